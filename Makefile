@@ -1,0 +1,92 @@
+# libmicrodnn: build, test, bench, install. GNU make.
+#   make                    the library, the tool, the example, the simulated GPU
+#   make test               every test that needs no GPU
+#   make asan ubsan tsan    the same tests in a sanitizer build (each in build/<flavour>)
+#   make check-exports      exports, dependencies, symbol versions and the dlsym stub against their rules
+#   make bench format install DESTDIR= PREFIX=      V=1 shows the commands
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+FLAVOUR ?=
+B := build$(if $(FLAVOUR),/$(FLAVOUR))
+PREFIX ?= /usr/local
+VERSION := 0.1.0
+
+CC ?= cc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
+
+# CUDA and cuDNN headers only: a toolkit if there is one, else what scripts/setup unpacked.
+CUDA_INCLUDE ?= $(firstword $(patsubst %/cudnn.h,%,$(wildcard \
+    build/cuda/include/cudnn.h /usr/local/cuda/include/cudnn.h /usr/include/cudnn.h)))
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
+    -Wformat=2 $(if $(CI),-Werror)
+SANITIZE_asan := -fsanitize=address -fno-omit-frame-pointer
+SANITIZE_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
+SANITIZE_tsan := -fsanitize=thread
+SANITIZE_cov := --coverage
+SANITIZE := $(SANITIZE_$(FLAVOUR))
+OPTIMIZE ?= $(if $(filter cov,$(FLAVOUR)),-O0,-O2)
+CFLAGS ?= $(OPTIMIZE) -g
+BASE_CFLAGS := -std=c11 -D_GNU_SOURCE -DMDNN_VERSION='"$(VERSION)"' $(WARNINGS) -MMD -MP -I. $(SANITIZE) $(MUTANT)
+CUDA_CFLAGS := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
+
+# Filled by the fragments.
+CORE_SOURCES :=      # config/ and optimizer/: plain C, linked into the library, the tool and unit tests
+SHIM_SOURCES :=      # shim/: CUDA headers allowed; .c and .S
+CORE_LIBS :=         # static, hidden archives that CORE_SOURCES need (-l:libinih.a ...)
+ALL :=               # what `make all` builds
+TESTS :=             # programs and scripts that speak TAP; run by test/run
+TEST_DEPS :=         # what the tests need built
+BENCHES :=           # programs that `make bench` runs
+CLEAN :=
+
+include config/module.mk
+include optimizer/module.mk
+include shim/module.mk
+include test/sim/module.mk
+include docs/examples/module.mk
+include scripts/module.mk
+include test/module.mk
+
+all: $(ALL)
+
+CORE_OBJECTS := $(CORE_SOURCES:%.c=$(B)/obj/%.o)
+SHIM_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(patsubst %.S,$(B)/obj/%.o,$(SHIM_SOURCES)))
+
+$(CORE_OBJECTS) $(SHIM_OBJECTS): PIC := -fPIC -fvisibility=hidden -fno-semantic-interposition
+$(SHIM_OBJECTS): BASE_CFLAGS += $(CUDA_CFLAGS)
+
+$(B)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(PIC) $(EXTRA_CFLAGS) $(CFLAGS) -c $< -o $@
+
+$(B)/obj/%.o: %.S
+	@mkdir -p $(@D)
+	$(call say,AS,$<)
+	$(Q)$(CC) -MMD -MP -I. -c $< -o $@
+
+# Everything below shim/ as one archive, for the tool and the unit tests.
+$(B)/libmdnn_core.a: $(CORE_OBJECTS)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+.PHONY: all test bench format install check-exports asan ubsan tsan clean
+
+asan ubsan tsan:
+	$(MAKE) FLAVOUR=$@ test
+
+format:
+	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
+
+clean:
+	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/cov $(CLEAN)
+
+-include $(shell find $(B)/obj $(B)/test $(B)/sim -name '*.d' 2>/dev/null)

@@ -1,0 +1,45 @@
+/* The one log. Silent below the level; a line is formatted on the stack and written with a single
+ * write(2), so lines of threads and processes do not mix and nothing is allocated. A file sink is
+ * opened, written and closed within the call. Safe before mdnn_log_configure: level warn, stderr. */
+#ifndef MDNN_LOG_H
+#define MDNN_LOG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef enum mdnn_log_level { /* same order as the option general.log */
+    MDNN_LOG_OFF,
+    MDNN_LOG_ERROR,
+    MDNN_LOG_WARN,
+    MDNN_LOG_INFO,
+    MDNN_LOG_DEBUG,
+    MDNN_LOG_TRACE
+} mdnn_log_level_t;
+
+extern _Atomic int mdnn_log_threshold;
+
+/* `file`: "stderr" or a path with %p (process id) and %h (host name) filled in at each write. */
+void mdnn_log_configure(mdnn_log_level_t level, const char *file);
+
+void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Fills %p and %h of `pattern` into `out` (always terminated, cut at `bytes`). */
+void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes);
+
+#define MDNN_LOG(level, subsystem, ...)                                                            \
+    do {                                                                                           \
+        if ((int)(level) <= atomic_load_explicit(&mdnn_log_threshold, memory_order_relaxed))       \
+            mdnn_log_write((level), (subsystem), __VA_ARGS__);                                     \
+    } while (0)
+
+/* At most once a process per call site: for trouble of ours that may repeat on every call. */
+#define MDNN_LOG_ONCE(level, subsystem, ...)                                                       \
+    do {                                                                                           \
+        static atomic_flag mdnn_log_said_ = ATOMIC_FLAG_INIT;                                      \
+        if ((int)(level) <= atomic_load_explicit(&mdnn_log_threshold, memory_order_relaxed) &&     \
+            !atomic_flag_test_and_set_explicit(&mdnn_log_said_, memory_order_relaxed))             \
+            mdnn_log_write((level), (subsystem), __VA_ARGS__);                                     \
+    } while (0)
+
+#endif

@@ -1,0 +1,73 @@
+/* Options of the library: struct, sources and origin of every value.
+ *
+ * Sources, last wins: default, /etc/microdnn.ini, $XDG_CONFIG_HOME/microdnn/microdnn.ini (or
+ * ~/.config/microdnn/microdnn.ini), $MICRODNN_CONFIG, environment MICRODNN_<SECTION>_<KEY> and the
+ * short aliases. A bad line never stops anything: it gives one message with its place and the
+ * accepted values, and the value so far is kept. */
+#ifndef MDNN_OPTIONS_H
+#define MDNN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "config/status.h"
+
+enum { MDNN_OPTION_STRING_BYTES = 1024 };
+#define MDNN_SIZE_NONE UINT64_MAX
+
+typedef enum mdnn_option_id {
+#define OPTION_BOOL(section, key, ...) MDNN_OPTION_##section##_##key,
+#define OPTION_INT OPTION_BOOL
+#define OPTION_DOUBLE OPTION_BOOL
+#define OPTION_SIZE OPTION_BOOL
+#define OPTION_ENUM OPTION_BOOL
+#define OPTION_STRING OPTION_BOOL
+#include "config/options.def"
+#undef OPTION_BOOL
+    MDNN_OPTION_COUNT
+} mdnn_option_id_t;
+
+/* Where a value came from: "default", "environment MICRODNN_..." or "file:line". */
+enum { MDNN_ORIGIN_BYTES = 320 };
+
+typedef struct mdnn_options {
+#define OPTION_BOOL(section, key, ...) bool section##_##key;
+#define OPTION_INT(section, key, ...) int64_t section##_##key;
+#define OPTION_DOUBLE(section, key, ...) double section##_##key;
+#define OPTION_SIZE(section, key, ...) uint64_t section##_##key; /* bytes */
+#define OPTION_ENUM(section, key, ...) int section##_##key;      /* index into the value list */
+#define OPTION_STRING(section, key, ...) char section##_##key[MDNN_OPTION_STRING_BYTES];
+#include "config/options.def"
+    char origin[MDNN_OPTION_COUNT][MDNN_ORIGIN_BYTES];
+} mdnn_options_t;
+
+/* Called once for every message of a load: one finished line without newline. */
+typedef void (*mdnn_options_report_t)(void *context, const char *line);
+
+/* Sets every option to its default. */
+void mdnn_options_set_defaults(mdnn_options_t *options);
+
+/* Defaults, then files, then environment, in the order above. Missing files are no message, except
+ * the one that $MICRODNN_CONFIG names. Opens, reads and closes files within the call; uses
+ * secure_getenv. Never fails: what cannot be read is reported and skipped. */
+void mdnn_options_load(mdnn_options_t *options, mdnn_options_report_t report, void *context);
+
+/* One INI file over `options`. NOT_FOUND or IO if it cannot be read; messages for bad lines. */
+mdnn_status_t mdnn_options_load_file(mdnn_options_t *options, const char *path,
+                                     mdnn_options_report_t report, void *context);
+/* The same from memory; `name` stands in the messages. For tests and fuzzers. */
+mdnn_status_t mdnn_options_load_text(mdnn_options_t *options, const char *name, const char *text,
+                                     size_t bytes, mdnn_options_report_t report, void *context);
+
+/* One value as `microdnn config` shows it and as the INI reader takes it back. */
+void mdnn_options_format(const mdnn_options_t *options, mdnn_option_id_t id, char *buffer,
+                         size_t bytes);
+
+/* The whole set as an INI file, each line with its origin as a comment. */
+void mdnn_options_print(const mdnn_options_t *options, FILE *out);
+
+/* docs/configuration.md, generated. */
+void mdnn_options_print_markdown(FILE *out);
+
+#endif

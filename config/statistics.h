@@ -1,0 +1,61 @@
+/* Counters and per-problem rows of one process.
+ *
+ * Until mdnn_statistics_open the counters are plain static memory; with statistics on and a file as
+ * the target they move into a shared mapping of `<file>.live` (the descriptor is closed within the
+ * call), so that os._exit and SIGKILL lose nothing: `microdnn stats <file>.live` reads it. A normal
+ * end (mdnn_statistics_finish, from the exit handler) writes <file> and removes the live file.
+ * Thread-safe. A forked child counts into private memory and writes nothing. */
+#ifndef MDNN_STATISTICS_H
+#define MDNN_STATISTICS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "config/options.h"
+#include "config/status.h"
+
+typedef enum mdnn_counter {
+#define COUNTER(name, meaning) MDNN_COUNTER_##name,
+#include "config/counters.def"
+#undef COUNTER
+    MDNN_COUNTER_COUNT
+} mdnn_counter_t;
+
+/* Never NULL. Relaxed atomics: totals only, no ordering between counters. */
+extern _Atomic(_Atomic uint64_t *) mdnn_counters;
+
+static inline void mdnn_count(mdnn_counter_t counter, uint64_t amount)
+{
+    _Atomic uint64_t *const table = atomic_load_explicit(&mdnn_counters, memory_order_acquire);
+    atomic_fetch_add_explicit(&table[counter], amount, memory_order_relaxed);
+}
+
+/* Raises a counter that holds a peak. */
+void mdnn_count_peak(mdnn_counter_t counter, uint64_t value);
+
+/* One convolution problem and what was chosen for it. Text is UTF-8, cut to fit. */
+typedef struct mdnn_statistics_row {
+    char problem[320];
+    char configuration[320];     /* like "4 x 64 @ algo 4" */
+    uint64_t workspace_bytes;    /* of the configuration */
+    double undivided_ms;         /* best undivided under the same limit; < 0: none */
+    double configuration_ms;     /* predicted */
+} mdnn_statistics_row_t;
+
+/* Adds a row, or replaces the row `*index`; `*index` < 0 asks for a new one. Rows beyond the fixed
+ * capacity are dropped and counted. */
+void mdnn_statistics_row(int *index, const mdnn_statistics_row_t *row);
+
+/* Starts recording as the options say. IO if the live file cannot be made: counters stay private. */
+mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options);
+/* Writes the target; called once, at exit. Makes no CUDA call. */
+void mdnn_statistics_finish(void);
+/* In a forked child: counters become private zeros, nothing will be written. */
+void mdnn_statistics_after_fork(void);
+
+typedef enum mdnn_statistics_format { MDNN_STATISTICS_TEXT, MDNN_STATISTICS_JSON } mdnn_statistics_format_t;
+/* Prints a live file, or copies a finished one's content. BAD_FORMAT for anything else. */
+mdnn_status_t mdnn_statistics_print_file(const char *path, mdnn_statistics_format_t format, FILE *out);
+
+#endif
