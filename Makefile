@@ -78,6 +78,19 @@ $(B)/libmdnn_core.a: $(CORE_OBJECTS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
+# A unit test is test/unit/NAME.c: cmocka, linked with the core. Register it with
+# TESTS += $(B)/test/unit/NAME in the fragment of the directory that it tests.
+$(B)/test/unit/%: test/unit/%.c $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(EXTRA_CFLAGS) $(CFLAGS) $< $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -ldl -lpthread -o $@
+
+# A bench is test/bench/NAME.c, linked alike. Register it with BENCHES += $(B)/test/bench/NAME.
+$(B)/test/bench/%: test/bench/%.c $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,BENCH,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(EXTRA_CFLAGS) $(CFLAGS) $< $(B)/libmdnn_core.a $(CORE_LIBS) -lm -ldl -lpthread -o $@
+
 .PHONY: all test bench format install check-exports asan ubsan tsan clean
 
 asan ubsan tsan:
