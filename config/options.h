@@ -25,6 +25,11 @@ typedef enum mdnn_option_id {
 #define OPTION_STRING OPTION_BOOL
 #include "config/options.def"
 #undef OPTION_BOOL
+#undef OPTION_INT
+#undef OPTION_DOUBLE
+#undef OPTION_SIZE
+#undef OPTION_ENUM
+#undef OPTION_STRING
     MDNN_OPTION_COUNT
 } mdnn_option_id_t;
 
@@ -39,6 +44,12 @@ typedef struct mdnn_options {
 #define OPTION_ENUM(section, key, ...) int section##_##key;      /* index into the value list */
 #define OPTION_STRING(section, key, ...) char section##_##key[MDNN_OPTION_STRING_BYTES];
 #include "config/options.def"
+#undef OPTION_BOOL
+#undef OPTION_INT
+#undef OPTION_DOUBLE
+#undef OPTION_SIZE
+#undef OPTION_ENUM
+#undef OPTION_STRING
     char origin[MDNN_OPTION_COUNT][MDNN_ORIGIN_BYTES];
 } mdnn_options_t;
 

@@ -1,0 +1,107 @@
+#include "config/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/options.h"
+#include "config/quiet_write.h"
+
+/* A line fits what a pipe takes in one piece (PIPE_BUF), and a small thread's stack. */
+enum { LINE_BYTES = 2048, HOST_BYTES = 256 };
+
+_Atomic int mdnn_log_threshold = MDNN_LOG_WARN;
+
+/* NULL is stderr. Points to log_file; published after the text is complete. */
+static _Atomic(const char *) log_target;
+static char log_file[MDNN_OPTION_STRING_BYTES];
+
+/* What `microdnn doctor` looks for in the library's file, without loading it. */
+__attribute__((used)) static const char what_string[] = "@(#)libmicrodnn " MDNN_VERSION;
+
+void mdnn_log_configure(mdnn_log_level_t level, const char *file)
+{
+    atomic_store_explicit(&log_target, NULL, memory_order_release);
+    if (file != NULL && *file != '\0' && strcmp(file, "stderr") != 0) {
+        snprintf(log_file, sizeof log_file, "%s", file);
+        atomic_store_explicit(&log_target, log_file, memory_order_release);
+    }
+    atomic_store_explicit(&mdnn_log_threshold, (int)level, memory_order_relaxed);
+}
+
+void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes)
+{
+    unsigned long used = 0;
+    for (; *pattern != '\0' && used + 1 < bytes; pattern++) {
+        char host[HOST_BYTES] = "localhost";
+        int written = 0;
+        if (pattern[0] == '%' && pattern[1] == 'p') {
+            written = snprintf(out + used, bytes - used, "%ld", (long)getpid());
+        } else if (pattern[0] == '%' && pattern[1] == 'h') {
+            (void)gethostname(host, sizeof host - 1);
+            written = snprintf(out + used, bytes - used, "%s", host);
+        } else {
+            /* "%%" is one, any other '%' stays. */
+            out[used++] = *pattern;
+            pattern += pattern[0] == '%' && pattern[1] == '%';
+            continue;
+        }
+        pattern++;
+        used += (unsigned long)written;
+        if (used >= bytes)
+            used = bytes - 1;
+    }
+    out[used] = '\0';
+}
+
+/* -1 if the log is stderr or its file cannot be opened. O_NONBLOCK: a FIFO that nobody reads must not
+ * stop the host. */
+static int open_target(void)
+{
+    const char *const pattern = atomic_load_explicit(&log_target, memory_order_acquire);
+    if (pattern == NULL)
+        return -1;
+    char path[MDNN_OPTION_STRING_BYTES];
+    mdnn_expand_pattern(pattern, path, sizeof path);
+    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+}
+
+/* Ends the line of `length` bytes, of which the buffer holds at most LINE_BYTES - 1. */
+static size_t finish_line(char *line, size_t length)
+{
+    static const char cut[] = "...";
+    if (length > LINE_BYTES - 2) {
+        length = LINE_BYTES - 2;
+        memcpy(line + length - (sizeof cut - 1), cut, sizeof cut - 1);
+    }
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)line[i] < 0x20 && line[i] != '\t')
+            line[i] = ' ';
+    }
+    line[length] = '\n';
+    return length + 1;
+}
+
+void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *format, ...)
+{
+    if ((int)level > atomic_load_explicit(&mdnn_log_threshold, memory_order_relaxed))
+        return;
+    const int saved = errno;
+    char line[LINE_BYTES];
+    const int prefix = snprintf(line, sizeof line, "microdnn: %ld:%ld %.32s: ", (long)getpid(),
+                                (long)gettid(), subsystem);
+    va_list arguments;
+    va_start(arguments, format);
+    errno = saved;
+    const int text = vsnprintf(line + prefix, sizeof line - (size_t)prefix, format, arguments);
+    va_end(arguments);
+    const size_t bytes = finish_line(line, (size_t)prefix + (size_t)(text > 0 ? text : 0));
+    const int file = open_target();
+    (void)mdnn_quiet_write_once(file >= 0 ? file : STDERR_FILENO, line, bytes);
+    if (file >= 0)
+        close(file);
+    errno = saved;
+}

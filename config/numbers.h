@@ -1,0 +1,44 @@
+/* Numbers as people write them in files and on command lines. Nothing here depends on the host's
+ * locale: a host that set a decimal comma must neither change what a file means nor break the JSON.
+ *
+ * All parsers take the whole text, without white space around it. BAD_FORMAT if it is not of the
+ * kind, OVERFLOW if it is but does not fit; the result stays untouched then. */
+#ifndef MDNN_NUMBERS_H
+#define MDNN_NUMBERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/status.h"
+
+/* Digits after the decimal point that are read and written. */
+enum { MDNN_FRACTION_DIGITS = 6 };
+/* Longest text that a format function here writes, with its terminator. */
+enum { MDNN_NUMBER_BYTES = 48 };
+
+/* 1 true yes on, 0 false no off, in any case. */
+mdnn_status_t mdnn_parse_boolean(const char *text, bool *value);
+
+/* Decimal digits with an optional minus. */
+mdnn_status_t mdnn_parse_integer(const char *text, int64_t *value);
+
+/* Digits, optionally a point and up to MDNN_FRACTION_DIGITS more, optionally a minus before. */
+mdnn_status_t mdnn_parse_decimal(const char *text, double *value);
+
+/* Bytes. A number, then optionally a unit: b, k, m, g, t, each also as kb or kib, in any case, all
+ * powers of 1024, white space between allowed. With a unit the number may have a fraction; parts of
+ * a byte are cut off. `none` is UINT64_MAX, which no number may be. No sign. */
+mdnn_status_t mdnn_parse_size(const char *text, uint64_t *bytes);
+
+/* The shortest exact form that mdnn_parse_size takes back: 64MiB, 1000, none. */
+void mdnn_format_size(uint64_t size_bytes, char *buffer, size_t buffer_bytes);
+
+/* For people: three significant digits, like 63.9 MiB. */
+void mdnn_format_size_rounded(uint64_t size_bytes, char *buffer, size_t buffer_bytes);
+
+/* `value` with `decimals` digits (at most MDNN_FRACTION_DIGITS) after the point; `trim` drops zeros
+ * at the end. "nan", "inf" or "-inf" for what has no digits, and beyond 1e12. */
+void mdnn_format_decimal(double value, int decimals, bool trim, char *buffer, size_t buffer_bytes);
+
+#endif

@@ -1,0 +1,90 @@
+/* docs/configuration.md, made from options.def. */
+#include "config/options.h"
+
+#include <string.h>
+
+#include "config/options_table.h"
+
+static const char introduction[] =
+    "# Configuration\n"
+    "\n"
+    "This page is made by `make docs` from `config/options.def`; do not edit it.\n"
+    "\n"
+    "Every option has a section and a key. Its value comes from the last of these that names it:\n"
+    "\n"
+    "1. the default below;\n"
+    "2. `/etc/microdnn.ini`;\n"
+    "3. `$XDG_CONFIG_HOME/microdnn/microdnn.ini`, or `~/.config/microdnn/microdnn.ini`;\n"
+    "4. the file that `$MICRODNN_CONFIG` names;\n"
+    "5. the environment: the short name if there is one, then `MICRODNN_<SECTION>_<KEY>`.\n"
+    "\n"
+    "`microdnn run` sets the environment for one program; `microdnn config` shows every value and "
+    "where it came from. A mistake never stops the program: it gives one line with its place and "
+    "the accepted values, and the value so far is kept. Set-uid programs read no environment.\n"
+    "\n"
+    "## Files\n"
+    "\n"
+    "```ini\n"
+    "[convolution]\n"
+    "workspace_limit = 64MiB   ; a comment\n"
+    "```\n"
+    "\n"
+    "- A comment starts with `;` or `#`, at the beginning of a line or after white space.\n"
+    "- One key a line, at most 197 bytes without the comment; white space around it means nothing.\n"
+    "- A key counts once in a file: the first line with a good value is kept.\n"
+    "- **Sizes** are bytes, or a number with `k`, `m`, `g`, `t` (also `KB`, `KiB`, ...; any case; all "
+    "powers of 1024). With a unit a fraction is possible: `1.5g`. `none` is no limit.\n"
+    "- **Truth values** are `true`, `yes`, `on`, `1`, `false`, `no`, `off`, `0`.\n"
+    "- **Choices** are accepted in any case.\n"
+    "- **File names** may hold `%p` (process id), `%h` (host name) and `%%`.\n"
+    "\n"
+    "In the environment an empty variable counts as not set, except for texts.\n";
+
+/* A bar would end the cell of a table. */
+static void print_cell(const char *text, FILE *out)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '|')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+static void print_row(const mdnn_options_t *defaults, mdnn_option_id_t id, FILE *out)
+{
+    char value[MDNN_OPTION_STRING_BYTES], accepted[MDNN_ACCEPTED_BYTES];
+    char name[MDNN_ENVIRONMENT_NAME_BYTES];
+    mdnn_options_format(defaults, id, value, sizeof value);
+    mdnn_option_accepted(id, accepted, sizeof accepted);
+    mdnn_option_environment_name(id, name, sizeof name);
+    fprintf(out, "| `%s` | %s%s%s | ", mdnn_option_table[id].key, *value != '\0' ? "`" : "",
+            *value != '\0' ? value : "empty", *value != '\0' ? "`" : "");
+    print_cell(accepted, out);
+    fputs(" | ", out);
+    print_cell(mdnn_option_table[id].help, out);
+    const char *const alias = mdnn_option_alias(id);
+    fprintf(out, " | %s%s%s`%s` |\n", alias != NULL ? "`" : "", alias != NULL ? alias : "",
+            alias != NULL ? "`, " : "", name);
+}
+
+void mdnn_options_print_markdown(FILE *out)
+{
+    mdnn_options_t defaults;
+    mdnn_options_set_defaults(&defaults);
+    fputs(introduction, out);
+    for (int section = 0; section < MDNN_SECTION_COUNT; section++) {
+        const mdnn_section_info_t *const about = &mdnn_section_table[section];
+        fprintf(out, "\n## [%s]\n\n%s\n", about->name, about->help);
+        bool first = true;
+        for (int i = 0; i < MDNN_OPTION_COUNT; i++) {
+            if (strcmp(mdnn_option_table[i].section, about->name) != 0)
+                continue;
+            if (first)
+                fputs("\n| key | default | accepted | meaning | environment |\n"
+                      "|---|---|---|---|---|\n",
+                      out);
+            first = false;
+            print_row(&defaults, (mdnn_option_id_t)i, out);
+        }
+    }
+}

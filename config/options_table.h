@@ -1,0 +1,83 @@
+/* The list of options as data, and what one option can do: be found, take a text, explain itself.
+ * For the readers in config/ and for the tool; the library itself uses the struct of options.h. */
+#ifndef MDNN_OPTIONS_TABLE_H
+#define MDNN_OPTIONS_TABLE_H
+
+#include <stddef.h>
+
+#include "config/options.h"
+
+typedef enum mdnn_option_type {
+    MDNN_OPTION_BOOL,
+    MDNN_OPTION_INT,
+    MDNN_OPTION_DOUBLE,
+    MDNN_OPTION_SIZE,
+    MDNN_OPTION_ENUM,
+    MDNN_OPTION_STRING
+} mdnn_option_type_t;
+
+/* The member that the type names. */
+typedef union mdnn_option_value {
+    bool truth;
+    int64_t integer;
+    double real;
+    uint64_t bytes;
+    int choice;
+    const char *text;
+} mdnn_option_value_t;
+
+typedef struct mdnn_option_info {
+    mdnn_option_type_t type;
+    const char *section;
+    const char *key;
+    const char *help;
+    const char *unit;    /* INT and DOUBLE */
+    const char *choices; /* ENUM: "a|b|c" */
+    size_t offset;       /* in mdnn_options_t */
+    mdnn_option_value_t initial, min, max;
+} mdnn_option_info_t;
+
+extern const mdnn_option_info_t mdnn_option_table[MDNN_OPTION_COUNT];
+
+typedef struct mdnn_section_info {
+    const char *name;
+    const char *help;
+} mdnn_section_info_t;
+
+/* In the order in which they are shown. A section may have no option yet. */
+enum { MDNN_SECTION_COUNT = 4 };
+extern const mdnn_section_info_t mdnn_section_table[MDNN_SECTION_COUNT];
+
+/* Buffers for the texts below. */
+enum { MDNN_ACCEPTED_BYTES = 384, MDNN_ENVIRONMENT_NAME_BYTES = 96 };
+
+/* NOT_FOUND if there is no such option. `section` and `key` need no terminator. */
+mdnn_status_t mdnn_option_find(const char *section, size_t section_bytes, const char *key,
+                               size_t key_bytes, mdnn_option_id_t *id);
+
+/* Stores the value that `text` means and `origin`. BAD_FORMAT: not of the option's kind; OVERFLOW:
+ * of the kind, but out of range; `options` stays untouched then. */
+mdnn_status_t mdnn_option_set(mdnn_options_t *options, mdnn_option_id_t id, const char *text,
+                              const char *origin);
+
+/* What the option takes, in words: "off, wr" or "1 to 100 runs". */
+void mdnn_option_accepted(mdnn_option_id_t id, char *buffer, size_t bytes);
+
+/* What a value of the option is called after "is not": "a size". */
+const char *mdnn_option_kind(mdnn_option_id_t id);
+
+/* MICRODNN_<SECTION>_<KEY>. */
+void mdnn_option_environment_name(mdnn_option_id_t id, char *buffer, size_t bytes);
+
+/* The short environment name, or NULL. */
+const char *mdnn_option_alias(mdnn_option_id_t id);
+
+/* Keeps the candidate that is closest to `wanted`; for "did you mean". Start with best NULL. */
+typedef struct mdnn_nearest {
+    const char *wanted;
+    const char *best; /* NULL: none is close enough to be meant */
+    unsigned distance;
+} mdnn_nearest_t;
+void mdnn_nearest_offer(mdnn_nearest_t *nearest, const char *candidate);
+
+#endif

@@ -1,0 +1,16 @@
+/* Writing that cannot hurt the host: a reader that went away or a file size limit ends a process by
+ * a signal that the host never expected from us; here it is an error code. */
+#ifndef MDNN_QUIET_WRITE_H
+#define MDNN_QUIET_WRITE_H
+
+#include <stddef.h>
+
+#include "config/status.h"
+
+/* One write(2), again only if a signal came before any byte. Keeps errno. IO if not all was taken. */
+mdnn_status_t mdnn_quiet_write_once(int descriptor, const void *data, size_t bytes);
+
+/* As many write(2) as it takes. Keeps errno. */
+mdnn_status_t mdnn_quiet_write_all(int descriptor, const void *data, size_t bytes);
+
+#endif

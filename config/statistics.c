@@ -1,0 +1,242 @@
+/* Recording: counters, rows, and where they go. */
+#include "config/statistics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/log.h"
+#include "config/quiet_write.h"
+#include "config/statistics_file.h"
+
+static _Atomic uint64_t private_counters[MDNN_COUNTER_COUNT];
+_Atomic(_Atomic uint64_t *) mdnn_counters = private_counters;
+
+/* NULL: nothing is recorded (statistics off, or a forked child). */
+static _Atomic(mdnn_statistics_region_t *) recorded;
+
+/* Written by mdnn_statistics_open, read at the end. */
+static struct {
+    mdnn_statistics_format_t format;
+    char path[MDNN_OPTION_STRING_BYTES]; /* "": stderr */
+    char live_path[MDNN_OPTION_STRING_BYTES + 8]; /* "": there is no live file */
+    dev_t live_device;
+    ino_t live_inode;
+    pid_t process;
+} target;
+
+void mdnn_count_peak(mdnn_counter_t counter, uint64_t value)
+{
+    _Atomic uint64_t *const cell =
+        &atomic_load_explicit(&mdnn_counters, memory_order_acquire)[counter];
+    uint64_t seen = atomic_load_explicit(cell, memory_order_relaxed);
+    while (seen < value && !atomic_compare_exchange_weak_explicit(
+                               cell, &seen, value, memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+/* Takes the slot from other writers of the same row; the sequence is odd until it is given back. */
+static uint32_t slot_acquire(mdnn_statistics_slot_t *slot)
+{
+    uint32_t sequence = atomic_load_explicit(&slot->sequence, memory_order_relaxed) & ~1u;
+    while (!atomic_compare_exchange_weak_explicit(&slot->sequence, &sequence, sequence + 1,
+                                                  memory_order_acquire, memory_order_relaxed)) {
+        sequence &= ~1u;
+        sched_yield();
+    }
+    return sequence;
+}
+
+void mdnn_statistics_row(int *index, const mdnn_statistics_row_t *row)
+{
+    mdnn_statistics_region_t *const region =
+        atomic_load_explicit(&recorded, memory_order_acquire);
+    if (region == NULL)
+        return;
+    if (*index < 0) {
+        const uint32_t taken =
+            atomic_fetch_add_explicit(&region->header.rows_taken, 1, memory_order_relaxed);
+        /* A dropped row keeps its number, so that it is counted once. */
+        *index = taken < MDNN_STATISTICS_ROWS ? (int)taken : MDNN_STATISTICS_ROWS;
+    }
+    if (*index >= MDNN_STATISTICS_ROWS)
+        return;
+    mdnn_statistics_slot_t *const slot = &region->rows[*index];
+    const uint32_t sequence = slot_acquire(slot);
+    slot->row = *row;
+    slot->row.problem[sizeof slot->row.problem - 1] = '\0';
+    slot->row.configuration[sizeof slot->row.configuration - 1] = '\0';
+    atomic_store_explicit(&slot->sequence, sequence + 2, memory_order_release);
+}
+
+/* A mapping of a new file `path`, with every block allocated: a hole on a full disk would kill the
+ * host by SIGBUS when it is written. NULL with errno set. */
+static mdnn_statistics_region_t *map_new_file(const char *path, struct stat *information)
+{
+    const size_t bytes = sizeof(mdnn_statistics_region_t);
+    const int descriptor =
+        open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0666);
+    if (descriptor < 0)
+        return NULL;
+    int error = posix_fallocate(descriptor, 0, (off_t)bytes);
+    void *map = MAP_FAILED;
+    if (error == 0 && fstat(descriptor, information) != 0)
+        error = errno;
+    if (error == 0) {
+        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+        error = map == MAP_FAILED ? errno : 0;
+    }
+    close(descriptor);
+    if (map == MAP_FAILED)
+        unlink(path);
+    errno = error;
+    return map == MAP_FAILED ? NULL : map;
+}
+
+/* The live file appears under its name complete, and never replaces the contents of a live file that
+ * another process of the same name still writes: that one keeps its unlinked file. */
+static mdnn_statistics_region_t *map_live_file(void)
+{
+    char temporary[sizeof target.live_path + 32];
+    snprintf(target.live_path, sizeof target.live_path, "%s.live", target.path);
+    snprintf(temporary, sizeof temporary, "%s.%ld", target.live_path, (long)getpid());
+    (void)unlink(temporary);
+    struct stat information;
+    mdnn_statistics_region_t *const region = map_new_file(temporary, &information);
+    if (region == NULL)
+        return NULL;
+    mdnn_statistics_region_init(region);
+    if (rename(temporary, target.live_path) != 0) {
+        const int error = errno;
+        munmap(region, sizeof *region);
+        unlink(temporary);
+        errno = error;
+        return NULL;
+    }
+    target.live_device = information.st_dev;
+    target.live_inode = information.st_ino;
+    return region;
+}
+
+static mdnn_statistics_region_t *map_memory(void)
+{
+    void *const map = mmap(NULL, sizeof(mdnn_statistics_region_t), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    target.live_path[0] = '\0';
+    if (map == MAP_FAILED)
+        return NULL;
+    mdnn_statistics_region_init(map);
+    return map;
+}
+
+/* Moves what was counted in private memory into the record. */
+static void fold_private_counters(mdnn_statistics_region_t *region)
+{
+    for (int i = 0; i < MDNN_COUNTER_COUNT; i++) {
+        const uint64_t amount =
+            atomic_exchange_explicit(&private_counters[i], 0, memory_order_relaxed);
+        atomic_fetch_add_explicit(&region->counters[i], amount, memory_order_relaxed);
+    }
+}
+
+mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options)
+{
+    if (options->general_stats == 0 || atomic_load(&recorded) != NULL)
+        return MDNN_STATUS_OK;
+    target.format = options->general_stats == 1 ? MDNN_STATISTICS_TEXT : MDNN_STATISTICS_JSON;
+    target.process = getpid();
+    target.path[0] = '\0';
+    const char *const file = options->general_stats_file;
+    const bool to_stderr = *file == '\0' || strcmp(file, "stderr") == 0;
+    if (!to_stderr)
+        mdnn_expand_pattern(file, target.path, sizeof target.path);
+    mdnn_status_t status = MDNN_STATUS_OK;
+    mdnn_statistics_region_t *region = to_stderr ? map_memory() : map_live_file();
+    if (region == NULL && !to_stderr) {
+        MDNN_LOG(MDNN_LOG_WARN, "config", "cannot make %s: %s; statistics are lost if the process "
+                 "is killed", target.live_path, strerrordesc_np(errno));
+        status = MDNN_STATUS_IO;
+        region = map_memory();
+    }
+    if (region == NULL)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    atomic_store_explicit(&mdnn_counters, region->counters, memory_order_release);
+    atomic_store_explicit(&recorded, region, memory_order_release);
+    fold_private_counters(region);
+    return status;
+}
+
+/* Replaces `path` in one step, so that a reader sees the old or the new content. A device or a FIFO
+ * is written in place. */
+static mdnn_status_t write_target(const char *path, const char *text, size_t bytes)
+{
+    struct stat information;
+    const bool in_place = stat(path, &information) == 0 && !S_ISREG(information.st_mode);
+    char temporary[MDNN_OPTION_STRING_BYTES + 32];
+    snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
+    const char *const written = in_place ? path : temporary;
+    const int descriptor = open(written, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
+                                             (in_place ? 0 : O_CREAT | O_TRUNC), 0666);
+    if (descriptor < 0)
+        return MDNN_STATUS_IO;
+    mdnn_status_t status = mdnn_quiet_write_all(descriptor, text, bytes);
+    if (close(descriptor) != 0)
+        status = MDNN_STATUS_IO;
+    if (!in_place && (status != MDNN_STATUS_OK || rename(temporary, path) != 0)) {
+        unlink(temporary);
+        status = MDNN_STATUS_IO;
+    }
+    return status;
+}
+
+static void remove_live_file(void)
+{
+    struct stat information;
+    if (target.live_path[0] != '\0' && lstat(target.live_path, &information) == 0 &&
+        information.st_dev == target.live_device && information.st_ino == target.live_inode)
+        unlink(target.live_path);
+}
+
+void mdnn_statistics_finish(void)
+{
+    const int saved = errno;
+    mdnn_statistics_region_t *const region = atomic_exchange(&recorded, NULL);
+    /* A child that was made without fork handlers must not speak for its parent. */
+    if (region == NULL || target.process != getpid())
+        return;
+    fold_private_counters(region);
+    atomic_store_explicit(&region->header.finished, 1, memory_order_relaxed);
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *const memory = open_memstream(&text, &bytes);
+    mdnn_status_t status = MDNN_STATUS_OUT_OF_MEMORY;
+    if (memory != NULL) {
+        status = mdnn_statistics_print_record(region, sizeof *region, target.format, memory);
+        if (fclose(memory) != 0)
+            status = MDNN_STATUS_OUT_OF_MEMORY;
+    }
+    if (status == MDNN_STATUS_OK)
+        status = target.path[0] == '\0' ? mdnn_quiet_write_all(STDERR_FILENO, text, bytes)
+                                        : write_target(target.path, text, bytes);
+    if (status == MDNN_STATUS_OK)
+        remove_live_file();
+    else
+        MDNN_LOG(MDNN_LOG_WARN, "config", "statistics were not written to %s: %s",
+                 target.path[0] != '\0' ? target.path : "stderr", mdnn_status_string(status));
+    free(text);
+    errno = saved;
+}
+
+void mdnn_statistics_after_fork(void)
+{
+    /* The mapping stays where it is: to unmap it is no gain for a child that soon execs. */
+    atomic_store_explicit(&recorded, NULL, memory_order_relaxed);
+    for (int i = 0; i < MDNN_COUNTER_COUNT; i++)
+        atomic_store_explicit(&private_counters[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&mdnn_counters, private_counters, memory_order_release);
+}

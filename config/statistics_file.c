@@ -1,0 +1,35 @@
+#include "config/statistics_file.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const mdnn_statistics_name_t counter_names[MDNN_COUNTER_COUNT] = {
+#define COUNTER(name, meaning) {#name, meaning},
+#include "config/counters.def"
+#undef COUNTER
+};
+
+void mdnn_statistics_region_init(mdnn_statistics_region_t *region)
+{
+    mdnn_statistics_header_t *const header = &region->header;
+    header->version = MDNN_STATISTICS_VERSION;
+    header->byte_order = MDNN_STATISTICS_BYTE_ORDER;
+    header->total_bytes = sizeof *region;
+    header->names_offset = offsetof(mdnn_statistics_region_t, names);
+    header->counters_offset = offsetof(mdnn_statistics_region_t, counters);
+    header->rows_offset = offsetof(mdnn_statistics_region_t, rows);
+    header->counter_count = MDNN_COUNTER_COUNT;
+    header->name_bytes = sizeof(mdnn_statistics_name_t);
+    header->row_capacity = MDNN_STATISTICS_ROWS;
+    header->row_bytes = sizeof(mdnn_statistics_slot_t);
+    header->process = (uint64_t)getpid();
+    header->started = (int64_t)time(NULL);
+    snprintf(header->program, sizeof header->program, "%s", program_invocation_short_name);
+    (void)gethostname(header->host, sizeof header->host - 1);
+    snprintf(header->library_version, sizeof header->library_version, "%s", MDNN_VERSION);
+    memcpy(region->names, counter_names, sizeof counter_names);
+    memcpy(header->magic, MDNN_STATISTICS_MAGIC, sizeof header->magic);
+}

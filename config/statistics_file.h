@@ -1,0 +1,64 @@
+/* The layout of recorded statistics: the same bytes in memory and in a live file.
+ *
+ *   header | counter_count x name | counter_count x value | row_capacity x row
+ *
+ * Self-describing: a reader of another version takes counts, sizes and places from the header and
+ * shows counters by the names in the file. Private to config/ and its tests. */
+#ifndef MDNN_STATISTICS_FILE_H
+#define MDNN_STATISTICS_FILE_H
+
+#include "config/statistics.h"
+
+enum {
+    MDNN_STATISTICS_VERSION = 1,
+    MDNN_STATISTICS_ROWS = 1024, /* 0.7 MB; a network has tens of different convolutions */
+    MDNN_STATISTICS_BYTE_ORDER = 0x01020304,
+};
+#define MDNN_STATISTICS_MAGIC "MDNNSTAT"
+
+typedef struct mdnn_statistics_name {
+    char name[48];
+    char meaning[80];
+} mdnn_statistics_name_t;
+
+typedef struct mdnn_statistics_slot {
+    _Atomic uint32_t sequence; /* 0: unused; odd: being written, or its writer was killed */
+    uint32_t reserved;
+    mdnn_statistics_row_t row;
+} mdnn_statistics_slot_t;
+
+typedef struct mdnn_statistics_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t byte_order;
+    uint64_t total_bytes;
+    uint64_t names_offset, counters_offset, rows_offset; /* bytes from the start */
+    uint32_t counter_count;
+    uint32_t name_bytes; /* of one name */
+    uint32_t row_capacity;
+    uint32_t row_bytes; /* of one slot */
+    uint64_t process;
+    int64_t started; /* seconds since 1970 */
+    char program[64];
+    char host[64];
+    char library_version[16];
+    _Atomic uint32_t rows_taken; /* may pass row_capacity: the rest was dropped */
+    _Atomic uint32_t finished;   /* 1: the process came to its normal end */
+} mdnn_statistics_header_t;
+
+typedef struct mdnn_statistics_region {
+    mdnn_statistics_header_t header;
+    mdnn_statistics_name_t names[MDNN_COUNTER_COUNT];
+    _Atomic uint64_t counters[MDNN_COUNTER_COUNT];
+    mdnn_statistics_slot_t rows[MDNN_STATISTICS_ROWS];
+} mdnn_statistics_region_t;
+
+/* Zeroed memory becomes an empty record of this process. */
+void mdnn_statistics_region_init(mdnn_statistics_region_t *region);
+
+/* Prints a record of any origin: nothing in it is trusted. BAD_FORMAT if it is none. `data` may
+ * change while it is read. */
+mdnn_status_t mdnn_statistics_print_record(const void *data, size_t bytes,
+                                           mdnn_statistics_format_t format, FILE *out);
+
+#endif

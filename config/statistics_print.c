@@ -1,0 +1,370 @@
+/* Statistics as a table for people and as JSON, from a record that may come from a damaged file. */
+#include "config/statistics_file.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/numbers.h"
+
+enum { RECORD_BYTES_MAX = 64 << 20, COUNTERS_MAX = 4096, ROWS_MAX = 1 << 16 };
+
+static const char text_beginning[] = "microdnn statistics: ";
+static const char json_beginning[] = "{\"microdnn_statistics\": ";
+
+/* A checked view of a record. The header is a copy: the process that writes may still run. */
+typedef struct record {
+    const char *data;
+    mdnn_statistics_header_t header;
+    uint32_t rows;
+    uint32_t rows_dropped;
+} record_t;
+
+/* `count` items of `size` bytes at `offset` lie inside the record. */
+static bool lies_inside(uint64_t offset, uint64_t count, uint64_t size, uint64_t total)
+{
+    uint64_t bytes = 0, end = 0;
+    return !__builtin_mul_overflow(count, size, &bytes) &&
+           !__builtin_add_overflow(offset, bytes, &end) && end <= total;
+}
+
+static mdnn_status_t open_record(const void *data, size_t bytes, record_t *record)
+{
+    mdnn_statistics_header_t *const header = &record->header;
+    if (bytes < sizeof *header)
+        return MDNN_STATUS_BAD_FORMAT;
+    memcpy(header, data, sizeof *header);
+    if (memcmp(header->magic, MDNN_STATISTICS_MAGIC, sizeof header->magic) != 0 ||
+        header->version != MDNN_STATISTICS_VERSION ||
+        header->byte_order != MDNN_STATISTICS_BYTE_ORDER ||
+        header->name_bytes != sizeof(mdnn_statistics_name_t) ||
+        header->row_bytes != sizeof(mdnn_statistics_slot_t) ||
+        header->counter_count > COUNTERS_MAX || header->row_capacity > ROWS_MAX ||
+        !lies_inside(header->names_offset, header->counter_count, header->name_bytes, bytes) ||
+        !lies_inside(header->counters_offset, header->counter_count, sizeof(uint64_t), bytes) ||
+        !lies_inside(header->rows_offset, header->row_capacity, header->row_bytes, bytes))
+        return MDNN_STATUS_BAD_FORMAT;
+    const uint32_t taken = atomic_load(&header->rows_taken);
+    record->data = data;
+    record->rows = taken < header->row_capacity ? taken : header->row_capacity;
+    record->rows_dropped = taken - record->rows;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_statistics_name_t counter_name(const record_t *record, uint32_t index)
+{
+    mdnn_statistics_name_t name;
+    memcpy(&name, record->data + record->header.names_offset + (uint64_t)index * sizeof name,
+           sizeof name);
+    name.name[sizeof name.name - 1] = '\0';
+    name.meaning[sizeof name.meaning - 1] = '\0';
+    return name;
+}
+
+static uint64_t counter_value(const record_t *record, uint32_t index)
+{
+    uint64_t value;
+    memcpy(&value, record->data + record->header.counters_offset + (uint64_t)index * sizeof value,
+           sizeof value);
+    return value;
+}
+
+/* NOT_FOUND for a row that was being written when the process ended, or never was. */
+static mdnn_status_t get_row(const record_t *record, uint32_t index, mdnn_statistics_row_t *row)
+{
+    mdnn_statistics_slot_t slot;
+    memcpy(&slot, record->data + record->header.rows_offset + (uint64_t)index * sizeof slot,
+           sizeof slot);
+    const uint32_t sequence = atomic_load(&slot.sequence);
+    if (sequence == 0 || sequence % 2 != 0)
+        return MDNN_STATUS_NOT_FOUND;
+    *row = slot.row;
+    row->problem[sizeof row->problem - 1] = '\0';
+    row->configuration[sizeof row->configuration - 1] = '\0';
+    return MDNN_STATUS_OK;
+}
+
+/* Length of the valid UTF-8 character at `text`, 0 if there is none. */
+static unsigned utf8_length(const unsigned char *text)
+{
+    const unsigned char first = text[0];
+    if (first < 0x80)
+        return 1;
+    const unsigned length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4)
+        return 0;
+    for (unsigned i = 1; i < length; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    /* Overlong forms, surrogates, and what lies beyond the last character. */
+    const bool bad = (first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) ||
+                     (first == 0xf0 && text[1] < 0x90) || (first == 0xf4 && text[1] > 0x8f);
+    return bad ? 0 : length;
+}
+
+/* `text` as UTF-8 without control characters: safe for a terminal. */
+static void print_plain(const char *text, FILE *out)
+{
+    while (*text != '\0') {
+        const unsigned length = utf8_length((const unsigned char *)text);
+        /* U+0080 to U+009F are control characters too. */
+        const bool control = (unsigned char)*text < 0x20 || *text == 0x7f ||
+                             (length == 2 && (unsigned char)text[0] == 0xc2 &&
+                              (unsigned char)text[1] < 0xa0);
+        if (length == 0 || control)
+            fputc('?', out);
+        else
+            fwrite(text, 1, length, out);
+        text += length > 0 ? length : 1;
+    }
+}
+
+static void print_json_text(const char *text, FILE *out)
+{
+    fputc('"', out);
+    while (*text != '\0') {
+        const unsigned length = utf8_length((const unsigned char *)text);
+        if (length == 0)
+            fputs("\\ufffd", out);
+        else if (*text == '"' || *text == '\\')
+            fprintf(out, "\\%c", *text);
+        else if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            fprintf(out, "\\u%04x", (unsigned)*text);
+        else
+            fwrite(text, 1, length, out);
+        text += length > 0 ? length : 1;
+    }
+    fputc('"', out);
+}
+
+static void format_time(int64_t seconds, char *buffer, size_t bytes)
+{
+    const time_t time = (time_t)seconds;
+    struct tm parts;
+    if (gmtime_r(&time, &parts) == NULL || strftime(buffer, bytes, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        snprintf(buffer, bytes, "unknown");
+}
+
+static void terminate_header_texts(mdnn_statistics_header_t *header)
+{
+    header->program[sizeof header->program - 1] = '\0';
+    header->host[sizeof header->host - 1] = '\0';
+    header->library_version[sizeof header->library_version - 1] = '\0';
+}
+
+static void print_text_counters(const record_t *record, FILE *out)
+{
+    uint32_t shown = 0;
+    for (uint32_t i = 0; i < record->header.counter_count; i++) {
+        const uint64_t value = counter_value(record, i);
+        if (value == 0)
+            continue;
+        const mdnn_statistics_name_t name = counter_name(record, i);
+        fprintf(out, "%20" PRIu64 "  ", value);
+        print_plain(name.meaning, out);
+        fputc('\n', out);
+        shown++;
+    }
+    if (shown == 0)
+        fputs("  nothing was counted\n", out);
+}
+
+/* "1.234 ms (undivided 3.456 ms, 2.80x)" */
+static void print_text_times(const mdnn_statistics_row_t *row, FILE *out)
+{
+    char chosen[MDNN_NUMBER_BYTES], undivided[MDNN_NUMBER_BYTES], ratio[MDNN_NUMBER_BYTES];
+    mdnn_format_decimal(row->configuration_ms, 3, false, chosen, sizeof chosen);
+    fprintf(out, ", %s ms", chosen);
+    if (!(row->undivided_ms >= 0)) {
+        fputs(" (undivided does not fit)", out);
+        return;
+    }
+    mdnn_format_decimal(row->undivided_ms, 3, false, undivided, sizeof undivided);
+    fprintf(out, " (undivided %s ms", undivided);
+    if (row->configuration_ms > 0) {
+        mdnn_format_decimal(row->undivided_ms / row->configuration_ms, 2, false, ratio,
+                            sizeof ratio);
+        fprintf(out, ", %sx", ratio);
+    }
+    fputc(')', out);
+}
+
+static void print_text_rows(const record_t *record, FILE *out)
+{
+    if (record->rows > 0)
+        fprintf(out, "convolutions: %" PRIu32 "\n", record->rows);
+    for (uint32_t i = 0; i < record->rows; i++) {
+        mdnn_statistics_row_t row;
+        if (get_row(record, i, &row) != MDNN_STATUS_OK) {
+            fputs("  (was being written when the process ended)\n", out);
+            continue;
+        }
+        char workspace[MDNN_NUMBER_BYTES];
+        mdnn_format_size_rounded(row.workspace_bytes, workspace, sizeof workspace);
+        fputs("  ", out);
+        print_plain(row.problem, out);
+        fputs(": ", out);
+        print_plain(row.configuration, out);
+        fprintf(out, ", workspace %s", workspace);
+        print_text_times(&row, out);
+        fputc('\n', out);
+    }
+    if (record->rows_dropped > 0)
+        fprintf(out, "  %" PRIu32 " more were not recorded\n", record->rows_dropped);
+}
+
+static void print_text(const record_t *record, FILE *out)
+{
+    const mdnn_statistics_header_t *const header = &record->header;
+    char started[32];
+    format_time(header->started, started, sizeof started);
+    fputs(text_beginning, out);
+    print_plain(header->program, out);
+    fprintf(out, ", process %" PRIu64 " on ", header->process);
+    print_plain(header->host, out);
+    fprintf(out, ", started %s%s\n", started,
+            atomic_load(&header->finished) ? "" : ", not finished (it runs, or was ended early)");
+    print_text_counters(record, out);
+    print_text_rows(record, out);
+}
+
+/* A number, or null for what JSON has no number for. */
+static void print_json_ms(const char *key, double value, FILE *out)
+{
+    char number[MDNN_NUMBER_BYTES];
+    mdnn_format_decimal(value, MDNN_FRACTION_DIGITS, true, number, sizeof number);
+    const bool finite = value >= 0 && value < 1e12;
+    fprintf(out, ", \"%s\": %s", key, finite ? number : "null");
+}
+
+static void print_json_counters(const record_t *record, FILE *out)
+{
+    fputs(" \"counters\": {", out);
+    for (uint32_t i = 0; i < record->header.counter_count; i++) {
+        const mdnn_statistics_name_t name = counter_name(record, i);
+        fputs(i > 0 ? ",\n  " : "\n  ", out);
+        print_json_text(name.name, out);
+        fprintf(out, ": %" PRIu64, counter_value(record, i));
+    }
+    fputs("\n },\n", out);
+}
+
+static void print_json_rows(const record_t *record, FILE *out)
+{
+    fputs(" \"convolutions\": [", out);
+    bool first = true;
+    for (uint32_t i = 0; i < record->rows; i++) {
+        mdnn_statistics_row_t row;
+        if (get_row(record, i, &row) != MDNN_STATUS_OK)
+            continue;
+        fputs(first ? "\n  {\"problem\": " : ",\n  {\"problem\": ", out);
+        first = false;
+        print_json_text(row.problem, out);
+        fputs(", \"configuration\": ", out);
+        print_json_text(row.configuration, out);
+        fprintf(out, ", \"workspace_bytes\": %" PRIu64, row.workspace_bytes);
+        print_json_ms("configuration_ms", row.configuration_ms, out);
+        print_json_ms("undivided_ms", row.undivided_ms, out);
+        fputc('}', out);
+    }
+    fprintf(out, "%s],\n \"convolutions_not_recorded\": %" PRIu32 "\n}\n", first ? "" : "\n ",
+            record->rows_dropped);
+}
+
+static void print_json(const record_t *record, FILE *out)
+{
+    const mdnn_statistics_header_t *const header = &record->header;
+    char started[32];
+    format_time(header->started, started, sizeof started);
+    fprintf(out, "%s%d,\n \"version\": ", json_beginning, MDNN_STATISTICS_VERSION);
+    print_json_text(header->library_version, out);
+    fputs(",\n \"program\": ", out);
+    print_json_text(header->program, out);
+    fputs(",\n \"host\": ", out);
+    print_json_text(header->host, out);
+    fprintf(out, ",\n \"process\": %" PRIu64 ",\n \"started\": ", header->process);
+    print_json_text(started, out);
+    fprintf(out, ",\n \"finished\": %s,\n", atomic_load(&header->finished) ? "true" : "false");
+    print_json_counters(record, out);
+    print_json_rows(record, out);
+}
+
+mdnn_status_t mdnn_statistics_print_record(const void *data, size_t bytes,
+                                           mdnn_statistics_format_t format, FILE *out)
+{
+    record_t record;
+    MDNN_TRY(open_record(data, bytes, &record));
+    terminate_header_texts(&record.header);
+    if (format == MDNN_STATISTICS_JSON)
+        print_json(&record, out);
+    else
+        print_text(&record, out);
+    return ferror(out) ? MDNN_STATUS_IO : MDNN_STATUS_OK;
+}
+
+/* Whether the content is what mdnn_statistics_finish wrote, in a form that serves `format`: a finished
+ * table cannot become JSON again. */
+static bool is_finished(const char *data, size_t bytes, mdnn_statistics_format_t format)
+{
+    const size_t json = sizeof json_beginning - 1, text = sizeof text_beginning - 1;
+    return (bytes >= json && memcmp(data, json_beginning, json) == 0) ||
+           (format == MDNN_STATISTICS_TEXT && bytes >= text &&
+            memcmp(data, text_beginning, text) == 0);
+}
+
+static mdnn_status_t read_file(const char *path, char **data, size_t *bytes)
+{
+    /* A copy, not a mapping: the file may be cut while it is read. */
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (descriptor < 0)
+        return errno == ENOENT ? MDNN_STATUS_NOT_FOUND : MDNN_STATUS_IO;
+    struct stat information;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    char *buffer = NULL;
+    if (fstat(descriptor, &information) != 0 || !S_ISREG(information.st_mode))
+        status = MDNN_STATUS_IO;
+    else if (information.st_size <= 0 || information.st_size > RECORD_BYTES_MAX)
+        status = MDNN_STATUS_BAD_FORMAT;
+    else if ((buffer = malloc((size_t)information.st_size)) == NULL)
+        status = MDNN_STATUS_OUT_OF_MEMORY;
+    size_t used = 0;
+    while (status == MDNN_STATUS_OK && used < (size_t)information.st_size) {
+        const ssize_t got = read(descriptor, buffer + used, (size_t)information.st_size - used);
+        if (got == 0)
+            break;
+        if (got < 0 && errno != EINTR)
+            status = MDNN_STATUS_IO;
+        used += got > 0 ? (size_t)got : 0;
+    }
+    close(descriptor);
+    if (status != MDNN_STATUS_OK) {
+        free(buffer);
+        return status;
+    }
+    *data = buffer;
+    *bytes = used;
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_statistics_print_file(const char *path, mdnn_statistics_format_t format,
+                                         FILE *out)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    MDNN_TRY(read_file(path, &data, &bytes));
+    mdnn_status_t status = MDNN_STATUS_OK;
+    if (is_finished(data, bytes, format))
+        status = fwrite(data, 1, bytes, out) == bytes ? MDNN_STATUS_OK : MDNN_STATUS_IO;
+    else
+        status = mdnn_statistics_print_record(data, bytes, format, out);
+    free(data);
+    return status;
+}
