@@ -47,6 +47,10 @@ TEST_DEPS :=         # what the tests need built
 BENCHES :=           # programs that `make bench` runs
 CLEAN :=
 
+# Recursive on purpose: a fragment may use them after the fragments that it builds on.
+CORE_OBJECTS = $(CORE_SOURCES:%.c=$(B)/obj/%.o)
+SHIM_OBJECTS = $(patsubst %.c,$(B)/obj/%.o,$(patsubst %.S,$(B)/obj/%.o,$(SHIM_SOURCES)))
+
 include config/module.mk
 include optimizer/module.mk
 include shim/module.mk
@@ -56,9 +60,6 @@ include scripts/module.mk
 include test/module.mk
 
 all: $(ALL)
-
-CORE_OBJECTS := $(CORE_SOURCES:%.c=$(B)/obj/%.o)
-SHIM_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(patsubst %.S,$(B)/obj/%.o,$(SHIM_SOURCES)))
 
 $(CORE_OBJECTS) $(SHIM_OBJECTS): PIC := -fPIC -fvisibility=hidden -fno-semantic-interposition
 $(SHIM_OBJECTS): BASE_CFLAGS += $(CUDA_CFLAGS)

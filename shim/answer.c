@@ -1,0 +1,129 @@
+#include "shim/answer.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "config/statistics.h"
+#include "shim/execute.h"
+#include "shim/plan.h"
+
+enum { RESULTS_MAX = 64 };
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The part that the host will read as "the algorithm": the one with most images, the first of equals. */
+static const mdnn_micro_config_t *leading_part(const mdnn_configuration_t *configuration)
+{
+    const mdnn_micro_config_t *leading = &configuration->parts[0];
+    for (size_t i = 1; i < configuration->part_count; i++)
+        if (configuration->parts[i].images > leading->images)
+            leading = &configuration->parts[i];
+    return leading;
+}
+
+static void describe(const mdnn_ready_t *ready, mdnn_algo_perf_t *perf)
+{
+    perf->status = CUDNN_STATUS_SUCCESS;
+    perf->time = (float)ready->configuration->time_ms;
+    perf->memory = ready->configuration->workspace_bytes;
+    perf->determinism = ready->deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
+}
+
+static void sort_by_time(mdnn_algo_perf_t *results, int count)
+{
+    for (int i = 1; i < count; i++) {
+        const mdnn_algo_perf_t moving = results[i];
+        int at = i;
+        for (; at > 0 && results[at - 1].time > moving.time; at--)
+            results[at] = results[at - 1];
+        results[at] = moving;
+    }
+}
+
+/* The entry of our best configuration, under the number of its leading algorithm. */
+static int lead_with(mdnn_plan_t *plan, const mdnn_ready_t *best, mdnn_algo_perf_t *results)
+{
+    memset(&results[0], 0, sizeof results[0]);
+    describe(best, &results[0]);
+    results[0].algo = (cudnnConvolutionFwdAlgo_t)leading_part(best->configuration)->cost.algo;
+    results[0].mathType = (cudnnMathType_t)mdnn_plan_problem(plan)->math_type;
+    mdnn_plan_announce(plan, (int)results[0].algo, best->configuration->workspace_bytes);
+    return 1;
+}
+
+/* Stock's other entries: what runs under each number within that entry's own workspace. */
+static int add_stock(mdnn_plan_t *plan, mdnn_direction_t direction, uint64_t limit_bytes,
+                     const mdnn_algo_perf_t *stock, int stock_count, mdnn_algo_perf_t *results,
+                     int count)
+{
+    for (int i = 0; i < stock_count && count < RESULTS_MAX; i++) {
+        if (stock[i].status != CUDNN_STATUS_SUCCESS || stock[i].algo == results[0].algo)
+            continue;
+        const mdnn_demand_t demand = mdnn_demand_of(direction, (int)stock[i].algo,
+                                                    smaller(stock[i].memory, limit_bytes));
+        const mdnn_ready_t *const ready = mdnn_plan_best(plan, &demand);
+        if (!ready)
+            continue;
+        results[count] = stock[i];
+        describe(ready, &results[count]);
+        count++;
+    }
+    return count;
+}
+
+/* Entries that stock could not run stay at the end, as stock reports them. */
+static int add_failures(const mdnn_algo_perf_t *stock, int stock_count, mdnn_algo_perf_t *results,
+                        int count)
+{
+    const mdnn_algo_perf_t lead = results[0];
+    for (int i = 0; i < stock_count && count < RESULTS_MAX; i++)
+        if (stock[i].status != CUDNN_STATUS_SUCCESS &&
+            (stock[i].algo != lead.algo || stock[i].mathType != lead.mathType))
+            results[count++] = stock[i];
+    return count;
+}
+
+void mdnn_answer_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int requested,
+                            int *returned, mdnn_algo_perf_t *results)
+{
+    const uint64_t limit = smaller(limit_bytes, mdnn_workspace_limit());
+    if (requested <= 0 || !returned || !results || *returned < 0 || *returned > requested)
+        return;
+    mdnn_plan_t *const plan = mdnn_plan_for(call, limit, MDNN_PLAN_MAY_MEASURE);
+    const mdnn_demand_t any = {.workspace_bytes = limit};
+    const mdnn_ready_t *const best = plan ? mdnn_plan_best(plan, &any) : NULL;
+    if (!best)
+        return;
+    mdnn_algo_perf_t answer[RESULTS_MAX];
+    int count = lead_with(plan, best, answer);
+    count = add_stock(plan, call->direction, limit, results, *returned, answer, count);
+    sort_by_time(answer + 1, count - 1);
+    count = add_failures(results, *returned, answer, count);
+    *returned = count < requested ? count : requested;
+    memcpy(results, answer, (size_t)*returned * sizeof *results);
+}
+
+bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64_t *bytes)
+{
+    /* Plan for the user's limit where there is one, else for what this algorithm would take. */
+    const uint64_t user_limit = mdnn_workspace_limit();
+    mdnn_plan_t *plan = mdnn_plan_for(call, smaller(user_limit, stock_bytes),
+                                      stock_bytes == UINT64_MAX && user_limit == UINT64_MAX
+                                          ? MDNN_PLAN_IF_KNOWN
+                                          : MDNN_PLAN_MAY_MEASURE);
+    if (!plan)
+        return false;
+    uint64_t allowed = mdnn_plan_announced(plan, call->algo);
+    if (stock_bytes != UINT64_MAX && stock_bytes > allowed)
+        allowed = stock_bytes;
+    const mdnn_demand_t demand =
+        mdnn_demand_of(call->direction, call->algo, smaller(allowed, user_limit));
+    const mdnn_ready_t *const ready = mdnn_plan_best(plan, &demand);
+    if (!ready)
+        return false;
+    *bytes = ready->configuration->workspace_bytes;
+    return true;
+}

@@ -1,0 +1,112 @@
+/* Decides what a dlsym of the host gets (interposition.md 1.2). Called by the assembly stub for names
+ * that begin with "cu"; everything undecided goes to the real dlsym by a jump. */
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "shim/entries.h"
+#include "shim/process.h"
+#include "shim/real.h"
+
+/* Returned in two registers to the stub: `decided` 0 means jump to the real dlsym. */
+typedef struct dlsym_answer {
+    void *result;
+    void *decided;
+} dlsym_answer_t;
+
+_Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;
+
+dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller);
+
+static const dlsym_answer_t undecided = {NULL, NULL};
+
+static dlsym_answer_t answer(void *result)
+{
+    return (dlsym_answer_t){result, (void *)&undecided};
+}
+
+/* SONAME of the object that contains `address`, or "" if it has none. */
+static const char *soname_at(void *address, bool *ours)
+{
+    Dl_info info, own;
+    struct link_map *map = NULL;
+    *ours = false;
+    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_ld)
+        return "";
+    *ours = dladdr((void *)&undecided, &own) && own.dli_fbase == info.dli_fbase;
+    const char *strings = NULL;
+    ElfW(Xword) offset = 0;
+    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_STRTAB) {
+            const ElfW(Addr) at = entry->d_un.d_ptr;
+            strings = (const char *)(at >= map->l_addr ? at : map->l_addr + at);
+        } else if (entry->d_tag == DT_SONAME) {
+            offset = entry->d_un.d_val;
+        }
+    }
+    return strings && offset ? strings + offset : "";
+}
+
+/* The definition that the caller would see if we were not here: the next one in the global scope,
+ * else one in the scope of the caller's own object (an RTLD_LOCAL extension with its libraries). */
+static void *find_without_us(mdnn_dlsym_function_t find, const char *name, void *caller)
+{
+    void *found = find(RTLD_NEXT, name);
+    Dl_info info;
+    if (found || !dladdr(caller, &info) || !info.dli_fname)
+        return found;
+    void *const scope = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (scope) {
+        found = find(scope, name);
+        dlclose(scope);
+    }
+    bool ours = false;
+    if (found)
+        (void)soname_at(found, &ours);
+    return ours ? NULL : found;
+}
+
+/* Owner-of-result rule: only what lies in the library that hosts call is replaced. cuDNN's dispatcher
+ * looks up the same names in its sub-libraries; those results pass, or the hook would call itself. */
+static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
+{
+    bool ours;
+    const mdnn_library_t library = mdnn_library_of_soname(soname_at(found, &ours));
+#ifdef MDNN_MUTANT_DLSYM_BY_NAME
+    void *const entry = mdnn_entry_of(hook, MDNN_LIBRARY_CUDNN9);
+    if (entry)
+        return answer(entry);
+#endif
+    if (library == MDNN_LIBRARY_COUNT || library == MDNN_LIBRARY_CUDNN9_CNN)
+        return undecided;
+    void *const door = mdnn_entry_of(hook, library);
+    if (!door)
+        return undecided;
+    mdnn_real_remember(library, hook, found);
+    return answer(door);
+}
+
+dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
+{
+    mdnn_hook_id_t hook;
+    const mdnn_dlsym_function_t find = mdnn_real_dlsym();
+    if (!find || handle == RTLD_NEXT || !mdnn_hook_of_name(name, &hook))
+        return undecided;
+    void *found = handle == RTLD_DEFAULT ? NULL : find(handle, name);
+    bool ours = handle == RTLD_DEFAULT;
+    if (found)
+        (void)soname_at(found, &ours);
+    if (ours) {
+        /* Our exports alone must not make a process without CUDA look like one with it. */
+        found = find_without_us(find, name, caller);
+        if (!found)
+            return answer(find(RTLD_NEXT, name)); /* NULL, and dlerror says so */
+    }
+    if (mdnn_process_disabled_by_environment())
+        return ours ? answer(found) : undecided;
+    if (!found)
+        return undecided;
+    const dlsym_answer_t decided = decide_by_owner(hook, found);
+    return !decided.decided && ours ? answer(found) : decided;
+}

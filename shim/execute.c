@@ -1,0 +1,70 @@
+#include "shim/execute.h"
+
+#include "config/log.h"
+#include "config/statistics.h"
+#include "shim/process.h"
+
+enum { NUMERICS_DIRECT = 1 };
+
+static const float one_float = 1.0F;
+static const double one_double = 1.0;
+
+mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t workspace_bytes)
+{
+    const bool direct_wanted =
+        mdnn_process_options()->convolution_numerics == NUMERICS_DIRECT;
+    return (mdnn_demand_t){
+        .workspace_bytes = workspace_bytes,
+        .deterministic = mdnn_algo_is_deterministic(direction, algo),
+        .direct = direct_wanted && mdnn_algo_is_direct(direction, algo),
+    };
+}
+
+/* Later parts of a weight gradient add to what the first one wrote (2018-micro-cudnn.txt, II). */
+static const void *beta_of_rest(const mdnn_problem_t *problem, const void *beta)
+{
+    if (problem->direction != MDNN_BACKWARD_FILTER)
+        return beta;
+    return problem->x.type == CUDNN_DATA_DOUBLE ? (const void *)&one_double : &one_float;
+}
+
+static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
+                               const mdnn_call_t *call)
+{
+    const mdnn_problem_t *const problem = mdnn_plan_problem(plan);
+    const size_t count = ready->configuration->part_count;
+    for (size_t i = 0; i < count; i++) {
+        const mdnn_ready_part_t *const from = &ready->parts[i];
+        mdnn_call_t part;
+        mdnn_slice(call, problem, from->first_image, from->descriptors, &part);
+        part.algo = from->algo;
+        part.conv_desc = from->convolution;
+        if (i > 0)
+            part.beta = beta_of_rest(problem, call->beta);
+        const cudnnStatus_t status = mdnn_call_run(&part);
+        if (status == CUDNN_STATUS_SUCCESS)
+            continue;
+        mdnn_plan_give_up(plan);
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "execute",
+                      "part %zu of %zu failed with cuDNN status %d; such convolutions pass from now on",
+                      i + 1, count, (int)status);
+        /* Nothing has run yet: the caller's own call is as good as ever. Afterwards it is not. */
+        return i == 0 ? mdnn_call_run(call) : status;
+    }
+    mdnn_count(count > 1 ? MDNN_COUNTER_executions_split : MDNN_COUNTER_executions_undivided, 1);
+    mdnn_count(MDNN_COUNTER_parts, count);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
+{
+    const uint64_t workspace_bytes = call->workspace ? call->workspace_bytes : 0;
+    mdnn_plan_t *const plan = mdnn_plan_for(call, workspace_bytes, MDNN_PLAN_MAY_MEASURE);
+    const mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, workspace_bytes);
+    const mdnn_ready_t *const ready = plan ? mdnn_plan_best(plan, &demand) : NULL;
+    if (!ready) {
+        mdnn_count(MDNN_COUNTER_executions_passed, 1);
+        return mdnn_call_run(call);
+    }
+    return run_parts(plan, ready, call);
+}

@@ -1,0 +1,15 @@
+/* Runs configurations: the caller's one convolution as a sequence of convolutions over slices. */
+#ifndef MDNN_EXECUTE_H
+#define MDNN_EXECUTE_H
+
+#include "shim/plan.h"
+
+/* The convolution `call`, with the best configuration that fits call->workspace_bytes and is no
+ * weaker than the caller's algorithm, or exactly as called if there is none. Stream-ordered like the
+ * call itself; no host synchronisation and no allocation once the problem is planned. */
+cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call);
+
+/* What the caller's choice of algorithm demands, for at most `workspace_bytes`. */
+mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t workspace_bytes);
+
+#endif

@@ -1,0 +1,399 @@
+#include "shim/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/statistics.h"
+#include "shim/scratch.h"
+
+enum { ALGOS = 8, MATHS = 2, CANDIDATES = ALGOS * MATHS, SLICES = 8, REPEATS_MAX = 100 };
+
+/* A candidate this many times slower than the best of its size is not worth a second look. */
+static const double hopeless_factor = 3.0;
+/* A timed group lasts about this long, so that launch gaps appear as they will in the run. */
+static const double group_ms = 0.2;
+
+typedef enum candidate_state {
+    CANDIDATE_UNKNOWN,
+    CANDIDATE_UNSUPPORTED,
+    CANDIDATE_EXCLUDED, /* its workspace was above the limit or not to be had */
+    CANDIDATE_TIMED
+} candidate_state_t;
+
+typedef struct candidate {
+    candidate_state_t state;
+    mdnn_cost_t cost;
+} candidate_t;
+
+typedef struct cost_row {
+    int64_t images;
+    mdnn_part_role_t role;
+    candidate_t candidates[CANDIDATES];
+    struct cost_row *next;
+} cost_row_t;
+
+struct mdnn_cost_table {
+    cost_row_t *rows;
+};
+
+struct mdnn_measurement {
+    mdnn_call_t call; /* points at scratch */
+    const mdnn_problem_t *problem;
+    mdnn_slices_t *slices;
+    mdnn_cost_table_t *table;
+    uint64_t limit_bytes;
+    int64_t repeats;
+    int64_t capacity_images; /* what the scratch holds; 0: not allocated yet */
+    bool has_scratch;
+    mdnn_scratch_t scratch;
+};
+
+static const float one_float = 1.0F, zero_float = 0.0F;
+static const double one_double = 1.0, zero_double = 0.0;
+
+mdnn_status_t mdnn_cost_table_create(mdnn_cost_table_t **table)
+{
+    mdnn_cost_table_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    *table = made;
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_cost_table_destroy(mdnn_cost_table_t *table)
+{
+    if (!table)
+        return;
+    while (table->rows) {
+        cost_row_t *const next = table->rows->next;
+        free(table->rows);
+        table->rows = next;
+    }
+    free(table);
+}
+
+uint64_t mdnn_cost_table_next_limit(const mdnn_cost_table_t *table, uint64_t limit_bytes)
+{
+    uint64_t smallest = UINT64_MAX;
+    for (const cost_row_t *row = table->rows; row; row = row->next)
+        for (int i = 0; i < CANDIDATES; i++) {
+            const uint64_t bytes = row->candidates[i].cost.workspace_bytes;
+            if (row->candidates[i].state == CANDIDATE_EXCLUDED && bytes > limit_bytes &&
+                bytes < smallest)
+                smallest = bytes;
+        }
+    return smallest;
+}
+
+static cost_row_t *find_row(mdnn_cost_table_t *table, int64_t images, mdnn_part_role_t role)
+{
+    cost_row_t *row = table->rows;
+    while (row && (row->images != images || row->role != role))
+        row = row->next;
+    if (row || !(row = calloc(1, sizeof *row)))
+        return row;
+    row->images = images;
+    row->role = role;
+    row->next = table->rows;
+    table->rows = row;
+    return row;
+}
+
+/* FMA never rounds inputs, so it is admissible wherever the caller allows more; it is no new
+ * candidate where the caller asked for it, or where there are no tensor cores to avoid. */
+static int math_type_of(const mdnn_problem_t *problem, int candidate)
+{
+    if (candidate < ALGOS)
+        return problem->math_type;
+    return problem->math_type != CUDNN_FMA_MATH && problem->x.type == CUDNN_DATA_FLOAT
+               ? CUDNN_FMA_MATH
+               : -1;
+}
+
+static void point_at_scratch(mdnn_measurement_t *measurement)
+{
+    const mdnn_scratch_t *const scratch = &measurement->scratch;
+    mdnn_call_t *const call = &measurement->call;
+    call->x = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_X];
+    call->w = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_W];
+    call->y = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_Y];
+    call->z = measurement->problem->in_place
+                  ? call->y
+                  : (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_Z];
+    call->bias = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_BIAS];
+}
+
+static mdnn_status_t reserve_tensors(mdnn_measurement_t *measurement, int64_t images)
+{
+    const mdnn_problem_t *const problem = measurement->problem;
+    const struct {
+        mdnn_scratch_use_t use;
+        const mdnn_problem_tensor_t *tensor;
+    } needed[] = {{MDNN_SCRATCH_X, &problem->x},
+                  {MDNN_SCRATCH_W, &problem->w},
+                  {MDNN_SCRATCH_Y, &problem->y},
+                  {MDNN_SCRATCH_Z, problem->in_place ? NULL : &problem->z},
+                  {MDNN_SCRATCH_BIAS, &problem->bias}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        if (!needed[i].tensor || needed[i].tensor->dim_count == 0)
+            continue;
+        const int64_t count = needed[i].use == MDNN_SCRATCH_BIAS ? 1 : images;
+        const uint64_t bytes = mdnn_tensor_bytes(needed[i].tensor, count);
+        MDNN_TRY(mdnn_scratch_reserve(&measurement->scratch, needed[i].use, bytes));
+        MDNN_TRY(mdnn_scratch_randomize(&measurement->scratch, needed[i].use,
+                                        needed[i].tensor->type));
+    }
+    point_at_scratch(measurement);
+    return MDNN_STATUS_OK;
+}
+
+/* As many images as the device has room for; larger parts are extrapolated. */
+static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
+{
+    if (measurement->has_scratch)
+        return measurement->capacity_images > 0 ? MDNN_STATUS_OK
+                                                : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    cudaStream_t stream;
+    if (!driver || measurement->call.cudnn->cudnnGetStream(measurement->call.handle, &stream) !=
+                       CUDNN_STATUS_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    MDNN_TRY(mdnn_scratch_init(&measurement->scratch, driver, stream));
+    measurement->has_scratch = true;
+    int64_t images = mdnn_problem_batch(measurement->problem);
+    mdnn_status_t status;
+    while ((status = reserve_tensors(measurement, images)) ==
+               MDNN_STATUS_OUT_OF_DEVICE_MEMORY &&
+           images > 1)
+        images /= 2;
+    if (status == MDNN_STATUS_OK)
+        measurement->capacity_images = images;
+    return status;
+}
+
+/* Distinct slices of `images` images, spread over the scratch as over a batch. */
+static size_t cut_slices(const mdnn_measurement_t *measurement, const mdnn_call_t *whole,
+                         const mdnn_slice_descriptors_t *descriptors, mdnn_call_t *parts)
+{
+    const int64_t granularity = mdnn_problem_granularity(measurement->problem);
+    const int64_t images = descriptors->images;
+    const int64_t step = (images + granularity - 1) / granularity * granularity;
+    size_t count = 0;
+    for (int64_t first = 0; count < SLICES && first + images <= measurement->capacity_images;
+         first += step)
+        mdnn_slice(whole, measurement->problem, first, descriptors, &parts[count++]);
+    return count;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Warm-up, one look, and if the look is not hopeless the median of several groups. */
+static mdnn_status_t time_parts(mdnn_measurement_t *measurement, const mdnn_call_t *parts,
+                                size_t distinct, double best_ms, double *ms)
+{
+    mdnn_scratch_t *const scratch = &measurement->scratch;
+    double look, groups[REPEATS_MAX];
+    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 1, &look));
+    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 1, &look));
+    mdnn_count(MDNN_COUNTER_measurements, 1);
+    if (look > hopeless_factor * best_ms) {
+        *ms = look;
+        return MDNN_STATUS_OK;
+    }
+    const double wanted = look > 0 ? group_ms / look : SLICES;
+    const size_t runs = wanted < 1 ? 1 : wanted > 2 * SLICES ? 2 * SLICES : (size_t)wanted;
+    const int64_t repeats =
+        measurement->repeats < REPEATS_MAX ? measurement->repeats : REPEATS_MAX;
+    for (int64_t i = 0; i < repeats; i++)
+        MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, runs, &groups[i]));
+    qsort(groups, (size_t)repeats, sizeof *groups, compare_doubles);
+    *ms = groups[repeats / 2];
+    return MDNN_STATUS_OK;
+}
+
+static const void *scalar_of(const mdnn_problem_t *problem, bool is_one)
+{
+    if (problem->x.type == CUDNN_DATA_DOUBLE)
+        return is_one ? &one_double : &zero_double;
+    return is_one ? (const void *)&one_float : &zero_float;
+}
+
+/* Fills in everything about a candidate but its data: algorithm, math type, scalars, descriptors. */
+static mdnn_status_t pose(mdnn_measurement_t *measurement, const cost_row_t *row, int index,
+                          const mdnn_slice_descriptors_t **descriptors, mdnn_call_t *whole)
+{
+    const mdnn_problem_t *const problem = measurement->problem;
+    const int math_type = math_type_of(problem, index);
+    if (math_type < 0 || index % ALGOS >= mdnn_algo_count(measurement->call.direction))
+        return MDNN_STATUS_UNSUPPORTED;
+    *whole = measurement->call;
+    whole->algo = index % ALGOS;
+    whole->alpha = scalar_of(problem, true);
+    whole->beta = scalar_of(problem, row->role == MDNN_PART_REST || !problem->beta_is_zero);
+    MDNN_TRY(mdnn_slices_convolution(measurement->slices, math_type, &whole->conv_desc));
+    MDNN_TRY(mdnn_slices_get(measurement->slices, row->images, descriptors));
+    whole->x_desc = (*descriptors)->x;
+    whole->y_desc = (*descriptors)->y;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t workspace_of(const mdnn_call_t *whole, uint64_t *bytes)
+{
+    size_t needed;
+    if (mdnn_call_workspace(whole, &needed) != CUDNN_STATUS_SUCCESS)
+        return MDNN_STATUS_UNSUPPORTED;
+    *bytes = needed;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t time_candidate(mdnn_measurement_t *measurement, mdnn_call_t *whole,
+                                    const mdnn_slice_descriptors_t *descriptors,
+                                    uint64_t workspace_bytes, double best_ms, double *ms)
+{
+    mdnn_call_t parts[SLICES];
+    MDNN_TRY(open_scratch(measurement));
+    MDNN_TRY(mdnn_scratch_reserve(&measurement->scratch, MDNN_SCRATCH_WORKSPACE, workspace_bytes));
+    const mdnn_call_t data = measurement->call;
+    whole->x = data.x;
+    whole->w = data.w;
+    whole->y = data.y;
+    whole->z = data.z;
+    whole->bias = data.bias;
+    whole->workspace = (void *)(uintptr_t)measurement->scratch.blocks[MDNN_SCRATCH_WORKSPACE];
+    whole->workspace_bytes = workspace_bytes;
+    const size_t distinct = cut_slices(measurement, whole, descriptors, parts);
+    return distinct == 0 ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
+                         : time_parts(measurement, parts, distinct, best_ms, ms);
+}
+
+/* Best time among what is already known at this size; infinity before the first. */
+static double best_of(const cost_row_t *row)
+{
+    double best = 1e300;
+    for (int i = 0; i < CANDIDATES; i++)
+        if (row->candidates[i].state == CANDIDATE_TIMED && row->candidates[i].cost.time_ms < best)
+            best = row->candidates[i].cost.time_ms;
+    return best;
+}
+
+static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const cost_row_t *row, int index,
+                                 double *ms);
+
+/* Settles one candidate. Only a broken device is an error; all else is a state. */
+static mdnn_status_t settle(mdnn_measurement_t *measurement, cost_row_t *row, int index)
+{
+    candidate_t *const candidate = &row->candidates[index];
+    if (candidate->state == CANDIDATE_TIMED || candidate->state == CANDIDATE_UNSUPPORTED ||
+        (candidate->state == CANDIDATE_EXCLUDED &&
+         candidate->cost.workspace_bytes > measurement->limit_bytes))
+        return MDNN_STATUS_OK;
+    const mdnn_slice_descriptors_t *descriptors;
+    mdnn_call_t whole;
+    candidate->state = CANDIDATE_UNSUPPORTED;
+    if (pose(measurement, row, index, &descriptors, &whole) != MDNN_STATUS_OK)
+        return MDNN_STATUS_OK;
+    mdnn_cost_t cost = {
+        .algo = whole.algo,
+        .math_type = math_type_of(measurement->problem, index),
+        .deterministic = mdnn_algo_is_deterministic(whole.direction, whole.algo),
+        .direct = mdnn_algo_is_direct(whole.direction, whole.algo),
+    };
+    if (workspace_of(&whole, &cost.workspace_bytes) != MDNN_STATUS_OK)
+        return MDNN_STATUS_OK;
+    candidate->cost = cost;
+    candidate->state = CANDIDATE_EXCLUDED;
+    if (cost.workspace_bytes > measurement->limit_bytes)
+        return MDNN_STATUS_OK;
+    mdnn_status_t status = time_candidate(measurement, &whole, descriptors, cost.workspace_bytes,
+                                          best_of(row), &cost.time_ms);
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && measurement->capacity_images > 0 &&
+        row->images > measurement->capacity_images) {
+        status = extrapolate(measurement, row, index, &cost.time_ms);
+        cost.extrapolated = true;
+    }
+    if (status == MDNN_STATUS_UNSUPPORTED)
+        candidate->state = CANDIDATE_UNSUPPORTED;
+    if (status != MDNN_STATUS_OK)
+        return status == MDNN_STATUS_DEVICE ? status : MDNN_STATUS_OK;
+    candidate->cost = cost;
+    candidate->state = CANDIDATE_TIMED;
+    return MDNN_STATUS_OK;
+}
+
+/* Time in proportion to the images, from the largest size that the scratch holds. */
+static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const cost_row_t *row, int index,
+                                 double *ms)
+{
+    cost_row_t *const base =
+        find_row(measurement->table, measurement->capacity_images, row->role);
+    if (!base)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    MDNN_TRY(settle(measurement, base, index));
+    if (base->candidates[index].state != CANDIDATE_TIMED)
+        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    *ms = base->candidates[index].cost.time_ms * (double)row->images / (double)base->images;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t find_costs(void *context, int64_t images, mdnn_part_role_t role,
+                                mdnn_cost_t *costs, size_t capacity, size_t *count)
+{
+    mdnn_measurement_t *const measurement = context;
+    cost_row_t *const row = find_row(measurement->table, images, role);
+    if (!row)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    size_t found = 0;
+    for (int i = 0; i < CANDIDATES; i++) {
+        MDNN_TRY(settle(measurement, row, i));
+        const candidate_t *const candidate = &row->candidates[i];
+        if (candidate->state != CANDIDATE_TIMED || found == capacity)
+            continue;
+        costs[found++] = candidate->cost;
+        MDNN_LOG(MDNN_LOG_TRACE, "measure", "%lld images role %d algo %d math %d: %.4f ms, %llu bytes%s",
+                 (long long)images, (int)role, candidate->cost.algo, candidate->cost.math_type,
+                 candidate->cost.time_ms, (unsigned long long)candidate->cost.workspace_bytes,
+                 candidate->cost.extrapolated ? " (extrapolated)" : "");
+    }
+    *count = found;
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
+                                     mdnn_slices_t *slices, mdnn_cost_table_t *table,
+                                     uint64_t limit_bytes, int64_t repeats,
+                                     mdnn_measurement_t **measurement)
+{
+    mdnn_measurement_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    made->call = *call;
+    made->problem = problem;
+    made->slices = slices;
+    made->table = table;
+    made->limit_bytes = limit_bytes;
+    made->repeats = repeats;
+    *measurement = made;
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_measurement_end(mdnn_measurement_t *measurement)
+{
+    if (!measurement)
+        return;
+    if (measurement->has_scratch) {
+        /* Memory goes back only when nothing of ours runs in it any more. */
+        (void)measurement->scratch.driver->cuStreamSynchronize(measurement->scratch.stream);
+        mdnn_scratch_fini(&measurement->scratch);
+    }
+    free(measurement);
+}
+
+mdnn_cost_source_t mdnn_measurement_source(mdnn_measurement_t *measurement)
+{
+    return (mdnn_cost_source_t){measurement, find_costs};
+}

@@ -1,0 +1,390 @@
+#include "shim/plan.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "config/log.h"
+#include "config/statistics.h"
+#include "shim/measure.h"
+#include "shim/process.h"
+
+#define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+enum { FLAGS = 4, ALGOS = 16 };
+
+/* Fronts for every combination of demands, and what runs them. Immutable once published. */
+typedef struct front_set {
+    uint64_t limit_bytes; /* candidates up to this workspace were considered */
+    mdnn_front_t *fronts[FLAGS];
+    mdnn_ready_t *ready[FLAGS];
+    size_t counts[FLAGS];
+    struct front_set *replaced; /* kept: somebody may still read it */
+} front_set_t;
+
+/* Two libraries of different major versions share nothing, so the key holds the library too. */
+typedef struct plan_key {
+    mdnn_problem_t problem;
+    int64_t library; /* mdnn_library_t; wide, so that the key has no padding */
+} plan_key_t;
+
+struct mdnn_plan {
+    plan_key_t key;
+    mdnn_slices_t *slices;
+    mdnn_cost_table_t *costs;
+    _Atomic(front_set_t *) set;       /* NULL until planned */
+    _Atomic uint64_t next_limit;      /* a larger set pays only from this workspace on */
+    _Atomic uint64_t announced[ALGOS];
+    _Atomic bool given_up;
+    int statistics_row;
+    UT_hash_handle hh;
+};
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER; /* guards `table` */
+static pthread_mutex_t planning_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before table_lock */
+static mdnn_plan_t *table;
+
+uint64_t mdnn_workspace_limit(void)
+{
+    return mdnn_process_options()->convolution_workspace_limit;
+}
+
+static unsigned flags_of(bool deterministic, bool direct)
+{
+    return (deterministic ? 1U : 0U) | (direct ? 2U : 0U);
+}
+
+static uint32_t hash_of(const plan_key_t *key)
+{
+    const uint64_t hash = mdnn_problem_hash(&key->problem) + (uint64_t)key->library;
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static mdnn_plan_t *lookup(const plan_key_t *key, uint32_t hash)
+{
+    mdnn_plan_t *plan = NULL;
+    pthread_mutex_lock(&table_lock);
+    HASH_FIND_BYHASHVALUE(hh, table, key, sizeof *key, hash, plan);
+    pthread_mutex_unlock(&table_lock);
+    return plan;
+}
+
+static void destroy(mdnn_plan_t *plan)
+{
+    mdnn_cost_table_destroy(plan->costs);
+    mdnn_slices_destroy(plan->slices);
+    free(plan);
+}
+
+static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash)
+{
+    mdnn_plan_t *const plan = calloc(1, sizeof *plan);
+    if (!plan)
+        return NULL;
+    plan->key = *key;
+    plan->statistics_row = -1;
+    atomic_init(&plan->next_limit, 0);
+    if (mdnn_slices_create(call, &plan->key.problem, &plan->slices) != MDNN_STATUS_OK ||
+        mdnn_cost_table_create(&plan->costs) != MDNN_STATUS_OK) {
+        destroy(plan);
+        return NULL;
+    }
+    pthread_mutex_lock(&table_lock);
+    HASH_ADD_BYHASHVALUE(hh, table, key, sizeof plan->key, hash, plan);
+    const bool added = plan->hh.tbl != NULL;
+    pthread_mutex_unlock(&table_lock);
+    if (!added) {
+        destroy(plan);
+        return NULL;
+    }
+    mdnn_count(MDNN_COUNTER_problems, 1);
+    return plan;
+}
+
+/* 16-bit weight gradients have no exact accumulation in cuDNN (DESIGN.md, BackwardFilter). */
+static bool may_be_split(const mdnn_problem_t *problem)
+{
+    const bool accumulates_in_16_bit =
+        problem->direction == MDNN_BACKWARD_FILTER &&
+        (problem->w.type == CUDNN_DATA_HALF || problem->w.type == CUDNN_DATA_BFLOAT16);
+    return !accumulates_in_16_bit && mdnn_problem_is_divisible(problem);
+}
+
+static mdnn_wr_request_t request_for(const mdnn_problem_t *problem, uint64_t limit_bytes,
+                                     unsigned flags)
+{
+    const mdnn_options_t *const options = mdnn_process_options();
+    return (mdnn_wr_request_t){
+        .batch = mdnn_problem_batch(problem),
+        .sizes = may_be_split(problem) ? (mdnn_batch_sizes_t)options->convolution_batch_sizes
+                                       : MDNN_SIZES_UNDIVIDED,
+        .granularity = mdnn_problem_granularity(problem),
+        .roles_differ = problem->direction == MDNN_BACKWARD_FILTER && problem->beta_is_zero,
+        .deterministic_only = (flags & flags_of(true, false)) != 0,
+        .direct_only = (flags & flags_of(false, true)) != 0,
+        .workspace_limit_bytes = limit_bytes,
+        .adoption_margin = options->convolution_adoption_margin / 100.0,
+    };
+}
+
+static mdnn_status_t make_ready(mdnn_plan_t *plan, const mdnn_configuration_t *configuration,
+                                mdnn_ready_t *ready)
+{
+    ready->configuration = configuration;
+    ready->deterministic = true;
+    ready->parts = calloc(configuration->part_count, sizeof *ready->parts);
+    if (!ready->parts)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    int64_t first_image = 0;
+    for (size_t i = 0; i < configuration->part_count; i++) {
+        const mdnn_micro_config_t *const micro = &configuration->parts[i];
+        mdnn_ready_part_t *const part = &ready->parts[i];
+        part->algo = micro->cost.algo;
+        part->first_image = first_image;
+        first_image += micro->images;
+        ready->deterministic &= micro->cost.deterministic;
+        MDNN_TRY(mdnn_slices_get(plan->slices, micro->images, &part->descriptors));
+        MDNN_TRY(mdnn_slices_convolution(plan->slices, micro->cost.math_type, &part->convolution));
+    }
+    return MDNN_STATUS_OK;
+}
+
+static void destroy_set(front_set_t *set)
+{
+    for (int flags = 0; set && flags < FLAGS; flags++) {
+        for (size_t i = 0; i < set->counts[flags]; i++)
+            free(set->ready[flags][i].parts);
+        free(set->ready[flags]);
+        mdnn_front_destroy(set->fronts[flags]);
+    }
+    free(set);
+}
+
+/* A combination that nothing satisfies simply has no configurations. */
+static mdnn_status_t fill_front(mdnn_plan_t *plan, const mdnn_cost_source_t *source, unsigned flags,
+                                front_set_t *set)
+{
+    const mdnn_wr_request_t request = request_for(&plan->key.problem, set->limit_bytes, flags);
+    const mdnn_status_t status = mdnn_wr_optimize(&request, source, &set->fronts[flags]);
+    if (status == MDNN_STATUS_NOT_FOUND)
+        return MDNN_STATUS_OK;
+    MDNN_TRY(status);
+    const size_t count = mdnn_front_count(set->fronts[flags]);
+    set->ready[flags] = calloc(count, sizeof *set->ready[flags]);
+    if (!set->ready[flags])
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    set->counts[flags] = count;
+    for (size_t i = 0; i < count; i++)
+        MDNN_TRY(make_ready(plan, mdnn_front_at(set->fronts[flags], i), &set->ready[flags][i]));
+    return MDNN_STATUS_OK;
+}
+
+static double undivided_ms(const front_set_t *set)
+{
+    const mdnn_configuration_t *const undivided =
+        set->fronts[0] ? mdnn_front_best_undivided(set->fronts[0], set->limit_bytes) : NULL;
+    return undivided ? undivided->time_ms : -1.0;
+}
+
+static void report(mdnn_plan_t *plan, const front_set_t *set)
+{
+    mdnn_statistics_row_t row = {.undivided_ms = undivided_ms(set), .configuration_ms = -1.0};
+    mdnn_problem_format(&plan->key.problem, row.problem, sizeof row.problem);
+    if (set->counts[0] > 0) {
+        const mdnn_configuration_t *const best =
+            set->ready[0][set->counts[0] - 1].configuration;
+        mdnn_configuration_format(best, row.configuration, sizeof row.configuration);
+        row.workspace_bytes = best->workspace_bytes;
+        row.configuration_ms = best->time_ms;
+    }
+    mdnn_statistics_row(&plan->statistics_row, &row);
+    MDNN_LOG(MDNN_LOG_INFO, "plan", "%s: %s, %llu bytes, %.4f ms (undivided %.4f ms)", row.problem,
+             set->counts[0] ? row.configuration : "nothing fits",
+             (unsigned long long)row.workspace_bytes, row.configuration_ms, row.undivided_ms);
+}
+
+static uint64_t microseconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* Measures and optimizes for workspaces up to `limit_bytes`; publishes the result. */
+static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
+{
+    front_set_t *const set = calloc(1, sizeof *set);
+    if (!set)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    set->limit_bytes = limit_bytes;
+    mdnn_measurement_t *measurement = NULL;
+    mdnn_status_t status;
+    MDNN_TRY_GOTO(mdnn_measurement_begin(call, &plan->key.problem, plan->slices, plan->costs,
+                                         limit_bytes,
+                                         mdnn_process_options()->convolution_measure_repeats,
+                                         &measurement),
+                  status, failed);
+    const mdnn_cost_source_t source = mdnn_measurement_source(measurement);
+    for (unsigned flags = 0; flags < FLAGS; flags++)
+        MDNN_TRY_GOTO(fill_front(plan, &source, flags, set), status, failed);
+    mdnn_measurement_end(measurement);
+    report(plan, set);
+    set->replaced = atomic_load(&plan->set);
+    atomic_store(&plan->next_limit, mdnn_cost_table_next_limit(plan->costs, limit_bytes));
+    atomic_store_explicit(&plan->set, set, memory_order_release);
+    return MDNN_STATUS_OK;
+failed:
+    mdnn_measurement_end(measurement);
+    destroy_set(set);
+    return status;
+}
+
+/* True while the call's stream is being captured, or if that cannot be told. */
+static bool is_capturing(const mdnn_call_t *call, const mdnn_driver_t *driver)
+{
+    cudaStream_t stream;
+    CUstreamCaptureStatus status;
+    return call->cudnn->cudnnGetStream(call->handle, &stream) != CUDNN_STATUS_SUCCESS ||
+           driver->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Another thread may be capturing in global mode, which forbids our allocations too unless this
+ * thread says that it is no part of that. */
+static mdnn_status_t build_relaxed(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes,
+                                   const mdnn_driver_t *driver)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const uint64_t begin = microseconds_now();
+    const mdnn_status_t status = build_locked(plan, call, limit_bytes);
+    mdnn_count(MDNN_COUNTER_measure_microseconds, microseconds_now() - begin);
+    if (exchanged)
+        (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
+    return status;
+}
+
+static bool is_ready(const mdnn_plan_t *plan, uint64_t limit_bytes)
+{
+    const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
+    return set && (limit_bytes <= set->limit_bytes ||
+                   limit_bytes < atomic_load_explicit(&plan->next_limit, memory_order_relaxed));
+}
+
+/* A capture may run what is ready, for a smaller workspace if need be, but must not measure. */
+static mdnn_plan_t *plan_in_capture(mdnn_plan_t *known)
+{
+    if (known && atomic_load_explicit(&known->set, memory_order_acquire))
+        return known;
+    mdnn_count(MDNN_COUNTER_passed_capture, 1);
+    return NULL;
+}
+
+static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash,
+                             uint64_t limit_bytes)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    mdnn_plan_t *plan = lookup(key, hash);
+    if (is_capturing(call, driver))
+        return plan_in_capture(plan);
+    pthread_mutex_lock(&planning_lock);
+    if (!plan && !(plan = lookup(key, hash)))
+        plan = insert(call, key, hash);
+    mdnn_status_t status = plan ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
+    if (plan && !is_ready(plan, limit_bytes) && !atomic_load(&plan->given_up)) {
+        status = build_relaxed(plan, call, limit_bytes, driver);
+        if (status != MDNN_STATUS_OK)
+            mdnn_plan_give_up(plan);
+    }
+    pthread_mutex_unlock(&planning_lock);
+    if (status == MDNN_STATUS_OK)
+        return plan;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "plan", "a convolution could not be planned and passes: %s",
+                  mdnn_status_string(status));
+    return NULL;
+}
+
+/* Everything that decides before a plan is looked at. */
+static mdnn_status_t make_key(const mdnn_call_t *call, plan_key_t *key)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    memset(key, 0, sizeof *key);
+    if (!call->cudnn->complete || !driver)
+        return MDNN_STATUS_UNSUPPORTED;
+    MDNN_TRY(mdnn_call_problem(call, &key->problem));
+    CUdevice device;
+    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return MDNN_STATUS_UNSUPPORTED;
+    key->problem.device = device;
+    key->library = call->cudnn->library;
+    return MDNN_STATUS_OK;
+}
+
+enum { POLICY_OFF };
+
+mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
+                           mdnn_plan_permission_t permission)
+{
+    plan_key_t key;
+    if (mdnn_process_options()->convolution_policy == POLICY_OFF) {
+        mdnn_count(MDNN_COUNTER_passed_disabled, 1);
+        return NULL;
+    }
+    if (make_key(call, &key) != MDNN_STATUS_OK) {
+        mdnn_count(MDNN_COUNTER_passed_unsupported, 1);
+        return NULL;
+    }
+    const uint32_t hash = hash_of(&key);
+    mdnn_plan_t *plan = lookup(&key, hash);
+    if (!plan || !is_ready(plan, limit_bytes)) {
+        if (permission == MDNN_PLAN_IF_KNOWN)
+            return NULL;
+        if (!plan || !atomic_load_explicit(&plan->given_up, memory_order_relaxed))
+            plan = plan_now(call, &key, hash, limit_bytes);
+    }
+    if (plan && atomic_load_explicit(&plan->given_up, memory_order_relaxed)) {
+        mdnn_count(MDNN_COUNTER_passed_trouble, 1);
+        return NULL;
+    }
+    return plan;
+}
+
+const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t *demand)
+{
+    const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
+    const unsigned flags = flags_of(demand->deterministic, demand->direct);
+    const mdnn_ready_t *best = NULL; /* workspace ascending, time descending */
+    for (size_t i = 0; set && i < set->counts[flags]; i++) {
+        const mdnn_ready_t *const ready = &set->ready[flags][i];
+        if (ready->configuration->workspace_bytes <= demand->workspace_bytes)
+            best = ready;
+    }
+    return best;
+}
+
+const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan)
+{
+    return &plan->key.problem;
+}
+
+void mdnn_plan_announce(mdnn_plan_t *plan, int algo, uint64_t workspace_bytes)
+{
+    if (algo >= 0 && algo < ALGOS)
+        atomic_store_explicit(&plan->announced[algo], workspace_bytes, memory_order_relaxed);
+}
+
+uint64_t mdnn_plan_announced(const mdnn_plan_t *plan, int algo)
+{
+    return algo >= 0 && algo < ALGOS
+               ? atomic_load_explicit(&plan->announced[algo], memory_order_relaxed)
+               : 0;
+}
+
+void mdnn_plan_give_up(mdnn_plan_t *plan)
+{
+    atomic_store_explicit(&plan->given_up, true, memory_order_relaxed);
+}

@@ -1,0 +1,61 @@
+/* Plans: for every convolution problem that the process poses, what was measured, the Pareto fronts
+ * over workspace, and configurations ready to run (descriptors and offsets worked out).
+ *
+ * Plans live until the process ends. Looking one up takes one short lock; planning itself runs under
+ * a lock of its own, so that threads do not disturb each other's measurements. What is published is
+ * never changed: when a larger workspace admits more, a new set of fronts replaces the old one, which
+ * stays valid for those who still read it. */
+#ifndef MDNN_PLAN_H
+#define MDNN_PLAN_H
+
+#include "optimizer/wr.h"
+#include "shim/slices.h"
+
+typedef struct mdnn_ready_part {
+    int32_t algo;
+    cudnnConvolutionDescriptor_t convolution;
+    int64_t first_image;
+    const mdnn_slice_descriptors_t *descriptors;
+} mdnn_ready_part_t;
+
+typedef struct mdnn_ready {
+    const mdnn_configuration_t *configuration;
+    bool deterministic;
+    mdnn_ready_part_t *parts; /* configuration->part_count of them, in execution order */
+} mdnn_ready_t;
+
+typedef struct mdnn_plan mdnn_plan_t;
+
+/* What a configuration must satisfy. */
+typedef struct mdnn_demand {
+    uint64_t workspace_bytes; /* at most this much */
+    bool deterministic;       /* same result in every run */
+    bool direct;              /* no FFT, no Winograd */
+} mdnn_demand_t;
+
+typedef enum mdnn_plan_permission {
+    MDNN_PLAN_MAY_MEASURE,  /* plans if needed, unless the stream is being captured */
+    MDNN_PLAN_IF_KNOWN
+} mdnn_plan_permission_t;
+
+/* The plan for the problem that `call` poses, good for workspaces up to `limit_bytes`. NULL if the
+ * call must pass; the reason is counted. */
+mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
+                           mdnn_plan_permission_t permission);
+
+/* Fastest configuration that satisfies `demand`; NULL if none does. No lock, no allocation. */
+const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t *demand);
+
+const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan);
+
+/* Workspace announced to the host for `algo` by Get or Find; 0 if never. */
+void mdnn_plan_announce(mdnn_plan_t *plan, int algo, uint64_t workspace_bytes);
+uint64_t mdnn_plan_announced(const mdnn_plan_t *plan, int algo);
+
+/* A configuration of this plan failed on the device: from now on its calls pass. */
+void mdnn_plan_give_up(mdnn_plan_t *plan);
+
+/* Workspace that the user allows a convolution: the option, or no limit. */
+uint64_t mdnn_workspace_limit(void);
+
+#endif

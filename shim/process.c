@@ -1,0 +1,127 @@
+#include "shim/process.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/statistics.h"
+
+static _Atomic int state = MDNN_PROCESS_NEW;
+static mdnn_options_t options;
+
+/* initial-exec: we are preloaded, never dlopened, and this is read on every call. */
+static _Thread_local int depth __attribute__((tls_model("initial-exec")));
+
+static void at_exit(void)
+{
+    int expected = MDNN_PROCESS_ACTIVE;
+    if (atomic_compare_exchange_strong(&state, &expected, MDNN_PROCESS_EXITING))
+        mdnn_statistics_finish();
+}
+
+static void in_child(void)
+{
+    atomic_store(&state, MDNN_PROCESS_FORKED);
+    mdnn_statistics_after_fork();
+}
+
+/* Messages of the reader are held back until the options tell where the log goes. */
+typedef struct held_lines {
+    char *text[64];
+    size_t count;
+} held_lines_t;
+
+static void hold_line(void *context, const char *line)
+{
+    held_lines_t *const held = context;
+    char *const copy = held->count < sizeof held->text / sizeof *held->text ? strdup(line) : NULL;
+    if (copy)
+        held->text[held->count++] = copy;
+}
+
+static void load_options(void)
+{
+    held_lines_t held = {.count = 0};
+    mdnn_options_load(&options, hold_line, &held);
+    mdnn_log_configure((mdnn_log_level_t)options.general_log, options.general_log_file);
+    for (size_t i = 0; i < held.count; i++) {
+        MDNN_LOG(MDNN_LOG_WARN, "config", "%s", held.text[i]);
+        free(held.text[i]);
+    }
+}
+
+static int start(void)
+{
+    depth++;
+    load_options();
+    int next = MDNN_PROCESS_DISABLED;
+    if (!options.general_disable) {
+        next = MDNN_PROCESS_ACTIVE;
+        const mdnn_status_t status = mdnn_statistics_open(&options);
+        if (status != MDNN_STATUS_OK)
+            MDNN_LOG(MDNN_LOG_WARN, "config", "statistics: %s: %s", options.general_stats_file,
+                     mdnn_status_string(status));
+        if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(at_exit) != 0)
+            next = MDNN_PROCESS_DISABLED;
+    }
+    depth--;
+    atomic_store_explicit(&state, next, memory_order_release);
+    return next;
+}
+
+mdnn_process_state_t mdnn_process_state(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    if (now == MDNN_PROCESS_NEW && depth == 0 &&
+        atomic_compare_exchange_strong(&state, &now, MDNN_PROCESS_STARTING))
+        now = start();
+    return (mdnn_process_state_t)now;
+}
+
+bool mdnn_process_disabled_by_environment(void)
+{
+    static _Atomic int known = -1;
+    int disabled = atomic_load_explicit(&known, memory_order_relaxed);
+    if (disabled < 0) {
+        const char *const value = secure_getenv("MICRODNN_DISABLE");
+        disabled = value && *value && strcmp(value, "0") != 0;
+        atomic_store_explicit(&known, disabled, memory_order_relaxed);
+    }
+    return disabled;
+}
+
+const mdnn_options_t *mdnn_process_options(void)
+{
+    return &options;
+}
+
+bool mdnn_guard_enter(void)
+{
+    if (depth > 0)
+        return false;
+    switch (mdnn_process_state()) {
+    case MDNN_PROCESS_ACTIVE:
+        depth++;
+        return true;
+    case MDNN_PROCESS_FORKED:
+        mdnn_count(MDNN_COUNTER_passed_fork, 1);
+        return false;
+    case MDNN_PROCESS_EXITING:
+        mdnn_count(MDNN_COUNTER_passed_exit, 1);
+        return false;
+    case MDNN_PROCESS_DISABLED:
+        mdnn_count(MDNN_COUNTER_passed_disabled, 1);
+        return false;
+    case MDNN_PROCESS_NEW:
+    case MDNN_PROCESS_STARTING:
+        return false;
+    }
+    return false;
+}
+
+void mdnn_guard_leave(void)
+{
+    depth--;
+}

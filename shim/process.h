@@ -1,0 +1,34 @@
+/* State of the process that the doors obey, and the guard against our own and cuDNN's inner calls.
+ *
+ * Nothing happens before the first call through a CUDA or cuDNN door: no file, no environment but
+ * MICRODNN_DISABLE, no thread, no exit handler (promise P2). */
+#ifndef MDNN_PROCESS_H
+#define MDNN_PROCESS_H
+
+#include <stdbool.h>
+
+#include "config/options.h"
+
+typedef enum mdnn_process_state {
+    MDNN_PROCESS_NEW,
+    MDNN_PROCESS_STARTING, /* some thread reads the options; meanwhile calls pass */
+    MDNN_PROCESS_ACTIVE,
+    MDNN_PROCESS_DISABLED,
+    MDNN_PROCESS_FORKED,  /* a child without exec: CUDA does not work here */
+    MDNN_PROCESS_EXITING  /* exit handlers run: CUDA may be gone */
+} mdnn_process_state_t;
+
+/* Starts us at the first call. */
+mdnn_process_state_t mdnn_process_state(void);
+/* True if MICRODNN_DISABLE is set in the environment; looks at nothing else. */
+bool mdnn_process_disabled_by_environment(void);
+
+/* Valid once the state is ACTIVE; constant from then on. */
+const mdnn_options_t *mdnn_process_options(void);
+
+/* A door decides only at the outermost call of its thread: false means pass the call on and do not
+ * leave. Every true needs one mdnn_guard_leave. */
+bool mdnn_guard_enter(void);
+void mdnn_guard_leave(void);
+
+#endif

@@ -1,0 +1,85 @@
+/* The real functions behind the doors.
+ *
+ * Order of the search (interposition.md 1.4): a pointer remembered from a dlsym of the host, the next
+ * definition in the global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds
+ * nothing inside Python, whose libraries are RTLD_LOCAL. Nothing is ever loaded by us. Tables are
+ * built without a lock and published once; they are never freed, since the host may call at any
+ * time. */
+#ifndef MDNN_REAL_H
+#define MDNN_REAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+/* A version node that hosts bind to, hence one set of real functions. */
+typedef enum mdnn_library {
+    MDNN_LIBRARY_CUDNN9,     /* libcudnn.so.9 */
+    MDNN_LIBRARY_CUDNN9_CNN, /* libcudnn_cnn.so.9, linked directly */
+    MDNN_LIBRARY_CUDNN8,     /* libcudnn.so.8 */
+    MDNN_LIBRARY_CUDART,     /* any libcudart.so.* */
+    MDNN_LIBRARY_COUNT
+} mdnn_library_t;
+
+typedef enum mdnn_hook_id {
+#define CUDNN_HOOK(name, parameters, arguments) MDNN_HOOK_##name,
+#define RUNTIME_HOOK CUDNN_HOOK
+#include "shim/hooks.def"
+#undef CUDNN_HOOK
+#undef RUNTIME_HOOK
+    MDNN_HOOK_COUNT
+} mdnn_hook_id_t;
+
+/* Members have the names and types of the functions; a member is NULL where the library lacks it. */
+typedef struct mdnn_cudnn {
+    mdnn_library_t library;
+#define CUDNN_HOOK(name, parameters, arguments) __typeof__(&name) name;
+#define RUNTIME_HOOK(name, parameters, arguments)
+#include "shim/hooks.def"
+#undef CUDNN_HOOK
+#undef RUNTIME_HOOK
+#define CUDNN_FUNCTION(name) __typeof__(&name) name;
+#define DRIVER_FUNCTION(name)
+#include "shim/support.def"
+#undef CUDNN_FUNCTION
+#undef DRIVER_FUNCTION
+    bool complete; /* everything in support.def was found: convolutions can be optimized */
+} mdnn_cudnn_t;
+
+typedef struct mdnn_cudart {
+#define CUDNN_HOOK(name, parameters, arguments)
+#define RUNTIME_HOOK(name, parameters, arguments) __typeof__(&name) name;
+#include "shim/hooks.def"
+#undef CUDNN_HOOK
+#undef RUNTIME_HOOK
+} mdnn_cudart_t;
+
+/* The driver serves our own allocations, copies and events: it is loaded in every process that uses
+ * CUDA, while cudart may be linked statically, many times over. */
+typedef struct mdnn_driver {
+#define CUDNN_FUNCTION(name)
+#define DRIVER_FUNCTION(name) __typeof__(&name) name;
+#include "shim/support.def"
+#undef CUDNN_FUNCTION
+#undef DRIVER_FUNCTION
+} mdnn_driver_t;
+
+/* NULL if the library is not loaded in this process. Thread-safe, lock-free. */
+const mdnn_cudnn_t *mdnn_real_cudnn(mdnn_library_t library);
+const mdnn_cudart_t *mdnn_real_cudart(void);
+const mdnn_driver_t *mdnn_real_driver(void); /* NULL also if a function is missing */
+
+/* The real function `hook` of `library` as the host's own dlsym found it. */
+void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function);
+
+/* Library whose soname this is; MDNN_LIBRARY_COUNT if it is none of ours. */
+mdnn_library_t mdnn_library_of_soname(const char *soname);
+
+typedef void *(*mdnn_dlsym_function_t)(void *handle, const char *name);
+/* glibc's dlsym, past every interposer. Never NULL after the first call in a working process. */
+mdnn_dlsym_function_t mdnn_real_dlsym(void);
+
+#endif

@@ -1,0 +1,136 @@
+#include "shim/scratch.h"
+
+#include <string.h>
+
+#include "config/statistics.h"
+
+/* Left to the host while we hold scratch: other threads allocate too. */
+static const uint64_t reserve_bytes = (uint64_t)64 << 20;
+
+mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *driver,
+                                CUstream stream)
+{
+    memset(scratch, 0, sizeof *scratch);
+    scratch->driver = driver;
+    scratch->stream = stream;
+    if (driver->cuEventCreate(&scratch->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    if (driver->cuEventCreate(&scratch->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+        (void)driver->cuEventDestroy(scratch->begin);
+        return MDNN_STATUS_DEVICE;
+    }
+    return MDNN_STATUS_OK;
+}
+
+static void release(mdnn_scratch_t *scratch, mdnn_scratch_use_t use)
+{
+    if (scratch->blocks[use])
+        (void)scratch->driver->cuMemFree(scratch->blocks[use]);
+    scratch->blocks[use] = 0;
+    scratch->bytes[use] = 0;
+}
+
+void mdnn_scratch_fini(mdnn_scratch_t *scratch)
+{
+    for (int use = 0; use < MDNN_SCRATCH_COUNT; use++)
+        release(scratch, (mdnn_scratch_use_t)use);
+    (void)scratch->driver->cuEventDestroy(scratch->begin);
+    (void)scratch->driver->cuEventDestroy(scratch->end);
+}
+
+static void count_peak(const mdnn_scratch_t *scratch)
+{
+    uint64_t total = 0;
+    for (int use = 0; use < MDNN_SCRATCH_COUNT; use++)
+        total += scratch->bytes[use];
+    mdnn_count_peak(MDNN_COUNTER_scratch_bytes_peak, total);
+}
+
+mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t use, uint64_t bytes)
+{
+    if (bytes <= scratch->bytes[use])
+        return MDNN_STATUS_OK;
+    release(scratch, use);
+    size_t available, total;
+    if (scratch->driver->cuMemGetInfo(&available, &total) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    if (available < reserve_bytes || bytes > available - reserve_bytes ||
+        scratch->driver->cuMemAlloc(&scratch->blocks[use], bytes) != CUDA_SUCCESS) {
+        scratch->blocks[use] = 0;
+        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    }
+    scratch->bytes[use] = bytes;
+    count_peak(scratch);
+    return MDNN_STATUS_OK;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    /* xorshift64*: any spread of mantissas will do */
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * UINT64_C(0x2545F4914F6CDD1D);
+}
+
+/* Random sign and mantissa with an exponent for [0.125, 1): every pattern is a normal number. */
+static void random_numbers(void *block, size_t bytes, int32_t type)
+{
+    uint64_t state = UINT64_C(0x9E3779B97F4A7C15);
+    for (size_t at = 0; at + 8 <= bytes; at += 8) {
+        uint64_t bits = next_random(&state);
+        const uint64_t exponent = (bits >> 20) % 3;
+        switch ((cudnnDataType_t)type) {
+        case CUDNN_DATA_DOUBLE:
+            bits = (bits & UINT64_C(0x800FFFFFFFFFFFFF)) | (1020 + exponent) << 52;
+            break;
+        case CUDNN_DATA_HALF:
+            bits = (bits & UINT64_C(0x83FF83FF83FF83FF)) |
+                   (12 + exponent) * UINT64_C(0x0400040004000400);
+            break;
+        case CUDNN_DATA_BFLOAT16:
+            bits = (bits & UINT64_C(0x807F807F807F807F)) |
+                   (124 + exponent) * UINT64_C(0x0080008000800080);
+            break;
+        default:
+            bits = (bits & UINT64_C(0x807FFFFF807FFFFF)) |
+                   (124 + exponent) * UINT64_C(0x0080000000800000);
+        }
+        memcpy((char *)block + at, &bits, sizeof bits);
+    }
+}
+
+mdnn_status_t mdnn_scratch_randomize(mdnn_scratch_t *scratch, mdnn_scratch_use_t use, int32_t type)
+{
+    static char pattern[1 << 16]; /* measurements run one at a time, under the planning lock */
+    const uint64_t bytes = scratch->bytes[use];
+    const CUdeviceptr block = scratch->blocks[use];
+    random_numbers(pattern, sizeof pattern, type);
+    uint64_t filled = bytes < sizeof pattern ? bytes : sizeof pattern;
+    CUresult result =
+        scratch->driver->cuMemcpyHtoDAsync(block, pattern, filled, scratch->stream);
+    while (result == CUDA_SUCCESS && filled < bytes) {
+        const uint64_t more = bytes - filled < filled ? bytes - filled : filled;
+        result = scratch->driver->cuMemcpyDtoDAsync(block + filled, block, more, scratch->stream);
+        filled += more;
+    }
+    return result == CUDA_SUCCESS ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
+}
+
+mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,
+                                size_t count, double *ms)
+{
+    const mdnn_driver_t *const driver = scratch->driver;
+    if (driver->cuEventRecord(scratch->begin, scratch->stream) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    for (size_t i = 0; i < count; i++)
+        if (mdnn_call_run(&calls[i % distinct]) != CUDNN_STATUS_SUCCESS)
+            return MDNN_STATUS_UNSUPPORTED;
+    float elapsed;
+    if (driver->cuEventRecord(scratch->end, scratch->stream) != CUDA_SUCCESS ||
+        driver->cuEventSynchronize(scratch->end) != CUDA_SUCCESS ||
+        driver->cuEventElapsedTime(&elapsed, scratch->begin, scratch->end) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    *ms = (double)elapsed / (double)count;
+    return MDNN_STATUS_OK;
+}

@@ -1,0 +1,257 @@
+#include "shim/slices.h"
+
+#include <stdlib.h>
+
+enum { MATH_TYPES = 4 };
+
+/* A list, so that pointers given out stay valid while it grows. */
+typedef struct slice_node {
+    mdnn_slice_descriptors_t descriptors;
+    struct slice_node *next;
+} slice_node_t;
+
+struct mdnn_slices {
+    const mdnn_cudnn_t *cudnn;
+    const mdnn_problem_t *problem;
+    slice_node_t *nodes;
+    cudnnConvolutionDescriptor_t convolutions[MATH_TYPES]; /* by math type */
+};
+
+static int64_t element_bytes(int32_t type)
+{
+    switch ((cudnnDataType_t)type) {
+    case CUDNN_DATA_DOUBLE:
+        return 8;
+    case CUDNN_DATA_HALF:
+    case CUDNN_DATA_BFLOAT16:
+        return 2;
+    default:
+        return 4;
+    }
+}
+
+int64_t mdnn_problem_batch(const mdnn_problem_t *problem)
+{
+    return problem->x.dims[0];
+}
+
+int64_t mdnn_image_stride_bytes(const mdnn_problem_tensor_t *tensor)
+{
+    return (int64_t)tensor->strides[0] * element_bytes(tensor->type);
+}
+
+/* Elements from the first to the last one of a single image, inclusive. */
+static int64_t image_span(const mdnn_problem_tensor_t *tensor)
+{
+    int64_t span = 1;
+    for (int i = 1; i < tensor->dim_count; i++)
+        span += (int64_t)(tensor->dims[i] - 1) * tensor->strides[i];
+    return span;
+}
+
+static bool batch_is_outermost(const mdnn_problem_tensor_t *tensor)
+{
+    for (int i = 0; i < tensor->dim_count; i++)
+        if (tensor->strides[i] <= 0 || tensor->dims[i] <= 0)
+            return false;
+    return tensor->strides[0] >= image_span(tensor);
+}
+
+bool mdnn_problem_is_divisible(const mdnn_problem_t *problem)
+{
+    const int32_t batch = problem->x.dims[0];
+    return batch > 1 && problem->y.dims[0] == batch && batch_is_outermost(&problem->x) &&
+           batch_is_outermost(&problem->y) &&
+           (problem->z.dim_count == 0 ||
+            (problem->z.dims[0] == batch && batch_is_outermost(&problem->z)));
+}
+
+static int64_t granularity_of(const mdnn_problem_tensor_t *tensor)
+{
+    int64_t images = 1;
+    if (tensor->dim_count > 0)
+        while (images < tensor->alignment_bytes &&
+               images * mdnn_image_stride_bytes(tensor) % tensor->alignment_bytes != 0)
+            images *= 2;
+    return images;
+}
+
+int64_t mdnn_problem_granularity(const mdnn_problem_t *problem)
+{
+    int64_t images = granularity_of(&problem->x);
+    if (granularity_of(&problem->y) > images)
+        images = granularity_of(&problem->y);
+    if (granularity_of(&problem->z) > images)
+        images = granularity_of(&problem->z);
+    return images;
+}
+
+uint64_t mdnn_tensor_bytes(const mdnn_problem_tensor_t *tensor, int64_t images)
+{
+    if (tensor->dim_count == 0)
+        return 0;
+    uint64_t elements = 1, bytes;
+    if (tensor->strides[0] == 0) {
+        for (int i = 0; i < tensor->dim_count; i++)
+            if (__builtin_mul_overflow(elements, (uint64_t)tensor->dims[i], &elements))
+                return UINT64_MAX;
+    } else if (__builtin_mul_overflow((uint64_t)(images - 1), (uint64_t)tensor->strides[0],
+                                      &elements) ||
+               __builtin_add_overflow(elements, (uint64_t)image_span(tensor), &elements)) {
+        return UINT64_MAX;
+    }
+    return __builtin_mul_overflow(elements, (uint64_t)element_bytes(tensor->type), &bytes)
+               ? UINT64_MAX
+               : bytes;
+}
+
+mdnn_status_t mdnn_slices_create(const mdnn_call_t *call, const mdnn_problem_t *problem,
+                                 mdnn_slices_t **slices)
+{
+    mdnn_slices_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    made->cudnn = call->cudnn;
+    made->problem = problem;
+    *slices = made;
+    return MDNN_STATUS_OK;
+}
+
+static void destroy_tensor(const mdnn_cudnn_t *cudnn, cudnnTensorDescriptor_t descriptor)
+{
+    if (descriptor)
+        (void)cudnn->cudnnDestroyTensorDescriptor(descriptor);
+}
+
+static void destroy_node(const mdnn_cudnn_t *cudnn, slice_node_t *node)
+{
+    destroy_tensor(cudnn, node->descriptors.x);
+    destroy_tensor(cudnn, node->descriptors.y);
+    destroy_tensor(cudnn, node->descriptors.z);
+    free(node);
+}
+
+void mdnn_slices_destroy(mdnn_slices_t *slices)
+{
+    if (!slices)
+        return;
+    while (slices->nodes) {
+        slice_node_t *const next = slices->nodes->next;
+        destroy_node(slices->cudnn, slices->nodes);
+        slices->nodes = next;
+    }
+    for (int i = 0; i < MATH_TYPES; i++)
+        if (slices->convolutions[i])
+            (void)slices->cudnn->cudnnDestroyConvolutionDescriptor(slices->convolutions[i]);
+    free(slices);
+}
+
+static mdnn_status_t make_tensor(const mdnn_cudnn_t *cudnn, const mdnn_problem_tensor_t *whole,
+                                 int64_t images, cudnnTensorDescriptor_t *descriptor)
+{
+    if (whole->dim_count == 0)
+        return MDNN_STATUS_OK;
+    int dims[MDNN_PROBLEM_DIMS] = {(int)images};
+    for (int i = 1; i < whole->dim_count; i++)
+        dims[i] = whole->dims[i];
+    if (cudnn->cudnnCreateTensorDescriptor(descriptor) != CUDNN_STATUS_SUCCESS) {
+        *descriptor = NULL;
+        return MDNN_STATUS_DEVICE;
+    }
+    return cudnn->cudnnSetTensorNdDescriptor(*descriptor, (cudnnDataType_t)whole->type,
+                                             whole->dim_count, dims,
+                                             whole->strides) == CUDNN_STATUS_SUCCESS
+               ? MDNN_STATUS_OK
+               : MDNN_STATUS_DEVICE;
+}
+
+static mdnn_status_t make_node(const mdnn_slices_t *slices, int64_t images, slice_node_t **made)
+{
+    slice_node_t *const node = calloc(1, sizeof *node);
+    if (!node)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    node->descriptors.images = images;
+    const mdnn_problem_t *const problem = slices->problem;
+    mdnn_status_t status;
+    MDNN_TRY_GOTO(make_tensor(slices->cudnn, &problem->x, images, &node->descriptors.x), status,
+                  failed);
+    MDNN_TRY_GOTO(make_tensor(slices->cudnn, &problem->y, images, &node->descriptors.y), status,
+                  failed);
+    MDNN_TRY_GOTO(make_tensor(slices->cudnn, &problem->z, images, &node->descriptors.z), status,
+                  failed);
+    *made = node;
+    return MDNN_STATUS_OK;
+failed:
+    destroy_node(slices->cudnn, node);
+    return status;
+}
+
+mdnn_status_t mdnn_slices_get(mdnn_slices_t *slices, int64_t images,
+                              const mdnn_slice_descriptors_t **descriptors)
+{
+    slice_node_t *node = slices->nodes;
+    while (node && node->descriptors.images != images)
+        node = node->next;
+    if (!node) {
+        MDNN_TRY(make_node(slices, images, &node));
+        node->next = slices->nodes;
+        slices->nodes = node;
+    }
+    *descriptors = &node->descriptors;
+    return MDNN_STATUS_OK;
+}
+
+static bool set_convolution(const mdnn_slices_t *slices, int math_type,
+                            cudnnConvolutionDescriptor_t made)
+{
+    const mdnn_cudnn_t *const real = slices->cudnn;
+    const mdnn_problem_t *const problem = slices->problem;
+    return real->cudnnSetConvolutionNdDescriptor(
+               made, problem->spatial_dims, problem->pad, problem->stride, problem->dilation,
+               (cudnnConvolutionMode_t)problem->mode,
+               (cudnnDataType_t)problem->compute_type) == CUDNN_STATUS_SUCCESS &&
+           real->cudnnSetConvolutionMathType(made, (cudnnMathType_t)math_type) ==
+               CUDNN_STATUS_SUCCESS &&
+           real->cudnnSetConvolutionGroupCount(made, problem->groups) == CUDNN_STATUS_SUCCESS &&
+           real->cudnnSetConvolutionReorderType(made, (cudnnReorderType_t)problem->reorder) ==
+               CUDNN_STATUS_SUCCESS;
+}
+
+mdnn_status_t mdnn_slices_convolution(mdnn_slices_t *slices, int math_type,
+                                      cudnnConvolutionDescriptor_t *convolution)
+{
+    if (math_type < 0 || math_type >= MATH_TYPES)
+        return MDNN_STATUS_UNSUPPORTED;
+    cudnnConvolutionDescriptor_t *const slot = &slices->convolutions[math_type];
+    if (!*slot) {
+        cudnnConvolutionDescriptor_t made;
+        if (slices->cudnn->cudnnCreateConvolutionDescriptor(&made) != CUDNN_STATUS_SUCCESS)
+            return MDNN_STATUS_DEVICE;
+        if (!set_convolution(slices, math_type, made)) {
+            (void)slices->cudnn->cudnnDestroyConvolutionDescriptor(made);
+            return MDNN_STATUS_DEVICE;
+        }
+        *slot = made;
+    }
+    *convolution = *slot;
+    return MDNN_STATUS_OK;
+}
+
+static void *advance(void *base, const mdnn_problem_tensor_t *tensor, int64_t images)
+{
+    return base ? (char *)base + images * mdnn_image_stride_bytes(tensor) : NULL;
+}
+
+void mdnn_slice(const mdnn_call_t *call, const mdnn_problem_t *problem, int64_t first_image,
+                const mdnn_slice_descriptors_t *descriptors, mdnn_call_t *part)
+{
+    *part = *call;
+    part->x_desc = descriptors->x;
+    part->y_desc = descriptors->y;
+    part->x = advance(call->x, &problem->x, first_image);
+    part->y = advance(call->y, &problem->y, first_image);
+    if (problem->z.dim_count > 0) {
+        part->z_desc = descriptors->z;
+        part->z = advance(call->z, &problem->z, first_image);
+    }
+}
