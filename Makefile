@@ -57,6 +57,7 @@ include shim/module.mk
 include test/sim/module.mk
 include docs/examples/module.mk
 include scripts/module.mk
+include scripts/install.mk
 include test/module.mk
 
 all: $(ALL)

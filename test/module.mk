@@ -1,0 +1,8 @@
+# The last fragment: ALL, TESTS and TEST_DEPS are complete here.
+TESTS += test/runner.sh test/exports.sh test/innocent.sh test/install.sh
+
+test: $(ALL) $(TEST_DEPS) $(TESTS)
+	@test/run --build $(B) $(TEST_OPTIONS) $(TESTS)
+
+bench: $(ALL) $(BENCHES)
+	@for program in $(BENCHES); do $$program || exit 1; done
