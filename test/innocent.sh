@@ -34,6 +34,7 @@ same() { # command...: equal output, errors and status; nothing of ours left beh
     cmp plain.out preload.out && cmp plain.err preload.err && [ "$plain" -eq "$preload" ] &&
         [ -z "$(ls -A ours)" ] && return
     echo "status $plain without, $preload with the library; left behind: $(ls -A ours)"
+    diff plain.out preload.out
     diff plain.err preload.err
     return 1
 }
@@ -114,7 +115,7 @@ for name in ("cudaMalloc", "cudnnConvolutionForward", "cuInit", "cuGetProcAddres
         ctypes.CDLL(None)[name]
         print(name, "found")
     except AttributeError as error:
-        print(name, error)'
+        print(name, "missing:", str(error).partition(": ")[2])  # before it: who was asked'
 threads='print([line for line in open("/proc/self/status") if line.startswith("Threads")])'
 
 plan 19

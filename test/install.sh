@@ -16,7 +16,7 @@ install_below() {
 }
 
 nothing_else() { # outside PREFIX
-    [ "$(ls -A "$root")" = usr ] && [ "$(ls -A "$top" | sort | tr '\n' ' ')" = 'bin lib share ' ]
+    [ "$(ls -A "$root")" = usr ] && [ "$(ls -Am "$top")" = 'bin, lib, share' ]
 }
 
 has_all() {
