@@ -58,6 +58,7 @@ include test/sim/module.mk
 include docs/examples/module.mk
 include scripts/module.mk
 include scripts/install.mk
+include test/clients/module.mk
 include test/module.mk
 
 all: $(ALL)

@@ -1,0 +1,51 @@
+# Client programs: use cudart and cuDNN, know nothing of us. Linked against the simulated libraries,
+# whose sonames and symbol versions are the real ones, so the same binaries run on a real GPU.
+CLIENT_FLAGS = $(CUDA_CFLAGS) -Wno-deprecated-declarations
+CLIENT_LIBS = -L$(B)/sim -Wl,--as-needed -l:libcudart.so.13 -l:libcudnn.so.9 -Wl,--no-as-needed \
+    -Wl,--allow-shlib-undefined
+SIM_LIBS = $(B)/sim/libcuda.so.1 $(B)/sim/libcudart.so.13 $(B)/sim/libcudnn.so.9
+C := $(B)/test/clients
+
+$(C)/%.o: test/clients/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) -fPIC -c $< -o $@
+
+$(C)/reference_convolution.o: test/reference_convolution.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -c $< -o $@
+
+$(C)/%: $(C)/%.o $(SIM_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) $(CLIENT_LIBS) -lm -ldl -lpthread -o $@
+
+$(C)/route_linked.o: test/clients/route.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) -DROUTE_LINKED $(CFLAGS) -c $< -o $@
+$(C)/route_linked: $(C)/one_convolution.o
+$(C)/route: $(C)/route.o $(C)/one_convolution.o
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANITIZE) $^ -ldl -o $@
+# Binds libcudnn_cnn directly, as a program may that wants the legacy API only.
+$(C)/route_cnn: $(C)/route_linked.o $(C)/one_convolution.o $(SIM_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) -L$(B)/sim -l:libcudart.so.13 -l:libcudnn_cnn.so.9 \
+	    -l:libcudnn_ops.so.9 -Wl,--allow-shlib-undefined -ldl -o $@
+$(C)/plugin.so: $(C)/plugin.o $(C)/one_convolution.o $(SIM_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANITIZE) -shared $(filter %.o,$^) $(CLIENT_LIBS) -o $@
+
+# The library with one defect put back; the test of that defect must fail with it.
+MUTANTS := DLSYM_BY_NAME
+$(B)/mutants/%/libmicrodnn.so: $(SHIM_SOURCES) $(CORE_OBJECTS) $(B)/libmicrodnn.so
+	@mkdir -p $(@D)
+	$(call say,MUT,$*)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) -DMDNN_MUTANT_$* \
+	    -fPIC -fvisibility=hidden -shared -Wl,-soname,libmicrodnn.so -MF $(@D)/all.d \
+	    -Wl,--version-script=shim/exports.map -Wl,-z,now -Wl,--exclude-libs,ALL \
+	    $(SHIM_SOURCES) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
+
+TEST_DEPS += $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(MUTANTS:%=$(B)/mutants/%/libmicrodnn.so)
+TESTS += test/routes.sh

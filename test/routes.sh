@@ -1,0 +1,56 @@
+#!/bin/sh
+# Every way by which a program can reach cuDNN leads through the library, once, and gives the same
+# result as without it.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+clients=$MDNN_BUILD/test/clients
+library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
+stats=$TMPDIR/stats.json
+
+# field NAME: a counter of the last run
+field() { sed -n 's/.*"'"$1"'": *\([0-9][0-9]*\).*/\1/p' "$stats" | head -n 1; }
+
+preloaded() {
+    rm -f "$stats"
+    MICRODNN_STATS=json MICRODNN_STATS_FILE=$stats MICRODNN_LOG=warn \
+        LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library timeout 60 "$@"
+}
+
+same_result() { # program, route, extra
+    without=$(timeout 60 "$@") || { echo "fails without the library"; return 1; }
+    with=$(preloaded "$@") || { echo "fails with the library"; return 1; }
+    [ "$with" = "$without" ] || { echo "checksum $without became $with"; return 1; }
+}
+
+seen_once() {
+    same_result "$@" || return 1
+    [ "$(field calls_forward)" = 1 ] || { echo "calls_forward is '$(field calls_forward)', not 1"; return 1; }
+    [ "$(field cuda_malloc)" -ge 3 ] || { echo "cuda_malloc is '$(field cuda_malloc)'"; return 1; }
+}
+
+not_seen() {
+    same_result "$@" || return 1
+    [ ! -e "$stats" ] || [ "$(field calls_forward)" = 0 ]
+}
+
+disabled_says_nothing() {
+    MICRODNN_DISABLE=1 same_result "$@" && [ ! -e "$stats" ]
+}
+
+recursion_of_the_mutant_shows() {
+    library=$MDNN_BUILD/mutants/DLSYM_BY_NAME/libmicrodnn.so
+    ! preloaded "$clients/route" handle 2>/dev/null
+}
+
+plan 9
+check 'symbols bound at start go through the library' seen_once "$clients/route_linked" linked
+check 'dlsym on a handle goes through the library' seen_once "$clients/route" handle
+check 'a second lookup of the same name gives the same function' seen_once "$clients/route" twice
+check 'dlsym on RTLD_DEFAULT goes through the library' seen_once "$clients/route_linked" default
+check 'an RTLD_LOCAL extension goes through the library' seen_once "$clients/route" plugin "$clients/plugin.so"
+check 'libcudnn_cnn linked directly goes through the library' seen_once "$clients/route_cnn" linked
+check 'an RTLD_DEEPBIND extension works, unseen' not_seen "$clients/route" deepbind "$clients/plugin.so"
+check 'MICRODNN_DISABLE=1 makes every door transparent' disabled_says_nothing "$clients/route" handle
+check 'hooking by name alone recurses through the dispatcher (mutant)' recursion_of_the_mutant_shows
+finish
