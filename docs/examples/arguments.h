@@ -1,0 +1,42 @@
+/* The command line. */
+#ifndef TRAIN_CNN_ARGUMENTS_H
+#define TRAIN_CNN_ARGUMENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nets.h"
+
+typedef enum data_type { TYPE_FP32, TYPE_TF32, TYPE_FP16 } data_type_t;
+typedef enum layout { LAYOUT_NCHW, LAYOUT_NHWC } layout_t;
+
+#define NO_LIMIT SIZE_MAX
+
+typedef struct arguments {
+    const net_info_t *net;
+    int batch;      /* images */
+    int iterations; /* of training; 0: as `epochs` says */
+    int epochs;     /* 0: as `iterations` says */
+    int warmup;     /* first iterations that the times leave out; negative: not said */
+    int find_repeats;
+    data_type_t type;
+    layout_t layout;
+    size_t workspace_limit_bytes; /* for one convolution, or NO_LIMIT */
+    bool deterministic;           /* only such algorithms */
+    bool workspace_per_layer;     /* each convolution its own workspace, not one for all */
+    double learning_rate, momentum;
+    uint64_t seed;
+    const char *data_directory;
+    const char *json_file; /* NULL: none; "-": standard output */
+    bool quiet, print_algorithms;
+} arguments_t;
+
+/* Ends the program with status 2 and one line on standard error if the line is wrong, with 0 after
+ * --help. Strings point into argv. */
+void arguments_parse(arguments_t *arguments, int argc, char **argv);
+
+const char *type_name(data_type_t type);
+const char *layout_name(layout_t layout);
+
+#endif

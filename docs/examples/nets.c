@@ -1,0 +1,296 @@
+#include "nets.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu.h"
+
+/* ---- building blocks: each adds layers that read tensor `from` and returns the tensor it made ---- */
+
+static int add_layer(net_spec_t *net, layer_spec_t layer, const char *name)
+{
+    if (net->count == net->capacity) {
+        net->capacity = net->capacity ? 2 * net->capacity : 64;
+        net->layers = realloc(net->layers, (size_t)net->capacity * sizeof *net->layers);
+        if (!net->layers)
+            fail("out of memory");
+    }
+    snprintf(layer.name, sizeof layer.name, "%s", name);
+    net->layers[net->count] = layer;
+    return net->count++;
+}
+
+__attribute__((format(printf, 2, 3))) static const char *format_name(char name[32],
+                                                                     const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, 32, format, arguments);
+    va_end(arguments);
+    return name;
+}
+
+static int convolution(net_spec_t *net, const char *name, int from, int channels, int kernel,
+                       int stride, int pad, bool bias)
+{
+    return add_layer(net,
+                     (layer_spec_t){.kind = LAYER_CONVOLUTION,
+                                    .inputs = {from},
+                                    .input_count = 1,
+                                    .channels = channels,
+                                    .kernel_h = kernel,
+                                    .kernel_w = kernel,
+                                    .stride = stride,
+                                    .pad_h = pad,
+                                    .pad_w = pad,
+                                    .bias = bias},
+                     name);
+}
+
+static int unary(net_spec_t *net, layer_kind_t kind, const char *suffix, int from)
+{
+    char name[32];
+    format_name(name, "%.24s.%s", net->layers[from].name, suffix);
+    return add_layer(net, (layer_spec_t){.kind = kind, .inputs = {from}, .input_count = 1}, name);
+}
+
+static int relu(net_spec_t *net, int from)
+{
+    return unary(net, LAYER_RELU, "relu", from);
+}
+
+static int batch_norm(net_spec_t *net, int from)
+{
+    return unary(net, LAYER_BATCH_NORM, "bn", from);
+}
+
+static int pool(net_spec_t *net, layer_kind_t kind, const char *name, int from, int kernel,
+                int stride, int pad)
+{
+    return add_layer(net,
+                     (layer_spec_t){.kind = kind,
+                                    .inputs = {from},
+                                    .input_count = 1,
+                                    .kernel_h = kernel,
+                                    .kernel_w = kernel,
+                                    .stride = stride,
+                                    .pad_h = pad,
+                                    .pad_w = pad},
+                     name);
+}
+
+static int max_pool(net_spec_t *net, const char *name, int from, int kernel, int stride, int pad)
+{
+    return pool(net, LAYER_MAX_POOL, name, from, kernel, stride, pad);
+}
+
+static int global_average_pool(net_spec_t *net, int from)
+{
+    return pool(net, LAYER_AVERAGE_POOL, "avgpool", from, 0, 1, 0);
+}
+
+static int fc(net_spec_t *net, const char *name, int from, int channels)
+{
+    layer_spec_t layer = {.kind = LAYER_FC,
+                          .inputs = {from},
+                          .input_count = 1,
+                          .channels = channels,
+                          .stride = 1,
+                          .bias = true};
+    return add_layer(net, layer, name);
+}
+
+static int join(net_spec_t *net, layer_kind_t kind, const char *name, int a, int b)
+{
+    return add_layer(net, (layer_spec_t){.kind = kind, .inputs = {a, b}, .input_count = 2}, name);
+}
+
+static int convolution_relu(net_spec_t *net, const char *name, int from, int channels, int kernel,
+                            int stride, int pad)
+{
+    return relu(net, convolution(net, name, from, channels, kernel, stride, pad, true));
+}
+
+static int convolution_norm(net_spec_t *net, const char *name, int from, int channels, int kernel,
+                            int stride, int pad)
+{
+    return batch_norm(net, convolution(net, name, from, channels, kernel, stride, pad, false));
+}
+
+/* ---- the networks ---- */
+
+/* LeCun's shape (two rounds of convolution and pooling, then fully connected), with a 3x3 layer more so
+ * that Winograd algorithms have something to do, sized for 8x8 images. */
+static int build_lenet(net_spec_t *net)
+{
+    int t = convolution_relu(net, "conv1", 0, 16, 5, 1, 2);
+    t = max_pool(net, "pool1", t, 2, 2, 0);
+    t = convolution_relu(net, "conv2", t, 32, 5, 1, 2);
+    t = convolution_relu(net, "conv3", t, 64, 3, 1, 1);
+    t = max_pool(net, "pool2", t, 2, 2, 0);
+    t = relu(net, fc(net, "fc1", t, 64));
+    return fc(net, "fc2", t, 10);
+}
+
+/* The single column of "One weird trick for parallelizing convolutional neural networks" as torchvision
+ * has it, without dropout. */
+static int build_alexnet(net_spec_t *net)
+{
+    int t = convolution_relu(net, "conv1", 0, 64, 11, 4, 2);
+    t = max_pool(net, "pool1", t, 3, 2, 0);
+    t = convolution_relu(net, "conv2", t, 192, 5, 1, 2);
+    t = max_pool(net, "pool2", t, 3, 2, 0);
+    t = convolution_relu(net, "conv3", t, 384, 3, 1, 1);
+    t = convolution_relu(net, "conv4", t, 256, 3, 1, 1);
+    t = convolution_relu(net, "conv5", t, 256, 3, 1, 1);
+    t = max_pool(net, "pool5", t, 3, 2, 0);
+    t = relu(net, fc(net, "fc6", t, 4096));
+    t = relu(net, fc(net, "fc7", t, 4096));
+    return fc(net, "fc8", t, 1000);
+}
+
+/* The "fast" model of the OverFeat paper, as in convnet-benchmarks. */
+static int build_overfeat(net_spec_t *net)
+{
+    int t = convolution_relu(net, "conv1", 0, 96, 11, 4, 0);
+    t = max_pool(net, "pool1", t, 2, 2, 0);
+    t = convolution_relu(net, "conv2", t, 256, 5, 1, 0);
+    t = max_pool(net, "pool2", t, 2, 2, 0);
+    t = convolution_relu(net, "conv3", t, 512, 3, 1, 1);
+    t = convolution_relu(net, "conv4", t, 1024, 3, 1, 1);
+    t = convolution_relu(net, "conv5", t, 1024, 3, 1, 1);
+    t = max_pool(net, "pool5", t, 2, 2, 0);
+    t = relu(net, fc(net, "fc6", t, 3072));
+    t = relu(net, fc(net, "fc7", t, 4096));
+    return fc(net, "fc8", t, 1000);
+}
+
+/* Configuration D of "Very deep convolutional networks", without dropout. */
+static int build_vgg16(net_spec_t *net)
+{
+    static const struct {
+        int channels, count;
+    } blocks[] = {{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}};
+    char name[32];
+    int t = 0;
+    for (int block = 0; block < 5; block++) {
+        for (int i = 0; i < blocks[block].count; i++)
+            t = convolution_relu(net, format_name(name, "conv%d_%d", block + 1, i + 1), t,
+                                 blocks[block].channels, 3, 1, 1);
+        t = max_pool(net, format_name(name, "pool%d", block + 1), t, 2, 2, 0);
+    }
+    t = relu(net, fc(net, "fc6", t, 4096));
+    t = relu(net, fc(net, "fc7", t, 4096));
+    return fc(net, "fc8", t, 1000);
+}
+
+/* One residual block: the main path of `basic` (two 3x3) or bottleneck (1x1, 3x3, 1x1 of four times the
+ * channels) shape, and a projection where the shape changes. The stride sits on the 3x3, as torchvision
+ * has it. */
+static int residual_block(net_spec_t *net, const char *prefix, int from, int channels, int stride,
+                          bool basic, bool project)
+{
+    char name[32];
+    int out_channels = basic ? channels : 4 * channels;
+    int t = from;
+    if (!basic)
+        t = relu(net,
+                 convolution_norm(net, format_name(name, "%s.a", prefix), t, channels, 1, 1, 0));
+    t = relu(net,
+             convolution_norm(net, format_name(name, "%s.b", prefix), t, channels, 3, stride, 1));
+    t = convolution_norm(net, format_name(name, "%s.c", prefix), t, out_channels, basic ? 3 : 1, 1,
+                         basic ? 1 : 0);
+    int shortcut = from;
+    if (project)
+        shortcut = convolution_norm(net, format_name(name, "%s.shortcut", prefix), from,
+                                    out_channels, 1, stride, 0);
+    return relu(net, join(net, LAYER_ADD, format_name(name, "%s.add", prefix), t, shortcut));
+}
+
+static int build_resnet(net_spec_t *net, const int counts[4], bool basic)
+{
+    char prefix[32];
+    int t = relu(net, convolution_norm(net, "conv1", 0, 64, 7, 2, 3));
+    t = max_pool(net, "pool1", t, 3, 2, 1);
+    for (int stage = 0; stage < 4; stage++)
+        for (int i = 0; i < counts[stage]; i++)
+            t = residual_block(net, format_name(prefix, "conv%d_%d", stage + 2, i + 1), t,
+                               64 << stage, i == 0 && stage > 0 ? 2 : 1, basic,
+                               i == 0 && (stage > 0 || !basic));
+    return fc(net, "fc", global_average_pool(net, t), 1000);
+}
+
+static int build_resnet18(net_spec_t *net)
+{
+    return build_resnet(net, (const int[]){2, 2, 2, 2}, true);
+}
+
+static int build_resnet50(net_spec_t *net)
+{
+    return build_resnet(net, (const int[]){3, 4, 6, 3}, false);
+}
+
+/* DenseNet of depth 40 and growth 12 for 32x32 images, without bottlenecks or compression. */
+static int build_densenet40(net_spec_t *net)
+{
+    char name[32];
+    int channels = 16;
+    int t = convolution(net, "conv1", 0, channels, 3, 1, 1, false);
+    for (int block = 1; block <= 3; block++) {
+        for (int i = 1; i <= 12; i++) {
+            int grown = convolution(net, format_name(name, "dense%d_%d", block, i),
+                                    relu(net, batch_norm(net, t)), 12, 3, 1, 1, false);
+            t = join(net, LAYER_CONCAT, format_name(name, "concat%d_%d", block, i), t, grown);
+            channels += 12;
+        }
+        t = relu(net, batch_norm(net, t));
+        if (block < 3) {
+            t = convolution(net, format_name(name, "transition%d", block), t, channels, 1, 1, 0,
+                            false);
+            t = pool(net, LAYER_AVERAGE_POOL, format_name(name, "pool%d", block), t, 2, 2, 0);
+        }
+    }
+    return fc(net, "fc", global_average_pool(net, t), 10);
+}
+
+static const net_info_t nets[] = {
+    {"lenet", "LeNet-style, handwritten digits 8x8", true, 1, 8, 8, 10, 128, 0.05, build_lenet},
+    {"alexnet", "AlexNet, one column, 224x224", false, 3, 224, 224, 1000, 256, 0.01, build_alexnet},
+    {"overfeat", "OverFeat fast, 231x231", false, 3, 231, 231, 1000, 128, 0.01, build_overfeat},
+    {"vgg16", "VGG-16, 224x224", false, 3, 224, 224, 1000, 64, 0.01, build_vgg16},
+    {"resnet18", "ResNet-18, 224x224", false, 3, 224, 224, 1000, 128, 0.05, build_resnet18},
+    {"resnet50", "ResNet-50, 224x224", false, 3, 224, 224, 1000, 128, 0.05, build_resnet50},
+    {"densenet40", "DenseNet-40 k=12, 32x32", false, 3, 32, 32, 10, 256, 0.05, build_densenet40},
+};
+#define NET_COUNT (sizeof nets / sizeof *nets)
+
+const net_info_t *net_find(const char *name)
+{
+    for (size_t i = 0; i < NET_COUNT; i++)
+        if (strcmp(nets[i].name, name) == 0)
+            return &nets[i];
+    return NULL;
+}
+
+void net_print_list(FILE *out)
+{
+    for (size_t i = 0; i < NET_COUNT; i++)
+        fprintf(out, "  %-11s %s; batch %d, learning rate %g\n", nets[i].name,
+                nets[i].description, nets[i].batch, nets[i].learning_rate);
+}
+
+void net_build(net_spec_t *net, const net_info_t *info)
+{
+    *net = (net_spec_t){.info = info};
+    add_layer(net, (layer_spec_t){.kind = LAYER_DATA}, "data");
+    int logits = info->build(net);
+    add_layer(net, (layer_spec_t){.kind = LAYER_LOSS, .inputs = {logits}, .input_count = 1},
+              "loss");
+}
+
+void net_free(net_spec_t *net)
+{
+    free(net->layers);
+    *net = (net_spec_t){0};
+}

@@ -1,0 +1,62 @@
+/* The networks as graphs of layers. Layer i makes tensor i; a layer names the tensors that it reads, so
+ * a list of layers in order is a schedule of the forward pass, and backwards one of the backward pass. */
+#ifndef TRAIN_CNN_NETS_H
+#define TRAIN_CNN_NETS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef enum layer_kind {
+    LAYER_DATA,        /* the images; always layer 0 */
+    LAYER_CONVOLUTION, /* with a bias if `bias` */
+    LAYER_FC,          /* fully connected: a convolution as large as its input */
+    LAYER_RELU,
+    LAYER_MAX_POOL,
+    LAYER_AVERAGE_POOL, /* kernel_h 0: over the whole image */
+    LAYER_BATCH_NORM,
+    LAYER_ADD,    /* the sum of two tensors */
+    LAYER_CONCAT, /* tensors one after the other along the channels */
+    LAYER_LOSS,   /* softmax and cross entropy; always the last layer */
+    LAYER_KIND_COUNT
+} layer_kind_t;
+
+#define LAYER_MAX_INPUTS 4
+
+typedef struct layer_spec {
+    layer_kind_t kind;
+    char name[32];
+    int inputs[LAYER_MAX_INPUTS]; /* indices of earlier layers */
+    int input_count;
+    int channels; /* of the output; convolution and fc only */
+    int kernel_h, kernel_w, stride, pad_h, pad_w;
+    bool bias;
+} layer_spec_t;
+
+struct net_spec;
+
+typedef struct net_info {
+    const char *name;
+    const char *description;
+    bool digits; /* trains on the handwritten digits, else on random data */
+    int channels, height, width, classes;
+    int batch; /* default, images */
+    double learning_rate; /* default */
+    int (*build)(struct net_spec *net); /* adds the layers before the loss; returns the logits */
+} net_info_t;
+
+typedef struct net_spec {
+    const net_info_t *info;
+    layer_spec_t *layers;
+    int count, capacity;
+} net_spec_t;
+
+/* NULL if there is no network of that name. */
+const net_info_t *net_find(const char *name);
+/* One line a network, for --help. */
+void net_print_list(FILE *out);
+
+/* Fills *net; release it with net_free. */
+void net_build(net_spec_t *net, const net_info_t *info);
+void net_free(net_spec_t *net);
+
+#endif
