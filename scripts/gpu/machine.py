@@ -1,0 +1,130 @@
+"""Where convolutions can run on this machine: a real GPU with its libraries, or the simulated one."""
+import dataclasses
+import datetime
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+NEEDED = ("libcudart.so.13", "libcudnn.so.9")
+# Host settings that would change what is compared.
+UNWANTED = re.compile(r"MICRODNN_|LD_PRELOAD$|NVIDIA_TF32_OVERRIDE$")
+
+# Runs in a child: loading a GPU's libraries here would keep them for good.
+PROBE = """
+import ctypes, json
+def load(name): return ctypes.CDLL(name)
+def call(function, *arguments):
+    status = function(*arguments)
+    if status: raise OSError(f"{function.__name__} returned {status}")
+cuda, cudart, cudnn = load("libcuda.so.1"), load("libcudart.so.13"), load("libcudnn.so.9")
+call(cuda.cuInit, 0)
+count, device, driver, runtime = (ctypes.c_int() for _ in range(4))
+call(cuda.cuDeviceGetCount, ctypes.byref(count))
+if count.value == 0: raise OSError("no device")
+call(cuda.cuDeviceGet, ctypes.byref(device), 0)
+name, total = ctypes.create_string_buffer(256), ctypes.c_size_t()
+call(cuda.cuDeviceGetName, name, 256, device)
+call(cuda.cuDeviceTotalMem_v2, ctypes.byref(total), device)
+call(cuda.cuDriverGetVersion, ctypes.byref(driver))
+call(cudart.cudaRuntimeGetVersion, ctypes.byref(runtime))
+cudnn.cudnnGetVersion.restype = ctypes.c_size_t
+print(json.dumps({"device": name.value.decode(), "memory_bytes": total.value,
+    "simulated": hasattr(cuda, "sim_api"), "cuda_driver_api": driver.value,
+    "cuda_runtime": runtime.value, "cudnn": cudnn.cudnnGetVersion()}))
+"""
+
+
+@dataclasses.dataclass
+class Machine:
+    """`environment` is complete, for a child process; `facts` say what answered there."""
+    environment: dict
+    facts: dict
+
+    @property
+    def simulated(self):
+        return self.facts["simulated"]
+
+    def label(self):
+        """What stands over every figure."""
+        if self.simulated:
+            return f"a simulated GPU, no real one: {self.facts['device']}"
+        return self.facts["device"]
+
+
+def clean_environment():
+    return {key: value for key, value in os.environ.items() if not UNWANTED.match(key)}
+
+
+def prepend_library_path(environment, folders):
+    old = environment.get("LD_LIBRARY_PATH")
+    return {**environment, "LD_LIBRARY_PATH": ":".join([*folders, *([old] if old else [])])}
+
+
+def probe(environment):
+    """Facts of the first device, or None where a library or a device is missing."""
+    done = subprocess.run([sys.executable, "-c", PROBE], env=environment, text=True,
+                          capture_output=True, check=False, timeout=120)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def package_folders():
+    """lib folders of the CUDA and cuDNN Python packages that come with PyTorch and JAX."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = []
+    for place in (spec.submodule_search_locations if spec else None) or []:
+        for folder, _, files in os.walk(place):
+            if any(name in files for name in NEEDED):
+                folders.append(folder)
+    return sorted(folders)
+
+
+def driver_version():
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+                              text=True, capture_output=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.split("\n")
+    return lines[0].strip() or None if done.returncode == 0 else None
+
+
+def find_real():
+    """The real GPU with libraries from the loader's own path or from Python packages, or None."""
+    base = clean_environment()
+    for folders in ([], package_folders()):
+        environment = prepend_library_path(base, folders) if folders else base
+        facts = probe(environment)
+        if facts and not facts["simulated"]:
+            return Machine(environment, {**facts, "driver": driver_version(), **common_facts()})
+    return None
+
+
+def find_simulated(build, mode):
+    """The simulated GPU in `build`; `mode` is "compute" (real arithmetic) or "timing"."""
+    base = clean_environment()
+    kept = {key: value for key, value in os.environ.items() if key.startswith("MICRODNN_SIM_")}
+    environment = prepend_library_path({**base, **kept, "MICRODNN_SIM_MODE": mode},
+                                       [os.path.join(build, "sim")])
+    facts = probe(environment)
+    if not facts or not facts["simulated"]:
+        return None
+    return Machine(environment, {**facts, "driver": None, **common_facts()})
+
+
+def common_facts():
+    return {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "commit": commit()}
+
+
+def commit():
+    """Of the source tree, or None outside a repository (a copied tree)."""
+    try:
+        done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"],
+                              text=True, capture_output=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None

@@ -1,0 +1,139 @@
+"""Runs docs/examples/train_cnn, stock or through the library, and compares the two."""
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+
+
+class RunFailed(Exception):
+    """A training run that ended with an error; the text is what the program said."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    net: str
+    batch: int
+    dtype: str = "fp32"
+    layout: str = "nchw"
+    limit: str = "none"
+    length: tuple = ("--iterations", "10")
+    extra: tuple = ()
+
+    def arguments(self):
+        return ["--net", self.net, "--batch", str(self.batch), "--dtype", self.dtype,
+                "--layout", self.layout, "--workspace-limit", self.limit, *self.length,
+                *self.extra]
+
+    def __str__(self):
+        return f"{self.net} b{self.batch} {self.dtype} {self.layout} {self.limit}"
+
+
+@dataclasses.dataclass
+class Result:
+    """`training` is train_cnn's JSON; `library` the library's own statistics, None for stock."""
+    training: dict
+    library: dict | None
+    output: str
+
+    @property
+    def convolution_ms(self):
+        """Of one iteration: the median, on the device's clock."""
+        return self.training["convolution_ms"]["median"]
+
+    @property
+    def iteration_ms(self):
+        return self.training["iteration_ms"]["median"]
+
+    @property
+    def losses(self):
+        return self.training["losses"]
+
+
+def run(build, machine, task, with_library, settings=None, timeout=600):
+    """One training run. `settings` are MICRODNN_* variables for a run through the library."""
+    program = os.path.join(build, "train_cnn")
+    with tempfile.TemporaryDirectory(prefix="microdnn.") as scratch:
+        training_file = os.path.join(scratch, "training.json")
+        statistics_file = os.path.join(scratch, "statistics.json")
+        command = [program, *task.arguments(), "--json", training_file]
+        environment = machine.environment
+        if with_library:
+            command = [os.path.join(build, "microdnn"), "run", "--", *command]
+            environment = {**environment, **(settings or {}), "MICRODNN_GENERAL_STATS": "json",
+                           "MICRODNN_GENERAL_STATS_FILE": statistics_file}
+        try:
+            done = subprocess.run(command, env=environment, text=True, capture_output=True,
+                                  check=False, timeout=timeout)
+        except subprocess.TimeoutExpired as late:
+            raise RunFailed(f"{task}: still running after {timeout:.0f} s") from late
+        if done.returncode != 0:
+            said = (done.stderr + done.stdout).strip()[-2000:]
+            raise RunFailed(f"{task}: status {done.returncode}: {said}")
+        with open(training_file, encoding="utf-8") as file:
+            training = json.load(file)
+        library = None
+        if with_library:
+            with open(statistics_file, encoding="utf-8") as file:
+                library = json.load(file)
+    return Result(training, library, done.stdout + done.stderr)
+
+
+def lower_quartile(values):
+    """Of three values or more the 25th percentile between data points, else the smallest."""
+    if len(values) < 3:
+        return min(values)
+    return statistics.quantiles(values, n=4, method="inclusive")[0]
+
+
+def loss_difference(stock, library, count=5):
+    """Largest relative difference of the first `count` losses."""
+    pairs = list(zip(stock.losses[:count], library.losses[:count]))
+    return max(abs(a - b) / max(abs(a), 1e-30) for a, b in pairs)
+
+
+def compare(build, machine, task, pairs, deadline, settings=None):
+    """Alternating pairs of stock and library runs, in an order that swaps each time, so that a drift
+    of the machine hits both. Stops early at `deadline` (a callable: seconds left) after one pair.
+    Returns a row of plain values."""
+    stock_runs, library_runs = [], []
+    slowest_pair_s = 0.0
+    for index in range(pairs):
+        before = deadline()
+        if index > 0 and before < 1.2 * slowest_pair_s:
+            break
+        order = (False, True) if index % 2 == 0 else (True, False)
+        for with_library in order:
+            result = run(build, machine, task, with_library, settings, timeout=max(30, deadline()))
+            (library_runs if with_library else stock_runs).append(result)
+        slowest_pair_s = max(slowest_pair_s, before - deadline())
+    return row_of(task, stock_runs, library_runs, pairs)
+
+
+def row_of(task, stock_runs, library_runs, pairs_wanted):
+    stock_ms = [run.convolution_ms for run in stock_runs]
+    library_ms = [run.convolution_ms for run in library_runs]
+    ratios = [a / b for a, b in zip(stock_ms, library_ms)]
+    differences = [loss_difference(a, b) for a, b in zip(stock_runs, library_runs)]
+    counters = library_runs[-1].library["counters"]
+    return {
+        "task": dataclasses.asdict(task),
+        "pairs": len(ratios),
+        "pairs_wanted": pairs_wanted,
+        "stock_ms": stock_ms,
+        "library_ms": library_ms,
+        "stock_ms_median": statistics.median(stock_ms),
+        "library_ms_median": statistics.median(library_ms),
+        "ratio_median": statistics.median(ratios),
+        "ratio_lower_quartile": lower_quartile(ratios),
+        "losses_stock": stock_runs[0].losses[:5],
+        "losses_library": library_runs[0].losses[:5],
+        "loss_difference": max(differences),
+        "split": counters["executions_split"],
+        "undivided": counters["executions_undivided"],
+        "passed": counters["executions_passed"],
+        "passed_trouble": counters["passed_trouble"],
+        "measure_s": counters["measure_microseconds"] / 1e6,
+        "convolutions": library_runs[-1].library["convolutions"],
+    }
