@@ -98,6 +98,7 @@ mdnn_status_t mdnn_front_add_split(mdnn_front_t *front, const mdnn_configuration
     return add_point(front, split);
 }
 
+/* No two are equal: an admitted split is faster than every undivided one in its workspace. */
 static int compare_points(const void *left, const void *right)
 {
     const mdnn_configuration_t *const a = left;
@@ -105,9 +106,7 @@ static int compare_points(const void *left, const void *right)
 
     if (a->workspace_bytes != b->workspace_bytes)
         return a->workspace_bytes < b->workspace_bytes ? -1 : 1;
-    if (a->time_ms != b->time_ms)
-        return a->time_ms < b->time_ms ? -1 : 1;
-    return (a->part_count > b->part_count) - (a->part_count < b->part_count);
+    return (a->time_ms > b->time_ms) - (a->time_ms < b->time_ms);
 }
 
 mdnn_status_t mdnn_front_finish(mdnn_front_t *front)
