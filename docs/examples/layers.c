@@ -9,6 +9,11 @@
 #define BATCH_NORM_EPSILON 1e-5
 #define BATCH_NORM_MOMENTUM 0.1
 
+/* Networks without batch normalisation also run on a cuDNN that lacks it, as the simulated one does. */
+#pragma weak cudnnBatchNormalizationForwardTraining
+#pragma weak cudnnBatchNormalizationForwardInference
+#pragma weak cudnnBatchNormalizationBackward
+
 static const float one = 1, zero = 0, minus_one = -1;
 
 cudnnTensorDescriptor_t make_descriptor(cudnnDataType_t type, layout_t layout, int n, int c, int h,
@@ -326,6 +331,9 @@ static void backward_pool(network_t *network, layer_t *layer)
 
 static void init_batch_norm(network_t *network, layer_t *layer, uint64_t *state)
 {
+    if (!cudnnBatchNormalizationForwardTraining || !cudnnBatchNormalizationForwardInference ||
+        !cudnnBatchNormalizationBackward)
+        fail("%s: this cuDNN has no batch normalisation", network->spec.info->name);
     init_same_shape(network, layer, state);
     int c = layer->output.c;
     size_t bytes = (size_t)c * sizeof(float);

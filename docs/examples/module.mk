@@ -14,3 +14,4 @@ $(B)/train_cnn: $(TRAIN_CNN_OBJECTS) $(TRAIN_CNN_LIBS)
 	    -Wl,--as-needed -Wl,--allow-shlib-undefined -o $@
 
 ALL += $(B)/train_cnn
+TESTS += test/train_cnn.sh

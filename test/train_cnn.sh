@@ -1,0 +1,171 @@
+#!/bin/sh
+# The example program: its command line, and training on the simulated GPU without the library.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+program=$MDNN_BUILD/train_cnn
+data=$(dirname "$0")/../docs/examples/data
+result=$TMPDIR/result.json
+
+[ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
+
+train() { # arguments...
+    timeout 120 "$program" --data "$data" "$@" || { echo "status $?"; return 1; }
+}
+
+# refuses WORD ARGUMENTS...: status 2, nothing on standard output, one message that has WORD
+refuses() {
+    word=$1
+    shift
+    output=$("$program" "$@" 2>"$TMPDIR/message")
+    status=$?
+    cat "$TMPDIR/message"
+    [ "$status" = 2 ] || { echo "status $status"; return 1; }
+    [ -z "$output" ] || { echo "printed $output"; return 1; }
+    grep -q -e "$word" "$TMPDIR/message"
+}
+
+bad_values_are_refused() {
+    refuses "no network 'foo'" --net foo && refuses "'0'" --batch 0 && refuses "'-3'" --epochs -3 &&
+        refuses "'12x'" --iterations 12x && refuses "fp32, tf32, fp16" --dtype fp8 &&
+        refuses "nchw, nhwc" --layout hwcn && refuses "64MiB" --workspace-limit 5q &&
+        refuses "64MiB" --workspace-limit 99999999999999999999g && refuses "'nan'" --momentum nan &&
+        refuses "'-1'" --seed -1
+}
+
+wrong_lines_are_refused() {
+    refuses unrecognized --bogus && refuses "'stray'" stray && refuses requires --net
+}
+
+contradictions_are_refused() {
+    refuses exclude --epochs 2 --iterations 3 && refuses random --net alexnet --epochs 2 &&
+        refuses "none to time" --iterations 3 --warmup 3
+}
+
+missing_data_is_named() {
+    "$program" --data "$TMPDIR/nowhere" >"$TMPDIR/message" 2>&1
+    [ $? = 1 ] && grep "$TMPDIR/nowhere/digits.txt" "$TMPDIR/message"
+}
+
+broken_data_is_named_by_line() {
+    mkdir -p "$TMPDIR/broken"
+    sed '7s/^./z/' "$data/digits.txt" >"$TMPDIR/broken/digits.txt"
+    "$program" --data "$TMPDIR/broken" >"$TMPDIR/message" 2>&1
+    [ $? = 1 ] && grep "digits.txt:7:" "$TMPDIR/message"
+}
+
+# holds EXPRESSION [FILE]: true if the Python expression of `run`, a result, holds
+holds() {
+    python3 - "${2:-$result}" "$1" <<'PYTHON'
+import json, sys
+run = json.load(open(sys.argv[1]))
+if not eval(sys.argv[2]):
+    summary = {key: run[key] for key in run if key not in ("layers",)}
+    sys.exit(f"not so: {sys.argv[2]}\n{json.dumps(summary)}")
+PYTHON
+}
+
+short_run() { # file, arguments...
+    short_file=$1
+    shift
+    train --quiet --find-repeats 1 --batch 64 --iterations 12 --json "$short_file" "$@"
+}
+
+loss_falls() {
+    short_run "$result" && python3 -m json.tool "$result" >/dev/null &&
+        holds "len(run['losses']) == 12 and run['losses'][0] > 1.5" &&
+        holds "sum(run['losses'][-3:]) / 3 < 0.6 * run['losses'][0]"
+}
+
+result_is_complete() {
+    holds "run['device']['simulated'] and run['options']['batch'] == 64" &&
+        holds "run['timed_iterations'] == 10 and run['convolution_ms']['median'] > 0" &&
+        holds "run['convolution_ms']['lower_quartile'] <= run['convolution_ms']['upper_quartile']" &&
+        holds "run['convolution_ms']['median'] < run['iteration_ms']['median']" &&
+        holds "'backward_data' not in run['layers'][0] and 'backward_data' in run['layers'][1]" &&
+        holds "run['peak_bytes'] >= run['training_bytes'] > run['workspace_bytes']"
+}
+
+same_seed_same_losses() {
+    short_run "$TMPDIR/first.json" --deterministic && short_run "$TMPDIR/second.json" --deterministic &&
+        holds "run['losses'] == json.load(open('$TMPDIR/first.json'))['losses']" "$TMPDIR/second.json"
+}
+
+other_seed_other_losses() {
+    short_run "$TMPDIR/second.json" --deterministic --seed 2 &&
+        holds "run['losses'] != json.load(open('$TMPDIR/first.json'))['losses']" "$TMPDIR/second.json"
+}
+
+# near TOLERANCE ARGUMENTS...: the losses of the run are those of $result so nearly
+near() {
+    tolerance=$1
+    shift
+    short_run "$TMPDIR/other.json" "$@" &&
+        holds "all(abs(a - b) <= $tolerance for a, b in
+            zip(run['losses'], json.load(open('$result'))['losses']))" "$TMPDIR/other.json"
+}
+
+workspace_stays_in_limit() {
+    for limit in 0 4096 65536 1048576; do
+        short_run "$result" --iterations 2 --workspace-limit "$limit" || return 1
+        holds "run['workspace_bytes'] <= $limit and run['search_bytes'] <= $limit" || return 1
+        holds "all(layer[d]['workspace_bytes'] <= $limit for layer in run['layers']
+            for d in ('forward', 'backward_data', 'backward_filter') if d in layer)" || return 1
+    done
+}
+
+per_layer_workspaces_add_up() {
+    short_run "$result" --iterations 2 --workspace-limit 1MiB --workspace-per-layer &&
+        holds "run['workspace_bytes'] == sum(max(layer[d]['workspace_bytes']
+            for d in ('forward', 'backward_data', 'backward_filter') if d in layer)
+            for layer in run['layers'])"
+}
+
+algorithms_are_printed() {
+    train --find-repeats 1 --batch 64 --iterations 1 --algorithms >"$TMPDIR/output" &&
+        grep -E '^conv2 +backward_filter +[A-Z0-9_]+ +fma ' "$TMPDIR/output" &&
+        ! grep -E '^conv1 +backward_data' "$TMPDIR/output"
+}
+
+epochs_test_on_test_images() {
+    train --quiet --find-repeats 1 --batch 128 --epochs 1 --json "$result" &&
+        holds "len(run['epochs']) == 1 and len(run['losses']) == 11" &&
+        holds "run['epochs'][0]['test_accuracy'] > 0.5"
+}
+
+# The geometry against which the measured tables of the real GPU were made.
+alexnet_has_its_layers() {
+    holds "[(l['name'], l['n'], l['c'], l['h'], l['k'], l['r'], l['stride'], l['pad'][0])
+        for l in run['layers'] if l['kind'] == 'convolution'] == [
+        ('conv1', 256, 3, 224, 64, 11, 4, 2), ('conv2', 256, 64, 27, 192, 5, 1, 2),
+        ('conv3', 256, 192, 13, 384, 3, 1, 1), ('conv4', 256, 384, 13, 256, 3, 1, 1),
+        ('conv5', 256, 256, 13, 256, 3, 1, 1)]"
+}
+
+timing_mode_times_alexnet() {
+    MICRODNN_SIM_MODE=timing train --net alexnet --workspace-limit 64MiB --dtype tf32 \
+        --iterations 4 --json "$result" >"$TMPDIR/output" &&
+        grep -E '^convolutions [0-9.]+ ms' "$TMPDIR/output" &&
+        holds "run['convolution_ms']['median'] > 1 and run['workspace_bytes'] <= 64 << 20"
+}
+
+plan 18
+check "a bad value is refused with what is accepted" bad_values_are_refused
+check "an unknown option, a stray word and a missing value are refused" wrong_lines_are_refused
+check "options that contradict each other are refused" contradictions_are_refused
+check "missing data is named" missing_data_is_named
+check "broken data is named by its line" broken_data_is_named_by_line
+check "the loss falls while it trains on digits" loss_falls
+check "the result has options, device, quartiles, layers and bytes" result_is_complete
+check "channels last gives the losses of channels first" near 0.02 --layout nhwc
+check "TF32 gives nearly the losses of fp32" near 0.1 --dtype tf32
+check "half precision gives nearly the losses of fp32" near 0.15 --dtype fp16 --layout nhwc
+check "the same seed gives the same losses to the bit" same_seed_same_losses
+check "another seed gives other losses" other_seed_other_losses
+check "each convolution's workspace stays within the limit" workspace_stays_in_limit
+check "workspaces of their own are one for each layer" per_layer_workspaces_add_up
+check "the chosen algorithms are printed, none for the images' gradient" algorithms_are_printed
+check "an epoch ends with a test on images that were not trained on" epochs_test_on_test_images
+check "timing mode times AlexNet" timing_mode_times_alexnet
+check "AlexNet has the layers of the measured tables" alexnet_has_its_layers
+finish
