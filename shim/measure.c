@@ -9,10 +9,14 @@
 
 enum { ALGOS = 8, MATHS = 2, CANDIDATES = ALGOS * MATHS, SLICES = 8, REPEATS_MAX = 100 };
 
-/* A candidate this many times slower than the best of its size is not worth a second look. */
+/* A candidate this many times slower than the best of its size is not worth a second look. The look
+ * itself waits for its launches, so it may seem this much slower than it is. */
 static const double hopeless_factor = 3.0;
+static const double look_excess_ms = 0.05;
 /* A timed group lasts about this long, so that launch gaps appear as they will in the run. */
-static const double group_ms = 0.2;
+static const double group_ms = 0.25;
+/* Above this, the latency of the first launch no longer shows. */
+static const double needs_no_lead_ms = 2.0;
 
 typedef enum candidate_state {
     CANDIDATE_UNKNOWN,
@@ -198,19 +202,20 @@ static mdnn_status_t time_parts(mdnn_measurement_t *measurement, const mdnn_call
 {
     mdnn_scratch_t *const scratch = &measurement->scratch;
     double look, groups[REPEATS_MAX];
-    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 1, &look));
-    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 1, &look));
+    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
+    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
     mdnn_count(MDNN_COUNTER_measurements, 1);
-    if (look > hopeless_factor * best_ms) {
+    if (look > hopeless_factor * best_ms + look_excess_ms) {
         *ms = look;
         return MDNN_STATUS_OK;
     }
     const double wanted = look > 0 ? group_ms / look : SLICES;
     const size_t runs = wanted < 1 ? 1 : wanted > 2 * SLICES ? 2 * SLICES : (size_t)wanted;
+    const size_t lead = look < needs_no_lead_ms ? (runs + 3) / 4 + 1 : 0;
     const int64_t repeats =
         measurement->repeats < REPEATS_MAX ? measurement->repeats : REPEATS_MAX;
     for (int64_t i = 0; i < repeats; i++)
-        MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, runs, &groups[i]));
+        MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, lead, runs, &groups[i]));
     qsort(groups, (size_t)repeats, sizeof *groups, compare_doubles);
     *ms = groups[repeats / 2];
     return MDNN_STATUS_OK;

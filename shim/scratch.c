@@ -117,15 +117,22 @@ mdnn_status_t mdnn_scratch_randomize(mdnn_scratch_t *scratch, mdnn_scratch_use_t
     return result == CUDA_SUCCESS ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
 }
 
-mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,
-                                size_t count, double *ms)
+static mdnn_status_t enqueue(const mdnn_call_t *calls, size_t distinct, size_t count)
 {
-    const mdnn_driver_t *const driver = scratch->driver;
-    if (driver->cuEventRecord(scratch->begin, scratch->stream) != CUDA_SUCCESS)
-        return MDNN_STATUS_DEVICE;
     for (size_t i = 0; i < count; i++)
         if (mdnn_call_run(&calls[i % distinct]) != CUDNN_STATUS_SUCCESS)
             return MDNN_STATUS_UNSUPPORTED;
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,
+                                size_t lead, size_t count, double *ms)
+{
+    const mdnn_driver_t *const driver = scratch->driver;
+    MDNN_TRY(enqueue(calls, distinct, lead));
+    if (driver->cuEventRecord(scratch->begin, scratch->stream) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    MDNN_TRY(enqueue(calls, distinct, count));
     float elapsed;
     if (driver->cuEventRecord(scratch->end, scratch->stream) != CUDA_SUCCESS ||
         driver->cuEventSynchronize(scratch->end) != CUDA_SUCCESS ||
