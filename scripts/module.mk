@@ -1,0 +1,16 @@
+# The tool `microdnn`, and the pages that are made with it.
+TOOL_SOURCES := $(addprefix scripts/,microdnn.c microdnn_run.c microdnn_library.c microdnn_doctor.c)
+TOOL_OBJECTS := $(TOOL_SOURCES:%.c=$(B)/obj/%.o)
+
+ALL += $(B)/microdnn
+TESTS += test/microdnn_tool.sh
+
+$(B)/microdnn: $(TOOL_OBJECTS) $(B)/libmdnn_core.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $^ $(CORE_LIBS) -lm -ldl -lpthread -o $@
+
+.PHONY: docs
+docs: $(B)/microdnn
+	$(call say,DOC,docs/configuration.md)
+	$(Q)$(B)/microdnn config --markdown > docs/configuration.md.new
+	$(Q)mv docs/configuration.md.new docs/configuration.md

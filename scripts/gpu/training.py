@@ -88,8 +88,10 @@ def lower_quartile(values):
 
 
 def loss_difference(stock, library, count=5):
-    """Largest relative difference of the first `count` losses."""
+    """Largest relative difference of the first `count` losses; None if one is not a number."""
     pairs = list(zip(stock.losses[:count], library.losses[:count]))
+    if any(None in pair for pair in pairs):
+        return None
     return max(abs(a - b) / max(abs(a), 1e-30) for a, b in pairs)
 
 
@@ -129,7 +131,7 @@ def row_of(task, stock_runs, library_runs, pairs_wanted):
         "ratio_lower_quartile": lower_quartile(ratios),
         "losses_stock": stock_runs[0].losses[:5],
         "losses_library": library_runs[0].losses[:5],
-        "loss_difference": max(differences),
+        "loss_difference": None if None in differences else max(differences),
         "split": counters["executions_split"],
         "undivided": counters["executions_undivided"],
         "passed": counters["executions_passed"],
