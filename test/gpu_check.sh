@@ -1,0 +1,40 @@
+#!/bin/sh
+# scripts/gpu-check and scripts/benchmarks-table, on the simulated GPU in its timing mode: the paper's
+# networks at full size, and every figure labelled.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+cd "$(dirname "$0")/.." || exit 1
+
+OUT=$(mktemp -d)
+export OUT
+trap 'rm -rf "$OUT"' EXIT
+
+quick_check() {
+    MICRODNN_SIM=1 scripts/gpu-check --build "$MDNN_BUILD" --quick --pairs 1 >"$OUT/said" 2>&1 &&
+        return
+    cat "$OUT/said"
+    return 1
+}
+
+labelled() { grep -q '^SIMULATED: ' "$OUT/said" && ! grep -q '^measured: ' "$OUT/said"; }
+
+# A look at the rows: the Python expression must be true for `report`.
+rows_say() {
+    python3 -c 'import json, sys
+report = json.load(open(sys.argv[1]))
+sys.exit(0 if eval(sys.argv[2]) else repr(report)[:2000])' "$OUT/rows.json" "$1"
+}
+
+page_is_labelled() {
+    scripts/benchmarks-table "$OUT/rows.json" >"$OUT/page" && grep -q 'Simulated' "$OUT/page" &&
+        grep -q 'alexnet b256 tf32 nchw 64MiB' "$OUT/page"
+}
+
+plan 6
+check 'a quick check of AlexNet passes' quick_check
+check 'its table is labelled as simulated' labelled
+check 'its rows say that they are simulated' rows_say 'report["simulated"] is True'
+check 'convolutions ran as micro-batches' rows_say 'report["rows"][0]["split"] > 0'
+check 'and were faster' rows_say 'report["rows"][0]["ratio_median"] > 1'
+check 'the page made from the rows is labelled as simulated' page_is_labelled
+finish
