@@ -1,0 +1,39 @@
+# The simulated cuDNN: a dispatcher and three sub-libraries, with cuDNN 9's sonames, run paths and
+# version nodes (NAME@@SONAME). driver.c and elements.c are a copy in each, as cuDNN's runtime is.
+SIM_CUDNN_graph := graph driver
+SIM_CUDNN_ops := descriptors elementwise pooling softmax driver elements
+SIM_CUDNN_cnn := conv_descriptor conv_algorithms conv_api conv_bias conv_geometry conv_launch conv_sum \
+    driver elements
+SIM_CUDNN_objects = $(patsubst %,$(B)/obj/test/sim/cudnn/%.o,$(1))
+SIM_CUDNN_LIBRARIES := $(patsubst %,$(B)/sim/libcudnn%.so.9,_graph _ops _cnn) $(B)/sim/libcudnn.so.9
+
+SIM_CUDNN_OBJECTS := $(call SIM_CUDNN_objects,dispatcher \
+    $(sort $(SIM_CUDNN_graph) $(SIM_CUDNN_ops) $(SIM_CUDNN_cnn)))
+$(SIM_CUDNN_OBJECTS): PIC := -fPIC
+$(SIM_CUDNN_OBJECTS): BASE_CFLAGS += $(CUDA_CFLAGS) -ffp-contract=off
+
+# Bound to themselves (SYMBOLIC) like the real ones; calls between the libraries go by PLT.
+define SIM_CUDNN_LINK
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)printf '%s { global: cudnn*; $(1)local: *; };\n' $(@F) > $@.map
+	$(Q)$(CC) -shared $(SANITIZE) $(CFLAGS) $(LDFLAGS) $(filter %.o %.so.9,$^) -ldl -lm -lpthread \
+	    -Wl,-soname,$(@F) -Wl,--version-script,$@.map -Wl,-Bsymbolic -Wl,-rpath,'$$ORIGIN' \
+	    -Wl,--enable-new-dtags $(if $(SANITIZE),,-Wl,-z,defs) -o $@
+endef
+
+$(B)/sim/libcudnn_graph.so.9: $(call SIM_CUDNN_objects,$(SIM_CUDNN_graph))
+	$(call SIM_CUDNN_LINK,sim_cudnn_fail; )
+
+$(B)/sim/libcudnn_ops.so.9: $(call SIM_CUDNN_objects,$(SIM_CUDNN_ops)) $(B)/sim/libcudnn_graph.so.9
+	$(call SIM_CUDNN_LINK,)
+
+$(B)/sim/libcudnn_cnn.so.9: $(call SIM_CUDNN_objects,$(SIM_CUDNN_cnn)) $(B)/sim/libcudnn_ops.so.9 \
+    $(B)/sim/libcudnn_graph.so.9
+	$(call SIM_CUDNN_LINK,)
+
+$(B)/sim/libcudnn.so.9: $(call SIM_CUDNN_objects,dispatcher) | $(B)/sim/libcudnn_graph.so.9 \
+    $(B)/sim/libcudnn_ops.so.9 $(B)/sim/libcudnn_cnn.so.9
+	$(call SIM_CUDNN_LINK,)
+
+ALL += $(SIM_CUDNN_LIBRARIES)
