@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-cudnnStatus_t mdnn_call_run(const mdnn_call_t *call)
+static cudnnStatus_t run_real(const mdnn_call_t *call)
 {
     const mdnn_cudnn_t *const real = call->cudnn;
     switch (call->direction) {
@@ -31,6 +31,32 @@ cudnnStatus_t mdnn_call_run(const mdnn_call_t *call)
         break;
     }
     return CUDNN_STATUS_BAD_PARAM;
+}
+
+/* The gradient goes, unscaled, to the scratch behind the sums; cuDNN works behind that. */
+static cudnnStatus_t run_accumulating(const mdnn_call_t *call)
+{
+    static const float one = 1.0F, zero = 0.0F;
+    const mdnn_accumulator_t *const accumulator = call->accumulator;
+    cudaStream_t stream;
+    mdnn_call_t part = *call;
+    part.alpha = &one;
+    part.beta = &zero;
+    part.w = (char *)call->workspace + accumulator->sums_bytes;
+    part.workspace = (char *)call->workspace + accumulator->overhead_bytes;
+    part.workspace_bytes = call->workspace_bytes - accumulator->overhead_bytes;
+    cudnnStatus_t status = call->cudnn->cudnnGetStream(call->handle, &stream);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = run_real(&part);
+    if (status != CUDNN_STATUS_SUCCESS)
+        return status;
+    return mdnn_accumulator_run(accumulator, stream, call->accumulate_mode, call->workspace,
+                                call->w, call->alpha, call->beta);
+}
+
+cudnnStatus_t mdnn_call_run(const mdnn_call_t *call)
+{
+    return call->accumulator ? run_accumulating(call) : run_real(call);
 }
 
 cudnnStatus_t mdnn_call_workspace(const mdnn_call_t *call, size_t *bytes)

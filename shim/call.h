@@ -5,6 +5,7 @@
 
 #include "config/status.h"
 #include "optimizer/problem.h"
+#include "shim/accumulate.h"
 #include "shim/real.h"
 
 /* Names follow the convolution, not the direction: for backward data `y` is dy and `x` is dx, for
@@ -24,9 +25,14 @@ typedef struct mdnn_call {
     int algo;
     void *workspace;
     size_t workspace_bytes;
+    /* Set for a part of a 16-bit backward filter: the part adds to an accumulator at the head of the
+     * workspace (workspace_bytes includes it) instead of writing to `w`. NULL otherwise. */
+    const mdnn_accumulator_t *accumulator;
+    mdnn_accumulate_mode_t accumulate_mode;
 } mdnn_call_t;
 
-/* The real function with exactly these arguments; asynchronous on the handle's stream. */
+/* The real function with exactly these arguments, and the accumulation where there is one;
+ * asynchronous on the handle's stream. */
 cudnnStatus_t mdnn_call_run(const mdnn_call_t *call);
 /* The real Get...WorkspaceSize for call->algo. */
 cudnnStatus_t mdnn_call_workspace(const mdnn_call_t *call, size_t *bytes);

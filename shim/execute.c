@@ -20,12 +20,21 @@ mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t work
     };
 }
 
-/* Later parts of a weight gradient add to what the first one wrote (2018-micro-cudnn.txt, II). */
-static const void *beta_of_rest(const mdnn_problem_t *problem, const void *beta)
+/* Parts of a weight gradient add up: in 16 bit through the accumulator, else later parts add, with
+ * beta 1, to what the first one wrote (2018-micro-cudnn.txt, II). */
+static void add_up(const mdnn_plan_t *plan, size_t index, size_t count, mdnn_call_t *part)
 {
-    if (problem->direction != MDNN_BACKWARD_FILTER)
-        return beta;
-    return problem->x.type == CUDNN_DATA_DOUBLE ? (const void *)&one_double : &one_float;
+    if (part->direction != MDNN_BACKWARD_FILTER || count == 1)
+        return;
+    part->accumulator = mdnn_plan_accumulator(plan);
+    if (part->accumulator)
+        part->accumulate_mode = index == 0           ? MDNN_ACCUMULATE_FIRST
+                                : index == count - 1 ? MDNN_ACCUMULATE_FINISH
+                                                     : MDNN_ACCUMULATE_ADD;
+    else if (index > 0)
+        part->beta = mdnn_plan_problem(plan)->x.type == CUDNN_DATA_DOUBLE
+                         ? (const void *)&one_double
+                         : &one_float;
 }
 
 static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
@@ -39,8 +48,7 @@ static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
         mdnn_slice(call, problem, from->first_image, from->descriptors, &part);
         part.algo = from->algo;
         part.conv_desc = from->convolution;
-        if (i > 0)
-            part.beta = beta_of_rest(problem, call->beta);
+        add_up(plan, i, count, &part);
         const cudnnStatus_t status = mdnn_call_run(&part);
         if (status == CUDNN_STATUS_SUCCESS)
             continue;
@@ -48,8 +56,9 @@ static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "execute",
                       "part %zu of %zu failed with cuDNN status %d; such convolutions pass from now on",
                       i + 1, count, (int)status);
-        /* Nothing has run yet: the caller's own call is as good as ever. Afterwards it is not. */
-        return i == 0 ? mdnn_call_run(call) : status;
+        /* Nothing has reached the output yet: the caller's own call is as good as ever. Later it is
+         * not, unless the output is written by the last part alone. */
+        return i == 0 || part.accumulator ? mdnn_call_run(call) : status;
     }
     mdnn_count(count > 1 ? MDNN_COUNTER_executions_split : MDNN_COUNTER_executions_undivided, 1);
     mdnn_count(MDNN_COUNTER_parts, count);

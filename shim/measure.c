@@ -46,6 +46,7 @@ struct mdnn_measurement {
     const mdnn_problem_t *problem;
     mdnn_slices_t *slices;
     mdnn_cost_table_t *table;
+    const mdnn_accumulator_t *accumulator; /* NULL if parts need none */
     uint64_t limit_bytes;
     int64_t repeats;
     int64_t capacity_images; /* what the scratch holds; 0: not allocated yet */
@@ -244,6 +245,10 @@ static mdnn_status_t pose(mdnn_measurement_t *measurement, const cost_row_t *row
     MDNN_TRY(mdnn_slices_get(measurement->slices, row->images, descriptors));
     whole->x_desc = (*descriptors)->x;
     whole->y_desc = (*descriptors)->y;
+    if (measurement->accumulator && row->images < mdnn_problem_batch(problem)) {
+        whole->accumulator = measurement->accumulator;
+        whole->accumulate_mode = MDNN_ACCUMULATE_ADD;
+    }
     return MDNN_STATUS_OK;
 }
 
@@ -252,7 +257,7 @@ static mdnn_status_t workspace_of(const mdnn_call_t *whole, uint64_t *bytes)
     size_t needed;
     if (mdnn_call_workspace(whole, &needed) != CUDNN_STATUS_SUCCESS)
         return MDNN_STATUS_UNSUPPORTED;
-    *bytes = needed;
+    *bytes = needed + (whole->accumulator ? whole->accumulator->overhead_bytes : 0);
     return MDNN_STATUS_OK;
 }
 
@@ -370,6 +375,7 @@ static mdnn_status_t find_costs(void *context, int64_t images, mdnn_part_role_t 
 
 mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                      mdnn_slices_t *slices, mdnn_cost_table_t *table,
+                                     const mdnn_accumulator_t *accumulator,
                                      uint64_t limit_bytes, int64_t repeats,
                                      mdnn_measurement_t **measurement)
 {
@@ -380,6 +386,7 @@ mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem
     made->problem = problem;
     made->slices = slices;
     made->table = table;
+    made->accumulator = accumulator;
     made->limit_bytes = limit_bytes;
     made->repeats = repeats;
     *measurement = made;

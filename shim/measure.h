@@ -21,11 +21,13 @@ uint64_t mdnn_cost_table_next_limit(const mdnn_cost_table_t *table, uint64_t lim
 
 typedef struct mdnn_measurement mdnn_measurement_t;
 
-/* A session for `call`, which poses `problem`. `repeats` timed groups, their median counts. Candidates
- * whose workspace exceeds `limit_bytes` are left out. Allocates at the first need; must not run
+/* A session for `call`, which poses `problem`. `repeats` timed groups, their median counts. Parts
+ * smaller than the batch run with `accumulator` unless it is NULL. Candidates whose workspace exceeds
+ * `limit_bytes` are left out. Allocates at the first need; must not run
  * during stream capture. Caller ends it. */
 mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                      mdnn_slices_t *slices, mdnn_cost_table_t *table,
+                                     const mdnn_accumulator_t *accumulator,
                                      uint64_t limit_bytes, int64_t repeats,
                                      mdnn_measurement_t **measurement);
 void mdnn_measurement_end(mdnn_measurement_t *measurement); /* NULL accepted; frees the scratch */

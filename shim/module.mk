@@ -15,3 +15,17 @@ comma := ,
 
 check-exports: $(B)/libmicrodnn.so
 	$(Q)shim/check-exports $< $(FLAVOUR)
+
+# The committed PTX: for the oldest architecture of the compiler, in the oldest PTX version that knows
+# it, so that drivers older than the compiler take it. Comments name the compiler's build: dropped.
+NVCC ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) nvcc)
+make_ptx = $(NVCC) -ptx -arch=compute_75 -O3 -o $(2) $(1) && \
+    sed -i -e '/^\/\//d' -e 's/^\.version .*/.version 6.4/' $(2)
+
+ptx: shim/accumulate.cu
+	$(Q)$(call make_ptx,$<,shim/accumulate.ptx)
+check-ptx: shim/accumulate.cu
+	$(Q)mkdir -p $(B)/obj/shim && $(call make_ptx,$<,$(B)/obj/shim/accumulate.ptx)
+	$(Q)diff shim/accumulate.ptx $(B)/obj/shim/accumulate.ptx
+$(B)/obj/shim/accumulate_ptx.o: shim/accumulate.ptx
+.PHONY: ptx check-ptx

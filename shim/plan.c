@@ -36,6 +36,7 @@ struct mdnn_plan {
     plan_key_t key;
     mdnn_slices_t *slices;
     mdnn_cost_table_t *costs;
+    mdnn_accumulator_t accumulator; /* function NULL: not needed or not to be had */
     _Atomic(front_set_t *) set;       /* NULL until planned */
     _Atomic uint64_t next_limit;      /* a larger set pays only from this workspace on */
     _Atomic uint64_t announced[ALGOS];
@@ -105,25 +106,25 @@ static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint3
     return plan;
 }
 
-/* 16-bit weight gradients have no exact accumulation in cuDNN (DESIGN.md, BackwardFilter). */
-static bool may_be_split(const mdnn_problem_t *problem)
+/* Without the accumulator a split of a 16-bit weight gradient would round after every part. */
+static bool may_be_split(const mdnn_plan_t *plan)
 {
-    const bool accumulates_in_16_bit =
-        problem->direction == MDNN_BACKWARD_FILTER &&
-        (problem->w.type == CUDNN_DATA_HALF || problem->w.type == CUDNN_DATA_BFLOAT16);
-    return !accumulates_in_16_bit && mdnn_problem_is_divisible(problem);
+    const mdnn_problem_t *const problem = &plan->key.problem;
+    return mdnn_problem_is_divisible(problem) &&
+           (!mdnn_accumulator_needed(problem) || mdnn_plan_accumulator(plan));
 }
 
-static mdnn_wr_request_t request_for(const mdnn_problem_t *problem, uint64_t limit_bytes,
-                                     unsigned flags)
+static mdnn_wr_request_t request_for(const mdnn_plan_t *plan, uint64_t limit_bytes, unsigned flags)
 {
+    const mdnn_problem_t *const problem = &plan->key.problem;
     const mdnn_options_t *const options = mdnn_process_options();
     return (mdnn_wr_request_t){
         .batch = mdnn_problem_batch(problem),
-        .sizes = may_be_split(problem) ? (mdnn_batch_sizes_t)options->convolution_batch_sizes
+        .sizes = may_be_split(plan) ? (mdnn_batch_sizes_t)options->convolution_batch_sizes
                                        : MDNN_SIZES_UNDIVIDED,
         .granularity = mdnn_problem_granularity(problem),
-        .roles_differ = problem->direction == MDNN_BACKWARD_FILTER && problem->beta_is_zero,
+        .roles_differ = problem->direction == MDNN_BACKWARD_FILTER && problem->beta_is_zero &&
+                        !mdnn_accumulator_needed(problem),
         .deterministic_only = (flags & flags_of(true, false)) != 0,
         .direct_only = (flags & flags_of(false, true)) != 0,
         .workspace_limit_bytes = limit_bytes,
@@ -168,7 +169,7 @@ static void destroy_set(front_set_t *set)
 static mdnn_status_t fill_front(mdnn_plan_t *plan, const mdnn_cost_source_t *source, unsigned flags,
                                 front_set_t *set)
 {
-    const mdnn_wr_request_t request = request_for(&plan->key.problem, set->limit_bytes, flags);
+    const mdnn_wr_request_t request = request_for(plan, set->limit_bytes, flags);
     const mdnn_status_t status = mdnn_wr_optimize(&request, source, &set->fronts[flags]);
     if (status == MDNN_STATUS_NOT_FOUND)
         return MDNN_STATUS_OK;
@@ -214,6 +215,18 @@ static uint64_t microseconds_now(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
+static void load_accumulator(mdnn_plan_t *plan)
+{
+    if (!mdnn_accumulator_needed(&plan->key.problem) || plan->accumulator.function)
+        return;
+    const mdnn_status_t status =
+        mdnn_accumulator_init(&plan->accumulator, &plan->key.problem);
+    if (status != MDNN_STATUS_OK)
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "plan",
+                      "16-bit weight gradients are not split: the kernel did not load (%s)",
+                      mdnn_status_string(status));
+}
+
 /* Measures and optimizes for workspaces up to `limit_bytes`; publishes the result. */
 static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
@@ -221,10 +234,11 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
     if (!set)
         return MDNN_STATUS_OUT_OF_MEMORY;
     set->limit_bytes = limit_bytes;
+    load_accumulator(plan);
     mdnn_measurement_t *measurement = NULL;
     mdnn_status_t status;
     MDNN_TRY_GOTO(mdnn_measurement_begin(call, &plan->key.problem, plan->slices, plan->costs,
-                                         limit_bytes,
+                                         mdnn_plan_accumulator(plan), limit_bytes,
                                          mdnn_process_options()->convolution_measure_repeats,
                                          &measurement),
                   status, failed);
@@ -369,6 +383,11 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
 const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan)
 {
     return &plan->key.problem;
+}
+
+const mdnn_accumulator_t *mdnn_plan_accumulator(const mdnn_plan_t *plan)
+{
+    return plan->accumulator.function ? &plan->accumulator : NULL;
 }
 
 void mdnn_plan_announce(mdnn_plan_t *plan, int algo, uint64_t workspace_bytes)

@@ -48,6 +48,9 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
 
 const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan);
 
+/* What the parts of a split add up with; NULL if they write to the output directly. */
+const mdnn_accumulator_t *mdnn_plan_accumulator(const mdnn_plan_t *plan);
+
 /* Workspace announced to the host for `algo` by Get or Find; 0 if never. */
 void mdnn_plan_announce(mdnn_plan_t *plan, int algo, uint64_t workspace_bytes);
 uint64_t mdnn_plan_announced(const mdnn_plan_t *plan, int algo);

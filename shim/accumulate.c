@@ -1,0 +1,102 @@
+#include "shim/accumulate.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum { THREADS = 256, BLOCKS_MAX = 1024, CONTEXTS = 16, ALIGNMENT = 256 };
+
+extern const char mdnn_accumulate_ptx[];
+
+/* Modules live as long as their contexts; a context that is destroyed and made anew at the same
+ * address has lost them, so that a launch fails and the problem is given up. */
+static struct loaded {
+    CUcontext context;
+    CUfunction half, bfloat16;
+} loaded[CONTEXTS];
+static int loaded_count;
+
+bool mdnn_accumulator_needed(const mdnn_problem_t *problem)
+{
+    return problem->direction == MDNN_BACKWARD_FILTER &&
+           (problem->w.type == CUDNN_DATA_HALF || problem->w.type == CUDNN_DATA_BFLOAT16);
+}
+
+static mdnn_status_t load(const mdnn_driver_t *driver, struct loaded *into)
+{
+    CUmodule module;
+    if (driver->cuModuleLoadData(&module, mdnn_accumulate_ptx) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    if (driver->cuModuleGetFunction(&into->half, module, "mdnn_accumulate_half") == CUDA_SUCCESS &&
+        driver->cuModuleGetFunction(&into->bfloat16, module, "mdnn_accumulate_bfloat16") ==
+            CUDA_SUCCESS)
+        return MDNN_STATUS_OK;
+    (void)driver->cuModuleUnload(module);
+    return MDNN_STATUS_DEVICE;
+}
+
+static mdnn_status_t find_functions(const struct loaded **found)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    CUcontext context;
+    if (!driver || driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    for (int i = 0; i < loaded_count; i++)
+        if (loaded[i].context == context) {
+            *found = &loaded[i];
+            return MDNN_STATUS_OK;
+        }
+    if (loaded_count == CONTEXTS)
+        return MDNN_STATUS_UNSUPPORTED;
+    struct loaded *const slot = &loaded[loaded_count];
+    MDNN_TRY(load(driver, slot));
+    slot->context = context;
+    loaded_count++;
+    *found = slot;
+    return MDNN_STATUS_OK;
+}
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+mdnn_status_t mdnn_accumulator_init(mdnn_accumulator_t *accumulator, const mdnn_problem_t *problem)
+{
+    uint64_t elements = 1;
+    for (int i = 0; i < problem->w.dim_count; i++)
+        if (__builtin_mul_overflow(elements, (uint64_t)problem->w.dims[i], &elements) ||
+            elements > UINT64_MAX / 16)
+            return MDNN_STATUS_OVERFLOW;
+    const struct loaded *functions;
+    MDNN_TRY(find_functions(&functions));
+    const uint64_t sums_bytes = round_up(elements * sizeof(float));
+    *accumulator = (mdnn_accumulator_t){
+        .function =
+            problem->w.type == CUDNN_DATA_HALF ? functions->half : functions->bfloat16,
+        .elements = elements,
+        .sums_bytes = sums_bytes,
+        .overhead_bytes = sums_bytes + round_up(elements * sizeof(uint16_t)),
+    };
+    return MDNN_STATUS_OK;
+}
+
+cudnnStatus_t mdnn_accumulator_run(const mdnn_accumulator_t *accumulator, CUstream stream,
+                                   mdnn_accumulate_mode_t mode, void *workspace, void *out,
+                                   const void *alpha, const void *beta)
+{
+    const uint64_t quads = accumulator->elements / 4 + 1;
+    const uint64_t wanted = (quads + THREADS - 1) / THREADS;
+    const unsigned blocks = wanted < BLOCKS_MAX ? (unsigned)wanted : BLOCKS_MAX;
+    void *parts = (char *)workspace + accumulator->sums_bytes;
+    uint64_t elements = accumulator->elements;
+    int mode_number = (int)mode;
+    float alpha_value, beta_value;
+    memcpy(&alpha_value, alpha, sizeof alpha_value);
+    memcpy(&beta_value, beta, sizeof beta_value);
+    void *parameters[] = {&workspace, &parts,       &out,       &elements,
+                          &mode_number, &alpha_value, &beta_value};
+    return mdnn_real_driver()->cuLaunchKernel(accumulator->function, blocks, 1, 1, THREADS, 1, 1, 0,
+                                              stream, parameters, NULL) == CUDA_SUCCESS
+               ? CUDNN_STATUS_SUCCESS
+               : CUDNN_STATUS_EXECUTION_FAILED;
+}
