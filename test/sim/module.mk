@@ -1,0 +1,42 @@
+# The simulated GPU: libcuda.so.1 (the engine) and libcudart.so.13, and their tests, which are programs
+# linked with them as with the real ones. $(SIM_LINK) links such a program; run it with
+# LD_LIBRARY_PATH=$(B)/sim. cudnn.mk adds libcudnn.so.9.
+
+SIM_DRIVER_SOURCES := $(addprefix test/sim/,capture.c clock.c device.c engine.c entry.c map.c memory.c \
+    module.c schedule.c stream.c work.c)
+SIM_RUNTIME_SOURCES := $(addprefix test/sim/,runtime.c runtime_driver.c)
+SIM_DRIVER_OBJECTS := $(SIM_DRIVER_SOURCES:%.c=$(B)/sim/obj/%.o)
+SIM_RUNTIME_OBJECTS := $(SIM_RUNTIME_SOURCES:%.c=$(B)/sim/obj/%.o)
+SIM_SHARED := -shared $(if $(SANITIZE),,-Wl,-z,defs) -Wl,-z,now -Wl,-Bsymbolic
+SIM_LIBS := $(B)/sim/libcuda.so $(B)/sim/libcudart.so $(B)/sim/libcudart_static.a
+
+$(B)/sim/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -fPIC $(SIM_CFLAGS) $(CFLAGS) -c $< -o $@
+
+$(B)/sim/libcuda.so.1: $(SIM_DRIVER_OBJECTS) test/sim/libcuda.map
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SIM_SHARED) $(SANITIZE) -Wl,-soname,libcuda.so.1 \
+	    -Wl,--version-script=test/sim/libcuda.map $(SIM_DRIVER_OBJECTS) -lm -lpthread -o $@
+
+$(B)/sim/libcudart.so.13: $(SIM_RUNTIME_OBJECTS) test/sim/libcudart.map
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SIM_SHARED) $(SANITIZE) -Wl,-soname,libcudart.so.13 \
+	    -Wl,--version-script=test/sim/libcudart.map $(SIM_RUNTIME_OBJECTS) -ldl -lpthread -o $@
+
+$(B)/sim/libcudart_static.a: $(SIM_RUNTIME_OBJECTS)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(B)/sim/libcuda.so: $(B)/sim/libcuda.so.1
+	$(Q)ln -sf $(<F) $@
+
+$(B)/sim/libcudart.so: $(B)/sim/libcudart.so.13
+	$(Q)ln -sf $(<F) $@
+
+ifneq ($(CUDA_INCLUDE),)
+ALL += $(SIM_LIBS)
+endif
+
+-include test/sim/cudnn.mk

@@ -1,0 +1,482 @@
+/* Stream capture and graphs. A graph is a list of nodes, each after those that it follows; each node
+ * knows the branch (captured stream) that it came from. An instance has one lane for each branch, so a
+ * launch enqueues the nodes there and a mark in the launching stream that waits for all of them. */
+#include "test/sim/engine.h"
+#include "test/sim/entries.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct CUgraphNode_st {
+    sim_work_t work;
+    unsigned branch;
+    sim_frontier_t follows;
+};
+
+struct CUgraph_st {
+    struct CUgraphNode_st *nodes;
+    unsigned count, branches;
+};
+
+struct CUgraphExec_st {
+    struct CUgraph_st graph;
+    sim_lane_t **lanes;
+    sim_op_t *last; /* the mark of the last launch: launches of one instance are in order */
+};
+
+struct sim_capture {
+    uint64_t id;
+    CUgraph graph;
+    CUstream origin;
+    CUstreamCaptureMode mode;
+    pthread_t thread;
+    bool void_; /* invalidated */
+    sim_capture_t *next;
+};
+
+static sim_capture_t *captures;
+static _Thread_local CUstreamCaptureMode thread_mode; /* 0: global */
+
+void sim_frontier_clear(sim_frontier_t *frontier)
+{
+    free(frontier->nodes);
+    *frontier = (sim_frontier_t){0};
+}
+
+static void frontier_add(sim_frontier_t *frontier, unsigned node)
+{
+    for (unsigned i = 0; i < frontier->count; i++)
+        if (frontier->nodes[i] == node)
+            return;
+    frontier->nodes = sim_resize(frontier->nodes, frontier->count + 1, sizeof *frontier->nodes);
+    frontier->nodes[frontier->count++] = node;
+}
+
+static void frontier_join(sim_frontier_t *into, const sim_frontier_t *from)
+{
+    for (unsigned i = 0; i < from->count; i++)
+        frontier_add(into, from->nodes[i]);
+}
+
+static void graph_clear(CUgraph graph)
+{
+    for (unsigned i = 0; i < graph->count; i++) {
+        sim_work_clear(&graph->nodes[i].work);
+        sim_frontier_clear(&graph->nodes[i].follows);
+    }
+    free(graph->nodes);
+}
+
+CUresult sim_capture_guard(void)
+{
+    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS;
+    for (sim_capture_t *each = captures; each; each = each->next) {
+        bool here = pthread_equal(each->thread, pthread_self());
+        bool strict = here ? each->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                           : each->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                                 thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        if (strict) {
+            each->void_ = true;
+            result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    }
+    return result;
+}
+
+CUresult sim_capture_guard_wait(CUcontext context, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (CUstream each = context->streams; each; each = each->next) {
+        if (each->capture && (!stream || stream == each)) {
+            each->capture->void_ = true;
+            result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    }
+    return result;
+}
+
+CUresult sim_capture_guard_legacy(CUstream legacy)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (CUstream each = legacy->context->streams; each; each = each->next) {
+        if (each->capture && !(each->flags & CU_STREAM_NON_BLOCKING) &&
+            each->capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+            each->capture->void_ = true;
+            result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        }
+    }
+    return result;
+}
+
+static unsigned add_node(CUgraph graph, CUstream stream, sim_work_t *work)
+{
+    graph->nodes = sim_resize(graph->nodes, graph->count + 1, sizeof *graph->nodes);
+    struct CUgraphNode_st *node = &graph->nodes[graph->count];
+    *node = (struct CUgraphNode_st){.work = *work, .branch = stream->branch};
+    *work = (sim_work_t){0};
+    frontier_join(&node->follows, &stream->frontier);
+    return graph->count++;
+}
+
+CUresult sim_capture_add(CUstream stream, sim_work_t *work)
+{
+    if (stream->capture->void_) {
+        sim_work_clear(work);
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    }
+    unsigned node = add_node(stream->capture->graph, stream, work);
+    stream->frontier.count = 0;
+    frontier_add(&stream->frontier, node);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_record(CUstream stream, CUevent event)
+{
+    if (stream->capture->void_)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    sim_frontier_clear(&event->frontier);
+    frontier_join(&event->frontier, &stream->frontier);
+    event->capture_id = stream->capture->id;
+    return CUDA_SUCCESS;
+}
+
+static sim_capture_t *capture_of(CUevent event)
+{
+    sim_capture_t *each = event->capture_id ? captures : NULL;
+    while (each && each->id != event->capture_id)
+        each = each->next;
+    return each;
+}
+
+bool sim_capture_holds(CUevent event)
+{
+    return capture_of(event) != NULL;
+}
+
+CUresult sim_capture_wait(CUstream stream, CUevent event, bool *done)
+{
+    sim_capture_t *capture = capture_of(event);
+    if (!capture && !stream->capture)
+        return CUDA_SUCCESS;
+    *done = true;
+    sim_capture_t *concerned = stream->capture ? stream->capture : capture;
+    if (concerned->void_)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (!capture || (stream->capture && stream->capture != capture)) {
+        stream->capture->void_ = true;
+        return capture ? CUDA_ERROR_STREAM_CAPTURE_MERGE : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
+    if (!stream->capture) {
+        stream->capture = capture;
+        stream->branch = capture->graph->branches++;
+    }
+    frontier_join(&stream->frontier, &event->frontier);
+    return CUDA_SUCCESS;
+}
+
+static CUresult begin_capture(CUstream handle, CUstreamCaptureMode mode)
+{
+    CUstream stream;
+    if ((uintptr_t)handle <= (uintptr_t)CU_STREAM_LEGACY)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUresult result = sim_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (stream->capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    sim_capture_t *capture = sim_allocate(sizeof *capture);
+    *capture = (sim_capture_t){.id = ++sim_engine.next_id, .origin = stream, .mode = mode,
+                               .thread = pthread_self(), .next = captures};
+    capture->graph = sim_allocate(sizeof *capture->graph);
+    capture->graph->branches = 1;
+    captures = capture;
+    stream->capture = capture;
+    stream->branch = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, begin_capture(stream, mode));
+}
+
+static void mark_ancestors(const struct CUgraph_st *graph, unsigned node, bool *seen)
+{
+    if (seen[node])
+        return;
+    seen[node] = true;
+    for (unsigned i = 0; i < graph->nodes[node].follows.count; i++)
+        mark_ancestors(graph, graph->nodes[node].follows.nodes[i], seen);
+}
+
+/* Does the origin stream follow everything that the other streams captured? */
+static bool all_joined(const sim_capture_t *capture)
+{
+    const struct CUgraph_st *graph = capture->graph;
+    bool *seen = sim_allocate(graph->count * sizeof *seen);
+    for (unsigned i = 0; i < capture->origin->frontier.count; i++)
+        mark_ancestors(graph, capture->origin->frontier.nodes[i], seen);
+    bool joined = true;
+    for (unsigned i = 0; i < graph->count; i++)
+        joined = joined && (seen[i] || graph->nodes[i].branch == 0);
+    free(seen);
+    return joined;
+}
+
+static void leave_capture(sim_capture_t *capture)
+{
+    for (int i = 0; i < sim_engine.device_count; i++) {
+        for (CUstream each = sim_engine.devices[i].context.streams; each; each = each->next) {
+            if (each->capture == capture) {
+                each->capture = NULL;
+                sim_frontier_clear(&each->frontier);
+            }
+        }
+    }
+    sim_capture_t **link = &captures;
+    while (*link != capture)
+        link = &(*link)->next;
+    *link = capture->next;
+    free(capture);
+}
+
+static CUresult end_capture(CUstream handle, CUgraph *out)
+{
+    CUstream stream;
+    CUresult result = out ? sim_stream_resolve(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    sim_capture_t *capture = stream->capture;
+    *out = NULL;
+    if (!capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        !pthread_equal(capture->thread, pthread_self()))
+        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    if (capture->origin != stream)
+        return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+    if (capture->void_)
+        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    else if (!all_joined(capture))
+        result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    if (result == CUDA_SUCCESS)
+        *out = capture->graph;
+    else
+        graph_clear(capture->graph), free(capture->graph);
+    leave_capture(capture);
+    return result;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, end_capture(stream, graph));
+}
+
+static CUstreamCaptureStatus status_of(CUstream stream)
+{
+    if (!stream->capture)
+        return CU_STREAM_CAPTURE_STATUS_NONE;
+    return stream->capture->void_ ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                  : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+/* Asking about the legacy stream while another one captures is the one query that is an error, and it
+ * makes no capture void. */
+static CUresult resolve_to_ask(CUstream handle, CUstream *stream)
+{
+    CUcontext context = sim_current();
+    if ((uintptr_t)handle > (uintptr_t)CU_STREAM_LEGACY)
+        return sim_stream_resolve(handle, stream);
+    *stream = context->legacy;
+    for (CUstream each = context->streams; each; each = each->next)
+        if (each->capture && !(each->flags & CU_STREAM_NON_BLOCKING))
+            return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    return CUDA_SUCCESS;
+}
+
+static CUresult is_capturing(CUstream handle, CUstreamCaptureStatus *status)
+{
+    CUstream stream;
+    CUresult result = status ? resolve_to_ask(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *status = status_of(stream);
+    return result;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, is_capturing(stream, status));
+}
+
+static CUresult capture_info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
+                             CUgraph *graph)
+{
+    CUstream stream;
+    CUresult result = status ? resolve_to_ask(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    *status = status_of(stream);
+    if (*status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id)
+        *id = stream->capture->id;
+    if (*status == CU_STREAM_CAPTURE_STATUS_ACTIVE && graph)
+        *graph = stream->capture->graph;
+    return CUDA_SUCCESS;
+}
+
+/* Nodes are not named outside: callers that ask for the dependencies themselves are refused. */
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                   CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, dependencies || count ? CUDA_ERROR_NOT_SUPPORTED
+                                                     : capture_info(stream, status, id, graph));
+}
+
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                   CUgraph *graph, const CUgraphNode **dependencies,
+                                   const CUgraphEdgeData **edges, size_t *count)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, dependencies || edges || count
+                                   ? CUDA_ERROR_NOT_SUPPORTED
+                                   : capture_info(stream, status, id, graph));
+}
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+    if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUstreamCaptureMode old = thread_mode;
+    thread_mode = *mode;
+    *mode = old;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    SIM_CALL(SIM_NEED_INIT, exchange_mode(mode));
+}
+
+static CUresult graph_get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    if (!graph || !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; nodes && i < *count; i++)
+        nodes[i] = i < graph->count ? &graph->nodes[i] : NULL;
+    *count = nodes && *count < graph->count ? *count : graph->count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, graph_get_nodes(graph, nodes, count));
+}
+
+static CUresult graph_destroy(CUgraph graph)
+{
+    if (!graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    graph_clear(graph);
+    free(graph);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, graph_destroy(graph));
+}
+
+static CUresult graph_instantiate(CUgraphExec *out, CUgraph graph)
+{
+    if (!out || !graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphExec exec = sim_allocate(sizeof *exec);
+    exec->graph = *graph;
+    exec->graph.nodes = sim_allocate(graph->count * sizeof *graph->nodes);
+    for (unsigned i = 0; i < graph->count; i++) {
+        const struct CUgraphNode_st *node = &graph->nodes[i];
+        exec->graph.nodes[i].work = sim_work_copy(&node->work);
+        exec->graph.nodes[i].branch = node->branch;
+        frontier_join(&exec->graph.nodes[i].follows, &node->follows);
+    }
+    exec->lanes = sim_allocate(graph->branches * sizeof(sim_lane_t *));
+    for (unsigned i = 0; i < graph->branches; i++)
+        exec->lanes[i] = sim_lane_create(sim_current());
+    *out = exec;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+    (void)flags; /* they concern graph memory nodes and device-side launch, which there are not */
+    SIM_CALL(SIM_NEED_CONTEXT, graph_instantiate(exec, graph));
+}
+
+static CUresult graph_exec_destroy(CUgraphExec exec)
+{
+    if (!exec)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < exec->graph.branches; i++)
+        sim_lane_release(exec->lanes[i]); /* what runs goes on */
+    sim_op_drop(exec->last);
+    graph_clear(&exec->graph);
+    free(exec->lanes);
+    free(exec);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, graph_exec_destroy(exec));
+}
+
+static void submit_nodes(CUgraphExec exec, sim_op_t *entry, sim_op_t **ops)
+{
+    const struct CUgraph_st *graph = &exec->graph;
+    for (unsigned i = 0; i < graph->count; i++) {
+        const sim_frontier_t *follows = &graph->nodes[i].follows;
+        sim_op_t **needs = sim_allocate((follows->count + 1) * sizeof(sim_op_t *));
+        needs[0] = entry;
+        for (unsigned j = 0; j < follows->count; j++)
+            needs[j + 1] = ops[follows->nodes[j]];
+        sim_work_t work = sim_work_copy(&graph->nodes[i].work);
+        ops[i] = sim_op_hold(sim_lane_add(exec->lanes[graph->nodes[i].branch], &work, needs,
+                                          follows->count + 1));
+        free(needs);
+    }
+}
+
+static CUresult graph_launch(CUgraphExec exec, CUstream handle)
+{
+    CUstream stream;
+    CUresult result = exec ? sim_stream_resolve(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (stream->capture)
+        return CUDA_ERROR_NOT_SUPPORTED; /* child graphs */
+    sim_clock_spend(sim_device(stream->context->device)->profile.launch_us);
+    sim_work_t mark = {.kind = SIM_MARK};
+    sim_op_t *entry = sim_op_hold(sim_stream_submit(stream, &mark, &exec->last, 1));
+    sim_op_t **ops = sim_allocate(exec->graph.count * sizeof(sim_op_t *));
+    submit_nodes(exec, entry, ops);
+    mark = (sim_work_t){.kind = SIM_MARK};
+    sim_op_t *exit_mark = sim_stream_submit(stream, &mark, ops, exec->graph.count);
+    sim_op_drop(exec->last);
+    exec->last = sim_op_hold(exit_mark);
+    for (unsigned i = 0; i < exec->graph.count; i++)
+        sim_op_drop(ops[i]);
+    free(ops);
+    sim_op_drop(entry);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, graph_launch(exec, stream));
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
+{
+    (void)stream;
+    SIM_CALL(SIM_NEED_CONTEXT, exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}

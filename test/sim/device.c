@@ -1,0 +1,394 @@
+/* Initialisation, devices, contexts, error names. */
+#include "test/sim/engine.h"
+#include "test/sim/entries.h"
+
+#include <stdio.h>
+#include <string.h>
+
+CUresult cuInit(unsigned flags)
+{
+    SIM_CALL(SIM_NEED_NOTHING, flags ? CUDA_ERROR_INVALID_VALUE : sim_initialise());
+}
+
+static CUresult put_int(int *out, int value)
+{
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = value;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    SIM_CALL(SIM_NEED_NOTHING, put_int(version, CUDA_VERSION));
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    SIM_CALL(SIM_NEED_INIT, put_int(count, sim_engine.device_count));
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    SIM_CALL(SIM_NEED_INIT,
+             sim_device(ordinal) ? put_int(device, ordinal) : CUDA_ERROR_INVALID_DEVICE);
+}
+
+static CUresult device_name(char *name, int capacity, CUdevice index)
+{
+    const sim_device_t *device = sim_device(index);
+    if (!name || capacity <= 0 || !device)
+        return device ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    snprintf(name, (size_t)capacity, "%s (simulated)", device->profile.name);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int capacity, CUdevice device)
+{
+    SIM_CALL(SIM_NEED_INIT, device_name(name, capacity, device));
+}
+
+static CUresult device_uuid(CUuuid *uuid, CUdevice index)
+{
+    if (!uuid || !sim_device(index))
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(uuid->bytes, "simulated GPU  ", sizeof uuid->bytes);
+    uuid->bytes[15] = (char)index;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+    SIM_CALL(SIM_NEED_INIT, device_uuid(uuid, device));
+}
+
+static CUresult device_memory(size_t *bytes, CUdevice index)
+{
+    const sim_device_t *device = sim_device(index);
+    if (!bytes || !device)
+        return device ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    *bytes = device->profile.memory_bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
+{
+    SIM_CALL(SIM_NEED_INIT, device_memory(bytes, device));
+}
+
+static int attribute_of(const sim_profile_t *profile, CUdevice_attribute attribute, int index)
+{
+    switch ((int)attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        return profile->compute_major;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        return profile->compute_minor;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        return profile->multiprocessors;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+        return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+        return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+        return 0x7FFFFFFF;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+        return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+        return 48 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+        return 2048;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+        return 32;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+        return 2;
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+        return 1;
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+        return index;
+    default:
+        return 0; /* not there, not supported */
+    }
+}
+
+static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdevice index)
+{
+    const sim_device_t *device = sim_device(index);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return put_int(value, attribute_of(&device->profile, attribute, index));
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    SIM_CALL(SIM_NEED_INIT, device_attribute(value, attribute, device));
+}
+
+static CUresult pci_bus_id(char *text, int capacity, CUdevice device)
+{
+    if (!text || capacity < 13 || !sim_device(device))
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(text, (size_t)capacity, "0000:00:%02x.0", (unsigned)device & 0xFF);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *text, int capacity, CUdevice device)
+{
+    SIM_CALL(SIM_NEED_INIT, pci_bus_id(text, capacity, device));
+}
+
+static CUresult primary_retain(CUcontext *out, CUdevice index)
+{
+    sim_device_t *device = sim_device(index);
+    if (!out || !device)
+        return device ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    sim_context_open(index);
+    device->context.retained++;
+    *out = &device->context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    SIM_CALL(SIM_NEED_INIT, primary_retain(context, device));
+}
+
+static CUresult primary_release(CUdevice index, bool reset)
+{
+    sim_device_t *device = sim_device(index);
+    if (!device || (!reset && device->context.retained == 0))
+        return device ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_DEVICE;
+    device->context.retained -= !reset;
+    if (!reset && device->context.retained > 0)
+        return CUDA_SUCCESS;
+    sim_context_close(index);
+    if (device->context.retained > 0)
+        sim_context_open(index);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    SIM_CALL(SIM_NEED_INIT, primary_release(device, false));
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    SIM_CALL(SIM_NEED_INIT, primary_release(device, true));
+}
+
+static CUresult primary_state(CUdevice index, unsigned *flags, int *active)
+{
+    const sim_device_t *device = sim_device(index);
+    if (!device || !flags || !active)
+        return device ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    *flags = device->context.flags;
+    *active = device->context.retained > 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+    SIM_CALL(SIM_NEED_INIT, primary_state(device, flags, active));
+}
+
+static CUresult primary_set_flags(CUdevice index, unsigned flags)
+{
+    if (!sim_device(index))
+        return CUDA_ERROR_INVALID_DEVICE;
+    sim_device(index)->context.flags = flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags)
+{
+    SIM_CALL(SIM_NEED_INIT, primary_set_flags(device, flags));
+}
+
+static CUresult get_current(CUcontext *context)
+{
+    if (!context)
+        return CUDA_ERROR_INVALID_VALUE;
+    *context = sim_current();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+    SIM_CALL(SIM_NEED_INIT, get_current(context));
+}
+
+static bool context_exists(CUcontext context)
+{
+    for (int i = 0; i < sim_engine.device_count; i++)
+        if (context == &sim_engine.devices[i].context)
+            return true;
+    return false;
+}
+
+static CUresult set_current(CUcontext context)
+{
+    if (context && !context_exists(context))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    sim_set_current(context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+    SIM_CALL(SIM_NEED_INIT, set_current(context));
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+    SIM_CALL(SIM_NEED_INIT, context_exists(context) && sim_push_current(context)
+                                ? CUDA_SUCCESS
+                                : CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUresult pop_current(CUcontext *context)
+{
+    CUcontext popped = sim_current();
+    if (!popped)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (context)
+        *context = popped;
+    sim_pop_current();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context)
+{
+    SIM_CALL(SIM_NEED_INIT, pop_current(context));
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, put_int(device, sim_current()->device));
+}
+
+static CUresult context_flags(unsigned *flags)
+{
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = sim_current()->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned *flags)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, context_flags(flags));
+}
+
+static CUresult api_version(unsigned *version)
+{
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = 3020; /* what every context since CUDA 3.2 answers */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
+{
+    (void)context;
+    SIM_CALL(SIM_NEED_CONTEXT, api_version(version));
+}
+
+static CUresult priority_range(int *least, int *greatest)
+{
+    if (least)
+        *least = 0;
+    if (greatest)
+        *greatest = -5;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, priority_range(least, greatest));
+}
+
+/* X(code, text): the errors that the simulator returns or that programs commonly name. */
+#define ERRORS(X)                                                                                  \
+    X(CUDA_SUCCESS, "no error")                                                                    \
+    X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                \
+    X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                                   \
+    X(CUDA_ERROR_NOT_INITIALIZED, "initialization error")                                          \
+    X(CUDA_ERROR_DEINITIALIZED, "driver shutting down")                                            \
+    X(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                  \
+    X(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                                         \
+    X(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                                  \
+    X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                        \
+    X(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")    \
+    X(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")                                      \
+    X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                        \
+    X(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")          \
+    X(CUDA_ERROR_NOT_FOUND, "named symbol not found")                                              \
+    X(CUDA_ERROR_NOT_READY, "device not ready")                                                    \
+    X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")                      \
+    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch")               \
+    X(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated")                        \
+    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")                                     \
+    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,                                                   \
+      "part or all of the requested memory range is already mapped")                               \
+    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,                                                       \
+      "pointer does not correspond to a registered memory region")                                 \
+    X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                      \
+    X(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")                                         \
+    X(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")                                         \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing")   \
+    X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,                                                       \
+      "operation failed due to a previous error during capture")                                   \
+    X(CUDA_ERROR_STREAM_CAPTURE_MERGE,                                                             \
+      "operation would result in a merge of separate capture sequences")                           \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began") \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED,                                                          \
+      "capturing stream has unjoined work")                                                        \
+    X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,                                                         \
+      "dependency created on uncaptured work in another stream")                                   \
+    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,                                                          \
+      "operation would make the legacy stream depend on a capturing blocking stream")              \
+    X(CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing " \
+                                 "stream")                                                         \
+    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,                                                      \
+      "attempt to terminate a thread-local capture sequence from another thread")                  \
+    X(CUDA_ERROR_UNKNOWN, "unknown error")
+
+static CUresult error_text(CUresult error, const char **out, bool name)
+{
+    static const struct {
+        CUresult error;
+        const char *name, *text;
+    } errors[] = {
+#define X(code, message) {code, #code, message},
+        ERRORS(X)
+#undef X
+    };
+    *out = NULL;
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
+        if (errors[i].error == error)
+            *out = name ? errors[i].name : errors[i].text;
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text)
+{
+    return error_text(error, text, false);
+}
+
+CUresult cuGetErrorName(CUresult error, const char **name)
+{
+    return error_text(error, name, true);
+}

@@ -1,0 +1,298 @@
+/* The simulated driver's common state: configuration, the lock around every driver function, the calling
+ * thread's context, fault injection, and sim_api(). */
+#include "test/sim/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_FAULTS = 64, MAX_CONTEXT_STACK = 16 };
+
+typedef struct fault {
+    char name[64];
+    uint64_t countdown; /* 1: the next call; 0: spent */
+    CUresult code;
+} fault_t;
+
+sim_engine_t sim_engine = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static fault_t faults[MAX_FAULTS];
+static size_t fault_count;
+static bool configured, profile_known;
+static _Thread_local CUcontext context_stack[MAX_CONTEXT_STACK];
+static _Thread_local unsigned context_depth;
+static _Thread_local sim_need_t entered_need;
+
+static const sim_profile_t profiles[] = {
+#define PROFILE(name, ...) {#name, __VA_ARGS__},
+#include "test/sim/profiles.def"
+#undef PROFILE
+};
+
+void sim_panic(const char *message)
+{
+    fprintf(stderr, "simulated GPU: %s\n", message);
+    abort();
+}
+
+void *sim_allocate(size_t bytes)
+{
+    void *memory = calloc(1, bytes ? bytes : 1);
+    if (!memory)
+        sim_panic("out of host memory");
+    return memory;
+}
+
+void *sim_resize(void *old, size_t count, size_t each)
+{
+    void *memory = reallocarray(old, count ? count : 1, each);
+    if (!memory)
+        sim_panic("out of host memory");
+    return memory;
+}
+
+/* xorshift64*, Vigna 2016. */
+uint64_t sim_random(void)
+{
+    uint64_t x = sim_engine.random;
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    sim_engine.random = x;
+    return (x * UINT64_C(0x2545F4914F6CDD1D)) >> 16;
+}
+
+static uint64_t environment_number(const char *name, uint64_t fallback)
+{
+    const char *text = getenv(name);
+    if (!text || !*text)
+        return fallback;
+    char *end;
+    uint64_t value = strtoull(text, &end, 0);
+    static const char units[] = "kmgt";
+    const char *unit = *end ? strchr(units, *end | 0x20) : NULL;
+    return unit ? value << (10 * (unit - units + 1)) : value;
+}
+
+static void read_faults(void)
+{
+    const char *text = getenv("MICRODNN_SIM_FAULTS");
+    while (text && *text) {
+        fault_t fault = {0};
+        unsigned long long nth;
+        int code, length = 0;
+        if (sscanf(text, "%63[^:]:%llu:%d%n", fault.name, &nth, &code, &length) == 3)
+            sim_inject(fault.name, nth, (CUresult)code);
+        else
+            fprintf(stderr, "simulated GPU: MICRODNN_SIM_FAULTS: cannot read \"%s\"\n", text);
+        text += length;
+        text = *text == ',' ? text + 1 : NULL;
+    }
+}
+
+static const sim_profile_t *chosen_profile(void)
+{
+    const char *name = getenv("MICRODNN_SIM_PROFILE");
+    for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++)
+        if (!strcmp(profiles[i].name, name && *name ? name : "h200"))
+            return &profiles[i];
+    fprintf(stderr, "simulated GPU: no profile \"%s\"; there are:", name);
+    for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++)
+        fprintf(stderr, " %s", profiles[i].name);
+    fputc('\n', stderr);
+    return NULL;
+}
+
+static void configure_locked(void)
+{
+    if (configured)
+        return;
+    configured = true;
+    const sim_profile_t *profile = chosen_profile();
+    profile_known = profile != NULL;
+    const char *mode = getenv("MICRODNN_SIM_MODE");
+    sim_engine.mode = mode && !strcmp(mode, "timing") ? SIM_TIMING : SIM_COMPUTE;
+    sim_engine.random = environment_number("MICRODNN_SIM_SEED", 1) * 2 + 1;
+    for (int i = 0; i < 8; i++) /* small seeds start alike */
+        sim_random();
+    uint64_t count = environment_number("MICRODNN_SIM_DEVICES", 1);
+    sim_engine.device_count = count < SIM_MAX_DEVICES ? (int)count : SIM_MAX_DEVICES;
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        sim_device_t *device = &sim_engine.devices[i];
+        device->profile = profile ? *profile : profiles[0];
+        device->profile.memory_bytes =
+            environment_number("MICRODNN_SIM_MEMORY", device->profile.memory_bytes);
+    }
+    read_faults();
+}
+
+void sim_configure(void)
+{
+    pthread_mutex_lock(&sim_engine.mutex);
+    configure_locked();
+    pthread_mutex_unlock(&sim_engine.mutex);
+}
+
+CUresult sim_initialise(void)
+{
+    if (sim_engine.initialised)
+        return CUDA_SUCCESS;
+    if (!profile_known || sim_engine.device_count == 0)
+        return CUDA_ERROR_NO_DEVICE;
+    CUresult result = sim_map_init(sim_engine.mode == SIM_COMPUTE);
+    sim_engine.initialised = result == CUDA_SUCCESS;
+    return result;
+}
+
+void sim_inject(const char *name, uint64_t nth, CUresult code)
+{
+    size_t i = 0;
+    while (i < fault_count && faults[i].countdown > 0)
+        i++;
+    if (i == MAX_FAULTS)
+        sim_panic("too many faults to inject");
+    fault_count += i == fault_count;
+    faults[i] = (fault_t){.countdown = nth, .code = code};
+    snprintf(faults[i].name, sizeof faults[i].name, "%s", name);
+}
+
+static CUresult injected(const char *name)
+{
+    CUresult code = CUDA_SUCCESS;
+    for (size_t i = 0; i < fault_count; i++)
+        if (faults[i].countdown > 0 && !strcmp(faults[i].name, name) && --faults[i].countdown == 0)
+            code = faults[i].code;
+    return code;
+}
+
+static CUresult admit(const char *name, sim_need_t need)
+{
+    configure_locked();
+    CUresult code = fault_count > 0 ? injected(name) : CUDA_SUCCESS;
+    if (code != CUDA_SUCCESS || need == SIM_NEED_NOTHING)
+        return code;
+    if (!sim_engine.initialised)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (need == SIM_NEED_INIT)
+        return CUDA_SUCCESS;
+    CUcontext context = sim_current();
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return context->retained > 0 ? context->sticky : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult sim_enter(const char *name, sim_need_t need)
+{
+    if (sim_in_host_call())
+        return CUDA_ERROR_NOT_PERMITTED;
+    /* A forked child has the parent's mutex, maybe locked for ever, and no device. */
+    static pid_t owner;
+    pid_t self = getpid(), first = 0;
+    if (!__atomic_compare_exchange_n(&owner, &first, self, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+        first != self)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    pthread_mutex_lock(&sim_engine.mutex);
+    CUresult result = admit(name, need);
+    entered_need = need;
+    if (result != CUDA_SUCCESS)
+        pthread_mutex_unlock(&sim_engine.mutex);
+    return result;
+}
+
+CUresult sim_leave(CUresult result)
+{
+    CUcontext context = entered_need == SIM_NEED_CONTEXT ? sim_current() : NULL;
+    if (context && context->sticky != CUDA_SUCCESS)
+        result = context->sticky;
+    pthread_mutex_unlock(&sim_engine.mutex);
+    return result;
+}
+
+CUcontext sim_current(void)
+{
+    return context_depth > 0 ? context_stack[context_depth - 1] : NULL;
+}
+
+void sim_set_current(CUcontext context)
+{
+    if (context_depth == 0)
+        context_depth = 1;
+    context_stack[context_depth - 1] = context;
+}
+
+bool sim_push_current(CUcontext context)
+{
+    if (context_depth == MAX_CONTEXT_STACK)
+        return false;
+    context_stack[context_depth++] = context;
+    return true;
+}
+
+bool sim_pop_current(void)
+{
+    return context_depth > 0 && context_depth-- > 0;
+}
+
+sim_device_t *sim_device(int device)
+{
+    return device >= 0 && device < sim_engine.device_count ? &sim_engine.devices[device] : NULL;
+}
+
+void sim_fail_context(CUcontext context, CUresult error)
+{
+    if (context->sticky == CUDA_SUCCESS)
+        context->sticky = error;
+}
+
+static sim_mode_t api_mode(void)
+{
+    sim_configure();
+    return sim_engine.mode;
+}
+
+static const sim_profile_t *api_profile(int device)
+{
+    sim_configure();
+    return device >= 0 && device < SIM_MAX_DEVICES ? &sim_engine.devices[device].profile : NULL;
+}
+
+static CUfunction api_function(const sim_kernel_t *kernel)
+{
+    pthread_mutex_lock(&sim_engine.mutex);
+    CUfunction function = sim_function(kernel);
+    pthread_mutex_unlock(&sim_engine.mutex);
+    return function;
+}
+
+static double api_host_time_us(void)
+{
+    pthread_mutex_lock(&sim_engine.mutex);
+    double time_us = sim_engine.host_us;
+    pthread_mutex_unlock(&sim_engine.mutex);
+    return time_us;
+}
+
+static uint64_t api_operations_run(void)
+{
+    pthread_mutex_lock(&sim_engine.mutex);
+    uint64_t count = sim_engine.operations_run;
+    pthread_mutex_unlock(&sim_engine.mutex);
+    return count;
+}
+
+static void api_inject(const char *name, uint64_t nth, CUresult code)
+{
+    pthread_mutex_lock(&sim_engine.mutex);
+    configure_locked();
+    sim_inject(name, nth, code);
+    pthread_mutex_unlock(&sim_engine.mutex);
+}
+
+const sim_api_t *sim_api(void);
+const sim_api_t *sim_api(void)
+{
+    static const sim_api_t api = {1, api_mode, api_profile, api_function, sim_set_next_cost_us,
+                                  sim_memory, api_host_time_us, api_operations_run, api_inject};
+    return &api;
+}

@@ -1,0 +1,265 @@
+/* The simulated driver's inside. One mutex guards everything below; sim_enter takes it and sim_leave
+ * gives it back, so every function here but those two and sim_fork_guard expects it held.
+ *
+ * An operation has two independent progresses: the clock (clock.c) finds when it starts and ends in
+ * virtual time, the schedule (schedule.c) runs its body, as late as it may. Both obey the same
+ * dependencies. It is retired when both are through. */
+#ifndef SIM_ENGINE_H
+#define SIM_ENGINE_H
+
+#include <pthread.h>
+
+#include "test/sim/sim.h"
+
+enum { SIM_MAX_DEVICES = 16 };
+
+/* The units of a device that do one operation at a time; marks and host calls need none. */
+typedef enum sim_unit { SIM_UNIT_NONE, SIM_UNIT_COMPUTE, SIM_UNIT_H2D, SIM_UNIT_D2H, SIM_UNITS } sim_unit_t;
+
+typedef enum sim_work_kind {
+    SIM_MARK, /* an event's record or wait: only its place in the order counts */
+    SIM_KERNEL,
+    SIM_COPY,
+    SIM_FILL,
+    SIM_HOST_CALL,
+    SIM_RELEASE /* cuMemFreeAsync */
+} sim_work_kind_t;
+
+/* What an operation does; also the content of a graph's node. Owns `parameters` and `snapshot`. */
+typedef struct sim_work {
+    sim_work_kind_t kind;
+    sim_unit_t unit;
+    double amount; /* microseconds of SIM_UNIT_COMPUTE, bytes of a copy unit */
+    const sim_kernel_t *kernel;
+    void *parameters;
+    uint64_t destination, source, bytes;
+    void *snapshot; /* the content of a pageable source at the call, or NULL */
+    uint32_t pattern;
+    uint32_t pattern_bytes; /* 1, 2 or 4 */
+    CUhostFn function;
+    void *user_data;
+} sim_work_t;
+
+typedef struct sim_op {
+    unsigned refs;
+    uint64_t sequence; /* order of enqueueing */
+    uint64_t mark;     /* of the wait that needs it, schedule.c */
+    struct sim_lane *lane;
+    sim_work_t work;
+    struct sim_op **needs; /* other than the predecessor in the lane; counted references */
+    unsigned need_count;
+    struct sim_op *previous, *next; /* in the lane */
+    double enqueued_us, ready_us, start_us, end_us;
+    double remaining, rate, since_us; /* of a running copy: bytes, bytes a us, when that was true */
+    bool ready, running, timed;       /* the clock's */
+    bool executing, executed;         /* the schedule's */
+    unsigned denials;                 /* queries answered NOT_READY */
+} sim_op_t;
+
+/* A FIFO of operations: a stream's, or one of a graph's branches. Lives while it has an owner or
+ * operations. */
+typedef struct sim_lane {
+    unsigned refs;
+    CUcontext context;
+    sim_op_t *first, *last; /* not retired */
+    sim_op_t *time_head;    /* first that the clock has not finished */
+    sim_op_t *run_head;     /* first whose body has not run */
+    sim_op_t *tail;         /* last ever enqueued, counted reference, or NULL */
+    double time_us;         /* end of the last operation that the clock finished */
+    unsigned length;
+    struct sim_lane *previous_active, *next_active;
+} sim_lane_t;
+
+typedef struct sim_capture sim_capture_t;
+
+/* Nodes (by index) that the next captured operation of a stream, or a waiter of an event, follows. */
+typedef struct sim_frontier {
+    unsigned *nodes;
+    unsigned count;
+} sim_frontier_t;
+
+struct CUstream_st {
+    CUcontext context;
+    sim_lane_t *lane;
+    uint64_t id;
+    unsigned flags;
+    int priority;
+    bool legacy;
+    sim_capture_t *capture; /* NULL: not capturing */
+    sim_frontier_t frontier;
+    unsigned branch; /* of the graph that is being captured */
+    struct CUstream_st *next; /* in the context */
+};
+
+struct CUevent_st {
+    uint64_t magic;
+    unsigned flags;
+    sim_op_t *op;         /* last record, counted reference, or NULL */
+    uint64_t capture_id;  /* of the capture in which it was recorded last, or 0 */
+    sim_frontier_t frontier;
+    struct CUevent_st *next_free;
+};
+
+struct CUctx_st {
+    int device;
+    unsigned retained, flags;
+    CUresult sticky;
+    CUstream streams; /* all, the legacy one included */
+    CUstream legacy;
+};
+
+/* CUfunction, and CUkernel, which real programs pass as one: both lead here. */
+struct CUfunc_st {
+    const sim_kernel_t *kernel;
+    bool is_kernel_handle;
+    struct CUfunc_st *next;
+};
+
+typedef struct sim_device {
+    sim_profile_t profile;
+    struct CUctx_st context;
+    bool context_exists;
+    uint64_t used_bytes;
+    sim_op_t *busy[SIM_UNITS];
+} sim_device_t;
+
+typedef struct sim_engine {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* some operation's body has run */
+    bool initialised;
+    pid_t pid;
+    sim_mode_t mode;
+    int device_count;
+    sim_device_t devices[SIM_MAX_DEVICES];
+    uint64_t random;
+    double host_us; /* virtual time of the host; never before now_us */
+    double now_us;  /* up to which the devices are simulated */
+    uint64_t sequence, generation, operations_run, next_id;
+    sim_lane_t *active;
+} sim_engine_t;
+
+extern sim_engine_t sim_engine;
+
+/* ---- engine.c ---- */
+typedef enum sim_need { SIM_NEED_NOTHING, SIM_NEED_INIT, SIM_NEED_CONTEXT } sim_need_t;
+/* Takes the lock for the driver function `name`, or returns what it must answer without it: an
+ * injected fault, not initialised, no context, or the context's sticky error. */
+CUresult sim_enter(const char *name, sim_need_t need);
+/* Releases the lock; returns `result`, or the sticky error that arose meanwhile. */
+CUresult sim_leave(CUresult result);
+/* The body of a driver function whose work is `expression`. */
+#define SIM_CALL(need, expression)                                                                 \
+    do {                                                                                           \
+        CUresult refused_ = sim_enter(__func__, need);                                             \
+        return refused_ != CUDA_SUCCESS ? refused_ : sim_leave(expression);                        \
+    } while (0)
+/* Reads the environment, once. Takes the lock itself. */
+void sim_configure(void);
+CUresult sim_initialise(void);
+/* The calling thread's context, or NULL. */
+CUcontext sim_current(void);
+/* Replaces (or pushes, or pops) the calling thread's context. false: the stack is full or empty. */
+void sim_set_current(CUcontext context);
+bool sim_push_current(CUcontext context);
+bool sim_pop_current(void);
+sim_device_t *sim_device(int device);
+uint64_t sim_random(void);
+void *sim_allocate(size_t bytes);                  /* zeroed; ends the process when there is none */
+void *sim_resize(void *old, size_t count, size_t each);
+void sim_inject(const char *name, uint64_t nth, CUresult code);
+void sim_fail_context(CUcontext context, CUresult error);
+_Noreturn void sim_panic(const char *message);
+
+/* ---- map.c: the address map ---- */
+typedef enum sim_place { SIM_PLACE_DEVICE, SIM_PLACE_PINNED } sim_place_t;
+typedef struct sim_range {
+    uint64_t start, bytes; /* as the caller knows it */
+    sim_place_t place;
+    int device;
+    uint64_t pages_start, pages_bytes; /* the reservation behind a device range, without its guard */
+    uint64_t stored;                   /* offset in the backing file */
+    unsigned flags;                    /* of pinned memory */
+    bool owned;                        /* pinned memory of ours, not registered */
+} sim_range_t;
+enum { SIM_PAGE = 4096, SIM_ALIGNMENT = 512 };
+CUresult sim_map_init(bool backed);
+/* A device range with fresh, poisoned memory behind it. Accounts nothing. */
+CUresult sim_map_add_device(int device, uint64_t bytes, sim_range_t *out);
+CUresult sim_map_add_pinned(void *host, uint64_t bytes, unsigned flags, bool owned);
+/* Forgets the range that starts there, and unmaps it. */
+void sim_map_remove(uint64_t start);
+/* The live range around `address`, or NULL. Valid until the next add or remove. */
+const sim_range_t *sim_map_find(uint64_t address);
+const sim_range_t *sim_map_at(size_t index); /* NULL past the last */
+bool sim_map_is_device(uint64_t address);    /* inside the reservation, live or not */
+/* Whether all of it lies in one live range of that place. */
+bool sim_map_covers(uint64_t address, uint64_t bytes, sim_place_t place);
+/* Where the host sees it now, or NULL if that is not all live. */
+void *sim_map_translate(uint64_t address, uint64_t bytes);
+
+/* ---- clock.c: virtual time ---- */
+void sim_clock_spend(double host_us);
+void sim_clock_advance(void);         /* simulates the devices up to the host's time */
+void sim_clock_wait(sim_op_t *op);    /* the host waits for its end */
+void sim_clock_drain(int device);     /* the host waits for all of a device; -1: of all */
+bool sim_clock_wait_release(void);    /* until the next SIM_RELEASE ends; false: none is pending */
+bool sim_clock_waiting(const sim_lane_t *lane);
+
+/* ---- schedule.c: operations and their bodies ---- */
+sim_lane_t *sim_lane_create(CUcontext context);
+void sim_lane_release(sim_lane_t *lane);
+/* Appends *work (moved, cleared) to the lane, after its predecessor and `needs`. Borrowed result. */
+sim_op_t *sim_lane_add(sim_lane_t *lane, sim_work_t *work, sim_op_t *const *needs, unsigned count);
+bool sim_op_done(const sim_op_t *op); /* both progresses */
+sim_op_t *sim_op_hold(sim_op_t *op);
+void sim_op_drop(sim_op_t *op); /* NULL: nothing */
+void sim_op_retire(sim_lane_t *lane);
+void sim_run_op(sim_op_t *op);         /* until its body has run; no virtual time */
+void sim_run_timed(void);              /* timing mode: the bodies of what the clock has finished */
+void sim_wait(sim_op_t *op);           /* host wait: clock and body; NULL: nothing */
+void sim_wait_device(int device);      /* -1: all */
+CUresult sim_query(sim_op_t *op);      /* CUDA_SUCCESS or CUDA_ERROR_NOT_READY */
+
+/* ---- work.c ---- */
+sim_work_t sim_work_copy(const sim_work_t *work);
+void sim_work_clear(sim_work_t *work);
+/* Runs the body; drops the lock meanwhile if it is a host call. */
+void sim_work_run(CUcontext context, const sim_work_t *work);
+CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *const *values, void **extra);
+CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source, uint64_t bytes);
+CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern, uint32_t pattern_bytes,
+                       uint64_t count);
+void sim_set_next_cost_us(double cost_us);
+void *sim_memory(uint64_t address, uint64_t bytes);
+bool sim_in_host_call(void); /* on the calling thread, which may then not call the driver */
+
+/* ---- stream.c ---- */
+/* The stream that `handle` means to the calling thread: 0 and CU_STREAM_LEGACY, CU_STREAM_PER_THREAD. */
+CUresult sim_stream_resolve(CUstream handle, CUstream *out);
+/* Whether stream 0 is the thread's own default stream, for the calling thread's present call. */
+void sim_use_own_stream(bool own);
+CUresult sim_stream_create(CUcontext context, unsigned flags, int priority, CUstream *out);
+void sim_context_open(int device);
+void sim_context_close(int device);
+/* Enqueues *work (moved) on the stream, or captures it. *out, if given, is the borrowed operation, NULL
+ * when captured. Costs the host `host_us`. */
+CUresult sim_stream_add(CUstream stream, sim_work_t *work, double host_us, sim_op_t **out);
+/* The same for an operation that waits for `needs` too; never captures. */
+sim_op_t *sim_stream_submit(CUstream stream, sim_work_t *work, sim_op_t *const *needs, unsigned count);
+
+/* ---- capture.c ---- */
+/* May the calling thread do what is unsafe during a capture? Else the captures concerned are void. */
+CUresult sim_capture_guard(void);
+/* May the host wait for this stream, or (NULL) for a whole context? Else those captures are void. */
+CUresult sim_capture_guard_wait(CUcontext context, CUstream stream);
+CUresult sim_capture_guard_legacy(CUstream legacy);
+CUresult sim_capture_add(CUstream stream, sim_work_t *work);
+CUresult sim_capture_record(CUstream stream, CUevent event);
+CUresult sim_capture_wait(CUstream stream, CUevent event, bool *done);
+bool sim_capture_holds(CUevent event); /* recorded last inside a capture that goes on */
+void sim_frontier_clear(sim_frontier_t *frontier);
+
+/* ---- module.c ---- */
+CUfunction sim_function(const sim_kernel_t *kernel);
+
+#endif

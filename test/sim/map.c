@@ -1,0 +1,235 @@
+/* The address map. Device addresses are numbers inside a reservation that nothing is ever mapped into,
+ * so that host code faults on them. What a kernel sees at device address D lies at the same offset of a
+ * second reservation, the alias: there, pages of one memory file are mapped, so that the same memory can
+ * be mapped at several addresses and neighbours are contiguous, and what is not mapped faults. */
+#include "test/sim/engine.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef struct extent {
+    uint64_t start, bytes;
+} extent_t;
+
+/* Free space, sorted by address. */
+typedef struct extents {
+    extent_t *items;
+    size_t count;
+} extents_t;
+
+static struct {
+    uint64_t base, bytes; /* of the reservation of device addresses */
+    char *alias;          /* NULL: memory has no content (timing mode) */
+    int file;
+    uint64_t file_bytes;
+    extents_t addresses, store;
+    sim_range_t *ranges; /* live, sorted by start */
+    size_t range_count;
+} map;
+
+/* First fit. false: no extent is large enough. */
+static bool extents_take(extents_t *free_space, uint64_t bytes, uint64_t *start)
+{
+    size_t i = 0;
+    while (i < free_space->count && free_space->items[i].bytes < bytes)
+        i++;
+    if (i == free_space->count)
+        return false;
+    extent_t *item = &free_space->items[i];
+    *start = item->start;
+    item->start += bytes;
+    item->bytes -= bytes;
+    if (item->bytes == 0)
+        memmove(item, item + 1, (--free_space->count - i) * sizeof *item);
+    return true;
+}
+
+static void extents_give(extents_t *free_space, uint64_t start, uint64_t bytes)
+{
+    size_t i = 0;
+    while (i < free_space->count && free_space->items[i].start < start)
+        i++;
+    extent_t *items = free_space->items =
+        sim_resize(free_space->items, free_space->count + 1, sizeof *free_space->items);
+    memmove(items + i + 1, items + i, (free_space->count++ - i) * sizeof *items);
+    items[i] = (extent_t){start, bytes};
+    if (i + 1 < free_space->count && start + bytes == items[i + 1].start) {
+        items[i].bytes += items[i + 1].bytes;
+        memmove(items + i + 1, items + i + 2, (--free_space->count - i - 1) * sizeof *items);
+    }
+    if (i > 0 && items[i - 1].start + items[i - 1].bytes == start) {
+        items[i - 1].bytes += items[i].bytes;
+        memmove(items + i, items + i + 1, (--free_space->count - i) * sizeof *items);
+    }
+}
+
+static void *reserve(uint64_t bytes)
+{
+    void *start = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return start == MAP_FAILED ? NULL : start;
+}
+
+CUresult sim_map_init(bool backed)
+{
+    /* 4 TiB where the system allows it: timing mode runs networks that no memory holds. */
+    uint64_t bytes = UINT64_C(4) << 40;
+    void *base = reserve(bytes);
+    while (!base && bytes > UINT64_C(1) << 34)
+        base = reserve(bytes /= 4);
+    if (!base)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    map.base = (uint64_t)(uintptr_t)base;
+    map.bytes = bytes;
+    extents_give(&map.addresses, map.base, map.bytes);
+    extents_give(&map.store, 0, UINT64_C(1) << 46);
+    if (!backed)
+        return CUDA_SUCCESS;
+    map.alias = reserve(bytes);
+    map.file = memfd_create("simulated device memory", MFD_CLOEXEC);
+    return map.alias && map.file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Index of the first range that starts after `address`. */
+static size_t upper_bound(uint64_t address)
+{
+    size_t low = 0, high = map.range_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (map.ranges[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void insert_range(const sim_range_t *range)
+{
+    size_t at = upper_bound(range->start);
+    map.ranges = sim_resize(map.ranges, map.range_count + 1, sizeof *map.ranges);
+    memmove(map.ranges + at + 1, map.ranges + at, (map.range_count++ - at) * sizeof *map.ranges);
+    map.ranges[at] = *range;
+}
+
+static char *alias_of(uint64_t address)
+{
+    return map.alias + (address - map.base);
+}
+
+/* Maps fresh pages of the file there, full of 0xFF: not-a-number in every floating-point type. */
+static CUresult back(sim_range_t *range)
+{
+    if (!extents_take(&map.store, range->pages_bytes, &range->stored))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!map.alias)
+        return CUDA_SUCCESS;
+    uint64_t end = range->stored + range->pages_bytes;
+    bool fits = end <= map.file_bytes || ftruncate(map.file, (off_t)end) == 0;
+    if (fits && end > map.file_bytes)
+        map.file_bytes = end;
+    void *pages = fits ? mmap(alias_of(range->pages_start), range->pages_bytes,
+                              PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, map.file,
+                              (off_t)range->stored)
+                       : MAP_FAILED;
+    if (pages == MAP_FAILED) {
+        extents_give(&map.store, range->stored, range->pages_bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memset(pages, 0xFF, range->pages_bytes);
+    return CUDA_SUCCESS;
+}
+
+static void unback(const sim_range_t *range)
+{
+    if (map.alias) {
+        if (mmap(alias_of(range->pages_start), range->pages_bytes, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
+            fallocate(map.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)range->stored,
+                      (off_t)range->pages_bytes) != 0)
+            sim_panic("cannot unmap device memory");
+    }
+    extents_give(&map.store, range->stored, range->pages_bytes);
+}
+
+CUresult sim_map_add_device(int device, uint64_t bytes, sim_range_t *out)
+{
+    if (bytes == 0 || bytes > map.bytes)
+        return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t aligned = (bytes + SIM_ALIGNMENT - 1) / SIM_ALIGNMENT * SIM_ALIGNMENT;
+    sim_range_t range = {.bytes = bytes, .place = SIM_PLACE_DEVICE, .device = device};
+    range.pages_bytes = (bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
+    /* A guard page follows, and the range ends where its pages end: an overrun faults, and nobody
+     * learns to rely on more alignment than the driver promises. */
+    if (!extents_take(&map.addresses, range.pages_bytes + SIM_PAGE, &range.pages_start))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    range.start = range.pages_start + range.pages_bytes - aligned;
+    CUresult result = back(&range);
+    if (result != CUDA_SUCCESS) {
+        extents_give(&map.addresses, range.pages_start, range.pages_bytes + SIM_PAGE);
+        return result;
+    }
+    insert_range(&range);
+    *out = range;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_map_add_pinned(void *host, uint64_t bytes, unsigned flags, bool owned)
+{
+    uint64_t start = (uint64_t)(uintptr_t)host;
+    size_t after = upper_bound(start);
+    bool overlaps =
+        (after > 0 && map.ranges[after - 1].start + map.ranges[after - 1].bytes > start) ||
+        (after < map.range_count && map.ranges[after].start < start + bytes);
+    if (overlaps)
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    insert_range(&(sim_range_t){.start = start, .bytes = bytes, .place = SIM_PLACE_PINNED,
+                                .flags = flags, .owned = owned});
+    return CUDA_SUCCESS;
+}
+
+void sim_map_remove(uint64_t start)
+{
+    size_t at = upper_bound(start) - 1;
+    sim_range_t range = map.ranges[at];
+    memmove(map.ranges + at, map.ranges + at + 1, (--map.range_count - at) * sizeof *map.ranges);
+    if (range.place != SIM_PLACE_DEVICE)
+        return;
+    unback(&range);
+    extents_give(&map.addresses, range.pages_start, range.pages_bytes + SIM_PAGE);
+}
+
+const sim_range_t *sim_map_find(uint64_t address)
+{
+    size_t after = upper_bound(address);
+    if (after == 0)
+        return NULL;
+    const sim_range_t *range = &map.ranges[after - 1];
+    return address - range->start < range->bytes ? range : NULL;
+}
+
+const sim_range_t *sim_map_at(size_t index)
+{
+    return index < map.range_count ? &map.ranges[index] : NULL;
+}
+
+bool sim_map_is_device(uint64_t address)
+{
+    return address - map.base < map.bytes;
+}
+
+bool sim_map_covers(uint64_t address, uint64_t bytes, sim_place_t place)
+{
+    const sim_range_t *range = sim_map_find(address);
+    return range && range->place == place && bytes <= range->bytes - (address - range->start);
+}
+
+void *sim_map_translate(uint64_t address, uint64_t bytes)
+{
+    if (sim_map_covers(address, bytes, SIM_PLACE_PINNED))
+        return (void *)(uintptr_t)address;
+    if (!map.alias || !sim_map_covers(address, bytes, SIM_PLACE_DEVICE))
+        return NULL;
+    return alias_of(address);
+}

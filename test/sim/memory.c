@@ -1,0 +1,440 @@
+/* Device and pinned memory, copies and fills. */
+#include "test/sim/engine.h"
+#include "test/sim/entries.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* Host time, from an H200 (driver 580): cuMemAlloc 76 us at 2 MiB and 129 us at 512 MiB, cuMemFree 47
+ * and 317 us, cuMemHostAlloc 0.40 s a GiB. Linear between and beyond; small ones: an assumption. */
+static const double alloc_us = 5, alloc_large_us = 76, alloc_us_per_mib = 0.104;
+static const double free_us = 3, free_large_us = 46, free_us_per_mib = 0.53;
+static const double pin_us_per_mib = 391;
+static const double async_us = 1; /* cuMemAllocAsync, cuMemFreeAsync: an assumption */
+
+static double memory_cost_us(uint64_t bytes, double small_us, double large_us, double us_per_mib)
+{
+    double mib = (double)bytes / (1 << 20);
+    return mib < 1 ? small_us : large_us + mib * us_per_mib;
+}
+
+static bool fits(const sim_device_t *device, uint64_t bytes)
+{
+    uint64_t pages = (bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
+    return pages >= bytes && pages <= device->profile.memory_bytes - device->used_bytes;
+}
+
+static CUresult add_device_range(CUdeviceptr *out, int index, uint64_t bytes)
+{
+    sim_device_t *device = sim_device(index);
+    sim_range_t range;
+    if (!fits(device, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = sim_map_add_device(index, bytes, &range);
+    if (result != CUDA_SUCCESS)
+        return result;
+    device->used_bytes += range.pages_bytes;
+    *out = range.start;
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_alloc(CUdeviceptr *out, size_t bytes)
+{
+    if (!out || bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = sim_capture_guard();
+    if (result != CUDA_SUCCESS)
+        return result;
+    sim_clock_spend(memory_cost_us(bytes, alloc_us, alloc_large_us, alloc_us_per_mib));
+    sim_clock_advance();
+    int device = sim_current()->device;
+    /* As the driver: memory that pending frees hold is waited for before it refuses. */
+    while (!fits(sim_device(device), bytes) && sim_clock_wait_release())
+        ;
+    return add_device_range(out, device, bytes);
+}
+
+CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, mem_alloc(address, bytes));
+}
+
+static const sim_range_t *range_at(uint64_t start, sim_place_t place)
+{
+    const sim_range_t *range = sim_map_find(start);
+    return range && range->start == start && range->place == place ? range : NULL;
+}
+
+static CUresult mem_free(CUdeviceptr address)
+{
+    CUresult result = sim_capture_guard();
+    if (result != CUDA_SUCCESS || address == 0)
+        return result;
+    const sim_range_t *range = range_at(address, SIM_PLACE_DEVICE);
+    if (!range)
+        return CUDA_ERROR_INVALID_VALUE;
+    int device = range->device;
+    uint64_t bytes = range->pages_bytes;
+    sim_wait_device(device); /* measured: cudaFree waits for all of the device's work */
+    sim_clock_spend(memory_cost_us(bytes, free_us, free_large_us, free_us_per_mib));
+    if (!range_at(address, SIM_PLACE_DEVICE))
+        return CUDA_ERROR_INVALID_VALUE; /* a cuMemFreeAsync of it was pending */
+    sim_map_remove(address);
+    sim_device(device)->used_bytes -= bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree(CUdeviceptr address)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, mem_free(address));
+}
+
+static CUresult mem_alloc_async(CUdeviceptr *out, size_t bytes, CUstream handle)
+{
+    CUstream stream;
+    CUresult result = out && bytes > 0 ? sim_stream_resolve(handle, &stream)
+                                       : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (stream->capture)
+        return CUDA_ERROR_NOT_SUPPORTED; /* memory nodes */
+    sim_clock_spend(async_us);
+    sim_clock_advance();
+    int device = stream->context->device;
+    while (!fits(sim_device(device), bytes) && sim_clock_wait_release())
+        ;
+    return add_device_range(out, device, bytes);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, mem_alloc_async(address, bytes, stream));
+}
+
+static CUresult mem_free_async(CUdeviceptr address, CUstream handle)
+{
+    CUstream stream;
+    CUresult result = sim_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS || address == 0)
+        return result;
+    const sim_range_t *range = range_at(address, SIM_PLACE_DEVICE);
+    if (!range)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->capture)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    sim_work_t work = {.kind = SIM_RELEASE, .destination = address, .bytes = range->pages_bytes};
+    return sim_stream_add(stream, &work, async_us, NULL);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, mem_free_async(address, stream));
+}
+
+static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
+{
+    sim_clock_advance();
+    const sim_device_t *device = sim_device(sim_current()->device);
+    if (free_bytes)
+        *free_bytes = device->profile.memory_bytes - device->used_bytes;
+    if (total_bytes)
+        *total_bytes = device->profile.memory_bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, mem_info(free_bytes, total_bytes));
+}
+
+static CUresult address_range(CUdeviceptr *start, size_t *bytes, CUdeviceptr address)
+{
+    const sim_range_t *range = sim_map_find(address);
+    if (!range)
+        return CUDA_ERROR_NOT_FOUND;
+    if (start)
+        *start = range->start;
+    if (bytes)
+        *bytes = range->bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr *start, size_t *bytes, CUdeviceptr address)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, address_range(start, bytes, address));
+}
+
+static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
+{
+    CUresult result = out && bytes > 0 ? sim_capture_guard() : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (sim_engine.mode == SIM_COMPUTE)
+        memset(host, 0xFF, bytes);
+    sim_clock_spend(alloc_us + (double)bytes / (1 << 20) * pin_us_per_mib);
+    *out = host;
+    return sim_map_add_pinned(host, bytes, flags, true);
+}
+
+CUresult cuMemHostAlloc(void **host, size_t bytes, unsigned flags)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, host_alloc(host, bytes, flags));
+}
+
+CUresult cuMemAllocHost(void **host, size_t bytes)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, host_alloc(host, bytes, 0));
+}
+
+static CUresult host_release(void *host, bool owned)
+{
+    const sim_range_t *range = range_at((uint64_t)(uintptr_t)host, SIM_PLACE_PINNED);
+    if (!range || range->owned != owned)
+        return owned ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    CUresult result = sim_capture_guard();
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint64_t bytes = range->bytes;
+    sim_wait_device(-1);
+    sim_map_remove((uint64_t)(uintptr_t)host);
+    if (owned && munmap(host, bytes) != 0)
+        sim_panic("cannot unmap pinned memory");
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeHost(void *host)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, host ? host_release(host, true) : CUDA_SUCCESS);
+}
+
+static CUresult host_register(void *host, size_t bytes, unsigned flags)
+{
+    CUresult result = host && bytes > 0 ? sim_capture_guard() : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    sim_clock_spend(alloc_us + (double)bytes / (1 << 20) * pin_us_per_mib);
+    return sim_map_add_pinned(host, bytes, flags, false);
+}
+
+CUresult cuMemHostRegister(void *host, size_t bytes, unsigned flags)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, host_register(host, bytes, flags));
+}
+
+CUresult cuMemHostUnregister(void *host)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, host_release(host, false));
+}
+
+static CUresult host_device_pointer(CUdeviceptr *out, void *host)
+{
+    const sim_range_t *range = sim_map_find((uint64_t)(uintptr_t)host);
+    if (!out || !range || range->place != SIM_PLACE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (uint64_t)(uintptr_t)host; /* unified addressing */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr *address, void *host, unsigned flags)
+{
+    SIM_CALL(SIM_NEED_CONTEXT,
+             flags ? CUDA_ERROR_INVALID_VALUE : host_device_pointer(address, host));
+}
+
+static CUresult host_flags(unsigned *flags, void *host)
+{
+    const sim_range_t *range = sim_map_find((uint64_t)(uintptr_t)host);
+    if (!flags || !range || range->place != SIM_PLACE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = range->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned *flags, void *host)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, host_flags(flags, host));
+}
+
+static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    const sim_range_t *range = out ? sim_map_find(address) : NULL;
+    if (!range)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool on_device = range->place == SIM_PLACE_DEVICE;
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)out = &sim_device(range->device)->context;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)out = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)out = address;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (on_device)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(uint64_t *)out = address;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned char *)out = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)out = range->device;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(uint64_t *)out = range->start;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)out = range->bytes;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, pointer_attribute(out, attribute, address));
+}
+
+static bool pageable(uint64_t address, uint64_t bytes)
+{
+    return !sim_map_is_device(address) && !sim_map_covers(address, bytes, SIM_PLACE_PINNED);
+}
+
+/* A copy as the program asked for it. `wait`: a form without Async. From pageable memory the content is
+ * taken at the call; to pageable memory the host waits; between devices' own addresses it never does. */
+static CUresult copy(uint64_t destination, uint64_t source, size_t bytes, CUstream handle, bool wait)
+{
+    CUstream stream;
+    sim_work_t work = {0};
+    CUresult result = sim_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS || bytes == 0)
+        return result;
+    if (wait)
+        result = sim_capture_guard_wait(stream->context, stream);
+    if (result == CUDA_SUCCESS)
+        result = sim_work_transfer(&work, destination, source, bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    bool from_pageable = pageable(source, bytes), to_pageable = pageable(destination, bytes);
+    if (from_pageable && !stream->capture && sim_engine.mode == SIM_COMPUTE)
+        work.snapshot = memcpy(sim_allocate(bytes), (const void *)(uintptr_t)source, bytes);
+    sim_op_t *op;
+    result = sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us, &op);
+    if (result != CUDA_SUCCESS || !op)
+        return result;
+    bool device_only = sim_map_is_device(destination) && sim_map_is_device(source);
+    if (to_pageable || (wait && !device_only && !from_pageable))
+        sim_wait(op);
+    else if (from_pageable)
+        sim_clock_wait(op); /* staged at the link's pace, but perhaps not yet arrived */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy(CUdeviceptr destination, CUdeviceptr source, size_t bytes)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, copy(destination, source, bytes, NULL, true));
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, copy(destination, source, bytes, stream, false));
+}
+
+#define HOST_ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
+
+static CUresult copy_in(CUdeviceptr destination, const void *source, size_t bytes, CUstream stream,
+                        bool wait)
+{
+    if (!sim_map_is_device(destination))
+        return CUDA_ERROR_INVALID_VALUE;
+    return copy(destination, HOST_ADDRESS(source), bytes, stream, wait);
+}
+
+static CUresult copy_out(void *destination, CUdeviceptr source, size_t bytes, CUstream stream, bool wait)
+{
+    if (!sim_map_is_device(source))
+        return CUDA_ERROR_INVALID_VALUE;
+    return copy(HOST_ADDRESS(destination), source, bytes, stream, wait);
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr destination, const void *source, size_t bytes)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, copy_in(destination, source, bytes, NULL, true));
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr destination, const void *source, size_t bytes, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, copy_in(destination, source, bytes, stream, false));
+}
+
+CUresult cuMemcpyDtoH(void *destination, CUdeviceptr source, size_t bytes)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, copy_out(destination, source, bytes, NULL, true));
+}
+
+CUresult cuMemcpyDtoHAsync(void *destination, CUdeviceptr source, size_t bytes, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, copy_out(destination, source, bytes, stream, false));
+}
+
+CUresult cuMemcpyDtoD(CUdeviceptr destination, CUdeviceptr source, size_t bytes)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, copy(destination, source, bytes, NULL, true));
+}
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, copy(destination, source, bytes, stream, false));
+}
+
+/* The forms without Async do not make the host wait either, for device memory. */
+static CUresult fill(CUdeviceptr address, uint32_t pattern, uint32_t pattern_bytes, size_t count,
+                     CUstream handle)
+{
+    CUstream stream;
+    sim_work_t work;
+    CUresult result = sim_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS || count == 0)
+        return result;
+    result = sim_work_fill(&work, address, pattern, pattern_bytes, count);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us, NULL);
+}
+
+CUresult cuMemsetD8(CUdeviceptr address, unsigned char value, size_t count)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 1, count, NULL));
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t count, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 1, count, stream));
+}
+
+CUresult cuMemsetD16(CUdeviceptr address, unsigned short value, size_t count)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 2, count, NULL));
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr address, unsigned short value, size_t count, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 2, count, stream));
+}
+
+CUresult cuMemsetD32(CUdeviceptr address, unsigned value, size_t count)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 4, count, NULL));
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr address, unsigned value, size_t count, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 4, count, stream));
+}

@@ -1,0 +1,271 @@
+/* Operations, and when their bodies run: as late as possible. Nothing runs until something waits, and
+ * then only what the wait needs, in seeded random order among what could run; one wait in four also runs
+ * others that could, so that too early shows as well as too late. Order comes from lanes and needs alone. */
+#include "test/sim/engine.h"
+
+#include <stdlib.h>
+
+enum { QUEUE_LIMIT = 1024, MOST_DENIALS = 3 };
+
+/* Host time of a query, so that a polling loop gets on in timing mode. An assumption. */
+static const double poll_us = 0.5;
+
+sim_lane_t *sim_lane_create(CUcontext context)
+{
+    sim_lane_t *lane = sim_allocate(sizeof *lane);
+    lane->refs = 1;
+    lane->context = context;
+    return lane;
+}
+
+void sim_lane_release(sim_lane_t *lane)
+{
+    if (--lane->refs > 0)
+        return;
+    sim_op_drop(lane->tail);
+    free(lane);
+}
+
+sim_op_t *sim_op_hold(sim_op_t *op)
+{
+    if (op)
+        op->refs++;
+    return op;
+}
+
+void sim_op_drop(sim_op_t *op)
+{
+    if (op && --op->refs == 0)
+        free(op);
+}
+
+bool sim_op_done(const sim_op_t *op)
+{
+    return op->timed && op->executed;
+}
+
+static void set_active(sim_lane_t *lane)
+{
+    lane->previous_active = NULL;
+    lane->next_active = sim_engine.active;
+    if (sim_engine.active)
+        sim_engine.active->previous_active = lane;
+    sim_engine.active = lane;
+}
+
+static void set_idle(sim_lane_t *lane)
+{
+    if (lane->previous_active)
+        lane->previous_active->next_active = lane->next_active;
+    else
+        sim_engine.active = lane->next_active;
+    if (lane->next_active)
+        lane->next_active->previous_active = lane->previous_active;
+}
+
+static void append(sim_lane_t *lane, sim_op_t *op)
+{
+    if (!lane->first)
+        set_active(lane);
+    op->previous = lane->last;
+    if (lane->last)
+        lane->last->next = op;
+    else
+        lane->first = op;
+    lane->last = op;
+    if (!lane->time_head)
+        lane->time_head = op;
+    if (!lane->run_head)
+        lane->run_head = op;
+    lane->length++;
+    lane->refs++;
+    sim_op_drop(lane->tail);
+    lane->tail = sim_op_hold(op);
+}
+
+sim_op_t *sim_lane_add(sim_lane_t *lane, sim_work_t *work, sim_op_t *const *needs, unsigned count)
+{
+    if (lane->length >= QUEUE_LIMIT)
+        sim_wait(lane->first);
+    sim_op_t *op = sim_allocate(sizeof *op);
+    op->refs = 1; /* the lane's */
+    op->lane = lane;
+    op->sequence = ++sim_engine.sequence;
+    op->work = *work;
+    *work = (sim_work_t){0};
+    op->enqueued_us = sim_engine.host_us;
+    if (count > 0)
+        op->needs = sim_allocate(count * sizeof *op->needs);
+    for (unsigned i = 0; i < count; i++)
+        if (needs[i] && !sim_op_done(needs[i]))
+            op->needs[op->need_count++] = sim_op_hold(needs[i]);
+    append(lane, op);
+    return op;
+}
+
+static void forget_needs(sim_op_t *op)
+{
+    for (unsigned i = 0; i < op->need_count; i++)
+        sim_op_drop(op->needs[i]);
+    free(op->needs);
+    op->needs = NULL;
+    op->need_count = 0;
+}
+
+void sim_op_retire(sim_lane_t *lane)
+{
+    lane->refs++;
+    while (lane->first && sim_op_done(lane->first)) {
+        sim_op_t *op = lane->first;
+        lane->first = op->next;
+        if (op->next)
+            op->next->previous = NULL;
+        else
+            lane->last = NULL;
+        op->next = NULL;
+        op->lane = NULL;
+        lane->length--;
+        lane->refs--;
+        forget_needs(op);
+        sim_work_clear(&op->work);
+        sim_op_drop(op);
+        if (!lane->first)
+            set_idle(lane);
+    }
+    sim_lane_release(lane);
+}
+
+static bool can_run(const sim_op_t *op)
+{
+    if (!op || op->executing)
+        return false;
+    for (unsigned i = 0; i < op->need_count; i++)
+        if (!op->needs[i]->executed)
+            return false;
+    return true;
+}
+
+static void run(sim_op_t *op)
+{
+    sim_lane_t *lane = op->lane;
+    op->executing = true;
+    sim_work_run(lane->context, &op->work);
+    op->executed = true;
+    lane->run_head = op->next;
+    pthread_cond_broadcast(&sim_engine.changed);
+    sim_op_retire(lane);
+}
+
+/* A random operation that can run and was marked since `generation`, or NULL. */
+static sim_op_t *pick(uint64_t generation)
+{
+    sim_op_t *chosen = NULL;
+    uint64_t seen = 0;
+    for (sim_lane_t *lane = sim_engine.active; lane; lane = lane->next_active) {
+        sim_op_t *op = lane->run_head;
+        if (can_run(op) && op->mark >= generation && sim_random() % ++seen == 0)
+            chosen = op;
+    }
+    return chosen;
+}
+
+/* Runs one such operation; if another thread is at it, waits for that one. */
+static void run_some(uint64_t generation)
+{
+    sim_op_t *op = pick(generation);
+    if (op) {
+        run(op);
+        return;
+    }
+    bool executing = false;
+    for (sim_lane_t *lane = sim_engine.active; lane; lane = lane->next_active)
+        executing = executing || (lane->run_head && lane->run_head->executing);
+    if (!executing)
+        sim_panic("operations wait for one another");
+    pthread_cond_wait(&sim_engine.changed, &sim_engine.mutex);
+}
+
+static void mark_needed(sim_op_t *op, uint64_t generation)
+{
+    for (; op && !op->executed && op->mark < generation; op = op->previous) {
+        op->mark = generation;
+        for (unsigned i = 0; i < op->need_count; i++)
+            mark_needed(op->needs[i], generation);
+    }
+}
+
+void sim_run_op(sim_op_t *op)
+{
+    if (op->executed)
+        return;
+    sim_op_hold(op);
+    uint64_t generation = ++sim_engine.generation;
+    mark_needed(op, generation);
+    bool others_too = sim_random() % 4 == 0;
+    while (!op->executed)
+        run_some(others_too ? 0 : generation);
+    sim_op_drop(op);
+}
+
+void sim_run_timed(void)
+{
+    sim_lane_t *lane = sim_engine.active;
+    while (lane) {
+        sim_op_t *op = lane->run_head;
+        if (op && op->timed && can_run(op)) {
+            run(op);
+            lane = sim_engine.active; /* that changed the list */
+        } else {
+            lane = lane->next_active;
+        }
+    }
+}
+
+void sim_wait(sim_op_t *op)
+{
+    if (!op)
+        return;
+    sim_op_hold(op);
+    if (sim_engine.mode == SIM_COMPUTE)
+        sim_run_op(op);
+    sim_clock_wait(op);
+    while (!op->executed)
+        pthread_cond_wait(&sim_engine.changed, &sim_engine.mutex);
+    sim_op_drop(op);
+}
+
+static bool device_has_bodies(int device)
+{
+    for (sim_lane_t *lane = sim_engine.active; lane; lane = lane->next_active)
+        if (lane->run_head && (device < 0 || lane->context->device == device))
+            return true;
+    return false;
+}
+
+void sim_wait_device(int device)
+{
+    if (sim_engine.mode == SIM_TIMING)
+        sim_clock_drain(device);
+    while (device_has_bodies(device))
+        run_some(0);
+    sim_clock_drain(device);
+}
+
+CUresult sim_query(sim_op_t *op)
+{
+    if (!op)
+        return CUDA_SUCCESS;
+    sim_op_hold(op);
+    sim_clock_advance();
+    bool done = sim_op_done(op) && op->end_us <= sim_engine.host_us;
+    if (!done && sim_engine.mode == SIM_TIMING) {
+        sim_clock_spend(poll_us);
+    } else if (!done && (op->denials >= MOST_DENIALS || sim_random() % 4 == 0)) {
+        sim_wait(op);
+        done = true;
+    } else if (!done) {
+        op->denials++;
+    }
+    sim_op_drop(op);
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}

@@ -1,0 +1,427 @@
+/* Streams, events and host calls, and what they mean in the engine: the legacy default stream and the
+ * blocking streams wait for each other, the rest is in order only within itself. */
+#include "test/sim/engine.h"
+#include "test/sim/entries.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENT_MAGIC UINT64_C(0x73696d6576656e74)
+
+static CUevent free_events; /* never given back, so that a stale handle's magic can be read */
+static _Thread_local CUstream per_thread[SIM_MAX_DEVICES];
+static _Thread_local bool zero_is_own;
+
+void sim_use_own_stream(bool own)
+{
+    zero_is_own = own;
+}
+
+static double launch_us(void)
+{
+    return sim_device(sim_current()->device)->profile.launch_us;
+}
+
+/* Host time of recording an event or waiting for one: about a quarter of a launch. An assumption. */
+static double event_us(void)
+{
+    return launch_us() / 4;
+}
+
+CUresult sim_stream_create(CUcontext context, unsigned flags, int priority, CUstream *out)
+{
+    CUstream stream = sim_allocate(sizeof *stream);
+    stream->context = context;
+    stream->lane = sim_lane_create(context);
+    stream->id = ++sim_engine.next_id;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->next = context->streams;
+    context->streams = stream;
+    *out = stream;
+    return CUDA_SUCCESS;
+}
+
+static bool stream_exists(CUcontext context, CUstream stream)
+{
+    for (CUstream each = context->streams; each; each = each->next)
+        if (each == stream)
+            return true;
+    return false;
+}
+
+static CUstream own_stream(CUcontext context)
+{
+    CUstream *own = &per_thread[context->device];
+    if (!*own || !stream_exists(context, *own))
+        sim_stream_create(context, CU_STREAM_DEFAULT, 0, own);
+    return *own;
+}
+
+CUresult sim_stream_resolve(CUstream handle, CUstream *out)
+{
+    CUcontext context = sim_current();
+    if (handle == CU_STREAM_PER_THREAD || (!handle && zero_is_own)) {
+        *out = own_stream(context);
+        return CUDA_SUCCESS;
+    }
+    if (!handle || handle == CU_STREAM_LEGACY) {
+        *out = context->legacy;
+        return sim_capture_guard_legacy(*out);
+    }
+    for (int i = 0; i < sim_engine.device_count; i++) {
+        if (stream_exists(&sim_engine.devices[i].context, handle)) {
+            *out = handle;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* Unlinks the stream; its operations go on. */
+static void destroy_stream(CUstream stream)
+{
+    CUstream *link = &stream->context->streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+    sim_frontier_clear(&stream->frontier);
+    sim_lane_release(stream->lane);
+    free(stream);
+}
+
+void sim_context_open(int device)
+{
+    CUcontext context = &sim_engine.devices[device].context;
+    if (context->streams)
+        return;
+    context->device = device;
+    sim_stream_create(context, CU_STREAM_DEFAULT, 0, &context->legacy);
+    context->legacy->legacy = true;
+}
+
+void sim_context_close(int device)
+{
+    CUcontext context = &sim_engine.devices[device].context;
+    sim_wait_device(device);
+    while (context->streams)
+        destroy_stream(context->streams);
+    context->legacy = NULL;
+    context->sticky = CUDA_SUCCESS;
+    size_t i = 0;
+    for (const sim_range_t *range; (range = sim_map_at(i));) {
+        if (range->place != SIM_PLACE_DEVICE || range->device != device) {
+            i++;
+            continue;
+        }
+        sim_engine.devices[device].used_bytes -= range->pages_bytes;
+        sim_map_remove(range->start);
+    }
+}
+
+sim_op_t *sim_stream_submit(CUstream stream, sim_work_t *work, sim_op_t *const *needs, unsigned count)
+{
+    unsigned streams = 0;
+    for (CUstream each = stream->context->streams; each; each = each->next)
+        streams++;
+    sim_op_t **all = sim_allocate((count + streams) * sizeof *all);
+    for (unsigned i = 0; i < count; i++)
+        all[i] = sim_op_hold(needs[i]);
+    bool blocking = !(stream->flags & CU_STREAM_NON_BLOCKING);
+    for (CUstream each = stream->context->streams; each && blocking; each = each->next)
+        if (each != stream && (stream->legacy || each->legacy) &&
+            !(each->flags & CU_STREAM_NON_BLOCKING) && each->lane->tail)
+            all[count++] = sim_op_hold(each->lane->tail);
+    sim_op_t *op = sim_lane_add(stream->lane, work, all, count);
+    for (unsigned i = 0; i < count; i++)
+        sim_op_drop(all[i]);
+    free(all);
+    return op;
+}
+
+CUresult sim_stream_add(CUstream stream, sim_work_t *work, double host_us, sim_op_t **out)
+{
+    if (out)
+        *out = NULL;
+    sim_clock_spend(host_us);
+    if (stream->capture)
+        return sim_capture_add(stream, work);
+    sim_op_t *op = sim_stream_submit(stream, work, NULL, 0);
+    if (out)
+        *out = op;
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_create(CUstream *out, unsigned flags, int priority)
+{
+    if (!out || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_stream_create(sim_current(), flags, priority, out);
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, stream_create(stream, flags, 0));
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, stream_create(stream, flags, priority));
+}
+
+static CUresult stream_destroy(CUstream handle)
+{
+    CUstream stream;
+    if ((uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = sim_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (stream->capture) {
+        result = sim_capture_guard_wait(stream->context, stream);
+        return result;
+    }
+    destroy_stream(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, stream_destroy(stream));
+}
+
+/* What the host waits for when it waits for a stream: for the legacy one also the blocking ones. */
+static CUresult stream_wait(CUstream handle, CUresult (*how)(sim_op_t *op))
+{
+    CUstream stream;
+    CUresult result = sim_stream_resolve(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_guard_wait(stream->context, stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!stream->legacy)
+        return how(stream->lane->tail);
+    sim_work_t mark = {.kind = SIM_MARK};
+    return how(sim_stream_submit(stream, &mark, NULL, 0));
+}
+
+static CUresult wait_op(sim_op_t *op)
+{
+    sim_wait(op);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, stream_wait(stream, wait_op));
+}
+
+static CUresult stream_query(CUstream handle)
+{
+    CUstream stream;
+    CUresult result = sim_stream_resolve(handle, &stream);
+    if (result == CUDA_SUCCESS && stream->legacy && stream->lane->tail)
+        return stream->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                               : sim_query(stream->lane->tail);
+    return result == CUDA_SUCCESS ? stream_wait(handle, sim_query) : result;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, stream_query(stream));
+}
+
+static CUevent find_event(CUevent event)
+{
+    return event && event->magic == EVENT_MAGIC ? event : NULL;
+}
+
+static CUresult stream_wait_event(CUstream handle, CUevent event, unsigned flags)
+{
+    CUstream stream;
+    bool done = false;
+    CUresult result = sim_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!find_event(event) || (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL))
+        return !find_event(event) ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    sim_clock_spend(event_us());
+    result = sim_capture_wait(stream, event, &done);
+    if (result != CUDA_SUCCESS || done || !event->op)
+        return result;
+    sim_work_t mark = {.kind = SIM_MARK};
+    sim_stream_submit(stream, &mark, &event->op, 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, stream_wait_event(stream, event, flags));
+}
+
+static CUresult host_call(CUstream handle, CUhostFn function, void *data)
+{
+    CUstream stream;
+    CUresult result = function ? sim_stream_resolve(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    sim_work_t work = {.kind = SIM_HOST_CALL, .function = function, .user_data = data};
+    return sim_stream_add(stream, &work, launch_us(), NULL);
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, host_call(stream, function, data));
+}
+
+static CUresult stream_fact(CUstream handle, CUstream *stream, const void *out)
+{
+    return out ? sim_stream_resolve(handle, stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+#define STREAM_FACT(function, type, expression)                                                    \
+    static CUresult function##_locked(CUstream handle, type *out)                                  \
+    {                                                                                              \
+        CUstream stream;                                                                           \
+        CUresult result = stream_fact(handle, &stream, out);                                       \
+        if (result == CUDA_SUCCESS)                                                                \
+            *out = expression;                                                                     \
+        return result;                                                                             \
+    }                                                                                              \
+    CUresult function(CUstream handle, type *out)                                                  \
+    {                                                                                              \
+        SIM_CALL(SIM_NEED_CONTEXT, function##_locked(handle, out));                                \
+    }
+
+STREAM_FACT(cuStreamGetFlags, unsigned, stream->flags)
+STREAM_FACT(cuStreamGetPriority, int, stream->priority)
+STREAM_FACT(cuStreamGetId, unsigned long long, stream->id)
+STREAM_FACT(cuStreamGetCtx, CUcontext, stream->context)
+STREAM_FACT(cuStreamGetDevice, CUdevice, stream->context->device)
+
+static CUresult event_create(CUevent *out, unsigned flags)
+{
+    if (!out || flags > (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUevent event = free_events;
+    if (event)
+        free_events = event->next_free;
+    else
+        event = sim_allocate(sizeof *event);
+    *event = (struct CUevent_st){.magic = EVENT_MAGIC, .flags = flags};
+    *out = event;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, event_create(event, flags));
+}
+
+static CUresult event_destroy(CUevent event)
+{
+    if (!find_event(event))
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_op_drop(event->op);
+    sim_frontier_clear(&event->frontier);
+    *event = (struct CUevent_st){.next_free = free_events};
+    free_events = event;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, event_destroy(event));
+}
+
+static CUresult event_record(CUevent event, CUstream handle)
+{
+    CUstream stream;
+    CUresult result = sim_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS || !find_event(event))
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
+    sim_clock_spend(event_us());
+    if (stream->capture)
+        return sim_capture_record(stream, event);
+    sim_work_t mark = {.kind = SIM_MARK};
+    sim_op_t *op = sim_op_hold(sim_stream_submit(stream, &mark, NULL, 0));
+    sim_op_drop(event->op);
+    event->op = op;
+    event->capture_id = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, event_record(event, stream));
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL
+                                   ? CUDA_ERROR_INVALID_VALUE
+                                   : event_record(event, stream));
+}
+
+static CUresult event_wait(CUevent event, CUresult (*how)(sim_op_t *op))
+{
+    if (!find_event(event))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (sim_capture_holds(event))
+        return CUDA_ERROR_CAPTURED_EVENT;
+    return how(event->op);
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, event_wait(event, wait_op));
+}
+
+static CUresult event_query(CUevent event)
+{
+    CUresult result = sim_capture_guard();
+    return result != CUDA_SUCCESS ? result : event_wait(event, sim_query);
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, event_query(event));
+}
+
+static CUresult event_elapsed(float *ms, CUevent start, CUevent end)
+{
+    if (!ms || !find_event(start) || !find_event(end) || !start->op || !end->op ||
+        ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
+        return ms ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    sim_clock_advance();
+    if (!sim_op_done(start->op) || !sim_op_done(end->op))
+        return CUDA_ERROR_NOT_READY;
+    *ms = (float)((end->op->end_us - start->op->end_us) / 1e3);
+    return CUDA_SUCCESS;
+}
+
+/* Both the present and the old entry point. */
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, event_elapsed(ms, start, end));
+}
+
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end);
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, event_elapsed(ms, start, end));
+}
+
+static CUresult context_synchronize(void)
+{
+    CUresult result = sim_capture_guard_wait(sim_current(), NULL);
+    if (result == CUDA_SUCCESS)
+        sim_wait_device(sim_current()->device);
+    return result;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    SIM_CALL(SIM_NEED_CONTEXT, context_synchronize());
+}

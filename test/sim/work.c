@@ -1,0 +1,216 @@
+/* What operations do: kernels, copies, fills, host calls, releases. */
+#include "test/sim/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local double next_cost_us;
+static _Thread_local CUcontext running_context; /* of the body that this thread runs, or NULL */
+
+static _Thread_local bool in_host_call;
+
+bool sim_in_host_call(void)
+{
+    return in_host_call;
+}
+
+static uint32_t parameter_bytes(const sim_kernel_t *kernel)
+{
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < kernel->parameter_count; i++) {
+        uint32_t end = kernel->parameters[i].offset_bytes + kernel->parameters[i].size_bytes;
+        bytes = end > bytes ? end : bytes;
+    }
+    return bytes;
+}
+
+static void *duplicate(const void *content, uint64_t bytes)
+{
+    return content ? memcpy(sim_allocate(bytes), content, bytes) : NULL;
+}
+
+sim_work_t sim_work_copy(const sim_work_t *work)
+{
+    sim_work_t copy = *work;
+    copy.parameters = duplicate(work->parameters, work->kernel ? parameter_bytes(work->kernel) : 0);
+    copy.snapshot = duplicate(work->snapshot, work->bytes);
+    return copy;
+}
+
+void sim_work_clear(sim_work_t *work)
+{
+    free(work->parameters);
+    free(work->snapshot);
+    work->parameters = work->snapshot = NULL;
+}
+
+void sim_set_next_cost_us(double cost_us)
+{
+    next_cost_us = cost_us;
+}
+
+void *sim_memory(uint64_t address, uint64_t bytes)
+{
+    void *host = sim_map_translate(address, bytes);
+    if (!host && running_context)
+        sim_fail_context(running_context, CUDA_ERROR_ILLEGAL_ADDRESS);
+    return host;
+}
+
+static void run_kernel(const sim_work_t *work)
+{
+    const sim_kernel_t *kernel = work->kernel;
+    void **values = sim_allocate((kernel->parameter_count + 1) * sizeof *values);
+    for (uint32_t i = 0; i < kernel->parameter_count; i++)
+        values[i] = (char *)work->parameters + kernel->parameters[i].offset_bytes;
+    kernel->run(values);
+    free(values);
+}
+
+/* Where a copy reads or writes; pageable host memory is what is neither. */
+static void *side(uint64_t address, uint64_t bytes)
+{
+    return sim_map_is_device(address) ? sim_memory(address, bytes) : (void *)(uintptr_t)address;
+}
+
+static void run_copy(const sim_work_t *work)
+{
+    const void *source = work->snapshot ? work->snapshot : side(work->source, work->bytes);
+    void *destination = side(work->destination, work->bytes);
+    if (source && destination)
+        memmove(destination, source, work->bytes);
+}
+
+static void run_fill(const sim_work_t *work)
+{
+    unsigned char *destination = side(work->destination, work->bytes);
+    if (!destination)
+        return;
+    if (work->pattern_bytes == 1)
+        memset(destination, (int)(work->pattern & 0xFF), work->bytes);
+    for (uint64_t i = 0; work->pattern_bytes > 1 && i < work->bytes; i += work->pattern_bytes)
+        memcpy(destination + i, &work->pattern, work->pattern_bytes);
+}
+
+static void run_host_call(const sim_work_t *work)
+{
+    pthread_mutex_unlock(&sim_engine.mutex);
+    in_host_call = true;
+    work->function(work->user_data);
+    in_host_call = false;
+    pthread_mutex_lock(&sim_engine.mutex);
+}
+
+static void run_on_memory(const sim_work_t *work)
+{
+    if (work->kind == SIM_KERNEL)
+        run_kernel(work);
+    else if (work->kind == SIM_COPY)
+        run_copy(work);
+    else
+        run_fill(work);
+}
+
+void sim_work_run(CUcontext context, const sim_work_t *work)
+{
+    bool on_memory =
+        work->kind == SIM_KERNEL || work->kind == SIM_COPY || work->kind == SIM_FILL;
+    sim_engine.operations_run += on_memory;
+    /* After an error the context does nothing more, but what the host waits for must still come. */
+    if (on_memory && sim_engine.mode == SIM_COMPUTE && context->sticky == CUDA_SUCCESS) {
+        running_context = context;
+        run_on_memory(work);
+        running_context = NULL;
+    } else if (work->kind == SIM_HOST_CALL) {
+        run_host_call(work);
+    } else if (work->kind == SIM_RELEASE) {
+        sim_map_remove(work->destination);
+    }
+}
+
+/* Copies the parameters from `extra`'s buffer; false: its layout or size is wrong. */
+static bool parameters_from_extra(void *parameters, uint32_t bytes, void **extra)
+{
+    const void *buffer = NULL;
+    size_t buffer_bytes = 0;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[i + 1];
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            buffer_bytes = *(const size_t *)extra[i + 1];
+        else
+            return false;
+    }
+    if (!buffer || buffer_bytes < bytes)
+        return false;
+    memcpy(parameters, buffer, bytes);
+    return true;
+}
+
+CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *const *values, void **extra)
+{
+    const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
+    double cost_us = fmax(next_cost_us, profile->kernel_floor_us);
+    next_cost_us = 0;
+    if (kernel->parameter_count > 0 && !values == !extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    uint32_t bytes = parameter_bytes(kernel);
+    char *parameters = sim_allocate(bytes);
+    for (uint32_t i = 0; values && i < kernel->parameter_count; i++)
+        memcpy(parameters + kernel->parameters[i].offset_bytes, values[i],
+               kernel->parameters[i].size_bytes);
+    if (!values && extra && !parameters_from_extra(parameters, bytes, extra)) {
+        free(parameters);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = (sim_work_t){.kind = SIM_KERNEL, .unit = SIM_UNIT_COMPUTE, .amount = cost_us,
+                        .kernel = kernel, .parameters = parameters};
+    return CUDA_SUCCESS;
+}
+
+/* Microseconds of device memory traffic. */
+static double memory_us(const sim_profile_t *profile, double bytes)
+{
+    return fmax(bytes / (1e3 * profile->memory_gbps), profile->kernel_floor_us);
+}
+
+/* A short copy takes as long as a short kernel. */
+static double link_bytes(const sim_profile_t *profile, uint64_t bytes)
+{
+    return fmax((double)bytes, profile->kernel_floor_us * 1e3 * profile->link_gbps);
+}
+
+CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source, uint64_t bytes)
+{
+    const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
+    bool to_device = sim_map_is_device(destination), from_device = sim_map_is_device(source);
+    if ((to_device && !sim_map_covers(destination, bytes, SIM_PLACE_DEVICE)) ||
+        (from_device && !sim_map_covers(source, bytes, SIM_PLACE_DEVICE)) ||
+        destination == 0 || source == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (sim_work_t){.kind = SIM_COPY, .destination = destination, .source = source,
+                        .bytes = bytes, .amount = link_bytes(profile, bytes)};
+    out->unit = to_device ? SIM_UNIT_H2D : SIM_UNIT_D2H;
+    if (to_device == from_device) {
+        /* Read and written by the device's own copy kernel; between two hosts, by the host. */
+        out->unit = to_device ? SIM_UNIT_COMPUTE : SIM_UNIT_NONE;
+        out->amount = memory_us(profile, 2.0 * (double)bytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern, uint32_t pattern_bytes,
+                       uint64_t count)
+{
+    uint64_t bytes;
+    if (__builtin_mul_overflow(count, pattern_bytes, &bytes) || destination % pattern_bytes != 0 ||
+        !(sim_map_covers(destination, bytes, SIM_PLACE_DEVICE) ||
+          sim_map_covers(destination, bytes, SIM_PLACE_PINNED)))
+        return CUDA_ERROR_INVALID_VALUE;
+    const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
+    *out = (sim_work_t){.kind = SIM_FILL, .unit = SIM_UNIT_COMPUTE, .destination = destination,
+                        .bytes = bytes, .pattern = pattern, .pattern_bytes = pattern_bytes,
+                        .amount = memory_us(profile, (double)bytes)};
+    return CUDA_SUCCESS;
+}
