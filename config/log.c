@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "config/paths.h"
 #include "config/quiet_write.h"
 
 /* A line fits what a pipe takes in one piece (PIPE_BUF), and a small thread's stack. */
@@ -26,7 +27,7 @@ void mdnn_log_configure(mdnn_log_level_t level, const char *file)
 {
     atomic_store_explicit(&log_target, NULL, memory_order_release);
     if (file != NULL && *file != '\0' && strcmp(file, "stderr") != 0) {
-        snprintf(log_file, sizeof log_file, "%s", file);
+        mdnn_absolute_pattern(file, log_file, sizeof log_file);
         atomic_store_explicit(&log_target, log_file, memory_order_release);
     }
     atomic_store_explicit(&mdnn_log_threshold, (int)level, memory_order_relaxed);

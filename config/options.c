@@ -51,16 +51,16 @@ void mdnn_options_load(mdnn_options_t *options, mdnn_options_report_t report, vo
 static bool fits_a_file(const char *key, const char *value)
 {
     const size_t length = strlen(value);
-    if (strlen(key) + length > 190)
+    if (strlen(key) + 1 + length > MDNN_INI_LINE_BYTES_MAX)
         return false;
     for (size_t i = 0; i < length; i++) {
         const bool blank = value[i] == ' ' || value[i] == '\t';
-        if ((unsigned char)value[i] < 0x20 || value[i] == 0x7f)
+        if (((unsigned char)value[i] < 0x20 && !blank) || value[i] == 0x7f)
             return false;
         if (blank && (i == 0 || i + 1 == length || value[i + 1] == ';' || value[i + 1] == '#'))
             return false;
     }
-    return *value != ';' && *value != '#';
+    return true;
 }
 
 static void print_option(const mdnn_options_t *options, mdnn_option_id_t id, FILE *out)
@@ -68,12 +68,16 @@ static void print_option(const mdnn_options_t *options, mdnn_option_id_t id, FIL
     const mdnn_option_info_t *const info = &mdnn_option_table[id];
     char value[MDNN_OPTION_STRING_BYTES];
     mdnn_options_format(options, id, value, sizeof value);
-    const int written = fprintf(out, "%s%s = ", fits_a_file(info->key, value) ? "" : "; ", info->key);
+    const bool fits = fits_a_file(info->key, value);
+    /* After a blank the value would be a comment. */
+    const bool roomy = strlen(info->key) + 3 + strlen(value) <= MDNN_INI_LINE_BYTES_MAX &&
+                       *value != ';' && *value != '#';
+    const int written = fprintf(out, "%s%s%s", fits ? "" : "; ", info->key, roomy ? " = " : "=");
     for (const char *c = value; *c != '\0'; c++)
-        fputc((unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c, out);
+        fputc(((unsigned char)*c < 0x20 && *c != '\t') || *c == 0x7f ? '?' : *c, out);
     const int used = written + (int)strlen(value);
     fprintf(out, "%*s ; %s%s\n", used < 34 ? 34 - used : 0, "", options->origin[id],
-            fits_a_file(info->key, value) ? "" : " (not possible in a file)");
+            fits ? "" : " (not possible in a file)");
 }
 
 void mdnn_options_print(const mdnn_options_t *options, FILE *out)

@@ -16,8 +16,7 @@
 
 #include <ini.h>
 
-/* inih's buffer is 200 bytes: room for the line, CR LF and the terminator. */
-enum { LINE_BYTES_MAX = 197, FILE_BYTES_MAX = 1 << 20, SHOWN_BYTES = 64 };
+enum { FILE_BYTES_MAX = 1 << 20, SHOWN_BYTES = 64 };
 
 typedef struct ini_source {
     mdnn_options_reader_t reader;
@@ -179,10 +178,10 @@ static bool accept_line(ini_source_t *source, span_t raw, span_t line)
         mdnn_reader_say(&source->reader, "control character; accepted: text; line ignored");
         return false;
     }
-    if (line.bytes > LINE_BYTES_MAX) {
+    if (line.bytes > MDNN_INI_LINE_BYTES_MAX) {
         mdnn_reader_say(&source->reader,
                         "line of %zu bytes; accepted: up to %d without comment; line ignored",
-                        line.bytes, LINE_BYTES_MAX);
+                        line.bytes, MDNN_INI_LINE_BYTES_MAX);
         /* A header too long to be one of ours still ends the section before. */
         source->in_section = source->in_section && *line.start != '[';
         return false;

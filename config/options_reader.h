@@ -17,6 +17,9 @@ typedef struct mdnn_options_reader {
 /* A file that gives more messages than this is not an INI file: the rest is not said. */
 enum { MDNN_READER_MESSAGES_MAX = 20 };
 
+/* Longest line of a file without its comment: what inih takes in one piece. */
+enum { MDNN_INI_LINE_BYTES_MAX = 197 };
+
 /* One message "place:line: ...". Unprintable bytes are shown as '?'. */
 void mdnn_reader_say(mdnn_options_reader_t *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -184,8 +184,10 @@ static void describe_size(const mdnn_option_info_t *info, char *buffer, size_t b
     char low[MDNN_NUMBER_BYTES], high[MDNN_NUMBER_BYTES];
     mdnn_format_size(info->min.bytes, low, sizeof low);
     mdnn_format_size(info->max.bytes, high, sizeof high);
-    snprintf(buffer, bytes, "%s to %s, in bytes or with k, m, g, t (powers of 1024), like 64MiB",
-             low, high);
+    const bool limited = info->max.bytes != MDNN_SIZE_NONE;
+    snprintf(buffer, bytes, "bytes, or a number with k, m, g, t (powers of 1024) like 64MiB%s%s%s%s",
+             limited ? ", up to " : ", or none", limited ? high : "",
+             info->min.bytes > 0 ? ", at least " : "", info->min.bytes > 0 ? low : "");
 }
 
 static void describe_choices(const char *choices, char *buffer, size_t bytes)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "config/log.h"
+#include "config/paths.h"
 #include "config/quiet_write.h"
 #include "config/statistics_file.h"
 
@@ -144,20 +146,34 @@ static void fold_private_counters(mdnn_statistics_region_t *region)
     }
 }
 
+/* A device or a FIFO is written in place and has no live file beside it. */
+static bool is_replaceable(const char *path)
+{
+    struct stat information;
+    return stat(path, &information) != 0 || S_ISREG(information.st_mode);
+}
+
+static void set_target_path(const char *file)
+{
+    target.path[0] = '\0';
+    if (*file == '\0' || strcmp(file, "stderr") == 0)
+        return;
+    char pattern[MDNN_OPTION_STRING_BYTES];
+    mdnn_absolute_pattern(file, pattern, sizeof pattern);
+    mdnn_expand_pattern(pattern, target.path, sizeof target.path);
+}
+
 mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options)
 {
     if (options->general_stats == 0 || atomic_load(&recorded) != NULL)
         return MDNN_STATUS_OK;
     target.format = options->general_stats == 1 ? MDNN_STATISTICS_TEXT : MDNN_STATISTICS_JSON;
     target.process = getpid();
-    target.path[0] = '\0';
-    const char *const file = options->general_stats_file;
-    const bool to_stderr = *file == '\0' || strcmp(file, "stderr") == 0;
-    if (!to_stderr)
-        mdnn_expand_pattern(file, target.path, sizeof target.path);
+    set_target_path(options->general_stats_file);
     mdnn_status_t status = MDNN_STATUS_OK;
-    mdnn_statistics_region_t *region = to_stderr ? map_memory() : map_live_file();
-    if (region == NULL && !to_stderr) {
+    const bool live = target.path[0] != '\0' && is_replaceable(target.path);
+    mdnn_statistics_region_t *region = live ? map_live_file() : map_memory();
+    if (region == NULL && live) {
         MDNN_LOG(MDNN_LOG_WARN, "config", "cannot make %s: %s; statistics are lost if the process "
                  "is killed", target.live_path, strerrordesc_np(errno));
         status = MDNN_STATUS_IO;
@@ -171,12 +187,10 @@ mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options)
     return status;
 }
 
-/* Replaces `path` in one step, so that a reader sees the old or the new content. A device or a FIFO
- * is written in place. */
+/* Replaces `path` in one step, so that a reader sees the old or the new content. */
 static mdnn_status_t write_target(const char *path, const char *text, size_t bytes)
 {
-    struct stat information;
-    const bool in_place = stat(path, &information) == 0 && !S_ISREG(information.st_mode);
+    const bool in_place = !is_replaceable(path);
     char temporary[MDNN_OPTION_STRING_BYTES + 32];
     snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
     const char *const written = in_place ? path : temporary;

@@ -1,7 +1,6 @@
 /* Statistics as a table for people and as JSON, from a record that may come from a damaged file. */
 #include "config/statistics_file.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

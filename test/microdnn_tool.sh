@@ -1,0 +1,273 @@
+#!/bin/sh
+# The tool `microdnn`, and the pages made with it or about it.
+# shellcheck disable=SC2016,SC2317  # commands for `sh -c`; functions are called through check
+. test/tap.sh
+build=${MDNN_BUILD:-build}
+tool=$build/microdnn
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# A library that only says that it is loaded, where the tool looks for ours.
+root=$work/root
+mkdir -p "$root/bin" "$root/lib" "$work/other dir"
+cp "$tool" "$root/bin/microdnn"
+cat > "$work/marker.c" <<'C'
+#include <stdlib.h>
+static const char what[] __attribute__((used)) = "@(#)libmicrodnn 9.9.9";
+__attribute__((constructor)) static void mark(void) { setenv("MARKED", "yes", 1); }
+C
+${CC:-gcc} -shared -fPIC -o "$root/lib/libmicrodnn.so" "$work/marker.c" || exit 1
+library=$(realpath "$root/lib/libmicrodnn.so")
+cp "$library" "$work/libmicrodnn.so"
+cp "$library" "$work/other.so"
+cp "$library" "$work/other dir/libmicrodnn.so"
+microdnn=$root/bin/microdnn
+
+# A sanitizer's runtime wants to be the first library; our copy of the tool is built with it.
+export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+
+same() { # expected, actual
+    [ "$1" = "$2" ] || { printf 'expected: %s\nactual:   %s\n' "$1" "$2"; return 1; }
+}
+
+exits() { # status, command...
+    expected=$1
+    shift
+    "$@" > "$work/out" 2> "$work/err"
+    same "$expected" "$?" || { cat "$work/out" "$work/err"; return 1; }
+}
+
+says() { # file, text
+    grep -qF -- "$2" "$1" || { printf 'no "%s" in:\n' "$2"; cat "$1"; return 1; }
+}
+
+refuses() { # text, arguments of run: exit 125, and the text in at most two lines
+    text=$1
+    shift
+    exits 125 "$microdnn" run "$@" && says "$work/err" "$text" && [ "$(wc -l < "$work/err")" -le 2 ]
+}
+
+preload() { # existing LD_PRELOAD: what the program sees
+    LD_PRELOAD=$1 "$microdnn" run sh -c 'echo "$LD_PRELOAD"' 2> "$work/err"
+}
+
+help_is_short() {
+    exits 0 "$microdnn" --help && says "$work/out" 'usage: microdnn run' &&
+        [ "$(wc -l < "$work/out")" -lt 24 ] && [ "$(awk 'length > 100' "$work/out" | wc -l)" = 0 ] &&
+        exits 0 "$microdnn" run --help && says "$work/out" --workspace-limit &&
+        [ "$(wc -l < "$work/out")" -lt 24 ]
+}
+wrong_usage() {
+    exits 2 "$microdnn" && exits 2 "$microdnn" fly && says "$work/err" "no command 'fly'" &&
+        exits 2 "$microdnn" config x && exits 2 "$microdnn" stats && exits 2 "$microdnn" stats --xml
+}
+
+options_become_variables() {
+    env=$("$microdnn" run --workspace-limit 64m --batch-sizes all --policy wr --stats text \
+        --stats-file /s.%p --log info --log-file /l --set convolution.measure_repeats=5 env |
+        grep ^MICRODNN_ | sort | tr '\n' ' ')
+    same "MICRODNN_CONVOLUTION_BATCH_SIZES=all MICRODNN_CONVOLUTION_MEASURE_REPEATS=5 \
+MICRODNN_CONVOLUTION_POLICY=wr MICRODNN_CONVOLUTION_WORKSPACE_LIMIT=64m MICRODNN_GENERAL_LOG=info \
+MICRODNN_GENERAL_LOG_FILE=/l MICRODNN_GENERAL_STATS=text MICRODNN_GENERAL_STATS_FILE=/s.%p " "$env"
+}
+option_beats_short_name() {
+    same "limit 64MiB ; environment MICRODNN_CONVOLUTION_WORKSPACE_LIMIT" "$(MICRODNN_WORKSPACE_LIMIT=1m \
+        "$microdnn" run --workspace-limit 64m "$microdnn" config |
+        sed -n 's/^workspace_\(limit\) = \(64MiB\) *;/\1 \2 ;/p')"
+}
+relative_files_become_absolute() {
+    same "$(cd "$work" && pwd)/x.%p" \
+        "$(cd "$work" && "$microdnn" run --stats-file x.%p sh -c 'echo "$MICRODNN_GENERAL_STATS_FILE"')" &&
+        same stderr "$("$microdnn" run --log-file stderr sh -c 'echo "$MICRODNN_GENERAL_LOG_FILE"')"
+}
+config_file_is_passed_on() {
+    printf '[general]\nlog = info\n' > "$work/a.ini"
+    same "$(realpath "$work/a.ini")" \
+        "$(cd "$work" && "$microdnn" run --config a.ini sh -c 'echo "$MICRODNN_CONFIG"')"
+}
+config_file_with_mistakes_runs() {
+    printf '[general]\nlog = loud\n' > "$work/bad.ini"
+    exits 0 "$microdnn" run --config "$work/bad.ini" true &&
+        says "$work/err" "bad.ini:2: general.log = 'loud' is not one of its values"
+}
+bad_options_are_refused() {
+    refuses "--workspace-limit: '64q' is not a size; accepted: bytes" --workspace-limit 64q true &&
+        refuses "--log: 'loud' is not one of its values; accepted: off, error" --log loud true &&
+        refuses "--set convolution.measure_repeats: '0' is out of range; accepted: 1 to 100 runs" \
+            --set convolution.measure_repeats=0 true &&
+        refuses 'did you mean convolution.policy?' --set convolution.polcy=wr true &&
+        refuses 'SECTION.KEY=VALUE' --set policy=wr true &&
+        refuses 'cannot read /nonexistent.ini' --config /nonexistent.ini true &&
+        refuses 'unrecognized option' --nonsense true &&
+        refuses 'which program?' --log info
+}
+program_keeps_its_options() {
+    same '-x --log=1 --' "$("$microdnn" run echo -x --log=1 --)" &&
+        same '--help' "$("$microdnn" run -- sh -c 'echo "$1"' sh --help)"
+}
+exit_statuses() {
+    exits 7 "$microdnn" run sh -c 'exit 7' && exits 127 "$microdnn" run /nonexistent &&
+        exits 127 "$microdnn" run nonexistent-program && exits 126 "$microdnn" run /etc/passwd &&
+        exits 126 "$microdnn" run /
+}
+program_replaces_the_tool() {
+    "$microdnn" run sh -c 'echo $$' > "$work/out" &
+    child=$!
+    wait "$child" && same "$child" "$(cat "$work/out")"
+}
+library_is_loaded() {
+    same "yes $library" "$("$microdnn" run sh -c 'echo "$MARKED $LD_PRELOAD"')"
+}
+preload_is_kept_and_ours_is_first_and_once() {
+    same "$library" "$(preload '')" &&
+        same "$library:$work/other.so" "$(preload "$work/other.so")" &&
+        same "$library:$work/other.so" "$(preload "$work/other.so:$library")" &&
+        same "$library:$work/other.so" "$(preload "$library $work/other.so $library")" &&
+        same "$library:$work/other.so" "$(preload " :$work/other.so: $root/bin/../lib/libmicrodnn.so")" &&
+        same '' "$(cat "$work/err")" &&
+        same "$library" "$("$microdnn" run "$microdnn" run sh -c 'echo "$LD_PRELOAD"')"
+}
+other_copy_is_replaced() {
+    same "$library" "$(preload "$work/libmicrodnn.so")" &&
+        says "$work/err" "LD_PRELOAD named another copy, $work/libmicrodnn.so; using $library"
+}
+library_can_be_named() {
+    same "$(realpath "$work/other.so")" \
+        "$("$microdnn" run --library "$work/other.so" sh -c 'echo "$LD_PRELOAD"')" &&
+        refuses 'is not a shared library for this machine' --library /etc/passwd true &&
+        refuses 'cannot find the library' --library /nonexistent.so true &&
+        refuses 'has a colon or a space' --library "$work/other dir/libmicrodnn.so" true
+}
+missing_library_is_told() {
+    mkdir -p "$work/alone/bin" && cp "$tool" "$work/alone/bin/" &&
+        exits 125 "$work/alone/bin/microdnn" run true && says "$work/err" 'name it with --library'
+}
+
+config_is_an_ini_with_origins() {
+    printf '[convolution]\npolicy = off\n' > "$work/c.ini"
+    MICRODNN_CONFIG=$work/c.ini MICRODNN_STATS=json "$microdnn" config > "$work/first.ini" &&
+        says "$work/first.ini" "; $work/c.ini:2" &&
+        says "$work/first.ini" '; environment MICRODNN_STATS' &&
+        MICRODNN_CONFIG=$work/first.ini "$microdnn" config > "$work/second.ini" &&
+        same "$(sed 's/ *;.*//' "$work/first.ini")" "$(sed 's/ *;.*//' "$work/second.ini")"
+}
+config_fails_on_mistakes() {
+    MICRODNN_LOG=loud exits 1 "$microdnn" config &&
+        says "$work/err" 'environment MICRODNN_LOG: general.log' && says "$work/out" 'log = warn'
+}
+output_error_is_an_error() {
+    ! "$microdnn" config > /dev/full 2> "$work/err" && says "$work/err" 'cannot write the output'
+}
+stats_need_a_statistics_file() {
+    exits 1 "$microdnn" stats /etc/passwd && says "$work/err" '/etc/passwd: not a statistics file' &&
+        exits 1 "$microdnn" stats /nonexistent && says "$work/err" 'not found'
+}
+doctor_speaks_json() {
+    "$microdnn" doctor --json -- sh > "$work/doctor.json"
+    [ $? -le 1 ] && python3 - "$work/doctor.json" <<'P'
+import json, sys
+report = json.load(open(sys.argv[1]))
+subjects = {finding["subject"] for finding in report["findings"]}
+assert {"glibc", "library", "LD_PRELOAD", "driver", "program", "configuration"} <= subjects, subjects
+assert report["verdict"] in ("fine", "warning")
+P
+}
+doctor_sees_versions() {
+    exits 1 "$microdnn" doctor && says "$work/out" "$library is version 9.9.9, this tool is"
+}
+doctor_sees_what_cannot_be_preloaded() {
+    exits 2 "$microdnn" doctor -- /nonexistent && says "$work/out" 'It will not work' &&
+        exits 2 "$microdnn" doctor --library /etc/passwd &&
+        cp "$(command -v env)" "$work/privileged" && chmod u+s "$work/privileged" &&
+        exits 2 "$microdnn" doctor -- "$work/privileged" &&
+        says "$work/out" 'the loader ignores LD_PRELOAD'
+}
+doctor_follows_a_script() {
+    printf '#!/usr/bin/env sh\n' > "$work/script" && chmod +x "$work/script"
+    "$microdnn" doctor -- "$work/script" > "$work/out"
+    says "$work/out" "$work/script is a script for sh" && says "$work/out" "$(command -v sh)"
+}
+doctor_sees_static_programs() {
+    printf 'int main(void) { return 0; }\n' > "$work/s.c"
+    ${CC:-gcc} -static -o "$work/static" "$work/s.c" || return 1
+    exits 2 "$microdnn" doctor -- "$work/static" && says "$work/out" 'linked statically'
+}
+doctor_counts_cudnn_copies() {
+    mkdir -p "$work/a" "$work/b"
+    printf '#include <stddef.h>\nsize_t cudnnGetVersion(void) { return 91900; }\n' > "$work/n.c"
+    ${CC:-gcc} -shared -fPIC -Wl,-soname,libcudnn.so.9 -o "$work/a/libcudnn.so.9" "$work/n.c" &&
+        cp "$work/a/libcudnn.so.9" "$work/b/" || return 1
+    LD_LIBRARY_PATH=$work/a:$work/b "$microdnn" doctor > "$work/out"
+    says "$work/out" "$work/a/libcudnn.so.9, version 9.19.0" && says "$work/out" 'different copies:' &&
+        says "$work/out" "$work/b/libcudnn.so.9"
+}
+doctor_names_the_simulated_gpu() {
+    LD_LIBRARY_PATH=$build/sim "$microdnn" doctor > "$work/out"
+    says "$work/out" 'a SIMULATED GPU'
+}
+
+markdown_is_committed() {
+    "$tool" config --markdown | diff -u docs/configuration.md -
+}
+man_pages_are_clean() {
+    mandoc -Tlint -W warning docs/man/microdnn.1 docs/man/microdnn.ini.5
+}
+# Names in the list and in the page, both ways: `.It Cm key` below `.Ss [section]`.
+man_page_has_every_option() {
+    sed -n 's/^OPTION_[A-Z]*(\([a-z_]*\), *\([a-z_]*\),.*/\1.\2/p' config/options.def | sort > "$work/list"
+    awk '/^\.Ss /{gsub(/[][]/, "", $2); section = $2} /^\.It Cm /{print section "." $3}' \
+        docs/man/microdnn.ini.5 | sort > "$work/page"
+    [ -s "$work/list" ] && diff "$work/list" "$work/page"
+}
+man_page_has_every_run_option() {
+    "$tool" run --help | grep -o '^  --[a-z-]*' | tr -d ' ' | sort > "$work/list"
+    sed -n 's/^\.It Fl Fl \([a-z-]*\).*/--\1/p' docs/man/microdnn.1 | sort -u > "$work/page"
+    [ -s "$work/list" ] && [ -z "$(comm -23 "$work/list" "$work/page")" ]
+}
+
+plan 32
+check 'help is short and fits a terminal' help_is_short
+check 'version is the project version' exits 0 "$tool" --version
+check 'wrong usage exits 2 with advice' wrong_usage
+check 'run: options become variables by their full names' options_become_variables
+check 'run: an option beats a short name in the environment' option_beats_short_name
+check 'run: relative output files become absolute' relative_files_become_absolute
+check 'run: the configuration file is passed on by its absolute path' config_file_is_passed_on
+check 'run: mistakes in the configuration file are said and the program runs' config_file_with_mistakes_runs
+check 'run: bad options are refused with what is accepted' bad_options_are_refused
+check 'run: options after the program are the program'"'"'s' program_keeps_its_options
+check 'run: exit statuses are those of a shell' exit_statuses
+check 'run: the program takes the place of the tool' program_replaces_the_tool
+check 'run: the library beside the tool is loaded' library_is_loaded
+check 'run: LD_PRELOAD keeps its entries and has ours first and once' preload_is_kept_and_ours_is_first_and_once
+check 'run: another copy of the library in LD_PRELOAD is replaced and named' other_copy_is_replaced
+check 'run: the library can be named and is looked at' library_can_be_named
+check 'run: a missing library is told' missing_library_is_told
+check 'config: prints an INI file with origins that reads back the same' config_is_an_ini_with_origins
+check 'config: exits 1 when there are mistakes' config_fails_on_mistakes
+check 'a full disk is an error' output_error_is_an_error
+check 'stats: other files are refused' stats_need_a_statistics_file
+check 'doctor: --json is JSON' doctor_speaks_json
+check 'doctor: a library of another version is a warning' doctor_sees_versions
+check 'doctor: what cannot be preloaded is broken' doctor_sees_what_cannot_be_preloaded
+check 'doctor: a script leads to its interpreter' doctor_follows_a_script
+if printf 'int main(void) { return 0; }' | ${CC:-gcc} -static -x c -o "$work/probe" - 2> /dev/null; then
+    check 'doctor: a static program is broken' doctor_sees_static_programs
+else
+    skip 'doctor: a static program is broken' 'no static libc here'
+fi
+check 'doctor: two cuDNN copies are counted' doctor_counts_cudnn_copies
+if [ -e "$build/sim/libcuda.so.1" ]; then
+    check 'doctor: the simulated GPU is named as such' doctor_names_the_simulated_gpu
+else
+    skip 'doctor: the simulated GPU is named as such' 'the simulated GPU is not built'
+fi
+check 'docs/configuration.md is what the tool prints' markdown_is_committed
+if command -v mandoc > /dev/null; then
+    check 'the man pages are clean' man_pages_are_clean
+else
+    skip 'the man pages are clean' 'no mandoc here'
+fi
+check 'microdnn.ini(5) lists exactly the options' man_page_has_every_option
+check 'microdnn(1) lists every option of run' man_page_has_every_run_option
+finish
