@@ -58,8 +58,8 @@ void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes)
     out[used] = '\0';
 }
 
-/* -1 if the log is stderr or its file cannot be opened. O_NONBLOCK: a FIFO that nobody reads must not
- * stop the host. */
+/* -1 if the log is stderr or its file cannot be opened. O_NONBLOCK: a FIFO that nobody reads must
+ * not stop the host. */
 static int open_target(void)
 {
     const char *const pattern = atomic_load_explicit(&log_target, memory_order_acquire);

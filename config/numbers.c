@@ -3,17 +3,30 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "config/options.h"
 
-static const uint64_t power_of_ten[MDNN_FRACTION_DIGITS + 1] = {1,      10,      100,    1000,
+static const uint64_t power_of_ten[MDNN_FRACTION_DIGITS + 1] = {1,     10,     100,    1000,
                                                                 10000, 100000, 1000000};
 
 /* isdigit() asks the locale. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
+}
+
+static char lower(char c)
+{
+    return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+}
+
+bool mdnn_same_word(const char *text, const char *word, size_t word_bytes)
+{
+    for (size_t i = 0; i < word_bytes; i++) {
+        if (text[i] == '\0' || lower(text[i]) != lower(word[i]))
+            return false;
+    }
+    return text[word_bytes] == '\0';
 }
 
 /* A number without sign at `text`: `whole` + `millionths` / 1e6; `*end` is what follows it. */
@@ -49,7 +62,7 @@ mdnn_status_t mdnn_parse_boolean(const char *text, bool *value)
         {"0", "1"}, {"false", "true"}, {"no", "yes"}, {"off", "on"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         for (int truth = 0; truth < 2; truth++) {
-            if (strcasecmp(text, words[i][truth]) == 0) {
+            if (mdnn_same_word(text, words[i][truth], strlen(words[i][truth]))) {
                 *value = truth;
                 return MDNN_STATUS_OK;
             }
@@ -98,14 +111,14 @@ mdnn_status_t mdnn_parse_decimal(const char *text, double *value)
 static mdnn_status_t parse_unit(const char *text, unsigned *shift)
 {
     static const char letters[] = "kmgt";
-    if (*text == '\0' || strcasecmp(text, "b") == 0) {
+    if (*text == '\0' || mdnn_same_word(text, "b", 1)) {
         *shift = 0;
         return MDNN_STATUS_OK;
     }
     for (unsigned i = 0; letters[i] != '\0'; i++) {
         const char *const rest = text + 1;
-        if ((*text | 0x20) == letters[i] &&
-            (*rest == '\0' || strcasecmp(rest, "b") == 0 || strcasecmp(rest, "ib") == 0)) {
+        if (lower(*text) == letters[i] &&
+            (*rest == '\0' || mdnn_same_word(rest, "b", 1) || mdnn_same_word(rest, "ib", 2))) {
             *shift = 10 * (i + 1);
             return MDNN_STATUS_OK;
         }
@@ -115,7 +128,7 @@ static mdnn_status_t parse_unit(const char *text, unsigned *shift)
 
 mdnn_status_t mdnn_parse_size(const char *text, uint64_t *bytes)
 {
-    if (strcasecmp(text, "none") == 0) {
+    if (mdnn_same_word(text, "none", 4)) {
         *bytes = MDNN_SIZE_NONE;
         return MDNN_STATUS_OK;
     }

@@ -17,6 +17,9 @@ enum { MDNN_FRACTION_DIGITS = 6 };
 /* Longest text that a format function here writes, with its terminator. */
 enum { MDNN_NUMBER_BYTES = 48 };
 
+/* Whether `text` is the `word_bytes` bytes at `word`, in any case. strcasecmp asks the locale. */
+bool mdnn_same_word(const char *text, const char *word, size_t word_bytes);
+
 /* 1 true yes on, 0 false no off, in any case. */
 mdnn_status_t mdnn_parse_boolean(const char *text, bool *value);
 

@@ -36,8 +36,10 @@ void mdnn_options_load_from(mdnn_options_t *options, const char *system_path,
                                         .report = report,
                                         .context = context,
                                         .place = "environment MICRODNN_CONFIG"};
-        mdnn_reader_say(&reader, "there is no file %.256s; accepted: the path of an INI file; "
-                                 "ignored", named);
+        mdnn_reader_say(&reader,
+                        "there is no file %.256s; accepted: the path of an INI file; "
+                        "ignored",
+                        named);
     }
     mdnn_options_load_environment(options, report, context);
 }

@@ -45,8 +45,7 @@ static void apply_variable(mdnn_options_reader_t *reader, mdnn_option_id_t id, c
 {
     const char *const value = secure_getenv(name);
     /* Shells switch a variable off by emptying it; only for a text is that a value. */
-    if (value == NULL ||
-        (*value == '\0' && mdnn_option_table[id].type != MDNN_OPTION_STRING))
+    if (value == NULL || (*value == '\0' && mdnn_option_table[id].type != MDNN_OPTION_STRING))
         return;
     char place[MDNN_ORIGIN_BYTES];
     snprintf(place, sizeof place, "environment %s", name);

@@ -1,9 +1,10 @@
 /* Options from INI text, through inih.
  *
- * inih gives its handler no line number, cuts lines at 197 characters and section names at 49, takes
- * an indented line for a continuation and keeps quiet about most mistakes. So its line source is ours:
- * it counts, trims, drops comments, says what is wrong with a line, and hands on only headers of
- * known sections and lines that are "key = value". What is wrong reaches inih as an empty line. */
+ * inih gives its handler no line number, cuts lines at 197 characters and section names at 49,
+ * takes an indented line for a continuation and keeps quiet about most mistakes. So its line source
+ * is ours: it counts, trims, drops comments, says what is wrong with a line, and hands on only
+ * headers of known sections and lines that are "key = value". What is wrong reaches inih as an
+ * empty line. */
 #include "config/options_reader.h"
 
 #include <fcntl.h>
@@ -65,8 +66,8 @@ static span_t without_comment(span_t line)
 static span_t next_raw_line(ini_source_t *source)
 {
     const char *const newline = memchr(source->text, '\n', source->bytes);
-    span_t line = {source->text, newline != NULL ? (size_t)(newline - source->text)
-                                                 : source->bytes};
+    span_t line = {source->text,
+                   newline != NULL ? (size_t)(newline - source->text) : source->bytes};
     const size_t consumed = line.bytes + (newline != NULL);
     source->text += consumed;
     source->bytes -= consumed;
@@ -99,18 +100,17 @@ static void list_sections(char *buffer, size_t bytes)
 static void say_unknown_section(ini_source_t *source, span_t name)
 {
     char wanted[SHOWN_BYTES + 1];
-    snprintf(wanted, sizeof wanted, "%.*s", (int)(name.bytes < SHOWN_BYTES ? name.bytes : SHOWN_BYTES),
-             name.start);
+    snprintf(wanted, sizeof wanted, "%.*s",
+             (int)(name.bytes < SHOWN_BYTES ? name.bytes : SHOWN_BYTES), name.start);
     mdnn_nearest_t nearest = {.wanted = wanted};
     for (int i = 0; i < MDNN_SECTION_COUNT; i++)
         mdnn_nearest_offer(&nearest, mdnn_section_table[i].name);
     char sections[MDNN_ACCEPTED_BYTES];
     list_sections(sections, sizeof sections);
-    mdnn_reader_say(&source->reader,
-                    "unknown section [%s]%s%s%s; accepted: %s; its keys are ignored", wanted,
-                    nearest.best != NULL ? ", did you mean [" : "",
-                    nearest.best != NULL ? nearest.best : "", nearest.best != NULL ? "]?" : "",
-                    sections);
+    mdnn_reader_say(
+        &source->reader, "unknown section [%s]%s%s%s; accepted: %s; its keys are ignored", wanted,
+        nearest.best != NULL ? ", did you mean [" : "", nearest.best != NULL ? nearest.best : "",
+        nearest.best != NULL ? "]?" : "", sections);
 }
 
 /* Whether the line is the header of a known section. What follows any other header is ignored: its
@@ -126,7 +126,7 @@ static bool accept_header(ini_source_t *source, span_t line)
         mdnn_reader_say(&source->reader,
                         "broken section line '%.*s': %s; accepted: %s; its keys are ignored",
                         (int)(line.bytes < SHOWN_BYTES ? line.bytes : SHOWN_BYTES), line.start,
-                        end == NULL        ? "']' is missing"
+                        end == NULL       ? "']' is missing"
                         : line.bytes == 2 ? "the name is missing"
                                           : "there is text after ']'",
                         sections);
@@ -218,8 +218,8 @@ static void say_unknown_key(ini_source_t *source, const char *section, const cha
         }
         mdnn_nearest_offer(&nearest, info->key);
         if (used < sizeof keys)
-            used += (size_t)snprintf(keys + used, sizeof keys - used, "%s%s",
-                                     used > 0 ? ", " : "", info->key);
+            used += (size_t)snprintf(keys + used, sizeof keys - used, "%s%s", used > 0 ? ", " : "",
+                                     info->key);
     }
     char hint[SHOWN_BYTES + 32] = "";
     if (elsewhere != NULL)
@@ -317,16 +317,15 @@ mdnn_status_t mdnn_options_load_file(mdnn_options_t *options, const char *path,
     char *text = NULL;
     size_t bytes = 0;
     struct stat information;
-    const char *trouble = fstat(descriptor, &information) != 0 ? strerrordesc_np(errno)
-                                                               : unfit_to_read(&information);
+    const char *trouble =
+        fstat(descriptor, &information) != 0 ? strerrordesc_np(errno) : unfit_to_read(&information);
     if (trouble == NULL && (text = malloc(FILE_BYTES_MAX)) == NULL)
         trouble = "out of memory";
     if (trouble == NULL && !read_all(descriptor, text, FILE_BYTES_MAX, &bytes))
         trouble = strerrordesc_np(errno);
     close(descriptor);
-    status = trouble != NULL
-                 ? cannot_read(options, path, trouble, report, context)
-                 : mdnn_options_load_text(options, path, text, bytes, report, context);
+    status = trouble != NULL ? cannot_read(options, path, trouble, report, context)
+                             : mdnn_options_load_text(options, path, text, bytes, report, context);
     free(text);
     return status;
 }

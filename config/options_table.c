@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <strings.h>
 
 #include "config/numbers.h"
 
@@ -56,11 +55,10 @@ mdnn_status_t mdnn_option_find(const char *section, size_t section_bytes, const 
 
 static mdnn_status_t parse_choice(const char *choices, const char *text, int *index)
 {
-    const size_t bytes = strlen(text);
     const char *choice = choices;
     for (int i = 0;; i++) {
         const size_t length = strcspn(choice, "|");
-        if (length == bytes && strncasecmp(choice, text, bytes) == 0) {
+        if (mdnn_same_word(text, choice, length)) {
             *index = i;
             return MDNN_STATUS_OK;
         }
@@ -185,7 +183,8 @@ static void describe_size(const mdnn_option_info_t *info, char *buffer, size_t b
     mdnn_format_size(info->min.bytes, low, sizeof low);
     mdnn_format_size(info->max.bytes, high, sizeof high);
     const bool limited = info->max.bytes != MDNN_SIZE_NONE;
-    snprintf(buffer, bytes, "bytes, or a number with k, m, g, t (powers of 1024) like 64MiB%s%s%s%s",
+    snprintf(buffer, bytes,
+             "bytes, or a number with k, m, g, t (powers of 1024) like 64MiB%s%s%s%s",
              limited ? ", up to " : ", or none", limited ? high : "",
              info->min.bytes > 0 ? ", at least " : "", info->min.bytes > 0 ? low : "");
 }
@@ -233,8 +232,8 @@ void mdnn_option_accepted(mdnn_option_id_t id, char *buffer, size_t bytes)
 const char *mdnn_option_kind(mdnn_option_id_t id)
 {
     static const char *const kinds[] = {
-        [MDNN_OPTION_BOOL] = "a truth value", [MDNN_OPTION_INT] = "a whole number",
-        [MDNN_OPTION_DOUBLE] = "a number",    [MDNN_OPTION_SIZE] = "a size",
+        [MDNN_OPTION_BOOL] = "a truth value",     [MDNN_OPTION_INT] = "a whole number",
+        [MDNN_OPTION_DOUBLE] = "a number",        [MDNN_OPTION_SIZE] = "a size",
         [MDNN_OPTION_ENUM] = "one of its values", [MDNN_OPTION_STRING] = "a text",
     };
     return kinds[mdnn_option_table[id].type];

@@ -7,7 +7,8 @@
 
 #include "config/status.h"
 
-/* One write(2), again only if a signal came before any byte. Keeps errno. IO if not all was taken. */
+/* One write(2), again only if a signal came before any byte. Keeps errno. IO if not all was taken.
+ */
 mdnn_status_t mdnn_quiet_write_once(int descriptor, const void *data, size_t bytes);
 
 /* As many write(2) as it takes. Keeps errno. */

@@ -25,7 +25,7 @@ static _Atomic(mdnn_statistics_region_t *) recorded;
 /* Written by mdnn_statistics_open, read at the end. */
 static struct {
     mdnn_statistics_format_t format;
-    char path[MDNN_OPTION_STRING_BYTES]; /* "": stderr */
+    char path[MDNN_OPTION_STRING_BYTES];          /* "": stderr */
     char live_path[MDNN_OPTION_STRING_BYTES + 8]; /* "": there is no live file */
     dev_t live_device;
     ino_t live_inode;
@@ -56,8 +56,7 @@ static uint32_t slot_acquire(mdnn_statistics_slot_t *slot)
 
 void mdnn_statistics_row(int *index, const mdnn_statistics_row_t *row)
 {
-    mdnn_statistics_region_t *const region =
-        atomic_load_explicit(&recorded, memory_order_acquire);
+    mdnn_statistics_region_t *const region = atomic_load_explicit(&recorded, memory_order_acquire);
     if (region == NULL)
         return;
     if (*index < 0) {
@@ -100,8 +99,8 @@ static mdnn_statistics_region_t *map_new_file(const char *path, struct stat *inf
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* The live file appears under its name complete, and never replaces the contents of a live file that
- * another process of the same name still writes: that one keeps its unlinked file. */
+/* The live file appears under its name complete, and never replaces the contents of a live file
+ * that another process of the same name still writes: that one keeps its unlinked file. */
 static mdnn_statistics_region_t *map_live_file(void)
 {
     char temporary[sizeof target.live_path + 32];
@@ -174,8 +173,10 @@ mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options)
     const bool live = target.path[0] != '\0' && is_replaceable(target.path);
     mdnn_statistics_region_t *region = live ? map_live_file() : map_memory();
     if (region == NULL && live) {
-        MDNN_LOG(MDNN_LOG_WARN, "config", "cannot make %s: %s; statistics are lost if the process "
-                 "is killed", target.live_path, strerrordesc_np(errno));
+        MDNN_LOG(MDNN_LOG_WARN, "config",
+                 "cannot make %s: %s; statistics are lost if the process "
+                 "is killed",
+                 target.live_path, strerrordesc_np(errno));
         status = MDNN_STATUS_IO;
         region = map_memory();
     }
@@ -194,8 +195,9 @@ static mdnn_status_t write_target(const char *path, const char *text, size_t byt
     char temporary[MDNN_OPTION_STRING_BYTES + 32];
     snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
     const char *const written = in_place ? path : temporary;
-    const int descriptor = open(written, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
-                                             (in_place ? 0 : O_CREAT | O_TRUNC), 0666);
+    const int descriptor = open(
+        written, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (in_place ? 0 : O_CREAT | O_TRUNC),
+        0666);
     if (descriptor < 0)
         return MDNN_STATUS_IO;
     mdnn_status_t status = mdnn_quiet_write_all(descriptor, text, bytes);

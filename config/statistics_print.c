@@ -115,9 +115,9 @@ static void print_plain(const char *text, FILE *out)
     while (*text != '\0') {
         const unsigned length = utf8_length((const unsigned char *)text);
         /* U+0080 to U+009F are control characters too. */
-        const bool control = (unsigned char)*text < 0x20 || *text == 0x7f ||
-                             (length == 2 && (unsigned char)text[0] == 0xc2 &&
-                              (unsigned char)text[1] < 0xa0);
+        const bool control =
+            (unsigned char)*text < 0x20 || *text == 0x7f ||
+            (length == 2 && (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0);
         if (length == 0 || control)
             fputc('?', out);
         else
@@ -148,7 +148,8 @@ static void format_time(int64_t seconds, char *buffer, size_t bytes)
 {
     const time_t time = (time_t)seconds;
     struct tm parts;
-    if (gmtime_r(&time, &parts) == NULL || strftime(buffer, bytes, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+    if (gmtime_r(&time, &parts) == NULL ||
+        strftime(buffer, bytes, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
         snprintf(buffer, bytes, "unknown");
 }
 
@@ -309,8 +310,8 @@ mdnn_status_t mdnn_statistics_print_record(const void *data, size_t bytes,
     return ferror(out) ? MDNN_STATUS_IO : MDNN_STATUS_OK;
 }
 
-/* Whether the content is what mdnn_statistics_finish wrote, in a form that serves `format`: a finished
- * table cannot become JSON again. */
+/* Whether the content is what mdnn_statistics_finish wrote, in a form that serves `format`: a
+ * finished table cannot become JSON again. */
 static bool is_finished(const char *data, size_t bytes, mdnn_statistics_format_t format)
 {
     const size_t json = sizeof json_beginning - 1, text = sizeof text_beginning - 1;

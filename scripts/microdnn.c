@@ -1,5 +1,5 @@
-/* microdnn: runs programs with the library, shows its configuration and statistics, and finds out why
- * it does not work. */
+/* microdnn: runs programs with the library, shows its configuration and statistics, and finds out
+ * why it does not work. */
 #include "scripts/microdnn.h"
 
 #include <getopt.h>
@@ -19,7 +19,8 @@ static const char usage[] =
     "  run      runs a program with libmicrodnn preloaded; `microdnn run --help` has the options\n"
     "  config   shows every option, its value here and where that came from, as an INI file\n"
     "  stats    shows statistics of a finished, running or killed program (FILE or FILE.live)\n"
-    "  doctor   looks for what would keep the library from working: exit 0 fine, 1 warnings, 2 broken\n"
+    "  doctor   looks for what would keep the library from working: exit 0 fine, 1 warnings, 2 "
+    "broken\n"
     "\n"
     "Example:  microdnn run --workspace-limit 64m --stats text -- python3 train.py\n";
 
@@ -56,9 +57,8 @@ static int finish_output(int status)
 
 static int show_config(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"markdown", no_argument, NULL, 'm'},
-                                                 {"help", no_argument, NULL, 'h'},
-                                                 {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {
+        {"markdown", no_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     bool markdown = false;
     for (int choice; (choice = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
         if (choice == '?')
@@ -86,9 +86,8 @@ static int show_config(int argc, char **argv)
 
 static int show_statistics(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
-                                                 {"help", no_argument, NULL, 'h'},
-                                                 {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     mdnn_statistics_format_t format = MDNN_STATISTICS_TEXT;
     for (int choice; (choice = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
         if (choice == '?')
@@ -109,9 +108,9 @@ static int show_statistics(int argc, char **argv)
         if (outcome == MDNN_STATUS_OK)
             continue;
         tool_complain("%s: %s", argv[i],
-                      outcome != MDNN_STATUS_BAD_FORMAT       ? mdnn_status_string(outcome)
-                      : format == MDNN_STATISTICS_JSON ? "not a live file, nor statistics as JSON"
-                                                       : "not a statistics file");
+                      outcome != MDNN_STATUS_BAD_FORMAT ? mdnn_status_string(outcome)
+                      : format == MDNN_STATISTICS_JSON  ? "not a live file, nor statistics as JSON"
+                                                        : "not a statistics file");
         status = TOOL_TROUBLE;
     }
     return finish_output(status);

@@ -31,9 +31,10 @@ void tool_report(void *context, const char *line);
 /* What a file is to the dynamic loader. */
 typedef struct tool_binary {
     bool elf;
-    bool native;           /* of this machine and word size */
-    bool shared;           /* can be preloaded */
-    /* Of an ELF program its loader; of a script its program, maybe to be found in PATH; "": none. */
+    bool native; /* of this machine and word size */
+    bool shared; /* can be preloaded */
+    /* Of an ELF program its loader; of a script its program, maybe to be found in PATH; "": none.
+     */
     char interpreter[256];
 } tool_binary_t;
 
@@ -48,9 +49,9 @@ bool tool_find_library(const char *given, char *path, size_t path_bytes, char *w
 /* Version in the library's file, found without loading it; "" if there is none. */
 void tool_library_version(const char *path, char *version, size_t bytes);
 
-/* The LD_PRELOAD that has `library` first and once, then `existing` (may be NULL) without it. An entry
- * that is another copy of the library goes too, and its name comes back in `replaced` (else "").
- * malloc'd; NULL if there is no memory. */
+/* The LD_PRELOAD that has `library` first and once, then `existing` (may be NULL) without it. An
+ * entry that is another copy of the library goes too, and its name comes back in `replaced` (else
+ * ""). malloc'd; NULL if there is no memory. */
 char *tool_preload_with(const char *library, const char *existing, char *replaced,
                         size_t replaced_bytes);
 

@@ -1,5 +1,5 @@
-/* microdnn doctor: what would keep the library from working here. Every look is one function that adds
- * findings; the worst of them is the exit status. */
+/* microdnn doctor: what would keep the library from working here. Every look is one function that
+ * adds findings; the worst of them is the exit status. */
 #include "scripts/microdnn.h"
 
 #include <dlfcn.h>
@@ -93,8 +93,10 @@ static void look_at_preload(void)
         if (slash != NULL && access(entry, R_OK) != 0)
             find(WARNING, "LD_PRELOAD", "%s: %s", entry, strerror(errno));
         else if (slash != NULL && *entry != '/')
-            find(WARNING, "LD_PRELOAD", "%s: a relative path is lost when a program changes its "
-                 "directory", entry);
+            find(WARNING, "LD_PRELOAD",
+                 "%s: a relative path is lost when a program changes its "
+                 "directory",
+                 entry);
         else
             find(FINE, "LD_PRELOAD", "%s", entry);
     }
@@ -231,8 +233,10 @@ static void judge_cudnn_copies(void)
     for (size_t i = 0; i < cudnn_copy_count && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "",
                                  cudnn_copies[i]);
-    find(WARNING, "cuDNN", "%zu different copies: %s; which one a program gets depends on its search "
-         "path", cudnn_copy_count, list);
+    find(WARNING, "cuDNN",
+         "%zu different copies: %s; which one a program gets depends on its search "
+         "path",
+         cudnn_copy_count, list);
 }
 
 /* Where execvp would find it. */
@@ -254,8 +258,8 @@ static bool find_program(const char *name, char *path, size_t bytes)
     return false;
 }
 
-/* Environment without LD_PRELOAD: the question is what the program itself brings. Its strings are those
- * of environ; free the array only. */
+/* Environment without LD_PRELOAD: the question is what the program itself brings. Its strings are
+ * those of environ; free the array only. */
 static char **environment_without_preload(void)
 {
     size_t count = 0;
@@ -377,8 +381,8 @@ static void look_at_configuration(void)
     unsigned messages = 0;
     mdnn_options_load(&options, tool_report, &messages);
     if (messages > 0)
-        find(WARNING, "configuration", "%u mistakes, see above; `microdnn config` shows what counts",
-             messages);
+        find(WARNING, "configuration",
+             "%u mistakes, see above; `microdnn config` shows what counts", messages);
     else if (options.general_disable)
         find(WARNING, "configuration", "the library is switched off (%s)",
              options.origin[MDNN_OPTION_general_disable]);

@@ -66,8 +66,7 @@ bool tool_inspect(const char *path, tool_binary_t *binary)
     } start = {.text = ""};
     const ssize_t got = pread(descriptor, start.text, sizeof start.text - 1, 0);
     const int error = errno;
-    if (got >= (ssize_t)sizeof start.header &&
-        memcmp(start.header.e_ident, ELFMAG, SELFMAG) == 0) {
+    if (got >= (ssize_t)sizeof start.header && memcmp(start.header.e_ident, ELFMAG, SELFMAG) == 0) {
         binary->elf = true;
         binary->shared = start.header.e_type == ET_DYN;
         binary->native = start.header.e_machine == NATIVE_MACHINE &&

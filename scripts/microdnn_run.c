@@ -27,7 +27,8 @@ static const char usage[] =
     "  --set SECTION.KEY=VALUE    any other option; `microdnn config --markdown` lists them\n"
     "  --library FILE             the libmicrodnn.so to preload\n"
     "\n"
-    "Exit status: the program's; 127 it was not found, 126 it could not be run, 125 a mistake above.\n";
+    "Exit status: the program's; 127 it was not found, 126 it could not be run, 125 a mistake "
+    "above.\n";
 
 enum { OPTION_HELP = 1000, OPTION_CONFIG, OPTION_SET, OPTION_LIBRARY };
 

@@ -1,6 +1,6 @@
-/* libFuzzer: any bytes as an INI file. Build and run with `make fuzz-options`. Beyond memory errors it
- * holds two promises: messages are single printable lines in a bounded number, and every value that a
- * file can set is in range and survives being printed and read again. */
+/* libFuzzer: any bytes as an INI file. Build and run with `make fuzz-options`. Beyond memory errors
+ * it holds two promises: messages are single printable lines in a bounded number, and every value
+ * that a file can set is in range and survives being printed and read again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

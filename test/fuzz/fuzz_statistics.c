@@ -1,5 +1,6 @@
-/* libFuzzer: any bytes as a live file. Build and run with `make fuzz-statistics`. A short input is laid
- * over a good record, so that the fuzzer need not find the layout: the first four bytes say where. */
+/* libFuzzer: any bytes as a live file. Build and run with `make fuzz-statistics`. A short input is
+ * laid over a good record, so that the fuzzer need not find the layout: the first four bytes say
+ * where. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -200,7 +200,8 @@ static void lines_of_threads_and_processes_are_never_torn(void **state)
          line = strtok_r(NULL, "\n", &save), lines++) {
         int process = 0, thread = 0, id = -1, number = -1, zeros = -1, end = -1;
         assert_int_equal(sscanf(line, "microdnn: %d:%d thread: id %d line %d %n%*[0]%n end",
-                                &process, &thread, &id, &number, &zeros, &end), 4);
+                                &process, &thread, &id, &number, &zeros, &end),
+                         4);
         assert_in_range(id, 0, THREADS - 1);
         assert_int_equal(end - zeros, 50 + id * 40);
         assert_string_equal(line + end, " end");
@@ -258,8 +259,8 @@ int main(void)
                                fresh_file),
         cmocka_unit_test(patterns_take_process_host_and_percent),
         cmocka_unit_test_setup(the_file_name_has_the_process_that_writes, fresh_file),
-        cmocka_unit_test_setup(
-            a_relative_file_stays_where_it_was_when_the_host_changes_directory, fresh_file),
+        cmocka_unit_test_setup(a_relative_file_stays_where_it_was_when_the_host_changes_directory,
+                               fresh_file),
         cmocka_unit_test_setup(no_descriptor_stays_open, fresh_file),
         cmocka_unit_test_setup(lines_of_threads_and_processes_are_never_torn, fresh_file),
         cmocka_unit_test_setup(a_reader_that_went_away_does_not_kill_the_host, fresh_file),

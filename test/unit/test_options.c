@@ -122,9 +122,17 @@ static void sizes_take_bytes_and_units_and_nothing_else(void **state)
 static void a_formatted_size_is_read_back_exactly(void **state)
 {
     (void)state;
-    static const uint64_t sizes[] = {0,    1,       1023,           1024,          1025,
-                                     1536, 1 << 20, UINT64_C(3) << 40, UINT64_C(1) << 50,
-                                     UINT64_MAX - 1, UINT64_MAX};
+    static const uint64_t sizes[] = {0,
+                                     1,
+                                     1023,
+                                     1024,
+                                     1025,
+                                     1536,
+                                     1 << 20,
+                                     UINT64_C(3) << 40,
+                                     UINT64_C(1) << 50,
+                                     UINT64_MAX - 1,
+                                     UINT64_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char text[MDNN_NUMBER_BYTES];
         uint64_t again = 0;
@@ -143,9 +151,9 @@ static void sizes_for_people_have_three_digits(void **state)
     static const struct {
         uint64_t bytes;
         const char *text;
-    } table[] = {{0, "0 bytes"},         {1023, "1023 bytes"},     {1024, "1.00 KiB"},
-                 {10230, "9.99 KiB"},    {67003000, "63.9 MiB"},   {1048000, "1023 KiB"},
-                 {1048575, "1.00 MiB"},  {UINT64_MAX, "16777216 TiB"}};
+    } table[] = {{0, "0 bytes"},        {1023, "1023 bytes"},        {1024, "1.00 KiB"},
+                 {10230, "9.99 KiB"},   {67003000, "63.9 MiB"},      {1048000, "1023 KiB"},
+                 {1048575, "1.00 MiB"}, {UINT64_MAX, "16777216 TiB"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         char text[MDNN_NUMBER_BYTES];
         mdnn_format_size_rounded(table[i].bytes, text, sizeof text);
@@ -182,10 +190,10 @@ static void decimals_are_written_without_help_of_the_locale(void **state)
         int decimals;
         bool trim;
         const char *text;
-    } table[] = {{2.0, 6, true, "2"},          {2.5, 6, true, "2.5"},   {0.05, 3, false, "0.050"},
-                 {-0.0001, 2, false, "0.00"},  {-1.5, 1, false, "-1.5"}, {9.999, 2, false, "10.00"},
-                 {1e300, 2, false, "inf"},     {-1e300, 2, false, "-inf"},
-                 {NAN, 2, false, "nan"}};
+    } table[] = {
+        {2.0, 6, true, "2"},         {2.5, 6, true, "2.5"},      {0.05, 3, false, "0.050"},
+        {-0.0001, 2, false, "0.00"}, {-1.5, 1, false, "-1.5"},   {9.999, 2, false, "10.00"},
+        {1e300, 2, false, "inf"},    {-1e300, 2, false, "-inf"}, {NAN, 2, false, "nan"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         char text[MDNN_NUMBER_BYTES];
         mdnn_format_decimal(table[i].value, table[i].decimals, table[i].trim, text, sizeof text);
@@ -242,7 +250,8 @@ static void a_good_file_sets_values_and_origins_without_a_word(void **state)
 static void truth_values_have_four_words_each(void **state)
 {
     (void)state;
-    static const char *const words[2][4] = {{"0", "false", "No", "OFF"}, {"1", "TRUE", "yes", "on"}};
+    static const char *const words[2][4] = {{"0", "false", "No", "OFF"},
+                                            {"1", "TRUE", "yes", "on"}};
     for (int truth = 0; truth < 2; truth++) {
         for (int i = 0; i < 4; i++) {
             char text[64];
@@ -279,8 +288,9 @@ static void an_unknown_key_is_named_with_the_nearest_one(void **state)
                    "ignored");
     expect_message("[cache]\nvelocity = x\n", "f.ini:2: unknown key velocity in [cache]; accepted: "
                                               "file; line ignored");
-    expect_message("[memory]\nbudget = x\n", "f.ini:2: unknown key budget in [memory]; accepted: no "
-                                             "key yet; line ignored");
+    expect_message("[memory]\nbudget = x\n",
+                   "f.ini:2: unknown key budget in [memory]; accepted: no "
+                   "key yet; line ignored");
 }
 
 static void a_bad_value_is_shown_with_what_is_accepted_and_what_is_kept(void **state)
@@ -298,10 +308,11 @@ static void a_bad_value_is_shown_with_what_is_accepted_and_what_is_kept(void **s
     expect_message("[convolution]\nadoption_margin =\n",
                    "f.ini:2: convolution.adoption_margin = '' is not a number; accepted: 0 to 50 "
                    "percent; kept 2 (default)");
-    expect_message("[convolution]\nworkspace_limit = 64q\n",
-                   "f.ini:2: convolution.workspace_limit = '64q' is not a size; accepted: bytes, or "
-                   "a number with k, m, g, t (powers of 1024) like 64MiB, or none; kept none "
-                   "(default)");
+    expect_message(
+        "[convolution]\nworkspace_limit = 64q\n",
+        "f.ini:2: convolution.workspace_limit = '64q' is not a size; accepted: bytes, or "
+        "a number with k, m, g, t (powers of 1024) like 64MiB, or none; kept none "
+        "(default)");
 }
 
 static void a_value_out_of_range_keeps_the_one_before(void **state)
@@ -322,9 +333,10 @@ static void a_value_out_of_range_keeps_the_one_before(void **state)
 static void a_repeated_key_keeps_the_first(void **state)
 {
     (void)state;
-    expect_message("[general]\nlog = info\n[cache]\n[general]\nlog = trace\n",
-                   "f.ini:5: general.log is already set in line 2; accepted: one line for each key; "
-                   "kept info (f.ini:2)");
+    expect_message(
+        "[general]\nlog = info\n[cache]\n[general]\nlog = trace\n",
+        "f.ini:5: general.log is already set in line 2; accepted: one line for each key; "
+        "kept info (f.ini:2)");
     assert_int_equal(options.general_log, 3);
 }
 
@@ -405,14 +417,16 @@ static void a_line_up_to_the_limit_is_read_whole_and_a_longer_one_is_rejected(vo
 static void a_binary_file_gives_one_message_and_is_left(void **state)
 {
     (void)state;
-    static const char text[] = "[general]\nlog = info\n\x7f" "ELF\0\0\0\n[general]\nstats = text\n";
-    assert_int_equal(mdnn_options_load_text(&options, "f.ini", text, sizeof text - 1, collect,
-                                            messages),
-                     MDNN_STATUS_BAD_FORMAT);
+    static const char text[] = "[general]\nlog = info\n\x7f"
+                               "ELF\0\0\0\n[general]\nstats = text\n";
+    assert_int_equal(
+        mdnn_options_load_text(&options, "f.ini", text, sizeof text - 1, collect, messages),
+        MDNN_STATUS_BAD_FORMAT);
     assert_int_equal(message_count, 1);
     assert_string_equal(messages[0], "f.ini:3: NUL byte; accepted: text; the rest is ignored");
     assert_int_equal(options.general_stats, 0);
-    expect_message("[general]\nlog = in\x01" "fo\n",
+    expect_message("[general]\nlog = in\x01"
+                   "fo\n",
                    "f.ini:2: control character; accepted: text; line ignored");
 }
 
@@ -539,8 +553,9 @@ static void load_all(void)
 static int fresh_environment(void **state)
 {
     char command[600];
-    snprintf(command, sizeof command, "rm -rf %s/* && mkdir -p %s/xdg/microdnn %s/home/.config/microdnn",
-             directory, directory, directory);
+    snprintf(command, sizeof command,
+             "rm -rf %s/* && mkdir -p %s/xdg/microdnn %s/home/.config/microdnn", directory,
+             directory, directory);
     if (system(command) != 0)
         return -1;
     for (char **entry = environ; *entry != NULL;) {
@@ -755,9 +770,9 @@ static void what_is_no_regular_file_is_said_and_never_waited_for(void **state)
 static void loading_without_a_reporter_is_silent(void **state)
 {
     (void)state;
-    assert_int_equal(mdnn_options_load_text(&options, "f", "[x]\n[general]\nlog=1\nlog=info", 28,
-                                            NULL, NULL),
-                     MDNN_STATUS_OK);
+    assert_int_equal(
+        mdnn_options_load_text(&options, "f", "[x]\n[general]\nlog=1\nlog=info", 28, NULL, NULL),
+        MDNN_STATUS_OK);
     assert_int_equal(options.general_log, 3);
 }
 

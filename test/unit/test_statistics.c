@@ -21,8 +21,8 @@
 #include "config/statistics.h"
 #include "config/statistics_file.h"
 
-/* Recording is a state of the whole process, so each test does its work in a forked child: the child
- * exits with 0, or with the number of the expectation that failed. */
+/* Recording is a state of the whole process, so each test does its work in a forked child: the
+ * child exits with 0, or with the number of the expectation that failed. */
 
 static char directory[] = "/tmp/mdnn-statistics.XXXXXX";
 static char target[256], live[300];
@@ -139,8 +139,8 @@ static void finish_with_rows(void)
     EXPECT(start(2, target) == MDNN_STATUS_OK);
     EXPECT(access(live, R_OK) == 0);
     EXPECT(add_row("plain", "4 x 64 @ algo 4", 3.5) == 0);
-    EXPECT(add_row("quote \" backslash \\ newline \n tab \t \x7f \x1b", "\xc3\xa9 \xe2\x82\xac", -1) ==
-           1);
+    EXPECT(add_row("quote \" backslash \\ newline \n tab \t \x7f \x1b", "\xc3\xa9 \xe2\x82\xac",
+                   -1) == 1);
     EXPECT(add_row("bad utf-8 \xff \xc3( \xe2\x82 \xed\xa0\x80 \xf8", "c", NAN) == 2);
     mdnn_statistics_finish();
     mdnn_statistics_finish();
