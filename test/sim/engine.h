@@ -177,7 +177,6 @@ typedef struct sim_range {
     sim_place_t place;
     int device;
     uint64_t pages_start, pages_bytes; /* the reservation behind a device range, without its guard */
-    uint64_t stored;                   /* offset in the backing file */
     unsigned flags;                    /* of pinned memory */
     bool owned;                        /* pinned memory of ours, not registered */
 } sim_range_t;

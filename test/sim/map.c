@@ -1,13 +1,17 @@
 /* The address map. Device addresses are numbers inside a reservation that nothing is ever mapped into,
  * so that host code faults on them. What a kernel sees at device address D lies at the same offset of a
- * second reservation, the alias: there, pages of one memory file are mapped, so that the same memory can
- * be mapped at several addresses and neighbours are contiguous, and what is not mapped faults. */
+ * second reservation, the alias: what is mapped side by side there is contiguous, what is not mapped
+ * faults, and memory that has several addresses can be mapped, shared, at each.
+ *
+ * Fresh memory is poisoned, full of 0xFF, not-a-number in every floating-point type. It is a private
+ * mapping of a small file of poison, again and again, so that memory costs nothing until it is written. */
 #include "test/sim/engine.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#define POISON_BYTES (UINT64_C(64) << 20)
 
 typedef struct extent {
     uint64_t start, bytes;
@@ -22,9 +26,9 @@ typedef struct extents {
 static struct {
     uint64_t base, bytes; /* of the reservation of device addresses */
     char *alias;          /* NULL: memory has no content (timing mode) */
-    int file;
-    uint64_t file_bytes;
-    extents_t addresses, store;
+    int poison;
+    uint64_t poisoned_bytes; /* of that file, POISON_BYTES at most */
+    extents_t addresses;
     sim_range_t *ranges; /* live, sorted by start */
     size_t range_count;
 } map;
@@ -83,12 +87,12 @@ CUresult sim_map_init(bool backed)
     map.base = (uint64_t)(uintptr_t)base;
     map.bytes = bytes;
     extents_give(&map.addresses, map.base, map.bytes);
-    extents_give(&map.store, 0, UINT64_C(1) << 46);
     if (!backed)
         return CUDA_SUCCESS;
     map.alias = reserve(bytes);
-    map.file = memfd_create("simulated device memory", MFD_CLOEXEC);
-    return map.alias && map.file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    map.poison = memfd_create("simulated device memory", MFD_CLOEXEC);
+    bool ready = map.alias && map.poison >= 0 && ftruncate(map.poison, (off_t)POISON_BYTES) == 0;
+    return ready ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Index of the first range that starts after `address`. */
@@ -118,39 +122,43 @@ static char *alias_of(uint64_t address)
     return map.alias + (address - map.base);
 }
 
-/* Maps fresh pages of the file there, full of 0xFF: not-a-number in every floating-point type. */
-static CUresult back(sim_range_t *range)
+/* Makes at least so much of the poison file. */
+static bool prepare_poison(uint64_t bytes)
 {
-    if (!extents_take(&map.store, range->pages_bytes, &range->stored))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!map.alias)
-        return CUDA_SUCCESS;
-    uint64_t end = range->stored + range->pages_bytes;
-    bool fits = end <= map.file_bytes || ftruncate(map.file, (off_t)end) == 0;
-    if (fits && end > map.file_bytes)
-        map.file_bytes = end;
-    void *pages = fits ? mmap(alias_of(range->pages_start), range->pages_bytes,
-                              PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, map.file,
-                              (off_t)range->stored)
-                       : MAP_FAILED;
-    if (pages == MAP_FAILED) {
-        extents_give(&map.store, range->stored, range->pages_bytes);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    static unsigned char block[64 << 10];
+    memset(block, 0xFF, sizeof block);
+    while (map.poisoned_bytes < bytes) {
+        ssize_t written = pwrite(map.poison, block, sizeof block, (off_t)map.poisoned_bytes);
+        if (written != (ssize_t)sizeof block)
+            return false;
+        map.poisoned_bytes += sizeof block;
     }
-    memset(pages, 0xFF, range->pages_bytes);
-    return CUDA_SUCCESS;
+    return true;
 }
 
-static void unback(const sim_range_t *range)
+static void unback(uint64_t start, uint64_t bytes)
 {
-    if (map.alias) {
-        if (mmap(alias_of(range->pages_start), range->pages_bytes, PROT_NONE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
-            fallocate(map.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)range->stored,
-                      (off_t)range->pages_bytes) != 0)
-            sim_panic("cannot unmap device memory");
+    if (map.alias && mmap(alias_of(start), bytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                          0) == MAP_FAILED)
+        sim_panic("cannot unmap device memory");
+}
+
+static bool back(uint64_t start, uint64_t bytes)
+{
+    if (!map.alias)
+        return true;
+    if (!prepare_poison(bytes < POISON_BYTES ? bytes : POISON_BYTES))
+        return false;
+    for (uint64_t done = 0; done < bytes; done += POISON_BYTES) {
+        uint64_t piece = bytes - done < POISON_BYTES ? bytes - done : POISON_BYTES;
+        if (mmap(alias_of(start + done), piece, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, map.poison, 0) == MAP_FAILED) {
+            unback(start, bytes);
+            return false;
+        }
     }
-    extents_give(&map.store, range->stored, range->pages_bytes);
+    return true;
 }
 
 CUresult sim_map_add_device(int device, uint64_t bytes, sim_range_t *out)
@@ -165,10 +173,9 @@ CUresult sim_map_add_device(int device, uint64_t bytes, sim_range_t *out)
     if (!extents_take(&map.addresses, range.pages_bytes + SIM_PAGE, &range.pages_start))
         return CUDA_ERROR_OUT_OF_MEMORY;
     range.start = range.pages_start + range.pages_bytes - aligned;
-    CUresult result = back(&range);
-    if (result != CUDA_SUCCESS) {
+    if (!back(range.pages_start, range.pages_bytes)) {
         extents_give(&map.addresses, range.pages_start, range.pages_bytes + SIM_PAGE);
-        return result;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     insert_range(&range);
     *out = range;
@@ -196,7 +203,7 @@ void sim_map_remove(uint64_t start)
     memmove(map.ranges + at, map.ranges + at + 1, (--map.range_count - at) * sizeof *map.ranges);
     if (range.place != SIM_PLACE_DEVICE)
         return;
-    unback(&range);
+    unback(range.pages_start, range.pages_bytes);
     extents_give(&map.addresses, range.pages_start, range.pages_bytes + SIM_PAGE);
 }
 

@@ -34,21 +34,21 @@ static cudaError_t use_device(int device)
     pthread_mutex_lock(&contexts_mutex);
     CUresult result = CUDA_SUCCESS;
     if (!contexts[device])
-        result = sim_driver.cuDevicePrimaryCtxRetain(&contexts[device], device);
+        result = sim_cuda.cuDevicePrimaryCtxRetain(&contexts[device], device);
     CUcontext context = contexts[device];
     pthread_mutex_unlock(&contexts_mutex);
     if (result == CUDA_SUCCESS)
-        result = sim_driver.cuCtxSetCurrent(context);
+        result = sim_cuda.cuCtxSetCurrent(context);
     return (cudaError_t)result;
 }
 
 /* Makes sure of the driver and of a current context: the thread's, or device 0's. */
 static cudaError_t begin(void)
 {
-    cudaError_t error = sim_driver_load();
+    cudaError_t error = sim_cuda_load();
     CUcontext context = NULL;
     if (error == cudaSuccess)
-        error = (cudaError_t)sim_driver.cuCtxGetCurrent(&context);
+        error = (cudaError_t)sim_cuda.cuCtxGetCurrent(&context);
     return error == cudaSuccess && !context ? use_device(0) : error;
 }
 
@@ -63,27 +63,27 @@ static cudaError_t begin(void)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    cudaError_t error = sim_driver_load();
-    return done(error != cudaSuccess ? error : (cudaError_t)sim_driver.cuDeviceGetCount(count));
+    cudaError_t error = sim_cuda_load();
+    return done(error != cudaSuccess ? error : (cudaError_t)sim_cuda.cuDeviceGetCount(count));
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    cudaError_t error = sim_driver_load();
+    cudaError_t error = sim_cuda_load();
     return done(error != cudaSuccess ? error : use_device(device));
 }
 
 static CUresult current_device(int *device)
 {
     CUcontext context = NULL;
-    CUresult result = sim_driver.cuCtxGetCurrent(&context);
+    CUresult result = sim_cuda.cuCtxGetCurrent(&context);
     *device = 0;
-    return result == CUDA_SUCCESS && context ? sim_driver.cuCtxGetDevice(device) : result;
+    return result == CUDA_SUCCESS && context ? sim_cuda.cuCtxGetDevice(device) : result;
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
-    cudaError_t error = sim_driver_load();
+    cudaError_t error = sim_cuda_load();
     if (error == cudaSuccess)
         error = device ? (cudaError_t)current_device(device) : cudaErrorInvalidValue;
     return done(error);
@@ -91,18 +91,18 @@ cudaError_t cudaGetDevice(int *device)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
-    RUNTIME_CALL(sim_driver.cuCtxSynchronize());
+    RUNTIME_CALL(sim_cuda.cuCtxSynchronize());
 }
 
 static cudaError_t reset_device(void)
 {
     int device;
     CUcontext context = NULL;
-    cudaError_t error = (cudaError_t)sim_driver.cuCtxGetCurrent(&context);
+    cudaError_t error = (cudaError_t)sim_cuda.cuCtxGetCurrent(&context);
     for (device = 0; device < MAX_DEVICES - 1 && contexts[device] != context; device++)
         ;
     if (error == cudaSuccess)
-        error = (cudaError_t)sim_driver.cuDevicePrimaryCtxReset(device);
+        error = (cudaError_t)sim_cuda.cuDevicePrimaryCtxReset(device);
     if (error == cudaSuccess)
         last_error = cudaSuccess;
     return error;
@@ -116,23 +116,23 @@ cudaError_t cudaDeviceReset(void)
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
-    RUNTIME_CALL(sim_driver.cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device));
+    RUNTIME_CALL(sim_cuda.cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device));
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *text, int capacity, int device)
 {
-    RUNTIME_CALL(sim_driver.cuDeviceGetPCIBusId(text, capacity, device));
+    RUNTIME_CALL(sim_cuda.cuDeviceGetPCIBusId(text, capacity, device));
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
-    RUNTIME_CALL(sim_driver.cuCtxGetStreamPriorityRange(least, greatest));
+    RUNTIME_CALL(sim_cuda.cuCtxGetStreamPriorityRange(least, greatest));
 }
 
 static int attribute(int device, CUdevice_attribute which)
 {
     int value = 0;
-    sim_driver.cuDeviceGetAttribute(&value, which, device);
+    sim_cuda.cuDeviceGetAttribute(&value, which, device);
     return value;
 }
 
@@ -142,12 +142,12 @@ static CUresult device_properties(struct cudaDeviceProp *p, int device)
 {
     memset(p, 0, sizeof *p);
     CUuuid uuid;
-    CUresult result = sim_driver.cuDeviceGetName(p->name, sizeof p->name, device);
+    CUresult result = sim_cuda.cuDeviceGetName(p->name, sizeof p->name, device);
     if (result != CUDA_SUCCESS)
         return result;
-    sim_driver.cuDeviceGetUuid(&uuid, device);
+    sim_cuda.cuDeviceGetUuid(&uuid, device);
     memcpy(&p->uuid, &uuid, sizeof p->uuid);
-    sim_driver.cuDeviceTotalMem(&p->totalGlobalMem, device);
+    sim_cuda.cuDeviceTotalMem(&p->totalGlobalMem, device);
     p->major = ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR);
     p->minor = ATTRIBUTE(COMPUTE_CAPABILITY_MINOR);
     p->multiProcessorCount = ATTRIBUTE(MULTIPROCESSOR_COUNT);
@@ -186,57 +186,57 @@ cudaError_t cudaMalloc(void **address, size_t bytes)
         *address = NULL;
         return cudaSuccess;
     }
-    RUNTIME_CALL(sim_driver.cuMemAlloc((CUdeviceptr *)(void *)address, bytes));
+    RUNTIME_CALL(sim_cuda.cuMemAlloc((CUdeviceptr *)(void *)address, bytes));
 }
 
 cudaError_t cudaFree(void *address)
 {
-    RUNTIME_CALL(sim_driver.cuMemFree(ADDRESS(address)));
+    RUNTIME_CALL(sim_cuda.cuMemFree(ADDRESS(address)));
 }
 
 cudaError_t cudaMallocAsync(void **address, size_t bytes, cudaStream_t stream)
 {
-    RUNTIME_CALL(sim_driver.cuMemAllocAsync((CUdeviceptr *)(void *)address, bytes, stream));
+    RUNTIME_CALL(sim_cuda.cuMemAllocAsync((CUdeviceptr *)(void *)address, bytes, stream));
 }
 
 cudaError_t cudaFreeAsync(void *address, cudaStream_t stream)
 {
-    RUNTIME_CALL(sim_driver.cuMemFreeAsync(ADDRESS(address), stream));
+    RUNTIME_CALL(sim_cuda.cuMemFreeAsync(ADDRESS(address), stream));
 }
 
 cudaError_t cudaMallocHost(void **host, size_t bytes)
 {
-    RUNTIME_CALL(sim_driver.cuMemHostAlloc(host, bytes, 0));
+    RUNTIME_CALL(sim_cuda.cuMemHostAlloc(host, bytes, 0));
 }
 
 cudaError_t cudaHostAlloc(void **host, size_t bytes, unsigned flags)
 {
-    RUNTIME_CALL(sim_driver.cuMemHostAlloc(host, bytes, flags));
+    RUNTIME_CALL(sim_cuda.cuMemHostAlloc(host, bytes, flags));
 }
 
 cudaError_t cudaFreeHost(void *host)
 {
-    RUNTIME_CALL(sim_driver.cuMemFreeHost(host));
+    RUNTIME_CALL(sim_cuda.cuMemFreeHost(host));
 }
 
 cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
 {
-    RUNTIME_CALL(sim_driver.cuMemHostRegister(host, bytes, flags));
+    RUNTIME_CALL(sim_cuda.cuMemHostRegister(host, bytes, flags));
 }
 
 cudaError_t cudaHostUnregister(void *host)
 {
-    RUNTIME_CALL(sim_driver.cuMemHostUnregister(host));
+    RUNTIME_CALL(sim_cuda.cuMemHostUnregister(host));
 }
 
 cudaError_t cudaHostGetDevicePointer(void **address, void *host, unsigned flags)
 {
-    RUNTIME_CALL(sim_driver.cuMemHostGetDevicePointer((CUdeviceptr *)(void *)address, host, flags));
+    RUNTIME_CALL(sim_cuda.cuMemHostGetDevicePointer((CUdeviceptr *)(void *)address, host, flags));
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
-    RUNTIME_CALL(sim_driver.cuMemGetInfo(free_bytes, total_bytes));
+    RUNTIME_CALL(sim_cuda.cuMemGetInfo(free_bytes, total_bytes));
 }
 
 /* What is no memory of CUDA's is answered for too. */
@@ -245,14 +245,14 @@ static CUresult pointer_attributes(struct cudaPointerAttributes *out, const void
     unsigned type = 0;
     *out = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered, .device = -2,
                                           .hostPointer = (void *)(uintptr_t)pointer};
-    if (sim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+    if (sim_cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                          ADDRESS(pointer)) != CUDA_SUCCESS)
         return CUDA_SUCCESS;
     out->type = type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
     out->devicePointer = out->hostPointer;
     if (type == CU_MEMORYTYPE_DEVICE)
         out->hostPointer = NULL;
-    return sim_driver.cuPointerGetAttribute(&out->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    return sim_cuda.cuPointerGetAttribute(&out->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                             ADDRESS(pointer));
 }
 
@@ -265,14 +265,14 @@ static CUresult copy(void *destination, const void *source, size_t bytes, enum c
 {
     switch (kind) {
     case cudaMemcpyHostToDevice:
-        return sim_driver.cuMemcpyHtoD(ADDRESS(destination), source, bytes);
+        return sim_cuda.cuMemcpyHtoD(ADDRESS(destination), source, bytes);
     case cudaMemcpyDeviceToHost:
-        return sim_driver.cuMemcpyDtoH(destination, ADDRESS(source), bytes);
+        return sim_cuda.cuMemcpyDtoH(destination, ADDRESS(source), bytes);
     case cudaMemcpyDeviceToDevice:
-        return sim_driver.cuMemcpyDtoD(ADDRESS(destination), ADDRESS(source), bytes);
+        return sim_cuda.cuMemcpyDtoD(ADDRESS(destination), ADDRESS(source), bytes);
     case cudaMemcpyHostToHost:
     case cudaMemcpyDefault:
-        return sim_driver.cuMemcpy(ADDRESS(destination), ADDRESS(source), bytes);
+        return sim_cuda.cuMemcpy(ADDRESS(destination), ADDRESS(source), bytes);
     }
     return (CUresult)cudaErrorInvalidMemcpyDirection;
 }
@@ -287,14 +287,14 @@ static CUresult copy_async(void *destination, const void *source, size_t bytes,
 {
     switch (kind) {
     case cudaMemcpyHostToDevice:
-        return sim_driver.cuMemcpyHtoDAsync(ADDRESS(destination), source, bytes, stream);
+        return sim_cuda.cuMemcpyHtoDAsync(ADDRESS(destination), source, bytes, stream);
     case cudaMemcpyDeviceToHost:
-        return sim_driver.cuMemcpyDtoHAsync(destination, ADDRESS(source), bytes, stream);
+        return sim_cuda.cuMemcpyDtoHAsync(destination, ADDRESS(source), bytes, stream);
     case cudaMemcpyDeviceToDevice:
-        return sim_driver.cuMemcpyDtoDAsync(ADDRESS(destination), ADDRESS(source), bytes, stream);
+        return sim_cuda.cuMemcpyDtoDAsync(ADDRESS(destination), ADDRESS(source), bytes, stream);
     case cudaMemcpyHostToHost:
     case cudaMemcpyDefault:
-        return sim_driver.cuMemcpyAsync(ADDRESS(destination), ADDRESS(source), bytes, stream);
+        return sim_cuda.cuMemcpyAsync(ADDRESS(destination), ADDRESS(source), bytes, stream);
     }
     return (CUresult)cudaErrorInvalidMemcpyDirection;
 }
@@ -307,122 +307,122 @@ cudaError_t cudaMemcpyAsync(void *destination, const void *source, size_t bytes,
 
 cudaError_t cudaMemset(void *address, int value, size_t bytes)
 {
-    RUNTIME_CALL(sim_driver.cuMemsetD8(ADDRESS(address), (unsigned char)value, bytes));
+    RUNTIME_CALL(sim_cuda.cuMemsetD8(ADDRESS(address), (unsigned char)value, bytes));
 }
 
 cudaError_t cudaMemsetAsync(void *address, int value, size_t bytes, cudaStream_t stream)
 {
-    RUNTIME_CALL(sim_driver.cuMemsetD8Async(ADDRESS(address), (unsigned char)value, bytes, stream));
+    RUNTIME_CALL(sim_cuda.cuMemsetD8Async(ADDRESS(address), (unsigned char)value, bytes, stream));
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *stream)
 {
-    RUNTIME_CALL(sim_driver.cuStreamCreateWithPriority(stream, CU_STREAM_DEFAULT, 0));
+    RUNTIME_CALL(sim_cuda.cuStreamCreateWithPriority(stream, CU_STREAM_DEFAULT, 0));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
-    RUNTIME_CALL(sim_driver.cuStreamCreateWithPriority(stream, flags, 0));
+    RUNTIME_CALL(sim_cuda.cuStreamCreateWithPriority(stream, flags, 0));
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
-    RUNTIME_CALL(sim_driver.cuStreamCreateWithPriority(stream, flags, priority));
+    RUNTIME_CALL(sim_cuda.cuStreamCreateWithPriority(stream, flags, priority));
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    RUNTIME_CALL(sim_driver.cuStreamDestroy(stream));
+    RUNTIME_CALL(sim_cuda.cuStreamDestroy(stream));
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    RUNTIME_CALL(sim_driver.cuStreamSynchronize(stream));
+    RUNTIME_CALL(sim_cuda.cuStreamSynchronize(stream));
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    RUNTIME_CALL(sim_driver.cuStreamQuery(stream));
+    RUNTIME_CALL(sim_cuda.cuStreamQuery(stream));
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
-    RUNTIME_CALL(sim_driver.cuStreamWaitEvent(stream, event, flags));
+    RUNTIME_CALL(sim_cuda.cuStreamWaitEvent(stream, event, flags));
 }
 
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned *flags)
 {
-    RUNTIME_CALL(sim_driver.cuStreamGetFlags(stream, flags));
+    RUNTIME_CALL(sim_cuda.cuStreamGetFlags(stream, flags));
 }
 
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
 {
-    RUNTIME_CALL(sim_driver.cuStreamGetPriority(stream, priority));
+    RUNTIME_CALL(sim_cuda.cuStreamGetPriority(stream, priority));
 }
 
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
 {
-    RUNTIME_CALL(sim_driver.cuStreamGetId(stream, id));
+    RUNTIME_CALL(sim_cuda.cuStreamGetId(stream, id));
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data)
 {
-    RUNTIME_CALL(sim_driver.cuLaunchHostFunc(stream, function, data));
+    RUNTIME_CALL(sim_cuda.cuLaunchHostFunc(stream, function, data));
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t *event)
 {
-    RUNTIME_CALL(sim_driver.cuEventCreate(event, CU_EVENT_DEFAULT));
+    RUNTIME_CALL(sim_cuda.cuEventCreate(event, CU_EVENT_DEFAULT));
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-    RUNTIME_CALL(sim_driver.cuEventCreate(event, flags));
+    RUNTIME_CALL(sim_cuda.cuEventCreate(event, flags));
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    RUNTIME_CALL(sim_driver.cuEventDestroy(event));
+    RUNTIME_CALL(sim_cuda.cuEventDestroy(event));
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    RUNTIME_CALL(sim_driver.cuEventRecordWithFlags(event, stream, 0));
+    RUNTIME_CALL(sim_cuda.cuEventRecordWithFlags(event, stream, 0));
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
 {
-    RUNTIME_CALL(sim_driver.cuEventRecordWithFlags(event, stream, flags));
+    RUNTIME_CALL(sim_cuda.cuEventRecordWithFlags(event, stream, flags));
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    RUNTIME_CALL(sim_driver.cuEventSynchronize(event));
+    RUNTIME_CALL(sim_cuda.cuEventSynchronize(event));
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    RUNTIME_CALL(sim_driver.cuEventQuery(event));
+    RUNTIME_CALL(sim_cuda.cuEventQuery(event));
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
-    RUNTIME_CALL(sim_driver.cuEventElapsedTime(ms, start, end));
+    RUNTIME_CALL(sim_cuda.cuEventElapsedTime(ms, start, end));
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
-    RUNTIME_CALL(sim_driver.cuStreamBeginCapture(stream, (CUstreamCaptureMode)mode));
+    RUNTIME_CALL(sim_cuda.cuStreamBeginCapture(stream, (CUstreamCaptureMode)mode));
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
-    RUNTIME_CALL(sim_driver.cuStreamEndCapture(stream, graph));
+    RUNTIME_CALL(sim_cuda.cuStreamEndCapture(stream, graph));
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
-    RUNTIME_CALL(sim_driver.cuStreamIsCapturing(stream, (CUstreamCaptureStatus *)(void *)status));
+    RUNTIME_CALL(sim_cuda.cuStreamIsCapturing(stream, (CUstreamCaptureStatus *)(void *)status));
 }
 
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
@@ -430,45 +430,45 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCapture
                                      const cudaGraphNode_t **dependencies,
                                      const cudaGraphEdgeData **edges, size_t *count)
 {
-    RUNTIME_CALL(sim_driver.cuStreamGetCaptureInfo(
+    RUNTIME_CALL(sim_cuda.cuStreamGetCaptureInfo(
         stream, (CUstreamCaptureStatus *)(void *)status, (cuuint64_t *)(void *)id, graph,
         dependencies, (const CUgraphEdgeData **)(void *)edges, count));
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 {
-    RUNTIME_CALL(sim_driver.cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)(void *)mode));
+    RUNTIME_CALL(sim_cuda.cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)(void *)mode));
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
 {
-    RUNTIME_CALL(sim_driver.cuGraphGetNodes(graph, nodes, count));
+    RUNTIME_CALL(sim_cuda.cuGraphGetNodes(graph, nodes, count));
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
-    RUNTIME_CALL(sim_driver.cuGraphInstantiateWithFlags(exec, graph, flags));
+    RUNTIME_CALL(sim_cuda.cuGraphInstantiateWithFlags(exec, graph, flags));
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
                                           unsigned long long flags)
 {
-    RUNTIME_CALL(sim_driver.cuGraphInstantiateWithFlags(exec, graph, flags));
+    RUNTIME_CALL(sim_cuda.cuGraphInstantiateWithFlags(exec, graph, flags));
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
-    RUNTIME_CALL(sim_driver.cuGraphLaunch(exec, stream));
+    RUNTIME_CALL(sim_cuda.cuGraphLaunch(exec, stream));
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
-    RUNTIME_CALL(sim_driver.cuGraphExecDestroy(exec));
+    RUNTIME_CALL(sim_cuda.cuGraphExecDestroy(exec));
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
-    RUNTIME_CALL(sim_driver.cuGraphDestroy(graph));
+    RUNTIME_CALL(sim_cuda.cuGraphDestroy(graph));
 }
 
 /* `function` is a cudaKernel_t: there is no compiled host code whose stubs it could be. */
@@ -476,7 +476,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
                              size_t shared_bytes, cudaStream_t stream)
 {
     CUfunction handle = (CUfunction)(uintptr_t)function;
-    RUNTIME_CALL(sim_driver.cuLaunchKernel(handle, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+    RUNTIME_CALL(sim_cuda.cuLaunchKernel(handle, grid.x, grid.y, grid.z, block.x, block.y, block.z,
                                            (unsigned)shared_bytes, stream, parameters, NULL));
 }
 
@@ -490,7 +490,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
         .blockDimX = config->blockDim.x, .blockDimY = config->blockDim.y,
         .blockDimZ = config->blockDim.z,
         .sharedMemBytes = (unsigned)config->dynamicSmemBytes, .hStream = config->stream};
-    RUNTIME_CALL(sim_driver.cuLaunchKernelEx(&driver_config, (CUfunction)(uintptr_t)function,
+    RUNTIME_CALL(sim_cuda.cuLaunchKernelEx(&driver_config, (CUfunction)(uintptr_t)function,
                                              parameters, NULL));
 }
 
@@ -508,10 +508,10 @@ cudaError_t cudaDriverGetVersion(int *version)
     if (!version)
         return done(cudaErrorInvalidValue);
     *version = 0;
-    cudaError_t error = sim_driver_load();
+    cudaError_t error = sim_cuda_load();
     if (error == cudaErrorInsufficientDriver)
         return cudaSuccess;
-    return done((cudaError_t)sim_driver.cuDriverGetVersion(version));
+    return done((cudaError_t)sim_cuda.cuDriverGetVersion(version));
 }
 
 cudaError_t cudaGetLastError(void)
@@ -531,7 +531,7 @@ static cudaError_t entry_point(const char *symbol, void **function, unsigned ver
                                unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
 {
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    CUresult result = sim_driver_resolver()(symbol, function, (int)version, flags, &found);
+    CUresult result = sim_cuda_resolver()(symbol, function, (int)version, flags, &found);
     if (status)
         *status = (enum cudaDriverEntryPointQueryResult)found;
     else if (result == CUDA_SUCCESS && found != CU_GET_PROC_ADDRESS_SUCCESS)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-sim_driver_t sim_driver;
+sim_cuda_t sim_cuda;
 
 static PFN_cuGetProcAddress_v12000 resolver;
 static cudaError_t load_error = cudaErrorInsufficientDriver;
@@ -25,10 +25,10 @@ static bool ask(const char *name, int version, cuuint64_t flags, void *function)
  * end in _ptsz use the first. */
 static bool resolve_all(void)
 {
-    sim_driver_t own_stream;
+    sim_cuda_t own_stream;
     bool complete = true;
 #define DRIVER(name, version)                                                                      \
-    complete = ask(#name, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &sim_driver.name) && complete; \
+    complete = ask(#name, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &sim_cuda.name) && complete; \
     complete = ask(#name, version, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,                  \
                    &own_stream.name) && complete;
 #include "test/sim/runtime_driver.def"
@@ -50,16 +50,16 @@ static void load(void)
     if (ask("cuGetProcAddress", 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &own_resolver))
         resolver = own_resolver;
     if (resolve_all())
-        load_error = (cudaError_t)sim_driver.cuInit(0);
+        load_error = (cudaError_t)sim_cuda.cuInit(0);
 }
 
-cudaError_t sim_driver_load(void)
+cudaError_t sim_cuda_load(void)
 {
     pthread_once(&once, load);
     return load_error;
 }
 
-PFN_cuGetProcAddress_v12000 sim_driver_resolver(void)
+PFN_cuGetProcAddress_v12000 sim_cuda_resolver(void)
 {
     return resolver;
 }
