@@ -310,7 +310,9 @@ static void judge_linked(char *line)
     }
     if (strncmp(name, "libcud", 6) != 0)
         return;
-    find(FINE, "program", "links %.*s", (int)strcspn(name, "("), name);
+    const char *const address = strstr(name, " (0x");
+    find(FINE, "program", "links %.*s",
+         (int)(address != NULL ? (size_t)(address - name) : strlen(name)), name);
     char *const path = strstr(line, "=> ");
     if (strncmp(name, "libcudnn.so", 11) == 0 && path != NULL) {
         path[3 + strcspn(path + 3, " ")] = '\0';
