@@ -37,3 +37,18 @@ $(B)/sim/libcudnn.so.9: $(call SIM_CUDNN_objects,dispatcher) | $(B)/sim/libcudnn
 	$(call SIM_CUDNN_LINK,)
 
 ALL += $(SIM_CUDNN_LIBRARIES)
+
+# Tests: programs that use the driver API and cuDNN, as a client would, and scripts.
+SIM_CUDNN_TESTS := $(B)/test/sim/test_cudnn_convolution
+SIM_CUDNN_CLIENT := $(patsubst %,$(B)/obj/test/%.o,sim/cudnn_client reference_convolution)
+$(SIM_CUDNN_CLIENT): BASE_CFLAGS += $(CUDA_CFLAGS)
+
+$(B)/test/sim/test_cudnn_%: test/sim/test_cudnn_%.c $(SIM_CUDNN_CLIENT) $(SIM_CUDNN_LIBRARIES) \
+    $(B)/sim/libcuda.so.1
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $< $(SIM_CUDNN_CLIENT) $(B)/sim/libcuda.so.1 \
+	    $(B)/sim/libcudnn.so.9 -lcmocka -lm -ldl -o $@
+
+TESTS += $(SIM_CUDNN_TESTS)
+TEST_DEPS += $(SIM_CUDNN_TESTS)

@@ -1,0 +1,213 @@
+#include "test/reference_convolution.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+void reference_pack(reference_tensor_t *tensor, bool channels_last)
+{
+    long next = channels_last ? tensor->dims[1] : 1;
+    for (int i = REFERENCE_DIMS - 1; i >= 2; i--) {
+        tensor->strides[i] = next;
+        next *= tensor->dims[i];
+    }
+    tensor->strides[1] = channels_last ? 1 : next;
+    tensor->strides[0] = channels_last ? next : next * tensor->dims[1];
+}
+
+size_t reference_span(const reference_tensor_t *tensor)
+{
+    long last = 0;
+    for (int i = 0; i < REFERENCE_DIMS; i++)
+        last += (tensor->dims[i] - 1) * tensor->strides[i];
+    return (size_t)last + 1;
+}
+
+/* `element` counts in row-major order of the dimensions. */
+static long offset_of(const reference_tensor_t *tensor, long element, int at[REFERENCE_DIMS])
+{
+    long offset = 0;
+    for (int i = REFERENCE_DIMS - 1; i >= 0; i--) {
+        at[i] = (int)(element % tensor->dims[i]);
+        element /= tensor->dims[i];
+        offset += at[i] * tensor->strides[i];
+    }
+    return offset;
+}
+
+static long elements_of(const reference_tensor_t *tensor)
+{
+    long elements = 1;
+    for (int i = 0; i < REFERENCE_DIMS; i++)
+        elements *= tensor->dims[i];
+    return elements;
+}
+
+/* Calls for every product that the convolution has. */
+typedef void (*product_t)(double *x, double *w, double *y);
+
+static void add_to_y(double *x, double *w, double *y)
+{
+    *y += *x * *w;
+}
+
+static void add_to_x(double *x, double *w, double *y)
+{
+    *x += *y * *w;
+}
+
+static void add_to_w(double *x, double *w, double *y)
+{
+    *w += *x * *y;
+}
+
+/* Products of one output element with the filter elements of output channel at[1]. */
+static void visit_window(const reference_convolution_t *c, const int at[REFERENCE_DIMS],
+                         product_t product, double *x, double *w, double *y)
+{
+    const int k = at[1], channels = c->w.dims[1];
+    const int first = k / (c->y.dims[1] / c->groups) * channels;
+    const int *const taps = &c->w.dims[2];
+    for (int channel = 0; channel < channels; channel++)
+        for (int tap = 0; tap < taps[0] * taps[1] * taps[2]; tap++) {
+            const int r[REFERENCE_SPATIAL] = {tap / (taps[1] * taps[2]), tap / taps[2] % taps[1],
+                                              tap % taps[2]};
+            long from = at[0] * c->x.strides[0] + (first + channel) * c->x.strides[1];
+            long filter = k * c->w.strides[0] + channel * c->w.strides[1];
+            bool inside = true;
+            for (int i = 0; i < REFERENCE_SPATIAL; i++) {
+                const int in = at[2 + i] * c->stride[i] - c->pad[i] + r[i] * c->dilation[i];
+                inside = inside && in >= 0 && in < c->x.dims[2 + i];
+                from += in * c->x.strides[2 + i];
+                filter += (c->flip ? taps[i] - 1 - r[i] : r[i]) * c->w.strides[2 + i];
+            }
+            if (inside)
+                product(x + from, w + filter, y);
+        }
+}
+
+static void visit_products(const reference_convolution_t *convolution, product_t product, double *x,
+                           double *w, double *y)
+{
+    int at[REFERENCE_DIMS];
+    for (long element = 0; element < elements_of(&convolution->y); element++) {
+        double *const out = y + offset_of(&convolution->y, element, at);
+        visit_window(convolution, at, product, x, w, out);
+    }
+}
+
+/* The sum of products is scaled by alpha afterwards, so beta is divided by it first: exact enough for
+ * a reference, except for an alpha of 0, which leaves beta * out alone. */
+static void scale(const reference_tensor_t *tensor, double factor, double *values)
+{
+    int at[REFERENCE_DIMS];
+    for (long element = 0; element < elements_of(tensor); element++) {
+        double *const value = values + offset_of(tensor, element, at);
+        *value = factor == 0.0 ? 0.0 : *value * factor;
+    }
+}
+
+void reference_convolution(const reference_convolution_t *convolution, double alpha, double beta,
+                           double *x, double *w, double *y)
+{
+    static const product_t products[] = {add_to_y, add_to_x, add_to_w};
+    double *const outs[] = {y, x, w};
+    const reference_tensor_t *const tensors[] = {&convolution->y, &convolution->x, &convolution->w};
+    const int direction = (int)convolution->direction;
+    if (alpha == 0.0) {
+        scale(tensors[direction], beta, outs[direction]);
+        return;
+    }
+    scale(tensors[direction], beta / alpha, outs[direction]);
+    visit_products(convolution, products[direction], x, w, y);
+    scale(tensors[direction], alpha, outs[direction]);
+}
+
+double reference_relative_l2(const reference_tensor_t *tensor, const double *expected,
+                             const double *actual)
+{
+    double difference = 0.0, norm = 0.0;
+    int at[REFERENCE_DIMS];
+    for (long element = 0; element < elements_of(tensor); element++) {
+        const long offset = offset_of(tensor, element, at);
+        if (!isfinite(actual[offset]) || !isfinite(expected[offset]))
+            return HUGE_VAL;
+        difference += (actual[offset] - expected[offset]) * (actual[offset] - expected[offset]);
+        norm += expected[offset] * expected[offset];
+    }
+    return sqrt(norm > 0.0 ? difference / norm : difference);
+}
+
+size_t reference_type_bytes(reference_type_t type)
+{
+    return type == REFERENCE_FLOAT ? 4 : type == REFERENCE_DOUBLE ? 8 : 2;
+}
+
+/* A 16-bit format with `fraction_bits` of fraction. Written from the definition of the formats, with no
+ * bit tricks, so that it can check code that has them. */
+static uint16_t encode16(double value, int fraction_bits)
+{
+    const int bias = (1 << (14 - fraction_bits)) - 1;
+    const uint16_t sign = (uint16_t)(signbit(value) ? 0x8000 : 0);
+    const int top = (1 << (15 - fraction_bits)) - 1; /* exponent of infinity and NaN */
+    const uint16_t infinity = (uint16_t)(sign | top << fraction_bits);
+    if (isnan(value))
+        return (uint16_t)(infinity | 1 << (fraction_bits - 1));
+    int exponent;
+    frexp(value, &exponent); /* |value| in [2^(exponent-1), 2^exponent) */
+    const int lowest = 1 - bias;
+    const int place = value != 0.0 && exponent - 1 > lowest ? exponent - 1 : lowest;
+    const double units = nearbyint(ldexp(fabs(value), fraction_bits - place));
+    if (isinf(value) || units * ldexp(1.0, place - fraction_bits) >= ldexp(1.0, bias + 1))
+        return infinity;
+    /* A carry out of the fraction moves into the exponent by itself. */
+    return (uint16_t)(sign | (((unsigned)(place - lowest) << fraction_bits) + (unsigned)units));
+}
+
+static double decode16(uint16_t bits, int fraction_bits)
+{
+    const int bias = (1 << (14 - fraction_bits)) - 1;
+    const int top = (1 << (15 - fraction_bits)) - 1;
+    const int exponent = bits >> fraction_bits & top, fraction = bits & ((1 << fraction_bits) - 1);
+    const double sign = bits & 0x8000 ? -1.0 : 1.0;
+    if (exponent == top)
+        return fraction ? NAN : sign * HUGE_VAL;
+    if (exponent == 0)
+        return sign * ldexp(fraction, 1 - bias - fraction_bits);
+    return sign * ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+}
+
+static int fraction_bits_of(reference_type_t type)
+{
+    return type == REFERENCE_HALF ? 10 : 7;
+}
+
+void reference_encode(reference_type_t type, const double *values, size_t count, void *out)
+{
+    for (size_t i = 0; i < count; i++)
+        if (type == REFERENCE_FLOAT)
+            ((float *)out)[i] = (float)values[i];
+        else if (type == REFERENCE_DOUBLE)
+            ((double *)out)[i] = values[i];
+        else
+            ((uint16_t *)out)[i] = encode16(values[i], fraction_bits_of(type));
+}
+
+void reference_decode(reference_type_t type, const void *elements, size_t count, double *out)
+{
+    for (size_t i = 0; i < count; i++)
+        if (type == REFERENCE_FLOAT)
+            out[i] = (double)((const float *)elements)[i];
+        else if (type == REFERENCE_DOUBLE)
+            out[i] = ((const double *)elements)[i];
+        else
+            out[i] = decode16(((const uint16_t *)elements)[i], fraction_bits_of(type));
+}
+
+double reference_random(unsigned long long *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return (double)(*state >> 11) * 0x1p-52 - 1.0;
+}
