@@ -37,7 +37,7 @@ static void place_source(const sim_conv_t *problem, sim_conv_geometry_t *geometr
         if (backward) {
             geometry->extent[i] = problem->x.dims[2 + i] + reach;
             geometry->spread[i] = problem->stride[i];
-            geometry->shift[i] = reach;
+            geometry->shift[i] = reach - problem->pad[i];
         } else {
             geometry->extent[i] = (problem->y.dims[2 + i] - 1) * problem->stride[i] + reach + 1;
             geometry->spread[i] = 1;

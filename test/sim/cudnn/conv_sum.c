@@ -13,7 +13,7 @@ static void round_inputs_float(const sim_conv_kernel_arguments_t *arguments, flo
         uint32_t bits;
         memcpy(&bits, &values[i], sizeof bits);
         if ((bits & 0x7f800000u) != 0x7f800000u)
-            bits = (bits + 0xfffffu + (bits >> 13 & 1u)) & ~0x1fffu;
+            bits = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
         memcpy(&values[i], &bits, sizeof bits);
     }
 }
