@@ -3,7 +3,7 @@
 CLIENT_FLAGS = $(CUDA_CFLAGS) -Wno-deprecated-declarations
 CLIENT_LIBS = -L$(B)/sim -Wl,--as-needed -l:libcudart.so.13 -l:libcudnn.so.9 -Wl,--no-as-needed \
     -Wl,--allow-shlib-undefined
-SIM_LIBS = $(B)/sim/libcuda.so.1 $(B)/sim/libcudart.so.13 $(B)/sim/libcudnn.so.9
+CLIENT_SIM = $(B)/sim/libcuda.so.1 $(B)/sim/libcudart.so.13 $(B)/sim/libcudnn.so.9
 C := $(B)/test/clients
 
 $(C)/%.o: test/clients/%.c
@@ -16,7 +16,7 @@ $(C)/reference_convolution.o: test/reference_convolution.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -c $< -o $@
 
-$(C)/%: $(C)/%.o $(SIM_LIBS)
+$(C)/%: $(C)/%.o $(CLIENT_SIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) $(CLIENT_LIBS) -lm -ldl -lpthread -o $@
 
@@ -29,11 +29,11 @@ $(C)/route: $(C)/route.o $(C)/one_convolution.o
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) $^ -ldl -o $@
 # Binds libcudnn_cnn directly, as a program may that wants the legacy API only.
-$(C)/route_cnn: $(C)/route_linked.o $(C)/one_convolution.o $(SIM_LIBS)
+$(C)/route_cnn: $(C)/route_linked.o $(C)/one_convolution.o $(CLIENT_SIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) -L$(B)/sim -l:libcudart.so.13 -l:libcudnn_cnn.so.9 \
-	    -l:libcudnn_ops.so.9 -Wl,--allow-shlib-undefined -ldl -o $@
-$(C)/plugin.so: $(C)/plugin.o $(C)/one_convolution.o $(SIM_LIBS)
+	    -l:libcudnn_ops.so.9 -l:libcudnn_graph.so.9 -Wl,--allow-shlib-undefined -ldl -o $@
+$(C)/plugin.so: $(C)/plugin.o $(C)/one_convolution.o $(CLIENT_SIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) -shared $(filter %.o,$^) $(CLIENT_LIBS) -o $@
 
@@ -47,5 +47,5 @@ $(B)/mutants/%/libmicrodnn.so: $(SHIM_SOURCES) $(CORE_OBJECTS) $(B)/libmicrodnn.
 	    -Wl,--version-script=shim/exports.map -Wl,-z,now -Wl,--exclude-libs,ALL \
 	    $(SHIM_SOURCES) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 
-TEST_DEPS += $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(MUTANTS:%=$(B)/mutants/%/libmicrodnn.so)
-TESTS += test/routes.sh
+TEST_DEPS += $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(MUTANTS:%=$(B)/mutants/%/libmicrodnn.so)
+TESTS += test/routes.sh test/matrix.sh

@@ -141,6 +141,7 @@ CUresult sim_initialise(void)
     if (!profile_known || sim_engine.device_count == 0)
         return CUDA_ERROR_NO_DEVICE;
     CUresult result = sim_map_init(sim_engine.mode == SIM_COMPUTE);
+    sim_register_accumulate();
     sim_engine.initialised = result == CUDA_SUCCESS;
     return result;
 }

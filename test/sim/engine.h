@@ -260,5 +260,6 @@ void sim_frontier_clear(sim_frontier_t *frontier);
 
 /* ---- module.c ---- */
 CUfunction sim_function(const sim_kernel_t *kernel);
+void sim_register_accumulate(void); /* the kernels that the library under test ships as PTX */
 
 #endif

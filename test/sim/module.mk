@@ -2,7 +2,7 @@
 # linked with them as with the real ones. $(SIM_LINK) links such a program; run it with
 # LD_LIBRARY_PATH=$(B)/sim. cudnn.mk adds libcudnn.so.9.
 
-SIM_DRIVER_SOURCES := $(addprefix test/sim/,capture.c clock.c device.c engine.c entry.c map.c memory.c \
+SIM_DRIVER_SOURCES := $(addprefix test/sim/,accumulate.c capture.c clock.c device.c engine.c entry.c map.c memory.c \
     module.c schedule.c stream.c work.c)
 SIM_RUNTIME_SOURCES := $(addprefix test/sim/,runtime.c runtime_driver.c)
 SIM_DRIVER_OBJECTS := $(SIM_DRIVER_SOURCES:%.c=$(B)/sim/obj/%.o)
@@ -40,3 +40,15 @@ ALL += $(SIM_LIBS)
 endif
 
 -include test/sim/cudnn.mk
+
+# The tests reach the simulator as any program reaches CUDA.
+SIM_TESTS := $(patsubst test/sim/%.c,$(B)/test/sim/%,$(sort $(wildcard test/sim/test_sim_*.c)))
+ifneq ($(CUDA_INCLUDE),)
+TESTS += $(SIM_TESTS)
+endif
+
+$(B)/test/sim/test_sim_%: test/sim/test_sim_%.c $(SIM_LIBS)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $< -L$(B)/sim -lcudart -lcuda -lcmocka -lm -ldl \
+	    -lpthread -o $@

@@ -1,0 +1,39 @@
+#!/bin/sh
+# Results with the library equal results without it, for every direction, layout, type, batch size and
+# beta of the matrix, with a tight and a wide workspace, and for every policy.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+matrix=$MDNN_BUILD/test/clients/conv_matrix
+library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
+record=$TMPDIR/record
+stats=$TMPDIR/stats.json
+
+# matrix_passes BATCH_SIZES WORKSPACE [LEAST_SPLIT [MAX_BATCH]]: all cases (up to that batch), of which
+# so many executions were split
+matrix_passes() {
+    MICRODNN_SIM_PROFILE=toy MICRODNN_BATCH_SIZES=$1 MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_STATS=json \
+        MICRODNN_STATS_FILE=$stats MICRODNN_WORKSPACE_LIMIT=$2 \
+        LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library \
+        "$matrix" check "$record" "$2" bitwise ${4:+"$4"} >"$TMPDIR/out" 2>&1 || {
+        grep -A1 -e '^not ok' -e '^Bail' -e '^microdnn' "$TMPDIR/out" | head -n 40
+        return 1
+    }
+    ! grep '^microdnn' "$TMPDIR/out" || return 1
+    split=$(sed -n 's/.*"executions_split": *\([0-9]*\).*/\1/p' "$stats" | head -n 1)
+    skipped=$(grep -c '# SKIP' "$TMPDIR/out")
+    [ "${split:-0}" -ge "${3:-0}" ] && { [ "$skipped" -eq 0 ] || [ -n "${4:-}" ]; } || {
+        echo "$split executions were split, $skipped cases skipped"
+        return 1
+    }
+}
+
+plan 7
+check 'cuDNN alone records its results' "$matrix" record "$record"
+check 'cuDNN alone passes its own matrix' "$matrix" check "$record" 67108864 bitwise
+check 'a tight workspace with powers of two gives the same results' matrix_passes powerOfTwo 16384 100
+check 'a middling workspace with powers of two gives the same results' matrix_passes powerOfTwo 131072 50
+check 'a wide workspace with powers of two gives the same results' matrix_passes powerOfTwo 67108864
+check 'every size gives the same results' matrix_passes all 16384 60 127
+check 'an undivided batch gives the same results' matrix_passes undivided 65536
+finish
