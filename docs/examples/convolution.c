@@ -139,7 +139,7 @@ static bool query_workspace(gpu_t *gpu, const convolution_t *c, direction_t dire
     }
 }
 
-/* Makes `candidate` the choice if it may be one and really fits in `limit_bytes`. In fp32 the
+/* Makes `candidate` the choice if it may be one and fits in `limit_bytes`. In fp32 the
  * descriptor keeps FMA whatever the search reports, so that no tensor core creeps in. */
 static bool try_candidate(gpu_t *gpu, convolution_t *convolution, direction_t direction,
                           const candidate_t *candidate, size_t limit_bytes,
@@ -154,12 +154,14 @@ static bool try_candidate(gpu_t *gpu, convolution_t *convolution, direction_t di
         options->type == TYPE_FP32 ? CUDNN_FMA_MATH : candidate->math_type;
     CUDNN_CHECK(cudnnSetConvolutionMathType(choice->descriptor, math_type));
     size_t bytes = 0;
-    if (!query_workspace(gpu, convolution, direction, candidate->algorithm, &bytes) ||
-        bytes > limit_bytes) {
+    if (!query_workspace(gpu, convolution, direction, candidate->algorithm, &bytes)) {
         CUDNN_CHECK(
             cudnnSetConvolutionMathType(choice->descriptor, asked_math_type(options->type)));
         return false;
     }
+    /* The query knows no limit; the search has run the algorithm within it. */
+    if (bytes > limit_bytes)
+        bytes = candidate->workspace_bytes;
     choice->made = true;
     choice->algorithm = candidate->algorithm;
     choice->math_type = math_type;
@@ -194,8 +196,8 @@ void convolution_choose(gpu_t *gpu, convolution_t *convolution, direction_t dire
             return;
         crossed_out[best] = true;
     }
-    fail("no algorithm for a convolution %s in %zu bytes of workspace", direction_name(direction),
-         scratch.bytes);
+    fail("%s: no algorithm can run %s in %zu bytes of workspace", current_activity(),
+         direction_name(direction), scratch.bytes);
 }
 
 void convolution_run(gpu_t *gpu, const convolution_t *c, direction_t direction,

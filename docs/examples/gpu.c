@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *current_activity = "start";
+static const char *activity_now = "start";
 
 void fail(const char *format, ...)
 {
@@ -21,7 +21,12 @@ void fail(const char *format, ...)
 
 void set_activity(const char *activity)
 {
-    current_activity = activity;
+    activity_now = activity;
+}
+
+const char *current_activity(void)
+{
+    return activity_now;
 }
 
 static int name_length(const char *call)
@@ -32,14 +37,14 @@ static int name_length(const char *call)
 void cuda_check(cudaError_t error, const char *call, const char *file, int line)
 {
     if (error != cudaSuccess)
-        fail("%s: %.*s: %s (%s:%d)", current_activity, name_length(call), call,
+        fail("%s: %.*s: %s (%s:%d)", activity_now, name_length(call), call,
              cudaGetErrorString(error), file, line);
 }
 
 void cudnn_check(cudnnStatus_t status, const char *call, const char *file, int line)
 {
     if (status != CUDNN_STATUS_SUCCESS)
-        fail("%s: %.*s: %s (%s:%d)", current_activity, name_length(call), call,
+        fail("%s: %.*s: %s (%s:%d)", activity_now, name_length(call), call,
              cudnnGetErrorString(status), file, line);
 }
 

@@ -29,6 +29,7 @@ void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn
 
 /* What the program is doing (a layer's name), for the messages of failed checks. Not copied. */
 void set_activity(const char *activity);
+const char *current_activity(void);
 
 void cuda_check(cudaError_t error, const char *call, const char *file, int line);
 void cudnn_check(cudnnStatus_t status, const char *call, const char *file, int line);

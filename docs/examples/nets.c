@@ -120,16 +120,17 @@ static int convolution_norm(net_spec_t *net, const char *name, int from, int cha
 
 /* ---- the networks ---- */
 
-/* LeCun's shape (two rounds of convolution and pooling, then fully connected), with a 3x3 layer more so
- * that Winograd algorithms have something to do, sized for 8x8 images. */
+/* LeCun's shape for 8x8 images: convolution, pooling, twice, then fully connected. The 5x5 convolution is
+ * wide enough that FFT and Winograd algorithms, which need workspace, are worth it (H200: 0.07 instead of
+ * 0.11 ms at batch 256), yet an epoch takes 3 s where a CPU does the arithmetic. */
 static int build_lenet(net_spec_t *net)
 {
-    int t = convolution_relu(net, "conv1", 0, 16, 5, 1, 2);
+    int t = convolution_relu(net, "conv1", 0, 32, 5, 1, 2);
+    t = convolution_relu(net, "conv2", t, 64, 5, 1, 2);
     t = max_pool(net, "pool1", t, 2, 2, 0);
-    t = convolution_relu(net, "conv2", t, 32, 5, 1, 2);
-    t = convolution_relu(net, "conv3", t, 64, 3, 1, 1);
+    t = convolution_relu(net, "conv3", t, 128, 3, 1, 1);
     t = max_pool(net, "pool2", t, 2, 2, 0);
-    t = relu(net, fc(net, "fc1", t, 64));
+    t = relu(net, fc(net, "fc1", t, 128));
     return fc(net, "fc2", t, 10);
 }
 
@@ -255,7 +256,7 @@ static int build_densenet40(net_spec_t *net)
 }
 
 static const net_info_t nets[] = {
-    {"lenet", "LeNet-style, handwritten digits 8x8", true, 1, 8, 8, 10, 128, 0.05, build_lenet},
+    {"lenet", "LeNet-style, handwritten digits 8x8", true, 1, 8, 8, 10, 128, 0.03, build_lenet},
     {"alexnet", "AlexNet, one column, 224x224", false, 3, 224, 224, 1000, 256, 0.01, build_alexnet},
     {"overfeat", "OverFeat fast, 231x231", false, 3, 231, 231, 1000, 128, 0.01, build_overfeat},
     {"vgg16", "VGG-16, 224x224", false, 3, 224, 224, 1000, 64, 0.01, build_vgg16},
