@@ -42,7 +42,8 @@ endif
 -include test/sim/cudnn.mk
 
 # The tests reach the simulator as any program reaches CUDA.
-SIM_TESTS := $(patsubst test/sim/%.c,$(B)/test/sim/%,$(sort $(wildcard test/sim/test_sim_*.c)))
+SIM_TESTS := $(patsubst test/sim/%.c,$(B)/test/sim/%,$(sort $(wildcard test/sim/test_sim_*.c))) \
+    $(B)/test/sim/test_sim_memory_static
 ifneq ($(CUDA_INCLUDE),)
 TESTS += $(SIM_TESTS)
 endif
@@ -52,3 +53,10 @@ $(B)/test/sim/test_sim_%: test/sim/test_sim_%.c $(SIM_LIBS)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $< -L$(B)/sim -lcudart -lcuda -lcmocka -lm -ldl \
 	    -lpthread -o $@
+
+# The same through a static copy of the runtime, as cuDNN and cuBLAS contain one.
+$(B)/test/sim/test_sim_memory_static: test/sim/test_sim_memory.c $(SIM_LIBS)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $< -L$(B)/sim -l:libcudart_static.a -lcuda -lcmocka \
+	    -lm -ldl -lpthread -o $@

@@ -1,0 +1,278 @@
+/* Stream capture and graphs. */
+#include <pthread.h>
+
+#include "test/sim/test_sim.h"
+
+static cudaGraphExec_t end_and_instantiate(cudaStream_t stream)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    return exec;
+}
+
+static void replay(void)
+{
+    float *device = new_device(4), *host = new_pinned(4);
+    cudaStream_t stream = new_stream();
+    enum cudaStreamCaptureStatus status;
+    *host = 0;
+    OK(cudaMemsetAsync(device, 0, 4, stream));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaStreamIsCapturing(stream, &status));
+    CHECK(status == cudaStreamCaptureStatusActive);
+    OK(launch_add(device, 1, 1, 100, stream));
+    OK(launch_add(device, 2, 1, 100, stream));
+    OK(cudaMemcpyAsync(host, device, 4, cudaMemcpyDeviceToHost, stream));
+    cudaGraphExec_t exec = end_and_instantiate(stream);
+    OK(cudaStreamIsCapturing(stream, &status));
+    CHECK(status == cudaStreamCaptureStatusNone);
+    OK(cudaStreamSynchronize(stream));
+    CHECK(*host == 0); /* captured, not run */
+    double before = sim_api()->host_time_us();
+    for (int i = 0; i < 5; i++)
+        OK(cudaGraphLaunch(exec, stream));
+    CHECK(sim_api()->host_time_us() - before < 5.5 * sim_api()->profile(0)->launch_us);
+    OK(launch_add(device, 100, 1, 100, stream));
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaGraphExecDestroy(exec)); /* what is launched goes on */
+    OK(cudaStreamSynchronize(stream));
+    CHECK(*host == 6 * 3 + 100);
+    CHECK(sim_api()->host_time_us() - before >= 13 * 100);
+}
+
+static void a_graph_runs_when_launched_and_in_order(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed < 6; seed++) {
+        char environment[64];
+        snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%d", seed);
+        expect_success(replay, environment);
+    }
+}
+
+static void fork_and_join(void)
+{
+    float *first = new_device(4), *second = new_device(4), result[2];
+    cudaStream_t origin = new_stream(), branch = new_stream();
+    cudaEvent_t forked = new_event(), joined = new_event();
+    OK(cudaMemset(first, 0, 4));
+    OK(cudaMemset(second, 0, 4));
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamBeginCapture(origin, cudaStreamCaptureModeThreadLocal));
+    OK(launch_add(first, 1, 1, 10, origin));
+    OK(cudaEventRecord(forked, origin));
+    OK(cudaStreamWaitEvent(branch, forked, 0));
+    OK(cudaMemcpyAsync(second, first, 4, cudaMemcpyDeviceToDevice, branch));
+    OK(cudaEventRecord(joined, branch));
+    OK(cudaStreamWaitEvent(origin, joined, 0));
+    OK(launch_add(first, 1, 1, 10, origin));
+    cudaGraphExec_t exec = end_and_instantiate(origin);
+    for (int i = 0; i < 10; i++) {
+        OK(cudaGraphLaunch(exec, origin));
+        OK(cudaMemcpyAsync(result, first, 4, cudaMemcpyDeviceToHost, origin));
+        OK(cudaMemcpyAsync(result + 1, second, 4, cudaMemcpyDeviceToHost, origin));
+        CHECK(result[0] == (float)(2 * i + 2) && result[1] == (float)(2 * i + 1));
+    }
+}
+
+static void branches_of_a_graph_keep_their_order(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed < 6; seed++) {
+        char environment[64];
+        snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%d", seed);
+        expect_success(fork_and_join, environment);
+    }
+}
+
+/* Whatever voids a capture: its end says so, and the stream works again. */
+static void expect_void(cudaStream_t stream)
+{
+    cudaGraph_t graph = (cudaGraph_t)(void *)&graph;
+    enum cudaStreamCaptureStatus status;
+    OK(cudaStreamIsCapturing(stream, &status));
+    CHECK(status == cudaStreamCaptureStatusInvalidated);
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated && !graph);
+    OK(cudaStreamSynchronize(stream));
+}
+
+static cudaStream_t begin(enum cudaStreamCaptureMode mode)
+{
+    cudaStream_t stream = new_stream();
+    OK(cudaStreamBeginCapture(stream, mode));
+    return stream;
+}
+
+static void synchronise_inside(void)
+{
+    cudaStream_t stream = begin(cudaStreamCaptureModeRelaxed);
+    CHECK(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);
+    CHECK(launch_add(NULL, 1, 1, 1, stream) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect_void(stream);
+    stream = begin(cudaStreamCaptureModeRelaxed);
+    CHECK(cudaDeviceSynchronize() == cudaErrorStreamCaptureUnsupported);
+    expect_void(stream);
+    stream = begin(cudaStreamCaptureModeRelaxed);
+    CHECK(cudaStreamQuery(stream) == cudaErrorStreamCaptureUnsupported);
+    expect_void(stream);
+}
+
+static void waiting_for_a_capturing_stream_voids_the_capture(void **state)
+{
+    (void)state;
+    expect_success(synchronise_inside, "");
+}
+
+static void allocate_inside(void)
+{
+    void *memory = new_device(64);
+    cudaStream_t stream = begin(cudaStreamCaptureModeGlobal);
+    CHECK(cudaMalloc(&memory, 64) == cudaErrorStreamCaptureUnsupported);
+    expect_void(stream);
+    stream = begin(cudaStreamCaptureModeThreadLocal);
+    CHECK(cudaFree(memory) == cudaErrorStreamCaptureUnsupported);
+    expect_void(stream);
+    stream = begin(cudaStreamCaptureModeGlobal);
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    OK(cudaThreadExchangeStreamCaptureMode(&mode));
+    OK(cudaMalloc(&memory, 64));
+    OK(cudaThreadExchangeStreamCaptureMode(&mode));
+    CHECK(mode == cudaStreamCaptureModeRelaxed);
+    OK(launch_add(memory, 1, 1, 1, stream));
+    end_and_instantiate(stream);
+}
+
+static void allocating_voids_a_capture_unless_relaxed(void **state)
+{
+    (void)state;
+    expect_success(allocate_inside, "");
+}
+
+static void *allocate_in_thread(void *argument)
+{
+    void *memory;
+    *(cudaError_t *)argument = cudaMalloc(&memory, 64);
+    return NULL;
+}
+
+static cudaError_t elsewhere(void)
+{
+    pthread_t thread;
+    cudaError_t error;
+    OK(pthread_create(&thread, NULL, allocate_in_thread, &error));
+    OK(pthread_join(thread, NULL));
+    return error;
+}
+
+static void other_threads(void)
+{
+    cudaStream_t stream = begin(cudaStreamCaptureModeThreadLocal);
+    OK(elsewhere());
+    end_and_instantiate(stream);
+    stream = begin(cudaStreamCaptureModeGlobal);
+    CHECK(elsewhere() == cudaErrorStreamCaptureUnsupported);
+    expect_void(stream);
+}
+
+static void a_global_capture_binds_other_threads_too(void **state)
+{
+    (void)state;
+    expect_success(other_threads, "");
+}
+
+static void use_legacy_stream(void)
+{
+    void *memory = new_device(64);
+    enum cudaStreamCaptureStatus status;
+    cudaStream_t blocking;
+    OK(cudaStreamCreate(&blocking));
+    OK(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeGlobal));
+    CHECK(cudaStreamIsCapturing(NULL, &status) == cudaErrorStreamCaptureImplicit);
+    CHECK(cudaMemset(memory, 0, 64) == cudaErrorStreamCaptureImplicit);
+    expect_void(blocking);
+    cudaStream_t stream = begin(cudaStreamCaptureModeGlobal);
+    OK(cudaMemset(memory, 0, 64)); /* a non-blocking stream is none of its business */
+    end_and_instantiate(stream);
+    CHECK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeGlobal) ==
+          cudaErrorStreamCaptureUnsupported);
+}
+
+static void the_legacy_stream_may_not_depend_on_a_capture(void **state)
+{
+    (void)state;
+    expect_success(use_legacy_stream, "");
+}
+
+static void wrong_events(void)
+{
+    cudaEvent_t event = new_event();
+    cudaGraph_t graph;
+    cudaStream_t outside = new_stream();
+    OK(cudaEventRecord(event, outside));
+    cudaStream_t stream = begin(cudaStreamCaptureModeRelaxed);
+    CHECK(cudaStreamWaitEvent(stream, event, 0) == cudaErrorStreamCaptureIsolation);
+    expect_void(stream);
+    stream = begin(cudaStreamCaptureModeRelaxed);
+    OK(launch_add(new_device(4), 1, 1, 1, stream));
+    OK(cudaEventRecord(event, stream));
+    CHECK(cudaEventSynchronize(event) == cudaErrorCapturedEvent);
+    OK(cudaStreamWaitEvent(outside, event, 0));
+    OK(launch_add(new_device(4), 1, 1, 1, outside));
+    CHECK(cudaStreamEndCapture(outside, &graph) == cudaErrorStreamCaptureUnmatched);
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureUnjoined);
+    OK(cudaStreamSynchronize(outside));
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorIllegalState);
+}
+
+static void events_neither_enter_nor_leave_a_capture_unnoticed(void **state)
+{
+    (void)state;
+    expect_success(wrong_events, "");
+}
+
+static void ask_about_capture(void)
+{
+    cudaStream_t stream = new_stream();
+    enum cudaStreamCaptureStatus status;
+    unsigned long long id = 0, other = 0;
+    cudaGraph_t graph = NULL;
+    OK(cudaStreamGetCaptureInfo(stream, &status, &id, &graph, NULL, NULL, NULL));
+    CHECK(status == cudaStreamCaptureStatusNone && id == 0 && !graph);
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    OK(cudaStreamGetCaptureInfo(stream, &status, &id, &graph, NULL, NULL, NULL));
+    CHECK(status == cudaStreamCaptureStatusActive && id != 0 && graph);
+    cudaStream_t second = begin(cudaStreamCaptureModeRelaxed);
+    OK(cudaStreamGetCaptureInfo(second, &status, &other, NULL, NULL, NULL, NULL));
+    CHECK(other != id);
+    OK(launch_add(new_device(4), 1, 1, 1, stream));
+    OK(launch_add(new_device(4), 1, 1, 1, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    size_t count = 0;
+    OK(cudaGraphGetNodes(graph, NULL, &count));
+    CHECK(count == 2);
+    OK(cudaGraphDestroy(graph));
+}
+
+static void captures_have_identities(void **state)
+{
+    (void)state;
+    expect_success(ask_about_capture, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_graph_runs_when_launched_and_in_order),
+        cmocka_unit_test(branches_of_a_graph_keep_their_order),
+        cmocka_unit_test(waiting_for_a_capturing_stream_voids_the_capture),
+        cmocka_unit_test(allocating_voids_a_capture_unless_relaxed),
+        cmocka_unit_test(a_global_capture_binds_other_threads_too),
+        cmocka_unit_test(the_legacy_stream_may_not_depend_on_a_capture),
+        cmocka_unit_test(events_neither_enter_nor_leave_a_capture_unnoticed),
+        cmocka_unit_test(captures_have_identities),
+    };
+    return cmocka_run_group_tests_name("sim_capture", tests, NULL, NULL);
+}
