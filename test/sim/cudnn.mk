@@ -36,10 +36,8 @@ $(B)/sim/libcudnn.so.9: $(call SIM_CUDNN_objects,dispatcher) | $(B)/sim/libcudnn
     $(B)/sim/libcudnn_ops.so.9 $(B)/sim/libcudnn_cnn.so.9
 	$(call SIM_CUDNN_LINK,)
 
-ALL += $(SIM_CUDNN_LIBRARIES)
-
-# Tests: programs that use the driver API and cuDNN, as a client would, and scripts.
-SIM_CUDNN_TESTS := $(B)/test/sim/test_cudnn_convolution
+# Tests: programs that use the driver API and cuDNN, as a client would, and a script.
+SIM_CUDNN_TESTS := $(patsubst %,$(B)/test/sim/test_cudnn_%,convolution ops)
 SIM_CUDNN_CLIENT := $(patsubst %,$(B)/obj/test/%.o,sim/cudnn_client reference_convolution)
 $(SIM_CUDNN_CLIENT): BASE_CFLAGS += $(CUDA_CFLAGS)
 
@@ -50,5 +48,13 @@ $(B)/test/sim/test_cudnn_%: test/sim/test_cudnn_%.c $(SIM_CUDNN_CLIENT) $(SIM_CU
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $< $(SIM_CUDNN_CLIENT) $(B)/sim/libcuda.so.1 \
 	    $(B)/sim/libcudnn.so.9 -lcmocka -lm -ldl -o $@
 
-TESTS += $(SIM_CUDNN_TESTS)
-TEST_DEPS += $(SIM_CUDNN_TESTS)
+$(B)/test/sim/cudnn_count_dlsym.so: test/sim/cudnn_count_dlsym.c
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -fPIC -shared $< -ldl -o $@
+
+ifneq ($(CUDA_INCLUDE),)
+ALL += $(SIM_CUDNN_LIBRARIES)
+TESTS += $(SIM_CUDNN_TESTS) test/sim/test_cudnn_structure.sh
+TEST_DEPS += $(SIM_CUDNN_TESTS) $(B)/test/sim/cudnn_count_dlsym.so
+endif
