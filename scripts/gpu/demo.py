@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The second half of scripts/demo: trains the digits with and without the library, side by side."""
+import dataclasses
 import os
 import sys
 
@@ -8,16 +9,39 @@ import training
 from training import Task
 
 LEAST_ACCURACY = 0.95
-EPOCHS = ("--epochs", "6")
-BATCH = 128
+# Limits to choose from, as shares of what the hungriest convolution takes when nothing limits it.
+SHARES = (2 / 3, 1 / 2, 1 / 4, 1 / 8)
+# The simulated GPU is the one of the micro-batching paper unless MICRODNN_SIM_PROFILE says otherwise:
+# so small a network leaves little to gain on a larger GPU.
+SIMULATED_PROFILE = "p100"
+SIMULATED = Task("lenet", 256, "fp32", length=("--epochs", "10"), extra=("--learning-rate", "0.05"))
+REAL = Task("lenet", 512, "tf32", length=("--epochs", "40"), extra=("--learning-rate", "0.05"))
+# Simulated times do not vary: one look is enough, where each costs real arithmetic.
+ONE_LOOK = {"MICRODNN_CONVOLUTION_MEASURE_REPEATS": "1"}
 
 
-def find_machine(build):
+@dataclasses.dataclass
+class Stage:
+    """Where the demo plays. `trial` is the machine for short runs that find a limit: only times
+    matter there, so the simulated one need not compute."""
+    machine: machines.Machine
+    trial: machines.Machine
+    task: Task
+    settings: dict
+
+
+def find_stage(build):
     if os.environ.get("MICRODNN_SIM", "") in ("", "0"):
         real = machines.find_real()
         if real:
-            return real
-    return machines.find_simulated(build, "compute")
+            return Stage(real, real, REAL, {})
+    os.environ.setdefault("MICRODNN_SIM_PROFILE", SIMULATED_PROFILE)
+    machine = machines.find_simulated(build, "compute")
+    trial = machines.find_simulated(build, "timing")
+    if machine is None or trial is None:
+        return None
+    task = dataclasses.replace(SIMULATED, extra=(*SIMULATED.extra, "--find-repeats", "1"))
+    return Stage(machine, trial, task, ONE_LOOK)
 
 
 def size(count):
@@ -27,11 +51,33 @@ def size(count):
         count /= 1024
 
 
-def wanted_bytes(build, machine):
+def settings_at(stage, limit):
+    """With the limit as the library's own too, its statistics are about that limit."""
+    return {**stage.settings, "MICRODNN_CONVOLUTION_WORKSPACE_LIMIT": str(limit)}
+
+
+def short(task, limit):
+    return dataclasses.replace(task, limit=str(limit), length=("--iterations", "8"))
+
+
+def wanted_bytes(build, stage):
     """The largest workspace that any convolution takes when nothing limits it."""
-    free = training.run(build, machine, Task("lenet", BATCH, length=("--iterations", "1")), False)
+    free = training.run(build, stage.trial, short(stage.task, "none"), False)
     return max(choice["workspace_bytes"] for layer in free.training["layers"]
                for choice in layer.values() if isinstance(choice, dict))
+
+
+def find_limit(build, stage):
+    """The limit of SHARES at which micro-batches gain most, by short runs; and what was tried."""
+    wanted = wanted_bytes(build, stage)
+    gains = {}
+    for share in SHARES:
+        limit = int(wanted * share)
+        task = short(stage.task, limit)
+        stock = training.run(build, stage.trial, task, False)
+        library = training.run(build, stage.trial, task, True, settings_at(stage, limit))
+        gains[limit] = stock.convolution_ms / library.convolution_ms
+    return max(gains, key=gains.get), wanted, gains
 
 
 def accuracy(result):
@@ -54,17 +100,18 @@ def print_side_by_side(stock, library):
 
 
 def print_splits(library):
-    print("\nwhat the library chose (its statistics; times as it measured them):")
-    for row in library.library["convolutions"]:
+    rows = library.library["convolutions"]
+    splits = [row for row in rows if " x " in row["configuration"] or "+" in row["configuration"]]
+    print("\nwhat the library split (its statistics; times as it measured them):")
+    for row in splits:
         undivided = row["undivided_ms"]
-        gain = (f"undivided {undivided:.4f} ms" if undivided is not None
-                else "nothing undivided fits")
-        print(f"  {row['problem']}\n    {row['configuration']}, {size(row['workspace_bytes'])}, "
-              f"{row['configuration_ms']:.4f} ms ({gain})")
+        gain = (f", undivided {undivided:.4f} ms" if undivided is not None
+                else ", undivided: nothing fits")
+        print(f"  {row['problem']}\n    {row['configuration']}: {size(row['workspace_bytes'])}, "
+              f"{row['configuration_ms']:.4f} ms{gain}")
     counters = library.library["counters"]
-    print(f"  {counters['executions_split']} convolutions ran as {counters['parts']} micro-batches, "
-          f"{counters['executions_undivided']} whole, {counters['executions_passed']} untouched; "
-          f"{counters['measure_microseconds'] / 1e6:.2f} s went into choosing")
+    print(f"  {len(rows) - len(splits)} other convolutions run whole; choosing took "
+          f"{counters['measure_microseconds'] / 1e6:.1f} s")
 
 
 def verdict(stock, library):
@@ -80,23 +127,24 @@ def verdict(stock, library):
 
 def main():
     build = os.path.join(machines.ROOT, "build")
-    machine = find_machine(build)
-    if machine is None:
+    stage = find_stage(build)
+    if stage is None:
         print("demo: neither a GPU nor the simulated one can be used", file=sys.stderr)
         return 1
+    machine = stage.machine
     print(f"demo: {machine.label()}", flush=True)
     if machine.simulated:
         print("demo: its arithmetic is real, its times come from a cost model", flush=True)
-    wanted = wanted_bytes(build, machine)
-    limit = wanted // 2
-    print(f"demo: without a limit some convolution takes {size(wanted)} of workspace; half of that, "
-          f"{size(limit)}, is all that both runs get:\n"
-          "demo: the whole batch no longer fits that algorithm, a micro-batch does", flush=True)
-    task = Task("lenet", BATCH, limit=str(limit), length=EPOCHS)
+    limit, wanted, gains = find_limit(build, stage)
+    tried = ", ".join(f"{size(tried)} {gain:.2f}x" for tried, gain in gains.items())
+    print(f"demo: without a limit the largest workspace is {size(wanted)}; short trials with less: "
+          f"{tried}\ndemo: both runs get {size(limit)}: too little for the whole batch with its fastest "
+          "algorithm, enough for micro-batches", flush=True)
+    task = dataclasses.replace(stage.task, limit=str(limit))
     results = []
-    for with_library, name in ((False, "without the library"), (True, "with LD_PRELOAD=libmicrodnn.so")):
+    for with_library, name in ((False, "without the library"), (True, "through libmicrodnn.so")):
         print(f"demo: training on handwritten digits {name} ...", flush=True)
-        results.append(training.run(build, machine, task, with_library))
+        results.append(training.run(build, machine, task, with_library, settings_at(stage, limit)))
     stock, library = results
     print_side_by_side(stock, library)
     print_splits(library)
@@ -105,8 +153,9 @@ def main():
         print(f"demo: FAILED: {problem}", file=sys.stderr)
     if not problems:
         kind = "simulated GPU time" if machine.simulated else machine.facts["device"]
-        print(f"\nconvolutions {stock.convolution_ms / library.convolution_ms:.2f} times as fast "
-              f"({kind}), accuracy {100 * accuracy(stock):.2f} % and {100 * accuracy(library):.2f} %")
+        ratio = stock.convolution_ms / library.convolution_ms
+        print(f"\nconvolutions {ratio:.2f} times as fast ({kind}), accuracy "
+              f"{100 * accuracy(stock):.2f} % and {100 * accuracy(library):.2f} %")
     return 1 if problems else 0
 
 
