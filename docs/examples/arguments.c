@@ -128,8 +128,8 @@ static size_t parse_size(const char *option, const char *text)
     static const struct {
         const char *suffix;
         int shift;
-    } units[] = {{"", 0},   {"b", 0},  {"k", 10}, {"kib", 10}, {"m", 20},
-                 {"mib", 20}, {"g", 30}, {"gib", 30}};
+    } units[] = {{"", 0},   {"b", 0},    {"k", 10}, {"kib", 10},
+                 {"m", 20}, {"mib", 20}, {"g", 30}, {"gib", 30}};
     if (strcasecmp(text, "none") == 0)
         return NO_LIMIT;
     char *end;

@@ -37,14 +37,14 @@ void convolution_init(convolution_t *convolution, const convolution_shape_t *sha
     CUDNN_CHECK(cudnnSetTensor4dDescriptor(convolution->y, format, element, shape->n, shape->k,
                                            shape->out_h, shape->out_w));
     CUDNN_CHECK(cudnnCreateFilterDescriptor(&convolution->filter));
-    CUDNN_CHECK(cudnnSetFilter4dDescriptor(convolution->filter, element, format, shape->k,
-                                           shape->c, shape->r, shape->s));
+    CUDNN_CHECK(cudnnSetFilter4dDescriptor(convolution->filter, element, format, shape->k, shape->c,
+                                           shape->r, shape->s));
     for (int direction = 0; direction < DIRECTION_COUNT; direction++) {
         convolution_choice_t *choice = &convolution->choices[direction];
         CUDNN_CHECK(cudnnCreateConvolutionDescriptor(&choice->descriptor));
-        CUDNN_CHECK(cudnnSetConvolution2dDescriptor(
-            choice->descriptor, shape->pad_h, shape->pad_w, shape->stride, shape->stride, 1, 1,
-            CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+        CUDNN_CHECK(cudnnSetConvolution2dDescriptor(choice->descriptor, shape->pad_h, shape->pad_w,
+                                                    shape->stride, shape->stride, 1, 1,
+                                                    CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
         CUDNN_CHECK(cudnnSetConvolutionMathType(choice->descriptor, asked_math_type(type)));
     }
 }
@@ -53,8 +53,7 @@ void convolution_fini(gpu_t *gpu, convolution_t *convolution)
 {
     gpu_free(gpu, &convolution->workspace);
     for (int direction = 0; direction < DIRECTION_COUNT; direction++)
-        CUDNN_CHECK(
-            cudnnDestroyConvolutionDescriptor(convolution->choices[direction].descriptor));
+        CUDNN_CHECK(cudnnDestroyConvolutionDescriptor(convolution->choices[direction].descriptor));
     CUDNN_CHECK(cudnnDestroyFilterDescriptor(convolution->filter));
     CUDNN_CHECK(cudnnDestroyTensorDescriptor(convolution->y));
     CUDNN_CHECK(cudnnDestroyTensorDescriptor(convolution->x));
@@ -63,9 +62,11 @@ void convolution_fini(gpu_t *gpu, convolution_t *convolution)
 /* The three result types of cuDNN have the same fields. */
 #define COPY_CANDIDATES(candidates, results, count)                                                \
     for (int i_ = 0; i_ < (count); i_++)                                                           \
-    (candidates)[i_] = (candidate_t){(int)(results)[i_].algo, (results)[i_].status,                \
-                                     (results)[i_].time,      (results)[i_].memory,                \
-                                     (results)[i_].determinism, (results)[i_].mathType}
+        (candidates)[i_] = (candidate_t)                                                           \
+        {                                                                                          \
+            (int)(results)[i_].algo, (results)[i_].status, (results)[i_].time,                     \
+                (results)[i_].memory, (results)[i_].determinism, (results)[i_].mathType            \
+        }
 
 static int search_forward(gpu_t *gpu, const convolution_t *c, const convolution_operands_t *o,
                           buffer_t scratch, candidate_t *candidates)
@@ -79,9 +80,8 @@ static int search_forward(gpu_t *gpu, const convolution_t *c, const convolution_
     return count;
 }
 
-static int search_backward_data(gpu_t *gpu, const convolution_t *c,
-                                const convolution_operands_t *o, buffer_t scratch,
-                                candidate_t *candidates)
+static int search_backward_data(gpu_t *gpu, const convolution_t *c, const convolution_operands_t *o,
+                                buffer_t scratch, candidate_t *candidates)
 {
     cudnnConvolutionBwdDataAlgoPerf_t results[MAX_CANDIDATES];
     int count = 0;
@@ -118,16 +118,17 @@ static int search(gpu_t *gpu, const convolution_t *c, direction_t direction,
     }
 }
 
-/* What the algorithm needs with the math type that the descriptor has now; false if it cannot run. */
+/* What the algorithm needs with the math type that the descriptor has now; false if it cannot run.
+ */
 static bool query_workspace(gpu_t *gpu, const convolution_t *c, direction_t direction,
                             int algorithm, size_t *bytes)
 {
     cudnnConvolutionDescriptor_t descriptor = c->choices[direction].descriptor;
     switch (direction) {
     case FORWARD:
-        return cudnnGetConvolutionForwardWorkspaceSize(
-                   gpu->cudnn, c->x, c->filter, descriptor, c->y,
-                   (cudnnConvolutionFwdAlgo_t)algorithm, bytes) == CUDNN_STATUS_SUCCESS;
+        return cudnnGetConvolutionForwardWorkspaceSize(gpu->cudnn, c->x, c->filter, descriptor,
+                                                       c->y, (cudnnConvolutionFwdAlgo_t)algorithm,
+                                                       bytes) == CUDNN_STATUS_SUCCESS;
     case BACKWARD_DATA:
         return cudnnGetConvolutionBackwardDataWorkspaceSize(
                    gpu->cudnn, c->filter, c->y, descriptor, c->x,
@@ -150,8 +151,7 @@ static bool try_candidate(gpu_t *gpu, convolution_t *convolution, direction_t di
     if (options->deterministic && candidate->determinism != CUDNN_DETERMINISTIC)
         return false;
     convolution_choice_t *choice = &convolution->choices[direction];
-    cudnnMathType_t math_type =
-        options->type == TYPE_FP32 ? CUDNN_FMA_MATH : candidate->math_type;
+    cudnnMathType_t math_type = options->type == TYPE_FP32 ? CUDNN_FMA_MATH : candidate->math_type;
     CUDNN_CHECK(cudnnSetConvolutionMathType(choice->descriptor, math_type));
     size_t bytes = 0;
     if (!query_workspace(gpu, convolution, direction, candidate->algorithm, &bytes)) {
@@ -207,18 +207,16 @@ void convolution_run(gpu_t *gpu, const convolution_t *c, direction_t direction,
     const float alpha = 1;
     switch (direction) {
     case FORWARD:
-        CUDNN_CHECK(cudnnConvolutionForward(gpu->cudnn, &alpha, c->x, o->x, c->filter, o->filter,
-                                            choice->descriptor,
-                                            (cudnnConvolutionFwdAlgo_t)choice->algorithm,
-                                            workspace.data, choice->workspace_bytes, &beta, c->y,
-                                            o->y));
+        CUDNN_CHECK(cudnnConvolutionForward(
+            gpu->cudnn, &alpha, c->x, o->x, c->filter, o->filter, choice->descriptor,
+            (cudnnConvolutionFwdAlgo_t)choice->algorithm, workspace.data, choice->workspace_bytes,
+            &beta, c->y, o->y));
         break;
     case BACKWARD_DATA:
-        CUDNN_CHECK(cudnnConvolutionBackwardData(gpu->cudnn, &alpha, c->filter, o->filter, c->y,
-                                                 o->y, choice->descriptor,
-                                                 (cudnnConvolutionBwdDataAlgo_t)choice->algorithm,
-                                                 workspace.data, choice->workspace_bytes, &beta,
-                                                 c->x, o->x));
+        CUDNN_CHECK(cudnnConvolutionBackwardData(
+            gpu->cudnn, &alpha, c->filter, o->filter, c->y, o->y, choice->descriptor,
+            (cudnnConvolutionBwdDataAlgo_t)choice->algorithm, workspace.data,
+            choice->workspace_bytes, &beta, c->x, o->x));
         break;
     default:
         CUDNN_CHECK(cudnnConvolutionBackwardFilter(

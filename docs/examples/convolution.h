@@ -1,5 +1,5 @@
-/* One convolution of a network in its three directions: descriptors, the choice of algorithms, the calls.
- * The rest of the program does not know which cuDNN interface runs it. */
+/* One convolution of a network in its three directions: descriptors, the choice of algorithms, the
+ * calls. The rest of the program does not know which cuDNN interface runs it. */
 #ifndef TRAIN_CNN_CONVOLUTION_H
 #define TRAIN_CNN_CONVOLUTION_H
 
@@ -41,14 +41,15 @@ void convolution_init(convolution_t *convolution, const convolution_shape_t *sha
 void convolution_fini(gpu_t *gpu, convolution_t *convolution);
 
 /* Measures all algorithms on the real buffers (what the direction writes is lost) with `scratch` as
- * workspace, and keeps the fastest whose workspace is at most `scratch.bytes`; of `options` it looks at
- * the type, the repeats and whether only deterministic algorithms may be taken. Waits for the device. */
+ * workspace, and keeps the fastest whose workspace is at most `scratch.bytes`; of `options` it
+ * looks at the type, the repeats and whether only deterministic algorithms may be taken. Waits for
+ * the device. */
 void convolution_choose(gpu_t *gpu, convolution_t *convolution, direction_t direction,
                         const convolution_operands_t *operands, buffer_t scratch,
                         const arguments_t *options);
 
-/* Enqueues the convolution: the output becomes result + beta * output. A choice must have been made, and
- * `workspace` be as large as it asks. */
+/* Enqueues the convolution: the output becomes result + beta * output. A choice must have been
+ * made, and `workspace` be as large as it asks. */
 void convolution_run(gpu_t *gpu, const convolution_t *convolution, direction_t direction,
                      const convolution_operands_t *operands, buffer_t workspace, float beta);
 

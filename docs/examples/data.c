@@ -41,7 +41,8 @@ static int pixel_value(char c)
     return c >= 'a' && c <= 'g' ? c - 'a' + 10 : -1;
 }
 
-/* One line of digits.txt; pixels come out in [-1, 1]. Returns the label, or -1 for a broken line. */
+/* One line of digits.txt; pixels come out in [-1, 1]. Returns the label, or -1 for a broken line.
+ */
 static int parse_digit(const char *line, float pixels[DIGIT_PIXELS])
 {
     if (strlen(line) != DIGIT_PIXELS + 3 || line[DIGIT_PIXELS] != ' ' ||

@@ -1,6 +1,6 @@
-/* The device as this program uses it: one stream, one cuDNN handle, device memory that is counted, and
- * checks that end the program with a message (exit status 1), since a training program can do nothing
- * better. One thread. */
+/* The device as this program uses it: one stream, one cuDNN handle, device memory that is counted,
+ * and checks that end the program with a message (exit status 1), since a training program can do
+ * nothing better. One thread. */
 #ifndef TRAIN_CNN_GPU_H
 #define TRAIN_CNN_GPU_H
 
@@ -39,7 +39,8 @@ void cudnn_check(cudnnStatus_t status, const char *call, const char *file, int l
 void gpu_open(gpu_t *gpu);
 void gpu_close(gpu_t *gpu);
 
-/* Zeroed device memory; ends the program, naming `what`, if there is not enough. 0 bytes: no memory. */
+/* Zeroed device memory; ends the program, naming `what`, if there is not enough. 0 bytes: no
+ * memory. */
 buffer_t gpu_alloc(gpu_t *gpu, size_t bytes, const char *what);
 /* The same, not zeroed, and no memory instead of an end. */
 buffer_t gpu_try_alloc(gpu_t *gpu, size_t bytes);

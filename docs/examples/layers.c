@@ -8,11 +8,12 @@
 
 #define BATCH_NORM_EPSILON 1e-5
 #define BATCH_NORM_MOMENTUM 0.1
-/* The other spatial mode is slower: 96 instead of 70 ms an iteration of ResNet-18, fp16, channels last
- * (H200, cuDNN 9.19). */
+/* The other spatial mode is slower: 96 instead of 70 ms an iteration of ResNet-18, fp16, channels
+ * last (H200, cuDNN 9.19). */
 #define BATCH_NORM_MODE CUDNN_BATCHNORM_SPATIAL_PERSISTENT
 
-/* Networks without batch normalisation also run on a cuDNN that lacks it, as the simulated one does. */
+/* Networks without batch normalisation also run on a cuDNN that lacks it, as the simulated one
+ * does. */
 #pragma weak cudnnBatchNormalizationForwardTraining
 #pragma weak cudnnBatchNormalizationForwardInference
 #pragma weak cudnnBatchNormalizationBackward
@@ -66,8 +67,7 @@ static void set_shape(tensor_t *tensor, int n, int c, int h, int w)
 
 static size_t parameter_elements(const parameter_t *p)
 {
-    return multiply_bytes(multiply_bytes((size_t)p->k, (size_t)p->c),
-                          (size_t)p->r * (size_t)p->s);
+    return multiply_bytes(multiply_bytes((size_t)p->k, (size_t)p->c), (size_t)p->r * (size_t)p->s);
 }
 
 /* Place in memory of logical element (k, c, r, s), where k c r s order is `nchw`. */
@@ -93,23 +93,23 @@ static void fill_random(const parameter_t *p, layout_t layout, float bound, uint
 static void upload_parameter(network_t *network, const parameter_t *p, const float *values)
 {
     cudaStream_t stream = network->gpu->stream;
-    CUDA_CHECK(cudaMemcpyAsync(p->master.data, values, p->master.bytes, cudaMemcpyHostToDevice,
-                               stream));
+    CUDA_CHECK(
+        cudaMemcpyAsync(p->master.data, values, p->master.bytes, cudaMemcpyHostToDevice, stream));
     if (p->copy.data)
         CUDNN_CHECK(cudnnTransformTensor(network->gpu->cudnn, &one, p->master_descriptor,
                                          p->master.data, &zero, p->descriptor, p->copy.data));
     CUDA_CHECK(cudaStreamSynchronize(stream)); /* the values are the caller's again */
 }
 
-/* Dimensions must be set. Values start as `fill`, or evenly random within `bound` if that is not 0. */
+/* Dimensions must be set. Values start as `fill`, or evenly random within `bound` if that is not 0.
+ */
 static void init_parameter(network_t *network, parameter_t *p, cudnnDataType_t type,
                            layout_t layout, float fill, float bound, uint64_t *state)
 {
     gpu_t *gpu = network->gpu;
     size_t elements = parameter_elements(p);
     size_t master_bytes = multiply_bytes(elements, sizeof(float));
-    p->master_descriptor =
-        make_descriptor(CUDNN_DATA_FLOAT, LAYOUT_NCHW, p->k, p->c, p->r, p->s);
+    p->master_descriptor = make_descriptor(CUDNN_DATA_FLOAT, LAYOUT_NCHW, p->k, p->c, p->r, p->s);
     p->descriptor = make_descriptor(type, LAYOUT_NCHW, p->k, p->c, p->r, p->s);
     p->master = gpu_alloc(gpu, master_bytes, "a parameter");
     p->velocity = gpu_alloc(gpu, master_bytes, "a parameter's velocity");
@@ -157,11 +157,11 @@ static int lower_divisor(int number)
     return divisor;
 }
 
-/* A fully connected layer is a 1x1 convolution of the input seen as c * h * w channels; in memory its
- * weights are those of a convolution as large as the input, in every layout. The images of the batch are
- * seen as the pixels of one image, channels last, which is the same memory: as a batch of 1x1 images
- * cuDNN takes 57 ms without workspace for the weights' gradient of AlexNet's fc6, this way 1.0 (H200,
- * cuDNN 9.19). Only, there is no deterministic algorithm that way. */
+/* A fully connected layer is a 1x1 convolution of the input seen as c * h * w channels; in memory
+ * its weights are those of a convolution as large as the input, in every layout. The images of the
+ * batch are seen as the pixels of one image, channels last, which is the same memory: as a batch of
+ * 1x1 images cuDNN takes 57 ms without workspace for the weights' gradient of AlexNet's fc6, this
+ * way 1.0 (H200, cuDNN 9.19). Only, there is no deterministic algorithm that way. */
 static convolution_shape_t fc_shape(const layer_t *layer, bool deterministic)
 {
     const tensor_t *x = layer->inputs[0];
@@ -275,10 +275,9 @@ static void backward_convolution(network_t *network, layer_t *layer)
     tensor_t *x = layer->inputs[0];
     void *dy = layer->output.gradient.data;
     if (layer->spec->bias)
-        CUDNN_CHECK(cudnnConvolutionBackwardBias(network->gpu->cudnn, &one,
-                                                 layer->output.descriptor, dy, &zero,
-                                                 layer->bias.descriptor,
-                                                 layer->bias.gradient.data));
+        CUDNN_CHECK(
+            cudnnConvolutionBackwardBias(network->gpu->cudnn, &one, layer->output.descriptor, dy,
+                                         &zero, layer->bias.descriptor, layer->bias.gradient.data));
     run_convolution(network, layer, BACKWARD_FILTER,
                     &(convolution_operands_t){
                         .x = x->value.data, .filter = layer->weight.gradient.data, .y = dy},
@@ -360,9 +359,9 @@ static void backward_pool(network_t *network, layer_t *layer)
     tensor_t *x = layer->inputs[0];
     const tensor_t *y = &layer->output;
     CUDNN_CHECK(cudnnPoolingBackward(network->gpu->cudnn, layer->pooling, &one, y->descriptor,
-                                     y->value.data, y->descriptor, y->gradient.data,
-                                     x->descriptor, x->value.data, gradient_beta(x),
-                                     x->descriptor, x->gradient.data));
+                                     y->value.data, y->descriptor, y->gradient.data, x->descriptor,
+                                     x->value.data, gradient_beta(x), x->descriptor,
+                                     x->gradient.data));
 }
 
 /* ---- batch normalisation ---- */
@@ -404,17 +403,15 @@ static void forward_batch_norm(network_t *network, layer_t *layer, bool training
     cudnnTensorDescriptor_t channels = layer->weight.descriptor;
     if (training)
         CUDNN_CHECK(cudnnBatchNormalizationForwardTraining(
-            cudnn, BATCH_NORM_MODE, &one, &zero, x->descriptor, x->value.data,
-            y->descriptor, y->value.data, channels, layer->weight.master.data,
-            layer->bias.master.data, BATCH_NORM_MOMENTUM, norm->running_mean.data,
-            norm->running_variance.data, BATCH_NORM_EPSILON, norm->saved_mean.data,
-            norm->saved_inverse_deviation.data));
+            cudnn, BATCH_NORM_MODE, &one, &zero, x->descriptor, x->value.data, y->descriptor,
+            y->value.data, channels, layer->weight.master.data, layer->bias.master.data,
+            BATCH_NORM_MOMENTUM, norm->running_mean.data, norm->running_variance.data,
+            BATCH_NORM_EPSILON, norm->saved_mean.data, norm->saved_inverse_deviation.data));
     else
         CUDNN_CHECK(cudnnBatchNormalizationForwardInference(
-            cudnn, BATCH_NORM_MODE, &one, &zero, x->descriptor, x->value.data,
-            y->descriptor, y->value.data, channels, layer->weight.master.data,
-            layer->bias.master.data, norm->running_mean.data, norm->running_variance.data,
-            BATCH_NORM_EPSILON));
+            cudnn, BATCH_NORM_MODE, &one, &zero, x->descriptor, x->value.data, y->descriptor,
+            y->value.data, channels, layer->weight.master.data, layer->bias.master.data,
+            norm->running_mean.data, norm->running_variance.data, BATCH_NORM_EPSILON));
 }
 
 static void backward_batch_norm(network_t *network, layer_t *layer)
@@ -422,11 +419,11 @@ static void backward_batch_norm(network_t *network, layer_t *layer)
     tensor_t *x = layer->inputs[0];
     const tensor_t *y = &layer->output;
     CUDNN_CHECK(cudnnBatchNormalizationBackward(
-        network->gpu->cudnn, BATCH_NORM_MODE, &one, gradient_beta(x), &one, &zero,
-        x->descriptor, x->value.data, y->descriptor, y->gradient.data, x->descriptor,
-        x->gradient.data, layer->weight.descriptor, layer->weight.master.data,
-        layer->weight.gradient.data, layer->bias.gradient.data, BATCH_NORM_EPSILON,
-        layer->norm.saved_mean.data, layer->norm.saved_inverse_deviation.data));
+        network->gpu->cudnn, BATCH_NORM_MODE, &one, gradient_beta(x), &one, &zero, x->descriptor,
+        x->value.data, y->descriptor, y->gradient.data, x->descriptor, x->gradient.data,
+        layer->weight.descriptor, layer->weight.master.data, layer->weight.gradient.data,
+        layer->bias.gradient.data, BATCH_NORM_EPSILON, layer->norm.saved_mean.data,
+        layer->norm.saved_inverse_deviation.data));
 }
 
 /* ---- sums and concatenations ---- */
@@ -435,9 +432,9 @@ static void forward_add(network_t *network, layer_t *layer, bool training)
 {
     (void)training;
     const tensor_t *a = layer->inputs[0], *b = layer->inputs[1];
-    CUDNN_CHECK(cudnnOpTensor(network->gpu->cudnn, network->sum, &one, a->descriptor,
-                              a->value.data, &one, b->descriptor, b->value.data, &zero,
-                              layer->output.descriptor, layer->output.value.data));
+    CUDNN_CHECK(cudnnOpTensor(network->gpu->cudnn, network->sum, &one, a->descriptor, a->value.data,
+                              &one, b->descriptor, b->value.data, &zero, layer->output.descriptor,
+                              layer->output.value.data));
 }
 
 static void backward_add(network_t *network, layer_t *layer)
@@ -451,8 +448,7 @@ static void backward_add(network_t *network, layer_t *layer)
 }
 
 /* Descriptor of `x`'s channels inside the output, which has `channels` of them. */
-static cudnnTensorDescriptor_t make_slice(const network_t *network, const tensor_t *x,
-                                          int channels)
+static cudnnTensorDescriptor_t make_slice(const network_t *network, const tensor_t *x, int channels)
 {
     bool nhwc = network->options->layout == LAYOUT_NHWC;
     cudnnTensorDescriptor_t slice;
@@ -503,10 +499,10 @@ static void backward_concat(network_t *network, layer_t *layer)
 {
     for (int i = 0; i < layer->spec->input_count; i++) {
         tensor_t *x = layer->inputs[i];
-        CUDNN_CHECK(cudnnTransformTensor(
-            network->gpu->cudnn, &one, layer->slices[i],
-            (char *)layer->output.gradient.data + layer->slice_offsets[i], gradient_beta(x),
-            x->descriptor, x->gradient.data));
+        CUDNN_CHECK(
+            cudnnTransformTensor(network->gpu->cudnn, &one, layer->slices[i],
+                                 (char *)layer->output.gradient.data + layer->slice_offsets[i],
+                                 gradient_beta(x), x->descriptor, x->gradient.data));
     }
 }
 

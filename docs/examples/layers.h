@@ -4,8 +4,8 @@
 
 #include "network.h"
 
-/* Sets the output's n c h w from the inputs', and makes descriptors and buffers other than the output's.
- * `state` is that of the random numbers for the weights. */
+/* Sets the output's n c h w from the inputs', and makes descriptors and buffers other than the
+ * output's. `state` is that of the random numbers for the weights. */
 void layer_init(network_t *network, layer_t *layer, uint64_t *state);
 void layer_fini(network_t *network, layer_t *layer);
 void layer_forward(network_t *network, layer_t *layer, bool training);

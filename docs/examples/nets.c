@@ -6,7 +6,8 @@
 
 #include "gpu.h"
 
-/* ---- building blocks: each adds layers that read tensor `from` and returns the tensor it made ---- */
+/* ---- building blocks: each adds layers that read tensor `from` and returns the tensor it made
+ * ---- */
 
 static int add_layer(net_spec_t *net, layer_spec_t layer, const char *name)
 {
@@ -120,9 +121,10 @@ static int convolution_norm(net_spec_t *net, const char *name, int from, int cha
 
 /* ---- the networks ---- */
 
-/* LeCun's shape for 8x8 images: convolution, pooling, twice, then fully connected. The 5x5 convolution is
- * wide enough that FFT and Winograd algorithms, which need workspace, are worth it (H200: 0.07 instead of
- * 0.11 ms at batch 256), yet an epoch takes 3 s where a CPU does the arithmetic. */
+/* LeCun's shape for 8x8 images: convolution, pooling, twice, then fully connected. The 5x5
+ * convolution is wide enough that FFT and Winograd algorithms, which need workspace, are worth it
+ * (H200: 0.07 instead of 0.11 ms at batch 256), yet an epoch takes 3 s where a CPU does the
+ * arithmetic. */
 static int build_lenet(net_spec_t *net)
 {
     int t = convolution_relu(net, "conv1", 0, 32, 5, 1, 2);
@@ -134,8 +136,8 @@ static int build_lenet(net_spec_t *net)
     return fc(net, "fc2", t, 10);
 }
 
-/* The single column of "One weird trick for parallelizing convolutional neural networks" as torchvision
- * has it, without dropout. */
+/* The single column of "One weird trick for parallelizing convolutional neural networks" as
+ * torchvision has it, without dropout. */
 static int build_alexnet(net_spec_t *net)
 {
     int t = convolution_relu(net, "conv1", 0, 64, 11, 4, 2);
@@ -186,9 +188,9 @@ static int build_vgg16(net_spec_t *net)
     return fc(net, "fc8", t, 1000);
 }
 
-/* One residual block: the main path of `basic` (two 3x3) or bottleneck (1x1, 3x3, 1x1 of four times the
- * channels) shape, and a projection where the shape changes. The stride sits on the 3x3, as torchvision
- * has it. */
+/* One residual block: the main path of `basic` (two 3x3) or bottleneck (1x1, 3x3, 1x1 of four times
+ * the channels) shape, and a projection where the shape changes. The stride sits on the 3x3, as
+ * torchvision has it. */
 static int residual_block(net_spec_t *net, const char *prefix, int from, int channels, int stride,
                           bool basic, bool project)
 {
@@ -277,8 +279,8 @@ const net_info_t *net_find(const char *name)
 void net_print_list(FILE *out)
 {
     for (size_t i = 0; i < NET_COUNT; i++)
-        fprintf(out, "  %-11s %s; batch %d, learning rate %g\n", nets[i].name,
-                nets[i].description, nets[i].batch, nets[i].learning_rate);
+        fprintf(out, "  %-11s %s; batch %d, learning rate %g\n", nets[i].name, nets[i].description,
+                nets[i].batch, nets[i].learning_rate);
 }
 
 void net_build(net_spec_t *net, const net_info_t *info)

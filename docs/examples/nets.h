@@ -1,5 +1,6 @@
-/* The networks as graphs of layers. Layer i makes tensor i; a layer names the tensors that it reads, so
- * a list of layers in order is a schedule of the forward pass, and backwards one of the backward pass. */
+/* The networks as graphs of layers. Layer i makes tensor i; a layer names the tensors that it
+ * reads, so a list of layers in order is a schedule of the forward pass, and backwards one of the
+ * backward pass. */
 #ifndef TRAIN_CNN_NETS_H
 #define TRAIN_CNN_NETS_H
 
@@ -39,8 +40,8 @@ typedef struct net_info {
     const char *description;
     bool digits; /* trains on the handwritten digits, else on random data */
     int channels, height, width, classes;
-    int batch; /* default, images */
-    double learning_rate; /* default */
+    int batch;                          /* default, images */
+    double learning_rate;               /* default */
     int (*build)(struct net_spec *net); /* adds the layers before the loss; returns the logits */
 } net_info_t;
 

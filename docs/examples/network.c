@@ -35,7 +35,8 @@ static void connect_layers(network_t *network)
     }
 }
 
-/* A ReLU may overwrite its input where nothing else reads that, its own maker's backward pass included. */
+/* A ReLU may overwrite its input where nothing else reads that, its own maker's backward pass
+ * included. */
 static bool may_work_in_place(const network_t *network, const layer_t *layer)
 {
     if (layer->spec->kind != LAYER_RELU || layer->inputs[0]->readers != 1)
@@ -51,8 +52,8 @@ static void allocate_output(network_t *network, layer_t *layer)
     const char *name = layer->spec->name;
     if (y->h < 1 || y->w < 1)
         fail("%s: its input is smaller than its kernel", name);
-    y->descriptor = make_descriptor(tensor_type(network), network->options->layout, y->n, y->c,
-                                    y->h, y->w);
+    y->descriptor =
+        make_descriptor(tensor_type(network), network->options->layout, y->n, y->c, y->h, y->w);
     y->in_place = may_work_in_place(network, layer);
     if (y->in_place) {
         y->value = layer->inputs[0]->value;
@@ -92,8 +93,7 @@ static void init_ends(network_t *network)
     if (half || network->options->layout == LAYOUT_NHWC)
         network->images = gpu_alloc(gpu, image_bytes, "images");
     network->one_hot = gpu_alloc(gpu, class_bytes, "labels");
-    network->probabilities =
-        half ? gpu_alloc(gpu, class_bytes, "probabilities") : logits->gradient;
+    network->probabilities = half ? gpu_alloc(gpu, class_bytes, "probabilities") : logits->gradient;
     if (half)
         network->logits = gpu_alloc(gpu, class_bytes, "logits");
     network->host_images = pinned_alloc(image_bytes);
@@ -247,9 +247,8 @@ void network_upload_labels(network_t *network)
         for (int c = 0; c < classes; c++)
             network->host_one_hot[(size_t)i * (size_t)classes + (size_t)c] =
                 network->host_labels[i] == c;
-    CUDA_CHECK(cudaMemcpyAsync(network->one_hot.data, network->host_one_hot,
-                               network->one_hot.bytes, cudaMemcpyHostToDevice,
-                               network->gpu->stream));
+    CUDA_CHECK(cudaMemcpyAsync(network->one_hot.data, network->host_one_hot, network->one_hot.bytes,
+                               cudaMemcpyHostToDevice, network->gpu->stream));
 }
 
 void network_forward(network_t *network, bool training)

@@ -1,7 +1,8 @@
-/* A network on the device: tensors, parameters, the passes over its layers. Everything is allocated when
- * it is made and stays until it is freed, as in Caffe; gradients of the loss are sums over the batch, and
- * the division by the batch size is part of the update, so that half-precision gradients do not vanish.
- * Everything is enqueued on the one stream of the gpu_t; functions say where they wait for it. */
+/* A network on the device: tensors, parameters, the passes over its layers. Everything is allocated
+ * when it is made and stays until it is freed, as in Caffe; gradients of the loss are sums over the
+ * batch, and the division by the batch size is part of the update, so that half-precision gradients
+ * do not vanish. Everything is enqueued on the one stream of the gpu_t; functions say where they
+ * wait for it. */
 #ifndef TRAIN_CNN_NETWORK_H
 #define TRAIN_CNN_NETWORK_H
 
@@ -21,8 +22,8 @@ typedef struct tensor {
     bool gradient_written;    /* in this backward pass, so that the next reader adds to it */
 } tensor_t;
 
-/* Something that training changes: fp32 master values and velocities; a copy in the tensors' type and
- * gradients in that type. */
+/* Something that training changes: fp32 master values and velocities; a copy in the tensors' type
+ * and gradients in that type. */
 typedef struct parameter {
     int k, c, r, s;
     cudnnTensorDescriptor_t master_descriptor; /* packed k c r s, whatever the layout: only for
@@ -64,7 +65,7 @@ typedef struct network {
     buffer_t one_hot;
     buffer_t scratch;   /* workspace while algorithms are chosen */
     buffer_t workspace; /* shared by all convolutions */
-    timers_t timers;    /* of layer l in direction d: l * DIRECTION_COUNT + d; the last: iteration */
+    timers_t timers; /* of layer l in direction d: l * DIRECTION_COUNT + d; the last: iteration */
     size_t search_bytes, workspace_bytes, training_bytes; /* see the report */
     /* Pinned: what the device reads and writes. */
     float *host_images, *host_one_hot, *host_probabilities;
@@ -74,12 +75,12 @@ typedef struct network {
 void network_init(network_t *network, gpu_t *gpu, const arguments_t *options);
 void network_fini(network_t *network);
 
-/* Chooses the algorithms of all convolutions with the images in the host buffers and allocates their
- * workspaces. Changes no parameter. Waits for the device. */
+/* Chooses the algorithms of all convolutions with the images in the host buffers and allocates
+ * their workspaces. Changes no parameter. Waits for the device. */
 void network_choose_algorithms(network_t *network);
 
-/* Copies the host's images, or labels, to the device; the host buffers must rest until the stream is
- * done. */
+/* Copies the host's images, or labels, to the device; the host buffers must rest until the stream
+ * is done. */
 void network_upload_images(network_t *network);
 void network_upload_labels(network_t *network);
 void network_forward(network_t *network, bool training);

@@ -99,8 +99,7 @@ static double timer_median(const results_t *results, const network_t *network, i
 
 static double images_per_second(const results_t *results, const network_t *network)
 {
-    double ms =
-        quartiles(results, results->iteration_ms, 1, network->options->warmup).median;
+    double ms = quartiles(results, results->iteration_ms, 1, network->options->warmup).median;
     return ms > 0 ? 1000.0 * network->options->batch / ms : NAN;
 }
 
@@ -305,10 +304,9 @@ static void json_layers(FILE *out, const results_t *results, const network_t *ne
         fprintf(out,
                 "%s\n    {\"name\": \"%s\", \"kind\": \"%s\", \"n\": %d, \"c\": %d, \"h\": %d, "
                 "\"w\": %d, \"k\": %d, \"r\": %d, \"s\": %d, \"stride\": %d, \"pad\": [%d, %d]",
-                separator, layer->spec->name,
-                layer->spec->kind == LAYER_FC ? "fc" : "convolution", shape->n, shape->c, shape->h,
-                shape->w, shape->k, shape->r, shape->s, shape->stride, shape->pad_h,
-                shape->pad_w);
+                separator, layer->spec->name, layer->spec->kind == LAYER_FC ? "fc" : "convolution",
+                shape->n, shape->c, shape->h, shape->w, shape->k, shape->r, shape->s, shape->stride,
+                shape->pad_h, shape->pad_w);
         for (int d = 0; d < DIRECTION_COUNT; d++)
             if (layer->convolution.choices[d].made)
                 json_direction(out, results, network, layer, (direction_t)d);

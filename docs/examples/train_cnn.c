@@ -1,6 +1,6 @@
-/* train_cnn: trains a convolutional network with cuDNN's legacy interface and the CUDA runtime, and says
- * how long its convolutions took. It takes for each convolution the fastest algorithm that cuDNN's
- * exhaustive search finds within the workspace limit, as Caffe and others do. */
+/* train_cnn: trains a convolutional network with cuDNN's legacy interface and the CUDA runtime, and
+ * says how long its convolutions took. It takes for each convolution the fastest algorithm that
+ * cuDNN's exhaustive search finds within the workspace limit, as Caffe and others do. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,8 +48,9 @@ static void load_data(training_t *training)
              training->data.train_count);
 }
 
-/* Puts the next batch into the host buffers and on its way to the device; what an epoch has left after
- * its last full batch is not trained on. Random images are one batch and stay on the device. */
+/* Puts the next batch into the host buffers and on its way to the device; what an epoch has left
+ * after its last full batch is not trained on. Random images are one batch and stay on the device.
+ */
 static void next_batch(training_t *training)
 {
     network_t *network = &training->network;
@@ -87,8 +88,8 @@ static void train_iteration(training_t *training)
     }
 }
 
-/* Part of the test images that the network classifies rightly. A last batch that is not full is filled
- * up with what the buffers hold, which no image's result depends on. */
+/* Part of the test images that the network classifies rightly. A last batch that is not full is
+ * filled up with what the buffers hold, which no image's result depends on. */
 static double test_accuracy(training_t *training)
 {
     network_t *network = &training->network;
