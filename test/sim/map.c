@@ -75,23 +75,32 @@ static void *reserve(uint64_t bytes)
     return start == MAP_FAILED ? NULL : start;
 }
 
-CUresult sim_map_init(bool backed)
+/* Both reservations, or none. */
+static bool reserve_both(uint64_t bytes, bool backed)
 {
-    /* 4 TiB where the system allows it: timing mode runs networks that no memory holds. */
-    uint64_t bytes = UINT64_C(4) << 40;
     void *base = reserve(bytes);
-    while (!base && bytes > UINT64_C(1) << 34)
-        base = reserve(bytes /= 4);
-    if (!base)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    map.alias = base && backed ? reserve(bytes) : NULL;
+    if (base && backed && !map.alias) {
+        munmap(base, bytes);
+        return false;
+    }
     map.base = (uint64_t)(uintptr_t)base;
     map.bytes = bytes;
+    return base != NULL;
+}
+
+CUresult sim_map_init(bool backed)
+{
+    /* 4 TiB where the process has the room: timing mode runs networks that no memory holds. */
+    uint64_t bytes = UINT64_C(4) << 40;
+    while (!reserve_both(bytes, backed))
+        if ((bytes /= 2) < UINT64_C(1) << 30)
+            return CUDA_ERROR_OUT_OF_MEMORY;
     extents_give(&map.addresses, map.base, map.bytes);
     if (!backed)
         return CUDA_SUCCESS;
-    map.alias = reserve(bytes);
     map.poison = memfd_create("simulated device memory", MFD_CLOEXEC);
-    bool ready = map.alias && map.poison >= 0 && ftruncate(map.poison, (off_t)POISON_BYTES) == 0;
+    bool ready = map.poison >= 0 && ftruncate(map.poison, (off_t)POISON_BYTES) == 0;
     return ready ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

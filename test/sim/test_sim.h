@@ -34,6 +34,24 @@ static bool failure_expected; /* then it is not reported */
     } while (0)
 #define OK(call) CHECK((int)(call) == 0)
 
+/* Events of this process, for destroy_events: a leak checker sees those that nobody destroys. */
+static cudaEvent_t events[64];
+static size_t event_count;
+
+static inline cudaEvent_t new_event(void)
+{
+    CHECK(event_count < sizeof events / sizeof events[0]);
+    cudaEvent_t *event = &events[event_count++];
+    OK(cudaEventCreate(event));
+    return *event;
+}
+
+static inline void destroy_events(void)
+{
+    while (event_count > 0)
+        OK(cudaEventDestroy(events[--event_count]));
+}
+
 /* The wait status of a child that runs `body` with "NAME=value ..." set. */
 static inline int run_child(void (*body)(void), const char *environment)
 {
@@ -54,6 +72,7 @@ static inline int run_child(void (*body)(void), const char *environment)
         for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
             signal(caught[i], SIG_DFL);
         body();
+        destroy_events();
         exit(0); /* so that a leak checker speaks */
     }
     int status = -1;
@@ -96,13 +115,6 @@ static inline cudaStream_t new_stream(void)
     cudaStream_t stream;
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
-}
-
-static inline cudaEvent_t new_event(void)
-{
-    cudaEvent_t event;
-    OK(cudaEventCreate(&event));
-    return event;
 }
 
 static inline void *new_device(size_t bytes)

@@ -76,6 +76,7 @@ static void fork_and_join(void)
         OK(cudaMemcpyAsync(result + 1, second, 4, cudaMemcpyDeviceToHost, origin));
         CHECK(result[0] == (float)(2 * i + 2) && result[1] == (float)(2 * i + 1));
     }
+    OK(cudaGraphExecDestroy(exec));
 }
 
 static void branches_of_a_graph_keep_their_order(void **state)
@@ -142,7 +143,7 @@ static void allocate_inside(void)
     OK(cudaThreadExchangeStreamCaptureMode(&mode));
     CHECK(mode == cudaStreamCaptureModeRelaxed);
     OK(launch_add(memory, 1, 1, 1, stream));
-    end_and_instantiate(stream);
+    OK(cudaGraphExecDestroy(end_and_instantiate(stream)));
 }
 
 static void allocating_voids_a_capture_unless_relaxed(void **state)
@@ -171,7 +172,7 @@ static void other_threads(void)
 {
     cudaStream_t stream = begin(cudaStreamCaptureModeThreadLocal);
     OK(elsewhere());
-    end_and_instantiate(stream);
+    OK(cudaGraphExecDestroy(end_and_instantiate(stream)));
     stream = begin(cudaStreamCaptureModeGlobal);
     CHECK(elsewhere() == cudaErrorStreamCaptureUnsupported);
     expect_void(stream);
@@ -195,7 +196,7 @@ static void use_legacy_stream(void)
     expect_void(blocking);
     cudaStream_t stream = begin(cudaStreamCaptureModeGlobal);
     OK(cudaMemset(memory, 0, 64)); /* a non-blocking stream is none of its business */
-    end_and_instantiate(stream);
+    OK(cudaGraphExecDestroy(end_and_instantiate(stream)));
     CHECK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeGlobal) ==
           cudaErrorStreamCaptureUnsupported);
 }
@@ -253,6 +254,8 @@ static void ask_about_capture(void)
     size_t count = 0;
     OK(cudaGraphGetNodes(graph, NULL, &count));
     CHECK(count == 2);
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamEndCapture(second, &graph));
     OK(cudaGraphDestroy(graph));
 }
 

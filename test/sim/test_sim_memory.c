@@ -297,6 +297,7 @@ static void second_and_third_fail(void)
     OK(cudaMalloc(&memory, 64));
     CHECK(cudaEventCreate(&event) == cudaErrorLaunchFailure);
     OK(cudaEventCreate(&event));
+    OK(cudaEventDestroy(event));
     sim_api()->inject("cuLaunchKernel", 2, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     OK(launch_add(memory, 1, 1, 1, NULL));
     CHECK(launch_add(memory, 1, 1, 1, NULL) == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
