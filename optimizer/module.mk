@@ -1,7 +1,19 @@
-CORE_SOURCES += optimizer/costs.c optimizer/front.c optimizer/problem.c optimizer/wr.c
-TESTS += $(B)/test/unit/test_wr $(B)/test/unit/test_problem
+CORE_SOURCES += $(addprefix optimizer/,cost_memory.c costs.c database.c database_codec.c \
+    database_file.c database_rows.c database_tool.c front.c problem.c wr.c)
+CORE_LIBS += -l:libsqlite3.a -lm
+TESTS += $(addprefix $(B)/test/unit/,test_wr test_problem test_database)
 BENCHES += $(B)/test/bench/bench_wr
 
 # The allocator of the core under test can be made to fail.
 $(B)/test/unit/test_wr: private EXTRA_CFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free
+# The tests meet file systems that are not mounted here.
+$(B)/test/unit/test_database: private EXTRA_CFLAGS += -Wl,--wrap=statfs
+
+# As the other fuzzers (config/module.mk), with the optimizer linked in.
+.PHONY: fuzz-database
+$(B)/fuzz/fuzz_database: $(filter optimizer/%,$(CORE_SOURCES))
+fuzz-database: $(B)/fuzz/fuzz_database
+	@mkdir -p $(B)/fuzz/database
+	$(B)/fuzz/fuzz_database -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(B)/fuzz/ \
+	    -print_final_stats=1 -verbosity=0 $(B)/fuzz/database test/fuzz/corpus/database

@@ -39,7 +39,8 @@ __attribute__((format(printf, 2, 3))) static void add(line_t *line, const char *
     va_start(arguments, format);
     const int written = vsnprintf(line->buffer + line->used, left, format, arguments);
     va_end(arguments);
-    line->used = written < 0 || (size_t)written >= left ? line->bytes : line->used + (size_t)written;
+    line->used =
+        written < 0 || (size_t)written >= left ? line->bytes : line->used + (size_t)written;
 }
 
 /* The names are cuDNN's; a number without a name here is shown as it is. */
@@ -59,7 +60,7 @@ static const char *const DIRECTIONS[] = {"forward", "backward_data", "backward_f
                                          "bias_activation_forward"};
 static const char *const TYPES[] = {[0] = "float", [1] = "double", [2] = "half", [9] = "bfloat16"};
 static const char *const MATHS[] = {"default", "tensor_op", "tensor_op_allow_conversion", "fma"};
-static const char *const ACTIVATIONS[] = {"sigmoid", "relu", "tanh",    "clipped_relu",
+static const char *const ACTIVATIONS[] = {"sigmoid", "relu",     "tanh", "clipped_relu",
                                           "elu",     "identity", "swish"};
 
 static int dims_of(const mdnn_problem_tensor_t *tensor)

@@ -32,8 +32,8 @@ typedef struct wr_step {
 typedef struct wr_program {
     const mdnn_wr_request_t *request;
     mdnn_cost_table_t table;
-    int64_t remainder; /* of the batch by the granularity */
-    size_t state_count;    /* proper suffixes: those that leave room for a first part */
+    int64_t remainder;  /* of the batch by the granularity */
+    size_t state_count; /* proper suffixes: those that leave room for a first part */
     uint64_t threshold_bytes;
     wr_cover_t *covers; /* of each state; the inner loop reads time_ms through `times` */
     double *times;      /* covers[j].time_ms, dense */
@@ -202,8 +202,7 @@ static mdnn_status_t descend(wr_program_t *program)
         const wr_cover_t best = cover_batch(program);
         if (isinf(best.time_ms))
             return MDNN_STATUS_OK;
-        if (best.parts > 1 &&
-            mdnn_front_admits(program->front, best.time_ms, best.workspace_bytes))
+        if (best.parts > 1 && mdnn_front_admits(program->front, best.time_ms, best.workspace_bytes))
             MDNN_TRY(add_split(program, &best));
         if (best.workspace_bytes == 0)
             return MDNN_STATUS_OK;

@@ -14,16 +14,21 @@ static double noise(int64_t images, int32_t algo)
     return (double)(z >> 40) / (double)(1 << 24);
 }
 
-/* Eight algorithms: launch cost, cost per image, workspace per image; a step every `block` images. */
+/* Eight algorithms: launch cost, cost per image, workspace per image; a step every `block` images.
+ */
 static const struct {
     double fixed_ms, image_ms;
     uint64_t fixed_bytes, image_bytes;
     int64_t block;
 } ALGORITHMS[] = {
-    {0.005, 0.100, 0, 0, 1},          {0.006, 0.080, 4096, 512, 1},
-    {0.010, 0.070, 0, 2 << 20, 1},    {0.005, 0.300, 0, 0, 1},
-    {0.050, 0.030, 1 << 24, 1 << 20, 16}, {0.040, 0.040, 1 << 22, 1 << 18, 8},
-    {0.008, 0.060, 65536, 64, 4},     {0.020, 0.035, 1 << 20, 3 << 17, 2},
+    {0.005, 0.100, 0, 0, 1},
+    {0.006, 0.080, 4096, 512, 1},
+    {0.010, 0.070, 0, 2 << 20, 1},
+    {0.005, 0.300, 0, 0, 1},
+    {0.050, 0.030, 1 << 24, 1 << 20, 16},
+    {0.040, 0.040, 1 << 22, 1 << 18, 8},
+    {0.008, 0.060, 65536, 64, 4},
+    {0.020, 0.035, 1 << 20, 3 << 17, 2},
 };
 enum { ALGORITHM_COUNT = sizeof ALGORITHMS / sizeof *ALGORITHMS };
 

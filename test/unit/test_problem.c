@@ -87,13 +87,15 @@ static void what_differs_from_the_default_is_shown(void **state)
     problem.groups = 4;
     problem.x.type = 2;
     problem.math_type = 1;
-    assert_format(&problem, "forward 256x64x27x27 * 192x64x5x5 pad 2x1 stride 2 dilation 3 groups 4 "
-                            "half compute float nhwc math tensor_op");
+    assert_format(&problem,
+                  "forward 256x64x27x27 * 192x64x5x5 pad 2x1 stride 2 dilation 3 groups 4 "
+                  "half compute float nhwc math tensor_op");
     problem.mode = 0;
     problem.x.type = problem.compute_type = 9;
     problem.math_type = 3;
-    assert_format(&problem, "forward 256x64x27x27 * 192x64x5x5 pad 2x1 stride 2 dilation 3 groups 4 "
-                            "flipped bfloat16 nhwc math fma");
+    assert_format(&problem,
+                  "forward 256x64x27x27 * 192x64x5x5 pad 2x1 stride 2 dilation 3 groups 4 "
+                  "flipped bfloat16 nhwc math fma");
 }
 
 static void unknown_numbers_are_shown_as_numbers(void **state)
@@ -104,7 +106,8 @@ static void unknown_numbers_are_shown_as_numbers(void **state)
     problem.x.type = 5;
     problem.compute_type = -1;
     problem.math_type = 12;
-    assert_format(&problem, "direction #77 256x64x27x27 * 192x64x5x5 pad 2 #5 compute -1 nchw math 12");
+    assert_format(&problem,
+                  "direction #77 256x64x27x27 * 192x64x5x5 pad 2 #5 compute -1 nchw math 12");
 }
 
 static void layouts_are_recognised_from_strides(void **state)

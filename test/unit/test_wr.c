@@ -120,10 +120,10 @@ static mdnn_cost_t random_cost(uint64_t *state, int64_t images, int32_t algo)
 static void fill_instance(instance_t *instance, uint64_t seed, int64_t batch, int64_t algos)
 {
     uint64_t state = seed * 2 + 1;
-    static const mdnn_batch_sizes_t SIZES[] = {
-        MDNN_SIZES_ALL,          MDNN_SIZES_ALL,          MDNN_SIZES_ALL,
-        MDNN_SIZES_ALL,          MDNN_SIZES_POWER_OF_TWO, MDNN_SIZES_POWER_OF_TWO,
-        MDNN_SIZES_POWER_OF_TWO, MDNN_SIZES_UNDIVIDED};
+    static const mdnn_batch_sizes_t SIZES[] = {MDNN_SIZES_ALL,          MDNN_SIZES_ALL,
+                                               MDNN_SIZES_ALL,          MDNN_SIZES_ALL,
+                                               MDNN_SIZES_POWER_OF_TWO, MDNN_SIZES_POWER_OF_TWO,
+                                               MDNN_SIZES_POWER_OF_TWO, MDNN_SIZES_UNDIVIDED};
     const int64_t hole = random_in(&state, 0, 1) ? random_in(&state, 2, 8) : 1000;
 
     memset(instance, 0, sizeof *instance);
@@ -136,9 +136,8 @@ static void fill_instance(instance_t *instance, uint64_t seed, int64_t batch, in
         .roles_differ = random_in(&state, 0, 1) != 0,
         .deterministic_only = random_in(&state, 0, 4) == 0,
         .direct_only = random_in(&state, 0, 4) == 0,
-        .workspace_limit_bytes = random_in(&state, 0, 1)
-                                     ? UINT64_MAX
-                                     : (uint64_t)random_in(&state, 0, WORKSPACES - 1),
+        .workspace_limit_bytes =
+            random_in(&state, 0, 1) ? UINT64_MAX : (uint64_t)random_in(&state, 0, WORKSPACES - 1),
         .part_overhead_ms = (double)random_in(&state, 0, 3) / 8,
         .adoption_margin = random_in(&state, 0, 1) ? 0 : (double)random_in(&state, 1, 4) / 8,
     };
@@ -208,8 +207,7 @@ static void enumerate(const instance_t *instance, oracle_t *oracle, int64_t done
         return;
     }
     for (int64_t images = 1; images <= left; images++) {
-        if (!allowed_size(request, images) ||
-            (images < left && images % request->granularity != 0))
+        if (!allowed_size(request, images) || (images < left && images % request->granularity != 0))
             continue;
         for (size_t i = 0; i < instance->counts[role][images]; i++) {
             const mdnn_cost_t *const cost = &instance->costs[role][images][i];
@@ -223,7 +221,8 @@ static void enumerate(const instance_t *instance, oracle_t *oracle, int64_t done
     }
 }
 
-/* Which sizes occur in which role in any composition at all. Returns whether `left` can be covered. */
+/* Which sizes occur in which role in any composition at all. Returns whether `left` can be covered.
+ */
 static bool enumerate_sizes(const mdnn_wr_request_t *request, oracle_t *oracle, int64_t left,
                             mdnn_part_role_t role)
 {
@@ -263,8 +262,8 @@ static double undivided_within(const oracle_t *oracle, int limit)
 
 static bool replaces(const instance_t *instance, double split_ms, double undivided_ms)
 {
-    return split_ms >= 0 && (undivided_ms < 0 ||
-                             split_ms < (1 - instance->request.adoption_margin) * undivided_ms);
+    return split_ms >= 0 &&
+           (undivided_ms < 0 || split_ms < (1 - instance->request.adoption_margin) * undivided_ms);
 }
 
 /* The best of what the front may hold at exactly this workspace. */
@@ -279,11 +278,18 @@ static best_t admitted_at(const instance_t *instance, const oracle_t *oracle, in
 
 /* ---- what every result must satisfy ---- */
 
+static bool is_same_cost(const mdnn_cost_t *a, const mdnn_cost_t *b)
+{
+    return a->algo == b->algo && a->math_type == b->math_type && a->time_ms == b->time_ms &&
+           a->workspace_bytes == b->workspace_bytes && a->deterministic == b->deterministic &&
+           a->direct == b->direct && a->extrapolated == b->extrapolated;
+}
+
 static bool is_in_table(const instance_t *instance, const mdnn_micro_config_t *part,
                         mdnn_part_role_t role)
 {
     for (size_t i = 0; i < instance->counts[role][part->images]; i++)
-        if (memcmp(&instance->costs[role][part->images][i], &part->cost, sizeof part->cost) == 0)
+        if (is_same_cost(&instance->costs[role][part->images][i], &part->cost))
             return allowed_cost(&instance->request, &part->cost);
     return false;
 }
@@ -324,7 +330,8 @@ static void check_configuration(const instance_t *instance,
     check_order(instance, configuration);
 }
 
-/* Every point of the oracle's Pareto set is on the front, with the fewest parts, and no other is. */
+/* Every point of the oracle's Pareto set is on the front, with the fewest parts, and no other is.
+ */
 static void check_front(const instance_t *instance, const oracle_t *oracle,
                         const mdnn_front_t *front)
 {
@@ -409,8 +416,9 @@ static double enumeration_size(int64_t batch, int64_t algos)
     return sequences;
 }
 
-/* Batch and number of algorithms come from the seed, so that the seed alone repeats an instance. The
- * oracle is exponential: most batches get fewer algorithms, a few instances are as large as any. */
+/* Batch and number of algorithms come from the seed, so that the seed alone repeats an instance.
+ * The oracle is exponential: most batches get fewer algorithms, a few instances are as large as
+ * any. */
 static void check_seed(uint64_t seed)
 {
     static instance_t instance;
@@ -456,7 +464,8 @@ static void only_sizes_that_can_occur_are_asked_for(void **state)
             const bool first = oracle.occurs[MDNN_PART_FIRST][images];
             const bool rest = oracle.occurs[MDNN_PART_REST][images];
             const bool differ = instance.request.roles_differ;
-            CHECK(&instance, instance.asked[MDNN_PART_FIRST][images] == (first || (rest && !differ)));
+            CHECK(&instance,
+                  instance.asked[MDNN_PART_FIRST][images] == (first || (rest && !differ)));
             CHECK(&instance, instance.asked[MDNN_PART_REST][images] == (rest && differ));
         }
     }
@@ -519,10 +528,8 @@ static mdnn_cost_t cost(int32_t algo, double time_ms, uint64_t workspace_bytes)
     return (mdnn_cost_t){.algo = algo, .workspace_bytes = workspace_bytes, .time_ms = time_ms};
 }
 
-static const mdnn_wr_request_t PLAIN = {.batch = 256,
-                                        .sizes = MDNN_SIZES_ALL,
-                                        .granularity = 1,
-                                        .workspace_limit_bytes = UINT64_MAX};
+static const mdnn_wr_request_t PLAIN = {
+    .batch = 256, .sizes = MDNN_SIZES_ALL, .granularity = 1, .workspace_limit_bytes = UINT64_MAX};
 
 static mdnn_front_t *optimize_model(const mdnn_wr_request_t *request,
                                     void (*costs)(int64_t, mdnn_part_role_t, mdnn_cost_t *,
@@ -728,8 +735,7 @@ static void requests_without_sense_are_refused(void **state)
             request.adoption_margin = -0.5;
         else
             request.sizes = (mdnn_batch_sizes_t)3;
-        assert_int_equal(mdnn_wr_optimize(&request, &source, &front),
-                         MDNN_STATUS_INVALID_ARGUMENT);
+        assert_int_equal(mdnn_wr_optimize(&request, &source, &front), MDNN_STATUS_INVALID_ARGUMENT);
         assert_null(front);
     }
 }

@@ -1,0 +1,319 @@
+/* What the library asks of the database: keys, costs, configurations. */
+#include "optimizer/database.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/paths.h"
+#include "optimizer/database_codec.h"
+#include "optimizer/database_file.h"
+#include "optimizer/database_rows.h"
+
+/* ---- paths ---- */
+
+static mdnn_status_t set_path(char *out, size_t bytes, const char *pattern)
+{
+    char absolute[MDNN_DATABASE_PATH_BYTES];
+    out[0] = '\0';
+    if (!pattern || !*pattern)
+        return MDNN_STATUS_OK;
+    if (strlen(pattern) + 1 >= bytes)
+        return MDNN_STATUS_OVERFLOW;
+    mdnn_absolute_pattern(pattern, absolute, sizeof absolute);
+    mdnn_expand_pattern(absolute, out, bytes);
+    return strlen(out) + 1 < bytes ? MDNN_STATUS_OK : MDNN_STATUS_OVERFLOW;
+}
+
+mdnn_status_t mdnn_database_init(mdnn_database_t *database, const char *path,
+                                 const char *import_path)
+{
+    mdnn_database_t made = {.budget_ms = MDNN_DATABASE_BUDGET_MS};
+    MDNN_TRY(set_path(made.path, sizeof made.path, path));
+    MDNN_TRY(set_path(made.import_path, sizeof made.import_path, import_path));
+    if (made.path[0])
+        MDNN_TRY(mdnn_database_local_path(made.path, sizeof made.path));
+    *database = made;
+    return MDNN_STATUS_OK;
+}
+
+/* ---- keys ---- */
+
+typedef struct text {
+    char *buffer;
+    size_t bytes, used;
+    bool full;
+} text_t;
+
+__attribute__((format(printf, 2, 3))) static void add(text_t *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int written =
+        vsnprintf(text->buffer + text->used, text->bytes - text->used, format, arguments);
+    va_end(arguments);
+    if (written < 0 || (size_t)written >= text->bytes - text->used)
+        text->full = true;
+    else
+        text->used += (size_t)written;
+}
+
+/* The length in front keeps the key injective whatever the name holds. */
+static void add_name(text_t *text, const char *label, const char *name)
+{
+    if (name)
+        add(text, " %s=%zu:%s", label, strlen(name), name);
+    else
+        add(text, " %s=none", label);
+}
+
+/* All of the problem but its device, as the integers that it consists of: a field that is added to
+ * the struct is in the key without a thought. */
+static void add_problem(text_t *text, const mdnn_problem_t *problem)
+{
+    mdnn_problem_t same = *problem;
+    int32_t numbers[sizeof same / sizeof(int32_t)];
+
+    same.device = 0;
+    memcpy(numbers, &same, sizeof numbers);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        add(text, "%c%" PRId32, i ? ',' : ' ', numbers[i]);
+}
+
+mdnn_status_t mdnn_database_key(const mdnn_problem_t *problem,
+                                const mdnn_database_environment_t *environment,
+                                mdnn_database_key_t *key)
+{
+    mdnn_database_key_t made;
+    char line[320];
+    text_t text = {made.text, sizeof made.text, 0, false};
+    text_t title = {made.title, sizeof made.title, 0, false};
+
+    add(&text, "microdnn %d", MDNN_DATABASE_SCHEMA);
+    add_name(&text, "device", environment->device_model);
+    add_name(&text, "driver", environment->driver);
+    add(&text, " cuda=%" PRId64 " cudnn=%" PRId64, environment->cuda_version,
+        environment->cudnn_version);
+    add_name(&text, "tf32", environment->tf32_override);
+    add_problem(&text, problem);
+    mdnn_problem_format(problem, line, sizeof line);
+    add(&title, "%s, cuDNN %" PRId64 ": %s",
+        environment->device_model ? environment->device_model : "unknown device",
+        environment->cudnn_version, line);
+    if (text.full || title.full)
+        return MDNN_STATUS_OVERFLOW;
+    *key = made;
+    return MDNN_STATUS_OK;
+}
+
+/* ---- costs ---- */
+
+typedef struct costs_visit {
+    const mdnn_database_key_t *key;
+    mdnn_cost_memory_t *memory;
+    size_t added;
+    bool importing;
+} costs_visit_t;
+
+static mdnn_status_t take_costs(void *context, const mdnn_database_blob_t *blob)
+{
+    costs_visit_t *const visit = context;
+    mdnn_cost_t costs[MDNN_COSTS_PER_SIZE];
+    size_t count;
+
+    if (blob->images < 1 || blob->role < 0 || blob->role >= MDNN_PART_ROLE_COUNT ||
+        mdnn_costs_decode(blob->bytes, blob->size, costs, &count) != MDNN_STATUS_OK)
+        return MDNN_STATUS_OK;
+    const mdnn_part_role_t role = (mdnn_part_role_t)blob->role;
+    if (mdnn_cost_memory_find(visit->memory, blob->images, role))
+        return MDNN_STATUS_OK;
+    visit->added++;
+    return mdnn_cost_memory_put(visit->memory, blob->images, role, costs, count, false);
+}
+
+static mdnn_status_t read_costs(void *context, sqlite3 *handle)
+{
+    const costs_visit_t *const visit = context;
+    mdnn_blob_query_t query = {.key = visit->key->text, .salvage = visit->importing};
+    MDNN_TRY(mdnn_problem_row_find(handle, query.key, &query.problem));
+    return mdnn_blobs_read(handle, &query, take_costs, context);
+}
+
+mdnn_status_t mdnn_database_load_costs(const mdnn_database_t *database,
+                                       const mdnn_database_key_t *key, mdnn_cost_memory_t *memory)
+{
+    costs_visit_t visit = {.key = key, .memory = memory};
+    mdnn_status_t status = MDNN_STATUS_NOT_FOUND, import_status = MDNN_STATUS_NOT_FOUND;
+
+    if (database->path[0])
+        status = mdnn_database_visit(database->path, MDNN_VISIT_READ, database->budget_ms,
+                                     read_costs, &visit);
+    visit.importing = true;
+    if (database->import_path[0])
+        import_status = mdnn_database_visit(database->import_path, MDNN_VISIT_FOREIGN,
+                                            database->budget_ms, read_costs, &visit);
+    if (visit.added > 0)
+        return MDNN_STATUS_OK;
+    if (status == MDNN_STATUS_OK || status == MDNN_STATUS_NOT_FOUND)
+        status = import_status;
+    return status == MDNN_STATUS_OK ? MDNN_STATUS_NOT_FOUND : status;
+}
+
+static mdnn_status_t write_costs(void *context, sqlite3 *handle)
+{
+    const costs_visit_t *const visit = context;
+    unsigned char bytes[MDNN_COSTS_BYTES];
+    int64_t problem;
+    int written;
+
+    MDNN_TRY(mdnn_problem_row_make(handle, visit->key->text, visit->key->title, &problem));
+    for (size_t i = 0; i < visit->memory->count; i++) {
+        const mdnn_cost_entry_t *const entry = &visit->memory->entries[i];
+        if (!entry->is_new)
+            continue;
+        mdnn_costs_encode(entry->costs, entry->count, bytes);
+        const mdnn_database_blob_t blob = {.images = entry->images,
+                                           .role = entry->role,
+                                           .bytes = bytes,
+                                           .size = entry->count * MDNN_COST_BYTES};
+        MDNN_TRY(mdnn_blob_write(handle, visit->key->text, problem, &blob, MDNN_DATABASE_REPLACE,
+                                 &written));
+    }
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_database_store_costs(const mdnn_database_t *database,
+                                        const mdnn_database_key_t *key, mdnn_cost_memory_t *memory)
+{
+    costs_visit_t visit = {.key = key, .memory = memory};
+    bool any = false;
+
+    for (size_t i = 0; i < memory->count; i++)
+        any = any || memory->entries[i].is_new;
+    if (!any || !database->path[0])
+        return MDNN_STATUS_OK;
+    MDNN_TRY(mdnn_database_visit(database->path, MDNN_VISIT_WRITE, database->budget_ms, write_costs,
+                                 &visit));
+    for (size_t i = 0; i < memory->count; i++)
+        memory->entries[i].is_new = false;
+    return MDNN_STATUS_OK;
+}
+
+/* ---- configurations ---- */
+
+enum { REQUEST_BYTES = 256 };
+
+typedef struct configuration_visit {
+    const mdnn_database_key_t *key;
+    const mdnn_wr_request_t *request;
+    uint64_t limit_bytes;
+    bool importing;
+    char request_text[REQUEST_BYTES];
+    mdnn_configuration_t found;
+    mdnn_database_blob_t blob; /* to write */
+    mdnn_database_conflict_t conflict;
+} configuration_visit_t;
+
+/* part_overhead_ms is measured anew by each run and must not keep a run from its record. */
+static void format_request(const mdnn_wr_request_t *request, uint64_t limit_bytes, char *text)
+{
+    snprintf(text, REQUEST_BYTES,
+             "batch=%" PRId64 " sizes=%d granularity=%" PRId64
+             " roles=%d deterministic=%d direct=%d margin=%a limit=%" PRIu64 "/%" PRIu64,
+             request->batch, (int)request->sizes, request->granularity, request->roles_differ,
+             request->deterministic_only, request->direct_only, request->adoption_margin,
+             limit_bytes, request->workspace_limit_bytes);
+}
+
+static mdnn_status_t take_configuration(void *context, const mdnn_database_blob_t *blob)
+{
+    configuration_visit_t *const visit = context;
+    if (visit->found.parts)
+        return MDNN_STATUS_OK;
+    const mdnn_status_t status = mdnn_parts_decode(blob->bytes, blob->size, visit->request,
+                                                   visit->limit_bytes, &visit->found);
+    return status == MDNN_STATUS_BAD_FORMAT ? MDNN_STATUS_OK : status;
+}
+
+static mdnn_status_t read_configuration(void *context, sqlite3 *handle)
+{
+    const configuration_visit_t *const visit = context;
+    mdnn_blob_query_t query = {.key = visit->key->text,
+                               .configurations = true,
+                               .request = visit->request_text,
+                               .salvage = visit->importing};
+    MDNN_TRY(mdnn_problem_row_find(handle, query.key, &query.problem));
+    return mdnn_blobs_read(handle, &query, take_configuration, context);
+}
+
+/* A visit can fail after it found the record: what was found counts. */
+static mdnn_status_t find_configuration(const char *path, mdnn_visit_mode_t mode,
+                                        unsigned budget_ms, configuration_visit_t *visit)
+{
+    if (!path[0])
+        return MDNN_STATUS_NOT_FOUND;
+    const mdnn_status_t status =
+        mdnn_database_visit(path, mode, budget_ms, read_configuration, visit);
+    if (visit->found.parts)
+        return MDNN_STATUS_OK;
+    return status == MDNN_STATUS_OK ? MDNN_STATUS_NOT_FOUND : status;
+}
+
+mdnn_status_t mdnn_database_load_configuration(const mdnn_database_t *database,
+                                               const mdnn_database_key_t *key,
+                                               const mdnn_wr_request_t *request,
+                                               uint64_t limit_bytes,
+                                               mdnn_configuration_t *configuration)
+{
+    configuration_visit_t visit = {.key = key, .request = request, .limit_bytes = limit_bytes};
+    format_request(request, limit_bytes, visit.request_text);
+
+    mdnn_status_t status =
+        find_configuration(database->path, MDNN_VISIT_READ, database->budget_ms, &visit);
+    if (status != MDNN_STATUS_OK) {
+        visit.importing = true;
+        const mdnn_status_t import_status = find_configuration(
+            database->import_path, MDNN_VISIT_FOREIGN, database->budget_ms, &visit);
+        if (import_status == MDNN_STATUS_OK || status == MDNN_STATUS_NOT_FOUND)
+            status = import_status;
+    }
+    if (status == MDNN_STATUS_OK)
+        *configuration = visit.found;
+    return status;
+}
+
+static mdnn_status_t write_configuration(void *context, sqlite3 *handle)
+{
+    const configuration_visit_t *const visit = context;
+    int64_t problem;
+    int written;
+    MDNN_TRY(mdnn_problem_row_make(handle, visit->key->text, visit->key->title, &problem));
+    return mdnn_blob_write(handle, visit->key->text, problem, &visit->blob, visit->conflict,
+                           &written);
+}
+
+mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
+                                                const mdnn_database_key_t *key,
+                                                const mdnn_wr_request_t *request,
+                                                uint64_t limit_bytes,
+                                                const mdnn_configuration_t *configuration,
+                                                mdnn_database_conflict_t conflict)
+{
+    configuration_visit_t visit = {.key = key, .conflict = conflict};
+    unsigned char *bytes;
+    size_t size;
+
+    if (!database->path[0])
+        return MDNN_STATUS_OK;
+    MDNN_TRY(mdnn_parts_encode(configuration, &bytes, &size));
+    format_request(request, limit_bytes, visit.request_text);
+    visit.blob = (mdnn_database_blob_t){
+        .is_configuration = true, .request = visit.request_text, .bytes = bytes, .size = size};
+    const mdnn_status_t status = mdnn_database_visit(
+        database->path, MDNN_VISIT_WRITE, database->budget_ms, write_configuration, &visit);
+    free(bytes);
+    return status;
+}

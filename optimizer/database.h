@@ -1,0 +1,118 @@
+/* Measured costs and chosen configurations, kept between runs: one SQLite file.
+ *
+ * A visit (every function below that reads or writes) opens the file, uses it and closes it; no
+ * descriptor outlives the return. It takes at most `budget_ms` of waiting for others and of work,
+ * else it ends with BUSY and nothing is changed. Many processes and threads may visit at once. A
+ * process that is killed at any moment leaves a readable file.
+ *
+ * Statuses of a visit: NOT_FOUND (nothing known, or no file), BUSY, OUT_OF_MEMORY, IO (no such
+ * directory, read-only, disk full), UNSUPPORTED (written by a newer version: nothing is read or
+ * written), BAD_FORMAT (not a database of ours: it is left alone; or a damaged one: it was moved to
+ * `<file>.damaged-<n>` and said so on the log, and the next store starts a fresh file; a store does
+ * that at once and returns OK). */
+#ifndef MDNN_DATABASE_H
+#define MDNN_DATABASE_H
+
+#include "optimizer/cost_memory.h"
+#include "optimizer/problem.h"
+#include "optimizer/wr.h"
+
+enum {
+    MDNN_DATABASE_SCHEMA = 1,
+    MDNN_DATABASE_BUDGET_MS = 50,
+    MDNN_DATABASE_PATH_BYTES = 1024 + 256,
+    MDNN_DATABASE_KEY_BYTES = 2560,
+    MDNN_DATABASE_TITLE_BYTES = 640
+};
+
+/* A plain value; nothing is open. */
+typedef struct mdnn_database {
+    char path[MDNN_DATABASE_PATH_BYTES];        /* "": nothing is kept */
+    char import_path[MDNN_DATABASE_PATH_BYTES]; /* read only, asked second; "": none */
+    unsigned budget_ms;
+} mdnn_database_t;
+
+/* Makes both paths absolute and fills %h and %p; on a network file system `path` gets `.<host>`,
+ * since locks cannot be trusted between hosts there. Either may be NULL or "". OVERFLOW if too
+ * long. */
+mdnn_status_t mdnn_database_init(mdnn_database_t *database, const char *path,
+                                 const char *import_path);
+
+/* What a cost depends on beside the problem. */
+typedef struct mdnn_database_environment {
+    const char *device_model; /* as the driver names it */
+    const char *driver;       /* version of the driver */
+    int64_t cuda_version, cudnn_version;
+    const char *tf32_override; /* NVIDIA_TF32_OVERRIDE; NULL: not set */
+} mdnn_database_environment_t;
+
+/* `text` is the identity, injective in the problem (all but its device ordinal) and the
+ * environment; `title` is for people. */
+typedef struct mdnn_database_key {
+    char text[MDNN_DATABASE_KEY_BYTES];
+    char title[MDNN_DATABASE_TITLE_BYTES];
+} mdnn_database_key_t;
+
+/* OVERFLOW if a name in the environment is too long to fit. */
+mdnn_status_t mdnn_database_key(const mdnn_problem_t *problem,
+                                const mdnn_database_environment_t *environment,
+                                mdnn_database_key_t *key);
+
+/* Puts every known cost of the problem into `memory`, from the file first, then from the import, as
+ * not new; what is in `memory` already stays. OK if anything was added. One visit for a whole
+ * problem, so that a warm start costs one. */
+mdnn_status_t mdnn_database_load_costs(const mdnn_database_t *database,
+                                       const mdnn_database_key_t *key, mdnn_cost_memory_t *memory);
+
+/* Writes the entries that are new, in one transaction, and marks them as not new. OK without a
+ * visit if there are none or nothing is kept. */
+mdnn_status_t mdnn_database_store_costs(const mdnn_database_t *database,
+                                        const mdnn_database_key_t *key, mdnn_cost_memory_t *memory);
+
+/* The configuration chosen for a problem under the options of `request` (all but the measured
+ * part_overhead_ms) at `limit_bytes`. The caller frees configuration->parts. A record that does not
+ * cover the batch or breaks a rule of the request is NOT_FOUND. */
+mdnn_status_t mdnn_database_load_configuration(const mdnn_database_t *database,
+                                               const mdnn_database_key_t *key,
+                                               const mdnn_wr_request_t *request,
+                                               uint64_t limit_bytes,
+                                               mdnn_configuration_t *configuration);
+
+typedef enum mdnn_database_conflict {
+    MDNN_DATABASE_KEEP, /* whoever came first wins, so that processes agree */
+    MDNN_DATABASE_REPLACE
+} mdnn_database_conflict_t;
+
+/* To be called before the first use of the configuration. OK also where an earlier record was kept:
+ * load it to know it. */
+mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
+                                                const mdnn_database_key_t *key,
+                                                const mdnn_wr_request_t *request,
+                                                uint64_t limit_bytes,
+                                                const mdnn_configuration_t *configuration,
+                                                mdnn_database_conflict_t conflict);
+
+/* ---- for `microdnn cache`: paths are used as they are; no file is ever moved aside here but
+ * `into` of a merge ---- */
+
+typedef struct mdnn_database_row {
+    const char *title;
+    int64_t sizes; /* (part size, role) pairs with costs */
+    int64_t configurations;
+} mdnn_database_row_t;
+
+/* Calls `show` for every problem, by title. */
+mdnn_status_t mdnn_database_list(const char *path, unsigned budget_ms,
+                                 void (*show)(void *context, const mdnn_database_row_t *row),
+                                 void *context);
+
+/* Adds to `into` (made if missing) what it does not have of `from`, in one transaction. Export,
+ * import and merge are all this. Rows of `from` that fail their checksum are left out.
+ * INVALID_ARGUMENT if both are one file. *added counts the rows. */
+mdnn_status_t mdnn_database_merge(const char *into, const char *from, unsigned budget_ms,
+                                  int64_t *added);
+
+/* Removes every row. NOT_FOUND if there is no file. */
+mdnn_status_t mdnn_database_clear(const char *path, unsigned budget_ms);
+
+#endif
