@@ -1,6 +1,7 @@
-/* Stream capture and graphs. A graph is a list of nodes, each after those that it follows; each node
- * knows the branch (captured stream) that it came from. An instance has one lane for each branch, so a
- * launch enqueues the nodes there and a mark in the launching stream that waits for all of them. */
+/* Stream capture and graphs. A graph is a list of nodes, each after those that it follows; each
+ * node knows the branch (captured stream) that it came from. An instance has one lane for each
+ * branch, so a launch enqueues the nodes there and a mark in the launching stream that waits for
+ * all of them. */
 #include "test/sim/engine.h"
 #include "test/sim/entries.h"
 
@@ -187,8 +188,11 @@ static CUresult begin_capture(CUstream handle, CUstreamCaptureMode mode)
     if (stream->capture)
         return CUDA_ERROR_ILLEGAL_STATE;
     sim_capture_t *capture = sim_allocate(sizeof *capture);
-    *capture = (sim_capture_t){.id = ++sim_engine.next_id, .origin = stream, .mode = mode,
-                               .thread = pthread_self(), .next = captures};
+    *capture = (sim_capture_t){.id = ++sim_engine.next_id,
+                               .origin = stream,
+                               .mode = mode,
+                               .thread = pthread_self(),
+                               .next = captures};
     capture->graph = sim_allocate(sizeof *capture->graph);
     capture->graph->branches = 1;
     captures = capture;
@@ -197,10 +201,8 @@ static CUresult begin_capture(CUstream handle, CUstreamCaptureMode mode)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, begin_capture(stream, mode));
-}
+SIM_ENTRY(CONTEXT, cuStreamBeginCapture, (CUstream stream, CUstreamCaptureMode mode),
+          begin_capture(stream, mode))
 
 static void mark_ancestors(const struct CUgraph_st *graph, unsigned node, bool *seen)
 {
@@ -269,10 +271,8 @@ static CUresult end_capture(CUstream handle, CUgraph *out)
     return result;
 }
 
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, end_capture(stream, graph));
-}
+SIM_ENTRY(CONTEXT, cuStreamEndCapture, (CUstream stream, CUgraph *graph),
+          end_capture(stream, graph))
 
 static CUstreamCaptureStatus status_of(CUstream stream)
 {
@@ -282,8 +282,8 @@ static CUstreamCaptureStatus status_of(CUstream stream)
                                   : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-/* Asking about the legacy stream while another one captures is the one query that is an error, and it
- * makes no capture void. */
+/* Asking about the legacy stream while another one captures is the one query that is an error, and
+ * it makes no capture void. */
 static CUresult resolve_to_ask(CUstream handle, CUstream *stream)
 {
     CUcontext context = sim_current();
@@ -305,10 +305,8 @@ static CUresult is_capturing(CUstream handle, CUstreamCaptureStatus *status)
     return result;
 }
 
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, is_capturing(stream, status));
-}
+SIM_ENTRY(CONTEXT, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status),
+          is_capturing(stream, status))
 
 static CUresult capture_info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
                              CUgraph *graph)
@@ -326,21 +324,16 @@ static CUresult capture_info(CUstream handle, CUstreamCaptureStatus *status, cuu
 }
 
 /* Nodes are not named outside: callers that ask for the dependencies themselves are refused. */
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                   CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, dependencies || count ? CUDA_ERROR_NOT_SUPPORTED
-                                                     : capture_info(stream, status, id, graph));
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                   CUgraph *graph, const CUgraphNode **dependencies,
-                                   const CUgraphEdgeData **edges, size_t *count)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, dependencies || edges || count
-                                   ? CUDA_ERROR_NOT_SUPPORTED
-                                   : capture_info(stream, status, id, graph));
-}
+SIM_ENTRY(CONTEXT, cuStreamGetCaptureInfo_v2,
+          (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+           const CUgraphNode **dependencies, size_t *count),
+          dependencies || count ? CUDA_ERROR_NOT_SUPPORTED
+                                : capture_info(stream, status, id, graph))
+SIM_ENTRY(CONTEXT, cuStreamGetCaptureInfo_v3,
+          (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+           const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count),
+          dependencies || edges || count ? CUDA_ERROR_NOT_SUPPORTED
+                                         : capture_info(stream, status, id, graph))
 
 static CUresult exchange_mode(CUstreamCaptureMode *mode)
 {
@@ -352,10 +345,8 @@ static CUresult exchange_mode(CUstreamCaptureMode *mode)
     return CUDA_SUCCESS;
 }
 
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    SIM_CALL(SIM_NEED_INIT, exchange_mode(mode));
-}
+SIM_ENTRY(INIT, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode),
+          exchange_mode(mode))
 
 static CUresult graph_get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
@@ -367,10 +358,8 @@ static CUresult graph_get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, graph_get_nodes(graph, nodes, count));
-}
+SIM_ENTRY(CONTEXT, cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count),
+          graph_get_nodes(graph, nodes, count))
 
 static CUresult graph_destroy(CUgraph graph)
 {
@@ -381,10 +370,7 @@ static CUresult graph_destroy(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphDestroy(CUgraph graph)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, graph_destroy(graph));
-}
+SIM_ENTRY(CONTEXT, cuGraphDestroy, (CUgraph graph), graph_destroy(graph))
 
 static CUresult graph_instantiate(CUgraphExec *out, CUgraph graph)
 {
@@ -425,10 +411,7 @@ static CUresult graph_exec_destroy(CUgraphExec exec)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecDestroy(CUgraphExec exec)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, graph_exec_destroy(exec));
-}
+SIM_ENTRY(CONTEXT, cuGraphExecDestroy, (CUgraphExec exec), graph_exec_destroy(exec))
 
 static void submit_nodes(CUgraphExec exec, sim_op_t *entry, sim_op_t **ops)
 {
@@ -440,8 +423,8 @@ static void submit_nodes(CUgraphExec exec, sim_op_t *entry, sim_op_t **ops)
         for (unsigned j = 0; j < follows->count; j++)
             needs[j + 1] = ops[follows->nodes[j]];
         sim_work_t work = sim_work_copy(&graph->nodes[i].work);
-        ops[i] = sim_op_hold(sim_lane_add(exec->lanes[graph->nodes[i].branch], &work, needs,
-                                          follows->count + 1));
+        ops[i] = sim_op_hold(
+            sim_lane_add(exec->lanes[graph->nodes[i].branch], &work, needs, follows->count + 1));
         free(needs);
     }
 }
@@ -470,10 +453,7 @@ static CUresult graph_launch(CUgraphExec exec, CUstream handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, graph_launch(exec, stream));
-}
+SIM_ENTRY(CONTEXT, cuGraphLaunch, (CUgraphExec exec, CUstream stream), graph_launch(exec, stream))
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {

@@ -1,7 +1,8 @@
 /* Virtual time: a discrete-event simulation of the devices' units. An operation is ready when it is
- * enqueued, first in its lane and what it needs has ended; each unit takes the operation that was ready
- * first. So times follow from the program alone, not from the order in which the bodies really run.
- * A copy has its direction's link bandwidth, less while the other direction is busy too. */
+ * enqueued, first in its lane and what it needs has ended; each unit takes the operation that was
+ * ready first. So times follow from the program alone, not from the order in which the bodies
+ * really run. A copy has its direction's link bandwidth, less while the other direction is busy
+ * too. */
 #include "test/sim/engine.h"
 
 #include <math.h>
@@ -14,11 +15,6 @@ static sim_device_t *device_of(const sim_op_t *op)
 void sim_clock_spend(double host_us)
 {
     sim_engine.host_us += host_us;
-}
-
-bool sim_clock_waiting(const sim_lane_t *lane)
-{
-    return lane->time_head != NULL;
 }
 
 /* Finds since when the head of a lane could have started, if it could. */
@@ -96,7 +92,6 @@ static void finish(sim_op_t *op)
 static void start(sim_op_t *op)
 {
     sim_device_t *device = device_of(op);
-    op->start_us = sim_engine.now_us;
     if (op->work.unit == SIM_UNIT_NONE) {
         finish(op);
         return;

@@ -5,10 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-CUresult cuInit(unsigned flags)
-{
-    SIM_CALL(SIM_NEED_NOTHING, flags ? CUDA_ERROR_INVALID_VALUE : sim_initialise());
-}
+SIM_ENTRY(NOTHING, cuInit, (unsigned flags), flags ? CUDA_ERROR_INVALID_VALUE : sim_initialise())
 
 static CUresult put_int(int *out, int value)
 {
@@ -18,21 +15,10 @@ static CUresult put_int(int *out, int value)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDriverGetVersion(int *version)
-{
-    SIM_CALL(SIM_NEED_NOTHING, put_int(version, CUDA_VERSION));
-}
-
-CUresult cuDeviceGetCount(int *count)
-{
-    SIM_CALL(SIM_NEED_INIT, put_int(count, sim_engine.device_count));
-}
-
-CUresult cuDeviceGet(CUdevice *device, int ordinal)
-{
-    SIM_CALL(SIM_NEED_INIT,
-             sim_device(ordinal) ? put_int(device, ordinal) : CUDA_ERROR_INVALID_DEVICE);
-}
+SIM_ENTRY(NOTHING, cuDriverGetVersion, (int *version), put_int(version, CUDA_VERSION))
+SIM_ENTRY(INIT, cuDeviceGetCount, (int *count), put_int(count, sim_engine.device_count))
+SIM_ENTRY(INIT, cuDeviceGet, (CUdevice * device, int ordinal),
+          sim_device(ordinal) ? put_int(device, ordinal) : CUDA_ERROR_INVALID_DEVICE)
 
 static CUresult device_name(char *name, int capacity, CUdevice index)
 {
@@ -43,10 +29,8 @@ static CUresult device_name(char *name, int capacity, CUdevice index)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetName(char *name, int capacity, CUdevice device)
-{
-    SIM_CALL(SIM_NEED_INIT, device_name(name, capacity, device));
-}
+SIM_ENTRY(INIT, cuDeviceGetName, (char *name, int capacity, CUdevice device),
+          device_name(name, capacity, device))
 
 static CUresult device_uuid(CUuuid *uuid, CUdevice index)
 {
@@ -57,10 +41,7 @@ static CUresult device_uuid(CUuuid *uuid, CUdevice index)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
-{
-    SIM_CALL(SIM_NEED_INIT, device_uuid(uuid, device));
-}
+SIM_ENTRY(INIT, cuDeviceGetUuid, (CUuuid * uuid, CUdevice device), device_uuid(uuid, device))
 
 static CUresult device_memory(size_t *bytes, CUdevice index)
 {
@@ -71,10 +52,7 @@ static CUresult device_memory(size_t *bytes, CUdevice index)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
-{
-    SIM_CALL(SIM_NEED_INIT, device_memory(bytes, device));
-}
+SIM_ENTRY(INIT, cuDeviceTotalMem, (size_t * bytes, CUdevice device), device_memory(bytes, device))
 
 static int attribute_of(const sim_profile_t *profile, CUdevice_attribute attribute, int index)
 {
@@ -131,10 +109,8 @@ static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdev
     return put_int(value, attribute_of(&device->profile, attribute, index));
 }
 
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
-{
-    SIM_CALL(SIM_NEED_INIT, device_attribute(value, attribute, device));
-}
+SIM_ENTRY(INIT, cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device),
+          device_attribute(value, attribute, device))
 
 static CUresult pci_bus_id(char *text, int capacity, CUdevice device)
 {
@@ -144,10 +120,8 @@ static CUresult pci_bus_id(char *text, int capacity, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetPCIBusId(char *text, int capacity, CUdevice device)
-{
-    SIM_CALL(SIM_NEED_INIT, pci_bus_id(text, capacity, device));
-}
+SIM_ENTRY(INIT, cuDeviceGetPCIBusId, (char *text, int capacity, CUdevice device),
+          pci_bus_id(text, capacity, device))
 
 static CUresult primary_retain(CUcontext *out, CUdevice index)
 {
@@ -160,10 +134,8 @@ static CUresult primary_retain(CUcontext *out, CUdevice index)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
-{
-    SIM_CALL(SIM_NEED_INIT, primary_retain(context, device));
-}
+SIM_ENTRY(INIT, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device),
+          primary_retain(context, device))
 
 static CUresult primary_release(CUdevice index, bool reset)
 {
@@ -179,15 +151,8 @@ static CUresult primary_release(CUdevice index, bool reset)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
-    SIM_CALL(SIM_NEED_INIT, primary_release(device, false));
-}
-
-CUresult cuDevicePrimaryCtxReset(CUdevice device)
-{
-    SIM_CALL(SIM_NEED_INIT, primary_release(device, true));
-}
+SIM_ENTRY(INIT, cuDevicePrimaryCtxRelease, (CUdevice device), primary_release(device, false))
+SIM_ENTRY(INIT, cuDevicePrimaryCtxReset, (CUdevice device), primary_release(device, true))
 
 static CUresult primary_state(CUdevice index, unsigned *flags, int *active)
 {
@@ -199,10 +164,8 @@ static CUresult primary_state(CUdevice index, unsigned *flags, int *active)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
-{
-    SIM_CALL(SIM_NEED_INIT, primary_state(device, flags, active));
-}
+SIM_ENTRY(INIT, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
+          primary_state(device, flags, active))
 
 static CUresult primary_set_flags(CUdevice index, unsigned flags)
 {
@@ -212,10 +175,8 @@ static CUresult primary_set_flags(CUdevice index, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags)
-{
-    SIM_CALL(SIM_NEED_INIT, primary_set_flags(device, flags));
-}
+SIM_ENTRY(INIT, cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags),
+          primary_set_flags(device, flags))
 
 static CUresult get_current(CUcontext *context)
 {
@@ -225,10 +186,7 @@ static CUresult get_current(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetCurrent(CUcontext *context)
-{
-    SIM_CALL(SIM_NEED_INIT, get_current(context));
-}
+SIM_ENTRY(INIT, cuCtxGetCurrent, (CUcontext * context), get_current(context))
 
 static bool context_exists(CUcontext context)
 {
@@ -246,17 +204,10 @@ static CUresult set_current(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSetCurrent(CUcontext context)
-{
-    SIM_CALL(SIM_NEED_INIT, set_current(context));
-}
-
-CUresult cuCtxPushCurrent(CUcontext context)
-{
-    SIM_CALL(SIM_NEED_INIT, context_exists(context) && sim_push_current(context)
-                                ? CUDA_SUCCESS
-                                : CUDA_ERROR_INVALID_VALUE);
-}
+SIM_ENTRY(INIT, cuCtxSetCurrent, (CUcontext context), set_current(context))
+SIM_ENTRY(INIT, cuCtxPushCurrent, (CUcontext context),
+          context_exists(context) && sim_push_current(context) ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE)
 
 static CUresult pop_current(CUcontext *context)
 {
@@ -269,15 +220,8 @@ static CUresult pop_current(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPopCurrent(CUcontext *context)
-{
-    SIM_CALL(SIM_NEED_INIT, pop_current(context));
-}
-
-CUresult cuCtxGetDevice(CUdevice *device)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, put_int(device, sim_current()->device));
-}
+SIM_ENTRY(INIT, cuCtxPopCurrent, (CUcontext * context), pop_current(context))
+SIM_ENTRY(CONTEXT, cuCtxGetDevice, (CUdevice * device), put_int(device, sim_current()->device))
 
 static CUresult context_flags(unsigned *flags)
 {
@@ -287,10 +231,7 @@ static CUresult context_flags(unsigned *flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetFlags(unsigned *flags)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, context_flags(flags));
-}
+SIM_ENTRY(CONTEXT, cuCtxGetFlags, (unsigned *flags), context_flags(flags))
 
 static CUresult api_version(unsigned *version)
 {
@@ -315,10 +256,8 @@ static CUresult priority_range(int *least, int *greatest)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, priority_range(least, greatest));
-}
+SIM_ENTRY(CONTEXT, cuCtxGetStreamPriorityRange, (int *least, int *greatest),
+          priority_range(least, greatest))
 
 /* X(code, text): the errors that the simulator returns or that programs commonly name. */
 #define ERRORS(X)                                                                                  \
@@ -354,14 +293,14 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
     X(CUDA_ERROR_STREAM_CAPTURE_MERGE,                                                             \
       "operation would result in a merge of separate capture sequences")                           \
     X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began") \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED,                                                          \
-      "capturing stream has unjoined work")                                                        \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work")                    \
     X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,                                                         \
       "dependency created on uncaptured work in another stream")                                   \
     X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,                                                          \
       "operation would make the legacy stream depend on a capturing blocking stream")              \
-    X(CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing " \
-                                 "stream")                                                         \
+    X(CUDA_ERROR_CAPTURED_EVENT,                                                                   \
+      "operation not permitted on an event last recorded in a capturing "                          \
+      "stream")                                                                                    \
     X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,                                                      \
       "attempt to terminate a thread-local capture sequence from another thread")                  \
     X(CUDA_ERROR_UNKNOWN, "unknown error")

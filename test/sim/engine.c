@@ -1,5 +1,5 @@
-/* The simulated driver's common state: configuration, the lock around every driver function, the calling
- * thread's context, fault injection, and sim_api(). */
+/* The simulated driver's common state: configuration, the lock around every driver function, the
+ * calling thread's context, fault injection, and sim_api(). */
 #include "test/sim/engine.h"
 
 #include <stdio.h>
@@ -190,7 +190,8 @@ CUresult sim_enter(const char *name, sim_need_t need)
     /* A forked child has the parent's mutex, maybe locked for ever, and no device. */
     static pid_t owner;
     pid_t self = getpid(), first = 0;
-    if (!__atomic_compare_exchange_n(&owner, &first, self, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+    if (!__atomic_compare_exchange_n(&owner, &first, self, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED) &&
         first != self)
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&sim_engine.mutex);
@@ -293,7 +294,8 @@ static void api_inject(const char *name, uint64_t nth, CUresult code)
 const sim_api_t *sim_api(void);
 const sim_api_t *sim_api(void)
 {
-    static const sim_api_t api = {1, api_mode, api_profile, api_function, sim_set_next_cost_us,
-                                  sim_memory, api_host_time_us, api_operations_run, api_inject};
+    static const sim_api_t api = {
+        1,          api_mode,         api_profile,        api_function, sim_set_next_cost_us,
+        sim_memory, api_host_time_us, api_operations_run, api_inject};
     return &api;
 }

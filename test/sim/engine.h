@@ -1,5 +1,5 @@
-/* The simulated driver's inside. One mutex guards everything below; sim_enter takes it and sim_leave
- * gives it back, so every function here but those two and sim_fork_guard expects it held.
+/* The simulated driver's inside. One mutex guards everything below; sim_enter takes it and
+ * sim_leave gives it back, so every function here expects it held unless it says otherwise.
  *
  * An operation has two independent progresses: the clock (clock.c) finds when it starts and ends in
  * virtual time, the schedule (schedule.c) runs its body, as late as it may. Both obey the same
@@ -14,7 +14,13 @@
 enum { SIM_MAX_DEVICES = 16 };
 
 /* The units of a device that do one operation at a time; marks and host calls need none. */
-typedef enum sim_unit { SIM_UNIT_NONE, SIM_UNIT_COMPUTE, SIM_UNIT_H2D, SIM_UNIT_D2H, SIM_UNITS } sim_unit_t;
+typedef enum sim_unit {
+    SIM_UNIT_NONE,
+    SIM_UNIT_COMPUTE,
+    SIM_UNIT_H2D,
+    SIM_UNIT_D2H,
+    SIM_UNITS
+} sim_unit_t;
 
 typedef enum sim_work_kind {
     SIM_MARK, /* an event's record or wait: only its place in the order counts */
@@ -49,7 +55,7 @@ typedef struct sim_op {
     struct sim_op **needs; /* other than the predecessor in the lane; counted references */
     unsigned need_count;
     struct sim_op *previous, *next; /* in the lane */
-    double enqueued_us, ready_us, start_us, end_us;
+    double enqueued_us, ready_us, end_us;
     double remaining, rate, since_us; /* of a running copy: bytes, bytes a us, when that was true */
     bool ready, running, timed;       /* the clock's */
     bool executing, executed;         /* the schedule's */
@@ -72,7 +78,7 @@ typedef struct sim_lane {
 
 typedef struct sim_capture sim_capture_t;
 
-/* Nodes (by index) that the next captured operation of a stream, or a waiter of an event, follows. */
+/* Nodes, by index, that a stream's next captured operation, or an event's waiter, follows. */
 typedef struct sim_frontier {
     unsigned *nodes;
     unsigned count;
@@ -87,15 +93,15 @@ struct CUstream_st {
     bool legacy;
     sim_capture_t *capture; /* NULL: not capturing */
     sim_frontier_t frontier;
-    unsigned branch; /* of the graph that is being captured */
+    unsigned branch;          /* of the graph that is being captured */
     struct CUstream_st *next; /* in the context */
 };
 
 struct CUevent_st {
     uint64_t magic;
     unsigned flags;
-    sim_op_t *op;         /* last record, counted reference, or NULL */
-    uint64_t capture_id;  /* of the capture in which it was recorded last, or 0 */
+    sim_op_t *op;        /* last record, counted reference, or NULL */
+    uint64_t capture_id; /* of the capture in which it was recorded last, or 0 */
     sim_frontier_t frontier;
     struct CUevent_st *next_free;
 };
@@ -153,6 +159,12 @@ CUresult sim_leave(CUresult result);
         CUresult refused_ = sim_enter(__func__, need);                                             \
         return refused_ != CUDA_SUCCESS ? refused_ : sim_leave(expression);                        \
     } while (0)
+/* A whole driver function: its name, its parameters, its work. */
+#define SIM_ENTRY(need, name, parameters, expression)                                              \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        SIM_CALL(SIM_NEED_##need, expression);                                                     \
+    }
 /* Reads the environment, once. Takes the lock itself. */
 void sim_configure(void);
 CUresult sim_initialise(void);
@@ -164,7 +176,7 @@ bool sim_push_current(CUcontext context);
 bool sim_pop_current(void);
 sim_device_t *sim_device(int device);
 uint64_t sim_random(void);
-void *sim_allocate(size_t bytes);                  /* zeroed; ends the process when there is none */
+void *sim_allocate(size_t bytes); /* zeroed; ends the process when there is none */
 void *sim_resize(void *old, size_t count, size_t each);
 void sim_inject(const char *name, uint64_t nth, CUresult code);
 void sim_fail_context(CUcontext context, CUresult error);
@@ -176,9 +188,10 @@ typedef struct sim_range {
     uint64_t start, bytes; /* as the caller knows it */
     sim_place_t place;
     int device;
-    uint64_t pages_start, pages_bytes; /* the reservation behind a device range, without its guard */
-    unsigned flags;                    /* of pinned memory */
-    bool owned;                        /* pinned memory of ours, not registered */
+    uint64_t pages_start; /* of the reservation behind a device range */
+    uint64_t pages_bytes; /* without its guard page */
+    unsigned flags;       /* of pinned memory */
+    bool owned;           /* pinned memory of ours, not registered */
 } sim_range_t;
 enum { SIM_PAGE = 4096, SIM_ALIGNMENT = 512 };
 CUresult sim_map_init(bool backed);
@@ -198,58 +211,59 @@ void *sim_map_translate(uint64_t address, uint64_t bytes);
 
 /* ---- clock.c: virtual time ---- */
 void sim_clock_spend(double host_us);
-void sim_clock_advance(void);         /* simulates the devices up to the host's time */
-void sim_clock_wait(sim_op_t *op);    /* the host waits for its end */
-void sim_clock_drain(int device);     /* the host waits for all of a device; -1: of all */
-bool sim_clock_wait_release(void);    /* until the next SIM_RELEASE ends; false: none is pending */
-bool sim_clock_waiting(const sim_lane_t *lane);
+void sim_clock_advance(void);      /* simulates the devices up to the host's time */
+void sim_clock_wait(sim_op_t *op); /* the host waits for its end */
+void sim_clock_drain(int device);  /* the host waits for all of a device; -1: of all */
+bool sim_clock_wait_release(void); /* until the next SIM_RELEASE ends; false: none is pending */
 
 /* ---- schedule.c: operations and their bodies ---- */
 sim_lane_t *sim_lane_create(CUcontext context);
 void sim_lane_release(sim_lane_t *lane);
-/* Appends *work (moved, cleared) to the lane, after its predecessor and `needs`. Borrowed result. */
+/* Appends *work (moved, cleared) to the lane, to run after `needs` too. Borrowed result. */
 sim_op_t *sim_lane_add(sim_lane_t *lane, sim_work_t *work, sim_op_t *const *needs, unsigned count);
 bool sim_op_done(const sim_op_t *op); /* both progresses */
 sim_op_t *sim_op_hold(sim_op_t *op);
 void sim_op_drop(sim_op_t *op); /* NULL: nothing */
 void sim_op_retire(sim_lane_t *lane);
-void sim_run_op(sim_op_t *op);         /* until its body has run; no virtual time */
-void sim_run_timed(void);              /* timing mode: the bodies of what the clock has finished */
-void sim_wait(sim_op_t *op);           /* host wait: clock and body; NULL: nothing */
-void sim_wait_device(int device);      /* -1: all */
-CUresult sim_query(sim_op_t *op);      /* CUDA_SUCCESS or CUDA_ERROR_NOT_READY */
+void sim_run_timed(void);         /* timing mode: the bodies of what the clock has finished */
+void sim_wait(sim_op_t *op);      /* host wait: clock and body; NULL: nothing */
+void sim_wait_device(int device); /* -1: all */
+CUresult sim_query(sim_op_t *op); /* CUDA_SUCCESS or CUDA_ERROR_NOT_READY */
 
 /* ---- work.c ---- */
 sim_work_t sim_work_copy(const sim_work_t *work);
 void sim_work_clear(sim_work_t *work);
 /* Runs the body; drops the lock meanwhile if it is a host call. */
 void sim_work_run(CUcontext context, const sim_work_t *work);
-CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *const *values, void **extra);
+CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *const *values,
+                         void **extra);
 CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source, uint64_t bytes);
-CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern, uint32_t pattern_bytes,
-                       uint64_t count);
+CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern,
+                       uint32_t pattern_bytes, uint64_t count);
 void sim_set_next_cost_us(double cost_us);
 void *sim_memory(uint64_t address, uint64_t bytes);
 bool sim_in_host_call(void); /* on the calling thread, which may then not call the driver */
 
 /* ---- stream.c ---- */
-/* The stream that `handle` means to the calling thread: 0 and CU_STREAM_LEGACY, CU_STREAM_PER_THREAD. */
+/* The stream that `handle` means to the calling thread: 0 and CU_STREAM_LEGACY,
+ * CU_STREAM_PER_THREAD. */
 CUresult sim_stream_resolve(CUstream handle, CUstream *out);
 /* Whether stream 0 is the thread's own default stream, for the calling thread's present call. */
 void sim_use_own_stream(bool own);
 CUresult sim_stream_create(CUcontext context, unsigned flags, int priority, CUstream *out);
 void sim_context_open(int device);
 void sim_context_close(int device);
-/* Enqueues *work (moved) on the stream, or captures it. *out, if given, is the borrowed operation, NULL
- * when captured. Costs the host `host_us`. */
+/* Enqueues *work (moved) on the stream, or captures it. *out, if given, is the borrowed operation,
+ * NULL when captured. Costs the host `host_us`. */
 CUresult sim_stream_add(CUstream stream, sim_work_t *work, double host_us, sim_op_t **out);
 /* The same for an operation that waits for `needs` too; never captures. */
-sim_op_t *sim_stream_submit(CUstream stream, sim_work_t *work, sim_op_t *const *needs, unsigned count);
+sim_op_t *sim_stream_submit(CUstream stream, sim_work_t *work, sim_op_t *const *needs,
+                            unsigned count);
 
 /* ---- capture.c ---- */
-/* May the calling thread do what is unsafe during a capture? Else the captures concerned are void. */
+/* May the calling thread do what is unsafe during a capture? Else those captures are void. */
 CUresult sim_capture_guard(void);
-/* May the host wait for this stream, or (NULL) for a whole context? Else those captures are void. */
+/* May the host wait for this stream, or (NULL) for a whole context? Else likewise. */
 CUresult sim_capture_guard_wait(CUcontext context, CUstream stream);
 CUresult sim_capture_guard_legacy(CUstream legacy);
 CUresult sim_capture_add(CUstream stream, sim_work_t *work);

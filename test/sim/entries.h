@@ -1,5 +1,5 @@
-/* Entry points of libcuda.so.1 that cuda.h does not declare in the form that this build sees: per-thread
- * default stream variants and versions that newer headers replace. */
+/* Entry points of libcuda.so.1 that cuda.h does not declare in the form that this build sees:
+ * per-thread default stream variants and versions that newer headers replace. */
 #ifndef SIM_ENTRIES_H
 #define SIM_ENTRIES_H
 

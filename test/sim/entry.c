@@ -43,8 +43,8 @@ static const entry_t entries[] = {
 #undef OWN
 };
 
-/* The newest form that the caller's version knows, with its own default stream if asked for and there
- * is one; NULL if there is none. *named: the name exists, in whatever version. */
+/* The newest form that the caller's version knows, with its own default stream if asked for and
+ * there is one; NULL if there is none. *named: the name exists, in whatever version. */
 static const entry_t *find_entry(const char *name, int version, bool own_stream, bool *named)
 {
     const entry_t *best = NULL;

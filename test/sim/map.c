@@ -1,10 +1,11 @@
-/* The address map. Device addresses are numbers inside a reservation that nothing is ever mapped into,
- * so that host code faults on them. What a kernel sees at device address D lies at the same offset of a
- * second reservation, the alias: what is mapped side by side there is contiguous, what is not mapped
- * faults, and memory that has several addresses can be mapped, shared, at each.
+/* The address map. Device addresses are numbers inside a reservation that nothing is ever mapped
+ * into, so that host code faults on them. What a kernel sees at device address D lies at the same
+ * offset of a second reservation, the alias: what is mapped side by side there is contiguous, what
+ * is not mapped faults, and memory that has several addresses can be mapped, shared, at each.
  *
- * Fresh memory is poisoned, full of 0xFF, not-a-number in every floating-point type. It is a private
- * mapping of a small file of poison, again and again, so that memory costs nothing until it is written. */
+ * Fresh memory is poisoned, full of 0xFF, not-a-number in every floating-point type. It is a
+ * private mapping of a small file of poison, again and again, so that memory costs nothing until it
+ * is written. */
 #include "test/sim/engine.h"
 
 #include <string.h>
@@ -147,9 +148,9 @@ static bool prepare_poison(uint64_t bytes)
 
 static void unback(uint64_t start, uint64_t bytes)
 {
-    if (map.alias && mmap(alias_of(start), bytes, PROT_NONE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-                          0) == MAP_FAILED)
+    if (map.alias &&
+        mmap(alias_of(start), bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
         sim_panic("cannot unmap device memory");
 }
 
@@ -200,8 +201,8 @@ CUresult sim_map_add_pinned(void *host, uint64_t bytes, unsigned flags, bool own
         (after < map.range_count && map.ranges[after].start < start + bytes);
     if (overlaps)
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    insert_range(&(sim_range_t){.start = start, .bytes = bytes, .place = SIM_PLACE_PINNED,
-                                .flags = flags, .owned = owned});
+    insert_range(&(sim_range_t){
+        .start = start, .bytes = bytes, .place = SIM_PLACE_PINNED, .flags = flags, .owned = owned});
     return CUDA_SUCCESS;
 }
 

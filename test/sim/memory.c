@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Host time, from an H200 (driver 580): cuMemAlloc 76 us at 2 MiB and 129 us at 512 MiB, cuMemFree 47
- * and 317 us, cuMemHostAlloc 0.40 s a GiB. Linear between and beyond; small ones: an assumption. */
+/* Host time, from an H200 (driver 580): cuMemAlloc 76 us at 2 MiB and 129 us at 512 MiB, cuMemFree
+ * 47 and 317 us, cuMemHostAlloc 0.40 s a GiB; linear between and beyond. Small: an assumption. */
 static const double alloc_us = 5, alloc_large_us = 76, alloc_us_per_mib = 0.104;
 static const double free_us = 3, free_large_us = 46, free_us_per_mib = 0.53;
 static const double pin_us_per_mib = 391;
@@ -54,10 +54,7 @@ static CUresult mem_alloc(CUdeviceptr *out, size_t bytes)
     return add_device_range(out, device, bytes);
 }
 
-CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, mem_alloc(address, bytes));
-}
+SIM_ENTRY(CONTEXT, cuMemAlloc, (CUdeviceptr * address, size_t bytes), mem_alloc(address, bytes))
 
 static const sim_range_t *range_at(uint64_t start, sim_place_t place)
 {
@@ -84,16 +81,13 @@ static CUresult mem_free(CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemFree(CUdeviceptr address)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, mem_free(address));
-}
+SIM_ENTRY(CONTEXT, cuMemFree, (CUdeviceptr address), mem_free(address))
 
 static CUresult mem_alloc_async(CUdeviceptr *out, size_t bytes, CUstream handle)
 {
     CUstream stream;
-    CUresult result = out && bytes > 0 ? sim_stream_resolve(handle, &stream)
-                                       : CUDA_ERROR_INVALID_VALUE;
+    CUresult result =
+        out && bytes > 0 ? sim_stream_resolve(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
     if (stream->capture)
@@ -106,10 +100,8 @@ static CUresult mem_alloc_async(CUdeviceptr *out, size_t bytes, CUstream handle)
     return add_device_range(out, device, bytes);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, mem_alloc_async(address, bytes, stream));
-}
+SIM_ENTRY(CONTEXT, cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream stream),
+          mem_alloc_async(address, bytes, stream))
 
 static CUresult mem_free_async(CUdeviceptr address, CUstream handle)
 {
@@ -126,10 +118,8 @@ static CUresult mem_free_async(CUdeviceptr address, CUstream handle)
     return sim_stream_add(stream, &work, async_us, NULL);
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, mem_free_async(address, stream));
-}
+SIM_ENTRY(CONTEXT, cuMemFreeAsync, (CUdeviceptr address, CUstream stream),
+          mem_free_async(address, stream))
 
 static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 {
@@ -142,10 +132,8 @@ static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, mem_info(free_bytes, total_bytes));
-}
+SIM_ENTRY(CONTEXT, cuMemGetInfo, (size_t * free_bytes, size_t *total_bytes),
+          mem_info(free_bytes, total_bytes))
 
 static CUresult address_range(CUdeviceptr *start, size_t *bytes, CUdeviceptr address)
 {
@@ -159,10 +147,8 @@ static CUresult address_range(CUdeviceptr *start, size_t *bytes, CUdeviceptr add
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAddressRange(CUdeviceptr *start, size_t *bytes, CUdeviceptr address)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, address_range(start, bytes, address));
-}
+SIM_ENTRY(CONTEXT, cuMemGetAddressRange, (CUdeviceptr * start, size_t *bytes, CUdeviceptr address),
+          address_range(start, bytes, address))
 
 static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
 {
@@ -180,15 +166,9 @@ static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
     return sim_map_add_pinned(host, bytes, flags, true);
 }
 
-CUresult cuMemHostAlloc(void **host, size_t bytes, unsigned flags)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, host_alloc(host, bytes, flags));
-}
-
-CUresult cuMemAllocHost(void **host, size_t bytes)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, host_alloc(host, bytes, 0));
-}
+SIM_ENTRY(CONTEXT, cuMemHostAlloc, (void **host, size_t bytes, unsigned flags),
+          host_alloc(host, bytes, flags))
+SIM_ENTRY(CONTEXT, cuMemAllocHost, (void **host, size_t bytes), host_alloc(host, bytes, 0))
 
 static CUresult host_release(void *host, bool owned)
 {
@@ -206,10 +186,7 @@ static CUresult host_release(void *host, bool owned)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemFreeHost(void *host)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, host ? host_release(host, true) : CUDA_SUCCESS);
-}
+SIM_ENTRY(CONTEXT, cuMemFreeHost, (void *host), host ? host_release(host, true) : CUDA_SUCCESS)
 
 static CUresult host_register(void *host, size_t bytes, unsigned flags)
 {
@@ -220,15 +197,9 @@ static CUresult host_register(void *host, size_t bytes, unsigned flags)
     return sim_map_add_pinned(host, bytes, flags, false);
 }
 
-CUresult cuMemHostRegister(void *host, size_t bytes, unsigned flags)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, host_register(host, bytes, flags));
-}
-
-CUresult cuMemHostUnregister(void *host)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, host_release(host, false));
-}
+SIM_ENTRY(CONTEXT, cuMemHostRegister, (void *host, size_t bytes, unsigned flags),
+          host_register(host, bytes, flags))
+SIM_ENTRY(CONTEXT, cuMemHostUnregister, (void *host), host_release(host, false))
 
 static CUresult host_device_pointer(CUdeviceptr *out, void *host)
 {
@@ -239,11 +210,8 @@ static CUresult host_device_pointer(CUdeviceptr *out, void *host)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemHostGetDevicePointer(CUdeviceptr *address, void *host, unsigned flags)
-{
-    SIM_CALL(SIM_NEED_CONTEXT,
-             flags ? CUDA_ERROR_INVALID_VALUE : host_device_pointer(address, host));
-}
+SIM_ENTRY(CONTEXT, cuMemHostGetDevicePointer, (CUdeviceptr * address, void *host, unsigned flags),
+          flags ? CUDA_ERROR_INVALID_VALUE : host_device_pointer(address, host))
 
 static CUresult host_flags(unsigned *flags, void *host)
 {
@@ -254,10 +222,7 @@ static CUresult host_flags(unsigned *flags, void *host)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemHostGetFlags(unsigned *flags, void *host)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, host_flags(flags, host));
-}
+SIM_ENTRY(CONTEXT, cuMemHostGetFlags, (unsigned *flags, void *host), host_flags(flags, host))
 
 static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
 {
@@ -297,19 +262,20 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUde
     }
 }
 
-CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, pointer_attribute(out, attribute, address));
-}
+SIM_ENTRY(CONTEXT, cuPointerGetAttribute,
+          (void *out, CUpointer_attribute attribute, CUdeviceptr address),
+          pointer_attribute(out, attribute, address))
 
 static bool pageable(uint64_t address, uint64_t bytes)
 {
     return !sim_map_is_device(address) && !sim_map_covers(address, bytes, SIM_PLACE_PINNED);
 }
 
-/* A copy as the program asked for it. `wait`: a form without Async. From pageable memory the content is
- * taken at the call; to pageable memory the host waits; between devices' own addresses it never does. */
-static CUresult copy(uint64_t destination, uint64_t source, size_t bytes, CUstream handle, bool wait)
+/* A copy as the program asked for it. `wait`: a form without Async. From pageable memory the
+ * content is taken at the call; to pageable memory the host waits; between devices' own addresses
+ * it never does. */
+static CUresult copy(uint64_t destination, uint64_t source, size_t bytes, CUstream handle,
+                     bool wait)
 {
     CUstream stream;
     sim_work_t work = {0};
@@ -326,7 +292,8 @@ static CUresult copy(uint64_t destination, uint64_t source, size_t bytes, CUstre
     if (from_pageable && !stream->capture && sim_engine.mode == SIM_COMPUTE)
         work.snapshot = memcpy(sim_allocate(bytes), (const void *)(uintptr_t)source, bytes);
     sim_op_t *op;
-    result = sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us, &op);
+    result =
+        sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us, &op);
     if (result != CUDA_SUCCESS || !op)
         return result;
     bool device_only = sim_map_is_device(destination) && sim_map_is_device(source);
@@ -337,15 +304,11 @@ static CUresult copy(uint64_t destination, uint64_t source, size_t bytes, CUstre
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemcpy(CUdeviceptr destination, CUdeviceptr source, size_t bytes)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, copy(destination, source, bytes, NULL, true));
-}
-
-CUresult cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, copy(destination, source, bytes, stream, false));
-}
+SIM_ENTRY(CONTEXT, cuMemcpy, (CUdeviceptr destination, CUdeviceptr source, size_t bytes),
+          copy(destination, source, bytes, NULL, true))
+SIM_ENTRY(CONTEXT, cuMemcpyAsync,
+          (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
+          copy(destination, source, bytes, stream, false))
 
 #define HOST_ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
 
@@ -357,42 +320,29 @@ static CUresult copy_in(CUdeviceptr destination, const void *source, size_t byte
     return copy(destination, HOST_ADDRESS(source), bytes, stream, wait);
 }
 
-static CUresult copy_out(void *destination, CUdeviceptr source, size_t bytes, CUstream stream, bool wait)
+static CUresult copy_out(void *destination, CUdeviceptr source, size_t bytes, CUstream stream,
+                         bool wait)
 {
     if (!sim_map_is_device(source))
         return CUDA_ERROR_INVALID_VALUE;
     return copy(HOST_ADDRESS(destination), source, bytes, stream, wait);
 }
 
-CUresult cuMemcpyHtoD(CUdeviceptr destination, const void *source, size_t bytes)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, copy_in(destination, source, bytes, NULL, true));
-}
-
-CUresult cuMemcpyHtoDAsync(CUdeviceptr destination, const void *source, size_t bytes, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, copy_in(destination, source, bytes, stream, false));
-}
-
-CUresult cuMemcpyDtoH(void *destination, CUdeviceptr source, size_t bytes)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, copy_out(destination, source, bytes, NULL, true));
-}
-
-CUresult cuMemcpyDtoHAsync(void *destination, CUdeviceptr source, size_t bytes, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, copy_out(destination, source, bytes, stream, false));
-}
-
-CUresult cuMemcpyDtoD(CUdeviceptr destination, CUdeviceptr source, size_t bytes)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, copy(destination, source, bytes, NULL, true));
-}
-
-CUresult cuMemcpyDtoDAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, copy(destination, source, bytes, stream, false));
-}
+SIM_ENTRY(CONTEXT, cuMemcpyHtoD, (CUdeviceptr destination, const void *source, size_t bytes),
+          copy_in(destination, source, bytes, NULL, true))
+SIM_ENTRY(CONTEXT, cuMemcpyHtoDAsync,
+          (CUdeviceptr destination, const void *source, size_t bytes, CUstream stream),
+          copy_in(destination, source, bytes, stream, false))
+SIM_ENTRY(CONTEXT, cuMemcpyDtoH, (void *destination, CUdeviceptr source, size_t bytes),
+          copy_out(destination, source, bytes, NULL, true))
+SIM_ENTRY(CONTEXT, cuMemcpyDtoHAsync,
+          (void *destination, CUdeviceptr source, size_t bytes, CUstream stream),
+          copy_out(destination, source, bytes, stream, false))
+SIM_ENTRY(CONTEXT, cuMemcpyDtoD, (CUdeviceptr destination, CUdeviceptr source, size_t bytes),
+          copy(destination, source, bytes, NULL, true))
+SIM_ENTRY(CONTEXT, cuMemcpyDtoDAsync,
+          (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
+          copy(destination, source, bytes, stream, false))
 
 /* The forms without Async do not make the host wait either, for device memory. */
 static CUresult fill(CUdeviceptr address, uint32_t pattern, uint32_t pattern_bytes, size_t count,
@@ -406,35 +356,22 @@ static CUresult fill(CUdeviceptr address, uint32_t pattern, uint32_t pattern_byt
     result = sim_work_fill(&work, address, pattern, pattern_bytes, count);
     if (result != CUDA_SUCCESS)
         return result;
-    return sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us, NULL);
+    return sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us,
+                          NULL);
 }
 
-CUresult cuMemsetD8(CUdeviceptr address, unsigned char value, size_t count)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 1, count, NULL));
-}
-
-CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t count, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 1, count, stream));
-}
-
-CUresult cuMemsetD16(CUdeviceptr address, unsigned short value, size_t count)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 2, count, NULL));
-}
-
-CUresult cuMemsetD16Async(CUdeviceptr address, unsigned short value, size_t count, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 2, count, stream));
-}
-
-CUresult cuMemsetD32(CUdeviceptr address, unsigned value, size_t count)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 4, count, NULL));
-}
-
-CUresult cuMemsetD32Async(CUdeviceptr address, unsigned value, size_t count, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, fill(address, value, 4, count, stream));
-}
+SIM_ENTRY(CONTEXT, cuMemsetD8, (CUdeviceptr address, unsigned char value, size_t count),
+          fill(address, value, 1, count, NULL))
+SIM_ENTRY(CONTEXT, cuMemsetD8Async,
+          (CUdeviceptr address, unsigned char value, size_t count, CUstream stream),
+          fill(address, value, 1, count, stream))
+SIM_ENTRY(CONTEXT, cuMemsetD16, (CUdeviceptr address, unsigned short value, size_t count),
+          fill(address, value, 2, count, NULL))
+SIM_ENTRY(CONTEXT, cuMemsetD16Async,
+          (CUdeviceptr address, unsigned short value, size_t count, CUstream stream),
+          fill(address, value, 2, count, stream))
+SIM_ENTRY(CONTEXT, cuMemsetD32, (CUdeviceptr address, unsigned value, size_t count),
+          fill(address, value, 4, count, NULL))
+SIM_ENTRY(CONTEXT, cuMemsetD32Async,
+          (CUdeviceptr address, unsigned value, size_t count, CUstream stream),
+          fill(address, value, 4, count, stream))

@@ -1,5 +1,5 @@
-/* Kernels: modules and libraries, which only name them, function handles, and launches. Code for a GPU
- * cannot run here: a module's entry is the registered simulated kernel of the same name. */
+/* Kernels: modules and libraries, which only name them, function handles, and launches. Code for a
+ * GPU cannot run here: a module's entry is the registered simulated kernel of the same name. */
 #include "test/sim/engine.h"
 #include "test/sim/entries.h"
 
@@ -59,7 +59,11 @@ static CUresult module_load(CUmodule *out, const void *image)
     if (!out || !image)
         return CUDA_ERROR_INVALID_VALUE;
     const char *text = image;
-    if (memcmp(text, "\x7f" "ELF", 4) == 0 || memcmp(text, "\x50\xed\x55\xba", 4) == 0)
+    if (memcmp(text,
+               "\x7f"
+               "ELF",
+               4) == 0 ||
+        memcmp(text, "\x50\xed\x55\xba", 4) == 0)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (!strstr(text, ".version"))
         return CUDA_ERROR_INVALID_PTX;
@@ -78,7 +82,8 @@ static CUresult module_unload(CUmodule module)
     return CUDA_SUCCESS;
 }
 
-static CUresult module_function(CUfunction *out, CUmodule module, const char *name, bool kernel_handle)
+static CUresult module_function(CUfunction *out, CUmodule module, const char *name,
+                                bool kernel_handle)
 {
     if (!out || !module || !name)
         return CUDA_ERROR_INVALID_VALUE;
@@ -90,10 +95,8 @@ static CUresult module_function(CUfunction *out, CUmodule module, const char *na
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleLoadData(CUmodule *module, const void *image)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, module_load(module, image));
-}
+SIM_ENTRY(CONTEXT, cuModuleLoadData, (CUmodule * module, const void *image),
+          module_load(module, image))
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned option_count,
                             CUjit_option *options, void **values)
@@ -102,15 +105,9 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned option
     SIM_CALL(SIM_NEED_CONTEXT, module_load(module, image));
 }
 
-CUresult cuModuleUnload(CUmodule module)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, module_unload(module));
-}
-
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, module_function(function, module, name, false));
-}
+SIM_ENTRY(CONTEXT, cuModuleUnload, (CUmodule module), module_unload(module))
+SIM_ENTRY(CONTEXT, cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name),
+          module_function(function, module, name, false))
 
 /* A CUlibrary here is a module that needs no context. */
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options,
@@ -121,16 +118,9 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     SIM_CALL(SIM_NEED_INIT, module_load((CUmodule *)(void *)library, code));
 }
 
-CUresult cuLibraryUnload(CUlibrary library)
-{
-    SIM_CALL(SIM_NEED_INIT, module_unload((CUmodule)(void *)library));
-}
-
-CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
-{
-    SIM_CALL(SIM_NEED_INIT, module_function((CUfunction *)(void *)kernel, (CUmodule)(void *)library,
-                                            name, true));
-}
+SIM_ENTRY(INIT, cuLibraryUnload, (CUlibrary library), module_unload((CUmodule)(void *)library))
+SIM_ENTRY(INIT, cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name),
+          module_function((CUfunction *)(void *)kernel, (CUmodule)(void *)library, name, true))
 
 static CUresult kernel_function(CUfunction *out, CUkernel kernel)
 {
@@ -141,13 +131,11 @@ static CUresult kernel_function(CUfunction *out, CUkernel kernel)
     return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, kernel_function(function, kernel));
-}
+SIM_ENTRY(CONTEXT, cuKernelGetFunction, (CUfunction * function, CUkernel kernel),
+          kernel_function(function, kernel))
 
-static CUresult parameter_info(CUfunction function, bool kernel_handle, size_t index, size_t *offset,
-                               size_t *bytes)
+static CUresult parameter_info(CUfunction function, bool kernel_handle, size_t index,
+                               size_t *offset, size_t *bytes)
 {
     if (!function || !offset)
         return CUDA_ERROR_INVALID_VALUE;
@@ -161,15 +149,12 @@ static CUresult parameter_info(CUfunction function, bool kernel_handle, size_t i
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *bytes)
-{
-    SIM_CALL(SIM_NEED_INIT, parameter_info(function, false, index, offset, bytes));
-}
-
-CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *bytes)
-{
-    SIM_CALL(SIM_NEED_INIT, parameter_info((CUfunction)(void *)kernel, true, index, offset, bytes));
-}
+SIM_ENTRY(INIT, cuFuncGetParamInfo,
+          (CUfunction function, size_t index, size_t *offset, size_t *bytes),
+          parameter_info(function, false, index, offset, bytes))
+SIM_ENTRY(INIT, cuKernelGetParamInfo,
+          (CUkernel kernel, size_t index, size_t *offset, size_t *bytes),
+          parameter_info((CUfunction)(void *)kernel, true, index, offset, bytes))
 
 static CUresult function_name(const char **out, CUfunction function)
 {
@@ -179,15 +164,10 @@ static CUresult function_name(const char **out, CUfunction function)
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncGetName(const char **name, CUfunction function)
-{
-    SIM_CALL(SIM_NEED_INIT, function_name(name, function));
-}
-
-CUresult cuKernelGetName(const char **name, CUkernel kernel)
-{
-    SIM_CALL(SIM_NEED_INIT, function_name(name, (CUfunction)(void *)kernel));
-}
+SIM_ENTRY(INIT, cuFuncGetName, (const char **name, CUfunction function),
+          function_name(name, function))
+SIM_ENTRY(INIT, cuKernelGetName, (const char **name, CUkernel kernel),
+          function_name(name, (CUfunction)(void *)kernel))
 
 static CUresult launch(CUfunction function, uint64_t blocks, uint64_t threads, CUstream handle,
                        void **parameters, void **extra)
@@ -203,7 +183,8 @@ static CUresult launch(CUfunction function, uint64_t blocks, uint64_t threads, C
         result = sim_work_kernel(&work, function->kernel, parameters, extra);
     if (result != CUDA_SUCCESS)
         return result;
-    return sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us, NULL);
+    return sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us,
+                          NULL);
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -237,8 +218,6 @@ static CUresult launch_ex(const CUlaunchConfig *config, CUfunction function, voi
                   config->hStream, parameters, extra);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
-                          void **extra)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, launch_ex(config, function, parameters, extra));
-}
+SIM_ENTRY(CONTEXT, cuLaunchKernelEx,
+          (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra),
+          launch_ex(config, function, parameters, extra))

@@ -11,7 +11,8 @@ enum { MAX_DEVICES = 64 };
 
 static _Thread_local cudaError_t last_error;
 static pthread_mutex_t contexts_mutex = PTHREAD_MUTEX_INITIALIZER;
-static CUcontext contexts[MAX_DEVICES]; /* primary ones that this copy of the runtime has retained */
+static CUcontext
+    contexts[MAX_DEVICES]; /* primary ones that this copy of the runtime has retained */
 
 /* Errors after which the context does nothing more. */
 static bool is_sticky(cudaError_t error)
@@ -59,6 +60,13 @@ static cudaError_t begin(void)
         return done(error_ != cudaSuccess ? error_ : (cudaError_t)(expression));                   \
     } while (0)
 
+/* A whole one. */
+#define ENTRY(name, parameters, expression)                                                        \
+    cudaError_t name parameters                                                                    \
+    {                                                                                              \
+        RUNTIME_CALL(expression);                                                                  \
+    }
+
 #define ADDRESS(pointer) ((CUdeviceptr)(uintptr_t)(pointer))
 
 cudaError_t cudaGetDeviceCount(int *count)
@@ -89,18 +97,17 @@ cudaError_t cudaGetDevice(int *device)
     return done(error);
 }
 
-cudaError_t cudaDeviceSynchronize(void)
-{
-    RUNTIME_CALL(sim_cuda.cuCtxSynchronize());
-}
+ENTRY(cudaDeviceSynchronize, (void), sim_cuda.cuCtxSynchronize())
 
 static cudaError_t reset_device(void)
 {
-    int device;
     CUcontext context = NULL;
     cudaError_t error = (cudaError_t)sim_cuda.cuCtxGetCurrent(&context);
-    for (device = 0; device < MAX_DEVICES - 1 && contexts[device] != context; device++)
-        ;
+    int device = 0;
+    pthread_mutex_lock(&contexts_mutex);
+    while (device < MAX_DEVICES && contexts[device] != context)
+        device++;
+    pthread_mutex_unlock(&contexts_mutex);
     if (error == cudaSuccess)
         error = (cudaError_t)sim_cuda.cuDevicePrimaryCtxReset(device);
     if (error == cudaSuccess)
@@ -109,25 +116,13 @@ static cudaError_t reset_device(void)
 }
 
 /* Works after a sticky error too, unlike everything else. */
-cudaError_t cudaDeviceReset(void)
-{
-    RUNTIME_CALL(reset_device());
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
-{
-    RUNTIME_CALL(sim_cuda.cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device));
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *text, int capacity, int device)
-{
-    RUNTIME_CALL(sim_cuda.cuDeviceGetPCIBusId(text, capacity, device));
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
-{
-    RUNTIME_CALL(sim_cuda.cuCtxGetStreamPriorityRange(least, greatest));
-}
+ENTRY(cudaDeviceReset, (void), reset_device())
+ENTRY(cudaDeviceGetAttribute, (int *value, enum cudaDeviceAttr attribute, int device),
+      sim_cuda.cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device))
+ENTRY(cudaDeviceGetPCIBusId, (char *text, int capacity, int device),
+      sim_cuda.cuDeviceGetPCIBusId(text, capacity, device))
+ENTRY(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest),
+      sim_cuda.cuCtxGetStreamPriorityRange(least, greatest))
 
 static int attribute(int device, CUdevice_attribute which)
 {
@@ -175,10 +170,8 @@ static CUresult device_properties(struct cudaDeviceProp *p, int device)
     return CUDA_SUCCESS;
 }
 
-cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
-{
-    RUNTIME_CALL(properties ? device_properties(properties, device) : CUDA_ERROR_INVALID_VALUE);
-}
+ENTRY(cudaGetDeviceProperties, (struct cudaDeviceProp * properties, int device),
+      properties ? device_properties(properties, device) : CUDA_ERROR_INVALID_VALUE)
 
 cudaError_t cudaMalloc(void **address, size_t bytes)
 {
@@ -189,77 +182,43 @@ cudaError_t cudaMalloc(void **address, size_t bytes)
     RUNTIME_CALL(sim_cuda.cuMemAlloc((CUdeviceptr *)(void *)address, bytes));
 }
 
-cudaError_t cudaFree(void *address)
-{
-    RUNTIME_CALL(sim_cuda.cuMemFree(ADDRESS(address)));
-}
-
-cudaError_t cudaMallocAsync(void **address, size_t bytes, cudaStream_t stream)
-{
-    RUNTIME_CALL(sim_cuda.cuMemAllocAsync((CUdeviceptr *)(void *)address, bytes, stream));
-}
-
-cudaError_t cudaFreeAsync(void *address, cudaStream_t stream)
-{
-    RUNTIME_CALL(sim_cuda.cuMemFreeAsync(ADDRESS(address), stream));
-}
-
-cudaError_t cudaMallocHost(void **host, size_t bytes)
-{
-    RUNTIME_CALL(sim_cuda.cuMemHostAlloc(host, bytes, 0));
-}
-
-cudaError_t cudaHostAlloc(void **host, size_t bytes, unsigned flags)
-{
-    RUNTIME_CALL(sim_cuda.cuMemHostAlloc(host, bytes, flags));
-}
-
-cudaError_t cudaFreeHost(void *host)
-{
-    RUNTIME_CALL(sim_cuda.cuMemFreeHost(host));
-}
-
-cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
-{
-    RUNTIME_CALL(sim_cuda.cuMemHostRegister(host, bytes, flags));
-}
-
-cudaError_t cudaHostUnregister(void *host)
-{
-    RUNTIME_CALL(sim_cuda.cuMemHostUnregister(host));
-}
-
-cudaError_t cudaHostGetDevicePointer(void **address, void *host, unsigned flags)
-{
-    RUNTIME_CALL(sim_cuda.cuMemHostGetDevicePointer((CUdeviceptr *)(void *)address, host, flags));
-}
-
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
-{
-    RUNTIME_CALL(sim_cuda.cuMemGetInfo(free_bytes, total_bytes));
-}
+ENTRY(cudaFree, (void *address), sim_cuda.cuMemFree(ADDRESS(address)))
+ENTRY(cudaMallocAsync, (void **address, size_t bytes, cudaStream_t stream),
+      sim_cuda.cuMemAllocAsync((CUdeviceptr *)(void *)address, bytes, stream))
+ENTRY(cudaFreeAsync, (void *address, cudaStream_t stream),
+      sim_cuda.cuMemFreeAsync(ADDRESS(address), stream))
+ENTRY(cudaMallocHost, (void **host, size_t bytes), sim_cuda.cuMemHostAlloc(host, bytes, 0))
+ENTRY(cudaHostAlloc, (void **host, size_t bytes, unsigned flags),
+      sim_cuda.cuMemHostAlloc(host, bytes, flags))
+ENTRY(cudaFreeHost, (void *host), sim_cuda.cuMemFreeHost(host))
+ENTRY(cudaHostRegister, (void *host, size_t bytes, unsigned flags),
+      sim_cuda.cuMemHostRegister(host, bytes, flags))
+ENTRY(cudaHostUnregister, (void *host), sim_cuda.cuMemHostUnregister(host))
+ENTRY(cudaHostGetDevicePointer, (void **address, void *host, unsigned flags),
+      sim_cuda.cuMemHostGetDevicePointer((CUdeviceptr *)(void *)address, host, flags))
+ENTRY(cudaMemGetInfo, (size_t * free_bytes, size_t *total_bytes),
+      sim_cuda.cuMemGetInfo(free_bytes, total_bytes))
 
 /* What is no memory of CUDA's is answered for too. */
 static CUresult pointer_attributes(struct cudaPointerAttributes *out, const void *pointer)
 {
     unsigned type = 0;
-    *out = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered, .device = -2,
+    *out = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered,
+                                          .device = -2,
                                           .hostPointer = (void *)(uintptr_t)pointer};
-    if (sim_cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                         ADDRESS(pointer)) != CUDA_SUCCESS)
+    if (sim_cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ADDRESS(pointer)) !=
+        CUDA_SUCCESS)
         return CUDA_SUCCESS;
     out->type = type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
     out->devicePointer = out->hostPointer;
     if (type == CU_MEMORYTYPE_DEVICE)
         out->hostPointer = NULL;
     return sim_cuda.cuPointerGetAttribute(&out->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                            ADDRESS(pointer));
+                                          ADDRESS(pointer));
 }
 
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
-{
-    RUNTIME_CALL(attributes ? pointer_attributes(attributes, pointer) : CUDA_ERROR_INVALID_VALUE);
-}
+ENTRY(cudaPointerGetAttributes, (struct cudaPointerAttributes * attributes, const void *pointer),
+      attributes ? pointer_attributes(attributes, pointer) : CUDA_ERROR_INVALID_VALUE)
 
 static CUresult copy(void *destination, const void *source, size_t bytes, enum cudaMemcpyKind kind)
 {
@@ -277,10 +236,8 @@ static CUresult copy(void *destination, const void *source, size_t bytes, enum c
     return (CUresult)cudaErrorInvalidMemcpyDirection;
 }
 
-cudaError_t cudaMemcpy(void *destination, const void *source, size_t bytes, enum cudaMemcpyKind kind)
-{
-    RUNTIME_CALL(copy(destination, source, bytes, kind));
-}
+ENTRY(cudaMemcpy, (void *destination, const void *source, size_t bytes, enum cudaMemcpyKind kind),
+      copy(destination, source, bytes, kind))
 
 static CUresult copy_async(void *destination, const void *source, size_t bytes,
                            enum cudaMemcpyKind kind, cudaStream_t stream)
@@ -299,177 +256,71 @@ static CUresult copy_async(void *destination, const void *source, size_t bytes,
     return (CUresult)cudaErrorInvalidMemcpyDirection;
 }
 
-cudaError_t cudaMemcpyAsync(void *destination, const void *source, size_t bytes,
-                            enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    RUNTIME_CALL(copy_async(destination, source, bytes, kind, stream));
-}
-
-cudaError_t cudaMemset(void *address, int value, size_t bytes)
-{
-    RUNTIME_CALL(sim_cuda.cuMemsetD8(ADDRESS(address), (unsigned char)value, bytes));
-}
-
-cudaError_t cudaMemsetAsync(void *address, int value, size_t bytes, cudaStream_t stream)
-{
-    RUNTIME_CALL(sim_cuda.cuMemsetD8Async(ADDRESS(address), (unsigned char)value, bytes, stream));
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *stream)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamCreateWithPriority(stream, CU_STREAM_DEFAULT, 0));
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamCreateWithPriority(stream, flags, 0));
-}
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamCreateWithPriority(stream, flags, priority));
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamDestroy(stream));
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamSynchronize(stream));
-}
-
-cudaError_t cudaStreamQuery(cudaStream_t stream)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamQuery(stream));
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamWaitEvent(stream, event, flags));
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned *flags)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamGetFlags(stream, flags));
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamGetPriority(stream, priority));
-}
-
-cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamGetId(stream, id));
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data)
-{
-    RUNTIME_CALL(sim_cuda.cuLaunchHostFunc(stream, function, data));
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *event)
-{
-    RUNTIME_CALL(sim_cuda.cuEventCreate(event, CU_EVENT_DEFAULT));
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
-{
-    RUNTIME_CALL(sim_cuda.cuEventCreate(event, flags));
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    RUNTIME_CALL(sim_cuda.cuEventDestroy(event));
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    RUNTIME_CALL(sim_cuda.cuEventRecordWithFlags(event, stream, 0));
-}
-
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
-{
-    RUNTIME_CALL(sim_cuda.cuEventRecordWithFlags(event, stream, flags));
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-    RUNTIME_CALL(sim_cuda.cuEventSynchronize(event));
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-    RUNTIME_CALL(sim_cuda.cuEventQuery(event));
-}
-
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
-{
-    RUNTIME_CALL(sim_cuda.cuEventElapsedTime(ms, start, end));
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamBeginCapture(stream, (CUstreamCaptureMode)mode));
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamEndCapture(stream, graph));
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamIsCapturing(stream, (CUstreamCaptureStatus *)(void *)status));
-}
-
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
-                                     unsigned long long *id, cudaGraph_t *graph,
-                                     const cudaGraphNode_t **dependencies,
-                                     const cudaGraphEdgeData **edges, size_t *count)
-{
-    RUNTIME_CALL(sim_cuda.cuStreamGetCaptureInfo(
-        stream, (CUstreamCaptureStatus *)(void *)status, (cuuint64_t *)(void *)id, graph,
-        dependencies, (const CUgraphEdgeData **)(void *)edges, count));
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
-{
-    RUNTIME_CALL(sim_cuda.cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)(void *)mode));
-}
-
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
-{
-    RUNTIME_CALL(sim_cuda.cuGraphGetNodes(graph, nodes, count));
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
-{
-    RUNTIME_CALL(sim_cuda.cuGraphInstantiateWithFlags(exec, graph, flags));
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
-                                          unsigned long long flags)
-{
-    RUNTIME_CALL(sim_cuda.cuGraphInstantiateWithFlags(exec, graph, flags));
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    RUNTIME_CALL(sim_cuda.cuGraphLaunch(exec, stream));
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
-{
-    RUNTIME_CALL(sim_cuda.cuGraphExecDestroy(exec));
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-    RUNTIME_CALL(sim_cuda.cuGraphDestroy(graph));
-}
+ENTRY(cudaMemcpyAsync,
+      (void *destination, const void *source, size_t bytes, enum cudaMemcpyKind kind,
+       cudaStream_t stream),
+      copy_async(destination, source, bytes, kind, stream))
+ENTRY(cudaMemset, (void *address, int value, size_t bytes),
+      sim_cuda.cuMemsetD8(ADDRESS(address), (unsigned char)value, bytes))
+ENTRY(cudaMemsetAsync, (void *address, int value, size_t bytes, cudaStream_t stream),
+      sim_cuda.cuMemsetD8Async(ADDRESS(address), (unsigned char)value, bytes, stream))
+ENTRY(cudaStreamCreate, (cudaStream_t * stream),
+      sim_cuda.cuStreamCreateWithPriority(stream, CU_STREAM_DEFAULT, 0))
+ENTRY(cudaStreamCreateWithFlags, (cudaStream_t * stream, unsigned flags),
+      sim_cuda.cuStreamCreateWithPriority(stream, flags, 0))
+ENTRY(cudaStreamCreateWithPriority, (cudaStream_t * stream, unsigned flags, int priority),
+      sim_cuda.cuStreamCreateWithPriority(stream, flags, priority))
+ENTRY(cudaStreamDestroy, (cudaStream_t stream), sim_cuda.cuStreamDestroy(stream))
+ENTRY(cudaStreamSynchronize, (cudaStream_t stream), sim_cuda.cuStreamSynchronize(stream))
+ENTRY(cudaStreamQuery, (cudaStream_t stream), sim_cuda.cuStreamQuery(stream))
+ENTRY(cudaStreamWaitEvent, (cudaStream_t stream, cudaEvent_t event, unsigned flags),
+      sim_cuda.cuStreamWaitEvent(stream, event, flags))
+ENTRY(cudaStreamGetFlags, (cudaStream_t stream, unsigned *flags),
+      sim_cuda.cuStreamGetFlags(stream, flags))
+ENTRY(cudaStreamGetPriority, (cudaStream_t stream, int *priority),
+      sim_cuda.cuStreamGetPriority(stream, priority))
+ENTRY(cudaStreamGetId, (cudaStream_t stream, unsigned long long *id),
+      sim_cuda.cuStreamGetId(stream, id))
+ENTRY(cudaLaunchHostFunc, (cudaStream_t stream, cudaHostFn_t function, void *data),
+      sim_cuda.cuLaunchHostFunc(stream, function, data))
+ENTRY(cudaEventCreate, (cudaEvent_t * event), sim_cuda.cuEventCreate(event, CU_EVENT_DEFAULT))
+ENTRY(cudaEventCreateWithFlags, (cudaEvent_t * event, unsigned flags),
+      sim_cuda.cuEventCreate(event, flags))
+ENTRY(cudaEventDestroy, (cudaEvent_t event), sim_cuda.cuEventDestroy(event))
+ENTRY(cudaEventRecord, (cudaEvent_t event, cudaStream_t stream),
+      sim_cuda.cuEventRecordWithFlags(event, stream, 0))
+ENTRY(cudaEventRecordWithFlags, (cudaEvent_t event, cudaStream_t stream, unsigned flags),
+      sim_cuda.cuEventRecordWithFlags(event, stream, flags))
+ENTRY(cudaEventSynchronize, (cudaEvent_t event), sim_cuda.cuEventSynchronize(event))
+ENTRY(cudaEventQuery, (cudaEvent_t event), sim_cuda.cuEventQuery(event))
+ENTRY(cudaEventElapsedTime, (float *ms, cudaEvent_t start, cudaEvent_t end),
+      sim_cuda.cuEventElapsedTime(ms, start, end))
+ENTRY(cudaStreamBeginCapture, (cudaStream_t stream, enum cudaStreamCaptureMode mode),
+      sim_cuda.cuStreamBeginCapture(stream, (CUstreamCaptureMode)mode))
+ENTRY(cudaStreamEndCapture, (cudaStream_t stream, cudaGraph_t *graph),
+      sim_cuda.cuStreamEndCapture(stream, graph))
+ENTRY(cudaStreamIsCapturing, (cudaStream_t stream, enum cudaStreamCaptureStatus *status),
+      sim_cuda.cuStreamIsCapturing(stream, (CUstreamCaptureStatus *)(void *)status))
+ENTRY(cudaStreamGetCaptureInfo,
+      (cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
+       cudaGraph_t *graph, const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges,
+       size_t *count),
+      sim_cuda.cuStreamGetCaptureInfo(stream, (CUstreamCaptureStatus *)(void *)status,
+                                      (cuuint64_t *)(void *)id, graph, dependencies,
+                                      (const CUgraphEdgeData **)(void *)edges, count))
+ENTRY(cudaThreadExchangeStreamCaptureMode, (enum cudaStreamCaptureMode * mode),
+      sim_cuda.cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)(void *)mode))
+ENTRY(cudaGraphGetNodes, (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count),
+      sim_cuda.cuGraphGetNodes(graph, nodes, count))
+ENTRY(cudaGraphInstantiate, (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
+      sim_cuda.cuGraphInstantiateWithFlags(exec, graph, flags))
+ENTRY(cudaGraphInstantiateWithFlags,
+      (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
+      sim_cuda.cuGraphInstantiateWithFlags(exec, graph, flags))
+ENTRY(cudaGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream),
+      sim_cuda.cuGraphLaunch(exec, stream))
+ENTRY(cudaGraphExecDestroy, (cudaGraphExec_t exec), sim_cuda.cuGraphExecDestroy(exec))
+ENTRY(cudaGraphDestroy, (cudaGraph_t graph), sim_cuda.cuGraphDestroy(graph))
 
 /* `function` is a cudaKernel_t: there is no compiled host code whose stubs it could be. */
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **parameters,
@@ -477,7 +328,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
 {
     CUfunction handle = (CUfunction)(uintptr_t)function;
     RUNTIME_CALL(sim_cuda.cuLaunchKernel(handle, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                                           (unsigned)shared_bytes, stream, parameters, NULL));
+                                         (unsigned)shared_bytes, stream, parameters, NULL));
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function,
@@ -485,13 +336,16 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
 {
     if (!config)
         return done(cudaErrorInvalidValue);
-    CUlaunchConfig driver_config = {
-        .gridDimX = config->gridDim.x, .gridDimY = config->gridDim.y, .gridDimZ = config->gridDim.z,
-        .blockDimX = config->blockDim.x, .blockDimY = config->blockDim.y,
-        .blockDimZ = config->blockDim.z,
-        .sharedMemBytes = (unsigned)config->dynamicSmemBytes, .hStream = config->stream};
+    CUlaunchConfig driver_config = {.gridDimX = config->gridDim.x,
+                                    .gridDimY = config->gridDim.y,
+                                    .gridDimZ = config->gridDim.z,
+                                    .blockDimX = config->blockDim.x,
+                                    .blockDimY = config->blockDim.y,
+                                    .blockDimZ = config->blockDim.z,
+                                    .sharedMemBytes = (unsigned)config->dynamicSmemBytes,
+                                    .hStream = config->stream};
     RUNTIME_CALL(sim_cuda.cuLaunchKernelEx(&driver_config, (CUfunction)(uintptr_t)function,
-                                             parameters, NULL));
+                                           parameters, NULL));
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version)
@@ -528,7 +382,8 @@ cudaError_t cudaPeekAtLastError(void)
 }
 
 static cudaError_t entry_point(const char *symbol, void **function, unsigned version,
-                               unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
+                               unsigned long long flags,
+                               enum cudaDriverEntryPointQueryResult *status)
 {
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     CUresult result = sim_cuda_resolver()(symbol, function, (int)version, flags, &found);
@@ -539,18 +394,14 @@ static cudaError_t entry_point(const char *symbol, void **function, unsigned ver
     return (cudaError_t)result;
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
-                                             unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *status)
-{
-    RUNTIME_CALL(entry_point(symbol, function, version, flags, status));
-}
-
-cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags,
-                                    enum cudaDriverEntryPointQueryResult *status)
-{
-    RUNTIME_CALL(entry_point(symbol, function, CUDART_VERSION, flags, status));
-}
+ENTRY(cudaGetDriverEntryPointByVersion,
+      (const char *symbol, void **function, unsigned version, unsigned long long flags,
+       enum cudaDriverEntryPointQueryResult *status),
+      entry_point(symbol, function, version, flags, status))
+ENTRY(cudaGetDriverEntryPoint,
+      (const char *symbol, void **function, unsigned long long flags,
+       enum cudaDriverEntryPointQueryResult *status),
+      entry_point(symbol, function, CUDART_VERSION, flags, status))
 
 /* X(error, text), for every error that the simulator returns. */
 #define ERRORS(X)                                                                                  \

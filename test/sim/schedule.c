@@ -1,6 +1,7 @@
-/* Operations, and when their bodies run: as late as possible. Nothing runs until something waits, and
- * then only what the wait needs, in seeded random order among what could run; one wait in four also runs
- * others that could, so that too early shows as well as too late. Order comes from lanes and needs alone. */
+/* Operations, and when their bodies run: as late as possible. Nothing runs until something waits,
+ * and then only what the wait needs, in seeded random order among what could run; one wait in four
+ * also runs others that could, so that too early shows as well as too late. Order comes from lanes
+ * and needs alone. */
 #include "test/sim/engine.h"
 
 #include <stdlib.h>
@@ -194,7 +195,7 @@ static void mark_needed(sim_op_t *op, uint64_t generation)
     }
 }
 
-void sim_run_op(sim_op_t *op)
+static void run_needed(sim_op_t *op)
 {
     if (op->executed)
         return;
@@ -227,7 +228,7 @@ void sim_wait(sim_op_t *op)
         return;
     sim_op_hold(op);
     if (sim_engine.mode == SIM_COMPUTE)
-        sim_run_op(op);
+        run_needed(op);
     sim_clock_wait(op);
     while (!op->executed)
         pthread_cond_wait(&sim_engine.changed, &sim_engine.mutex);

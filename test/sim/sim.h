@@ -51,7 +51,8 @@ typedef struct sim_api {
     uint32_t version; /* 1 */
     sim_mode_t (*mode)(void);
     const sim_profile_t *(*profile)(int device);
-    /* A launchable handle for `kernel`, which must live as long as the process. Idempotent. */
+    /* A launchable handle for `kernel`, which must live as long as the process. Idempotent. From then
+     * on, modules whose PTX has an entry of that name find it by cuModuleGetFunction, too. */
     CUfunction (*function)(const sim_kernel_t *kernel);
     /* Virtual duration of the calling thread's next launch, in microseconds. */
     void (*set_next_cost_us)(double cost_us);

@@ -1,5 +1,5 @@
-/* Streams, events and host calls, and what they mean in the engine: the legacy default stream and the
- * blocking streams wait for each other, the rest is in order only within itself. */
+/* Streams, events and host calls, and what they mean in the engine: the legacy default stream and
+ * the blocking streams wait for each other, the rest is in order only within itself. */
 #include "test/sim/engine.h"
 #include "test/sim/entries.h"
 
@@ -22,7 +22,7 @@ static double launch_us(void)
     return sim_device(sim_current()->device)->profile.launch_us;
 }
 
-/* Host time of recording an event or waiting for one: about a quarter of a launch. An assumption. */
+/* Host time of recording an event or waiting for one: a quarter of a launch. An assumption. */
 static double event_us(void)
 {
     return launch_us() / 4;
@@ -119,7 +119,8 @@ void sim_context_close(int device)
     }
 }
 
-sim_op_t *sim_stream_submit(CUstream stream, sim_work_t *work, sim_op_t *const *needs, unsigned count)
+sim_op_t *sim_stream_submit(CUstream stream, sim_work_t *work, sim_op_t *const *needs,
+                            unsigned count)
 {
     unsigned streams = 0;
     for (CUstream each = stream->context->streams; each; each = each->next)
@@ -159,15 +160,10 @@ static CUresult stream_create(CUstream *out, unsigned flags, int priority)
     return sim_stream_create(sim_current(), flags, priority, out);
 }
 
-CUresult cuStreamCreate(CUstream *stream, unsigned flags)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, stream_create(stream, flags, 0));
-}
-
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, stream_create(stream, flags, priority));
-}
+SIM_ENTRY(CONTEXT, cuStreamCreate, (CUstream * stream, unsigned flags),
+          stream_create(stream, flags, 0))
+SIM_ENTRY(CONTEXT, cuStreamCreateWithPriority, (CUstream * stream, unsigned flags, int priority),
+          stream_create(stream, flags, priority))
 
 static CUresult stream_destroy(CUstream handle)
 {
@@ -185,10 +181,7 @@ static CUresult stream_destroy(CUstream handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamDestroy(CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, stream_destroy(stream));
-}
+SIM_ENTRY(CONTEXT, cuStreamDestroy, (CUstream stream), stream_destroy(stream))
 
 /* What the host waits for when it waits for a stream: for the legacy one also the blocking ones. */
 static CUresult stream_wait(CUstream handle, CUresult (*how)(sim_op_t *op))
@@ -211,10 +204,7 @@ static CUresult wait_op(sim_op_t *op)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamSynchronize(CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, stream_wait(stream, wait_op));
-}
+SIM_ENTRY(CONTEXT, cuStreamSynchronize, (CUstream stream), stream_wait(stream, wait_op))
 
 static CUresult stream_query(CUstream handle)
 {
@@ -226,10 +216,7 @@ static CUresult stream_query(CUstream handle)
     return result == CUDA_SUCCESS ? stream_wait(handle, sim_query) : result;
 }
 
-CUresult cuStreamQuery(CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, stream_query(stream));
-}
+SIM_ENTRY(CONTEXT, cuStreamQuery, (CUstream stream), stream_query(stream))
 
 static CUevent find_event(CUevent event)
 {
@@ -254,10 +241,8 @@ static CUresult stream_wait_event(CUstream handle, CUevent event, unsigned flags
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, stream_wait_event(stream, event, flags));
-}
+SIM_ENTRY(CONTEXT, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags),
+          stream_wait_event(stream, event, flags))
 
 static CUresult host_call(CUstream handle, CUhostFn function, void *data)
 {
@@ -269,10 +254,8 @@ static CUresult host_call(CUstream handle, CUhostFn function, void *data)
     return sim_stream_add(stream, &work, launch_us(), NULL);
 }
 
-CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, host_call(stream, function, data));
-}
+SIM_ENTRY(CONTEXT, cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data),
+          host_call(stream, function, data))
 
 static CUresult stream_fact(CUstream handle, CUstream *stream, const void *out)
 {
@@ -313,10 +296,7 @@ static CUresult event_create(CUevent *out, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventCreate(CUevent *event, unsigned flags)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, event_create(event, flags));
-}
+SIM_ENTRY(CONTEXT, cuEventCreate, (CUevent * event, unsigned flags), event_create(event, flags))
 
 static CUresult event_destroy(CUevent event)
 {
@@ -329,10 +309,7 @@ static CUresult event_destroy(CUevent event)
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventDestroy(CUevent event)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, event_destroy(event));
-}
+SIM_ENTRY(CONTEXT, cuEventDestroy, (CUevent event), event_destroy(event))
 
 static CUresult event_record(CUevent event, CUstream handle)
 {
@@ -351,17 +328,10 @@ static CUresult event_record(CUevent event, CUstream handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventRecord(CUevent event, CUstream stream)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, event_record(event, stream));
-}
-
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL
-                                   ? CUDA_ERROR_INVALID_VALUE
-                                   : event_record(event, stream));
-}
+SIM_ENTRY(CONTEXT, cuEventRecord, (CUevent event, CUstream stream), event_record(event, stream))
+SIM_ENTRY(CONTEXT, cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned flags),
+          flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE
+                                                      : event_record(event, stream))
 
 static CUresult event_wait(CUevent event, CUresult (*how)(sim_op_t *op))
 {
@@ -372,10 +342,7 @@ static CUresult event_wait(CUevent event, CUresult (*how)(sim_op_t *op))
     return how(event->op);
 }
 
-CUresult cuEventSynchronize(CUevent event)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, event_wait(event, wait_op));
-}
+SIM_ENTRY(CONTEXT, cuEventSynchronize, (CUevent event), event_wait(event, wait_op))
 
 static CUresult event_query(CUevent event)
 {
@@ -383,10 +350,7 @@ static CUresult event_query(CUevent event)
     return result != CUDA_SUCCESS ? result : event_wait(event, sim_query);
 }
 
-CUresult cuEventQuery(CUevent event)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, event_query(event));
-}
+SIM_ENTRY(CONTEXT, cuEventQuery, (CUevent event), event_query(event))
 
 static CUresult event_elapsed(float *ms, CUevent start, CUevent end)
 {
@@ -401,17 +365,13 @@ static CUresult event_elapsed(float *ms, CUevent start, CUevent end)
 }
 
 /* Both the present and the old entry point. */
-CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, event_elapsed(ms, start, end));
-}
+SIM_ENTRY(CONTEXT, cuEventElapsedTime, (float *ms, CUevent start, CUevent end),
+          event_elapsed(ms, start, end))
 
 #undef cuEventElapsedTime
-CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end);
-CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, event_elapsed(ms, start, end));
-}
+SIM_ENTRY(CONTEXT, cuEventElapsedTime, (float *ms, CUevent start, CUevent end);
+          CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end),
+          event_elapsed(ms, start, end))
 
 static CUresult context_synchronize(void)
 {
@@ -421,7 +381,4 @@ static CUresult context_synchronize(void)
     return result;
 }
 
-CUresult cuCtxSynchronize(void)
-{
-    SIM_CALL(SIM_NEED_CONTEXT, context_synchronize());
-}
+SIM_ENTRY(CONTEXT, cuCtxSynchronize, (void), context_synchronize())

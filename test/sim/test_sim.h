@@ -1,5 +1,5 @@
-/* For the simulator's tests. Each test runs in a child process of its own, with its own environment, as
- * the simulator reads that once; so nothing here may touch CUDA in the parent. */
+/* For the simulator's tests. Each test runs in a child process of its own, with its own
+ * environment, as the simulator reads that once; so nothing here may touch CUDA in the parent. */
 #ifndef TEST_SIM_H
 #define TEST_SIM_H
 
@@ -106,8 +106,8 @@ static inline CUresult launch_add(void *address, float value, uint64_t count, do
 {
     void *parameters[] = {&address, &value, &count};
     sim_api()->set_next_cost_us(cost_us);
-    return cuLaunchKernel(sim_api()->function(&add_kernel), 1, 1, 1, 32, 1, 1, 0, stream, parameters,
-                          NULL);
+    return cuLaunchKernel(sim_api()->function(&add_kernel), 1, 1, 1, 32, 1, 1, 0, stream,
+                          parameters, NULL);
 }
 
 static inline cudaStream_t new_stream(void)

@@ -1,4 +1,5 @@
-/* How programs and libraries reach the simulator: symbols, versions, the resolver, modules, launches. */
+/* How programs and libraries reach the simulator: symbols, versions, the resolver, modules,
+ * launches. */
 #include <dlfcn.h>
 
 #include "test/sim/test_sim.h"
@@ -33,8 +34,8 @@ static void use_resolver(void)
           status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     CHECK(resolve("cuLaunchKernel", 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) ==
           dlsym(library, "cuLaunchKernel"));
-    CHECK(resolve("cuLaunchKernel", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status) ==
-          dlsym(library, "cuLaunchKernel_ptsz"));
+    CHECK(resolve("cuLaunchKernel", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+                  &status) == dlsym(library, "cuLaunchKernel_ptsz"));
     CHECK(resolve("cuMemcpyHtoD", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status) ==
           dlsym(library, "cuMemcpyHtoD_v2_ptds"));
     CHECK(resolve("cuMemAlloc", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status) ==
@@ -56,14 +57,14 @@ static void the_resolver_answers_by_version_and_stream_kind(void **state)
     expect_success(use_resolver, "");
 }
 
-/* The thread's own default stream must not wait for the legacy stream's non-blocking friends, and must be
- * another one than stream 0 of the plain entry points. */
+/* The thread's own default stream must not wait for the legacy stream's non-blocking friends, and
+ * must be another one than stream 0 of the plain entry points. */
 static void use_own_stream(void)
 {
     CUdriverProcAddressQueryResult status;
     PFN_cuStreamGetId_v12000_ptsz get_id;
-    *(void **)(void *)&get_id = resolve(
-        "cuStreamGetId", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status);
+    *(void **)(void *)&get_id =
+        resolve("cuStreamGetId", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status);
     unsigned long long legacy, own, again;
     OK(cudaFree(NULL));
     OK(cuStreamGetId(NULL, &legacy));
@@ -101,7 +102,8 @@ static void runtime_resolver(void)
 {
     void *function = NULL;
     enum cudaDriverEntryPointQueryResult status;
-    OK(cudaGetDriverEntryPointByVersion("cuMemAlloc", &function, 12050, cudaEnableDefault, &status));
+    OK(cudaGetDriverEntryPointByVersion("cuMemAlloc", &function, 12050, cudaEnableDefault,
+                                        &status));
     CHECK(status == cudaDriverEntryPointSuccess && function == dlsym(driver(), "cuMemAlloc_v2"));
     OK(cudaGetDriverEntryPointByVersion("cuNothing", &function, 12050, cudaEnableDefault, &status));
     CHECK(status == cudaDriverEntryPointSymbolNotFound && !function);
@@ -156,7 +158,8 @@ static void load_module(void)
     OK(cuModuleGetFunction(&function, module, "test_add"));
     CHECK(cuModuleGetFunction(&function, module, "nobody_knows") == CUDA_ERROR_NOT_FOUND);
     CHECK(cuModuleGetFunction(&function, module, "test_ad") == CUDA_ERROR_NOT_FOUND);
-    CHECK(cuModuleLoadData(&module, "\x7f" "ELF") == CUDA_ERROR_NO_BINARY_FOR_GPU);
+    CHECK(cuModuleLoadData(&module, "\x7f"
+                                    "ELF") == CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK(cuModuleLoadData(&module, "nonsense") == CUDA_ERROR_INVALID_PTX);
     OK(cuModuleUnload(module));
     float *device = new_device(4), value = 5, result;
@@ -174,8 +177,8 @@ static void modules_find_registered_kernels_by_name(void **state)
     expect_success(load_module, "");
 }
 
-/* As measured with real programs: handles of launched kernels are CUkernels mostly, and each of the two
- * queries refuses the other kind. */
+/* As measured with real programs: handles of launched kernels are CUkernels mostly, and each of the
+ * two queries refuses the other kind. */
 static void ask_for_parameters(void)
 {
     OK(cudaFree(NULL));
@@ -200,7 +203,8 @@ static void parameter_layouts_can_be_asked_for(void **state)
     expect_success(ask_for_parameters, "");
 }
 
-static float value_after(CUresult (*launch)(CUfunction function, void *parameters[], CUdeviceptr device))
+static float value_after(CUresult (*launch)(CUfunction function, void *parameters[],
+                                            CUdeviceptr device))
 {
     float *device = new_device(4), value = 7, result;
     uint64_t count = 1;
@@ -215,8 +219,12 @@ static float value_after(CUresult (*launch)(CUfunction function, void *parameter
 static CUresult launch_ex(CUfunction function, void *parameters[], CUdeviceptr device)
 {
     (void)device;
-    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-                             .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1};
     return cuLaunchKernelEx(&config, function, parameters, NULL);
 }
 
@@ -243,8 +251,8 @@ static CUresult launch_buffer(CUfunction function, void *parameters[], CUdevicep
 static CUresult launch_runtime(CUfunction function, void *parameters[], CUdeviceptr device)
 {
     (void)device;
-    return (CUresult)cudaLaunchKernel((void *)function, (dim3){1, 1, 1}, (dim3){1, 1, 1}, parameters,
-                                      0, NULL);
+    return (CUresult)cudaLaunchKernel((void *)function, (dim3){1, 1, 1}, (dim3){1, 1, 1},
+                                      parameters, 0, NULL);
 }
 
 static void launch_every_way(void)

@@ -148,7 +148,8 @@ static void kernel_on_host_memory(void)
     expect_dead_context();
 }
 
-/* Freed by a stream that does not wait for the kernel's: caught when the free happens to come first. */
+/* Freed by a stream that does not wait for the kernel's: caught when the free happens to come
+ * first. */
 static void kernel_after_unordered_free(void)
 {
     cudaStream_t worker = new_stream(), other = new_stream();
@@ -308,7 +309,8 @@ static void second_and_third_fail(void)
 static void faults_are_injected_by_environment_and_by_call(void **state)
 {
     (void)state;
-    expect_success(second_and_third_fail, "MICRODNN_SIM_FAULTS=cuMemAlloc_v2:2:2,cuEventCreate:1:719");
+    expect_success(second_and_third_fail,
+                   "MICRODNN_SIM_FAULTS=cuMemAlloc_v2:2:2,cuEventCreate:1:719");
 }
 
 static void fork_after_use(void)

@@ -1,4 +1,5 @@
-/* The order of operations: what the simulated GPU promises and, more to the point, what it does not. */
+/* The order of operations: what the simulated GPU promises and, more to the point, what it does
+ * not. */
 #include <pthread.h>
 
 #include "test/sim/test_sim.h"
@@ -69,7 +70,7 @@ static void a_missing_wait_before_an_overwrite_shows(void **state)
     assert_int_equal(failures_over_seeds(read_then_overwrite, true, false), 0);
 }
 
-/* The legacy stream clears, `stream` adds, the legacy stream reads: how often that came out right. */
+/* The legacy stream clears, `stream` adds, the legacy stream reads: how often that was right. */
 static int alternate(cudaStream_t stream)
 {
     enum { ROUNDS = 10 };
@@ -108,7 +109,8 @@ static void the_legacy_stream_is_in_order_with_blocking_streams_only(void **stat
 
 static void sources_of_copies(void)
 {
-    float pageable = 1, *pinned = new_pinned(sizeof *pinned), *device = new_device(2 * sizeof *device);
+    float pageable = 1, *pinned = new_pinned(sizeof *pinned),
+          *device = new_device(2 * sizeof *device);
     float result[2];
     cudaStream_t stream = new_stream();
     *pinned = 1;

@@ -114,8 +114,7 @@ static void run_on_memory(const sim_work_t *work)
 
 void sim_work_run(CUcontext context, const sim_work_t *work)
 {
-    bool on_memory =
-        work->kind == SIM_KERNEL || work->kind == SIM_COPY || work->kind == SIM_FILL;
+    bool on_memory = work->kind == SIM_KERNEL || work->kind == SIM_COPY || work->kind == SIM_FILL;
     sim_engine.operations_run += on_memory;
     /* After an error the context does nothing more, but what the host waits for must still come. */
     if (on_memory && sim_engine.mode == SIM_COMPUTE && context->sticky == CUDA_SUCCESS) {
@@ -148,7 +147,8 @@ static bool parameters_from_extra(void *parameters, uint32_t bytes, void **extra
     return true;
 }
 
-CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *const *values, void **extra)
+CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *const *values,
+                         void **extra)
 {
     const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
     double cost_us = fmax(next_cost_us, profile->kernel_floor_us);
@@ -164,8 +164,11 @@ CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *cons
         free(parameters);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *out = (sim_work_t){.kind = SIM_KERNEL, .unit = SIM_UNIT_COMPUTE, .amount = cost_us,
-                        .kernel = kernel, .parameters = parameters};
+    *out = (sim_work_t){.kind = SIM_KERNEL,
+                        .unit = SIM_UNIT_COMPUTE,
+                        .amount = cost_us,
+                        .kernel = kernel,
+                        .parameters = parameters};
     return CUDA_SUCCESS;
 }
 
@@ -186,11 +189,14 @@ CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t sourc
     const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
     bool to_device = sim_map_is_device(destination), from_device = sim_map_is_device(source);
     if ((to_device && !sim_map_covers(destination, bytes, SIM_PLACE_DEVICE)) ||
-        (from_device && !sim_map_covers(source, bytes, SIM_PLACE_DEVICE)) ||
-        destination == 0 || source == 0)
+        (from_device && !sim_map_covers(source, bytes, SIM_PLACE_DEVICE)) || destination == 0 ||
+        source == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    *out = (sim_work_t){.kind = SIM_COPY, .destination = destination, .source = source,
-                        .bytes = bytes, .amount = link_bytes(profile, bytes)};
+    *out = (sim_work_t){.kind = SIM_COPY,
+                        .destination = destination,
+                        .source = source,
+                        .bytes = bytes,
+                        .amount = link_bytes(profile, bytes)};
     out->unit = to_device ? SIM_UNIT_H2D : SIM_UNIT_D2H;
     if (to_device == from_device) {
         /* Read and written by the device's own copy kernel; between two hosts, by the host. */
@@ -200,8 +206,8 @@ CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t sourc
     return CUDA_SUCCESS;
 }
 
-CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern, uint32_t pattern_bytes,
-                       uint64_t count)
+CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern,
+                       uint32_t pattern_bytes, uint64_t count)
 {
     uint64_t bytes;
     if (__builtin_mul_overflow(count, pattern_bytes, &bytes) || destination % pattern_bytes != 0 ||
@@ -209,8 +215,12 @@ CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern, 
           sim_map_covers(destination, bytes, SIM_PLACE_PINNED)))
         return CUDA_ERROR_INVALID_VALUE;
     const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
-    *out = (sim_work_t){.kind = SIM_FILL, .unit = SIM_UNIT_COMPUTE, .destination = destination,
-                        .bytes = bytes, .pattern = pattern, .pattern_bytes = pattern_bytes,
+    *out = (sim_work_t){.kind = SIM_FILL,
+                        .unit = SIM_UNIT_COMPUTE,
+                        .destination = destination,
+                        .bytes = bytes,
+                        .pattern = pattern,
+                        .pattern_bytes = pattern_bytes,
                         .amount = memory_us(profile, (double)bytes)};
     return CUDA_SUCCESS;
 }
