@@ -11,7 +11,7 @@ from training import Task
 LEAST_ACCURACY = 0.95
 # Limits to choose from, as shares of what the hungriest convolution takes when nothing limits it.
 SHARES = (2 / 3, 1 / 2, 1 / 4, 1 / 8)
-# The simulated GPU is the one of the micro-batching paper unless MICRODNN_SIM_PROFILE says otherwise:
+# The simulated GPU is the one of the micro-batching paper unless MICRODNN_SIM_PROFILE names another;
 # so small a network leaves little to gain on a larger GPU.
 SIMULATED_PROFILE = "p100"
 SIMULATED = Task("lenet", 256, "fp32", length=("--epochs", "10"), extra=("--learning-rate", "0.05"))
@@ -138,8 +138,8 @@ def main():
     limit, wanted, gains = find_limit(build, stage)
     tried = ", ".join(f"{size(tried)} {gain:.2f}x" for tried, gain in gains.items())
     print(f"demo: without a limit the largest workspace is {size(wanted)}; short trials with less: "
-          f"{tried}\ndemo: both runs get {size(limit)}: too little for the whole batch with its fastest "
-          "algorithm, enough for micro-batches", flush=True)
+          f"{tried}\ndemo: both runs get {size(limit)}: too little for the whole batch with its "
+          "fastest algorithm, enough for micro-batches", flush=True)
     task = dataclasses.replace(stage.task, limit=str(limit))
     results = []
     for with_library, name in ((False, "without the library"), (True, "through libmicrodnn.so")):

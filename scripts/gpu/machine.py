@@ -1,4 +1,4 @@
-"""Where convolutions can run on this machine: a real GPU with its libraries, or the simulated one."""
+"""Where convolutions can run on this machine: a real GPU with its libraries, or the simulated."""
 import dataclasses
 import datetime
 import importlib.util

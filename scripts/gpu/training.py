@@ -96,8 +96,8 @@ def loss_difference(stock, library, count=5):
 
 
 def compare(build, machine, task, pairs, deadline, settings=None):
-    """Alternating pairs of stock and library runs, in an order that swaps each time, so that a drift
-    of the machine hits both. Stops early at `deadline` (a callable: seconds left) after one pair.
+    """Alternating pairs of stock and library runs, in an order that swaps each time, so that a
+    drift of the machine hits both. Stops early at `deadline` (a callable: seconds left) after one pair.
     Returns a row of plain values."""
     stock_runs, library_runs = [], []
     slowest_pair_s = 0.0
