@@ -69,6 +69,7 @@ static int add_stock(mdnn_plan_t *plan, mdnn_direction_t direction, uint64_t lim
             continue;
         results[count] = stock[i];
         describe(ready, &results[count]);
+        mdnn_plan_announce(plan, (int)stock[i].algo, results[count].memory);
         count++;
     }
     return count;
@@ -116,9 +117,8 @@ bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64
                                           : MDNN_PLAN_MAY_MEASURE);
     if (!plan)
         return false;
-    uint64_t allowed = mdnn_plan_announced(plan, call->algo);
-    if (stock_bytes != UINT64_MAX && stock_bytes > allowed)
-        allowed = stock_bytes;
+    uint64_t allowed = stock_bytes == UINT64_MAX ? 0 : stock_bytes;
+    (void)mdnn_plan_announced(plan, call->algo, &allowed);
     const mdnn_demand_t demand =
         mdnn_demand_of(call->direction, call->algo, smaller(allowed, user_limit));
     const mdnn_ready_t *const ready = mdnn_plan_best(plan, &demand);

@@ -39,7 +39,7 @@ struct mdnn_plan {
     mdnn_accumulator_t accumulator; /* function NULL: not needed or not to be had */
     _Atomic(front_set_t *) set;       /* NULL until planned */
     _Atomic uint64_t next_limit;      /* a larger set pays only from this workspace on */
-    _Atomic uint64_t announced[ALGOS];
+    _Atomic uint64_t announced[ALGOS]; /* bytes + 1; 0: nothing announced */
     _Atomic bool given_up;
     int statistics_row;
     UT_hash_handle hh;
@@ -393,14 +393,18 @@ const mdnn_accumulator_t *mdnn_plan_accumulator(const mdnn_plan_t *plan)
 void mdnn_plan_announce(mdnn_plan_t *plan, int algo, uint64_t workspace_bytes)
 {
     if (algo >= 0 && algo < ALGOS)
-        atomic_store_explicit(&plan->announced[algo], workspace_bytes, memory_order_relaxed);
+        atomic_store_explicit(&plan->announced[algo], workspace_bytes + 1, memory_order_relaxed);
 }
 
-uint64_t mdnn_plan_announced(const mdnn_plan_t *plan, int algo)
+bool mdnn_plan_announced(const mdnn_plan_t *plan, int algo, uint64_t *workspace_bytes)
 {
-    return algo >= 0 && algo < ALGOS
-               ? atomic_load_explicit(&plan->announced[algo], memory_order_relaxed)
-               : 0;
+    if (algo < 0 || algo >= ALGOS)
+        return false;
+    const uint64_t stored =
+        atomic_load_explicit(&plan->announced[algo], memory_order_relaxed);
+    if (stored > 0)
+        *workspace_bytes = stored - 1;
+    return stored > 0;
 }
 
 void mdnn_plan_give_up(mdnn_plan_t *plan)

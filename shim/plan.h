@@ -51,9 +51,10 @@ const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan);
 /* What the parts of a split add up with; NULL if they write to the output directly. */
 const mdnn_accumulator_t *mdnn_plan_accumulator(const mdnn_plan_t *plan);
 
-/* Workspace announced to the host for `algo` by Get or Find; 0 if never. */
+/* Workspace that Get or Find last told the host for `algo`: what it will expect of WorkspaceSize. */
 void mdnn_plan_announce(mdnn_plan_t *plan, int algo, uint64_t workspace_bytes);
-uint64_t mdnn_plan_announced(const mdnn_plan_t *plan, int algo);
+/* False, and *workspace_bytes untouched, if nothing was told. */
+bool mdnn_plan_announced(const mdnn_plan_t *plan, int algo, uint64_t *workspace_bytes);
 
 /* A configuration of this plan failed on the device: from now on its calls pass. */
 void mdnn_plan_give_up(mdnn_plan_t *plan);

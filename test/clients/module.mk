@@ -20,6 +20,8 @@ $(C)/%: $(C)/%.o $(CLIENT_SIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) $(CLIENT_LIBS) -lm -ldl -lpthread -o $@
 
+$(C)/behaviour: $(C)/reference_convolution.o
+
 $(C)/route_linked.o: test/clients/route.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
@@ -47,5 +49,5 @@ $(B)/mutants/%/libmicrodnn.so: $(SHIM_SOURCES) $(CORE_OBJECTS) $(B)/libmicrodnn.
 	    -Wl,--version-script=shim/exports.map -Wl,-z,now -Wl,--exclude-libs,ALL \
 	    $(SHIM_SOURCES) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 
-TEST_DEPS += $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(MUTANTS:%=$(B)/mutants/%/libmicrodnn.so)
-TESTS += test/routes.sh test/matrix.sh
+TEST_DEPS += $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(MUTANTS:%=$(B)/mutants/%/libmicrodnn.so)
+TESTS += test/routes.sh test/matrix.sh test/behaviour.sh
