@@ -1,7 +1,7 @@
 # The simulated cuDNN: a dispatcher and three sub-libraries, with cuDNN 9's sonames, run paths and
 # version nodes (NAME@@SONAME). driver.c and elements.c are a copy in each, as cuDNN's runtime is.
 SIM_CUDNN_graph := graph driver
-SIM_CUDNN_ops := descriptors elementwise pooling softmax driver elements
+SIM_CUDNN_ops := batch_norm descriptors dropout elementwise pooling softmax driver elements
 SIM_CUDNN_cnn := conv_descriptor conv_algorithms conv_api conv_bias conv_geometry conv_launch conv_sum \
     driver elements
 SIM_CUDNN_objects = $(patsubst %,$(B)/obj/test/sim/cudnn/%.o,$(1))

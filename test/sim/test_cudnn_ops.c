@@ -503,6 +503,204 @@ static void softmax_goes_forward_and_backward(void **state)
                               (cudnnSoftmaxMode_t)mode);
 }
 
+/* Batch normalization ---------------------------------------------------------------------------- */
+
+/* Element j of feature f: of all images and positions of a channel, or of all images. */
+static int feature_element(bool per_activation, int f, int j)
+{
+    return per_activation ? j * C * H * W + f : j / (H * W) * C * H * W + f * H * W + j % (H * W);
+}
+
+typedef struct bn_case {
+    bool per_activation;
+    int features, elements;
+    tensor_t x, y, dy, dx, scale, bias, mean, variance, saved_mean, saved_inverse, dscale, dbias;
+} bn_case_t;
+
+static void make_bn(bn_case_t *c, const format_t *format, bool per_activation)
+{
+    *c = (bn_case_t){.per_activation = per_activation,
+                     .features = per_activation ? C * H * W : C,
+                     .elements = per_activation ? N : N * H * W};
+    tensor_t *const data[] = {&c->x, &c->y, &c->dy, &c->dx};
+    tensor_t *const vectors[] = {&c->scale,      &c->bias,          &c->mean,   &c->variance,
+                                 &c->saved_mean, &c->saved_inverse, &c->dscale, &c->dbias};
+    for (unsigned i = 0; i < 4; i++)
+        make(data[i], format, N, C, H, W, 10 + i);
+    const format_t narrow = {format->type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT,
+                             CUDNN_TENSOR_NCHW, 4.0 * format->tolerance};
+    for (unsigned i = 0; i < 8; i++)
+        make(vectors[i], &narrow, 1, C, per_activation ? H : 1, per_activation ? W : 1, 20 + i);
+    c->y.format.tolerance = 4.0 * format->tolerance;
+    c->dx.format.tolerance = 16.0 * format->tolerance;
+    c->dscale.format.tolerance = 8.0 * format->tolerance;
+}
+
+static void drop_bn(bn_case_t *c)
+{
+    tensor_t *const all[] = {&c->x,    &c->y,        &c->dy,         &c->dx,
+                             &c->scale, &c->bias,    &c->mean,       &c->variance,
+                             &c->saved_mean, &c->saved_inverse, &c->dscale, &c->dbias};
+    for (int i = 0; i < 12; i++)
+        drop(all[i]);
+}
+
+enum { FEATURES_MAX = C * H * W };
+static const double bn_epsilon = 0.01, bn_factor = 0.25;
+
+typedef struct bn_expected {
+    double y[COUNT], dx[COUNT], inference[COUNT];
+    double mean[FEATURES_MAX], inverse[FEATURES_MAX], dscale[FEATURES_MAX], dbias[FEATURES_MAX];
+    double running_mean[FEATURES_MAX], running_variance[FEATURES_MAX];
+} bn_expected_t;
+
+static void expect_statistics(const bn_case_t *c, int f, bn_expected_t *e)
+{
+    double variance = 0.0;
+    e->mean[f] = 0.0;
+    for (int j = 0; j < c->elements; j++)
+        e->mean[f] += c->x.values[feature_element(c->per_activation, f, j)] / c->elements;
+    for (int j = 0; j < c->elements; j++)
+        variance += pow(c->x.values[feature_element(c->per_activation, f, j)] - e->mean[f], 2.0) /
+                    c->elements;
+    e->inverse[f] = 1.0 / sqrt(variance + bn_epsilon);
+    e->running_mean[f] = (1.0 - bn_factor) * c->mean.values[f] + bn_factor * e->mean[f];
+    e->running_variance[f] = (1.0 - bn_factor) * c->variance.values[f] +
+                             bn_factor * variance * c->elements / (c->elements - 1);
+}
+
+/* Inference takes `mean` and `variance` for its estimates, training for its running ones. */
+static void expect_bn(const bn_case_t *c, int f, bn_expected_t *e)
+{
+    expect_statistics(c, f, e);
+    const double scale = c->scale.values[f], bias = c->bias.values[f];
+    e->dscale[f] = e->dbias[f] = 0.0;
+    for (int j = 0; j < c->elements; j++) {
+        const int at = feature_element(c->per_activation, f, j);
+        const double normal = (c->x.values[at] - e->mean[f]) * e->inverse[f];
+        e->y[at] = scale * normal + bias;
+        e->dscale[f] += c->dy.values[at] * normal;
+        e->dbias[f] += c->dy.values[at];
+        e->inference[at] = scale * (c->x.values[at] - c->mean.values[f]) /
+                               sqrt(c->variance.values[f] + bn_epsilon) + bias;
+    }
+    for (int j = 0; j < c->elements; j++) {
+        const int at = feature_element(c->per_activation, f, j);
+        const double normal = (c->x.values[at] - e->mean[f]) * e->inverse[f];
+        e->dx[at] = 0.5 * c->dx.values[at] +
+                    scale * e->inverse[f] *
+                        (c->dy.values[at] - (e->dbias[f] + normal * e->dscale[f]) / c->elements);
+    }
+}
+
+static void check_bn(const format_t *format, bool per_activation)
+{
+    const cudnnBatchNormMode_t mode =
+        per_activation ? CUDNN_BATCHNORM_PER_ACTIVATION : CUDNN_BATCHNORM_SPATIAL;
+    const scaling_t one = scaling(format, 1.0), none = scaling(format, 0.0), half = scaling(format, 0.5);
+    bn_case_t c;
+    bn_expected_t e;
+    cudnnTensorDescriptor_t derived;
+    make_bn(&c, format, per_activation);
+    for (int f = 0; f < c.features; f++) {
+        c.variance.values[f] = fabs(c.variance.values[f]);
+        expect_bn(&c, f, &e);
+    }
+    put(&c.variance, c.variance.values);
+    CHECK_CUDNN(cudnnCreateTensorDescriptor(&derived));
+    CHECK_CUDNN(cudnnDeriveBNTensorDescriptor(derived, c.x.descriptor, mode));
+    poison(&c.y);
+    CHECK_CUDNN(cudnnBatchNormalizationForwardInference(
+        handle, mode, &one, &none, c.x.descriptor, c.x.device, c.y.descriptor, c.y.device, derived,
+        c.scale.device, c.bias.device, c.mean.device, c.variance.device, bn_epsilon));
+    check(&c.y, e.inference);
+    poison(&c.y);
+    CHECK_CUDNN(cudnnBatchNormalizationForwardTraining(
+        handle, mode, &one, &none, c.x.descriptor, c.x.device, c.y.descriptor, c.y.device, derived,
+        c.scale.device, c.bias.device, bn_factor, c.mean.device, c.variance.device, bn_epsilon,
+        c.saved_mean.device, c.saved_inverse.device));
+    check(&c.y, e.y);
+    check(&c.mean, e.running_mean);
+    check(&c.variance, e.running_variance);
+    check(&c.saved_mean, e.mean);
+    check(&c.saved_inverse, e.inverse);
+    poison(&c.dscale);
+    poison(&c.dbias);
+    CHECK_CUDNN(cudnnBatchNormalizationBackward(
+        handle, mode, &one, &half, &one, &none, c.x.descriptor, c.x.device, c.dy.descriptor,
+        c.dy.device, c.dx.descriptor, c.dx.device, derived, c.scale.device, c.dscale.device,
+        c.dbias.device, bn_epsilon, c.saved_mean.device, c.saved_inverse.device));
+    check(&c.dx, e.dx);
+    check(&c.dscale, e.dscale);
+    check(&c.dbias, e.dbias);
+    CHECK_CUDNN(cudnnDestroyTensorDescriptor(derived));
+    drop_bn(&c);
+}
+
+static void batch_normalization_trains_and_infers(void **state)
+{
+    (void)state;
+    for (int f = 0; f < FORMATS; f++)
+        for (int per_activation = 0; per_activation < 2; per_activation++)
+            check_bn(&formats[f], per_activation);
+}
+
+/* Dropout ---------------------------------------------------------------------------------------- */
+
+static void dropout_drops_its_share_and_backward_drops_the_same(void **state)
+{
+    (void)state;
+    const format_t *const format = &formats[1];
+    tensor_t x, y, dy, dx;
+    double kept[4096], first[4096], again[4096], slope[4096];
+    size_t state_bytes, reserve_bytes;
+    int dropped = 0;
+    cudnnDropoutDescriptor_t dropout;
+    make(&x, format, 4, 16, 8, 8, 1);
+    make(&y, format, 4, 16, 8, 8, 2);
+    make(&dy, format, 4, 16, 8, 8, 3);
+    make(&dx, format, 4, 16, 8, 8, 4);
+    assert_int_equal(x.count, 4096);
+    CHECK_CUDNN(cudnnCreateDropoutDescriptor(&dropout));
+    CHECK_CUDNN(cudnnDropoutGetStatesSize(handle, &state_bytes));
+    CHECK_CUDNN(cudnnDropoutGetReserveSpaceSize(x.descriptor, &reserve_bytes));
+    void *const states = client_allocate(state_bytes, 0xff);
+    void *const reserve = client_allocate(reserve_bytes, 0xff);
+    CHECK_CUDNN(cudnnSetDropoutDescriptor(dropout, handle, 0.25f, states, state_bytes, 42));
+    CHECK_CUDNN(cudnnDropoutForward(handle, dropout, x.descriptor, x.device, y.descriptor, y.device,
+                                    reserve, reserve_bytes));
+    CHECK_CUDNN(cudnnDropoutBackward(handle, dropout, dy.descriptor, dy.device, dx.descriptor,
+                                     dx.device, reserve, reserve_bytes));
+    client_download(format->type, y.device, 4096, first);
+    client_download(format->type, dx.device, 4096, slope);
+    client_download(format->type, x.device, 4096, kept);
+    for (int i = 0; i < 4096; i++) {
+        dropped += first[i] == 0.0;
+        assert_int_equal(first[i] == 0.0, slope[i] == 0.0);
+        assert_true(first[i] == 0.0 || fabs(first[i] - kept[i] / 0.75) < 1e-6);
+    }
+    assert_in_range(dropped, 1024 - 150, 1024 + 150);
+    CHECK_CUDNN(cudnnDropoutForward(handle, dropout, x.descriptor, x.device, y.descriptor, y.device,
+                                    reserve, reserve_bytes));
+    client_download(format->type, y.device, 4096, again);
+    assert_memory_not_equal(first, again, sizeof first);
+    CHECK_CUDNN(cudnnSetDropoutDescriptor(dropout, handle, 0.25f, states, state_bytes, 42));
+    CHECK_CUDNN(cudnnDropoutForward(handle, dropout, x.descriptor, x.device, y.descriptor, y.device,
+                                    reserve, reserve_bytes));
+    client_download(format->type, y.device, 4096, again);
+    assert_memory_equal(first, again, sizeof first);
+    CHECK_STATUS(cudnnDropoutForward(handle, dropout, x.descriptor, x.device, y.descriptor, y.device,
+                                     reserve, 4095),
+                 CUDNN_STATUS_BAD_PARAM);
+    CHECK_CUDNN(cudnnDestroyDropoutDescriptor(dropout));
+    client_free(states);
+    client_free(reserve);
+    drop(&x);
+    drop(&y);
+    drop(&dy);
+    drop(&dx);
+}
+
 /* Descriptors ------------------------------------------------------------------------------------ */
 
 static void tensor_descriptors_keep_what_they_are_given(void **state)
@@ -620,6 +818,8 @@ int main(void)
         cmocka_unit_test(pooling_goes_forward_and_backward),
         cmocka_unit_test(pooling_in_three_dimensions_takes_the_largest),
         cmocka_unit_test(softmax_goes_forward_and_backward),
+        cmocka_unit_test(batch_normalization_trains_and_infers),
+        cmocka_unit_test(dropout_drops_its_share_and_backward_drops_the_same),
         cmocka_unit_test(tensor_descriptors_keep_what_they_are_given),
         cmocka_unit_test(filter_and_convolution_descriptors_keep_what_they_are_given),
         cmocka_unit_test(the_handle_keeps_its_stream_and_names_itself),

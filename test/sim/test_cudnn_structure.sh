@@ -14,15 +14,15 @@ symbols() { readelf --wide --dyn-syms "$sim/$1"; }
 
 every_library_has_its_soname_and_run_path() {
     for name in libcudnn.so.9 libcudnn_graph.so.9 libcudnn_ops.so.9 libcudnn_cnn.so.9; do
-        dynamic $name | grep -F "soname: [$name]" || return 1
-        dynamic $name | grep -F 'RUNPATH' | grep -F "\$ORIGIN" || return 1
-        dynamic $name | grep -F 'SYMBOLIC' || return 1
+        dynamic "$name" | grep -F "soname: [$name]" || return 1
+        dynamic "$name" | grep -F 'RUNPATH' | grep -F "\$ORIGIN" || return 1
+        dynamic "$name" | grep -F 'SYMBOLIC' || return 1
     done
 }
 
 every_export_carries_its_library_as_the_version() {
     for name in libcudnn.so.9 libcudnn_graph.so.9 libcudnn_ops.so.9 libcudnn_cnn.so.9; do
-        symbols $name | awk -v node="@@$name" '
+        symbols "$name" | awk -v node="@@$name" '
             $5 == "GLOBAL" && $7 != "UND" && $7 != "ABS" && $4 == "FUNC" {
                 exports++
                 if (index($8, "cudnn") == 0 || substr($8, length($8) - length(node) + 1) != node) {

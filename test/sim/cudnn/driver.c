@@ -136,14 +136,32 @@ cudnnStatus_t sim_cudnn_fault(const char *function)
     return CUDNN_STATUS_SUCCESS;
 }
 
-static _Thread_local struct {
+typedef struct scratch {
     void *memory;
     size_t bytes;
-} scratch[SIM_SCRATCH_COUNT];
+} scratch_t;
+
+static _Thread_local scratch_t scratch[SIM_SCRATCH_COUNT];
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+
+static void free_scratch(void *blocks)
+{
+    for (int i = 0; i < SIM_SCRATCH_COUNT; i++)
+        free(((scratch_t *)blocks)[i].memory);
+}
+
+/* Any thread may run kernels, and end. */
+static void create_scratch_key(void)
+{
+    pthread_key_create(&scratch_key, free_scratch);
+}
 
 void *sim_cudnn_scratch(enum sim_scratch slot, size_t bytes)
 {
     if (scratch[slot].bytes < bytes) {
+        pthread_once(&scratch_once, create_scratch_key);
+        pthread_setspecific(scratch_key, scratch);
         free(scratch[slot].memory);
         scratch[slot].memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
         scratch[slot].bytes = bytes;
