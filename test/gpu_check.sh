@@ -5,6 +5,8 @@
 . "$(dirname "$0")/tap.sh"
 cd "$(dirname "$0")/.." || exit 1
 
+[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
+    skip_all "the sanitizer's run time must be loaded first, also into Python"
 OUT=$(mktemp -d)
 export OUT
 trap 'rm -rf "$OUT"' EXIT
