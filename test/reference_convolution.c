@@ -96,8 +96,8 @@ static void visit_products(const reference_convolution_t *convolution, product_t
     }
 }
 
-/* The sum of products is scaled by alpha afterwards, so beta is divided by it first: exact enough for
- * a reference, except for an alpha of 0, which leaves beta * out alone. */
+/* The sum of products is scaled by alpha afterwards, so beta is divided by it first: exact enough
+ * for a reference, except for an alpha of 0, which leaves beta * out alone. */
 static void scale(const reference_tensor_t *tensor, double factor, double *values)
 {
     int at[REFERENCE_DIMS];
@@ -143,8 +143,8 @@ size_t reference_type_bytes(reference_type_t type)
     return type == REFERENCE_FLOAT ? 4 : type == REFERENCE_DOUBLE ? 8 : 2;
 }
 
-/* A 16-bit format with `fraction_bits` of fraction. Written from the definition of the formats, with no
- * bit tricks, so that it can check code that has them. */
+/* A 16-bit format with `fraction_bits` of fraction. Written from the definition of the formats,
+ * with no bit tricks, so that it can check code that has them. */
 static uint16_t encode16(double value, int fraction_bits)
 {
     const int bias = (1 << (14 - fraction_bits)) - 1;

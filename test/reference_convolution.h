@@ -1,5 +1,5 @@
-/* Convolutions in double precision, in the most obvious way: what tests compare with. Plain C, no CUDA
- * include. Single-threaded, allocates nothing. */
+/* Convolutions in double precision, in the most obvious way: what tests compare with. Plain C, no
+ * CUDA include. Single-threaded, allocates nothing. */
 #ifndef REFERENCE_CONVOLUTION_H
 #define REFERENCE_CONVOLUTION_H
 
@@ -20,8 +20,8 @@ typedef struct reference_tensor {
     long strides[REFERENCE_DIMS]; /* in elements, of any sizes and order */
 } reference_tensor_t;
 
-/* x, w, y are the tensors of the forward direction whatever the direction is. The dimensions of y say
- * how far the window goes, so that padding may be asymmetric: `pad` is the one before. */
+/* x, w, y are the tensors of the forward direction whatever the direction is. The dimensions of y
+ * say how far the window goes, so that padding may be asymmetric: `pad` is the one before. */
 typedef struct reference_convolution {
     reference_direction_t direction;
     int groups;
@@ -35,13 +35,14 @@ void reference_pack(reference_tensor_t *tensor, bool channels_last);
 /* Elements from the first to the last, plus one. */
 size_t reference_span(const reference_tensor_t *tensor);
 
-/* out = alpha * convolution + beta * out, where `out` is the one of x, w, y that the direction writes;
- * a beta of 0 does not read it. Elements between those that the strides name stay as they are. */
+/* out = alpha * convolution + beta * out, where `out` is the one of x, w, y that the direction
+ * writes; a beta of 0 does not read it. Elements between those that the strides name stay as they
+ * are. */
 void reference_convolution(const reference_convolution_t *convolution, double alpha, double beta,
                            double *x, double *w, double *y);
 
-/* Over the elements that `tensor` names: ||actual - expected|| / ||expected||, infinite if anything is
- * not finite. An expected of all zeros gives ||actual||. */
+/* Over the elements that `tensor` names: ||actual - expected|| / ||expected||, infinite if anything
+ * is not finite. An expected of all zeros gives ||actual||. */
 double reference_relative_l2(const reference_tensor_t *tensor, const double *expected,
                              const double *actual);
 

@@ -1,6 +1,6 @@
-/* What the tests of the simulated cuDNN share: device memory filled from doubles, and checks of status
- * codes. Uses the driver API alone, so that it needs no CUDA runtime. Any trouble fails the running
- * cmocka test. */
+/* What the tests of the simulated cuDNN share: device memory filled from doubles, and checks of
+ * status codes. Uses the driver API alone, so that it needs no CUDA runtime. Any trouble fails the
+ * running cmocka test. */
 #ifndef CUDNN_CLIENT_H
 #define CUDNN_CLIENT_H
 
@@ -16,7 +16,8 @@
 #include "test/reference_convolution.h"
 #include "test/sim/sim.h"
 
-#define CHECK_CUDNN(call) client_check_status((call), CUDNN_STATUS_SUCCESS, #call, __FILE__, __LINE__)
+#define CHECK_CUDNN(call)                                                                          \
+    client_check_status((call), CUDNN_STATUS_SUCCESS, #call, __FILE__, __LINE__)
 #define CHECK_STATUS(call, status) client_check_status((call), (status), #call, __FILE__, __LINE__)
 #define CHECK_CUDA(call) client_check_cuda((call), #call, __FILE__, __LINE__)
 

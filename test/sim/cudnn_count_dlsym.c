@@ -1,6 +1,6 @@
-/* A preload that prints the dlsym calls that come from the dispatcher; the structure test counts them.
- * It calls the real dlsym instead of jumping to it, so a caller's RTLD_NEXT would mean this library:
- * good enough here, where nobody uses it. */
+/* A preload that prints the dlsym calls that come from the dispatcher; the structure test counts
+ * them. It calls the real dlsym instead of jumping to it, so a caller's RTLD_NEXT would mean this
+ * library: good enough here, where nobody uses it. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

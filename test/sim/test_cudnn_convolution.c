@@ -1,5 +1,5 @@
-/* Every algorithm of every direction of the simulated cuDNN against the fp64 reference, and the rules
- * around workspaces, determinism and results of Find. */
+/* Every algorithm of every direction of the simulated cuDNN against the fp64 reference, and the
+ * rules around workspaces, determinism and results of Find. */
 #include "test/sim/cudnn_client.h"
 
 #include <math.h>
@@ -19,30 +19,124 @@ typedef struct shape {
 } shape_t;
 
 /* 2-D shapes leave the first of each triple at depth 1. */
-#define FLAT(h, w) {1, (h), (w)}
-#define NO_PAD {0, 0, 0}
-#define ONES {1, 1, 1}
+#define FLAT(h, w)                                                                                 \
+    {                                                                                              \
+        1, (h), (w)                                                                                \
+    }
+#define NO_PAD                                                                                     \
+    {                                                                                              \
+        0, 0, 0                                                                                    \
+    }
+#define ONES                                                                                       \
+    {                                                                                              \
+        1, 1, 1                                                                                    \
+    }
 
 static const shape_t shapes[] = {
     {"3x3", 2, NCHW, false, 1, 3, 4, 6, FLAT(9, 7), FLAT(3, 3), {0, 1, 1}, ONES, ONES},
-    {"3x3 flipped, no padding", 2, NCHW, true, 1, 2, 5, 3, FLAT(8, 10), FLAT(3, 3), NO_PAD, ONES, ONES},
+    {"3x3 flipped, no padding", 2, NCHW, true, 1, 2, 5, 3, FLAT(8, 10), FLAT(3, 3), NO_PAD, ONES,
+     ONES},
     {"5x5", 2, NCHW, false, 1, 2, 3, 5, FLAT(12, 11), FLAT(5, 5), {0, 2, 2}, ONES, ONES},
     {"several tiles", 2, NCHW, false, 1, 1, 2, 3, FLAT(40, 37), FLAT(3, 3), {0, 1, 1}, ONES, ONES},
     {"1x1", 2, NCHW, false, 1, 5, 8, 7, FLAT(6, 5), FLAT(1, 1), NO_PAD, ONES, ONES},
     {"wide filter", 2, NCHW, false, 1, 2, 3, 4, FLAT(9, 14), FLAT(2, 7), {0, 1, 3}, ONES, ONES},
     {"strides", 2, NCHW, true, 1, 3, 3, 4, FLAT(11, 13), FLAT(3, 5), {0, 1, 2}, {1, 2, 3}, ONES},
-    {"stride beyond the filter", 2, NCHW, false, 1, 2, 3, 4, FLAT(13, 13), FLAT(2, 2), NO_PAD, {1, 4, 4}, ONES},
-    {"padding beyond the filter", 2, NCHW, false, 1, 2, 3, 4, FLAT(4, 5), FLAT(2, 3), {0, 3, 4}, ONES, ONES},
-    {"dilation", 2, NCHW, true, 1, 2, 3, 4, FLAT(12, 10), FLAT(3, 3), {0, 2, 3}, {1, 2, 1}, {1, 2, 3}},
+    {"stride beyond the filter",
+     2,
+     NCHW,
+     false,
+     1,
+     2,
+     3,
+     4,
+     FLAT(13, 13),
+     FLAT(2, 2),
+     NO_PAD,
+     {1, 4, 4},
+     ONES},
+    {"padding beyond the filter",
+     2,
+     NCHW,
+     false,
+     1,
+     2,
+     3,
+     4,
+     FLAT(4, 5),
+     FLAT(2, 3),
+     {0, 3, 4},
+     ONES,
+     ONES},
+    {"dilation",
+     2,
+     NCHW,
+     true,
+     1,
+     2,
+     3,
+     4,
+     FLAT(12, 10),
+     FLAT(3, 3),
+     {0, 2, 3},
+     {1, 2, 1},
+     {1, 2, 3}},
     {"groups", 2, NCHW, false, 2, 3, 4, 6, FLAT(8, 8), FLAT(3, 3), {0, 1, 1}, ONES, ONES},
     {"depthwise", 2, NCHW, false, 5, 2, 5, 10, FLAT(7, 9), FLAT(3, 3), {0, 1, 1}, {1, 2, 2}, ONES},
     {"channels last", 2, NHWC, false, 1, 3, 8, 16, FLAT(7, 6), FLAT(3, 3), {0, 1, 1}, ONES, ONES},
-    {"channels last, groups", 2, NHWC, true, 2, 2, 6, 4, FLAT(7, 6), FLAT(3, 2), {0, 1, 0}, {1, 2, 1}, ONES},
-    {"gaps between elements", 2, GAPS, false, 1, 3, 3, 4, FLAT(6, 5), FLAT(3, 3), {0, 1, 1}, ONES, ONES},
+    {"channels last, groups",
+     2,
+     NHWC,
+     true,
+     2,
+     2,
+     6,
+     4,
+     FLAT(7, 6),
+     FLAT(3, 2),
+     {0, 1, 0},
+     {1, 2, 1},
+     ONES},
+    {"gaps between elements",
+     2,
+     GAPS,
+     false,
+     1,
+     3,
+     3,
+     4,
+     FLAT(6, 5),
+     FLAT(3, 3),
+     {0, 1, 1},
+     ONES,
+     ONES},
     {"3-D", 3, NCHW, false, 1, 2, 3, 4, {5, 6, 7}, {2, 3, 3}, {1, 1, 1}, ONES, ONES},
-    {"3-D strides, groups", 3, NCHW, true, 2, 2, 4, 4, {7, 6, 5}, {3, 2, 3}, {1, 0, 1}, {2, 1, 2}, {1, 2, 1}},
+    {"3-D strides, groups",
+     3,
+     NCHW,
+     true,
+     2,
+     2,
+     4,
+     4,
+     {7, 6, 5},
+     {3, 2, 3},
+     {1, 0, 1},
+     {2, 1, 2},
+     {1, 2, 1}},
     {"3-D channels last", 3, NHWC, false, 1, 2, 4, 3, {4, 5, 4}, {3, 3, 2}, {1, 1, 0}, ONES, ONES},
-    {"one image, one pixel", 2, NCHW, false, 1, 1, 3, 2, FLAT(1, 1), FLAT(3, 3), {0, 1, 1}, ONES, ONES},
+    {"one image, one pixel",
+     2,
+     NCHW,
+     false,
+     1,
+     1,
+     3,
+     2,
+     FLAT(1, 1),
+     FLAT(3, 3),
+     {0, 1, 1},
+     ONES,
+     ONES},
 };
 
 typedef struct arithmetic {
@@ -54,11 +148,12 @@ typedef struct arithmetic {
 static const arithmetic_t fp32 = {CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_FMA_MATH, 1e-5};
 static const arithmetic_t tf32 = {CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH, 1e-3};
 static const arithmetic_t fp16 = {CUDNN_DATA_HALF, CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH, 2e-3};
-static const arithmetic_t bf16 = {CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH, 1e-2};
+static const arithmetic_t bf16 = {CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH,
+                                  1e-2};
 static const arithmetic_t fp64 = {CUDNN_DATA_DOUBLE, CUDNN_DATA_DOUBLE, CUDNN_DEFAULT_MATH, 1e-13};
 
-/* Tensors of one convolution: the host's doubles, rounded to the type, and descriptors. Index 0 is x,
- * 1 is w, 2 is y. */
+/* Tensors of one convolution: the host's doubles, rounded to the type, and descriptors. Index 0 is
+ * x, 1 is w, 2 is y. */
 typedef struct problem {
     reference_convolution_t reference;
     arithmetic_t arithmetic;
@@ -113,7 +208,8 @@ static void set_reference(const shape_t *shape, reference_convolution_t *referen
         reference->x.dims[2 + i] = shape->in[i];
         reference->w.dims[2 + i] = shape->filter[i];
         const int reach = (shape->filter[i] - 1) * shape->dilation[i] + 1;
-        reference->y.dims[2 + i] = 1 + (shape->in[i] + 2 * shape->pad[i] - reach) / shape->stride[i];
+        reference->y.dims[2 + i] =
+            1 + (shape->in[i] + 2 * shape->pad[i] - reach) / shape->stride[i];
     }
     reference_pack(&reference->x, shape->layout == NHWC);
     reference_pack(&reference->w, shape->layout == NHWC);
@@ -151,10 +247,9 @@ static void make_problem(problem_t *problem, const shape_t *shape, const arithme
     problem->x = make_tensor(shape, arithmetic->type, &problem->reference.x);
     problem->y = make_tensor(shape, arithmetic->type, &problem->reference.y);
     CHECK_CUDNN(cudnnCreateFilterDescriptor(&problem->w));
-    CHECK_CUDNN(cudnnSetFilterNdDescriptor(problem->w, arithmetic->type,
-                                           shape->layout == NHWC ? CUDNN_TENSOR_NHWC
-                                                                 : CUDNN_TENSOR_NCHW,
-                                           shape->spatial_dims + 2, filter));
+    CHECK_CUDNN(cudnnSetFilterNdDescriptor(
+        problem->w, arithmetic->type, shape->layout == NHWC ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
+        shape->spatial_dims + 2, filter));
     CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&problem->convolution));
     CHECK_CUDNN(cudnnSetConvolutionNdDescriptor(
         problem->convolution, shape->spatial_dims, shape->pad + skipped, shape->stride + skipped,
@@ -187,9 +282,11 @@ static cudnnStatus_t workspace_size(const problem_t *p, int direction, int algor
                                                        (cudnnConvolutionFwdAlgo_t)algorithm, bytes);
     if (direction == REFERENCE_BACKWARD_DATA)
         return cudnnGetConvolutionBackwardDataWorkspaceSize(
-            handle, p->w, p->y, p->convolution, p->x, (cudnnConvolutionBwdDataAlgo_t)algorithm, bytes);
+            handle, p->w, p->y, p->convolution, p->x, (cudnnConvolutionBwdDataAlgo_t)algorithm,
+            bytes);
     return cudnnGetConvolutionBackwardFilterWorkspaceSize(
-        handle, p->x, p->y, p->convolution, p->w, (cudnnConvolutionBwdFilterAlgo_t)algorithm, bytes);
+        handle, p->x, p->y, p->convolution, p->w, (cudnnConvolutionBwdFilterAlgo_t)algorithm,
+        bytes);
 }
 
 /* Device memory of one run; index as in problem_t. */
@@ -219,7 +316,8 @@ static cudnnStatus_t convolve(const problem_t *p, int direction, int algorithm, 
                                             t[0]);
     return cudnnConvolutionBackwardFilter(handle, a, p->x, t[0], p->y, t[2], p->convolution,
                                           (cudnnConvolutionBwdFilterAlgo_t)algorithm,
-                                          device->workspace, device->workspace_bytes, b, p->w, t[1]);
+                                          device->workspace, device->workspace_bytes, b, p->w,
+                                          t[1]);
 }
 
 /* Uploads the problem; a beta of 0 finds NaN in the output. */
@@ -403,12 +501,12 @@ static void an_image_does_not_depend_on_the_batch(void **state)
         for (int algorithm = 0; algorithm < algorithm_count(direction); algorithm++) {
             size_t bytes;
             const bool varies = direction == REFERENCE_BACKWARD_DATA && algorithm == 0;
-            if (varies || workspace_size(&small, direction, algorithm, &bytes) != CUDNN_STATUS_SUCCESS)
+            if (varies ||
+                workspace_size(&small, direction, algorithm, &bytes) != CUDNN_STATUS_SUCCESS)
                 continue;
             double *const whole = run(&large, direction, algorithm, 1.0, 0.0);
             double *const part = run(&small, direction, algorithm, 1.0, 0.0);
-            assert_memory_equal(whole, part,
-                                small.spans[output_of(direction)] * sizeof *part);
+            assert_memory_equal(whole, part, small.spans[output_of(direction)] * sizeof *part);
             free(whole);
             free(part);
         }
@@ -472,7 +570,8 @@ static void a_workspace_too_small_is_refused(void **state)
     for (int direction = 0; direction < DIRECTIONS; direction++)
         for (int algorithm = 0; algorithm < algorithm_count(direction); algorithm++) {
             size_t bytes;
-            if (workspace_size(&problem, direction, algorithm, &bytes) != CUDNN_STATUS_SUCCESS || !bytes)
+            if (workspace_size(&problem, direction, algorithm, &bytes) != CUDNN_STATUS_SUCCESS ||
+                !bytes)
                 continue;
             device_t device;
             upload(&problem, direction, 0.0, bytes, &device);
@@ -502,11 +601,13 @@ static void a_kernel_fills_the_workspace_that_it_declared_and_no_more(void **sta
                 continue;
             device_t device;
             upload(&problem, direction, 0.0, bytes + BEHIND, &device);
-            CHECK_CUDA(cuMemsetD8((CUdeviceptr)(uintptr_t)device.workspace, UNTOUCHED, bytes + BEHIND));
+            CHECK_CUDA(
+                cuMemsetD8((CUdeviceptr)(uintptr_t)device.workspace, UNTOUCHED, bytes + BEHIND));
             CHECK_CUDNN(convolve(&problem, direction, algorithm, 1.0, 0.0, &device));
             unsigned char *const content = malloc(bytes + BEHIND);
             assert_non_null(content);
-            CHECK_CUDA(cuMemcpyDtoH(content, (CUdeviceptr)(uintptr_t)device.workspace, bytes + BEHIND));
+            CHECK_CUDA(
+                cuMemcpyDtoH(content, (CUdeviceptr)(uintptr_t)device.workspace, bytes + BEHIND));
             for (size_t i = 0; i < bytes; i++)
                 left += content[i] == UNTOUCHED;
             assert_true(left <= bytes / 64); /* a byte of a float may have that value */
@@ -566,7 +667,8 @@ static void find_sorts_by_time_and_explains_what_did_not_run(void **state)
         assert_false(ran && over);
         over = over || !ran;
         if (ran)
-            assert_true(results[i].time > 0.0f && (i == 0 || results[i].time >= results[i - 1].time));
+            assert_true(results[i].time > 0.0f &&
+                        (i == 0 || results[i].time >= results[i - 1].time));
         else
             assert_true(results[i].time == -1.0f);
         if (results[i].algo == CUDNN_CONVOLUTION_FWD_ALGO_FFT) {
@@ -602,8 +704,8 @@ static void the_other_finds_and_the_heuristics_list_every_algorithm(void **state
                                                        MAX_ALGORITHMS, &count, forward));
     assert_int_equal(count, most);
     assert_true(forward[0].time == -1.0f && forward[0].status == CUDNN_STATUS_SUCCESS);
-    CHECK_CUDNN(cudnnFindConvolutionForwardAlgorithm(handle, p.x, p.w, p.convolution, p.y, 2, &count,
-                                                     forward));
+    CHECK_CUDNN(cudnnFindConvolutionForwardAlgorithm(handle, p.x, p.w, p.convolution, p.y, 2,
+                                                     &count, forward));
     assert_int_equal(count, 2);
     assert_true(forward[0].time > 0.0f && forward[1].time >= forward[0].time);
     CHECK_CUDNN(cudnnGetConvolutionBackwardDataAlgorithmMaxCount(handle, &most));
@@ -614,9 +716,9 @@ static void the_other_finds_and_the_heuristics_list_every_algorithm(void **state
                                                           MAX_ALGORITHMS, &count, data));
     assert_int_equal(count, most);
     for (int i = 0; i < count; i++)
-        assert_int_equal(data[i].determinism,
-                         data[i].algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 ? CUDNN_NON_DETERMINISTIC
-                                                                           : CUDNN_DETERMINISTIC);
+        assert_int_equal(data[i].determinism, data[i].algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0
+                                                  ? CUDNN_NON_DETERMINISTIC
+                                                  : CUDNN_DETERMINISTIC);
     CHECK_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(handle, &most));
     CHECK_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, p.x, p.y, p.convolution, p.w,
                                                               MAX_ALGORITHMS, &count, filter));
@@ -687,8 +789,10 @@ static void backward_bias_sums_all_but_channels(void **state)
     cudnnTensorDescriptor_t dy_descriptor, db_descriptor;
     CHECK_CUDNN(cudnnCreateTensorDescriptor(&dy_descriptor));
     CHECK_CUDNN(cudnnCreateTensorDescriptor(&db_descriptor));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(dy_descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, N, C, H, W));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(db_descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, C, 1, 1));
+    CHECK_CUDNN(
+        cudnnSetTensor4dDescriptor(dy_descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, N, C, H, W));
+    CHECK_CUDNN(
+        cudnnSetTensor4dDescriptor(db_descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, C, 1, 1));
     void *const device_dy = client_upload(CUDNN_DATA_FLOAT, dy, COUNT);
     void *const device_db = client_upload(CUDNN_DATA_FLOAT, old, C);
     const float alpha = 2.0f, beta = 1.0f;
@@ -747,8 +851,8 @@ static void calls_return_before_the_work_is_done(void **state)
     drop_problem(&problem);
 }
 
-/* The same convolution on two streams with one workspace, but other filters: the workspace carries what
- * the first kernel made of the filter, so without a dependency the results get mixed up. */
+/* The same convolution on two streams with one workspace, but other filters: the workspace carries
+ * what the first kernel made of the filter, so without a dependency the results get mixed up. */
 static void a_workspace_shared_by_two_streams_spoils_results(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The simulated libcudnn_ops: descriptors keep what they are given; elementwise functions, pooling and
- * softmax equal the formulas of cuDNN's documentation, for all types, layouts and scalings. */
+/* The simulated libcudnn_ops: descriptors keep what they are given; elementwise functions, pooling
+ * and softmax equal the formulas of cuDNN's documentation, for all types, layouts and scalings. */
 #include "test/sim/cudnn_client.h"
 
 #include <math.h>
@@ -16,10 +16,11 @@ typedef struct format {
     double tolerance;
 } format_t;
 
-static const format_t formats[] = {
-    {CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1e-6},  {CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, 1e-6},
-    {CUDNN_DATA_HALF, CUDNN_TENSOR_NCHW, 2e-3},   {CUDNN_DATA_BFLOAT16, CUDNN_TENSOR_NHWC, 1e-2},
-    {CUDNN_DATA_DOUBLE, CUDNN_TENSOR_NCHW, 1e-14}};
+static const format_t formats[] = {{CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1e-6},
+                                   {CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, 1e-6},
+                                   {CUDNN_DATA_HALF, CUDNN_TENSOR_NCHW, 2e-3},
+                                   {CUDNN_DATA_BFLOAT16, CUDNN_TENSOR_NHWC, 1e-2},
+                                   {CUDNN_DATA_DOUBLE, CUDNN_TENSOR_NCHW, 1e-14}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 /* Values are kept in n c h w order here and put into the layout on their way to the device. */
@@ -47,14 +48,15 @@ static void put(const tensor_t *tensor, const double *values)
     for (size_t i = 0; i < tensor->count; i++)
         placed[place(tensor->format.layout, tensor->c, tensor->h, tensor->w, i)] = values[i];
     void *const staged = client_upload(tensor->format.type, placed, tensor->count);
-    CHECK_CUDA(cuMemcpyDtoD((CUdeviceptr)(uintptr_t)tensor->device, (CUdeviceptr)(uintptr_t)staged,
-                            tensor->count *
-                                reference_type_bytes((reference_type_t)tensor->format.type)));
+    CHECK_CUDA(
+        cuMemcpyDtoD((CUdeviceptr)(uintptr_t)tensor->device, (CUdeviceptr)(uintptr_t)staged,
+                     tensor->count * reference_type_bytes((reference_type_t)tensor->format.type)));
     client_free(staged);
     free(placed);
 }
 
-static void make(tensor_t *tensor, const format_t *format, int n, int c, int h, int w, unsigned seed)
+static void make(tensor_t *tensor, const format_t *format, int n, int c, int h, int w,
+                 unsigned seed)
 {
     *tensor = (tensor_t){.format = *format, .c = c, .h = h, .w = w};
     tensor->count = (size_t)n * (size_t)c * (size_t)h * (size_t)w;
@@ -64,14 +66,16 @@ static void make(tensor_t *tensor, const format_t *format, int n, int c, int h, 
     tensor->device =
         client_allocate(tensor->count * reference_type_bytes((reference_type_t)format->type), 0xff);
     CHECK_CUDNN(cudnnCreateTensorDescriptor(&tensor->descriptor));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(tensor->descriptor, format->layout, format->type, n, c, h, w));
+    CHECK_CUDNN(
+        cudnnSetTensor4dDescriptor(tensor->descriptor, format->layout, format->type, n, c, h, w));
     put(tensor, tensor->values);
 }
 
 static void poison(tensor_t *tensor)
 {
-    CHECK_CUDA(cuMemsetD8((CUdeviceptr)(uintptr_t)tensor->device, 0xff,
-                          tensor->count * reference_type_bytes((reference_type_t)tensor->format.type)));
+    CHECK_CUDA(
+        cuMemsetD8((CUdeviceptr)(uintptr_t)tensor->device, 0xff,
+                   tensor->count * reference_type_bytes((reference_type_t)tensor->format.type)));
 }
 
 /* What the device holds, against `wanted` in n c h w order. */
@@ -86,7 +90,8 @@ static void check(const tensor_t *tensor, const double *wanted)
         if (!(fabs(value - wanted[i]) <= tensor->format.tolerance * fmax(1.0, fabs(wanted[i]))))
             print_error("element %zu is %.9g, wanted %.9g (type %d)\n", i, value, wanted[i],
                         (int)tensor->format.type);
-        assert_true(fabs(value - wanted[i]) <= tensor->format.tolerance * fmax(1.0, fabs(wanted[i])));
+        assert_true(fabs(value - wanted[i]) <=
+                    tensor->format.tolerance * fmax(1.0, fabs(wanted[i])));
     }
     free(found);
 }
@@ -117,12 +122,18 @@ static scaling_t scaling(const format_t *format, double value)
 static double activate(cudnnActivationMode_t mode, double coefficient, double x)
 {
     switch (mode) {
-    case CUDNN_ACTIVATION_SIGMOID: return 1.0 / (1.0 + exp(-x));
-    case CUDNN_ACTIVATION_RELU: return fmax(x, 0.0);
-    case CUDNN_ACTIVATION_TANH: return tanh(x);
-    case CUDNN_ACTIVATION_CLIPPED_RELU: return fmin(fmax(x, 0.0), coefficient);
-    case CUDNN_ACTIVATION_ELU: return x >= 0.0 ? x : coefficient * (exp(x) - 1.0);
-    default: return x / (1.0 + exp(-x)); /* swish with beta 1 */
+    case CUDNN_ACTIVATION_SIGMOID:
+        return 1.0 / (1.0 + exp(-x));
+    case CUDNN_ACTIVATION_RELU:
+        return fmax(x, 0.0);
+    case CUDNN_ACTIVATION_TANH:
+        return tanh(x);
+    case CUDNN_ACTIVATION_CLIPPED_RELU:
+        return fmin(fmax(x, 0.0), coefficient);
+    case CUDNN_ACTIVATION_ELU:
+        return x >= 0.0 ? x : coefficient * (exp(x) - 1.0);
+    default:
+        return x / (1.0 + exp(-x)); /* swish with beta 1 */
     }
 }
 
@@ -228,12 +239,18 @@ static void add_tensor_repeats_dimensions_of_one(void **state)
 static double operate(cudnnOpTensorOp_t op, double a, double b)
 {
     switch (op) {
-    case CUDNN_OP_TENSOR_ADD: return a + b;
-    case CUDNN_OP_TENSOR_MUL: return a * b;
-    case CUDNN_OP_TENSOR_MIN: return a < b ? a : b;
-    case CUDNN_OP_TENSOR_MAX: return a > b ? a : b;
-    case CUDNN_OP_TENSOR_SQRT: return sqrt(a);
-    default: return 1.0 - a;
+    case CUDNN_OP_TENSOR_ADD:
+        return a + b;
+    case CUDNN_OP_TENSOR_MUL:
+        return a * b;
+    case CUDNN_OP_TENSOR_MIN:
+        return a < b ? a : b;
+    case CUDNN_OP_TENSOR_MAX:
+        return a > b ? a : b;
+    case CUDNN_OP_TENSOR_SQRT:
+        return sqrt(a);
+    default:
+        return 1.0 - a;
     }
 }
 
@@ -258,7 +275,8 @@ static void op_tensor_has_all_its_operations(void **state)
                                   b.descriptor, b.device, &beta, c.descriptor, c.device));
         for (int i = 0; i < COUNT; i++)
             wanted[i] = operate((cudnnOpTensorOp_t)op, 2.0 * a.values[i],
-                                -0.5 * b.values[i / (H * W) % C]) + 0.25 * c.values[i];
+                                -0.5 * b.values[i / (H * W) % C]) +
+                        0.25 * c.values[i];
         check(&c, wanted);
         CHECK_CUDNN(cudnnDestroyOpTensorDescriptor(descriptor));
         drop(&a);
@@ -281,8 +299,8 @@ static void set_scale_and_transform_tensors(void **state)
         make(&x, &formats[f], N, C, H, W, 1);
         make(&y, &other, N, C, H, W, 2);
         const scaling_t alpha = scaling(&formats[f], 0.5), beta = scaling(&formats[f], 2.0);
-        CHECK_CUDNN(cudnnTransformTensor(handle, &alpha, x.descriptor, x.device, &beta, y.descriptor,
-                                         y.device));
+        CHECK_CUDNN(cudnnTransformTensor(handle, &alpha, x.descriptor, x.device, &beta,
+                                         y.descriptor, y.device));
         for (int i = 0; i < COUNT; i++)
             wanted[i] = 0.5 * x.values[i] + 2.0 * y.values[i];
         check(&y, wanted);
@@ -300,7 +318,8 @@ static void set_scale_and_transform_tensors(void **state)
     }
 }
 
-/* Pooling ---------------------------------------------------------------------------------------- */
+/* Pooling ----------------------------------------------------------------------------------------
+ */
 
 typedef struct pooling {
     cudnnPoolingMode_t mode;
@@ -319,12 +338,13 @@ static int pooled(const pooling_t *pooling, int axis, int extent)
     return 1 + (extent + 2 * pooling->pad[axis] - pooling->window[axis]) / pooling->stride[axis];
 }
 
-/* Forward value of the window at (h, w) of a plane; adds `slope` times its gradient to `gradient`. */
+/* Forward value of the window at (h, w) of a plane; adds `slope` times its gradient to `gradient`.
+ */
 static double pool(const pooling_t *pooling, const double *plane, int h, int w, double slope,
                    double *gradient)
 {
-    const bool is_max = pooling->mode == CUDNN_POOLING_MAX ||
-                        pooling->mode == CUDNN_POOLING_MAX_DETERMINISTIC;
+    const bool is_max =
+        pooling->mode == CUDNN_POOLING_MAX || pooling->mode == CUDNN_POOLING_MAX_DETERMINISTIC;
     int best = -1, inside = 0;
     double sum = 0.0;
     for (int pass = 0; pass < 2; pass++)
@@ -339,9 +359,10 @@ static double pool(const pooling_t *pooling, const double *plane, int h, int w, 
                 sum += plane[at];
                 best = best < 0 || plane[at] > plane[best] ? at : best;
             } else if (!is_max) {
-                gradient[at] += slope / (pooling->mode == CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
-                                             ? inside
-                                             : pooling->window[0] * pooling->window[1]);
+                gradient[at] +=
+                    slope / (pooling->mode == CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+                                 ? inside
+                                 : pooling->window[0] * pooling->window[1]);
             } else if (at == best) {
                 gradient[at] += slope;
             }
@@ -365,9 +386,9 @@ static void check_pooling(const format_t *format, const pooling_t *pooling)
     make(&y, format, N, C, out_h, out_w, 3);
     make(&dy, format, N, C, out_h, out_w, 4);
     CHECK_CUDNN(cudnnCreatePoolingDescriptor(&descriptor));
-    CHECK_CUDNN(cudnnSetPooling2dDescriptor(descriptor, pooling->mode, CUDNN_PROPAGATE_NAN,
-                                            pooling->window[0], pooling->window[1], pooling->pad[0],
-                                            pooling->pad[1], pooling->stride[0], pooling->stride[1]));
+    CHECK_CUDNN(cudnnSetPooling2dDescriptor(
+        descriptor, pooling->mode, CUDNN_PROPAGATE_NAN, pooling->window[0], pooling->window[1],
+        pooling->pad[0], pooling->pad[1], pooling->stride[0], pooling->stride[1]));
     CHECK_CUDNN(cudnnGetPooling2dForwardOutputDim(descriptor, x.descriptor, &n, &c, &h, &w));
     assert_true(n == N && c == C && h == out_h && w == out_w);
     const scaling_t one = scaling(format, 1.0), none = scaling(format, 0.0);
@@ -379,9 +400,9 @@ static void check_pooling(const format_t *format, const pooling_t *pooling)
         wanted[i] = pool(pooling, x.values + i / plane * H * W, i % plane / out_w, i % out_w,
                          dy.values[i], gradient + i / plane * H * W);
     check(&y, wanted);
-    CHECK_CUDNN(cudnnPoolingBackward(handle, descriptor, &one, y.descriptor, y.device, dy.descriptor,
-                                     dy.device, x.descriptor, x.device, &half, dx.descriptor,
-                                     dx.device));
+    CHECK_CUDNN(cudnnPoolingBackward(handle, descriptor, &one, y.descriptor, y.device,
+                                     dy.descriptor, dy.device, x.descriptor, x.device, &half,
+                                     dx.descriptor, dx.device));
     for (int i = 0; i < COUNT; i++)
         gradient[i] += 0.5 * dx.values[i];
     check(&dx, gradient);
@@ -435,7 +456,8 @@ static void pooling_in_three_dimensions_takes_the_largest(void **state)
     CHECK_CUDNN(cudnnDestroyPoolingDescriptor(descriptor));
 }
 
-/* Softmax ---------------------------------------------------------------------------------------- */
+/* Softmax ----------------------------------------------------------------------------------------
+ */
 
 /* Elements of the vector that element i belongs to, and the j-th of them. */
 static int vector_element(cudnnSoftmaxMode_t mode, int i, int j)
@@ -503,7 +525,8 @@ static void softmax_goes_forward_and_backward(void **state)
                               (cudnnSoftmaxMode_t)mode);
 }
 
-/* Batch normalization ---------------------------------------------------------------------------- */
+/* Batch normalization ----------------------------------------------------------------------------
+ */
 
 /* Element j of feature f: of all images and positions of a channel, or of all images. */
 static int feature_element(bool per_activation, int f, int j)
@@ -527,7 +550,8 @@ static void make_bn(bn_case_t *c, const format_t *format, bool per_activation)
                                  &c->saved_mean, &c->saved_inverse, &c->dscale, &c->dbias};
     for (unsigned i = 0; i < 4; i++)
         make(data[i], format, N, C, H, W, 10 + i);
-    const format_t narrow = {format->type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT,
+    const format_t narrow = {format->type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE
+                                                               : CUDNN_DATA_FLOAT,
                              CUDNN_TENSOR_NCHW, 4.0 * format->tolerance};
     for (unsigned i = 0; i < 8; i++)
         make(vectors[i], &narrow, 1, C, per_activation ? H : 1, per_activation ? W : 1, 20 + i);
@@ -538,9 +562,9 @@ static void make_bn(bn_case_t *c, const format_t *format, bool per_activation)
 
 static void drop_bn(bn_case_t *c)
 {
-    tensor_t *const all[] = {&c->x,    &c->y,        &c->dy,         &c->dx,
-                             &c->scale, &c->bias,    &c->mean,       &c->variance,
-                             &c->saved_mean, &c->saved_inverse, &c->dscale, &c->dbias};
+    tensor_t *const all[] = {&c->x,      &c->y,    &c->dy,       &c->dx,         &c->scale,
+                             &c->bias,   &c->mean, &c->variance, &c->saved_mean, &c->saved_inverse,
+                             &c->dscale, &c->dbias};
     for (int i = 0; i < 12; i++)
         drop(all[i]);
 }
@@ -582,7 +606,8 @@ static void expect_bn(const bn_case_t *c, int f, bn_expected_t *e)
         e->dscale[f] += c->dy.values[at] * normal;
         e->dbias[f] += c->dy.values[at];
         e->inference[at] = scale * (c->x.values[at] - c->mean.values[f]) /
-                               sqrt(c->variance.values[f] + bn_epsilon) + bias;
+                               sqrt(c->variance.values[f] + bn_epsilon) +
+                           bias;
     }
     for (int j = 0; j < c->elements; j++) {
         const int at = feature_element(c->per_activation, f, j);
@@ -597,7 +622,8 @@ static void check_bn(const format_t *format, bool per_activation)
 {
     const cudnnBatchNormMode_t mode =
         per_activation ? CUDNN_BATCHNORM_PER_ACTIVATION : CUDNN_BATCHNORM_SPATIAL;
-    const scaling_t one = scaling(format, 1.0), none = scaling(format, 0.0), half = scaling(format, 0.5);
+    const scaling_t one = scaling(format, 1.0), none = scaling(format, 0.0),
+                    half = scaling(format, 0.5);
     bn_case_t c;
     bn_expected_t e;
     cudnnTensorDescriptor_t derived;
@@ -645,7 +671,8 @@ static void batch_normalization_trains_and_infers(void **state)
             check_bn(&formats[f], per_activation);
 }
 
-/* Dropout ---------------------------------------------------------------------------------------- */
+/* Dropout ----------------------------------------------------------------------------------------
+ */
 
 static void dropout_drops_its_share_and_backward_drops_the_same(void **state)
 {
@@ -689,8 +716,8 @@ static void dropout_drops_its_share_and_backward_drops_the_same(void **state)
                                     reserve, reserve_bytes));
     client_download(format->type, y.device, 4096, again);
     assert_memory_equal(first, again, sizeof first);
-    CHECK_STATUS(cudnnDropoutForward(handle, dropout, x.descriptor, x.device, y.descriptor, y.device,
-                                     reserve, 4095),
+    CHECK_STATUS(cudnnDropoutForward(handle, dropout, x.descriptor, x.device, y.descriptor,
+                                     y.device, reserve, 4095),
                  CUDNN_STATUS_BAD_PARAM);
     CHECK_CUDNN(cudnnDestroyDropoutDescriptor(dropout));
     client_free(states);
@@ -701,7 +728,8 @@ static void dropout_drops_its_share_and_backward_drops_the_same(void **state)
     drop(&dx);
 }
 
-/* Descriptors ------------------------------------------------------------------------------------ */
+/* Descriptors ------------------------------------------------------------------------------------
+ */
 
 static void tensor_descriptors_keep_what_they_are_given(void **state)
 {
@@ -712,7 +740,8 @@ static void tensor_descriptors_keep_what_they_are_given(void **state)
     size_t bytes;
     CHECK_CUDNN(cudnnCreateTensorDescriptor(&t));
     CHECK_CUDNN(cudnnSetTensor4dDescriptor(t, CUDNN_TENSOR_NHWC, CUDNN_DATA_HALF, 2, 3, 4, 5));
-    CHECK_CUDNN(cudnnGetTensor4dDescriptor(t, &type, &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]));
+    CHECK_CUDNN(cudnnGetTensor4dDescriptor(t, &type, &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
+                                           &v[6], &v[7]));
     assert_memory_equal(v, ((int[]){2, 3, 4, 5, 60, 1, 15, 3}), sizeof v);
     assert_int_equal(type, CUDNN_DATA_HALF);
     CHECK_CUDNN(cudnnSetTensor4dDescriptorEx(t, CUDNN_DATA_FLOAT, 4, 2, 3, 3, 100, 9, 3, 1));
@@ -726,8 +755,9 @@ static void tensor_descriptors_keep_what_they_are_given(void **state)
     assert_memory_equal(strides, ((int[]){360, 120, 30}), 3 * sizeof(int));
     CHECK_STATUS(cudnnSetTensor4dDescriptor(t, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 0, 1, 1, 1),
                  CUDNN_STATUS_BAD_PARAM);
-    CHECK_STATUS(cudnnSetTensor4dDescriptor(t, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 65536, 256, 256, 1),
-                 CUDNN_STATUS_NOT_SUPPORTED);
+    CHECK_STATUS(
+        cudnnSetTensor4dDescriptor(t, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 65536, 256, 256, 1),
+        CUDNN_STATUS_NOT_SUPPORTED);
     CHECK_STATUS(cudnnSetTensor4dDescriptor(NULL, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 1, 1),
                  CUDNN_STATUS_BAD_PARAM);
     CHECK_CUDNN(cudnnDestroyTensorDescriptor(t));
@@ -745,7 +775,8 @@ static void filter_and_convolution_descriptors_keep_what_they_are_given(void **s
     int v[6], count, groups, dims[8];
     size_t bytes;
     CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter));
-    CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_BFLOAT16, CUDNN_TENSOR_NHWC, 2, 3, 4, 5));
+    CHECK_CUDNN(
+        cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_BFLOAT16, CUDNN_TENSOR_NHWC, 2, 3, 4, 5));
     CHECK_CUDNN(cudnnGetFilterNdDescriptor(filter, 8, &type, &format, &count, dims));
     assert_true(type == CUDNN_DATA_BFLOAT16 && format == CUDNN_TENSOR_NHWC && count == 4);
     assert_memory_equal(dims, ((int[]){2, 3, 4, 5}), 4 * sizeof(int));
@@ -756,8 +787,8 @@ static void filter_and_convolution_descriptors_keep_what_they_are_given(void **s
                                                 CUDNN_DATA_FLOAT));
     CHECK_CUDNN(cudnnSetConvolutionMathType(convolution, CUDNN_FMA_MATH));
     CHECK_CUDNN(cudnnSetConvolutionGroupCount(convolution, 7));
-    CHECK_CUDNN(cudnnGetConvolution2dDescriptor(convolution, &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
-                                                &mode, &type));
+    CHECK_CUDNN(cudnnGetConvolution2dDescriptor(convolution, &v[0], &v[1], &v[2], &v[3], &v[4],
+                                                &v[5], &mode, &type));
     assert_memory_equal(v, ((int[]){1, 2, 3, 4, 5, 6}), sizeof v);
     assert_true(mode == CUDNN_CONVOLUTION && type == CUDNN_DATA_FLOAT);
     CHECK_CUDNN(cudnnGetConvolutionMathType(convolution, &math));
@@ -783,7 +814,8 @@ static void the_handle_keeps_its_stream_and_names_itself(void **state)
     CHECK_CUDNN(cudnnGetProperty(MINOR_VERSION, &minor));
     CHECK_CUDNN(cudnnGetProperty(PATCH_LEVEL, &patch));
     assert_true(major == 9 && minor == 19 && patch == 0);
-    assert_string_equal(cudnnGetErrorString(CUDNN_STATUS_NOT_SUPPORTED), "CUDNN_STATUS_NOT_SUPPORTED");
+    assert_string_equal(cudnnGetErrorString(CUDNN_STATUS_NOT_SUPPORTED),
+                        "CUDNN_STATUS_NOT_SUPPORTED");
     CHECK_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK_CUDNN(cudnnSetStream(handle, (cudaStream_t)stream));
     CHECK_CUDNN(cudnnGetStream(handle, &found));

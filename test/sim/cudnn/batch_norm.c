@@ -14,7 +14,7 @@ typedef struct bn_tensor {
 
 typedef struct bn_arguments {
     int32_t per_activation;
-    int32_t dims[MAX_D];          /* n c d h w */
+    int32_t dims[MAX_D];           /* n c d h w */
     bn_tensor_t x, dy, out, scale; /* out: y or dx; scale: all parameters */
     double alpha, beta, alpha_scale, beta_scale, epsilon, factor;
 } bn_arguments_t;
@@ -35,7 +35,8 @@ static size_t feature_elements(const bn_arguments_t *arguments)
     return (size_t)(arguments->dims[0] * (arguments->per_activation ? 1 : positions(arguments)));
 }
 
-static int64_t position_offset(const bn_arguments_t *arguments, const bn_tensor_t *tensor, int64_t at)
+static int64_t position_offset(const bn_arguments_t *arguments, const bn_tensor_t *tensor,
+                               int64_t at)
 {
     const int64_t w = at % arguments->dims[4], dh = at / arguments->dims[4];
     return dh / arguments->dims[3] * tensor->strides[2] +
@@ -50,18 +51,18 @@ static int64_t feature_offset(const bn_arguments_t *arguments, const bn_tensor_t
     return f / plane * tensor->strides[1] + position_offset(arguments, tensor, f % plane);
 }
 
-typedef void (*row_t)(cudnnDataType_t type, void *memory, int64_t offset, int64_t stride, size_t count,
-                      double *values, const bn_arguments_t *arguments);
+typedef void (*row_t)(cudnnDataType_t type, void *memory, int64_t offset, int64_t stride,
+                      size_t count, double *values, const bn_arguments_t *arguments);
 
-static void load_row(cudnnDataType_t type, void *memory, int64_t offset, int64_t stride, size_t count,
-                     double *values, const bn_arguments_t *arguments)
+static void load_row(cudnnDataType_t type, void *memory, int64_t offset, int64_t stride,
+                     size_t count, double *values, const bn_arguments_t *arguments)
 {
     (void)arguments;
     sim_row_load(type, memory, offset, stride, count, values);
 }
 
-static void blend_row(cudnnDataType_t type, void *memory, int64_t offset, int64_t stride, size_t count,
-                      double *values, const bn_arguments_t *arguments)
+static void blend_row(cudnnDataType_t type, void *memory, int64_t offset, int64_t stride,
+                      size_t count, double *values, const bn_arguments_t *arguments)
 {
     double *const scratch = sim_cudnn_scratch(SIM_SCRATCH_C, count * sizeof *scratch);
     sim_row_blend(type, memory, offset, stride, count, arguments->alpha, values, arguments->beta,
@@ -200,7 +201,8 @@ static void run_inference(void *const *parameters)
         feature_rows(arguments, &arguments->x, x, f, values, load_row);
         normalize(values, count, load_parameter(arguments, vectors[2], f),
                   1.0 / sqrt(load_parameter(arguments, vectors[3], f) + arguments->epsilon),
-                  load_parameter(arguments, vectors[0], f), load_parameter(arguments, vectors[1], f));
+                  load_parameter(arguments, vectors[0], f),
+                  load_parameter(arguments, vectors[1], f));
         feature_rows(arguments, &arguments->out, y, f, values, blend_row);
     }
 }
@@ -254,13 +256,16 @@ static void run_backward(void *const *parameters)
 }
 
 enum { BYTES = sizeof(bn_arguments_t) };
-static const sim_kernel_parameter_t eight_pointers[] = {{0, 8},  {8, 8},  {16, 8}, {24, 8},    {32, 8},
-                                                        {40, 8}, {48, 8}, {56, 8}, {64, BYTES}};
+static const sim_kernel_parameter_t eight_pointers[] = {
+    {0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, 8}, {40, 8}, {48, 8}, {56, 8}, {64, BYTES}};
 static const sim_kernel_parameter_t six_pointers[] = {{0, 8},  {8, 8},  {16, 8},    {24, 8},
                                                       {32, 8}, {40, 8}, {48, BYTES}};
-static const sim_kernel_t training_kernel = {"cudnn_sim_bn_training", 9, eight_pointers, run_training};
-static const sim_kernel_t inference_kernel = {"cudnn_sim_bn_inference", 7, six_pointers, run_inference};
-static const sim_kernel_t backward_kernel = {"cudnn_sim_bn_backward", 9, eight_pointers, run_backward};
+static const sim_kernel_t training_kernel = {"cudnn_sim_bn_training", 9, eight_pointers,
+                                             run_training};
+static const sim_kernel_t inference_kernel = {"cudnn_sim_bn_inference", 7, six_pointers,
+                                              run_inference};
+static const sim_kernel_t backward_kernel = {"cudnn_sim_bn_backward", 9, eight_pointers,
+                                             run_backward};
 
 static cudnnDataType_t parameter_type(cudnnDataType_t data)
 {
@@ -325,16 +330,16 @@ cudnnStatus_t CUDNNWINAPI cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t 
     int dims[SIM_DIMS];
     for (int i = 0; i < xDesc->dim_count; i++)
         dims[i] = i == 1 || (i > 1 && mode == CUDNN_BATCHNORM_PER_ACTIVATION) ? xDesc->dims[i] : 1;
-    return cudnnSetTensorNdDescriptorEx(derivedBnDesc, CUDNN_TENSOR_NCHW, parameter_type(xDesc->type),
-                                        xDesc->dim_count, dims);
+    return cudnnSetTensorNdDescriptorEx(derivedBnDesc, CUDNN_TENSOR_NCHW,
+                                        parameter_type(xDesc->type), xDesc->dim_count, dims);
 }
 
 cudnnStatus_t CUDNNWINAPI cudnnBatchNormalizationForwardTraining(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-    const cudnnTensorDescriptor_t xDesc, const void *x, const cudnnTensorDescriptor_t yDesc, void *y,
-    const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void *bnScale, const void *bnBias,
-    double exponentialAverageFactor, void *resultRunningMean, void *resultRunningVariance,
-    double epsilon, void *resultSaveMean, void *resultSaveInvVariance)
+    const cudnnTensorDescriptor_t xDesc, const void *x, const cudnnTensorDescriptor_t yDesc,
+    void *y, const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void *bnScale,
+    const void *bnBias, double exponentialAverageFactor, void *resultRunningMean,
+    void *resultRunningVariance, double epsilon, void *resultSaveMean, void *resultSaveInvVariance)
 {
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(alpha && beta && x && y && bnScale && bnBias, CUDNN_STATUS_BAD_PARAM);
@@ -342,12 +347,20 @@ cudnnStatus_t CUDNNWINAPI cudnnBatchNormalizationForwardTraining(
                           !resultSaveMean == !resultSaveInvVariance,
                       CUDNN_STATUS_BAD_PARAM);
     bn_arguments_t arguments;
-    SIM_CUDNN_TRY(set_arguments(&arguments, handle, mode, xDesc, yDesc, bnScaleBiasMeanVarDesc, epsilon));
+    SIM_CUDNN_TRY(
+        set_arguments(&arguments, handle, mode, xDesc, yDesc, bnScaleBiasMeanVarDesc, epsilon));
     arguments.alpha = sim_scaling(alpha, xDesc->type);
     arguments.beta = sim_scaling(beta, xDesc->type);
     arguments.factor = exponentialAverageFactor;
-    void *parameters[] = {&x, &y, &bnScale, &bnBias, &resultRunningMean, &resultRunningVariance,
-                          &resultSaveMean, &resultSaveInvVariance, &arguments};
+    void *parameters[] = {&x,
+                          &y,
+                          &bnScale,
+                          &bnBias,
+                          &resultRunningMean,
+                          &resultRunningVariance,
+                          &resultSaveMean,
+                          &resultSaveInvVariance,
+                          &arguments};
     return sim_cudnn_launch(
         handle, &training_kernel, parameters,
         sim_cudnn_memory_cost_us(handle->profile, 3.0 * (double)sim_tensor_bytes(xDesc)));
@@ -355,19 +368,21 @@ cudnnStatus_t CUDNNWINAPI cudnnBatchNormalizationForwardTraining(
 
 cudnnStatus_t CUDNNWINAPI cudnnBatchNormalizationForwardInference(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-    const cudnnTensorDescriptor_t xDesc, const void *x, const cudnnTensorDescriptor_t yDesc, void *y,
-    const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void *bnScale, const void *bnBias,
-    const void *estimatedMean, const void *estimatedVariance, double epsilon)
+    const cudnnTensorDescriptor_t xDesc, const void *x, const cudnnTensorDescriptor_t yDesc,
+    void *y, const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void *bnScale,
+    const void *bnBias, const void *estimatedMean, const void *estimatedVariance, double epsilon)
 {
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(alpha && beta && x && y && bnScale && bnBias && estimatedMean &&
                           estimatedVariance,
                       CUDNN_STATUS_BAD_PARAM);
     bn_arguments_t arguments;
-    SIM_CUDNN_TRY(set_arguments(&arguments, handle, mode, xDesc, yDesc, bnScaleBiasMeanVarDesc, epsilon));
+    SIM_CUDNN_TRY(
+        set_arguments(&arguments, handle, mode, xDesc, yDesc, bnScaleBiasMeanVarDesc, epsilon));
     arguments.alpha = sim_scaling(alpha, xDesc->type);
     arguments.beta = sim_scaling(beta, xDesc->type);
-    void *parameters[] = {&x, &y, &bnScale, &bnBias, &estimatedMean, &estimatedVariance, &arguments};
+    void *parameters[] = {&x,        &y, &bnScale, &bnBias, &estimatedMean, &estimatedVariance,
+                          &arguments};
     return sim_cudnn_launch(
         handle, &inference_kernel, parameters,
         sim_cudnn_memory_cost_us(handle->profile, 2.0 * (double)sim_tensor_bytes(xDesc)));
@@ -387,14 +402,22 @@ cudnnStatus_t CUDNNWINAPI cudnnBatchNormalizationBackward(
                       CUDNN_STATUS_BAD_PARAM);
     SIM_CUDNN_REQUIRE(!savedMean == !savedInvVariance, CUDNN_STATUS_BAD_PARAM);
     bn_arguments_t arguments;
-    SIM_CUDNN_TRY(set_arguments(&arguments, handle, mode, xDesc, dxDesc, dBnScaleBiasDesc, epsilon));
+    SIM_CUDNN_TRY(
+        set_arguments(&arguments, handle, mode, xDesc, dxDesc, dBnScaleBiasDesc, epsilon));
     SIM_CUDNN_TRY(set_data(&arguments, &arguments.dy, dyDesc));
     arguments.alpha = sim_scaling(alphaDataDiff, xDesc->type);
     arguments.beta = sim_scaling(betaDataDiff, xDesc->type);
     arguments.alpha_scale = sim_scaling(alphaParamDiff, xDesc->type);
     arguments.beta_scale = sim_scaling(betaParamDiff, xDesc->type);
-    void *parameters[] = {&x, &dy, &dx, &bnScale, &dBnScaleResult, &dBnBiasResult, &savedMean,
-                          &savedInvVariance, &arguments};
+    void *parameters[] = {&x,
+                          &dy,
+                          &dx,
+                          &bnScale,
+                          &dBnScaleResult,
+                          &dBnBiasResult,
+                          &savedMean,
+                          &savedInvVariance,
+                          &arguments};
     return sim_cudnn_launch(
         handle, &backward_kernel, parameters,
         sim_cudnn_memory_cost_us(handle->profile, 5.0 * (double)sim_tensor_bytes(xDesc)));

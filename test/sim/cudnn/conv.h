@@ -37,8 +37,8 @@ typedef struct sim_conv {
     sim_conv_tensor_t x, w, y;
 } sim_conv_t;
 
-/* From the caller's descriptors. BAD_PARAM where they contradict each other, NOT_SUPPORTED for types
- * and ranks that no algorithm takes. */
+/* From the caller's descriptors. BAD_PARAM where they contradict each other, NOT_SUPPORTED for
+ * types and ranks that no algorithm takes. */
 cudnnStatus_t sim_conv_describe(sim_conv_direction_t direction, const struct cudnnTensorStruct *x,
                                 const struct cudnnFilterStruct *w,
                                 const struct cudnnConvolutionStruct *convolution,
@@ -57,16 +57,16 @@ typedef enum sim_conv_kind {
     KIND_WINOGRAD_NONFUSED
 } sim_conv_kind_t;
 
-typedef enum sim_conv_order { /* of the terms of one output's sum */
-    ORDER_CRS,                /* channel, filter row, filter column */
-    ORDER_RSC,
-    ORDER_REVERSED,
-    ORDER_EVEN_ODD,
-    ORDER_VARYING             /* another one with every launch: not deterministic */
+typedef enum sim_conv_order {            /* of the terms of one output's sum */
+                              ORDER_CRS, /* channel, filter row, filter column */
+                              ORDER_RSC,
+                              ORDER_REVERSED,
+                              ORDER_EVEN_ODD,
+                              ORDER_VARYING /* another one with every launch: not deterministic */
 } sim_conv_order_t;
 
 enum sim_conv_flag {
-    FLAG_TENSOR = 1,    /* has a variant for tensor cores */
+    FLAG_TENSOR = 1, /* has a variant for tensor cores */
     FLAG_3D = 2,
     FLAG_GROUPS = 4,
     FLAG_DILATION = 8,
@@ -108,7 +108,8 @@ bool sim_conv_uses_tensor_cores(const sim_profile_t *profile, const sim_conv_t *
 
 /* Arithmetic ----------------------------------------------------------------------------------- */
 
-/* What the fused convolution adds: y = act(alpha * conv + beta * z + bias). z is y in the plain one. */
+/* What the fused convolution adds: y = act(alpha * conv + beta * z + bias). z is y in the plain
+ * one. */
 typedef struct sim_conv_epilogue {
     double alpha, beta;
     sim_conv_tensor_t addend; /* dimensions of the output */

@@ -14,9 +14,9 @@ enum { ALGORITHMS_MAX = 8 };
 static const sim_conv_algorithm_t algorithms[SIM_DIRECTIONS][ALGORITHMS_MAX] = {
 #define ALGORITHM(direction, number, name, kind, order, block, flags, efficiency,                  \
                   tensor_efficiency, passes, kernels, half_waves, beta_factor)                     \
-    [direction][number] = {#name,      KIND_##kind,       ORDER_##order, block,   flags,           \
-                           efficiency, tensor_efficiency, passes,        kernels, half_waves,      \
-                           beta_factor},
+    [direction][number] = {#name,   KIND_##kind, ORDER_##order,     block,                         \
+                           flags,   efficiency,  tensor_efficiency, passes,                        \
+                           kernels, half_waves,  beta_factor},
 #include "test/sim/conv_costs.def"
 #undef ALGORITHM
 };
@@ -50,11 +50,14 @@ bool sim_conv_uses_tensor_cores(const sim_profile_t *profile, const sim_conv_t *
         return false;
     const bool asked = problem->math_type != CUDNN_DEFAULT_MATH;
     switch ((cudnnDataType_t)problem->x.type) {
-    case CUDNN_DATA_FLOAT: return profile->tf32_tflops > 0.0 && tf32_allowed();
+    case CUDNN_DATA_FLOAT:
+        return profile->tf32_tflops > 0.0 && tf32_allowed();
     case CUDNN_DATA_HALF:
         return profile->compute_major >= 8 || (profile->compute_major == 7 && asked);
-    case CUDNN_DATA_BFLOAT16: return profile->compute_major >= 8;
-    default: return false;
+    case CUDNN_DATA_BFLOAT16:
+        return profile->compute_major >= 8;
+    default:
+        return false;
     }
 }
 
@@ -85,15 +88,19 @@ static bool transform_fits(const sim_conv_t *problem, sim_conv_kind_t kind)
 static bool kind_takes_shape(const sim_conv_t *problem, sim_conv_kind_t kind)
 {
     switch (kind) {
-    case KIND_UNIMPLEMENTED: return false;
+    case KIND_UNIMPLEMENTED:
+        return false;
     case KIND_FFT:
-    case KIND_FFT_TILING: return unit(problem->stride) && transform_fits(problem, kind);
-    case KIND_WINOGRAD: return unit(problem->stride) && square_filter(problem, 3);
+    case KIND_FFT_TILING:
+        return unit(problem->stride) && transform_fits(problem, kind);
+    case KIND_WINOGRAD:
+        return unit(problem->stride) && square_filter(problem, 3);
     case KIND_WINOGRAD_NONFUSED:
         return unit(problem->stride) &&
                (square_filter(problem, 3) ||
                 (square_filter(problem, 5) && problem->x.type == CUDNN_DATA_FLOAT));
-    default: return true;
+    default:
+        return true;
     }
 }
 
@@ -122,11 +129,11 @@ cudnnStatus_t sim_conv_supported(const sim_profile_t *profile, const sim_conv_t 
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* Sizes that workspace and work are made of. Doubles: products of large networks pass 64 bits only in
- * nonsense, and sums stay exact far beyond any device's memory. */
+/* Sizes that workspace and work are made of. Doubles: products of large networks pass 64 bits only
+ * in nonsense, and sums stay exact far beyond any device's memory. */
 typedef struct sizes {
-    double n, c, k, groups;   /* c and k of one group */
-    double in, out, filter;   /* spatial elements of one channel */
+    double n, c, k, groups; /* c and k of one group */
+    double in, out, filter; /* spatial elements of one channel */
     double x_bytes, w_bytes, y_bytes;
 } sizes_t;
 
@@ -185,8 +192,8 @@ static void winograd_tiles(const sim_conv_t *problem, double *tile_elements, dou
     *tiles = ceil(problem->y.dims[3] / 4.0) * ceil(problem->y.dims[4] / 4.0);
 }
 
-/* Images that the explicit algorithms unfold at once: the largest power of two that divides the batch,
- * which is why 256 images take more workspace than 257. */
+/* Images that the explicit algorithms unfold at once: the largest power of two that divides the
+ * batch, which is why 256 images take more workspace than 257. */
 static double unfolded_images(double n)
 {
     double images = 1.0;
@@ -202,8 +209,8 @@ static double precomputed_bytes(const sim_profile_t *profile, const sim_conv_t *
     const double indices = 4.0 * (sizes->c * sizes->filter + 2.0 * sizes->out);
     if (!sim_conv_uses_tensor_cores(profile, problem, algorithm))
         return indices;
-    const bool wide = problem->x.type == CUDNN_DATA_FLOAT || (fmod(sizes->c, 8.0) == 0.0 &&
-                                                              fmod(sizes->k, 8.0) == 0.0);
+    const bool wide = problem->x.type == CUDNN_DATA_FLOAT ||
+                      (fmod(sizes->c, 8.0) == 0.0 && fmod(sizes->k, 8.0) == 0.0);
     if (problem->layout != SIM_LAYOUT_NHWC || !wide)
         return sizes->x_bytes + sizes->y_bytes + sizes->w_bytes + indices;
     if (problem->direction != SIM_BACKWARD_FILTER)
@@ -221,18 +228,21 @@ static double workspace_bytes(const sim_profile_t *profile, const sim_conv_t *pr
     const double filters = sizes->groups * sizes->c * sizes->k;
     double points, tiles;
     switch (algorithm->kind) {
-    case KIND_PRECOMPUTED: return precomputed_bytes(profile, problem, algorithm, sizes);
+    case KIND_PRECOMPUTED:
+        return precomputed_bytes(profile, problem, algorithm, sizes);
     case KIND_EXPLICIT:
         return unfolded_images(sizes->n) * sizes->c * sizes->filter * sizes->out * element;
     case KIND_FFT:
     case KIND_FFT_TILING:
         spectrum(problem, algorithm->kind, &points, &tiles);
         return 8.0 * points * (tiles * planes + filters);
-    case KIND_WINOGRAD: return 16.0 * element * filters;
+    case KIND_WINOGRAD:
+        return 16.0 * element * filters;
     case KIND_WINOGRAD_NONFUSED:
         winograd_tiles(problem, &points, &tiles);
         return points * element * (tiles * planes + filters);
-    default: return 0.0;
+    default:
+        return 0.0;
     }
 }
 
@@ -259,11 +269,13 @@ static double operations(const sim_conv_t *problem, const sim_conv_algorithm_t *
                               sizes->groups * sizes->c * sizes->k;
         return 8.0 * points * tiles * channels + planes * points * 10.0 * log2(points);
     }
-    case KIND_WINOGRAD: return direct / 2.25;
+    case KIND_WINOGRAD:
+        return direct / 2.25;
     case KIND_WINOGRAD_NONFUSED:
         winograd_tiles(problem, &points, &tiles);
         return 2.0 * points * tiles * channels;
-    default: return direct;
+    default:
+        return direct;
     }
 }
 
@@ -289,7 +301,8 @@ static double peak(const sim_profile_t *profile, const sim_conv_t *problem, bool
         return fp32 / 2.0;
     if (!tensor_cores)
         return fp32;
-    return (problem->x.type == CUDNN_DATA_FLOAT ? profile->tf32_tflops : profile->fp16_tflops) * 1e6;
+    return (problem->x.type == CUDNN_DATA_FLOAT ? profile->tf32_tflops : profile->fp16_tflops) *
+           1e6;
 }
 
 double sim_conv_cost_us(const sim_profile_t *profile, const sim_conv_t *problem,
@@ -300,16 +313,16 @@ double sim_conv_cost_us(const sim_profile_t *profile, const sim_conv_t *problem,
     const double busy = waves(profile, problem, &sizes);
     const double reached = (tensor_cores ? algorithm->tensor_efficiency : algorithm->efficiency) *
                            busy / (busy + algorithm->half_waves);
-    const double compute_us = operations(problem, algorithm, &sizes) /
-                              (peak(profile, problem, tensor_cores) * reached);
+    const double compute_us =
+        operations(problem, algorithm, &sizes) / (peak(profile, problem, tensor_cores) * reached);
     const double output_bytes = problem->direction == SIM_FORWARD         ? sizes.y_bytes
                                 : problem->direction == SIM_BACKWARD_DATA ? sizes.x_bytes
                                                                           : sizes.w_bytes;
-    const double bytes = sizes.x_bytes + sizes.w_bytes + sizes.y_bytes +
-                         (reads_output ? output_bytes : 0.0);
+    const double bytes =
+        sizes.x_bytes + sizes.w_bytes + sizes.y_bytes + (reads_output ? output_bytes : 0.0);
     const double rate = profile->memory_gbps * 0.8e3; /* bytes a microsecond */
-    const double transforms_us = algorithm->workspace_passes *
-                                 workspace_bytes(profile, problem, algorithm, &sizes) / rate;
+    const double transforms_us =
+        algorithm->workspace_passes * workspace_bytes(profile, problem, algorithm, &sizes) / rate;
     const double work_us = fmax(compute_us, bytes / rate) + transforms_us;
     return algorithm->kernels * profile->kernel_floor_us +
            work_us * (reads_output ? algorithm->beta_factor : 1.0);

@@ -106,7 +106,8 @@ static cudnnStatus_t execute(call_t *call, int number, void *workspace, size_t w
     SIM_CUDNN_REQUIRE(!needed || aligned_to(workspace, 16),
                       CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
     call->buffers.workspace = workspace;
-    return sim_conv_launch(call->handle, &call->problem, algorithm, &call->epilogue, &call->buffers);
+    return sim_conv_launch(call->handle, &call->problem, algorithm, &call->epilogue,
+                           &call->buffers);
 }
 
 /* Supported ones first, the fastest first; equal ones by number. */
@@ -186,7 +187,8 @@ destroy_begin:
     return status;
 }
 
-/* Fills `candidates` with the whole sorted list. `measured`: by execution with the call's buffers. */
+/* Fills `candidates` with the whole sorted list. `measured`: by execution with the call's buffers.
+ */
 static cudnnStatus_t rank(call_t *call, bool measured, void *workspace, size_t workspace_bytes,
                           candidate_t candidates[RESULTS_MAX])
 {
@@ -219,8 +221,8 @@ static size_t largest_workspace(const call_t *call)
     return largest;
 }
 
-/* cudnnFind*Algorithm: as the Ex form, on memory of its own. A workspace that cannot be had is halved
- * until it can; what needs more then says so. */
+/* cudnnFind*Algorithm: as the Ex form, on memory of its own. A workspace that cannot be had is
+ * halved until it can; what needs more then says so. */
 static cudnnStatus_t rank_on_own_memory(call_t *call, candidate_t candidates[RESULTS_MAX])
 {
     const sim_driver_t *const driver = sim_driver();
@@ -273,7 +275,7 @@ free_memory:
 
 #define MAX_COUNT(direction)                                                                       \
     SIM_CUDNN_ENTRY();                                                                             \
-    SIM_CUDNN_REQUIRE(handle && count, CUDNN_STATUS_BAD_PARAM);                                    \
+    SIM_CUDNN_REQUIRE(handle &&count, CUDNN_STATUS_BAD_PARAM);                                     \
     *count = sim_conv_algorithm_count(direction);                                                  \
     return CUDNN_STATUS_SUCCESS
 
@@ -304,7 +306,8 @@ cudnnStatus_t CUDNNWINAPI cudnnGetConvolutionForwardAlgorithm_v7(
 cudnnStatus_t CUDNNWINAPI cudnnFindConvolutionForwardAlgorithm(
     cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
     const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
-    const int requestedAlgoCount, int *returnedAlgoCount, cudnnConvolutionFwdAlgoPerf_t *perfResults)
+    const int requestedAlgoCount, int *returnedAlgoCount,
+    cudnnConvolutionFwdAlgoPerf_t *perfResults)
 {
     SIM_CUDNN_ENTRY();
     CHECK_RESULTS();

@@ -1,4 +1,5 @@
-/* libcudnn_cnn.so.9: cudnnConvolutionBackwardBias, db[c] = alpha * sum of dy[.][c][.] + beta * db[c]. */
+/* libcudnn_cnn.so.9: cudnnConvolutionBackwardBias, db[c] = alpha * sum of dy[.][c][.] + beta *
+ * db[c]. */
 #include <string.h>
 
 #include "test/sim/cudnn/internal.h"
@@ -11,7 +12,8 @@ typedef struct bias_arguments {
 } bias_arguments_t;
 
 /* Sum over one image of one channel, row by row. */
-static double channel_sum(const bias_arguments_t *arguments, const void *dy, int n, int c, double *row)
+static double channel_sum(const bias_arguments_t *arguments, const void *dy, int n, int c,
+                          double *row)
 {
     const int inner = arguments->dim_count - 1;
     uint64_t rows = 1;
@@ -42,9 +44,9 @@ static void run_backward_bias(void *const *parameters)
         *(void *const *)parameters[0],
         sim_tensor_span(arguments->dim_count, arguments->dims, arguments->strides) *
             sim_type_bytes(type));
-    void *const db = sim_cudnn_memory(
-        *(void *const *)parameters[1],
-        ((channels - 1) * (uint64_t)arguments->bias_stride + 1) * sim_type_bytes(type));
+    void *const db = sim_cudnn_memory(*(void *const *)parameters[1],
+                                      ((channels - 1) * (uint64_t)arguments->bias_stride + 1) *
+                                          sim_type_bytes(type));
     if (!dy || !db)
         return;
     double *const row = sim_cudnn_scratch(
@@ -66,7 +68,8 @@ static const sim_kernel_t bias_kernel = {"cudnn_sim_conv_backward_bias", 3, bias
 cudnnStatus_t CUDNNWINAPI cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alpha,
                                                        const cudnnTensorDescriptor_t dyDesc,
                                                        const void *dy, const void *beta,
-                                                       const cudnnTensorDescriptor_t dbDesc, void *db)
+                                                       const cudnnTensorDescriptor_t dbDesc,
+                                                       void *db)
 {
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(sim_handle_valid(handle) && alpha && beta && dyDesc && dy && dbDesc && db,

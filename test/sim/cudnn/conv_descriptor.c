@@ -4,8 +4,7 @@
 
 #include "test/sim/cudnn/conv.h"
 
-cudnnStatus_t CUDNNWINAPI
-cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *convDesc)
+cudnnStatus_t CUDNNWINAPI cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *convDesc)
 {
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(convDesc, CUDNN_STATUS_BAD_PARAM);
@@ -16,8 +15,7 @@ cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *convDesc)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t CUDNNWINAPI
-cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convDesc)
+cudnnStatus_t CUDNNWINAPI cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convDesc)
 {
     SIM_CUDNN_ENTRY();
     free(convDesc);
@@ -64,7 +62,8 @@ cudnnStatus_t CUDNNWINAPI cudnnSetConvolutionReorderType(cudnnConvolutionDescrip
                                                          cudnnReorderType_t reorderType)
 {
     SIM_CUDNN_ENTRY();
-    SIM_CUDNN_REQUIRE(convDesc && (unsigned)reorderType <= CUDNN_NO_REORDER, CUDNN_STATUS_BAD_PARAM);
+    SIM_CUDNN_REQUIRE(convDesc && (unsigned)reorderType <= CUDNN_NO_REORDER,
+                      CUDNN_STATUS_BAD_PARAM);
     convDesc->reorder = reorderType;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -117,7 +116,8 @@ cudnnStatus_t CUDNNWINAPI cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescri
                                                           cudnnDataType_t computeType)
 {
     SIM_CUDNN_ENTRY();
-    return set_convolution(convDesc, arrayLength, padA, filterStrideA, dilationA, mode, computeType);
+    return set_convolution(convDesc, arrayLength, padA, filterStrideA, dilationA, mode,
+                           computeType);
 }
 
 cudnnStatus_t CUDNNWINAPI cudnnGetConvolution2dDescriptor(
@@ -244,7 +244,8 @@ static cudnnStatus_t widen_filter(const struct cudnnFilterStruct *filter, sim_co
     out->type = (int32_t)wide.type;
     memcpy(out->dims, wide.dims, sizeof out->dims);
     struct cudnnTensorStruct packed = {0};
-    SIM_CUDNN_TRY(cudnnSetTensorNdDescriptorEx(&packed, wide.format, wide.type, SIM_CONV_DIMS, dims));
+    SIM_CUDNN_TRY(
+        cudnnSetTensorNdDescriptorEx(&packed, wide.format, wide.type, SIM_CONV_DIMS, dims));
     memcpy(out->strides, packed.strides, sizeof out->strides);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -290,9 +291,9 @@ cudnnStatus_t sim_conv_describe(sim_conv_direction_t direction, const struct cud
     int out[SIM_DIMS];
     SIM_CUDNN_REQUIRE(convolution->spatial_dims == 2 || convolution->spatial_dims == 3,
                       CUDNN_STATUS_NOT_SUPPORTED);
-    SIM_CUDNN_TRY(cudnnGetConvolutionNdForwardOutputDim(
-        (cudnnConvolutionDescriptor_t)convolution, (cudnnTensorDescriptor_t)x,
-        (cudnnFilterDescriptor_t)w, SIM_DIMS, out));
+    SIM_CUDNN_TRY(cudnnGetConvolutionNdForwardOutputDim((cudnnConvolutionDescriptor_t)convolution,
+                                                        (cudnnTensorDescriptor_t)x,
+                                                        (cudnnFilterDescriptor_t)w, SIM_DIMS, out));
     SIM_CUDNN_REQUIRE(y->dim_count == x->dim_count &&
                           !memcmp(y->dims, out, (size_t)y->dim_count * sizeof *out),
                       CUDNN_STATUS_BAD_PARAM);

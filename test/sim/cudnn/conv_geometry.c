@@ -121,12 +121,18 @@ const int32_t *sim_conv_summation_order(const sim_conv_kernel_arguments_t *argum
     }
     for (int64_t i = 0; i < t; i++) {
         switch (arguments->order) {
-        case ORDER_REVERSED: order[i] = (int32_t)(t - 1 - i); break;
-        case ORDER_EVEN_ODD: order[i] = (int32_t)(i < evens ? 2 * i : 2 * (i - evens) + 1); break;
+        case ORDER_REVERSED:
+            order[i] = (int32_t)(t - 1 - i);
+            break;
+        case ORDER_EVEN_ODD:
+            order[i] = (int32_t)(i < evens ? 2 * i : 2 * (i - evens) + 1);
+            break;
         case ORDER_VARYING:
             order[i] = (int32_t)(((uint64_t)i + arguments->variation) % (uint64_t)t);
             break;
-        default: order[i] = (int32_t)i; break;
+        default:
+            order[i] = (int32_t)i;
+            break;
         }
     }
     return order;
@@ -160,8 +166,8 @@ static bool plane_is_row(const sim_conv_tensor_t *tensor)
 }
 
 void sim_conv_store_plane(const sim_conv_kernel_arguments_t *arguments,
-                          const sim_conv_tensor_t *tensor, const sim_conv_memory_t *memory, int64_t i,
-                          int64_t c, double *values, double *scratch)
+                          const sim_conv_tensor_t *tensor, const sim_conv_memory_t *memory,
+                          int64_t i, int64_t c, double *values, double *scratch)
 {
     const sim_conv_epilogue_t *const epilogue = &arguments->epilogue;
     const int32_t *const s = tensor->strides, *const a = epilogue->addend.strides;

@@ -9,9 +9,8 @@ static void *tensor_memory(const sim_conv_tensor_t *tensor, const void *paramete
     void *const address = *(void *const *)parameter;
     if (!address)
         return NULL;
-    return sim_cudnn_memory(address,
-                            sim_tensor_span(SIM_CONV_DIMS, tensor->dims, tensor->strides) *
-                                sim_type_bytes((cudnnDataType_t)tensor->type));
+    return sim_cudnn_memory(address, sim_tensor_span(SIM_CONV_DIMS, tensor->dims, tensor->strides) *
+                                         sim_type_bytes((cudnnDataType_t)tensor->type));
 }
 
 /* False: the context has its sticky error, or no workspace is declared. */
@@ -98,7 +97,8 @@ static void run_multiply(void *const *parameters)
     const void *const in = tensor_memory(tensors[0], parameters[0]);
     const void *const other = tensor_memory(tensors[1], parameters[1]);
     sim_conv_memory_t memory = {.out = tensor_memory(tensors[2], parameters[2]),
-                                .addend = tensor_memory(&arguments->epilogue.addend, parameters[3])};
+                                .addend =
+                                    tensor_memory(&arguments->epilogue.addend, parameters[3])};
     if (!in || !other || !memory.out || (arguments->epilogue.beta != 0.0 && !memory.addend))
         return;
     memory.x = problem->direction == SIM_BACKWARD_DATA ? NULL : in;
@@ -107,8 +107,8 @@ static void run_multiply(void *const *parameters)
                                                            : NULL;
     memory.w = problem->direction == SIM_BACKWARD_FILTER ? NULL : other;
     if (arguments->epilogue.has_bias) {
-        const uint64_t span = ((uint64_t)problem->y.dims[1] - 1) *
-                                  (uint64_t)arguments->epilogue.bias_stride + 1;
+        const uint64_t span =
+            ((uint64_t)problem->y.dims[1] - 1) * (uint64_t)arguments->epilogue.bias_stride + 1;
         memory.bias = sim_cudnn_memory(*(void *const *)parameters[4],
                                        span * sim_type_bytes((cudnnDataType_t)problem->y.type));
         if (!memory.bias)
@@ -129,9 +129,10 @@ static const sim_kernel_parameter_t six_pointers[] = {{0, 8},  {8, 8},  {16, 8},
 static const sim_kernel_t index_kernel = {"cudnn_sim_conv_index", 2, one_pointer, run_index};
 static const sim_kernel_t transform_kernel = {"cudnn_sim_conv_transform_filter", 3, two_pointers,
                                               run_transform};
-static const sim_kernel_t accumulate_kernel = {"cudnn_sim_conv_accumulate_filter", 4, three_pointers,
-                                               run_accumulate};
-static const sim_kernel_t blend_kernel = {"cudnn_sim_conv_blend_filter", 3, two_pointers, run_blend};
+static const sim_kernel_t accumulate_kernel = {"cudnn_sim_conv_accumulate_filter", 4,
+                                               three_pointers, run_accumulate};
+static const sim_kernel_t blend_kernel = {"cudnn_sim_conv_blend_filter", 3, two_pointers,
+                                          run_blend};
 static const sim_kernel_t multiply_kernels[SIM_DIRECTIONS] = {
     {"cudnn_sim_conv_forward", 7, six_pointers, run_multiply},
     {"cudnn_sim_conv_backward_data", 7, six_pointers, run_multiply},
@@ -142,9 +143,8 @@ static uint64_t terms(const sim_conv_t *problem)
     const int32_t *const w = problem->w.dims, *const y = problem->y.dims;
     if (problem->direction == SIM_BACKWARD_FILTER)
         return (uint64_t)y[2] * (uint64_t)y[3] * (uint64_t)y[4];
-    const uint64_t channels = problem->direction == SIM_FORWARD
-                                  ? (uint64_t)w[1]
-                                  : (uint64_t)(w[0] / problem->groups);
+    const uint64_t channels =
+        problem->direction == SIM_FORWARD ? (uint64_t)w[1] : (uint64_t)(w[0] / problem->groups);
     return channels * (uint64_t)w[2] * (uint64_t)w[3] * (uint64_t)w[4];
 }
 
@@ -153,15 +153,16 @@ static sim_conv_carry_t choose_carry(const sim_conv_t *problem, uint64_t workspa
 {
     const uint64_t real = problem->compute_double ? sizeof(double) : sizeof(float);
     const bool filter = problem->direction == SIM_BACKWARD_FILTER;
-    const uint64_t elements = (uint64_t)(filter ? sim_conv_sum_elements(problem)
-                                                : sim_conv_operand_elements(problem));
+    const uint64_t elements =
+        (uint64_t)(filter ? sim_conv_sum_elements(problem) : sim_conv_operand_elements(problem));
     if (workspace_bytes >= elements * real)
         return filter ? CARRY_SUMS : CARRY_OPERAND;
     return workspace_bytes >= terms(problem) * sizeof(int32_t) ? CARRY_ROWS : CARRY_NOTHING;
 }
 
-/* What the nth launch on this handle adds to an order that varies: as much a function of the program as
- * the timing of atomic additions on a device is not, but different from run to run of the kernel. */
+/* What the nth launch on this handle adds to an order that varies: as much a function of the
+ * program as the timing of atomic additions on a device is not, but different from run to run of
+ * the kernel. */
 static uint64_t next_variation(cudnnHandle_t handle)
 {
     const char *const seed = secure_getenv("MICRODNN_SIM_SEED");
@@ -208,7 +209,8 @@ static cudnnStatus_t launch_second(cudnnHandle_t handle, sim_conv_kernel_argumen
 
 cudnnStatus_t sim_conv_launch(cudnnHandle_t handle, const sim_conv_t *problem,
                               const sim_conv_algorithm_t *algorithm,
-                              const sim_conv_epilogue_t *epilogue, const sim_conv_buffers_t *buffers)
+                              const sim_conv_epilogue_t *epilogue,
+                              const sim_conv_buffers_t *buffers)
 {
     const bool reads_output = epilogue->beta != 0.0;
     const double cost_us = sim_conv_cost_us(handle->profile, problem, algorithm, reads_output);

@@ -12,10 +12,11 @@
 
 #define CREATE(result)                                                                             \
     SIM_CUDNN_ENTRY();                                                                             \
-    SIM_CUDNN_REQUIRE(result, CUDNN_STATUS_BAD_PARAM);                                \
+    SIM_CUDNN_REQUIRE(result, CUDNN_STATUS_BAD_PARAM);                                             \
     *(result) = calloc(1, sizeof **(result));                                                      \
-    return *(result) ? CUDNN_STATUS_SUCCESS                                                        \
-                     : sim_cudnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "host memory")
+    return *(result)                                                                               \
+               ? CUDNN_STATUS_SUCCESS                                                              \
+               : sim_cudnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "host memory")
 
 /* Packed strides of `dims` in n c [d] h w order. */
 static void packed_strides(cudnnTensorFormat_t format, int dim_count, const int *dims, int *strides)
@@ -267,12 +268,14 @@ cudnnStatus_t CUDNNWINAPI cudnnGetFilterSizeInBytes(const cudnnFilterDescriptor_
 
 /* Activation ----------------------------------------------------------------------------------- */
 
-cudnnStatus_t CUDNNWINAPI cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t *activationDesc)
+cudnnStatus_t CUDNNWINAPI
+cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t *activationDesc)
 {
     CREATE(activationDesc);
 }
 
-cudnnStatus_t CUDNNWINAPI cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t activationDesc)
+cudnnStatus_t CUDNNWINAPI
+cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t activationDesc)
 {
     DESTROY(activationDesc);
 }
@@ -285,9 +288,8 @@ cudnnStatus_t CUDNNWINAPI cudnnSetActivationDescriptor(cudnnActivationDescriptor
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(activationDesc, CUDNN_STATUS_BAD_PARAM);
     SIM_CUDNN_REQUIRE((unsigned)mode <= CUDNN_ACTIVATION_SWISH, CUDNN_STATUS_BAD_PARAM);
-    *activationDesc =
-        (struct cudnnActivationStruct){.mode = mode, .nan = reluNanOpt, .coefficient = coef,
-                                       .swish_beta = 1.0};
+    *activationDesc = (struct cudnnActivationStruct){
+        .mode = mode, .nan = reluNanOpt, .coefficient = coef, .swish_beta = 1.0};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -315,8 +317,8 @@ cudnnSetActivationDescriptorSwishBeta(cudnnActivationDescriptor_t activationDesc
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t CUDNNWINAPI
-cudnnGetActivationDescriptorSwishBeta(cudnnActivationDescriptor_t activationDesc, double *swish_beta)
+cudnnStatus_t CUDNNWINAPI cudnnGetActivationDescriptorSwishBeta(
+    cudnnActivationDescriptor_t activationDesc, double *swish_beta)
 {
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(activationDesc && swish_beta, CUDNN_STATUS_BAD_PARAM);
@@ -355,10 +357,12 @@ static cudnnStatus_t set_pooling(cudnnPoolingDescriptor_t pooling, cudnnPoolingM
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t CUDNNWINAPI cudnnSetPooling2dDescriptor(
-    cudnnPoolingDescriptor_t poolingDesc, cudnnPoolingMode_t mode,
-    cudnnNanPropagation_t maxpoolingNanOpt, int windowHeight, int windowWidth, int verticalPadding,
-    int horizontalPadding, int verticalStride, int horizontalStride)
+cudnnStatus_t CUDNNWINAPI cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t poolingDesc,
+                                                      cudnnPoolingMode_t mode,
+                                                      cudnnNanPropagation_t maxpoolingNanOpt,
+                                                      int windowHeight, int windowWidth,
+                                                      int verticalPadding, int horizontalPadding,
+                                                      int verticalStride, int horizontalStride)
 {
     SIM_CUDNN_ENTRY();
     return set_pooling(poolingDesc, mode, maxpoolingNanOpt, 2,
@@ -367,19 +371,22 @@ cudnnStatus_t CUDNNWINAPI cudnnSetPooling2dDescriptor(
                        (const int[]){verticalStride, horizontalStride});
 }
 
-cudnnStatus_t CUDNNWINAPI cudnnSetPoolingNdDescriptor(
-    cudnnPoolingDescriptor_t poolingDesc, const cudnnPoolingMode_t mode,
-    const cudnnNanPropagation_t maxpoolingNanOpt, int nbDims, const int windowDimA[],
-    const int paddingA[], const int strideA[])
+cudnnStatus_t CUDNNWINAPI cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t poolingDesc,
+                                                      const cudnnPoolingMode_t mode,
+                                                      const cudnnNanPropagation_t maxpoolingNanOpt,
+                                                      int nbDims, const int windowDimA[],
+                                                      const int paddingA[], const int strideA[])
 {
     SIM_CUDNN_ENTRY();
     return set_pooling(poolingDesc, mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA);
 }
 
-cudnnStatus_t CUDNNWINAPI cudnnGetPooling2dDescriptor(
-    const cudnnPoolingDescriptor_t poolingDesc, cudnnPoolingMode_t *mode,
-    cudnnNanPropagation_t *maxpoolingNanOpt, int *windowHeight, int *windowWidth,
-    int *verticalPadding, int *horizontalPadding, int *verticalStride, int *horizontalStride)
+cudnnStatus_t CUDNNWINAPI cudnnGetPooling2dDescriptor(const cudnnPoolingDescriptor_t poolingDesc,
+                                                      cudnnPoolingMode_t *mode,
+                                                      cudnnNanPropagation_t *maxpoolingNanOpt,
+                                                      int *windowHeight, int *windowWidth,
+                                                      int *verticalPadding, int *horizontalPadding,
+                                                      int *verticalStride, int *horizontalStride)
 {
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(poolingDesc, CUDNN_STATUS_BAD_PARAM);
@@ -397,10 +404,11 @@ cudnnStatus_t CUDNNWINAPI cudnnGetPooling2dDescriptor(
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t CUDNNWINAPI cudnnGetPoolingNdDescriptor(
-    const cudnnPoolingDescriptor_t poolingDesc, int nbDimsRequested, cudnnPoolingMode_t *mode,
-    cudnnNanPropagation_t *maxpoolingNanOpt, int *nbDims, int windowDimA[], int paddingA[],
-    int strideA[])
+cudnnStatus_t CUDNNWINAPI cudnnGetPoolingNdDescriptor(const cudnnPoolingDescriptor_t poolingDesc,
+                                                      int nbDimsRequested, cudnnPoolingMode_t *mode,
+                                                      cudnnNanPropagation_t *maxpoolingNanOpt,
+                                                      int *nbDims, int windowDimA[], int paddingA[],
+                                                      int strideA[])
 {
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(poolingDesc, CUDNN_STATUS_BAD_PARAM);
@@ -427,16 +435,16 @@ cudnnStatus_t CUDNNWINAPI cudnnGetPoolingNdForwardOutputDim(
     int nbDims, int outputTensorDimA[])
 {
     SIM_CUDNN_ENTRY();
-    SIM_CUDNN_REQUIRE(poolingDesc && inputTensorDesc && outputTensorDimA,
-                      CUDNN_STATUS_BAD_PARAM);
+    SIM_CUDNN_REQUIRE(poolingDesc && inputTensorDesc && outputTensorDimA, CUDNN_STATUS_BAD_PARAM);
     SIM_CUDNN_REQUIRE(poolingDesc->spatial_dims + 2 == inputTensorDesc->dim_count &&
                           nbDims == inputTensorDesc->dim_count,
                       CUDNN_STATUS_BAD_PARAM);
     for (int i = 0; i < nbDims; i++)
         outputTensorDimA[i] = inputTensorDesc->dims[i];
     for (int i = 0; i < poolingDesc->spatial_dims; i++)
-        outputTensorDimA[i + 2] = 1 + (inputTensorDesc->dims[i + 2] + 2 * poolingDesc->pad[i] -
-                                       poolingDesc->window[i]) / poolingDesc->stride[i];
+        outputTensorDimA[i + 2] =
+            1 + (inputTensorDesc->dims[i + 2] + 2 * poolingDesc->pad[i] - poolingDesc->window[i]) /
+                    poolingDesc->stride[i];
     return CUDNN_STATUS_SUCCESS;
 }
 

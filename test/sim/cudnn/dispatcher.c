@@ -1,6 +1,6 @@
-/* libcudnn.so.9: nothing but forwarders, as the real one. Each looks its own name up in a sub-library
- * with the process-wide dlsym at its first call: the lookup that makes a careless dlsym interposer
- * call itself for ever, and the reason why this library exists here. */
+/* libcudnn.so.9: nothing but forwarders, as the real one. Each looks its own name up in a
+ * sub-library with the process-wide dlsym at its first call: the lookup that makes a careless dlsym
+ * interposer call itself for ever, and the reason why this library exists here. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static const char *const sonames[LIBRARY_COUNT] = {
 
 static _Atomic(void *) handles[LIBRARY_COUNT];
 
-/* NULL if the library or the name is missing. Two threads may both open a library: dlopen counts. */
+/* NULL if the library or the name is missing. Two threads may both open a library: dlopen counts.
+ */
 static sim_function_t resolve(int library, const char *name)
 {
     void *handle = atomic_load_explicit(&handles[library], memory_order_acquire);
@@ -57,7 +58,7 @@ static sim_function_t resolve(int library, const char *name)
 #define FORWARD_VOID(library, name, parameters, arguments)                                         \
     void CUDNNWINAPI name parameters                                                               \
     {                                                                                              \
-        RESOLVED(library, name, return)                                                            \
+        RESOLVED(library, name, return )                                                           \
         real arguments;                                                                            \
     }
 

@@ -1,5 +1,5 @@
-/* The way to the simulated driver, one copy a library: dlopen by soname, cuGetProcAddress_v2, as every
- * copy of the CUDA runtime does it. */
+/* The way to the simulated driver, one copy a library: dlopen by soname, cuGetProcAddress_v2, as
+ * every copy of the CUDA runtime does it. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,7 +41,8 @@ static bool find_entries(get_proc_address_t get_proc_address)
         void *address = NULL;
         CUdriverProcAddressQueryResult result;
         if (get_proc_address(wanted[i].name, &address, CUDA_VERSION, CU_GET_PROC_ADDRESS_DEFAULT,
-                             &result) != CUDA_SUCCESS || !address)
+                             &result) != CUDA_SUCCESS ||
+            !address)
             return false;
         memcpy(wanted[i].slot, &address, sizeof address);
     }
@@ -87,8 +88,8 @@ cudnnStatus_t sim_cudnn_launch(cudnnHandle_t handle, const sim_kernel_t *kernel,
     SIM_CUDNN_REQUIRE(found, CUDNN_STATUS_NOT_INITIALIZED);
     SIM_CUDNN_REQUIRE(context_current(found, handle), CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
     found->sim->set_next_cost_us(cost_us);
-    const CUresult result = found->launch_kernel(found->sim->function(kernel), 1, 1, 1, 128, 1, 1, 0,
-                                                 handle->stream, parameters, NULL);
+    const CUresult result = found->launch_kernel(found->sim->function(kernel), 1, 1, 1, 128, 1, 1,
+                                                 0, handle->stream, parameters, NULL);
     SIM_CUDNN_REQUIRE(result == CUDA_SUCCESS, CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
     return CUDNN_STATUS_SUCCESS;
 }

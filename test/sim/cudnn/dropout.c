@@ -35,7 +35,8 @@ static double draw(const generator_t *generator, uint64_t index)
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-static int64_t offset_of(const dropout_arguments_t *arguments, const int32_t *strides, uint64_t element)
+static int64_t offset_of(const dropout_arguments_t *arguments, const int32_t *strides,
+                         uint64_t element)
 {
     int64_t offset = 0;
     for (int d = arguments->dim_count - 1; d >= 0; d--) {
@@ -49,8 +50,7 @@ static int64_t offset_of(const dropout_arguments_t *arguments, const int32_t *st
 static void run_seed(void *const *parameters)
 {
     const dropout_arguments_t *const arguments = parameters[1];
-    generator_t *const state =
-        sim_cudnn_memory(*(void *const *)parameters[0], sizeof(generator_t));
+    generator_t *const state = sim_cudnn_memory(*(void *const *)parameters[0], sizeof(generator_t));
     if (state)
         *state = (generator_t){.seed = arguments->seed};
 }
@@ -89,7 +89,8 @@ static void run_dropout(void *const *parameters)
 
 enum { BYTES = sizeof(dropout_arguments_t) };
 static const sim_kernel_parameter_t one_pointer[] = {{0, 8}, {8, BYTES}};
-static const sim_kernel_parameter_t four_pointers[] = {{0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, BYTES}};
+static const sim_kernel_parameter_t four_pointers[] = {
+    {0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, BYTES}};
 static const sim_kernel_t seed_kernel = {"cudnn_sim_dropout_seed", 2, one_pointer, run_seed};
 static const sim_kernel_t dropout_kernel = {"cudnn_sim_dropout", 5, four_pointers, run_dropout};
 
@@ -98,9 +99,9 @@ cudnnStatus_t CUDNNWINAPI cudnnCreateDropoutDescriptor(cudnnDropoutDescriptor_t 
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(dropoutDesc, CUDNN_STATUS_BAD_PARAM);
     *dropoutDesc = calloc(1, sizeof **dropoutDesc);
-    return *dropoutDesc ? CUDNN_STATUS_SUCCESS
-                        : sim_cudnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
-                                         "host memory");
+    return *dropoutDesc
+               ? CUDNN_STATUS_SUCCESS
+               : sim_cudnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "host memory");
 }
 
 cudnnStatus_t CUDNNWINAPI cudnnDestroyDropoutDescriptor(cudnnDropoutDescriptor_t dropoutDesc)
@@ -141,8 +142,9 @@ cudnnStatus_t CUDNNWINAPI cudnnRestoreDropoutDescriptor(cudnnDropoutDescriptor_t
 }
 
 cudnnStatus_t CUDNNWINAPI cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t dropoutDesc,
-                                                    cudnnHandle_t handle, float dropout, void *states,
-                                                    size_t stateSizeInBytes, unsigned long long seed)
+                                                    cudnnHandle_t handle, float dropout,
+                                                    void *states, size_t stateSizeInBytes,
+                                                    unsigned long long seed)
 {
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_TRY(cudnnRestoreDropoutDescriptor(dropoutDesc, handle, dropout, states,

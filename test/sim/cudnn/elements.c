@@ -7,11 +7,21 @@
 size_t sim_type_bytes(cudnnDataType_t type)
 {
     switch (type) {
-    case CUDNN_DATA_FLOAT: case CUDNN_DATA_INT32: return 4;
-    case CUDNN_DATA_DOUBLE: case CUDNN_DATA_INT64: return 8;
-    case CUDNN_DATA_HALF: case CUDNN_DATA_BFLOAT16: return 2;
-    case CUDNN_DATA_INT8: case CUDNN_DATA_UINT8: case CUDNN_DATA_BOOLEAN: return 1;
-    default: return 0;
+    case CUDNN_DATA_FLOAT:
+    case CUDNN_DATA_INT32:
+        return 4;
+    case CUDNN_DATA_DOUBLE:
+    case CUDNN_DATA_INT64:
+        return 8;
+    case CUDNN_DATA_HALF:
+    case CUDNN_DATA_BFLOAT16:
+        return 2;
+    case CUDNN_DATA_INT8:
+    case CUDNN_DATA_UINT8:
+    case CUDNN_DATA_BOOLEAN:
+        return 1;
+    default:
+        return 0;
     }
 }
 
@@ -84,11 +94,21 @@ void sim_row_load(cudnnDataType_t type, const void *base, int64_t offset, int64_
                   size_t count, double *out)
 {
     switch (type) {
-    case CUDNN_DATA_FLOAT: LOAD_ROW(float, (double)element); break;
-    case CUDNN_DATA_DOUBLE: LOAD_ROW(double, element); break;
-    case CUDNN_DATA_HALF: LOAD_ROW(uint16_t, (double)half_to_float(element)); break;
-    case CUDNN_DATA_BFLOAT16: LOAD_ROW(uint16_t, (double)float_of_bits((uint32_t)element << 16)); break;
-    default: memset(out, 0, count * sizeof *out); break;
+    case CUDNN_DATA_FLOAT:
+        LOAD_ROW(float, (double)element);
+        break;
+    case CUDNN_DATA_DOUBLE:
+        LOAD_ROW(double, element);
+        break;
+    case CUDNN_DATA_HALF:
+        LOAD_ROW(uint16_t, (double)half_to_float(element));
+        break;
+    case CUDNN_DATA_BFLOAT16:
+        LOAD_ROW(uint16_t, (double)float_of_bits((uint32_t)element << 16));
+        break;
+    default:
+        memset(out, 0, count * sizeof *out);
+        break;
     }
 }
 
@@ -102,10 +122,18 @@ void sim_row_load_float(cudnnDataType_t type, const void *base, int64_t offset, 
         else
             LOAD_ROW(float, element);
         break;
-    case CUDNN_DATA_DOUBLE: LOAD_ROW(double, (float)element); break;
-    case CUDNN_DATA_HALF: LOAD_ROW(uint16_t, half_to_float(element)); break;
-    case CUDNN_DATA_BFLOAT16: LOAD_ROW(uint16_t, float_of_bits((uint32_t)element << 16)); break;
-    default: memset(out, 0, count * sizeof *out); break;
+    case CUDNN_DATA_DOUBLE:
+        LOAD_ROW(double, (float)element);
+        break;
+    case CUDNN_DATA_HALF:
+        LOAD_ROW(uint16_t, half_to_float(element));
+        break;
+    case CUDNN_DATA_BFLOAT16:
+        LOAD_ROW(uint16_t, float_of_bits((uint32_t)element << 16));
+        break;
+    default:
+        memset(out, 0, count * sizeof *out);
+        break;
     }
 }
 
@@ -122,11 +150,20 @@ void sim_row_store(cudnnDataType_t type, void *base, int64_t offset, int64_t str
                    const double *values)
 {
     switch (type) {
-    case CUDNN_DATA_FLOAT: STORE_ROW(float, (float)value); break;
-    case CUDNN_DATA_DOUBLE: STORE_ROW(double, value); break;
-    case CUDNN_DATA_HALF: STORE_ROW(uint16_t, float_to_half((float)value)); break;
-    case CUDNN_DATA_BFLOAT16: STORE_ROW(uint16_t, float_to_bfloat((float)value)); break;
-    default: break;
+    case CUDNN_DATA_FLOAT:
+        STORE_ROW(float, (float)value);
+        break;
+    case CUDNN_DATA_DOUBLE:
+        STORE_ROW(double, value);
+        break;
+    case CUDNN_DATA_HALF:
+        STORE_ROW(uint16_t, float_to_half((float)value));
+        break;
+    case CUDNN_DATA_BFLOAT16:
+        STORE_ROW(uint16_t, float_to_bfloat((float)value));
+        break;
+    default:
+        break;
     }
 }
 
@@ -177,13 +214,26 @@ void sim_activate(cudnnActivationMode_t mode, double coefficient, double swish_b
     for (size_t i = 0; i < count; i++) {
         const double x = values[i];
         switch (mode) {
-        case CUDNN_ACTIVATION_SIGMOID: values[i] = 1.0 / (1.0 + exp(-x)); break;
-        case CUDNN_ACTIVATION_RELU: values[i] = x > 0.0 ? x : x * 0.0; break; /* NaN stays NaN */
-        case CUDNN_ACTIVATION_TANH: values[i] = tanh(x); break;
-        case CUDNN_ACTIVATION_CLIPPED_RELU: values[i] = fmin(fmax(x, 0.0), coefficient); break;
-        case CUDNN_ACTIVATION_ELU: values[i] = x > 0.0 ? x : coefficient * expm1(x); break;
-        case CUDNN_ACTIVATION_SWISH: values[i] = x / (1.0 + exp(-swish_beta * x)); break;
-        default: break;
+        case CUDNN_ACTIVATION_SIGMOID:
+            values[i] = 1.0 / (1.0 + exp(-x));
+            break;
+        case CUDNN_ACTIVATION_RELU:
+            values[i] = x > 0.0 ? x : x * 0.0;
+            break; /* NaN stays NaN */
+        case CUDNN_ACTIVATION_TANH:
+            values[i] = tanh(x);
+            break;
+        case CUDNN_ACTIVATION_CLIPPED_RELU:
+            values[i] = fmin(fmax(x, 0.0), coefficient);
+            break;
+        case CUDNN_ACTIVATION_ELU:
+            values[i] = x > 0.0 ? x : coefficient * expm1(x);
+            break;
+        case CUDNN_ACTIVATION_SWISH:
+            values[i] = x / (1.0 + exp(-swish_beta * x));
+            break;
+        default:
+            break;
         }
     }
 }

@@ -28,12 +28,18 @@ typedef struct map_arguments {
 static double op_tensor(int op, double a, double b)
 {
     switch (op) {
-    case CUDNN_OP_TENSOR_ADD: return a + b;
-    case CUDNN_OP_TENSOR_MUL: return a * b;
-    case CUDNN_OP_TENSOR_MIN: return fmin(a, b);
-    case CUDNN_OP_TENSOR_MAX: return fmax(a, b);
-    case CUDNN_OP_TENSOR_SQRT: return sqrt(a);
-    default: return 1.0 - a; /* NOT */
+    case CUDNN_OP_TENSOR_ADD:
+        return a + b;
+    case CUDNN_OP_TENSOR_MUL:
+        return a * b;
+    case CUDNN_OP_TENSOR_MIN:
+        return fmin(a, b);
+    case CUDNN_OP_TENSOR_MAX:
+        return fmax(a, b);
+    case CUDNN_OP_TENSOR_SQRT:
+        return sqrt(a);
+    default:
+        return 1.0 - a; /* NOT */
     }
 }
 
@@ -41,16 +47,22 @@ static double op_tensor(int op, double a, double b)
 static double activation_slope(const map_arguments_t *arguments, double x, double y)
 {
     switch (arguments->mode) {
-    case CUDNN_ACTIVATION_SIGMOID: return y * (1.0 - y);
-    case CUDNN_ACTIVATION_RELU: return x > 0.0 ? 1.0 : 0.0;
-    case CUDNN_ACTIVATION_TANH: return 1.0 - y * y;
-    case CUDNN_ACTIVATION_CLIPPED_RELU: return x > 0.0 && x < arguments->coefficient ? 1.0 : 0.0;
-    case CUDNN_ACTIVATION_ELU: return x > 0.0 ? 1.0 : arguments->coefficient * exp(x);
+    case CUDNN_ACTIVATION_SIGMOID:
+        return y * (1.0 - y);
+    case CUDNN_ACTIVATION_RELU:
+        return x > 0.0 ? 1.0 : 0.0;
+    case CUDNN_ACTIVATION_TANH:
+        return 1.0 - y * y;
+    case CUDNN_ACTIVATION_CLIPPED_RELU:
+        return x > 0.0 && x < arguments->coefficient ? 1.0 : 0.0;
+    case CUDNN_ACTIVATION_ELU:
+        return x > 0.0 ? 1.0 : arguments->coefficient * exp(x);
     case CUDNN_ACTIVATION_SWISH: {
         const double s = 1.0 / (1.0 + exp(-arguments->swish_beta * x));
         return s * (1.0 + arguments->swish_beta * x * (1.0 - s));
     }
-    default: return 1.0;
+    default:
+        return 1.0;
     }
 }
 
@@ -74,7 +86,8 @@ static void map_row(const map_arguments_t *arguments, size_t count, double in[IN
         for (size_t i = 0; i < count; i++)
             in[0][i] = in[1][i] * activation_slope(arguments, in[2][i], in[0][i]);
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
@@ -162,7 +175,8 @@ static cudnnStatus_t set_operand(map_arguments_t *arguments, int index,
     SIM_CUDNN_REQUIRE(sim_type_is_floating(tensor->type), CUDNN_STATUS_NOT_SUPPORTED);
     for (int d = 0; d < tensor->dim_count; d++) {
         const bool repeated = repeat && tensor->dims[d] == 1;
-        SIM_CUDNN_REQUIRE(repeated || tensor->dims[d] == arguments->dims[d], CUDNN_STATUS_BAD_PARAM);
+        SIM_CUDNN_REQUIRE(repeated || tensor->dims[d] == arguments->dims[d],
+                          CUDNN_STATUS_BAD_PARAM);
         arguments->strides[index][d] = repeated ? 0 : tensor->strides[d];
     }
     arguments->types[index] = (int32_t)tensor->type;
@@ -186,8 +200,7 @@ static cudnnStatus_t launch_map(cudnnHandle_t handle, map_arguments_t *arguments
     const void *const inputs[INPUTS] = {in0, in1, in2};
     double bytes = 0.0;
     for (int i = 0; i < OPERANDS; i++) {
-        SIM_CUDNN_REQUIRE(i == OUTPUT || !arguments->used[i] || inputs[i],
-                          CUDNN_STATUS_BAD_PARAM);
+        SIM_CUDNN_REQUIRE(i == OUTPUT || !arguments->used[i] || inputs[i], CUDNN_STATUS_BAD_PARAM);
         if (arguments->used[i])
             bytes += (double)sim_tensor_elements(arguments->dim_count, arguments->dims) *
                      (double)sim_type_bytes((cudnnDataType_t)arguments->types[i]);
@@ -204,8 +217,7 @@ static cudnnStatus_t blend(cudnnHandle_t handle, const void *alpha,
                            const void *beta, const struct cudnnTensorStruct *out_tensor, void *out,
                            bool repeat)
 {
-    SIM_CUDNN_REQUIRE(sim_handle_valid(handle) && alpha && beta,
-                      CUDNN_STATUS_BAD_PARAM);
+    SIM_CUDNN_REQUIRE(sim_handle_valid(handle) && alpha && beta, CUDNN_STATUS_BAD_PARAM);
     map_arguments_t arguments = {.function = MAP_COPY};
     SIM_CUDNN_TRY(set_output(&arguments, out_tensor));
     SIM_CUDNN_TRY(set_operand(&arguments, 0, in_tensor, repeat));
@@ -216,8 +228,8 @@ static cudnnStatus_t blend(cudnnHandle_t handle, const void *alpha,
 
 cudnnStatus_t CUDNNWINAPI cudnnTransformTensor(cudnnHandle_t handle, const void *alpha,
                                                const cudnnTensorDescriptor_t xDesc, const void *x,
-                                               const void *beta, const cudnnTensorDescriptor_t yDesc,
-                                               void *y)
+                                               const void *beta,
+                                               const cudnnTensorDescriptor_t yDesc, void *y)
 {
     SIM_CUDNN_ENTRY();
     return blend(handle, alpha, xDesc, x, beta, yDesc, y, false);
@@ -243,8 +255,8 @@ cudnnStatus_t CUDNNWINAPI cudnnOpTensor(cudnnHandle_t handle,
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(sim_handle_valid(handle) && opTensorDesc && alpha1 && beta,
                       CUDNN_STATUS_BAD_PARAM);
-    map_arguments_t arguments = {.function = MAP_OP_TENSOR, .mode = (int32_t)opTensorDesc->op,
-                                 .alpha = 1.0};
+    map_arguments_t arguments = {
+        .function = MAP_OP_TENSOR, .mode = (int32_t)opTensorDesc->op, .alpha = 1.0};
     SIM_CUDNN_TRY(set_output(&arguments, cDesc));
     SIM_CUDNN_TRY(set_operand(&arguments, 0, aDesc, false));
     arguments.alpha1 = sim_scaling(alpha1, opTensorDesc->compute_type);
@@ -269,8 +281,9 @@ cudnnStatus_t CUDNNWINAPI cudnnSetTensor(cudnnHandle_t handle, const cudnnTensor
     return launch_map(handle, &arguments, NULL, NULL, NULL, y);
 }
 
-cudnnStatus_t CUDNNWINAPI cudnnScaleTensor(cudnnHandle_t handle, const cudnnTensorDescriptor_t yDesc,
-                                           void *y, const void *alpha)
+cudnnStatus_t CUDNNWINAPI cudnnScaleTensor(cudnnHandle_t handle,
+                                           const cudnnTensorDescriptor_t yDesc, void *y,
+                                           const void *alpha)
 {
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(sim_handle_valid(handle) && alpha, CUDNN_STATUS_BAD_PARAM);

@@ -35,7 +35,9 @@ cudnnStatus_t CUDNNWINAPI cudnnGraphVersionCheck(void)
     return CUDNN_STATUS_SUCCESS;
 }
 
-#define NAME(status) case status: return #status
+#define NAME(status)                                                                               \
+    case status:                                                                                   \
+        return #status
 
 const char *CUDNNWINAPI cudnnGetErrorString(cudnnStatus_t status)
 {
@@ -74,7 +76,8 @@ const char *CUDNNWINAPI cudnnGetErrorString(cudnnStatus_t status)
         NAME(CUDNN_STATUS_EXECUTION_FAILED);
         NAME(CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
         NAME(CUDNN_STATUS_EXECUTION_FAILED_CUDART);
-    default: return "CUDNN_UNKNOWN_STATUS";
+    default:
+        return "CUDNN_UNKNOWN_STATUS";
     }
 }
 
@@ -90,10 +93,17 @@ cudnnStatus_t CUDNNWINAPI cudnnGetProperty(libraryPropertyType type, int *value)
     SIM_CUDNN_ENTRY();
     SIM_CUDNN_REQUIRE(value, CUDNN_STATUS_BAD_PARAM);
     switch (type) {
-    case MAJOR_VERSION: *value = CUDNN_MAJOR; break;
-    case MINOR_VERSION: *value = CUDNN_MINOR; break;
-    case PATCH_LEVEL: *value = CUDNN_PATCHLEVEL; break;
-    default: return sim_cudnn_fail(CUDNN_STATUS_BAD_PARAM, "property");
+    case MAJOR_VERSION:
+        *value = CUDNN_MAJOR;
+        break;
+    case MINOR_VERSION:
+        *value = CUDNN_MINOR;
+        break;
+    case PATCH_LEVEL:
+        *value = CUDNN_PATCHLEVEL;
+        break;
+    default:
+        return sim_cudnn_fail(CUDNN_STATUS_BAD_PARAM, "property");
     }
     return CUDNN_STATUS_SUCCESS;
 }
@@ -102,7 +112,8 @@ cudnnStatus_t CUDNNWINAPI cudnnGetProperty(libraryPropertyType type, int *value)
 static bool adopt_context(const sim_driver_t *driver, struct cudnnContext *handle)
 {
     CUdevice device = 0;
-    if (driver->init(0) != CUDA_SUCCESS || driver->ctx_get_current(&handle->context) != CUDA_SUCCESS)
+    if (driver->init(0) != CUDA_SUCCESS ||
+        driver->ctx_get_current(&handle->context) != CUDA_SUCCESS)
         return false;
     if (!handle->context && (driver->primary_ctx_retain(&handle->context, 0) != CUDA_SUCCESS ||
                              driver->ctx_set_current(handle->context) != CUDA_SUCCESS))

@@ -1,6 +1,6 @@
 /* What the simulated cuDNN libraries share: descriptors, the handle, launching, element rows.
- * driver.c and elements.c are compiled into each library, so that each has its own way to the driver,
- * as cuDNN's libraries have their own static runtime. */
+ * driver.c and elements.c are compiled into each library, so that each has its own way to the
+ * driver, as cuDNN's libraries have their own static runtime. */
 #ifndef SIM_CUDNN_INTERNAL_H
 #define SIM_CUDNN_INTERNAL_H
 
@@ -116,8 +116,16 @@ void *sim_cudnn_memory(const void *device_address, uint64_t bytes);
 cudnnStatus_t sim_cudnn_fault(const char *function);
 
 /* Scratch of the calling thread for one kernel body: each slot is one growing block. Never NULL. */
-enum sim_scratch { SIM_SCRATCH_A, SIM_SCRATCH_B, SIM_SCRATCH_C, SIM_SCRATCH_D, SIM_SCRATCH_E,
-                   SIM_SCRATCH_F, SIM_SCRATCH_G, SIM_SCRATCH_COUNT };
+enum sim_scratch {
+    SIM_SCRATCH_A,
+    SIM_SCRATCH_B,
+    SIM_SCRATCH_C,
+    SIM_SCRATCH_D,
+    SIM_SCRATCH_E,
+    SIM_SCRATCH_F,
+    SIM_SCRATCH_G,
+    SIM_SCRATCH_COUNT
+};
 void *sim_cudnn_scratch(enum sim_scratch slot, size_t bytes);
 
 #define SIM_CUDNN_ENTRY()                                                                          \

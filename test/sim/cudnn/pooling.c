@@ -1,4 +1,5 @@
-/* libcudnn_ops.so.9: pooling in 2-D and 3-D. A kernel treats one plane (image, channel) at a time. */
+/* libcudnn_ops.so.9: pooling in 2-D and 3-D. A kernel treats one plane (image, channel) at a time.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -44,7 +45,8 @@ static void store_plane(const plane_t *tensor, void *memory, int n, int c, doubl
     for (int d = 0; d < tensor->dims[2]; d++)
         for (int h = 0; h < tensor->dims[3]; h++, values += tensor->dims[4])
             sim_row_blend((cudnnDataType_t)tensor->type, memory, row_offset(tensor, n, c, d, h),
-                          tensor->strides[4], (size_t)tensor->dims[4], alpha, values, beta, scratch);
+                          tensor->strides[4], (size_t)tensor->dims[4], alpha, values, beta,
+                          scratch);
 }
 
 /* One window, cut at the borders of the input. */
@@ -124,9 +126,8 @@ static void pool_plane(const pooling_arguments_t *arguments, const double *in, d
         for (at[1] = 0; at[1] < arguments->y.dims[3]; at[1]++)
             for (at[2] = 0; at[2] < arguments->y.dims[4]; at[2]++) {
                 const window_t window = window_at(arguments, at);
-                *out++ = is_max(arguments)
-                             ? in[largest(arguments, &window, in)]
-                             : window_sum(arguments, &window, in) / window.elements;
+                *out++ = is_max(arguments) ? in[largest(arguments, &window, in)]
+                                           : window_sum(arguments, &window, in) / window.elements;
             }
 }
 
@@ -161,7 +162,8 @@ static void run_pooling_forward(void *const *parameters)
     if (!x || !y)
         return;
     double *const in = sim_cudnn_scratch(SIM_SCRATCH_A, plane_elements(&arguments->x) * sizeof *in);
-    double *const out = sim_cudnn_scratch(SIM_SCRATCH_B, plane_elements(&arguments->y) * sizeof *out);
+    double *const out =
+        sim_cudnn_scratch(SIM_SCRATCH_B, plane_elements(&arguments->y) * sizeof *out);
     double *const row =
         sim_cudnn_scratch(SIM_SCRATCH_C, (size_t)arguments->y.dims[4] * sizeof *row);
     for (int n = 0; n < arguments->x.dims[0]; n++)
@@ -241,8 +243,9 @@ static cudnnStatus_t set_arguments(pooling_arguments_t *arguments,
     for (int i = 0; i < PLANE; i++)
         SIM_CUDNN_REQUIRE(arguments->x.dims[i] == arguments->y.dims[i], CUDNN_STATUS_BAD_PARAM);
     for (int i = 0; i < SIM_SPATIAL; i++) {
-        const int out = 1 + (arguments->x.dims[PLANE + i] + 2 * arguments->pad[i] -
-                             arguments->window[i]) / arguments->stride[i];
+        const int out =
+            1 + (arguments->x.dims[PLANE + i] + 2 * arguments->pad[i] - arguments->window[i]) /
+                    arguments->stride[i];
         SIM_CUDNN_REQUIRE(arguments->y.dims[PLANE + i] == out, CUDNN_STATUS_BAD_PARAM);
     }
     return CUDNN_STATUS_SUCCESS;
@@ -256,8 +259,7 @@ cudnnStatus_t CUDNNWINAPI cudnnPoolingForward(cudnnHandle_t handle,
                                               void *y)
 {
     SIM_CUDNN_ENTRY();
-    SIM_CUDNN_REQUIRE(sim_handle_valid(handle) && alpha && beta && x && y,
-                      CUDNN_STATUS_BAD_PARAM);
+    SIM_CUDNN_REQUIRE(sim_handle_valid(handle) && alpha && beta && x && y, CUDNN_STATUS_BAD_PARAM);
     pooling_arguments_t arguments = {0};
     SIM_CUDNN_TRY(set_arguments(&arguments, poolingDesc, xDesc, yDesc));
     arguments.alpha = sim_scaling(alpha, yDesc->type);

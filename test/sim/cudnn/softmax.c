@@ -1,5 +1,5 @@
-/* libcudnn_ops.so.9: softmax. A kernel treats one vector at a time: all of an image (INSTANCE) or the
- * channels of one position (CHANNEL). */
+/* libcudnn_ops.so.9: softmax. A kernel treats one vector at a time: all of an image (INSTANCE) or
+ * the channels of one position (CHANNEL). */
 #include <math.h>
 #include <string.h>
 
@@ -37,14 +37,16 @@ static int64_t position_offset(const softmax_arguments_t *arguments, const softm
     return offset;
 }
 
-/* Vectors are gathered element by element: image `n`, and position `at` with its channels, or all. */
+/* Vectors are gathered element by element: image `n`, and position `at` with its channels, or all.
+ */
 static int64_t element_offset(const softmax_arguments_t *arguments, const softmax_tensor_t *tensor,
                               int n, uint64_t at, uint64_t element)
 {
     const int64_t image = (int64_t)n * tensor->strides[0];
     if (arguments->mode == CUDNN_SOFTMAX_MODE_INSTANCE)
         return image + position_offset(arguments, tensor, 1, element);
-    return image + position_offset(arguments, tensor, 2, at) + (int64_t)element * tensor->strides[1];
+    return image + position_offset(arguments, tensor, 2, at) +
+           (int64_t)element * tensor->strides[1];
 }
 
 static void gather(const softmax_arguments_t *arguments, const softmax_tensor_t *tensor,
@@ -81,9 +83,10 @@ static void backward_vector(int algorithm, size_t count, double *y, const double
 static void *tensor_memory(const softmax_arguments_t *arguments, const softmax_tensor_t *tensor,
                            const void *parameter)
 {
-    return sim_cudnn_memory(*(void *const *)parameter,
-                            sim_tensor_span(arguments->dim_count, arguments->dims, tensor->strides) *
-                                sim_type_bytes((cudnnDataType_t)tensor->type));
+    return sim_cudnn_memory(
+        *(void *const *)parameter,
+        sim_tensor_span(arguments->dim_count, arguments->dims, tensor->strides) *
+            sim_type_bytes((cudnnDataType_t)tensor->type));
 }
 
 static void run_vectors(const softmax_arguments_t *arguments, const void *in, const void *in2,
@@ -159,8 +162,9 @@ static cudnnStatus_t set_tensor(softmax_arguments_t *arguments, softmax_tensor_t
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t set_arguments(softmax_arguments_t *arguments, cudnnSoftmaxAlgorithm_t algorithm,
-                                   cudnnSoftmaxMode_t mode, const void *alpha, const void *beta,
+static cudnnStatus_t set_arguments(softmax_arguments_t *arguments,
+                                   cudnnSoftmaxAlgorithm_t algorithm, cudnnSoftmaxMode_t mode,
+                                   const void *alpha, const void *beta,
                                    const struct cudnnTensorStruct *out)
 {
     SIM_CUDNN_REQUIRE(alpha && beta && out, CUDNN_STATUS_BAD_PARAM);
@@ -199,8 +203,7 @@ cudnnStatus_t CUDNNWINAPI cudnnSoftmaxBackward(cudnnHandle_t handle, cudnnSoftma
                                                const cudnnTensorDescriptor_t dxDesc, void *dx)
 {
     SIM_CUDNN_ENTRY();
-    SIM_CUDNN_REQUIRE(sim_handle_valid(handle) && y && dy && dx,
-                      CUDNN_STATUS_BAD_PARAM);
+    SIM_CUDNN_REQUIRE(sim_handle_valid(handle) && y && dy && dx, CUDNN_STATUS_BAD_PARAM);
     softmax_arguments_t arguments = {0};
     SIM_CUDNN_TRY(set_arguments(&arguments, algo, mode, alpha, beta, dxDesc));
     SIM_CUDNN_TRY(set_tensor(&arguments, &arguments.in, yDesc));
