@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DETERMINISTIC = 1, DIRECT = 2, EXTRAPOLATED = 4, ALL_FLAGS = 7, HEADER_BYTES = 8 };
+enum { DETERMINISTIC = 1, DIRECT = 2, EXTRAPOLATED = 4, UNTIMED = 8, ALL_FLAGS = 15, HEADER_BYTES = 8 };
 
 static unsigned char *put32(unsigned char *bytes, uint32_t value)
 {
@@ -59,7 +59,8 @@ static unsigned char *put_cost(unsigned char *bytes, const mdnn_cost_t *cost)
     bytes = put64(bytes, cost->workspace_bytes);
     bytes = put_double(bytes, cost->time_ms);
     return put32(bytes, (cost->deterministic ? DETERMINISTIC : 0u) | (cost->direct ? DIRECT : 0u) |
-                            (cost->extrapolated ? EXTRAPOLATED : 0u));
+                            (cost->extrapolated ? EXTRAPOLATED : 0u) |
+                            (cost->untimed ? UNTIMED : 0u));
 }
 
 static bool take_cost(const unsigned char **bytes, mdnn_cost_t *cost)
@@ -73,7 +74,9 @@ static bool take_cost(const unsigned char **bytes, mdnn_cost_t *cost)
     cost->deterministic = (flags & DETERMINISTIC) != 0;
     cost->direct = (flags & DIRECT) != 0;
     cost->extrapolated = (flags & EXTRAPOLATED) != 0;
-    return isfinite(cost->time_ms) && cost->time_ms > 0 && (flags & ~(uint32_t)ALL_FLAGS) == 0;
+    cost->untimed = (flags & UNTIMED) != 0;
+    const bool timed = isfinite(cost->time_ms) && cost->time_ms > 0;
+    return (cost->untimed ? cost->time_ms == 0 : timed) && (flags & ~(uint32_t)ALL_FLAGS) == 0;
 }
 
 void mdnn_costs_encode(const mdnn_cost_t *costs, size_t count, unsigned char *bytes)
@@ -100,7 +103,7 @@ static bool is_same_part(const mdnn_micro_config_t *a, const mdnn_micro_config_t
            a->cost.math_type == b->cost.math_type && a->cost.time_ms == b->cost.time_ms &&
            a->cost.workspace_bytes == b->cost.workspace_bytes &&
            a->cost.deterministic == b->cost.deterministic && a->cost.direct == b->cost.direct &&
-           a->cost.extrapolated == b->cost.extrapolated;
+           a->cost.extrapolated == b->cost.extrapolated && a->cost.untimed == b->cost.untimed;
 }
 
 static size_t run_end(const mdnn_configuration_t *configuration, size_t begin)
@@ -162,7 +165,7 @@ static bool take_run(const unsigned char **bytes, const mdnn_wr_request_t *reque
            (all_multiples || (ends_batch && parts == 1)) &&
            part->cost.workspace_bytes <= limit_bytes &&
            (part->cost.deterministic || !request->deterministic_only) &&
-           (part->cost.direct || !request->direct_only);
+           (part->cost.direct || !request->direct_only) && !part->cost.untimed;
 }
 
 /* Two passes over the runs: with `parts` NULL they are checked and counted, else filled in. */

@@ -25,10 +25,12 @@ typedef struct mdnn_cost {
     int32_t algo;
     int32_t math_type;
     uint64_t workspace_bytes;
-    double time_ms;     /* > 0 */
+    double time_ms;     /* > 0; 0 if untimed */
     bool deterministic;
     bool direct;        /* neither FFT nor Winograd */
     bool extrapolated;  /* not measured at this size */
+    bool untimed;       /* only its workspace is known: it was above the limit. Never in a configuration,
+                           but remembered, so that a larger limit knows what it would admit */
 } mdnn_cost_t;
 
 typedef struct mdnn_micro_config {

@@ -33,6 +33,7 @@ typedef struct candidate {
 typedef struct cost_row {
     int64_t images;
     mdnn_part_role_t role;
+    bool changed; /* since it was last remembered */
     candidate_t candidates[CANDIDATES];
     struct cost_row *next;
 } cost_row_t;
@@ -100,6 +101,7 @@ static cost_row_t *find_row(mdnn_cost_table_t *table, int64_t images, mdnn_part_
         return row;
     row->images = images;
     row->role = role;
+    row->changed = true;
     row->next = table->rows;
     table->rows = row;
     return row;
@@ -114,6 +116,58 @@ static int math_type_of(const mdnn_problem_t *problem, int candidate)
     return problem->math_type != CUDNN_FMA_MATH && problem->x.type == CUDNN_DATA_FLOAT
                ? CUDNN_FMA_MATH
                : -1;
+}
+
+/* Where a remembered cost belongs; -1 for an algorithm or math type that is no candidate here. */
+static int index_of(const mdnn_problem_t *problem, const mdnn_cost_t *cost)
+{
+    for (int index = 0; index < CANDIDATES; index++)
+        if (index % ALGOS == cost->algo && math_type_of(problem, index) == cost->math_type)
+            return index;
+    return -1;
+}
+
+mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
+                                     const mdnn_cost_memory_t *memory)
+{
+    for (size_t i = 0; i < memory->count; i++) {
+        const mdnn_cost_entry_t *const entry = &memory->entries[i];
+        cost_row_t *const row = find_row(table, entry->images, entry->role);
+        if (!row)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        for (int index = 0; index < CANDIDATES; index++)
+            row->candidates[index].state = CANDIDATE_UNSUPPORTED;
+        for (size_t j = 0; j < entry->count; j++) {
+            const int index = index_of(problem, &entry->costs[j]);
+            if (index < 0)
+                continue;
+            row->candidates[index].cost = entry->costs[j];
+            row->candidates[index].state =
+                entry->costs[j].untimed ? CANDIDATE_EXCLUDED : CANDIDATE_TIMED;
+        }
+        row->changed = false;
+    }
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory)
+{
+    for (cost_row_t *row = table->rows; row; row = row->next) {
+        mdnn_cost_t costs[CANDIDATES];
+        size_t count = 0;
+        if (!row->changed)
+            continue;
+        for (int index = 0; index < CANDIDATES; index++) {
+            const candidate_t *const candidate = &row->candidates[index];
+            if (candidate->state != CANDIDATE_TIMED && candidate->state != CANDIDATE_EXCLUDED)
+                continue;
+            costs[count] = candidate->cost;
+            costs[count++].untimed = candidate->state == CANDIDATE_EXCLUDED;
+        }
+        MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
+        row->changed = false;
+    }
+    return MDNN_STATUS_OK;
 }
 
 static void point_at_scratch(mdnn_measurement_t *measurement)
@@ -305,6 +359,7 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, cost_row_t *row, in
     const mdnn_slice_descriptors_t *descriptors;
     mdnn_call_t whole;
     candidate->state = CANDIDATE_UNSUPPORTED;
+    row->changed = true;
     if (pose(measurement, row, index, &descriptors, &whole) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     mdnn_cost_t cost = {

@@ -7,6 +7,7 @@
 #ifndef MDNN_MEASURE_H
 #define MDNN_MEASURE_H
 
+#include "optimizer/cost_memory.h"
 #include "optimizer/micro_batch.h"
 #include "shim/slices.h"
 
@@ -18,6 +19,13 @@ void mdnn_cost_table_destroy(mdnn_cost_table_t *table);
 /* Smallest workspace above `limit_bytes` of a candidate that was left out; UINT64_MAX if none was. A
  * limit below it admits nothing new. */
 uint64_t mdnn_cost_table_next_limit(const mdnn_cost_table_t *table, uint64_t limit_bytes);
+
+/* Takes what a database remembers of `problem`: a size and role that it names is settled but for the
+ * untimed candidates. */
+mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
+                                     const mdnn_cost_memory_t *memory);
+/* Puts every size and role that changed since the last call into `memory`, as new. */
+mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory);
 
 typedef struct mdnn_measurement mdnn_measurement_t;
 

@@ -10,6 +10,7 @@
 #include "config/statistics.h"
 #include "shim/measure.h"
 #include "shim/process.h"
+#include "shim/recall.h"
 
 #define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
 #define HASH_NONFATAL_OOM 1
@@ -36,6 +37,7 @@ struct mdnn_plan {
     plan_key_t key;
     mdnn_slices_t *slices;
     mdnn_cost_table_t *costs;
+    mdnn_recall_t recall;
     mdnn_accumulator_t accumulator; /* function NULL: not needed or not to be had */
     _Atomic(front_set_t *) set;       /* NULL until planned */
     _Atomic uint64_t next_limit;      /* a larger set pays only from this workspace on */
@@ -76,6 +78,7 @@ static mdnn_plan_t *lookup(const plan_key_t *key, uint32_t hash)
 
 static void destroy(mdnn_plan_t *plan)
 {
+    mdnn_recall_fini(&plan->recall);
     mdnn_cost_table_destroy(plan->costs);
     mdnn_slices_destroy(plan->slices);
     free(plan);
@@ -91,6 +94,12 @@ static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint3
     atomic_init(&plan->next_limit, 0);
     if (mdnn_slices_create(call, &plan->key.problem, &plan->slices) != MDNN_STATUS_OK ||
         mdnn_cost_table_create(&plan->costs) != MDNN_STATUS_OK) {
+        destroy(plan);
+        return NULL;
+    }
+    mdnn_recall_open(&plan->recall, call, &plan->key.problem);
+    if (mdnn_cost_table_recall(plan->costs, &plan->key.problem, &plan->recall.memory) !=
+        MDNN_STATUS_OK) {
         destroy(plan);
         return NULL;
     }
@@ -247,6 +256,9 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
         MDNN_TRY_GOTO(fill_front(plan, &source, flags, set), status, failed);
     mdnn_measurement_end(measurement);
     report(plan, set);
+    /* Before first use, so that the next run chooses the same. */
+    if (mdnn_cost_table_remember(plan->costs, &plan->recall.memory) == MDNN_STATUS_OK)
+        mdnn_recall_store(&plan->recall);
     set->replaced = atomic_load(&plan->set);
     atomic_store(&plan->next_limit, mdnn_cost_table_next_limit(plan->costs, limit_bytes));
     atomic_store_explicit(&plan->set, set, memory_order_release);
@@ -274,9 +286,7 @@ static mdnn_status_t build_relaxed(mdnn_plan_t *plan, const mdnn_call_t *call, u
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    const uint64_t begin = microseconds_now();
     const mdnn_status_t status = build_locked(plan, call, limit_bytes);
-    mdnn_count(MDNN_COUNTER_measure_microseconds, microseconds_now() - begin);
     if (exchanged)
         (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
     return status;
@@ -306,6 +316,7 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
     if (is_capturing(call, driver))
         return plan_in_capture(plan);
     pthread_mutex_lock(&planning_lock);
+    const uint64_t begin = microseconds_now();
     if (!plan && !(plan = lookup(key, hash)))
         plan = insert(call, key, hash);
     mdnn_status_t status = plan ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
@@ -314,6 +325,7 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
         if (status != MDNN_STATUS_OK)
             mdnn_plan_give_up(plan);
     }
+    mdnn_count(MDNN_COUNTER_measure_microseconds, microseconds_now() - begin);
     pthread_mutex_unlock(&planning_lock);
     if (status == MDNN_STATUS_OK)
         return plan;

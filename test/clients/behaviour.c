@@ -31,7 +31,7 @@
 #define CUDNN(call) CHECK((call) == CUDNN_STATUS_SUCCESS)
 
 enum { FORWARD, BACKWARD_DATA, BACKWARD_FILTER, DIRECTIONS, RESULTS = 16 };
-enum { N = 64, C = 8, SIDE = 10, K = 16, KERNEL = 5, PAD = 2 };
+enum { N = 64, C = 4, SIDE = 8, K = 8, KERNEL = 5, PAD = 2 };
 static const size_t arena_bytes = (size_t)32 << 20;
 
 /* Allocations by libmicrodnn.so, counted by the address of the caller. */

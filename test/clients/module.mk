@@ -50,4 +50,4 @@ $(B)/mutants/%/libmicrodnn.so: $(SHIM_SOURCES) $(CORE_OBJECTS) $(B)/libmicrodnn.
 	    $(SHIM_SOURCES) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 
 TEST_DEPS += $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(MUTANTS:%=$(B)/mutants/%/libmicrodnn.so)
-TESTS += test/routes.sh test/matrix.sh test/behaviour.sh
+TESTS += test/database.sh test/routes.sh test/matrix.sh test/behaviour.sh

@@ -287,7 +287,7 @@ static void an_unknown_key_is_named_with_the_nearest_one(void **state)
                    "[convolution]; accepted: disable, log, log_file, stats, stats_file; line "
                    "ignored");
     expect_message("[cache]\nvelocity = x\n", "f.ini:2: unknown key velocity in [cache]; accepted: "
-                                              "file; line ignored");
+                                              "file, import; line ignored");
     expect_message("[memory]\nbudget = x\n",
                    "f.ini:2: unknown key budget in [memory]; accepted: no "
                    "key yet; line ignored");

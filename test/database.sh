@@ -1,0 +1,64 @@
+#!/bin/sh
+# What is measured once is known to the next process: it times nothing and chooses the same. Trouble
+# with the database changes nothing but the time.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+matrix=$MDNN_BUILD/test/clients/conv_matrix
+library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
+record=$TMPDIR/record
+cache=$TMPDIR/cache.db
+export MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_WORKSPACE_LIMIT=16384
+export MICRODNN_STATS=text
+
+# one NAME: the matrix's small cases with the library; statistics in $TMPDIR/NAME
+one() {
+    MICRODNN_STATS_FILE=$TMPDIR/$1 MICRODNN_LOG=warn \
+        LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library \
+        "$matrix" check "$record" 16384 bitwise 7 >"$TMPDIR/$1.out" 2>"$TMPDIR/$1.err" &&
+        ! grep -q '^not ok' "$TMPDIR/$1.out"
+}
+timed() { sed -n 's/^ *\([0-9]*\)  candidates timed.*/\1/p' "$TMPDIR/$1"; }
+choices() { grep ' @ ' "$TMPDIR/$1" | sort; }
+
+cold_run_measures() {
+    one first && [ "$(timed first)" -gt 0 ] && [ -s "$cache" ]
+}
+later_runs_repeat() {
+    one second && one third || return 1
+    [ -z "$(timed second)" ] || { echo "the second run timed $(timed second) candidates"; return 1; }
+    [ "$(choices second)" = "$(choices first)" ] && [ "$(choices third)" = "$(choices first)" ]
+}
+several_at_once() {
+    rm -f "$cache"
+    one a & one b & one c &
+    wait
+    one after && [ -z "$(timed after)" ] && ! grep -q '^not ok' "$TMPDIR"/[abc].out
+}
+an_import_serves_and_stays_untouched() {
+    mv "$cache" "$TMPDIR/imported.db"
+    before=$(cksum "$TMPDIR/imported.db")
+    MICRODNN_CACHE_FILE='' MICRODNN_CACHE_IMPORT=$TMPDIR/imported.db one imported || return 1
+    [ -z "$(timed imported)" ] && [ "$(cksum "$TMPDIR/imported.db")" = "$before" ]
+}
+a_damaged_file_is_set_aside() {
+    cp "$TMPDIR/imported.db" "$cache"
+    yes 'this is no page of a database' | dd of="$cache" bs=4096 seek=1 count=20 iflag=fullblock \
+        conv=notrunc 2>/dev/null
+    one damaged && ls "$cache".damaged-* >/dev/null && grep -q 'cache' "$TMPDIR/damaged.err"
+}
+a_file_that_cannot_be_made_is_said_once() {
+    MICRODNN_CACHE_FILE=$TMPDIR/no/such/directory/cache.db one nowhere &&
+        [ "$(grep -c 'cache' "$TMPDIR/nowhere.err")" -eq 1 ]
+}
+
+export MICRODNN_CACHE_FILE=$cache
+"$matrix" record "$record" || exit 1
+plan 6
+check 'a cold run measures and keeps' cold_run_measures
+check 'later runs time nothing and choose the same' later_runs_repeat
+check 'processes that measure at the same time do not disturb each other' several_at_once
+check 'an import serves and stays untouched' an_import_serves_and_stays_untouched
+check 'a damaged file is set aside, said, and made anew' a_damaged_file_is_set_aside
+check 'a file that cannot be made is said once' a_file_that_cannot_be_made_is_said_once
+finish
