@@ -89,6 +89,59 @@ static void branches_of_a_graph_keep_their_order(void **state)
     }
 }
 
+/* *sum += *value */
+static void sum_body(void *const *p)
+{
+    uint64_t sum_address, value_address;
+    memcpy(&sum_address, p[0], sizeof sum_address);
+    memcpy(&value_address, p[1], sizeof value_address);
+    float *sum = sim_api()->memory(sum_address, sizeof *sum);
+    const float *value = sim_api()->memory(value_address, sizeof *value);
+    if (sum && value)
+        *sum += *value;
+}
+
+static const sim_kernel_parameter_t sum_parameters[] = {{0, 8}, {8, 8}};
+static const sim_kernel_t sum_kernel = {"test_sum", 2, sum_parameters, sum_body};
+
+/* The last node is in a branch, so only the order of launches keeps the next one's first behind it.
+ */
+static void launch_in_two_streams(void)
+{
+    float *value = new_device(4), *sum = new_device(4), result;
+    cudaStream_t streams[2] = {new_stream(), new_stream()}, branch = new_stream();
+    cudaEvent_t forked = new_event(), joined = new_event();
+    OK(cudaMemset(value, 0, 4));
+    OK(cudaMemset(sum, 0, 4));
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeGlobal));
+    OK(launch_add(value, 1, 1, 10, streams[0]));
+    OK(cudaEventRecord(forked, streams[0]));
+    OK(cudaStreamWaitEvent(branch, forked, 0));
+    void *parameters[] = {&sum, &value};
+    OK(cuLaunchKernel(sim_api()->function(&sum_kernel), 1, 1, 1, 1, 1, 1, 0, branch, parameters,
+                      NULL));
+    OK(cudaEventRecord(joined, branch));
+    OK(cudaStreamWaitEvent(streams[0], joined, 0));
+    cudaGraphExec_t exec = end_and_instantiate(streams[0]);
+    for (int i = 0; i < 20; i++)
+        OK(cudaGraphLaunch(exec, streams[i % 2]));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(&result, sum, 4, cudaMemcpyDeviceToHost));
+    CHECK(result == 20 * 21 / 2);
+    OK(cudaGraphExecDestroy(exec));
+}
+
+static void launches_of_one_instance_are_in_order(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed < 6; seed++) {
+        char environment[64];
+        snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%d", seed);
+        expect_success(launch_in_two_streams, environment);
+    }
+}
+
 /* Whatever voids a capture: its end says so, and the stream works again. */
 static void expect_void(cudaStream_t stream)
 {
@@ -270,6 +323,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_graph_runs_when_launched_and_in_order),
         cmocka_unit_test(branches_of_a_graph_keep_their_order),
+        cmocka_unit_test(launches_of_one_instance_are_in_order),
         cmocka_unit_test(waiting_for_a_capturing_stream_voids_the_capture),
         cmocka_unit_test(allocating_voids_a_capture_unless_relaxed),
         cmocka_unit_test(a_global_capture_binds_other_threads_too),

@@ -100,6 +100,34 @@ static bool faulted(int status)
     return WIFSIGNALED(status) ? WTERMSIG(status) == SIGSEGV : WEXITSTATUS(status) != 0;
 }
 
+/* Writes a byte behind what it asked for. */
+static void overrun_body(void *const *p)
+{
+    uint64_t address;
+    memcpy(&address, p[0], sizeof address);
+    char *memory = sim_api()->memory(address, 512);
+    memory[512] = 1;
+}
+
+static void overrun(void)
+{
+    static const sim_kernel_parameter_t parameter = {0, 8};
+    static const sim_kernel_t kernel = {"test_overrun", 1, &parameter, overrun_body};
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    char *first = new_device(512), *neighbour = new_device(512);
+    CHECK(neighbour > first);
+    void *parameters[] = {&first};
+    OK(cuLaunchKernel(sim_api()->function(&kernel), 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    OK(cudaDeviceSynchronize());
+}
+
+static void a_kernel_that_writes_behind_an_allocation_faults(void **state)
+{
+    (void)state;
+    assert_true(faulted(run_child(overrun, "")));
+}
+
 static void host_code_faults_on_device_addresses(void **state)
 {
     (void)state;
@@ -351,6 +379,7 @@ int main(void)
         cmocka_unit_test(stream_ordered_memory_comes_back_when_its_free_is_reached),
         cmocka_unit_test(fresh_memory_is_not_a_number_and_aligned),
         cmocka_unit_test(host_code_faults_on_device_addresses),
+        cmocka_unit_test(a_kernel_that_writes_behind_an_allocation_faults),
         cmocka_unit_test(a_kernel_that_strays_kills_the_context_until_reset),
         cmocka_unit_test(kernels_reach_pinned_and_registered_memory),
         cmocka_unit_test(addresses_can_be_asked_about),

@@ -1,6 +1,7 @@
 /* The order of operations: what the simulated GPU promises and, more to the point, what it does
  * not. */
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "test/sim/test_sim.h"
 
@@ -68,6 +69,53 @@ static void a_missing_wait_before_an_overwrite_shows(void **state)
     (void)state;
     assert_in_range(failures_over_seeds(read_then_overwrite, false, true), SEEDS / 2, SEEDS);
     assert_int_equal(failures_over_seeds(read_then_overwrite, true, false), 0);
+}
+
+static uint8_t *observed; /* shared with the children: what each one saw */
+
+/* Three writes that nothing orders; which is last? */
+static void race_of_three(void)
+{
+    uint8_t *device = new_device(1);
+    for (int i = 0; i < 3; i++)
+        OK(cudaMemsetAsync(device, 1 << i, 1, new_stream()));
+    OK(cudaMemcpy(observed, device, 1, cudaMemcpyDeviceToHost));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(observed, device, 1, cudaMemcpyDeviceToHost));
+}
+
+/* Waits for one stream; has another one's work been done, too? */
+static void wait_for_another(void)
+{
+    float *device = new_device(sizeof *device), *pinned = new_pinned(sizeof *pinned);
+    cudaStream_t waited = new_stream();
+    *pinned = 0;
+    OK(launch_add(pinned, 1, 1, 1, new_stream()));
+    OK(launch_add(device, 1, 1, 1, waited));
+    OK(cudaStreamSynchronize(waited));
+    *observed = *pinned != 0 ? 1 : 2;
+}
+
+static unsigned observations_over_seeds(void (*body)(void))
+{
+    unsigned seen = 0;
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        char environment[64];
+        snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%d", seed);
+        expect_success(body, environment);
+        seen |= *observed;
+    }
+    return seen;
+}
+
+static void seeds_cover_every_order_and_both_early_and_late(void **state)
+{
+    (void)state;
+    observed = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(observed != MAP_FAILED);
+    assert_int_equal(observations_over_seeds(race_of_three), 1 | 2 | 4);
+    assert_int_equal(observations_over_seeds(wait_for_another), 1 | 2);
+    munmap(observed, 1);
 }
 
 /* The legacy stream clears, `stream` adds, the legacy stream reads: how often that was right. */
@@ -234,9 +282,11 @@ static void queue_much(void)
     float *device = new_device(sizeof *device), result;
     cudaStream_t stream = new_stream();
     uint64_t before = sim_api()->operations_run();
+    double start_us = sim_api()->host_time_us();
     OK(cudaMemsetAsync(device, 0, sizeof *device, stream));
     for (int i = 0; i < 5000; i++)
-        OK(launch_add(device, 1, 1, 3, stream));
+        OK(launch_add(device, 1, 1, 100, stream));
+    CHECK(sim_api()->host_time_us() - start_us >= (5000 - 1025) * 100);
     OK(cudaStreamDestroy(stream)); /* its work goes on */
     OK(cudaDeviceSynchronize());
     CHECK(sim_api()->operations_run() - before == 5001);
@@ -281,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_wait_before_a_read_shows),
         cmocka_unit_test(a_missing_wait_before_an_overwrite_shows),
+        cmocka_unit_test(seeds_cover_every_order_and_both_early_and_late),
         cmocka_unit_test(the_legacy_stream_is_in_order_with_blocking_streams_only),
         cmocka_unit_test(pageable_sources_are_taken_at_the_call_and_pinned_ones_late),
         cmocka_unit_test(polling_is_denied_at_first_and_ends),

@@ -141,6 +141,28 @@ static void copies_in_one_direction_take_turns(void **state)
     expect_everywhere(copies_one_way);
 }
 
+/* Both kernels find the unit busy; the one that was ready first was enqueued last. */
+static void queue_for_unit(void)
+{
+    race_t race = new_race();
+    cudaStream_t busy = new_stream();
+    OK(cudaStreamWaitEvent(busy, race.gate, 0));
+    OK(launch_add(race.device[0], 1, 1, 300, busy));
+    OK(cudaMemcpyAsync(race.host[0], race.device[0], 5530000, cudaMemcpyDeviceToHost,
+                       race.streams[0]));
+    OK(launch_add(race.device[0], 1, 1, 70, race.streams[0]));
+    OK(cudaMemcpyAsync(race.device[1], race.host[1], 553000, cudaMemcpyHostToDevice,
+                       race.streams[1]));
+    OK(launch_add(race.device[1], 1, 1, 20, race.streams[1]));
+    finish_race(&race, 390, 320);
+}
+
+static void a_busy_unit_takes_what_was_ready_first(void **state)
+{
+    (void)state;
+    expect_everywhere(queue_for_unit);
+}
+
 /* A copy that could start goes before one that was enqueued earlier and cannot. */
 static void blocked_copy(void)
 {
@@ -268,6 +290,7 @@ int main(void)
         cmocka_unit_test(a_copy_overlaps_a_kernel),
         cmocka_unit_test(copies_in_both_directions_share_the_link),
         cmocka_unit_test(copies_in_one_direction_take_turns),
+        cmocka_unit_test(a_busy_unit_takes_what_was_ready_first),
         cmocka_unit_test(a_blocked_copy_does_not_hold_up_a_ready_one),
         cmocka_unit_test(the_host_runs_ahead_until_it_waits),
         cmocka_unit_test(short_kernels_are_bound_by_launches),
