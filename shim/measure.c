@@ -13,6 +13,11 @@ enum { ALGOS = 8, MATHS = 2, CANDIDATES = ALGOS * MATHS, SLICES = 8, REPEATS_MAX
  * itself waits for its launches, so it may seem this much slower than it is. */
 static const double hopeless_factor = 3.0;
 static const double look_excess_ms = 0.05;
+/* One so slow at a size is not even tried at half of it; one only hopeless, not at sizes this near. */
+static const double absurd_factor = 10.0;
+static const double near_factor = 1.25;
+/* First runs load kernels; a candidate slower than the absurd by this much is judged by its first. */
+static const double load_excess_ms = 50.0;
 /* A timed group lasts about this long, so that launch gaps appear as they will in the run. */
 static const double group_ms = 0.25;
 /* Above this, the latency of the first launch no longer shows. */
@@ -251,29 +256,41 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Warm-up, one look, and if the look is not hopeless the median of several groups. */
+/* The median of `groups` timed groups of calls that take about `expected_ms` each. */
+static mdnn_status_t time_groups(mdnn_measurement_t *measurement, const mdnn_call_t *parts,
+                                 size_t distinct, double expected_ms, int64_t groups, double *ms)
+{
+    double times[REPEATS_MAX];
+    const double wanted = expected_ms > 0 ? group_ms / expected_ms : SLICES;
+    const size_t runs = wanted < 1 ? 1 : wanted > 2 * SLICES ? 2 * SLICES : (size_t)wanted;
+    const size_t lead = expected_ms < needs_no_lead_ms ? (runs + 3) / 4 + 1 : 0;
+    const int64_t count = groups < REPEATS_MAX ? groups : REPEATS_MAX;
+    for (int64_t i = 0; i < count; i++)
+        MDNN_TRY(mdnn_scratch_time(&measurement->scratch, parts, distinct, lead, runs, &times[i]));
+    qsort(times, (size_t)count, sizeof *times, compare_doubles);
+    *ms = (times[(count - 1) / 2] + times[count / 2]) / 2;
+    return MDNN_STATUS_OK;
+}
+
+/* Warm-up, one look, and if the look is not hopeless the groups. A near size that was timed makes
+ * warm-up and look needless: `expected_ms` > 0 then. */
 static mdnn_status_t time_parts(mdnn_measurement_t *measurement, const mdnn_call_t *parts,
-                                size_t distinct, double best_ms, double *ms)
+                                size_t distinct, double best_ms, double expected_ms, double *ms)
 {
     mdnn_scratch_t *const scratch = &measurement->scratch;
-    double look, groups[REPEATS_MAX];
-    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
-    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
+    double look;
     mdnn_count(MDNN_COUNTER_measurements, 1);
+    if (expected_ms > 0)
+        return time_groups(measurement, parts, distinct, expected_ms,
+                           (measurement->repeats + 1) / 2, ms);
+    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
+    if (look < absurd_factor * best_ms + load_excess_ms)
+        MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
     if (look > hopeless_factor * best_ms + look_excess_ms) {
         *ms = look;
         return MDNN_STATUS_OK;
     }
-    const double wanted = look > 0 ? group_ms / look : SLICES;
-    const size_t runs = wanted < 1 ? 1 : wanted > 2 * SLICES ? 2 * SLICES : (size_t)wanted;
-    const size_t lead = look < needs_no_lead_ms ? (runs + 3) / 4 + 1 : 0;
-    const int64_t repeats =
-        measurement->repeats < REPEATS_MAX ? measurement->repeats : REPEATS_MAX;
-    for (int64_t i = 0; i < repeats; i++)
-        MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, lead, runs, &groups[i]));
-    qsort(groups, (size_t)repeats, sizeof *groups, compare_doubles);
-    *ms = groups[repeats / 2];
-    return MDNN_STATUS_OK;
+    return time_groups(measurement, parts, distinct, look, measurement->repeats, ms);
 }
 
 static const void *scalar_of(const mdnn_problem_t *problem, bool is_one)
@@ -317,7 +334,8 @@ static mdnn_status_t workspace_of(const mdnn_call_t *whole, uint64_t *bytes)
 
 static mdnn_status_t time_candidate(mdnn_measurement_t *measurement, mdnn_call_t *whole,
                                     const mdnn_slice_descriptors_t *descriptors,
-                                    uint64_t workspace_bytes, double best_ms, double *ms)
+                                    uint64_t workspace_bytes, double best_ms, double expected_ms,
+                                    double *ms)
 {
     mdnn_call_t parts[SLICES];
     MDNN_TRY(open_scratch(measurement));
@@ -332,7 +350,7 @@ static mdnn_status_t time_candidate(mdnn_measurement_t *measurement, mdnn_call_t
     whole->workspace_bytes = workspace_bytes;
     const size_t distinct = cut_slices(measurement, whole, descriptors, parts);
     return distinct == 0 ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
-                         : time_parts(measurement, parts, distinct, best_ms, ms);
+                         : time_parts(measurement, parts, distinct, best_ms, expected_ms, ms);
 }
 
 /* Best time among what is already known at this size; infinity before the first. */
@@ -343,6 +361,44 @@ static double best_of(const cost_row_t *row)
         if (row->candidates[i].state == CANDIDATE_TIMED && row->candidates[i].cost.time_ms < best)
             best = row->candidates[i].cost.time_ms;
     return best;
+}
+
+/* The next larger size of the same role at which the candidate has a time of its own (`measured`) or
+ * any time; NULL if there is none. */
+static const cost_row_t *larger_row(const cost_row_t *rows, const cost_row_t *row, int index,
+                                    bool measured)
+{
+    const cost_row_t *nearest = NULL;
+    for (const cost_row_t *each = rows; each; each = each->next) {
+        const candidate_t *const candidate = &each->candidates[index];
+        if (each->role == row->role && each->images > row->images &&
+            candidate->state == CANDIDATE_TIMED && !(measured && candidate->cost.extrapolated) &&
+            (!nearest || each->images < nearest->images))
+            nearest = each;
+    }
+    return nearest;
+}
+
+/* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be tried;
+ * else *expected_ms > 0 if a near size makes a single look needless. */
+static bool foresee(const mdnn_measurement_t *measurement, const cost_row_t *row, int index,
+                    double *expected_ms, double *ms)
+{
+    const cost_row_t *const any = larger_row(measurement->table->rows, row, index, false);
+    const cost_row_t *const measured = larger_row(measurement->table->rows, row, index, true);
+    const double scale = any ? (double)row->images / (double)any->images : 0;
+    *expected_ms = 0;
+    if (any && scale >= 0.5 &&
+        any->candidates[index].cost.time_ms > absurd_factor * best_of(any)) {
+        *ms = any->candidates[index].cost.time_ms * scale;
+        return true;
+    }
+    if (!measured || (double)measured->images > near_factor * (double)row->images)
+        return false;
+    *expected_ms = measured->candidates[index].cost.time_ms * (double)row->images /
+                   (double)measured->images;
+    *ms = *expected_ms;
+    return measured->candidates[index].cost.time_ms > hopeless_factor * best_of(measured);
 }
 
 static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const cost_row_t *row, int index,
@@ -374,8 +430,12 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, cost_row_t *row, in
     candidate->state = CANDIDATE_EXCLUDED;
     if (cost.workspace_bytes > measurement->limit_bytes)
         return MDNN_STATUS_OK;
-    mdnn_status_t status = time_candidate(measurement, &whole, descriptors, cost.workspace_bytes,
-                                          best_of(row), &cost.time_ms);
+    double expected_ms;
+    cost.extrapolated = foresee(measurement, row, index, &expected_ms, &cost.time_ms);
+    mdnn_status_t status =
+        cost.extrapolated ? MDNN_STATUS_OK
+                          : time_candidate(measurement, &whole, descriptors, cost.workspace_bytes,
+                                           best_of(row), expected_ms, &cost.time_ms);
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && measurement->capacity_images > 0 &&
         row->images > measurement->capacity_images) {
         status = extrapolate(measurement, row, index, &cost.time_ms);

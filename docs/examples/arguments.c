@@ -29,6 +29,7 @@ enum {
     OPT_JSON,
     OPT_ALGORITHMS,
     OPT_QUIET,
+    OPT_STEP,
     OPT_HELP
 };
 
@@ -51,6 +52,7 @@ static const struct option long_options[] = {
     {"json", required_argument, NULL, OPT_JSON},
     {"algorithms", no_argument, NULL, OPT_ALGORITHMS},
     {"quiet", no_argument, NULL, OPT_QUIET},
+    {"step", no_argument, NULL, OPT_STEP},
     {"help", no_argument, NULL, OPT_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -79,6 +81,8 @@ static const char help_text[] =
     "  --json FILE             write options, losses and times there; - is standard output\n"
     "  --algorithms            print the algorithm, workspace and time of each convolution\n"
     "  --quiet                 print nothing else than errors\n"
+    "  --step                  before each iteration wait for a line on standard input, after it\n"
+    "                          print its convolution and whole times in ms; ends at end of input\n"
     "  --help                  print this\n"
     "\n"
     "Networks (all but lenet train on random data):\n";
@@ -236,6 +240,9 @@ static void parse_one(arguments_t *a, int option, const char *text)
         break;
     case OPT_QUIET:
         a->quiet = true;
+        break;
+    case OPT_STEP:
+        a->step = true;
         break;
     case OPT_HELP:
         print_help();

@@ -30,6 +30,7 @@ typedef struct arguments {
     const char *data_directory;
     const char *json_file; /* NULL: none; "-": standard output */
     bool quiet, print_algorithms;
+    bool step; /* one iteration for each line of standard input */
 } arguments_t;
 
 /* Ends the program with status 2 and one line on standard error if the line is wrong, with 0 after

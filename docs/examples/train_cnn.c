@@ -125,6 +125,28 @@ static void finish_epoch(training_t *training, int first)
         report_epoch(results);
 }
 
+/* With --step: false at the end of input. */
+static bool wait_for_step(const training_t *training)
+{
+    int c;
+    if (!training->options->step)
+        return true;
+    while ((c = getchar()) != EOF && c != '\n')
+        continue;
+    return c != EOF;
+}
+
+static void report_step(const training_t *training)
+{
+    const results_t *results = &training->results;
+    int last = results->iterations - 1;
+    if (!training->options->step)
+        return;
+    printf("step %d %.6f %.6f\n", last, (double)results->convolution_ms[last],
+           (double)results->iteration_ms[last]);
+    fflush(stdout);
+}
+
 static void train(training_t *training)
 {
     int total = total_iterations(training);
@@ -132,8 +154,12 @@ static void train(training_t *training)
     int epoch_length = digits ? iterations_per_epoch(training) : total;
     for (int done = 0; done < total;) {
         int first = done;
-        for (; done < total && done - first < epoch_length; done++)
+        for (; done < total && done - first < epoch_length; done++) {
+            if (!wait_for_step(training))
+                return;
             train_iteration(training);
+            report_step(training);
+        }
         if (digits)
             finish_epoch(training, first);
     }

@@ -80,6 +80,86 @@ def run(build, machine, task, with_library, settings=None, timeout=600):
     return Result(training, library, done.stdout + done.stderr)
 
 
+class Stepper:
+    """A training process that runs one iteration each time it is told to (train_cnn --step), so that
+    stock and library alternate iteration by iteration, set up once."""
+
+    def __init__(self, build, machine, task, with_library, settings, scratch):
+        name = "library" if with_library else "stock"
+        self.task = task
+        self.training_file = os.path.join(scratch, name + ".json")
+        self.statistics_file = os.path.join(scratch, name + "-statistics.json")
+        self.error_file = os.path.join(scratch, name + ".err")
+        command = [os.path.join(build, "train_cnn"), *task.arguments(), "--quiet", "--step",
+                   "--json", self.training_file]
+        environment = machine.environment
+        self.with_library = with_library
+        if with_library:
+            command = [os.path.join(build, "microdnn"), "run", "--", *command]
+            environment = {**environment, **(settings or {}), "MICRODNN_GENERAL_STATS": "json",
+                           "MICRODNN_GENERAL_STATS_FILE": self.statistics_file}
+        self.child = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, stderr=open(self.error_file, "w",
+                                                                          encoding="utf-8"))
+
+    def fail(self, what):
+        self.child.kill()
+        self.child.wait()
+        with open(self.error_file, encoding="utf-8") as file:
+            said = file.read().strip()[-1000:]
+        raise RunFailed(f"{self.task}: {what}: {said}")
+
+    def step(self):
+        """Convolution milliseconds of one iteration."""
+        try:
+            self.child.stdin.write("\n")
+            self.child.stdin.flush()
+        except BrokenPipeError:
+            self.fail("ended early")
+        line = self.child.stdout.readline()
+        if not line.startswith("step "):
+            self.fail(f"said {line!r} instead of a step")
+        return float(line.split()[2])
+
+    def finish(self):
+        """A Result with what train_cnn and the library wrote at the end."""
+        self.child.stdin.close()
+        if self.child.wait(timeout=60) != 0:
+            self.fail(f"status {self.child.returncode}")
+        self.child.stdout.close()
+        with open(self.training_file, encoding="utf-8") as file:
+            training = json.load(file)
+        library = None
+        if self.with_library:
+            with open(self.statistics_file, encoding="utf-8") as file:
+                library = json.load(file)
+        return Result(training, library, "")
+
+
+def compare_steps(build, machine, task, pairs, settings=None, warmup=3, each=2):
+    """Like compare, but the two programs live side by side and alternate: `pairs` times `each`
+    iterations of one and then of the other, first one first, then the other; their medians make a
+    pair."""
+    task = dataclasses.replace(task, length=("--iterations", str(warmup + pairs * each)))
+    with tempfile.TemporaryDirectory(prefix="microdnn.") as scratch:
+        both = [Stepper(build, machine, task, name, settings, scratch) for name in (False, True)]
+        for stepper in both:
+            for _ in range(warmup):
+                stepper.step()
+        times = ([], [])
+        for index in range(pairs):
+            for side in ((0, 1) if index % 2 == 0 else (1, 0)):
+                times[side].append(statistics.median(both[side].step() for _ in range(each)))
+        stock, library = (stepper.finish() for stepper in both)
+    row = row_of(task, [stock], [library], pairs)
+    ratios = [a / b for a, b in zip(*times)]
+    row.update(pairs=pairs, stock_ms=times[0], library_ms=times[1],
+               stock_ms_median=statistics.median(times[0]),
+               library_ms_median=statistics.median(times[1]),
+               ratio_median=statistics.median(ratios), ratio_lower_quartile=lower_quartile(ratios))
+    return row
+
+
 def lower_quartile(values):
     """Of three values or more the 25th percentile between data points, else the smallest."""
     if len(values) < 3:
