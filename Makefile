@@ -58,6 +58,7 @@ include test/sim/module.mk
 include docs/examples/module.mk
 include scripts/module.mk
 include scripts/install.mk
+include test/standin/module.mk
 include test/clients/module.mk
 include test/module.mk
 
@@ -96,8 +97,9 @@ $(B)/test/bench/%: test/bench/%.c $(B)/libmdnn_core.a
 
 .PHONY: all test bench format install check-exports asan ubsan tsan clean
 
+# TSan runs the simulated GPU up to fifteen times slower.
 asan ubsan tsan:
-	$(MAKE) FLAVOUR=$@ test
+	$(MAKE) FLAVOUR=$@ TEST_OPTIONS='--timeout 900' test
 
 format:
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i

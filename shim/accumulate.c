@@ -11,6 +11,7 @@ extern const char mdnn_accumulate_ptx[];
  * address has lost them, so that a launch fails and the problem is given up. */
 static struct loaded {
     CUcontext context;
+    CUmodule module;
     CUfunction half, bfloat16;
 } loaded[CONTEXTS];
 static int loaded_count;
@@ -23,14 +24,14 @@ bool mdnn_accumulator_needed(const mdnn_problem_t *problem)
 
 static mdnn_status_t load(const mdnn_driver_t *driver, struct loaded *into)
 {
-    CUmodule module;
-    if (driver->cuModuleLoadData(&module, mdnn_accumulate_ptx) != CUDA_SUCCESS)
+    if (driver->cuModuleLoadData(&into->module, mdnn_accumulate_ptx) != CUDA_SUCCESS)
         return MDNN_STATUS_DEVICE;
-    if (driver->cuModuleGetFunction(&into->half, module, "mdnn_accumulate_half") == CUDA_SUCCESS &&
-        driver->cuModuleGetFunction(&into->bfloat16, module, "mdnn_accumulate_bfloat16") ==
+    if (driver->cuModuleGetFunction(&into->half, into->module, "mdnn_accumulate_half") ==
+            CUDA_SUCCESS &&
+        driver->cuModuleGetFunction(&into->bfloat16, into->module, "mdnn_accumulate_bfloat16") ==
             CUDA_SUCCESS)
         return MDNN_STATUS_OK;
-    (void)driver->cuModuleUnload(module);
+    (void)driver->cuModuleUnload(into->module);
     return MDNN_STATUS_DEVICE;
 }
 

@@ -28,7 +28,8 @@ static _Atomic(const mdnn_driver_t *) driver_table;
 /* Read by the dlsym stub. */
 extern _Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;
 
-mdnn_dlsym_function_t mdnn_real_dlsym(void)
+/* A sanitizer looks up what it replaces before its shadow memory exists. */
+__attribute__((no_sanitize("address", "thread"))) mdnn_dlsym_function_t mdnn_real_dlsym(void)
 {
     mdnn_dlsym_function_t found =
         atomic_load_explicit(&mdnn_dlsym_real_pointer, memory_order_acquire);

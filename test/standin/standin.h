@@ -1,0 +1,59 @@
+/* Stand-ins for libcuda.so.1, libcudart.so.13 and libcudnn.so.9: every function that the library hooks
+ * or calls by itself, under the real sonames and version nodes, doing next to nothing. They serve
+ * where the simulated GPU does too much: benches of what the library adds to a call, and tests that
+ * look at which calls it makes. A clock of their own advances by a model's cost with every
+ * convolution, so that measurements find what standin_cudnn.c says. One thread only. */
+#ifndef STANDIN_H
+#define STANDIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+typedef enum standin_function {
+#define CUDNN_HOOK(name, parameters, arguments) STANDIN_##name,
+#define RUNTIME_HOOK CUDNN_HOOK
+#include "shim/hooks.def"
+#undef CUDNN_HOOK
+#undef RUNTIME_HOOK
+#define CUDNN_FUNCTION(name) STANDIN_##name,
+#define DRIVER_FUNCTION(name) STANDIN_##name,
+#include "shim/support.def"
+#undef CUDNN_FUNCTION
+#undef DRIVER_FUNCTION
+    STANDIN_FUNCTION_COUNT
+} standin_function_t;
+
+/* A convolution that reached the stand-in. */
+typedef struct standin_run {
+    int algo;
+    int images;
+    int math_type;
+    int x_alignment; /* largest power of two <= 16 that divides the address of x */
+    size_t workspace_bytes;
+    const void *x;
+} standin_run_t;
+
+enum { STANDIN_RUNS = 64 };
+
+/* Exported by libcuda.so.1 as `standin`. Tests read and write it as they like. */
+typedef struct standin {
+    uint64_t calls[STANDIN_FUNCTION_COUNT];
+    standin_run_t runs[STANDIN_RUNS]; /* the first ones since run_count was set to 0 */
+    int run_count;
+    double now_us;
+    uint64_t free_bytes; /* what cuMemGetInfo answers */
+    int device;
+    bool capturing;
+    int fail_run;        /* the run of this number (from 1 on) fails; 0: none */
+    bool nested;         /* Find runs convolutions by their exported names, as a dispatcher may */
+} standin_t;
+
+extern standin_t standin;
+
+#define STANDIN_CALL(name) (standin.calls[STANDIN_##name]++)
+
+#endif
