@@ -109,16 +109,16 @@ void mdnn_answer_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int r
 
 bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64_t *bytes)
 {
-    /* Plan for the user's limit where there is one, else for what this algorithm would take. */
+    /* Plan for the user's limit where there is one, else for what this algorithm would take. What
+     * cuDNN does not support for the whole batch has an answer only if we named it ourselves. */
+    const bool is_stock = stock_bytes != UINT64_MAX;
     const uint64_t user_limit = mdnn_workspace_limit();
-    mdnn_plan_t *plan = mdnn_plan_for(call, smaller(user_limit, stock_bytes),
-                                      stock_bytes == UINT64_MAX && user_limit == UINT64_MAX
-                                          ? MDNN_PLAN_IF_KNOWN
-                                          : MDNN_PLAN_MAY_MEASURE);
-    if (!plan)
+    mdnn_plan_t *const plan =
+        mdnn_plan_for(call, is_stock ? smaller(user_limit, stock_bytes) : 0,
+                      is_stock ? MDNN_PLAN_MAY_MEASURE : MDNN_PLAN_IF_KNOWN);
+    uint64_t allowed = stock_bytes;
+    if (!plan || (!mdnn_plan_announced(plan, call->algo, &allowed) && !is_stock))
         return false;
-    uint64_t allowed = stock_bytes == UINT64_MAX ? 0 : stock_bytes;
-    (void)mdnn_plan_announced(plan, call->algo, &allowed);
     const mdnn_demand_t demand =
         mdnn_demand_of(call->direction, call->algo, smaller(allowed, user_limit));
     const mdnn_ready_t *const ready = mdnn_plan_best(plan, &demand);

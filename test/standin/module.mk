@@ -30,3 +30,12 @@ $(B)/test/bench/bench_doors: test/bench/bench_doors.c $(STANDIN_LIBS)
 	@mkdir -p $(@D)
 	$(call say,BENCH,$@)
 	$(Q)$(STANDIN_CLIENT)
+
+$(B)/test/clients/door_rules: test/clients/door_rules.c $(STANDIN_LIBS)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(STANDIN_CLIENT)
+ifneq ($(CUDA_INCLUDE),)
+TEST_DEPS += $(B)/test/clients/door_rules
+TESTS += test/doors.sh
+endif

@@ -43,11 +43,12 @@ struct cudnnActivationStruct {
 static const struct model {
     double image_us;
     size_t image_bytes;
+    int most_images; /* more are not supported */
     int deterministic;
 } models[DIRECTIONS][ALGOS] = {
-    [FORWARD] = {{4, 0, 1}, {1, 1 << 20, 1}, {8, 0, 1}},
-    [BACKWARD_DATA] = {{0.5, 0, 0}, {1, 1 << 20, 1}, {4, 0, 1}},
-    [BACKWARD_FILTER] = {{0.5, 0, 0}, {1, 1 << 20, 1}, {4, 0, 1}},
+    [FORWARD] = {{4, 0, 1 << 30, 1}, {1, 1 << 20, 128, 1}, {8, 0, 1 << 30, 1}},
+    [BACKWARD_DATA] = {{0.5, 0, 1 << 30, 0}, {1, 1 << 20, 128, 1}, {4, 0, 1 << 30, 1}},
+    [BACKWARD_FILTER] = {{0.5, 0, 1 << 30, 0}, {1, 1 << 20, 128, 1}, {4, 0, 1 << 30, 1}},
 };
 static const double launch_us = 1;
 
@@ -248,7 +249,7 @@ static cudnnStatus_t workspace(int direction, int algo, const cudnnTensorDescrip
 {
     if (!bytes || x_desc->dims[0] != y_desc->dims[0])
         return CUDNN_STATUS_BAD_PARAM;
-    if (algo < 0 || algo >= ALGOS)
+    if (algo < 0 || algo >= ALGOS || x_desc->dims[0] > models[direction][algo].most_images)
         return CUDNN_STATUS_NOT_SUPPORTED;
     *bytes = (size_t)x_desc->dims[0] * models[direction][algo].image_bytes;
     return CUDNN_STATUS_SUCCESS;
@@ -330,6 +331,8 @@ static cudnnStatus_t choose(int direction, const cudnnTensorDescriptor_t x_desc,
     int count = 0;
     for (int algo = 0; algo < ALGOS && count < requested; algo++) {
         const struct model *const model = &models[direction][algo];
+        if (x_desc->dims[0] > model->most_images)
+            continue;
         const cudnnConvolutionFwdAlgoPerf_t result = {
             .algo = (cudnnConvolutionFwdAlgo_t)algo, .status = CUDNN_STATUS_SUCCESS,
             .time = (float)((launch_us + x_desc->dims[0] * model->image_us) / 1000),
