@@ -7,173 +7,32 @@
 #include "config/statistics.h"
 #include "shim/scratch.h"
 
-enum { ALGOS = 8, MATHS = 2, CANDIDATES = ALGOS * MATHS, SLICES = 8, REPEATS_MAX = 100 };
+enum { SLICES = 8, REPEATS_MAX = 100 };
 
-/* A candidate this many times slower than the best of its size is not worth a second look. The look
- * itself waits for its launches, so it may seem this much slower than it is. */
-static const double hopeless_factor = 3.0;
+/* The look itself waits for its launches, so it may seem this much slower than it is. */
 static const double look_excess_ms = 0.05;
-/* One so slow at a size is not even tried at half of it; one only hopeless, not at sizes this near. */
-static const double absurd_factor = 10.0;
-static const double near_factor = 1.25;
-/* First runs load kernels; a candidate slower than the absurd by this much is judged by its first. */
+/* First runs load kernels; a candidate slower than the absurd by this much is judged by its first.
+ */
 static const double load_excess_ms = 50.0;
 /* A timed group lasts about this long, so that launch gaps appear as they will in the run. */
 static const double group_ms = 0.25;
 /* Above this, the latency of the first launch no longer shows. */
 static const double needs_no_lead_ms = 2.0;
 
-typedef enum candidate_state {
-    CANDIDATE_UNKNOWN,
-    CANDIDATE_UNSUPPORTED,
-    CANDIDATE_EXCLUDED, /* its workspace was above the limit or not to be had */
-    CANDIDATE_TIMED
-} candidate_state_t;
-
-typedef struct candidate {
-    candidate_state_t state;
-    mdnn_cost_t cost;
-} candidate_t;
-
-typedef struct cost_row {
-    int64_t images;
-    mdnn_part_role_t role;
-    bool changed; /* since it was last remembered */
-    candidate_t candidates[CANDIDATES];
-    struct cost_row *next;
-} cost_row_t;
-
-struct mdnn_cost_table {
-    cost_row_t *rows;
-};
-
 struct mdnn_measurement {
     mdnn_call_t call; /* points at scratch */
     const mdnn_problem_t *problem;
     mdnn_slices_t *slices;
     mdnn_cost_table_t *table;
-    const mdnn_accumulator_t *accumulator; /* NULL if parts need none */
-    uint64_t limit_bytes;
-    int64_t repeats;
+    mdnn_measure_request_t request;
     int64_t capacity_images; /* what the scratch holds; 0: not allocated yet */
     bool has_scratch;
+    bool surveyed[MDNN_PART_ROLE_COUNT];
     mdnn_scratch_t scratch;
 };
 
 static const float one_float = 1.0F, zero_float = 0.0F;
 static const double one_double = 1.0, zero_double = 0.0;
-
-mdnn_status_t mdnn_cost_table_create(mdnn_cost_table_t **table)
-{
-    mdnn_cost_table_t *const made = calloc(1, sizeof *made);
-    if (!made)
-        return MDNN_STATUS_OUT_OF_MEMORY;
-    *table = made;
-    return MDNN_STATUS_OK;
-}
-
-void mdnn_cost_table_destroy(mdnn_cost_table_t *table)
-{
-    if (!table)
-        return;
-    while (table->rows) {
-        cost_row_t *const next = table->rows->next;
-        free(table->rows);
-        table->rows = next;
-    }
-    free(table);
-}
-
-uint64_t mdnn_cost_table_next_limit(const mdnn_cost_table_t *table, uint64_t limit_bytes)
-{
-    uint64_t smallest = UINT64_MAX;
-    for (const cost_row_t *row = table->rows; row; row = row->next)
-        for (int i = 0; i < CANDIDATES; i++) {
-            const uint64_t bytes = row->candidates[i].cost.workspace_bytes;
-            if (row->candidates[i].state == CANDIDATE_EXCLUDED && bytes > limit_bytes &&
-                bytes < smallest)
-                smallest = bytes;
-        }
-    return smallest;
-}
-
-static cost_row_t *find_row(mdnn_cost_table_t *table, int64_t images, mdnn_part_role_t role)
-{
-    cost_row_t *row = table->rows;
-    while (row && (row->images != images || row->role != role))
-        row = row->next;
-    if (row || !(row = calloc(1, sizeof *row)))
-        return row;
-    row->images = images;
-    row->role = role;
-    row->changed = true;
-    row->next = table->rows;
-    table->rows = row;
-    return row;
-}
-
-/* FMA never rounds inputs, so it is admissible wherever the caller allows more; it is no new
- * candidate where the caller asked for it, or where there are no tensor cores to avoid. */
-static int math_type_of(const mdnn_problem_t *problem, int candidate)
-{
-    if (candidate < ALGOS)
-        return problem->math_type;
-    return problem->math_type != CUDNN_FMA_MATH && problem->x.type == CUDNN_DATA_FLOAT
-               ? CUDNN_FMA_MATH
-               : -1;
-}
-
-/* Where a remembered cost belongs; -1 for an algorithm or math type that is no candidate here. */
-static int index_of(const mdnn_problem_t *problem, const mdnn_cost_t *cost)
-{
-    for (int index = 0; index < CANDIDATES; index++)
-        if (index % ALGOS == cost->algo && math_type_of(problem, index) == cost->math_type)
-            return index;
-    return -1;
-}
-
-mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
-                                     const mdnn_cost_memory_t *memory)
-{
-    for (size_t i = 0; i < memory->count; i++) {
-        const mdnn_cost_entry_t *const entry = &memory->entries[i];
-        cost_row_t *const row = find_row(table, entry->images, entry->role);
-        if (!row)
-            return MDNN_STATUS_OUT_OF_MEMORY;
-        for (int index = 0; index < CANDIDATES; index++)
-            row->candidates[index].state = CANDIDATE_UNSUPPORTED;
-        for (size_t j = 0; j < entry->count; j++) {
-            const int index = index_of(problem, &entry->costs[j]);
-            if (index < 0)
-                continue;
-            row->candidates[index].cost = entry->costs[j];
-            row->candidates[index].state =
-                entry->costs[j].untimed ? CANDIDATE_EXCLUDED : CANDIDATE_TIMED;
-        }
-        row->changed = false;
-    }
-    return MDNN_STATUS_OK;
-}
-
-mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory)
-{
-    for (cost_row_t *row = table->rows; row; row = row->next) {
-        mdnn_cost_t costs[CANDIDATES];
-        size_t count = 0;
-        if (!row->changed)
-            continue;
-        for (int index = 0; index < CANDIDATES; index++) {
-            const candidate_t *const candidate = &row->candidates[index];
-            if (candidate->state != CANDIDATE_TIMED && candidate->state != CANDIDATE_EXCLUDED)
-                continue;
-            costs[count] = candidate->cost;
-            costs[count++].untimed = candidate->state == CANDIDATE_EXCLUDED;
-        }
-        MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
-        row->changed = false;
-    }
-    return MDNN_STATUS_OK;
-}
 
 static void point_at_scratch(mdnn_measurement_t *measurement)
 {
@@ -182,9 +41,8 @@ static void point_at_scratch(mdnn_measurement_t *measurement)
     call->x = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_X];
     call->w = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_W];
     call->y = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_Y];
-    call->z = measurement->problem->in_place
-                  ? call->y
-                  : (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_Z];
+    call->z = measurement->problem->in_place ? call->y
+                                             : (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_Z];
     call->bias = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_BIAS];
 }
 
@@ -205,8 +63,8 @@ static mdnn_status_t reserve_tensors(mdnn_measurement_t *measurement, int64_t im
         const int64_t count = needed[i].use == MDNN_SCRATCH_BIAS ? 1 : images;
         const uint64_t bytes = mdnn_tensor_bytes(needed[i].tensor, count);
         MDNN_TRY(mdnn_scratch_reserve(&measurement->scratch, needed[i].use, bytes));
-        MDNN_TRY(mdnn_scratch_randomize(&measurement->scratch, needed[i].use,
-                                        needed[i].tensor->type));
+        MDNN_TRY(
+            mdnn_scratch_randomize(&measurement->scratch, needed[i].use, needed[i].tensor->type));
     }
     point_at_scratch(measurement);
     return MDNN_STATUS_OK;
@@ -216,8 +74,7 @@ static mdnn_status_t reserve_tensors(mdnn_measurement_t *measurement, int64_t im
 static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
 {
     if (measurement->has_scratch)
-        return measurement->capacity_images > 0 ? MDNN_STATUS_OK
-                                                : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+        return measurement->capacity_images > 0 ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     const mdnn_driver_t *const driver = mdnn_real_driver();
     cudaStream_t stream;
     if (!driver || measurement->call.cudnn->cudnnGetStream(measurement->call.handle, &stream) !=
@@ -227,8 +84,7 @@ static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
     measurement->has_scratch = true;
     int64_t images = mdnn_problem_batch(measurement->problem);
     mdnn_status_t status;
-    while ((status = reserve_tensors(measurement, images)) ==
-               MDNN_STATUS_OUT_OF_DEVICE_MEMORY &&
+    while ((status = reserve_tensors(measurement, images)) == MDNN_STATUS_OUT_OF_DEVICE_MEMORY &&
            images > 1)
         images /= 2;
     if (status == MDNN_STATUS_OK)
@@ -282,15 +138,15 @@ static mdnn_status_t time_parts(mdnn_measurement_t *measurement, const mdnn_call
     mdnn_count(MDNN_COUNTER_measurements, 1);
     if (expected_ms > 0)
         return time_groups(measurement, parts, distinct, expected_ms,
-                           (measurement->repeats + 1) / 2, ms);
+                           (measurement->request.repeats + 1) / 2, ms);
     MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
-    if (look < absurd_factor * best_ms + load_excess_ms)
+    if (look < MDNN_ABSURD_FACTOR * best_ms + load_excess_ms)
         MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
-    if (look > hopeless_factor * best_ms + look_excess_ms) {
+    if (look > MDNN_HOPELESS_FACTOR * best_ms + look_excess_ms) {
         *ms = look;
         return MDNN_STATUS_OK;
     }
-    return time_groups(measurement, parts, distinct, look, measurement->repeats, ms);
+    return time_groups(measurement, parts, distinct, look, measurement->request.repeats, ms);
 }
 
 static const void *scalar_of(const mdnn_problem_t *problem, bool is_one)
@@ -300,24 +156,26 @@ static const void *scalar_of(const mdnn_problem_t *problem, bool is_one)
     return is_one ? (const void *)&one_float : &zero_float;
 }
 
-/* Fills in everything about a candidate but its data: algorithm, math type, scalars, descriptors. */
-static mdnn_status_t pose(mdnn_measurement_t *measurement, const cost_row_t *row, int index,
+/* Fills in everything about a candidate but its data: algorithm, math type, scalars, descriptors.
+ */
+static mdnn_status_t pose(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row, int index,
                           const mdnn_slice_descriptors_t **descriptors, mdnn_call_t *whole)
 {
     const mdnn_problem_t *const problem = measurement->problem;
-    const int math_type = math_type_of(problem, index);
-    if (math_type < 0 || index % ALGOS >= mdnn_algo_count(measurement->call.direction))
+    const int math_type = mdnn_candidate_math_type(problem, index);
+    if (math_type < 0 ||
+        index % MDNN_CANDIDATE_ALGOS >= mdnn_algo_count(measurement->call.direction))
         return MDNN_STATUS_UNSUPPORTED;
     *whole = measurement->call;
-    whole->algo = index % ALGOS;
+    whole->algo = index % MDNN_CANDIDATE_ALGOS;
     whole->alpha = scalar_of(problem, true);
     whole->beta = scalar_of(problem, row->role == MDNN_PART_REST || !problem->beta_is_zero);
     MDNN_TRY(mdnn_slices_convolution(measurement->slices, math_type, &whole->conv_desc));
     MDNN_TRY(mdnn_slices_get(measurement->slices, row->images, descriptors));
     whole->x_desc = (*descriptors)->x;
     whole->y_desc = (*descriptors)->y;
-    if (measurement->accumulator && row->images < mdnn_problem_batch(problem)) {
-        whole->accumulator = measurement->accumulator;
+    if (measurement->request.accumulator && row->images < mdnn_problem_batch(problem)) {
+        whole->accumulator = measurement->request.accumulator;
         whole->accumulate_mode = MDNN_ACCUMULATE_ADD;
     }
     return MDNN_STATUS_OK;
@@ -353,115 +211,95 @@ static mdnn_status_t time_candidate(mdnn_measurement_t *measurement, mdnn_call_t
                          : time_parts(measurement, parts, distinct, best_ms, expected_ms, ms);
 }
 
-/* Best time among what is already known at this size; infinity before the first. */
-static double best_of(const cost_row_t *row)
-{
-    double best = 1e300;
-    for (int i = 0; i < CANDIDATES; i++)
-        if (row->candidates[i].state == CANDIDATE_TIMED && row->candidates[i].cost.time_ms < best)
-            best = row->candidates[i].cost.time_ms;
-    return best;
-}
-
-/* The next larger size of the same role at which the candidate has a time of its own (`measured`) or
- * any time; NULL if there is none. */
-static const cost_row_t *larger_row(const cost_row_t *rows, const cost_row_t *row, int index,
-                                    bool measured)
-{
-    const cost_row_t *nearest = NULL;
-    for (const cost_row_t *each = rows; each; each = each->next) {
-        const candidate_t *const candidate = &each->candidates[index];
-        if (each->role == row->role && each->images > row->images &&
-            candidate->state == CANDIDATE_TIMED && !(measured && candidate->cost.extrapolated) &&
-            (!nearest || each->images < nearest->images))
-            nearest = each;
-    }
-    return nearest;
-}
-
-/* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be tried;
- * else *expected_ms > 0 if a near size makes a single look needless. */
-static bool foresee(const mdnn_measurement_t *measurement, const cost_row_t *row, int index,
-                    double *expected_ms, double *ms)
-{
-    const cost_row_t *const any = larger_row(measurement->table->rows, row, index, false);
-    const cost_row_t *const measured = larger_row(measurement->table->rows, row, index, true);
-    const double scale = any ? (double)row->images / (double)any->images : 0;
-    *expected_ms = 0;
-    if (any && scale >= 0.5 &&
-        any->candidates[index].cost.time_ms > absurd_factor * best_of(any)) {
-        *ms = any->candidates[index].cost.time_ms * scale;
-        return true;
-    }
-    if (!measured || (double)measured->images > near_factor * (double)row->images)
-        return false;
-    *expected_ms = measured->candidates[index].cost.time_ms * (double)row->images /
-                   (double)measured->images;
-    *ms = *expected_ms;
-    return measured->candidates[index].cost.time_ms > hopeless_factor * best_of(measured);
-}
-
-static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const cost_row_t *row, int index,
-                                 double *ms);
+static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
+                                 int index, double *ms);
 
 /* Settles one candidate. Only a broken device is an error; all else is a state. */
-static mdnn_status_t settle(mdnn_measurement_t *measurement, cost_row_t *row, int index)
+static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index)
 {
-    candidate_t *const candidate = &row->candidates[index];
-    if (candidate->state == CANDIDATE_TIMED || candidate->state == CANDIDATE_UNSUPPORTED ||
-        (candidate->state == CANDIDATE_EXCLUDED &&
-         candidate->cost.workspace_bytes > measurement->limit_bytes))
+    mdnn_candidate_t *const candidate = &row->candidates[index];
+    if (candidate->state == MDNN_CANDIDATE_TIMED ||
+        candidate->state == MDNN_CANDIDATE_UNSUPPORTED ||
+        (candidate->state == MDNN_CANDIDATE_EXCLUDED &&
+         candidate->cost.workspace_bytes > measurement->request.limit_bytes))
         return MDNN_STATUS_OK;
     const mdnn_slice_descriptors_t *descriptors;
     mdnn_call_t whole;
-    candidate->state = CANDIDATE_UNSUPPORTED;
+    candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
     row->changed = true;
     if (pose(measurement, row, index, &descriptors, &whole) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     mdnn_cost_t cost = {
         .algo = whole.algo,
-        .math_type = math_type_of(measurement->problem, index),
+        .math_type = mdnn_candidate_math_type(measurement->problem, index),
         .deterministic = mdnn_algo_is_deterministic(whole.direction, whole.algo),
         .direct = mdnn_algo_is_direct(whole.direction, whole.algo),
     };
     if (workspace_of(&whole, &cost.workspace_bytes) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     candidate->cost = cost;
-    candidate->state = CANDIDATE_EXCLUDED;
-    if (cost.workspace_bytes > measurement->limit_bytes)
+    candidate->state = MDNN_CANDIDATE_EXCLUDED;
+    if (cost.workspace_bytes > measurement->request.limit_bytes)
         return MDNN_STATUS_OK;
     double expected_ms;
-    cost.extrapolated = foresee(measurement, row, index, &expected_ms, &cost.time_ms);
+    cost.extrapolated =
+        mdnn_cost_table_foresee(measurement->table, row, index, &expected_ms, &cost.time_ms);
     mdnn_status_t status =
         cost.extrapolated ? MDNN_STATUS_OK
                           : time_candidate(measurement, &whole, descriptors, cost.workspace_bytes,
-                                           best_of(row), expected_ms, &cost.time_ms);
+                                           mdnn_cost_row_best_ms(row), expected_ms, &cost.time_ms);
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && measurement->capacity_images > 0 &&
         row->images > measurement->capacity_images) {
         status = extrapolate(measurement, row, index, &cost.time_ms);
         cost.extrapolated = true;
     }
     if (status == MDNN_STATUS_UNSUPPORTED)
-        candidate->state = CANDIDATE_UNSUPPORTED;
+        candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
     if (status != MDNN_STATUS_OK)
         return status == MDNN_STATUS_DEVICE ? status : MDNN_STATUS_OK;
     candidate->cost = cost;
-    candidate->state = CANDIDATE_TIMED;
+    candidate->state = MDNN_CANDIDATE_TIMED;
     return MDNN_STATUS_OK;
 }
 
 /* Time in proportion to the images, from the largest size that the scratch holds. */
-static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const cost_row_t *row, int index,
-                                 double *ms)
+static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
+                                 int index, double *ms)
 {
-    cost_row_t *const base =
-        find_row(measurement->table, measurement->capacity_images, row->role);
+    mdnn_cost_row_t *const base =
+        mdnn_cost_table_row(measurement->table, measurement->capacity_images, row->role);
     if (!base)
         return MDNN_STATUS_OUT_OF_MEMORY;
     MDNN_TRY(settle(measurement, base, index));
-    if (base->candidates[index].state != CANDIDATE_TIMED)
+    if (base->candidates[index].state != MDNN_CANDIDATE_TIMED)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     *ms = base->candidates[index].cost.time_ms * (double)row->images / (double)base->images;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
+{
+    for (int index = 0; index < MDNN_CANDIDATES; index++)
+        MDNN_TRY(settle(measurement, row, index));
+    return MDNN_STATUS_OK;
+}
+
+/* Before many near sizes, the powers of two: what they tell about the best rate spares most of the
+ * others a run. */
+static mdnn_status_t survey(mdnn_measurement_t *measurement, mdnn_part_role_t role)
+{
+    if (!measurement->request.dense || measurement->surveyed[role])
+        return MDNN_STATUS_OK;
+    measurement->surveyed[role] = true;
+    int64_t images = 1;
+    while (images <= mdnn_problem_batch(measurement->problem) / 2)
+        images *= 2;
+    for (; images >= 1; images /= 2) {
+        mdnn_cost_row_t *const row = mdnn_cost_table_row(measurement->table, images, role);
+        if (!row)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        MDNN_TRY(settle_row(measurement, row));
+    }
     return MDNN_STATUS_OK;
 }
 
@@ -469,18 +307,20 @@ static mdnn_status_t find_costs(void *context, int64_t images, mdnn_part_role_t 
                                 mdnn_cost_t *costs, size_t capacity, size_t *count)
 {
     mdnn_measurement_t *const measurement = context;
-    cost_row_t *const row = find_row(measurement->table, images, role);
+    mdnn_cost_row_t *const row = mdnn_cost_table_row(measurement->table, images, role);
     if (!row)
         return MDNN_STATUS_OUT_OF_MEMORY;
     size_t found = 0;
-    for (int i = 0; i < CANDIDATES; i++) {
-        MDNN_TRY(settle(measurement, row, i));
-        const candidate_t *const candidate = &row->candidates[i];
-        if (candidate->state != CANDIDATE_TIMED || found == capacity)
+    MDNN_TRY(survey(measurement, role));
+    MDNN_TRY(settle_row(measurement, row));
+    for (int i = 0; i < MDNN_CANDIDATES; i++) {
+        const mdnn_candidate_t *const candidate = &row->candidates[i];
+        if (candidate->state != MDNN_CANDIDATE_TIMED || found == capacity)
             continue;
         costs[found++] = candidate->cost;
-        MDNN_LOG(MDNN_LOG_TRACE, "measure", "%lld images role %d algo %d math %d: %.4f ms, %llu bytes%s",
-                 (long long)images, (int)role, candidate->cost.algo, candidate->cost.math_type,
+        MDNN_LOG(MDNN_LOG_TRACE, "measure",
+                 "%lld images role %d algo %d math %d: %.4f ms, %llu bytes%s", (long long)images,
+                 (int)role, candidate->cost.algo, candidate->cost.math_type,
                  candidate->cost.time_ms, (unsigned long long)candidate->cost.workspace_bytes,
                  candidate->cost.extrapolated ? " (extrapolated)" : "");
     }
@@ -490,8 +330,7 @@ static mdnn_status_t find_costs(void *context, int64_t images, mdnn_part_role_t 
 
 mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                      mdnn_slices_t *slices, mdnn_cost_table_t *table,
-                                     const mdnn_accumulator_t *accumulator,
-                                     uint64_t limit_bytes, int64_t repeats,
+                                     const mdnn_measure_request_t *request,
                                      mdnn_measurement_t **measurement)
 {
     mdnn_measurement_t *const made = calloc(1, sizeof *made);
@@ -501,9 +340,7 @@ mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem
     made->problem = problem;
     made->slices = slices;
     made->table = table;
-    made->accumulator = accumulator;
-    made->limit_bytes = limit_bytes;
-    made->repeats = repeats;
+    made->request = *request;
     *measurement = made;
     return MDNN_STATUS_OK;
 }

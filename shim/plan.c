@@ -246,10 +246,15 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
     load_accumulator(plan);
     mdnn_measurement_t *measurement = NULL;
     mdnn_status_t status;
+    const mdnn_options_t *const options = mdnn_process_options();
+    const mdnn_measure_request_t request = {
+        .accumulator = mdnn_plan_accumulator(plan),
+        .limit_bytes = limit_bytes,
+        .repeats = options->convolution_measure_repeats,
+        .dense = options->convolution_batch_sizes == MDNN_SIZES_ALL && may_be_split(plan),
+    };
     MDNN_TRY_GOTO(mdnn_measurement_begin(call, &plan->key.problem, plan->slices, plan->costs,
-                                         mdnn_plan_accumulator(plan), limit_bytes,
-                                         mdnn_process_options()->convolution_measure_repeats,
-                                         &measurement),
+                                         &request, &measurement),
                   status, failed);
     const mdnn_cost_source_t source = mdnn_measurement_source(measurement);
     for (unsigned flags = 0; flags < FLAGS; flags++)

@@ -142,10 +142,12 @@ def compare_steps(build, machine, task, pairs, settings=None, warmup=3, each=2):
     pair."""
     task = dataclasses.replace(task, length=("--iterations", str(warmup + pairs * each)))
     with tempfile.TemporaryDirectory(prefix="microdnn.") as scratch:
-        both = [Stepper(build, machine, task, name, settings, scratch) for name in (False, True)]
-        for stepper in both:
+        both = []
+        for with_library in (False, True):
+            # One after the other: while a program searches and measures, nobody else may run.
+            both.append(Stepper(build, machine, task, with_library, settings, scratch))
             for _ in range(warmup):
-                stepper.step()
+                both[-1].step()
         times = ([], [])
         for index in range(pairs):
             for side in ((0, 1) if index % 2 == 0 else (1, 0)):

@@ -1,0 +1,190 @@
+#include "shim/cost_table.h"
+
+#include <stdlib.h>
+
+#include <cudnn.h>
+
+/* Sizes this near tell a hopeless candidate; farther ones only an absurd one. */
+static const double near_factor = 1.25;
+
+struct mdnn_cost_table {
+    mdnn_cost_row_t *rows;
+};
+
+mdnn_status_t mdnn_cost_table_create(mdnn_cost_table_t **table)
+{
+    mdnn_cost_table_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    *table = made;
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_cost_table_destroy(mdnn_cost_table_t *table)
+{
+    if (!table)
+        return;
+    while (table->rows) {
+        mdnn_cost_row_t *const next = table->rows->next;
+        free(table->rows);
+        table->rows = next;
+    }
+    free(table);
+}
+
+uint64_t mdnn_cost_table_next_limit(const mdnn_cost_table_t *table, uint64_t limit_bytes)
+{
+    uint64_t smallest = UINT64_MAX;
+    for (const mdnn_cost_row_t *row = table->rows; row; row = row->next)
+        for (int i = 0; i < MDNN_CANDIDATES; i++) {
+            const uint64_t bytes = row->candidates[i].cost.workspace_bytes;
+            if (row->candidates[i].state == MDNN_CANDIDATE_EXCLUDED && bytes > limit_bytes &&
+                bytes < smallest)
+                smallest = bytes;
+        }
+    return smallest;
+}
+
+mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,
+                                     mdnn_part_role_t role)
+{
+    mdnn_cost_row_t *row = table->rows;
+    while (row && (row->images != images || row->role != role))
+        row = row->next;
+    if (row || !(row = calloc(1, sizeof *row)))
+        return row;
+    row->images = images;
+    row->role = role;
+    row->changed = true;
+    row->next = table->rows;
+    table->rows = row;
+    return row;
+}
+
+/* FMA never rounds inputs, so it is admissible wherever the caller allows more; it is no new
+ * candidate where the caller asked for it, or where there are no tensor cores to avoid. */
+int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index)
+{
+    if (index < MDNN_CANDIDATE_ALGOS)
+        return problem->math_type;
+    return problem->math_type != CUDNN_FMA_MATH && problem->x.type == CUDNN_DATA_FLOAT
+               ? CUDNN_FMA_MATH
+               : -1;
+}
+
+/* Where a remembered cost belongs; -1 for an algorithm or math type that is no candidate here. */
+static int index_of(const mdnn_problem_t *problem, const mdnn_cost_t *cost)
+{
+    for (int index = 0; index < MDNN_CANDIDATES; index++)
+        if (index % MDNN_CANDIDATE_ALGOS == cost->algo &&
+            mdnn_candidate_math_type(problem, index) == cost->math_type)
+            return index;
+    return -1;
+}
+
+mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
+                                     const mdnn_cost_memory_t *memory)
+{
+    for (size_t i = 0; i < memory->count; i++) {
+        const mdnn_cost_entry_t *const entry = &memory->entries[i];
+        mdnn_cost_row_t *const row = mdnn_cost_table_row(table, entry->images, entry->role);
+        if (!row)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        for (int index = 0; index < MDNN_CANDIDATES; index++)
+            row->candidates[index].state = MDNN_CANDIDATE_UNSUPPORTED;
+        for (size_t j = 0; j < entry->count; j++) {
+            const int index = index_of(problem, &entry->costs[j]);
+            if (index < 0)
+                continue;
+            row->candidates[index].cost = entry->costs[j];
+            row->candidates[index].state =
+                entry->costs[j].untimed ? MDNN_CANDIDATE_EXCLUDED : MDNN_CANDIDATE_TIMED;
+        }
+        row->changed = false;
+    }
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory)
+{
+    for (mdnn_cost_row_t *row = table->rows; row; row = row->next) {
+        mdnn_cost_t costs[MDNN_CANDIDATES];
+        size_t count = 0;
+        if (!row->changed)
+            continue;
+        for (int index = 0; index < MDNN_CANDIDATES; index++) {
+            const mdnn_candidate_t *const candidate = &row->candidates[index];
+            if (candidate->state != MDNN_CANDIDATE_TIMED &&
+                candidate->state != MDNN_CANDIDATE_EXCLUDED)
+                continue;
+            costs[count] = candidate->cost;
+            costs[count++].untimed = candidate->state == MDNN_CANDIDATE_EXCLUDED;
+        }
+        MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
+        row->changed = false;
+    }
+    return MDNN_STATUS_OK;
+}
+
+/* Best time among what is already known at this size; infinity before the first. */
+double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row)
+{
+    double best = 1e300;
+    for (int i = 0; i < MDNN_CANDIDATES; i++)
+        if (row->candidates[i].state == MDNN_CANDIDATE_TIMED &&
+            row->candidates[i].cost.time_ms < best)
+            best = row->candidates[i].cost.time_ms;
+    return best;
+}
+
+/* The next larger size of the same role at which the candidate has a time of its own (`measured`)
+ * or any time; NULL if there is none. */
+static const mdnn_cost_row_t *larger_row(const mdnn_cost_row_t *rows, const mdnn_cost_row_t *row,
+                                         int index, bool measured)
+{
+    const mdnn_cost_row_t *nearest = NULL;
+    for (const mdnn_cost_row_t *each = rows; each; each = each->next) {
+        const mdnn_candidate_t *const candidate = &each->candidates[index];
+        if (each->role == row->role && each->images > row->images &&
+            candidate->state == MDNN_CANDIDATE_TIMED &&
+            !(measured && candidate->cost.extrapolated) &&
+            (!nearest || each->images < nearest->images))
+            nearest = each;
+    }
+    return nearest;
+}
+
+/* The least time for an image among all sizes of the role: what a part competes with in a split. */
+static double best_rate_ms(const mdnn_cost_table_t *table, mdnn_part_role_t role)
+{
+    double best = 1e300;
+    for (const mdnn_cost_row_t *row = table->rows; row; row = row->next) {
+        const double rate = mdnn_cost_row_best_ms(row) / (double)row->images;
+        if (row->role == role && rate < best)
+            best = rate;
+    }
+    return best;
+}
+
+/* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
+ * tried; else *expected_ms > 0 if a near size makes a single look needless. */
+bool mdnn_cost_table_foresee(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row, int index,
+                             double *expected_ms, double *ms)
+{
+    const mdnn_cost_row_t *const any = larger_row(table->rows, row, index, false);
+    const mdnn_cost_row_t *const measured = larger_row(table->rows, row, index, true);
+    const double scale = any ? (double)row->images / (double)any->images : 0;
+    *expected_ms = 0;
+    if (any && scale >= 0.5 &&
+        any->candidates[index].cost.time_ms > MDNN_ABSURD_FACTOR * mdnn_cost_row_best_ms(any)) {
+        *ms = any->candidates[index].cost.time_ms * scale;
+        return true;
+    }
+    if (!measured || (double)measured->images > near_factor * (double)row->images)
+        return false;
+    *expected_ms =
+        measured->candidates[index].cost.time_ms * (double)row->images / (double)measured->images;
+    *ms = *expected_ms;
+    return *expected_ms >
+           MDNN_HOPELESS_FACTOR * best_rate_ms(table, row->role) * (double)row->images;
+}

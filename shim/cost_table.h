@@ -1,0 +1,71 @@
+/* What is known of the costs of one problem: for every part size and role a row, for every
+ * algorithm in every admissible math type a candidate. Filled by measurement, exchanged with the
+ * database, asked what larger sizes tell about smaller ones. Not thread-safe: callers hold the
+ * planning lock. */
+#ifndef MDNN_COST_TABLE_H
+#define MDNN_COST_TABLE_H
+
+#include "optimizer/cost_memory.h"
+#include "optimizer/problem.h"
+
+enum {
+    MDNN_CANDIDATE_ALGOS = 8,
+    MDNN_CANDIDATES = 2 * MDNN_CANDIDATE_ALGOS /* the caller's math type, then FMA */
+};
+
+/* A candidate this many times slower than the best of its size is not worth a second look ... */
+#define MDNN_HOPELESS_FACTOR 3.0
+/* ... and one this many times slower is not tried at half the size. */
+#define MDNN_ABSURD_FACTOR 10.0
+
+typedef enum mdnn_candidate_state {
+    MDNN_CANDIDATE_UNKNOWN,
+    MDNN_CANDIDATE_UNSUPPORTED,
+    MDNN_CANDIDATE_EXCLUDED, /* its workspace was above the limit or not to be had */
+    MDNN_CANDIDATE_TIMED
+} mdnn_candidate_state_t;
+
+typedef struct mdnn_candidate {
+    mdnn_candidate_state_t state;
+    mdnn_cost_t cost;
+} mdnn_candidate_t;
+
+typedef struct mdnn_cost_row {
+    int64_t images;
+    mdnn_part_role_t role;
+    bool changed; /* since it was last remembered */
+    mdnn_candidate_t candidates[MDNN_CANDIDATES];
+    struct mdnn_cost_row *next;
+} mdnn_cost_row_t;
+
+typedef struct mdnn_cost_table mdnn_cost_table_t;
+
+mdnn_status_t mdnn_cost_table_create(mdnn_cost_table_t **table);
+void mdnn_cost_table_destroy(mdnn_cost_table_t *table);
+/* Smallest workspace above `limit_bytes` of a candidate that was left out; UINT64_MAX if none was.
+ * A limit below it admits nothing new. */
+uint64_t mdnn_cost_table_next_limit(const mdnn_cost_table_t *table, uint64_t limit_bytes);
+
+/* Takes what a database remembers of `problem`: a size and role that it names is settled but for
+ * the untimed candidates. */
+mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
+                                     const mdnn_cost_memory_t *memory);
+/* Puts every size and role that changed since the last call into `memory`, as new. */
+mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory);
+
+/* The row of a size and role, made if it is not there; NULL if memory is short. Stays valid. */
+mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,
+                                     mdnn_part_role_t role);
+/* Best time among what is known at this size; a huge number before the first. */
+double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
+
+/* Math type of candidate `index` (algorithm index % MDNN_CANDIDATE_ALGOS); -1 if it is none here.
+ * FMA never rounds inputs, so it is admissible wherever the caller allows more. */
+int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index);
+
+/* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
+ * tried; else *expected_ms > 0 if a near size was timed, so that a first look is needless. */
+bool mdnn_cost_table_foresee(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row, int index,
+                             double *expected_ms, double *ms);
+
+#endif
