@@ -7,17 +7,17 @@ TESTS += $(addprefix $(B)/test/unit/,test_status test_options test_log test_stat
 # The tests read JSON as others would.
 $(B)/test/unit/test_statistics: CORE_LIBS += -ljansson
 
-# libFuzzer: make fuzz-options fuzz-statistics [FUZZ_SECONDS=60]. What it finds goes to build/fuzz; a
+# libFuzzer: make fuzz-options fuzz-environment fuzz-statistics [FUZZ_SECONDS=60]. What it finds goes to build/fuzz; a
 # case worth keeping is copied to test/fuzz/corpus by hand.
 FUZZ_SECONDS ?= 60
 FUZZ_CORE := $(filter config/%,$(CORE_SOURCES))
-.PHONY: fuzz-options fuzz-statistics
+.PHONY: fuzz-options fuzz-environment fuzz-statistics
 $(B)/fuzz/fuzz_%: test/fuzz/fuzz_%.c $(FUZZ_CORE)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)
-	$(Q)clang $(filter-out -MMD -MP,$(BASE_CFLAGS)) -g -O1 -fsanitize=fuzzer,address,undefined \
+	$(Q)clang $(filter-out -MMD -MP,$(BASE_CFLAGS)) -g -O2 -fsanitize=fuzzer,address,undefined \
 	    -fno-sanitize-recover=undefined $^ $(CORE_LIBS) -o $@
-fuzz-options fuzz-statistics: fuzz-%: $(B)/fuzz/fuzz_%
+fuzz-options fuzz-environment fuzz-statistics: fuzz-%: $(B)/fuzz/fuzz_%
 	@mkdir -p $(B)/fuzz/$*
 	$(B)/fuzz/fuzz_$* -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(B)/fuzz/ -print_final_stats=1 \
 	    -verbosity=0 $(B)/fuzz/$* test/fuzz/corpus/$*

@@ -70,14 +70,21 @@ static bool is_known_name(const char *name, char best[MDNN_ENVIRONMENT_NAME_BYTE
         return true;
     for (int i = 0; i < MDNN_OPTION_COUNT; i++) {
         mdnn_option_environment_name((mdnn_option_id_t)i, full[i], sizeof full[i]);
-        mdnn_nearest_offer(&nearest, full[i]);
+        if (strcmp(full[i], name) == 0)
+            return true;
     }
+    for (int i = 0; i < ALIAS_COUNT; i++) {
+        if (strcmp(aliases[i].name, name) == 0)
+            return true;
+    }
+    for (int i = 0; i < MDNN_OPTION_COUNT; i++)
+        mdnn_nearest_offer(&nearest, full[i]);
     for (int i = 0; i < ALIAS_COUNT; i++)
         mdnn_nearest_offer(&nearest, aliases[i].name);
     /* The common prefix is no sign of likeness. */
     const bool alike = nearest.best != NULL && nearest.distance <= 3;
     snprintf(best, MDNN_ENVIRONMENT_NAME_BYTES, "%s", alike ? nearest.best : "");
-    return nearest.best != NULL && strcmp(nearest.best, name) == 0;
+    return false;
 }
 
 static void warn_unknown_names(mdnn_options_reader_t *reader)

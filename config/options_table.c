@@ -273,8 +273,12 @@ static unsigned edit_distance(const char *a, const char *b)
 
 void mdnn_nearest_offer(mdnn_nearest_t *nearest, const char *candidate)
 {
-    const size_t bytes = strlen(nearest->wanted);
-    if (bytes >= NEAREST_BYTES || strlen(candidate) >= NEAREST_BYTES)
+    const size_t bytes = strlen(nearest->wanted), other = strlen(candidate);
+    if (bytes >= NEAREST_BYTES || other >= NEAREST_BYTES)
+        return;
+    /* Each letter that one has more is one step at least. */
+    const size_t least = bytes > other ? bytes - other : other - bytes;
+    if (least > (bytes + 2) / 3 || (nearest->best != NULL && least >= nearest->distance))
         return;
     const unsigned distance = edit_distance(nearest->wanted, candidate);
     /* A third of the letters wrong is still a slip; more is another word. */

@@ -11,9 +11,9 @@ $(B)/test/unit/test_wr: private EXTRA_CFLAGS += \
 $(B)/test/unit/test_database: private EXTRA_CFLAGS += -Wl,--wrap=statfs
 
 # As the other fuzzers (config/module.mk), with the optimizer linked in.
-.PHONY: fuzz-database
-$(B)/fuzz/fuzz_database: $(filter optimizer/%,$(CORE_SOURCES))
-fuzz-database: $(B)/fuzz/fuzz_database
-	@mkdir -p $(B)/fuzz/database
-	$(B)/fuzz/fuzz_database -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(B)/fuzz/ \
-	    -print_final_stats=1 -verbosity=0 $(B)/fuzz/database test/fuzz/corpus/database
+.PHONY: fuzz-database fuzz-database_file
+$(B)/fuzz/fuzz_database $(B)/fuzz/fuzz_database_file: $(filter optimizer/%,$(CORE_SOURCES))
+fuzz-database fuzz-database_file: fuzz-%: $(B)/fuzz/fuzz_%
+	@mkdir -p $(B)/fuzz/$*
+	$(B)/fuzz/fuzz_$* -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(B)/fuzz/ -print_final_stats=1 \
+	    -verbosity=0 $(B)/fuzz/$* test/fuzz/corpus/database

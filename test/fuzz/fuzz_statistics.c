@@ -1,6 +1,7 @@
 /* libFuzzer: any bytes as a live file. Build and run with `make fuzz-statistics`. A short input is
  * laid over a good record, so that the fuzzer need not find the layout: the first four bytes say
  * where. */
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,29 +28,40 @@ static void print_both(const void *data, size_t bytes)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+/* A record with two rows and room for three: as a live file, but small. */
+enum {
+    ROWS = 3,
+    GOOD_BYTES = offsetof(mdnn_statistics_region_t, rows) + ROWS * sizeof(mdnn_statistics_slot_t)
+};
+
+static const void *good_record(void)
 {
     static mdnn_statistics_region_t good;
+    if (good.header.version == 0) {
+        mdnn_statistics_region_init(&good);
+        good.header.row_capacity = ROWS;
+        good.header.total_bytes = GOOD_BYTES;
+        good.header.rows_taken = 2;
+        good.rows[0].sequence = 2;
+        good.rows[1].sequence = 2;
+    }
+    return &good;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
     print_both(data, bytes);
     if (bytes < 5)
         return 0;
-    memset(&good, 0, sizeof good);
-    mdnn_statistics_region_init(&good);
-    good.header.rows_taken = 2;
-    good.rows[0].sequence = 2;
-    good.rows[1].sequence = 2;
     uint32_t place;
     memcpy(&place, data, sizeof place);
-    const size_t payload = bytes - sizeof place;
-    /* Mostly the header and the first rows, where the decisions are. */
-    const size_t span = offsetof(mdnn_statistics_region_t, rows) + 3 * sizeof good.rows[0];
-    const size_t at = place % span;
-    const size_t room = sizeof good - at;
-    memcpy((char *)&good + at, data + sizeof place, payload < room ? payload : room);
     /* An exact heap copy lets the sanitizer see one byte too far. */
-    const size_t cut = sizeof good - (place >> 16) % 4096;
-    void *const copy = malloc(cut);
-    memcpy(copy, &good, cut);
+    const size_t cut = GOOD_BYTES - ((place >> 16) % 16 == 0 ? (place >> 20) : 0);
+    char *const copy = malloc(cut);
+    memcpy(copy, good_record(), cut);
+    const size_t at = (place & 0xffff) % cut;
+    const size_t payload = bytes - sizeof place, room = cut - at;
+    memcpy(copy + at, data + sizeof place, payload < room ? payload : room);
     print_both(copy, cut);
     free(copy);
     return 0;
