@@ -95,8 +95,11 @@ mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
 /* ---- for `microdnn cache`: paths are used as they are; no file is ever moved aside here but
  * `into` of a merge ---- */
 
+/* All texts are valid until `show` returns and hold what the file says, control characters too. */
 typedef struct mdnn_database_row {
     const char *title;
+    const char *problem; /* the title without device and version */
+    mdnn_database_environment_t environment; /* of the key; device_model NULL if it has none */
     int64_t sizes; /* (part size, role) pairs with costs */
     int64_t configurations;
 } mdnn_database_row_t;

@@ -1,4 +1,7 @@
 /* What `microdnn cache` asks of the database. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -10,6 +13,61 @@ typedef struct list_visit {
     void *context;
 } list_visit_t;
 
+/* Takes what add_name of database.c wrote under `label` at *text: cuts it off there and moves *text
+ * behind it. *name may become NULL, as there. false if there is no such thing. */
+static bool take_name(char **text, const char *label, const char **name)
+{
+    const size_t label_bytes = strlen(label);
+    char *at = *text + label_bytes, *end = at;
+    if (strncmp(*text, label, label_bytes) != 0)
+        return false;
+    const bool none = strncmp(at, "none", 4) == 0;
+    const unsigned long length = none ? 4 : strtoul(at, &end, 10);
+    if (!none && *end++ != ':')
+        return false;
+    if (length > strlen(end))
+        return false;
+    *name = none ? NULL : end;
+    *text = end + length + (end[length] != '\0');
+    end[length] = '\0';
+    return true;
+}
+
+/* What mdnn_database_key wrote, into `environment`, whose texts lie in `key`. */
+static void read_key(char *key, mdnn_database_environment_t *environment)
+{
+    mdnn_database_environment_t found = {0};
+    int used = 0;
+    *environment = found;
+    if (sscanf(key, "microdnn %*d %n", &used) < 0 || used == 0)
+        return;
+    char *at = key + used;
+    if (!take_name(&at, "device=", &found.device_model) ||
+        !take_name(&at, "driver=", &found.driver))
+        return;
+    used = 0;
+    if (sscanf(at, "cuda=%" SCNd64 " cudnn=%" SCNd64 " %n", &found.cuda_version,
+               &found.cudnn_version, &used) != 2 ||
+        used == 0)
+        return;
+    at += used;
+    if (take_name(&at, "tf32=", &found.tf32_override))
+        *environment = found;
+}
+
+static const char *problem_of(const char *title, const mdnn_database_environment_t *environment)
+{
+    char before[MDNN_DATABASE_TITLE_BYTES];
+    if (!environment->device_model)
+        return title;
+    const int length = snprintf(before, sizeof before, "%s, cuDNN %" PRId64 ": ",
+                                environment->device_model, environment->cudnn_version);
+    if (length < 0 || (size_t)length >= sizeof before ||
+        strncmp(title, before, (size_t)length) != 0)
+        return title;
+    return title + length;
+}
+
 static mdnn_status_t list_problems(void *context, sqlite3 *handle)
 {
     const list_visit_t *const visit = context;
@@ -17,14 +75,20 @@ static mdnn_status_t list_problems(void *context, sqlite3 *handle)
     MDNN_TRY(mdnn_status_of_sqlite(
         sqlite3_prepare_v2(handle,
                            "SELECT title, (SELECT count(*) FROM microdnn_cost WHERE problem=id),"
-                           " (SELECT count(*) FROM microdnn_configuration WHERE problem=id)"
+                           " (SELECT count(*) FROM microdnn_configuration WHERE problem=id), key"
                            " FROM microdnn_problem ORDER BY title, key",
                            -1, &statement, NULL)));
     int code;
     while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
         const char *const title = (const char *)sqlite3_column_text(statement, 0);
-        const mdnn_database_row_t row = {title ? title : "", sqlite3_column_int64(statement, 1),
-                                         sqlite3_column_int64(statement, 2)};
+        const char *const text = (const char *)sqlite3_column_text(statement, 3);
+        char key[MDNN_DATABASE_KEY_BYTES];
+        snprintf(key, sizeof key, "%s", text ? text : "");
+        mdnn_database_row_t row = {.title = title ? title : "",
+                                   .sizes = sqlite3_column_int64(statement, 1),
+                                   .configurations = sqlite3_column_int64(statement, 2)};
+        read_key(key, &row.environment);
+        row.problem = problem_of(row.title, &row.environment);
         visit->show(visit->context, &row);
     }
     sqlite3_finalize(statement);

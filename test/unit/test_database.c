@@ -1074,6 +1074,12 @@ static void add_row(void *context, const mdnn_database_row_t *row)
 {
     listing_t *const listing = context;
     assert_non_null(strstr(row->title, "NVIDIA Test, cuDNN 91900: forward 256x64x27x27 * "));
+    assert_memory_equal(row->problem, "forward 256x64x27x27 * ", 23);
+    assert_string_equal(row->environment.device_model, "NVIDIA Test");
+    assert_string_equal(row->environment.driver, "580.1");
+    assert_int_equal(row->environment.cuda_version, 13000);
+    assert_int_equal(row->environment.cudnn_version, 91900);
+    assert_null(row->environment.tf32_override);
     listing->problems++;
     listing->sizes += row->sizes;
     listing->configurations += row->configurations;
