@@ -14,6 +14,8 @@ static const char usage[] =
     "       microdnn config [--markdown]\n"
     "       microdnn stats [--json] file...\n"
     "       microdnn doctor [--json] [--library FILE] [-- program]\n"
+    "       microdnn cache list | export | import | merge | clear ...\n"
+    "       microdnn tune --net NAME ... | --from-run -- program [arguments]\n"
     "       microdnn --version | --help\n"
     "\n"
     "  run      runs a program with libmicrodnn preloaded; `microdnn run --help` has the options\n"
@@ -21,6 +23,8 @@ static const char usage[] =
     "  stats    shows statistics of a finished, running or killed program (FILE or FILE.live)\n"
     "  doctor   looks for what would keep the library from working: exit 0 fine, 1 warnings, 2 "
     "broken\n"
+    "  cache    shows and moves the database of measured costs; `microdnn cache --help`\n"
+    "  tune     fills that database before it is needed; `microdnn tune --help`\n"
     "\n"
     "Example:  microdnn run --workspace-limit 64m --stats text -- python3 train.py\n";
 
@@ -40,6 +44,20 @@ void tool_report(void *context, const char *line)
     tool_complain("%s", line);
 }
 
+void tool_print_json_text(const char *text)
+{
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        const unsigned char c = (unsigned char)*text;
+        /* Bytes above 0x7f are of a path, in whatever encoding: JSON must be UTF-8. */
+        if (c < 0x20 || c >= 0x7f)
+            printf("\\u%04x", c);
+        else
+            printf("%s%c", c == '"' || c == '\\' ? "\\" : "", c);
+    }
+    putchar('"');
+}
+
 static int wrong_usage(void)
 {
     fputs("Try `microdnn --help`.\n", stderr);
@@ -47,7 +65,7 @@ static int wrong_usage(void)
 }
 
 /* A full disk or a closed pipe must not look like success. */
-static int finish_output(int status)
+int tool_finish_output(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
@@ -65,7 +83,7 @@ static int show_config(int argc, char **argv)
             return wrong_usage();
         if (choice == 'h') {
             fputs(usage, stdout);
-            return finish_output(TOOL_OK);
+            return tool_finish_output(TOOL_OK);
         }
         markdown = true;
     }
@@ -75,13 +93,13 @@ static int show_config(int argc, char **argv)
     }
     if (markdown) {
         mdnn_options_print_markdown(stdout);
-        return finish_output(TOOL_OK);
+        return tool_finish_output(TOOL_OK);
     }
     static mdnn_options_t options;
     unsigned messages = 0;
     mdnn_options_load(&options, tool_report, &messages);
     mdnn_options_print(&options, stdout);
-    return finish_output(messages == 0 ? TOOL_OK : TOOL_TROUBLE);
+    return tool_finish_output(messages == 0 ? TOOL_OK : TOOL_TROUBLE);
 }
 
 static int show_statistics(int argc, char **argv)
@@ -94,7 +112,7 @@ static int show_statistics(int argc, char **argv)
             return wrong_usage();
         if (choice == 'h') {
             fputs(usage, stdout);
-            return finish_output(TOOL_OK);
+            return tool_finish_output(TOOL_OK);
         }
         format = MDNN_STATISTICS_JSON;
     }
@@ -113,7 +131,7 @@ static int show_statistics(int argc, char **argv)
                                                         : "not a statistics file");
         status = TOOL_TROUBLE;
     }
-    return finish_output(status);
+    return tool_finish_output(status);
 }
 
 int main(int argc, char **argv)
@@ -127,14 +145,18 @@ int main(int argc, char **argv)
         return show_statistics(argc - 1, argv + 1);
     if (strcmp(command, "doctor") == 0)
         return tool_doctor(argc - 1, argv + 1);
+    if (strcmp(command, "cache") == 0)
+        return tool_cache(argc - 1, argv + 1);
+    if (strcmp(command, "tune") == 0)
+        return tool_tune(argc - 1, argv + 1);
     if (strcmp(command, "--version") == 0) {
         puts("microdnn " MDNN_VERSION);
-        return finish_output(TOOL_OK);
+        return tool_finish_output(TOOL_OK);
     }
     if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
         strcmp(command, "help") == 0) {
         fputs(usage, stdout);
-        return finish_output(TOOL_OK);
+        return tool_finish_output(TOOL_OK);
     }
     if (*command != '\0')
         tool_complain("there is no command '%s'", command);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "config/options.h"
+#include "config/status.h"
 
 enum {
     TOOL_OK = 0,
@@ -21,12 +22,40 @@ enum {
 /* Each takes its own name as argv[0] and returns the exit status. */
 int tool_run(int argc, char **argv);
 int tool_doctor(int argc, char **argv);
+int tool_cache(int argc, char **argv);
+int tool_tune(int argc, char **argv);
 
 /* "microdnn: ..." on stderr. */
 void tool_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* For mdnn_options_load: complains about each line and counts it in *(unsigned *)context. */
 void tool_report(void *context, const char *line);
+
+/* The text as a JSON string on stdout. */
+void tool_print_json_text(const char *text);
+
+/* Flushes stdout. `status`, or TOOL_TROUBLE after a complaint if something was not written. */
+int tool_finish_output(int status);
+
+/* Environment for a program that is to run with the library. Each checks what it is given as the
+ * library will; false after a complaint, which begins with `shown` where there is one. */
+bool tool_export_option(mdnn_option_id_t id, const char *shown, const char *value);
+bool tool_export_setting(const char *setting); /* SECTION.KEY=VALUE */
+bool tool_export_config(const char *file);
+bool tool_export_preload(const char *given_library); /* or NULL */
+
+/* What a failed visit of the database means to people. */
+const char *tool_database_trouble(mdnn_status_t status);
+
+/* The database that the option cache.file names, for this process; `path` has room for
+ * MDNN_DATABASE_PATH_BYTES. false after a complaint. */
+bool tool_default_database(char *path);
+
+/* What a database holds. */
+typedef struct tool_database_size {
+    int64_t problems, sizes, configurations;
+} tool_database_size_t;
+mdnn_status_t tool_measure_database(const char *path, unsigned wait_ms, tool_database_size_t *size);
 
 /* What a file is to the dynamic loader. */
 typedef struct tool_binary {

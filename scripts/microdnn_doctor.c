@@ -400,20 +400,6 @@ static severity_t worst(void)
     return result;
 }
 
-static void print_json_text(const char *text)
-{
-    putchar('"');
-    for (; *text != '\0'; text++) {
-        const unsigned char c = (unsigned char)*text;
-        /* Bytes above 0x7f are of a path, in whatever encoding: JSON must be UTF-8. */
-        if (c < 0x20 || c >= 0x7f)
-            printf("\\u%04x", c);
-        else
-            printf("%s%c", c == '"' || c == '\\' ? "\\" : "", c);
-    }
-    putchar('"');
-}
-
 static void print_json(void)
 {
     static const char *const names[] = {"fine", "warning", "broken"};
@@ -422,9 +408,9 @@ static void print_json(void)
     for (size_t i = 0; i < finding_count; i++) {
         printf("%s\n  {\"severity\": \"%s\", \"subject\": ", i > 0 ? "," : "",
                names[findings[i].severity]);
-        print_json_text(findings[i].subject);
+        tool_print_json_text(findings[i].subject);
         fputs(", \"text\": ", stdout);
-        print_json_text(findings[i].text);
+        tool_print_json_text(findings[i].text);
         putchar('}');
     }
     puts("\n]}");

@@ -58,12 +58,13 @@ static bool export_variable(const char *name, const char *value)
 
 static bool is_file_pattern(mdnn_option_id_t id)
 {
-    return id == MDNN_OPTION_general_log_file || id == MDNN_OPTION_general_stats_file;
+    return id == MDNN_OPTION_general_log_file || id == MDNN_OPTION_general_stats_file ||
+           id == MDNN_OPTION_cache_file || id == MDNN_OPTION_cache_import;
 }
 
 /* Checks `value` as the library will, then hands it over by the full name, which beats any file and
  * any short name that is set already. */
-static bool export_option(mdnn_option_id_t id, const char *shown, const char *value)
+bool tool_export_option(mdnn_option_id_t id, const char *shown, const char *value)
 {
     static mdnn_options_t scratch;
     const mdnn_status_t status = mdnn_option_set(&scratch, id, value, "command line");
@@ -86,7 +87,7 @@ static bool export_option(mdnn_option_id_t id, const char *shown, const char *va
 }
 
 /* SECTION.KEY=VALUE */
-static bool export_setting(const char *setting)
+bool tool_export_setting(const char *setting)
 {
     const char *const dot = strchr(setting, '.');
     const char *const equals = dot != NULL ? strchr(dot, '=') : NULL;
@@ -99,7 +100,7 @@ static bool export_setting(const char *setting)
     mdnn_option_id_t id;
     if (mdnn_option_find(setting, (size_t)(dot - setting), dot + 1, (size_t)(equals - dot - 1),
                          &id) == MDNN_STATUS_OK)
-        return export_option(id, shown, equals + 1);
+        return tool_export_option(id, shown, equals + 1);
     char names[MDNN_OPTION_COUNT][64];
     char wanted[64];
     snprintf(wanted, sizeof wanted, "%.*s", (int)(equals - setting), setting);
@@ -116,7 +117,7 @@ static bool export_setting(const char *setting)
 }
 
 /* The file's own mistakes are said here, but the program runs, as it would without this tool. */
-static bool export_config(const char *file)
+bool tool_export_config(const char *file)
 {
     static mdnn_options_t scratch;
     unsigned messages = 0;
@@ -143,16 +144,16 @@ static bool take_options(int argc, char **argv, const char **library, bool *help
         else if (choice == OPTION_LIBRARY)
             *library = optarg;
         else if (choice == OPTION_CONFIG)
-            good = export_config(optarg);
+            good = tool_export_config(optarg);
         else if (choice == OPTION_SET)
-            good = export_setting(optarg);
+            good = tool_export_setting(optarg);
         else {
             char shown[64];
             const struct option *option = long_options;
             while (option->val != choice)
                 option++;
             snprintf(shown, sizeof shown, "--%s", option->name);
-            good = export_option((mdnn_option_id_t)choice, shown, optarg);
+            good = tool_export_option((mdnn_option_id_t)choice, shown, optarg);
         }
         if (!good)
             return false;
@@ -160,7 +161,7 @@ static bool take_options(int argc, char **argv, const char **library, bool *help
     return true;
 }
 
-static bool export_preload(const char *given_library)
+bool tool_export_preload(const char *given_library)
 {
     char library[PATH_MAX], why[2 * PATH_MAX + 128], replaced[PATH_MAX];
     if (!tool_find_library(given_library, library, sizeof library, why, sizeof why)) {
@@ -197,7 +198,7 @@ int tool_run(int argc, char **argv)
         fputs("Try `microdnn run --help`.\n", stderr);
         return TOOL_RUN_FAILED;
     }
-    if (!export_preload(library))
+    if (!tool_export_preload(library))
         return TOOL_RUN_FAILED;
     execvp(argv[optind], argv + optind);
     const int error = errno;

@@ -1,5 +1,6 @@
 # The tool `microdnn`, and the pages that are made with it.
-TOOL_SOURCES := $(addprefix scripts/,microdnn.c microdnn_run.c microdnn_library.c microdnn_doctor.c)
+TOOL_SOURCES := $(addprefix scripts/,microdnn.c microdnn_run.c microdnn_library.c microdnn_doctor.c \
+    microdnn_cache.c microdnn_tune.c microdnn_jobs.c microdnn_devices.c)
 TOOL_OBJECTS := $(TOOL_SOURCES:%.c=$(B)/obj/%.o)
 
 ALL += $(B)/microdnn
