@@ -4,7 +4,7 @@ TOOL_SOURCES := $(addprefix scripts/,microdnn.c microdnn_run.c microdnn_library.
 TOOL_OBJECTS := $(TOOL_SOURCES:%.c=$(B)/obj/%.o)
 
 ALL += $(B)/microdnn
-TESTS += test/microdnn_tool.sh
+TESTS += test/microdnn_tool.sh test/cache_tool.sh
 
 $(B)/microdnn: $(TOOL_OBJECTS) $(B)/libmdnn_core.a
 	$(call say,LINK,$@)

@@ -65,7 +65,9 @@ check 'install succeeds' install_below
 check 'nothing lies outside PREFIX' nothing_else
 check 'library, tool, documents and licences are there' has_all "$top/lib/libmicrodnn.so" \
     "$top/bin/microdnn" "$doc/README.md" "$doc/configuration.md" "$doc/limits.md" "$doc/LICENSE" \
-    "$doc/NOTICE" "$doc/LICENSES/inih-BSD-3-Clause.txt" "$doc/examples/microdnn.ini"
+    "$top/lib/microdnn/train_cnn" "$doc/examples/data/digits.txt" \
+    "$top/share/man/man1/microdnn.1" "$top/share/man/man5/microdnn.ini.5" \
+    "$top/share/man/man7/libmicrodnn.7" "$doc/NOTICE" "$doc/LICENSES/inih-BSD-3-Clause.txt" "$doc/examples/microdnn.ini"
 check 'man pages are in their sections and format without a warning' man_pages_format
 name='the installed tool runs a program with the installed library'
 if [ -z "${MDNN_PRELOAD_FIRST:-}" ]; then

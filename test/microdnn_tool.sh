@@ -210,7 +210,7 @@ markdown_is_committed() {
     "$tool" config --markdown | diff -u docs/configuration.md -
 }
 man_pages_are_clean() {
-    mandoc -Tlint -W warning docs/man/microdnn.1 docs/man/microdnn.ini.5
+    mandoc -Tlint -W warning docs/man/*.[157]
 }
 # Names in the list and in the page, both ways: `.It Cm key` below `.Ss [section]`.
 man_page_has_every_option() {
@@ -219,10 +219,18 @@ man_page_has_every_option() {
         docs/man/microdnn.ini.5 | sort > "$work/page"
     [ -s "$work/list" ] && diff "$work/list" "$work/page"
 }
-man_page_has_every_run_option() {
-    "$tool" run --help | grep -o '^  --[a-z-]*' | tr -d ' ' | sort > "$work/list"
-    sed -n 's/^\.It Fl Fl \([a-z-]*\).*/--\1/p' docs/man/microdnn.1 | sort -u > "$work/page"
-    [ -s "$work/list" ] && [ -z "$(comm -23 "$work/list" "$work/page")" ]
+# Every option in the help of a command has its place below `.Ss command`.
+man_page_has_every_option_of() { # commands...
+    for command; do
+        "$tool" "$command" --help | grep -o -- '--[a-z][a-z-]*' | sort -u > "$work/list"
+        sed -n "/^\.Ss $command\$/,/^\.S[sh]/p" docs/man/microdnn.1 |
+            grep -o 'Fl Fl [a-z-]*' | sed 's/Fl Fl /--/' | sort -u > "$work/page"
+        missing=$(comm -23 "$work/list" "$work/page" | grep -vx -e --help -e --markdown)
+        if [ ! -s "$work/list" ] || [ -n "$missing" ]; then
+            echo "$command: $missing"
+            return 1
+        fi
+    done
 }
 
 plan 32
@@ -269,5 +277,5 @@ else
     skip 'the man pages are clean' 'no mandoc here'
 fi
 check 'microdnn.ini(5) lists exactly the options' man_page_has_every_option
-check 'microdnn(1) lists every option of run' man_page_has_every_run_option
+check 'microdnn(1) lists every option of run, cache and tune' man_page_has_every_option_of run cache tune
 finish
