@@ -3,6 +3,7 @@
 #   make test               every test that needs no GPU
 #   make asan ubsan tsan    the same tests in a sanitizer build (each in build/<flavour>)
 #   make check-exports      exports, dependencies, symbol versions and the dlsym stub against their rules
+#   make test-mutants       puts defects back and shows that a test catches each
 #   make bench format install DESTDIR= PREFIX=      V=1 shows the commands
 
 .DEFAULT_GOAL := all
@@ -34,7 +35,7 @@ SANITIZE_cov := --coverage
 SANITIZE := $(SANITIZE_$(FLAVOUR))
 OPTIMIZE ?= $(if $(filter cov,$(FLAVOUR)),-O0,-O2)
 CFLAGS ?= $(OPTIMIZE) -g
-BASE_CFLAGS := -std=c11 -D_GNU_SOURCE -DMDNN_VERSION='"$(VERSION)"' $(WARNINGS) -MMD -MP -I. $(SANITIZE) $(MUTANT)
+BASE_CFLAGS := -std=c11 -D_GNU_SOURCE -DMDNN_VERSION='"$(VERSION)"' $(WARNINGS) -MMD -MP -I. $(SANITIZE)
 CUDA_CFLAGS := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
 
 # Filled by the fragments.

@@ -73,11 +73,6 @@ static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
 {
     bool ours;
     const mdnn_library_t library = mdnn_library_of_soname(soname_at(found, &ours));
-#ifdef MDNN_MUTANT_DLSYM_BY_NAME
-    void *const entry = mdnn_entry_of(hook, MDNN_LIBRARY_CUDNN9);
-    if (entry)
-        return answer(entry);
-#endif
     if (library == MDNN_LIBRARY_COUNT || library == MDNN_LIBRARY_CUDNN9_CNN)
         return undecided;
     void *const door = mdnn_entry_of(hook, library);

@@ -6,3 +6,8 @@ test: $(ALL) $(TEST_DEPS) $(TESTS)
 
 bench: $(ALL) $(BENCHES)
 	@for program in $(BENCHES); do $$program || exit 1; done
+
+# Not part of `make test`: two minutes.
+test-mutants: $(ALL) $(TEST_DEPS) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
+	@test/run --build $(B) --timeout 600 test/mutants.sh
+.PHONY: test-mutants

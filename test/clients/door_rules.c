@@ -197,6 +197,21 @@ static bool failed_lookups_say_so(void)
     return dlclose(other) == 0;
 }
 
+/* Bound to cuDNN 8 where only cuDNN 9 is. */
+static bool a_library_that_is_not_there_is_an_error(void)
+{
+    void *const entry = dlvsym(RTLD_DEFAULT, "cudnnGetConvolutionForwardAlgorithmMaxCount",
+                               "libcudnn.so.8");
+    __typeof__(&cudnnGetConvolutionForwardAlgorithmMaxCount) max_count;
+    int count = 77;
+    CHECK(entry);
+    memcpy(&max_count, &entry, sizeof entry);
+    (void)dlerror();
+    CHECK(max_count(handle, &count) == CUDNN_STATUS_NOT_INITIALIZED && count == 77);
+    CHECK(dlerror() == NULL);
+    return true;
+}
+
 static bool optional_results_may_be_null(void)
 {
     size_t available = 0, total = 0;
@@ -265,6 +280,8 @@ static bool planned_calls_do_only_what_they_must(void)
             CUDNN(run(&problem, 1, 9 * MIB));
             CUDNN(run(&problem, 1, 9 * MIB));
             CHECK(standin.run_count == 4);
+            /* 16-bit sums are taken in fp32, part by part. */
+            CHECK(CALLS(cuLaunchKernel) == (half && direction == BACKWARD_FILTER ? 4 : 0));
             for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++)
                 CHECK(standin.calls[forbidden[i]] == 0);
         }
@@ -572,6 +589,7 @@ static const struct {
     TEST(hooked_calls_leave_no_error_text), /* must be first: it makes the first hooked calls */
     TEST(doors_may_be_entered_while_options_are_read),
     TEST(failed_lookups_say_so),
+    TEST(a_library_that_is_not_there_is_an_error),
     TEST(optional_results_may_be_null),
     TEST(inner_calls_are_not_decided),
     TEST(splits_fit_the_workspace),

@@ -39,15 +39,21 @@ $(C)/plugin.so: $(C)/plugin.o $(C)/one_convolution.o $(CLIENT_SIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) -shared $(filter %.o,$^) $(CLIENT_LIBS) -o $@
 
-# The library with one defect put back; the test of that defect must fail with it.
-MUTANTS := DLSYM_BY_NAME
-$(B)/mutants/%/libmicrodnn.so: $(SHIM_SOURCES) $(CORE_OBJECTS) $(B)/libmicrodnn.so
+# The library with one defect put back (test/mutants.sh): one source is compiled anew. One of them
+# belongs to the ordinary tests.
+MUTANTS = $(shell test/mutants.sh --list)
+$(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 	@mkdir -p $(@D)
 	$(call say,MUT,$*)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) -DMDNN_MUTANT_$* \
-	    -fPIC -fvisibility=hidden -shared -Wl,-soname,libmicrodnn.so -MF $(@D)/all.d \
-	    -Wl,--version-script=shim/exports.map -Wl,-z,now -Wl,--exclude-libs,ALL \
-	    $(SHIM_SOURCES) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
+	$(Q)file=$$(test/mutants.sh --file $*) && \
+	test/mutants.sh --source $* >$(@D)/mutant.$${file##*.} && \
+	$(CC) $(filter-out -MMD -MP -W%,$(BASE_CFLAGS)) -w $(CUDA_CFLAGS) \
+	    $(CFLAGS) -fPIC -fvisibility=hidden -fno-semantic-interposition -c $(@D)/mutant.$${file##*.} \
+	    -o $(@D)/mutant.o && \
+	$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/exports.map \
+	    -Wl,-z,now,-z,nodelete -Wl,--exclude-libs,ALL -Wl,--as-needed $(SANITIZE) $(@D)/mutant.o \
+	    $$(printf '%s\n' $(SHIM_OBJECTS) $(CORE_OBJECTS) | grep -vx "$(B)/obj/$${file%.*}.o") \
+	    $(CORE_LIBS) -lm -o $@
 
-TEST_DEPS += $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(MUTANTS:%=$(B)/mutants/%/libmicrodnn.so)
+TEST_DEPS += $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
 TESTS += test/database.sh test/routes.sh test/matrix.sh test/behaviour.sh

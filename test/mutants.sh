@@ -1,0 +1,211 @@
+#!/bin/sh
+# Puts defects back into the library, one at a time, and shows that a test catches each: failures that
+# users of other preloaded libraries reported, and breaches of this project's own rules. `make
+# test-mutants` builds the mutants and runs this (TAP).
+#
+#   test/mutants.sh              the tests: every mutant of the table must fail the test named with it
+#   test/mutants.sh --list       names
+#   test/mutants.sh --file NAME  the source that the mutant changes
+#   test/mutants.sh --source NAME  that source with the defect, on standard output
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+cd "$(dirname "$0")/.." || exit 1
+
+# mutant NAME SOURCE SED_SCRIPT TEST...: the test is one of the functions below with its arguments. A
+# script that changes nothing is an error, so that the table follows the sources.
+table() {
+    # --- how calls reach us (research of other preloaded libraries) ---
+    # HAMi-core PR 215: by name alone, cuDNN's dispatcher recurses into the hook.
+    mutant DLSYM_BY_NAME shim/dlsym.c \
+        's/^    if (library == MDNN_LIBRARY_COUNT ||.*/    return answer(mdnn_entry_of(hook, MDNN_LIBRARY_CUDNN9));\n&/' \
+        routes
+    # HAMi-core PR 326: the handle says where to look.
+    mutant HANDLE_IGNORED shim/dlsym.c 's/NULL : find(handle, name)/NULL : find(RTLD_DEFAULT, name)/' routes
+    # HAMi-core PR 279: a table of finished lookups answers the second one with NULL.
+    mutant SECOND_LOOKUP_NULL shim/dlsym.c \
+        's/^    void \*found = handle == .*/    static bool seen[MDNN_HOOK_COUNT];\n    if (seen[hook])\n        return answer(NULL);\n    seen[hook] = true;\n&/' \
+        routes
+    # MangoHud PR 1701: a failed lookup without a text, and a text left by our own lookups.
+    mutant FAILED_LOOKUP_SILENT shim/dlsym.c \
+        's/^    if (!found)$/    if (!found \&\& dlerror())\n        return answer(NULL);\n&/' \
+        doors failed_lookups_say_so
+    mutant DLERROR_LEFT shim/real.c 's/^    (void)dlerror();//' doors a_library_that_is_not_there_is_an_error
+    # THAPI 414: our exports make a process without CUDA look like one with it.
+    mutant DEFAULT_PRETENDS shim/dlsym.c 's/^    if (ours) {/    if (ours)\n        return undecided;\n&/' without_cuda
+    # Without a jump glibc takes us for the caller.
+    mutant NOT_A_TAIL_CALL shim/dlsym_x86_64.S \
+        '/je .Lresolve/{n;s/.*/    subq $8, %rsp\n    call *%rax\n    addq $8, %rsp\n    ret/}' exports
+    # Frameworks load RTLD_LOCAL, where RTLD_NEXT finds nothing.
+    mutant RTLD_NEXT_ONLY shim/real.c 's/^    for (size_t i = 0; !found && i < search->handle_count; i++)/    if (0)/;s/        found = find(search->handles\[i\], name);/        found = NULL;/' \
+        routes
+    # nvshare 27: a lock or pthread_once around the start is taken again from inside it.
+    mutant START_LOCKS shim/process.c \
+        '/^static int start/,/^}/s/^    depth[+-]*;//;s/^    if (now == MDNN_PROCESS_NEW && .*/    static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;\n    pthread_mutex_lock(\&starting);\n    now = now == MDNN_PROCESS_NEW ? start() : now;\n    pthread_mutex_unlock(\&starting);\n&/' \
+        doors doors_may_be_entered_while_options_are_read hooked_calls_leave_no_error_text
+    # cuDNN's calls to itself by exported names.
+    mutant NO_GUARD shim/process.c 's/^    if (depth > 0)$/    if (0)/' doors inner_calls_are_not_decided
+    # HAMi-core 333: an optional result is dereferenced.
+    mutant NULL_DEREFERENCE shim/door_memory.c \
+        's/^    const cudaError_t error = real->cudaMemGetInfo.*/&\n    if (*free_bytes > *total_bytes)\n        *free_bytes = *total_bytes;/' \
+        doors optional_results_may_be_null
+    # vllm speculators 889, pytorch 17357: CUDA does not work in a forked child.
+    mutant FORK_KEEPS_RUNNING shim/process.c 's/^    atomic_store(&state, MDNN_PROCESS_FORKED);//' doors a_forked_child_passes
+    # cccl 7063, kaldi 2178: nor while exit handlers run.
+    mutant EXIT_KEEPS_RUNNING shim/process.c 's/, MDNN_PROCESS_EXITING))/, MDNN_PROCESS_ACTIVE))/' doors calls_during_exit_pass
+    mutant DISABLE_IGNORED shim/process.c 's/if (!options.general_disable)/if (true)/;s/disabled = value && .*/disabled = 0;/' routes
+
+    # --- right results ---
+    # ucudnn: later parts of a weight gradient ran with the caller's beta.
+    mutant BETA_NOT_ONE shim/execute.c 's/^    else if (index > 0)$/    else if (index > 1000000)/' matrix
+    mutant WRONG_SLICE_OFFSET shim/slices.c 's/advance(call->y, &problem->y, /advance(call->y, \&problem->x, /' matrix
+    mutant HALF_ROUNDS_EACH_PART shim/accumulate.c \
+        '/^bool mdnn_accumulator_needed/,/^}/s/^    return problem->direction == /    return false \&\& problem->direction == /' \
+        doors planned_calls_do_only_what_they_must
+    mutant GRANULARITY_IGNORED shim/slices.c 's/^        while (images < tensor->alignment_bytes &&/        while (images < 0 \&\&/' \
+        doors slices_are_as_aligned_as_the_whole
+    mutant WEAKER_MATH shim/slices.c 's/(cudnnMathType_t)math_type) ==/CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) ==/' \
+        doors math_is_never_weaker
+    mutant NONDETERMINISTIC_FOR_DETERMINISTIC shim/execute.c 's/\.deterministic = .*/.deterministic = false,/' \
+        doors results_that_must_repeat_do
+    mutant INTEGERS_TAKEN shim/call.c 's/^    return type == CUDNN_DATA_FLOAT ||/    return type == CUDNN_DATA_INT8 || type == CUDNN_DATA_FLOAT ||/' \
+        doors what_is_not_ours_passes
+
+    # --- honest answers ---
+    # ucudnn: the count of results was never written.
+    mutant RETURNED_COUNT_NOT_WRITTEN shim/answer.c \
+        's/^    \*returned = \(.*\);/    const int count_told = \1;/;s/(size_t)\*returned \* sizeof/(size_t)count_told * sizeof/' \
+        doors answers_are_complete_and_counted
+    mutant WORKSPACE_TOO_LARGE_ANSWER shim/answer.c 's/^    \*bytes = ready->.*/    *bytes = stock_bytes;/' \
+        behaviour find_tells_what_will_run
+    mutant NAMED_ALGORITHM_REFUSED shim/answer.c 's/ && !is_stock))/ || !is_stock))/' doors answers_are_complete_and_counted
+    mutant LIMIT_IGNORED shim/plan.c 's/workspace_bytes <= demand->workspace_bytes/workspace_bytes <= UINT64_MAX/' \
+        doors splits_fit_the_workspace
+
+    # --- steady state ---
+    mutant SYNC_PER_PART shim/execute.c \
+        's/^        const cudnnStatus_t status = mdnn_call_run(&part);/&\n        cudaStream_t stream;\n        if (call->cudnn->cudnnGetStream(call->handle, \&stream) == CUDNN_STATUS_SUCCESS)\n            (void)mdnn_real_driver()->cuStreamSynchronize(stream);/' \
+        behaviour known_problems_wait_for_nothing
+    mutant ALLOC_PER_CALL shim/execute.c \
+        's/^        const cudnnStatus_t status = mdnn_call_run(&part);/&\n        void *volatile block = malloc(64);\n        free(block);/;s/^#include "config\/log.h"/#include <stdlib.h>\n&/' \
+        behaviour known_problems_allocate_nothing
+    mutant MEASURE_IN_CAPTURE shim/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
+        behaviour capture_of_an_unknown_problem_passes
+    mutant CAPTURE_MODE_KEPT shim/plan.c 's/^    if (exchanged)/    if (0 \&\& exchanged)/' doors measuring_gives_everything_back
+    mutant SCRATCH_LEAK shim/scratch.c 's/^    if (scratch->blocks\[use\])/    if (0)/' behaviour measuring_gives_everything_back
+    mutant EVENT_LEAK shim/scratch.c '/^void mdnn_scratch_fini/,/^}/s/.*cuEventDestroy(scratch->end);//' doors measuring_gives_everything_back
+    # HAMi 1181: an unsigned difference below zero.
+    mutant SIZE_UNDERFLOW shim/scratch.c 's/available < reserve_bytes || bytes/bytes/' doors little_memory_is_left_to_the_host
+
+    # --- trouble ---
+    mutant FIRST_FAILURE_TOLD shim/execute.c 's/return i == 0 || part.accumulator ?/return part.accumulator ?/' \
+        doors a_failing_first_part_becomes_the_callers_call
+    mutant LATER_FAILURE_HIDDEN shim/execute.c 's/mdnn_call_run(call) : status;/mdnn_call_run(call) : CUDNN_STATUS_SUCCESS;/' \
+        doors a_failing_later_part_is_told
+    mutant SUM_FAILURE_TOLD shim/execute.c 's/return i == 0 || part.accumulator ?/return i == 0 ?/' \
+        doors a_failing_part_of_a_sum_becomes_the_callers_call
+    mutant FAILURE_REPEATED shim/execute.c 's/^        mdnn_plan_give_up(plan);//' doors a_failing_first_part_becomes_the_callers_call
+
+    # --- the key of a plan ---
+    key DIRECTION 'problem->direction = 0'
+    key PAD 'memset(problem->pad, 0, sizeof problem->pad)'
+    key STRIDE 'memset(problem->stride, 0, sizeof problem->stride)'
+    key DILATION 'memset(problem->dilation, 0, sizeof problem->dilation)'
+    key MODE 'problem->mode = 0'
+    key COMPUTE_TYPE 'problem->compute_type = 0'
+    key MATH_TYPE 'problem->math_type = 0'
+    key REORDER 'problem->reorder = 0'
+    key STRIDES 'memset(problem->x.strides, 0, sizeof problem->x.strides)'
+    key ALIGNMENT 'problem->x.alignment_bytes = 16'
+    key FILTER_SIZE 'problem->w.dims[2] = problem->w.dims[3] = 1'
+    key FILTER_FORMAT 'problem->w.format = 0'
+    key ALPHA 'problem->alpha_is_one = 1'
+    key BETA 'problem->beta_is_zero = 1'
+    key IN_PLACE 'problem->in_place = 0'
+    key ACTIVATION 'problem->activation_mode = 0'
+    key COEFFICIENT 'problem->activation_coefficient_bits = 0'
+    mutant KEY_WITHOUT_DEVICE shim/plan.c 's/^    key->problem.device = device;//' doors problems_that_differ_are_planned_apart
+}
+
+# A problem that is read without one of its members, which therefore tells no two problems apart.
+key() {
+    mutant "KEY_WITHOUT_$1" shim/call.c "s/^    problem->beta_is_zero = .*/&\\n    $2;/" \
+        doors problems_that_differ_are_planned_apart
+}
+
+# --- tests: each runs with the library $1, its output does not matter ---
+preload() { echo "${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$1"; }
+doors() {
+    doors_library=$1
+    shift
+    MDNN_LIBRARY=$doors_library timeout 20 test/doors.sh "$@"
+}
+behaviour() { MDNN_LIBRARY=$1 timeout 60 test/behaviour.sh "$2"; }
+routes() { MDNN_LIBRARY=$1 timeout 60 test/routes.sh; }
+exports() { shim/check-exports "$1"; }
+without_cuda() {
+    env -u LD_LIBRARY_PATH LD_PRELOAD="$(preload "$1")" python3 -c 'import ctypes, sys
+sys.exit(hasattr(ctypes.CDLL(None), "cudaMalloc"))'
+}
+# The matrix up to 127 images.
+matrix() {
+    [ -e "$TMPDIR/record" ] || "$MDNN_BUILD/test/clients/conv_matrix" record "$TMPDIR/record" || return 1
+    MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_WORKSPACE_LIMIT=16384 \
+        LD_PRELOAD=$(preload "$1") timeout 60 "$MDNN_BUILD/test/clients/conv_matrix" check \
+        "$TMPDIR/record" 16384 bitwise 127
+}
+
+passes_unharmed() { "$1" "$MDNN_BUILD/libmicrodnn.so" ${2:+"$2"} ${3:+"$3"}; }
+fails_with() { # mutant, test, arguments
+    fails_mutant=$MDNN_BUILD/mutants/$1/libmicrodnn.so
+    [ -e "$fails_mutant" ] || { echo "$fails_mutant was not built"; return 1; }
+    fails_test=$2
+    shift 2
+    ! "$fails_test" "$fails_mutant" "$@" >"$TMPDIR/said" 2>&1 || { cat "$TMPDIR/said"; return 1; }
+}
+
+case ${1:-} in
+--list)
+    mutant() { echo "$1"; }
+    table
+    ;;
+--file | --source)
+    mutant() {
+        [ "$1" != "$wanted" ] || { mutant_file=$2 mutant_script=$3; }
+    }
+    wanted=$2
+    table
+    [ -n "${mutant_file:-}" ] || { echo "no mutant $2" >&2; exit 1; }
+    [ "$1" = --source ] || { echo "$mutant_file"; exit; }
+    # `line` keeps the compiler's messages and __FILE__ as they are in the source itself.
+    changed=$(sed -e "$mutant_script" "$mutant_file"; echo .)
+    [ "$changed" != "$(cat "$mutant_file"; echo .)" ] || {
+        echo "$2 changes nothing in $mutant_file" >&2
+        exit 1
+    }
+    printf '%s' "${changed%.}"
+    ;;
+*)
+    mutant() {
+        mutant_name=$1
+        shift 3
+        case $seen in
+        *"|$*|"*) ;;
+        *) seen="$seen$*|" ;;
+        esac
+        [ "$mode" = seen ] || check "$mutant_name is caught by $*" fails_with "$mutant_name" "$@"
+    }
+    mode=seen seen='|'
+    table
+    tests=$(printf '%s' "$seen" | tr '|' '\n' | grep -c .)
+    plan $((tests + $("$0" --list | wc -l)))
+    old_ifs=$IFS IFS='|'
+    for test in ${seen#|}; do
+        IFS=$old_ifs
+        # shellcheck disable=SC2086 # a function and its arguments
+        check "the library as it is passes $test" passes_unharmed $test
+    done
+    IFS=$old_ifs mode=run
+    table
+    finish
+    ;;
+esac
