@@ -37,6 +37,15 @@ static void add_up(const mdnn_plan_t *plan, size_t index, size_t count, mdnn_cal
                          : &one_float;
 }
 
+/* The caller's own call is as good as ever although some parts ran: it reads nothing of the output,
+ * or the last part alone writes there. */
+static bool may_be_redone(const mdnn_problem_t *problem, const mdnn_call_t *part)
+{
+    if (problem->direction == MDNN_BIAS_ACTIVATION_FORWARD)
+        return !problem->in_place;
+    return problem->beta_is_zero || part->accumulator;
+}
+
 static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
                                const mdnn_call_t *call)
 {
@@ -56,9 +65,7 @@ static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "execute",
                       "part %zu of %zu failed with cuDNN status %d; such convolutions pass from now on",
                       i + 1, count, (int)status);
-        /* Nothing has reached the output yet: the caller's own call is as good as ever. Later it is
-         * not, unless the output is written by the last part alone. */
-        return i == 0 || part.accumulator ? mdnn_call_run(call) : status;
+        return i == 0 || may_be_redone(problem, &part) ? mdnn_call_run(call) : status;
     }
     mdnn_count(count > 1 ? MDNN_COUNTER_executions_split : MDNN_COUNTER_executions_undivided, 1);
     mdnn_count(MDNN_COUNTER_parts, count);

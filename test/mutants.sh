@@ -97,12 +97,14 @@ table() {
     mutant SIZE_UNDERFLOW shim/scratch.c 's/available < reserve_bytes || bytes/bytes/' doors little_memory_is_left_to_the_host
 
     # --- trouble ---
-    mutant FIRST_FAILURE_TOLD shim/execute.c 's/return i == 0 || part.accumulator ?/return part.accumulator ?/' \
+    mutant FIRST_FAILURE_TOLD shim/execute.c 's/return i == 0 || may_be_redone/return may_be_redone/' \
         doors a_failing_first_part_becomes_the_callers_call
     mutant LATER_FAILURE_HIDDEN shim/execute.c 's/mdnn_call_run(call) : status;/mdnn_call_run(call) : CUDNN_STATUS_SUCCESS;/' \
         doors a_failing_later_part_is_told
-    mutant SUM_FAILURE_TOLD shim/execute.c 's/return i == 0 || part.accumulator ?/return i == 0 ?/' \
-        doors a_failing_part_of_a_sum_becomes_the_callers_call
+    mutant SUM_FAILURE_TOLD shim/execute.c 's/beta_is_zero || part->accumulator;/beta_is_zero;/' \
+        doors a_failing_later_part_becomes_the_callers_call
+    mutant BETA_APPLIED_TWICE shim/execute.c 's/return problem->beta_is_zero || part->accumulator;/return true;/' \
+        doors a_failing_later_part_is_told
     mutant FAILURE_REPEATED shim/execute.c 's/^        mdnn_plan_give_up(plan);//' doors a_failing_first_part_becomes_the_callers_call
 
     # --- the key of a plan ---

@@ -244,7 +244,7 @@ static bool inner_calls_are_not_decided(void)
         handle, x_desc, w_desc, conv_desc, y_desc, RESULTS, &count, results);
     standin.nested = false;
     CUDNN(status);
-    CHECK(standin.run_count > 0 && standin.runs[0].x == &standin); /* no measurement before it */
+    CHECK(standin.run_count == 1 && standin.runs[0].x == &standin && standin.nested_reads == 0);
     return true;
 }
 
@@ -384,11 +384,18 @@ static bool what_is_not_ours_passes(void)
     return true;
 }
 
+static void fail(standin_function_t function, uint64_t nth)
+{
+    standin.fail_function = function;
+    standin.fail_nth = nth;
+}
+
 static bool a_failing_first_part_becomes_the_callers_call(void)
 {
-    const problem_t problem = problem_of(FORWARD, 40);
+    problem_t problem = problem_of(FORWARD, 40);
+    problem.beta = 0.5F;
     CUDNN(run(&problem, 2, 8 * MIB));
-    standin.fail_run = 1;
+    fail(STANDIN_cudnnConvolutionForward, 1);
     CUDNN(run(&problem, 2, 8 * MIB));
     CHECK(ran_as(1, 2) && standin.runs[0].x == problem.x);
     CUDNN(run(&problem, 2, 8 * MIB)); /* and from then on, too */
@@ -396,29 +403,191 @@ static bool a_failing_first_part_becomes_the_callers_call(void)
     return true;
 }
 
+/* With beta the first parts cannot be done again. */
 static bool a_failing_later_part_is_told(void)
 {
-    const problem_t problem = problem_of(FORWARD, 41);
+    problem_t problem = problem_of(FORWARD, 41);
+    problem.beta = 0.5F;
     CUDNN(run(&problem, 2, 8 * MIB));
-    standin.fail_run = 3;
-    CHECK(run(&problem, 2, 8 * MIB) == CUDNN_STATUS_EXECUTION_FAILED);
+    fail(STANDIN_cudnnConvolutionForward, 3);
+    CHECK(run(&problem, 2, 8 * MIB) == CUDNN_STATUS_EXECUTION_FAILED && standin.run_count == 2);
     CUDNN(run(&problem, 2, 8 * MIB));
     CHECK(ran_as(1, 2));
     return true;
 }
 
-/* The sum reaches the output with the last part only. */
-static bool a_failing_part_of_a_sum_becomes_the_callers_call(void)
+/* Without beta, or where the sum reaches the output with the last part only. */
+static bool a_failing_later_part_becomes_the_callers_call(void)
 {
-    problem_t problem = problem_of(BACKWARD_FILTER, 42);
-    problem.type = CUDNN_DATA_HALF;
-    CUDNN(run(&problem, 2, 9 * MIB));
-    standin.fail_run = 3;
-    CUDNN(run(&problem, 2, 9 * MIB));
-    CHECK(standin.runs[standin.run_count - 1].algo == 2 &&
-          standin.runs[standin.run_count - 1].images == 42);
+    static const standin_function_t functions[] = {
+        STANDIN_cudnnConvolutionForward, STANDIN_cudnnConvolutionBackwardData,
+        STANDIN_cudnnConvolutionBackwardFilter, STANDIN_cudnnConvolutionBiasActivationForward};
+    for (int direction = FORWARD; direction <= FUSED; direction++)
+        for (int sums = 0; sums < 2; sums++) {
+            problem_t problem = problem_of(direction, 42);
+            problem.type = sums ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+            problem.beta = sums && direction == BACKWARD_FILTER ? 0.5F : 0;
+            CUDNN(run(&problem, 2, 9 * MIB));
+            fail(functions[direction], 3);
+            CUDNN(run(&problem, 2, 9 * MIB));
+            CHECK(standin.run_count == 3 && standin.runs[2].algo == 2);
+            CHECK(standin.runs[2].images == 42 && standin.runs[2].x == problem.x);
+        }
     return true;
 }
+
+/* The host's memory got what it asked for: the last runs are its own call, or parts of it in order. */
+static bool is_done(const problem_t *problem, int algo)
+{
+    const int last = standin.run_count - 1;
+    CHECK(last >= 0 && last + 1 < STANDIN_RUNS);
+    if (standin.runs[last].images == problem->n && standin.runs[last].x == problem->x)
+        return standin.runs[last].algo == algo || last == 0;
+    const char *at = problem->x;
+    const int image_bytes = problem->c * problem->side * problem->side *
+                            (problem->type == CUDNN_DATA_HALF ? 2 : 4);
+    for (int i = 0; i <= last; i++) {
+        CHECK(standin.runs[i].x == at);
+        at += standin.runs[i].images * image_bytes;
+    }
+    CHECK(at == problem->x + problem->n * image_bytes);
+    return true;
+}
+
+typedef struct balance {
+    int64_t blocks, events, modes;
+} balance_t;
+
+/* What a failed call did not make is not there. */
+static void add_calls(balance_t *balance)
+{
+    balance->blocks += (int64_t)CALLS(cuMemAlloc) - (int64_t)CALLS(cuMemFree);
+    balance->events += (int64_t)CALLS(cuEventCreate) - (int64_t)CALLS(cuEventDestroy);
+    balance->modes += (int64_t)CALLS(cuThreadExchangeStreamCaptureMode);
+}
+
+/* Plans and runs a problem that was never seen before, twice; a call of ours fails if one is set. */
+static bool survives(int direction, cudnnDataType_t type, uint64_t *calls)
+{
+    static int fresh = 1000;
+    problem_t problem = problem_of(direction, 24);
+    problem.type = type;
+    problem.kernel = fresh++;
+    balance_t balance = {0};
+    for (int i = 0; i < 2; i++) {
+        CUDNN(run(&problem, 2, 9 * MIB));
+        CHECK(is_done(&problem, 2));
+        add_calls(&balance);
+        for (int j = 0; calls && j < STANDIN_FUNCTION_COUNT; j++)
+            calls[j] += standin.calls[j];
+    }
+    if (standin.fail_function == STANDIN_cuMemAlloc)
+        balance.blocks--;
+    if (standin.fail_function == STANDIN_cuEventCreate)
+        balance.events--;
+    CHECK(balance.blocks == 0 && balance.events == 0);
+    CHECK(standin.fail_function == STANDIN_cuThreadExchangeStreamCaptureMode ||
+          balance.modes % 2 == 0);
+    return true;
+}
+
+static const struct {
+    int direction;
+    cudnnDataType_t type;
+} survivors[] = {{FORWARD, CUDNN_DATA_FLOAT},
+                 {BACKWARD_DATA, CUDNN_DATA_FLOAT},
+                 {BACKWARD_FILTER, CUDNN_DATA_FLOAT},
+                 {BACKWARD_FILTER, CUDNN_DATA_HALF},
+                 {FUSED, CUDNN_DATA_FLOAT}};
+enum { SURVIVORS = sizeof survivors / sizeof *survivors };
+
+/* Every call of the driver and of cuDNN that planning and running make, at every position. */
+static bool any_failing_call_is_survived(void)
+{
+    int failures = 0;
+    for (size_t i = 0; i < SURVIVORS; i++) {
+        uint64_t calls[STANDIN_FUNCTION_COUNT] = {0};
+        CHECK(survives(survivors[i].direction, survivors[i].type, calls));
+        for (int function = 0; function < STANDIN_FUNCTION_COUNT; function++)
+            for (uint64_t nth = 1; nth <= calls[function]; nth++) {
+                fail((standin_function_t)function, nth);
+                const bool survived = survives(survivors[i].direction, survivors[i].type, NULL);
+                fail(STANDIN_FUNCTION_COUNT, 0);
+                if (!survived)
+                    printf("# direction %d, function %d, call %d\n", survivors[i].direction,
+                           function, (int)nth);
+                CHECK(survived);
+                failures++;
+            }
+    }
+    printf("# %d failures survived\n", failures);
+    CHECK(failures > 1000);
+    return true;
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* The library's own allocations, told by the address of the caller; the nth fails. */
+static uintptr_t ours_begin, ours_end;
+static long allocation_to_fail, allocations;
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+
+static bool fails(void *caller)
+{
+    const uintptr_t address = (uintptr_t)caller;
+    return address >= ours_begin && address < ours_end && ++allocations == allocation_to_fail;
+}
+
+void *malloc(size_t bytes)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, bytes);
+}
+
+static void find_library(void)
+{
+    char line[512];
+    FILE *const maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) {
+        unsigned long begin, end;
+        if (strstr(line, "libmicrodnn.so") && sscanf(line, "%lx-%lx", &begin, &end) == 2) {
+            ours_begin = ours_begin ? ours_begin : begin;
+            ours_end = end;
+        }
+    }
+    if (maps)
+        fclose(maps);
+}
+
+static bool any_failing_allocation_is_survived(void)
+{
+    find_library();
+    CHECK(ours_begin < ours_end);
+    for (size_t i = 0; i < SURVIVORS; i++) {
+        allocation_to_fail = 0;
+        do {
+            allocations = 0;
+            allocation_to_fail++;
+            CHECK(survives(survivors[i].direction, survivors[i].type, NULL));
+        } while (allocations >= allocation_to_fail);
+        printf("# direction %d: %ld allocations\n", survivors[i].direction,
+               allocation_to_fail - 1);
+        CHECK(allocation_to_fail > 5);
+        allocation_to_fail = 0;
+    }
+    return true;
+}
+#else
+static bool any_failing_allocation_is_survived(void)
+{
+    printf("# the sanitizer's allocator cannot be replaced\n");
+    return true;
+}
+#endif
 
 /* cuDNN runs algorithm 1 on at most 128 images, so that it does not name it for 256. */
 static bool answers_are_complete_and_counted(void)
@@ -603,7 +772,9 @@ static const struct {
     TEST(what_is_not_ours_passes),
     TEST(a_failing_first_part_becomes_the_callers_call),
     TEST(a_failing_later_part_is_told),
-    TEST(a_failing_part_of_a_sum_becomes_the_callers_call),
+    TEST(a_failing_later_part_becomes_the_callers_call),
+    TEST(any_failing_call_is_survived),
+    TEST(any_failing_allocation_is_survived),
     TEST(answers_are_complete_and_counted),
     TEST(problems_that_differ_are_planned_apart),
     TEST(a_forked_child_passes),

@@ -37,5 +37,5 @@ $(B)/test/clients/door_rules: test/clients/door_rules.c $(STANDIN_LIBS)
 	$(Q)$(STANDIN_CLIENT)
 ifneq ($(CUDA_INCLUDE),)
 TEST_DEPS += $(B)/test/clients/door_rules
-TESTS += test/doors.sh
+TESTS += test/doors.sh test/faults.sh
 endif

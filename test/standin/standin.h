@@ -27,7 +27,7 @@ typedef enum standin_function {
     STANDIN_FUNCTION_COUNT
 } standin_function_t;
 
-/* A convolution that reached the stand-in. */
+/* A convolution that succeeded on memory of the host; what runs on cuMemAlloc's is a measurement. */
 typedef struct standin_run {
     int algo;
     int images;
@@ -48,12 +48,27 @@ typedef struct standin {
     uint64_t free_bytes; /* what cuMemGetInfo answers */
     int device;
     bool capturing;
-    int fail_run;        /* the run of this number (from 1 on) fails; 0: none */
-    bool nested;         /* Find runs convolutions by their exported names, as a dispatcher may */
+    standin_function_t fail_function; /* STANDIN_FUNCTION_COUNT: none */
+    uint64_t fail_nth;                /* its call of this number (from 1 on) fails and does nothing */
+    bool nested; /* Find runs a convolution by its exported name, as a dispatcher may */
+    uint64_t nested_reads; /* of descriptors, while that ran */
 } standin_t;
 
 extern standin_t standin;
 
-#define STANDIN_CALL(name) (standin.calls[STANDIN_##name]++)
+#define STANDIN_COUNT(name) (standin.calls[STANDIN_##name]++)
+static inline bool standin_fails(standin_function_t function)
+{
+    return standin.fail_function == function && --standin.fail_nth == 0;
+}
+/* Counts the call; returns STANDIN_FAILURE if it is the one that shall fail. */
+#define STANDIN_CALL(name)                                                                         \
+    do {                                                                                           \
+        standin.calls[STANDIN_##name]++;                                                           \
+        if (standin_fails(STANDIN_##name))                                                         \
+            return STANDIN_FAILURE;                                                                \
+    } while (0)
+#define STANDIN_SCRATCH ((uintptr_t)1 << 46) /* what cuMemAlloc gives begins here ... */
+#define STANDIN_SCRATCH_END ((uintptr_t)0x50 << 40) /* ... and ends here */
 
 #endif

@@ -4,7 +4,9 @@
 
 #include "test/standin/standin.h"
 
-standin_t standin = {.free_bytes = (uint64_t)64 << 30};
+#define STANDIN_FAILURE CUDA_ERROR_UNKNOWN
+
+standin_t standin = {.free_bytes = (uint64_t)64 << 30, .fail_function = STANDIN_FUNCTION_COUNT};
 
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context)
 {
@@ -46,7 +48,7 @@ CUresult CUDAAPI cuMemGetInfo(size_t *available, size_t *total)
 /* Addresses that nobody can touch, as aligned as a GPU's. */
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr *address, size_t bytes)
 {
-    static CUdeviceptr next = (CUdeviceptr)1 << 46;
+    static CUdeviceptr next = STANDIN_SCRATCH;
     STANDIN_CALL(cuMemAlloc);
     *address = next;
     next += (bytes + 511) / 512 * 512;
@@ -59,7 +61,7 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr *address, size_t bytes)
     CUresult CUDAAPI name parameters                                                               \
     {                                                                                              \
         standin.calls[STANDIN_##name]++;                                                           \
-        return CUDA_SUCCESS;                                                                       \
+        return standin_fails(STANDIN_##name) ? STANDIN_FAILURE : CUDA_SUCCESS;                     \
     }
 NOTHING(cuMemFree, (CUdeviceptr address))
 NOTHING(cuMemcpyHtoDAsync,

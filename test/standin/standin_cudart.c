@@ -1,6 +1,8 @@
 /* libcudart.so.13 */
 #include "test/standin/standin.h"
 
+#define STANDIN_FAILURE cudaErrorUnknown
+
 cudaError_t CUDARTAPI cudaMalloc(void **pointer, size_t bytes)
 {
     (void)bytes;

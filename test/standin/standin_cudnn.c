@@ -4,6 +4,8 @@
 
 #include "test/standin/standin.h"
 
+#define STANDIN_FAILURE CUDNN_STATUS_EXECUTION_FAILED
+
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 enum { DIMS = 8, ALGOS = 3, DIRECTIONS = 3 };
@@ -54,7 +56,7 @@ static const double launch_us = 1;
 
 size_t CUDNNWINAPI cudnnGetVersion(void)
 {
-    STANDIN_CALL(cudnnGetVersion);
+    STANDIN_COUNT(cudnnGetVersion);
     return CUDNN_VERSION;
 }
 
@@ -266,10 +268,9 @@ static cudnnStatus_t convolve(int direction, int algo, const cudnnTensorDescript
         return status;
     if (scratch_bytes < needed || (needed && !scratch))
         return CUDNN_STATUS_BAD_PARAM;
-    if (standin.fail_run && --standin.fail_run == 0)
-        return CUDNN_STATUS_EXECUTION_FAILED;
     const int alignment = (uintptr_t)x % 16 ? 1 << __builtin_ctzll((uintptr_t)x) : 16;
-    if (standin.run_count < STANDIN_RUNS)
+    const bool measured = (uintptr_t)x >= STANDIN_SCRATCH && (uintptr_t)x < STANDIN_SCRATCH_END;
+    if (!measured && standin.run_count < STANDIN_RUNS)
         standin.runs[standin.run_count++] = (standin_run_t){
             algo, x_desc->dims[0], conv_desc->math_type, alignment, scratch_bytes, x};
     standin.now_us += launch_us + x_desc->dims[0] * models[direction][algo].image_us;
@@ -354,10 +355,12 @@ static void run_nested(cudnnHandle_t handle, const cudnnTensorDescriptor_t x_des
                        const cudnnTensorDescriptor_t y_desc)
 {
     const float one = 1, zero = 0;
+    const uint64_t before = standin.calls[STANDIN_cudnnGetTensorNdDescriptor];
     if (standin.nested)
         (void)cudnnConvolutionForward(handle, &one, x_desc, &standin, w_desc, &standin, conv_desc,
                                       CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, NULL, 0, &zero,
                                       y_desc, &standin);
+    standin.nested_reads = standin.calls[STANDIN_cudnnGetTensorNdDescriptor] - before;
 }
 
 #define PERF(results) (cudnnConvolutionFwdAlgoPerf_t *)(void *)(results)
