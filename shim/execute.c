@@ -11,8 +11,7 @@ static const double one_double = 1.0;
 
 mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t workspace_bytes)
 {
-    const bool direct_wanted =
-        mdnn_process_options()->convolution_numerics == NUMERICS_DIRECT;
+    const bool direct_wanted = mdnn_process_options()->convolution_numerics == NUMERICS_DIRECT;
     return (mdnn_demand_t){
         .workspace_bytes = workspace_bytes,
         .deterministic = mdnn_algo_is_deterministic(direction, algo),
@@ -62,14 +61,31 @@ static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
         if (status == CUDNN_STATUS_SUCCESS)
             continue;
         mdnn_plan_give_up(plan);
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "execute",
-                      "part %zu of %zu failed with cuDNN status %d; such convolutions pass from now on",
-                      i + 1, count, (int)status);
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "execute",
+            "part %zu of %zu failed with cuDNN status %d; such convolutions pass from now on",
+            i + 1, count, (int)status);
         return i == 0 || may_be_redone(problem, &part) ? mdnn_call_run(call) : status;
     }
     mdnn_count(count > 1 ? MDNN_COUNTER_executions_split : MDNN_COUNTER_executions_undivided, 1);
     mdnn_count(MDNN_COUNTER_parts, count);
     return CUDNN_STATUS_SUCCESS;
+}
+
+/* A split runs, or its rival, and is timed while its trial lasts. */
+static cudnnStatus_t run_on_trial(mdnn_plan_t *plan, const mdnn_ready_t *ready,
+                                  const mdnn_call_t *call)
+{
+    cudaStream_t stream;
+    int ticket;
+    if (call->cudnn->cudnnGetStream(call->handle, &stream) != CUDNN_STATUS_SUCCESS)
+        return run_parts(plan, ready, call);
+    const mdnn_contender_t contender = mdnn_trial_begin(ready->trial, stream, &ticket);
+    const cudnnStatus_t status =
+        run_parts(plan, contender == MDNN_CONTENDER_RIVAL ? ready->rival : ready, call);
+    if (ticket >= 0)
+        mdnn_trial_end(ready->trial, stream, ticket);
+    return status;
 }
 
 cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
@@ -82,5 +98,5 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
         mdnn_count(MDNN_COUNTER_executions_passed, 1);
         return mdnn_call_run(call);
     }
-    return run_parts(plan, ready, call);
+    return ready->trial ? run_on_trial(plan, ready, call) : run_parts(plan, ready, call);
 }

@@ -38,16 +38,16 @@ struct mdnn_plan {
     mdnn_slices_t *slices;
     mdnn_cost_table_t *costs;
     mdnn_recall_t recall;
-    mdnn_accumulator_t accumulator; /* function NULL: not needed or not to be had */
-    _Atomic(front_set_t *) set;       /* NULL until planned */
-    _Atomic uint64_t next_limit;      /* a larger set pays only from this workspace on */
+    mdnn_accumulator_t accumulator;    /* function NULL: not needed or not to be had */
+    _Atomic(front_set_t *) set;        /* NULL until planned */
+    _Atomic uint64_t next_limit;       /* a larger set pays only from this workspace on */
     _Atomic uint64_t announced[ALGOS]; /* bytes + 1; 0: nothing announced */
     _Atomic bool given_up;
     int statistics_row;
     UT_hash_handle hh;
 };
 
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER; /* guards `table` */
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;    /* guards `table` */
 static pthread_mutex_t planning_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before table_lock */
 static mdnn_plan_t *table;
 
@@ -130,7 +130,7 @@ static mdnn_wr_request_t request_for(const mdnn_plan_t *plan, uint64_t limit_byt
     return (mdnn_wr_request_t){
         .batch = mdnn_problem_batch(problem),
         .sizes = may_be_split(plan) ? (mdnn_batch_sizes_t)options->convolution_batch_sizes
-                                       : MDNN_SIZES_UNDIVIDED,
+                                    : MDNN_SIZES_UNDIVIDED,
         .granularity = mdnn_problem_granularity(problem),
         .roles_differ = problem->direction == MDNN_BACKWARD_FILTER && problem->beta_is_zero &&
                         !mdnn_accumulator_needed(problem),
@@ -163,11 +163,33 @@ static mdnn_status_t make_ready(mdnn_plan_t *plan, const mdnn_configuration_t *c
     return MDNN_STATUS_OK;
 }
 
+static void destroy_ready(mdnn_ready_t *ready)
+{
+    free(ready->parts);
+    mdnn_trial_destroy(ready->trial);
+    if (ready->rival)
+        free(ready->rival->parts);
+    free(ready->rival);
+}
+
+/* Without a rival, or without events to time with, a split simply runs. */
+static mdnn_status_t make_rival(mdnn_plan_t *plan, const mdnn_front_t *front, mdnn_ready_t *ready)
+{
+    const mdnn_configuration_t *const undivided =
+        ready->configuration->part_count > 1
+            ? mdnn_front_best_undivided(front, ready->configuration->workspace_bytes)
+            : NULL;
+    if (!undivided || mdnn_trial_create(&ready->trial) != MDNN_STATUS_OK)
+        return MDNN_STATUS_OK;
+    ready->rival = calloc(1, sizeof *ready->rival);
+    return ready->rival ? make_ready(plan, undivided, ready->rival) : MDNN_STATUS_OUT_OF_MEMORY;
+}
+
 static void destroy_set(front_set_t *set)
 {
     for (int flags = 0; set && flags < FLAGS; flags++) {
         for (size_t i = 0; i < set->counts[flags]; i++)
-            free(set->ready[flags][i].parts);
+            destroy_ready(&set->ready[flags][i]);
         free(set->ready[flags]);
         mdnn_front_destroy(set->fronts[flags]);
     }
@@ -188,8 +210,11 @@ static mdnn_status_t fill_front(mdnn_plan_t *plan, const mdnn_cost_source_t *sou
     if (!set->ready[flags])
         return MDNN_STATUS_OUT_OF_MEMORY;
     set->counts[flags] = count;
-    for (size_t i = 0; i < count; i++)
-        MDNN_TRY(make_ready(plan, mdnn_front_at(set->fronts[flags], i), &set->ready[flags][i]));
+    for (size_t i = 0; i < count; i++) {
+        mdnn_ready_t *const ready = &set->ready[flags][i];
+        MDNN_TRY(make_ready(plan, mdnn_front_at(set->fronts[flags], i), ready));
+        MDNN_TRY(make_rival(plan, set->fronts[flags], ready));
+    }
     return MDNN_STATUS_OK;
 }
 
@@ -205,8 +230,7 @@ static void report(mdnn_plan_t *plan, const front_set_t *set)
     mdnn_statistics_row_t row = {.undivided_ms = undivided_ms(set), .configuration_ms = -1.0};
     mdnn_problem_format(&plan->key.problem, row.problem, sizeof row.problem);
     if (set->counts[0] > 0) {
-        const mdnn_configuration_t *const best =
-            set->ready[0][set->counts[0] - 1].configuration;
+        const mdnn_configuration_t *const best = set->ready[0][set->counts[0] - 1].configuration;
         mdnn_configuration_format(best, row.configuration, sizeof row.configuration);
         row.workspace_bytes = best->workspace_bytes;
         row.configuration_ms = best->time_ms;
@@ -228,8 +252,7 @@ static void load_accumulator(mdnn_plan_t *plan)
 {
     if (!mdnn_accumulator_needed(&plan->key.problem) || plan->accumulator.function)
         return;
-    const mdnn_status_t status =
-        mdnn_accumulator_init(&plan->accumulator, &plan->key.problem);
+    const mdnn_status_t status = mdnn_accumulator_init(&plan->accumulator, &plan->key.problem);
     if (status != MDNN_STATUS_OK)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "plan",
                       "16-bit weight gradients are not split: the kernel did not load (%s)",
@@ -417,8 +440,7 @@ bool mdnn_plan_announced(const mdnn_plan_t *plan, int algo, uint64_t *workspace_
 {
     if (algo < 0 || algo >= ALGOS)
         return false;
-    const uint64_t stored =
-        atomic_load_explicit(&plan->announced[algo], memory_order_relaxed);
+    const uint64_t stored = atomic_load_explicit(&plan->announced[algo], memory_order_relaxed);
     if (stored > 0)
         *workspace_bytes = stored - 1;
     return stored > 0;

@@ -10,6 +10,7 @@
 
 #include "optimizer/wr.h"
 #include "shim/slices.h"
+#include "shim/trial.h"
 
 typedef struct mdnn_ready_part {
     int32_t algo;
@@ -22,6 +23,10 @@ typedef struct mdnn_ready {
     const mdnn_configuration_t *configuration;
     bool deterministic;
     mdnn_ready_part_t *parts; /* configuration->part_count of them, in execution order */
+    /* A split has a trial and the best undivided configuration within its workspace as its rival, if
+     * there is one; both NULL otherwise. */
+    mdnn_trial_t *trial;
+    struct mdnn_ready *rival;
 } mdnn_ready_t;
 
 typedef struct mdnn_plan mdnn_plan_t;

@@ -57,3 +57,11 @@ $(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 
 TEST_DEPS += $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
 TESTS += test/database.sh test/routes.sh test/matrix.sh test/behaviour.sh
+
+# Pieces of shim/ tested alone, with a driver of the test's own.
+$(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	    -lcmocka -lm -lpthread -o $@
+TESTS += $(B)/test/shim/test_trial

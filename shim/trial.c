@@ -1,0 +1,144 @@
+#include "shim/trial.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "config/log.h"
+#include "config/statistics.h"
+
+/* The first calls warm caches and load kernels; then pairs, of which the medians count. */
+enum { WARM_UPS = 2, PAIRS = 5, TIMED = 2 * PAIRS };
+
+/* Below this the two are equal, and the measurement's choice stands. */
+static const float loses_by = 1.02F;
+
+typedef enum trial_verdict { PENDING, SPLIT_STAYS, RIVAL_WINS } trial_verdict_t;
+
+struct mdnn_trial {
+    _Atomic int verdict;
+    atomic_flag busy; /* one call at a time takes part; others meanwhile run the split */
+    int calls;        /* guarded by `busy` */
+    CUevent begins[TIMED], ends[TIMED];
+};
+
+static bool create_events(CUevent *events, int *made)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    while (*made < TIMED && driver->cuEventCreate(&events[*made], CU_EVENT_DEFAULT) == CUDA_SUCCESS)
+        ++*made;
+    return *made == TIMED;
+}
+
+static void destroy_events(CUevent *events, int made)
+{
+    while (made-- > 0)
+        (void)mdnn_real_driver()->cuEventDestroy(events[made]);
+}
+
+mdnn_status_t mdnn_trial_create(mdnn_trial_t **trial)
+{
+    mdnn_trial_t *const made = calloc(1, sizeof *made);
+    int begins = 0, ends = 0;
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    if (!create_events(made->begins, &begins) || !create_events(made->ends, &ends)) {
+        destroy_events(made->begins, begins);
+        destroy_events(made->ends, ends);
+        free(made);
+        return MDNN_STATUS_DEVICE;
+    }
+    atomic_flag_clear(&made->busy);
+    *trial = made;
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_trial_destroy(mdnn_trial_t *trial)
+{
+    if (trial && atomic_load(&trial->verdict) == PENDING) {
+        destroy_events(trial->begins, TIMED);
+        destroy_events(trial->ends, TIMED);
+    }
+    free(trial);
+}
+
+static int compare_floats(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median time of one contender; false if the device does not tell. */
+static bool median_ms(const mdnn_trial_t *trial, mdnn_contender_t contender, float *ms)
+{
+    float times[PAIRS];
+    for (int i = 0; i < PAIRS; i++) {
+        const int at = 2 * i + (int)contender;
+        if (mdnn_real_driver()->cuEventElapsedTime(&times[i], trial->begins[at], trial->ends[at]) !=
+            CUDA_SUCCESS)
+            return false;
+    }
+    qsort(times, PAIRS, sizeof *times, compare_floats);
+    *ms = times[PAIRS / 2];
+    return true;
+}
+
+static void decide(mdnn_trial_t *trial)
+{
+    float split_ms = 0, rival_ms = 0;
+    const bool known = median_ms(trial, MDNN_CONTENDER_SPLIT, &split_ms) &&
+                       median_ms(trial, MDNN_CONTENDER_RIVAL, &rival_ms);
+    const bool lost = known && split_ms > loses_by * rival_ms;
+    mdnn_count(lost ? MDNN_COUNTER_trials_lost : MDNN_COUNTER_trials_won, 1);
+    if (lost)
+        MDNN_LOG(MDNN_LOG_INFO, "trial",
+                 "a split took %.4f ms in the program, undivided %.4f: dropped", (double)split_ms,
+                 (double)rival_ms);
+    destroy_events(trial->begins, TIMED);
+    destroy_events(trial->ends, TIMED);
+    atomic_store_explicit(&trial->verdict, lost ? RIVAL_WINS : SPLIT_STAYS, memory_order_release);
+}
+
+static bool is_capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return mdnn_real_driver()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* The call's number among the timed ones, -1 if it is not timed. Callers hold `busy`. */
+static int next_ticket(mdnn_trial_t *trial)
+{
+    const int number = trial->calls - WARM_UPS;
+    if (number >= TIMED) {
+        if (mdnn_real_driver()->cuEventQuery(trial->ends[TIMED - 1]) != CUDA_ERROR_NOT_READY)
+            decide(trial);
+        return -1;
+    }
+    trial->calls++;
+    return number;
+}
+
+mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *ticket)
+{
+    const int verdict = atomic_load_explicit(&trial->verdict, memory_order_acquire);
+    *ticket = -1;
+    if (verdict != PENDING)
+        return verdict == RIVAL_WINS ? MDNN_CONTENDER_RIVAL : MDNN_CONTENDER_SPLIT;
+    if (is_capturing(stream) || atomic_flag_test_and_set(&trial->busy))
+        return MDNN_CONTENDER_SPLIT;
+    if (atomic_load(&trial->verdict) == PENDING)
+        *ticket = next_ticket(trial);
+    if (*ticket < 0 ||
+        mdnn_real_driver()->cuEventRecord(trial->begins[*ticket], stream) != CUDA_SUCCESS) {
+        *ticket = -1;
+        atomic_flag_clear(&trial->busy);
+        return MDNN_CONTENDER_SPLIT;
+    }
+    return *ticket % 2 == 0 ? MDNN_CONTENDER_SPLIT : MDNN_CONTENDER_RIVAL;
+}
+
+void mdnn_trial_end(mdnn_trial_t *trial, CUstream stream, int ticket)
+{
+    (void)mdnn_real_driver()->cuEventRecord(trial->ends[ticket], stream);
+    atomic_flag_clear(&trial->busy);
+}

@@ -1,0 +1,202 @@
+/* The trial of a split against its rival, with a driver of our own that times as it is told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "config/statistics.h"
+#include "shim/trial.h"
+
+enum { CALLS = 40 };
+
+static float split_ms, rival_ms;
+static int live_events, elapsed_queries, fail_event_at;
+static CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+static CUresult query_result = CUDA_SUCCESS;
+
+static CUresult event_create(CUevent *event, unsigned flags)
+{
+    (void)flags;
+    if (fail_event_at > 0 && --fail_event_at == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    live_events++;
+    *event = (CUevent)(uintptr_t)live_events;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_destroy(CUevent event)
+{
+    (void)event;
+    live_events--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_record(CUevent event, CUstream stream)
+{
+    (void)event, (void)stream;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent event)
+{
+    (void)event;
+    return query_result;
+}
+
+static CUresult event_elapsed(float *ms, CUevent begin, CUevent end)
+{
+    (void)begin, (void)end;
+    *ms = elapsed_queries++ < 5 ? split_ms : rival_ms; /* the split is asked for first */
+    return CUDA_SUCCESS;
+}
+
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    (void)stream;
+    *status = capture;
+    return CUDA_SUCCESS;
+}
+
+const mdnn_driver_t *mdnn_real_driver(void)
+{
+    static const mdnn_driver_t driver = {.cuEventCreate = event_create,
+                                         .cuEventDestroy = event_destroy,
+                                         .cuEventRecord = event_record,
+                                         .cuEventQuery = event_query,
+                                         .cuEventElapsedTime = event_elapsed,
+                                         .cuStreamIsCapturing = is_capturing};
+    return &driver;
+}
+
+typedef struct served {
+    int split, rival, timed;
+} served_t;
+
+static served_t serve(mdnn_trial_t *trial, int calls)
+{
+    served_t served = {0, 0, 0};
+    for (int i = 0; i < calls; i++) {
+        int ticket;
+        const mdnn_contender_t contender = mdnn_trial_begin(trial, NULL, &ticket);
+        served.split += contender == MDNN_CONTENDER_SPLIT;
+        served.rival += contender == MDNN_CONTENDER_RIVAL;
+        if (ticket >= 0) {
+            served.timed++;
+            mdnn_trial_end(trial, NULL, ticket);
+        }
+    }
+    return served;
+}
+
+static mdnn_trial_t *open_trial(float split, float rival)
+{
+    mdnn_trial_t *trial = NULL;
+    split_ms = split;
+    rival_ms = rival;
+    elapsed_queries = 0;
+    capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    query_result = CUDA_SUCCESS;
+    assert_int_equal(mdnn_trial_create(&trial), MDNN_STATUS_OK);
+    return trial;
+}
+
+static void a_split_that_wins_stays(void **state)
+{
+    (void)state;
+    mdnn_trial_t *const trial = open_trial(1.0F, 2.0F);
+    const served_t during = serve(trial, CALLS);
+    assert_int_equal(during.timed, 10);
+    assert_int_equal(during.rival, 5);
+    assert_int_equal(serve(trial, CALLS).split, CALLS);
+    assert_int_equal(live_events, 0);
+    mdnn_trial_destroy(trial);
+    assert_int_equal(live_events, 0);
+}
+
+static void a_split_that_loses_is_dropped(void **state)
+{
+    (void)state;
+    mdnn_trial_t *const trial = open_trial(1.1F, 1.0F);
+    serve(trial, CALLS);
+    assert_int_equal(serve(trial, CALLS).rival, CALLS);
+    mdnn_trial_destroy(trial);
+    assert_int_equal(live_events, 0);
+}
+
+static void a_difference_within_the_noise_drops_nothing(void **state)
+{
+    (void)state;
+    mdnn_trial_t *const trial = open_trial(1.01F, 1.0F);
+    serve(trial, CALLS);
+    assert_int_equal(serve(trial, CALLS).split, CALLS);
+    mdnn_trial_destroy(trial);
+}
+
+static void an_unfinished_trial_waits_without_blocking(void **state)
+{
+    (void)state;
+    mdnn_trial_t *const trial = open_trial(1.1F, 1.0F);
+    query_result = CUDA_ERROR_NOT_READY;
+    assert_int_equal(serve(trial, CALLS).timed, 10);
+    assert_int_equal(serve(trial, CALLS).split, CALLS);
+    query_result = CUDA_SUCCESS;
+    serve(trial, 1);
+    assert_int_equal(serve(trial, CALLS).rival, CALLS);
+    mdnn_trial_destroy(trial);
+    assert_int_equal(live_events, 0);
+}
+
+static void a_stream_that_is_captured_is_left_alone(void **state)
+{
+    (void)state;
+    mdnn_trial_t *const trial = open_trial(1.1F, 1.0F);
+    capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    const served_t served = serve(trial, CALLS);
+    assert_int_equal(served.split, CALLS);
+    assert_int_equal(served.timed, 0);
+    mdnn_trial_destroy(trial);
+    assert_int_equal(live_events, 0);
+}
+
+static void without_events_there_is_no_trial(void **state)
+{
+    (void)state;
+    for (int at = 1; at <= 20; at++) {
+        mdnn_trial_t *trial = NULL;
+        fail_event_at = at;
+        assert_int_equal(mdnn_trial_create(&trial), MDNN_STATUS_DEVICE);
+        assert_null(trial);
+        assert_int_equal(live_events, 0);
+    }
+    fail_event_at = 0;
+}
+
+static void calls_at_the_same_time_run_the_split(void **state)
+{
+    (void)state;
+    mdnn_trial_t *const trial = open_trial(1.0F, 2.0F);
+    int outer, inner;
+    serve(trial, 2); /* the warm-ups */
+    (void)mdnn_trial_begin(trial, NULL, &outer);
+    assert_true(outer >= 0);
+    assert_int_equal(mdnn_trial_begin(trial, NULL, &inner), MDNN_CONTENDER_SPLIT);
+    assert_true(inner < 0);
+    mdnn_trial_end(trial, NULL, outer);
+    mdnn_trial_destroy(trial);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_split_that_wins_stays),
+        cmocka_unit_test(a_split_that_loses_is_dropped),
+        cmocka_unit_test(a_difference_within_the_noise_drops_nothing),
+        cmocka_unit_test(an_unfinished_trial_waits_without_blocking),
+        cmocka_unit_test(a_stream_that_is_captured_is_left_alone),
+        cmocka_unit_test(without_events_there_is_no_trial),
+        cmocka_unit_test(calls_at_the_same_time_run_the_split),
+    };
+    return cmocka_run_group_tests_name("trial", tests, NULL, NULL);
+}
