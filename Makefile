@@ -3,6 +3,8 @@
 #   make test               every test that needs no GPU
 #   make asan ubsan tsan    the same tests in a sanitizer build (each in build/<flavour>)
 #   make check-exports      exports, dependencies, symbol versions and the dlsym stub against their rules
+#   make check-aarch64      compiles the library for the other architecture
+#   make coverage           the same tests, and how many lines of the library they run
 #   make test-mutants       puts defects back and shows that a test catches each
 #   make bench format install DESTDIR= PREFIX=      V=1 shows the commands
 
@@ -96,16 +98,24 @@ $(B)/test/bench/%: test/bench/%.c $(B)/libmdnn_core.a
 	$(call say,BENCH,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(EXTRA_CFLAGS) $(CFLAGS) $< $(B)/libmdnn_core.a $(CORE_LIBS) -lm -ldl -lpthread -o $@
 
-.PHONY: all test bench format install check-exports asan ubsan tsan clean
+.PHONY: all test bench format install check-exports asan ubsan tsan coverage clean
 
 # TSan runs the simulated GPU up to fifteen times slower.
 asan ubsan tsan:
 	$(MAKE) FLAVOUR=$@ TEST_OPTIONS='--timeout 900' test
 
+# Line coverage by the tests of the library; exit status 1 below the limit. Earlier runs do not count.
+COVERAGE_MINIMUM := 90
+coverage:
+	$(Q)find build/cov -name '*.gcda' -delete 2>/dev/null; true
+	$(MAKE) FLAVOUR=cov TEST_OPTIONS='--timeout 600' test-library
+	$(Q)gcovr --root . --filter config/ --filter optimizer/ --filter shim/ --print-summary \
+	    --fail-under-line $(COVERAGE_MINIMUM) build/cov/obj
+
 format:
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
 
 clean:
-	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/cov $(CLEAN)
+	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/cov build/aarch64 build/standin build/mutants $(CLEAN)
 
 -include $(shell find $(B)/obj $(B)/test $(B)/sim -name '*.d' 2>/dev/null)

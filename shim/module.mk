@@ -16,6 +16,17 @@ comma := ,
 check-exports: $(B)/libmicrodnn.so
 	$(Q)shim/check-exports $< $(FLAVOUR)
 
+# Compiles and links for the other architecture, with the warnings of this one. Libraries of it need
+# not be there: what they define stays open.
+AARCH64_CC ?= aarch64-linux-gnu-gcc
+AARCH64_OBJECTS = $(patsubst $(B)/%,build/aarch64/%,$(SHIM_OBJECTS) $(CORE_OBJECTS))
+check-aarch64:
+	$(MAKE) FLAVOUR=aarch64 CC='$(AARCH64_CC) -idirafter /usr/include' $(AARCH64_OBJECTS)
+	$(Q)$(AARCH64_CC) -shared -Wl,--version-script=shim/exports.map $(AARCH64_OBJECTS) \
+	    -o build/aarch64/libmicrodnn.so
+	$(Q)readelf -W --dyn-syms build/aarch64/libmicrodnn.so | grep -q 'FUNC .* dlsym$$'
+.PHONY: check-aarch64
+
 # The committed PTX: for the oldest architecture of the compiler, in the oldest PTX version that knows
 # it, so that drivers older than the compiler take it. Comments name the compiler's build: dropped.
 NVCC ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) nvcc)

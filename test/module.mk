@@ -4,6 +4,13 @@ TESTS += test/runner.sh test/exports.sh test/innocent.sh test/install.sh test/gp
 test: $(ALL) $(TEST_DEPS) $(TESTS)
 	@test/run --build $(B) $(TEST_OPTIONS) $(TESTS)
 
+# Without the tests of the simulated GPU, of the example and of scripts.
+LIBRARY_TESTS = $(filter-out $(B)/test/sim/% test/sim/% $(patsubst %,test/%.sh,runner exports innocent install \
+    gpu_check train_cnn),$(TESTS))
+test-library: $(ALL) $(TEST_DEPS) $(TESTS)
+	@test/run --build $(B) $(TEST_OPTIONS) $(LIBRARY_TESTS)
+.PHONY: test-library
+
 bench: $(ALL) $(BENCHES)
 	@for program in $(BENCHES); do $$program || exit 1; done
 
