@@ -11,6 +11,8 @@ enum { WARM_UPS = 2, PAIRS = 5, TIMED = 2 * PAIRS };
 
 /* Below this the two are equal, and the measurement's choice stands. */
 static const float loses_by = 1.02F;
+/* A split that is so much faster in the first pair needs no second: each pair costs one slow call. */
+static const float clearly = 0.9F;
 
 typedef enum trial_verdict { PENDING, SPLIT_STAYS, RIVAL_WINS } trial_verdict_t;
 
@@ -67,26 +69,29 @@ static int compare_floats(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median time of one contender; false if the device does not tell. */
-static bool median_ms(const mdnn_trial_t *trial, mdnn_contender_t contender, float *ms)
+/* Median time of one contender over the first `pairs`; false if the device does not tell. */
+static bool median_ms(const mdnn_trial_t *trial, mdnn_contender_t contender, int pairs, float *ms)
 {
     float times[PAIRS];
-    for (int i = 0; i < PAIRS; i++) {
+    for (int i = 0; i < pairs; i++) {
         const int at = 2 * i + (int)contender;
         if (mdnn_real_driver()->cuEventElapsedTime(&times[i], trial->begins[at], trial->ends[at]) !=
             CUDA_SUCCESS)
             return false;
     }
-    qsort(times, PAIRS, sizeof *times, compare_floats);
-    *ms = times[PAIRS / 2];
+    qsort(times, (size_t)pairs, sizeof *times, compare_floats);
+    *ms = times[pairs / 2];
     return true;
 }
 
-static void decide(mdnn_trial_t *trial)
+/* After `pairs` have come to an end; nothing if it takes more of them. */
+static void decide(mdnn_trial_t *trial, int pairs)
 {
     float split_ms = 0, rival_ms = 0;
-    const bool known = median_ms(trial, MDNN_CONTENDER_SPLIT, &split_ms) &&
-                       median_ms(trial, MDNN_CONTENDER_RIVAL, &rival_ms);
+    const bool known = median_ms(trial, MDNN_CONTENDER_SPLIT, pairs, &split_ms) &&
+                       median_ms(trial, MDNN_CONTENDER_RIVAL, pairs, &rival_ms);
+    if (known && pairs < PAIRS && split_ms > clearly * rival_ms)
+        return;
     const bool lost = known && split_ms > loses_by * rival_ms;
     mdnn_count(lost ? MDNN_COUNTER_trials_lost : MDNN_COUNTER_trials_won, 1);
     if (lost)
@@ -105,14 +110,17 @@ static bool is_capturing(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* The call's number among the timed ones, -1 if it is not timed. Callers hold `busy`. */
+/* The call's number among the timed ones, -1 if it is not timed. A new pair begins when the last one
+ * has come to its end and has not decided. Callers hold `busy`. */
 static int next_ticket(mdnn_trial_t *trial)
 {
     const int number = trial->calls - WARM_UPS;
-    if (number >= TIMED) {
-        if (mdnn_real_driver()->cuEventQuery(trial->ends[TIMED - 1]) != CUDA_ERROR_NOT_READY)
-            decide(trial);
-        return -1;
+    if (number > 0 && number % 2 == 0) {
+        if (mdnn_real_driver()->cuEventQuery(trial->ends[number - 1]) == CUDA_ERROR_NOT_READY)
+            return -1;
+        decide(trial, number / 2);
+        if (atomic_load(&trial->verdict) != PENDING)
+            return -1;
     }
     trial->calls++;
     return number;

@@ -1,7 +1,7 @@
 /* A split must prove itself in the running program. Measurements are made on scratch, maybe beside
- * other work; so the first calls that a split serves alternate between it and the best undivided
- * configuration within the same workspace, timed by events, without waiting. If the split loses, the
- * rival runs from then on. */
+ * other work; so among the first calls that a split serves some go to the best undivided configuration
+ * within the same workspace, and both are timed by events, without waiting: one pair where the split
+ * clearly wins, up to five where it does not. If it loses, the rival runs from then on. */
 #ifndef MDNN_TRIAL_H
 #define MDNN_TRIAL_H
 

@@ -136,10 +136,10 @@ class Stepper:
         return Result(training, library, "")
 
 
-def compare_steps(build, machine, task, pairs, settings=None, warmup=3, each=2):
+def compare_steps(build, machine, task, pairs, settings=None, warmup=6, each=2):
     """Like compare, but the two programs live side by side and alternate: `pairs` times `each`
     iterations of one and then of the other, first one first, then the other; their medians make a
-    pair."""
+    pair. The warm-up covers the searches, the library's measurements and its trials."""
     task = dataclasses.replace(task, length=("--iterations", str(warmup + pairs * each)))
     with tempfile.TemporaryDirectory(prefix="microdnn.") as scratch:
         both = []
