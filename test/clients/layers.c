@@ -35,7 +35,8 @@ typedef struct layer {
     int n, c, h, w, k, r, s, stride, pad, count; /* count: how often the net has it */
 } layer_t;
 
-/* Geometry of torchvision's networks. */
+/* Geometry of torchvision's networks, then of Caffe's AlexNet, which runs the groups of conv2, conv4
+ * and conv5 one after the other, and of table 2 of the cuDNN paper (Chetlur et al. 2014). */
 static const layer_t layers[] = {
     {"alexnet", "conv1", 256, 3, 224, 224, 64, 11, 11, 4, 2, 1},
     {"alexnet", "conv2", 256, 64, 27, 27, 192, 5, 5, 1, 2, 1},
@@ -74,6 +75,16 @@ static const layer_t layers[] = {
     {"resnet50", "5d", 128, 1024, 14, 14, 2048, 1, 1, 2, 0, 1},
     {"resnet50", "5a'", 128, 2048, 7, 7, 512, 1, 1, 1, 0, 2},
     {"resnet50", "5b", 128, 512, 7, 7, 512, 3, 3, 1, 1, 2},
+    {"caffe", "conv1", 256, 3, 227, 227, 96, 11, 11, 4, 0, 1},
+    {"caffe", "conv2", 256, 48, 27, 27, 128, 5, 5, 1, 2, 2},
+    {"caffe", "conv3", 256, 256, 13, 13, 384, 3, 3, 1, 1, 1},
+    {"caffe", "conv4", 256, 192, 13, 13, 192, 3, 3, 1, 1, 2},
+    {"caffe", "conv5", 256, 192, 13, 13, 128, 3, 3, 1, 1, 2},
+    {"cudnn14", "layer1", 128, 3, 128, 128, 96, 11, 11, 1, 0, 1},
+    {"cudnn14", "layer2", 128, 96, 64, 64, 128, 9, 9, 1, 0, 1},
+    {"cudnn14", "layer3", 128, 128, 32, 32, 128, 9, 9, 1, 0, 1},
+    {"cudnn14", "layer4", 128, 128, 16, 16, 128, 7, 7, 1, 0, 1},
+    {"cudnn14", "layer5", 128, 128, 13, 13, 384, 3, 3, 1, 0, 1},
 };
 
 enum { FORWARD, BACKWARD_DATA, BACKWARD_FILTER, DIRECTIONS, RESULTS = 24, RUNS = 5, GROUPS_MAX = 64 };

@@ -53,8 +53,27 @@ $(B)/test/sim/cudnn_count_dlsym.so: test/sim/cudnn_count_dlsym.c
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -fPIC -shared $< -ldl -o $@
 
+# The cost model beside measured convolutions, without a simulated GPU around it. `make calibrate`
+# prints costs that fit calibration.tsv best, `make calibration-tables` how near those in use come.
+SIM_CALIBRATION := $(B)/obj/test/sim/calibration.o $(call SIM_CUDNN_objects,conv_algorithms elements)
+$(B)/obj/test/sim/calibration.o: BASE_CFLAGS += $(CUDA_CFLAGS)
+SIM_CALIBRATION_LINK = $(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) \
+    -DCALIBRATION_FOLDER='"$(CURDIR)/test/sim"' $(CFLAGS) $< $(SIM_CALIBRATION) -lcmocka -lm -o $@
+
+$(B)/test/sim/test_calibration $(B)/test/sim/calibrate: $(B)/test/sim/%: test/sim/%.c $(SIM_CALIBRATION)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(SIM_CALIBRATION_LINK)
+
+.PHONY: calibrate calibration-tables
+calibrate: $(B)/test/sim/calibrate
+	$(Q)$< h200 test/sim/calibration.tsv
+calibration-tables: $(B)/test/sim/test_calibration
+	$(Q)$< tables test/sim/calibration.tsv test/sim/calibration_check.tsv
+
 ifneq ($(CUDA_INCLUDE),)
 ALL += $(SIM_CUDNN_LIBRARIES)
+TESTS += $(B)/test/sim/test_calibration
 TESTS += $(SIM_CUDNN_TESTS) test/sim/test_cudnn_structure.sh
 TEST_DEPS += $(SIM_CUDNN_TESTS) $(B)/test/sim/cudnn_count_dlsym.so
 endif

@@ -86,6 +86,7 @@ typedef struct sim_conv_algorithm {
     double workspace_passes;              /* how often the workspace goes through memory */
     int kernels;
     double half_waves;  /* waves of blocks at which half of that efficiency is reached */
+    double half_terms;  /* terms of a sum at which half of the tensor cores' is reached */
     double beta_factor; /* time with beta != 0, beyond reading the output */
 } sim_conv_algorithm_t;
 

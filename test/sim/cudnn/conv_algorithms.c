@@ -13,11 +13,26 @@ enum { ALGORITHMS_MAX = 8 };
 
 static const sim_conv_algorithm_t algorithms[SIM_DIRECTIONS][ALGORITHMS_MAX] = {
 #define ALGORITHM(direction, number, name, kind, order, block, flags, efficiency,                  \
-                  tensor_efficiency, passes, kernels, half_waves, beta_factor)                     \
+                  tensor_efficiency, passes, kernels, half_waves, half_terms, beta_factor)         \
     [direction][number] = {#name,   KIND_##kind, ORDER_##order,     block,                         \
                            flags,   efficiency,  tensor_efficiency, passes,                        \
-                           kernels, half_waves,  beta_factor},
+                           kernels, half_waves,  half_terms,        beta_factor},
+#define SCALE(profile, kind, width, factor)
 #include "test/sim/conv_costs.def"
+#undef SCALE
+#undef ALGORITHM
+};
+
+static const struct {
+    const char *profile;
+    sim_conv_kind_t kind;
+    int width; /* of the filter; 0: any */
+    double factor;
+} scales[] = {
+#define ALGORITHM(...)
+#define SCALE(profile, kind, width, factor) {#profile, KIND_##kind, width, factor},
+#include "test/sim/conv_costs.def"
+#undef SCALE
 #undef ALGORITHM
 };
 
@@ -184,12 +199,13 @@ static void spectrum(const sim_conv_t *problem, sim_conv_kind_t kind, double *po
     }
 }
 
-/* Input tile of F(4x4, 3x3) or F(4x4, 5x5), and tiles of one output plane. */
+/* Input tile of F(4x4, 3x3) or F(9x9, 5x5), and tiles of one output plane. */
 static void winograd_tiles(const sim_conv_t *problem, double *tile_elements, double *tiles)
 {
-    const double tile = 4.0 + problem->w.dims[3] - 1.0;
+    const double out = problem->w.dims[3] == 5 ? 9.0 : 4.0;
+    const double tile = out + problem->w.dims[3] - 1.0;
     *tile_elements = tile * tile;
-    *tiles = ceil(problem->y.dims[3] / 4.0) * ceil(problem->y.dims[4] / 4.0);
+    *tiles = ceil(problem->y.dims[3] / out) * ceil(problem->y.dims[4] / out);
 }
 
 /* Images that the explicit algorithms unfold at once: the largest power of two that divides the
@@ -197,27 +213,59 @@ static void winograd_tiles(const sim_conv_t *problem, double *tile_elements, dou
 static double unfolded_images(double n)
 {
     double images = 1.0;
-    while (images < 16.0 && fmod(n, images * 2.0) == 0.0)
+    while (images < 128.0 && fmod(n, images * 2.0) == 0.0)
         images *= 2.0;
     return images;
+}
+
+/* Partial sums of a weight gradient on tensor cores: the multiprocessors share the tiles of 128 x
+ * 128 weights (64 x 64, if there are no more filters), as many whole times as they can. */
+static double partial_sum_bytes(const sim_profile_t *profile, const sizes_t *sizes)
+{
+    const double rows = sizes->c * sizes->filter;
+    const double side = sizes->k <= 64.0 ? 64.0 : 128.0;
+    const double tiles = sizes->groups * ceil(sizes->k / side) * ceil(rows / side);
+    const double busy = profile->multiprocessors;
+    return 4.0 * side * side * fmin(busy, tiles * fmax(1.0, floor(busy / tiles)));
+}
+
+/* On tensor cores single-precision data is copied to channels last and back; 1x1 filters do with
+ * less, and read planes of whole vectors in place. */
+static double tf32_bytes(const sim_profile_t *profile, const sim_conv_t *problem,
+                         const sizes_t *sizes)
+{
+    const bool filter = problem->direction == SIM_BACKWARD_FILTER;
+    const double partial_sums = filter ? partial_sum_bytes(profile, sizes) : 0.0;
+    if (problem->layout == SIM_LAYOUT_NHWC)
+        return partial_sums;
+    const double copies = sizes->x_bytes + sizes->y_bytes;
+    if (sizes->filter != 1.0)
+        return copies + sizes->w_bytes + partial_sums;
+    if (!unit(problem->stride) || fmod(sizes->in, 4.0) != 0.0)
+        return copies + partial_sums;
+    if (filter)
+        return sizes->n * sizes->w_bytes;
+    if (problem->direction == SIM_BACKWARD_DATA)
+        return 0.0;
+    if (sizes->c < sizes->k)
+        return sizes->x_bytes + sizes->w_bytes;
+    return fmod(sizes->in, 64.0) == 0.0 ? 0.0 : copies;
 }
 
 /* Tensor cores want channels last, in groups of 8 for 16-bit types; other data is copied first. */
 static double precomputed_bytes(const sim_profile_t *profile, const sim_conv_t *problem,
                                 const sim_conv_algorithm_t *algorithm, const sizes_t *sizes)
 {
-    const double indices = 4.0 * (sizes->c * sizes->filter + 2.0 * sizes->out);
+    const double indices = 1024.0;
+    const bool filter = problem->direction == SIM_BACKWARD_FILTER;
     if (!sim_conv_uses_tensor_cores(profile, problem, algorithm))
-        return indices;
-    const bool wide = problem->x.type == CUDNN_DATA_FLOAT ||
-                      (fmod(sizes->c, 8.0) == 0.0 && fmod(sizes->k, 8.0) == 0.0);
+        return filter ? sizes->w_bytes + sizes->k * sizes->filter + 16.0 : indices;
+    if (problem->x.type == CUDNN_DATA_FLOAT)
+        return indices + tf32_bytes(profile, problem, sizes);
+    const bool wide = fmod(sizes->c, 8.0) == 0.0 && fmod(sizes->k, 8.0) == 0.0;
     if (problem->layout != SIM_LAYOUT_NHWC || !wide)
         return sizes->x_bytes + sizes->y_bytes + sizes->w_bytes + indices;
-    if (problem->direction != SIM_BACKWARD_FILTER)
-        return indices;
-    /* Partial sums of every 32 images but the last, which goes to the output. */
-    return indices + 4.0 * sizes->groups * sizes->k * sizes->c * sizes->filter *
-                         (ceil(sizes->n / 32.0) - 1.0);
+    return indices + (filter ? partial_sum_bytes(profile, sizes) : 0.0);
 }
 
 static double workspace_bytes(const sim_profile_t *profile, const sim_conv_t *problem,
@@ -233,9 +281,11 @@ static double workspace_bytes(const sim_profile_t *profile, const sim_conv_t *pr
     case KIND_EXPLICIT:
         return unfolded_images(sizes->n) * sizes->c * sizes->filter * sizes->out * element;
     case KIND_FFT:
-    case KIND_FFT_TILING:
         spectrum(problem, algorithm->kind, &points, &tiles);
-        return 8.0 * points * (tiles * planes + filters);
+        return 8.0 * points * (planes + filters);
+    case KIND_FFT_TILING: /* two tiles of every plane at a time */
+        spectrum(problem, algorithm->kind, &points, &tiles);
+        return 8.0 * points * (fmin(tiles, 2.0) * planes + filters);
     case KIND_WINOGRAD:
         return 16.0 * element * filters;
     case KIND_WINOGRAD_NONFUSED:
@@ -252,6 +302,18 @@ uint64_t sim_conv_workspace_bytes(const sim_profile_t *profile, const sim_conv_t
     const sizes_t sizes = sizes_of(problem);
     const double bytes = workspace_bytes(profile, problem, algorithm, &sizes);
     return ((uint64_t)bytes + 15) / 16 * 16;
+}
+
+/* What goes through device memory each time that the workspace does: all tiles, in turn. */
+static double transformed_bytes(const sim_profile_t *profile, const sim_conv_t *problem,
+                                const sim_conv_algorithm_t *algorithm, const sizes_t *sizes)
+{
+    if (algorithm->kind != KIND_FFT_TILING)
+        return workspace_bytes(profile, problem, algorithm, sizes);
+    double points, tiles;
+    spectrum(problem, algorithm->kind, &points, &tiles);
+    return 8.0 * points * sizes->groups *
+           (tiles * sizes->n * (sizes->c + sizes->k) + sizes->c * sizes->k);
 }
 
 /* Floating-point operations that the algorithm needs. */
@@ -293,6 +355,19 @@ static double waves(const sim_profile_t *profile, const sim_conv_t *problem, con
     return sizes->groups * ceil(rows / 128.0) * ceil(columns / 64.0) / profile->multiprocessors;
 }
 
+/* Terms of one output's sum. */
+static double terms(const sim_conv_t *problem, const sizes_t *sizes)
+{
+    switch (problem->direction) {
+    case SIM_FORWARD:
+        return sizes->c * sizes->filter;
+    case SIM_BACKWARD_DATA:
+        return sizes->k * sizes->filter;
+    default:
+        return sizes->n * sizes->out;
+    }
+}
+
 /* In operations a microsecond. */
 static double peak(const sim_profile_t *profile, const sim_conv_t *problem, bool tensor_cores)
 {
@@ -305,14 +380,29 @@ static double peak(const sim_profile_t *profile, const sim_conv_t *problem, bool
            1e6;
 }
 
+/* What this GPU reaches of the efficiency in the table. */
+static double scale_of(const sim_profile_t *profile, const sim_conv_t *problem,
+                       sim_conv_kind_t kind)
+{
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        if (scales[i].kind == kind && strcmp(scales[i].profile, profile->name) == 0 &&
+            (!scales[i].width || scales[i].width == problem->w.dims[4]))
+            return scales[i].factor;
+    return 1.0;
+}
+
 double sim_conv_cost_us(const sim_profile_t *profile, const sim_conv_t *problem,
                         const sim_conv_algorithm_t *algorithm, bool reads_output)
 {
     const sizes_t sizes = sizes_of(problem);
     const bool tensor_cores = sim_conv_uses_tensor_cores(profile, problem, algorithm);
     const double busy = waves(profile, problem, &sizes);
-    const double reached = (tensor_cores ? algorithm->tensor_efficiency : algorithm->efficiency) *
-                           busy / (busy + algorithm->half_waves);
+    const double length = terms(problem, &sizes);
+    const double share =
+        tensor_cores ? algorithm->tensor_efficiency * length / (length + algorithm->half_terms)
+                     : algorithm->efficiency;
+    const double reached =
+        share * scale_of(profile, problem, algorithm->kind) * busy / (busy + algorithm->half_waves);
     const double compute_us =
         operations(problem, algorithm, &sizes) / (peak(profile, problem, tensor_cores) * reached);
     const double output_bytes = problem->direction == SIM_FORWARD         ? sizes.y_bytes
@@ -322,7 +412,7 @@ double sim_conv_cost_us(const sim_profile_t *profile, const sim_conv_t *problem,
         sizes.x_bytes + sizes.w_bytes + sizes.y_bytes + (reads_output ? output_bytes : 0.0);
     const double rate = profile->memory_gbps * 0.8e3; /* bytes a microsecond */
     const double transforms_us =
-        algorithm->workspace_passes * workspace_bytes(profile, problem, algorithm, &sizes) / rate;
+        algorithm->workspace_passes * transformed_bytes(profile, problem, algorithm, &sizes) / rate;
     const double work_us = fmax(compute_us, bytes / rate) + transforms_us;
     return algorithm->kernels * profile->kernel_floor_us +
            work_us * (reads_output ? algorithm->beta_factor : 1.0);
