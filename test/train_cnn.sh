@@ -30,7 +30,7 @@ bad_values_are_refused() {
         refuses "'12x'" --iterations 12x && refuses "fp32, tf32, fp16" --dtype fp8 &&
         refuses "nchw, nhwc" --layout hwcn && refuses "64MiB" --workspace-limit 5q &&
         refuses "64MiB" --workspace-limit 99999999999999999999g && refuses "'nan'" --momentum nan &&
-        refuses "'-1'" --seed -1
+        refuses "'-1'" --seed -1 && refuses "'1'" --dropout 1
 }
 
 wrong_lines_are_refused() {
@@ -39,7 +39,8 @@ wrong_lines_are_refused() {
 
 contradictions_are_refused() {
     refuses exclude --epochs 2 --iterations 3 && refuses random --net alexnet --epochs 2 &&
-        refuses "none to time" --iterations 3 --warmup 3
+        refuses "none to time" --iterations 3 --warmup 3 &&
+        refuses "has none" --net resnet18 --dropout 0.5
 }
 
 missing_data_is_named() {
@@ -151,7 +152,44 @@ timing_mode_times_alexnet() {
         holds "run['convolution_ms']['median'] > 1 and run['workspace_bytes'] <= 64 << 20"
 }
 
-plan 18
+# Convolutions and fully connected layers of each network, so that none was lost.
+timing_mode_times_every_network() {
+    for net in alexnet:8 overfeat:8 vgg16:16 resnet18:21 resnet50:54 densenet40:40; do
+        MICRODNN_SIM_MODE=timing train --quiet --net "${net%:*}" --workspace-limit 64MiB \
+            --find-repeats 1 --iterations 2 --json "$result" || return 1
+        holds "len(run['layers']) == ${net#*:} and run['convolution_ms']['median'] > 1" || return 1
+    done
+}
+
+# starts_even NET CLASSES: training begins with nearly even probabilities
+starts_even() {
+    train --quiet --net "$1" --batch 1 --find-repeats 1 --iterations 1 --workspace-limit 4096 \
+        --json "$result" && holds "abs(run['losses'][0] - __import__('math').log($2)) < 1"
+}
+
+dropped() { # file, arguments...
+    dropped_file=$1
+    shift
+    short_run "$dropped_file" --deterministic --iterations 6 "$@"
+}
+
+same_losses() { holds "run['losses'] == json.load(open('$1'))['losses']" "$2"; }
+
+dropout_follows_the_seed() {
+    dropped "$TMPDIR/half.json" --dropout 0.5 && dropped "$TMPDIR/again.json" --dropout 0.5 &&
+        dropped "$TMPDIR/zero.json" --dropout 0 && dropped "$TMPDIR/none.json" &&
+        same_losses "$TMPDIR/half.json" "$TMPDIR/again.json" &&
+        same_losses "$TMPDIR/zero.json" "$TMPDIR/none.json" &&
+        ! same_losses "$TMPDIR/half.json" "$TMPDIR/none.json"
+}
+
+# It would be far off if the test left outputs out, too, or saw them larger than training did.
+a_test_uses_every_output() {
+    train --quiet --find-repeats 1 --batch 128 --epochs 2 --workspace-limit 16MiB --dropout 0.5 \
+        --json "$result" && holds "run['epochs'][1]['test_accuracy'] > 0.7"
+}
+
+plan 23
 check "a bad value is refused with what is accepted" bad_values_are_refused
 check "an unknown option, a stray word and a missing value are refused" wrong_lines_are_refused
 check "options that contradict each other are refused" contradictions_are_refused
@@ -170,4 +208,9 @@ check "the chosen algorithms are printed, none for the images' gradient" algorit
 check "an epoch ends with a test on images that were not trained on" epochs_test_on_test_images
 check "timing mode times AlexNet" timing_mode_times_alexnet
 check "AlexNet has the layers of the measured tables" alexnet_has_its_layers
+check "timing mode times every network" timing_mode_times_every_network
+check "DenseNet-40 computes a loss" starts_even densenet40 10
+check "ResNet-18 computes a loss" starts_even resnet18 1000
+check "dropout masks follow the seed, and without dropout there are none" dropout_follows_the_seed
+check "a test after training with dropout uses every output" a_test_uses_every_output
 finish

@@ -24,6 +24,7 @@ enum {
     OPT_DETERMINISTIC,
     OPT_LEARNING_RATE,
     OPT_MOMENTUM,
+    OPT_DROPOUT,
     OPT_SEED,
     OPT_DATA,
     OPT_JSON,
@@ -47,6 +48,7 @@ static const struct option long_options[] = {
     {"deterministic", no_argument, NULL, OPT_DETERMINISTIC},
     {"learning-rate", required_argument, NULL, OPT_LEARNING_RATE},
     {"momentum", required_argument, NULL, OPT_MOMENTUM},
+    {"dropout", required_argument, NULL, OPT_DROPOUT},
     {"seed", required_argument, NULL, OPT_SEED},
     {"data", required_argument, NULL, OPT_DATA},
     {"json", required_argument, NULL, OPT_JSON},
@@ -76,7 +78,10 @@ static const char help_text[] =
     "  --find-repeats N        searches for each algorithm; the last counts (2)\n"
     "  --learning-rate X       (see below) and\n"
     "  --momentum X            of stochastic gradient descent (0.9)\n"
-    "  --seed N                of the weights and the order of the images (1)\n"
+    "  --dropout X             part of fc6's and fc7's outputs left out in training (0.5 in "
+    "alexnet,\n"
+    "                          overfeat and vgg16, which alone have it; 0: none)\n"
+    "  --seed N                of the weights, the order of the images and dropout (1)\n"
     "  --data DIR              where digits.txt is (docs/examples/data)\n"
     "  --json FILE             write options, losses and times there; - is standard output\n"
     "  --algorithms            print the algorithm, workspace and time of each convolution\n"
@@ -226,6 +231,9 @@ static void parse_one(arguments_t *a, int option, const char *text)
     case OPT_MOMENTUM:
         a->momentum = parse_real("momentum", text, 1.0);
         break;
+    case OPT_DROPOUT:
+        a->dropout = parse_real("dropout", text, 0.99);
+        break;
     case OPT_SEED:
         a->seed = parse_seed(text);
         break;
@@ -259,6 +267,10 @@ static void complete(arguments_t *a)
         a->batch = a->net->batch;
     if (a->learning_rate < 0)
         a->learning_rate = a->net->learning_rate;
+    if (a->dropout > 0 && a->net->dropout < 0)
+        usage_error("--dropout: %s has none", a->net->name);
+    if (a->dropout < 0)
+        a->dropout = fmax(a->net->dropout, 0);
     if (a->epochs && a->iterations)
         usage_error("--epochs and --iterations exclude each other");
     if (a->epochs && !a->net->digits)
@@ -280,6 +292,7 @@ void arguments_parse(arguments_t *arguments, int argc, char **argv)
                                .workspace_limit_bytes = NO_LIMIT,
                                .learning_rate = -1,
                                .momentum = 0.9,
+                               .dropout = -1,
                                .seed = 1,
                                .data_directory = "docs/examples/data"};
     int option;

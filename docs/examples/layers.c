@@ -12,12 +12,6 @@
  * last (H200, cuDNN 9.19). */
 #define BATCH_NORM_MODE CUDNN_BATCHNORM_SPATIAL_PERSISTENT
 
-/* Networks without batch normalisation also run on a cuDNN that lacks it, as the simulated one
- * does. */
-#pragma weak cudnnBatchNormalizationForwardTraining
-#pragma weak cudnnBatchNormalizationForwardInference
-#pragma weak cudnnBatchNormalizationBackward
-
 static const float one = 1, zero = 0, minus_one = -1;
 
 cudnnTensorDescriptor_t make_descriptor(cudnnDataType_t type, layout_t layout, int n, int c, int h,
@@ -368,9 +362,6 @@ static void backward_pool(network_t *network, layer_t *layer)
 
 static void init_batch_norm(network_t *network, layer_t *layer, uint64_t *state)
 {
-    if (!cudnnBatchNormalizationForwardTraining || !cudnnBatchNormalizationForwardInference ||
-        !cudnnBatchNormalizationBackward)
-        fail("%s: this cuDNN has no batch normalisation", network->spec.info->name);
     init_same_shape(network, layer, state);
     int c = layer->output.c;
     size_t bytes = (size_t)c * sizeof(float);
@@ -424,6 +415,60 @@ static void backward_batch_norm(network_t *network, layer_t *layer)
         layer->weight.descriptor, layer->weight.master.data, layer->weight.gradient.data,
         layer->bias.gradient.data, BATCH_NORM_EPSILON, layer->norm.saved_mean.data,
         layer->norm.saved_inverse_deviation.data));
+}
+
+/* ---- dropout ---- */
+
+static void init_dropout(network_t *network, layer_t *layer, uint64_t *state)
+{
+    init_same_shape(network, layer, state);
+    dropout_t *dropout = &layer->dropout;
+    const tensor_t *y = &layer->output;
+    cudnnHandle_t cudnn = network->gpu->cudnn;
+    size_t state_bytes, mask_bytes;
+    CUDNN_CHECK(cudnnDropoutGetStatesSize(cudnn, &state_bytes));
+    dropout->states = gpu_alloc(network->gpu, state_bytes, layer->spec->name);
+    CUDNN_CHECK(cudnnCreateDropoutDescriptor(&dropout->descriptor));
+    CUDNN_CHECK(cudnnSetDropoutDescriptor(
+        dropout->descriptor, cudnn, (float)network->options->dropout, dropout->states.data,
+        state_bytes, network->options->seed + (uint64_t)layer->index));
+    cudnnTensorDescriptor_t descriptor =
+        make_descriptor(tensor_type(network), network->options->layout, y->n, y->c, y->h, y->w);
+    CUDNN_CHECK(cudnnDropoutGetReserveSpaceSize(descriptor, &mask_bytes));
+    CUDNN_CHECK(cudnnDestroyTensorDescriptor(descriptor));
+    dropout->mask = gpu_alloc(network->gpu, mask_bytes, layer->spec->name);
+}
+
+static void fini_dropout(network_t *network, layer_t *layer)
+{
+    CUDNN_CHECK(cudnnDestroyDropoutDescriptor(layer->dropout.descriptor));
+    gpu_free(network->gpu, &layer->dropout.mask);
+    gpu_free(network->gpu, &layer->dropout.states);
+}
+
+static void forward_dropout(network_t *network, layer_t *layer, bool training)
+{
+    const tensor_t *x = layer->inputs[0], *y = &layer->output;
+    const dropout_t *dropout = &layer->dropout;
+    if (training)
+        CUDNN_CHECK(cudnnDropoutForward(network->gpu->cudnn, dropout->descriptor, x->descriptor,
+                                        x->value.data, y->descriptor, y->value.data,
+                                        dropout->mask.data, dropout->mask.bytes));
+    else
+        CUDA_CHECK(cudaMemcpyAsync(y->value.data, x->value.data, y->value.bytes,
+                                   cudaMemcpyDeviceToDevice, network->gpu->stream));
+}
+
+/* Overwrites the input's gradient: nothing else reads what a dropout reads. */
+static void backward_dropout(network_t *network, layer_t *layer)
+{
+    tensor_t *x = layer->inputs[0];
+    const tensor_t *y = &layer->output;
+    const dropout_t *dropout = &layer->dropout;
+    x->gradient_written = true;
+    CUDNN_CHECK(cudnnDropoutBackward(network->gpu->cudnn, dropout->descriptor, y->descriptor,
+                                     y->gradient.data, x->descriptor, x->gradient.data,
+                                     dropout->mask.data, dropout->mask.bytes));
 }
 
 /* ---- sums and concatenations ---- */
@@ -566,6 +611,7 @@ static const struct {
     [LAYER_AVERAGE_POOL] = {init_pool, fini_pool, forward_pool, backward_pool},
     [LAYER_BATCH_NORM] = {init_batch_norm, fini_batch_norm, forward_batch_norm,
                           backward_batch_norm},
+    [LAYER_DROPOUT] = {init_dropout, fini_dropout, forward_dropout, backward_dropout},
     [LAYER_ADD] = {init_same_shape, NULL, forward_add, backward_add},
     [LAYER_CONCAT] = {init_concat, fini_concat, forward_concat, backward_concat},
     [LAYER_LOSS] = {init_same_shape, NULL, forward_loss, backward_loss},

@@ -102,6 +102,11 @@ static int fc(net_spec_t *net, const char *name, int from, int channels)
     return add_layer(net, layer, name);
 }
 
+static int dropout(net_spec_t *net, int from)
+{
+    return net->dropout > 0 ? unary(net, LAYER_DROPOUT, "drop", from) : from;
+}
+
 static int join(net_spec_t *net, layer_kind_t kind, const char *name, int a, int b)
 {
     return add_layer(net, (layer_spec_t){.kind = kind, .inputs = {a, b}, .input_count = 2}, name);
@@ -132,12 +137,12 @@ static int build_lenet(net_spec_t *net)
     t = max_pool(net, "pool1", t, 2, 2, 0);
     t = convolution_relu(net, "conv3", t, 128, 3, 1, 1);
     t = max_pool(net, "pool2", t, 2, 2, 0);
-    t = relu(net, fc(net, "fc1", t, 128));
+    t = dropout(net, relu(net, fc(net, "fc1", t, 128)));
     return fc(net, "fc2", t, 10);
 }
 
 /* The single column of "One weird trick for parallelizing convolutional neural networks" as
- * torchvision has it, without dropout. */
+ * torchvision has it, with the dropout of the two-column network: after fc6 and fc7. */
 static int build_alexnet(net_spec_t *net)
 {
     int t = convolution_relu(net, "conv1", 0, 64, 11, 4, 2);
@@ -148,8 +153,8 @@ static int build_alexnet(net_spec_t *net)
     t = convolution_relu(net, "conv4", t, 256, 3, 1, 1);
     t = convolution_relu(net, "conv5", t, 256, 3, 1, 1);
     t = max_pool(net, "pool5", t, 3, 2, 0);
-    t = relu(net, fc(net, "fc6", t, 4096));
-    t = relu(net, fc(net, "fc7", t, 4096));
+    t = dropout(net, relu(net, fc(net, "fc6", t, 4096)));
+    t = dropout(net, relu(net, fc(net, "fc7", t, 4096)));
     return fc(net, "fc8", t, 1000);
 }
 
@@ -164,12 +169,12 @@ static int build_overfeat(net_spec_t *net)
     t = convolution_relu(net, "conv4", t, 1024, 3, 1, 1);
     t = convolution_relu(net, "conv5", t, 1024, 3, 1, 1);
     t = max_pool(net, "pool5", t, 2, 2, 0);
-    t = relu(net, fc(net, "fc6", t, 3072));
-    t = relu(net, fc(net, "fc7", t, 4096));
+    t = dropout(net, relu(net, fc(net, "fc6", t, 3072)));
+    t = dropout(net, relu(net, fc(net, "fc7", t, 4096)));
     return fc(net, "fc8", t, 1000);
 }
 
-/* Configuration D of "Very deep convolutional networks", without dropout. */
+/* Configuration D of "Very deep convolutional networks". */
 static int build_vgg16(net_spec_t *net)
 {
     static const struct {
@@ -183,8 +188,8 @@ static int build_vgg16(net_spec_t *net)
                                  blocks[block].channels, 3, 1, 1);
         t = max_pool(net, format_name(name, "pool%d", block + 1), t, 2, 2, 0);
     }
-    t = relu(net, fc(net, "fc6", t, 4096));
-    t = relu(net, fc(net, "fc7", t, 4096));
+    t = dropout(net, relu(net, fc(net, "fc6", t, 4096)));
+    t = dropout(net, relu(net, fc(net, "fc7", t, 4096)));
     return fc(net, "fc8", t, 1000);
 }
 
@@ -258,13 +263,16 @@ static int build_densenet40(net_spec_t *net)
 }
 
 static const net_info_t nets[] = {
-    {"lenet", "LeNet-style, handwritten digits 8x8", true, 1, 8, 8, 10, 128, 0.03, build_lenet},
-    {"alexnet", "AlexNet, one column, 224x224", false, 3, 224, 224, 1000, 256, 0.01, build_alexnet},
-    {"overfeat", "OverFeat fast, 231x231", false, 3, 231, 231, 1000, 128, 0.01, build_overfeat},
-    {"vgg16", "VGG-16, 224x224", false, 3, 224, 224, 1000, 64, 0.01, build_vgg16},
-    {"resnet18", "ResNet-18, 224x224", false, 3, 224, 224, 1000, 128, 0.05, build_resnet18},
-    {"resnet50", "ResNet-50, 224x224", false, 3, 224, 224, 1000, 128, 0.05, build_resnet50},
-    {"densenet40", "DenseNet-40 k=12, 32x32", false, 3, 32, 32, 10, 256, 0.05, build_densenet40},
+    {"lenet", "LeNet-style, handwritten digits 8x8", true, 1, 8, 8, 10, 128, 0.03, 0, build_lenet},
+    {"alexnet", "AlexNet, one column, 224x224", false, 3, 224, 224, 1000, 256, 0.01, 0.5,
+     build_alexnet},
+    {"overfeat", "OverFeat fast, 231x231", false, 3, 231, 231, 1000, 128, 0.01, 0.5,
+     build_overfeat},
+    {"vgg16", "VGG-16, 224x224", false, 3, 224, 224, 1000, 64, 0.01, 0.5, build_vgg16},
+    {"resnet18", "ResNet-18, 224x224", false, 3, 224, 224, 1000, 128, 0.05, -1, build_resnet18},
+    {"resnet50", "ResNet-50, 224x224", false, 3, 224, 224, 1000, 128, 0.05, -1, build_resnet50},
+    {"densenet40", "DenseNet-40 k=12, 32x32", false, 3, 32, 32, 10, 256, 0.05, -1,
+     build_densenet40},
 };
 #define NET_COUNT (sizeof nets / sizeof *nets)
 
@@ -283,9 +291,9 @@ void net_print_list(FILE *out)
                 nets[i].batch, nets[i].learning_rate);
 }
 
-void net_build(net_spec_t *net, const net_info_t *info)
+void net_build(net_spec_t *net, const net_info_t *info, double dropout_rate)
 {
-    *net = (net_spec_t){.info = info};
+    *net = (net_spec_t){.info = info, .dropout = dropout_rate};
     add_layer(net, (layer_spec_t){.kind = LAYER_DATA}, "data");
     int logits = info->build(net);
     add_layer(net, (layer_spec_t){.kind = LAYER_LOSS, .inputs = {logits}, .input_count = 1},

@@ -15,6 +15,7 @@ typedef enum layer_kind {
     LAYER_MAX_POOL,
     LAYER_AVERAGE_POOL, /* kernel_h 0: over the whole image */
     LAYER_BATCH_NORM,
+    LAYER_DROPOUT,
     LAYER_ADD,    /* the sum of two tensors */
     LAYER_CONCAT, /* tensors one after the other along the channels */
     LAYER_LOSS,   /* softmax and cross entropy; always the last layer */
@@ -42,6 +43,7 @@ typedef struct net_info {
     int channels, height, width, classes;
     int batch;                          /* default, images */
     double learning_rate;               /* default */
+    double dropout;                     /* default; negative: the network has no place for it */
     int (*build)(struct net_spec *net); /* adds the layers before the loss; returns the logits */
 } net_info_t;
 
@@ -49,6 +51,7 @@ typedef struct net_spec {
     const net_info_t *info;
     layer_spec_t *layers;
     int count, capacity;
+    double dropout; /* while it is built: no layers for 0 */
 } net_spec_t;
 
 /* NULL if there is no network of that name. */
@@ -56,8 +59,8 @@ const net_info_t *net_find(const char *name);
 /* One line a network, for --help. */
 void net_print_list(FILE *out);
 
-/* Fills *net; release it with net_free. */
-void net_build(net_spec_t *net, const net_info_t *info);
+/* Fills *net; release it with net_free. Without dropout layers if `dropout` is 0. */
+void net_build(net_spec_t *net, const net_info_t *info, double dropout);
 void net_free(net_spec_t *net);
 
 #endif

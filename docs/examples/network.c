@@ -107,7 +107,7 @@ static void init_ends(network_t *network)
 void network_init(network_t *network, gpu_t *gpu, const arguments_t *options)
 {
     *network = (network_t){.gpu = gpu, .options = options};
-    net_build(&network->spec, options->net);
+    net_build(&network->spec, options->net, options->dropout);
     network->count = network->spec.count;
     network->layers = calloc((size_t)network->count, sizeof *network->layers);
     if (!network->layers)

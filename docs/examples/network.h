@@ -37,6 +37,12 @@ typedef struct batch_norm {
     buffer_t running_mean, running_variance, saved_mean, saved_inverse_deviation;
 } batch_norm_t;
 
+/* A generator's states belong to each layer, so that none depends on another's draws. */
+typedef struct dropout {
+    cudnnDropoutDescriptor_t descriptor;
+    buffer_t states, mask; /* what forward keeps for backward */
+} dropout_t;
+
 typedef struct layer {
     const layer_spec_t *spec;
     int index;
@@ -46,6 +52,7 @@ typedef struct layer {
     convolution_t convolution;
     cudnnPoolingDescriptor_t pooling;
     batch_norm_t norm;
+    dropout_t dropout;
     cudnnTensorDescriptor_t slices[LAYER_MAX_INPUTS]; /* of a concatenation's output */
     size_t slice_offsets[LAYER_MAX_INPUTS];           /* bytes */
 } layer_t;

@@ -224,9 +224,10 @@ static void json_options(FILE *out, const arguments_t *options)
     json_bytes_or_null(out, options->workspace_limit_bytes);
     fprintf(out,
             ", \"workspace_per_layer\": %s, \"deterministic\": %s, \"learning_rate\": %.12g, "
-            "\"momentum\": %.12g, \"seed\": %llu,\n    \"data\": ",
+            "\"momentum\": %.12g, \"dropout\": %.12g, \"seed\": %llu,\n    \"data\": ",
             json_bool(options->workspace_per_layer), json_bool(options->deterministic),
-            options->learning_rate, options->momentum, (unsigned long long)options->seed);
+            options->learning_rate, options->momentum, options->dropout,
+            (unsigned long long)options->seed);
     json_string(out, options->data_directory);
     fputs("},\n", out);
 }
