@@ -1,5 +1,5 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
-TESTS += test/runner.sh test/exports.sh test/innocent.sh test/install.sh test/gpu_check.sh
+TESTS += test/runner.sh test/exports.sh test/innocent.sh test/install.sh test/gpu_check.sh test/papers.sh
 
 test: $(ALL) $(TEST_DEPS) $(TESTS)
 	@test/run --build $(B) $(TEST_OPTIONS) $(TESTS)
@@ -18,3 +18,8 @@ bench: $(ALL) $(BENCHES)
 test-mutants: $(ALL) $(TEST_DEPS) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
 	@test/run --build $(B) --timeout 600 test/mutants.sh
 .PHONY: test-mutants
+
+# The papers' experiments and the simulator's errors, as pages in docs/benchmarks; all of it simulated.
+.PHONY: bench-papers
+bench-papers: $(ALL) $(TEST_DEPS) $(B)/test/sim/test_calibration
+	scripts/bench-papers --build $(B)

@@ -58,10 +58,18 @@ static bool tf32_allowed(void)
     return !override || strcmp(override, "0") != 0;
 }
 
+/* A first layer's three channels run at the speed of plain multiply-add in every type and layout
+ * (calibration.tsv). */
+static bool fills_tensor_cores(const sim_conv_t *problem)
+{
+    return problem->w.dims[1] > 3;
+}
+
 bool sim_conv_uses_tensor_cores(const sim_profile_t *profile, const sim_conv_t *problem,
                                 const sim_conv_algorithm_t *algorithm)
 {
-    if (!(algorithm->flags & FLAG_TENSOR) || problem->math_type == CUDNN_FMA_MATH)
+    if (!(algorithm->flags & FLAG_TENSOR) || problem->math_type == CUDNN_FMA_MATH ||
+        !fills_tensor_cores(problem))
         return false;
     const bool asked = problem->math_type != CUDNN_DEFAULT_MATH;
     switch ((cudnnDataType_t)problem->x.type) {
@@ -252,7 +260,7 @@ static double tf32_bytes(const sim_profile_t *profile, const sim_conv_t *problem
     return fmod(sizes->in, 64.0) == 0.0 ? 0.0 : copies;
 }
 
-/* Tensor cores want channels last, in groups of 8 for 16-bit types; other data is copied first. */
+/* Tensor cores want channels last; other data is copied first. */
 static double precomputed_bytes(const sim_profile_t *profile, const sim_conv_t *problem,
                                 const sim_conv_algorithm_t *algorithm, const sizes_t *sizes)
 {
@@ -262,8 +270,7 @@ static double precomputed_bytes(const sim_profile_t *profile, const sim_conv_t *
         return filter ? sizes->w_bytes + sizes->k * sizes->filter + 16.0 : indices;
     if (problem->x.type == CUDNN_DATA_FLOAT)
         return indices + tf32_bytes(profile, problem, sizes);
-    const bool wide = fmod(sizes->c, 8.0) == 0.0 && fmod(sizes->k, 8.0) == 0.0;
-    if (problem->layout != SIM_LAYOUT_NHWC || !wide)
+    if (problem->layout != SIM_LAYOUT_NHWC)
         return sizes->x_bytes + sizes->y_bytes + sizes->w_bytes + indices;
     return indices + (filter ? partial_sum_bytes(profile, sizes) : 0.0);
 }
