@@ -234,7 +234,8 @@ static double partial_sum_bytes(const sim_profile_t *profile, const sizes_t *siz
     const double side = sizes->k <= 64.0 ? 64.0 : 128.0;
     const double tiles = sizes->groups * ceil(sizes->k / side) * ceil(rows / side);
     const double busy = profile->multiprocessors;
-    return 4.0 * side * side * fmin(busy, tiles * fmax(1.0, floor(busy / tiles)));
+    const double tile = fmin(side, sizes->k) * fmin(side, rows);
+    return 4.0 * tile * fmin(busy, tiles * fmax(1.0, floor(busy / tiles)));
 }
 
 /* On tensor cores single-precision data is copied to channels last and back; 1x1 filters do with
