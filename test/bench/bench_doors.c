@@ -1,5 +1,5 @@
-/* What a hooked call costs more than the same call without the library, on stand-ins that do next to
- * nothing (test/standin): passing through (active and disabled), and deciding and running a
+/* What a hooked call costs more than the same call without the library, on stand-ins that do next
+ * to nothing (test/standin): passing through (active and disabled), and deciding and running a
  * convolution, whole and as parts. Medians of alternating runs. Exit status 1 if a limit is missed.
  *
  * Without arguments it starts itself under the preload, once for each state. */
@@ -150,8 +150,8 @@ static double median(double *values)
     return values[SAMPLES / 2];
 }
 
-/* One line of the table; `parts` direct calls stand against one through the door, and the cost is per
- * part. No limit if `limit_ns` is 0. 1 if the limit is missed. */
+/* One line of the table; `parts` direct calls stand against one through the door, and the cost is
+ * per part. No limit if `limit_ns` is 0. 1 if the limit is missed. */
 static int line(const char *name, void (*through)(void), void (*without)(void), int parts,
                 double limit_ns)
 {
@@ -175,9 +175,10 @@ static int line(const char *name, void (*through)(void), void (*without)(void), 
     return missed;
 }
 
-/* The same, for a convolution that must run as `parts`: else the figure would mean something else. */
-static int convolution(const char *name, void (*through)(void), void (*without)(void),
-                       size_t bytes, int parts)
+/* The same, for a convolution that must run as `parts`: else the figure would mean something else.
+ */
+static int convolution(const char *name, void (*through)(void), void (*without)(void), size_t bytes,
+                       int parts)
 {
     workspace_bytes = bytes;
     through();
@@ -205,8 +206,8 @@ static int measure(int active)
     missed += line("dlsym of a hooked name", through_lookup, without_lookup, 1, 0);
     if (!active) {
         workspace_bytes = (size_t)64 << 20;
-        missed += line("cudnnConvolutionForward", through_forward, without_forward, 1,
-                       pass_limit_ns);
+        missed +=
+            line("cudnnConvolutionForward", through_forward, without_forward, 1, pass_limit_ns);
         missed += line("cudnnGetConvolutionForwardWorkspaceSize", through_workspace,
                        without_workspace, 1, pass_limit_ns);
         return missed;

@@ -1,8 +1,8 @@
-/* Stand-ins for libcuda.so.1, libcudart.so.13 and libcudnn.so.9: every function that the library hooks
- * or calls by itself, under the real sonames and version nodes, doing next to nothing. They serve
- * where the simulated GPU does too much: benches of what the library adds to a call, and tests that
- * look at which calls it makes. A clock of their own advances by a model's cost with every
- * convolution, so that measurements find what standin_cudnn.c says. One thread only. */
+/* Stand-ins for libcuda.so.1, libcudart.so.13 and libcudnn.so.9: every function that the library
+ * hooks or calls by itself, under the real sonames and version nodes, doing next to nothing. They
+ * serve where the simulated GPU does too much: benches of what the library adds to a call, and
+ * tests that look at which calls it makes. A clock of their own advances by a model's cost with
+ * every convolution, so that measurements find what standin_cudnn.c says. One thread only. */
 #ifndef STANDIN_H
 #define STANDIN_H
 
@@ -27,7 +27,8 @@ typedef enum standin_function {
     STANDIN_FUNCTION_COUNT
 } standin_function_t;
 
-/* A convolution that succeeded on memory of the host; what runs on cuMemAlloc's is a measurement. */
+/* A convolution that succeeded on memory of the host; what runs on cuMemAlloc's is a measurement.
+ */
 typedef struct standin_run {
     int algo;
     int images;
@@ -49,8 +50,8 @@ typedef struct standin {
     int device;
     bool capturing;
     standin_function_t fail_function; /* STANDIN_FUNCTION_COUNT: none */
-    uint64_t fail_nth;                /* its call of this number (from 1 on) fails and does nothing */
-    bool nested; /* Find runs a convolution by its exported name, as a dispatcher may */
+    uint64_t fail_nth;     /* its call of this number (from 1 on) fails and does nothing */
+    bool nested;           /* Find runs a convolution by its exported name, as a dispatcher may */
     uint64_t nested_reads; /* of descriptors, while that ran */
 } standin_t;
 
@@ -68,7 +69,7 @@ static inline bool standin_fails(standin_function_t function)
         if (standin_fails(STANDIN_##name))                                                         \
             return STANDIN_FAILURE;                                                                \
     } while (0)
-#define STANDIN_SCRATCH ((uintptr_t)1 << 46) /* what cuMemAlloc gives begins here ... */
+#define STANDIN_SCRATCH ((uintptr_t)1 << 46)        /* what cuMemAlloc gives begins here ... */
 #define STANDIN_SCRATCH_END ((uintptr_t)0x50 << 40) /* ... and ends here */
 
 #endif

@@ -64,14 +64,13 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr *address, size_t bytes)
         return standin_fails(STANDIN_##name) ? STANDIN_FAILURE : CUDA_SUCCESS;                     \
     }
 NOTHING(cuMemFree, (CUdeviceptr address))
-NOTHING(cuMemcpyHtoDAsync,
-           (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))
-NOTHING(cuMemcpyDtoDAsync,
-           (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))
+NOTHING(cuMemcpyHtoDAsync, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))
+NOTHING(cuMemcpyDtoDAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))
 NOTHING(cuStreamSynchronize, (CUstream stream))
 NOTHING(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode))
 NOTHING(cuModuleUnload, (CUmodule module))
 NOTHING(cuEventSynchronize, (CUevent event))
+NOTHING(cuEventQuery, (CUevent event))
 
 CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 {

@@ -1,4 +1,5 @@
-/* libcudnn.so.9: descriptors that keep what they are told, and convolutions that advance a clock. */
+/* libcudnn.so.9: descriptors that keep what they are told, and convolutions that advance a clock.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,8 +41,8 @@ struct cudnnActivationStruct {
     double coefficient;
 };
 
-/* What an algorithm costs. Per direction one is slow without workspace, one fast with 1 MiB an image,
- * and in the backward directions one is fastest but not deterministic. */
+/* What an algorithm costs. Per direction one is slow without workspace, one fast with 1 MiB an
+ * image, and in the backward directions one is fastest but not deterministic. */
 static const struct model {
     double image_us;
     size_t image_bytes;
@@ -176,9 +177,11 @@ cudnnStatus_t CUDNNWINAPI cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t CUDNNWINAPI cudnnSetConvolutionNdDescriptor(
-    cudnnConvolutionDescriptor_t descriptor, int count, const int pad[], const int stride[],
-    const int dilation[], cudnnConvolutionMode_t mode, cudnnDataType_t compute_type)
+cudnnStatus_t CUDNNWINAPI cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t descriptor,
+                                                          int count, const int pad[],
+                                                          const int stride[], const int dilation[],
+                                                          cudnnConvolutionMode_t mode,
+                                                          cudnnDataType_t compute_type)
 {
     STANDIN_CALL(cudnnSetConvolutionNdDescriptor);
     descriptor->count = count;
@@ -290,9 +293,8 @@ cudnnStatus_t CUDNNWINAPI cudnnConvolutionForward(
 cudnnStatus_t CUDNNWINAPI cudnnConvolutionBackwardData(
     cudnnHandle_t handle, const void *alpha, const cudnnFilterDescriptor_t w_desc, const void *w,
     const cudnnTensorDescriptor_t y_desc, const void *y,
-    const cudnnConvolutionDescriptor_t conv_desc, cudnnConvolutionBwdDataAlgo_t algo,
-    void *scratch, size_t scratch_bytes, const void *beta, const cudnnTensorDescriptor_t x_desc,
-    void *x)
+    const cudnnConvolutionDescriptor_t conv_desc, cudnnConvolutionBwdDataAlgo_t algo, void *scratch,
+    size_t scratch_bytes, const void *beta, const cudnnTensorDescriptor_t x_desc, void *x)
 {
     STANDIN_CALL(cudnnConvolutionBackwardData);
     return convolve(BACKWARD_DATA, (int)algo, x_desc, y_desc, conv_desc, x, scratch, scratch_bytes);
@@ -335,7 +337,8 @@ static cudnnStatus_t choose(int direction, const cudnnTensorDescriptor_t x_desc,
         if (x_desc->dims[0] > model->most_images)
             continue;
         const cudnnConvolutionFwdAlgoPerf_t result = {
-            .algo = (cudnnConvolutionFwdAlgo_t)algo, .status = CUDNN_STATUS_SUCCESS,
+            .algo = (cudnnConvolutionFwdAlgo_t)algo,
+            .status = CUDNN_STATUS_SUCCESS,
             .time = (float)((launch_us + x_desc->dims[0] * model->image_us) / 1000),
             .memory = (size_t)x_desc->dims[0] * model->image_bytes,
             .determinism = model->deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC};
@@ -405,7 +408,8 @@ static void run_nested(cudnnHandle_t handle, const cudnnTensorDescriptor_t x_des
 #define TENSOR const cudnnTensorDescriptor_t
 #define FILTER const cudnnFilterDescriptor_t
 #define CONVOLUTION const cudnnConvolutionDescriptor_t
-CHOOSERS(Forward, FORWARD, Fwd, LIST(TENSOR x_desc, FILTER w_desc, CONVOLUTION conv_desc, TENSOR y_desc),
+CHOOSERS(Forward, FORWARD, Fwd,
+         LIST(TENSOR x_desc, FILTER w_desc, CONVOLUTION conv_desc, TENSOR y_desc),
          LIST(TENSOR x_desc, const void *x, FILTER w_desc, const void *w, CONVOLUTION conv_desc,
               TENSOR y_desc, void *y))
 CHOOSERS(BackwardData, BACKWARD_DATA, BwdData,
