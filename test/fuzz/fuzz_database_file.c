@@ -1,7 +1,7 @@
 /* libFuzzer: any bytes as a database file, through the whole of a visit. Build and run with
- * `make fuzz-database_file`; fuzz_database does the same without a file, much faster. The first byte
- * chooses. 0: the rest is the whole file. Else it is laid over a good file (two bytes say where, in
- * steps of 8). */
+ * `make fuzz-database_file`; fuzz_database does the same without a file, much faster. The first
+ * byte chooses. 0: the rest is the whole file. Else it is laid over a good file (two bytes say
+ * where, in steps of 8). */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
