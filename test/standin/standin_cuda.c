@@ -127,7 +127,7 @@ CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
 
 CUresult CUDAAPI cuEventDestroy(CUevent event)
 {
+    free((void *)event); /* even if it is said to fail */
     STANDIN_CALL(cuEventDestroy);
-    free((void *)event);
     return CUDA_SUCCESS;
 }

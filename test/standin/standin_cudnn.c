@@ -89,8 +89,8 @@ cudnnStatus_t CUDNNWINAPI cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *m
 
 cudnnStatus_t CUDNNWINAPI cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t descriptor)
 {
+    free(descriptor); /* even if it is said to fail */
     STANDIN_CALL(cudnnDestroyTensorDescriptor);
-    free(descriptor);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -103,8 +103,8 @@ cudnnStatus_t CUDNNWINAPI cudnnCreateConvolutionDescriptor(cudnnConvolutionDescr
 
 cudnnStatus_t CUDNNWINAPI cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t descriptor)
 {
+    free(descriptor); /* even if it is said to fail */
     STANDIN_CALL(cudnnDestroyConvolutionDescriptor);
-    free(descriptor);
     return CUDNN_STATUS_SUCCESS;
 }
 
