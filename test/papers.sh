@@ -7,6 +7,7 @@
 rows=$TMPDIR/rows.json
 
 [ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
+[ -z "${MDNN_PRELOAD_FIRST:-}" ] || skip_all "the sanitizer's run time must be loaded first"
 
 rows_are_made() { "$(dirname "$0")/../scripts/bench-papers" --build "$MDNN_BUILD" --rows "$rows"; }
 
