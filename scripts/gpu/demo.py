@@ -100,7 +100,7 @@ def print_side_by_side(stock, library):
 
 
 def print_splits(library):
-    rows = library.library["convolutions"]
+    rows = library.statistics["convolutions"]
     splits = [row for row in rows if " x " in row["configuration"] or "+" in row["configuration"]]
     print("\nwhat the library split (its statistics; times as it measured them):")
     for row in splits:
@@ -109,7 +109,7 @@ def print_splits(library):
                 else ", undivided: nothing fits")
         print(f"  {row['problem']}\n    {row['configuration']}: {size(row['workspace_bytes'])}, "
               f"{row['configuration_ms']:.4f} ms{gain}")
-    counters = library.library["counters"]
+    counters = library.statistics["counters"]
     print(f"  {len(rows) - len(splits)} other convolutions run whole; choosing took "
           f"{counters['measure_microseconds'] / 1e6:.1f} s")
 

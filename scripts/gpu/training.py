@@ -32,9 +32,9 @@ class Task:
 
 @dataclasses.dataclass
 class Result:
-    """`training` is train_cnn's JSON; `library` the library's own statistics, None for stock."""
+    """`training` is train_cnn's JSON; `statistics` the library's own, None for stock."""
     training: dict
-    library: dict | None
+    statistics: dict | None
     output: str
 
     @property
@@ -200,7 +200,7 @@ def row_of(task, stock_runs, library_runs, pairs_wanted):
     library_ms = [run.convolution_ms for run in library_runs]
     ratios = [a / b for a, b in zip(stock_ms, library_ms)]
     differences = [loss_difference(a, b) for a, b in zip(stock_runs, library_runs)]
-    counters = library_runs[-1].library["counters"]
+    counters = library_runs[-1].statistics["counters"]
     return {
         "task": dataclasses.asdict(task),
         "pairs": len(ratios),
@@ -219,5 +219,5 @@ def row_of(task, stock_runs, library_runs, pairs_wanted):
         "passed": counters["executions_passed"],
         "passed_trouble": counters["passed_trouble"],
         "measure_s": counters["measure_microseconds"] / 1e6,
-        "convolutions": library_runs[-1].library["convolutions"],
+        "convolutions": library_runs[-1].statistics["convolutions"],
     }
