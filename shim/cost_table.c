@@ -105,8 +105,10 @@ mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_proble
     return MDNN_STATUS_OK;
 }
 
-mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory)
+mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory,
+                                       bool *any)
 {
+    *any = false;
     for (mdnn_cost_row_t *row = table->rows; row; row = row->next) {
         mdnn_cost_t costs[MDNN_CANDIDATES];
         size_t count = 0;
@@ -122,6 +124,7 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
         }
         MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
         row->changed = false;
+        *any = true;
     }
     return MDNN_STATUS_OK;
 }

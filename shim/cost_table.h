@@ -50,8 +50,10 @@ uint64_t mdnn_cost_table_next_limit(const mdnn_cost_table_t *table, uint64_t lim
  * the untimed candidates. */
 mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
                                      const mdnn_cost_memory_t *memory);
-/* Puts every size and role that changed since the last call into `memory`, as new. */
-mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory);
+/* Puts every size and role that changed since the last call into `memory`, as new; *any says whether
+ * there was one. */
+mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory,
+                                       bool *any);
 
 /* The row of a size and role, made if it is not there; NULL if memory is short. Stays valid. */
 mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,

@@ -259,6 +259,18 @@ static void load_accumulator(mdnn_plan_t *plan)
                       mdnn_status_string(status));
 }
 
+/* Before first use, so that the next run chooses the same; nothing where nothing new was measured.
+ */
+static void remember(mdnn_plan_t *plan, const front_set_t *set)
+{
+    const mdnn_wr_request_t request = request_for(plan, set->limit_bytes, 0);
+    bool any;
+    if (mdnn_cost_table_remember(plan->costs, &plan->recall.memory, &any) == MDNN_STATUS_OK && any)
+        mdnn_recall_store(&plan->recall, &request,
+                          set->counts[0] > 0 ? set->ready[0][set->counts[0] - 1].configuration
+                                             : NULL);
+}
+
 /* Measures and optimizes for workspaces up to `limit_bytes`; publishes the result. */
 static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
@@ -284,9 +296,7 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
         MDNN_TRY_GOTO(fill_front(plan, &source, flags, set), status, failed);
     mdnn_measurement_end(measurement);
     report(plan, set);
-    /* Before first use, so that the next run chooses the same. */
-    if (mdnn_cost_table_remember(plan->costs, &plan->recall.memory) == MDNN_STATUS_OK)
-        mdnn_recall_store(&plan->recall);
+    remember(plan, set);
     set->replaced = atomic_load(&plan->set);
     atomic_store(&plan->next_limit, mdnn_cost_table_next_limit(plan->costs, limit_bytes));
     atomic_store_explicit(&plan->set, set, memory_order_release);

@@ -13,8 +13,8 @@ enum { NAME_BYTES = 128 };
 static void report(mdnn_status_t status, const char *what)
 {
     if (status != MDNN_STATUS_OK && status != MDNN_STATUS_NOT_FOUND)
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s %s: %s", what,
-                      mdnn_process_options()->cache_file, mdnn_status_string(status));
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s %s: %s", what, mdnn_process_options()->cache_file,
+                      mdnn_status_string(status));
 }
 
 /* The database that the options name, opened by nobody: NULL if none is kept. */
@@ -35,7 +35,8 @@ static const mdnn_database_t *database(void)
     return known == NAMED ? &value : NULL;
 }
 
-/* Version of the kernel driver, as the driver says it; the driver API only tells the CUDA version. */
+/* Version of the kernel driver, as the driver says it; the driver API only tells the CUDA version.
+ */
 static void driver_version(char *text)
 {
     snprintf(text, NAME_BYTES, "unknown");
@@ -73,8 +74,7 @@ static mdnn_status_t make_key(const mdnn_call_t *call, const mdnn_problem_t *pro
     return mdnn_database_key(problem, &environment, key);
 }
 
-void mdnn_recall_open(mdnn_recall_t *recall, const mdnn_call_t *call,
-                      const mdnn_problem_t *problem)
+void mdnn_recall_open(mdnn_recall_t *recall, const mdnn_call_t *call, const mdnn_problem_t *problem)
 {
     memset(recall, 0, sizeof *recall);
     if (!database() || !(recall->key = malloc(sizeof *recall->key)))
@@ -87,10 +87,17 @@ void mdnn_recall_open(mdnn_recall_t *recall, const mdnn_call_t *call,
         report(status, "no key for the database");
 }
 
-void mdnn_recall_store(mdnn_recall_t *recall)
+void mdnn_recall_store(mdnn_recall_t *recall, const mdnn_wr_request_t *request,
+                       const mdnn_configuration_t *configuration)
 {
-    if (recall->active)
-        report(mdnn_database_store_costs(database(), recall->key, &recall->memory), "cannot write");
+    if (!recall->active)
+        return;
+    report(mdnn_database_store_costs(database(), recall->key, &recall->memory), "cannot write");
+    if (configuration)
+        report(mdnn_database_store_configuration(database(), recall->key, request,
+                                                 request->workspace_limit_bytes, configuration,
+                                                 MDNN_DATABASE_KEEP),
+               "cannot write");
 }
 
 void mdnn_recall_fini(mdnn_recall_t *recall)

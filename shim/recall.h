@@ -18,8 +18,10 @@ typedef struct mdnn_recall {
  * recall->memory. Always leaves a valid value. Callers hold the planning lock. */
 void mdnn_recall_open(mdnn_recall_t *recall, const mdnn_call_t *call,
                       const mdnn_problem_t *problem);
-/* Writes what is new in recall->memory. */
-void mdnn_recall_store(mdnn_recall_t *recall);
+/* Writes what is new in recall->memory, and the configuration that was chosen under `request` (NULL:
+ * none fits) unless the file has one: whoever came first is on record. */
+void mdnn_recall_store(mdnn_recall_t *recall, const mdnn_wr_request_t *request,
+                       const mdnn_configuration_t *configuration);
 void mdnn_recall_fini(mdnn_recall_t *recall);
 
 #endif

@@ -22,7 +22,13 @@ timed() { sed -n 's/^ *\([0-9]*\)  candidates timed.*/\1/p' "$TMPDIR/$1"; }
 choices() { grep ' @ ' "$TMPDIR/$1" | sort; }
 
 cold_run_measures() {
-    one first && [ "$(timed first)" -gt 0 ] && [ -s "$cache" ]
+    one first && [ "$(timed first)" -gt 0 ] && [ -s "$cache" ] || return 1
+    "$MDNN_BUILD/microdnn" cache list --file "$cache" --json >"$TMPDIR/list"
+    python3 - "$TMPDIR/list" <<'PYTHON'
+import json, sys
+text = json.dumps(json.load(open(sys.argv[1])))
+sys.exit(0 if '"configurations": 1' in text and '"configurations": 0' not in text else text[:500])
+PYTHON
 }
 later_runs_repeat() {
     one second && one third || return 1
@@ -55,7 +61,7 @@ a_file_that_cannot_be_made_is_said_once() {
 export MICRODNN_CACHE_FILE=$cache
 "$matrix" record "$record" || exit 1
 plan 6
-check 'a cold run measures and keeps' cold_run_measures
+check 'a cold run measures and keeps costs and choices' cold_run_measures
 check 'later runs time nothing and choose the same' later_runs_repeat
 check 'processes that measure at the same time do not disturb each other' several_at_once
 check 'an import serves and stays untouched' an_import_serves_and_stays_untouched
