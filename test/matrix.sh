@@ -5,6 +5,7 @@
 . "$(dirname "$0")/tap.sh"
 
 matrix=$MDNN_BUILD/test/clients/conv_matrix
+errors=$MDNN_BUILD/test/clients/layer_errors
 library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
 record=$TMPDIR/record
 stats=$TMPDIR/stats.json
@@ -28,12 +29,29 @@ matrix_passes() {
     }
 }
 
-plan 7
+# The layers of a network, each in its own shape.
+layers_pass() {
+    for type in fp32 tf32 fp16; do
+        "$errors" record tiny $type "$TMPDIR/layers" || return 1
+        MICRODNN_SIM_PROFILE=toy MICRODNN_STATS=json MICRODNN_STATS_FILE=$stats \
+            LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library \
+            "$errors" check tiny $type "$TMPDIR/layers" 16 >"$TMPDIR/out" 2>&1 || {
+            cat "$TMPDIR/out"
+            return 1
+        }
+        # in fp16 nothing so small is worth a split; the matrix above splits fp16
+        [ $type = fp16 ] || grep -q '"executions_split": *[1-9]' "$stats" ||
+            { echo "$type: nothing was split"; return 1; }
+    done
+}
+
+plan 8
 check 'cuDNN alone records its results' "$matrix" record "$record"
 check 'cuDNN alone passes its own matrix' "$matrix" check "$record" 67108864 bitwise
 check 'a tight workspace with powers of two gives the same results' matrix_passes powerOfTwo 16384 100
 check 'a middling workspace with powers of two gives the same results' matrix_passes powerOfTwo 131072 50
 check 'a wide workspace with powers of two gives the same results' matrix_passes powerOfTwo 67108864
 check 'every size gives the same results' matrix_passes all 16384 40 127
+check 'the layers of a network are within the gate' layers_pass
 check 'an undivided batch gives the same results' matrix_passes undivided 65536 0 257
 finish

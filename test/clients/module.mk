@@ -55,7 +55,7 @@ $(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 	    $$(printf '%s\n' $(SHIM_OBJECTS) $(CORE_OBJECTS) | grep -vx "$(B)/obj/$${file%.*}.o") \
 	    $(CORE_LIBS) -lm -o $@
 
-TEST_DEPS += $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
+TEST_DEPS += $(C)/layer_errors $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
 TESTS += test/database.sh test/routes.sh test/matrix.sh test/behaviour.sh
 
 # Pieces of shim/ tested alone, with a driver of the test's own.
