@@ -214,6 +214,27 @@ static mdnn_status_t time_candidate(mdnn_measurement_t *measurement, mdnn_call_t
 static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
                                  int index, double *ms);
 
+/* Time of one candidate into *cost: foreseen, measured, or from the largest size that the scratch
+ * holds. */
+static mdnn_status_t cost_time(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
+                               int index, mdnn_call_t *whole,
+                               const mdnn_slice_descriptors_t *descriptors, mdnn_cost_t *cost)
+{
+    double expected_ms;
+    cost->extrapolated =
+        mdnn_cost_table_foresee(measurement->table, row, index, &expected_ms, &cost->time_ms);
+    if (cost->extrapolated)
+        return MDNN_STATUS_OK;
+    const mdnn_status_t status =
+        time_candidate(measurement, whole, descriptors, cost->workspace_bytes,
+                       mdnn_cost_row_best_ms(row), expected_ms, &cost->time_ms);
+    if (status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY || measurement->capacity_images == 0 ||
+        row->images <= measurement->capacity_images)
+        return status;
+    cost->extrapolated = true;
+    return extrapolate(measurement, row, index, &cost->time_ms);
+}
+
 /* Settles one candidate. Only a broken device is an error; all else is a state. */
 static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index)
 {
@@ -241,18 +262,7 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
     candidate->state = MDNN_CANDIDATE_EXCLUDED;
     if (cost.workspace_bytes > measurement->request.limit_bytes)
         return MDNN_STATUS_OK;
-    double expected_ms;
-    cost.extrapolated =
-        mdnn_cost_table_foresee(measurement->table, row, index, &expected_ms, &cost.time_ms);
-    mdnn_status_t status =
-        cost.extrapolated ? MDNN_STATUS_OK
-                          : time_candidate(measurement, &whole, descriptors, cost.workspace_bytes,
-                                           mdnn_cost_row_best_ms(row), expected_ms, &cost.time_ms);
-    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && measurement->capacity_images > 0 &&
-        row->images > measurement->capacity_images) {
-        status = extrapolate(measurement, row, index, &cost.time_ms);
-        cost.extrapolated = true;
-    }
+    const mdnn_status_t status = cost_time(measurement, row, index, &whole, descriptors, &cost);
     if (status == MDNN_STATUS_UNSUPPORTED)
         candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
     if (status != MDNN_STATUS_OK)

@@ -7,7 +7,14 @@ cd "$(dirname "$0")/.." || exit 1
 flavour=${MDNN_BUILD##*/}
 [ "$flavour" != build ] || flavour=
 
-plan 1
+plan 2
 check 'the library exports, needs and calls only what its rules allow' \
     make --no-print-directory check-exports FLAVOUR="$flavour"
+if nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) &&
+    "$nvcc" --version | grep -q 'release 13\.0'; then
+    check 'the committed PTX is what its source compiles to' \
+        make --no-print-directory check-ptx FLAVOUR="$flavour"
+else
+    skip 'the committed PTX is what its source compiles to' 'no nvcc 13.0, which made it'
+fi
 finish

@@ -1,15 +1,15 @@
-/* A matrix of convolutions through the legacy API, checked against cuDNN's own fp64. Knows nothing of
- * microdnn: it is run without the preload to record, and with it to check.
+/* A matrix of convolutions through the legacy API, checked against cuDNN's own fp64. Knows nothing
+ * of microdnn: it is run without the preload to record, and with it to check.
  *
  *   conv_matrix record FILE
- *       For each case: the fp64 result, and for every algorithm that cuDNN offers its error and a hash
- *       of each image's result.
- *   conv_matrix check FILE WORKSPACE_BYTES [bitwise|close [MAX_BATCH]]
- *       Runs each case as a program would: the first deterministic algorithm that Get...Algorithm_v7
- *       names within WORKSPACE_BYTES, with the workspace that Get...WorkspaceSize says. TAP. A case passes if its relative L2
- *       error is at most max(1.2 x the worst recorded algorithm, floor). With `bitwise` (a GPU whose
- *       results do not depend on the batch size, as the simulated one) every image of a forward or
- *       backward-data result must also equal some recorded algorithm's, bit for bit. */
+ *       For each case: the fp64 result, and for every algorithm that cuDNN offers its error and a
+ * hash of each image's result. conv_matrix check FILE WORKSPACE_BYTES [bitwise|close [MAX_BATCH]]
+ *       Runs each case as a program would: the first deterministic algorithm that
+ * Get...Algorithm_v7 names within WORKSPACE_BYTES, with the workspace that Get...WorkspaceSize
+ * says. TAP. A case passes if its relative L2 error is at most max(1.2 x the worst recorded
+ * algorithm, floor). With `bitwise` (a GPU whose results do not depend on the batch size, as the
+ * simulated one) every image of a forward or backward-data result must also equal some recorded
+ * algorithm's, bit for bit. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,20 +19,9 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
-__extension__ typedef _Float16 half_t;
+#include "test/clients/bail.h"
 
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        const cudaError_t error_ = (call);                                                         \
-        if (error_ != cudaSuccess)                                                                 \
-            die(__LINE__, cudaGetErrorString(error_));                                             \
-    } while (0)
-#define CUDNN(call)                                                                                \
-    do {                                                                                           \
-        const cudnnStatus_t status_ = (call);                                                      \
-        if (status_ != CUDNN_STATUS_SUCCESS)                                                       \
-            die(__LINE__, cudnnGetErrorString(status_));                                           \
-    } while (0)
+__extension__ typedef _Float16 half_t;
 
 enum { FORWARD, BACKWARD_DATA, BACKWARD_FILTER, FUSED, DIRECTIONS };
 enum { NCHW, NHWC, STRIDED, LAYOUTS };
@@ -53,23 +42,17 @@ typedef struct test_case {
 
 /* A tensor as cuDNN sees it, and its logical values in double. */
 typedef struct tensor {
-    int count;                  /* dimensions */
+    int count; /* dimensions */
     int dims[DIMS_MAX], strides[DIMS_MAX];
-    size_t elements;            /* logical */
-    size_t span;                /* stored, gaps included */
-    double *values;             /* logical order, outermost first */
-    void *device;               /* element 0 */
-    char *block;                /* with guards on both sides */
+    size_t elements; /* logical */
+    size_t span;     /* stored, gaps included */
+    double *values;  /* logical order, outermost first */
+    void *device;    /* element 0 */
+    char *block;     /* with guards on both sides */
 } tensor_t;
 
 static cudnnHandle_t handle;
 static void *workspace;
-
-static void die(int line, const char *text)
-{
-    printf("Bail out! conv_matrix.c:%d: %s\n", line, text);
-    exit(1);
-}
 
 static size_t type_bytes(cudnnDataType_t type)
 {
@@ -132,7 +115,7 @@ static tensor_t make_tensor(int count, const int *dims, int layout)
     set_strides(&tensor, layout);
     tensor.values = malloc(tensor.elements * sizeof *tensor.values);
     if (!tensor.values)
-        die(__LINE__, "out of memory");
+        BAIL("out of memory");
     return tensor;
 }
 
@@ -161,7 +144,7 @@ static void upload(tensor_t *tensor, cudnnDataType_t type, int with_values)
     const size_t bytes = tensor->span * type_bytes(type);
     char *const host = malloc(bytes);
     if (!host)
-        die(__LINE__, "out of memory");
+        BAIL("out of memory");
     memset(host, 0xFF, bytes); /* NaN in every type */
     for (size_t i = 0; with_values && i < tensor->elements; i++)
         put(host, place(tensor, i), tensor->values[i], type);
@@ -179,7 +162,7 @@ static int download(const tensor_t *tensor, cudnnDataType_t type, double *values
     const size_t bytes = tensor->span * type_bytes(type);
     unsigned char *const host = malloc(bytes + 2 * GUARD_BYTES);
     if (!host)
-        die(__LINE__, "out of memory");
+        BAIL("out of memory");
     CUDA(cudaMemcpy(host, tensor->block, bytes + 2 * GUARD_BYTES, cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < tensor->elements; i++) {
         values[i] = get(host + GUARD_BYTES, place(tensor, i), type);
@@ -221,8 +204,8 @@ static cudnnTensorDescriptor_t describe(const tensor_t *tensor, cudnnDataType_t 
 {
     cudnnTensorDescriptor_t descriptor;
     CUDNN(cudnnCreateTensorDescriptor(&descriptor));
-    CUDNN(cudnnSetTensorNdDescriptor(descriptor, type, tensor->count, tensor->dims,
-                                     tensor->strides));
+    CUDNN(
+        cudnnSetTensorNdDescriptor(descriptor, type, tensor->count, tensor->dims, tensor->strides));
     return descriptor;
 }
 
@@ -236,14 +219,12 @@ static void describe_convolution(problem_t *problem)
         dilation[i] = test->dilation;
     }
     CUDNN(cudnnCreateConvolutionDescriptor(&problem->conv));
-    CUDNN(cudnnSetConvolutionNdDescriptor(problem->conv, test->spatial, pad, stride, dilation,
-                                          CUDNN_CROSS_CORRELATION,
-                                          problem->type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE
-                                                                             : CUDNN_DATA_FLOAT));
+    CUDNN(cudnnSetConvolutionNdDescriptor(
+        problem->conv, test->spatial, pad, stride, dilation, CUDNN_CROSS_CORRELATION,
+        problem->type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT));
     CUDNN(cudnnSetConvolutionGroupCount(problem->conv, test->groups));
-    CUDNN(cudnnSetConvolutionMathType(problem->conv, problem->type == CUDNN_DATA_HALF
-                                                         ? CUDNN_TENSOR_OP_MATH
-                                                         : CUDNN_FMA_MATH));
+    CUDNN(cudnnSetConvolutionMathType(
+        problem->conv, problem->type == CUDNN_DATA_HALF ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH));
 }
 
 /* The case in `type`; fp64 references are always packed NCHW. */
@@ -336,17 +317,15 @@ static cudnnStatus_t run(problem_t *problem, int direction, int algo, size_t wor
                                        (cudnnConvolutionFwdAlgo_t)algo, scratch, workspace_bytes,
                                        beta, problem->y_desc, problem->y.device);
     case BACKWARD_DATA:
-        return cudnnConvolutionBackwardData(handle, alpha, problem->w_desc, problem->w.device,
-                                            problem->y_desc, problem->y.device, problem->conv,
-                                            (cudnnConvolutionBwdDataAlgo_t)algo, scratch,
-                                            workspace_bytes, beta, problem->x_desc,
-                                            problem->x.device);
+        return cudnnConvolutionBackwardData(
+            handle, alpha, problem->w_desc, problem->w.device, problem->y_desc, problem->y.device,
+            problem->conv, (cudnnConvolutionBwdDataAlgo_t)algo, scratch, workspace_bytes, beta,
+            problem->x_desc, problem->x.device);
     case BACKWARD_FILTER:
-        return cudnnConvolutionBackwardFilter(handle, alpha, problem->x_desc, problem->x.device,
-                                              problem->y_desc, problem->y.device, problem->conv,
-                                              (cudnnConvolutionBwdFilterAlgo_t)algo, scratch,
-                                              workspace_bytes, beta, problem->w_desc,
-                                              problem->w.device);
+        return cudnnConvolutionBackwardFilter(
+            handle, alpha, problem->x_desc, problem->x.device, problem->y_desc, problem->y.device,
+            problem->conv, (cudnnConvolutionBwdFilterAlgo_t)algo, scratch, workspace_bytes, beta,
+            problem->w_desc, problem->w.device);
     default:
         return cudnnConvolutionBiasActivationForward(
             handle, alpha, problem->x_desc, problem->x.device, problem->w_desc, problem->w.device,
@@ -369,14 +348,14 @@ static cudnnStatus_t workspace_size(const problem_t *problem, int algo, size_t *
             handle, problem->x_desc, problem->y_desc, problem->conv, problem->w_desc,
             (cudnnConvolutionBwdFilterAlgo_t)algo, bytes);
     default:
-        return cudnnGetConvolutionForwardWorkspaceSize(
-            handle, problem->x_desc, problem->w_desc, problem->conv, problem->y_desc,
-            (cudnnConvolutionFwdAlgo_t)algo, bytes);
+        return cudnnGetConvolutionForwardWorkspaceSize(handle, problem->x_desc, problem->w_desc,
+                                                       problem->conv, problem->y_desc,
+                                                       (cudnnConvolutionFwdAlgo_t)algo, bytes);
     }
 }
 
-/* First deterministic algorithm that Get names with at most `limit` workspace, with the math type it
- * names; -1 if it names none. */
+/* First deterministic algorithm that Get names with at most `limit` workspace, with the math type
+ * it names; -1 if it names none. */
 #define FIRST_ALGORITHM(perf_t, get_call)                                                          \
     do {                                                                                           \
         perf_t results[RESULTS];                                                                   \
@@ -428,10 +407,10 @@ static void reference(const test_case_t *test, double *values)
     upload_all(&problem);
     CUDNN(workspace_size(&problem, algo, &bytes));
     if (bytes > record_workspace_bytes)
-        die(__LINE__, "the fp64 reference needs too much workspace");
+        BAIL("the fp64 reference needs too much workspace");
     CUDNN(run(&problem, plain.direction, algo, bytes));
     if (!download(output_of(&problem), CUDNN_DATA_DOUBLE, values))
-        die(__LINE__, "the fp64 reference wrote outside its output");
+        BAIL("the fp64 reference wrote outside its output");
     if (test->direction == FUSED) {
         const size_t pixels = problem.y.elements / (size_t)(test->n * test->k);
         for (size_t i = 0; i < problem.y.elements; i++) {
@@ -466,7 +445,8 @@ static uint64_t hash(const double *values, size_t count)
 
 static void describe_case(const test_case_t *test, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s %s %s %dd batch %d groups %d dilation %d stride %d pad %d alpha %g beta %g%s",
+    snprintf(text, bytes,
+             "%s %s %s %dd batch %d groups %d dilation %d stride %d pad %d alpha %g beta %g%s",
              direction_names[test->direction], layout_names[test->layout],
              test->type == CUDNN_DATA_HALF ? "fp16" : "fp32", test->spatial, test->n, test->groups,
              test->dilation, test->stride, test->pad, (double)test->alpha, (double)test->beta,
@@ -481,11 +461,20 @@ static void for_each_case(void (*use)(const test_case_t *test, void *context), v
     for (int direction = 0; direction < DIRECTIONS; direction++)
         for (int layout = 0; layout < LAYOUTS; layout++)
             for (int half = 0; half < 2; half++) {
-                const test_case_t plain = {.direction = direction, .layout = layout,
+                const test_case_t plain = {.direction = direction,
+                                           .layout = layout,
                                            .type = half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT,
-                                           .n = 7, .c = 4, .k = 4, .side = 6, .kernel = 3,
-                                           .pad = 1, .stride = 1, .dilation = 1, .groups = 1,
-                                           .spatial = 2, .alpha = 1};
+                                           .n = 7,
+                                           .c = 4,
+                                           .k = 4,
+                                           .side = 6,
+                                           .kernel = 3,
+                                           .pad = 1,
+                                           .stride = 1,
+                                           .dilation = 1,
+                                           .groups = 1,
+                                           .spatial = 2,
+                                           .alpha = 1};
                 if (layout == STRIDED && (half || direction == FUSED))
                     continue;
                 for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
@@ -522,7 +511,7 @@ static void for_each_case(void (*use)(const test_case_t *test, void *context), v
 }
 
 typedef struct record {
-    uint64_t supported;  /* 0: cuDNN runs this case with no algorithm */
+    uint64_t supported; /* 0: cuDNN runs this case with no algorithm */
     double worst_error;
     uint64_t elements;
     /* then: elements doubles, then ALGOS x n hashes (0: algorithm not supported) */
@@ -531,13 +520,13 @@ typedef struct record {
 static void write_or_die(FILE *file, const void *data, size_t bytes)
 {
     if (fwrite(data, 1, bytes, file) != bytes)
-        die(__LINE__, "cannot write the record");
+        BAIL("cannot write the record");
 }
 
 static void read_or_die(FILE *file, void *data, size_t bytes)
 {
     if (fread(data, 1, bytes, file) != bytes)
-        die(__LINE__, "the record does not match");
+        BAIL("the record does not match");
 }
 
 static void record_case(const test_case_t *test, void *context)
@@ -548,7 +537,7 @@ static void record_case(const test_case_t *test, void *context)
     double *const values = malloc(elements * sizeof *values);
     uint64_t *const hashes = calloc((size_t)(ALGOS * test->n), sizeof *hashes);
     if (!truth || !values || !hashes)
-        die(__LINE__, "out of memory");
+        BAIL("out of memory");
     record_t record = {.elements = elements};
     reference(test, truth);
     for (int algo = 0; algo < ALGOS; algo++) {
@@ -560,7 +549,7 @@ static void record_case(const test_case_t *test, void *context)
         if (run(&problem, test->direction, algo, bytes) != CUDNN_STATUS_SUCCESS)
             continue;
         if (!download(output_of(&problem), test->type, values))
-            die(__LINE__, "cuDNN wrote outside its output");
+            BAIL("cuDNN wrote outside its output");
         const double error = relative_error(values, truth, elements);
         record.supported = 1;
         record.worst_error = error > record.worst_error ? error : record.worst_error;
@@ -648,7 +637,7 @@ static void check_case(const test_case_t *test, void *context)
     double *const truth = malloc(record.elements * sizeof *truth);
     uint64_t *const hashes = malloc((size_t)(ALGOS * test->n) * sizeof *hashes);
     if (!truth || !hashes)
-        die(__LINE__, "out of memory");
+        BAIL("out of memory");
     read_or_die(checking->file, truth, record.elements * sizeof *truth);
     read_or_die(checking->file, hashes, (size_t)(ALGOS * test->n) * sizeof *hashes);
     checking->number++;
@@ -684,12 +673,13 @@ int main(int argc, char **argv)
 {
     const int recording = argc == 3 && strcmp(argv[1], "record") == 0;
     if (!recording && !(argc >= 4 && strcmp(argv[1], "check") == 0)) {
-        fprintf(stderr, "usage: conv_matrix record FILE | check FILE WORKSPACE_BYTES [bitwise|close [MAX_BATCH]]\n");
+        fprintf(stderr, "usage: conv_matrix record FILE | check FILE WORKSPACE_BYTES "
+                        "[bitwise|close [MAX_BATCH]]\n");
         return 2;
     }
     FILE *const file = fopen(argv[2], recording ? "wb" : "rb");
     if (!file)
-        die(__LINE__, "cannot open the record");
+        BAIL("cannot open the record");
     CUDNN(cudnnCreate(&handle));
     CUDA(cudaMalloc(&workspace, record_workspace_bytes));
     checking_t checking = {.file = file};
@@ -708,6 +698,6 @@ int main(int argc, char **argv)
     }
     CUDNN(cudnnDestroy(handle));
     if (fclose(file) != 0)
-        die(__LINE__, "cannot write the record");
+        BAIL("cannot write the record");
     return checking.failed > 0;
 }

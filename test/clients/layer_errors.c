@@ -15,24 +15,12 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include "test/clients/bail.h"
 #include "test/clients/network_layers.h"
 
 __extension__ typedef _Float16 half_t;
 
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        const cudaError_t error_ = (call);                                                         \
-        if (error_ != cudaSuccess)                                                                 \
-            die(__LINE__, cudaGetErrorString(error_));                                             \
-    } while (0)
-#define CUDNN(call)                                                                                \
-    do {                                                                                           \
-        const cudnnStatus_t status_ = (call);                                                      \
-        if (status_ != CUDNN_STATUS_SUCCESS)                                                       \
-            die(__LINE__, cudnnGetErrorString(status_));                                           \
-    } while (0)
-
-enum { Y, X, W, DIRECTIONS, ALGOS = 8, RESULTS = 16 }; /* the output of each direction */
+enum { Y, X, W, DIRECTIONS, ALGOS = 8 }; /* the output of each direction */
 static const char *const direction_names[] = {"forward", "backward_data", "backward_filter"};
 static const size_t record_bytes = (size_t)2 << 30;
 
@@ -54,16 +42,10 @@ typedef struct shape {
 static cudnnHandle_t handle;
 static void *workspace;
 
-static void die(int line, const char *text)
-{
-    printf("Bail out! layer_errors.c:%d: %s\n", line, text);
-    exit(1);
-}
-
 static void *must(void *memory)
 {
     if (!memory)
-        die(__LINE__, "out of memory");
+        BAIL("out of memory");
     return memory;
 }
 
@@ -308,7 +290,7 @@ static void check(FILE *file, subject_t *subject, int direction, double floor, s
 {
     double recorded;
     if (fscanf(file, "%lf", &recorded) != 1)
-        die(__LINE__, "the record does not match");
+        BAIL("the record does not match");
     const double gate = 1.2 * recorded > floor ? 1.2 * recorded : floor;
     /* Algorithm 0 needs no workspace and allows everything; what runs is whatever fits best. The
      * later runs see what was planned and, if there is one, the rival on trial. */
@@ -340,7 +322,7 @@ int main(int argc, char **argv)
     FILE *const file = fopen(argv[4], recording ? "w" : "r");
     int number = 0, failed = 0;
     if (!file)
-        die(__LINE__, "cannot open the record");
+        BAIL("cannot open the record");
     CUDNN(cudnnCreate(&handle));
     CUDA(cudaMalloc(&workspace, recording || limit < record_bytes ? record_bytes : limit));
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
@@ -362,6 +344,6 @@ int main(int argc, char **argv)
     CUDA(cudaFree(workspace));
     CUDNN(cudnnDestroy(handle));
     if (fclose(file) != 0 || (!recording && number == 0))
-        die(__LINE__, "nothing was checked, or the record could not be written");
+        BAIL("nothing was checked, or the record could not be written");
     return failed > 0;
 }
