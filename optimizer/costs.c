@@ -63,7 +63,7 @@ static bool is_admissible(const mdnn_cost_t *cost, const mdnn_wr_request_t *requ
     return isfinite(cost->time_ms) && cost->time_ms > 0 &&
            cost->workspace_bytes <= request->workspace_limit_bytes &&
            (cost->deterministic || !request->deterministic_only) &&
-           (cost->direct || !request->direct_only);
+           (cost->direct || !request->direct_only) && (cost->strict || !request->strict_only);
 }
 
 /* A total order, so that the result does not depend on the order in which a source answers. */
@@ -78,7 +78,9 @@ static int compare_costs(const void *left, const void *right)
         return a->time_ms < b->time_ms ? -1 : 1;
     if (a->algo != b->algo)
         return a->algo < b->algo ? -1 : 1;
-    return (a->math_type > b->math_type) - (a->math_type < b->math_type);
+    if (a->math_type != b->math_type)
+        return a->math_type < b->math_type ? -1 : 1;
+    return memcmp(&a->engine, &b->engine, sizeof a->engine);
 }
 
 size_t mdnn_costs_prune(mdnn_cost_t *costs, size_t count, const mdnn_wr_request_t *request)

@@ -222,9 +222,10 @@ static void format_request(const mdnn_wr_request_t *request, uint64_t limit_byte
 {
     snprintf(text, REQUEST_BYTES,
              "batch=%" PRId64 " sizes=%d granularity=%" PRId64
-             " roles=%d deterministic=%d direct=%d margin=%a limit=%" PRIu64 "/%" PRIu64,
+             " roles=%d deterministic=%d direct=%d strict=%d margin=%a limit=%" PRIu64 "/%" PRIu64,
              request->batch, (int)request->sizes, request->granularity, request->roles_differ,
-             request->deterministic_only, request->direct_only, request->adoption_margin,
+             request->deterministic_only, request->direct_only, request->strict_only,
+             request->adoption_margin,
              limit_bytes, request->workspace_limit_bytes);
 }
 

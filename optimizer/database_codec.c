@@ -5,7 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DETERMINISTIC = 1, DIRECT = 2, EXTRAPOLATED = 4, UNTIMED = 8, ALL_FLAGS = 15, HEADER_BYTES = 8 };
+enum {
+    DETERMINISTIC = 1,
+    DIRECT = 2,
+    EXTRAPOLATED = 4,
+    UNTIMED = 8,
+    STRICT = 16,
+    ALL_FLAGS = 31,
+    HEADER_BYTES = 8
+};
 
 static unsigned char *put32(unsigned char *bytes, uint32_t value)
 {
@@ -52,13 +60,40 @@ static double take_double(const unsigned char **bytes)
     return value;
 }
 
+static unsigned char *put_engine(unsigned char *bytes, const mdnn_engine_t *engine)
+{
+    bytes = put32(bytes, (uint32_t)engine->id);
+    bytes = put32(bytes, (uint32_t)engine->knob_count);
+    for (int i = 0; i < MDNN_ENGINE_KNOBS; i++) {
+        bytes = put32(bytes, (uint32_t)engine->knobs[i].type);
+        bytes = put32(bytes, (uint32_t)engine->knobs[i].value);
+    }
+    return bytes;
+}
+
+static bool take_engine(const unsigned char **bytes, mdnn_engine_t *engine)
+{
+    bool valid = true;
+    engine->id = (int32_t)take32(bytes);
+    engine->knob_count = (int32_t)take32(bytes);
+    for (int i = 0; i < MDNN_ENGINE_KNOBS; i++) {
+        engine->knobs[i].type = (int32_t)take32(bytes);
+        engine->knobs[i].value = (int32_t)take32(bytes);
+        valid &= i < engine->knob_count || (!engine->knobs[i].type && !engine->knobs[i].value);
+    }
+    return valid && engine->id >= 0 && engine->knob_count >= 0 &&
+           engine->knob_count <= MDNN_ENGINE_KNOBS;
+}
+
 static unsigned char *put_cost(unsigned char *bytes, const mdnn_cost_t *cost)
 {
     bytes = put32(bytes, (uint32_t)cost->algo);
     bytes = put32(bytes, (uint32_t)cost->math_type);
+    bytes = put_engine(bytes, &cost->engine);
     bytes = put64(bytes, cost->workspace_bytes);
     bytes = put_double(bytes, cost->time_ms);
     return put32(bytes, (cost->deterministic ? DETERMINISTIC : 0u) | (cost->direct ? DIRECT : 0u) |
+                            (cost->strict ? STRICT : 0u) |
                             (cost->extrapolated ? EXTRAPOLATED : 0u) |
                             (cost->untimed ? UNTIMED : 0u));
 }
@@ -68,15 +103,17 @@ static bool take_cost(const unsigned char **bytes, mdnn_cost_t *cost)
     memset(cost, 0, sizeof *cost);
     cost->algo = (int32_t)take32(bytes);
     cost->math_type = (int32_t)take32(bytes);
+    const bool is_engine = take_engine(bytes, &cost->engine);
     cost->workspace_bytes = take64(bytes);
     cost->time_ms = take_double(bytes);
     const uint32_t flags = take32(bytes);
     cost->deterministic = (flags & DETERMINISTIC) != 0;
     cost->direct = (flags & DIRECT) != 0;
+    cost->strict = (flags & STRICT) != 0;
     cost->extrapolated = (flags & EXTRAPOLATED) != 0;
     cost->untimed = (flags & UNTIMED) != 0;
     const bool timed = isfinite(cost->time_ms) && cost->time_ms > 0;
-    return (cost->untimed ? cost->time_ms == 0 : timed) && (flags & ~(uint32_t)ALL_FLAGS) == 0;
+    return is_engine && (cost->untimed ? cost->time_ms == 0 : timed) && (flags & ~(uint32_t)ALL_FLAGS) == 0;
 }
 
 void mdnn_costs_encode(const mdnn_cost_t *costs, size_t count, unsigned char *bytes)
@@ -103,6 +140,8 @@ static bool is_same_part(const mdnn_micro_config_t *a, const mdnn_micro_config_t
            a->cost.math_type == b->cost.math_type && a->cost.time_ms == b->cost.time_ms &&
            a->cost.workspace_bytes == b->cost.workspace_bytes &&
            a->cost.deterministic == b->cost.deterministic && a->cost.direct == b->cost.direct &&
+           a->cost.strict == b->cost.strict &&
+           memcmp(&a->cost.engine, &b->cost.engine, sizeof a->cost.engine) == 0 &&
            a->cost.extrapolated == b->cost.extrapolated && a->cost.untimed == b->cost.untimed;
 }
 
@@ -165,7 +204,8 @@ static bool take_run(const unsigned char **bytes, const mdnn_wr_request_t *reque
            (all_multiples || (ends_batch && parts == 1)) &&
            part->cost.workspace_bytes <= limit_bytes &&
            (part->cost.deterministic || !request->deterministic_only) &&
-           (part->cost.direct || !request->direct_only) && !part->cost.untimed;
+           (part->cost.direct || !request->direct_only) &&
+           (part->cost.strict || !request->strict_only) && !part->cost.untimed;
 }
 
 /* Two passes over the runs: with `parts` NULL they are checked and counted, else filled in. */

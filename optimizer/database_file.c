@@ -269,6 +269,14 @@ static mdnn_status_t create_tables(sqlite3 *handle)
     return execute(handle, stamp);
 }
 
+/* Schema 1 knew no engines of the graph API: its costs say nothing about the best choice of today. */
+static mdnn_status_t drop_tables(sqlite3 *handle)
+{
+    return execute(handle, "DROP TABLE IF EXISTS microdnn_problem;"
+                           "DROP TABLE IF EXISTS microdnn_cost;"
+                           "DROP TABLE IF EXISTS microdnn_configuration");
+}
+
 /* Inside the transaction: what the header said before may be different by now. */
 static mdnn_status_t check_schema(sqlite3 *handle, mdnn_visit_mode_t mode)
 {
@@ -278,9 +286,13 @@ static mdnn_status_t check_schema(sqlite3 *handle, mdnn_visit_mode_t mode)
         return MDNN_STATUS_OK;
     if (schema > MDNN_DATABASE_SCHEMA)
         return MDNN_STATUS_UNSUPPORTED;
-    if (schema != 0)
+    if (schema < 0)
         return MDNN_STATUS_BAD_FORMAT;
-    return mode == MDNN_VISIT_WRITE ? create_tables(handle) : MDNN_STATUS_NOT_FOUND;
+    if (mode != MDNN_VISIT_WRITE)
+        return MDNN_STATUS_NOT_FOUND;
+    if (schema != 0)
+        MDNN_TRY(drop_tables(handle));
+    return create_tables(handle);
 }
 
 typedef mdnn_status_t visit_work_t(void *context, sqlite3 *handle);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct mdnn_front {
     double adoption_margin;
@@ -170,9 +171,19 @@ static size_t run_length(const mdnn_configuration_t *configuration, size_t begin
     size_t end = begin + 1;
     while (end < configuration->part_count && parts[end].images == parts[begin].images &&
            parts[end].cost.algo == parts[begin].cost.algo &&
-           parts[end].cost.math_type == parts[begin].cost.math_type)
+           parts[end].cost.math_type == parts[begin].cost.math_type &&
+           memcmp(&parts[end].cost.engine, &parts[begin].cost.engine,
+                  sizeof parts[end].cost.engine) == 0)
         end++;
     return end - begin;
+}
+
+/* Algorithms by their number, engines as "e12". */
+static void append_part(char *buffer, size_t bytes, size_t *used, const mdnn_micro_config_t *part)
+{
+    const bool is_engine = part->cost.algo >= MDNN_ALGO_ENGINE;
+    append(buffer, bytes, used, "%" PRId64 " @ %s%" PRId32, part->images, is_engine ? "e" : "",
+           is_engine ? part->cost.engine.id : part->cost.algo);
 }
 
 void mdnn_configuration_format(const mdnn_configuration_t *configuration, char *buffer,
@@ -188,6 +199,6 @@ void mdnn_configuration_format(const mdnn_configuration_t *configuration, char *
         append(buffer, bytes, &used, "%s", i ? " + " : "");
         if (run > 1)
             append(buffer, bytes, &used, "%zu x ", run);
-        append(buffer, bytes, &used, "%" PRId64 " @ %" PRId32, part->images, part->cost.algo);
+        append_part(buffer, bytes, &used, part);
     }
 }

@@ -20,14 +20,30 @@
 
 typedef enum mdnn_part_role { MDNN_PART_FIRST, MDNN_PART_REST, MDNN_PART_ROLE_COUNT } mdnn_part_role_t;
 
+/* An engine of cuDNN's graph API with its knobs, the identity of a candidate there. Opaque to the
+ * optimizer. Unused knobs are zero. */
+enum { MDNN_ENGINE_KNOBS = 14 };
+typedef struct mdnn_engine {
+    int32_t id;          /* global index, unique among the engines of one kind of graph */
+    int32_t knob_count;
+    struct mdnn_knob {
+        int32_t type, value; /* cudnnBackendKnobType_t; ascending by type */
+    } knobs[MDNN_ENGINE_KNOBS];
+} mdnn_engine_t;
+
+/* `algo` of an engine is this and its id, so that it names it in tables for people. */
+enum { MDNN_ALGO_ENGINE = 1000 };
+
 /* One way to run a part of a given size. `algo` and `math_type` are opaque to the optimizer. */
 typedef struct mdnn_cost {
     int32_t algo;
     int32_t math_type;
+    mdnn_engine_t engine; /* all zero for an algorithm of the legacy API */
     uint64_t workspace_bytes;
     double time_ms;     /* > 0; 0 if untimed */
     bool deterministic;
     bool direct;        /* neither FFT nor Winograd */
+    bool strict;        /* inputs are never rounded: no TF32 */
     bool extrapolated;  /* not measured at this size */
     bool untimed;       /* only its workspace is known: it was above the limit. Never in a configuration,
                            but remembered, so that a larger limit knows what it would admit */
@@ -54,6 +70,6 @@ typedef struct mdnn_cost_source {
     mdnn_status_t (*find)(void *context, int64_t images, mdnn_part_role_t role, mdnn_cost_t *costs,
                           size_t capacity, size_t *count);
 } mdnn_cost_source_t;
-enum { MDNN_COSTS_PER_SIZE = 64 };
+enum { MDNN_COSTS_PER_SIZE = 96 };
 
 #endif

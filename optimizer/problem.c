@@ -11,8 +11,19 @@
 
 /* Hash and equality read the struct as bytes. */
 _Static_assert(sizeof(mdnn_problem_tensor_t) == 14 * sizeof(int32_t), "padding in a tensor");
-_Static_assert(sizeof(mdnn_problem_t) == (2 + 5 * 14 + 20) * sizeof(int32_t) + sizeof(int64_t),
+_Static_assert(sizeof(mdnn_problem_pointwise_t) == 4 * sizeof(int32_t) + 5 * sizeof(int64_t),
+               "padding in a pointwise operation");
+_Static_assert(sizeof(mdnn_problem_t) == (2 + 5 * 14 + 26) * sizeof(int32_t) + 3 * sizeof(int64_t) +
+                                             MDNN_PROBLEM_POINTWISE *
+                                                 sizeof(mdnn_problem_pointwise_t),
                "padding in a problem");
+
+void mdnn_problem_init(mdnn_problem_t *problem)
+{
+    memset(problem, 0, sizeof *problem);
+    problem->activation_mode = -1;
+    problem->interfaces = MDNN_INTERFACE_LEGACY;
+}
 
 uint64_t mdnn_problem_hash(const mdnn_problem_t *problem)
 {
@@ -62,6 +73,12 @@ static const char *const TYPES[] = {[0] = "float", [1] = "double", [2] = "half",
 static const char *const MATHS[] = {"default", "tensor_op", "tensor_op_allow_conversion", "fma"};
 static const char *const ACTIVATIONS[] = {"sigmoid", "relu",     "tanh", "clipped_relu",
                                           "elu",     "identity", "swish"};
+
+/* cudnnPointwiseMode_t */
+static const char *const POINTWISE[] = {[0] = "add", [100] = "relu", [101] = "tanh",
+                                        [102] = "sigmoid", [103] = "elu", [104] = "gelu",
+                                        [105] = "softplus", [106] = "swish",
+                                        [107] = "gelu_approximate"};
 
 static int dims_of(const mdnn_problem_tensor_t *tensor)
 {
@@ -148,8 +165,10 @@ void mdnn_problem_format(const mdnn_problem_t *problem, char *buffer, size_t byt
     add(&line, " %s", layout_of(&problem->x));
     if (problem->math_type != 0)
         ADD_NAME(&line, "math ", MATHS, problem->math_type);
-    if (problem->direction == MDNN_BIAS_ACTIVATION_FORWARD)
+    if (problem->direction == MDNN_BIAS_ACTIVATION_FORWARD && problem->pointwise_count == 0)
         ADD_NAME(&line, "activation ", ACTIVATIONS, problem->activation_mode);
+    for (int i = 0; i < problem->pointwise_count && i < MDNN_PROBLEM_POINTWISE; i++)
+        ADD_NAME(&line, "then ", POINTWISE, problem->pointwise[i].mode);
     if (!problem->beta_is_zero)
         add(&line, " beta");
 }

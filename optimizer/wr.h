@@ -19,6 +19,7 @@ typedef struct mdnn_wr_request {
     bool roles_differ;            /* ask the source for FIRST and REST apart (BackwardFilter) */
     bool deterministic_only;
     bool direct_only;             /* drop costs that are not `direct` */
+    bool strict_only;             /* drop costs that are not `strict` */
     uint64_t workspace_limit_bytes; /* costs above it are dropped */
     double part_overhead_ms;      /* added for each part after the first */
     double adoption_margin;       /* >= 0: a split enters the front only if its time is below

@@ -142,6 +142,7 @@ static mdnn_status_t read_convolution(const mdnn_call_t *call, mdnn_problem_t *p
         return MDNN_STATUS_UNSUPPORTED;
     if (problem->spatial_dims < 2 || problem->spatial_dims > MDNN_PROBLEM_SPATIAL_DIMS)
         return MDNN_STATUS_UNSUPPORTED;
+    memcpy(problem->pad_after, problem->pad, sizeof problem->pad);
     problem->mode = (int32_t)mode;
     problem->compute_type = (int32_t)compute_type;
     problem->math_type = (int32_t)math_type;
@@ -180,9 +181,8 @@ static mdnn_status_t read_fused(const mdnn_call_t *call, mdnn_problem_t *problem
 
 mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem)
 {
-    memset(problem, 0, sizeof *problem);
+    mdnn_problem_init(problem);
     problem->direction = (int32_t)call->direction;
-    problem->activation_mode = -1;
     MDNN_TRY(read_tensor(call->cudnn, call->x_desc, call->x, &problem->x));
     MDNN_TRY(read_filter(call->cudnn, call->w_desc, call->w, &problem->w));
     MDNN_TRY(read_tensor(call->cudnn, call->y_desc, call->y, &problem->y));

@@ -72,6 +72,12 @@ int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index)
                : -1;
 }
 
+bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index)
+{
+    return problem->x.type != CUDNN_DATA_FLOAT ||
+           mdnn_candidate_math_type(problem, index) == CUDNN_FMA_MATH;
+}
+
 /* Where a remembered cost belongs; -1 for an algorithm or math type that is no candidate here. */
 static int index_of(const mdnn_problem_t *problem, const mdnn_cost_t *cost)
 {

@@ -65,6 +65,9 @@ double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
  * FMA never rounds inputs, so it is admissible wherever the caller allows more. */
 int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index);
 
+/* Whether candidate `index` computes with inputs as they are: only fp32 data may be rounded. */
+bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index);
+
 /* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
  * tried; else *expected_ms > 0 if a near size was timed, so that a first look is needless. */
 bool mdnn_cost_table_foresee(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row, int index,

@@ -255,6 +255,7 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
         .math_type = mdnn_candidate_math_type(measurement->problem, index),
         .deterministic = mdnn_algo_is_deterministic(whole.direction, whole.algo),
         .direct = mdnn_algo_is_direct(whole.direction, whole.algo),
+        .strict = mdnn_candidate_is_strict(measurement->problem, index),
     };
     if (workspace_of(&whole, &cost.workspace_bytes) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;

@@ -150,7 +150,16 @@ static mdnn_cost_t cost_of(int64_t images, mdnn_part_role_t role, int32_t algo)
     cost.time_ms = (double)images / (algo + 1) + (double)(int)role + 0.1;
     cost.deterministic = algo & 1;
     cost.direct = algo & 2;
+    cost.strict = !(algo & 3);
     cost.extrapolated = algo & 4;
+    if (algo > 5) {
+        cost.engine.id = algo;
+        cost.engine.knob_count = MDNN_ENGINE_KNOBS;
+        for (int i = 0; i < MDNN_ENGINE_KNOBS; i++) {
+            cost.engine.knobs[i].type = i;
+            cost.engine.knobs[i].value = -i * algo;
+        }
+    }
     return cost;
 }
 
@@ -173,7 +182,8 @@ static void assert_same_cost(const mdnn_cost_t *a, const mdnn_cost_t *b)
     assert_int_equal(a->workspace_bytes, b->workspace_bytes);
     assert_true(a->time_ms == b->time_ms);
     assert_true(a->deterministic == b->deterministic && a->direct == b->direct &&
-                a->extrapolated == b->extrapolated);
+                a->strict == b->strict && a->extrapolated == b->extrapolated);
+    assert_memory_equal(&a->engine, &b->engine, sizeof a->engine);
 }
 
 static void assert_entry_is_true(const mdnn_cost_entry_t *entry)
@@ -462,7 +472,7 @@ static void a_configuration_belongs_to_its_limit_and_options(void **state)
                      MDNN_STATUS_NOT_FOUND);
     assert_int_equal(mdnn_database_load_configuration(&database, &other, &REQUEST, 1 << 20, &found),
                      MDNN_STATUS_NOT_FOUND);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         mdnn_wr_request_t request = REQUEST;
         if (i == 0)
             request.sizes = MDNN_SIZES_UNDIVIDED;
@@ -474,6 +484,8 @@ static void a_configuration_belongs_to_its_limit_and_options(void **state)
             request.adoption_margin = 0.01;
         else if (i == 4)
             request.granularity = 2;
+        else if (i == 5)
+            request.strict_only = true;
         else
             request.workspace_limit_bytes = 1 << 30;
         assert_int_equal(
@@ -609,8 +621,23 @@ static void a_newer_schema_is_neither_read_nor_written(void **state)
     const mdnn_database_key_t key = key_number(1);
     (void)state;
     assert_int_equal(store_sizes(&database, &key, 8), MDNN_STATUS_OK);
-    run_sql(database.path, "PRAGMA user_version=2");
+    run_sql(database.path, "PRAGMA user_version=3");
     assert_left_alone(MDNN_STATUS_UNSUPPORTED);
+}
+
+static void a_file_of_schema_1_is_begun_anew_by_the_next_store(void **state)
+{
+    const mdnn_database_key_t key = key_number(1);
+    mdnn_cost_memory_t memory = {0};
+    (void)state;
+    assert_int_equal(store_sizes(&database, &key, 8), MDNN_STATUS_OK);
+    run_sql(database.path, "PRAGMA user_version=1");
+    assert_int_equal(mdnn_database_load_costs(&database, &key, &memory), MDNN_STATUS_NOT_FOUND);
+    const mdnn_database_key_t other = key_number(2);
+    assert_int_equal(store_sizes(&database, &other, 8), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_database_load_costs(&database, &key, &memory), MDNN_STATUS_NOT_FOUND);
+    assert_int_equal(mdnn_database_load_costs(&database, &other, &memory), MDNN_STATUS_OK);
+    mdnn_cost_memory_fini(&memory);
 }
 
 static void a_file_of_somebody_else_is_left_alone(void **state)
@@ -1175,6 +1202,7 @@ int main(void)
         TEST(a_record_that_breaks_a_rule_of_the_request_is_no_configuration),
         TEST(the_import_is_asked_second_and_never_changed),
         TEST(a_newer_schema_is_neither_read_nor_written),
+        TEST(a_file_of_schema_1_is_begun_anew_by_the_next_store),
         TEST(a_file_of_somebody_else_is_left_alone),
         TEST(a_damaged_file_is_set_aside_reported_and_begun_anew),
         TEST(random_damage_never_gives_a_wrong_cost),

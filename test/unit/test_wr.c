@@ -114,6 +114,7 @@ static mdnn_cost_t random_cost(uint64_t *state, int64_t images, int32_t algo)
     cost.workspace_bytes = (uint64_t)random_in(state, 0, WORKSPACES - 1);
     cost.deterministic = random_in(state, 0, 3) > 0;
     cost.direct = random_in(state, 0, 3) > 0;
+    cost.strict = random_in(state, 0, 3) > 0;
     return cost;
 }
 
@@ -136,6 +137,7 @@ static void fill_instance(instance_t *instance, uint64_t seed, int64_t batch, in
         .roles_differ = random_in(&state, 0, 1) != 0,
         .deterministic_only = random_in(&state, 0, 4) == 0,
         .direct_only = random_in(&state, 0, 4) == 0,
+        .strict_only = random_in(&state, 0, 4) == 0,
         .workspace_limit_bytes =
             random_in(&state, 0, 1) ? UINT64_MAX : (uint64_t)random_in(&state, 0, WORKSPACES - 1),
         .part_overhead_ms = (double)random_in(&state, 0, 3) / 8,
@@ -182,6 +184,8 @@ static bool allowed_cost(const mdnn_wr_request_t *request, const mdnn_cost_t *co
     if (cost->time_ms <= 0 || cost->workspace_bytes > request->workspace_limit_bytes)
         return false;
     if (request->deterministic_only && !cost->deterministic)
+        return false;
+    if (request->strict_only && !cost->strict)
         return false;
     return !request->direct_only || cost->direct;
 }
