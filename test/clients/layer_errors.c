@@ -3,9 +3,14 @@
  * with it to check. The fp64 reference runs image by image, so nothing can divide it. TAP on
  * standard output.
  *
- *   layer_errors record NET fp32|tf32|fp16 FILE          worst relative L2 error of each layer,
- * direction layer_errors check NET fp32|tf32|fp16 FILE LIMIT_KIB passes at most max(1.2 x recorded,
- * floor) */
+ *   layer_errors list NET
+ *       names of its layers, one a line
+ *   layer_errors record NET fp32|tf32|fp16 FILE [FIRST-LAST]
+ *       worst relative L2 error of each layer and direction
+ *   layer_errors check NET fp32|tf32|fp16 FILE LIMIT_KIB [FIRST-LAST]
+ *       passes at most max(1.2 x recorded, floor)
+ *
+ * FIRST-LAST are the layers to look at, counted from 1; all if not given. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,16 +21,16 @@
 #include <cudnn.h>
 
 #include "test/clients/bail.h"
+#include "test/clients/elements.h"
 #include "test/clients/network_layers.h"
-
-__extension__ typedef _Float16 half_t;
 
 enum { Y, X, W, DIRECTIONS, ALGOS = 8 }; /* the output of each direction */
 static const char *const direction_names[] = {"forward", "backward_data", "backward_filter"};
 static const size_t record_bytes = (size_t)2 << 30;
+static const size_t reference_bytes = (size_t)256 << 20; /* of images in fp64 at a time */
 
 /* A set of descriptors and device buffers: the program's own (all images, its type) or the
- * reference's (one image, fp64). */
+ * reference's (fp64, descriptors of one image, buffers of several). */
 typedef struct side {
     cudnnDataType_t type;
     cudnnTensorFormat_t format;
@@ -35,28 +40,18 @@ typedef struct side {
     void *device[DIRECTIONS];
 } side_t;
 
-typedef struct shape {
-    int n, c, h, w;
-} shape_t;
-
 static cudnnHandle_t handle;
 static void *workspace;
+static size_t workspace_bytes;
 
-static void *must(void *memory)
-{
-    if (!memory)
-        BAIL("out of memory");
-    return memory;
-}
+/* Page-locked, of the largest size that a layer needs: a tensor as it is copied to or from the
+ * device, and the fp64 results of a direction in logical order. */
+static void *staging;
+static double *truth;
 
-static size_t bytes_of(cudnnDataType_t type)
+static size_t larger(size_t a, size_t b)
 {
-    return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
-}
-
-static size_t count_of(shape_t shape)
-{
-    return (size_t)shape.n * (size_t)shape.c * (size_t)shape.h * (size_t)shape.w;
+    return a > b ? a : b;
 }
 
 static void shapes_of(const layer_t *layer, int images, shape_t shapes[DIRECTIONS])
@@ -68,7 +63,8 @@ static void shapes_of(const layer_t *layer, int images, shape_t shapes[DIRECTION
                   (layer->w + 2 * layer->pad - layer->s) / layer->stride + 1};
 }
 
-static side_t open_side(const layer_t *layer, int images, cudnnDataType_t type,
+/* Descriptors of `images` images, buffers of `held`. */
+static side_t open_side(const layer_t *layer, int images, int held, cudnnDataType_t type,
                         cudnnTensorFormat_t format, cudnnMathType_t math)
 {
     side_t side = {.type = type, .format = format};
@@ -88,8 +84,9 @@ static side_t open_side(const layer_t *layer, int images, cudnnDataType_t type,
                                           layer->stride, 1, 1, CUDNN_CROSS_CORRELATION,
                                           type == CUDNN_DATA_DOUBLE ? type : CUDNN_DATA_FLOAT));
     CUDNN(cudnnSetConvolutionMathType(side.conv, math));
+    shapes_of(layer, held, shapes);
     for (int i = 0; i < DIRECTIONS; i++)
-        CUDA(cudaMalloc(&side.device[i], count_of(shapes[i]) * bytes_of(type)));
+        CUDA(cudaMalloc(&side.device[i], shape_count(shapes[i]) * element_bytes(type)));
     return side;
 }
 
@@ -101,48 +98,6 @@ static void close_side(side_t *side)
     CUDNN(cudnnDestroyConvolutionDescriptor(side->conv));
     for (int i = 0; i < DIRECTIONS; i++)
         CUDA(cudaFree(side->device[i]));
-}
-
-/* Place of the logical element (n c h w order) in storage. */
-static size_t place(shape_t shape, cudnnTensorFormat_t format, size_t index)
-{
-    const size_t pixels = (size_t)shape.h * (size_t)shape.w, c = (size_t)shape.c;
-    if (format != CUDNN_TENSOR_NHWC)
-        return index;
-    return index / (pixels * c) * pixels * c + index % pixels * c + index / pixels % c;
-}
-
-static void upload(const side_t *side, int which, shape_t shape, const float *values)
-{
-    const size_t count = count_of(shape);
-    char *const host = must(malloc(count * bytes_of(side->type)));
-    for (size_t i = 0; i < count; i++) {
-        const size_t at = place(shape, side->format, i);
-        if (side->type == CUDNN_DATA_DOUBLE)
-            ((double *)(void *)host)[at] = (double)values[i];
-        else if (side->type == CUDNN_DATA_FLOAT)
-            ((float *)(void *)host)[at] = values[i];
-        else
-            ((half_t *)(void *)host)[at] = (half_t)values[i];
-    }
-    CUDA(cudaMemcpy(side->device[which], host, count * bytes_of(side->type),
-                    cudaMemcpyHostToDevice));
-    free(host);
-}
-
-static void download(const side_t *side, int which, shape_t shape, double *values)
-{
-    const size_t count = count_of(shape);
-    char *const host = must(malloc(count * bytes_of(side->type)));
-    CUDA(cudaMemcpy(host, side->device[which], count * bytes_of(side->type),
-                    cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < count; i++) {
-        const size_t at = place(shape, side->format, i);
-        values[i] = side->type == CUDNN_DATA_DOUBLE  ? ((double *)(void *)host)[at]
-                    : side->type == CUDNN_DATA_FLOAT ? (double)((float *)(void *)host)[at]
-                                                     : (double)((half_t *)(void *)host)[at];
-    }
-    free(host);
 }
 
 static cudnnStatus_t run(const side_t *side, int direction, int algo, size_t bytes,
@@ -182,96 +137,154 @@ static cudnnStatus_t workspace_size(const side_t *side, int direction, int algo,
         (cudnnConvolutionBwdFilterAlgo_t)algo, bytes);
 }
 
-/* One layer: logical inputs on the host, the fp64 truth of a direction. */
+typedef struct arithmetic {
+    const char *name;
+    cudnnDataType_t type;
+    cudnnTensorFormat_t format;
+    cudnnMathType_t math;
+    double floor; /* of the gate */
+} arithmetic_t;
+
+static const arithmetic_t arithmetics[] = {
+    {"fp32", CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, CUDNN_FMA_MATH, 1e-5},
+    {"tf32", CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, CUDNN_DEFAULT_MATH, 1e-3},
+    {"fp16", CUDNN_DATA_HALF, CUDNN_TENSOR_NHWC, CUDNN_TENSOR_OP_MATH, 2e-3},
+};
+
+/* One layer in the program's type and in fp64. */
 typedef struct subject {
     const layer_t *layer;
-    shape_t shapes[DIRECTIONS], single[DIRECTIONS];
-    float *values[DIRECTIONS];
-    double *truth, *result;
+    shape_t shapes[DIRECTIONS];
+    int chunk, half; /* images that the reference holds; inputs are rounded to half */
     side_t own, reference;
 } subject_t;
 
-static void subject_open(subject_t *subject, const layer_t *layer, const char *arithmetic)
+/* Images that the reference takes at a time. */
+static int chunk_of(const layer_t *layer)
 {
-    const int half = strcmp(arithmetic, "fp16") == 0;
-    uint32_t seed = 1;
-    size_t largest = 0;
+    shape_t single[DIRECTIONS];
+    shapes_of(layer, 1, single);
+    const size_t fit =
+        reference_bytes / (larger(shape_count(single[X]), shape_count(single[Y])) * sizeof(double));
+    return fit < 1 ? 1 : fit < (size_t)layer->n ? (int)fit : layer->n;
+}
+
+static void subject_open(subject_t *subject, const layer_t *layer, const arithmetic_t *arithmetic)
+{
     subject->layer = layer;
+    subject->half = arithmetic->type == CUDNN_DATA_HALF;
+    subject->chunk = chunk_of(layer);
     shapes_of(layer, layer->n, subject->shapes);
-    shapes_of(layer, 1, subject->single);
-    subject->own = open_side(layer, layer->n, half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT,
-                             half ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
-                             half                              ? CUDNN_TENSOR_OP_MATH
-                             : strcmp(arithmetic, "fp32") == 0 ? CUDNN_FMA_MATH
-                                                               : CUDNN_DEFAULT_MATH);
-    subject->reference =
-        open_side(layer, 1, CUDNN_DATA_DOUBLE, CUDNN_TENSOR_NCHW, CUDNN_DEFAULT_MATH);
-    for (int which = 0; which < DIRECTIONS; which++) {
-        const size_t count = count_of(subject->shapes[which]);
-        subject->values[which] = must(malloc(count * sizeof(float)));
-        for (size_t i = 0; i < count; i++) {
-            seed = seed * 1664525U + 1013904223U;
-            const float value = (float)(seed >> 8) / 16777216.0F - 0.5F;
-            subject->values[which][i] = half ? (float)(half_t)value : value;
-        }
-        largest = count > largest ? count : largest;
-    }
-    subject->truth = must(malloc(largest * sizeof(double)));
-    subject->result = must(malloc(largest * sizeof(double)));
+    subject->own = open_side(layer, layer->n, layer->n, arithmetic->type, arithmetic->format,
+                             arithmetic->math);
+    subject->reference = open_side(layer, 1, subject->chunk, CUDNN_DATA_DOUBLE, CUDNN_TENSOR_NCHW,
+                                   CUDNN_DEFAULT_MATH);
 }
 
 static void subject_close(subject_t *subject)
 {
     close_side(&subject->own);
     close_side(&subject->reference);
-    for (int which = 0; which < DIRECTIONS; which++)
-        free(subject->values[which]);
-    free(subject->truth);
-    free(subject->result);
+}
+
+static void upload(const subject_t *subject, const side_t *side, int which, shape_t shape,
+                   size_t first)
+{
+    const storage_t storage = {side->type, side->format, shape};
+    elements_fill(storage, staging, (uint32_t)which + 1, first, subject->half);
+    CUDA(cudaMemcpy(side->device[which], staging, shape_count(shape) * element_bytes(side->type),
+                    cudaMemcpyHostToDevice));
+}
+
+/* Results that nothing computed must not look like results: NaN in every type. */
+static void poison(const side_t *side, int which, shape_t shape)
+{
+    CUDA(cudaMemset(side->device[which], 0xFF, shape_count(shape) * element_bytes(side->type)));
+}
+
+/* The reference, its buffers from image `i` on. */
+static side_t image_of(const subject_t *subject, int i)
+{
+    side_t side = subject->reference;
+    shape_t single[DIRECTIONS];
+    shapes_of(subject->layer, 1, single);
+    for (int which = Y; which <= X; which++)
+        side.device[which] =
+            (char *)side.device[which] + (size_t)i * shape_count(single[which]) * sizeof(double);
+    return side;
+}
+
+/* Queues the reference of images `first` to `first + images - 1`. The device works on them while
+ * the host writes the inputs of the next; the copy of those waits for it. */
+static void queue_truth(subject_t *subject, int direction, int algo, size_t bytes, int first,
+                        int images)
+{
+    const side_t *const side = &subject->reference;
+    shape_t shapes[DIRECTIONS];
+    shapes_of(subject->layer, images, shapes);
+    for (int which = Y; which <= X; which++)
+        if (which != direction)
+            upload(subject, side, which, shapes[which],
+                   shape_count(shapes[which]) / (size_t)images * (size_t)first);
+    if (direction != W)
+        poison(side, direction, shapes[direction]);
+    for (int i = 0; i < images; i++) {
+        const side_t image = image_of(subject, i);
+        CUDNN(run(&image, direction, algo, bytes, direction == W && first + i > 0));
+    }
+    if (direction == W)
+        return;
+    const size_t count = shape_count(shapes[direction]);
+    CUDA(cudaMemcpyAsync(truth + count / (size_t)images * (size_t)first, side->device[direction],
+                         count * sizeof(double), cudaMemcpyDeviceToHost, NULL));
 }
 
 static void find_truth(subject_t *subject, int direction)
 {
     const int algo = direction == Y ? 0 : 1; /* implicit GEMM; the deterministic plain ones */
+    const side_t *const side = &subject->reference;
+    const shape_t filter = subject->shapes[W];
     size_t bytes;
-    CUDNN(workspace_size(&subject->reference, direction, algo, &bytes));
-    upload(&subject->reference, W, subject->single[W], subject->values[W]);
-    for (int i = 0; i < subject->layer->n; i++) {
-        const size_t x = count_of(subject->single[X]), y = count_of(subject->single[Y]);
-        if (direction != X)
-            upload(&subject->reference, X, subject->single[X], subject->values[X] + (size_t)i * x);
-        if (direction != Y)
-            upload(&subject->reference, Y, subject->single[Y], subject->values[Y] + (size_t)i * y);
-        CUDNN(run(&subject->reference, direction, algo, bytes, direction == W && i > 0));
-        if (direction != W)
-            download(&subject->reference, direction, subject->single[direction],
-                     subject->truth + (size_t)i * (direction == X ? x : y));
+    CUDNN(workspace_size(side, direction, algo, &bytes));
+    if (bytes > workspace_bytes)
+        BAIL("the reference needs more workspace");
+    if (direction == W)
+        poison(side, W, filter);
+    else
+        upload(subject, side, W, filter, 0);
+    for (int first = 0; first < subject->layer->n; first += subject->chunk) {
+        const int rest = subject->layer->n - first;
+        queue_truth(subject, direction, algo, bytes, first,
+                    rest < subject->chunk ? rest : subject->chunk);
     }
     if (direction == W)
-        download(&subject->reference, W, subject->single[W], subject->truth);
+        CUDA(cudaMemcpy(truth, side->device[W], shape_count(filter) * sizeof(double),
+                        cudaMemcpyDeviceToHost));
+    CUDA(cudaDeviceSynchronize());
+}
+
+/* For all runs of a direction. */
+static void upload_inputs(const subject_t *subject, int direction)
+{
+    for (int which = 0; which < DIRECTIONS; which++)
+        if (which != direction)
+            upload(subject, &subject->own, which, subject->shapes[which], 0);
 }
 
 /* Relative L2 error of one run; infinite if it does not run. */
-static double error_of(subject_t *subject, int direction, int algo, size_t bytes)
+static double error_of(const subject_t *subject, int direction, int algo, size_t bytes)
 {
-    const size_t count = count_of(subject->shapes[direction]);
-    double difference = 0, norm = 0;
-    for (int which = 0; which < DIRECTIONS; which++)
-        if (which != direction)
-            upload(&subject->own, which, subject->shapes[which], subject->values[which]);
-    CUDA(cudaMemset(subject->own.device[direction], 0xFF, count * bytes_of(subject->own.type)));
-    if (run(&subject->own, direction, algo, bytes, 0) != CUDNN_STATUS_SUCCESS)
+    const side_t *const own = &subject->own;
+    const storage_t storage = {own->type, own->format, subject->shapes[direction]};
+    poison(own, direction, storage.shape);
+    if (run(own, direction, algo, bytes, 0) != CUDNN_STATUS_SUCCESS)
         return INFINITY;
-    download(&subject->own, direction, subject->shapes[direction], subject->result);
-    for (size_t i = 0; i < count; i++) {
-        const double error = subject->result[i] - subject->truth[i];
-        difference += error * error;
-        norm += subject->truth[i] * subject->truth[i];
-    }
-    return isfinite(difference) ? sqrt(difference / norm) : INFINITY;
+    CUDA(cudaMemcpy(staging, own->device[direction],
+                    shape_count(storage.shape) * element_bytes(own->type), cudaMemcpyDeviceToHost));
+    return elements_error(storage, staging, truth);
 }
 
-static double worst_of_stock(subject_t *subject, int direction)
+static double worst_of_stock(const subject_t *subject, int direction)
 {
     double worst = 0;
     for (int algo = 0; algo < ALGOS; algo++) {
@@ -285,12 +298,20 @@ static double worst_of_stock(subject_t *subject, int direction)
     return worst;
 }
 
-static void check(FILE *file, subject_t *subject, int direction, double floor, size_t limit,
-                  int number, int *failed)
+/* What was recorded of this layer and direction, which must be next. */
+static double recorded_error(FILE *file, const subject_t *subject, int direction)
 {
+    char layer[32], name[32];
     double recorded;
-    if (fscanf(file, "%lf", &recorded) != 1)
+    if (fscanf(file, "%31s %31s %lf", layer, name, &recorded) != 3 ||
+        strcmp(layer, subject->layer->name) != 0 || strcmp(name, direction_names[direction]) != 0)
         BAIL("the record does not match");
+    return recorded;
+}
+
+static int check(const subject_t *subject, int direction, double recorded, double floor,
+                 size_t limit, int number)
+{
     const double gate = 1.2 * recorded > floor ? 1.2 * recorded : floor;
     /* Algorithm 0 needs no workspace and allows everything; what runs is whatever fits best. The
      * later runs see what was planned and, if there is one, the rival on trial. */
@@ -304,46 +325,122 @@ static void check(FILE *file, subject_t *subject, int direction, double floor, s
            passed ? "" : "not ", number, subject->layer->net, subject->layer->name,
            direction_names[direction], error, recorded, gate);
     fflush(stdout);
-    *failed += !passed;
+    return passed;
 }
 
-int main(int argc, char **argv)
+/* The chosen layers, one after the other in the list. */
+typedef struct choice {
+    const layer_t *layers;
+    int count;
+} choice_t;
+
+static choice_t choose(const char *net, const char *range)
 {
-    const int recording = argc == 5 && strcmp(argv[1], "record") == 0;
-    if (!recording && !(argc == 6 && strcmp(argv[1], "check") == 0)) {
-        fprintf(stderr, "usage: layer_errors record NET fp32|tf32|fp16 FILE\n"
-                        "       layer_errors check NET fp32|tf32|fp16 FILE LIMIT_KIB\n");
-        return 2;
+    const layer_t *const end = layers + sizeof layers / sizeof *layers, *begin = layers;
+    int first = 1, last = 0;
+    while (begin < end && strcmp(begin->net, net) != 0)
+        begin++;
+    while (begin + last < end && strcmp(begin[last].net, net) == 0)
+        last++;
+    const int all = last;
+    if (range && sscanf(range, "%d-%d", &first, &last) != 2)
+        BAIL("layers are given as FIRST-LAST");
+    if (first < 1 || first > last || last > all)
+        BAIL("the net has no such layers");
+    return (choice_t){begin + first - 1, last - first + 1};
+}
+
+static void memory_open(choice_t choice, const arithmetic_t *arithmetic, size_t limit)
+{
+    size_t staged = 0, results = 0;
+    for (int i = 0; i < choice.count; i++) {
+        shape_t shapes[DIRECTIONS], chunk[DIRECTIONS];
+        shapes_of(&choice.layers[i], choice.layers[i].n, shapes);
+        shapes_of(&choice.layers[i], chunk_of(&choice.layers[i]), chunk);
+        for (int which = 0; which < DIRECTIONS; which++) {
+            const size_t count = shape_count(shapes[which]);
+            results = larger(results, count * sizeof(double));
+            staged = larger(staged, count * element_bytes(arithmetic->type));
+            staged = larger(staged, shape_count(chunk[which]) * sizeof(double));
+        }
     }
-    const double floor = strcmp(argv[3], "fp32") == 0   ? 1e-5
-                         : strcmp(argv[3], "tf32") == 0 ? 1e-3
-                                                        : 2e-3;
-    const size_t limit = recording ? 0 : (size_t)strtoul(argv[5], NULL, 10) << 10;
-    FILE *const file = fopen(argv[4], recording ? "w" : "r");
+    workspace_bytes = larger(record_bytes, limit);
+    CUDA(cudaMallocHost(&staging, staged));
+    CUDA(cudaMallocHost((void **)&truth, results));
+    CUDA(cudaMalloc(&workspace, workspace_bytes));
+}
+
+static void memory_close(void)
+{
+    CUDA(cudaFreeHost(staging));
+    CUDA(cudaFreeHost(truth));
+    CUDA(cudaFree(workspace));
+}
+
+/* Records all chosen layers, or checks them; the number that failed. */
+static int go_through(choice_t choice, const arithmetic_t *arithmetic, FILE *file, int recording,
+                      size_t limit)
+{
     int number = 0, failed = 0;
-    if (!file)
-        BAIL("cannot open the record");
-    CUDNN(cudnnCreate(&handle));
-    CUDA(cudaMalloc(&workspace, recording || limit < record_bytes ? record_bytes : limit));
-    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-        if (strcmp(layers[i].net, argv[2]) != 0)
-            continue;
+    for (int i = 0; i < choice.count; i++) {
         subject_t subject;
-        subject_open(&subject, &layers[i], argv[3]);
+        subject_open(&subject, &choice.layers[i], arithmetic);
         for (int direction = 0; direction < DIRECTIONS; direction++) {
             find_truth(&subject, direction);
+            upload_inputs(&subject, direction);
             if (recording)
-                fprintf(file, "%.17g\n", worst_of_stock(&subject, direction));
+                fprintf(file, "%s %s %.17g\n", subject.layer->name, direction_names[direction],
+                        worst_of_stock(&subject, direction));
             else
-                check(file, &subject, direction, floor, limit, ++number, &failed);
+                failed += !check(&subject, direction, recorded_error(file, &subject, direction),
+                                 arithmetic->floor, limit, ++number);
         }
         subject_close(&subject);
     }
     if (!recording)
         printf("1..%d\n", number);
-    CUDA(cudaFree(workspace));
+    return failed;
+}
+
+static int list(choice_t choice)
+{
+    for (int i = 0; i < choice.count; i++)
+        printf("%s\n", choice.layers[i].name);
+    return 0;
+}
+
+static const arithmetic_t *find_arithmetic(const char *name)
+{
+    for (size_t i = 0; i < sizeof arithmetics / sizeof *arithmetics; i++)
+        if (strcmp(arithmetics[i].name, name) == 0)
+            return &arithmetics[i];
+    BAIL("neither fp32, tf32 nor fp16");
+}
+
+int main(int argc, char **argv)
+{
+    const int recording = argc >= 5 && argc <= 6 && strcmp(argv[1], "record") == 0;
+    if (argc == 3 && strcmp(argv[1], "list") == 0)
+        return list(choose(argv[2], NULL));
+    if (!recording && !(argc >= 6 && argc <= 7 && strcmp(argv[1], "check") == 0)) {
+        fprintf(stderr, "usage: layer_errors list NET\n"
+                        "       layer_errors record NET fp32|tf32|fp16 FILE [FIRST-LAST]\n"
+                        "       layer_errors check NET fp32|tf32|fp16 FILE LIMIT_KIB "
+                        "[FIRST-LAST]\n");
+        return 2;
+    }
+    const choice_t choice = choose(argv[2], argv[recording ? 5 : 6]);
+    const arithmetic_t *const arithmetic = find_arithmetic(argv[3]);
+    const size_t limit = recording ? 0 : (size_t)strtoul(argv[5], NULL, 10) << 10;
+    FILE *const file = fopen(argv[4], recording ? "w" : "r");
+    if (!file)
+        BAIL("cannot open the record");
+    memory_open(choice, arithmetic, limit);
+    CUDNN(cudnnCreate(&handle));
+    const int failed = go_through(choice, arithmetic, file, recording, limit);
     CUDNN(cudnnDestroy(handle));
-    if (fclose(file) != 0 || (!recording && number == 0))
-        BAIL("nothing was checked, or the record could not be written");
+    memory_close();
+    if (fclose(file) != 0)
+        BAIL("the record could not be written");
     return failed > 0;
 }

@@ -21,6 +21,7 @@ $(C)/%: $(C)/%.o $(CLIENT_SIM)
 	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) $(CLIENT_LIBS) -lm -ldl -lpthread -o $@
 
 $(C)/behaviour: $(C)/reference_convolution.o
+$(C)/layer_errors: $(C)/elements.o $(C)/parallel.o
 
 $(C)/route_linked.o: test/clients/route.c
 	@mkdir -p $(@D)
