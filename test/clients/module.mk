@@ -65,4 +65,9 @@ $(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c $(B)/libmdnn_core
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -lpthread -o $@
-TESTS += $(B)/test/shim/test_trial
+$(B)/test/shim/test_graph_json: test/shim/test_graph_json.c shim/graph_json.c shim/json.c $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	    -lcmocka -lm -o $@
+TESTS += $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json

@@ -1,0 +1,76 @@
+/* A JSON document as a tree of values, and its objects read field by field into structs. Strict
+ * where a mistake would change meaning: an object with a field that the reader has no place for, or
+ * the same field twice, is refused. Escapes in strings are not resolved, so that a string that
+ * needs one equals no name.
+ *
+ * A value is a number >= 0, good for its document; -1 is none. The text must outlive the document.
+ * One thread at a time. */
+#ifndef MDNN_JSON_H
+#define MDNN_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/status.h"
+
+typedef struct mdnn_json mdnn_json_t;
+
+/* BAD_FORMAT unless the text is one JSON object; UNSUPPORTED beyond MDNN_JSON_BYTES; OUT_OF_MEMORY.
+ * A zero byte ends the text. */
+enum { MDNN_JSON_BYTES = 64 * 1024, MDNN_JSON_ROOT = 0 };
+mdnn_status_t mdnn_json_open(const char *text, size_t bytes, mdnn_json_t **json);
+void mdnn_json_close(mdnn_json_t *json); /* may be NULL */
+
+/* The value of that field; -1 without one, or if `object` is none. */
+int mdnn_json_member(const mdnn_json_t *json, int object, const char *key);
+
+/* The elements of an array: for (v = first(a); v >= 0; v = next(a, v)). None in anything else. */
+int mdnn_json_first(const mdnn_json_t *json, int array);
+int mdnn_json_next(const mdnn_json_t *json, int array, int element);
+bool mdnn_json_is_array(const mdnn_json_t *json, int value);
+
+typedef struct mdnn_json_name {
+    const char *name;
+    int32_t number;
+} mdnn_json_name_t;
+
+/* False, and *number untouched, if the value is no string of the list. The list ends with a NULL.
+ */
+bool mdnn_json_named(const mdnn_json_t *json, int value, const mdnn_json_name_t *names,
+                     int32_t *number);
+
+/* False, and *number untouched, if the value is no such number. */
+bool mdnn_json_int(const mdnn_json_t *json, int value, int32_t *number);
+
+enum { MDNN_JSON_LIST = 5 };
+typedef struct mdnn_json_list {
+    int32_t count;
+    int32_t at[MDNN_JSON_LIST];
+} mdnn_json_list_t;
+
+typedef enum mdnn_json_kind {
+    MDNN_JSON_INT,     /* int32_t; a number with a point or an exponent is none */
+    MDNN_JSON_DOUBLE,  /* double, finite, in whatever locale the process is */
+    MDNN_JSON_BOOL,    /* bool */
+    MDNN_JSON_INTS,    /* mdnn_json_list_t */
+    MDNN_JSON_DECIMAL, /* int64_t, from a string */
+    MDNN_JSON_NAME,    /* int32_t, from a string of `names` */
+    MDNN_JSON_ANYTHING /* not read */
+} mdnn_json_kind_t;
+
+typedef struct mdnn_json_field {
+    const char *key;
+    mdnn_json_kind_t kind;
+    bool required;
+    size_t offset; /* of the field in what `into` points to */
+    const mdnn_json_name_t *names;
+} mdnn_json_field_t;
+
+/* Fields that the object lacks keep their values. The list ends with a NULL key, at most 32 before
+ * it. False if the object is none, has another field, one twice, lacks a required one, or if a
+ * value is not of its kind; *into is then partly written. */
+bool mdnn_json_fields(const mdnn_json_t *json, int object, const mdnn_json_field_t *fields,
+                      void *into);
+
+#endif
