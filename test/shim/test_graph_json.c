@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <float.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -545,6 +546,151 @@ static void a_plan_cut_short_is_no_json(void **state)
     free(plan.text);
 }
 
+static mdnn_graph_t changed(const char *name, const char *const (*replacements)[2], int count)
+{
+    plan_t plan = plan_of(name);
+    mdnn_graph_t graph;
+    for (int i = 0; i < count; i++)
+        replace(&plan, replacements[i][0], replacements[i][1]);
+    assert_int_equal(read_into(&plan, &graph), MDNN_GRAPH_RECOGNISED);
+    free(plan.text);
+    return graph;
+}
+#define CHANGED(name, ...)                                                                         \
+    changed(name, (const char *const[][2]){__VA_ARGS__},                                           \
+            sizeof(const char *const[][2]){__VA_ARGS__} / (2 * sizeof(char *)))
+
+static void alpha1_belongs_to_the_chain_whatever_the_input_is_called(void **state)
+{
+    (void)state;
+    const mdnn_graph_t plain = CHANGED(FUSED, {"\"alpha1\":1.0", "\"alpha1\":0.75"});
+    const mdnn_graph_t swapped =
+        CHANGED(FUSED, {"\"alpha1\":1.0,\"alpha2\":0.5,\"X\":\"67\",\"Y\":\"65\",\"B\":\"122\"",
+                        "\"alpha1\":0.5,\"alpha2\":0.75,\"X\":\"122\",\"Y\":\"65\",\"B\":\"67\""});
+    assert_int_equal(plain.problem.pointwise[0].alpha1_bits, bits_of(0.75));
+    assert_int_equal(plain.problem.pointwise[0].alpha2_bits, bits_of(0.5));
+    assert_memory_equal(&plain, &swapped, sizeof plain);
+}
+
+static void the_order_is_that_of_the_data(void **state)
+{
+    (void)state;
+    /* The additions named the other way round in the text. */
+    const mdnn_graph_t plain = CHANGED(FUSED, {"\"alpha2\":0.5", "\"alpha2\":1.0"});
+    const mdnn_graph_t moved = CHANGED(
+        FUSED, {"\"alpha2\":0.5", "\"alpha2\":1.0"},
+        {"\"X\":\"67\",\"Y\":\"65\",\"B\":\"122\"", "@"},
+        {"\"X\":\"65\",\"Y\":\"66\",\"B\":\"98\"", "\"X\":\"67\",\"Y\":\"65\",\"B\":\"122\""},
+        {"@", "\"X\":\"65\",\"Y\":\"66\",\"B\":\"98\""});
+    assert_memory_equal(&plain, &moved, sizeof plain);
+    /* The bias first. */
+    const mdnn_graph_t bias = CHANGED(FUSED, {"\"B\":\"122\"", "@"},
+                                      {"\"B\":\"98\"", "\"B\":\"122\""}, {"@", "\"B\":\"98\""});
+    assert_int_equal(bias.problem.pointwise[0].operand, MDNN_OPERAND_BIAS);
+    assert_int_equal(bias.problem.pointwise[1].operand, MDNN_OPERAND_Z);
+    assert_int_equal(bias.bias_uid, BIAS_UID);
+    assert_int_equal(bias.z_uid, Z_UID);
+}
+
+/* cuDNN 9.19 asks for these fields when it reads a plan. */
+static void activations_keep_their_parameters(void **state)
+{
+    (void)state;
+#define CLIPS "\"upperClip\":1.7976931348623157e308,\"lowerClip\":0.0,\"lowerClipSlope\":0.0,"
+    static const struct {
+        const char *name, *fields;
+        int mode;
+        double parameters[3];
+    } cases[] = {
+        {"RELU",
+         "\"upperClip\":6.5,\"lowerClip\":-1.0,\"lowerClipSlope\":0.25,",
+         CUDNN_POINTWISE_RELU_FWD,
+         {-1, 6.5, 0.25}},
+        {"RELU", "", CUDNN_POINTWISE_RELU_FWD, {0, DBL_MAX, 0}},
+        {"ELU", "\"alpha\":0.3,", CUDNN_POINTWISE_ELU_FWD, {0.3}},
+        {"ELU", "", CUDNN_POINTWISE_ELU_FWD, {1}},
+        {"SOFTPLUS", "\"beta\":0.3,", CUDNN_POINTWISE_SOFTPLUS_FWD, {0.3}},
+        {"SWISH", "\"beta\":2.0,", CUDNN_POINTWISE_SWISH_FWD, {2}},
+        {"SWISH", "", CUDNN_POINTWISE_SWISH_FWD, {1}},
+        {"TANH", "", CUDNN_POINTWISE_TANH_FWD, {0}},
+        {"SIGMOID", "", CUDNN_POINTWISE_SIGMOID_FWD, {0}},
+        {"GELU", "", CUDNN_POINTWISE_GELU_FWD, {0}},
+        {"GELU_APPROX_TANH", "", CUDNN_POINTWISE_GELU_APPROX_TANH_FWD, {0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char mode[64];
+        snprintf(mode, sizeof mode, "POINTWISE_%s_FWD", cases[i].name);
+        const mdnn_graph_t graph =
+            CHANGED(FUSED, {CLIPS, cases[i].fields}, {"POINTWISE_RELU_FWD", mode});
+        const mdnn_problem_pointwise_t *const last = &graph.problem.pointwise[2];
+        assert_int_equal(last->mode, cases[i].mode);
+        for (int at = 0; at < 3; at++)
+            assert_int_equal(last->parameter_bits[at], bits_of(cases[i].parameters[at]));
+    }
+}
+
+static void filters_have_a_format_where_the_legacy_api_has_it(void **state)
+{
+    (void)state;
+    const mdnn_graph_t gaps = CHANGED(PLAN, {"[576,9,3,1]", "[1152,18,6,2]"});
+    assert_int_equal(gaps.problem.w.format, -1);
+    assert_int_equal(gaps.problem.interfaces, MDNN_INTERFACE_GRAPH);
+    const mdnn_graph_t last = CHANGED(PLAN, {"[576,9,3,1]", "[576,1,192,64]"});
+    assert_int_equal(last.problem.w.format, CUDNN_TENSOR_NHWC);
+    /* One element a plane fits both: as x. The strides of one element may be anything. */
+    const mdnn_graph_t point = CHANGED("fwd-f32-1x1", {"[64,1,1,1]", "[64,1,0,-7]"});
+    assert_int_equal(point.problem.w.format, CUDNN_TENSOR_NCHW);
+    const mdnn_graph_t channels_last =
+        CHANGED("fwd-f32-1x1", {"[200704,3136,56,1]", "[200704,1,3584,64]"},
+                {"[200704,3136,56,1]", "[200704,1,3584,64]"});
+    assert_int_equal(channels_last.problem.w.format, CUDNN_TENSOR_NHWC);
+}
+
+static void wider_sums_and_operands_are_taken(void **state)
+{
+    (void)state;
+    const mdnn_graph_t graph =
+        CHANGED("bias-f16-nhwc",
+                {"98\",\"dataType\":\"CUDNN_DATA_HALF\"", "98\",\"dataType\":\"CUDNN_DATA_FLOAT\""},
+                {"67\",\"dataType\":\"CUDNN_DATA_FLOAT\"", "67\",\"dataType\":\"CUDNN_DATA_HALF\""},
+                {"\"ptrAlignment\":32", "\"ptrAlignment\":16"},
+                {"\"ptrAlignment\":32", "\"ptrAlignment\":4"});
+    assert_int_equal(graph.problem.bias.type, CUDNN_DATA_FLOAT);
+    assert_int_equal(graph.problem.bias.alignment_bytes, 4);
+    assert_int_equal(graph.problem.pointwise[0].input_type, CUDNN_DATA_HALF);
+}
+
+static void a_decimal_comma_changes_nothing(void **state)
+{
+    static const char *const NAMES[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "nl_NL.UTF-8", "ru_RU.UTF-8"};
+    bool found = false;
+    (void)state;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES && !found; i++)
+        found = setlocale(LC_ALL, NAMES[i]) && *localeconv()->decimal_point == ',';
+    if (!found)
+        skip();
+    const mdnn_graph_t graph = CHANGED(PLAN, {"\"alpha\":1.0", "\"alpha\":1.5"});
+    assert_int_equal(graph.problem.alpha_bits, bits_of(1.5));
+    setlocale(LC_ALL, "C");
+}
+
+static void what_is_too_large_passes(void **state)
+{
+    (void)state;
+    plan_t plan = plan_of(PLAN);
+    mdnn_graph_t graph;
+    char *const spaces = malloc(64 * 1024 + 1);
+    assert_non_null(spaces);
+    memset(spaces, ' ', 64 * 1024 + 1);
+    memcpy(spaces, plan.text, plan.bytes);
+    assert_int_equal(read_into(&(plan_t){spaces, 64 * 1024}, &graph), MDNN_GRAPH_RECOGNISED);
+    assert_int_equal(read_into(&(plan_t){spaces, 64 * 1024 + 1}, &graph), MDNN_GRAPH_UNKNOWN);
+    memset(spaces, '[', 64 * 1024);
+    assert_int_equal(read_into(&(plan_t){spaces, 64 * 1024}, &graph), NOT_JSON);
+    free(spaces);
+    free(plan.text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -552,6 +698,13 @@ int main(void)
         cmocka_unit_test(every_plan_is_in_the_table),
         cmocka_unit_test(a_change_is_seen),
         cmocka_unit_test(a_plan_cut_short_is_no_json),
+        cmocka_unit_test(alpha1_belongs_to_the_chain_whatever_the_input_is_called),
+        cmocka_unit_test(the_order_is_that_of_the_data),
+        cmocka_unit_test(activations_keep_their_parameters),
+        cmocka_unit_test(filters_have_a_format_where_the_legacy_api_has_it),
+        cmocka_unit_test(wider_sums_and_operands_are_taken),
+        cmocka_unit_test(a_decimal_comma_changes_nothing),
+        cmocka_unit_test(what_is_too_large_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
