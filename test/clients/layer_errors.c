@@ -26,7 +26,12 @@
 
 enum { Y, X, W, DIRECTIONS, ALGOS = 8 }; /* the output of each direction */
 static const char *const direction_names[] = {"forward", "backward_data", "backward_filter"};
-static const size_t record_bytes = (size_t)2 << 30;
+/* What recording tries: all that cuDNN returns, as far as half of the device holds it. With less, an
+ * algorithm that cuDNN runs whole only in much memory would be missing, and be held against a split
+ * that makes it fit. */
+static size_t record_bytes;
+/* More than the fp64 reference takes for an image. */
+static const size_t reference_workspace_bytes = (size_t)2 << 30;
 static const size_t reference_bytes = (size_t)256 << 20; /* of images in fp64 at a time */
 
 /* A set of descriptors and device buffers: the program's own (all images, its type) or the
@@ -364,7 +369,10 @@ static void memory_open(choice_t choice, const arithmetic_t *arithmetic, size_t 
             staged = larger(staged, shape_count(chunk[which]) * sizeof(double));
         }
     }
-    workspace_bytes = larger(record_bytes, limit);
+    size_t free_bytes, total_bytes;
+    CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    record_bytes = total_bytes / 2 < free_bytes ? total_bytes / 2 : free_bytes / 2;
+    workspace_bytes = limit ? larger(limit, reference_workspace_bytes) : record_bytes;
     CUDA(cudaMallocHost(&staging, staged));
     CUDA(cudaMallocHost((void **)&truth, results));
     CUDA(cudaMalloc(&workspace, workspace_bytes));
