@@ -1,11 +1,11 @@
 CORE_SOURCES += $(addprefix optimizer/,cost_memory.c costs.c database.c database_codec.c \
-    database_file.c database_rows.c database_tool.c front.c problem.c wr.c)
+    database_file.c database_rows.c database_tool.c front.c knapsack.c problem.c wd.c wr.c)
 CORE_LIBS += -l:libsqlite3.a -lm
-TESTS += $(addprefix $(B)/test/unit/,test_wr test_problem test_database)
+TESTS += $(addprefix $(B)/test/unit/,test_wr test_problem test_database test_knapsack test_wd)
 BENCHES += $(B)/test/bench/bench_wr
 
 # The allocator of the core under test can be made to fail.
-$(B)/test/unit/test_wr: private EXTRA_CFLAGS += \
+$(addprefix $(B)/test/unit/,test_wr test_knapsack): private EXTRA_CFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free
 # The tests meet file systems that are not mounted here.
 $(B)/test/unit/test_database: private EXTRA_CFLAGS += -Wl,--wrap=statfs

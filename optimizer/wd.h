@@ -1,0 +1,56 @@
+/* Workspace Division: one total for the whole network, divided so that the convolutions take least
+ * time (2018-micro-cudnn.txt, III-C).
+ *
+ * Kernels that run one after another share an arena, whose size is the largest workspace that is
+ * chosen in it; arenas exist side by side, and their sum stays within the total:
+ *
+ *     min  sum_k T_k(c_k)    with   sum_g  max_{k in g} M_k(c_k)  <=  total
+ *
+ *   MDNN_WD_SUM      every kernel is an arena of its own: the paper's equations 1 to 4
+ *   MDNN_WD_SHARED   the arenas are the groups (one for each stream that runs beside others). With
+ * one group this is WR with the total as its limit.
+ *
+ * Choices are points of the desirable sets. Where an adoption margin counts, run what
+ * mdnn_front_best answers for the arena (with one group: for the total), as WR does. */
+#ifndef MDNN_WD_H
+#define MDNN_WD_H
+
+#include "optimizer/knapsack.h"
+
+typedef enum mdnn_wd_model { MDNN_WD_SUM, MDNN_WD_SHARED, MDNN_WD_MODEL_COUNT } mdnn_wd_model_t;
+
+/* One convolution in one direction, with the configurations that it may run in. */
+typedef struct mdnn_wd_kernel {
+    const mdnn_knapsack_item_t *items; /* borrowed; several kernels may have the same */
+    size_t item_count;                 /* >= 1 */
+    uint32_t group;                    /* < group_count; without meaning in MDNN_WD_SUM */
+} mdnn_wd_kernel_t;
+
+typedef struct mdnn_wd_problem {
+    mdnn_wd_model_t model;
+    const mdnn_wd_kernel_t *kernels;
+    size_t kernel_count;
+    uint32_t group_count;
+    uint64_t total_bytes;
+} mdnn_wd_problem_t;
+
+/* What a choice comes to; see mdnn_knapsack_result_t. `workspace_bytes` is the sum of the arenas.
+ */
+typedef mdnn_knapsack_result_t mdnn_wd_result_t;
+
+/* Number of arenas: group_count, or one for each kernel. */
+size_t mdnn_wd_arena_count(const mdnn_wd_problem_t *problem);
+
+/* choices[k] becomes the item of kernel k: of those within its arena the fastest, of equals the one
+ * with the least workspace. Statuses, limits and threads as mdnn_knapsack_solve; INVALID_ARGUMENT
+ * also for a bad group. */
+mdnn_status_t mdnn_wd_solve(const mdnn_wd_problem_t *problem, const mdnn_knapsack_limits_t *limits,
+                            size_t *choices, mdnn_wd_result_t *result);
+
+/* Time and workspace of any choices, wherever they come from, and in `arena_bytes`
+ * (mdnn_wd_arena_count; may be NULL) the arenas. INVALID_ARGUMENT for an item that does not exist,
+ * NOT_FOUND if the total is exceeded. */
+mdnn_status_t mdnn_wd_evaluate(const mdnn_wd_problem_t *problem, const size_t *choices,
+                               double *time_ms, uint64_t *workspace_bytes, uint64_t *arena_bytes);
+
+#endif
