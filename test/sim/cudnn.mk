@@ -1,9 +1,11 @@
 # The simulated cuDNN: a dispatcher and three sub-libraries, with cuDNN 9's sonames, run paths and
-# version nodes (NAME@@SONAME). driver.c and elements.c are a copy in each, as cuDNN's runtime is.
-SIM_CUDNN_graph := graph driver
+# version nodes (NAME@@SONAME). driver.c and elements.c are a copy in each, as cuDNN's runtime is;
+# both APIs of convolutions contain the sums.
+SIM_CUDNN_conv := conv_algorithms conv_geometry conv_launch conv_step conv_sum
+SIM_CUDNN_graph := graph $(patsubst %,backend_%,api attributes engine execute finalize graph json \
+    names parse) json_tree $(SIM_CUDNN_conv) driver elements
 SIM_CUDNN_ops := batch_norm descriptors dropout elementwise pooling softmax driver elements
-SIM_CUDNN_cnn := conv_descriptor conv_algorithms conv_api conv_bias conv_geometry conv_launch conv_sum \
-    driver elements
+SIM_CUDNN_cnn := conv_descriptor conv_api conv_bias $(SIM_CUDNN_conv) driver elements
 SIM_CUDNN_objects = $(patsubst %,$(B)/obj/test/sim/cudnn/%.o,$(1))
 SIM_CUDNN_LIBRARIES := $(patsubst %,$(B)/sim/libcudnn%.so.9,_graph _ops _cnn) $(B)/sim/libcudnn.so.9
 
@@ -37,8 +39,8 @@ $(B)/sim/libcudnn.so.9: $(call SIM_CUDNN_objects,dispatcher) | $(B)/sim/libcudnn
 	$(call SIM_CUDNN_LINK,)
 
 # Tests: programs that use the driver API and cuDNN, as a client would, and a script.
-SIM_CUDNN_TESTS := $(patsubst %,$(B)/test/sim/test_cudnn_%,convolution ops)
-SIM_CUDNN_CLIENT := $(patsubst %,$(B)/obj/test/%.o,sim/cudnn_client reference_convolution)
+SIM_CUDNN_TESTS := $(patsubst %,$(B)/test/sim/test_cudnn_%,convolution graph ops)
+SIM_CUDNN_CLIENT := $(patsubst %,$(B)/obj/test/%.o,sim/cudnn_client sim/graph_client reference_convolution)
 $(SIM_CUDNN_CLIENT): BASE_CFLAGS += $(CUDA_CFLAGS)
 
 $(B)/test/sim/test_cudnn_%: test/sim/test_cudnn_%.c $(SIM_CUDNN_CLIENT) $(SIM_CUDNN_LIBRARIES) \
@@ -46,7 +48,7 @@ $(B)/test/sim/test_cudnn_%: test/sim/test_cudnn_%.c $(SIM_CUDNN_CLIENT) $(SIM_CU
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $< $(SIM_CUDNN_CLIENT) $(B)/sim/libcuda.so.1 \
-	    $(B)/sim/libcudnn.so.9 -lcmocka -lm -ldl -o $@
+	    $(B)/sim/libcudnn.so.9 -lcmocka -ljansson -lm -ldl -o $@
 
 $(B)/test/sim/cudnn_count_dlsym.so: test/sim/cudnn_count_dlsym.c
 	@mkdir -p $(@D)

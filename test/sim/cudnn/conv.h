@@ -109,23 +109,52 @@ bool sim_conv_uses_tensor_cores(const sim_profile_t *profile, const sim_conv_t *
 
 /* Arithmetic ----------------------------------------------------------------------------------- */
 
+enum { SIM_CONV_STEPS = 6, SIM_CONV_OPERANDS = 4 };
+
+/* One pointwise operation of the backend API on the value so far: mode(alpha1 * value,
+ * alpha2 * operand). */
+typedef struct sim_conv_step {
+    int32_t mode;    /* cudnnPointwiseMode_t */
+    int32_t operand; /* of the launch's operands; -1: none */
+    int32_t
+        rounding; /* cudnnDataType_t of the result, when the graph keeps it: virtual tensors too */
+    double alpha1, alpha2;
+    double lower_clip, upper_clip, lower_slope, elu_alpha, softplus_beta, swish_beta;
+} sim_conv_step_t;
+
 /* What the fused convolution adds: y = act(alpha * conv + beta * z + bias). z is y in the plain
- * one. */
+ * one. In the backend API, what comes after alpha and beta is the steps, in order. */
 typedef struct sim_conv_epilogue {
     double alpha, beta;
     sim_conv_tensor_t addend; /* dimensions of the output */
     int32_t has_bias, bias_stride;
     int32_t activation; /* cudnnActivationMode_t */
     double coefficient, swish_beta;
+    int32_t step_count, rounding; /* of the convolution's own result, if steps follow */
+    sim_conv_step_t steps[SIM_CONV_STEPS];
+    sim_conv_tensor_t operands[SIM_CONV_OPERANDS]; /* strides of 0 where they are repeated */
 } sim_conv_epilogue_t;
 
 typedef struct sim_conv_buffers {
     const void *x, *w, *y; /* device addresses; the direction's output is written */
     const void *addend, *bias;
     void *workspace;
+    const void *operands[SIM_CONV_OPERANDS];
 } sim_conv_buffers_t;
 
-/* Launches the kernels of one convolution. The workspace holds sim_conv_workspace_bytes. */
+/* Applies one step to `count` values whose operands are `operand`. */
+void sim_conv_step(const sim_conv_step_t *step, size_t count, const double *operand,
+                   double *values);
+
+/* Launches the kernels of one convolution, which fill `workspace_bytes` of the workspace and take
+ * `cost_us` together. */
+cudnnStatus_t sim_conv_launch_sized(cudnnHandle_t handle, const sim_conv_t *problem,
+                                    const sim_conv_algorithm_t *algorithm,
+                                    const sim_conv_epilogue_t *epilogue,
+                                    const sim_conv_buffers_t *buffers, uint64_t workspace_bytes,
+                                    double cost_us);
+
+/* The same with the algorithm's own workspace, sim_conv_workspace_bytes, and time. */
 cudnnStatus_t sim_conv_launch(cudnnHandle_t handle, const sim_conv_t *problem,
                               const sim_conv_algorithm_t *algorithm,
                               const sim_conv_epilogue_t *epilogue,

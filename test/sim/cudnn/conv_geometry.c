@@ -138,24 +138,52 @@ const int32_t *sim_conv_summation_order(const sim_conv_kernel_arguments_t *argum
     return order;
 }
 
-/* One row of a plane; the scratch is used up by the blend. */
+static int64_t row_offset(const sim_conv_tensor_t *tensor, const int64_t place[4])
+{
+    int64_t offset = 0;
+    for (int i = 0; i < 4; i++)
+        offset += place[i] * tensor->strides[i];
+    return offset;
+}
+
+static void run_steps(const sim_conv_epilogue_t *epilogue, const sim_conv_memory_t *memory,
+                      const int64_t place[4], size_t count, double *values, double *scratch)
+{
+    sim_row_round((cudnnDataType_t)epilogue->rounding, count, values);
+    for (int i = 0; i < epilogue->step_count; i++) {
+        const sim_conv_step_t *const step = &epilogue->steps[i];
+        if (step->operand >= 0) {
+            const sim_conv_tensor_t *const operand = &epilogue->operands[step->operand];
+            sim_row_load((cudnnDataType_t)operand->type, memory->operands[step->operand],
+                         row_offset(operand, place), operand->strides[4], count, scratch);
+        }
+        sim_conv_step(step, count, scratch, values);
+    }
+}
+
+/* One row of a plane; the scratch is used up by the blend. `place` is where the row starts: n, c,
+ * d, h. */
 static void store_row(const sim_conv_kernel_arguments_t *arguments, const sim_conv_tensor_t *tensor,
-                      const sim_conv_memory_t *memory, int64_t offset, int64_t stride,
-                      int64_t addend_offset, int64_t addend_stride, double bias, size_t count,
-                      double *values, double *scratch)
+                      const sim_conv_memory_t *memory, const int64_t place[4], int64_t stride,
+                      int64_t addend_stride, double bias, size_t count, double *values,
+                      double *scratch)
 {
     const sim_conv_epilogue_t *const epilogue = &arguments->epilogue;
     const cudnnDataType_t type = (cudnnDataType_t)tensor->type;
     for (size_t i = 0; i < count; i++)
         values[i] = epilogue->alpha * values[i] + bias;
     if (epilogue->beta != 0.0) {
-        sim_row_load(type, memory->addend, addend_offset, addend_stride, count, scratch);
+        sim_row_load(type, memory->addend, row_offset(&epilogue->addend, place), addend_stride,
+                     count, scratch);
         for (size_t i = 0; i < count; i++)
             values[i] += epilogue->beta * scratch[i];
     }
-    sim_activate((cudnnActivationMode_t)epilogue->activation, epilogue->coefficient,
-                 epilogue->swish_beta, count, values);
-    sim_row_store(type, memory->out, offset, stride, count, values);
+    if (epilogue->step_count)
+        run_steps(epilogue, memory, place, count, values, scratch);
+    else
+        sim_activate((cudnnActivationMode_t)epilogue->activation, epilogue->coefficient,
+                     epilogue->swish_beta, count, values);
+    sim_row_store(type, memory->out, row_offset(tensor, place), stride, count, values);
 }
 
 /* Whether the elements of a plane are equally far apart, so that it is one row. */
@@ -171,19 +199,17 @@ void sim_conv_store_plane(const sim_conv_kernel_arguments_t *arguments,
 {
     const sim_conv_epilogue_t *const epilogue = &arguments->epilogue;
     const int32_t *const s = tensor->strides, *const a = epilogue->addend.strides;
-    const int64_t base = i * s[0] + c * s[1], addend_base = i * a[0] + c * a[1];
     double bias = 0.0;
     if (epilogue->has_bias)
         sim_row_load((cudnnDataType_t)tensor->type, memory->bias, c * epilogue->bias_stride, 1, 1,
                      &bias);
-    if (plane_is_row(tensor) && plane_is_row(&epilogue->addend)) {
-        store_row(arguments, tensor, memory, base, s[4], addend_base, a[4], bias,
+    if (!epilogue->step_count && plane_is_row(tensor) && plane_is_row(&epilogue->addend)) {
+        store_row(arguments, tensor, memory, (const int64_t[]){i, c, 0, 0}, s[4], a[4], bias,
                   (size_t)spatial(tensor->dims), values, scratch);
         return;
     }
     for (int d = 0; d < tensor->dims[2]; d++)
         for (int h = 0; h < tensor->dims[3]; h++, values += tensor->dims[4])
-            store_row(arguments, tensor, memory, base + (int64_t)d * s[2] + (int64_t)h * s[3], s[4],
-                      addend_base + (int64_t)d * a[2] + (int64_t)h * a[3], a[4], bias,
+            store_row(arguments, tensor, memory, (const int64_t[]){i, c, d, h}, s[4], a[4], bias,
                       (size_t)tensor->dims[4], values, scratch);
 }

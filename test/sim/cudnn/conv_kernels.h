@@ -47,6 +47,7 @@ typedef struct sim_conv_memory {
     void *out; /* the direction's result */
     const void *addend, *bias;
     void *workspace;
+    const void *operands[SIM_CONV_OPERANDS];
 } sim_conv_memory_t;
 
 /* Fills rows and columns in order; uses scratch slots A and B. */

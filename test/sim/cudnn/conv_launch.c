@@ -87,10 +87,29 @@ static void roles(const sim_conv_t *problem, const sim_conv_tensor_t *tensors[3]
     tensors[2] = data ? &problem->x : filter ? &problem->w : &problem->y;
 }
 
-/* input, other input, output, addend, bias, workspace, arguments */
+enum { MULTIPLY_POINTERS = 6 + SIM_CONV_OPERANDS };
+
+/* False: an operand of the steps is not there. */
+static bool find_operands(const sim_conv_kernel_arguments_t *arguments, void *const *parameters,
+                          sim_conv_memory_t *memory)
+{
+    const sim_conv_epilogue_t *const epilogue = &arguments->epilogue;
+    for (int i = 0; i < epilogue->step_count; i++) {
+        const int32_t operand = epilogue->steps[i].operand;
+        if (operand < 0)
+            continue;
+        memory->operands[operand] =
+            tensor_memory(&epilogue->operands[operand], parameters[operand]);
+        if (!memory->operands[operand])
+            return false;
+    }
+    return true;
+}
+
+/* input, other input, output, addend, bias, workspace, operands of the steps, arguments */
 static void run_multiply(void *const *parameters)
 {
-    const sim_conv_kernel_arguments_t *const arguments = parameters[6];
+    const sim_conv_kernel_arguments_t *const arguments = parameters[MULTIPLY_POINTERS];
     const sim_conv_t *const problem = &arguments->problem;
     const sim_conv_tensor_t *tensors[3];
     roles(problem, tensors);
@@ -114,6 +133,8 @@ static void run_multiply(void *const *parameters)
         if (!memory.bias)
             return;
     }
+    if (!find_operands(arguments, parameters + 6, &memory))
+        return;
     if (arguments->workspace_bytes && !find_workspace(arguments, parameters[5], &memory))
         return;
     second(arguments, &memory);
@@ -123,8 +144,11 @@ enum { BYTES = sizeof(sim_conv_kernel_arguments_t) };
 static const sim_kernel_parameter_t one_pointer[] = {{0, 8}, {8, BYTES}};
 static const sim_kernel_parameter_t two_pointers[] = {{0, 8}, {8, 8}, {16, BYTES}};
 static const sim_kernel_parameter_t three_pointers[] = {{0, 8}, {8, 8}, {16, 8}, {24, BYTES}};
-static const sim_kernel_parameter_t six_pointers[] = {{0, 8},  {8, 8},  {16, 8},    {24, 8},
-                                                      {32, 8}, {40, 8}, {48, BYTES}};
+static const sim_kernel_parameter_t ten_pointers[] = {{0, 8},  {8, 8},  {16, 8},    {24, 8},
+                                                      {32, 8}, {40, 8}, {48, 8},    {56, 8},
+                                                      {64, 8}, {72, 8}, {80, BYTES}};
+_Static_assert(sizeof ten_pointers / sizeof *ten_pointers == MULTIPLY_POINTERS + 1,
+               "one for each pointer of run_multiply, and its arguments");
 
 static const sim_kernel_t index_kernel = {"cudnn_sim_conv_index", 2, one_pointer, run_index};
 static const sim_kernel_t transform_kernel = {"cudnn_sim_conv_transform_filter", 3, two_pointers,
@@ -134,9 +158,9 @@ static const sim_kernel_t accumulate_kernel = {"cudnn_sim_conv_accumulate_filter
 static const sim_kernel_t blend_kernel = {"cudnn_sim_conv_blend_filter", 3, two_pointers,
                                           run_blend};
 static const sim_kernel_t multiply_kernels[SIM_DIRECTIONS] = {
-    {"cudnn_sim_conv_forward", 7, six_pointers, run_multiply},
-    {"cudnn_sim_conv_backward_data", 7, six_pointers, run_multiply},
-    {"cudnn_sim_conv_backward_filter", 7, six_pointers, run_multiply}};
+    {"cudnn_sim_conv_forward", MULTIPLY_POINTERS + 1, ten_pointers, run_multiply},
+    {"cudnn_sim_conv_backward_data", MULTIPLY_POINTERS + 1, ten_pointers, run_multiply},
+    {"cudnn_sim_conv_backward_filter", MULTIPLY_POINTERS + 1, ten_pointers, run_multiply}};
 
 static uint64_t terms(const sim_conv_t *problem)
 {
@@ -201,19 +225,26 @@ static cudnnStatus_t launch_second(cudnnHandle_t handle, sim_conv_kernel_argumen
     const void *const other = filter ? buffers->y : buffers->w;
     const void *const out = data ? buffers->x : filter ? buffers->w : buffers->y;
     const void *const addend = arguments->epilogue.beta != 0.0 ? buffers->addend : NULL;
-    void *parameters[] = {(void *)&in,     (void *)&other,         (void *)&out,
-                          (void *)&addend, (void *)&buffers->bias, (void *)&buffers->workspace,
+    void *parameters[] = {(void *)&in,
+                          (void *)&other,
+                          (void *)&out,
+                          (void *)&addend,
+                          (void *)&buffers->bias,
+                          (void *)&buffers->workspace,
+                          (void *)&buffers->operands[0],
+                          (void *)&buffers->operands[1],
+                          (void *)&buffers->operands[2],
+                          (void *)&buffers->operands[3],
                           arguments};
     return sim_cudnn_launch(handle, &multiply_kernels[direction], parameters, cost_us);
 }
 
-cudnnStatus_t sim_conv_launch(cudnnHandle_t handle, const sim_conv_t *problem,
-                              const sim_conv_algorithm_t *algorithm,
-                              const sim_conv_epilogue_t *epilogue,
-                              const sim_conv_buffers_t *buffers)
+cudnnStatus_t sim_conv_launch_sized(cudnnHandle_t handle, const sim_conv_t *problem,
+                                    const sim_conv_algorithm_t *algorithm,
+                                    const sim_conv_epilogue_t *epilogue,
+                                    const sim_conv_buffers_t *buffers, uint64_t workspace_bytes,
+                                    double cost_us)
 {
-    const bool reads_output = epilogue->beta != 0.0;
-    const double cost_us = sim_conv_cost_us(handle->profile, problem, algorithm, reads_output);
     sim_conv_kernel_arguments_t arguments = {
         .problem = *problem,
         .epilogue = *epilogue,
@@ -221,10 +252,10 @@ cudnnStatus_t sim_conv_launch(cudnnHandle_t handle, const sim_conv_t *problem,
         .block = algorithm->block,
         .round_tf32 = problem->x.type == CUDNN_DATA_FLOAT &&
                       sim_conv_uses_tensor_cores(handle->profile, problem, algorithm),
-        .workspace_bytes = sim_conv_workspace_bytes(handle->profile, problem, algorithm)};
+        .workspace_bytes = workspace_bytes};
     if (algorithm->order == ORDER_VARYING)
         arguments.variation = next_variation(handle);
-    const sim_conv_carry_t carry = choose_carry(problem, arguments.workspace_bytes);
+    const sim_conv_carry_t carry = choose_carry(problem, workspace_bytes);
     arguments.carry = (int32_t)carry;
     if (carry == CARRY_NOTHING)
         return launch_second(handle, &arguments, buffers, cost_us);
@@ -232,4 +263,15 @@ cudnnStatus_t sim_conv_launch(cudnnHandle_t handle, const sim_conv_t *problem,
     const double first_share = carry == CARRY_SUMS ? 0.95 : 0.05;
     SIM_CUDNN_TRY(launch_first(handle, &arguments, buffers, cost_us * first_share));
     return launch_second(handle, &arguments, buffers, cost_us * (1.0 - first_share));
+}
+
+cudnnStatus_t sim_conv_launch(cudnnHandle_t handle, const sim_conv_t *problem,
+                              const sim_conv_algorithm_t *algorithm,
+                              const sim_conv_epilogue_t *epilogue,
+                              const sim_conv_buffers_t *buffers)
+{
+    return sim_conv_launch_sized(
+        handle, problem, algorithm, epilogue, buffers,
+        sim_conv_workspace_bytes(handle->profile, problem, algorithm),
+        sim_conv_cost_us(handle->profile, problem, algorithm, epilogue->beta != 0.0));
 }

@@ -167,6 +167,19 @@ void sim_row_store(cudnnDataType_t type, void *base, int64_t offset, int64_t str
     }
 }
 
+void sim_row_round(cudnnDataType_t type, size_t count, double *values)
+{
+    if (type == CUDNN_DATA_DOUBLE)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        const float value = (float)values[i];
+        values[i] = type == CUDNN_DATA_HALF ? (double)half_to_float(float_to_half(value))
+                    : type == CUDNN_DATA_BFLOAT16
+                        ? (double)float_of_bits((uint32_t)float_to_bfloat(value) << 16)
+                        : (double)value;
+    }
+}
+
 void sim_row_blend(cudnnDataType_t type, void *base, int64_t offset, int64_t stride, size_t count,
                    double alpha, const double *values, double beta, double *scratch)
 {

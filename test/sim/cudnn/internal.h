@@ -169,6 +169,9 @@ void sim_row_load_float(cudnnDataType_t type, const void *base, int64_t offset, 
 void sim_row_store(cudnnDataType_t type, void *base, int64_t offset, int64_t stride, size_t count,
                    const double *values);
 
+/* Each value becomes the nearest one of `type`. */
+void sim_row_round(cudnnDataType_t type, size_t count, double *values);
+
 /* row = alpha * values + beta * row; a zero beta does not read. `scratch` has room for `count`. */
 void sim_row_blend(cudnnDataType_t type, void *base, int64_t offset, int64_t stride, size_t count,
                    double alpha, const double *values, double beta, double *scratch);
