@@ -2,9 +2,32 @@
 
 #include <string.h>
 
+/* The caller's own variant pack fits where all of its tensors are named alike and nothing was cut. */
+static cudnnStatus_t run_engine(const mdnn_call_t *call)
+{
+    const mdnn_cudnn_t *const real = call->cudnn;
+    if (call->caller_pack)
+        return real->cudnnBackendExecute(call->handle, call->engine_plan->plan, call->caller_pack);
+    const mdnn_engine_operands_t operands = {call->x, call->w,    call->y,
+                                             call->z, call->bias, call->workspace};
+    return mdnn_engine_execute(real, call->handle, call->engine_plan->plan, call->uids, &operands);
+}
+
+/* A call of the graph API exactly as the caller made it. */
+static cudnnStatus_t run_caller_plan(const mdnn_call_t *call)
+{
+    return call->caller_plan ? call->cudnn->cudnnBackendExecute(call->handle, call->caller_plan,
+                                                                call->caller_pack)
+                             : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
 static cudnnStatus_t run_real(const mdnn_call_t *call)
 {
     const mdnn_cudnn_t *const real = call->cudnn;
+    if (call->engine_plan)
+        return run_engine(call);
+    if (!call->conv_desc)
+        return run_caller_plan(call);
     switch (call->direction) {
     case MDNN_FORWARD:
         return real->cudnnConvolutionForward(
@@ -45,6 +68,7 @@ static cudnnStatus_t run_accumulating(const mdnn_call_t *call)
     part.w = (char *)call->workspace + accumulator->sums_bytes;
     part.workspace = (char *)call->workspace + accumulator->overhead_bytes;
     part.workspace_bytes = call->workspace_bytes - accumulator->overhead_bytes;
+    part.caller_pack = NULL;
     cudnnStatus_t status = call->cudnn->cudnnGetStream(call->handle, &stream);
     if (status == CUDNN_STATUS_SUCCESS)
         status = run_real(&part);
@@ -181,6 +205,10 @@ static mdnn_status_t read_fused(const mdnn_call_t *call, mdnn_problem_t *problem
 
 mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem)
 {
+    if (call->problem) {
+        *problem = *call->problem;
+        return MDNN_STATUS_OK;
+    }
     mdnn_problem_init(problem);
     problem->direction = (int32_t)call->direction;
     MDNN_TRY(read_tensor(call->cudnn, call->x_desc, call->x, &problem->x));

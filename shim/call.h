@@ -1,11 +1,12 @@
-/* One convolution call of the legacy API, whatever its direction, as a value: so that running it,
- * asking for its workspace, slicing it along the batch and timing it are written once. */
+/* One convolution call, whatever its direction and whichever API it came by, as a value: so that
+ * running it, asking for its workspace, slicing it along the batch and timing it are written once. */
 #ifndef MDNN_CALL_H
 #define MDNN_CALL_H
 
 #include "config/status.h"
 #include "optimizer/problem.h"
 #include "shim/accumulate.h"
+#include "shim/engines.h"
 #include "shim/real.h"
 
 /* Names follow the convolution, not the direction: for backward data `y` is dy and `x` is dx, for
@@ -29,6 +30,16 @@ typedef struct mdnn_call {
      * workspace (workspace_bytes includes it) instead of writing to `w`. NULL otherwise. */
     const mdnn_accumulator_t *accumulator;
     mdnn_accumulate_mode_t accumulate_mode;
+    /* Set if an engine of the graph API runs the call, or the part; the tensors then go by `uids`. */
+    const mdnn_engine_plan_t *engine_plan;
+    const mdnn_graph_uids_t *uids;
+    /* A call of the graph API: what it poses, the caller's own plan and variant pack. The plan is NULL
+     * where it must not run, since the caller was told of less workspace than it takes. Its tensor
+     * descriptors are NULL. `problem` is NULL for a legacy call. */
+    const mdnn_problem_t *problem;
+    cudnnBackendDescriptor_t caller_plan, caller_pack;
+    bool pack_fits; /* the caller names its tensors as the engines' plans do */
+    const mdnn_engine_offer_t *caller_engine; /* of the caller's plan; NULL: not known */
 } mdnn_call_t;
 
 /* The real function with exactly these arguments, and the accumulation where there is one;
@@ -37,7 +48,7 @@ cudnnStatus_t mdnn_call_run(const mdnn_call_t *call);
 /* The real Get...WorkspaceSize for call->algo. */
 cudnnStatus_t mdnn_call_workspace(const mdnn_call_t *call, size_t *bytes);
 
-/* Reads the descriptors. UNSUPPORTED for what is never ours: vectorised layouts, more than three
+/* Reads the descriptors, or copies call->problem. UNSUPPORTED for what is never ours: vectorised layouts, more than three
  * spatial dimensions, integer data. *problem is written whole. A NULL data pointer counts as
  * aligned, NULL alpha and beta as 1 and 0. */
 mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem);

@@ -1,14 +1,23 @@
 #include "shim/cost_table.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <cudnn.h>
 
 /* Sizes this near tell a hopeless candidate; farther ones only an absurd one. */
 static const double near_factor = 1.25;
 
+/* Engines are many, so one that is slower than the best by this much at a size is not tried at
+ * smaller ones. */
+static const double engine_absurd_factor = 1.5;
+/* Halves must run faster an image by this much to make quarters worth a look. */
+static const double worthwhile_factor = 0.99;
+
 struct mdnn_cost_table {
     mdnn_cost_row_t *rows;
+    mdnn_engine_offer_t engines[MDNN_CANDIDATE_ENGINES];
+    int engine_count;
 };
 
 mdnn_status_t mdnn_cost_table_create(mdnn_cost_table_t **table)
@@ -61,6 +70,28 @@ mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,
     return row;
 }
 
+const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_cost_table_t *table, int index)
+{
+    const int engine = index - MDNN_CANDIDATE_LEGACY;
+    return engine >= 0 && engine < table->engine_count ? &table->engines[engine] : NULL;
+}
+
+int mdnn_cost_table_candidates(const mdnn_cost_table_t *table)
+{
+    return MDNN_CANDIDATE_LEGACY + table->engine_count;
+}
+
+int mdnn_cost_table_engine(mdnn_cost_table_t *table, const mdnn_engine_offer_t *offer)
+{
+    for (int i = 0; i < table->engine_count; i++)
+        if (memcmp(&table->engines[i].engine, &offer->engine, sizeof offer->engine) == 0)
+            return MDNN_CANDIDATE_LEGACY + i;
+    if (table->engine_count == MDNN_CANDIDATE_ENGINES)
+        return -1;
+    table->engines[table->engine_count] = *offer;
+    return MDNN_CANDIDATE_LEGACY + table->engine_count++;
+}
+
 /* FMA never rounds inputs, so it is admissible wherever the caller allows more; it is no new
  * candidate where the caller asked for it, or where there are no tensor cores to avoid. */
 int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index)
@@ -79,9 +110,15 @@ bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index)
 }
 
 /* Where a remembered cost belongs; -1 for an algorithm or math type that is no candidate here. */
-static int index_of(const mdnn_problem_t *problem, const mdnn_cost_t *cost)
+static int index_of(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
+                    const mdnn_cost_t *cost)
 {
-    for (int index = 0; index < MDNN_CANDIDATES; index++)
+    if (cost->algo >= MDNN_ALGO_ENGINE) {
+        const mdnn_engine_offer_t offer = {cost->engine, cost->deterministic, cost->direct,
+                                           cost->strict};
+        return mdnn_cost_table_engine(table, &offer);
+    }
+    for (int index = 0; index < MDNN_CANDIDATE_LEGACY; index++)
         if (index % MDNN_CANDIDATE_ALGOS == cost->algo &&
             mdnn_candidate_math_type(problem, index) == cost->math_type)
             return index;
@@ -99,14 +136,17 @@ mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_proble
         for (int index = 0; index < MDNN_CANDIDATES; index++)
             row->candidates[index].state = MDNN_CANDIDATE_UNSUPPORTED;
         for (size_t j = 0; j < entry->count; j++) {
-            const int index = index_of(problem, &entry->costs[j]);
+            const int index = index_of(table, problem, &entry->costs[j]);
             if (index < 0)
                 continue;
             row->candidates[index].cost = entry->costs[j];
+            if (index >= MDNN_CANDIDATE_LEGACY)
+                row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
             row->candidates[index].state =
                 entry->costs[j].untimed ? MDNN_CANDIDATE_EXCLUDED : MDNN_CANDIDATE_TIMED;
         }
         row->changed = false;
+        row->listed = true;
     }
     return MDNN_STATUS_OK;
 }
@@ -184,8 +224,10 @@ bool mdnn_cost_table_foresee(const mdnn_cost_table_t *table, const mdnn_cost_row
     const mdnn_cost_row_t *const measured = larger_row(table->rows, row, index, true);
     const double scale = any ? (double)row->images / (double)any->images : 0;
     *expected_ms = 0;
+    const double absurd =
+        index < MDNN_CANDIDATE_LEGACY ? MDNN_ABSURD_FACTOR : engine_absurd_factor;
     if (any && scale >= 0.5 &&
-        any->candidates[index].cost.time_ms > MDNN_ABSURD_FACTOR * mdnn_cost_row_best_ms(any)) {
+        any->candidates[index].cost.time_ms > absurd * mdnn_cost_row_best_ms(any)) {
         *ms = any->candidates[index].cost.time_ms * scale;
         return true;
     }
@@ -196,4 +238,33 @@ bool mdnn_cost_table_foresee(const mdnn_cost_table_t *table, const mdnn_cost_row
     *ms = *expected_ms;
     return *expected_ms >
            MDNN_HOPELESS_FACTOR * best_rate_ms(table, row->role) * (double)row->images;
+}
+
+static const mdnn_cost_row_t *row_of(const mdnn_cost_table_t *table, int64_t images,
+                                     mdnn_part_role_t role)
+{
+    const mdnn_cost_row_t *row = table->rows;
+    while (row && (row->images != images || row->role != role))
+        row = row->next;
+    return row;
+}
+
+static bool has_excluded(const mdnn_cost_row_t *row, uint64_t limit_bytes)
+{
+    for (int i = 0; i < MDNN_CANDIDATES; i++)
+        if (row->candidates[i].state == MDNN_CANDIDATE_EXCLUDED ||
+            (row->candidates[i].state == MDNN_CANDIDATE_TIMED &&
+             row->candidates[i].cost.workspace_bytes > limit_bytes))
+            return true;
+    return false;
+}
+
+bool mdnn_cost_table_is_settled(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
+                                uint64_t limit_bytes)
+{
+    const mdnn_cost_row_t *const half = row_of(table, 2 * row->images, row->role);
+    const mdnn_cost_row_t *const whole = row_of(table, 4 * row->images, row->role);
+    return half && whole && !has_excluded(half, limit_bytes) &&
+           !has_excluded(whole, limit_bytes) &&
+           2 * mdnn_cost_row_best_ms(half) > worthwhile_factor * mdnn_cost_row_best_ms(whole);
 }

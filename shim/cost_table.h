@@ -1,5 +1,5 @@
 /* What is known of the costs of one problem: for every part size and role a row, for every
- * algorithm in every admissible math type a candidate. Filled by measurement, exchanged with the
+ * algorithm in every admissible math type, and for every engine of the graph API, a candidate. Filled by measurement, exchanged with the
  * database, asked what larger sizes tell about smaller ones. Not thread-safe: callers hold the
  * planning lock. */
 #ifndef MDNN_COST_TABLE_H
@@ -7,10 +7,13 @@
 
 #include "optimizer/cost_memory.h"
 #include "optimizer/problem.h"
+#include "shim/engines.h"
 
 enum {
     MDNN_CANDIDATE_ALGOS = 8,
-    MDNN_CANDIDATES = 2 * MDNN_CANDIDATE_ALGOS /* the caller's math type, then FMA */
+    MDNN_CANDIDATE_LEGACY = 2 * MDNN_CANDIDATE_ALGOS, /* the caller's math type, then FMA */
+    MDNN_CANDIDATE_ENGINES = 72,
+    MDNN_CANDIDATES = MDNN_CANDIDATE_LEGACY + MDNN_CANDIDATE_ENGINES
 };
 
 /* A candidate this many times slower than the best of its size is not worth a second look ... */
@@ -34,6 +37,8 @@ typedef struct mdnn_cost_row {
     int64_t images;
     mdnn_part_role_t role;
     bool changed; /* since it was last remembered */
+    bool listed;  /* its engines are known: heuristics were asked, or a database remembers */
+    bool offered[MDNN_CANDIDATE_ENGINES]; /* by the heuristics for this size */
     mdnn_candidate_t candidates[MDNN_CANDIDATES];
     struct mdnn_cost_row *next;
 } mdnn_cost_row_t;
@@ -61,12 +66,23 @@ mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,
 /* Best time among what is known at this size; a huge number before the first. */
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
 
+/* Index of the candidate for an engine, made if it is not there; -1 if the table has no room. */
+int mdnn_cost_table_engine(mdnn_cost_table_t *table, const mdnn_engine_offer_t *offer);
+/* The engine of candidate `index`; NULL for an algorithm of the legacy API and for none. */
+const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_cost_table_t *table, int index);
+/* Candidates are 0 .. this - 1. */
+int mdnn_cost_table_candidates(const mdnn_cost_table_t *table);
+
 /* Math type of candidate `index` (algorithm index % MDNN_CANDIDATE_ALGOS); -1 if it is none here.
  * FMA never rounds inputs, so it is admissible wherever the caller allows more. */
 int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index);
 
 /* Whether candidate `index` computes with inputs as they are: only fp32 data may be rounded. */
 bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index);
+/* True if parts of this size cannot pay: nothing was left out for its workspace at twice the size, and
+ * halves of that ran no faster an image. Graph problems only, whose candidates are many. */
+bool mdnn_cost_table_is_settled(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
+                                uint64_t limit_bytes);
 
 /* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
  * tried; else *expected_ms > 0 if a near size was timed, so that a first look is needless. */

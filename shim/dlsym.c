@@ -73,7 +73,8 @@ static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
 {
     bool ours;
     const mdnn_library_t library = mdnn_library_of_soname(soname_at(found, &ours));
-    if (library == MDNN_LIBRARY_COUNT || library == MDNN_LIBRARY_CUDNN9_CNN)
+    if (library == MDNN_LIBRARY_COUNT || library == MDNN_LIBRARY_CUDNN9_CNN ||
+        library == MDNN_LIBRARY_CUDNN9_GRAPH)
         return undecided;
     void *const door = mdnn_entry_of(hook, library);
     if (!door)

@@ -9,8 +9,10 @@
 #define CUDNN_HOOK(name, parameters, arguments)                                                    \
     cudnnStatus_t mdnn_door_##name(mdnn_library_t library, parameters);
 #define RUNTIME_HOOK(name, parameters, arguments) cudaError_t mdnn_door_##name(parameters);
+#define GRAPH_HOOK CUDNN_HOOK
 #include "shim/hooks.def"
 #undef CUDNN_HOOK
+#undef GRAPH_HOOK
 #undef RUNTIME_HOOK
 #undef PARAMETERS
 

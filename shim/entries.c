@@ -25,6 +25,14 @@
     ENTRY(libcudnn_cnn.so.9, cnn9, "@", MDNN_LIBRARY_CUDNN9_CNN, name, PARAMETERS(parameters),     \
           ARGUMENTS(arguments))
 
+#define GRAPH_HOOK(name, parameters, arguments)                                                    \
+    ENTRY(libcudnn.so.9, so9, "@@", MDNN_LIBRARY_CUDNN9, name, PARAMETERS(parameters),             \
+          ARGUMENTS(arguments))                                                                    \
+    ENTRY(libcudnn.so.8, so8, "@", MDNN_LIBRARY_CUDNN8, name, PARAMETERS(parameters),              \
+          ARGUMENTS(arguments))                                                                    \
+    ENTRY(libcudnn_graph.so.9, graph9, "@", MDNN_LIBRARY_CUDNN9_GRAPH, name,                       \
+          PARAMETERS(parameters), ARGUMENTS(arguments))
+
 #define RUNTIME_HOOK(name, parameters, arguments)                                                  \
     __attribute__((visibility("default"))) cudaError_t name(parameters)                            \
     {                                                                                              \
@@ -33,6 +41,7 @@
 
 #include "shim/hooks.def"
 #undef CUDNN_HOOK
+#undef GRAPH_HOOK
 #undef RUNTIME_HOOK
 
 typedef void (*function_t)(void);
@@ -49,10 +58,17 @@ static const hook_entry_t hooks[MDNN_HOOK_COUNT] = {
                                 [MDNN_LIBRARY_CUDNN8] = (function_t)&mdnn_entry_so8_##hook_name,       \
                                 [MDNN_LIBRARY_CUDNN9_CNN] =                                        \
                                     (function_t)&mdnn_entry_cnn9_##hook_name}},
+#define GRAPH_HOOK(hook_name, parameters, arguments)                                               \
+    [MDNN_HOOK_##hook_name] = {                                                                    \
+        #hook_name,                                                                                \
+        {[MDNN_LIBRARY_CUDNN9] = (function_t)&mdnn_entry_so9_##hook_name,                          \
+         [MDNN_LIBRARY_CUDNN8] = (function_t)&mdnn_entry_so8_##hook_name,                          \
+         [MDNN_LIBRARY_CUDNN9_GRAPH] = (function_t)&mdnn_entry_graph9_##hook_name}},
 #define RUNTIME_HOOK(hook_name, parameters, arguments)                                             \
     [MDNN_HOOK_##hook_name] = {#hook_name, {[MDNN_LIBRARY_CUDART] = (function_t)&hook_name}},
 #include "shim/hooks.def"
 #undef CUDNN_HOOK
+#undef GRAPH_HOOK
 #undef RUNTIME_HOOK
 };
 

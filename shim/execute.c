@@ -41,7 +41,7 @@ static void add_up(const mdnn_plan_t *plan, size_t index, size_t count, mdnn_cal
 static bool may_be_redone(const mdnn_problem_t *problem, const mdnn_call_t *part)
 {
     if (problem->direction == MDNN_BIAS_ACTIVATION_FORWARD)
-        return !problem->in_place;
+        return !part->z || part->z != part->y;
     return problem->beta_is_zero || part->accumulator;
 }
 
@@ -56,6 +56,10 @@ static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
         mdnn_slice(call, problem, from->first_image, from->descriptors, &part);
         part.algo = from->algo;
         part.conv_desc = from->convolution;
+        part.engine_plan = from->engine_plan;
+        part.uids = mdnn_plan_uids(plan);
+        if (count > 1 || !call->pack_fits)
+            part.caller_pack = NULL;
         add_up(plan, i, count, &part);
         const cudnnStatus_t status = mdnn_call_run(&part);
         if (status == CUDNN_STATUS_SUCCESS)
@@ -93,7 +97,13 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
     const uint64_t workspace_bytes = call->workspace ? call->workspace_bytes : 0;
     mdnn_plan_t *const plan = mdnn_plan_for(call, workspace_bytes, MDNN_PLAN_MAY_MEASURE);
     const mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, workspace_bytes);
-    const mdnn_ready_t *const ready = plan ? mdnn_plan_best(plan, &demand) : NULL;
+    return mdnn_convolution_run_planned(call, plan, &demand);
+}
+
+cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t *plan,
+                                           const mdnn_demand_t *demand)
+{
+    const mdnn_ready_t *const ready = plan ? mdnn_plan_best(plan, demand) : NULL;
     if (!ready) {
         mdnn_count(MDNN_COUNTER_executions_passed, 1);
         return mdnn_call_run(call);

@@ -9,6 +9,10 @@
  * call itself; no host synchronisation and no allocation once the problem is planned. */
 cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call);
 
+/* Likewise for a call whose plan (NULL: it passes) and demand are known. */
+cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t *plan,
+                                           const mdnn_demand_t *demand);
+
 /* What the caller's choice of algorithm demands, for at most `workspace_bytes`. */
 mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t workspace_bytes);
 

@@ -149,11 +149,44 @@ static mdnn_status_t time_parts(mdnn_measurement_t *measurement, const mdnn_call
     return time_groups(measurement, parts, distinct, look, measurement->request.repeats, ms);
 }
 
+static mdnn_graph_scaling_t scaling_of(const mdnn_measurement_t *measurement,
+                                       const mdnn_cost_row_t *row)
+{
+    if (measurement->request.accumulator && row->images < mdnn_problem_batch(measurement->problem))
+        return MDNN_SCALING_PLAIN;
+    return row->role == MDNN_PART_REST && measurement->problem->direction == MDNN_BACKWARD_FILTER
+               ? MDNN_SCALING_ADD
+               : MDNN_SCALING_CALLER;
+}
+
 static const void *scalar_of(const mdnn_problem_t *problem, bool is_one)
 {
     if (problem->x.type == CUDNN_DATA_DOUBLE)
         return is_one ? &one_double : &zero_double;
     return is_one ? (const void *)&one_float : &zero_float;
+}
+
+/* The algorithm, in the math type of the candidate. */
+static mdnn_status_t pose_algorithm(mdnn_measurement_t *measurement, int index, mdnn_call_t *whole)
+{
+    const int math_type = mdnn_candidate_math_type(measurement->problem, index);
+    if (math_type < 0 || !(measurement->problem->interfaces & MDNN_INTERFACE_LEGACY) ||
+        index % MDNN_CANDIDATE_ALGOS >= mdnn_algo_count(measurement->call.direction))
+        return MDNN_STATUS_UNSUPPORTED;
+    whole->algo = index % MDNN_CANDIDATE_ALGOS;
+    return mdnn_slices_convolution(measurement->slices, math_type, &whole->conv_desc);
+}
+
+static mdnn_status_t pose_engine(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
+                                 int index, mdnn_call_t *whole)
+{
+    const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
+    if (!offer || !measurement->request.engines || !row->offered[index - MDNN_CANDIDATE_LEGACY])
+        return MDNN_STATUS_UNSUPPORTED;
+    whole->algo = MDNN_ALGO_ENGINE + offer->engine.id;
+    whole->uids = mdnn_engines_uids(measurement->request.engines);
+    return mdnn_engines_plan(measurement->request.engines, whole->handle, row->images,
+                             scaling_of(measurement, row), &offer->engine, &whole->engine_plan);
 }
 
 /* Fills in everything about a candidate but its data: algorithm, math type, scalars, descriptors.
@@ -162,18 +195,18 @@ static mdnn_status_t pose(mdnn_measurement_t *measurement, const mdnn_cost_row_t
                           const mdnn_slice_descriptors_t **descriptors, mdnn_call_t *whole)
 {
     const mdnn_problem_t *const problem = measurement->problem;
-    const int math_type = mdnn_candidate_math_type(problem, index);
-    if (math_type < 0 ||
-        index % MDNN_CANDIDATE_ALGOS >= mdnn_algo_count(measurement->call.direction))
-        return MDNN_STATUS_UNSUPPORTED;
     *whole = measurement->call;
-    whole->algo = index % MDNN_CANDIDATE_ALGOS;
     whole->alpha = scalar_of(problem, true);
     whole->beta = scalar_of(problem, row->role == MDNN_PART_REST || !problem->beta_is_zero);
-    MDNN_TRY(mdnn_slices_convolution(measurement->slices, math_type, &whole->conv_desc));
+    if (index < MDNN_CANDIDATE_LEGACY)
+        MDNN_TRY(pose_algorithm(measurement, index, whole));
+    else
+        MDNN_TRY(pose_engine(measurement, row, index, whole));
     MDNN_TRY(mdnn_slices_get(measurement->slices, row->images, descriptors));
     whole->x_desc = (*descriptors)->x;
     whole->y_desc = (*descriptors)->y;
+    if ((*descriptors)->w)
+        whole->w_desc = (*descriptors)->w;
     if (measurement->request.accumulator && row->images < mdnn_problem_batch(problem)) {
         whole->accumulator = measurement->request.accumulator;
         whole->accumulate_mode = MDNN_ACCUMULATE_ADD;
@@ -184,7 +217,9 @@ static mdnn_status_t pose(mdnn_measurement_t *measurement, const mdnn_cost_row_t
 static mdnn_status_t workspace_of(const mdnn_call_t *whole, uint64_t *bytes)
 {
     size_t needed;
-    if (mdnn_call_workspace(whole, &needed) != CUDNN_STATUS_SUCCESS)
+    if (whole->engine_plan)
+        needed = whole->engine_plan->workspace_bytes;
+    else if (mdnn_call_workspace(whole, &needed) != CUDNN_STATUS_SUCCESS)
         return MDNN_STATUS_UNSUPPORTED;
     *bytes = needed + (whole->accumulator ? whole->accumulator->overhead_bytes : 0);
     return MDNN_STATUS_OK;
@@ -235,6 +270,25 @@ static mdnn_status_t cost_time(mdnn_measurement_t *measurement, const mdnn_cost_
     return extrapolate(measurement, row, index, &cost->time_ms);
 }
 
+static mdnn_cost_t cost_without_time(const mdnn_measurement_t *measurement,
+                                     const mdnn_call_t *whole, int index)
+{
+    const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
+    if (offer)
+        return (mdnn_cost_t){.algo = whole->algo,
+                             .engine = offer->engine,
+                             .deterministic = offer->deterministic,
+                             .direct = offer->direct,
+                             .strict = offer->strict};
+    return (mdnn_cost_t){
+        .algo = whole->algo,
+        .math_type = mdnn_candidate_math_type(measurement->problem, index),
+        .deterministic = mdnn_algo_is_deterministic(whole->direction, whole->algo),
+        .direct = mdnn_algo_is_direct(whole->direction, whole->algo),
+        .strict = mdnn_candidate_is_strict(measurement->problem, index),
+    };
+}
+
 /* Settles one candidate. Only a broken device is an error; all else is a state. */
 static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index)
 {
@@ -250,13 +304,7 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
     row->changed = true;
     if (pose(measurement, row, index, &descriptors, &whole) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
-    mdnn_cost_t cost = {
-        .algo = whole.algo,
-        .math_type = mdnn_candidate_math_type(measurement->problem, index),
-        .deterministic = mdnn_algo_is_deterministic(whole.direction, whole.algo),
-        .direct = mdnn_algo_is_direct(whole.direction, whole.algo),
-        .strict = mdnn_candidate_is_strict(measurement->problem, index),
-    };
+    mdnn_cost_t cost = cost_without_time(measurement, &whole, index);
     if (workspace_of(&whole, &cost.workspace_bytes) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     candidate->cost = cost;
@@ -288,9 +336,45 @@ static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cos
     return MDNN_STATUS_OK;
 }
 
+static void take_offer(mdnn_measurement_t *measurement, mdnn_cost_row_t *row,
+                       const mdnn_engine_offer_t *offer)
+{
+    const int index = mdnn_cost_table_engine(measurement->table, offer);
+    if (index >= 0)
+        row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
+}
+
+/* Asks cuDNN which engines it offers for this size; once a row. */
+static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
+{
+    mdnn_engine_offer_t offers[MDNN_CANDIDATE_ENGINES];
+    size_t count = 0;
+    if (row->listed || !measurement->request.engines)
+        return;
+    row->listed = true;
+    if (row->images == mdnn_problem_batch(measurement->problem) && measurement->request.callers_own)
+        take_offer(measurement, row, measurement->request.callers_own);
+    if (mdnn_engines_list(measurement->request.engines, measurement->call.handle, row->images,
+                          scaling_of(measurement, row), offers, MDNN_CANDIDATE_ENGINES,
+                          &count) != MDNN_STATUS_OK)
+        return;
+    for (size_t i = 0; i < count; i++)
+        take_offer(measurement, row, &offers[i]);
+}
+
+/* Engines first, in the order of the heuristics: a good time found early spares the others theirs. */
 static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
-    for (int index = 0; index < MDNN_CANDIDATES; index++)
+    if (measurement->request.engines && !row->listed &&
+        mdnn_cost_table_is_settled(measurement->table, row, measurement->request.limit_bytes)) {
+        row->changed = false; /* nothing is known of it: another limit may want to know */
+        return MDNN_STATUS_OK;
+    }
+    list_engines(measurement, row);
+    const int count = mdnn_cost_table_candidates(measurement->table);
+    for (int index = MDNN_CANDIDATE_LEGACY; index < count; index++)
+        MDNN_TRY(settle(measurement, row, index));
+    for (int index = 0; index < MDNN_CANDIDATE_LEGACY; index++)
         MDNN_TRY(settle(measurement, row, index));
     return MDNN_STATUS_OK;
 }

@@ -1,6 +1,7 @@
 /* Costs of micro-batches by measurement: a cost source for the optimizer.
  *
- * Every algorithm, in the caller's math type and in plain FMA (which is never weaker), is timed on
+ * Every algorithm, in the caller's math type and in plain FMA (which is never weaker), and every
+ * engine that the heuristics of the graph API offer for a part's size, is timed on
  * scratch with random data, the way it will run: true slices, beta 1 for the later parts of
  * backward filter, back to back. What was timed is kept with the problem, so that a later, larger
  * workspace limit times only what it newly admits. */
@@ -19,6 +20,10 @@ typedef struct mdnn_measure_request {
     uint64_t limit_bytes; /* candidates with more workspace are left out */
     int64_t repeats;      /* timed groups of each candidate; their median counts */
     bool dense;           /* nearly every size will be asked for */
+    mdnn_engines_t *engines; /* NULL: no candidates from the graph API */
+    /* The engine of the caller's own plan, a candidate for the whole batch also where no heuristics
+     * offer it; NULL if there is none. */
+    const mdnn_engine_offer_t *callers_own;
 } mdnn_measure_request_t;
 
 /* A session for `call`, which poses `problem`. Allocates at the first need; must not run during

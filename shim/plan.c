@@ -16,7 +16,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum { FLAGS = 4, ALGOS = 16 };
+enum { DETERMINISTIC = 1, DIRECT = 2, STRICT = 4, FLAGS = 8, ALGOS = 16 };
 
 /* Fronts for every combination of demands, and what runs them. Immutable once published. */
 typedef struct front_set {
@@ -36,6 +36,7 @@ typedef struct plan_key {
 struct mdnn_plan {
     plan_key_t key;
     mdnn_slices_t *slices;
+    mdnn_engines_t *engines; /* NULL: legacy algorithms only */
     mdnn_cost_table_t *costs;
     mdnn_recall_t recall;
     mdnn_accumulator_t accumulator;    /* function NULL: not needed or not to be had */
@@ -43,6 +44,7 @@ struct mdnn_plan {
     _Atomic uint64_t next_limit;       /* a larger set pays only from this workspace on */
     _Atomic uint64_t announced[ALGOS]; /* bytes + 1; 0: nothing announced */
     _Atomic bool given_up;
+    _Atomic bool generous[FLAGS];
     int statistics_row;
     UT_hash_handle hh;
 };
@@ -56,9 +58,16 @@ uint64_t mdnn_workspace_limit(void)
     return mdnn_process_options()->convolution_workspace_limit;
 }
 
-static unsigned flags_of(bool deterministic, bool direct)
+/* Whether strictness makes a difference: only fp32 data in a rounding math type may be rounded. */
+static bool may_round(const mdnn_problem_t *problem)
 {
-    return (deterministic ? 1U : 0U) | (direct ? 2U : 0U);
+    return problem->x.type == CUDNN_DATA_FLOAT && problem->math_type != CUDNN_FMA_MATH;
+}
+
+static unsigned flags_of(const mdnn_problem_t *problem, const mdnn_demand_t *demand)
+{
+    return (demand->deterministic ? DETERMINISTIC : 0U) | (demand->direct ? DIRECT : 0U) |
+           (demand->strict && may_round(problem) ? STRICT : 0U);
 }
 
 static uint32_t hash_of(const plan_key_t *key)
@@ -80,8 +89,16 @@ static void destroy(mdnn_plan_t *plan)
 {
     mdnn_recall_fini(&plan->recall);
     mdnn_cost_table_destroy(plan->costs);
+    mdnn_engines_destroy(plan->engines);
     mdnn_slices_destroy(plan->slices);
     free(plan);
+}
+
+static mdnn_status_t open_engines(const mdnn_call_t *call, mdnn_plan_t *plan)
+{
+    if (!(plan->key.problem.interfaces & MDNN_INTERFACE_GRAPH))
+        return MDNN_STATUS_OK;
+    return mdnn_engines_create(call->cudnn, &plan->key.problem, call->uids, &plan->engines);
 }
 
 static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash)
@@ -93,6 +110,7 @@ static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint3
     plan->statistics_row = -1;
     atomic_init(&plan->next_limit, 0);
     if (mdnn_slices_create(call, &plan->key.problem, &plan->slices) != MDNN_STATUS_OK ||
+        open_engines(call, plan) != MDNN_STATUS_OK ||
         mdnn_cost_table_create(&plan->costs) != MDNN_STATUS_OK) {
         destroy(plan);
         return NULL;
@@ -134,15 +152,46 @@ static mdnn_wr_request_t request_for(const mdnn_plan_t *plan, uint64_t limit_byt
         .granularity = mdnn_problem_granularity(problem),
         .roles_differ = problem->direction == MDNN_BACKWARD_FILTER && problem->beta_is_zero &&
                         !mdnn_accumulator_needed(problem),
-        .deterministic_only = (flags & flags_of(true, false)) != 0,
-        .direct_only = (flags & flags_of(false, true)) != 0,
+        .deterministic_only = (flags & DETERMINISTIC) != 0,
+        .direct_only = (flags & DIRECT) != 0,
+        .strict_only = (flags & STRICT) != 0,
         .workspace_limit_bytes = limit_bytes,
         .adoption_margin = options->convolution_adoption_margin / 100.0,
     };
 }
 
-static mdnn_status_t make_ready(mdnn_plan_t *plan, const mdnn_configuration_t *configuration,
-                                mdnn_ready_t *ready)
+/* As in measure.c: what a part in this place of a split is scaled with. */
+static mdnn_graph_scaling_t scaling_of(const mdnn_plan_t *plan,
+                                       const mdnn_configuration_t *configuration, size_t index)
+{
+    if (configuration->part_count == 1 ||
+        plan->key.problem.direction != MDNN_BACKWARD_FILTER)
+        return MDNN_SCALING_CALLER;
+    if (mdnn_plan_accumulator(plan))
+        return MDNN_SCALING_PLAIN;
+    return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;
+}
+
+/* How a part is computed: by an engine's plan, or by an algorithm with its descriptor. */
+static mdnn_status_t make_means(mdnn_plan_t *plan, const mdnn_call_t *call,
+                                const mdnn_configuration_t *configuration, size_t index,
+                                mdnn_ready_part_t *part)
+{
+    const mdnn_micro_config_t *const micro = &configuration->parts[index];
+    part->algo = micro->cost.algo;
+    if (part->algo < MDNN_ALGO_ENGINE)
+        return mdnn_slices_convolution(plan->slices, micro->cost.math_type, &part->convolution);
+    if (!plan->engines)
+        return MDNN_STATUS_UNSUPPORTED;
+    MDNN_TRY(mdnn_engines_plan(plan->engines, call->handle, micro->images,
+                               scaling_of(plan, configuration, index), &micro->cost.engine,
+                               &part->engine_plan));
+    mdnn_engines_keep(part->engine_plan);
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t make_ready(mdnn_plan_t *plan, const mdnn_call_t *call,
+                                const mdnn_configuration_t *configuration, mdnn_ready_t *ready)
 {
     ready->configuration = configuration;
     ready->deterministic = true;
@@ -153,12 +202,11 @@ static mdnn_status_t make_ready(mdnn_plan_t *plan, const mdnn_configuration_t *c
     for (size_t i = 0; i < configuration->part_count; i++) {
         const mdnn_micro_config_t *const micro = &configuration->parts[i];
         mdnn_ready_part_t *const part = &ready->parts[i];
-        part->algo = micro->cost.algo;
         part->first_image = first_image;
         first_image += micro->images;
         ready->deterministic &= micro->cost.deterministic;
         MDNN_TRY(mdnn_slices_get(plan->slices, micro->images, &part->descriptors));
-        MDNN_TRY(mdnn_slices_convolution(plan->slices, micro->cost.math_type, &part->convolution));
+        MDNN_TRY(make_means(plan, call, configuration, i, part));
     }
     return MDNN_STATUS_OK;
 }
@@ -173,7 +221,8 @@ static void destroy_ready(mdnn_ready_t *ready)
 }
 
 /* Without a rival, or without events to time with, a split simply runs. */
-static mdnn_status_t make_rival(mdnn_plan_t *plan, const mdnn_front_t *front, mdnn_ready_t *ready)
+static mdnn_status_t make_rival(mdnn_plan_t *plan, const mdnn_call_t *call,
+                                const mdnn_front_t *front, mdnn_ready_t *ready)
 {
     const mdnn_configuration_t *const undivided =
         ready->configuration->part_count > 1
@@ -182,7 +231,7 @@ static mdnn_status_t make_rival(mdnn_plan_t *plan, const mdnn_front_t *front, md
     if (!undivided || mdnn_trial_create(&ready->trial) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     ready->rival = calloc(1, sizeof *ready->rival);
-    return ready->rival ? make_ready(plan, undivided, ready->rival) : MDNN_STATUS_OUT_OF_MEMORY;
+    return ready->rival ? make_ready(plan, call, undivided, ready->rival) : MDNN_STATUS_OUT_OF_MEMORY;
 }
 
 static void destroy_set(front_set_t *set)
@@ -197,9 +246,11 @@ static void destroy_set(front_set_t *set)
 }
 
 /* A combination that nothing satisfies simply has no configurations. */
-static mdnn_status_t fill_front(mdnn_plan_t *plan, const mdnn_cost_source_t *source, unsigned flags,
-                                front_set_t *set)
+static mdnn_status_t fill_front(mdnn_plan_t *plan, const mdnn_call_t *call,
+                                const mdnn_cost_source_t *source, unsigned flags, front_set_t *set)
 {
+    if (flags & STRICT && !(call->problem && may_round(&plan->key.problem)))
+        return MDNN_STATUS_OK; /* nobody can ask for it */
     const mdnn_wr_request_t request = request_for(plan, set->limit_bytes, flags);
     const mdnn_status_t status = mdnn_wr_optimize(&request, source, &set->fronts[flags]);
     if (status == MDNN_STATUS_NOT_FOUND)
@@ -212,8 +263,8 @@ static mdnn_status_t fill_front(mdnn_plan_t *plan, const mdnn_cost_source_t *sou
     set->counts[flags] = count;
     for (size_t i = 0; i < count; i++) {
         mdnn_ready_t *const ready = &set->ready[flags][i];
-        MDNN_TRY(make_ready(plan, mdnn_front_at(set->fronts[flags], i), ready));
-        MDNN_TRY(make_rival(plan, set->fronts[flags], ready));
+        MDNN_TRY(make_ready(plan, call, mdnn_front_at(set->fronts[flags], i), ready));
+        MDNN_TRY(make_rival(plan, call, set->fronts[flags], ready));
     }
     return MDNN_STATUS_OK;
 }
@@ -287,14 +338,18 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
         .limit_bytes = limit_bytes,
         .repeats = options->convolution_measure_repeats,
         .dense = options->convolution_batch_sizes == MDNN_SIZES_ALL && may_be_split(plan),
+        .engines = plan->engines,
+        .callers_own = call->caller_engine,
     };
     MDNN_TRY_GOTO(mdnn_measurement_begin(call, &plan->key.problem, plan->slices, plan->costs,
                                          &request, &measurement),
                   status, failed);
     const mdnn_cost_source_t source = mdnn_measurement_source(measurement);
     for (unsigned flags = 0; flags < FLAGS; flags++)
-        MDNN_TRY_GOTO(fill_front(plan, &source, flags, set), status, failed);
+        MDNN_TRY_GOTO(fill_front(plan, call, &source, flags, set), status, failed);
     mdnn_measurement_end(measurement);
+    if (plan->engines)
+        mdnn_engines_sweep(plan->engines);
     report(plan, set);
     remember(plan, set);
     set->replaced = atomic_load(&plan->set);
@@ -377,9 +432,11 @@ static mdnn_status_t make_key(const mdnn_call_t *call, plan_key_t *key)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
     memset(key, 0, sizeof *key);
-    if (!call->cudnn->complete || !driver)
+    if (!driver || !(call->problem ? call->cudnn->has_graph : call->cudnn->complete))
         return MDNN_STATUS_UNSUPPORTED;
     MDNN_TRY(mdnn_call_problem(call, &key->problem));
+    if (!call->cudnn->complete)
+        key->problem.interfaces &= ~MDNN_INTERFACE_LEGACY;
     CUdevice device;
     if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return MDNN_STATUS_UNSUPPORTED;
@@ -420,7 +477,7 @@ mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
 const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t *demand)
 {
     const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
-    const unsigned flags = flags_of(demand->deterministic, demand->direct);
+    const unsigned flags = flags_of(&plan->key.problem, demand);
     const mdnn_ready_t *best = NULL; /* workspace ascending, time descending */
     for (size_t i = 0; set && i < set->counts[flags]; i++) {
         const mdnn_ready_t *const ready = &set->ready[flags][i];
@@ -428,6 +485,11 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
             best = ready;
     }
     return best;
+}
+
+const mdnn_graph_uids_t *mdnn_plan_uids(const mdnn_plan_t *plan)
+{
+    return plan->engines ? mdnn_engines_uids(plan->engines) : NULL;
 }
 
 const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan)
@@ -456,7 +518,22 @@ bool mdnn_plan_announced(const mdnn_plan_t *plan, int algo, uint64_t *workspace_
     return stored > 0;
 }
 
+bool mdnn_plan_begin_generosity(mdnn_plan_t *plan, const mdnn_demand_t *demand)
+{
+    return !atomic_exchange(&plan->generous[flags_of(&plan->key.problem, demand)], true);
+}
+
+void mdnn_plan_end_generosity(mdnn_plan_t *plan, const mdnn_demand_t *demand)
+{
+    atomic_store(&plan->generous[flags_of(&plan->key.problem, demand)], false);
+}
+
 void mdnn_plan_give_up(mdnn_plan_t *plan)
 {
     atomic_store_explicit(&plan->given_up, true, memory_order_relaxed);
+}
+
+bool mdnn_plan_is_given_up(const mdnn_plan_t *plan)
+{
+    return atomic_load_explicit(&plan->given_up, memory_order_relaxed);
 }

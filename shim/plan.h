@@ -14,6 +14,7 @@
 
 typedef struct mdnn_ready_part {
     int32_t algo;
+    const mdnn_engine_plan_t *engine_plan; /* NULL: a legacy algorithm */
     cudnnConvolutionDescriptor_t convolution;
     int64_t first_image;
     const mdnn_slice_descriptors_t *descriptors;
@@ -36,6 +37,7 @@ typedef struct mdnn_demand {
     uint64_t workspace_bytes; /* at most this much */
     bool deterministic;       /* same result in every run */
     bool direct;              /* no FFT, no Winograd */
+    bool strict;              /* inputs are not rounded, although the problem's math type allows it */
 } mdnn_demand_t;
 
 typedef enum mdnn_plan_permission {
@@ -51,6 +53,9 @@ mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
 /* Fastest configuration that satisfies `demand`; NULL if none does. No lock, no allocation. */
 const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t *demand);
 
+/* Ids of the tensors in the plans of engines; NULL if there are none. */
+const mdnn_graph_uids_t *mdnn_plan_uids(const mdnn_plan_t *plan);
+
 const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan);
 
 /* What the parts of a split add up with; NULL if they write to the output directly. */
@@ -61,8 +66,15 @@ void mdnn_plan_announce(mdnn_plan_t *plan, int algo, uint64_t workspace_bytes);
 /* False, and *workspace_bytes untouched, if nothing was told. */
 bool mdnn_plan_announced(const mdnn_plan_t *plan, int algo, uint64_t *workspace_bytes);
 
+/* For callers of the graph API, who may be told of more workspace than their own plan takes: at most
+ * one such answer at a time for the same demand, until it was used. If that memory is not to be had,
+ * the caller's next plans are told of no more than they take, as without us. */
+bool mdnn_plan_begin_generosity(mdnn_plan_t *plan, const mdnn_demand_t *demand);
+void mdnn_plan_end_generosity(mdnn_plan_t *plan, const mdnn_demand_t *demand);
+
 /* A configuration of this plan failed on the device: from now on its calls pass. */
 void mdnn_plan_give_up(mdnn_plan_t *plan);
+bool mdnn_plan_is_given_up(const mdnn_plan_t *plan);
 
 /* Workspace that the user allows a convolution: the option, or no limit. */
 uint64_t mdnn_workspace_limit(void);

@@ -16,6 +16,9 @@ static const library_names_t names_of[MDNN_LIBRARY_COUNT] = {
     [MDNN_LIBRARY_CUDNN9] = {"libcudnn.so.9", {"libcudnn.so.9"}},
     [MDNN_LIBRARY_CUDNN9_CNN] = {"libcudnn_cnn.so.9",
                                  {"libcudnn_cnn.so.9", "libcudnn_ops.so.9", "libcudnn_graph.so.9"}},
+    [MDNN_LIBRARY_CUDNN9_GRAPH] = {"libcudnn_graph.so.9",
+                                   {"libcudnn_graph.so.9", "libcudnn_ops.so.9",
+                                    "libcudnn_cnn.so.9"}},
     [MDNN_LIBRARY_CUDNN8] = {"libcudnn.so.8", {"libcudnn.so.8"}},
     [MDNN_LIBRARY_CUDART] = {NULL, {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}},
 };
@@ -130,8 +133,10 @@ static bool fill_cudnn(mdnn_cudnn_t *table, const search_t *search)
 #define CUDNN_HOOK(name, parameters, arguments)                                                    \
     any |= store(&table->name, hook_find(search, table->library, MDNN_HOOK_##name, #name));
 #define RUNTIME_HOOK(name, parameters, arguments)
+#define GRAPH_HOOK CUDNN_HOOK
 #include "shim/hooks.def"
 #undef CUDNN_HOOK
+#undef GRAPH_HOOK
 #undef RUNTIME_HOOK
     table->complete = true;
 #define CUDNN_FUNCTION(name) table->complete &= store(&table->name, search_find(search, #name));
@@ -139,6 +144,11 @@ static bool fill_cudnn(mdnn_cudnn_t *table, const search_t *search)
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
+    table->complete &= table->cudnnConvolutionForward != NULL;
+    table->has_graph = table->cudnnGetVersion && table->cudnnGetStream &&
+                       table->cudnnBackendCreateDescriptor && table->cudnnBackendDestroyDescriptor &&
+                       table->cudnnBackendFinalize && table->cudnnBackendSetAttribute &&
+                       table->cudnnBackendGetAttribute && table->cudnnBackendExecute;
     return any;
 }
 
@@ -154,7 +164,7 @@ static const mdnn_cudnn_t *build_cudnn(mdnn_library_t library)
     forget_error();
     const mdnn_cudnn_t *published = NULL;
     if (any && atomic_compare_exchange_strong(&cudnn_tables[library], &published, table)) {
-        if (!table->complete)
+        if (!table->complete && !table->has_graph)
             MDNN_LOG(MDNN_LOG_WARN, "shim", "%s lacks functions that we need: its convolutions pass",
                      names_of[library].version);
         return table;
@@ -182,8 +192,10 @@ static const mdnn_cudart_t *build_cudart(void)
 #define CUDNN_HOOK(name, parameters, arguments)
 #define RUNTIME_HOOK(name, parameters, arguments)                                                  \
     any |= store(&table->name, hook_find(&search, MDNN_LIBRARY_CUDART, MDNN_HOOK_##name, #name));
+#define GRAPH_HOOK CUDNN_HOOK
 #include "shim/hooks.def"
 #undef CUDNN_HOOK
+#undef GRAPH_HOOK
 #undef RUNTIME_HOOK
     forget_error();
     const mdnn_cudart_t *published = NULL;

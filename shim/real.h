@@ -19,6 +19,7 @@
 typedef enum mdnn_library {
     MDNN_LIBRARY_CUDNN9,     /* libcudnn.so.9 */
     MDNN_LIBRARY_CUDNN9_CNN, /* libcudnn_cnn.so.9, linked directly */
+    MDNN_LIBRARY_CUDNN9_GRAPH, /* libcudnn_graph.so.9, linked directly */
     MDNN_LIBRARY_CUDNN8,     /* libcudnn.so.8 */
     MDNN_LIBRARY_CUDART,     /* any libcudart.so.* */
     MDNN_LIBRARY_COUNT
@@ -27,8 +28,10 @@ typedef enum mdnn_library {
 typedef enum mdnn_hook_id {
 #define CUDNN_HOOK(name, parameters, arguments) MDNN_HOOK_##name,
 #define RUNTIME_HOOK CUDNN_HOOK
+#define GRAPH_HOOK CUDNN_HOOK
 #include "shim/hooks.def"
 #undef CUDNN_HOOK
+#undef GRAPH_HOOK
 #undef RUNTIME_HOOK
     MDNN_HOOK_COUNT
 } mdnn_hook_id_t;
@@ -38,22 +41,27 @@ typedef struct mdnn_cudnn {
     mdnn_library_t library;
 #define CUDNN_HOOK(name, parameters, arguments) __typeof__(&name) name;
 #define RUNTIME_HOOK(name, parameters, arguments)
+#define GRAPH_HOOK CUDNN_HOOK
 #include "shim/hooks.def"
 #undef CUDNN_HOOK
+#undef GRAPH_HOOK
 #undef RUNTIME_HOOK
 #define CUDNN_FUNCTION(name) __typeof__(&name) name;
 #define DRIVER_FUNCTION(name)
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
-    bool complete; /* everything in support.def was found: convolutions can be optimized */
+    bool complete;  /* all of support.def was found: the legacy API can run convolutions for us */
+    bool has_graph; /* so was what we need of the graph API */
 } mdnn_cudnn_t;
 
 typedef struct mdnn_cudart {
 #define CUDNN_HOOK(name, parameters, arguments)
 #define RUNTIME_HOOK(name, parameters, arguments) __typeof__(&name) name;
+#define GRAPH_HOOK CUDNN_HOOK
 #include "shim/hooks.def"
 #undef CUDNN_HOOK
+#undef GRAPH_HOOK
 #undef RUNTIME_HOOK
 } mdnn_cudart_t;
 

@@ -15,6 +15,8 @@ struct mdnn_slices {
     const mdnn_problem_t *problem;
     slice_node_t *nodes;
     cudnnConvolutionDescriptor_t convolutions[MATH_TYPES]; /* by math type */
+    bool needs_filter;                                     /* the caller has no descriptor */
+    cudnnFilterDescriptor_t filter;                        /* NULL until needed */
 };
 
 static int64_t element_bytes(int32_t type)
@@ -113,6 +115,7 @@ mdnn_status_t mdnn_slices_create(const mdnn_call_t *call, const mdnn_problem_t *
         return MDNN_STATUS_OUT_OF_MEMORY;
     made->cudnn = call->cudnn;
     made->problem = problem;
+    made->needs_filter = !call->w_desc && (problem->interfaces & MDNN_INTERFACE_LEGACY);
     *slices = made;
     return MDNN_STATUS_OK;
 }
@@ -140,6 +143,8 @@ void mdnn_slices_destroy(mdnn_slices_t *slices)
         destroy_node(slices->cudnn, slices->nodes);
         slices->nodes = next;
     }
+    if (slices->filter)
+        (void)slices->cudnn->cudnnDestroyFilterDescriptor(slices->filter);
     for (int i = 0; i < MATH_TYPES; i++)
         if (slices->convolutions[i])
             (void)slices->cudnn->cudnnDestroyConvolutionDescriptor(slices->convolutions[i]);
@@ -172,6 +177,11 @@ static mdnn_status_t make_node(const mdnn_slices_t *slices, int64_t images, slic
         return MDNN_STATUS_OUT_OF_MEMORY;
     node->descriptors.images = images;
     const mdnn_problem_t *const problem = slices->problem;
+    if (!(problem->interfaces & MDNN_INTERFACE_LEGACY)) {
+        *made = node;
+        return MDNN_STATUS_OK;
+    }
+    node->descriptors.w = slices->filter;
     mdnn_status_t status;
     MDNN_TRY_GOTO(make_tensor(slices->cudnn, &problem->x, images, &node->descriptors.x), status,
                   failed);
@@ -186,6 +196,23 @@ failed:
     return status;
 }
 
+/* One for all part sizes: a filter has no batch. */
+static mdnn_status_t make_filter(mdnn_slices_t *slices)
+{
+    const mdnn_problem_tensor_t *const w = &slices->problem->w;
+    if (!slices->needs_filter || slices->filter)
+        return MDNN_STATUS_OK;
+    if (slices->cudnn->cudnnCreateFilterDescriptor(&slices->filter) != CUDNN_STATUS_SUCCESS) {
+        slices->filter = NULL;
+        return MDNN_STATUS_DEVICE;
+    }
+    return slices->cudnn->cudnnSetFilterNdDescriptor(
+               slices->filter, (cudnnDataType_t)w->type, (cudnnTensorFormat_t)w->format,
+               w->dim_count, w->dims) == CUDNN_STATUS_SUCCESS
+               ? MDNN_STATUS_OK
+               : MDNN_STATUS_DEVICE;
+}
+
 mdnn_status_t mdnn_slices_get(mdnn_slices_t *slices, int64_t images,
                               const mdnn_slice_descriptors_t **descriptors)
 {
@@ -193,6 +220,7 @@ mdnn_status_t mdnn_slices_get(mdnn_slices_t *slices, int64_t images,
     while (node && node->descriptors.images != images)
         node = node->next;
     if (!node) {
+        MDNN_TRY(make_filter(slices));
         MDNN_TRY(make_node(slices, images, &node));
         node->next = slices->nodes;
         slices->nodes = node;
@@ -248,6 +276,8 @@ void mdnn_slice(const mdnn_call_t *call, const mdnn_problem_t *problem, int64_t 
     *part = *call;
     part->x_desc = descriptors->x;
     part->y_desc = descriptors->y;
+    if (descriptors->w)
+        part->w_desc = descriptors->w;
     part->x = advance(call->x, &problem->x, first_image);
     part->y = advance(call->y, &problem->y, first_image);
     if (problem->z.dim_count > 0) {

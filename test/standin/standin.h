@@ -15,9 +15,11 @@
 
 typedef enum standin_function {
 #define CUDNN_HOOK(name, parameters, arguments) STANDIN_##name,
+#define GRAPH_HOOK CUDNN_HOOK
 #define RUNTIME_HOOK CUDNN_HOOK
 #include "shim/hooks.def"
 #undef CUDNN_HOOK
+#undef GRAPH_HOOK
 #undef RUNTIME_HOOK
 #define CUDNN_FUNCTION(name) STANDIN_##name,
 #define DRIVER_FUNCTION(name) STANDIN_##name,

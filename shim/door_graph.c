@@ -1,0 +1,448 @@
+/* The backend graph API: what hosts put into descriptors is shadowed, what they ask about workspace is
+ * answered for what will run, and execution plans that are a convolution run our configurations.
+ *
+ * The workspace rule: Execute gets a pointer and no size, so a plan uses at most the smallest size
+ * that any query ever returned for it, and a plan that was told of less than it takes never runs
+ * itself; a configuration that fits was finalised before the answer. */
+#include <pthread.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/statistics.h"
+#include "shim/doors.h"
+#include "shim/execute.h"
+#include "shim/graph_record.h"
+#include "shim/graph_shadow.h"
+#include "shim/process.h"
+
+#define REAL_OR_FAIL(real, library, name)                                                          \
+    const mdnn_cudnn_t *const real = mdnn_real_cudnn(library);                                     \
+    if (!real || !real->name)                                                                      \
+    return CUDNN_STATUS_NOT_INITIALIZED
+
+static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the making of records */
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- descriptors come and go ---- */
+
+cudnnStatus_t mdnn_door_cudnnBackendCreateDescriptor(mdnn_library_t library,
+                                                     cudnnBackendDescriptorType_t type,
+                                                     cudnnBackendDescriptor_t *descriptor)
+{
+    REAL_OR_FAIL(real, library, cudnnBackendCreateDescriptor);
+    const cudnnStatus_t status = real->cudnnBackendCreateDescriptor(type, descriptor);
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter())
+        return status;
+    if (mdnn_shadow_wanted(type))
+        mdnn_shadow_create(*descriptor, type);
+    mdnn_guard_leave();
+    return status;
+}
+
+/* The shadow goes first: as soon as the descriptor is gone, another thread may get its address. */
+cudnnStatus_t mdnn_door_cudnnBackendDestroyDescriptor(mdnn_library_t library,
+                                                      cudnnBackendDescriptor_t descriptor)
+{
+    REAL_OR_FAIL(real, library, cudnnBackendDestroyDescriptor);
+    if (mdnn_guard_enter()) {
+        mdnn_shadow_destroy(descriptor);
+        mdnn_guard_leave();
+    }
+    return real->cudnnBackendDestroyDescriptor(descriptor);
+}
+
+/* Memory of the caller's own, so its type is not known: it passes from now on. */
+cudnnStatus_t mdnn_door_cudnnBackendInitialize(mdnn_library_t library,
+                                               cudnnBackendDescriptor_t descriptor)
+{
+    REAL_OR_FAIL(real, library, cudnnBackendInitialize);
+    if (mdnn_guard_enter()) {
+        mdnn_shadow_destroy(descriptor);
+        mdnn_guard_leave();
+    }
+    return real->cudnnBackendInitialize(descriptor);
+}
+
+cudnnStatus_t mdnn_door_cudnnBackendFinalize(mdnn_library_t library,
+                                             cudnnBackendDescriptor_t descriptor)
+{
+    REAL_OR_FAIL(real, library, cudnnBackendFinalize);
+    return real->cudnnBackendFinalize(descriptor);
+}
+
+/* ---- what hosts say ---- */
+
+static void copy_into_pack(mdnn_pack_shadow_t *pack, cudnnBackendAttributeName_t name,
+                           int64_t count, const void *elements)
+{
+    const size_t fits =
+        (size_t)(count < MDNN_PACK_POINTERS ? (count > 0 ? count : 0) : MDNN_PACK_POINTERS);
+    switch (name) {
+    case CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS:
+        memcpy(pack->uids, elements, fits * sizeof *pack->uids);
+        pack->uid_count = count;
+        break;
+    case CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS:
+        memcpy(pack->pointers, elements, fits * sizeof *pack->pointers);
+        pack->pointer_count = count;
+        break;
+    case CUDNN_ATTR_VARIANT_PACK_WORKSPACE:
+        memcpy(&pack->workspace, elements, sizeof pack->workspace);
+        break;
+    default: /* intermediates, other shapes: nothing that we would understand */
+        pack->overridden = true;
+        break;
+    }
+}
+
+static void shadow_plan_attribute(mdnn_plan_shadow_t *plan, cudnnBackendAttributeName_t name,
+                                  const void *elements)
+{
+    cudnnBackendDescriptor_t configuration;
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE) {
+        memcpy(&plan->handle, elements, sizeof plan->handle);
+    } else if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
+        /* The host may allocate what it heard of the configuration, before any plan was there. */
+        memcpy(&configuration, elements, sizeof configuration);
+        const mdnn_shadow_t *const shadow =
+            mdnn_shadow_find(configuration, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        if (shadow)
+            atomic_store(&plan->told_bytes, shadow->configuration_told_bytes);
+    }
+}
+
+static void shadow_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                             int64_t count, const void *elements)
+{
+    if (!elements || count < 1)
+        return;
+    if (name >= CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS &&
+        name <= CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES) {
+        mdnn_shadow_t *const shadow =
+            mdnn_shadow_find(descriptor, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+        if (shadow)
+            copy_into_pack(&shadow->pack, name, count, elements);
+    } else if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE ||
+               name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
+        mdnn_shadow_t *const shadow =
+            mdnn_shadow_find(descriptor, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+        if (shadow)
+            shadow_plan_attribute(&shadow->plan, name, elements);
+    }
+}
+
+cudnnStatus_t mdnn_door_cudnnBackendSetAttribute(mdnn_library_t library,
+                                                 cudnnBackendDescriptor_t descriptor,
+                                                 cudnnBackendAttributeName_t name,
+                                                 cudnnBackendAttributeType_t type, int64_t count,
+                                                 const void *elements)
+{
+    REAL_OR_FAIL(real, library, cudnnBackendSetAttribute);
+    const cudnnStatus_t status =
+        real->cudnnBackendSetAttribute(descriptor, name, type, count, elements);
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter())
+        return status;
+    shadow_attribute(descriptor, name, count, elements);
+    mdnn_guard_leave();
+    return status;
+}
+
+/* ---- what hosts ask ---- */
+
+/* The record of a finalised plan; NULL if it passes. Several threads may execute one plan. */
+static mdnn_graph_record_t *look_at(const mdnn_cudnn_t *real, mdnn_shadow_t *shadow)
+{
+    mdnn_plan_shadow_t *const plan = &shadow->plan;
+    if (atomic_load_explicit(&plan->looked_at, memory_order_acquire))
+        return plan->record;
+    pthread_mutex_lock(&look_lock);
+    if (!atomic_load_explicit(&plan->looked_at, memory_order_relaxed)) {
+        if (real->has_graph)
+            plan->record = mdnn_graph_record_create(real, shadow->descriptor);
+        atomic_store_explicit(&plan->looked_at, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&look_lock);
+    return plan->record;
+}
+
+/* The problem of a plan; where the host has used a rounding plan for the same convolution, its
+ * measurements hold what a strict one needs. */
+static mdnn_plan_t *look_for_plan(const mdnn_graph_record_t *record, const mdnn_call_t *call)
+{
+    if (call->problem->x.type == CUDNN_DATA_FLOAT && record->engine.strict) {
+        mdnn_problem_t rounding = *call->problem;
+        mdnn_call_t other = *call;
+        rounding.math_type = CUDNN_DEFAULT_MATH;
+        other.problem = &rounding;
+        mdnn_plan_t *const known =
+            mdnn_plan_for(&other, record->limit_bytes, MDNN_PLAN_IF_KNOWN);
+        if (known)
+            return known;
+    }
+    return mdnn_plan_for(call, record->limit_bytes, MDNN_PLAN_MAY_MEASURE);
+}
+
+/* NULL if the call must pass. */
+static mdnn_plan_t *plan_of(mdnn_graph_record_t *record, const mdnn_call_t *call)
+{
+    mdnn_plan_t *const known = atomic_load_explicit(&record->planned, memory_order_acquire);
+    if (known && !mdnn_plan_is_given_up(known))
+        return known;
+    mdnn_plan_t *const planned = look_for_plan(record, call);
+    if (planned)
+        atomic_store_explicit(&record->planned, planned, memory_order_release);
+    return planned;
+}
+
+/* Whether the host may be told of more than its plan takes. */
+static bool be_generous(mdnn_plan_shadow_t *plan, mdnn_plan_t *planned,
+                        const mdnn_demand_t *demand, uint64_t own_bytes)
+{
+    if (atomic_load(&plan->generous))
+        return true;
+    if (atomic_load(&plan->told_bytes) != UINT64_MAX || demand->workspace_bytes <= own_bytes ||
+        !mdnn_plan_begin_generosity(planned, demand))
+        return false;
+    atomic_store(&plan->generous, true);
+    return true;
+}
+
+/* Workspace of what will run; the plan's own if nothing of ours will. */
+static uint64_t find_answer(mdnn_shadow_t *shadow, mdnn_graph_record_t *record)
+{
+    mdnn_plan_shadow_t *const plan = &shadow->plan;
+    const mdnn_call_t call = mdnn_graph_call(record, plan->handle);
+    mdnn_plan_t *const planned = plan_of(record, &call);
+    if (!planned)
+        return record->own_bytes;
+    mdnn_demand_t demand = mdnn_graph_demand(record, record->limit_bytes);
+    if (!be_generous(plan, planned, &demand, record->own_bytes))
+        demand.workspace_bytes = smaller(record->limit_bytes, record->own_bytes);
+    const mdnn_ready_t *const ready = mdnn_plan_best(planned, &demand);
+    return ready ? ready->configuration->workspace_bytes : record->own_bytes;
+}
+
+/* An answer is never more than one that was given before: the host may have kept that. */
+static uint64_t tell(mdnn_plan_shadow_t *plan, uint64_t bytes)
+{
+    uint64_t told = atomic_load(&plan->told_bytes);
+    while (bytes < told && !atomic_compare_exchange_weak(&plan->told_bytes, &told, bytes))
+        ;
+    return smaller(bytes, told);
+}
+
+static void answer_plan(const mdnn_cudnn_t *real, mdnn_shadow_t *shadow, int64_t *bytes)
+{
+    mdnn_count(MDNN_COUNTER_calls_graph_workspace, 1);
+    mdnn_graph_record_t *const record = look_at(real, shadow);
+    uint64_t answer = (uint64_t)*bytes;
+    if (record && shadow->plan.handle)
+        answer = find_answer(shadow, record);
+    *bytes = (int64_t)tell(&shadow->plan, answer);
+}
+
+static void answer_attribute(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,
+                             cudnnBackendAttributeName_t name, int64_t *bytes)
+{
+    mdnn_shadow_t *shadow;
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+        shadow = mdnn_shadow_find(descriptor, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+        if (shadow && *bytes >= 0)
+            answer_plan(real, shadow, bytes);
+    } else {
+        shadow = mdnn_shadow_find(descriptor, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        if (shadow && *bytes >= 0)
+            shadow->configuration_told_bytes =
+                smaller(shadow->configuration_told_bytes, (uint64_t)*bytes);
+    }
+}
+
+cudnnStatus_t mdnn_door_cudnnBackendGetAttribute(mdnn_library_t library,
+                                                 cudnnBackendDescriptor_t const descriptor,
+                                                 cudnnBackendAttributeName_t name,
+                                                 cudnnBackendAttributeType_t type,
+                                                 int64_t requested, int64_t *count, void *elements)
+{
+    REAL_OR_FAIL(real, library, cudnnBackendGetAttribute);
+    if ((name != CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE &&
+         name != CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE) ||
+        requested < 1 || !elements || !mdnn_guard_enter())
+        return real->cudnnBackendGetAttribute(descriptor, name, type, requested, count, elements);
+    const cudnnStatus_t status =
+        real->cudnnBackendGetAttribute(descriptor, name, type, requested, count, elements);
+    if (status == CUDNN_STATUS_SUCCESS) {
+        int64_t bytes;
+        memcpy(&bytes, elements, sizeof bytes);
+        answer_attribute(real, descriptor, name, &bytes);
+        memcpy(elements, &bytes, sizeof bytes);
+    }
+    mdnn_guard_leave();
+    return status;
+}
+
+/* ---- execution ---- */
+
+/* One call of Execute, or one that puts the same into a CUDA graph. */
+typedef struct execution {
+    mdnn_shadow_t *plan, *pack;
+    mdnn_graph_record_t *record;
+    uint64_t workspace_bytes; /* that the host provides */
+    bool own_plan_may_run;
+    mdnn_call_t call;
+    mdnn_demand_t demand;
+    mdnn_plan_t *planned; /* NULL: the call passes */
+} execution_t;
+
+/* False if a tensor of the problem has no data: nothing that we would understand. */
+static bool take_data(mdnn_call_t *call, const mdnn_graph_record_t *record,
+                      const mdnn_pack_shadow_t *pack)
+{
+    const mdnn_problem_t *const problem = &record->graph.problem;
+    if (pack->overridden || pack->uid_count != pack->pointer_count || pack->uid_count < 1 ||
+        pack->uid_count > MDNN_PACK_POINTERS)
+        return false;
+    call->x = mdnn_pack_pointer(pack, record->uids.x);
+    call->w = mdnn_pack_pointer(pack, record->uids.w);
+    call->y = mdnn_pack_pointer(pack, record->uids.y);
+    if (problem->z.dim_count > 0)
+        call->z = mdnn_pack_pointer(pack, record->uids.z);
+    if (problem->bias.dim_count > 0)
+        call->bias = mdnn_pack_pointer(pack, record->uids.bias);
+    call->workspace = pack->workspace;
+    return call->x && call->w && call->y && (problem->z.dim_count == 0 || call->z) &&
+           (problem->bias.dim_count == 0 || call->bias);
+}
+
+static bool names_agree(const mdnn_graph_uids_t *a, const mdnn_graph_uids_t *b)
+{
+    return a && a->x == b->x && a->w == b->w && a->y == b->y && a->z == b->z &&
+           a->bias == b->bias;
+}
+
+/* Works out everything; false if the call must pass as it is. */
+static bool pose(const mdnn_cudnn_t *real, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                 cudnnBackendDescriptor_t pack, execution_t *execution)
+{
+    memset(execution, 0, sizeof *execution);
+    execution->own_plan_may_run = true;
+    execution->plan = mdnn_shadow_find(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    execution->pack = mdnn_shadow_find(pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    if (!execution->plan || !(execution->record = look_at(real, execution->plan)))
+        return false;
+    const mdnn_graph_record_t *const record = execution->record;
+    const uint64_t told = atomic_load(&execution->plan->plan.told_bytes);
+    execution->own_plan_may_run = told >= record->own_bytes;
+    execution->call = mdnn_graph_call(record, handle);
+    mdnn_call_t *const call = &execution->call;
+    if (!execution->pack || !take_data(call, record, &execution->pack->pack))
+        return false;
+    execution->workspace_bytes =
+        !call->workspace ? 0 : told == UINT64_MAX ? record->own_bytes : told;
+    call->workspace_bytes = execution->workspace_bytes;
+    call->caller_plan = execution->own_plan_may_run ? plan : NULL;
+    call->caller_pack = pack;
+    execution->demand = mdnn_graph_demand(record, execution->workspace_bytes);
+    return true;
+}
+
+static void find_plan(execution_t *execution)
+{
+    mdnn_graph_record_t *const record = execution->record;
+    execution->planned = plan_of(record, &execution->call);
+    if (!execution->planned && !execution->own_plan_may_run)
+        execution->planned = atomic_load(&record->planned);
+    if (execution->planned)
+        execution->call.pack_fits =
+            names_agree(mdnn_plan_uids(execution->planned), &record->uids);
+}
+
+/* The memory that was told of is there: others may be told as much. */
+static void settle_generosity(execution_t *execution)
+{
+    mdnn_plan_t *const answered = atomic_load(&execution->record->planned);
+    if (!answered || !atomic_load_explicit(&execution->plan->plan.generous, memory_order_relaxed))
+        return;
+    if (atomic_exchange(&execution->plan->plan.generous, false))
+        mdnn_plan_end_generosity(answered, &execution->demand);
+}
+
+static cudnnStatus_t refuse(const char *what)
+{
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "graph",
+                  "%s: the caller was told of less workspace than its own plan takes", what);
+    return CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
+                             cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
+{
+    execution_t execution;
+    mdnn_count(MDNN_COUNTER_calls_graph_execute, 1);
+    if (!pose(real, handle, plan, pack, &execution)) {
+        mdnn_count(MDNN_COUNTER_executions_passed, 1);
+        return execution.own_plan_may_run
+                   ? real->cudnnBackendExecute(handle, plan, pack)
+                   : refuse("a variant pack that is not understood cannot run");
+    }
+    settle_generosity(&execution);
+    find_plan(&execution);
+    return mdnn_convolution_run_planned(&execution.call, execution.planned, &execution.demand);
+}
+
+cudnnStatus_t mdnn_door_cudnnBackendExecute(mdnn_library_t library, cudnnHandle_t handle,
+                                            cudnnBackendDescriptor_t plan,
+                                            cudnnBackendDescriptor_t pack)
+{
+    REAL_OR_FAIL(real, library, cudnnBackendExecute);
+    if (!mdnn_guard_enter())
+        return real->cudnnBackendExecute(handle, plan, pack);
+    const cudnnStatus_t status = execute(real, handle, plan, pack);
+    mdnn_guard_leave();
+    return status;
+}
+
+/* The plan that may go into a CUDA graph: the host's own, or in its place an engine that takes no
+ * more than the host was told of. NULL if there is none; parts cannot be put there. */
+static cudnnBackendDescriptor_t plan_for_cuda_graph(const mdnn_cudnn_t *real, cudnnHandle_t handle,
+                                                    cudnnBackendDescriptor_t plan,
+                                                    cudnnBackendDescriptor_t pack)
+{
+    execution_t execution;
+    const bool posed = pose(real, handle, plan, pack, &execution);
+    if (execution.own_plan_may_run)
+        return plan;
+    if (!posed)
+        return NULL;
+    find_plan(&execution);
+    const mdnn_ready_t *ready =
+        execution.planned ? mdnn_plan_best(execution.planned, &execution.demand) : NULL;
+    if (ready && ready->rival)
+        ready = ready->rival;
+    return ready && ready->configuration->part_count == 1 && execution.call.pack_fits &&
+                   ready->parts[0].engine_plan
+               ? ready->parts[0].engine_plan->plan
+               : NULL;
+}
+
+/* One door for both: `name` is the function. */
+#define CUDA_GRAPH_DOOR(name)                                                                      \
+    cudnnStatus_t mdnn_door_##name(mdnn_library_t library, cudnnHandle_t handle,                   \
+                                   cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,   \
+                                   cudaGraph_t graph)                                              \
+    {                                                                                              \
+        REAL_OR_FAIL(real, library, name);                                                         \
+        if (!mdnn_guard_enter())                                                                   \
+            return real->name(handle, plan, pack, graph);                                          \
+        const cudnnBackendDescriptor_t chosen = plan_for_cuda_graph(real, handle, plan, pack);     \
+        const cudnnStatus_t status =                                                               \
+            chosen ? real->name(handle, chosen, pack, graph) : refuse(#name " is not supported");  \
+        mdnn_guard_leave();                                                                        \
+        return chosen ? status : CUDNN_STATUS_NOT_SUPPORTED;                                       \
+    }
+
+CUDA_GRAPH_DOOR(cudnnBackendPopulateCudaGraph)
+CUDA_GRAPH_DOOR(cudnnBackendUpdateCudaGraph)

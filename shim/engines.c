@@ -1,0 +1,514 @@
+#include "shim/engines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/graph_build.h"
+
+enum { CONFIGURATIONS = 128, NOTES = 32, UID_COUNT = 5 };
+
+/* The numerical notes that make results weaker than those of the plain algorithms. */
+enum {
+    NOTE_TENSOR_CORE = 1 << CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
+    NOTE_DOWN_CONVERT = 1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+    NOTES_INDIRECT = 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
+                     1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
+                     1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6 |
+                     1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13,
+    /* Data that such engines read must have been reordered before. */
+    BEHAVIOUR_REORDERED = 1 << CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER |
+                          1 << CUDNN_BEHAVIOR_NOTE_REQUIRES_BIAS_INT8x32_REORDER
+};
+
+typedef struct kept_plan {
+    mdnn_engine_t engine;
+    bool supported;
+    mdnn_engine_plan_t made;
+    struct kept_plan *next;
+} kept_plan_t;
+
+/* The graph of one part size, and its plans. */
+typedef struct sized_graph {
+    int64_t images;
+    mdnn_graph_scaling_t scaling;
+    cudnnBackendDescriptor_t graph; /* NULL: cuDNN has none */
+    kept_plan_t *plans;
+    struct sized_graph *next;
+} sized_graph_t;
+
+struct mdnn_engines {
+    const mdnn_cudnn_t *cudnn;
+    const mdnn_problem_t *problem;
+    mdnn_graph_uids_t uids;
+    sized_graph_t *graphs;
+};
+
+static const mdnn_graph_uids_t own_uids = {'x', 'w', 'y', 'z', 'b'};
+
+mdnn_status_t mdnn_engines_create(const mdnn_cudnn_t *cudnn, const mdnn_problem_t *problem,
+                                  const mdnn_graph_uids_t *uids, mdnn_engines_t **engines)
+{
+    mdnn_engines_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    made->cudnn = cudnn;
+    made->problem = problem;
+    made->uids = uids ? *uids : own_uids;
+    *engines = made;
+    return MDNN_STATUS_OK;
+}
+
+const mdnn_graph_uids_t *mdnn_engines_uids(const mdnn_engines_t *engines)
+{
+    return &engines->uids;
+}
+
+static void destroy(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t descriptor)
+{
+    if (descriptor)
+        (void)cudnn->cudnnBackendDestroyDescriptor(descriptor);
+}
+
+static void destroy_graph(const mdnn_cudnn_t *cudnn, sized_graph_t *graph)
+{
+    while (graph->plans) {
+        kept_plan_t *const next = graph->plans->next;
+        destroy(cudnn, graph->plans->made.plan);
+        free(graph->plans);
+        graph->plans = next;
+    }
+    destroy(cudnn, graph->graph);
+    free(graph);
+}
+
+void mdnn_engines_destroy(mdnn_engines_t *engines)
+{
+    if (!engines)
+        return;
+    while (engines->graphs) {
+        sized_graph_t *const next = engines->graphs->next;
+        destroy_graph(engines->cudnn, engines->graphs);
+        engines->graphs = next;
+    }
+    free(engines);
+}
+
+static mdnn_status_t graph_for(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
+                               mdnn_graph_scaling_t scaling, sized_graph_t **found)
+{
+    sized_graph_t *graph = engines->graphs;
+    while (graph && (graph->images != images || graph->scaling != scaling))
+        graph = graph->next;
+    if (!graph) {
+        graph = calloc(1, sizeof *graph);
+        if (!graph)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        graph->images = images;
+        graph->scaling = scaling;
+        if (mdnn_graph_build(engines->cudnn, handle, engines->problem, &engines->uids, images,
+                             scaling, &graph->graph) != MDNN_STATUS_OK)
+            graph->graph = NULL;
+        graph->next = engines->graphs;
+        engines->graphs = graph;
+    }
+    *found = graph;
+    return graph->graph ? MDNN_STATUS_OK : MDNN_STATUS_UNSUPPORTED;
+}
+
+static cudnnBackendDescriptor_t create(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t made = NULL;
+    return cudnn->cudnnBackendCreateDescriptor(type, &made) == CUDNN_STATUS_SUCCESS ? made : NULL;
+}
+
+/* ---- reading what cuDNN offers ---- */
+
+static bool get_one(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t from,
+                    cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, void *value)
+{
+    int64_t count = 0;
+    return cudnn->cudnnBackendGetAttribute(from, name, type, 1, &count, value) ==
+               CUDNN_STATUS_SUCCESS &&
+           count == 1;
+}
+
+/* An array of enums as bits; a value that does not fit counts as bit 31, which nothing admits. */
+static uint32_t get_bits(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t from,
+                         cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type)
+{
+    int32_t values[NOTES];
+    int64_t count = 0;
+    uint32_t bits = 0;
+    if (cudnn->cudnnBackendGetAttribute(from, name, type, NOTES, &count, values) !=
+        CUDNN_STATUS_SUCCESS)
+        return 0;
+    for (int64_t i = 0; i < count && i < NOTES; i++)
+        bits |= 1U << (values[i] >= 0 && values[i] < 31 ? values[i] : 31);
+    return bits;
+}
+
+static bool read_knob(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t choice,
+                      struct mdnn_knob *knob)
+{
+    cudnnBackendKnobType_t type;
+    int64_t value;
+    if (!get_one(cudnn, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, &type) ||
+        !get_one(cudnn, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, &value) ||
+        value != (int32_t)value)
+        return false;
+    knob->type = (int32_t)type;
+    knob->value = (int32_t)value;
+    return true;
+}
+
+static int compare_knobs(const void *a, const void *b)
+{
+    const int32_t x = ((const struct mdnn_knob *)a)->type, y = ((const struct mdnn_knob *)b)->type;
+    return (x > y) - (x < y);
+}
+
+/* Descriptors that Get fills must be there, of the right type, before. */
+static size_t create_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptorType_t type,
+                          cudnnBackendDescriptor_t *made, size_t wanted)
+{
+    size_t count = 0;
+    while (count < wanted && (made[count] = create(cudnn, type)) != NULL)
+        count++;
+    return count;
+}
+
+static void destroy_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t *descriptors,
+                         size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        destroy(cudnn, descriptors[i]);
+}
+
+static bool read_knobs(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t configuration,
+                       mdnn_engine_t *engine)
+{
+    cudnnBackendDescriptor_t choices[MDNN_ENGINE_KNOBS];
+    int64_t count = 0;
+    if (cudnn->cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
+                                        NULL) != CUDNN_STATUS_SUCCESS)
+        return false;
+    if (count <= 0 || count > MDNN_ENGINE_KNOBS)
+        return count == 0;
+    const size_t made =
+        create_many(cudnn, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, choices, (size_t)count);
+    bool good = made == (size_t)count &&
+                cudnn->cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count,
+                                                choices) == CUDNN_STATUS_SUCCESS &&
+                count <= (int64_t)made;
+    for (int64_t i = 0; good && i < count; i++)
+        good = read_knob(cudnn, choices[i], &engine->knobs[i]);
+    destroy_many(cudnn, choices, made);
+    engine->knob_count = (int32_t)count;
+    qsort(engine->knobs, (size_t)(good ? count : 0), sizeof *engine->knobs, compare_knobs);
+    return good;
+}
+
+mdnn_status_t mdnn_engine_read(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t configuration,
+                               mdnn_engine_t *engine, uint32_t *notes, uint32_t *behaviour,
+                               bool *notes_known)
+{
+    int64_t index = -1;
+    memset(engine, 0, sizeof *engine);
+    *notes_known = false;
+    const cudnnBackendDescriptor_t made = create(cudnn, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    cudnnBackendDescriptor_t of_configuration = made;
+    bool good = made && get_one(cudnn, configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                CUDNN_TYPE_BACKEND_DESCRIPTOR, &of_configuration);
+    if (good) {
+        *notes_known = true;
+        good = get_one(cudnn, made, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, &index) &&
+               index >= 0 && index <= INT16_MAX;
+        *notes = get_bits(cudnn, made, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                          CUDNN_TYPE_NUMERICAL_NOTE);
+        *behaviour =
+            get_bits(cudnn, made, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
+        engine->id = (int32_t)index;
+    }
+    destroy(cudnn, made);
+    return good && read_knobs(cudnn, configuration, engine) ? MDNN_STATUS_OK
+                                                            : MDNN_STATUS_UNSUPPORTED;
+}
+
+/* Never weaker than the caller: rounded inputs and reduced precision only where it accepted them. */
+static bool is_admissible(const mdnn_problem_t *problem, uint32_t notes, uint32_t behaviour)
+{
+    const bool rounds = problem->math_type != CUDNN_FMA_MATH || problem->x.type == CUDNN_DATA_DOUBLE;
+    const uint32_t weak = notes & MDNN_NOTES_WEAK;
+    return notes < 1U << 31 && (weak & ~(uint32_t)problem->weak_notes) == 0 &&
+           (rounds || !(notes & NOTE_TENSOR_CORE)) && !(behaviour & BEHAVIOUR_REORDERED);
+}
+
+void mdnn_engine_judge(const mdnn_problem_t *problem, uint32_t notes, mdnn_engine_offer_t *offer)
+{
+    offer->deterministic = !(notes & 1U << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+    offer->direct = !(notes & NOTES_INDIRECT);
+    offer->strict = !(notes & NOTE_DOWN_CONVERT) &&
+                    !(notes & NOTE_TENSOR_CORE && problem->x.type == CUDNN_DATA_FLOAT);
+}
+
+static bool is_listed(const mdnn_engine_offer_t *offers, size_t count, const mdnn_engine_t *engine)
+{
+    for (size_t i = 0; i < count; i++)
+        if (memcmp(&offers[i].engine, engine, sizeof *engine) == 0)
+            return true;
+    return false;
+}
+
+static void take_offer(const mdnn_engines_t *engines, cudnnBackendDescriptor_t configuration,
+                       mdnn_engine_offer_t *offers, size_t capacity, size_t *count)
+{
+    mdnn_engine_offer_t offer;
+    uint32_t notes, behaviour;
+    bool notes_known;
+    memset(&offer, 0, sizeof offer);
+    if (*count == capacity ||
+        mdnn_engine_read(engines->cudnn, configuration, &offer.engine, &notes, &behaviour,
+                         &notes_known) != MDNN_STATUS_OK ||
+        !is_admissible(engines->problem, notes, behaviour) ||
+        is_listed(offers, *count, &offer.engine))
+        return;
+    mdnn_engine_judge(engines->problem, notes, &offer);
+    offers[(*count)++] = offer;
+}
+
+static void read_results(const mdnn_engines_t *engines, cudnnBackendDescriptor_t heuristics,
+                         mdnn_engine_offer_t *offers, size_t capacity, size_t *count)
+{
+    const mdnn_cudnn_t *const cudnn = engines->cudnn;
+    cudnnBackendDescriptor_t configurations[CONFIGURATIONS];
+    int64_t wanted = 0, found = 0;
+    if (cudnn->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &wanted,
+                                        NULL) != CUDNN_STATUS_SUCCESS ||
+        wanted <= 0)
+        return;
+    const size_t made =
+        create_many(cudnn, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, configurations,
+                    wanted < CONFIGURATIONS ? (size_t)wanted : CONFIGURATIONS);
+    if (cudnn->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, (int64_t)made, &found,
+                                        configurations) == CUDNN_STATUS_SUCCESS)
+        for (int64_t i = 0; i < found && i < (int64_t)made; i++)
+            take_offer(engines, configurations[i], offers, capacity, count);
+    destroy_many(cudnn, configurations, made);
+}
+
+static void ask_heuristics(const mdnn_engines_t *engines, cudnnBackendDescriptor_t graph,
+                           cudnnBackendHeurMode_t mode, mdnn_engine_offer_t *offers,
+                           size_t capacity, size_t *count)
+{
+    const mdnn_cudnn_t *const cudnn = engines->cudnn;
+    const cudnnBackendDescriptor_t heuristics =
+        create(cudnn, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    if (!heuristics)
+        return;
+    if (cudnn->cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                        &graph) == CUDNN_STATUS_SUCCESS &&
+        cudnn->cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE,
+                                        CUDNN_TYPE_HEUR_MODE, 1, &mode) == CUDNN_STATUS_SUCCESS &&
+        cudnn->cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS)
+        read_results(engines, heuristics, offers, capacity, count);
+    destroy(cudnn, heuristics);
+}
+
+mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
+                                mdnn_graph_scaling_t scaling, mdnn_engine_offer_t *offers,
+                                size_t capacity, size_t *count)
+{
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_INSTANT, CUDNN_HEUR_MODE_B,
+                                                   CUDNN_HEUR_MODE_FALLBACK};
+    sized_graph_t *graph;
+    *count = 0;
+    MDNN_TRY(graph_for(engines, handle, images, scaling, &graph));
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        ask_heuristics(engines, graph->graph, modes[i], offers, capacity, count);
+    return MDNN_STATUS_OK;
+}
+
+/* ---- plans ---- */
+
+/* Descriptors that live until the plan is made. */
+typedef struct recipe {
+    const mdnn_cudnn_t *cudnn;
+    cudnnBackendDescriptor_t engine, configuration;
+    cudnnBackendDescriptor_t choices[MDNN_ENGINE_KNOBS];
+    int32_t choice_count;
+} recipe_t;
+
+static bool set_one(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t descriptor,
+                    cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                    const void *value)
+{
+    return cudnn->cudnnBackendSetAttribute(descriptor, name, type, 1, value) ==
+           CUDNN_STATUS_SUCCESS;
+}
+
+static bool make_engine(recipe_t *recipe, cudnnBackendDescriptor_t graph, int64_t index)
+{
+    const mdnn_cudnn_t *const cudnn = recipe->cudnn;
+    recipe->engine = create(cudnn, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    return recipe->engine &&
+           set_one(cudnn, recipe->engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
+                   CUDNN_TYPE_BACKEND_DESCRIPTOR, &graph) &&
+           set_one(cudnn, recipe->engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
+                   &index) &&
+           cudnn->cudnnBackendFinalize(recipe->engine) == CUDNN_STATUS_SUCCESS;
+}
+
+static bool make_choices(recipe_t *recipe, const mdnn_engine_t *engine)
+{
+    const mdnn_cudnn_t *const cudnn = recipe->cudnn;
+    for (int32_t i = 0; i < engine->knob_count; i++) {
+        const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)engine->knobs[i].type;
+        const int64_t value = engine->knobs[i].value;
+        const cudnnBackendDescriptor_t choice =
+            create(cudnn, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+        if (!choice)
+            return false;
+        recipe->choices[recipe->choice_count++] = choice;
+        if (!set_one(cudnn, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE,
+                     &type) ||
+            !set_one(cudnn, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64,
+                     &value) ||
+            cudnn->cudnnBackendFinalize(choice) != CUDNN_STATUS_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
+static bool make_configuration(recipe_t *recipe)
+{
+    const mdnn_cudnn_t *const cudnn = recipe->cudnn;
+    recipe->configuration = create(cudnn, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    return recipe->configuration &&
+           set_one(cudnn, recipe->configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
+                   CUDNN_TYPE_BACKEND_DESCRIPTOR, &recipe->engine) &&
+           (recipe->choice_count == 0 ||
+            cudnn->cudnnBackendSetAttribute(
+                recipe->configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                CUDNN_TYPE_BACKEND_DESCRIPTOR, recipe->choice_count,
+                recipe->choices) == CUDNN_STATUS_SUCCESS) &&
+           cudnn->cudnnBackendFinalize(recipe->configuration) == CUDNN_STATUS_SUCCESS;
+}
+
+static bool finish_plan(recipe_t *recipe, cudnnHandle_t handle, mdnn_engine_plan_t *made)
+{
+    const mdnn_cudnn_t *const cudnn = recipe->cudnn;
+    int64_t bytes = -1;
+    made->plan = create(cudnn, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (!made->plan ||
+        !set_one(cudnn, made->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &handle) ||
+        !set_one(cudnn, made->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                 CUDNN_TYPE_BACKEND_DESCRIPTOR, &recipe->configuration) ||
+        cudnn->cudnnBackendFinalize(made->plan) != CUDNN_STATUS_SUCCESS ||
+        !get_one(cudnn, made->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
+                 &bytes) ||
+        bytes < 0)
+        return false;
+    made->workspace_bytes = (uint64_t)bytes;
+    return true;
+}
+
+static bool make_plan(const mdnn_cudnn_t *cudnn, cudnnHandle_t handle,
+                      cudnnBackendDescriptor_t graph, const mdnn_engine_t *engine,
+                      mdnn_engine_plan_t *made)
+{
+    recipe_t recipe = {.cudnn = cudnn};
+    const bool good = make_engine(&recipe, graph, engine->id) && make_choices(&recipe, engine) &&
+                      make_configuration(&recipe) && finish_plan(&recipe, handle, made);
+    destroy(cudnn, recipe.configuration);
+    destroy_many(cudnn, recipe.choices, (size_t)recipe.choice_count);
+    destroy(cudnn, recipe.engine);
+    if (!good) {
+        destroy(cudnn, made->plan);
+        made->plan = NULL;
+    }
+    return good;
+}
+
+mdnn_status_t mdnn_engines_plan(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
+                                mdnn_graph_scaling_t scaling, const mdnn_engine_t *engine,
+                                const mdnn_engine_plan_t **plan)
+{
+    sized_graph_t *graph;
+    MDNN_TRY(graph_for(engines, handle, images, scaling, &graph));
+    kept_plan_t *kept = graph->plans;
+    while (kept && memcmp(&kept->engine, engine, sizeof *engine) != 0)
+        kept = kept->next;
+    if (!kept) {
+        kept = calloc(1, sizeof *kept);
+        if (!kept)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        kept->engine = *engine;
+        kept->supported =
+            make_plan(engines->cudnn, handle, graph->graph, engine, &kept->made);
+        kept->next = graph->plans;
+        graph->plans = kept;
+    }
+    *plan = &kept->made;
+    return kept->supported ? MDNN_STATUS_OK : MDNN_STATUS_UNSUPPORTED;
+}
+
+void mdnn_engines_keep(const mdnn_engine_plan_t *plan)
+{
+    /* Ours, given out as const: only this function writes, under the planning lock. */
+    ((mdnn_engine_plan_t *)(uintptr_t)plan)->kept = true;
+}
+
+void mdnn_engines_sweep(mdnn_engines_t *engines)
+{
+    for (sized_graph_t *graph = engines->graphs; graph; graph = graph->next)
+        for (kept_plan_t **at = &graph->plans; *at;) {
+            kept_plan_t *const each = *at;
+            if (each->made.kept) {
+                at = &each->next;
+                continue;
+            }
+            *at = each->next;
+            destroy(engines->cudnn, each->made.plan);
+            free(each);
+        }
+}
+
+cudnnStatus_t mdnn_engine_execute(const mdnn_cudnn_t *cudnn, cudnnHandle_t handle,
+                                  cudnnBackendDescriptor_t plan, const mdnn_graph_uids_t *uids,
+                                  const mdnn_engine_operands_t *operands)
+{
+    const int64_t all_uids[UID_COUNT] = {uids->x, uids->w, uids->y, uids->z, uids->bias};
+    void *const all_data[UID_COUNT] = {operands->x, operands->w, operands->y, operands->z,
+                                       operands->bias};
+    int64_t named[UID_COUNT];
+    void *data[UID_COUNT];
+    int64_t count = 0;
+    for (int i = 0; i < UID_COUNT; i++)
+        if (all_data[i]) {
+            named[count] = all_uids[i];
+            data[count++] = all_data[i];
+        }
+    cudnnBackendDescriptor_t pack;
+    cudnnStatus_t status =
+        cudnn->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+    if (status != CUDNN_STATUS_SUCCESS)
+        return status;
+    if ((status = cudnn->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                                  CUDNN_TYPE_VOID_PTR, count, data)) ==
+            CUDNN_STATUS_SUCCESS &&
+        (status = cudnn->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                                                  CUDNN_TYPE_INT64, count, named)) ==
+            CUDNN_STATUS_SUCCESS &&
+        (status = cudnn->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                                  CUDNN_TYPE_VOID_PTR, 1,
+                                                  &operands->workspace)) == CUDNN_STATUS_SUCCESS &&
+        (status = cudnn->cudnnBackendFinalize(pack)) == CUDNN_STATUS_SUCCESS)
+        status = cudnn->cudnnBackendExecute(handle, plan, pack);
+    (void)cudnn->cudnnBackendDestroyDescriptor(pack);
+    return status;
+}

@@ -1,0 +1,189 @@
+#include "shim/graph_record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/statistics.h"
+#include "shim/process.h"
+
+enum { JSON_BYTES = 1 << 16, JSON_MOST_BYTES = 1 << 20 };
+enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
+enum { GENEROSITY_SHARE = 16 }; /* of the device's memory */
+
+static void count_kind(mdnn_graph_kind_t kind)
+{
+    static const mdnn_counter_t counters[MDNN_GRAPH_KIND_COUNT] = {
+        [MDNN_GRAPH_RECOGNISED] = MDNN_COUNTER_graph_plans,
+        [MDNN_GRAPH_NO_CONVOLUTION] = MDNN_COUNTER_graph_plans_other,
+        [MDNN_GRAPH_MANY_OPERATIONS] = MDNN_COUNTER_graph_plans_many,
+        [MDNN_GRAPH_TYPES] = MDNN_COUNTER_graph_plans_types,
+        [MDNN_GRAPH_LAYOUT] = MDNN_COUNTER_graph_plans_layout,
+        [MDNN_GRAPH_UNKNOWN] = MDNN_COUNTER_graph_plans_unknown,
+    };
+    mdnn_count(counters[kind], 1);
+}
+
+/* The text of a plan is a few kilobytes; runtime-compiled engines put their code into it. */
+static mdnn_status_t read_json(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t plan,
+                               mdnn_graph_t *graph, mdnn_graph_kind_t *kind)
+{
+    mdnn_status_t status = MDNN_STATUS_UNSUPPORTED;
+    *kind = MDNN_GRAPH_UNKNOWN;
+    for (int64_t bytes = JSON_BYTES; bytes <= JSON_MOST_BYTES; bytes *= 4) {
+        int64_t count = 0;
+        char *const text = malloc((size_t)bytes);
+        if (!text)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        const cudnnStatus_t got = cudnn->cudnnBackendGetAttribute(
+            plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, bytes, &count,
+            text);
+        if (got == CUDNN_STATUS_SUCCESS && count > 0 && count <= bytes)
+            status = mdnn_graph_read(text, strnlen(text, (size_t)count), graph, kind);
+        free(text);
+        if (got == CUDNN_STATUS_SUCCESS)
+            break;
+    }
+    return status;
+}
+
+/* The engine of the host's plan. Its notes say what the host accepts. */
+static mdnn_status_t read_engine(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t plan,
+                                 mdnn_graph_record_t *record)
+{
+    cudnnBackendDescriptor_t configuration = NULL;
+    uint32_t notes = 0, behaviour = 0;
+    int64_t count = 0;
+    if (cudnn->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configuration) !=
+        CUDNN_STATUS_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    cudnnBackendDescriptor_t filled = configuration;
+    const bool got =
+        cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                                        &filled) == CUDNN_STATUS_SUCCESS;
+    bool notes_known = false;
+    if (got)
+        record->engine_known = mdnn_engine_read(cudnn, configuration, &record->engine.engine,
+                                                &notes, &behaviour, &notes_known) == MDNN_STATUS_OK;
+    (void)cudnn->cudnnBackendDestroyDescriptor(configuration);
+    if (!notes_known)
+        return MDNN_STATUS_UNSUPPORTED;
+    mdnn_engine_judge(&record->graph.problem, notes, &record->engine);
+    record->graph.problem.weak_notes = (int32_t)(notes & MDNN_NOTES_WEAK);
+    return MDNN_STATUS_OK;
+}
+
+static double double_of(int64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Math type that allows no more than the engine does: TF32 only where it runs on tensor cores. In 16
+ * bit they compute no worse than anything else, in fp64 likewise. */
+static int32_t math_type_of(const mdnn_graph_record_t *record)
+{
+    const int32_t type = record->graph.problem.x.type;
+    if (type == CUDNN_DATA_FLOAT)
+        return record->engine.strict ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
+    return type == CUDNN_DATA_DOUBLE ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH;
+}
+
+/* A host may be told of more than its plan takes, but not of any amount: a share of the device. */
+static uint64_t limit_of(const mdnn_graph_record_t *record)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    const uint64_t user_limit = mdnn_workspace_limit();
+    size_t free_bytes, total_bytes;
+    uint64_t most = record->own_bytes;
+    if (driver && driver->cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+        total_bytes / GENEROSITY_SHARE > most)
+        most = total_bytes / GENEROSITY_SHARE;
+    return most < user_limit ? most : user_limit;
+}
+
+static void finish(mdnn_graph_record_t *record)
+{
+    mdnn_problem_t *const problem = &record->graph.problem;
+    problem->math_type = math_type_of(record);
+    record->limit_bytes = limit_of(record);
+    if (mdnn_process_options()->convolution_engines == ENGINES_NONE)
+        problem->interfaces &= ~MDNN_INTERFACE_GRAPH;
+    record->alpha_double = double_of(problem->alpha_bits);
+    record->beta_double = double_of(problem->beta_bits);
+    record->alpha_float = (float)record->alpha_double;
+    record->beta_float = (float)record->beta_double;
+    record->uids = (mdnn_graph_uids_t){record->graph.x_uid, record->graph.w_uid,
+                                       record->graph.y_uid,
+                                       problem->z.dim_count ? record->graph.z_uid : -1,
+                                       problem->bias.dim_count ? record->graph.bias_uid : -1};
+}
+
+static mdnn_status_t fill(mdnn_graph_record_t *record, cudnnBackendDescriptor_t plan,
+                          mdnn_graph_kind_t *kind)
+{
+    const mdnn_cudnn_t *const cudnn = record->cudnn;
+    int64_t bytes = -1, count = 0;
+    MDNN_TRY(read_json(cudnn, plan, &record->graph, kind));
+    *kind = MDNN_GRAPH_UNKNOWN;
+    MDNN_TRY(read_engine(cudnn, plan, record));
+    if (cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                        CUDNN_TYPE_INT64, 1, &count,
+                                        &bytes) != CUDNN_STATUS_SUCCESS ||
+        bytes < 0)
+        return MDNN_STATUS_UNSUPPORTED;
+    record->own_bytes = (uint64_t)bytes;
+    *kind = MDNN_GRAPH_RECOGNISED;
+    return MDNN_STATUS_OK;
+}
+
+mdnn_graph_record_t *mdnn_graph_record_create(const mdnn_cudnn_t *cudnn,
+                                              cudnnBackendDescriptor_t plan)
+{
+    mdnn_graph_kind_t kind = MDNN_GRAPH_UNKNOWN;
+    mdnn_graph_record_t *const record = calloc(1, sizeof *record);
+    if (!record)
+        return NULL;
+    record->cudnn = cudnn;
+    const mdnn_status_t status = fill(record, plan, &kind);
+    count_kind(kind);
+    if (status != MDNN_STATUS_OK) {
+        free(record);
+        return NULL;
+    }
+    finish(record);
+    return record;
+}
+
+void mdnn_graph_record_destroy(mdnn_graph_record_t *record)
+{
+    free(record);
+}
+
+mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t handle)
+{
+    const bool wide = record->graph.problem.x.type == CUDNN_DATA_DOUBLE;
+    return (mdnn_call_t){
+        .cudnn = record->cudnn,
+        .direction = (mdnn_direction_t)record->graph.problem.direction,
+        .handle = handle,
+        .alpha = wide ? (const void *)&record->alpha_double : &record->alpha_float,
+        .beta = wide ? (const void *)&record->beta_double : &record->beta_float,
+        .problem = &record->graph.problem,
+        .uids = &record->uids,
+        .caller_engine = record->engine_known ? &record->engine : NULL,
+    };
+}
+
+mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t workspace_bytes)
+{
+    const bool direct_wanted = mdnn_process_options()->convolution_numerics == NUMERICS_DIRECT;
+    return (mdnn_demand_t){
+        .workspace_bytes = workspace_bytes,
+        .deterministic = record->engine.deterministic,
+        .direct = direct_wanted && record->engine.direct,
+        .strict = record->engine.strict,
+    };
+}

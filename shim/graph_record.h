@@ -1,0 +1,34 @@
+/* What we know of an execution plan of the host: the convolution that it computes, the engine that it
+ * chose and so what it accepts, and how such a call is posed. Made once per plan. */
+#ifndef MDNN_GRAPH_RECORD_H
+#define MDNN_GRAPH_RECORD_H
+
+#include "shim/graph_json.h"
+#include "shim/plan.h"
+
+typedef struct mdnn_graph_record {
+    const mdnn_cudnn_t *cudnn;
+    mdnn_graph_t graph;
+    mdnn_graph_uids_t uids;
+    mdnn_engine_offer_t engine;    /* of the host's own plan */
+    bool engine_known;             /* `engine` can be made again from its identity */
+    uint64_t own_bytes;            /* workspace that the host's plan takes */
+    uint64_t limit_bytes;          /* workspace up to which candidates are of interest to the host */
+    _Atomic(mdnn_plan_t *) planned; /* ours for this convolution, once it was looked for; else NULL */
+    /* Scalars as a legacy call takes them. */
+    float alpha_float, beta_float;
+    double alpha_double, beta_double;
+} mdnn_graph_record_t;
+
+/* Reads a finalised plan. NULL if it must pass: the kind of graph is counted, or memory is short. */
+mdnn_graph_record_t *mdnn_graph_record_create(const mdnn_cudnn_t *cudnn,
+                                              cudnnBackendDescriptor_t plan);
+void mdnn_graph_record_destroy(mdnn_graph_record_t *record); /* NULL accepted */
+
+/* The call that a plan poses, without data: `record` is borrowed. */
+mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t handle);
+
+/* What whoever chose this plan accepts: at most `workspace_bytes`, not weaker than its engine. */
+mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t workspace_bytes);
+
+#endif

@@ -1,0 +1,62 @@
+/* What we must know of the host's backend descriptors and cannot read back from cuDNN: what it put
+ * into variant packs, the handle of an execution plan, and which workspace sizes it was told. Kept by
+ * the descriptor's address from creation to destruction; an address that is used again begins anew.
+ *
+ * A shadow belongs to its descriptor: like cuDNN's descriptor it must not be used by two threads at
+ * once while one of them writes. The table itself is thread-safe. */
+#ifndef MDNN_GRAPH_SHADOW_H
+#define MDNN_GRAPH_SHADOW_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudnn.h>
+
+enum { MDNN_PACK_POINTERS = 16 };
+
+typedef struct mdnn_pack_shadow {
+    int64_t uids[MDNN_PACK_POINTERS];
+    void *pointers[MDNN_PACK_POINTERS];
+    int64_t uid_count, pointer_count; /* of the last SetAttribute; more than fit: not ours */
+    void *workspace;
+    bool overridden; /* shapes or strides are not the plan's */
+} mdnn_pack_shadow_t;
+
+struct mdnn_graph_record;
+
+/* Atomic, since several threads may execute one plan. */
+typedef struct mdnn_plan_shadow {
+    cudnnHandle_t handle;        /* NULL: not told */
+    _Atomic uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
+    _Atomic bool generous;       /* it was told of more than it takes by itself, and has not run yet */
+    _Atomic bool looked_at;      /* `record` is final */
+    struct mdnn_graph_record *record; /* owned; NULL: passes */
+} mdnn_plan_shadow_t;
+
+typedef struct mdnn_shadow {
+    cudnnBackendDescriptor_t descriptor;
+    cudnnBackendDescriptorType_t type; /* VARIANT_PACK, EXECUTION_PLAN or ENGINECFG */
+    union {
+        mdnn_pack_shadow_t pack;
+        mdnn_plan_shadow_t plan;
+        uint64_t configuration_told_bytes; /* UINT64_MAX: not asked */
+    };
+} mdnn_shadow_t;
+
+/* True for the types that are shadowed. */
+bool mdnn_shadow_wanted(cudnnBackendDescriptorType_t type);
+
+/* A shadow for a descriptor that was just created, in place of one that the address had before.
+ * Without memory there is none, and the descriptor passes. */
+void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
+void mdnn_shadow_destroy(cudnnBackendDescriptor_t descriptor);
+
+/* NULL for a descriptor without a shadow or of another type. Valid until it is destroyed. */
+mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
+                                cudnnBackendDescriptorType_t type);
+
+/* Data pointer of a tensor; NULL if the pack does not name it. */
+void *mdnn_pack_pointer(const mdnn_pack_shadow_t *pack, int64_t uid);
+
+#endif
