@@ -43,7 +43,7 @@ typedef struct mdnn_cost {
     double time_ms;     /* > 0; 0 if untimed */
     bool deterministic;
     bool direct;        /* neither FFT nor Winograd */
-    bool strict;        /* inputs are never rounded: no TF32 */
+    bool strict;        /* nothing is rounded on the way that need not be: no TF32 */
     bool extrapolated;  /* not measured at this size */
     bool untimed;       /* only its workspace is known: it was above the limit. Never in a configuration,
                            but remembered, so that a larger limit knows what it would admit */

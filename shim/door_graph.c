@@ -169,21 +169,33 @@ static mdnn_graph_record_t *look_at(const mdnn_cudnn_t *real, mdnn_shadow_t *sha
     return plan->record;
 }
 
-/* The problem of a plan; where the host has used a rounding plan for the same convolution, its
- * measurements hold what a strict one needs. */
+/* A problem that allows more than this plan's, if the host has used one: its measurements hold what
+ * the plan needs. */
+static mdnn_plan_t *look_for_weaker(const mdnn_graph_record_t *record, const mdnn_call_t *call)
+{
+    static const int32_t weak_notes[] = {
+        0, 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+        1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, MDNN_NOTES_WEAK};
+    mdnn_problem_t weaker = *call->problem;
+    mdnn_call_t other = *call;
+    mdnn_plan_t *known = NULL;
+    other.problem = &weaker;
+    if (weaker.x.type == CUDNN_DATA_FLOAT)
+        weaker.math_type = CUDNN_DEFAULT_MATH;
+    for (size_t i = 0; !known && i < sizeof weak_notes / sizeof *weak_notes; i++) {
+        weaker.weak_notes = weak_notes[i];
+        if (weaker.weak_notes != call->problem->weak_notes ||
+            weaker.math_type != call->problem->math_type)
+            known = mdnn_plan_for(&other, record->limit_bytes, MDNN_PLAN_IF_KNOWN);
+    }
+    return known;
+}
+
 static mdnn_plan_t *look_for_plan(const mdnn_graph_record_t *record, const mdnn_call_t *call)
 {
-    if (call->problem->x.type == CUDNN_DATA_FLOAT && record->engine.strict) {
-        mdnn_problem_t rounding = *call->problem;
-        mdnn_call_t other = *call;
-        rounding.math_type = CUDNN_DEFAULT_MATH;
-        other.problem = &rounding;
-        mdnn_plan_t *const known =
-            mdnn_plan_for(&other, record->limit_bytes, MDNN_PLAN_IF_KNOWN);
-        if (known)
-            return known;
-    }
-    return mdnn_plan_for(call, record->limit_bytes, MDNN_PLAN_MAY_MEASURE);
+    mdnn_plan_t *const weaker = record->engine.strict ? look_for_weaker(record, call) : NULL;
+    return weaker ? weaker
+                  : mdnn_plan_for(call, record->limit_bytes, MDNN_PLAN_MAY_MEASURE);
 }
 
 /* NULL if the call must pass. */

@@ -10,7 +10,6 @@ enum { CONFIGURATIONS = 128, NOTES = 32, UID_COUNT = 5 };
 /* The numerical notes that make results weaker than those of the plain algorithms. */
 enum {
     NOTE_TENSOR_CORE = 1 << CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
-    NOTE_DOWN_CONVERT = 1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
     NOTES_INDIRECT = 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
                      1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
                      1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6 |
@@ -249,7 +248,7 @@ void mdnn_engine_judge(const mdnn_problem_t *problem, uint32_t notes, mdnn_engin
 {
     offer->deterministic = !(notes & 1U << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
     offer->direct = !(notes & NOTES_INDIRECT);
-    offer->strict = !(notes & NOTE_DOWN_CONVERT) &&
+    offer->strict = !(notes & MDNN_NOTES_WEAK) &&
                     !(notes & NOTE_TENSOR_CORE && problem->x.type == CUDNN_DATA_FLOAT);
 }
 

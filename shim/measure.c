@@ -60,7 +60,10 @@ static mdnn_status_t reserve_tensors(mdnn_measurement_t *measurement, int64_t im
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         if (!needed[i].tensor || needed[i].tensor->dim_count == 0)
             continue;
-        const int64_t count = needed[i].use == MDNN_SCRATCH_BIAS ? 1 : images;
+        const int64_t count = needed[i].use == MDNN_SCRATCH_X || needed[i].use == MDNN_SCRATCH_Y ||
+                                      needed[i].use == MDNN_SCRATCH_Z
+                                  ? images
+                                  : needed[i].tensor->dims[0];
         const uint64_t bytes = mdnn_tensor_bytes(needed[i].tensor, count);
         MDNN_TRY(mdnn_scratch_reserve(&measurement->scratch, needed[i].use, bytes));
         MDNN_TRY(
@@ -432,6 +435,7 @@ mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem
     if (!made)
         return MDNN_STATUS_OUT_OF_MEMORY;
     made->call = *call;
+    made->call.caller_plan = made->call.caller_pack = NULL; /* they hold the host's own data */
     made->problem = problem;
     made->slices = slices;
     made->table = table;

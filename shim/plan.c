@@ -58,10 +58,12 @@ uint64_t mdnn_workspace_limit(void)
     return mdnn_process_options()->convolution_workspace_limit;
 }
 
-/* Whether strictness makes a difference: only fp32 data in a rounding math type may be rounded. */
+/* Whether strictness makes a difference: fp32 data in a rounding math type may be rounded, and
+ * whatever the caller accepted beyond that. */
 static bool may_round(const mdnn_problem_t *problem)
 {
-    return problem->x.type == CUDNN_DATA_FLOAT && problem->math_type != CUDNN_FMA_MATH;
+    return (problem->x.type == CUDNN_DATA_FLOAT && problem->math_type != CUDNN_FMA_MATH) ||
+           problem->weak_notes != 0;
 }
 
 static unsigned flags_of(const mdnn_problem_t *problem, const mdnn_demand_t *demand)
