@@ -1,8 +1,8 @@
 CORE_SOURCES += $(addprefix optimizer/,cost_memory.c costs.c database.c database_codec.c \
-    database_file.c database_rows.c database_tool.c front.c ilp_text.c knapsack.c problem.c wd.c wr.c)
+    database_file.c database_rows.c database_tool.c desirable.c front.c ilp_text.c knapsack.c problem.c wd.c wr.c)
 CORE_LIBS += -l:libsqlite3.a -lm
 TESTS += $(addprefix $(B)/test/unit/,test_wr test_problem test_database test_knapsack test_wd test_ilp_text \
-    test_ilp_agreement) test/ilp_tool.sh
+    test_ilp_agreement test_desirable) test/ilp_tool.sh test/wd_paper.sh
 BENCHES += $(B)/test/bench/bench_wr $(B)/test/bench/bench_wd
 
 # A program of its own, under the GPL as GLPK is (libglpk-dev); without GLPK the rest does not miss it.
@@ -16,10 +16,10 @@ $(B)/microdnn-ilp: $(B)/obj/optimizer/microdnn_ilp.o $(B)/libmdnn_core.a
 # Times of the solvers alone.
 .PHONY: bench-wd
 bench-wd: $(ALL) $(B)/test/bench/bench_wd
-	$(B)/test/bench/bench_wd $(B)/microdnn-ilp
+	$(B)/test/bench/bench_wd $(B)/microdnn-ilp test/bench/wd-resnet50.problem test/bench/wd-alexnet.problem
 
 # The allocator of the core under test can be made to fail.
-$(addprefix $(B)/test/unit/,test_wr test_knapsack): private EXTRA_CFLAGS += \
+$(addprefix $(B)/test/unit/,test_wr test_knapsack test_desirable): private EXTRA_CFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free
 # The tests meet file systems that are not mounted here.
 $(B)/test/unit/test_database: private EXTRA_CFLAGS += -Wl,--wrap=statfs
