@@ -30,9 +30,10 @@ refuses() {
 
 bad_values_are_refused() {
     refuses "no network 'foo'" --net foo && refuses "'0'" --batch 0 && refuses "'-3'" --epochs -3 &&
-        refuses "'12x'" --iterations 12x && refuses "fp32, tf32, fp16" --dtype fp8 &&
+        refuses "'12x'" --iterations 12x && refuses "fp32, tf32, fp16, bf16" --dtype fp8 &&
         refuses "nchw, nhwc" --layout hwcn && refuses "64MiB" --workspace-limit 5q &&
         refuses "64MiB" --workspace-limit 99999999999999999999g && refuses "'nan'" --momentum nan &&
+        refuses "legacy, graph" --api backend && refuses "exhaustive, heuristic" --search none &&
         refuses "'-1'" --seed -1 && refuses "'1'" --dropout 1
 }
 
@@ -110,9 +111,41 @@ near() {
             zip(run['losses'], json.load(open('$result'))['losses']))" "$TMPDIR/other.json"
 }
 
-workspace_stays_in_limit() {
+# The graph API gives the losses of the legacy one in each type and layout.
+graph_api_trains_alike() {
+    while read -r type layout tolerance; do
+        short_run "$result" --dtype "$type" --layout "$layout" &&
+            near "$tolerance" --api graph --dtype "$type" --layout "$layout" &&
+            holds "run['options']['api'] == 'graph'" "$TMPDIR/other.json" || return 1
+    done <<LINES
+fp32 nchw 0.001
+fp32 nhwc 0.001
+tf32 nchw 0.02
+tf32 nhwc 0.02
+fp16 nhwc 0.03
+bf16 nhwc 0.1
+LINES
+}
+
+# A plan's search takes the first of the heuristics, or times all of them.
+heuristics_choose() { # arguments...
+    short_run "$result" --iterations 2 --search heuristic "$@" &&
+        holds "all(layer[d]['search_ms'] == 0 for layer in run['layers']
+            for d in ('forward', 'backward_data', 'backward_filter') if d in layer)" &&
+        short_run "$result" --iterations 2 "$@" &&
+        holds "all(layer[d]['search_ms'] > 0 for layer in run['layers']
+            for d in ('forward', 'backward_data', 'backward_filter') if d in layer)"
+}
+
+graph_is_repeatable() {
+    short_run "$TMPDIR/first.json" --api graph --deterministic &&
+        short_run "$TMPDIR/second.json" --api graph --deterministic &&
+        same_losses "$TMPDIR/first.json" "$TMPDIR/second.json"
+}
+
+workspace_stays_in_limit() { # arguments...
     for limit in 0 4096 65536 1048576; do
-        short_run "$result" --iterations 2 --workspace-limit "$limit" || return 1
+        short_run "$result" --iterations 2 --workspace-limit "$limit" "$@" || return 1
         holds "run['workspace_bytes'] <= $limit and run['search_bytes'] <= $limit" || return 1
         holds "all(layer[d]['workspace_bytes'] <= $limit for layer in run['layers']
             for d in ('forward', 'backward_data', 'backward_filter') if d in layer)" || return 1
@@ -130,6 +163,17 @@ algorithms_are_printed() {
     train --find-repeats 1 --batch 32 --iterations 1 --workspace-limit 16MiB --algorithms >"$TMPDIR/output" &&
         grep -E '^conv2 +backward_filter +[A-Z0-9_]+ +fma ' "$TMPDIR/output" &&
         ! grep -E '^conv1 +backward_data' "$TMPDIR/output"
+}
+
+# Strict fp32 without tensor cores, TF32 with them.
+engines_are_printed() {
+    for type in fp32:fma tf32:tensor_op; do
+        train --api graph --dtype "${type%:*}" --find-repeats 1 --batch 32 --iterations 1 \
+            --workspace-limit 16MiB --algorithms >"$TMPDIR/output" &&
+            grep -E "^conv2 +backward_filter +ENGINE_[0-9]+_[0-9]+ +${type#*:} " "$TMPDIR/output" || return 1
+    done
+    train --api graph --find-repeats 1 --batch 32 --iterations 1 --workspace-limit 16MiB --algorithms \
+        >"$TMPDIR/output" && ! grep tensor_op "$TMPDIR/output"
 }
 
 epochs_test_on_test_images() {
@@ -156,10 +200,10 @@ timing_mode_times_alexnet() {
 }
 
 # Convolutions and fully connected layers of each network, so that none was lost.
-timing_mode_times_every_network() {
+timing_mode_times_every_network() { # arguments...
     for net in alexnet:8 overfeat:8 vgg16:16 resnet18:21 resnet50:54 densenet40:40; do
         MICRODNN_SIM_MODE=timing train --quiet --net "${net%:*}" --workspace-limit 64MiB \
-            --find-repeats 1 --iterations 2 --json "$result" || return 1
+            --find-repeats 1 --iterations 2 --json "$result" "$@" || return 1
         holds "len(run['layers']) == ${net#*:} and run['convolution_ms']['median'] > 1" || return 1
     done
 }
@@ -192,7 +236,7 @@ a_test_uses_every_output() {
         --json "$result" && holds "run['epochs'][1]['test_accuracy'] > 0.7"
 }
 
-plan 23
+plan 30
 check "a bad value is refused with what is accepted" bad_values_are_refused
 check "an unknown option, a stray word and a missing value are refused" wrong_lines_are_refused
 check "options that contradict each other are refused" contradictions_are_refused
@@ -206,12 +250,19 @@ check "half precision gives nearly the losses of fp32" near 0.03 --dtype fp16 --
 check "the same seed gives the same losses to the bit" same_seed_same_losses
 check "another seed gives other losses" other_seed_other_losses
 check "each convolution's workspace stays within the limit" workspace_stays_in_limit
+check "each plan's workspace stays within the limit" workspace_stays_in_limit --api graph
+check "the graph API gives the losses of the legacy one" graph_api_trains_alike
+check "the graph API gives the same bits if they are asked for" graph_is_repeatable
+check "heuristics choose without a search" heuristics_choose
+check "heuristics choose graphs without a search" heuristics_choose --api graph
+check "the chosen engines are printed" engines_are_printed
 check "workspaces of their own are one for each layer" per_layer_workspaces_add_up
 check "the chosen algorithms are printed, none for the images' gradient" algorithms_are_printed
 check "an epoch ends with a test on images that were not trained on" epochs_test_on_test_images
 check "timing mode times AlexNet" timing_mode_times_alexnet
 check "AlexNet has the layers of the measured tables" alexnet_has_its_layers
 check "timing mode times every network" timing_mode_times_every_network
+check "timing mode times every network's graphs" timing_mode_times_every_network --api graph
 check "DenseNet-40 computes a loss" starts_even densenet40 10
 check "ResNet-18 computes a loss" starts_even resnet18 1000
 check "dropout masks follow the seed, and without dropout there are none" dropout_follows_the_seed

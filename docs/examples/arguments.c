@@ -16,6 +16,8 @@ enum {
     OPT_ITERATIONS,
     OPT_EPOCHS,
     OPT_WARMUP,
+    OPT_API,
+    OPT_SEARCH,
     OPT_FIND_REPEATS,
     OPT_DTYPE,
     OPT_LAYOUT,
@@ -40,6 +42,8 @@ static const struct option long_options[] = {
     {"iterations", required_argument, NULL, OPT_ITERATIONS},
     {"epochs", required_argument, NULL, OPT_EPOCHS},
     {"warmup", required_argument, NULL, OPT_WARMUP},
+    {"api", required_argument, NULL, OPT_API},
+    {"search", required_argument, NULL, OPT_SEARCH},
     {"find-repeats", required_argument, NULL, OPT_FIND_REPEATS},
     {"dtype", required_argument, NULL, OPT_DTYPE},
     {"layout", required_argument, NULL, OPT_LAYOUT},
@@ -69,8 +73,13 @@ static const char help_text[] =
     "  --iterations N          training iterations, instead of epochs (20 for the other networks)\n"
     "  --warmup N              first iterations that the times leave out (2, or fewer if few run)\n"
     "  --dtype TYPE            fp32: plain multiply-add; tf32: cuDNN's default, TF32 allowed;\n"
-    "                          fp16: half-precision tensors, fp32 sums and master weights (fp32)\n"
+    "                          fp16, bf16: 16-bit tensors, fp32 sums and master weights (fp32)\n"
     "  --layout LAYOUT         nchw or nhwc (nchw)\n"
+    "  --api API               legacy: cudnnConvolutionForward and its kin, as Caffe; graph: the\n"
+    "                          backend's graphs, as PyTorch (legacy)\n"
+    "  --search KIND           exhaustive: times all algorithms that cuDNN offers; heuristic: "
+    "takes\n"
+    "                          the first that it names (exhaustive)\n"
     "  --workspace-limit SIZE  most workspace for a convolution: 64MiB, 512k, 1g, bytes, or none\n"
     "                          (none: what free memory allows, 8 GiB at most)\n"
     "  --workspace-per-layer   each convolution keeps a workspace; else all share the largest\n"
@@ -174,6 +183,16 @@ static const char *layout_choice(int i)
     return layout_name((layout_t)i);
 }
 
+static const char *api_choice(int i)
+{
+    return api_name((api_t)i);
+}
+
+static const char *search_choice(int i)
+{
+    return search_name((search_t)i);
+}
+
 static const net_info_t *parse_net(const char *text)
 {
     const net_info_t *net = net_find(text);
@@ -207,11 +226,17 @@ static void parse_one(arguments_t *a, int option, const char *text)
     case OPT_WARMUP:
         a->warmup = parse_int("warmup", text, 0);
         break;
+    case OPT_API:
+        a->api = (api_t)parse_choice("api", text, api_choice, 2);
+        break;
+    case OPT_SEARCH:
+        a->search = (search_t)parse_choice("search", text, search_choice, 2);
+        break;
     case OPT_FIND_REPEATS:
         a->find_repeats = parse_int("find-repeats", text, 1);
         break;
     case OPT_DTYPE:
-        a->type = (data_type_t)parse_choice("dtype", text, type_choice, 3);
+        a->type = (data_type_t)parse_choice("dtype", text, type_choice, 4);
         break;
     case OPT_LAYOUT:
         a->layout = (layout_t)parse_choice("layout", text, layout_choice, 2);
@@ -305,7 +330,7 @@ void arguments_parse(arguments_t *arguments, int argc, char **argv)
 
 const char *type_name(data_type_t type)
 {
-    static const char *const names[] = {"fp32", "tf32", "fp16"};
+    static const char *const names[] = {"fp32", "tf32", "fp16", "bf16"};
     return names[type];
 }
 
@@ -313,4 +338,16 @@ const char *layout_name(layout_t layout)
 {
     static const char *const names[] = {"nchw", "nhwc"};
     return names[layout];
+}
+
+const char *api_name(api_t api)
+{
+    static const char *const names[] = {"legacy", "graph"};
+    return names[api];
+}
+
+const char *search_name(search_t search)
+{
+    static const char *const names[] = {"exhaustive", "heuristic"};
+    return names[search];
 }

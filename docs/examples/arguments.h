@@ -8,8 +8,10 @@
 
 #include "nets.h"
 
-typedef enum data_type { TYPE_FP32, TYPE_TF32, TYPE_FP16 } data_type_t;
+typedef enum data_type { TYPE_FP32, TYPE_TF32, TYPE_FP16, TYPE_BF16 } data_type_t;
 typedef enum layout { LAYOUT_NCHW, LAYOUT_NHWC } layout_t;
+typedef enum api { API_LEGACY, API_GRAPH } api_t; /* of cuDNN's convolutions */
+typedef enum search { SEARCH_EXHAUSTIVE, SEARCH_HEURISTIC } search_t;
 
 #define NO_LIMIT SIZE_MAX
 
@@ -19,13 +21,15 @@ typedef struct arguments {
     int iterations; /* of training; 0: as `epochs` says */
     int epochs;     /* 0: as `iterations` says */
     int warmup;     /* first iterations that the times leave out; negative: not said */
-    int find_repeats;
+    api_t api;
+    search_t search;
+    int find_repeats; /* of an exhaustive search */
     data_type_t type;
     layout_t layout;
     size_t workspace_limit_bytes; /* for one convolution, or NO_LIMIT */
     bool deterministic;           /* only such algorithms */
     bool workspace_per_layer;     /* each convolution its own workspace, not one for all */
-    double dropout; /* negative: not said */
+    double dropout;               /* negative: not said */
     double learning_rate, momentum;
     uint64_t seed;
     const char *data_directory;
@@ -40,5 +44,7 @@ void arguments_parse(arguments_t *arguments, int argc, char **argv);
 
 const char *type_name(data_type_t type);
 const char *layout_name(layout_t layout);
+const char *api_name(api_t api);
+const char *search_name(search_t search);
 
 #endif

@@ -27,12 +27,12 @@ cudnnTensorDescriptor_t make_descriptor(cudnnDataType_t type, layout_t layout, i
 
 cudnnDataType_t tensor_type(const network_t *network)
 {
-    return network->options->type == TYPE_FP16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+    return convolution_element_type(network->options->type);
 }
 
 size_t element_bytes(cudnnDataType_t type)
 {
-    return type == CUDNN_DATA_HALF ? 2 : 4;
+    return type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
 size_t tensor_elements(const tensor_t *tensor)
@@ -199,11 +199,11 @@ static void init_cudnn_convolution(const arguments_t *options, layer_t *layer)
     if (layer->spec->kind == LAYER_FC) {
         convolution_shape_t shape = fc_shape(layer, options->deterministic);
         layout_t layout = options->deterministic ? options->layout : LAYOUT_NHWC;
-        convolution_init(&layer->convolution, &shape, options->type, layout);
+        convolution_init(&layer->convolution, &shape, options, layout);
         set_shape(&layer->output, x->n, shape.k, 1, 1);
     } else {
         convolution_shape_t shape = convolution_shape(layer);
-        convolution_init(&layer->convolution, &shape, options->type, options->layout);
+        convolution_init(&layer->convolution, &shape, options, options->layout);
         set_shape(&layer->output, x->n, shape.k, shape.out_h, shape.out_w);
     }
 }
@@ -242,11 +242,11 @@ static void run_convolution(network_t *network, layer_t *layer, direction_t dire
     gpu_t *gpu = network->gpu;
     int timer = layer->index * DIRECTION_COUNT + (int)direction;
     if (!layer->convolution.choices[direction].made)
-        convolution_choose(gpu, &layer->convolution, direction, operands, network->scratch,
+        convolution_choose(gpu, &layer->convolution, direction, operands, network->scratch, beta,
                            network->options);
     timers_begin(&network->timers, timer, gpu->stream);
     convolution_run(gpu, &layer->convolution, direction, operands,
-                    network_workspace(network, layer), beta);
+                    network_workspace(network, layer));
     timers_end(&network->timers, timer, gpu->stream);
 }
 

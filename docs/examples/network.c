@@ -85,7 +85,7 @@ static void init_ends(network_t *network)
     const tensor_t *logits = network->layers[network->count - 1].inputs[0];
     size_t image_bytes = multiply_bytes(tensor_elements(data), sizeof(float));
     size_t class_bytes = multiply_bytes(tensor_elements(logits), sizeof(float));
-    bool half = network->options->type == TYPE_FP16;
+    bool half = tensor_type(network) != CUDNN_DATA_FLOAT;
     network->images_descriptor =
         make_descriptor(CUDNN_DATA_FLOAT, LAYOUT_NCHW, data->n, data->c, data->h, data->w);
     network->classes_descriptor =
@@ -127,7 +127,7 @@ void network_init(network_t *network, gpu_t *gpu, const arguments_t *options)
 static void fini_ends(network_t *network)
 {
     gpu_t *gpu = network->gpu;
-    if (network->options->type == TYPE_FP16)
+    if (tensor_type(network) != CUDNN_DATA_FLOAT)
         gpu_free(gpu, &network->probabilities);
     gpu_free(gpu, &network->logits);
     gpu_free(gpu, &network->images);

@@ -118,9 +118,9 @@ void report_start(const network_t *network)
 {
     const arguments_t *options = network->options;
     char limit[32];
-    printf("%s, batch %d, %s, %s, workspace limit %s%s; %s, cuDNN %zu.%zu.%zu\n",
+    printf("%s, batch %d, %s, %s, %s API, workspace limit %s%s; %s, cuDNN %zu.%zu.%zu\n",
            options->net->name, options->batch, type_name(options->type),
-           layout_name(options->layout),
+           layout_name(options->layout), api_name(options->api),
            options->workspace_limit_bytes == NO_LIMIT
                ? "none"
                : format_bytes(limit, options->workspace_limit_bytes),
@@ -140,9 +140,7 @@ void report_algorithms(const network_t *network)
             char bytes[32];
             if (choice->made)
                 printf("%-16s %-15s %-22s %-10s %12s %10.4f\n", layer->spec->name,
-                       direction_name((direction_t)d),
-                       algorithm_name((direction_t)d, choice->algorithm),
-                       math_type_name(choice->math_type),
+                       direction_name((direction_t)d), choice->algorithm, choice->math,
                        format_bytes(bytes, choice->workspace_bytes), (double)choice->search_ms);
         }
     }
@@ -217,10 +215,10 @@ static void json_options(FILE *out, const arguments_t *options)
     fprintf(out,
             "  \"options\": {\"net\": \"%s\", \"batch\": %d, \"iterations\": %d, \"epochs\": %d, "
             "\"warmup\": %d, \"find_repeats\": %d, \"dtype\": \"%s\", \"layout\": \"%s\",\n"
-            "    \"workspace_limit_bytes\": ",
+            "    \"api\": \"%s\", \"search\": \"%s\", \"workspace_limit_bytes\": ",
             options->net->name, options->batch, options->iterations, options->epochs,
             options->warmup, options->find_repeats, type_name(options->type),
-            layout_name(options->layout));
+            layout_name(options->layout), api_name(options->api), search_name(options->search));
     json_bytes_or_null(out, options->workspace_limit_bytes);
     fprintf(out,
             ", \"workspace_per_layer\": %s, \"deterministic\": %s, \"learning_rate\": %.12g, "
@@ -284,8 +282,7 @@ static void json_direction(FILE *out, const results_t *results, const network_t 
     fprintf(out,
             ", \"%s\": {\"algorithm\": \"%s\", \"math\": \"%s\", \"workspace_bytes\": %zu, "
             "\"search_ms\": ",
-            direction_name(direction), algorithm_name(direction, choice->algorithm),
-            math_type_name(choice->math_type), choice->workspace_bytes);
+            direction_name(direction), choice->algorithm, choice->math, choice->workspace_bytes);
     json_number(out, (double)choice->search_ms);
     fputs(", \"ms\": ", out);
     json_number(out,

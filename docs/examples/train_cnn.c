@@ -1,6 +1,7 @@
-/* train_cnn: trains a convolutional network with cuDNN's legacy interface and the CUDA runtime, and
- * says how long its convolutions took. It takes for each convolution the fastest algorithm that
- * cuDNN's exhaustive search finds within the workspace limit, as Caffe and others do. */
+/* train_cnn: trains a convolutional network with cuDNN and the CUDA runtime, and says how long its
+ * convolutions took. It takes for each convolution the fastest algorithm that an exhaustive search
+ * finds within the workspace limit: cuDNN's own, as Caffe and others do, or its own over the plans
+ * of cuDNN's graph interface, as PyTorch does. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
