@@ -1,0 +1,73 @@
+#!/bin/sh
+# Graphs of cuDNN's backend interface: results with the library equal results without it, for every
+# direction, layout, type, batch size, beta and fusion of the matrix, under several workspace limits; and
+# NVIDIA's own library plans those graphs as the simulated one does.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+matrix=$MDNN_BUILD/test/clients/graph_matrix
+library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
+properties=$(dirname "$0")/data/h200-deviceprop.json
+record=$TMPDIR/record
+stats=$TMPDIR/stats.json
+least_graphs=260 # that must run
+export MICRODNN_SIM_PROFILE=toy
+
+# The directory of NVIDIA's library, or nothing.
+nvidia_directory() {
+    for directory in ${MDNN_NVIDIA_LIBRARIES:-} /usr/local/cuda/lib64 \
+        /usr/lib/x86_64-linux-gnu; do
+        [ ! -e "$directory/libcudnn_engines_precompiled.so.9" ] || { echo "$directory"; return; }
+    done
+}
+
+failures() {
+    grep -A1 -e '^not ok' -e '^Bail' -e '^microdnn' "$TMPDIR/out" | head -n 40
+}
+
+# Nothing else is left out than what cuDNN refuses and, if asked so, what needs too much workspace.
+enough_ran() { # "allow" or "forbid" graphs without a plan that is small enough
+    ran=$(sed -n 's/^# [0-9]* executions of \([0-9]*\) graphs$/\1/p' "$TMPDIR/out")
+    [ "${ran:-0}" -ge "$least_graphs" ] || { echo "${ran:-no} graphs ran"; return 1; }
+    [ "$1" = allow ] || ! grep '# SKIP no plan' "$TMPDIR/out"
+}
+
+stock_passes() { # limit, close or exact
+    "$matrix" check "$record" "$1" "$2" >"$TMPDIR/out" 2>&1 || { failures; return 1; }
+    enough_ran allow
+}
+
+# matrix_passes LIMIT BATCH_SIZES [LEAST_SPLIT]: all graphs, of whose executions so many were split
+matrix_passes() {
+    MICRODNN_BATCH_SIZES=$2 MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 \
+        MICRODNN_STATS=json MICRODNN_STATS_FILE=$stats MICRODNN_WORKSPACE_LIMIT=$1 \
+        LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library \
+        "$matrix" check "$record" "$1" close >"$TMPDIR/out" 2>&1 || { failures; return 1; }
+    ! grep '^microdnn' "$TMPDIR/out" || return 1
+    split=$(sed -n 's/.*"executions_split": *\([0-9]*\).*/\1/p' "$stats" | head -n 1)
+    [ "${split:-0}" -ge "${3:-0}" ] || { echo "$split executions were split"; return 1; }
+    enough_ran forbid
+}
+
+# It needs no device. What needs the compiler of kernels at run time is refused there.
+nvidia_plans() {
+    LD_LIBRARY_PATH=$1:$MDNN_BUILD/sim "$matrix" plan "$properties" >"$TMPDIR/out" 2>&1 || { failures; return 1; }
+    planned=$(grep -c '^ok .*: [1-9][0-9]* of [0-9]* plans' "$TMPDIR/out")
+    [ "$planned" -ge 300 ] || { echo "$planned graphs have plans"; return 1; }
+}
+
+plan 8
+check 'cuDNN alone records its results' "$matrix" record "$record"
+check 'cuDNN alone passes its own matrix, bit for bit' stock_passes 268435456 exact
+check 'cuDNN alone passes it within a small limit' stock_passes 65536 close
+check 'an undivided batch gives the same results' matrix_passes 268435456 undivided
+check 'a wide workspace with powers of two gives the same results' matrix_passes 67108864 powerOfTwo
+check 'a middling workspace with powers of two gives the same results' matrix_passes 131072 powerOfTwo 200
+check 'a tight workspace with every size gives the same results' matrix_passes 16384 all 800
+nvidia=$(nvidia_directory)
+if [ -n "$nvidia" ]; then
+    check "NVIDIA's library plans the graphs" nvidia_plans "$nvidia"
+else
+    skip "NVIDIA's library plans the graphs" 'it is not installed'
+fi
+finish
