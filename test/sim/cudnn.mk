@@ -50,6 +50,13 @@ $(B)/test/sim/test_cudnn_%: test/sim/test_cudnn_%.c $(SIM_CUDNN_CLIENT) $(SIM_CU
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $< $(SIM_CUDNN_CLIENT) $(B)/sim/libcuda.so.1 \
 	    $(B)/sim/libcudnn.so.9 -lcmocka -ljansson -lm -ldl -o $@
 
+# Linked with cuDNN alone: they run with the real one, too.
+$(B)/test/sim/test_backend_rules $(B)/test/tools/plan_graphs: $(B)/test/%: test/%.c $(B)/sim/libcudnn.so.9
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -DDATA_FOLDER='"$(CURDIR)/test/data"' $(CFLAGS) $< \
+	    $(B)/sim/libcudnn.so.9 -lcmocka -o $@
+
 $(B)/test/sim/cudnn_count_dlsym.so: test/sim/cudnn_count_dlsym.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
@@ -77,5 +84,6 @@ ifneq ($(CUDA_INCLUDE),)
 ALL += $(SIM_CUDNN_LIBRARIES)
 TESTS += $(B)/test/sim/test_calibration
 TESTS += $(SIM_CUDNN_TESTS) test/sim/test_cudnn_structure.sh
-TEST_DEPS += $(SIM_CUDNN_TESTS) $(B)/test/sim/cudnn_count_dlsym.so
+TESTS += $(B)/test/sim/test_backend_rules test/sim/test_backend_real.sh
+TEST_DEPS += $(SIM_CUDNN_TESTS) $(B)/test/sim/cudnn_count_dlsym.so $(B)/test/tools/plan_graphs
 endif

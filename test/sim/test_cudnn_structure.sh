@@ -6,6 +6,7 @@
 
 sim=$MDNN_BUILD/sim
 client=$MDNN_BUILD/test/sim/test_cudnn_ops
+graph_client=$MDNN_BUILD/test/sim/test_cudnn_graph
 
 [ -e "$sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
 
@@ -59,15 +60,29 @@ a_fault_is_injected_by_name_and_number() {
         { cat "$TMPDIR/out"; return 1; }
 }
 
+every_entry_of_the_backend_api_can_fail() {
+    for name in CreateDescriptor DestroyDescriptor Initialize Finalize SetAttribute GetAttribute Execute \
+        PopulateCudaGraph UpdateCudaGraph; do
+        case $name in
+        Populate* | Update* | Initialize) tests=cuda_graphs_are_not_populated ;;
+        *) tests=execution_is_queued_on_the_handles_stream ;;
+        esac
+        MICRODNN_SIM_FAULTS=cudnnBackend$name:1:4000 "$graph_client" $tests >"$TMPDIR/out" 2>&1 &&
+            { echo "cudnnBackend$name did not fail"; return 1; }
+        grep -q 'CUDNN_STATUS_INTERNAL_ERROR' "$TMPDIR/out" || { cat "$TMPDIR/out"; return 1; }
+    done
+}
+
 if [ "${MDNN_BUILD##*/}" = asan ] || [ "${MDNN_BUILD##*/}" = tsan ]; then
-    plan 5
-else
     plan 6
+else
+    plan 7
     check "the dispatcher looks its own names up with dlsym" the_dispatcher_looks_its_own_names_up
 fi
 check "every library has its soname, its run path and SYMBOLIC" every_library_has_its_soname_and_run_path
 check "every export carries its library as the version" every_export_carries_its_library_as_the_version
 check "the dispatcher needs no cuDNN library" the_dispatcher_needs_no_cudnn_library
 check "sub-libraries call each other by versioned symbols" sub_libraries_call_each_other_by_version
+check "MICRODNN_SIM_FAULTS fails every entry of the backend API" every_entry_of_the_backend_api_can_fail
 check "MICRODNN_SIM_FAULTS fails the nth call of a cuDNN function" a_fault_is_injected_by_name_and_number
 finish

@@ -2,6 +2,7 @@
  * says what became of each: statuses, heuristics lists, notes, workspaces, and the plans' JSON.
  *
  *     plan_graphs DEVICEPROP.json [FOLDER [GRAPH]]
+ *     plan_graphs --version
  *
  * prints lines for each graph, tabs between fields; with FOLDER, it writes the JSON of the first
  * plan that a heuristics list gives to FOLDER/NAME.json. test/data/plan-json was made with it. An
@@ -688,6 +689,8 @@ int main(int argc, char **argv)
 {
     if (argc < 2)
         return 2;
+    if (!strcmp(argv[1], "--version"))
+        return printf("%zu\n", cudnnGetVersion()) < 0;
     const char *const folder = argc > 2 ? argv[2] : NULL, *const only = argc > 3 ? argv[3] : NULL;
     cudnnBackendDescriptor_t properties = device_properties(argv[1]);
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {

@@ -38,7 +38,9 @@ typedef struct sim_backend_pack {
 struct sim_backend {
     uint32_t magic;
     int32_t type; /* cudnnBackendDescriptorType_t */
-    bool finalized, index_set;
+    bool finalized;
+    bool index_set;        /* engine */
+    bool engine_was_final; /* configuration: when it was set, which is when the real one looks */
     sim_backend_t *links[SIM_LINKS];
     int64_t many_count;
     sim_backend_t

@@ -190,6 +190,8 @@ static cudnnStatus_t set_links(sim_backend_t *descriptor, const attribute_t *att
             descriptor->many[descriptor->many_count++] = links[i];
     else
         memcpy((char *)descriptor + attribute->offset, values, sizeof *links);
+    if (attribute->name == CUDNN_ATTR_ENGINECFG_ENGINE)
+        descriptor->engine_was_final = links[0]->finalized;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -254,7 +256,7 @@ cudnnStatus_t sim_backend_set(sim_backend_t *descriptor, int32_t name, int32_t t
         return set_scale((char *)descriptor + attribute->offset, type, count, values);
     const bool pack = descriptor->type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
     SIM_CUDNN_REQUIRE(type == attribute->type,
-                      pack ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
+                      pack ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
     if (attribute->kind == LINK || attribute->kind == MANY)
         return set_links(descriptor, attribute, count, values);
     return set_plain(descriptor, attribute, count, values);

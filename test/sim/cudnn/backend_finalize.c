@@ -198,7 +198,8 @@ static cudnnStatus_t finalize_config(sim_backend_t *descriptor)
 {
     const sim_backend_t *const engine = descriptor->links[LINK_ENGINE];
     SIM_CUDNN_REQUIRE(engine, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
-    SIM_CUDNN_REQUIRE(sim_backend_ready(engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR),
+    SIM_CUDNN_REQUIRE(descriptor->engine_was_final &&
+                          sim_backend_ready(engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR),
                       CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
     SIM_CUDNN_REQUIRE(engine->profile, CUDNN_STATUS_NOT_SUPPORTED);
     SIM_CUDNN_TRY(sim_engine_supported(engine->profile, engine->graph, engine->index));
