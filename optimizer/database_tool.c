@@ -85,6 +85,7 @@ static mdnn_status_t list_problems(void *context, sqlite3 *handle)
         char key[MDNN_DATABASE_KEY_BYTES];
         snprintf(key, sizeof key, "%s", text ? text : "");
         mdnn_database_row_t row = {.title = title ? title : "",
+                                   .key = text ? text : "",
                                    .sizes = sqlite3_column_int64(statement, 1),
                                    .configurations = sqlite3_column_int64(statement, 2)};
         read_key(key, &row.environment);

@@ -4,11 +4,14 @@ INSTALL_DOCS := README.md LICENSE NOTICE $(wildcard docs/configuration.md docs/l
 INSTALL_EXAMPLES := $(wildcard docs/examples/*.c docs/examples/*.h docs/examples/*.ini)
 DOC_DIR = $(DESTDIR)$(PREFIX)/share/doc/microdnn
 
-install: $(B)/libmicrodnn.so $(B)/microdnn $(B)/train_cnn
+# Where there was GLPK to build it with.
+INSTALL_ILP := $(filter $(B)/microdnn-ilp,$(ALL))
+
+install: $(B)/libmicrodnn.so $(B)/microdnn $(B)/train_cnn $(INSTALL_ILP)
 	install -d $(DESTDIR)$(PREFIX)/lib/microdnn $(DESTDIR)$(PREFIX)/bin $(DOC_DIR)/examples/data \
 	    $(DOC_DIR)/LICENSES
 	install -m 644 $(B)/libmicrodnn.so $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(B)/microdnn $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(B)/microdnn $(INSTALL_ILP) $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(B)/train_cnn $(DESTDIR)$(PREFIX)/lib/microdnn/
 	install -m 644 $(INSTALL_DOCS) $(DOC_DIR)/
 	install -m 644 LICENSES/* $(DOC_DIR)/LICENSES/

@@ -16,6 +16,7 @@ static const char usage[] =
     "       microdnn doctor [--json] [--library FILE] [-- program]\n"
     "       microdnn cache list | export | import | merge | clear ...\n"
     "       microdnn tune --net NAME ... | --from-run -- program [arguments]\n"
+    "       microdnn plan --net NAME --total SIZE ...\n"
     "       microdnn --version | --help\n"
     "\n"
     "  run      runs a program with libmicrodnn preloaded; `microdnn run --help` has the options\n"
@@ -25,6 +26,7 @@ static const char usage[] =
     "broken\n"
     "  cache    shows and moves the database of measured costs; `microdnn cache --help`\n"
     "  tune     fills that database before it is needed; `microdnn tune --help`\n"
+    "  plan     divides one workspace among the convolutions of a network; `microdnn plan --help`\n"
     "\n"
     "Example:  microdnn run --workspace-limit 64m --stats text -- python3 train.py\n";
 
@@ -149,6 +151,8 @@ int main(int argc, char **argv)
         return tool_cache(argc - 1, argv + 1);
     if (strcmp(command, "tune") == 0)
         return tool_tune(argc - 1, argv + 1);
+    if (strcmp(command, "plan") == 0)
+        return tool_plan(argc - 1, argv + 1);
     if (strcmp(command, "--version") == 0) {
         puts("microdnn " MDNN_VERSION);
         return tool_finish_output(TOOL_OK);

@@ -24,6 +24,7 @@ int tool_run(int argc, char **argv);
 int tool_doctor(int argc, char **argv);
 int tool_cache(int argc, char **argv);
 int tool_tune(int argc, char **argv);
+int tool_plan(int argc, char **argv);
 
 /* "microdnn: ..." on stderr. */
 void tool_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
