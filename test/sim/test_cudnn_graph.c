@@ -409,6 +409,35 @@ static void sixteen_bit_outputs_are_rounded_once(void **state)
     drop_problem(&problem);
 }
 
+/* 2^24 + 1 is 2^24 in fp32: what a virtual tensor holds is of its type. */
+static void virtual_tensors_are_rounded_to_their_type(void **state)
+{
+    (void)state;
+    const chain_t chain = {NULL, 2, {BIAS, BIAS}};
+    client_graph_t graph = with_chain(&shapes[2].graph, &chain);
+    graph.alpha = 1.0;
+    problem_t problem;
+    make_problem(&problem, &graph);
+    for (int i = 0; i < 2; i++)
+        for (size_t at = 0; at < problem.spans[i]; at++)
+            problem.values[i][at] = 0.0;
+    problem.values[0][0] = problem.values[1][0] = 4096.0;
+    problem.values[3][0] = 1.0;
+    problem.values[4][0] = -16777216.0;
+    client_owned_t owned = {0};
+    cudnnBackendDescriptor_t configs[CLIENT_CONFIGS];
+    const int count = client_list(&owned, problem.whole, NULL, CUDNN_HEUR_MODE_A, configs);
+    assert_true(count > 0);
+    for (int i = 0; i < count; i++) {
+        int64_t bytes;
+        double *const result = run_config(&problem, configs[i], &bytes);
+        assert_true(result[0] == 0.0);
+        free(result);
+    }
+    client_drop(&owned);
+    drop_problem(&problem);
+}
+
 /* Properties of engines -------------------------------------------------------------------------
  */
 
@@ -965,6 +994,10 @@ static void what_is_missing_is_refused(void **state)
     CHECK_STATUS(cudnnBackendExecute(handle, ready.plan,
                                      client_pack(&ready.owned, 3, xwy, ready.pointers, NULL)),
                  CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+    CHECK_STATUS(cudnnBackendExecute(handle, ready.plan,
+                                     client_pack(&ready.owned, 3, xwy, ready.pointers,
+                                                 (char *)ready.workspace + 8)),
+                 CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
     CHECK_STATUS(cudnnBackendExecute(NULL, ready.plan, ready.pack), CUDNN_STATUS_BAD_PARAM);
     CHECK_STATUS(cudnnBackendExecute(handle, ready.pack, ready.plan), CUDNN_STATUS_BAD_PARAM);
     drop_ready(&ready);
@@ -1060,6 +1093,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_chain_equals_the_reference),
         cmocka_unit_test(a_backward_data_may_be_followed_by_relu),
         cmocka_unit_test(sixteen_bit_outputs_are_rounded_once),
+        cmocka_unit_test(virtual_tensors_are_rounded_to_their_type),
         cmocka_unit_test(exactly_the_engines_without_the_note_repeat),
         cmocka_unit_test(engines_sum_in_different_orders),
         cmocka_unit_test(a_plan_fills_its_workspace_and_no_more),
