@@ -43,12 +43,15 @@ static void sort_by_time(mdnn_algo_perf_t *results, int count)
     }
 }
 
-/* The entry of our best configuration, under the number of its leading algorithm. */
-static int lead_with(mdnn_plan_t *plan, const mdnn_ready_t *best, mdnn_algo_perf_t *results)
+/* The entry of our best configuration, under the number of its leading algorithm; an engine has none
+ * and goes by that of stock's first answer. */
+static int lead_with(mdnn_plan_t *plan, const mdnn_ready_t *best, const mdnn_algo_perf_t *stock,
+                     mdnn_algo_perf_t *results)
 {
+    const int algo = leading_part(best->configuration)->cost.algo;
     memset(&results[0], 0, sizeof results[0]);
     describe(best, &results[0]);
-    results[0].algo = (cudnnConvolutionFwdAlgo_t)leading_part(best->configuration)->cost.algo;
+    results[0].algo = algo < MDNN_ALGO_ENGINE ? (cudnnConvolutionFwdAlgo_t)algo : stock[0].algo;
     results[0].mathType = (cudnnMathType_t)mdnn_plan_problem(plan)->math_type;
     mdnn_plan_announce(plan, (int)results[0].algo, best->configuration->workspace_bytes);
     return 1;
@@ -99,7 +102,9 @@ void mdnn_answer_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int r
     if (!best)
         return;
     mdnn_algo_perf_t answer[RESULTS_MAX];
-    int count = lead_with(plan, best, answer);
+    if (*returned == 0 && leading_part(best->configuration)->cost.algo >= MDNN_ALGO_ENGINE)
+        return;
+    int count = lead_with(plan, best, results, answer);
     count = add_stock(plan, call->direction, limit, results, *returned, answer, count);
     sort_by_time(answer + 1, count - 1);
     count = add_failures(results, *returned, answer, count);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "shim/process.h"
+
 /* The caller's own variant pack fits where all of its tensors are named alike and nothing was cut. */
 static cudnnStatus_t run_engine(const mdnn_call_t *call)
 {
@@ -186,6 +188,24 @@ static double scalar(const void *value, cudnnDataType_t data_type)
     return (double)narrow;
 }
 
+enum { ENGINES_HEURISTICS = 2 };
+
+/* Engines of the graph API may run a legacy call if its scalars are among the usual ones: they belong
+ * to a plan there, and a program may pass others with every call. */
+static void offer_to_engines(const mdnn_call_t *call, mdnn_problem_t *problem)
+{
+    const cudnnDataType_t type = (cudnnDataType_t)problem->x.type;
+    const double alpha = call->alpha ? scalar(call->alpha, type) : 1.0;
+    const double beta = call->beta ? scalar(call->beta, type) : 0.0;
+    if (mdnn_process_options()->convolution_engines < ENGINES_HEURISTICS ||
+        !call->cudnn->has_graph || call->direction == MDNN_BIAS_ACTIVATION_FORWARD ||
+        alpha != 1.0 || (beta != 0.0 && beta != 1.0))
+        return;
+    problem->interfaces |= MDNN_INTERFACE_GRAPH;
+    memcpy(&problem->alpha_bits, &alpha, sizeof alpha);
+    memcpy(&problem->beta_bits, &beta, sizeof beta);
+}
+
 static mdnn_status_t read_fused(const mdnn_call_t *call, mdnn_problem_t *problem)
 {
     cudnnActivationMode_t mode;
@@ -220,6 +240,7 @@ mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem
     const cudnnDataType_t type = (cudnnDataType_t)problem->x.type;
     problem->alpha_is_one = !call->alpha || scalar(call->alpha, type) == 1.0;
     problem->beta_is_zero = !call->beta || scalar(call->beta, type) == 0.0;
+    offer_to_engines(call, problem);
     return MDNN_STATUS_OK;
 }
 

@@ -8,9 +8,6 @@
 /* Sizes this near tell a hopeless candidate; farther ones only an absurd one. */
 static const double near_factor = 1.25;
 
-/* Engines are many, so one that is slower than the best by this much at a size is not tried at
- * smaller ones. */
-static const double engine_absurd_factor = 1.5;
 /* Halves must run faster an image by this much to make quarters worth a look. */
 static const double worthwhile_factor = 0.99;
 
@@ -225,7 +222,7 @@ bool mdnn_cost_table_foresee(const mdnn_cost_table_t *table, const mdnn_cost_row
     const double scale = any ? (double)row->images / (double)any->images : 0;
     *expected_ms = 0;
     const double absurd =
-        index < MDNN_CANDIDATE_LEGACY ? MDNN_ABSURD_FACTOR : engine_absurd_factor;
+        table->engine_count > 0 ? MDNN_ABSURD_FACTOR_MANY : MDNN_ABSURD_FACTOR;
     if (any && scale >= 0.5 &&
         any->candidates[index].cost.time_ms > absurd * mdnn_cost_row_best_ms(any)) {
         *ms = any->candidates[index].cost.time_ms * scale;
@@ -247,6 +244,18 @@ static const mdnn_cost_row_t *row_of(const mdnn_cost_table_t *table, int64_t ima
     while (row && (row->images != images || row->role != role))
         row = row->next;
     return row;
+}
+
+double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engine_t *engine,
+                                 int64_t images)
+{
+    const mdnn_cost_row_t *const row = row_of(table, images, MDNN_PART_FIRST);
+    for (int i = 0; row && i < table->engine_count; i++) {
+        const mdnn_candidate_t *const candidate = &row->candidates[MDNN_CANDIDATE_LEGACY + i];
+        if (memcmp(&table->engines[i].engine, engine, sizeof *engine) == 0)
+            return candidate->state == MDNN_CANDIDATE_TIMED ? candidate->cost.time_ms : 0;
+    }
+    return 0;
 }
 
 static bool has_excluded(const mdnn_cost_row_t *row, uint64_t limit_bytes)

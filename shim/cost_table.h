@@ -20,6 +20,10 @@ enum {
 #define MDNN_HOPELESS_FACTOR 3.0
 /* ... and one this many times slower is not tried at half the size. */
 #define MDNN_ABSURD_FACTOR 10.0
+/* The same where engines of the graph API come on top: with several times as many candidates, fewer
+ * second looks are to be had in the time that a program's own search takes. */
+#define MDNN_HOPELESS_FACTOR_MANY 1.4
+#define MDNN_ABSURD_FACTOR_MANY 1.3
 
 typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_UNKNOWN,
@@ -70,6 +74,9 @@ double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
 int mdnn_cost_table_engine(mdnn_cost_table_t *table, const mdnn_engine_offer_t *offer);
 /* The engine of candidate `index`; NULL for an algorithm of the legacy API and for none. */
 const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_cost_table_t *table, int index);
+/* Time of an engine in the role FIRST at a size; 0 if it was not timed there. */
+double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engine_t *engine,
+                                 int64_t images);
 /* Candidates are 0 .. this - 1. */
 int mdnn_cost_table_candidates(const mdnn_cost_table_t *table);
 

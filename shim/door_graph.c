@@ -20,6 +20,9 @@
     if (!real || !real->name)                                                                      \
     return CUDNN_STATUS_NOT_INITIALIZED
 
+/* The handle of the operation graph that this thread made last. Plans need none of their own. */
+static _Thread_local cudnnHandle_t graph_handle __attribute__((tls_model("initial-exec")));
+
 static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the making of records */
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -112,6 +115,11 @@ static void shadow_plan_attribute(mdnn_plan_shadow_t *plan, cudnnBackendAttribut
             mdnn_shadow_find(configuration, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
         if (shadow)
             atomic_store(&plan->told_bytes, shadow->configuration_told_bytes);
+        if (!plan->deviceless && !plan->handle)
+            plan->handle = graph_handle;
+    } else if (name == CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP) {
+        plan->deviceless = true; /* maybe there is no device at all */
+        plan->handle = NULL;
     }
 }
 
@@ -120,6 +128,8 @@ static void shadow_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAt
 {
     if (!elements || count < 1)
         return;
+    if (name == CUDNN_ATTR_OPERATIONGRAPH_HANDLE)
+        memcpy(&graph_handle, elements, sizeof graph_handle);
     if (name >= CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS &&
         name <= CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES) {
         mdnn_shadow_t *const shadow =
@@ -127,7 +137,8 @@ static void shadow_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAt
         if (shadow)
             copy_into_pack(&shadow->pack, name, count, elements);
     } else if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE ||
-               name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
+               name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG ||
+               name == CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP) {
         mdnn_shadow_t *const shadow =
             mdnn_shadow_find(descriptor, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         if (shadow)
@@ -206,7 +217,7 @@ static mdnn_plan_t *plan_of(mdnn_graph_record_t *record, const mdnn_call_t *call
         return known;
     mdnn_plan_t *const planned = look_for_plan(record, call);
     if (planned)
-        atomic_store_explicit(&record->planned, planned, memory_order_release);
+        mdnn_graph_record_settle(record, planned);
     return planned;
 }
 
@@ -235,7 +246,10 @@ static uint64_t find_answer(mdnn_shadow_t *shadow, mdnn_graph_record_t *record)
     if (!be_generous(plan, planned, &demand, record->own_bytes))
         demand.workspace_bytes = smaller(record->limit_bytes, record->own_bytes);
     const mdnn_ready_t *const ready = mdnn_plan_best(planned, &demand);
-    return ready ? ready->configuration->workspace_bytes : record->own_bytes;
+    const bool own_fits = record->own_bytes <= record->limit_bytes;
+    return ready && !(own_fits && mdnn_graph_prefers_own(record, ready))
+               ? ready->configuration->workspace_bytes
+               : record->own_bytes;
 }
 
 /* An answer is never more than one that was given before: the host may have kept that. */
@@ -402,6 +416,12 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     }
     settle_generosity(&execution);
     find_plan(&execution);
+    const mdnn_ready_t *const ready =
+        execution.planned ? mdnn_plan_best(execution.planned, &execution.demand) : NULL;
+    if (ready && execution.own_plan_may_run && mdnn_graph_prefers_own(execution.record, ready)) {
+        mdnn_count(MDNN_COUNTER_executions_own, 1);
+        return real->cudnnBackendExecute(handle, plan, pack);
+    }
     return mdnn_convolution_run_planned(&execution.call, execution.planned, &execution.demand);
 }
 

@@ -177,6 +177,23 @@ mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t han
     };
 }
 
+void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned)
+{
+    if (atomic_load_explicit(&record->planned, memory_order_acquire) == planned)
+        return;
+    const double own_ms =
+        record->engine_known ? mdnn_plan_engine_ms(planned, &record->engine) : 0.0;
+    atomic_store_explicit(&record->own_ms, own_ms, memory_order_relaxed);
+    atomic_store_explicit(&record->planned, planned, memory_order_release);
+}
+
+bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_t *ready)
+{
+    const double margin = mdnn_process_options()->convolution_adoption_margin / 100.0;
+    const double own_ms = atomic_load_explicit(&record->own_ms, memory_order_relaxed);
+    return own_ms > 0 && ready->configuration->time_ms > (1 - margin) * own_ms;
+}
+
 mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t workspace_bytes)
 {
     const bool direct_wanted = mdnn_process_options()->convolution_numerics == NUMERICS_DIRECT;

@@ -14,6 +14,7 @@ typedef struct mdnn_graph_record {
     bool engine_known;             /* `engine` can be made again from its identity */
     uint64_t own_bytes;            /* workspace that the host's plan takes */
     uint64_t limit_bytes;          /* workspace up to which candidates are of interest to the host */
+    _Atomic double own_ms;         /* measured time of the host's plan; 0: not known */
     _Atomic(mdnn_plan_t *) planned; /* ours for this convolution, once it was looked for; else NULL */
     /* Scalars as a legacy call takes them. */
     float alpha_float, beta_float;
@@ -27,6 +28,12 @@ void mdnn_graph_record_destroy(mdnn_graph_record_t *record); /* NULL accepted */
 
 /* The call that a plan poses, without data: `record` is borrowed. */
 mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t handle);
+
+/* Keeps `planned` for all later calls of this plan. Any thread. */
+void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned);
+/* True if `ready` is not clearly faster than the host's own plan: then that runs, where it may. A
+ * choice between equals is the host's. */
+bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_t *ready);
 
 /* What whoever chose this plan accepts: at most `workspace_bytes`, not weaker than its engine. */
 mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t workspace_bytes);

@@ -27,7 +27,8 @@ struct mdnn_graph_record;
 
 /* Atomic, since several threads may execute one plan. */
 typedef struct mdnn_plan_shadow {
-    cudnnHandle_t handle;        /* NULL: not told */
+    cudnnHandle_t handle;        /* its own or its graph's; NULL: not told */
+    bool deviceless;             /* made for a described device */
     _Atomic uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
     _Atomic bool generous;       /* it was told of more than it takes by itself, and has not run yet */
     _Atomic bool looked_at;      /* `record` is final */

@@ -145,7 +145,9 @@ static mdnn_status_t time_parts(mdnn_measurement_t *measurement, const mdnn_call
     MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
     if (look < MDNN_ABSURD_FACTOR * best_ms + load_excess_ms)
         MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, &look));
-    if (look > MDNN_HOPELESS_FACTOR * best_ms + look_excess_ms) {
+    const double hopeless =
+        measurement->request.engines ? MDNN_HOPELESS_FACTOR_MANY : MDNN_HOPELESS_FACTOR;
+    if (look > hopeless * best_ms + look_excess_ms) {
         *ms = look;
         return MDNN_STATUS_OK;
     }

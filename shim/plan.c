@@ -489,6 +489,15 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
     return best;
 }
 
+double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
+{
+    pthread_mutex_lock(&planning_lock);
+    const double ms = mdnn_cost_table_engine_ms(plan->costs, &offer->engine,
+                                                mdnn_problem_batch(&plan->key.problem));
+    pthread_mutex_unlock(&planning_lock);
+    return ms;
+}
+
 const mdnn_graph_uids_t *mdnn_plan_uids(const mdnn_plan_t *plan)
 {
     return plan->engines ? mdnn_engines_uids(plan->engines) : NULL;
