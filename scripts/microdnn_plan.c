@@ -13,7 +13,7 @@
 #include "config/log.h"
 #include "config/numbers.h"
 #include "optimizer/database.h"
-#include "optimizer/ilp_text.h"
+#include "optimizer/ilp_child.h"
 
 static const char usage[] =
     "usage: microdnn plan --net NAME --total SIZE [options]\n"
@@ -267,61 +267,6 @@ static bool find_ilp(char *path, size_t bytes)
     return access(path, X_OK) == 0;
 }
 
-static bool write_problem(int file, const mdnn_wd_problem_t *problem)
-{
-    mdnn_ilp_text_t text = {0};
-    const bool good = mdnn_ilp_write_problem(&text, problem) == MDNN_STATUS_OK &&
-                      write(file, text.bytes, text.used) == (ssize_t)text.used;
-    free(text.bytes);
-    return good;
-}
-
-static mdnn_status_t read_answer(FILE *pipe, const mdnn_wd_problem_t *problem, size_t *choices,
-                                 mdnn_wd_result_t *result)
-{
-    static char answer[1 << 20];
-    const size_t bytes = fread(answer, 1, sizeof answer, pipe);
-    mdnn_ilp_cursor_t cursor = {answer, answer + bytes, 1};
-    mdnn_ilp_solution_t solution;
-    MDNN_TRY(mdnn_ilp_read_solution(&cursor, &solution));
-    mdnn_status_t status = solution.state == MDNN_ILP_INFEASIBLE            ? MDNN_STATUS_NOT_FOUND
-                           : solution.choice_count != problem->kernel_count ? MDNN_STATUS_BAD_FORMAT
-                                                                            : MDNN_STATUS_OK;
-    if (status == MDNN_STATUS_OK)
-        status = mdnn_wd_evaluate(problem, solution.choices, &result->time_ms,
-                                  &result->workspace_bytes, NULL);
-    if (status == MDNN_STATUS_OK) {
-        result->optimal = solution.state == MDNN_ILP_OPTIMAL;
-        result->bound_ms = fmin(solution.bound_ms, result->time_ms);
-        memcpy(choices, solution.choices, solution.choice_count * sizeof *choices);
-    }
-    mdnn_ilp_solution_fini(&solution);
-    return status;
-}
-
-/* The child gets the problem as its standard input, which the tool itself never reads. */
-static mdnn_status_t solve_with_glpk(const char *program, const mdnn_wd_problem_t *problem,
-                                     size_t *choices, mdnn_wd_result_t *result)
-{
-    char command[128];
-    FILE *const file = tmpfile();
-    const bool ready = file != NULL && write_problem(fileno(file), problem) &&
-                       lseek(fileno(file), 0, SEEK_SET) == 0 &&
-                       dup2(fileno(file), STDIN_FILENO) == STDIN_FILENO;
-    if (file != NULL)
-        fclose(file);
-    if (!ready)
-        return MDNN_STATUS_IO;
-    setenv("MICRODNN_ILP_PROGRAM", program, 1); /* no quoting of a path in a shell line */
-    snprintf(command, sizeof command, "exec \"$MICRODNN_ILP_PROGRAM\" --time-limit %g",
-             solver_time_ms / 1e3);
-    FILE *const pipe = popen(command, "r");
-    mdnn_status_t status = pipe ? read_answer(pipe, problem, choices, result) : MDNN_STATUS_IO;
-    if (pipe != NULL && pclose(pipe) != 0)
-        status = MDNN_STATUS_IO;
-    return status;
-}
-
 static bool divide(const request_t *request, const mdnn_wd_problem_t *problem, size_t *choices,
                    tool_plan_t *plan)
 {
@@ -333,8 +278,9 @@ static bool divide(const request_t *request, const mdnn_wd_problem_t *problem, s
         return false;
     }
     plan->solver = glpk ? "GLPK" : "internal";
-    const mdnn_status_t status = glpk ? solve_with_glpk(program, problem, choices, &plan->result)
-                                      : mdnn_wd_solve(problem, &limits, choices, &plan->result);
+    const mdnn_status_t status =
+        glpk ? mdnn_ilp_ask(program, problem, solver_time_ms, choices, &plan->result)
+             : mdnn_wd_solve(problem, &limits, choices, &plan->result);
     if (status == MDNN_STATUS_NOT_FOUND)
         tool_complain("no division of %s serves every kernel", request->total);
     else if (status != MDNN_STATUS_OK)
