@@ -1,0 +1,200 @@
+"""Trains torchvision networks on fixed random data, as told line by line: each line of the standard
+input is a JSON object {"do": COMMAND, ...}, each answered by one JSON object on one line. A plain
+PyTorch program: it knows nothing of microdnn. bench-pytorch runs several of them side by side.
+
+    net (net, batch, mode, benchmark)   builds the model, its data and its optimizer
+    warm (count)      iterations with everything that first ones cost: seconds, losses
+    settle (count)    gives cached memory back, iterates: milliseconds of an iteration
+    step (count)      iterations: milliseconds of each on average, by events
+    conv (count)      iterations under the profiler: milliseconds of convolutions in each, on the GPU
+    memory            one iteration: bytes at its peak, largest workspaces
+    end               drops the model
+
+The first line of the output, without a command, says what machine and versions these are.
+"""
+import contextlib
+import gc
+import json
+import math
+import os
+import sys
+import time
+import traceback
+
+import torch
+import torchvision
+
+DEVICE = "cuda"
+# Random data makes the first losses of deep networks jump at usual rates, so that any two choices of
+# algorithms part after three iterations and nothing can be compared.
+LEARNING_RATE = 0.0005
+# Operators that a convolution is, with all that happens below them, and those of cuDNN's work alone:
+# without the addition of the bias and its gradient, which are operators of their own.
+WHOLE = {"aten::convolution": "total", "aten::convolution_backward": "total"}
+KERNELS = {"aten::cudnn_convolution": "total", "aten::convolution_backward": "self"}
+
+
+class Training:
+    """A network in one of the modes fp32 (strict), tf32, and bf16: autocast and channels-last."""
+
+    def __init__(self, net, batch, mode, benchmark):
+        torch.manual_seed(0)
+        torch.backends.cudnn.benchmark = benchmark
+        torch.backends.cudnn.allow_tf32 = mode != "fp32"
+        torch.backends.cuda.matmul.allow_tf32 = mode != "fp32"
+        layout = torch.channels_last if mode == "bf16" else torch.contiguous_format
+        with torch.device(DEVICE):
+            model = torchvision.models.get_model(net, weights=None)
+            data = torch.randn(batch, 3, 224, 224)
+            self.labels = torch.randint(1000, (batch,))
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0  # its masks depend on the launch order of other kernels
+        self.model = model.train().to(memory_format=layout)
+        self.data = data.to(memory_format=layout)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9)
+        self.mode = mode
+
+    def iterate(self):
+        """Returns the loss, on the GPU and without waiting for it."""
+        self.optimizer.zero_grad()
+        casts = (torch.autocast(DEVICE, torch.bfloat16) if self.mode == "bf16"
+                 else contextlib.nullcontext())
+        with casts:
+            loss = torch.nn.functional.cross_entropy(self.model(self.data), self.labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+def net(_, command):
+    torch.cuda.reset_peak_memory_stats()
+    training = Training(command["net"], command["batch"], command["mode"], command["benchmark"])
+    torch.cuda.synchronize()
+    return training, {}
+
+
+def warm(training, command):
+    begin = time.perf_counter()
+    losses = [training.iterate() for _ in range(command["count"])]
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - begin
+    values = [loss.item() for loss in losses]
+    return training, {"seconds": seconds,
+                      "losses": [value if math.isfinite(value) else None for value in values]}
+
+
+def step(training, command):
+    """One iteration goes before the others untimed: the other process had the GPU until now."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    training.iterate()
+    torch.cuda.synchronize()
+    begin.record()
+    for _ in range(command["count"]):
+        training.iterate()
+    end.record()
+    torch.cuda.synchronize()
+    return training, {"ms": begin.elapsed_time(end) / command["count"]}
+
+
+def settle(training, command):
+    """After a search: the workspaces of every plan it tried lie in the cache, and another process
+    may need that memory."""
+    torch.cuda.empty_cache()
+    return step(training, command)
+
+
+def device_us(event, kind):
+    """Of an averaged event; the attributes' names changed over the versions."""
+    prefix = "self_" if kind == "self" else ""
+    for name in (f"{prefix}device_time_total", f"{prefix}cuda_time_total"):
+        if hasattr(event, name):
+            return getattr(event, name)
+    raise AttributeError("the profiler's events have no device time")
+
+
+def sum_us(events, kinds):
+    return sum(device_us(event, kinds[event.key]) for event in events if event.key in kinds)
+
+
+def conv(training, command):
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(command["count"]):
+            training.iterate()
+        torch.cuda.synchronize()
+    events = profile.key_averages()
+    return training, {"ms": sum_us(events, WHOLE) / 1000 / command["count"],
+                      "kernels_ms": sum_us(events, KERNELS) / 1000 / command["count"]}
+
+
+def workspaces(events):
+    """Bytes of the allocations that were freed before anything else was allocated or freed: scratch of
+    one operation. Convolutions have the large ones."""
+    events = [event for event in events if event["action"] in ("alloc", "free_requested")]
+    return [a["size"] for a, b in zip(events, events[1:])
+            if (a["action"], b["action"]) == ("alloc", "free_requested") and a["addr"] == b["addr"]]
+
+
+def trace_iteration(training):
+    record = torch.cuda.memory._record_memory_history  # pylint: disable=protected-access
+    record(enabled="all", context=None, stacks="python", max_entries=1_000_000, clear_history=True)
+    try:
+        training.iterate()
+        torch.cuda.synchronize()
+        snapshot = torch.cuda.memory._snapshot()  # pylint: disable=protected-access
+    finally:
+        record(enabled=None)
+    return snapshot["device_traces"][torch.cuda.current_device()]
+
+
+def memory(training, _):
+    """`peak` is of an iteration, `peak_ever` since `net`, so with the search."""
+    ever = torch.cuda.max_memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    sizes = sorted(workspaces(trace_iteration(training)), reverse=True)
+    return training, {"peak_ever": ever, "peak": torch.cuda.max_memory_allocated(),
+                      "workspaces": sizes[:5], "workspace": sizes[0] if sizes else 0}
+
+
+def end(*_):
+    return None, {}
+
+
+COMMANDS = {each.__name__: each for each in (net, warm, settle, step, conv, memory, end)}
+
+
+def facts():
+    torch.cuda.synchronize()
+    return {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
+            "torchvision": torchvision.__version__, "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version()}
+
+
+def main():
+    # Whatever else prints must not come between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def answer(value):
+        answers.write(json.dumps(value) + "\n")
+        answers.flush()
+
+    answer(facts())
+    training = None
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            training, result = COMMANDS[command["do"]](training, command)
+        except Exception as error:  # pylint: disable=broad-except
+            traceback.print_exc()
+            result = {"error": f"{type(error).__name__}: {error}"}
+        if training is None:
+            gc.collect()
+            torch.cuda.empty_cache()
+        answer(result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
