@@ -349,7 +349,15 @@ static void take_offer(mdnn_measurement_t *measurement, mdnn_cost_row_t *row,
         row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
 }
 
-/* Asks cuDNN which engines it offers for this size; once a row. */
+static const mdnn_problem_tensor_t *output_of(const mdnn_problem_t *problem)
+{
+    return problem->direction == MDNN_BACKWARD_DATA     ? &problem->x
+           : problem->direction == MDNN_BACKWARD_FILTER ? &problem->w
+                                                        : &problem->y;
+}
+
+/* Asks cuDNN which engines it offers for this size; once a row. Some engines of cuDNN 9 write into
+ * the gaps of an output that has them (seen on an H100): none but the host's own is tried there. */
 static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     mdnn_engine_offer_t offers[MDNN_CANDIDATE_ENGINES];
@@ -359,6 +367,8 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
     row->listed = true;
     if (row->images == mdnn_problem_batch(measurement->problem) && measurement->request.callers_own)
         take_offer(measurement, row, measurement->request.callers_own);
+    if (mdnn_tensor_has_gaps(output_of(measurement->problem)))
+        return;
     if (mdnn_engines_list(measurement->request.engines, measurement->call.handle, row->images,
                           scaling_of(measurement, row), offers, MDNN_CANDIDATE_ENGINES,
                           &count) != MDNN_STATUS_OK)

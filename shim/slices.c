@@ -107,6 +107,14 @@ uint64_t mdnn_tensor_bytes(const mdnn_problem_tensor_t *tensor, int64_t images)
                : bytes;
 }
 
+bool mdnn_tensor_has_gaps(const mdnn_problem_tensor_t *tensor)
+{
+    uint64_t bytes = (uint64_t)element_bytes(tensor->type);
+    for (int i = 0; i < tensor->dim_count; i++)
+        bytes *= (uint64_t)tensor->dims[i];
+    return tensor->strides[0] != 0 && mdnn_tensor_bytes(tensor, tensor->dims[0]) != bytes;
+}
+
 mdnn_status_t mdnn_slices_create(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                  mdnn_slices_t **slices)
 {

@@ -35,6 +35,8 @@ int64_t mdnn_problem_batch(const mdnn_problem_t *problem);
 /* Bytes from the first to behind the last element of `images` images (of a filter: the whole);
  * UINT64_MAX on overflow. */
 uint64_t mdnn_tensor_bytes(const mdnn_problem_tensor_t *tensor, int64_t images);
+/* True if there is memory between the elements of `tensor` that is not its own. */
+bool mdnn_tensor_has_gaps(const mdnn_problem_tensor_t *tensor);
 /* Bytes between two images. */
 int64_t mdnn_image_stride_bytes(const mdnn_problem_tensor_t *tensor);
 
