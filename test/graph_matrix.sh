@@ -15,8 +15,7 @@ export MICRODNN_SIM_PROFILE=toy
 
 # The directory of NVIDIA's library, or nothing.
 nvidia_directory() {
-    for directory in ${MDNN_NVIDIA_LIBRARIES:-} /usr/local/cuda/lib64 \
-        /usr/lib/x86_64-linux-gnu; do
+    for directory in ${CUDA_HOME:+"$CUDA_HOME/lib64"} /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu; do
         [ ! -e "$directory/libcudnn_engines_precompiled.so.9" ] || { echo "$directory"; return; }
     done
 }
@@ -49,9 +48,10 @@ matrix_passes() {
     enough_ran forbid
 }
 
-# It needs no device. What needs the compiler of kernels at run time is refused there.
+# It needs no device. What needs the compiler of kernels at run time is refused there. What that library
+# keeps to the end is not ours to free.
 nvidia_plans() {
-    LD_LIBRARY_PATH=$1:$MDNN_BUILD/sim "$matrix" plan "$properties" >"$TMPDIR/out" 2>&1 || { failures; return 1; }
+    ASAN_OPTIONS=detect_leaks=0 LD_LIBRARY_PATH=$1:$MDNN_BUILD/sim "$matrix" plan "$properties" >"$TMPDIR/out" 2>&1 || { failures; return 1; }
     planned=$(grep -c '^ok .*: [1-9][0-9]* of [0-9]* plans' "$TMPDIR/out")
     [ "$planned" -ge 300 ] || { echo "$planned graphs have plans"; return 1; }
 }
