@@ -247,9 +247,15 @@ static uint64_t find_answer(mdnn_shadow_t *shadow, mdnn_graph_record_t *record)
         demand.workspace_bytes = smaller(record->limit_bytes, record->own_bytes);
     const mdnn_ready_t *const ready = mdnn_plan_best(planned, &demand);
     const bool own_fits = record->own_bytes <= record->limit_bytes;
-    return ready && !(own_fits && mdnn_graph_prefers_own(record, ready))
-               ? ready->configuration->workspace_bytes
-               : record->own_bytes;
+    const bool ours = ready && !(own_fits && mdnn_graph_prefers_own(record, ready));
+    const uint64_t answer =
+        ours ? ready->configuration->workspace_bytes : record->own_bytes;
+    MDNN_LOG(MDNN_LOG_DEBUG, "graph",
+             "engine %d of %s: takes %llu bytes and %.4f ms, told %llu bytes, %.4f ms%s",
+             (int)record->engine.engine.id, mdnn_plan_title(planned),
+             (unsigned long long)record->own_bytes, record->own_ms, (unsigned long long)answer,
+             ready ? ready->configuration->time_ms : -1.0, atomic_load(&plan->generous) ? ", generous" : "");
+    return answer;
 }
 
 /* An answer is never more than one that was given before: the host may have kept that. */

@@ -45,6 +45,7 @@ struct mdnn_plan {
     _Atomic uint64_t announced[ALGOS]; /* bytes + 1; 0: nothing announced */
     _Atomic bool given_up;
     _Atomic bool generous[FLAGS];
+    char title[160];
     int statistics_row;
     UT_hash_handle hh;
 };
@@ -109,6 +110,7 @@ static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint3
     if (!plan)
         return NULL;
     plan->key = *key;
+    mdnn_problem_format(&key->problem, plan->title, sizeof plan->title);
     plan->statistics_row = -1;
     atomic_init(&plan->next_limit, 0);
     if (mdnn_slices_create(call, &plan->key.problem, &plan->slices) != MDNN_STATUS_OK ||
@@ -487,6 +489,11 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
             best = ready;
     }
     return best;
+}
+
+const char *mdnn_plan_title(const mdnn_plan_t *plan)
+{
+    return plan->title;
 }
 
 double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)

@@ -53,6 +53,9 @@ mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
 /* Fastest configuration that satisfies `demand`; NULL if none does. No lock, no allocation. */
 const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t *demand);
 
+/* One line for people. */
+const char *mdnn_plan_title(const mdnn_plan_t *plan);
+
 /* Measured time of an engine on the whole batch; 0 if it was not timed. Takes the planning lock. */
 double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
 
