@@ -17,6 +17,19 @@ void sim_clock_spend(double host_us)
     sim_engine.host_us += host_us;
 }
 
+void sim_clock_spend_for(sim_host_time_t call, uint64_t bytes)
+{
+    static const struct {
+        double us, us_per_mib, most_mib;
+    } times[] = {
+#define HOST_TIME(name, us, us_per_mib, most_mib) {us, us_per_mib, most_mib},
+#include "test/sim/host_times.def"
+#undef HOST_TIME
+    };
+    double mib = fmin((double)bytes / (1 << 20), times[call].most_mib);
+    sim_clock_spend(times[call].us + mib * times[call].us_per_mib);
+}
+
 /* Finds since when the head of a lane could have started, if it could. */
 static bool make_ready(sim_lane_t *lane)
 {

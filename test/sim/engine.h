@@ -184,16 +184,29 @@ _Noreturn void sim_panic(const char *message);
 
 /* ---- map.c: the address map ---- */
 typedef enum sim_place { SIM_PLACE_DEVICE, SIM_PLACE_PINNED } sim_place_t;
+
+/* What a handle of cuMemCreate stands for. Lives while it has references or mappings. */
+typedef struct sim_physical {
+    CUmemAllocationProp properties;
+    uint64_t bytes, offset; /* the second: in the file behind all of them, compute mode only */
+    unsigned references, mappings;
+    struct sim_physical *next;
+} sim_physical_t;
+
 typedef struct sim_range {
     uint64_t start, bytes; /* as the caller knows it */
-    sim_place_t place;
+    sim_place_t place;     /* SIM_PLACE_DEVICE: a device address, wherever the memory is */
     int device;
-    uint64_t pages_start; /* of the reservation behind a device range */
-    uint64_t pages_bytes; /* without its guard page */
-    unsigned flags;       /* of pinned memory */
-    bool owned;           /* pinned memory of ours, not registered */
+    uint64_t pages_start;      /* of the reservation behind a device range */
+    uint64_t pages_bytes;      /* without its guard page */
+    unsigned flags;            /* of pinned memory */
+    bool owned;                /* pinned memory of ours, not registered */
+    sim_physical_t *physical;  /* of a mapping, else NULL */
+    uint32_t readers, writers; /* of a mapping: devices that may, a bit each */
+    bool host_access;          /* of a mapping: the host may, at the same address */
 } sim_range_t;
-enum { SIM_PAGE = 4096, SIM_ALIGNMENT = 512 };
+enum { SIM_PAGE = 4096, SIM_ALIGNMENT = 512, SIM_ANY_DEVICE = -1 };
+#define SIM_GRANULARITY (UINT64_C(2) << 20) /* of the virtual memory API; an H200's */
 CUresult sim_map_init(bool backed);
 /* A device range with fresh, poisoned memory behind it. Accounts nothing. */
 CUresult sim_map_add_device(int device, uint64_t bytes, sim_range_t *out);
@@ -204,13 +217,33 @@ void sim_map_remove(uint64_t start);
 const sim_range_t *sim_map_find(uint64_t address);
 const sim_range_t *sim_map_at(size_t index); /* NULL past the last */
 bool sim_map_is_device(uint64_t address);    /* inside the reservation, live or not */
-/* Whether all of it lies in one live range of that place. */
-bool sim_map_covers(uint64_t address, uint64_t bytes, sim_place_t place);
-/* Where the host sees it now, or NULL if that is not all live. */
-void *sim_map_translate(uint64_t address, uint64_t bytes);
+/* Whether all of it lies in one live range of that place, or in mappings side by side that `device`
+ * (or SIM_ANY_DEVICE, unasked) may read, or write. */
+bool sim_map_covers(uint64_t address, uint64_t bytes, sim_place_t place, int device, bool write);
+/* Where the host sees it now, or NULL if that is not all live or `device` may not. */
+void *sim_map_translate(uint64_t address, uint64_t bytes, int device, bool write);
+/* Whether memory at that address is the host's: pageable, pinned, or mapped from there. */
+bool sim_map_on_host(uint64_t address);
+/* A free stretch of device addresses, at `hint` if that is free. false: there is none. */
+bool sim_map_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t *start);
+void sim_map_unreserve(uint64_t start, uint64_t bytes);
+/* Gives memory to *physical, poisoned, and takes it back. Accounts nothing. */
+bool sim_map_fill_physical(sim_physical_t *physical);
+void sim_map_empty_physical(const sim_physical_t *physical);
+/* A mapping, without access, and its access. sim_map_remove ends it. */
+void sim_map_attach(uint64_t start, sim_physical_t *physical);
+void sim_map_set_access(uint64_t start, uint32_t readers, uint32_t writers, bool host);
 
 /* ---- clock.c: virtual time ---- */
 void sim_clock_spend(double host_us);
+/* Host times of calls that take longer for more memory; host_times.def. */
+typedef enum sim_host_time {
+#define HOST_TIME(name, us, us_per_mib, most_mib) SIM_TIME_##name,
+#include "test/sim/host_times.def"
+#undef HOST_TIME
+    SIM_TIMES
+} sim_host_time_t;
+void sim_clock_spend_for(sim_host_time_t call, uint64_t bytes);
 void sim_clock_advance(void);      /* simulates the devices up to the host's time */
 void sim_clock_wait(sim_op_t *op); /* the host waits for its end */
 void sim_clock_drain(int device);  /* the host waits for all of a device; -1: of all */
@@ -271,6 +304,9 @@ CUresult sim_capture_record(CUstream stream, CUevent event);
 CUresult sim_capture_wait(CUstream stream, CUevent event, bool *done);
 bool sim_capture_holds(CUevent event); /* recorded last inside a capture that goes on */
 void sim_frontier_clear(sim_frontier_t *frontier);
+
+/* ---- vmm.c ---- */
+bool sim_vmm_reserved(uint64_t address); /* inside a reservation of the program's, mapped or not */
 
 /* ---- module.c ---- */
 CUfunction sim_function(const sim_kernel_t *kernel);

@@ -8,11 +8,13 @@
  * is written. */
 #include "test/sim/engine.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define POISON_BYTES (UINT64_C(64) << 20)
+#define PHYSICAL_BYTES (UINT64_C(16) << 40) /* a hole but for what is in use */
 
 typedef struct extent {
     uint64_t start, bytes;
@@ -29,26 +31,60 @@ static struct {
     char *alias;          /* NULL: memory has no content (timing mode) */
     int poison;
     uint64_t poisoned_bytes; /* of that file, POISON_BYTES at most */
-    extents_t addresses;
+    int physical;            /* the file of memory that may have several addresses, or none */
+    extents_t addresses, physical_space;
     sim_range_t *ranges; /* live, sorted by start */
     size_t range_count;
 } map;
 
-/* First fit. false: no extent is large enough. */
-static bool extents_take(extents_t *free_space, uint64_t bytes, uint64_t *start)
+/* Cuts a part out of item `at`. */
+static void extents_cut(extents_t *free_space, size_t at, uint64_t start, uint64_t bytes)
 {
-    size_t i = 0;
-    while (i < free_space->count && free_space->items[i].bytes < bytes)
-        i++;
-    if (i == free_space->count)
-        return false;
-    extent_t *item = &free_space->items[i];
-    *start = item->start;
-    item->start += bytes;
-    item->bytes -= bytes;
-    if (item->bytes == 0)
-        memmove(item, item + 1, (--free_space->count - i) * sizeof *item);
-    return true;
+    extent_t before = free_space->items[at], after = before;
+    before.bytes = start - before.start;
+    after.start = start + bytes;
+    after.bytes -= before.bytes + bytes;
+    size_t parts = 0;
+    parts += before.bytes > 0;
+    parts += after.bytes > 0;
+    free_space->items =
+        sim_resize(free_space->items, free_space->count + 1, sizeof *free_space->items);
+    extent_t *items = free_space->items + at;
+    memmove(items + parts, items + 1, (free_space->count - at - 1) * sizeof *items);
+    free_space->count = free_space->count - 1 + parts;
+    if (before.bytes > 0)
+        *items++ = before;
+    if (after.bytes > 0)
+        *items = after;
+}
+
+/* First fit; `alignment` is a power of two. false: no extent is large enough. */
+static bool extents_take(extents_t *free_space, uint64_t bytes, uint64_t alignment, uint64_t *start)
+{
+    for (size_t i = 0; i < free_space->count; i++) {
+        extent_t item = free_space->items[i];
+        uint64_t aligned = (item.start + alignment - 1) & ~(alignment - 1);
+        if (aligned - item.start <= item.bytes && bytes <= item.bytes - (aligned - item.start)) {
+            extents_cut(free_space, i, aligned, bytes);
+            *start = aligned;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* These and no others. */
+static bool extents_take_at(extents_t *free_space, uint64_t start, uint64_t bytes)
+{
+    for (size_t i = 0; i < free_space->count; i++) {
+        extent_t item = free_space->items[i];
+        if (start >= item.start && start - item.start <= item.bytes &&
+            bytes <= item.bytes - (start - item.start)) {
+            extents_cut(free_space, i, start, bytes);
+            return true;
+        }
+    }
+    return false;
 }
 
 static void extents_give(extents_t *free_space, uint64_t start, uint64_t bytes)
@@ -101,7 +137,11 @@ CUresult sim_map_init(bool backed)
     if (!backed)
         return CUDA_SUCCESS;
     map.poison = memfd_create("simulated device memory", MFD_CLOEXEC);
-    bool ready = map.poison >= 0 && ftruncate(map.poison, (off_t)POISON_BYTES) == 0;
+    map.physical = memfd_create("simulated physical memory", MFD_CLOEXEC);
+    extents_give(&map.physical_space, 0, PHYSICAL_BYTES);
+    bool ready = map.poison >= 0 && map.physical >= 0 &&
+                 ftruncate(map.poison, (off_t)POISON_BYTES) == 0 &&
+                 ftruncate(map.physical, (off_t)PHYSICAL_BYTES) == 0;
     return ready ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -132,26 +172,40 @@ static char *alias_of(uint64_t address)
     return map.alias + (address - map.base);
 }
 
-/* Makes at least so much of the poison file. */
-static bool prepare_poison(uint64_t bytes)
+/* Both multiples of 64 KiB. */
+static bool write_poison(int file, uint64_t offset, uint64_t end)
 {
     static unsigned char block[64 << 10];
     memset(block, 0xFF, sizeof block);
-    while (map.poisoned_bytes < bytes) {
-        ssize_t written = pwrite(map.poison, block, sizeof block, (off_t)map.poisoned_bytes);
-        if (written != (ssize_t)sizeof block)
+    for (; offset < end; offset += sizeof block)
+        if (pwrite(file, block, sizeof block, (off_t)offset) != (ssize_t)sizeof block)
             return false;
-        map.poisoned_bytes += sizeof block;
+    return true;
+}
+
+/* Makes at least so much of the poison file. */
+static bool prepare_poison(uint64_t bytes)
+{
+    bytes = (bytes + 0xFFFF) & ~UINT64_C(0xFFFF);
+    if (bytes > map.poisoned_bytes) {
+        if (!write_poison(map.poison, map.poisoned_bytes, bytes))
+            return false;
+        map.poisoned_bytes = bytes;
     }
     return true;
 }
 
+static void seal(void *start, uint64_t bytes)
+{
+    if (mmap(start, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0) == MAP_FAILED)
+        sim_panic("cannot unmap device memory");
+}
+
 static void unback(uint64_t start, uint64_t bytes)
 {
-    if (map.alias &&
-        mmap(alias_of(start), bytes, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-        sim_panic("cannot unmap device memory");
+    if (map.alias)
+        seal(alias_of(start), bytes);
 }
 
 static bool back(uint64_t start, uint64_t bytes)
@@ -180,7 +234,7 @@ CUresult sim_map_add_device(int device, uint64_t bytes, sim_range_t *out)
     range.pages_bytes = (bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
     /* A guard page follows, and the range ends where its pages end: an overrun faults, and nobody
      * learns to rely on more alignment than the driver promises. */
-    if (!extents_take(&map.addresses, range.pages_bytes + SIM_PAGE, &range.pages_start))
+    if (!extents_take(&map.addresses, range.pages_bytes + SIM_PAGE, SIM_PAGE, &range.pages_start))
         return CUDA_ERROR_OUT_OF_MEMORY;
     range.start = range.pages_start + range.pages_bytes - aligned;
     if (!back(range.pages_start, range.pages_bytes)) {
@@ -211,10 +265,13 @@ void sim_map_remove(uint64_t start)
     size_t at = upper_bound(start) - 1;
     sim_range_t range = map.ranges[at];
     memmove(map.ranges + at, map.ranges + at + 1, (--map.range_count - at) * sizeof *map.ranges);
+    if (range.host_access && map.alias)
+        seal((void *)(uintptr_t)range.start, range.bytes);
     if (range.place != SIM_PLACE_DEVICE)
         return;
     unback(range.pages_start, range.pages_bytes);
-    extents_give(&map.addresses, range.pages_start, range.pages_bytes + SIM_PAGE);
+    if (!range.physical) /* else they remain the program's */
+        extents_give(&map.addresses, range.pages_start, range.pages_bytes + SIM_PAGE);
 }
 
 const sim_range_t *sim_map_find(uint64_t address)
@@ -236,17 +293,119 @@ bool sim_map_is_device(uint64_t address)
     return address - map.base < map.bytes;
 }
 
-bool sim_map_covers(uint64_t address, uint64_t bytes, sim_place_t place)
+/* A mapping is for those that were given access; all other memory is for every device. */
+static bool permits(const sim_range_t *range, int device, bool write)
 {
-    const sim_range_t *range = sim_map_find(address);
-    return range && range->place == place && bytes <= range->bytes - (address - range->start);
+    uint32_t permitted = write ? range->writers : range->readers;
+    return !range->physical || device == SIM_ANY_DEVICE || (permitted >> device & 1) != 0;
 }
 
-void *sim_map_translate(uint64_t address, uint64_t bytes)
+bool sim_map_covers(uint64_t address, uint64_t bytes, sim_place_t place, int device, bool write)
 {
-    if (sim_map_covers(address, bytes, SIM_PLACE_PINNED))
+    for (size_t at = upper_bound(address); at > 0 && at <= map.range_count; at++) {
+        const sim_range_t *range = &map.ranges[at - 1];
+        if (address - range->start >= range->bytes || range->place != place ||
+            !permits(range, device, write))
+            return false;
+        uint64_t here = range->bytes - (address - range->start);
+        if (bytes <= here)
+            return true;
+        bool next_to_it = at < map.range_count && map.ranges[at].start == address + here;
+        if (!next_to_it || !range->physical || !map.ranges[at].physical)
+            return false;
+        address += here;
+        bytes -= here;
+    }
+    return false;
+}
+
+void *sim_map_translate(uint64_t address, uint64_t bytes, int device, bool write)
+{
+    if (sim_map_covers(address, bytes, SIM_PLACE_PINNED, device, write))
         return (void *)(uintptr_t)address;
-    if (!map.alias || !sim_map_covers(address, bytes, SIM_PLACE_DEVICE))
+    if (!map.alias || !sim_map_covers(address, bytes, SIM_PLACE_DEVICE, device, write))
         return NULL;
     return alias_of(address);
+}
+
+bool sim_map_on_host(uint64_t address)
+{
+    const sim_range_t *range = sim_map_find(address);
+    return !sim_map_is_device(address) ||
+           (range && range->physical &&
+            range->physical->properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE);
+}
+
+bool sim_map_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t *start)
+{
+    if (hint != 0 && hint % alignment == 0 && extents_take_at(&map.addresses, hint, bytes)) {
+        *start = hint;
+        return true;
+    }
+    return extents_take(&map.addresses, bytes, alignment, start);
+}
+
+void sim_map_unreserve(uint64_t start, uint64_t bytes)
+{
+    extents_give(&map.addresses, start, bytes);
+}
+
+bool sim_map_fill_physical(sim_physical_t *physical)
+{
+    if (!map.alias)
+        return true;
+    if (!extents_take(&map.physical_space, physical->bytes, SIM_PAGE, &physical->offset))
+        return false;
+    if (write_poison(map.physical, physical->offset, physical->offset + physical->bytes))
+        return true;
+    sim_map_empty_physical(physical);
+    return false;
+}
+
+void sim_map_empty_physical(const sim_physical_t *physical)
+{
+    if (!map.alias)
+        return;
+    if (fallocate(map.physical, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)physical->offset,
+                  (off_t)physical->bytes) != 0)
+        sim_panic("cannot give physical memory back");
+    extents_give(&map.physical_space, physical->offset, physical->bytes);
+}
+
+void sim_map_attach(uint64_t start, sim_physical_t *physical)
+{
+    insert_range(&(sim_range_t){.start = start,
+                                .bytes = physical->bytes,
+                                .place = SIM_PLACE_DEVICE,
+                                .device = physical->properties.location.id,
+                                .pages_start = start,
+                                .pages_bytes = physical->bytes,
+                                .physical = physical});
+}
+
+/* Lets `protection` decide what of the mapping can be seen at `at`. */
+static void show(void *at, const sim_range_t *range, int protection)
+{
+    if (mmap(at, range->bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, map.physical,
+             (off_t)range->physical->offset) == MAP_FAILED)
+        sim_panic("cannot map physical memory");
+}
+
+void sim_map_set_access(uint64_t start, uint32_t readers, uint32_t writers, bool host)
+{
+    sim_range_t *range = &map.ranges[upper_bound(start) - 1];
+    bool host_before = range->host_access;
+    range->readers = readers;
+    range->writers = writers;
+    range->host_access = host;
+    if (!map.alias)
+        return;
+    show(alias_of(start), range,
+         writers   ? PROT_READ | PROT_WRITE
+         : readers ? PROT_READ
+                   : PROT_NONE);
+    if (host)
+        show((void *)(uintptr_t)start, range, PROT_READ | PROT_WRITE);
+    else if (host_before)
+        seal((void *)(uintptr_t)start, range->bytes);
 }

@@ -59,7 +59,8 @@ SIM_ENTRY(CONTEXT, cuMemAlloc, (CUdeviceptr * address, size_t bytes), mem_alloc(
 static const sim_range_t *range_at(uint64_t start, sim_place_t place)
 {
     const sim_range_t *range = sim_map_find(start);
-    return range && range->start == start && range->place == place ? range : NULL;
+    return range && range->start == start && range->place == place && !range->physical ? range
+                                                                                       : NULL;
 }
 
 static CUresult mem_free(CUdeviceptr address)
@@ -224,15 +225,39 @@ static CUresult host_flags(unsigned *flags, void *host)
 
 SIM_ENTRY(CONTEXT, cuMemHostGetFlags, (unsigned *flags, void *host), host_flags(flags, host))
 
+static unsigned access_flags(const sim_range_t *range)
+{
+    int device = sim_current()->device;
+    if (!range->physical || range->writers >> device & 1)
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    return range->readers >> device & 1 ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                                        : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+}
+
+/* What is known of reserved addresses without memory. */
+static CUresult unmapped_attribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    if (!out || attribute != CU_POINTER_ATTRIBUTE_MAPPED || !sim_vmm_reserved(address))
+        return CUDA_ERROR_INVALID_VALUE;
+    *(unsigned char *)out = 0;
+    return CUDA_SUCCESS;
+}
+
 static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
 {
     const sim_range_t *range = out ? sim_map_find(address) : NULL;
     if (!range)
-        return CUDA_ERROR_INVALID_VALUE;
-    bool on_device = range->place == SIM_PLACE_DEVICE;
+        return unmapped_attribute(out, attribute, address);
+    bool on_device = !sim_map_on_host(address);
     switch ((int)attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)out = &sim_device(range->device)->context;
+    case CU_POINTER_ATTRIBUTE_CONTEXT: /* mappings have none */
+        *(CUcontext *)out = range->physical ? NULL : &sim_device(range->device)->context;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned char *)out = 1;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *(unsigned *)out = access_flags(range);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)out = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
@@ -241,7 +266,7 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUde
         *(CUdeviceptr *)out = address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (on_device)
+        if (on_device || (range->physical && !range->host_access))
             return CUDA_ERROR_INVALID_VALUE;
         *(uint64_t *)out = address;
         return CUDA_SUCCESS;
@@ -252,9 +277,11 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUde
         *(int *)out = range->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(uint64_t *)out = range->start;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)out = range->bytes;
         return CUDA_SUCCESS;
     default:
@@ -268,7 +295,8 @@ SIM_ENTRY(CONTEXT, cuPointerGetAttribute,
 
 static bool pageable(uint64_t address, uint64_t bytes)
 {
-    return !sim_map_is_device(address) && !sim_map_covers(address, bytes, SIM_PLACE_PINNED);
+    return !sim_map_is_device(address) &&
+           !sim_map_covers(address, bytes, SIM_PLACE_PINNED, SIM_ANY_DEVICE, false);
 }
 
 /* A copy as the program asked for it. `wait`: a form without Async. From pageable memory the
@@ -296,7 +324,7 @@ static CUresult copy(uint64_t destination, uint64_t source, size_t bytes, CUstre
         sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us, &op);
     if (result != CUDA_SUCCESS || !op)
         return result;
-    bool device_only = sim_map_is_device(destination) && sim_map_is_device(source);
+    bool device_only = !sim_map_on_host(destination) && !sim_map_on_host(source);
     if (to_pageable || (wait && !device_only && !from_pageable))
         sim_wait(op);
     else if (from_pageable)

@@ -110,7 +110,7 @@ void sim_context_close(int device)
     context->sticky = CUDA_SUCCESS;
     size_t i = 0;
     for (const sim_range_t *range; (range = sim_map_at(i));) {
-        if (range->place != SIM_PLACE_DEVICE || range->device != device) {
+        if (range->place != SIM_PLACE_DEVICE || range->device != device || range->physical) {
             i++;
             continue;
         }

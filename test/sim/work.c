@@ -50,12 +50,20 @@ void sim_set_next_cost_us(double cost_us)
     next_cost_us = cost_us;
 }
 
-void *sim_memory(uint64_t address, uint64_t bytes)
+static void *memory(uint64_t address, uint64_t bytes, bool write)
 {
-    void *host = sim_map_translate(address, bytes);
+    int device = running_context ? running_context->device : SIM_ANY_DEVICE;
+    void *host = sim_map_translate(address, bytes, device, write);
     if (!host && running_context)
         sim_fail_context(running_context, CUDA_ERROR_ILLEGAL_ADDRESS);
     return host;
+}
+
+/* What a kernel does there is not known: where no device may write, its first write ends the
+ * process. */
+void *sim_memory(uint64_t address, uint64_t bytes)
+{
+    return memory(address, bytes, false);
 }
 
 static void run_kernel(const sim_work_t *work)
@@ -69,22 +77,22 @@ static void run_kernel(const sim_work_t *work)
 }
 
 /* Where a copy reads or writes; pageable host memory is what is neither. */
-static void *side(uint64_t address, uint64_t bytes)
+static void *side(uint64_t address, uint64_t bytes, bool write)
 {
-    return sim_map_is_device(address) ? sim_memory(address, bytes) : (void *)(uintptr_t)address;
+    return sim_map_is_device(address) ? memory(address, bytes, write) : (void *)(uintptr_t)address;
 }
 
 static void run_copy(const sim_work_t *work)
 {
-    const void *source = work->snapshot ? work->snapshot : side(work->source, work->bytes);
-    void *destination = side(work->destination, work->bytes);
+    const void *source = work->snapshot ? work->snapshot : side(work->source, work->bytes, false);
+    void *destination = side(work->destination, work->bytes, true);
     if (source && destination)
         memmove(destination, source, work->bytes);
 }
 
 static void run_fill(const sim_work_t *work)
 {
-    unsigned char *destination = side(work->destination, work->bytes);
+    unsigned char *destination = side(work->destination, work->bytes, true);
     if (!destination)
         return;
     if (work->pattern_bytes == 1)
@@ -184,14 +192,20 @@ static double link_bytes(const sim_profile_t *profile, uint64_t bytes)
     return fmax((double)bytes, profile->kernel_floor_us * 1e3 * profile->link_gbps);
 }
 
+/* Whether a copy may be asked for there: host memory is not looked at. */
+static bool accessible(uint64_t address, uint64_t bytes, bool write)
+{
+    return address != 0 &&
+           (!sim_map_is_device(address) ||
+            sim_map_covers(address, bytes, SIM_PLACE_DEVICE, sim_current()->device, write));
+}
+
 CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source, uint64_t bytes)
 {
     const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
-    bool to_device = sim_map_is_device(destination), from_device = sim_map_is_device(source);
-    if ((to_device && !sim_map_covers(destination, bytes, SIM_PLACE_DEVICE)) ||
-        (from_device && !sim_map_covers(source, bytes, SIM_PLACE_DEVICE)) || destination == 0 ||
-        source == 0)
+    if (!accessible(destination, bytes, true) || !accessible(source, bytes, false))
         return CUDA_ERROR_INVALID_VALUE;
+    bool to_device = !sim_map_on_host(destination), from_device = !sim_map_on_host(source);
     *out = (sim_work_t){.kind = SIM_COPY,
                         .destination = destination,
                         .source = source,
@@ -211,8 +225,8 @@ CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern,
 {
     uint64_t bytes;
     if (__builtin_mul_overflow(count, pattern_bytes, &bytes) || destination % pattern_bytes != 0 ||
-        !(sim_map_covers(destination, bytes, SIM_PLACE_DEVICE) ||
-          sim_map_covers(destination, bytes, SIM_PLACE_PINNED)))
+        !(sim_map_covers(destination, bytes, SIM_PLACE_DEVICE, sim_current()->device, true) ||
+          sim_map_covers(destination, bytes, SIM_PLACE_PINNED, SIM_ANY_DEVICE, true)))
         return CUDA_ERROR_INVALID_VALUE;
     const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
     *out = (sim_work_t){.kind = SIM_FILL,
