@@ -223,15 +223,30 @@ static mdnn_plan_t *plan_of(mdnn_graph_record_t *record, const mdnn_call_t *call
 
 /* Whether the host may be told of more than its plan takes. */
 static bool be_generous(mdnn_plan_shadow_t *plan, mdnn_plan_t *planned,
-                        const mdnn_demand_t *demand, uint64_t own_bytes)
+                        const mdnn_demand_t *demand)
 {
     if (atomic_load(&plan->generous))
         return true;
-    if (atomic_load(&plan->told_bytes) != UINT64_MAX || demand->workspace_bytes <= own_bytes ||
+    if (atomic_load(&plan->told_bytes) != UINT64_MAX ||
         !mdnn_plan_begin_generosity(planned, demand))
         return false;
     atomic_store(&plan->generous, true);
     return true;
+}
+
+/* What will run for the host: ours, or NULL for its own plan. */
+static const mdnn_ready_t *choose(mdnn_plan_shadow_t *plan, const mdnn_graph_record_t *record,
+                                  mdnn_plan_t *planned)
+{
+    mdnn_demand_t demand = mdnn_graph_demand(record, record->limit_bytes);
+    const mdnn_ready_t *ready = mdnn_plan_best(planned, &demand);
+    if (ready && ready->configuration->workspace_bytes > record->own_bytes &&
+        !mdnn_graph_prefers_own(record, ready) && !be_generous(plan, planned, &demand)) {
+        demand.workspace_bytes = smaller(record->limit_bytes, record->own_bytes);
+        ready = mdnn_plan_best(planned, &demand);
+    }
+    const bool own_fits = record->own_bytes <= record->limit_bytes;
+    return ready && own_fits && mdnn_graph_prefers_own(record, ready) ? NULL : ready;
 }
 
 /* Workspace of what will run; the plan's own if nothing of ours will. */
@@ -242,19 +257,12 @@ static uint64_t find_answer(mdnn_shadow_t *shadow, mdnn_graph_record_t *record)
     mdnn_plan_t *const planned = plan_of(record, &call);
     if (!planned)
         return record->own_bytes;
-    mdnn_demand_t demand = mdnn_graph_demand(record, record->limit_bytes);
-    if (!be_generous(plan, planned, &demand, record->own_bytes))
-        demand.workspace_bytes = smaller(record->limit_bytes, record->own_bytes);
-    const mdnn_ready_t *const ready = mdnn_plan_best(planned, &demand);
-    const bool own_fits = record->own_bytes <= record->limit_bytes;
-    const bool ours = ready && !(own_fits && mdnn_graph_prefers_own(record, ready));
-    const uint64_t answer =
-        ours ? ready->configuration->workspace_bytes : record->own_bytes;
-    MDNN_LOG(MDNN_LOG_DEBUG, "graph",
-             "engine %d of %s: takes %llu bytes and %.4f ms, told %llu bytes, %.4f ms%s",
+    const mdnn_ready_t *const ready = choose(plan, record, planned);
+    const uint64_t answer = ready ? ready->configuration->workspace_bytes : record->own_bytes;
+    MDNN_LOG(MDNN_LOG_DEBUG, "graph", "engine %d of %s: takes %llu bytes, %.4f ms; told %llu%s",
              (int)record->engine.engine.id, mdnn_plan_title(planned),
-             (unsigned long long)record->own_bytes, record->own_ms, (unsigned long long)answer,
-             ready ? ready->configuration->time_ms : -1.0, atomic_load(&plan->generous) ? ", generous" : "");
+             (unsigned long long)record->own_bytes, atomic_load(&record->own_ms),
+             (unsigned long long)answer, atomic_load(&plan->generous) ? ", generous" : "");
     return answer;
 }
 
