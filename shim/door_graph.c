@@ -30,7 +30,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* ---- descriptors come and go ---- */
+/* ---- descriptors come and go, also while exit handlers run: what a plan was told of holds ---- */
 
 cudnnStatus_t mdnn_door_cudnnBackendCreateDescriptor(mdnn_library_t library,
                                                      cudnnBackendDescriptorType_t type,
@@ -38,7 +38,7 @@ cudnnStatus_t mdnn_door_cudnnBackendCreateDescriptor(mdnn_library_t library,
 {
     REAL_OR_FAIL(real, library, cudnnBackendCreateDescriptor);
     const cudnnStatus_t status = real->cudnnBackendCreateDescriptor(type, descriptor);
-    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter())
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
         return status;
     if (mdnn_shadow_wanted(type))
         mdnn_shadow_create(*descriptor, type);
@@ -51,7 +51,7 @@ cudnnStatus_t mdnn_door_cudnnBackendDestroyDescriptor(mdnn_library_t library,
                                                       cudnnBackendDescriptor_t descriptor)
 {
     REAL_OR_FAIL(real, library, cudnnBackendDestroyDescriptor);
-    if (mdnn_guard_enter()) {
+    if (mdnn_guard_enter_even_at_exit()) {
         mdnn_shadow_destroy(descriptor);
         mdnn_guard_leave();
     }
@@ -63,7 +63,7 @@ cudnnStatus_t mdnn_door_cudnnBackendInitialize(mdnn_library_t library,
                                                cudnnBackendDescriptor_t descriptor)
 {
     REAL_OR_FAIL(real, library, cudnnBackendInitialize);
-    if (mdnn_guard_enter()) {
+    if (mdnn_guard_enter_even_at_exit()) {
         mdnn_shadow_destroy(descriptor);
         mdnn_guard_leave();
     }
@@ -74,7 +74,12 @@ cudnnStatus_t mdnn_door_cudnnBackendFinalize(mdnn_library_t library,
                                              cudnnBackendDescriptor_t descriptor)
 {
     REAL_OR_FAIL(real, library, cudnnBackendFinalize);
-    return real->cudnnBackendFinalize(descriptor);
+    const cudnnStatus_t status = real->cudnnBackendFinalize(descriptor);
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
+        return status;
+    mdnn_shadow_finalize(descriptor);
+    mdnn_guard_leave();
+    return status;
 }
 
 /* ---- what hosts say ---- */
@@ -82,16 +87,12 @@ cudnnStatus_t mdnn_door_cudnnBackendFinalize(mdnn_library_t library,
 static void copy_into_pack(mdnn_pack_shadow_t *pack, cudnnBackendAttributeName_t name,
                            int64_t count, const void *elements)
 {
-    const size_t fits =
-        (size_t)(count < MDNN_PACK_POINTERS ? (count > 0 ? count : 0) : MDNN_PACK_POINTERS);
     switch (name) {
     case CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS:
-        memcpy(pack->uids, elements, fits * sizeof *pack->uids);
-        pack->uid_count = count;
+        mdnn_pack_keep(&pack->uids, count, elements);
         break;
     case CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS:
-        memcpy(pack->pointers, elements, fits * sizeof *pack->pointers);
-        pack->pointer_count = count;
+        mdnn_pack_keep(&pack->pointers, count, elements);
         break;
     case CUDNN_ATTR_VARIANT_PACK_WORKSPACE:
         memcpy(&pack->workspace, elements, sizeof pack->workspace);
@@ -155,7 +156,7 @@ cudnnStatus_t mdnn_door_cudnnBackendSetAttribute(mdnn_library_t library,
     REAL_OR_FAIL(real, library, cudnnBackendSetAttribute);
     const cudnnStatus_t status =
         real->cudnnBackendSetAttribute(descriptor, name, type, count, elements);
-    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter())
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
         return status;
     shadow_attribute(descriptor, name, count, elements);
     mdnn_guard_leave();
@@ -170,6 +171,8 @@ static mdnn_graph_record_t *look_at(const mdnn_cudnn_t *real, mdnn_shadow_t *sha
     mdnn_plan_shadow_t *const plan = &shadow->plan;
     if (atomic_load_explicit(&plan->looked_at, memory_order_acquire))
         return plan->record;
+    if (!atomic_load(&plan->finalized))
+        return NULL; /* cuDNN refuses it; it may be finalized later */
     pthread_mutex_lock(&look_lock);
     if (!atomic_load_explicit(&plan->looked_at, memory_order_relaxed)) {
         if (real->has_graph)
@@ -332,29 +335,38 @@ typedef struct execution {
     mdnn_graph_record_t *record;
     uint64_t workspace_bytes; /* that the host provides */
     bool own_plan_may_run;
+    cudnnStatus_t refusal; /* of what neither we nor the host's own plan may run */
     mdnn_call_t call;
     mdnn_demand_t demand;
     mdnn_plan_t *planned; /* NULL: the call passes */
 } execution_t;
 
-/* False if a tensor of the problem has no data: nothing that we would understand. */
+/* Address of a tensor, if the problem has it; false if it has none or the graph promised a better one:
+ * cuDNN refuses both. */
+static bool take_pointer(const mdnn_pack_shadow_t *pack, const mdnn_problem_tensor_t *tensor,
+                         int64_t uid, void **data, cudnnStatus_t *refusal)
+{
+    if (tensor->dim_count == 0)
+        return true;
+    *data = mdnn_pack_pointer(pack, uid);
+    *refusal = *data ? CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER
+                     : CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    return *data && (uintptr_t)*data % (uint64_t)tensor->alignment_bytes == 0;
+}
+
 static bool take_data(mdnn_call_t *call, const mdnn_graph_record_t *record,
-                      const mdnn_pack_shadow_t *pack)
+                      const mdnn_pack_shadow_t *pack, cudnnStatus_t *refusal)
 {
     const mdnn_problem_t *const problem = &record->graph.problem;
-    if (pack->overridden || pack->uid_count != pack->pointer_count || pack->uid_count < 1 ||
-        pack->uid_count > MDNN_PACK_POINTERS)
-        return false;
-    call->x = mdnn_pack_pointer(pack, record->uids.x);
-    call->w = mdnn_pack_pointer(pack, record->uids.w);
-    call->y = mdnn_pack_pointer(pack, record->uids.y);
-    if (problem->z.dim_count > 0)
-        call->z = mdnn_pack_pointer(pack, record->uids.z);
-    if (problem->bias.dim_count > 0)
-        call->bias = mdnn_pack_pointer(pack, record->uids.bias);
+    const mdnn_graph_uids_t *const uids = &record->uids;
+    *refusal = CUDNN_STATUS_NOT_SUPPORTED;
     call->workspace = pack->workspace;
-    return call->x && call->w && call->y && (problem->z.dim_count == 0 || call->z) &&
-           (problem->bias.dim_count == 0 || call->bias);
+    return mdnn_pack_is_plain(pack) &&
+           take_pointer(pack, &problem->x, uids->x, &call->x, refusal) &&
+           take_pointer(pack, &problem->w, uids->w, &call->w, refusal) &&
+           take_pointer(pack, &problem->y, uids->y, &call->y, refusal) &&
+           take_pointer(pack, &problem->z, uids->z, &call->z, refusal) &&
+           take_pointer(pack, &problem->bias, uids->bias, &call->bias, refusal);
 }
 
 static bool names_agree(const mdnn_graph_uids_t *a, const mdnn_graph_uids_t *b)
@@ -373,12 +385,16 @@ static bool pose(const mdnn_cudnn_t *real, cudnnHandle_t handle, cudnnBackendDes
     execution->pack = mdnn_shadow_find(pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     if (!execution->plan || !(execution->record = look_at(real, execution->plan)))
         return false;
+    if (!handle || !pack || (execution->pack && !execution->pack->pack.finalized))
+        return false; /* cuDNN refuses that */
     const mdnn_graph_record_t *const record = execution->record;
     const uint64_t told = atomic_load(&execution->plan->plan.told_bytes);
     execution->own_plan_may_run = told >= record->own_bytes;
     execution->call = mdnn_graph_call(record, handle);
     mdnn_call_t *const call = &execution->call;
-    if (!execution->pack || !take_data(call, record, &execution->pack->pack))
+    execution->refusal = CUDNN_STATUS_BAD_PARAM;
+    if (!execution->pack ||
+        !take_data(call, record, &execution->pack->pack, &execution->refusal))
         return false;
     execution->workspace_bytes =
         !call->workspace ? 0 : told == UINT64_MAX ? record->own_bytes : told;
@@ -410,11 +426,11 @@ static void settle_generosity(execution_t *execution)
         mdnn_plan_end_generosity(answered, &execution->demand);
 }
 
-static cudnnStatus_t refuse(const char *what)
+static cudnnStatus_t refuse(const char *what, cudnnStatus_t status)
 {
     MDNN_LOG_ONCE(MDNN_LOG_WARN, "graph",
                   "%s: the caller was told of less workspace than its own plan takes", what);
-    return CUDNN_STATUS_EXECUTION_FAILED;
+    return status;
 }
 
 static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
@@ -426,7 +442,8 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
         mdnn_count(MDNN_COUNTER_executions_passed, 1);
         return execution.own_plan_may_run
                    ? real->cudnnBackendExecute(handle, plan, pack)
-                   : refuse("a variant pack that is not understood cannot run");
+                   : refuse("a variant pack that is not understood cannot run",
+                            execution.refusal);
     }
     settle_generosity(&execution);
     find_plan(&execution);
@@ -439,13 +456,24 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     return mdnn_convolution_run_planned(&execution.call, execution.planned, &execution.demand);
 }
 
+/* While exit handlers run calls pass, but not such a plan. */
+static bool is_shrunk_at_exit(cudnnBackendDescriptor_t plan)
+{
+    if (mdnn_process_state() != MDNN_PROCESS_EXITING)
+        return false;
+    mdnn_shadow_t *const shadow = mdnn_shadow_find(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    return shadow && atomic_load(&shadow->plan.looked_at) && shadow->plan.record &&
+           atomic_load(&shadow->plan.told_bytes) < shadow->plan.record->own_bytes;
+}
+
 cudnnStatus_t mdnn_door_cudnnBackendExecute(mdnn_library_t library, cudnnHandle_t handle,
                                             cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack)
 {
     REAL_OR_FAIL(real, library, cudnnBackendExecute);
     if (!mdnn_guard_enter())
-        return real->cudnnBackendExecute(handle, plan, pack);
+        return is_shrunk_at_exit(plan) ? execute(real, handle, plan, pack)
+                                       : real->cudnnBackendExecute(handle, plan, pack);
     const cudnnStatus_t status = execute(real, handle, plan, pack);
     mdnn_guard_leave();
     return status;
@@ -481,13 +509,17 @@ static cudnnBackendDescriptor_t plan_for_cuda_graph(const mdnn_cudnn_t *real, cu
                                    cudaGraph_t graph)                                              \
     {                                                                                              \
         REAL_OR_FAIL(real, library, name);                                                         \
-        if (!mdnn_guard_enter())                                                                   \
-            return real->name(handle, plan, pack, graph);                                          \
-        const cudnnBackendDescriptor_t chosen = plan_for_cuda_graph(real, handle, plan, pack);     \
+        const bool entered = mdnn_guard_enter();                                                   \
+        const cudnnBackendDescriptor_t chosen =                                                    \
+            entered || is_shrunk_at_exit(plan) ? plan_for_cuda_graph(real, handle, plan, pack)     \
+                                               : plan;                                             \
         const cudnnStatus_t status =                                                               \
-            chosen ? real->name(handle, chosen, pack, graph) : refuse(#name " is not supported");  \
-        mdnn_guard_leave();                                                                        \
-        return chosen ? status : CUDNN_STATUS_NOT_SUPPORTED;                                       \
+            chosen || !plan                                                                        \
+                ? real->name(handle, chosen, pack, graph)                                          \
+                : refuse(#name " is not supported", CUDNN_STATUS_NOT_SUPPORTED);                   \
+        if (entered)                                                                               \
+            mdnn_guard_leave();                                                                    \
+        return status;                                                                             \
     }
 
 CUDA_GRAPH_DOOR(cudnnBackendPopulateCudaGraph)

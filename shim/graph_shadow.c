@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shim/graph_record.h"
 
@@ -30,6 +31,10 @@ static void release(shadow_entry_t *entry)
         return;
     if (entry->shadow.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
         mdnn_graph_record_destroy(entry->shadow.plan.record);
+    if (entry->shadow.type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {
+        free(entry->shadow.pack.uids.many);
+        free(entry->shadow.pack.pointers.many);
+    }
     free(entry);
 }
 
@@ -80,20 +85,68 @@ void mdnn_shadow_destroy(cudnnBackendDescriptor_t descriptor)
     release(entry);
 }
 
-mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
-                                cudnnBackendDescriptorType_t type)
+static mdnn_shadow_t *find(cudnnBackendDescriptor_t descriptor)
 {
     shadow_entry_t *entry = NULL;
     pthread_mutex_lock(&lock);
     HASH_FIND_PTR(table, &descriptor, entry);
     pthread_mutex_unlock(&lock);
-    return entry && entry->shadow.type == type ? &entry->shadow : NULL;
+    return entry ? &entry->shadow : NULL;
+}
+
+void mdnn_shadow_finalize(cudnnBackendDescriptor_t descriptor)
+{
+    mdnn_shadow_t *const shadow = find(descriptor);
+    if (shadow && shadow->type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+        shadow->pack.finalized = true;
+    else if (shadow && shadow->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+        atomic_store(&shadow->plan.finalized, true);
+}
+
+mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
+                                cudnnBackendDescriptorType_t type)
+{
+    mdnn_shadow_t *const shadow = find(descriptor);
+    return shadow && shadow->type == type ? shadow : NULL;
+}
+
+void mdnn_pack_keep(mdnn_pack_values_t *values, int64_t count, const void *elements)
+{
+    const size_t bytes = (size_t)count * sizeof *values->few;
+    uint64_t *room = count > MDNN_PACK_POINTERS ? values->many : values->few;
+    if (count > MDNN_PACK_POINTERS && count > values->room) {
+        room = realloc(values->many, bytes);
+        if (room) {
+            values->many = room;
+            values->room = count;
+        }
+    }
+    values->count = room ? count : -1;
+    if (room)
+        memcpy(room, elements, bytes);
+}
+
+static const uint64_t *content_of(const mdnn_pack_values_t *values)
+{
+    return values->count > MDNN_PACK_POINTERS ? values->many : values->few;
+}
+
+bool mdnn_pack_is_plain(const mdnn_pack_shadow_t *pack)
+{
+    return !pack->overridden && pack->uids.count > 0 && pack->uids.count == pack->pointers.count;
 }
 
 void *mdnn_pack_pointer(const mdnn_pack_shadow_t *pack, int64_t uid)
 {
-    for (int64_t i = 0; i < pack->uid_count; i++)
-        if (pack->uids[i] == uid)
-            return pack->pointers[i];
-    return NULL;
+    const uint64_t *const uids = content_of(&pack->uids);
+    const uint64_t *const pointers = content_of(&pack->pointers);
+    uint64_t found = 0;
+    for (int64_t i = 0; i < pack->uids.count; i++) {
+        if (uids[i] != (uint64_t)uid)
+            continue;
+        if (found && found != pointers[i])
+            return NULL;
+        found = pointers[i];
+    }
+    return (void *)(uintptr_t)found;
 }

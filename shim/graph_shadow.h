@@ -15,12 +15,18 @@
 
 enum { MDNN_PACK_POINTERS = 16 };
 
+/* What the last SetAttribute said, in `few` or, where that is too small, on the heap. */
+typedef struct mdnn_pack_values {
+    uint64_t few[MDNN_PACK_POINTERS];
+    uint64_t *many;        /* owned; NULL: none yet */
+    int64_t count, room;   /* values, and how many `many` holds; count -1: memory was short */
+} mdnn_pack_values_t;
+
 typedef struct mdnn_pack_shadow {
-    int64_t uids[MDNN_PACK_POINTERS];
-    void *pointers[MDNN_PACK_POINTERS];
-    int64_t uid_count, pointer_count; /* of the last SetAttribute; more than fit: not ours */
+    mdnn_pack_values_t uids, pointers;
     void *workspace;
     bool overridden; /* shapes or strides are not the plan's */
+    bool finalized;
 } mdnn_pack_shadow_t;
 
 struct mdnn_graph_record;
@@ -31,6 +37,7 @@ typedef struct mdnn_plan_shadow {
     bool deviceless;             /* made for a described device */
     _Atomic uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
     _Atomic bool generous;       /* it was told of more than it takes by itself, and has not run yet */
+    _Atomic bool finalized;
     _Atomic bool looked_at;      /* `record` is final */
     struct mdnn_graph_record *record; /* owned; NULL: passes */
 } mdnn_plan_shadow_t;
@@ -52,12 +59,19 @@ bool mdnn_shadow_wanted(cudnnBackendDescriptorType_t type);
  * Without memory there is none, and the descriptor passes. */
 void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
 void mdnn_shadow_destroy(cudnnBackendDescriptor_t descriptor);
+/* cuDNN has accepted the descriptor. */
+void mdnn_shadow_finalize(cudnnBackendDescriptor_t descriptor);
 
 /* NULL for a descriptor without a shadow or of another type. Valid until it is destroyed. */
 mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
                                 cudnnBackendDescriptorType_t type);
 
-/* Data pointer of a tensor; NULL if the pack does not name it. */
+/* Keeps `count` elements of eight bytes. */
+void mdnn_pack_keep(mdnn_pack_values_t *values, int64_t count, const void *elements);
+/* Whether there is a pointer for every uid, and nothing that plans here do not know. */
+bool mdnn_pack_is_plain(const mdnn_pack_shadow_t *pack);
+/* Data pointer of a tensor; NULL if the pack does not name it, or names it twice with two pointers.
+ * The pack is plain. */
 void *mdnn_pack_pointer(const mdnn_pack_shadow_t *pack, int64_t uid);
 
 #endif

@@ -121,6 +121,14 @@ bool mdnn_guard_enter(void)
     return false;
 }
 
+bool mdnn_guard_enter_even_at_exit(void)
+{
+    if (depth > 0 || mdnn_process_state() != MDNN_PROCESS_EXITING)
+        return mdnn_guard_enter();
+    depth++;
+    return true;
+}
+
 void mdnn_guard_leave(void)
 {
     depth--;

@@ -29,6 +29,8 @@ const mdnn_options_t *mdnn_process_options(void);
 /* A door decides only at the outermost call of its thread: false means pass the call on and do not
  * leave. Every true needs one mdnn_guard_leave. */
 bool mdnn_guard_enter(void);
+/* For what must go on while exit handlers run: true then, too. */
+bool mdnn_guard_enter_even_at_exit(void);
 void mdnn_guard_leave(void);
 
 #endif

@@ -1,0 +1,135 @@
+#!/bin/sh
+# What a program sees of cuDNN's backend API with the library under it; the tests are in
+# test/clients/graph_rules.c and graph_faults.c, each in a process of its own. Arguments name tests.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+clients=$MDNN_BUILD/test/clients
+library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
+stats=$TMPDIR/stats.json
+properties=$(dirname "$0")/data/h200-deviceprop.json
+wanted=" $* "
+small=MICRODNN_WORKSPACE_LIMIT=4096 # plans of these tests want more
+
+# process PROGRAM NAME ARGUMENT [VARIABLE=VALUE...]
+process() {
+    process_program=$clients/$1 process_name=$2 process_argument=$3
+    shift 3
+    rm -f "$stats"
+    env MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_STATS=json \
+        MICRODNN_STATS_FILE="$stats" LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library:$clients/graph_witness.so" \
+        "$@" timeout 300 "$process_program" "$process_name" "$process_argument"
+}
+
+# Counters of the last run, as variables of their names; 0 where there are none.
+measurements=0
+read_counters() {
+    # shellcheck disable=SC2013 # names are words
+    for counter in $(sed -n 's/^ *COUNTER(\([a-z_]*\),.*/\1/p' "$(dirname "$0")/../config/counters.def"); do
+        eval "$counter=0"
+    done
+    [ ! -e "$stats" ] || eval "$(sed -n 's/^ *"\([a-z_]*\)": *\([0-9][0-9]*\),\{0,1\}$/\1=\2/p' "$stats")"
+}
+
+passes_and_counts() { # program, condition, name, argument, variables
+    counts_program=$1 counts_condition=$2
+    shift 2
+    process "$counts_program" "$@" || return 1
+    read_counters
+    eval "[ \$(($counts_condition)) != 0 ]" || {
+        echo "not $counts_condition:"
+        grep ': [1-9]' "$stats"
+        return 1
+    }
+}
+
+# rule NAME CONDITION [ARGUMENT [VARIABLE=VALUE...]]: CONDITION is about the counters.
+rule() { rule_of graph_rules "$@"; }
+rule_of() { # program, then as rule
+    rule_program=$1 rule_name=$2 rule_condition=$3 rule_argument=${4-}
+    [ $# -lt 4 ] || shift
+    shift 3
+    case $wanted in
+    '  ' | *" $rule_name "*) ;;
+    *) return ;;
+    esac
+    tests=$((tests + 1))
+    [ "$mode" = count ] ||
+        check "$(echo "$rule_name${rule_argument:+ ($(basename "$rule_argument"))}" | tr _ ' ')" \
+            passes_and_counts "$rule_program" "$rule_condition" "$rule_name" "$rule_argument" "$@"
+}
+
+# The second process measures nothing, is told the same and runs the same.
+cache=MICRODNN_CACHE_FILE=$TMPDIR/cache.db
+remembered() {
+    rm -f "$TMPDIR/cache.db"
+    process graph_rules answers_are_printed '' "$cache" "$@" >"$TMPDIR/first" || return 1
+    read_counters
+    [ "$measurements" -gt 0 ] || { echo 'the first process measured nothing'; return 1; }
+    process graph_rules answers_are_printed '' "$cache" "$@" >"$TMPDIR/second" || return 1
+    read_counters
+    [ "$measurements" = 0 ] || { echo "the second process timed $measurements candidates"; return 1; }
+    diff "$TMPDIR/first" "$TMPDIR/second"
+}
+
+disabled_says_nothing() { process graph_rules everything_is_as_without '' "$@" && [ ! -e "$stats" ]; }
+
+also() { # name, command
+    case $wanted in
+    '  ' | *" $1 "*) ;;
+    *) return ;;
+    esac
+    tests=$((tests + 1))
+    also_name=$1
+    shift
+    [ "$mode" = count ] || check "$(echo "$also_name" | tr _ ' ')" "$@"
+}
+
+table() {
+    rule an_answer_is_all_that_is_touched 'executions_split + executions_undivided > 50'
+    rule an_answer_is_all_that_is_touched 'executions_split > 20' 'within 4096' $small
+    rule an_answer_is_all_that_is_touched 'executions_split > 20' 'within 32768' MICRODNN_WORKSPACE_LIMIT=32768
+    rule no_answer_exceeds_the_limit 'graph_plans > 20' 0 MICRODNN_WORKSPACE_LIMIT=0
+    rule no_answer_exceeds_the_limit 'graph_plans > 20' 4096 $small
+    rule no_answer_exceeds_the_limit 'graph_plans > 20' 20000 MICRODNN_WORKSPACE_LIMIT=20000
+    rule the_smallest_answer_holds 'passed_capture > 0' '' $small
+    rule an_answer_of_the_configuration_binds 'executions_own + executions_undivided + executions_split == 2'
+    rule without_a_question_the_plans_own_need_holds 'executions_undivided > 10'
+    rule without_a_question_the_plans_own_need_holds 'executions_split > 10' 'within 4096' $small
+    rule a_missing_workspace_is_no_catastrophe 'executions_undivided > 0'
+    rule a_missing_workspace_is_no_catastrophe 'executions_undivided > 0' 'within 4096' $small
+    rule a_shrunk_plan_never_runs_itself 'executions_undivided + executions_split > 10' '' $small
+    rule a_plan_that_was_not_shrunk_runs_itself_in_trouble 'executions_undivided + executions_split > 0'
+    rule one_generous_answer_at_a_time 'executions_undivided + executions_split > 0'
+    rule plans_from_json_are_plans_like_others 'graph_plans == 1 && executions_undivided + executions_split == 2' '' $small
+    rule plans_without_a_device_run_on_one 'executions_undivided + executions_split > 0' "$properties" MICRODNN_SIM_PROFILE=h200
+    rule any_handle_on_any_stream_runs_a_plan 'executions_undivided + executions_split == 9' '' $small
+    rule two_threads_run_one_plan_on_two_streams 'calls_graph_execute == 24 && executions_undivided + executions_split > 0'
+    rule two_threads_run_one_plan_on_two_streams 'calls_graph_execute == 24 && executions_split > 0' 'within 4096' $small
+    rule capture_of_an_unknown_plan_passes 'passed_capture == 1 && executions_passed == 1'
+    rule capture_of_a_known_plan_replays 'passed_capture == 0 && executions_undivided + executions_split == 9' '' $small
+    rule a_forked_child_passes 'executions_undivided + executions_split == 1' '' $small
+    rule a_shrunk_plan_does_not_run_itself_at_exit 1 '' $small
+    also switched_off_everything_is_as_without disabled_says_nothing MICRODNN_DISABLE=1 $small
+    rule everything_is_as_without 'executions_passed > 50 && passed_disabled > 0' 'policy off' MICRODNN_CONVOLUTION_POLICY=off $small
+    rule packs_are_understood_however_made 'executions_undivided + executions_split > 50' '' $small
+    rule addresses_may_be_used_again 'executions_undivided + executions_split > 20' '' $small
+    rule wrong_calls_get_the_same_statuses 'executions_undivided + executions_split == 2 && passed_trouble == 0' '' $small
+    rule cuda_graphs_are_as_cudnn_makes_them 'graph_plans > 1' '' $small
+    rule unknown_graphs_keep_their_bits 'graph_plans == 0 && graph_plans_layout > 0 && graph_plans_many > 0 && executions_passed > 0' '' $small
+    rule a_pointwise_graph_keeps_its_bits 'graph_plans_other == 1 && executions_passed == 1'
+    rule plans_that_repeat_never_run_what_varies 'executions_undivided > 50' 'without workspace' MICRODNN_WORKSPACE_LIMIT=0
+    rule plans_that_repeat_never_run_what_varies 'executions_split > 50' 'within 4096' $small
+    rule strict_plans_never_run_tensor_cores 'executions_undivided > 50'
+    rule direct_plans_stay_direct 'executions_undivided > 0' free
+    rule direct_plans_stay_direct 'executions_undivided > 0' direct MICRODNN_CONVOLUTION_NUMERICS=direct
+    also what_was_measured_is_remembered remembered
+    also what_was_measured_within_a_limit_is_remembered remembered $small
+}
+
+tests=0 mode=count
+table
+plan "$tests"
+mode=run
+table
+finish
