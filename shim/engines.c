@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/engine_knobs.h"
 #include "shim/graph_build.h"
 
 enum { CONFIGURATIONS = 128, NOTES = 32, UID_COUNT = 5 };
+/* So many neighbours in a row that are refused or known already end the search for more. */
+enum { FRUITLESS = 128 };
 
 /* The numerical notes that make results weaker than those of the plain algorithms. */
 enum {
@@ -39,6 +42,7 @@ struct mdnn_engines {
     const mdnn_cudnn_t *cudnn;
     const mdnn_problem_t *problem;
     mdnn_graph_uids_t uids;
+    bool all;
     sized_graph_t *graphs;
 };
 
@@ -55,6 +59,11 @@ mdnn_status_t mdnn_engines_create(const mdnn_cudnn_t *cudnn, const mdnn_problem_
     made->uids = uids ? *uids : own_uids;
     *engines = made;
     return MDNN_STATUS_OK;
+}
+
+void mdnn_engines_offer_all(mdnn_engines_t *engines)
+{
+    engines->all = true;
 }
 
 const mdnn_graph_uids_t *mdnn_engines_uids(const mdnn_engines_t *engines)
@@ -132,18 +141,19 @@ static bool get_one(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t from,
 }
 
 /* An array of enums as bits; a value that does not fit counts as bit 31, which nothing admits. */
-static uint32_t get_bits(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t from,
-                         cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type)
+static bool get_bits(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t from,
+                     cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                     uint32_t *bits)
 {
     int32_t values[NOTES];
     int64_t count = 0;
-    uint32_t bits = 0;
+    *bits = 0;
     if (cudnn->cudnnBackendGetAttribute(from, name, type, NOTES, &count, values) !=
         CUDNN_STATUS_SUCCESS)
-        return 0;
+        return false;
     for (int64_t i = 0; i < count && i < NOTES; i++)
-        bits |= 1U << (values[i] >= 0 && values[i] < 31 ? values[i] : 31);
-    return bits;
+        *bits |= 1U << (values[i] >= 0 && values[i] < 31 ? values[i] : 31);
+    return true;
 }
 
 static bool read_knob(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t choice,
@@ -183,30 +193,41 @@ static void destroy_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t *de
         destroy(cudnn, descriptors[i]);
 }
 
+/* cuDNN does not say how many knobs there are before it is given room for them (it says 0), so there
+ * is room for one too many. */
 static bool read_knobs(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t configuration,
                        mdnn_engine_t *engine)
 {
-    cudnnBackendDescriptor_t choices[MDNN_ENGINE_KNOBS];
-    int64_t count = 0;
-    if (cudnn->cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
-                                        NULL) != CUDNN_STATUS_SUCCESS)
-        return false;
-    if (count <= 0 || count > MDNN_ENGINE_KNOBS)
-        return count == 0;
-    const size_t made =
-        create_many(cudnn, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, choices, (size_t)count);
-    bool good = made == (size_t)count &&
+    enum { ROOM = MDNN_ENGINE_KNOBS + 1 };
+    cudnnBackendDescriptor_t choices[ROOM];
+    int64_t count = -1;
+    const size_t made = create_many(cudnn, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, choices, ROOM);
+    bool good = made == ROOM &&
                 cudnn->cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count,
+                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, ROOM, &count,
                                                 choices) == CUDNN_STATUS_SUCCESS &&
-                count <= (int64_t)made;
+                count >= 0 && count <= MDNN_ENGINE_KNOBS;
     for (int64_t i = 0; good && i < count; i++)
         good = read_knob(cudnn, choices[i], &engine->knobs[i]);
     destroy_many(cudnn, choices, made);
+    if (!good)
+        return false;
     engine->knob_count = (int32_t)count;
-    qsort(engine->knobs, (size_t)(good ? count : 0), sizeof *engine->knobs, compare_knobs);
-    return good;
+    qsort(engine->knobs, (size_t)count, sizeof *engine->knobs, compare_knobs);
+    return true;
+}
+
+/* An engine whose notes cannot be read is not one without notes. */
+static bool read_notes(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t engine, uint32_t *notes,
+                       uint32_t *behaviour)
+{
+    if (get_bits(cudnn, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                 notes) &&
+        get_bits(cudnn, engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                 behaviour))
+        return true;
+    *notes = *behaviour = 0;
+    return false;
 }
 
 mdnn_status_t mdnn_engine_read(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t configuration,
@@ -215,19 +236,17 @@ mdnn_status_t mdnn_engine_read(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor
 {
     int64_t index = -1;
     memset(engine, 0, sizeof *engine);
+    *notes = *behaviour = 0;
     *notes_known = false;
     const cudnnBackendDescriptor_t made = create(cudnn, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendDescriptor_t of_configuration = made;
     bool good = made && get_one(cudnn, configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, &of_configuration);
     if (good) {
-        *notes_known = true;
-        good = get_one(cudnn, made, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, &index) &&
+        *notes_known = read_notes(cudnn, made, notes, behaviour);
+        good = *notes_known &&
+               get_one(cudnn, made, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, &index) &&
                index >= 0 && index <= INT16_MAX;
-        *notes = get_bits(cudnn, made, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                          CUDNN_TYPE_NUMERICAL_NOTE);
-        *behaviour =
-            get_bits(cudnn, made, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
         engine->id = (int32_t)index;
     }
     destroy(cudnn, made);
@@ -318,20 +337,6 @@ static void ask_heuristics(const mdnn_engines_t *engines, cudnnBackendDescriptor
     destroy(cudnn, heuristics);
 }
 
-mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
-                                mdnn_graph_scaling_t scaling, mdnn_engine_offer_t *offers,
-                                size_t capacity, size_t *count)
-{
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_INSTANT, CUDNN_HEUR_MODE_B,
-                                                   CUDNN_HEUR_MODE_FALLBACK};
-    sized_graph_t *graph;
-    *count = 0;
-    MDNN_TRY(graph_for(engines, handle, images, scaling, &graph));
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-        ask_heuristics(engines, graph->graph, modes[i], offers, capacity, count);
-    return MDNN_STATUS_OK;
-}
-
 /* ---- plans ---- */
 
 /* Descriptors that live until the plan is made. */
@@ -416,16 +421,28 @@ static bool finish_plan(recipe_t *recipe, cudnnHandle_t handle, mdnn_engine_plan
     return true;
 }
 
+/* `recipe` is to be destroyed in either case. */
+static bool make_recipe(recipe_t *recipe, cudnnBackendDescriptor_t graph,
+                        const mdnn_engine_t *engine)
+{
+    return make_engine(recipe, graph, engine->id) && make_choices(recipe, engine) &&
+           make_configuration(recipe);
+}
+
+static void destroy_recipe(recipe_t *recipe)
+{
+    destroy(recipe->cudnn, recipe->configuration);
+    destroy_many(recipe->cudnn, recipe->choices, (size_t)recipe->choice_count);
+    destroy(recipe->cudnn, recipe->engine);
+}
+
 static bool make_plan(const mdnn_cudnn_t *cudnn, cudnnHandle_t handle,
                       cudnnBackendDescriptor_t graph, const mdnn_engine_t *engine,
                       mdnn_engine_plan_t *made)
 {
     recipe_t recipe = {.cudnn = cudnn};
-    const bool good = make_engine(&recipe, graph, engine->id) && make_choices(&recipe, engine) &&
-                      make_configuration(&recipe) && finish_plan(&recipe, handle, made);
-    destroy(cudnn, recipe.configuration);
-    destroy_many(cudnn, recipe.choices, (size_t)recipe.choice_count);
-    destroy(cudnn, recipe.engine);
+    const bool good = make_recipe(&recipe, graph, engine) && finish_plan(&recipe, handle, made);
+    destroy_recipe(&recipe);
     if (!good) {
         destroy(cudnn, made->plan);
         made->plan = NULL;
@@ -454,6 +471,122 @@ mdnn_status_t mdnn_engines_plan(mdnn_engines_t *engines, cudnnHandle_t handle, i
     }
     *plan = &kept->made;
     return kept->supported ? MDNN_STATUS_OK : MDNN_STATUS_UNSUPPORTED;
+}
+
+/* ---- lists ---- */
+
+/* A list of offers that grows beyond what the heuristics say. */
+typedef struct offer_list {
+    mdnn_engines_t *engines;
+    cudnnHandle_t handle;
+    const sized_graph_t *graph;
+    mdnn_engine_offer_t *offers;
+    size_t capacity, *count;
+    int fruitless; /* attempts since the last that was taken */
+} offer_list_t;
+
+/* Offers `engine` under the identity that its configuration has, if it can be planned. */
+static void try_engine(offer_list_t *list, const mdnn_engine_t *engine)
+{
+    const mdnn_cudnn_t *const cudnn = list->engines->cudnn;
+    const size_t before = *list->count;
+    const mdnn_engine_plan_t *plan;
+    recipe_t recipe = {.cudnn = cudnn};
+    if (make_recipe(&recipe, list->graph->graph, engine))
+        take_offer(list->engines, recipe.configuration, list->offers, list->capacity, list->count);
+    destroy_recipe(&recipe);
+    if (*list->count > before &&
+        mdnn_engines_plan(list->engines, list->handle, list->graph->images, list->graph->scaling,
+                          &list->offers[before].engine, &plan) != MDNN_STATUS_OK)
+        *list->count = before;
+    list->fruitless = *list->count > before ? 0 : list->fruitless + 1;
+}
+
+static void try_defaults(offer_list_t *list)
+{
+    int64_t engine_count = 0;
+    if (!get_one(list->engines->cudnn, list->graph->graph,
+                 CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, CUDNN_TYPE_INT64, &engine_count))
+        return;
+    for (int64_t id = 0; id < engine_count && id <= INT16_MAX && *list->count < list->capacity;
+         id++) {
+        mdnn_engine_t engine;
+        memset(&engine, 0, sizeof engine);
+        engine.id = (int32_t)id;
+        try_engine(list, &engine);
+    }
+}
+
+typedef struct base {
+    mdnn_engine_t engine;
+    mdnn_knob_ranges_t ranges;
+} base_t;
+
+static bool is_base(const base_t *bases, size_t count, int32_t id)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bases[i].engine.id == id)
+            return true;
+    return false;
+}
+
+/* Each engine once, as it was offered first: the heuristics know good knobs. */
+static size_t choose_bases(const offer_list_t *list, base_t *bases)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < *list->count; i++) {
+        const mdnn_engine_t *const engine = &list->offers[i].engine;
+        if (is_base(bases, count, engine->id))
+            continue;
+        recipe_t recipe = {.cudnn = list->engines->cudnn};
+        bases[count].engine = *engine;
+        if (make_engine(&recipe, list->graph->graph, engine->id))
+            mdnn_engine_knob_ranges(recipe.cudnn, recipe.engine, &bases[count++].ranges);
+        destroy_recipe(&recipe);
+    }
+    return count;
+}
+
+/* Engines take turns, so that none takes all the room. */
+static void try_neighbours(offer_list_t *list)
+{
+    base_t *const bases = calloc(*list->count + 1, sizeof *bases);
+    const size_t base_count = bases ? choose_bases(list, bases) : 0;
+    bool more = base_count > 0;
+    list->fruitless = 0;
+    for (int64_t turn = 0; more; turn++) {
+        more = false;
+        for (size_t i = 0; i < base_count; i++) {
+            mdnn_engine_t neighbour;
+            if (*list->count == list->capacity || list->fruitless == FRUITLESS)
+                break;
+            if (!mdnn_engine_neighbour(&bases[i].engine, &bases[i].ranges, turn, &neighbour))
+                continue;
+            more = true;
+            try_engine(list, &neighbour);
+        }
+        more = more && *list->count < list->capacity && list->fruitless < FRUITLESS;
+    }
+    free(bases);
+}
+
+mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
+                                mdnn_graph_scaling_t scaling, mdnn_engine_offer_t *offers,
+                                size_t capacity, size_t *count)
+{
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_INSTANT, CUDNN_HEUR_MODE_B,
+                                                   CUDNN_HEUR_MODE_FALLBACK};
+    sized_graph_t *graph;
+    *count = 0;
+    MDNN_TRY(graph_for(engines, handle, images, scaling, &graph));
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        ask_heuristics(engines, graph->graph, modes[i], offers, capacity, count);
+    if (engines->all) {
+        offer_list_t list = {engines, handle, graph, offers, capacity, count, 0};
+        try_defaults(&list);
+        try_neighbours(&list);
+    }
+    return MDNN_STATUS_OK;
 }
 
 void mdnn_engines_keep(const mdnn_engine_plan_t *plan)

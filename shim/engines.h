@@ -44,6 +44,11 @@ mdnn_status_t mdnn_engines_create(const mdnn_cudnn_t *cudnn, const mdnn_problem_
                                   const mdnn_graph_uids_t *uids, mdnn_engines_t **engines);
 void mdnn_engines_destroy(mdnn_engines_t *engines); /* NULL accepted */
 
+/* Lists go on behind the heuristics' offers, as long as there is room: every engine there is with its
+ * defaults, then all engines, taking turns, with one knob set to another value. Only those that can be
+ * planned, so listing takes as long as planning them. */
+void mdnn_engines_offer_all(mdnn_engines_t *engines);
+
 const mdnn_graph_uids_t *mdnn_engines_uids(const mdnn_engines_t *engines);
 
 /* What the heuristics offer for `images` images, best first, without doubles and without engines
@@ -64,8 +69,8 @@ void mdnn_engines_keep(const mdnn_engine_plan_t *plan);
 void mdnn_engines_sweep(mdnn_engines_t *engines);
 
 /* Reads the identity of a finalised engine configuration, and its engine's numerical and behaviour
- * notes as bits (*notes_known: they could be read). UNSUPPORTED for more knobs, or larger values,
- * than an mdnn_engine_t holds. */
+ * notes as bits (*notes_known: they could be read; else both are 0). UNSUPPORTED for unknown notes, and
+ * for more knobs, or larger values, than an mdnn_engine_t holds. */
 mdnn_status_t mdnn_engine_read(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t configuration,
                                mdnn_engine_t *engine, uint32_t *notes, uint32_t *behaviour,
                                bool *notes_known);

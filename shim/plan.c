@@ -97,11 +97,16 @@ static void destroy(mdnn_plan_t *plan)
     free(plan);
 }
 
+enum { ENGINES_ALL = 3 };
+
 static mdnn_status_t open_engines(const mdnn_call_t *call, mdnn_plan_t *plan)
 {
     if (!(plan->key.problem.interfaces & MDNN_INTERFACE_GRAPH))
         return MDNN_STATUS_OK;
-    return mdnn_engines_create(call->cudnn, &plan->key.problem, call->uids, &plan->engines);
+    MDNN_TRY(mdnn_engines_create(call->cudnn, &plan->key.problem, call->uids, &plan->engines));
+    if (mdnn_process_options()->convolution_engines == ENGINES_ALL)
+        mdnn_engines_offer_all(plan->engines);
+    return MDNN_STATUS_OK;
 }
 
 static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash)
