@@ -113,6 +113,10 @@ table() {
     also switched_off_everything_is_as_without disabled_says_nothing MICRODNN_DISABLE=1 $small
     rule everything_is_as_without 'executions_passed > 50 && passed_disabled > 0' 'policy off' MICRODNN_CONVOLUTION_POLICY=off $small
     rule packs_are_understood_however_made 'executions_undivided + executions_split > 50' '' $small
+    rule uids_are_names_not_places 'executions_undivided > 10'
+    rule uids_are_names_not_places 'executions_split > 10' 'within 4096' $small
+    rule later_parts_of_a_gradient_add 'executions_split > 10' '' MICRODNN_WORKSPACE_LIMIT=16384 MICRODNN_CONVOLUTION_BATCH_SIZES=all
+    rule nothing_is_kept_of_what_was_destroyed 1
     rule addresses_may_be_used_again 'executions_undivided + executions_split > 20' '' $small
     rule wrong_calls_get_the_same_statuses 'executions_undivided + executions_split == 2 && passed_trouble == 0' '' $small
     rule cuda_graphs_are_as_cudnn_makes_them 'graph_plans > 1' '' $small
@@ -123,6 +127,22 @@ table() {
     rule strict_plans_never_run_tensor_cores 'executions_undivided > 50'
     rule direct_plans_stay_direct 'executions_undivided > 0' free
     rule direct_plans_stay_direct 'executions_undivided > 0' direct MICRODNN_CONVOLUTION_NUMERICS=direct
+    for direction in 0 1 2 3 4; do
+        rule_of graph_faults any_failing_backend_call_is_survived 'executions_undivided > 20' "$direction"
+        rule_of graph_faults any_failing_allocation_is_survived 'calls_graph_execute > 20' "$direction"
+    done
+    rule_of graph_faults any_failing_backend_call_is_survived 'executions_split > 0' 1 $small
+    rule_of graph_faults any_failing_backend_call_is_survived 'executions_split > 0' 2 $small
+    rule_of graph_faults any_failing_backend_call_is_survived 'executions_split > 0' 3 $small MICRODNN_CONVOLUTION_BATCH_SIZES=all
+    direction=0
+    for function in cuMemAlloc_v2 cuMemFree_v2 cuMemGetInfo_v2 cuMemcpyHtoDAsync_v2 cuMemcpyDtoDAsync_v2 \
+        cuEventCreate cuEventRecord cuEventSynchronize cuEventElapsedTime_v2 cuStreamSynchronize \
+        cuLaunchKernel; do
+        for nth in 1 2; do
+            rule_of graph_faults a_failing_driver_call_is_survived 'calls_graph_execute == 3' "$function:$nth:$direction"
+        done
+        direction=$(((direction + 1) % 5))
+    done
     also what_was_measured_is_remembered remembered
     also what_was_measured_within_a_limit_is_remembered remembered $small
 }

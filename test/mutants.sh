@@ -107,6 +107,50 @@ table() {
         doors a_failing_later_part_is_told
     mutant FAILURE_REPEATED shim/execute.c 's/^        mdnn_plan_give_up(plan);//' doors a_failing_first_part_becomes_the_callers_call
 
+    # --- the graph API ---
+    mutant TOLD_IS_LAST shim/door_graph.c 's/^    return smaller(bytes, told);/    return bytes;/;s/^    while (bytes < told \&\& !atomic/    while (!atomic/' \
+        graph_rules a_shrunk_plan_never_runs_itself
+    mutant SHRUNK_PLAN_RUNS shim/door_graph.c 's/own_plan_may_run = told >= record->own_bytes;/own_plan_may_run = true;/' \
+        graph_rules a_shrunk_plan_never_runs_itself
+    mutant SHRUNK_PLAN_IN_CUDA_GRAPH shim/door_graph.c 's/^    if (execution.own_plan_may_run)$/    if (1)/' \
+        graph_rules cuda_graphs_are_as_cudnn_makes_them
+    mutant SHRUNK_PLAN_AT_EXIT shim/door_graph.c 's/^    if (mdnn_process_state() != MDNN_PROCESS_EXITING)/    if (1)/' \
+        graph_rules a_shrunk_plan_does_not_run_itself_at_exit
+    mutant SHADOW_OUTLIVES shim/graph_shadow.c '/^void mdnn_shadow_destroy/,/^}/s/detach(descriptor)/NULL/' \
+        graph_rules nothing_is_kept_of_what_was_destroyed
+    mutant GENEROUS_TO_ALL shim/plan.c 's/^    return !atomic_exchange(&plan->generous.*/    return true;/' \
+        graph_rules one_generous_answer_at_a_time
+    mutant GENEROUS_NEVER_AGAIN shim/door_graph.c 's/^    settle_generosity(&execution);//' \
+        graph_rules one_generous_answer_at_a_time
+    mutant GENEROUS_WITHOUT_LIMIT shim/graph_record.c 's/^    return most < user_limit ? most : user_limit;/    return most;/' \
+        graph_rules no_answer_exceeds_the_limit
+    mutant PARTS_GET_THE_WHOLE_PACK shim/execute.c 's/^        if (count > 1 || !call->pack_fits)/        if (!call->pack_fits)/' \
+        graph_rules an_answer_is_all_that_is_touched
+    mutant FOREIGN_NAMES_FIT shim/door_graph.c 's/^            names_agree(.*/            true;/' \
+        graph_rules uids_are_names_not_places
+    mutant MEASURES_ON_THE_HOSTS_DATA shim/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
+        graph_rules without_a_question_the_plans_own_need_holds
+    mutant STRICTNESS_IGNORED shim/plan.c 's/(demand->strict && may_round(problem) ? STRICT : 0U)/0U/' \
+        graph_rules strict_plans_never_run_tensor_cores
+    mutant GRAPH_VARIES shim/graph_record.c 's/\.deterministic = record->.*/.deterministic = false,/' \
+        graph_rules plans_that_repeat_never_run_what_varies
+    mutant GRAPH_INDIRECT shim/graph_record.c 's/\.direct = direct_wanted && .*/.direct = false,/' \
+        graph_rules direct_plans_stay_direct
+    mutant GRAPH_BETA_NOT_ONE shim/plan.c 's/^    return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;/    return MDNN_SCALING_CALLER;/' \
+        graph_rules later_parts_of_a_gradient_add
+    mutant UIDS_BY_ORDER shim/graph_shadow.c 's/^        if (uids\[i\] != (uint64_t)uid)/        if (i != (uid == 120 ? 0 : uid == 121 ? 1 : 2))/' \
+        graph_rules packs_are_understood_however_made
+    mutant PACK_OF_SIXTEEN shim/graph_shadow.c 's/^    values->count = room ? count : -1;/    values->count = room \&\& count <= MDNN_PACK_POINTERS ? count : -1;/' \
+        graph_rules packs_are_understood_however_made
+    mutant PACK_NOT_FINALIZED shim/door_graph.c 's/(execution->pack && !execution->pack->pack.finalized)/0/' \
+        graph_rules packs_are_understood_however_made
+    mutant NULL_HANDLE_TAKEN shim/door_graph.c 's/^    if (!handle || !pack ||/    if (/' \
+        graph_rules wrong_calls_get_the_same_statuses
+    mutant GRAPH_MEASURED_IN_CAPTURE shim/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
+        graph_rules capture_of_an_unknown_plan_passes
+    mutant ANY_LAYOUT_TAKEN shim/graph_json.c 's/^    if (!layouts_are_ours(&read, &chain))/    if (0)/' \
+        graph_rules unknown_graphs_keep_their_bits
+
     # --- the key of a plan ---
     key DIRECTION 'problem->direction = 0'
     key PAD 'memset(problem->pad, 0, sizeof problem->pad)'
@@ -142,6 +186,7 @@ doors() {
     MDNN_LIBRARY=$doors_library timeout 20 test/doors.sh "$@"
 }
 behaviour() { MDNN_LIBRARY=$1 timeout 60 test/behaviour.sh "$2"; }
+graph_rules() { MDNN_LIBRARY=$1 timeout 60 test/graph_rules.sh "$2"; }
 routes() { MDNN_LIBRARY=$1 timeout 60 test/routes.sh; }
 exports() { shim/check-exports "$1"; }
 without_cuda() {

@@ -58,16 +58,12 @@ graph_case_t small_case(graph_direction_t direction, case_type_t type, int n)
     return test;
 }
 
-void job_open(job_t *job, const graph_case_t *test, cudnnHandle_t handle,
-              cudnnBackendDescriptor_t device)
+/* `job` has its problem already. */
+static void make_configs(job_t *job, cudnnBackendDescriptor_t device)
 {
     graph_t graph;
-    memset(job, 0, sizeof *job);
-    job->test = *test;
-    job->handle = handle;
-    problem_init(&job->problem, &job->test);
     problem_solve(&job->problem);
-    CUDNN(problem_build(&job->problem, &graph, handle));
+    CUDNN(problem_build(&job->problem, &graph, job->handle));
     (void)graph_add_configs(&graph, CUDNN_HEUR_MODE_INSTANT, device, job->configs, GRAPH_CONFIGS,
                             &job->count);
     (void)graph_add_configs(&graph, CUDNN_HEUR_MODE_FALLBACK, device, job->configs, GRAPH_CONFIGS,
@@ -75,10 +71,36 @@ void job_open(job_t *job, const graph_case_t *test, cudnnHandle_t handle,
     graph_fini(&graph);
     job->count = graph_filter_configs(
         job->configs, job->count,
-        graph_refused_notes(graph_case_data_type(test), test->type == CASE_TF32, false));
+        graph_refused_notes(graph_case_data_type(&job->test), job->test.type == CASE_TF32, false));
     job->values = calloc(problem_elements(&job->problem), sizeof *job->values);
     if (!job->values || job->count == 0)
         BAIL("no engine");
+}
+
+static void begin(job_t *job, const graph_case_t *test, cudnnHandle_t handle)
+{
+    memset(job, 0, sizeof *job);
+    job->test = *test;
+    job->handle = handle;
+    problem_init(&job->problem, &job->test);
+}
+
+void job_open(job_t *job, const graph_case_t *test, cudnnHandle_t handle,
+              cudnnBackendDescriptor_t device)
+{
+    begin(job, test, handle);
+    make_configs(job, device);
+}
+
+void job_open_renamed(job_t *job, const graph_case_t *test, cudnnHandle_t handle)
+{
+    begin(job, test, handle);
+    operand_t *const operands = job->problem.operands;
+    const int64_t x_uid = operands[OPERAND_X].uid;
+    operands[OPERAND_X].uid = operands[OPERAND_W].uid;
+    operands[OPERAND_W].uid = operands[OPERAND_Y].uid;
+    operands[OPERAND_Y].uid = x_uid;
+    make_configs(job, NULL);
 }
 
 void job_close(job_t *job)

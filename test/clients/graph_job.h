@@ -43,6 +43,8 @@ graph_case_t small_case(graph_direction_t direction, case_type_t type, int n);
  */
 void job_open(job_t *job, const graph_case_t *test, cudnnHandle_t handle,
               cudnnBackendDescriptor_t device);
+/* The same graph with x, w and y called by each other's names. */
+void job_open_renamed(job_t *job, const graph_case_t *test, cudnnHandle_t handle);
 void job_close(job_t *job);
 
 /* NULL if the engine refuses. The caller destroys it. */

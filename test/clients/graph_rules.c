@@ -6,6 +6,7 @@
  *   graph_rules NAME [ARGUMENT]   one test; exit status 0 if it passes. test/graph_rules.sh has the
  *                                 environments and what the statistics must say. */
 #include <dlfcn.h>
+#include <malloc.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -826,6 +827,70 @@ static bool packs_are_understood_however_made(void)
     return true;
 }
 
+/* Two programs, or two parts of one, pose one problem under different names. */
+static bool uids_are_names_not_places(void)
+{
+    for (int direction = GRAPH_FORWARD; direction <= GRAPH_BACKWARD_FILTER; direction++)
+        for (int renamed = 0; renamed < 2; renamed++) {
+            job_t job;
+            const graph_case_t test = hungry_case((graph_direction_t)direction, 45);
+            if (renamed)
+                job_open_renamed(&job, &test, handle);
+            else
+                job_open(&job, &test, handle, NULL);
+            for (int config = 0; config < job.count; config++) {
+                cudnnBackendDescriptor_t plan = job_plan(&job, config);
+                RIGHT(job_run(&job, handle, plan, told_bytes(plan)));
+                DESTROY(plan);
+            }
+            job_close(&job);
+        }
+    return true;
+}
+
+static bool later_parts_of_a_gradient_add(void)
+{
+    job_t job;
+    const graph_case_t test = hungry_case(GRAPH_BACKWARD_FILTER, 46);
+    job_open(&job, &test, handle, NULL);
+    for (int config = 0; config < job.count; config++) {
+        cudnnBackendDescriptor_t plan = job_plan(&job, config);
+        const size_t bytes = told_bytes(plan);
+        for (int i = 0; i < 14; i++)
+            RIGHT(job_run(&job, handle, plan, bytes));
+        DESTROY(plan);
+    }
+    job_close(&job);
+    return true;
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static bool nothing_is_kept_of_what_was_destroyed(void)
+{
+    enum { MANY = 3000 };
+    static cudnnBackendDescriptor_t plans[MANY], packs[MANY];
+    const size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < MANY; i++) {
+        CUDNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plans[i]));
+        CUDNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &packs[i]));
+    }
+    for (int i = 0; i < MANY; i++) {
+        DESTROY(plans[i]);
+        DESTROY(packs[i]);
+    }
+    const size_t after = mallinfo2().uordblks;
+    printf("# %zu bytes before, %zu after\n", before, after);
+    CHECK(after < before + 64 * MANY);
+    return true;
+}
+#else
+static bool nothing_is_kept_of_what_was_destroyed(void)
+{
+    printf("# the sanitizer has an allocator of its own\n");
+    return true;
+}
+#endif
+
 /* Descriptors get the addresses of destroyed ones, of other types too. */
 static bool addresses_may_be_used_again(void)
 {
@@ -1269,6 +1334,9 @@ static const struct {
     TEST(a_shrunk_plan_does_not_run_itself_at_exit),
     TEST(everything_is_as_without),
     TEST(packs_are_understood_however_made),
+    TEST(uids_are_names_not_places),
+    TEST(later_parts_of_a_gradient_add),
+    TEST(nothing_is_kept_of_what_was_destroyed),
     TEST(addresses_may_be_used_again),
     TEST(wrong_calls_get_the_same_statuses),
     TEST(cuda_graphs_are_as_cudnn_makes_them),
