@@ -70,6 +70,6 @@ typedef struct mdnn_cost_source {
     mdnn_status_t (*find)(void *context, int64_t images, mdnn_part_role_t role, mdnn_cost_t *costs,
                           size_t capacity, size_t *count);
 } mdnn_cost_source_t;
-enum { MDNN_COSTS_PER_SIZE = 96 };
+enum { MDNN_COSTS_PER_SIZE = 128 };
 
 #endif

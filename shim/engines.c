@@ -43,6 +43,7 @@ struct mdnn_engines {
     const mdnn_problem_t *problem;
     mdnn_graph_uids_t uids;
     bool all;
+    bool first_only; /* short lists */
     sized_graph_t *graphs;
 };
 
@@ -59,6 +60,11 @@ mdnn_status_t mdnn_engines_create(const mdnn_cudnn_t *cudnn, const mdnn_problem_
     made->uids = uids ? *uids : own_uids;
     *engines = made;
     return MDNN_STATUS_OK;
+}
+
+void mdnn_engines_offer_first(mdnn_engines_t *engines)
+{
+    engines->first_only = true;
 }
 
 void mdnn_engines_offer_all(mdnn_engines_t *engines)
@@ -574,13 +580,19 @@ mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, i
                                 mdnn_graph_scaling_t scaling, mdnn_engine_offer_t *offers,
                                 size_t capacity, size_t *count)
 {
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_INSTANT, CUDNN_HEUR_MODE_B,
-                                                   CUDNN_HEUR_MODE_FALLBACK};
+    /* PyTorch tries 10 plans unless told otherwise (torch.backends.cudnn.benchmark_limit). */
+    static const struct {
+        cudnnBackendHeurMode_t mode;
+        size_t first;
+    } lists[] = {{CUDNN_HEUR_MODE_INSTANT, 12}, {CUDNN_HEUR_MODE_B, 0}, {CUDNN_HEUR_MODE_FALLBACK, 4}};
     sized_graph_t *graph;
     *count = 0;
     MDNN_TRY(graph_for(engines, handle, images, scaling, &graph));
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-        ask_heuristics(engines, graph->graph, modes[i], offers, capacity, count);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const size_t most = engines->first_only ? *count + lists[i].first : capacity;
+        ask_heuristics(engines, graph->graph, lists[i].mode, offers,
+                       most < capacity ? most : capacity, count);
+    }
     if (engines->all) {
         offer_list_t list = {engines, handle, graph, offers, capacity, count, 0};
         try_defaults(&list);

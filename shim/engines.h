@@ -49,6 +49,9 @@ void mdnn_engines_destroy(mdnn_engines_t *engines); /* NULL accepted */
  * planned, so listing takes as long as planning them. */
 void mdnn_engines_offer_all(mdnn_engines_t *engines);
 
+/* Lists end early: they have as many engines as a program's own search looks at. */
+void mdnn_engines_offer_first(mdnn_engines_t *engines);
+
 const mdnn_graph_uids_t *mdnn_engines_uids(const mdnn_engines_t *engines);
 
 /* What the heuristics offer for `images` images, best first, without doubles and without engines

@@ -187,6 +187,16 @@ void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned)
     atomic_store_explicit(&record->planned, planned, memory_order_release);
 }
 
+void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call)
+{
+    mdnn_plan_t *const planned = atomic_load_explicit(&record->planned, memory_order_acquire);
+    if (!planned || !record->engine_known ||
+        atomic_load_explicit(&record->own_ms, memory_order_relaxed) != 0)
+        return;
+    const double ms = mdnn_plan_time_engine(planned, call);
+    atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
+}
+
 bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_t *ready)
 {
     const double margin = mdnn_process_options()->convolution_adoption_margin / 100.0;

@@ -14,7 +14,7 @@ typedef struct mdnn_graph_record {
     bool engine_known;             /* `engine` can be made again from its identity */
     uint64_t own_bytes;            /* workspace that the host's plan takes */
     uint64_t limit_bytes;          /* workspace up to which candidates are of interest to the host */
-    _Atomic double own_ms;         /* measured time of the host's plan; 0: not known */
+    _Atomic double own_ms;         /* measured time of the host's plan; 0: not known, < 0: cannot be */
     _Atomic(mdnn_plan_t *) planned; /* ours for this convolution, once it was looked for; else NULL */
     /* Scalars as a legacy call takes them. */
     float alpha_float, beta_float;
@@ -31,6 +31,8 @@ mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t han
 
 /* Keeps `planned` for all later calls of this plan. Any thread. */
 void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned);
+/* The host is about to run this plan: times its engine if that was not done. */
+void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call);
 /* True if `ready` is not clearly faster than the host's own plan: then that runs, where it may. A
  * choice between equals is the host's. */
 bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_t *ready);

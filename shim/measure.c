@@ -418,6 +418,21 @@ static mdnn_status_t survey(mdnn_measurement_t *measurement, mdnn_part_role_t ro
     return MDNN_STATUS_OK;
 }
 
+mdnn_status_t mdnn_measurement_time_engine(mdnn_measurement_t *measurement,
+                                           const mdnn_engine_offer_t *offer)
+{
+    mdnn_cost_row_t *const row = mdnn_cost_table_row(
+        measurement->table, mdnn_problem_batch(measurement->problem), MDNN_PART_FIRST);
+    const int index = mdnn_cost_table_engine(measurement->table, offer);
+    if (!row || index < 0)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    mdnn_candidate_t *const candidate = &row->candidates[index];
+    if (candidate->state == MDNN_CANDIDATE_UNSUPPORTED) /* it was not offered until now */
+        candidate->state = MDNN_CANDIDATE_UNKNOWN;
+    row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
+    return settle(measurement, row, index);
+}
+
 static mdnn_status_t find_costs(void *context, int64_t images, mdnn_part_role_t role,
                                 mdnn_cost_t *costs, size_t capacity, size_t *count)
 {

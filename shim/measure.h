@@ -34,6 +34,10 @@ mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem
                                      mdnn_measurement_t **measurement);
 void mdnn_measurement_end(mdnn_measurement_t *measurement); /* NULL accepted; frees the scratch */
 
+/* Times one engine on the whole batch, wherever it comes from, into the table. */
+mdnn_status_t mdnn_measurement_time_engine(mdnn_measurement_t *measurement,
+                                           const mdnn_engine_offer_t *offer);
+
 /* The session as a cost source; valid until its end. */
 mdnn_cost_source_t mdnn_measurement_source(mdnn_measurement_t *measurement);
 

@@ -97,14 +97,17 @@ static void destroy(mdnn_plan_t *plan)
     free(plan);
 }
 
-enum { ENGINES_ALL = 3 };
+enum { ENGINES_AUTO = 1, ENGINES_ALL = 3 }; /* of the option */
 
 static mdnn_status_t open_engines(const mdnn_call_t *call, mdnn_plan_t *plan)
 {
     if (!(plan->key.problem.interfaces & MDNN_INTERFACE_GRAPH))
         return MDNN_STATUS_OK;
     MDNN_TRY(mdnn_engines_create(call->cudnn, &plan->key.problem, call->uids, &plan->engines));
-    if (mdnn_process_options()->convolution_engines == ENGINES_ALL)
+    const int wanted = mdnn_process_options()->convolution_engines;
+    if (wanted == ENGINES_AUTO)
+        mdnn_engines_offer_first(plan->engines);
+    else if (wanted == ENGINES_ALL)
         mdnn_engines_offer_all(plan->engines);
     return MDNN_STATUS_OK;
 }
@@ -494,6 +497,47 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
             best = ready;
     }
     return best;
+}
+
+/* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be. */
+static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call)
+{
+    mdnn_measurement_t *measurement = NULL;
+    const mdnn_measure_request_t request = {
+        .limit_bytes = UINT64_MAX,
+        .repeats = mdnn_process_options()->convolution_measure_repeats,
+        .engines = plan->engines,
+    };
+    if (!plan->engines || mdnn_measurement_begin(call, &plan->key.problem, plan->slices,
+                                                 plan->costs, &request,
+                                                 &measurement) != MDNN_STATUS_OK)
+        return -1;
+    (void)mdnn_measurement_time_engine(measurement, call->caller_engine);
+    mdnn_measurement_end(measurement);
+    mdnn_engines_sweep(plan->engines);
+    const front_set_t *const set = atomic_load(&plan->set);
+    if (set)
+        remember(plan, set);
+    const double ms = mdnn_cost_table_engine_ms(plan->costs, &call->caller_engine->engine,
+                                                mdnn_problem_batch(&plan->key.problem));
+    return ms > 0 ? ms : -1;
+}
+
+double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (!call->caller_engine || !driver || is_capturing(call, driver))
+        return 0;
+    pthread_mutex_lock(&planning_lock);
+    const uint64_t begin = microseconds_now();
+    const bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const double ms = time_engine_locked(plan, call);
+    if (exchanged)
+        (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
+    mdnn_count(MDNN_COUNTER_measure_microseconds, microseconds_now() - begin);
+    pthread_mutex_unlock(&planning_lock);
+    return ms;
 }
 
 const char *mdnn_plan_title(const mdnn_plan_t *plan)

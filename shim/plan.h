@@ -59,6 +59,9 @@ const char *mdnn_plan_title(const mdnn_plan_t *plan);
 /* Measured time of an engine on the whole batch; 0 if it was not timed. Takes the planning lock. */
 double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
 
+/* Likewise for call->caller_engine, which is timed now; 0 during capture, -1 if it cannot be timed. */
+double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call);
+
 /* Ids of the tensors in the plans of engines; NULL if there are none. */
 const mdnn_graph_uids_t *mdnn_plan_uids(const mdnn_plan_t *plan);
 
