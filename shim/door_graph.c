@@ -237,6 +237,12 @@ static bool be_generous(mdnn_plan_shadow_t *plan, mdnn_plan_t *planned,
     return true;
 }
 
+/* The host's own plan is within the user's limit. */
+static bool own_fits(const mdnn_graph_record_t *record)
+{
+    return record->own_bytes <= record->limit_bytes;
+}
+
 /* What will run for the host: ours, or NULL for its own plan. */
 static const mdnn_ready_t *choose(mdnn_plan_shadow_t *plan, const mdnn_graph_record_t *record,
                                   mdnn_plan_t *planned)
@@ -248,8 +254,7 @@ static const mdnn_ready_t *choose(mdnn_plan_shadow_t *plan, const mdnn_graph_rec
         demand.workspace_bytes = smaller(record->limit_bytes, record->own_bytes);
         ready = mdnn_plan_best(planned, &demand);
     }
-    const bool own_fits = record->own_bytes <= record->limit_bytes;
-    return ready && own_fits && mdnn_graph_prefers_own(record, ready) ? NULL : ready;
+    return ready && own_fits(record) && mdnn_graph_prefers_own(record, ready) ? NULL : ready;
 }
 
 /* Workspace of what will run; the plan's own if nothing of ours will. */
@@ -264,7 +269,7 @@ static uint64_t find_answer(mdnn_shadow_t *shadow, mdnn_graph_record_t *record)
     uint64_t answer = ready ? ready->configuration->workspace_bytes : record->own_bytes;
     /* Whether its own plan is faster shows when it first runs: until then there must be room for it. */
     if (record->engine_known && atomic_load(&record->own_ms) == 0 && answer < record->own_bytes &&
-        record->own_bytes <= record->limit_bytes)
+        own_fits(record))
         answer = record->own_bytes;
     MDNN_LOG(MDNN_LOG_DEBUG, "graph", "engine %d of %s: takes %llu bytes, %.4f ms; told %llu%s",
              (int)record->engine.engine.id, mdnn_plan_title(planned),
@@ -451,11 +456,12 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     }
     settle_generosity(&execution);
     find_plan(&execution);
-    if (execution.own_plan_may_run)
+    const bool own_is_candidate = execution.own_plan_may_run && own_fits(execution.record);
+    if (own_is_candidate)
         mdnn_graph_record_time_own(execution.record, &execution.call);
     const mdnn_ready_t *const ready =
         execution.planned ? mdnn_plan_best(execution.planned, &execution.demand) : NULL;
-    if (ready && execution.own_plan_may_run && mdnn_graph_prefers_own(execution.record, ready)) {
+    if (ready && own_is_candidate && mdnn_graph_prefers_own(execution.record, ready)) {
         mdnn_count(MDNN_COUNTER_executions_own, 1);
         return real->cudnnBackendExecute(handle, plan, pack);
     }
