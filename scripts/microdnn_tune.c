@@ -20,10 +20,11 @@ static const char usage[] =
     "\n"
     "Measures convolutions ahead and keeps the times in the database (microdnn-cache).\n"
     "\n"
-    "  --net NAME               each of these five may be given several times, and then\n"
+    "  --net NAME               each of these six may be given several times, and then\n"
     "  --batch IMAGES           every combination is run once: `train_cnn --help` has what\n"
     "  --dtype TYPE             they take\n"
     "  --layout LAYOUT\n"
+    "  --api legacy|graph\n"
     "  --workspace-limit SIZE   for train_cnn and for the library\n"
     "  --devices LIST           0,1,... or all: GPUs of one model, each runs combinations\n"
     "  --program FILE           this train_cnn instead of the one that was installed\n"
@@ -37,9 +38,9 @@ static const char usage[] =
 enum { VALUES_MAX = 32, COMBINATIONS_MAX = 4096, WAIT_MS = 10000 };
 
 /* What --net and its companions were given. */
-typedef enum dimension { NET, BATCH, DTYPE, LAYOUT, LIMIT, DIMENSIONS } dimension_t;
+typedef enum dimension { NET, BATCH, DTYPE, LAYOUT, API, LIMIT, DIMENSIONS } dimension_t;
 static const char *const dimension_options[DIMENSIONS] = {"--net", "--batch", "--dtype", "--layout",
-                                                          "--workspace-limit"};
+                                                          "--api", "--workspace-limit"};
 
 typedef struct values {
     size_t count;
@@ -71,6 +72,7 @@ static const struct option long_options[] = {
     {"batch", required_argument, NULL, BATCH + 1},
     {"dtype", required_argument, NULL, DTYPE + 1},
     {"layout", required_argument, NULL, LAYOUT + 1},
+    {"api", required_argument, NULL, API + 1},
     {"workspace-limit", required_argument, NULL, LIMIT + 1},
     {"devices", required_argument, NULL, OPTION_DEVICES},
     {"program", required_argument, NULL, OPTION_PROGRAM},

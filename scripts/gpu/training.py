@@ -18,16 +18,19 @@ class Task:
     dtype: str = "fp32"
     layout: str = "nchw"
     limit: str = "none"
+    api: str = "legacy"
     length: tuple = ("--iterations", "10")
     extra: tuple = ()
 
     def arguments(self):
         return ["--net", self.net, "--batch", str(self.batch), "--dtype", self.dtype,
-                "--layout", self.layout, "--workspace-limit", self.limit, *self.length,
+                "--layout", self.layout, "--workspace-limit", self.limit, "--api", self.api,
+                *self.length,
                 *self.extra]
 
     def __str__(self):
-        return f"{self.net} b{self.batch} {self.dtype} {self.layout} {self.limit}"
+        graph = " graph" if self.api == "graph" else ""
+        return f"{self.net} b{self.batch} {self.dtype} {self.layout} {self.limit}{graph}"
 
 
 @dataclasses.dataclass
