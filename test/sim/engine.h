@@ -135,6 +135,7 @@ typedef struct sim_engine {
     bool initialised;
     pid_t pid;
     sim_mode_t mode;
+    bool unnamed_allowed; /* kernels may touch memory that no parameter of theirs names */
     int device_count;
     sim_device_t devices[SIM_MAX_DEVICES];
     uint64_t random;
@@ -224,6 +225,8 @@ bool sim_map_covers(uint64_t address, uint64_t bytes, sim_place_t place, int dev
 void *sim_map_translate(uint64_t address, uint64_t bytes, int device, bool write);
 /* Whether memory at that address is the host's: pageable, pinned, or mapped from there. */
 bool sim_map_on_host(uint64_t address);
+/* Whether both lie in the same live range, or in mappings of one reservation. */
+bool sim_map_same(uint64_t a, uint64_t b);
 /* A free stretch of device addresses, at `hint` if that is free. false: there is none. */
 bool sim_map_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t *start);
 void sim_map_unreserve(uint64_t start, uint64_t bytes);
@@ -307,6 +310,7 @@ void sim_frontier_clear(sim_frontier_t *frontier);
 
 /* ---- vmm.c ---- */
 bool sim_vmm_reserved(uint64_t address); /* inside a reservation of the program's, mapped or not */
+bool sim_vmm_same(uint64_t a, uint64_t b); /* inside one and the same */
 
 /* ---- module.c ---- */
 CUfunction sim_function(const sim_kernel_t *kernel);

@@ -336,6 +336,14 @@ bool sim_map_on_host(uint64_t address)
             range->physical->properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE);
 }
 
+bool sim_map_same(uint64_t a, uint64_t b)
+{
+    const sim_range_t *range = sim_map_find(a);
+    if (!range || !range->physical)
+        return range && range == sim_map_find(b);
+    return sim_vmm_same(a, b);
+}
+
 bool sim_map_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t *start)
 {
     if (hint != 0 && hint % alignment == 0 && extents_take_at(&map.addresses, hint, bytes)) {

@@ -4,7 +4,7 @@
  * A simulated kernel is a C function. It is launched through cuLaunchKernel[Ex] with real parameter
  * layouts: each parameter is copied at the launch, the body runs later, when its dependencies allow
  * and something waits for it (the adversarial rule of DESIGN.md), and sees device memory only through
- * sim_memory. Device addresses are numbers inside a PROT_NONE reservation: host code that touches one
+ * sim_memory, and of that only what a parameter names. Device addresses are numbers inside a PROT_NONE reservation: host code that touches one
  * faults, as with a real GPU. */
 #ifndef SIM_H
 #define SIM_H

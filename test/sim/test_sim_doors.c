@@ -1,6 +1,7 @@
 /* How programs and libraries reach the simulator: symbols, versions, the resolver, modules,
  * launches. */
 #include <dlfcn.h>
+#include <sys/resource.h>
 
 #include "test/sim/test_sim.h"
 
@@ -275,6 +276,47 @@ static void kernels_can_be_launched_in_every_way(void **state)
     expect_success(launch_every_way, "");
 }
 
+/* Reads an address out of memory that its parameter names. */
+static void indirect_body(void *const *p)
+{
+    uint64_t table, address = 0;
+    memcpy(&table, p[0], sizeof table);
+    uint64_t *entry = sim_api()->memory(table, sizeof *entry);
+    if (entry)
+        memcpy(&address, entry, sizeof address);
+    float *value = sim_api()->memory(address, sizeof *value);
+    if (value)
+        *value = 9;
+}
+
+static float value_by_table(void)
+{
+    static const sim_kernel_parameter_t parameter = {0, 8};
+    static const sim_kernel_t kernel = {"test_indirect", 1, &parameter, indirect_body};
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    float *device = new_device(4), value;
+    void *table = new_device(8), *parameters[] = {&table};
+    OK(cudaMemcpy(table, &device, sizeof device, cudaMemcpyHostToDevice));
+    OK(cuLaunchKernel(sim_api()->function(&kernel), 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    OK(cudaMemcpy(&value, device, sizeof value, cudaMemcpyDeviceToHost));
+    return value;
+}
+
+static void touch_by_table(void)
+{
+    CHECK(value_by_table() == 9);
+}
+
+/* So a hook that scans parameters sees all that the simulated libraries touch. */
+static void kernels_touch_what_their_parameters_name(void **state)
+{
+    (void)state;
+    int status = run_child(touch_by_table, "ASAN_OPTIONS=log_path=/dev/null");
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    expect_success(touch_by_table, "MICRODNN_SIM_UNNAMED=1");
+}
+
 static void without_context(void)
 {
     CUdeviceptr address;
@@ -311,6 +353,7 @@ int main(void)
         cmocka_unit_test(modules_find_registered_kernels_by_name),
         cmocka_unit_test(parameter_layouts_can_be_asked_for),
         cmocka_unit_test(kernels_can_be_launched_in_every_way),
+        cmocka_unit_test(kernels_touch_what_their_parameters_name),
         cmocka_unit_test(the_driver_wants_a_context),
     };
     return cmocka_run_group_tests_name("sim_doors", tests, NULL, NULL);

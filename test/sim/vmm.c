@@ -32,6 +32,12 @@ bool sim_vmm_reserved(uint64_t address)
     return find_reservation(address) != NULL;
 }
 
+bool sim_vmm_same(uint64_t a, uint64_t b)
+{
+    const reservation_t *reservation = find_reservation(a);
+    return reservation && reservation == find_reservation(b);
+}
+
 static CUresult address_reserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr hint,
                                 unsigned long long flags)
 {

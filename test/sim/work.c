@@ -2,12 +2,14 @@
 #include "test/sim/engine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static _Thread_local double next_cost_us;
 static _Thread_local CUcontext running_context; /* of the body that this thread runs, or NULL */
 
+static _Thread_local const sim_work_t *running_kernel; /* likewise */
 static _Thread_local bool in_host_call;
 
 bool sim_in_host_call(void)
@@ -50,12 +52,34 @@ void sim_set_next_cost_us(double cost_us)
     next_cost_us = cost_us;
 }
 
+/* Whether a parameter of the kernel, or a part of one, is an address in the same memory. */
+static bool is_named(const sim_work_t *work, uint64_t address)
+{
+    uint32_t bytes = parameter_bytes(work->kernel);
+    for (uint32_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, (const char *)work->parameters + at, sizeof word);
+        if (sim_map_same(word, address))
+            return true;
+    }
+    return false;
+}
+
+static _Noreturn void panic_unnamed(const char *kernel)
+{
+    char message[160];
+    snprintf(message, sizeof message, "kernel %s touches memory that no parameter names", kernel);
+    sim_panic(message);
+}
+
 static void *memory(uint64_t address, uint64_t bytes, bool write)
 {
     int device = running_context ? running_context->device : SIM_ANY_DEVICE;
     void *host = sim_map_translate(address, bytes, device, write);
     if (!host && running_context)
         sim_fail_context(running_context, CUDA_ERROR_ILLEGAL_ADDRESS);
+    if (host && running_kernel && !sim_engine.unnamed_allowed && !is_named(running_kernel, address))
+        panic_unnamed(running_kernel->kernel->name);
     return host;
 }
 
@@ -72,7 +96,9 @@ static void run_kernel(const sim_work_t *work)
     void **values = sim_allocate((kernel->parameter_count + 1) * sizeof *values);
     for (uint32_t i = 0; i < kernel->parameter_count; i++)
         values[i] = (char *)work->parameters + kernel->parameters[i].offset_bytes;
+    running_kernel = work;
     kernel->run(values);
+    running_kernel = NULL;
     free(values);
 }
 
