@@ -91,6 +91,8 @@ static int attribute_of(const sim_profile_t *profile, CUdevice_attribute attribu
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
@@ -114,6 +116,24 @@ static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdev
 
 SIM_ENTRY(INIT, cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device),
           device_attribute(value, attribute, device))
+
+/* No peer reaches another's memory; copies go between them all the same. */
+static CUresult can_access_peer(int *can, CUdevice device, CUdevice peer)
+{
+    if (!sim_device(device) || !sim_device(peer))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return put_int(can, 0);
+}
+
+SIM_ENTRY(INIT, cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer),
+          can_access_peer(can, device, peer))
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    (void)flags;
+    SIM_CALL(SIM_NEED_CONTEXT, sim_context_exists(peer) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
+                                                        : CUDA_ERROR_INVALID_CONTEXT);
+}
 
 static CUresult pci_bus_id(char *text, int capacity, CUdevice device)
 {
@@ -191,7 +211,7 @@ static CUresult get_current(CUcontext *context)
 
 SIM_ENTRY(INIT, cuCtxGetCurrent, (CUcontext * context), get_current(context))
 
-static bool context_exists(CUcontext context)
+bool sim_context_exists(CUcontext context)
 {
     for (int i = 0; i < sim_engine.device_count; i++)
         if (context == &sim_engine.devices[i].context)
@@ -201,7 +221,7 @@ static bool context_exists(CUcontext context)
 
 static CUresult set_current(CUcontext context)
 {
-    if (context && !context_exists(context))
+    if (context && !sim_context_exists(context))
         return CUDA_ERROR_INVALID_CONTEXT;
     sim_set_current(context);
     return CUDA_SUCCESS;
@@ -209,8 +229,8 @@ static CUresult set_current(CUcontext context)
 
 SIM_ENTRY(INIT, cuCtxSetCurrent, (CUcontext context), set_current(context))
 SIM_ENTRY(INIT, cuCtxPushCurrent, (CUcontext context),
-          context_exists(context) && sim_push_current(context) ? CUDA_SUCCESS
-                                                               : CUDA_ERROR_INVALID_VALUE)
+          sim_context_exists(context) && sim_push_current(context) ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_INVALID_VALUE)
 
 static CUresult pop_current(CUcontext *context)
 {
@@ -279,6 +299,8 @@ SIM_ENTRY(CONTEXT, cuCtxGetStreamPriorityRange, (int *least, int *greatest),
     X(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")          \
     X(CUDA_ERROR_NOT_FOUND, "named symbol not found")                                              \
     X(CUDA_ERROR_NOT_READY, "device not ready")                                                    \
+    X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,                                                          \
+      "peer access is not supported between these two devices")                                    \
     X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")                      \
     X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch")               \
     X(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated")                        \

@@ -28,8 +28,15 @@ typedef enum sim_work_kind {
     SIM_COPY,
     SIM_FILL,
     SIM_HOST_CALL,
+    SIM_WAIT_VALUE,
     SIM_RELEASE /* cuMemFreeAsync */
 } sim_work_kind_t;
+
+/* What a copy or a fill touches: rows of bytes, in slices. The pitches of one row do not matter. */
+typedef struct sim_shape {
+    uint64_t row_bytes, rows, slices;
+    uint64_t destination_pitch, destination_slice, source_pitch, source_slice; /* bytes apart */
+} sim_shape_t;
 
 /* What an operation does; also the content of a graph's node. Owns `parameters` and `snapshot`. */
 typedef struct sim_work {
@@ -38,10 +45,13 @@ typedef struct sim_work {
     double amount; /* microseconds of SIM_UNIT_COMPUTE, bytes of a copy unit */
     const sim_kernel_t *kernel;
     void *parameters;
-    uint64_t destination, source, bytes;
-    void *snapshot; /* the content of a pageable source at the call, or NULL */
-    uint32_t pattern;
-    uint32_t pattern_bytes; /* 1, 2 or 4 */
+    uint64_t destination, source;
+    uint64_t bytes; /* all of `shape`, or what is released */
+    sim_shape_t shape;
+    void *snapshot;         /* the rows of a pageable source at the call, packed, or NULL */
+    uint64_t pattern;       /* of a fill, or what a wait compares with */
+    uint32_t pattern_bytes; /* 1, 2, 4 or 8 */
+    unsigned comparison;    /* of a wait: CU_STREAM_WAIT_VALUE_... */
     CUhostFn function;
     void *user_data;
 } sim_work_t;
@@ -176,6 +186,7 @@ void sim_set_current(CUcontext context);
 bool sim_push_current(CUcontext context);
 bool sim_pop_current(void);
 sim_device_t *sim_device(int device);
+bool sim_context_exists(CUcontext context);
 uint64_t sim_random(void);
 void *sim_allocate(size_t bytes); /* zeroed; ends the process when there is none */
 void *sim_resize(void *old, size_t count, size_t each);
@@ -225,6 +236,8 @@ bool sim_map_covers(uint64_t address, uint64_t bytes, sim_place_t place, int dev
 void *sim_map_translate(uint64_t address, uint64_t bytes, int device, bool write);
 /* Whether memory at that address is the host's: pageable, pinned, or mapped from there. */
 bool sim_map_on_host(uint64_t address);
+/* Whose memory it is; the host's has none, which is SIM_ANY_DEVICE. */
+int sim_map_device(uint64_t address);
 /* Whether both lie in the same live range, or in mappings of one reservation. */
 bool sim_map_same(uint64_t a, uint64_t b);
 /* A free stretch of device addresses, at `hint` if that is free. false: there is none. */
@@ -273,9 +286,12 @@ void sim_work_clear(sim_work_t *work);
 void sim_work_run(CUcontext context, const sim_work_t *work);
 CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *const *values,
                          void **extra);
-CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source, uint64_t bytes);
-CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern,
-                       uint32_t pattern_bytes, uint64_t count);
+uint64_t sim_shape_bytes(const sim_shape_t *shape);
+CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source,
+                           const sim_shape_t *shape);
+/* `rows` rows of `count` patterns. */
+CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint64_t pitch_bytes,
+                       uint64_t pattern, uint32_t pattern_bytes, uint64_t count, uint64_t rows);
 void sim_set_next_cost_us(double cost_us);
 void *sim_memory(uint64_t address, uint64_t bytes);
 bool sim_in_host_call(void); /* on the calling thread, which may then not call the driver */
@@ -307,6 +323,9 @@ CUresult sim_capture_record(CUstream stream, CUevent event);
 CUresult sim_capture_wait(CUstream stream, CUevent event, bool *done);
 bool sim_capture_holds(CUevent event); /* recorded last inside a capture that goes on */
 void sim_frontier_clear(sim_frontier_t *frontier);
+
+/* ---- value.c ---- */
+bool sim_value_is_there(const sim_work_t *wait);
 
 /* ---- vmm.c ---- */
 bool sim_vmm_reserved(uint64_t address); /* inside a reservation of the program's, mapped or not */

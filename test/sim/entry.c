@@ -6,6 +6,10 @@
 #include <cudaTypedefs.h>
 #include <string.h>
 
+/* Of these there are two. */
+#undef cuMemcpyBatchAsync
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end);
 #undef cuGetProcAddress
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags);
 

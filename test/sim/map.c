@@ -336,6 +336,12 @@ bool sim_map_on_host(uint64_t address)
             range->physical->properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE);
 }
 
+int sim_map_device(uint64_t address)
+{
+    const sim_range_t *range = sim_map_on_host(address) ? NULL : sim_map_find(address);
+    return range ? range->device : SIM_ANY_DEVICE;
+}
+
 bool sim_map_same(uint64_t a, uint64_t b)
 {
     const sim_range_t *range = sim_map_find(a);

@@ -1,4 +1,4 @@
-/* Device and pinned memory, copies and fills. */
+/* Device and pinned memory, and what can be asked about addresses. */
 #include "test/sim/engine.h"
 #include "test/sim/entries.h"
 
@@ -293,113 +293,65 @@ SIM_ENTRY(CONTEXT, cuPointerGetAttribute,
           (void *out, CUpointer_attribute attribute, CUdeviceptr address),
           pointer_attribute(out, attribute, address))
 
-static bool pageable(uint64_t address, uint64_t bytes)
+/* Of what is no memory of CUDA's every answer is 0. */
+static CUresult pointer_attributes(unsigned count, const CUpointer_attribute *attributes,
+                                   void **out, CUdeviceptr address)
 {
-    return !sim_map_is_device(address) &&
-           !sim_map_covers(address, bytes, SIM_PLACE_PINNED, SIM_ANY_DEVICE, false);
-}
-
-/* A copy as the program asked for it. `wait`: a form without Async. From pageable memory the
- * content is taken at the call; to pageable memory the host waits; between devices' own addresses
- * it never does. */
-static CUresult copy(uint64_t destination, uint64_t source, size_t bytes, CUstream handle,
-                     bool wait)
-{
-    CUstream stream;
-    sim_work_t work = {0};
-    CUresult result = sim_stream_resolve(handle, &stream);
-    if (result != CUDA_SUCCESS || bytes == 0)
-        return result;
-    if (wait)
-        result = sim_capture_guard_wait(stream->context, stream);
-    if (result == CUDA_SUCCESS)
-        result = sim_work_transfer(&work, destination, source, bytes);
-    if (result != CUDA_SUCCESS)
-        return result;
-    bool from_pageable = pageable(source, bytes), to_pageable = pageable(destination, bytes);
-    if (from_pageable && !stream->capture && sim_engine.mode == SIM_COMPUTE)
-        work.snapshot = memcpy(sim_allocate(bytes), (const void *)(uintptr_t)source, bytes);
-    sim_op_t *op;
-    result =
-        sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us, &op);
-    if (result != CUDA_SUCCESS || !op)
-        return result;
-    bool device_only = !sim_map_on_host(destination) && !sim_map_on_host(source);
-    if (to_pageable || (wait && !device_only && !from_pageable))
-        sim_wait(op);
-    else if (from_pageable)
-        sim_clock_wait(op); /* staged at the link's pace, but perhaps not yet arrived */
+    if (!attributes || !out)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t answer[2] = {0};
+        CUresult result = pointer_attribute(answer, attributes[i], address);
+        bool wide = attributes[i] == CU_POINTER_ATTRIBUTE_CONTEXT ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_MAPPING_SIZE ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
+        bool flag = attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_MAPPED;
+        if (result == CUDA_ERROR_NOT_SUPPORTED)
+            return result;
+        memcpy(out[i], answer, flag ? 1 : wide ? 8 : 4);
+    }
     return CUDA_SUCCESS;
 }
 
-SIM_ENTRY(CONTEXT, cuMemcpy, (CUdeviceptr destination, CUdeviceptr source, size_t bytes),
-          copy(destination, source, bytes, NULL, true))
-SIM_ENTRY(CONTEXT, cuMemcpyAsync,
-          (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
-          copy(destination, source, bytes, stream, false))
+SIM_ENTRY(CONTEXT, cuPointerGetAttributes,
+          (unsigned count, CUpointer_attribute *attributes, void **out, CUdeviceptr address),
+          pointer_attributes(count, attributes, out, address))
+/* The forms without Async that need not wait do not, so there is nothing to set. */
+SIM_ENTRY(CONTEXT, cuPointerSetAttribute,
+          (const void *value, CUpointer_attribute attribute, CUdeviceptr address),
+          !value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !sim_map_find(address)
+              ? CUDA_ERROR_INVALID_VALUE
+              : CUDA_ERROR_NOT_SUPPORTED)
 
-#define HOST_ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
-
-static CUresult copy_in(CUdeviceptr destination, const void *source, size_t bytes, CUstream stream,
-                        bool wait)
+CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags)
 {
-    if (!sim_map_is_device(destination))
+    (void)address, (void)bytes, (void)flags;
+    SIM_CALL(SIM_NEED_CONTEXT, CUDA_ERROR_NOT_SUPPORTED);
+}
+
+/* Rows start 512 bytes apart, or a multiple of that. */
+static CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t rows,
+                            unsigned element_bytes)
+{
+    size_t bytes;
+    if (!pitch || (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) ||
+        width > SIZE_MAX - SIM_ALIGNMENT)
         return CUDA_ERROR_INVALID_VALUE;
-    return copy(destination, HOST_ADDRESS(source), bytes, stream, wait);
+    size_t spacing = (width + SIM_ALIGNMENT - 1) / SIM_ALIGNMENT * SIM_ALIGNMENT;
+    if (__builtin_mul_overflow(spacing, rows, &bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = mem_alloc(out, bytes);
+    if (result == CUDA_SUCCESS)
+        *pitch = spacing;
+    return result;
 }
 
-static CUresult copy_out(void *destination, CUdeviceptr source, size_t bytes, CUstream stream,
-                         bool wait)
-{
-    if (!sim_map_is_device(source))
-        return CUDA_ERROR_INVALID_VALUE;
-    return copy(HOST_ADDRESS(destination), source, bytes, stream, wait);
-}
-
-SIM_ENTRY(CONTEXT, cuMemcpyHtoD, (CUdeviceptr destination, const void *source, size_t bytes),
-          copy_in(destination, source, bytes, NULL, true))
-SIM_ENTRY(CONTEXT, cuMemcpyHtoDAsync,
-          (CUdeviceptr destination, const void *source, size_t bytes, CUstream stream),
-          copy_in(destination, source, bytes, stream, false))
-SIM_ENTRY(CONTEXT, cuMemcpyDtoH, (void *destination, CUdeviceptr source, size_t bytes),
-          copy_out(destination, source, bytes, NULL, true))
-SIM_ENTRY(CONTEXT, cuMemcpyDtoHAsync,
-          (void *destination, CUdeviceptr source, size_t bytes, CUstream stream),
-          copy_out(destination, source, bytes, stream, false))
-SIM_ENTRY(CONTEXT, cuMemcpyDtoD, (CUdeviceptr destination, CUdeviceptr source, size_t bytes),
-          copy(destination, source, bytes, NULL, true))
-SIM_ENTRY(CONTEXT, cuMemcpyDtoDAsync,
-          (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
-          copy(destination, source, bytes, stream, false))
-
-/* The forms without Async do not make the host wait either, for device memory. */
-static CUresult fill(CUdeviceptr address, uint32_t pattern, uint32_t pattern_bytes, size_t count,
-                     CUstream handle)
-{
-    CUstream stream;
-    sim_work_t work;
-    CUresult result = sim_stream_resolve(handle, &stream);
-    if (result != CUDA_SUCCESS || count == 0)
-        return result;
-    result = sim_work_fill(&work, address, pattern, pattern_bytes, count);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return sim_stream_add(stream, &work, sim_device(stream->context->device)->profile.launch_us,
-                          NULL);
-}
-
-SIM_ENTRY(CONTEXT, cuMemsetD8, (CUdeviceptr address, unsigned char value, size_t count),
-          fill(address, value, 1, count, NULL))
-SIM_ENTRY(CONTEXT, cuMemsetD8Async,
-          (CUdeviceptr address, unsigned char value, size_t count, CUstream stream),
-          fill(address, value, 1, count, stream))
-SIM_ENTRY(CONTEXT, cuMemsetD16, (CUdeviceptr address, unsigned short value, size_t count),
-          fill(address, value, 2, count, NULL))
-SIM_ENTRY(CONTEXT, cuMemsetD16Async,
-          (CUdeviceptr address, unsigned short value, size_t count, CUstream stream),
-          fill(address, value, 2, count, stream))
-SIM_ENTRY(CONTEXT, cuMemsetD32, (CUdeviceptr address, unsigned value, size_t count),
-          fill(address, value, 4, count, NULL))
-SIM_ENTRY(CONTEXT, cuMemsetD32Async,
-          (CUdeviceptr address, unsigned value, size_t count, CUstream stream),
-          fill(address, value, 4, count, stream))
+SIM_ENTRY(CONTEXT, cuMemAllocPitch,
+          (CUdeviceptr * address, size_t *pitch, size_t width, size_t rows, unsigned element_bytes),
+          alloc_pitch(address, pitch, width, rows, element_bytes))

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-sim_cuda_t sim_cuda;
+sim_cuda_t sim_cuda, sim_cuda_own;
 
 static PFN_cuGetProcAddress_v12000 resolver;
 static cudaError_t load_error = cudaErrorInsufficientDriver;
@@ -21,16 +21,15 @@ static bool ask(const char *name, int version, cuuint64_t flags, void *function)
     return result == CUDA_SUCCESS && found;
 }
 
-/* Every function is asked for in both forms, as the real one does; the runtime's functions that do
- * not end in _ptsz use the first. */
+/* Every function is asked for in both forms, as the real one does; the runtime's functions that end
+ * in _ptsz or _ptds use the second. */
 static bool resolve_all(void)
 {
-    sim_cuda_t own_stream;
     bool complete = true;
 #define DRIVER(name, version)                                                                      \
     complete = ask(#name, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &sim_cuda.name) && complete; \
     complete =                                                                                     \
-        ask(#name, version, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &own_stream.name) &&    \
+        ask(#name, version, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &sim_cuda_own.name) &&    \
         complete;
 #include "test/sim/runtime_driver.def"
 #undef DRIVER

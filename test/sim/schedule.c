@@ -5,6 +5,7 @@
 #include "test/sim/engine.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 enum { QUEUE_LIMIT = 1024, MOST_DENIALS = 3 };
 
@@ -136,7 +137,7 @@ void sim_op_retire(sim_lane_t *lane)
     sim_lane_release(lane);
 }
 
-static bool can_run(const sim_op_t *op)
+static bool has_turn(const sim_op_t *op)
 {
     if (!op || op->executing)
         return false;
@@ -144,6 +145,23 @@ static bool can_run(const sim_op_t *op)
         if (!op->needs[i]->executed)
             return false;
     return true;
+}
+
+static bool can_run(const sim_op_t *op)
+{
+    return has_turn(op) &&
+           (op->work.kind != SIM_WAIT_VALUE || op->lane->context->sticky != CUDA_SUCCESS ||
+            sim_value_is_there(&op->work));
+}
+
+/* Whether some operation only lacks a value in memory, which another operation or the host's code
+ * may write. */
+static bool value_awaited(void)
+{
+    for (sim_lane_t *lane = sim_engine.active; lane; lane = lane->next_active)
+        if (has_turn(lane->run_head) && lane->run_head->work.kind == SIM_WAIT_VALUE)
+            return true;
+    return false;
 }
 
 static void run(sim_op_t *op)
@@ -170,10 +188,27 @@ static sim_op_t *pick(uint64_t generation)
     return chosen;
 }
 
+/* Gives other threads of the program a moment to write the value. */
+static void wait_for_value(void)
+{
+    static const struct timespec moment = {0, 100000};
+    static unsigned moments;
+    static uint64_t operations;
+    moments = operations == sim_engine.operations_run ? moments + 1 : 0;
+    operations = sim_engine.operations_run;
+    if (moments > 100000)
+        sim_panic("a stream waits for a value that nobody writes");
+    pthread_mutex_unlock(&sim_engine.mutex);
+    nanosleep(&moment, NULL);
+    pthread_mutex_lock(&sim_engine.mutex);
+}
+
 /* Runs one such operation; if another thread is at it, waits for that one. */
 static void run_some(uint64_t generation)
 {
     sim_op_t *op = pick(generation);
+    if (!op && value_awaited())
+        op = pick(0);
     if (op) {
         run(op);
         return;
@@ -181,9 +216,12 @@ static void run_some(uint64_t generation)
     bool executing = false;
     for (sim_lane_t *lane = sim_engine.active; lane; lane = lane->next_active)
         executing = executing || (lane->run_head && lane->run_head->executing);
-    if (!executing)
+    if (executing)
+        pthread_cond_wait(&sim_engine.changed, &sim_engine.mutex);
+    else if (value_awaited())
+        wait_for_value();
+    else
         sim_panic("operations wait for one another");
-    pthread_cond_wait(&sim_engine.changed, &sim_engine.mutex);
 }
 
 static void mark_needed(sim_op_t *op, uint64_t generation)
@@ -261,6 +299,10 @@ CUresult sim_query(sim_op_t *op)
     bool done = sim_op_done(op) && op->end_us <= sim_engine.host_us;
     if (!done && sim_engine.mode == SIM_TIMING) {
         sim_clock_spend(poll_us);
+    } else if (!done && value_awaited()) {
+        sim_op_t *other = pick(0); /* waiting for `op` might never end */
+        if (other)
+            run(other);
     } else if (!done && (op->denials >= MOST_DENIALS || sim_random() % 4 == 0)) {
         sim_wait(op);
         done = true;

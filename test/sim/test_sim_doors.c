@@ -58,6 +58,37 @@ static void the_resolver_answers_by_version_and_stream_kind(void **state)
     expect_success(use_resolver, "");
 }
 
+/* Every row of the list: exported under its name, and what the resolver answers. */
+static void resolve_all(void)
+{
+    static const struct {
+        const char *name, *symbol;
+        int version;
+        bool own;
+    } rows[] = {
+#define ENTRY(name, version, symbol) {#name, #symbol, version, false},
+#define OWN(name, version, suffix, symbol, parameters, call) {#name, #symbol, version, true},
+#include "test/sim/entries.def"
+#undef ENTRY
+#undef OWN
+    };
+    CUdriverProcAddressQueryResult status;
+    void *library = driver();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        void *exported = dlsym(library, rows[i].symbol);
+        cuuint64_t flags = rows[i].own ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+                                       : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+        CHECK(exported);
+        CHECK(resolve(rows[i].name, rows[i].version, flags, &status) == exported);
+    }
+}
+
+static void the_resolver_and_the_exports_agree(void **state)
+{
+    (void)state;
+    expect_success(resolve_all, "");
+}
+
 /* The thread's own default stream must not wait for the legacy stream's non-blocking friends, and
  * must be another one than stream 0 of the plain entry points. */
 static void use_own_stream(void)
@@ -108,6 +139,16 @@ static void runtime_resolver(void)
     CHECK(status == cudaDriverEntryPointSuccess && function == dlsym(driver(), "cuMemAlloc_v2"));
     OK(cudaGetDriverEntryPointByVersion("cuNothing", &function, 12050, cudaEnableDefault, &status));
     CHECK(status == cudaDriverEntryPointSymbolNotFound && !function);
+    void *runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
+    cudaError_t (*own)(const char *, void **, unsigned, unsigned long long,
+                       enum cudaDriverEntryPointQueryResult *);
+    *(void **)(void *)&own = dlsym(runtime, "cudaGetDriverEntryPointByVersion_ptsz");
+    OK(own("cuLaunchKernel", &function, 12050, cudaEnableDefault, &status));
+    CHECK(function == dlsym(driver(), "cuLaunchKernel_ptsz"));
+    OK(own("cuLaunchKernel", &function, 12050, cudaEnableLegacyStream, &status));
+    CHECK(function == dlsym(driver(), "cuLaunchKernel"));
+    OK(own("cuGetProcAddress", &function, 12050, cudaEnableDefault, &status));
+    CHECK(function == dlsym(driver(), "cuGetProcAddress_v2"));
     int version;
     OK(cudaDriverGetVersion(&version));
     CHECK(version == CUDA_VERSION);
@@ -147,6 +188,39 @@ static const char ptx[] = "//\n// Generated\n//\n.version 8.0\n.target sm_60\n.a
                           ".visible .entry test_add_more(\n.param .u64 p)\n{ ret; }\n"
                           ".visible .entry test_add(\n.param .u64 p)\n{ ret; }\n"
                           ".visible .entry nobody_knows(\n.param .u64 p)\n{ ret; }\n";
+
+/* Stream 0 of the runtime's functions that end in _ptsz is the thread's own. */
+static void use_own_stream_of_runtime(void)
+{
+    void *runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
+    cudaError_t (*get_id)(cudaStream_t, unsigned long long *);
+    cudaError_t (*launch)(cudaKernel_t, dim3, dim3, void **, size_t, cudaStream_t);
+    *(void **)(void *)&get_id = dlsym(runtime, "cudaStreamGetId_ptsz");
+    *(void **)(void *)&launch = dlsym(runtime, "__cudaLaunchKernel_ptsz");
+    unsigned long long legacy, own, driver_own;
+    OK(cudaStreamGetId(NULL, &legacy));
+    OK(get_id(NULL, &own));
+    OK(cudaStreamGetId(cudaStreamPerThread, &driver_own));
+    CHECK(own != legacy && own == driver_own);
+    OK(cudaStreamGetId(NULL, &own)); /* and only there */
+    CHECK(own == legacy);
+    float *device = new_device(4), value = 7, *result = new_pinned(4);
+    uint64_t count = 1;
+    void *parameters[] = {&device, &value, &count};
+    OK(cudaMemset(device, 0, 4));
+    OK(cudaDeviceSynchronize());
+    OK(launch((cudaKernel_t)(void *)sim_api()->function(&add_kernel), (dim3){1, 1, 1},
+              (dim3){1, 1, 1}, parameters, 0, NULL));
+    OK(cudaMemcpyAsync(result, device, 4, cudaMemcpyDeviceToHost, cudaStreamPerThread));
+    OK(cudaStreamSynchronize(cudaStreamPerThread));
+    CHECK(result[0] == 7);
+}
+
+static void the_runtime_has_functions_for_own_streams(void **state)
+{
+    (void)state;
+    expect_success(use_own_stream_of_runtime, "");
+}
 
 static void load_module(void)
 {
@@ -346,9 +420,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_resolver_answers_by_version_and_stream_kind),
+        cmocka_unit_test(the_resolver_and_the_exports_agree),
         cmocka_unit_test(stream_zero_depends_on_the_entry_point),
         cmocka_unit_test(the_runtime_has_versions_and_hides_its_inside),
         cmocka_unit_test(the_runtime_passes_driver_entry_points_on),
+        cmocka_unit_test(the_runtime_has_functions_for_own_streams),
         cmocka_unit_test(a_device_says_that_it_is_simulated),
         cmocka_unit_test(modules_find_registered_kernels_by_name),
         cmocka_unit_test(parameter_layouts_can_be_asked_for),

@@ -52,6 +52,13 @@ void sim_set_next_cost_us(double cost_us)
     next_cost_us = cost_us;
 }
 
+/* Another device's allocation, which kernels cannot reach: there is no access between peers. */
+static bool is_foreign(uint64_t address, int device)
+{
+    const sim_range_t *range = sim_map_find(address);
+    return range && range->place == SIM_PLACE_DEVICE && !range->physical && range->device != device;
+}
+
 /* Whether a parameter of the kernel, or a part of one, is an address in the same memory. */
 static bool is_named(const sim_work_t *work, uint64_t address)
 {
@@ -76,6 +83,8 @@ static void *memory(uint64_t address, uint64_t bytes, bool write)
 {
     int device = running_context ? running_context->device : SIM_ANY_DEVICE;
     void *host = sim_map_translate(address, bytes, device, write);
+    if (running_kernel && is_foreign(address, device))
+        host = NULL;
     if (!host && running_context)
         sim_fail_context(running_context, CUDA_ERROR_ILLEGAL_ADDRESS);
     if (host && running_kernel && !sim_engine.unnamed_allowed && !is_named(running_kernel, address))
@@ -108,23 +117,37 @@ static void *side(uint64_t address, uint64_t bytes, bool write)
     return sim_map_is_device(address) ? memory(address, bytes, write) : (void *)(uintptr_t)address;
 }
 
-static void run_copy(const sim_work_t *work)
+static void copy_row(const sim_work_t *work, uint64_t slice, uint64_t row)
 {
-    const void *source = work->snapshot ? work->snapshot : side(work->source, work->bytes, false);
-    void *destination = side(work->destination, work->bytes, true);
+    const sim_shape_t *shape = &work->shape;
+    uint64_t to = slice * shape->destination_slice + row * shape->destination_pitch;
+    uint64_t from = slice * shape->source_slice + row * shape->source_pitch;
+    const void *source = work->snapshot ? (const char *)work->snapshot +
+                                              (slice * shape->rows + row) * shape->row_bytes
+                                        : side(work->source + from, shape->row_bytes, false);
+    void *destination = side(work->destination + to, shape->row_bytes, true);
     if (source && destination)
-        memmove(destination, source, work->bytes);
+        memmove(destination, source, shape->row_bytes);
 }
 
-static void run_fill(const sim_work_t *work)
+static void fill_row(const sim_work_t *work, uint64_t slice, uint64_t row)
 {
-    unsigned char *destination = side(work->destination, work->bytes, true);
+    const sim_shape_t *shape = &work->shape;
+    uint64_t to = slice * shape->destination_slice + row * shape->destination_pitch;
+    unsigned char *destination = side(work->destination + to, shape->row_bytes, true);
     if (!destination)
         return;
     if (work->pattern_bytes == 1)
-        memset(destination, (int)(work->pattern & 0xFF), work->bytes);
-    for (uint64_t i = 0; work->pattern_bytes > 1 && i < work->bytes; i += work->pattern_bytes)
+        memset(destination, (int)(work->pattern & 0xFF), shape->row_bytes);
+    for (uint64_t i = 0; work->pattern_bytes > 1 && i < shape->row_bytes; i += work->pattern_bytes)
         memcpy(destination + i, &work->pattern, work->pattern_bytes);
+}
+
+static void run_rows(const sim_work_t *work)
+{
+    for (uint64_t slice = 0; slice < work->shape.slices; slice++)
+        for (uint64_t row = 0; row < work->shape.rows; row++)
+            (work->kind == SIM_COPY ? copy_row : fill_row)(work, slice, row);
 }
 
 static void run_host_call(const sim_work_t *work)
@@ -140,15 +163,16 @@ static void run_on_memory(const sim_work_t *work)
 {
     if (work->kind == SIM_KERNEL)
         run_kernel(work);
-    else if (work->kind == SIM_COPY)
-        run_copy(work);
+    else if (work->kind == SIM_WAIT_VALUE)
+        memory(work->destination, work->pattern_bytes, false); /* may fault */
     else
-        run_fill(work);
+        run_rows(work);
 }
 
 void sim_work_run(CUcontext context, const sim_work_t *work)
 {
-    bool on_memory = work->kind == SIM_KERNEL || work->kind == SIM_COPY || work->kind == SIM_FILL;
+    bool on_memory = work->kind == SIM_KERNEL || work->kind == SIM_COPY || work->kind == SIM_FILL ||
+                     work->kind == SIM_WAIT_VALUE;
     sim_engine.operations_run += on_memory;
     /* After an error the context does nothing more, but what the host waits for must still come. */
     if (on_memory && sim_engine.mode == SIM_COMPUTE && context->sticky == CUDA_SUCCESS) {
@@ -218,6 +242,11 @@ static double link_bytes(const sim_profile_t *profile, uint64_t bytes)
     return fmax((double)bytes, profile->kernel_floor_us * 1e3 * profile->link_gbps);
 }
 
+uint64_t sim_shape_bytes(const sim_shape_t *shape)
+{
+    return shape->row_bytes * shape->rows * shape->slices;
+}
+
 /* Whether a copy may be asked for there: host memory is not looked at. */
 static bool accessible(uint64_t address, uint64_t bytes, bool write)
 {
@@ -226,41 +255,69 @@ static bool accessible(uint64_t address, uint64_t bytes, bool write)
             sim_map_covers(address, bytes, SIM_PLACE_DEVICE, sim_current()->device, write));
 }
 
-CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source, uint64_t bytes)
+static bool rows_accessible(uint64_t destination, uint64_t source, const sim_shape_t *shape)
 {
-    const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
-    if (!accessible(destination, bytes, true) || !accessible(source, bytes, false))
+    for (uint64_t slice = 0; slice < shape->slices; slice++)
+        for (uint64_t row = 0; row < shape->rows; row++)
+            if (!accessible(destination + slice * shape->destination_slice +
+                                row * shape->destination_pitch,
+                            shape->row_bytes, true) ||
+                !accessible(source + slice * shape->source_slice + row * shape->source_pitch,
+                            shape->row_bytes, false))
+                return false;
+    return true;
+}
+
+/* Read and written by the device's own copy kernel within it; between two hosts by the host;
+ * between two devices over this device's link. */
+CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source,
+                           const sim_shape_t *shape)
+{
+    int here = sim_current()->device;
+    const sim_profile_t *profile = &sim_device(here)->profile;
+    uint64_t bytes = sim_shape_bytes(shape);
+    if (!rows_accessible(destination, source, shape))
         return CUDA_ERROR_INVALID_VALUE;
-    bool to_device = !sim_map_on_host(destination), from_device = !sim_map_on_host(source);
+    int to = sim_map_device(destination), from = sim_map_device(source);
     *out = (sim_work_t){.kind = SIM_COPY,
                         .destination = destination,
                         .source = source,
                         .bytes = bytes,
+                        .shape = *shape,
                         .amount = link_bytes(profile, bytes)};
+    bool to_device = to != SIM_ANY_DEVICE && (from == SIM_ANY_DEVICE || to == here);
     out->unit = to_device ? SIM_UNIT_H2D : SIM_UNIT_D2H;
-    if (to_device == from_device) {
-        /* Read and written by the device's own copy kernel; between two hosts, by the host. */
-        out->unit = to_device ? SIM_UNIT_COMPUTE : SIM_UNIT_NONE;
+    if (to == from) {
+        out->unit = to != SIM_ANY_DEVICE ? SIM_UNIT_COMPUTE : SIM_UNIT_NONE;
         out->amount = memory_us(profile, 2.0 * (double)bytes);
     }
     return CUDA_SUCCESS;
 }
 
-CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint32_t pattern,
-                       uint32_t pattern_bytes, uint64_t count)
+static bool fillable(uint64_t address, uint64_t bytes)
+{
+    return sim_map_covers(address, bytes, SIM_PLACE_DEVICE, sim_current()->device, true) ||
+           sim_map_covers(address, bytes, SIM_PLACE_PINNED, SIM_ANY_DEVICE, true);
+}
+
+CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint64_t pitch_bytes,
+                       uint64_t pattern, uint32_t pattern_bytes, uint64_t count, uint64_t rows)
 {
     uint64_t bytes;
     if (__builtin_mul_overflow(count, pattern_bytes, &bytes) || destination % pattern_bytes != 0 ||
-        !(sim_map_covers(destination, bytes, SIM_PLACE_DEVICE, sim_current()->device, true) ||
-          sim_map_covers(destination, bytes, SIM_PLACE_PINNED, SIM_ANY_DEVICE, true)))
+        (rows > 1 && (pitch_bytes < bytes || pitch_bytes % pattern_bytes != 0)))
         return CUDA_ERROR_INVALID_VALUE;
+    for (uint64_t row = 0; row < rows; row++)
+        if (!fillable(destination + row * pitch_bytes, bytes))
+            return CUDA_ERROR_INVALID_VALUE;
     const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
     *out = (sim_work_t){.kind = SIM_FILL,
                         .unit = SIM_UNIT_COMPUTE,
                         .destination = destination,
-                        .bytes = bytes,
+                        .bytes = bytes * rows,
+                        .shape = {bytes, rows, 1, .destination_pitch = pitch_bytes},
                         .pattern = pattern,
                         .pattern_bytes = pattern_bytes,
-                        .amount = memory_us(profile, (double)bytes)};
+                        .amount = memory_us(profile, (double)(bytes * rows))};
     return CUDA_SUCCESS;
 }
