@@ -97,8 +97,6 @@ static void finish(sim_op_t *op)
         device->busy[op->work.unit] = NULL;
     set_rate(device->busy[SIM_UNIT_H2D]);
     set_rate(device->busy[SIM_UNIT_D2H]);
-    if (op->work.kind == SIM_RELEASE)
-        device->used_bytes -= op->work.bytes;
     sim_op_retire(lane);
 }
 

@@ -29,7 +29,8 @@ typedef enum sim_work_kind {
     SIM_FILL,
     SIM_HOST_CALL,
     SIM_WAIT_VALUE,
-    SIM_RELEASE /* cuMemFreeAsync */
+    SIM_ACQUIRE, /* cuMemAllocAsync: from then on the memory may be touched */
+    SIM_RELEASE  /* cuMemFreeAsync */
 } sim_work_kind_t;
 
 /* What a copy or a fill touches: rows of bytes, in slices. The pitches of one row do not matter. */
@@ -48,8 +49,9 @@ typedef struct sim_work {
     uint64_t destination, source;
     uint64_t bytes; /* all of `shape`, or what is released */
     sim_shape_t shape;
-    void *snapshot;         /* the rows of a pageable source at the call, packed, or NULL */
-    uint64_t pattern;       /* of a fill, or what a wait compares with */
+    void *snapshot; /* the rows of a pageable source at the call, packed, or NULL */
+    uint64_t
+        pattern; /* of a fill, or what a wait compares with; of an acquisition: range.pending */
     uint32_t pattern_bytes; /* 1, 2, 4 or 8 */
     unsigned comparison;    /* of a wait: CU_STREAM_WAIT_VALUE_... */
     CUhostFn function;
@@ -213,6 +215,9 @@ typedef struct sim_range {
     uint64_t pages_bytes;      /* without its guard page */
     unsigned flags;            /* of pinned memory */
     bool owned;                /* pinned memory of ours, not registered */
+    CUmemoryPool pool;         /* whose memory it is, or NULL */
+    uint64_t pending;          /* not 0: the operation that allocates it has not run */
+    bool freed;                /* by an operation that has not run */
     sim_physical_t *physical;  /* of a mapping, else NULL */
     uint32_t readers, writers; /* of a mapping: devices that may, a bit each */
     bool host_access;          /* of a mapping: the host may, at the same address */
@@ -227,6 +232,7 @@ CUresult sim_map_add_pinned(void *host, uint64_t bytes, unsigned flags, bool own
 void sim_map_remove(uint64_t start);
 /* The live range around `address`, or NULL. Valid until the next add or remove. */
 const sim_range_t *sim_map_find(uint64_t address);
+sim_range_t *sim_map_edit(uint64_t address);
 const sim_range_t *sim_map_at(size_t index); /* NULL past the last */
 bool sim_map_is_device(uint64_t address);    /* inside the reservation, live or not */
 /* Whether all of it lies in one live range of that place, or in mappings side by side that `device`
@@ -323,6 +329,14 @@ CUresult sim_capture_record(CUstream stream, CUevent event);
 CUresult sim_capture_wait(CUstream stream, CUevent event, bool *done);
 bool sim_capture_holds(CUevent event); /* recorded last inside a capture that goes on */
 void sim_frontier_clear(sim_frontier_t *frontier);
+
+/* ---- pool.c ---- */
+void sim_pools_trim(void);            /* after a wait of the host */
+bool sim_pools_give_back(int device); /* all that is unused; false: nothing is */
+void sim_pools_reset(int device);     /* forgets what the device's pools hold */
+/* Frees the live memory that starts there when the stream gets there. */
+CUresult sim_pool_free(uint64_t address, CUstream stream);
+void sim_pool_freed(CUmemoryPool pool, uint64_t bytes); /* now */
 
 /* ---- value.c ---- */
 bool sim_value_is_there(const sim_work_t *wait);

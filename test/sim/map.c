@@ -283,6 +283,11 @@ const sim_range_t *sim_map_find(uint64_t address)
     return address - range->start < range->bytes ? range : NULL;
 }
 
+sim_range_t *sim_map_edit(uint64_t address)
+{
+    return &map.ranges[upper_bound(address) - 1];
+}
+
 const sim_range_t *sim_map_at(size_t index)
 {
     return index < map.range_count ? &map.ranges[index] : NULL;
@@ -323,7 +328,8 @@ void *sim_map_translate(uint64_t address, uint64_t bytes, int device, bool write
 {
     if (sim_map_covers(address, bytes, SIM_PLACE_PINNED, device, write))
         return (void *)(uintptr_t)address;
-    if (!map.alias || !sim_map_covers(address, bytes, SIM_PLACE_DEVICE, device, write))
+    if (!map.alias || !sim_map_covers(address, bytes, SIM_PLACE_DEVICE, device, write) ||
+        sim_map_find(address)->pending)
         return NULL;
     return alias_of(address);
 }

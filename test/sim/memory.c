@@ -10,7 +10,6 @@
 static const double alloc_us = 5, alloc_large_us = 76, alloc_us_per_mib = 0.104;
 static const double free_us = 3, free_large_us = 46, free_us_per_mib = 0.53;
 static const double pin_us_per_mib = 391;
-static const double async_us = 1; /* cuMemAllocAsync, cuMemFreeAsync: an assumption */
 
 static double memory_cost_us(uint64_t bytes, double small_us, double large_us, double us_per_mib)
 {
@@ -48,8 +47,9 @@ static CUresult mem_alloc(CUdeviceptr *out, size_t bytes)
     sim_clock_spend(memory_cost_us(bytes, alloc_us, alloc_large_us, alloc_us_per_mib));
     sim_clock_advance();
     int device = sim_current()->device;
-    /* As the driver: memory that pending frees hold is waited for before it refuses. */
-    while (!fits(sim_device(device), bytes) && sim_clock_wait_release())
+    /* As the driver: what pools hold unused, and pending frees, are had before it refuses. */
+    while (!fits(sim_device(device), bytes) &&
+           (sim_pools_give_back(device) || sim_clock_wait_release()))
         ;
     return add_device_range(out, device, bytes);
 }
@@ -75,34 +75,19 @@ static CUresult mem_free(CUdeviceptr address)
     uint64_t bytes = range->pages_bytes;
     sim_wait_device(device); /* measured: cudaFree waits for all of the device's work */
     sim_clock_spend(memory_cost_us(bytes, free_us, free_large_us, free_us_per_mib));
-    if (!range_at(address, SIM_PLACE_DEVICE))
+    range = range_at(address, SIM_PLACE_DEVICE);
+    if (!range)
         return CUDA_ERROR_INVALID_VALUE; /* a cuMemFreeAsync of it was pending */
+    CUmemoryPool pool = range->pool;
     sim_map_remove(address);
-    sim_device(device)->used_bytes -= bytes;
+    if (pool)
+        sim_pool_freed(pool, bytes);
+    else
+        sim_device(device)->used_bytes -= bytes;
     return CUDA_SUCCESS;
 }
 
 SIM_ENTRY(CONTEXT, cuMemFree, (CUdeviceptr address), mem_free(address))
-
-static CUresult mem_alloc_async(CUdeviceptr *out, size_t bytes, CUstream handle)
-{
-    CUstream stream;
-    CUresult result =
-        out && bytes > 0 ? sim_stream_resolve(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (stream->capture)
-        return CUDA_ERROR_NOT_SUPPORTED; /* memory nodes */
-    sim_clock_spend(async_us);
-    sim_clock_advance();
-    int device = stream->context->device;
-    while (!fits(sim_device(device), bytes) && sim_clock_wait_release())
-        ;
-    return add_device_range(out, device, bytes);
-}
-
-SIM_ENTRY(CONTEXT, cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream stream),
-          mem_alloc_async(address, bytes, stream))
 
 static CUresult mem_free_async(CUdeviceptr address, CUstream handle)
 {
@@ -111,12 +96,9 @@ static CUresult mem_free_async(CUdeviceptr address, CUstream handle)
     if (result != CUDA_SUCCESS || address == 0)
         return result;
     const sim_range_t *range = range_at(address, SIM_PLACE_DEVICE);
-    if (!range)
+    if (!range || range->freed)
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream->capture)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    sim_work_t work = {.kind = SIM_RELEASE, .destination = address, .bytes = range->pages_bytes};
-    return sim_stream_add(stream, &work, async_us, NULL);
+    return stream->capture ? CUDA_ERROR_NOT_SUPPORTED : sim_pool_free(address, stream);
 }
 
 SIM_ENTRY(CONTEXT, cuMemFreeAsync, (CUdeviceptr address, CUstream stream),
@@ -252,6 +234,9 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUde
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: /* mappings have none */
         *(CUcontext *)out = range->physical ? NULL : &sim_device(range->device)->context;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)out = range->pool;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(unsigned char *)out = 1;

@@ -222,3 +222,38 @@ ENTRY(cudaMemcpyBatchAsync,
                                     (CUdeviceptr *)(uintptr_t)sources, (size_t *)(uintptr_t)sizes,
                                     count, (CUmemcpyAttributes *)(void *)attributes,
                                     attribute_starts, attribute_count, stream))
+
+ENTRY(cudaMallocFromPoolAsync,
+      (void **address, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
+      sim_calls->cuMemAllocFromPoolAsync((CUdeviceptr *)(void *)address, bytes, pool, stream))
+ENTRY(cudaDeviceGetDefaultMemPool, (cudaMemPool_t * pool, int device),
+      sim_calls->cuDeviceGetDefaultMemPool(pool, device))
+ENTRY(cudaDeviceGetMemPool, (cudaMemPool_t * pool, int device),
+      sim_calls->cuDeviceGetMemPool(pool, device))
+ENTRY(cudaDeviceSetMemPool, (int device, cudaMemPool_t pool),
+      sim_calls->cuDeviceSetMemPool(device, pool))
+
+static CUresult pool_create(cudaMemPool_t *pool, const struct cudaMemPoolProps *properties)
+{
+    if (!properties)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUmemPoolProps driver_properties = {
+        .allocType = (CUmemAllocationType)properties->allocType,
+        .handleTypes = (CUmemAllocationHandleType)properties->handleTypes,
+        .location = {(CUmemLocationType)properties->location.type, properties->location.id},
+        .maxSize = properties->maxSize};
+    return sim_calls->cuMemPoolCreate(pool, &driver_properties);
+}
+
+ENTRY(cudaMemPoolCreate, (cudaMemPool_t * pool, const struct cudaMemPoolProps *properties),
+      pool_create(pool, properties))
+ENTRY(cudaMemPoolDestroy, (cudaMemPool_t pool), sim_calls->cuMemPoolDestroy(pool))
+ENTRY(cudaMemPoolTrimTo, (cudaMemPool_t pool, size_t keep), sim_calls->cuMemPoolTrimTo(pool, keep))
+ENTRY(cudaMemPoolSetAttribute, (cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value),
+      sim_calls->cuMemPoolSetAttribute(pool, (CUmemPool_attribute)attribute, value))
+ENTRY(cudaMemPoolGetAttribute, (cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value),
+      sim_calls->cuMemPoolGetAttribute(pool, (CUmemPool_attribute)attribute, value))
+/* Both structures are alike. */
+ENTRY(cudaMemPoolSetAccess,
+      (cudaMemPool_t pool, const struct cudaMemAccessDesc *wanted, size_t count),
+      sim_calls->cuMemPoolSetAccess(pool, (const CUmemAccessDesc *)(const void *)wanted, count))

@@ -108,13 +108,15 @@ void sim_context_close(int device)
         destroy_stream(context->streams);
     context->legacy = NULL;
     context->sticky = CUDA_SUCCESS;
+    sim_pools_reset(device);
     size_t i = 0;
     for (const sim_range_t *range; (range = sim_map_at(i));) {
         if (range->place != SIM_PLACE_DEVICE || range->device != device || range->physical) {
             i++;
             continue;
         }
-        sim_engine.devices[device].used_bytes -= range->pages_bytes;
+        if (!range->pool)
+            sim_engine.devices[device].used_bytes -= range->pages_bytes;
         sim_map_remove(range->start);
     }
 }
@@ -201,6 +203,7 @@ static CUresult stream_wait(CUstream handle, CUresult (*how)(sim_op_t *op))
 static CUresult wait_op(sim_op_t *op)
 {
     sim_wait(op);
+    sim_pools_trim();
     return CUDA_SUCCESS;
 }
 
@@ -378,6 +381,7 @@ static CUresult context_synchronize(void)
     CUresult result = sim_capture_guard_wait(sim_current(), NULL);
     if (result == CUDA_SUCCESS)
         sim_wait_device(sim_current()->device);
+    sim_pools_trim();
     return result;
 }
 

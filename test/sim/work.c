@@ -169,6 +169,14 @@ static void run_on_memory(const sim_work_t *work)
         run_rows(work);
 }
 
+/* Unless it was freed by a stream that did not wait for this. */
+static void acquire(const sim_work_t *work)
+{
+    if (sim_map_find(work->destination) &&
+        sim_map_edit(work->destination)->pending == work->pattern)
+        sim_map_edit(work->destination)->pending = 0;
+}
+
 void sim_work_run(CUcontext context, const sim_work_t *work)
 {
     bool on_memory = work->kind == SIM_KERNEL || work->kind == SIM_COPY || work->kind == SIM_FILL ||
@@ -183,6 +191,8 @@ void sim_work_run(CUcontext context, const sim_work_t *work)
         run_host_call(work);
     } else if (work->kind == SIM_RELEASE) {
         sim_map_remove(work->destination);
+    } else if (work->kind == SIM_ACQUIRE) {
+        acquire(work);
     }
 }
 
