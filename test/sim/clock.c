@@ -2,7 +2,7 @@
  * enqueued, first in its lane and what it needs has ended; each unit takes the operation that was
  * ready first. So times follow from the program alone, not from the order in which the bodies
  * really run. A copy has its direction's link bandwidth, less while the other direction is busy
- * too. */
+ * too, or while other devices copy through the same switch. */
 #include "test/sim/engine.h"
 
 #include <math.h>
@@ -70,18 +70,58 @@ static sim_op_t *next_start(void)
     return best;
 }
 
-/* Sets the end of a running copy from what is left of it and the other direction's state now. */
+/* The first of the devices that share this one's switch. */
+static int switch_start(const sim_op_t *op)
+{
+    int device = op->lane->context->device;
+    return device - device % sim_engine.switch_devices;
+}
+
+static int switch_end(const sim_op_t *op)
+{
+    int end = switch_start(op) + sim_engine.switch_devices;
+    return end < sim_engine.device_count ? end : sim_engine.device_count;
+}
+
+static int copies_through_switch(const sim_op_t *op, sim_unit_t direction)
+{
+    int copies = 0;
+    for (int i = switch_start(op); i < switch_end(op); i++)
+        copies += sim_engine.devices[i].busy[direction] != NULL;
+    return copies;
+}
+
+/* GB/s: what its device's link gives, and not more than its share of the switch's. */
+static double copy_gbps(const sim_op_t *copy)
+{
+    const sim_device_t *device = device_of(copy);
+    const sim_profile_t *profile = &device->profile;
+    bool duplex = device->busy[SIM_UNIT_H2D] && device->busy[SIM_UNIT_D2H];
+    int to = copies_through_switch(copy, SIM_UNIT_H2D);
+    int from = copies_through_switch(copy, SIM_UNIT_D2H);
+    double own = duplex ? profile->link_duplex_gbps : profile->link_gbps;
+    double shared = to > 0 && from > 0 ? profile->link_duplex_gbps : profile->link_gbps;
+    return fmin(own, shared / (copy->work.unit == SIM_UNIT_H2D ? to : from));
+}
+
+/* Sets the end of a running copy from what is left of it and the other copies' state now. */
 static void set_rate(sim_op_t *copy)
 {
     if (!copy)
         return;
-    sim_device_t *device = device_of(copy);
-    bool duplex = device->busy[SIM_UNIT_H2D] && device->busy[SIM_UNIT_D2H];
     copy->remaining -= copy->rate * (sim_engine.now_us - copy->since_us);
     copy->since_us = sim_engine.now_us;
-    /* GB/s are 1000 bytes a microsecond. */
-    copy->rate = 1e3 * (duplex ? device->profile.link_duplex_gbps : device->profile.link_gbps);
+    copy->rate = 1e3 * copy_gbps(copy); /* GB/s are 1000 bytes a microsecond */
     copy->end_us = sim_engine.now_us + fmax(copy->remaining, 0) / copy->rate;
+}
+
+/* Of all copies that pass the switch of this one's device. */
+static void set_rates(const sim_op_t *op)
+{
+    for (int i = switch_start(op); i < switch_end(op); i++) {
+        set_rate(sim_engine.devices[i].busy[SIM_UNIT_H2D]);
+        set_rate(sim_engine.devices[i].busy[SIM_UNIT_D2H]);
+    }
 }
 
 static void finish(sim_op_t *op)
@@ -95,8 +135,8 @@ static void finish(sim_op_t *op)
     lane->time_head = op->next;
     if (op->work.unit != SIM_UNIT_NONE)
         device->busy[op->work.unit] = NULL;
-    set_rate(device->busy[SIM_UNIT_H2D]);
-    set_rate(device->busy[SIM_UNIT_D2H]);
+    if (op->work.unit == SIM_UNIT_H2D || op->work.unit == SIM_UNIT_D2H)
+        set_rates(op);
     sim_op_retire(lane);
 }
 
@@ -115,8 +155,7 @@ static void start(sim_op_t *op)
     }
     op->remaining = op->work.amount;
     op->since_us = sim_engine.now_us;
-    set_rate(device->busy[SIM_UNIT_H2D]);
-    set_rate(device->busy[SIM_UNIT_D2H]);
+    set_rates(op);
 }
 
 /* When something happens next, and which operation ends then (NULL: one becomes ready). */

@@ -104,6 +104,16 @@ static const sim_profile_t *chosen_profile(void)
     return NULL;
 }
 
+static uint64_t switch_devices(const sim_profile_t *profile)
+{
+#define SWITCH(id, devices)                                                                        \
+    if (profile && !strcmp(profile->name, #id))                                                    \
+        return environment_number("MICRODNN_SIM_SWITCH", devices);
+#include "test/sim/switches.def"
+#undef SWITCH
+    return 1;
+}
+
 static void configure_locked(void)
 {
     if (configured)
@@ -119,6 +129,8 @@ static void configure_locked(void)
         sim_random();
     uint64_t count = environment_number("MICRODNN_SIM_DEVICES", 1);
     sim_engine.device_count = count < SIM_MAX_DEVICES ? (int)count : SIM_MAX_DEVICES;
+    uint64_t shared = switch_devices(profile);
+    sim_engine.switch_devices = shared > 0 && shared < SIM_MAX_DEVICES ? (int)shared : 1;
     for (int i = 0; i < SIM_MAX_DEVICES; i++) {
         sim_device_t *device = &sim_engine.devices[i];
         device->profile = profile ? *profile : profiles[0];

@@ -149,6 +149,7 @@ typedef struct sim_engine {
     sim_mode_t mode;
     bool unnamed_allowed; /* kernels may touch memory that no parameter of theirs names */
     int device_count;
+    int switch_devices; /* devices that share one switch; at least 1 */
     sim_device_t devices[SIM_MAX_DEVICES];
     uint64_t random;
     double host_us; /* virtual time of the host; never before now_us */

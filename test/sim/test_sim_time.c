@@ -141,6 +141,87 @@ static void copies_in_one_direction_take_turns(void **state)
     expect_everywhere(copies_one_way);
 }
 
+/* Milliseconds that a copy takes on each device, all started at one moment; `bytes` by device,
+ * negative to the device. */
+static void copy_on_devices(const double *bytes, int count, float *ms)
+{
+    cudaEvent_t starts[4], ends[4];
+    for (int i = 0; i < count; i++) {
+        OK(cudaSetDevice(i));
+        char *device = new_device(race_bytes), *host = new_pinned(race_bytes);
+        float *gate = new_device(sizeof *gate);
+        cudaStream_t stream = new_stream();
+        OK(cudaEventCreate(&starts[i]));
+        OK(cudaEventCreate(&ends[i]));
+        /* All gates open at one virtual moment. */
+        OK(launch_add(gate, 1, 1,
+                      200000 - sim_api()->host_time_us() - sim_api()->profile(0)->launch_us,
+                      stream));
+        OK(cudaEventRecord(starts[i], stream));
+        if (bytes[i] < 0)
+            OK(cudaMemcpyAsync(device, host, (size_t)-bytes[i], cudaMemcpyHostToDevice, stream));
+        else
+            OK(cudaMemcpyAsync(host, device, (size_t)bytes[i], cudaMemcpyDeviceToHost, stream));
+        OK(cudaEventRecord(ends[i], stream));
+    }
+    for (int i = 0; i < count; i++) {
+        OK(cudaSetDevice(i));
+        OK(cudaEventSynchronize(ends[i]));
+        OK(cudaEventElapsedTime(&ms[i], starts[i], ends[i]));
+    }
+}
+
+static bool about(float ms, double expected)
+{
+    return fabs(ms - expected) < 1e-4 + 1e-4 * expected;
+}
+
+/* Two take turns at half speed; then the longer one has all of the link. The third has a switch of
+ * its own. */
+static void share_switch(void)
+{
+    const double bytes[] = {55.3e5, 2 * 55.3e5, 55.3e5};
+    float ms[3];
+    copy_on_devices(bytes, 3, ms);
+    CHECK(about(ms[0], 0.2) && about(ms[1], 0.3) && about(ms[2], 0.1));
+}
+
+/* In opposite directions they share the switch as they would share a link. */
+static void share_switch_both_ways(void)
+{
+    const double bytes[] = {50.8e5, -50.8e5};
+    float ms[2];
+    copy_on_devices(bytes, 2, ms);
+    CHECK(about(ms[0], 0.1) && about(ms[1], 0.1));
+}
+
+static void have_own_switches(void)
+{
+    const double bytes[] = {55.3e5, 55.3e5, 55.3e5};
+    float ms[3];
+    copy_on_devices(bytes, 3, ms);
+    CHECK(about(ms[0], 0.1) && about(ms[1], 0.1) && about(ms[2], 0.1));
+}
+
+static void share_by_profile(void)
+{
+    const double bytes[] = {12e5, 12e5};
+    float ms[2];
+    copy_on_devices(bytes, 2, ms);
+    CHECK(about(ms[0], 0.2) && about(ms[1], 0.2));
+}
+
+static void devices_behind_one_switch_share_its_link(void **state)
+{
+    (void)state;
+    expect_success(share_switch, "MICRODNN_SIM_DEVICES=3 MICRODNN_SIM_SWITCH=2");
+    expect_success(share_switch,
+                   "MICRODNN_SIM_DEVICES=3 MICRODNN_SIM_SWITCH=2 MICRODNN_SIM_MODE=timing");
+    expect_success(share_switch_both_ways, "MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_SWITCH=2");
+    expect_success(have_own_switches, "MICRODNN_SIM_DEVICES=3");
+    expect_success(share_by_profile, "MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_PROFILE=p100");
+}
+
 /* Both kernels find the unit busy; the one that was ready first was enqueued last. */
 static void queue_for_unit(void)
 {
@@ -290,6 +371,7 @@ int main(void)
         cmocka_unit_test(a_copy_overlaps_a_kernel),
         cmocka_unit_test(copies_in_both_directions_share_the_link),
         cmocka_unit_test(copies_in_one_direction_take_turns),
+        cmocka_unit_test(devices_behind_one_switch_share_its_link),
         cmocka_unit_test(a_busy_unit_takes_what_was_ready_first),
         cmocka_unit_test(a_blocked_copy_does_not_hold_up_a_ready_one),
         cmocka_unit_test(the_host_runs_ahead_until_it_waits),
