@@ -10,6 +10,7 @@ static const double near_factor = 1.25;
 
 /* Halves must run faster an image by this much to make quarters worth a look. */
 static const double worthwhile_factor = 0.99;
+static const double clearly_faster_factor = 0.95;
 
 struct mdnn_cost_table {
     mdnn_cost_row_t *rows;
@@ -256,6 +257,32 @@ double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engi
             return candidate->state == MDNN_CANDIDATE_TIMED ? candidate->cost.time_ms : 0;
     }
     return 0;
+}
+
+static bool dominates(const mdnn_cost_t *cost, const mdnn_engine_offer_t *offer,
+                      const mdnn_cost_t *own)
+{
+    return cost->time_ms < clearly_faster_factor * own->time_ms &&
+           cost->workspace_bytes <= own->workspace_bytes &&
+           (cost->deterministic || !offer->deterministic) && (cost->direct || !offer->direct) &&
+           (cost->strict || !offer->strict);
+}
+
+bool mdnn_cost_table_engine_is_dominated(const mdnn_cost_table_t *table,
+                                         const mdnn_engine_offer_t *offer, int64_t images)
+{
+    const mdnn_cost_row_t *const row = row_of(table, images, MDNN_PART_FIRST);
+    const mdnn_cost_t *own = NULL;
+    for (int i = 0; row && i < table->engine_count; i++)
+        if (memcmp(&table->engines[i].engine, &offer->engine, sizeof offer->engine) == 0 &&
+            row->candidates[MDNN_CANDIDATE_LEGACY + i].state == MDNN_CANDIDATE_TIMED)
+            own = &row->candidates[MDNN_CANDIDATE_LEGACY + i].cost;
+    for (int i = 0; own && i < table->engine_count; i++) {
+        const mdnn_candidate_t *const candidate = &row->candidates[MDNN_CANDIDATE_LEGACY + i];
+        if (candidate->state == MDNN_CANDIDATE_TIMED && dominates(&candidate->cost, offer, own))
+            return true;
+    }
+    return false;
 }
 
 static bool has_excluded(const mdnn_cost_row_t *row, uint64_t limit_bytes)

@@ -77,6 +77,10 @@ const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_cost_table_t *table,
 /* Time of an engine in the role FIRST at a size; 0 if it was not timed there. */
 double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engine_t *engine,
                                  int64_t images);
+/* True if another engine, as repeatable, direct and strict as `offer`, was clearly faster at this size
+ * in no more workspace. */
+bool mdnn_cost_table_engine_is_dominated(const mdnn_cost_table_t *table,
+                                         const mdnn_engine_offer_t *offer, int64_t images);
 /* Candidates are 0 .. this - 1. */
 int mdnn_cost_table_candidates(const mdnn_cost_table_t *table);
 

@@ -224,13 +224,14 @@ static mdnn_plan_t *plan_of(mdnn_graph_record_t *record, const mdnn_call_t *call
     return planned;
 }
 
-/* Whether the host may be told of more than its plan takes. */
-static bool be_generous(mdnn_plan_shadow_t *plan, mdnn_plan_t *planned,
-                        const mdnn_demand_t *demand)
+/* Whether the host may be told of more than its plan takes. It may have a limit of its own and then
+ * drop the plan, so this must be one that it can spare. */
+static bool be_generous(mdnn_plan_shadow_t *plan, const mdnn_graph_record_t *record,
+                        mdnn_plan_t *planned, const mdnn_demand_t *demand)
 {
     if (atomic_load(&plan->generous))
         return true;
-    if (atomic_load(&plan->told_bytes) != UINT64_MAX ||
+    if (atomic_load(&plan->told_bytes) != UINT64_MAX || !atomic_load(&record->expendable) ||
         !mdnn_plan_begin_generosity(planned, demand))
         return false;
     atomic_store(&plan->generous, true);
@@ -250,7 +251,7 @@ static const mdnn_ready_t *choose(mdnn_plan_shadow_t *plan, const mdnn_graph_rec
     mdnn_demand_t demand = mdnn_graph_demand(record, record->limit_bytes);
     const mdnn_ready_t *ready = mdnn_plan_best(planned, &demand);
     if (ready && ready->configuration->workspace_bytes > record->own_bytes &&
-        !mdnn_graph_prefers_own(record, ready) && !be_generous(plan, planned, &demand)) {
+        !mdnn_graph_prefers_own(record, ready) && !be_generous(plan, record, planned, &demand)) {
         demand.workspace_bytes = smaller(record->limit_bytes, record->own_bytes);
         ready = mdnn_plan_best(planned, &demand);
     }
@@ -456,6 +457,7 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     }
     settle_generosity(&execution);
     find_plan(&execution);
+    mdnn_graph_record_leave(execution.record);
     const bool own_is_candidate = execution.own_plan_may_run && own_fits(execution.record);
     if (own_is_candidate)
         mdnn_graph_record_time_own(execution.record, &execution.call);

@@ -157,8 +157,17 @@ mdnn_graph_record_t *mdnn_graph_record_create(const mdnn_cudnn_t *cudnn,
     return record;
 }
 
+void mdnn_graph_record_leave(mdnn_graph_record_t *record)
+{
+    if (atomic_load_explicit(&record->waiting, memory_order_relaxed) &&
+        atomic_exchange(&record->waiting, false))
+        mdnn_plan_leave_engine(atomic_load(&record->planned), &record->engine);
+}
+
 void mdnn_graph_record_destroy(mdnn_graph_record_t *record)
 {
+    if (record)
+        mdnn_graph_record_leave(record);
     free(record);
 }
 
@@ -184,7 +193,12 @@ void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned)
     const double own_ms =
         record->engine_known ? mdnn_plan_engine_ms(planned, &record->engine) : 0.0;
     atomic_store_explicit(&record->own_ms, own_ms, memory_order_relaxed);
+    mdnn_graph_record_leave(record);
+    const bool again = record->engine_known && mdnn_plan_meet_engine(planned, &record->engine);
+    const bool dominated = own_ms > 0 && mdnn_plan_engine_is_dominated(planned, &record->engine);
+    atomic_store_explicit(&record->expendable, again || dominated, memory_order_relaxed);
     atomic_store_explicit(&record->planned, planned, memory_order_release);
+    atomic_store(&record->waiting, record->engine_known);
 }
 
 void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call)

@@ -16,6 +16,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+enum { MET_ENGINES = 64 };
 enum { DETERMINISTIC = 1, DIRECT = 2, STRICT = 4, FLAGS = 8, ALGOS = 16 };
 
 /* Fronts for every combination of demands, and what runs them. Immutable once published. */
@@ -45,6 +46,11 @@ struct mdnn_plan {
     _Atomic uint64_t announced[ALGOS]; /* bytes + 1; 0: nothing announced */
     _Atomic bool given_up;
     _Atomic bool generous[FLAGS];
+    struct {
+        mdnn_engine_t engine;
+        int plans; /* of callers with it that wait for their first use */
+    } met[MET_ENGINES]; /* under planning_lock */
+    int met_count;
     char title[160];
     int statistics_row;
     UT_hash_handle hh;
@@ -497,6 +503,47 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
             best = ready;
     }
     return best;
+}
+
+bool mdnn_plan_engine_is_dominated(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
+{
+    pthread_mutex_lock(&planning_lock);
+    const bool dominated = mdnn_cost_table_engine_is_dominated(
+        plan->costs, offer, mdnn_problem_batch(&plan->key.problem));
+    pthread_mutex_unlock(&planning_lock);
+    return dominated;
+}
+
+/* Adds `change` to the plans with this engine and returns how many there were; the lock is held. */
+static int count_met(mdnn_plan_t *plan, const mdnn_engine_t *engine, int change)
+{
+    int at = 0;
+    while (at < plan->met_count &&
+           memcmp(&plan->met[at].engine, engine, sizeof *engine) != 0)
+        at++;
+    if (at == MET_ENGINES)
+        return 0;
+    if (at == plan->met_count) {
+        plan->met[at].engine = *engine;
+        plan->met_count++;
+    }
+    plan->met[at].plans += change;
+    return plan->met[at].plans - change;
+}
+
+bool mdnn_plan_meet_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
+{
+    pthread_mutex_lock(&planning_lock);
+    const int before = count_met(plan, &offer->engine, 1);
+    pthread_mutex_unlock(&planning_lock);
+    return before > 0;
+}
+
+void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
+{
+    pthread_mutex_lock(&planning_lock);
+    (void)count_met(plan, &offer->engine, -1);
+    pthread_mutex_unlock(&planning_lock);
 }
 
 /* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be. */

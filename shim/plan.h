@@ -59,6 +59,14 @@ const char *mdnn_plan_title(const mdnn_plan_t *plan);
 /* Measured time of an engine on the whole batch; 0 if it was not timed. Takes the planning lock. */
 double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
 
+/* True if the caller's other plans will hold a clearly faster one that takes no more workspace. */
+bool mdnn_plan_engine_is_dominated(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
+
+/* Notes that a caller made a plan with this engine, and that it ran or is gone. Meeting is true if
+ * another one with it waits for its first use. */
+bool mdnn_plan_meet_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
+void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
+
 /* Likewise for call->caller_engine, which is timed now; 0 during capture, -1 if it cannot be timed. */
 double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call);
 
