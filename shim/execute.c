@@ -109,8 +109,7 @@ cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t 
         return mdnn_call_run(call);
     }
     /* A trial alternates and then decides by time: two runs of a program would differ. Graphs say only
-     * by their engine whether that matters, so wherever it may, what was measured stands. */
-    const bool must_repeat = call->problem && demand->deterministic;
-    return ready->trial && !must_repeat ? run_on_trial(plan, ready, call)
-                                        : run_parts(plan, ready, call);
+     * by their engine whether that matters, so where it may there is none, and what was measured
+     * stands. */
+    return ready->trial ? run_on_trial(plan, ready, call) : run_parts(plan, ready, call);
 }

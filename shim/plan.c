@@ -238,15 +238,17 @@ static void destroy_ready(mdnn_ready_t *ready)
     free(ready->rival);
 }
 
-/* Without a rival, or without events to time with, a split simply runs. */
+/* Without a rival, or without events to time with, a split simply runs. So it does, without a trial,
+ * where a graph's results must repeat (execute.c). */
 static mdnn_status_t make_rival(mdnn_plan_t *plan, const mdnn_call_t *call,
-                                const mdnn_front_t *front, mdnn_ready_t *ready)
+                                const mdnn_front_t *front, unsigned flags, mdnn_ready_t *ready)
 {
+    const bool must_repeat = call->problem && flags & DETERMINISTIC;
     const mdnn_configuration_t *const undivided =
         ready->configuration->part_count > 1
             ? mdnn_front_best_undivided(front, ready->configuration->workspace_bytes)
             : NULL;
-    if (!undivided || mdnn_trial_create(&ready->trial) != MDNN_STATUS_OK)
+    if (!undivided || (!must_repeat && mdnn_trial_create(&ready->trial) != MDNN_STATUS_OK))
         return MDNN_STATUS_OK;
     ready->rival = calloc(1, sizeof *ready->rival);
     return ready->rival ? make_ready(plan, call, undivided, ready->rival) : MDNN_STATUS_OUT_OF_MEMORY;
@@ -282,7 +284,7 @@ static mdnn_status_t fill_front(mdnn_plan_t *plan, const mdnn_call_t *call,
     for (size_t i = 0; i < count; i++) {
         mdnn_ready_t *const ready = &set->ready[flags][i];
         MDNN_TRY(make_ready(plan, call, mdnn_front_at(set->fronts[flags], i), ready));
-        MDNN_TRY(make_rival(plan, call, set->fronts[flags], ready));
+        MDNN_TRY(make_rival(plan, call, set->fronts[flags], flags, ready));
     }
     return MDNN_STATUS_OK;
 }

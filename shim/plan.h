@@ -24,8 +24,8 @@ typedef struct mdnn_ready {
     const mdnn_configuration_t *configuration;
     bool deterministic;
     mdnn_ready_part_t *parts; /* configuration->part_count of them, in execution order */
-    /* A split has a trial and the best undivided configuration within its workspace as its rival, if
-     * there is one; both NULL otherwise. */
+    /* A split has the best undivided configuration within its workspace as its rival, if there is one,
+     * and a trial unless results must repeat; else NULL. */
     mdnn_trial_t *trial;
     struct mdnn_ready *rival;
 } mdnn_ready_t;
