@@ -50,7 +50,13 @@ left_out_is_said() {
         grep -q '^FAILED: .*--layers tiny:fp16:2-2$' "$OUT/said"
 }
 
-plan 8
+# With other rows in each, as the second run writes rows.json anew.
+both_runs_are_kept() {
+    tar -C "$OUT" -xf "$OUT/0-rows.tar" 1-rows.json 2-rows.json &&
+        ! cmp -s "$OUT/1-rows.json" "$OUT/2-rows.json"
+}
+
+plan 9
 check 'a quick check of AlexNet passes' quick_check
 check 'its table is labelled as simulated' labelled
 check 'its rows say that they are simulated' rows_say 'report["simulated"] is True'
@@ -59,4 +65,5 @@ check 'and were faster' rows_say 'report["rows"][0]["ratio_median"] > 1'
 check 'the page made from the rows is labelled as simulated' page_is_labelled
 check 'the errors of layers are checked, those asked for' layers_pass
 check 'layers that there is no time for are a failure, said by name' left_out_is_said
+check 'rows of every run of a command are kept apart' both_runs_are_kept
 finish
