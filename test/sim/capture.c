@@ -21,6 +21,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     struct CUgraph_st graph;
+    bool frees_on_launch; /* what the last launch allocated and nobody freed */
     sim_lane_t **lanes;
     sim_op_t *last; /* the mark of the last launch: launches of one instance are in order */
 };
@@ -372,12 +373,13 @@ static CUresult graph_destroy(CUgraph graph)
 
 SIM_ENTRY(CONTEXT, cuGraphDestroy, (CUgraph graph), graph_destroy(graph))
 
-static CUresult graph_instantiate(CUgraphExec *out, CUgraph graph)
+static CUresult graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags)
 {
     if (!out || !graph)
         return CUDA_ERROR_INVALID_VALUE;
     CUgraphExec exec = sim_allocate(sizeof *exec);
     exec->graph = *graph;
+    exec->frees_on_launch = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     exec->graph.nodes = sim_allocate(graph->count * sizeof *graph->nodes);
     for (unsigned i = 0; i < graph->count; i++) {
         const struct CUgraphNode_st *node = &graph->nodes[i];
@@ -392,11 +394,10 @@ static CUresult graph_instantiate(CUgraphExec *out, CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
-{
-    (void)flags; /* they concern graph memory nodes and device-side launch, which there are not */
-    SIM_CALL(SIM_NEED_CONTEXT, graph_instantiate(exec, graph));
-}
+/* The other flags concern uploads, priorities and launches from the device. */
+SIM_ENTRY(CONTEXT, cuGraphInstantiateWithFlags,
+          (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
+          graph_instantiate(exec, graph, flags))
 
 static CUresult graph_exec_destroy(CUgraphExec exec)
 {
@@ -429,6 +430,17 @@ static void submit_nodes(CUgraphExec exec, sim_op_t *entry, sim_op_t **ops)
     }
 }
 
+/* May the graph's memory be allocated (again), and then it is. */
+static bool allocate_memory(CUgraphExec exec)
+{
+    for (unsigned i = 0; i < exec->graph.count; i++)
+        if (sim_graph_memory_is_live(&exec->graph.nodes[i].work) && !exec->frees_on_launch)
+            return false;
+    for (unsigned i = 0; i < exec->graph.count; i++)
+        sim_graph_memory_launch(&exec->graph.nodes[i].work);
+    return true;
+}
+
 static CUresult graph_launch(CUgraphExec exec, CUstream handle)
 {
     CUstream stream;
@@ -437,6 +449,8 @@ static CUresult graph_launch(CUgraphExec exec, CUstream handle)
         return result;
     if (stream->capture)
         return CUDA_ERROR_NOT_SUPPORTED; /* child graphs */
+    if (!allocate_memory(exec))
+        return CUDA_ERROR_INVALID_VALUE;
     sim_clock_spend(sim_device(stream->context->device)->profile.launch_us);
     sim_work_t mark = {.kind = SIM_MARK};
     sim_op_t *entry = sim_op_hold(sim_stream_submit(stream, &mark, &exec->last, 1));

@@ -29,9 +29,12 @@ typedef enum sim_work_kind {
     SIM_FILL,
     SIM_HOST_CALL,
     SIM_WAIT_VALUE,
+    SIM_SUSPEND, /* the end of memory of a graph, until it is allocated there again */
     SIM_ACQUIRE, /* cuMemAllocAsync: from then on the memory may be touched */
     SIM_RELEASE  /* cuMemFreeAsync */
 } sim_work_kind_t;
+
+typedef struct sim_graph_memory sim_graph_memory_t;
 
 /* What a copy or a fill touches: rows of bytes, in slices. The pitches of one row do not matter. */
 typedef struct sim_shape {
@@ -56,6 +59,7 @@ typedef struct sim_work {
     unsigned comparison;    /* of a wait: CU_STREAM_WAIT_VALUE_... */
     CUhostFn function;
     void *user_data;
+    sim_graph_memory_t *graph_memory; /* counted reference, or NULL */
 } sim_work_t;
 
 typedef struct sim_op {
@@ -212,16 +216,17 @@ typedef struct sim_range {
     uint64_t start, bytes; /* as the caller knows it */
     sim_place_t place;     /* SIM_PLACE_DEVICE: a device address, wherever the memory is */
     int device;
-    uint64_t pages_start;      /* of the reservation behind a device range */
-    uint64_t pages_bytes;      /* without its guard page */
-    unsigned flags;            /* of pinned memory */
-    bool owned;                /* pinned memory of ours, not registered */
-    CUmemoryPool pool;         /* whose memory it is, or NULL */
-    uint64_t pending;          /* not 0: the operation that allocates it has not run */
-    bool freed;                /* by an operation that has not run */
-    sim_physical_t *physical;  /* of a mapping, else NULL */
-    uint32_t readers, writers; /* of a mapping: devices that may, a bit each */
-    bool host_access;          /* of a mapping: the host may, at the same address */
+    uint64_t pages_start;             /* of the reservation behind a device range */
+    uint64_t pages_bytes;             /* without its guard page */
+    unsigned flags;                   /* of pinned memory */
+    bool owned;                       /* pinned memory of ours, not registered */
+    CUmemoryPool pool;                /* whose memory it is, or NULL */
+    uint64_t pending;                 /* not 0: the operation that allocates it has not run */
+    sim_graph_memory_t *graph_memory; /* or NULL */
+    bool freed;                       /* by an operation that has not run */
+    sim_physical_t *physical;         /* of a mapping, else NULL */
+    uint32_t readers, writers;        /* of a mapping: devices that may, a bit each */
+    bool host_access;                 /* of a mapping: the host may, at the same address */
 } sim_range_t;
 enum { SIM_PAGE = 4096, SIM_ALIGNMENT = 512, SIM_ANY_DEVICE = -1 };
 #define SIM_GRANULARITY (UINT64_C(2) << 20) /* of the virtual memory API; an H200's */
@@ -338,6 +343,20 @@ void sim_pools_reset(int device);     /* forgets what the device's pools hold */
 /* Frees the live memory that starts there when the stream gets there. */
 CUresult sim_pool_free(uint64_t address, CUstream stream);
 void sim_pool_freed(CUmemoryPool pool, uint64_t bytes); /* now */
+
+/* ---- graph_memory.c ---- */
+sim_graph_memory_t *sim_graph_memory_hold(sim_graph_memory_t *memory);
+void sim_graph_memory_drop(sim_graph_memory_t *memory); /* NULL: nothing */
+void sim_graph_memory_lose(sim_graph_memory_t *memory); /* its context is closed */
+/* In the capturing stream's graph. */
+CUresult sim_graph_allocate(CUstream stream, uint64_t bytes, CUdeviceptr *out);
+/* Memory of a graph, by a capturing stream in the graph, else by the stream itself, or at once. */
+CUresult sim_graph_free(uint64_t address, CUstream stream);
+CUresult sim_graph_free_now(sim_graph_memory_t *memory);
+/* Of a node: was it launched and not freed since? */
+bool sim_graph_memory_is_live(const sim_work_t *node);
+void sim_graph_memory_launch(const sim_work_t *node);
+void sim_graph_memory_run(const sim_work_t *work);
 
 /* ---- value.c ---- */
 bool sim_value_is_there(const sim_work_t *wait);

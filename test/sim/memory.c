@@ -78,6 +78,8 @@ static CUresult mem_free(CUdeviceptr address)
     range = range_at(address, SIM_PLACE_DEVICE);
     if (!range)
         return CUDA_ERROR_INVALID_VALUE; /* a cuMemFreeAsync of it was pending */
+    if (range->graph_memory)
+        return sim_graph_free_now(range->graph_memory);
     CUmemoryPool pool = range->pool;
     sim_map_remove(address);
     if (pool)
@@ -98,7 +100,8 @@ static CUresult mem_free_async(CUdeviceptr address, CUstream handle)
     const sim_range_t *range = range_at(address, SIM_PLACE_DEVICE);
     if (!range || range->freed)
         return CUDA_ERROR_INVALID_VALUE;
-    return stream->capture ? CUDA_ERROR_NOT_SUPPORTED : sim_pool_free(address, stream);
+    return stream->capture || range->graph_memory ? sim_graph_free(address, stream)
+                                                  : sim_pool_free(address, stream);
 }
 
 SIM_ENTRY(CONTEXT, cuMemFreeAsync, (CUdeviceptr address, CUstream stream),

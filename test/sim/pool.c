@@ -252,10 +252,10 @@ static CUresult allocate(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUst
         out && bytes > 0 ? sim_stream_resolve(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
-    if (stream->capture)
-        return CUDA_ERROR_NOT_SUPPORTED; /* memory nodes */
     sim_clock_spend(async_us);
     sim_clock_advance();
+    if (stream->capture)
+        return sim_graph_allocate(stream, bytes, out);
     if (!pool)
         pool = current_pool(stream->context->device);
     uint64_t pages = (bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;

@@ -115,6 +115,8 @@ void sim_context_close(int device)
             i++;
             continue;
         }
+        if (range->graph_memory)
+            sim_graph_memory_lose(range->graph_memory);
         if (!range->pool)
             sim_engine.devices[device].used_bytes -= range->pages_bytes;
         sim_map_remove(range->start);

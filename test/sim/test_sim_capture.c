@@ -318,6 +318,111 @@ static void captures_have_identities(void **state)
     expect_success(ask_about_capture, "");
 }
 
+static size_t free_memory(void)
+{
+    size_t free_bytes, total;
+    OK(cudaMemGetInfo(&free_bytes, &total));
+    return free_bytes;
+}
+
+/* Allocated and freed in the graph: fresh at every launch, for nobody in between. */
+static void allocate_in_graph(void)
+{
+    size_t before = free_memory();
+    float *host = new_pinned(8), *inside, *outside = new_device(4);
+    cudaStream_t stream = new_stream();
+    OK(cudaMemset(outside, 0, 4));
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaMallocAsync((void **)&inside, 1 << 20, stream));
+    OK(cudaMemcpyAsync(host, inside, 4, cudaMemcpyDeviceToHost, stream));
+    OK(cudaMemsetAsync(inside, 0, 4, stream));
+    OK(launch_add(inside, 3, 1, 1, stream));
+    OK(cudaMemcpyAsync(outside, inside, 4, cudaMemcpyDeviceToDevice, stream));
+    OK(cudaFreeAsync(inside, stream));
+    CHECK(cudaFreeAsync(inside, stream) == cudaErrorInvalidValue);
+    CHECK(cudaFreeAsync(outside, stream) == cudaErrorInvalidValue); /* not the graph's */
+    cudaGraphExec_t exec = end_and_instantiate(stream);
+    for (int i = 0; i < 3; i++) {
+        OK(cudaGraphLaunch(exec, stream));
+        OK(cudaMemcpyAsync(host + 1, outside, 4, cudaMemcpyDeviceToHost, stream));
+        OK(cudaStreamSynchronize(stream));
+        CHECK(host[0] != host[0] && host[1] == 3);
+        void *other = new_device(1 << 20); /* is not the graph's */
+        CHECK(other != inside);
+        OK(cudaMemset(other, 0, 1 << 20));
+        OK(cudaFree(other));
+    }
+    CHECK(cudaFreeAsync(inside, stream) == cudaErrorInvalidValue);
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaGraphExecDestroy(exec)); /* what is launched goes on */
+    OK(cudaStreamSynchronize(stream));
+    CHECK(free_memory() == before - 4096); /* `outside` */
+}
+
+static void touch_between_launches(void)
+{
+    float *inside;
+    cudaStream_t stream = new_stream();
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaMallocAsync((void **)&inside, 64, stream));
+    OK(launch_add(inside, 3, 1, 1, stream));
+    OK(cudaFreeAsync(inside, stream));
+    cudaGraphExec_t exec = end_and_instantiate(stream);
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaStreamSynchronize(stream));
+    OK(launch_add(inside, 3, 1, 1, stream));
+    CHECK(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
+    OK(cudaDeviceReset()); /* takes the memory, too */
+    OK(cudaGraphExecDestroy(exec));
+    CHECK(free_memory() == sim_api()->profile(0)->memory_bytes);
+}
+
+/* Allocated in the graph, freed outside, by the next launch, or with the program. */
+static void outlive_launch(void)
+{
+    size_t before = free_memory();
+    float *inside, value;
+    cudaGraph_t graph;
+    cudaGraphExec_t strict, relaxed;
+    cudaStream_t stream = new_stream();
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaMallocAsync((void **)&inside, 1 << 20, stream));
+    OK(cudaMemsetAsync(inside, 0, 4, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&strict, graph, 0));
+    OK(cudaGraphInstantiate(&relaxed, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch));
+    OK(cudaGraphDestroy(graph));
+    for (int i = 0; i < 2; i++) {
+        OK(cudaGraphLaunch(strict, stream));
+        CHECK(cudaGraphLaunch(strict, stream) == cudaErrorInvalidValue);
+        OK(launch_add(inside, 4, 1, 1, stream));
+        OK(cudaMemcpyAsync(&value, inside, 4, cudaMemcpyDeviceToHost, stream));
+        CHECK(value == 4);
+        OK(cudaFreeAsync(inside, stream));
+    }
+    OK(cudaGraphExecDestroy(strict));
+    OK(cudaGraphLaunch(relaxed, stream));
+    OK(cudaGraphLaunch(relaxed, stream));
+    OK(cudaGraphExecDestroy(relaxed));
+    OK(cudaMemcpyAsync(&value, inside, 4, cudaMemcpyDeviceToHost, stream));
+    CHECK(value == 0 && free_memory() == before - (1 << 20)); /* still the program's */
+    OK(cudaFree(inside));
+    CHECK(cudaFree(inside) == cudaErrorInvalidValue && free_memory() == before);
+}
+
+static void graphs_allocate_memory(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed < 6; seed++) {
+        char environment[64];
+        snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%d", seed);
+        expect_success(allocate_in_graph, environment);
+        expect_success(outlive_launch, environment);
+        expect_success(touch_between_launches, environment);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +435,7 @@ int main(void)
         cmocka_unit_test(the_legacy_stream_may_not_depend_on_a_capture),
         cmocka_unit_test(events_neither_enter_nor_leave_a_capture_unnoticed),
         cmocka_unit_test(captures_have_identities),
+        cmocka_unit_test(graphs_allocate_memory),
     };
     return cmocka_run_group_tests_name("sim_capture", tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@ sim_work_t sim_work_copy(const sim_work_t *work)
     sim_work_t copy = *work;
     copy.parameters = duplicate(work->parameters, work->kernel ? parameter_bytes(work->kernel) : 0);
     copy.snapshot = duplicate(work->snapshot, work->bytes);
+    sim_graph_memory_hold(copy.graph_memory);
     return copy;
 }
 
@@ -44,7 +45,9 @@ void sim_work_clear(sim_work_t *work)
 {
     free(work->parameters);
     free(work->snapshot);
+    sim_graph_memory_drop(work->graph_memory);
     work->parameters = work->snapshot = NULL;
+    work->graph_memory = NULL;
 }
 
 void sim_set_next_cost_us(double cost_us)
@@ -191,6 +194,8 @@ void sim_work_run(CUcontext context, const sim_work_t *work)
         run_host_call(work);
     } else if (work->kind == SIM_RELEASE) {
         sim_map_remove(work->destination);
+    } else if (work->graph_memory) {
+        sim_graph_memory_run(work);
     } else if (work->kind == SIM_ACQUIRE) {
         acquire(work);
     }
