@@ -33,6 +33,7 @@ void mdnn_cost_table_destroy(mdnn_cost_table_t *table)
         return;
     while (table->rows) {
         mdnn_cost_row_t *const next = table->rows->next;
+        free(table->rows->candidates);
         free(table->rows);
         table->rows = next;
     }
@@ -43,7 +44,7 @@ uint64_t mdnn_cost_table_next_limit(const mdnn_cost_table_t *table, uint64_t lim
 {
     uint64_t smallest = UINT64_MAX;
     for (const mdnn_cost_row_t *row = table->rows; row; row = row->next)
-        for (int i = 0; i < MDNN_CANDIDATES; i++) {
+        for (int i = 0; i < row->capacity; i++) {
             const uint64_t bytes = row->candidates[i].cost.workspace_bytes;
             if (row->candidates[i].state == MDNN_CANDIDATE_EXCLUDED && bytes > limit_bytes &&
                 bytes < smallest)
@@ -66,6 +67,27 @@ mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,
     row->next = table->rows;
     table->rows = row;
     return row;
+}
+
+mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index)
+{
+    if (index >= row->capacity) {
+        const int capacity = (index / MDNN_CANDIDATE_LEGACY + 1) * MDNN_CANDIDATE_LEGACY;
+        mdnn_candidate_t *const grown =
+            realloc(row->candidates, (size_t)capacity * sizeof *row->candidates);
+        if (!grown)
+            return NULL;
+        memset(grown + row->capacity, 0, (size_t)(capacity - row->capacity) * sizeof *grown);
+        row->candidates = grown;
+        row->capacity = capacity;
+    }
+    return &row->candidates[index];
+}
+
+const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index)
+{
+    static const mdnn_candidate_t unknown = {.state = MDNN_CANDIDATE_UNKNOWN};
+    return index < row->capacity ? &row->candidates[index] : &unknown;
 }
 
 const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_cost_table_t *table, int index)
@@ -123,6 +145,34 @@ static int index_of(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
     return -1;
 }
 
+/* One remembered size: what it does not name cannot run there. */
+static mdnn_status_t recall_row(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
+                                const mdnn_cost_entry_t *entry, mdnn_cost_row_t *row)
+{
+    for (int index = 0; index < MDNN_CANDIDATE_LEGACY; index++) {
+        mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
+        if (!candidate)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
+    }
+    for (size_t j = 0; j < entry->count; j++) {
+        const int index = index_of(table, problem, &entry->costs[j]);
+        if (index < 0)
+            continue;
+        mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
+        if (!candidate)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        candidate->cost = entry->costs[j];
+        candidate->state =
+            entry->costs[j].untimed ? MDNN_CANDIDATE_EXCLUDED : MDNN_CANDIDATE_TIMED;
+        if (index >= MDNN_CANDIDATE_LEGACY)
+            row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
+    }
+    row->changed = false;
+    row->listed = true;
+    return MDNN_STATUS_OK;
+}
+
 mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
                                      const mdnn_cost_memory_t *memory)
 {
@@ -131,20 +181,7 @@ mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_proble
         mdnn_cost_row_t *const row = mdnn_cost_table_row(table, entry->images, entry->role);
         if (!row)
             return MDNN_STATUS_OUT_OF_MEMORY;
-        for (int index = 0; index < MDNN_CANDIDATES; index++)
-            row->candidates[index].state = MDNN_CANDIDATE_UNSUPPORTED;
-        for (size_t j = 0; j < entry->count; j++) {
-            const int index = index_of(table, problem, &entry->costs[j]);
-            if (index < 0)
-                continue;
-            row->candidates[index].cost = entry->costs[j];
-            if (index >= MDNN_CANDIDATE_LEGACY)
-                row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
-            row->candidates[index].state =
-                entry->costs[j].untimed ? MDNN_CANDIDATE_EXCLUDED : MDNN_CANDIDATE_TIMED;
-        }
-        row->changed = false;
-        row->listed = true;
+        MDNN_TRY(recall_row(table, problem, entry, row));
     }
     return MDNN_STATUS_OK;
 }
@@ -158,7 +195,7 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
         size_t count = 0;
         if (!row->changed)
             continue;
-        for (int index = 0; index < MDNN_CANDIDATES; index++) {
+        for (int index = 0; index < row->capacity; index++) {
             const mdnn_candidate_t *const candidate = &row->candidates[index];
             if (candidate->state != MDNN_CANDIDATE_TIMED &&
                 candidate->state != MDNN_CANDIDATE_EXCLUDED)
@@ -177,7 +214,7 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row)
 {
     double best = 1e300;
-    for (int i = 0; i < MDNN_CANDIDATES; i++)
+    for (int i = 0; i < row->capacity; i++)
         if (row->candidates[i].state == MDNN_CANDIDATE_TIMED &&
             row->candidates[i].cost.time_ms < best)
             best = row->candidates[i].cost.time_ms;
@@ -191,7 +228,7 @@ static const mdnn_cost_row_t *larger_row(const mdnn_cost_row_t *rows, const mdnn
 {
     const mdnn_cost_row_t *nearest = NULL;
     for (const mdnn_cost_row_t *each = rows; each; each = each->next) {
-        const mdnn_candidate_t *const candidate = &each->candidates[index];
+        const mdnn_candidate_t *const candidate = mdnn_cost_row_look(each, index);
         if (each->role == row->role && each->images > row->images &&
             candidate->state == MDNN_CANDIDATE_TIMED &&
             !(measured && candidate->cost.extrapolated) &&
@@ -252,7 +289,8 @@ double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engi
 {
     const mdnn_cost_row_t *const row = row_of(table, images, MDNN_PART_FIRST);
     for (int i = 0; row && i < table->engine_count; i++) {
-        const mdnn_candidate_t *const candidate = &row->candidates[MDNN_CANDIDATE_LEGACY + i];
+        const mdnn_candidate_t *const candidate =
+            mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i);
         if (memcmp(&table->engines[i].engine, engine, sizeof *engine) == 0)
             return candidate->state == MDNN_CANDIDATE_TIMED ? candidate->cost.time_ms : 0;
     }
@@ -275,10 +313,11 @@ bool mdnn_cost_table_engine_is_dominated(const mdnn_cost_table_t *table,
     const mdnn_cost_t *own = NULL;
     for (int i = 0; row && i < table->engine_count; i++)
         if (memcmp(&table->engines[i].engine, &offer->engine, sizeof offer->engine) == 0 &&
-            row->candidates[MDNN_CANDIDATE_LEGACY + i].state == MDNN_CANDIDATE_TIMED)
-            own = &row->candidates[MDNN_CANDIDATE_LEGACY + i].cost;
+            mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i)->state == MDNN_CANDIDATE_TIMED)
+            own = &mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i)->cost;
     for (int i = 0; own && i < table->engine_count; i++) {
-        const mdnn_candidate_t *const candidate = &row->candidates[MDNN_CANDIDATE_LEGACY + i];
+        const mdnn_candidate_t *const candidate =
+            mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i);
         if (candidate->state == MDNN_CANDIDATE_TIMED && dominates(&candidate->cost, offer, own))
             return true;
     }
@@ -287,7 +326,7 @@ bool mdnn_cost_table_engine_is_dominated(const mdnn_cost_table_t *table,
 
 static bool has_excluded(const mdnn_cost_row_t *row, uint64_t limit_bytes)
 {
-    for (int i = 0; i < MDNN_CANDIDATES; i++)
+    for (int i = 0; i < row->capacity; i++)
         if (row->candidates[i].state == MDNN_CANDIDATE_EXCLUDED ||
             (row->candidates[i].state == MDNN_CANDIDATE_TIMED &&
              row->candidates[i].cost.workspace_bytes > limit_bytes))

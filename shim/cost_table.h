@@ -43,7 +43,8 @@ typedef struct mdnn_cost_row {
     bool changed; /* since it was last remembered */
     bool listed;  /* its engines are known: heuristics were asked, or a database remembers */
     bool offered[MDNN_CANDIDATE_ENGINES]; /* by the heuristics for this size */
-    mdnn_candidate_t candidates[MDNN_CANDIDATES];
+    int capacity;                 /* those behind are unknown: most rows need few */
+    mdnn_candidate_t *candidates; /* owned by the table */
     struct mdnn_cost_row *next;
 } mdnn_cost_row_t;
 
@@ -67,6 +68,11 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
 /* The row of a size and role, made if it is not there; NULL if memory is short. Stays valid. */
 mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,
                                      mdnn_part_role_t role);
+/* Candidate `index` of a row, to be written; NULL if memory is short. Stays valid until another one of
+ * the row is asked for. */
+mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
+/* The same to be read. */
+const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
 /* Best time among what is known at this size; a huge number before the first. */
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
 

@@ -302,7 +302,9 @@ static mdnn_cost_t cost_without_time(const mdnn_measurement_t *measurement,
 /* Settles one candidate. Only a broken device is an error; all else is a state. */
 static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index)
 {
-    mdnn_candidate_t *const candidate = &row->candidates[index];
+    mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
+    if (!candidate)
+        return MDNN_STATUS_OUT_OF_MEMORY;
     if (candidate->state == MDNN_CANDIDATE_TIMED ||
         candidate->state == MDNN_CANDIDATE_UNSUPPORTED ||
         (candidate->state == MDNN_CANDIDATE_EXCLUDED &&
@@ -340,9 +342,10 @@ static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cos
     if (!base)
         return MDNN_STATUS_OUT_OF_MEMORY;
     MDNN_TRY(settle(measurement, base, index));
-    if (base->candidates[index].state != MDNN_CANDIDATE_TIMED)
+    const mdnn_candidate_t *const known = mdnn_cost_row_look(base, index);
+    if (known->state != MDNN_CANDIDATE_TIMED)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    *ms = base->candidates[index].cost.time_ms * (double)row->images / (double)base->images;
+    *ms = known->cost.time_ms * (double)row->images / (double)base->images;
     return MDNN_STATUS_OK;
 }
 
@@ -426,7 +429,9 @@ mdnn_status_t mdnn_measurement_time_engine(mdnn_measurement_t *measurement,
     const int index = mdnn_cost_table_engine(measurement->table, offer);
     if (!row || index < 0)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    mdnn_candidate_t *const candidate = &row->candidates[index];
+    mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
+    if (!candidate)
+        return MDNN_STATUS_OUT_OF_MEMORY;
     if (candidate->state == MDNN_CANDIDATE_UNSUPPORTED) /* it was not offered until now */
         candidate->state = MDNN_CANDIDATE_UNKNOWN;
     row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
@@ -443,7 +448,7 @@ static mdnn_status_t find_costs(void *context, int64_t images, mdnn_part_role_t 
     size_t found = 0;
     MDNN_TRY(survey(measurement, role));
     MDNN_TRY(settle_row(measurement, row));
-    for (int i = 0; i < MDNN_CANDIDATES; i++) {
+    for (int i = 0; i < row->capacity; i++) {
         const mdnn_candidate_t *const candidate = &row->candidates[i];
         if (candidate->state != MDNN_CANDIDATE_TIMED || found == capacity)
             continue;
