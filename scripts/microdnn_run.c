@@ -18,7 +18,7 @@ static const char usage[] =
     "\n"
     "  --workspace-limit SIZE     largest workspace of a convolution: 64m, 1.5GiB, none\n"
     "  --batch-sizes WHICH        undivided, powerOfTwo or all\n"
-    "  --policy POLICY            off or wr\n"
+    "  --policy POLICY            off, wr or wd\n"
     "  --stats FORMAT             text or json: write counters when the program ends\n"
     "  --stats-file FILE          where to (default stderr); %p is the process id, %h the host\n"
     "  --log LEVEL                off, error, warn, info, debug or trace\n"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/statistics.h"
+#include "shim/arena.h"
 #include "shim/execute.h"
 #include "shim/plan.h"
 
@@ -24,11 +25,21 @@ static const mdnn_micro_config_t *leading_part(const mdnn_configuration_t *confi
     return leading;
 }
 
-static void describe(const mdnn_ready_t *ready, mdnn_algo_perf_t *perf)
+/* What the host is told of a configuration's workspace: nothing if the arena has it. */
+static uint64_t told_bytes(const mdnn_plan_t *plan, const mdnn_call_t *call, int algo,
+                           const mdnn_ready_t *ready)
+{
+    const mdnn_demand_t nothing = mdnn_demand_of(call->direction, algo, 0);
+    return mdnn_wd_is_on() && mdnn_arena_serves(call, plan, &nothing)
+               ? 0
+               : ready->configuration->workspace_bytes;
+}
+
+static void describe(const mdnn_ready_t *ready, uint64_t bytes, mdnn_algo_perf_t *perf)
 {
     perf->status = CUDNN_STATUS_SUCCESS;
     perf->time = (float)ready->configuration->time_ms;
-    perf->memory = ready->configuration->workspace_bytes;
+    perf->memory = bytes;
     perf->determinism = ready->deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
 }
 
@@ -45,33 +56,34 @@ static void sort_by_time(mdnn_algo_perf_t *results, int count)
 
 /* The entry of our best configuration, under the number of its leading algorithm; an engine has none
  * and goes by that of stock's first answer. */
-static int lead_with(mdnn_plan_t *plan, const mdnn_ready_t *best, const mdnn_algo_perf_t *stock,
-                     mdnn_algo_perf_t *results)
+static int lead_with(mdnn_plan_t *plan, const mdnn_call_t *call, const mdnn_ready_t *best,
+                     const mdnn_algo_perf_t *stock, mdnn_algo_perf_t *results)
 {
     const int algo = leading_part(best->configuration)->cost.algo;
     memset(&results[0], 0, sizeof results[0]);
-    describe(best, &results[0]);
     results[0].algo = algo < MDNN_ALGO_ENGINE ? (cudnnConvolutionFwdAlgo_t)algo : stock[0].algo;
     results[0].mathType = (cudnnMathType_t)mdnn_plan_problem(plan)->math_type;
-    mdnn_plan_announce(plan, (int)results[0].algo, best->configuration->workspace_bytes);
+    describe(best, told_bytes(plan, call, (int)results[0].algo, best), &results[0]);
+    mdnn_plan_announce(plan, (int)results[0].algo, results[0].memory);
     return 1;
 }
 
 /* Stock's other entries: what runs under each number within that entry's own workspace. */
-static int add_stock(mdnn_plan_t *plan, mdnn_direction_t direction, uint64_t limit_bytes,
+static int add_stock(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes,
                      const mdnn_algo_perf_t *stock, int stock_count, mdnn_algo_perf_t *results,
                      int count)
 {
     for (int i = 0; i < stock_count && count < RESULTS_MAX; i++) {
         if (stock[i].status != CUDNN_STATUS_SUCCESS || stock[i].algo == results[0].algo)
             continue;
-        const mdnn_demand_t demand = mdnn_demand_of(direction, (int)stock[i].algo,
-                                                    smaller(stock[i].memory, limit_bytes));
+        const mdnn_demand_t demand =
+            mdnn_demand_of(call->direction, (int)stock[i].algo,
+                           mdnn_wd_is_on() ? limit_bytes : smaller(stock[i].memory, limit_bytes));
         const mdnn_ready_t *const ready = mdnn_plan_best(plan, &demand);
         if (!ready)
             continue;
         results[count] = stock[i];
-        describe(ready, &results[count]);
+        describe(ready, told_bytes(plan, call, (int)stock[i].algo, ready), &results[count]);
         mdnn_plan_announce(plan, (int)stock[i].algo, results[count].memory);
         count++;
     }
@@ -93,7 +105,8 @@ static int add_failures(const mdnn_algo_perf_t *stock, int stock_count, mdnn_alg
 void mdnn_answer_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int requested,
                             int *returned, mdnn_algo_perf_t *results)
 {
-    const uint64_t limit = smaller(limit_bytes, mdnn_workspace_limit());
+    const uint64_t limit =
+        mdnn_wd_is_on() ? mdnn_wd_limit() : smaller(limit_bytes, mdnn_workspace_limit());
     if (requested <= 0 || !returned || !results || *returned < 0 || *returned > requested)
         return;
     mdnn_plan_t *const plan = mdnn_plan_for(call, limit, MDNN_PLAN_MAY_MEASURE);
@@ -104,12 +117,27 @@ void mdnn_answer_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int r
     mdnn_algo_perf_t answer[RESULTS_MAX];
     if (*returned == 0 && leading_part(best->configuration)->cost.algo >= MDNN_ALGO_ENGINE)
         return;
-    int count = lead_with(plan, best, results, answer);
-    count = add_stock(plan, call->direction, limit, results, *returned, answer, count);
+    int count = lead_with(plan, call, best, results, answer);
+    if (answer[0].memory > limit_bytes)
+        return;
+    count = add_stock(plan, call, limit, results, *returned, answer, count);
     sort_by_time(answer + 1, count - 1);
     count = add_failures(results, *returned, answer, count);
     *returned = count < requested ? count : requested;
     memcpy(results, answer, (size_t)*returned * sizeof *results);
+}
+
+/* Whether the host need not bring workspace for call->algo. */
+static bool is_served_by_arena(const mdnn_call_t *call, bool is_stock)
+{
+    const mdnn_demand_t nothing = mdnn_demand_of(call->direction, call->algo, 0);
+    uint64_t announced;
+    if (!mdnn_wd_is_on())
+        return false;
+    mdnn_plan_t *const plan = mdnn_plan_for(
+        call, mdnn_wd_limit(), is_stock ? MDNN_PLAN_MAY_MEASURE : MDNN_PLAN_IF_KNOWN);
+    return plan && (is_stock || mdnn_plan_announced(plan, call->algo, &announced)) &&
+           mdnn_arena_serves(call, plan, &nothing);
 }
 
 bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64_t *bytes)
@@ -117,6 +145,10 @@ bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64
     /* Plan for the user's limit where there is one, else for what this algorithm would take. What
      * cuDNN does not support for the whole batch has an answer only if we named it ourselves. */
     const bool is_stock = stock_bytes != UINT64_MAX;
+    if (is_served_by_arena(call, is_stock)) {
+        *bytes = 0;
+        return true;
+    }
     const uint64_t user_limit = mdnn_workspace_limit();
     mdnn_plan_t *const plan =
         mdnn_plan_for(call, is_stock ? smaller(user_limit, stock_bytes) : 0,

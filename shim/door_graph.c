@@ -9,6 +9,7 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/arena.h"
 #include "shim/doors.h"
 #include "shim/execute.h"
 #include "shim/graph_record.h"
@@ -266,6 +267,9 @@ static uint64_t find_answer(mdnn_shadow_t *shadow, mdnn_graph_record_t *record)
     mdnn_plan_t *const planned = plan_of(record, &call);
     if (!planned)
         return record->own_bytes;
+    const mdnn_demand_t nothing = mdnn_graph_demand(record, 0);
+    if (mdnn_wd_is_on() && mdnn_arena_serves(&call, planned, &nothing))
+        return 0;
     const mdnn_ready_t *const ready = choose(plan, record, planned);
     uint64_t answer = ready ? ready->configuration->workspace_bytes : record->own_bytes;
     /* Whether its own plan is faster shows when it first runs: until then there must be room for it. */
@@ -443,9 +447,24 @@ static cudnnStatus_t refuse(const char *what, cudnnStatus_t status)
     return status;
 }
 
+static cudnnStatus_t run_best(const mdnn_cudnn_t *real, cudnnHandle_t handle,
+                              cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
+                              const execution_t *execution)
+{
+    const mdnn_ready_t *const ready =
+        execution->planned ? mdnn_plan_best(execution->planned, &execution->demand) : NULL;
+    if (ready && execution->own_plan_may_run && own_fits(execution->record) &&
+        mdnn_graph_prefers_own(execution->record, ready)) {
+        mdnn_count(MDNN_COUNTER_executions_own, 1);
+        return real->cudnnBackendExecute(handle, plan, pack);
+    }
+    return mdnn_convolution_run_planned(&execution->call, execution->planned, &execution->demand);
+}
+
 static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
                              cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
 {
+    mdnn_lease_t lease;
     execution_t execution;
     mdnn_count(MDNN_COUNTER_calls_graph_execute, 1);
     if (!pose(real, handle, plan, pack, &execution)) {
@@ -458,16 +477,12 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     settle_generosity(&execution);
     find_plan(&execution);
     mdnn_graph_record_leave(execution.record);
-    const bool own_is_candidate = execution.own_plan_may_run && own_fits(execution.record);
-    if (own_is_candidate)
+    if (execution.own_plan_may_run && own_fits(execution.record))
         mdnn_graph_record_time_own(execution.record, &execution.call);
-    const mdnn_ready_t *const ready =
-        execution.planned ? mdnn_plan_best(execution.planned, &execution.demand) : NULL;
-    if (ready && own_is_candidate && mdnn_graph_prefers_own(execution.record, ready)) {
-        mdnn_count(MDNN_COUNTER_executions_own, 1);
-        return real->cudnnBackendExecute(handle, plan, pack);
-    }
-    return mdnn_convolution_run_planned(&execution.call, execution.planned, &execution.demand);
+    mdnn_lease_begin(&lease, &execution.call, execution.planned, &execution.demand);
+    const cudnnStatus_t status = run_best(real, handle, plan, pack, &execution);
+    mdnn_lease_end(&lease);
+    return status;
 }
 
 /* While exit handlers run calls pass, but not such a plan. */

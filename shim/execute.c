@@ -2,6 +2,7 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/arena.h"
 #include "shim/process.h"
 
 enum { NUMERICS_DIRECT = 1 };
@@ -45,6 +46,26 @@ static bool may_be_redone(const mdnn_problem_t *problem, const mdnn_call_t *part
     return problem->beta_is_zero || part->accumulator;
 }
 
+/* The call as it is; but a caller that was told under policy wd that it needs no workspace gets an
+ * algorithm that needs none, if its own does: any that is no weaker. */
+static cudnnStatus_t pass(const mdnn_call_t *call)
+{
+    const int algo_count = mdnn_algo_count(call->direction);
+    mdnn_call_t other = *call;
+    size_t bytes;
+    if (!mdnn_wd_is_on() || call->problem ||
+        (mdnn_call_workspace(call, &bytes) == CUDNN_STATUS_SUCCESS &&
+         bytes <= (call->workspace ? call->workspace_bytes : 0)))
+        return mdnn_call_run(call);
+    const mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, 0);
+    for (other.algo = 0; other.algo < algo_count; other.algo++)
+        if ((!demand.deterministic || mdnn_algo_is_deterministic(call->direction, other.algo)) &&
+            (!demand.direct || mdnn_algo_is_direct(call->direction, other.algo)) &&
+            mdnn_call_workspace(&other, &bytes) == CUDNN_STATUS_SUCCESS && bytes == 0)
+            return mdnn_call_run(&other);
+    return mdnn_call_run(call);
+}
+
 static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
                                const mdnn_call_t *call)
 {
@@ -69,7 +90,7 @@ static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
             MDNN_LOG_WARN, "execute",
             "part %zu of %zu failed with cuDNN status %d; such convolutions pass from now on",
             i + 1, count, (int)status);
-        return i == 0 || may_be_redone(problem, &part) ? mdnn_call_run(call) : status;
+        return i == 0 || may_be_redone(problem, &part) ? pass(call) : status;
     }
     mdnn_count(count > 1 ? MDNN_COUNTER_executions_split : MDNN_COUNTER_executions_undivided, 1);
     mdnn_count(MDNN_COUNTER_parts, count);
@@ -92,12 +113,29 @@ static cudnnStatus_t run_on_trial(mdnn_plan_t *plan, const mdnn_ready_t *ready,
     return status;
 }
 
+static cudnnStatus_t run_in_arena(const mdnn_call_t *call, mdnn_plan_t *plan, mdnn_demand_t *demand)
+{
+    mdnn_call_t leased = *call;
+    mdnn_lease_t lease;
+    mdnn_lease_begin(&lease, &leased, plan, demand);
+    const cudnnStatus_t status = mdnn_convolution_run_planned(&leased, plan, demand);
+    mdnn_lease_end(&lease);
+    return status;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
 {
     const uint64_t workspace_bytes = call->workspace ? call->workspace_bytes : 0;
-    mdnn_plan_t *const plan = mdnn_plan_for(call, workspace_bytes, MDNN_PLAN_MAY_MEASURE);
-    const mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, workspace_bytes);
-    return mdnn_convolution_run_planned(call, plan, &demand);
+    mdnn_plan_t *const plan =
+        mdnn_plan_for(call, larger(workspace_bytes, mdnn_wd_limit()), MDNN_PLAN_MAY_MEASURE);
+    mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, workspace_bytes);
+    return mdnn_wd_is_on() ? run_in_arena(call, plan, &demand)
+                           : mdnn_convolution_run_planned(call, plan, &demand);
 }
 
 cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t *plan,
@@ -106,7 +144,7 @@ cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t 
     const mdnn_ready_t *const ready = plan ? mdnn_plan_best(plan, demand) : NULL;
     if (!ready) {
         mdnn_count(MDNN_COUNTER_executions_passed, 1);
-        return mdnn_call_run(call);
+        return pass(call);
     }
     /* A trial alternates and then decides by time: two runs of a program would differ. Graphs say only
      * by their engine whether that matters, so where it may there is none, and what was measured

@@ -6,6 +6,7 @@
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/process.h"
+#include "shim/wd_policy.h"
 
 enum { JSON_BYTES = 1 << 16, JSON_MOST_BYTES = 1 << 20 };
 enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
@@ -98,7 +99,9 @@ static uint64_t limit_of(const mdnn_graph_record_t *record)
     const uint64_t user_limit = mdnn_workspace_limit();
     size_t free_bytes, total_bytes;
     uint64_t most = record->own_bytes;
-    if (driver && driver->cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+    if (mdnn_wd_is_on())
+        most = mdnn_wd_limit() > most ? mdnn_wd_limit() : most;
+    else if (driver && driver->cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
         total_bytes / GENEROSITY_SHARE > most)
         most = total_bytes / GENEROSITY_SHARE;
     return most < user_limit ? most : user_limit;

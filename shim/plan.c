@@ -594,6 +594,24 @@ const char *mdnn_plan_title(const mdnn_plan_t *plan)
     return plan->title;
 }
 
+size_t mdnn_plan_items(const mdnn_plan_t *plan, const mdnn_demand_t *demand,
+                       mdnn_knapsack_item_t *items, size_t capacity)
+{
+    const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
+    const unsigned flags = flags_of(&plan->key.problem, demand);
+    for (size_t i = 0; set && i < set->counts[flags] && i < capacity; i++) {
+        const mdnn_configuration_t *const configuration = set->ready[flags][i].configuration;
+        items[i] = (mdnn_knapsack_item_t){configuration->time_ms, configuration->workspace_bytes};
+    }
+    return set ? set->counts[flags] : 0;
+}
+
+uint64_t mdnn_plan_least_bytes(const mdnn_plan_t *plan, const mdnn_demand_t *demand)
+{
+    mdnn_knapsack_item_t least;
+    return mdnn_plan_items(plan, demand, &least, 1) > 0 ? least.workspace_bytes : UINT64_MAX;
+}
+
 double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
     pthread_mutex_lock(&planning_lock);

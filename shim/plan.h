@@ -8,6 +8,7 @@
 #ifndef MDNN_PLAN_H
 #define MDNN_PLAN_H
 
+#include "optimizer/knapsack.h"
 #include "optimizer/wr.h"
 #include "shim/slices.h"
 #include "shim/trial.h"
@@ -55,6 +56,14 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
 
 /* One line for people. */
 const char *mdnn_plan_title(const mdnn_plan_t *plan);
+
+/* The configurations that satisfy `demand` but for its workspace, workspace ascending, as input of
+ * Workspace Division: fills at most `capacity`, returns how many there are. No lock. */
+size_t mdnn_plan_items(const mdnn_plan_t *plan, const mdnn_demand_t *demand,
+                       mdnn_knapsack_item_t *items, size_t capacity);
+
+/* Least workspace that a configuration for `demand` takes; UINT64_MAX if there is none. No lock. */
+uint64_t mdnn_plan_least_bytes(const mdnn_plan_t *plan, const mdnn_demand_t *demand);
 
 /* Measured time of an engine on the whole batch; 0 if it was not timed. Takes the planning lock. */
 double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);

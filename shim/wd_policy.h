@@ -1,0 +1,54 @@
+/* Policy wd: what the options say of it, and the division of the arena among streams and layers.
+ * Knows networks, fronts and solvers; calls no CUDA function and takes no lock. */
+#ifndef MDNN_WD_POLICY_H
+#define MDNN_WD_POLICY_H
+
+#include "optimizer/network.h"
+#include "optimizer/wd.h"
+
+bool mdnn_wd_is_on(void);
+/* Workspace that one convolution may have under policy wd: the total, or workspace_limit if that is
+ * less; 0 under any other policy. */
+uint64_t mdnn_wd_limit(void);
+
+/* Regions and segments begin at multiples of this: as aligned as an allocation. */
+enum { MDNN_WD_ALIGNMENT_BYTES = 512 };
+
+/* Bytes of the arena. */
+typedef struct mdnn_wd_segment {
+    uint64_t offset, bytes;
+} mdnn_wd_segment_t;
+
+/* What runs one after another. */
+typedef struct mdnn_wd_group {
+    const mdnn_network_t *network; /* NULL: not known yet */
+    mdnn_wd_segment_t region;
+    /* Of each layer of the network, within the region; NULL: the layers share the region. Owned by
+     * the group's owner. */
+    mdnn_wd_segment_t *segments;
+} mdnn_wd_group_t;
+
+/* Points of the desirable set of a call, workspace ascending: fills at most `capacity`, returns how
+ * many there are. */
+typedef size_t (*mdnn_wd_items_t)(const mdnn_network_call_t *call, mdnn_knapsack_item_t *items,
+                                  size_t capacity);
+
+typedef enum mdnn_wd_solver { MDNN_SOLVER_AUTO, MDNN_SOLVER_INTERNAL, MDNN_SOLVER_GLPK } mdnn_wd_solver_t;
+
+typedef struct mdnn_wd_settings {
+    mdnn_wd_model_t model;
+    mdnn_wd_solver_t solver;
+    double solver_ms;
+    const char *glpk_program; /* NULL: is looked for beside the library */
+} mdnn_wd_settings_t;
+
+mdnn_wd_settings_t mdnn_wd_settings(void); /* of the options */
+
+/* Divides the first `bytes` of the arena among `count` >= 1 groups: fills `region` and `segments`
+ * (NULL before). By equal shares where a network is not known or nothing can be solved; in the model
+ * `shared` one group gets everything. Always leaves a valid division: whatever fails is said on the
+ * log. */
+void mdnn_wd_divide(const mdnn_wd_settings_t *settings, mdnn_wd_items_t items, uint64_t bytes,
+                    mdnn_wd_group_t *groups, size_t count);
+
+#endif
