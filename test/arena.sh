@@ -1,0 +1,188 @@
+#!/bin/sh
+# Policy wd in running programs: right results, memory within the total, what callers are told, how
+# often is divided. Programs are test/clients/arena.c and train_cnn; all on the simulated GPU, whose
+# order of work shows missing waits.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+arena=$MDNN_BUILD/test/clients/arena
+train_cnn=$MDNN_BUILD/train_cnn
+data=$(dirname "$0")/../docs/examples/data
+stats=$TMPDIR/stats.json
+log=$TMPDIR/log
+library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
+MICRODNN_SIM_PROFILE=toy
+MICRODNN_CONVOLUTION_MEASURE_REPEATS=1
+MICRODNN_STATS=json
+MICRODNN_STATS_FILE=$stats
+export MICRODNN_SIM_PROFILE MICRODNN_CONVOLUTION_MEASURE_REPEATS MICRODNN_STATS MICRODNN_STATS_FILE
+
+# wd TOTAL MODEL COMMAND...: under policy wd; the library's lines go to $log
+wd() {
+    wd_total=$1
+    wd_model=$2
+    shift 2
+    (
+        export MICRODNN_CONVOLUTION_POLICY=wd MICRODNN_CONVOLUTION_TOTAL_WORKSPACE="$wd_total"
+        export MICRODNN_CONVOLUTION_WD_MODEL="$wd_model" MICRODNN_LOG_FILE="$log"
+        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        "$@"
+    )
+}
+
+count() { # counter of the last run; 0 if there is none
+    number=$(sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p" "$stats" | head -n 1)
+    echo "${number:-0}"
+}
+
+# counts EXPRESSION...: of the shell's arithmetic test, counters by name before the first blank
+counts() {
+    for expression; do
+        # shellcheck disable=SC2086 # an expression is words
+        set -- $expression
+        [ "$(count "$1")" "$2" "$3" ] || {
+            echo "not so: $expression; it is $(count "$1")"
+            return 1
+        }
+    done
+}
+
+said_nothing() { [ ! -s "$log" ] || { cat "$log"; return 1; }; }
+
+# program NAME TOTAL EXPRESSION...: right in both models under several orders of work
+program() {
+    name=$1
+    total=$2
+    shift 2
+    for model in shared sum; do
+        for seed in 1 2; do
+            : >"$log"
+            MICRODNN_SIM_SEED=$seed wd "$total" "$model" "$arena" "$name" "$total" ||
+                { echo "$model, seed $seed"; return 1; }
+            counts "arena_bytes -eq $total" "arena_uses -gt 20" "$@" && said_nothing || return 1
+        done
+    done
+}
+
+# Later captures find no memory; one line says what that means.
+captures_in_flight() {
+    for seed in 1 2 3; do
+        : >"$log"
+        MICRODNN_SIM_SEED=$seed wd 1048576 shared "$arena" captures_in_flight 1048576 || return 1
+        counts "arena_bytes -eq 1048576" "arena_misses -gt 0" || return 1
+        [ "$(wc -l <"$log")" -le 1 ] || { cat "$log"; return 1; }
+    done
+}
+
+# survives FUNCTION ALLOWED_LINES NTH...: results are right although that call fails
+survives() {
+    function=$1
+    lines=$2
+    shift 2
+    for nth; do
+        for name in two_models_in_two_threads many_streams; do
+            : >"$log"
+            wd 1048576 shared "$arena" "$name" 1048576 "$function:$nth" ||
+                { echo "call $nth of $function in $name"; cat "$log"; return 1; }
+            [ "$(wc -l <"$log")" -le "$lines" ] || { cat "$log"; return 1; }
+        done
+    done
+}
+
+halves_what_is_not_there() {
+    : >"$log"
+    MICRODNN_SIM_MEMORY=512MiB wd 805306368 shared "$arena" trains 805306368 &&
+        counts "arena_bytes -eq 402653184" "arena_halvings -eq 1" "arena_uses -gt 20" || return 1
+    [ "$(grep -c 'there are 402653184 to be had' "$log")" = 1 ] && [ "$(wc -l <"$log")" = 1 ]
+}
+
+short_run() { # file, arguments...
+    short_file=$1
+    shift
+    "$train_cnn" --data "$data" --quiet --find-repeats 1 --batch 32 --iterations 16 --json "$short_file" "$@"
+}
+
+# holds EXPRESSION: of a and b, the results of two runs
+holds() {
+    python3 - "$TMPDIR/a.json" "$TMPDIR/b.json" "$1" <<'PYTHON'
+import json, sys
+a, b = (json.load(open(name)) for name in sys.argv[1:3])
+if not eval(sys.argv[3]):
+    brief = [{key: run[key] for key in ("losses", "workspace_bytes", "convolution_ms")} for run in (a, b)]
+    sys.exit(f"not so: {sys.argv[3]}\n{brief}")
+PYTHON
+}
+
+# On one stream `shared` runs what WR runs with the total as its limit: same bits, same times, as many
+# parts.
+shared_equals_wr() {
+    for total in 65536 262144 1048576 4194304; do
+        (
+            export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+            short_run "$TMPDIR/a.json" --workspace-limit "$total"
+        ) || return 1
+        parts=$(count parts)
+        split=$(count executions_split)
+        wd "$total" shared short_run "$TMPDIR/b.json" --workspace-limit "$total" || return 1
+        counts "parts -eq $parts" "executions_split -eq $split" &&
+            holds "a['losses'] == b['losses'] and a['convolution_ms'] == b['convolution_ms']" || return 1
+    done
+}
+
+trains_alike() { # tolerance, arguments...
+    tolerance=$1
+    shift
+    short_run "$TMPDIR/a.json" "$@" || return 1
+    for model in shared sum; do
+        : >"$log"
+        wd 4194304 "$model" short_run "$TMPDIR/b.json" "$@" || return 1
+        counts "arena_bytes -eq 4194304" "arena_uses -gt 100" "networks -ge 1" && said_nothing &&
+            holds "b['workspace_bytes'] == 0 and all(abs(p - q) <= $tolerance
+                for p, q in zip(a['losses'], b['losses']))" || return 1
+    done
+}
+
+glpk_divides() {
+    [ -x "$MDNN_BUILD/microdnn-ilp" ] || return 0
+    : >"$log"
+    MICRODNN_CONVOLUTION_SOLVER=glpk MICRODNN_CONVOLUTION_SOLVER_TIME=5000 \
+        wd 1048576 sum "$arena" switches_models 1048576 &&
+        counts "divisions_solved -ge 2" "divisions_unproven -eq 0" && said_nothing
+}
+
+without_glpk_it_goes_on() {
+    mkdir -p "$TMPDIR/lib" && cp "$library" "$TMPDIR/lib/libmicrodnn.so" || return 1
+    : >"$log"
+    library=$TMPDIR/lib/libmicrodnn.so MICRODNN_CONVOLUTION_SOLVER=glpk \
+        wd 1048576 sum "$arena" switches_models 1048576 &&
+        counts "divisions_solved -ge 2" "divisions_unproven -eq 0" || return 1
+    [ "$(grep -c "the library's own is used" "$log")" = 1 ] && [ "$(wc -l <"$log")" = 1 ]
+}
+
+[ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
+plan 19
+check 'training asks for no workspace and is right' program trains 1048576 'networks -eq 1' \
+    'networks_followed -eq 1' 'arena_divisions -eq 1'
+check 'a model that is switched is planned once for each switch' program switches_models 1048576 \
+    'networks -eq 2' 'networks_followed -eq 4' 'divisions_solved -le 4' 'arena_divisions -eq 1'
+check 'an evaluation is one change each way, an odd last batch is none' program runs_epochs 1048576 \
+    'networks -eq 2' 'networks_followed -eq 8' 'divisions_solved -le 8' 'arena_divisions -eq 1'
+check 'two models in two threads are two networks' program two_models_in_two_threads 1048576 \
+    'networks -eq 2' 'networks_followed -eq 2' 'divisions_solved -le 2' 'arena_divisions -le 4'
+check 'two threads on one stream do not mix' program two_threads_on_one_stream 1048576
+check 'more streams than regions, some destroyed at work' program many_streams 1048576 \
+    'arena_divisions -le 16'
+check 'branches on streams of their own' program branches 1048576 'networks -eq 3' \
+    'networks_followed -eq 3' 'divisions_solved -eq 1' 'arena_divisions -le 4'
+check 'captured graphs have memory of their own' program captures 1048576 'arena_waits -eq 0'
+check 'captures beside work in the arena' captures_in_flight
+check 'what is not there is halved' halves_what_is_not_there
+for function in cuEventCreate cuEventRecord cuStreamWaitEvent cuStreamIsCapturing; do
+    check "results are right although $function fails" survives $function 1 1 2 5 14
+done
+check 'on one stream shared runs what WR runs' shared_equals_wr
+check 'train_cnn loses nothing' trains_alike 1e-6
+check 'nor with graphs and a workspace for each layer' trains_alike 1e-6 --api graph --workspace-per-layer
+check 'GLPK divides' glpk_divides
+check 'without microdnn-ilp it goes on' without_glpk_it_goes_on
+finish

@@ -1,0 +1,572 @@
+/* Programs under policy wd: what they compute is compared with a reference, and the device memory that
+ * they see go is compared with the total. Run by test/arena.sh, which looks at the statistics.
+ *
+ *   arena PROGRAM TOTAL_BYTES [FAULT]    one of the list at the end; exit status 0 if all was right.
+ * FAULT, like cuEventRecord:3, makes that call of the driver fail once algorithms are chosen. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include "test/reference_convolution.h"
+#include "test/sim/sim.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("line %d: %s\n", __LINE__, #condition);                                         \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define CUDA(call) CHECK((call) == cudaSuccess)
+#define CUDNN(call) CHECK((call) == CUDNN_STATUS_SUCCESS)
+
+enum { FORWARD, BACKWARD_DATA, BACKWARD_FILTER, DIRECTIONS, RESULTS = 16, LAYERS = 3 };
+enum { C = 4, SIDE = 8, K = 8, KERNEL = 5, PAD = 2, BATCH = 16, ODD_BATCH = 7 };
+
+static size_t total_bytes, free_at_begin;
+static const char *fault = "";
+
+static size_t free_now(void)
+{
+    size_t now, total;
+    CUDA(cudaMemGetInfo(&now, &total));
+    return now;
+}
+
+/* ---- a layer: inputs that stay, outputs of its own in each direction ---- */
+
+typedef struct layer {
+    cudnnTensorDescriptor_t x_desc, y_desc;
+    cudnnFilterDescriptor_t w_desc;
+    cudnnConvolutionDescriptor_t conv;
+    int n, algos[DIRECTIONS];
+    size_t counts[DIRECTIONS]; /* of y, x, w */
+    float *inputs[DIRECTIONS], *outputs[DIRECTIONS];
+    double *truth[DIRECTIONS];
+} layer_t;
+
+typedef struct model {
+    layer_t layers[LAYERS];
+} model_t;
+
+/* A thread's way to the device. */
+typedef struct lane {
+    cudnnHandle_t handle;
+    cudaStream_t stream;
+} lane_t;
+
+static void lane_open(lane_t *lane)
+{
+    CUDA(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+    CUDNN(cudnnCreate(&lane->handle));
+    CUDNN(cudnnSetStream(lane->handle, lane->stream));
+}
+
+static void lane_close(lane_t *lane)
+{
+    CUDNN(cudnnDestroy(lane->handle));
+    CUDA(cudaStreamDestroy(lane->stream));
+}
+
+static void make_descriptors(layer_t *layer)
+{
+    CUDNN(cudnnCreateTensorDescriptor(&layer->x_desc));
+    CUDNN(cudnnCreateTensorDescriptor(&layer->y_desc));
+    CUDNN(cudnnCreateFilterDescriptor(&layer->w_desc));
+    CUDNN(cudnnCreateConvolutionDescriptor(&layer->conv));
+    CUDNN(cudnnSetTensor4dDescriptor(layer->x_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, layer->n, C,
+                                     SIDE, SIDE));
+    CUDNN(cudnnSetTensor4dDescriptor(layer->y_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, layer->n, K,
+                                     SIDE, SIDE));
+    CUDNN(cudnnSetFilter4dDescriptor(layer->w_desc, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, K, C,
+                                     KERNEL, KERNEL));
+    CUDNN(cudnnSetConvolution2dDescriptor(layer->conv, PAD, PAD, 1, 1, 1, 1,
+                                          CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    CUDNN(cudnnSetConvolutionMathType(layer->conv, CUDNN_FMA_MATH));
+}
+
+static void fill(layer_t *layer, reference_convolution_t *reference, unsigned long long *state)
+{
+    double *host[DIRECTIONS];
+    for (int i = 0; i < DIRECTIONS; i++) {
+        const size_t count = layer->counts[i];
+        float *const narrow = malloc(count * sizeof *narrow);
+        host[i] = malloc(count * sizeof *host[i]);
+        layer->truth[i] = malloc(count * sizeof *layer->truth[i]);
+        CHECK(narrow && host[i] && layer->truth[i]);
+        for (size_t j = 0; j < count; j++) {
+            narrow[j] = (float)reference_random(state);
+            host[i][j] = (double)narrow[j];
+        }
+        CUDA(cudaMalloc((void **)&layer->inputs[i], count * sizeof(float)));
+        CUDA(cudaMalloc((void **)&layer->outputs[i], count * sizeof(float)));
+        CUDA(cudaMemcpy(layer->inputs[i], narrow, count * sizeof *narrow, cudaMemcpyHostToDevice));
+        free(narrow);
+    }
+    for (int i = 0; i < DIRECTIONS; i++) {
+        double *arrays[DIRECTIONS] = {host[0], host[1], host[2]};
+        arrays[i] = layer->truth[i];
+        reference->direction = (reference_direction_t)i;
+        reference_convolution(reference, 1.0, 0.0, arrays[1], arrays[2], arrays[0]);
+    }
+    for (int i = 0; i < DIRECTIONS; i++)
+        free(host[i]);
+}
+
+static void layer_open(layer_t *layer, int n, unsigned long long *state)
+{
+    reference_convolution_t reference = {.groups = 1,
+                                         .pad = {0, PAD, PAD},
+                                         .stride = {1, 1, 1},
+                                         .dilation = {1, 1, 1},
+                                         .x = {.dims = {n, C, 1, SIDE, SIDE}},
+                                         .w = {.dims = {K, C, 1, KERNEL, KERNEL}},
+                                         .y = {.dims = {n, K, 1, SIDE, SIDE}}};
+    reference_pack(&reference.x, false);
+    reference_pack(&reference.w, false);
+    reference_pack(&reference.y, false);
+    layer->n = n;
+    layer->counts[FORWARD] = reference_span(&reference.y);
+    layer->counts[BACKWARD_DATA] = reference_span(&reference.x);
+    layer->counts[BACKWARD_FILTER] = reference_span(&reference.w);
+    make_descriptors(layer);
+    fill(layer, &reference, state);
+}
+
+/* Layers of a model have one problem in common but for every second one. */
+static void model_open(model_t *model, int n)
+{
+    static unsigned long long state = 42;
+    memset(model, 0, sizeof *model);
+    for (int i = 0; i < LAYERS; i++)
+        layer_open(&model->layers[i], n + i % 2, &state);
+}
+
+/* ---- what programs call ---- */
+
+/* As a program chooses; the answer must be that no workspace is needed. */
+static void choose(const lane_t *lane, layer_t *layer)
+{
+    for (int i = 0; i < DIRECTIONS; i++) {
+        cudnnConvolutionFwdAlgoPerf_t results[RESULTS];
+        int count = 0;
+        size_t bytes = 1;
+        if (i == FORWARD) {
+            CUDNN(cudnnFindConvolutionForwardAlgorithm(lane->handle, layer->x_desc, layer->w_desc,
+                                                       layer->conv, layer->y_desc, RESULTS, &count,
+                                                       results));
+            CUDNN(cudnnGetConvolutionForwardWorkspaceSize(lane->handle, layer->x_desc,
+                                                          layer->w_desc, layer->conv,
+                                                          layer->y_desc, results[0].algo, &bytes));
+        } else if (i == BACKWARD_DATA) {
+            CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(
+                lane->handle, layer->w_desc, layer->y_desc, layer->conv, layer->x_desc, RESULTS,
+                &count, (cudnnConvolutionBwdDataAlgoPerf_t *)results));
+            CUDNN(cudnnGetConvolutionBackwardDataWorkspaceSize(
+                lane->handle, layer->w_desc, layer->y_desc, layer->conv, layer->x_desc,
+                (cudnnConvolutionBwdDataAlgo_t)results[0].algo, &bytes));
+        } else {
+            CUDNN(cudnnFindConvolutionBackwardFilterAlgorithm(
+                lane->handle, layer->x_desc, layer->y_desc, layer->conv, layer->w_desc, RESULTS,
+                &count, (cudnnConvolutionBwdFilterAlgoPerf_t *)results));
+            CUDNN(cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                lane->handle, layer->x_desc, layer->y_desc, layer->conv, layer->w_desc,
+                (cudnnConvolutionBwdFilterAlgo_t)results[0].algo, &bytes));
+        }
+        CHECK(count > 0 && results[0].memory == 0 && bytes == 0);
+        layer->algos[i] = (int)results[0].algo;
+    }
+}
+
+static void choose_all(const lane_t *lane, model_t *model)
+{
+    for (int i = 0; i < LAYERS; i++)
+        choose(lane, &model->layers[i]);
+}
+
+static void run(const lane_t *lane, const layer_t *layer, int direction)
+{
+    const float one = 1.0F, zero = 0.0F;
+    CUDA(cudaMemsetAsync(layer->outputs[direction], 0xFF,
+                         layer->counts[direction] * sizeof(float), lane->stream));
+    if (direction == FORWARD)
+        CUDNN(cudnnConvolutionForward(lane->handle, &one, layer->x_desc, layer->inputs[1],
+                                      layer->w_desc, layer->inputs[2], layer->conv,
+                                      (cudnnConvolutionFwdAlgo_t)layer->algos[direction], NULL, 0,
+                                      &zero, layer->y_desc, layer->outputs[0]));
+    else if (direction == BACKWARD_DATA)
+        CUDNN(cudnnConvolutionBackwardData(
+            lane->handle, &one, layer->w_desc, layer->inputs[2], layer->y_desc, layer->inputs[0],
+            layer->conv, (cudnnConvolutionBwdDataAlgo_t)layer->algos[direction], NULL, 0, &zero,
+            layer->x_desc, layer->outputs[1]));
+    else
+        CUDNN(cudnnConvolutionBackwardFilter(
+            lane->handle, &one, layer->x_desc, layer->inputs[1], layer->y_desc, layer->inputs[0],
+            layer->conv, (cudnnConvolutionBwdFilterAlgo_t)layer->algos[direction], NULL, 0, &zero,
+            layer->w_desc, layer->outputs[2]));
+}
+
+static void evaluate(const lane_t *lane, const model_t *model)
+{
+    for (int i = 0; i < LAYERS; i++)
+        run(lane, &model->layers[i], FORWARD);
+}
+
+static void train(const lane_t *lane, const model_t *model)
+{
+    evaluate(lane, model);
+    for (int i = LAYERS - 1; i >= 0; i--) {
+        run(lane, &model->layers[i], BACKWARD_FILTER);
+        run(lane, &model->layers[i], BACKWARD_DATA);
+    }
+}
+
+static void check_output(const layer_t *layer, int direction)
+{
+    const size_t count = layer->counts[direction];
+    float *const narrow = malloc(count * sizeof *narrow);
+    double difference = 0, norm = 0;
+    CHECK(narrow);
+    CUDA(cudaMemcpy(narrow, layer->outputs[direction], count * sizeof *narrow,
+                    cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < count; i++) {
+        const double error = (double)narrow[i] - layer->truth[direction][i];
+        difference += error * error;
+        norm += layer->truth[direction][i] * layer->truth[direction][i];
+    }
+    free(narrow);
+    if (!(difference <= 1e-10 * norm))
+        printf("direction %d: squared error %g of %g\n", direction, difference, norm);
+    CHECK(difference <= 1e-10 * norm);
+}
+
+/* After the device has come to rest, and memory has not gone beyond the total. */
+static void check_model(const model_t *model, int directions)
+{
+    for (int i = 0; i < LAYERS; i++)
+        for (int direction = 0; direction < directions; direction++)
+            check_output(&model->layers[i], direction);
+}
+
+static void check_memory(void)
+{
+    CHECK(free_at_begin - free_now() <= total_bytes);
+}
+
+static void train_and_check(const lane_t *lane, const model_t *model, int times)
+{
+    for (int i = 0; i < times; i++)
+        train(lane, model);
+    CUDA(cudaStreamSynchronize(lane->stream));
+    check_model(model, DIRECTIONS);
+    check_memory();
+}
+
+/* Tensors are there: from here on only the library takes memory. */
+static void begin(void)
+{
+    CUDA(cudaDeviceSynchronize());
+    free_at_begin = free_now();
+}
+
+/* Algorithms are chosen: from here on only running convolutions makes calls of the driver. */
+static void inject_fault(void)
+{
+    char name[64];
+    unsigned long long nth;
+    if (sscanf(fault, "%63[^:]:%llu", name, &nth) != 2)
+        return;
+    void *const cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    void *const symbol = cuda ? dlsym(cuda, "sim_api") : NULL;
+    sim_api_function_t get;
+    CHECK(symbol);
+    memcpy(&get, &symbol, sizeof get);
+    get()->inject(name, nth, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* ---- programs ---- */
+
+static void trains(void)
+{
+    static model_t model;
+    lane_t lane;
+    model_open(&model, BATCH);
+    lane_open(&lane);
+    begin();
+    choose_all(&lane, &model);
+    for (int i = 0; i < 10; i++)
+        train_and_check(&lane, &model, 1);
+    lane_close(&lane);
+}
+
+static void switches_models(void)
+{
+    static model_t models[2];
+    lane_t lane;
+    size_t after_one = 0;
+    model_open(&models[0], BATCH);
+    model_open(&models[1], BATCH + 4);
+    lane_open(&lane);
+    begin();
+    choose_all(&lane, &models[0]);
+    for (int i = 0; i < 4; i++) {
+        choose_all(&lane, &models[i % 2]);
+        train_and_check(&lane, &models[i % 2], 10);
+        if (i == 0)
+            after_one = free_now();
+        CHECK(free_now() == after_one);
+    }
+    lane_close(&lane);
+}
+
+/* Each epoch ends with an odd last batch of the same problem sizes elsewhere, and an evaluation. */
+static void runs_epochs(void)
+{
+    static model_t model, last;
+    lane_t lane;
+    model_open(&model, BATCH);
+    model_open(&last, ODD_BATCH);
+    lane_open(&lane);
+    begin();
+    choose_all(&lane, &model);
+    choose_all(&lane, &last);
+    for (int epoch = 0; epoch < 4; epoch++) {
+        train_and_check(&lane, &model, 8);
+        train_and_check(&lane, &last, 1);
+        for (int i = 0; i < 14; i++)
+            evaluate(&lane, &model);
+        CUDA(cudaStreamSynchronize(lane.stream));
+        check_model(&model, 1);
+    }
+    check_memory();
+    lane_close(&lane);
+}
+
+typedef struct work {
+    lane_t lane;
+    model_t model;
+    bool waits; /* after each iteration */
+} work_t;
+
+static void *work_in_thread(void *argument)
+{
+    work_t *const work = argument;
+    for (int i = 0; i < 12; i++) {
+        train(&work->lane, &work->model);
+        if (work->waits && i % 3 == 0)
+            CUDA(cudaStreamSynchronize(work->lane.stream));
+    }
+    return NULL;
+}
+
+static void run_threads(work_t *work, int count)
+{
+    pthread_t threads[8];
+    begin();
+    for (int i = 0; i < count; i++)
+        choose_all(&work[i].lane, &work[i].model);
+    inject_fault();
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < count; i++)
+            CHECK(pthread_create(&threads[i], NULL, work_in_thread, &work[i]) == 0);
+        for (int i = 0; i < count; i++)
+            CHECK(pthread_join(threads[i], NULL) == 0);
+        CUDA(cudaDeviceSynchronize());
+        for (int i = 0; i < count; i++)
+            check_model(&work[i].model, DIRECTIONS);
+        check_memory();
+    }
+}
+
+static void two_models_in_two_threads(void)
+{
+    static work_t work[2];
+    for (int i = 0; i < 2; i++) {
+        model_open(&work[i].model, BATCH + 3 * i);
+        lane_open(&work[i].lane);
+        work[i].waits = i == 1;
+    }
+    run_threads(work, 2);
+}
+
+/* Two handles, two threads, one stream: kernels of both would mix. */
+static void two_threads_on_one_stream(void)
+{
+    static work_t work[2];
+    for (int i = 0; i < 2; i++) {
+        model_open(&work[i].model, BATCH);
+        lane_open(&work[i].lane);
+    }
+    CUDNN(cudnnSetStream(work[1].lane.handle, work[0].lane.stream));
+    work[1].lane.stream = work[0].lane.stream;
+    run_threads(work, 2);
+}
+
+/* Streams come and go, more of them than there are groups, and some are destroyed with work on them. */
+static void many_streams(void)
+{
+    enum { STREAMS = 20 };
+    static model_t models[STREAMS];
+    lane_t lanes[STREAMS];
+    for (int i = 0; i < STREAMS; i++)
+        model_open(&models[i], 2 + i % 3);
+    lane_open(&lanes[0]);
+    begin();
+    for (int i = 0; i < STREAMS; i++)
+        choose_all(&lanes[0], &models[i]);
+    lane_close(&lanes[0]);
+    inject_fault();
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < STREAMS; i++) {
+            lane_open(&lanes[i]);
+            train(&lanes[i], &models[i]);
+            if (i % 2)
+                lane_close(&lanes[i]);
+        }
+        for (int i = 0; i < STREAMS; i += 2)
+            lane_close(&lanes[i]);
+        CUDA(cudaDeviceSynchronize());
+        for (int i = 0; i < STREAMS; i++)
+            check_model(&models[i], DIRECTIONS);
+        check_memory();
+    }
+}
+
+/* As Inception: the layers of a module run side by side, and join. */
+static void branches(void)
+{
+    static model_t model;
+    lane_t lanes[LAYERS];
+    cudaEvent_t fork, joins[LAYERS];
+    model_open(&model, BATCH);
+    CUDA(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
+    for (int i = 0; i < LAYERS; i++) {
+        lane_open(&lanes[i]);
+        CUDA(cudaEventCreateWithFlags(&joins[i], cudaEventDisableTiming));
+    }
+    begin();
+    choose_all(&lanes[0], &model);
+    for (int iteration = 0; iteration < 24; iteration++) {
+        CUDA(cudaEventRecord(fork, lanes[0].stream));
+        for (int i = 0; i < LAYERS; i++) {
+            CUDA(cudaStreamWaitEvent(lanes[i].stream, fork, 0));
+            for (int direction = 0; direction < DIRECTIONS; direction++)
+                run(&lanes[i], &model.layers[i], direction);
+            CUDA(cudaEventRecord(joins[i], lanes[i].stream));
+            CUDA(cudaStreamWaitEvent(lanes[0].stream, joins[i], 0));
+        }
+        if (iteration % 6)
+            continue;
+        CUDA(cudaDeviceSynchronize());
+        check_model(&model, DIRECTIONS);
+        check_memory();
+    }
+}
+
+static cudaGraphExec_t capture_training(const lane_t *lane, const model_t *model)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    CUDA(cudaStreamBeginCapture(lane->stream, cudaStreamCaptureModeGlobal));
+    train(lane, model);
+    CUDA(cudaStreamEndCapture(lane->stream, &graph));
+    CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    return executable;
+}
+
+/* Two graphs, captured one after the other on one stream, run side by side and beside other work. */
+static void captures(void)
+{
+    static model_t models[3];
+    lane_t lanes[3];
+    cudaGraphExec_t graphs[2];
+    for (int i = 0; i < 3; i++) {
+        model_open(&models[i], BATCH);
+        lane_open(&lanes[i]);
+    }
+    begin();
+    choose_all(&lanes[0], &models[0]);
+    for (int i = 1; i < 3; i++)
+        memcpy(models[i].layers[0].algos, models[0].layers[0].algos, sizeof models[0].layers[0].algos);
+    for (int i = 0; i < 3; i++)
+        choose_all(&lanes[0], &models[i]);
+    train_and_check(&lanes[0], &models[2], 10);
+    const size_t before = free_now();
+    for (int i = 0; i < 2; i++)
+        graphs[i] = capture_training(&lanes[0], &models[i]);
+    CHECK(free_now() == before);
+    for (int round = 0; round < 8; round++) {
+        CUDA(cudaGraphLaunch(graphs[0], lanes[0].stream));
+        CUDA(cudaGraphLaunch(graphs[1], lanes[1].stream));
+        train(&lanes[2], &models[2]);
+        if (round % 2)
+            continue;
+        CUDA(cudaDeviceSynchronize());
+        for (int i = 0; i < 3; i++)
+            check_model(&models[i], DIRECTIONS);
+    }
+    CUDA(cudaDeviceSynchronize());
+    check_memory();
+}
+
+/* It begins while work that uses the arena is under way. */
+static void captures_in_flight(void)
+{
+    static model_t models[2];
+    lane_t lanes[2];
+    for (int i = 0; i < 2; i++) {
+        model_open(&models[i], BATCH);
+        lane_open(&lanes[i]);
+    }
+    begin();
+    for (int i = 0; i < 2; i++)
+        choose_all(&lanes[0], &models[i]);
+    for (int round = 0; round < 4; round++) {
+        train(&lanes[0], &models[0]);
+        const cudaGraphExec_t graph = capture_training(&lanes[1], &models[1]);
+        CUDA(cudaGraphLaunch(graph, lanes[1].stream));
+        train(&lanes[0], &models[0]);
+        CUDA(cudaDeviceSynchronize());
+        for (int i = 0; i < 2; i++)
+            check_model(&models[i], DIRECTIONS);
+    }
+    check_memory();
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} programs[] = {
+    {"trains", trains},
+    {"switches_models", switches_models},
+    {"runs_epochs", runs_epochs},
+    {"two_models_in_two_threads", two_models_in_two_threads},
+    {"two_threads_on_one_stream", two_threads_on_one_stream},
+    {"many_streams", many_streams},
+    {"branches", branches},
+    {"captures", captures},
+    {"captures_in_flight", captures_in_flight},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc >= 3)
+        total_bytes = strtoull(argv[2], NULL, 10);
+    if (argc >= 4)
+        fault = argv[3];
+    for (size_t i = 0; argc >= 3 && i < sizeof programs / sizeof *programs; i++)
+        if (strcmp(argv[1], programs[i].name) == 0) {
+            programs[i].run();
+            return 0;
+        }
+    fprintf(stderr, "usage: arena PROGRAM TOTAL_BYTES [FUNCTION:NTH]\n");
+    return 2;
+}
