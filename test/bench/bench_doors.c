@@ -14,7 +14,7 @@
 #include "test/standin/standin.h"
 
 enum { SAMPLES = 201, BATCH = 64 };
-static const double pass_limit_ns = 20, convolution_limit_ns = 2000;
+static const double pass_limit_ns = 20, descriptor_limit_ns = 100, convolution_limit_ns = 2000;
 
 /* The same functions, past the library: dlvsym is not hooked. */
 static __typeof__(&cudaMalloc) direct_cudaMalloc;
@@ -25,6 +25,12 @@ static __typeof__(&cudnnConvolutionForward) direct_forward;
 static __typeof__(&cudnnConvolutionBackwardFilter) direct_backward_filter;
 static __typeof__(&cudnnConvolutionBiasActivationForward) direct_fused;
 static __typeof__(&cudnnGetConvolutionForwardWorkspaceSize) direct_workspace;
+static __typeof__(&cudnnBackendCreateDescriptor) direct_create;
+static __typeof__(&cudnnBackendDestroyDescriptor) direct_destroy;
+static __typeof__(&cudnnBackendFinalize) direct_finalize;
+static __typeof__(&cudnnBackendSetAttribute) direct_set;
+static __typeof__(&cudnnBackendGetAttribute) direct_get;
+static __typeof__(&cudnnBackendExecute) direct_execute;
 static void *(*direct_dlsym)(void *, const char *);
 
 static cudnnHandle_t handle;
@@ -59,6 +65,12 @@ static void find_all(void)
     find_direct(&direct_backward_filter, cudnn, "cudnnConvolutionBackwardFilter", cudnn);
     find_direct(&direct_fused, cudnn, "cudnnConvolutionBiasActivationForward", cudnn);
     find_direct(&direct_workspace, cudnn, "cudnnGetConvolutionForwardWorkspaceSize", cudnn);
+    find_direct(&direct_create, cudnn, "cudnnBackendCreateDescriptor", cudnn);
+    find_direct(&direct_destroy, cudnn, "cudnnBackendDestroyDescriptor", cudnn);
+    find_direct(&direct_finalize, cudnn, "cudnnBackendFinalize", cudnn);
+    find_direct(&direct_set, cudnn, "cudnnBackendSetAttribute", cudnn);
+    find_direct(&direct_get, cudnn, "cudnnBackendGetAttribute", cudnn);
+    find_direct(&direct_execute, cudnn, "cudnnBackendExecute", cudnn);
     find_direct(&direct_dlsym, NULL, "dlsym", "GLIBC_2.34");
 }
 
@@ -127,6 +139,67 @@ BOTH(workspace, cudnnGetConvolutionForwardWorkspaceSize, direct_workspace, WORKS
 BOTH(dlsym, dlsym, direct_dlsym, (RTLD_DEFAULT, "strlen"))
 BOTH(lookup, dlsym, direct_dlsym, (block, "cudnnConvolutionForward"))
 
+/* ---- the graph API ---- */
+
+static cudnnBackendDescriptor_t tensor, plan, pack;
+static const int64_t uids[] = {'x', 'w', 'y'};
+static void *const pointers[] = {DATA, DATA, DATA};
+static int64_t elements[4], graph_bytes;
+
+#define DESCRIPTOR_LIFE(title, create, destroy)                                                    \
+    static void title(void)                                                                        \
+    {                                                                                              \
+        cudnnBackendDescriptor_t made;                                                             \
+        (void)create(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &made);                                      \
+        (void)destroy(made);                                                                       \
+    }
+DESCRIPTOR_LIFE(through_life, cudnnBackendCreateDescriptor, cudnnBackendDestroyDescriptor)
+DESCRIPTOR_LIFE(without_life, direct_create, direct_destroy)
+BOTH(set, cudnnBackendSetAttribute, direct_set,
+     (tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, elements))
+BOTH(get, cudnnBackendGetAttribute, direct_get,
+     (tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, elements, elements))
+BOTH(execute, cudnnBackendExecute, direct_execute, (handle, plan, pack))
+
+/* What frameworks make for every execution. */
+#define PACK_LIFE(title, create, set, finalize, destroy)                                           \
+    static void title(void)                                                                        \
+    {                                                                                              \
+        cudnnBackendDescriptor_t made;                                                             \
+        void *const scratch = SCRATCH;                                                             \
+        (void)create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &made);                                \
+        (void)set(made, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers);  \
+        (void)set(made, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids);            \
+        (void)set(made, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);      \
+        (void)finalize(made);                                                                      \
+        (void)destroy(made);                                                                       \
+    }
+PACK_LIFE(through_pack, cudnnBackendCreateDescriptor, cudnnBackendSetAttribute,
+          cudnnBackendFinalize, cudnnBackendDestroyDescriptor)
+PACK_LIFE(without_pack, direct_create, direct_set, direct_finalize, direct_destroy)
+
+/* A plan that was told of enough for the fastest algorithm, and a pack for it. */
+static void pose_graph(void)
+{
+    void *const scratch = SCRATCH;
+    int64_t ignored;
+    (void)cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &tensor);
+    (void)cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
+    (void)cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                                   &handle);
+    (void)cudnnBackendFinalize(plan);
+    (void)cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
+                                   1, &ignored, &graph_bytes);
+    (void)cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+    (void)cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                                   3, pointers);
+    (void)cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3,
+                                   uids);
+    (void)cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                                   &scratch);
+    (void)cudnnBackendFinalize(pack);
+}
+
 static double nanoseconds_of(void (*call)(void), int runs)
 {
     struct timespec begin, end;
@@ -175,6 +248,29 @@ static int line(const char *name, void (*through)(void), void (*without)(void), 
     return missed;
 }
 
+static int graph_lines(int active)
+{
+    const double limit_ns = active ? descriptor_limit_ns : pass_limit_ns;
+    int missed = 0;
+    pose_graph();
+    missed += line("cudnnBackend: create and destroy a tensor", through_life, without_life, 1,
+                   2 * limit_ns);
+    missed += line("cudnnBackendSetAttribute of a tensor", through_set, without_set, 1, limit_ns);
+    missed += line("cudnnBackendGetAttribute of a tensor", through_get, without_get, 1, limit_ns);
+    missed += line("a variant pack, six calls", through_pack, without_pack, 1, 6 * limit_ns);
+    if (!active)
+        return missed + line("cudnnBackendExecute", through_execute, without_execute, 1, limit_ns);
+    standin.run_count = 0;
+    through_execute();
+    if (standin.run_count != 1) {
+        printf("  %-54s told of %lld bytes, ran %d times\n", "cudnnBackendExecute, undivided",
+               (long long)graph_bytes, standin.run_count);
+        return missed + 1;
+    }
+    return missed + line("cudnnBackendExecute, undivided", through_execute, without_execute, 1,
+                         convolution_limit_ns);
+}
+
 /* The same, for a convolution that must run as `parts`: else the figure would mean something else.
  */
 static int convolution(const char *name, void (*through)(void), void (*without)(void), size_t bytes,
@@ -204,6 +300,7 @@ static int measure(int active)
     missed += line("dlsym of another name", through_dlsym, without_dlsym, 1, pass_limit_ns);
     block = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_NOLOAD);
     missed += line("dlsym of a hooked name", through_lookup, without_lookup, 1, 0);
+    missed += graph_lines(active);
     if (!active) {
         workspace_bytes = (size_t)64 << 20;
         missed +=

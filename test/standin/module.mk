@@ -4,7 +4,7 @@ STANDIN := $(B)/standin
 STANDIN_LIBS := $(STANDIN)/libcuda.so.1 $(STANDIN)/libcudart.so.13 $(STANDIN)/libcudnn.so.9
 
 STANDIN_LINK = $(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) -fPIC -shared \
-    -Wl,-soname,$(@F) -MF $@.d $< $(filter %.so.1,$^)
+    -Wl,-soname,$(@F) -MF $@.d $(filter %.c %.so.1,$^)
 
 $(STANDIN)/libcuda.so.1: test/standin/standin_cuda.c
 	@mkdir -p $(@D)
@@ -14,7 +14,7 @@ $(STANDIN)/libcudart.so.13: test/standin/standin_cudart.c $(STANDIN)/libcuda.so.
 	$(call say,LD,$@)
 	$(Q)printf '%s { global: cuda*; local: *; };\n' $(@F) >$@.map
 	$(Q)$(STANDIN_LINK) -Wl,--version-script,$@.map -o $@
-$(STANDIN)/libcudnn.so.9: test/standin/standin_cudnn.c $(STANDIN)/libcuda.so.1
+$(STANDIN)/libcudnn.so.9: test/standin/standin_cudnn.c test/standin/standin_graph.c $(STANDIN)/libcuda.so.1
 	$(call say,LD,$@)
 	$(Q)printf '%s { global: cudnn*; local: *; };\n' $(@F) >$@.map
 	$(Q)$(STANDIN_LINK) -Wl,--version-script,$@.map -o $@
