@@ -29,6 +29,15 @@ seen_once() {
     [ "$(field cuda_malloc)" -ge 3 ] || { echo "cuda_malloc is '$(field cuda_malloc)'"; return 1; }
 }
 
+# The same as a graph, of whose plan the library reads what it needs, itself unseen.
+graph_seen_once() {
+    GRAPH=1 MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 same_result "$@" || return 1
+    counted="$(field calls_graph_execute) $(field calls_graph_workspace) $(field graph_plans) $(field calls_forward)"
+    [ "$counted" = '1 1 1 0' ] || { echo "executions, sizes, plans, legacy calls: $counted"; return 1; }
+}
+graph_not_seen() { GRAPH=1 not_seen "$@"; }
+graph_disabled() { GRAPH=1 disabled_says_nothing "$@"; }
+
 not_seen() {
     same_result "$@" || return 1
     [ ! -e "$stats" ] || [ "$(field calls_forward)" = 0 ]
@@ -43,7 +52,7 @@ recursion_of_the_mutant_shows() {
     ! preloaded "$clients/route" handle 2>/dev/null
 }
 
-plan 9
+plan 18
 check 'symbols bound at start go through the library' seen_once "$clients/route_linked" linked
 check 'dlsym on a handle goes through the library' seen_once "$clients/route" handle
 check 'a second lookup of the same name gives the same function' seen_once "$clients/route" twice
@@ -55,6 +64,19 @@ if [ -z "${MDNN_PRELOAD_FIRST:-}" ]; then
 else
     skip 'an RTLD_DEEPBIND extension works, unseen' 'no sanitizer works with RTLD_DEEPBIND'
 fi
+check 'a graph by symbols bound at start' graph_seen_once "$clients/route_linked" linked
+check 'a graph by dlsym on a handle' graph_seen_once "$clients/route" handle
+check 'a graph by names looked up twice' graph_seen_once "$clients/route" twice
+check 'a graph by dlsym on RTLD_DEFAULT' graph_seen_once "$clients/route_linked" default
+check 'a graph of an RTLD_LOCAL extension' graph_seen_once "$clients/route" plugin "$clients/plugin.so"
+check 'a graph by libcudnn_graph linked directly' graph_seen_once "$clients/route_graph" linked
+check 'a convolution of a program that links libcudnn_graph first' seen_once "$clients/route_graph" linked
+if [ -z "${MDNN_PRELOAD_FIRST:-}" ]; then
+    check 'a graph of an RTLD_DEEPBIND extension works, unseen' graph_not_seen "$clients/route" deepbind "$clients/plugin.so"
+else
+    skip 'a graph of an RTLD_DEEPBIND extension works, unseen' 'no sanitizer works with RTLD_DEEPBIND'
+fi
+check 'MICRODNN_DISABLE=1 makes the doors of graphs transparent' graph_disabled "$clients/route" handle
 check 'MICRODNN_DISABLE=1 makes every door transparent' disabled_says_nothing "$clients/route" handle
 check 'hooking by name alone recurses through the dispatcher (mutant)' recursion_of_the_mutant_shows
 finish

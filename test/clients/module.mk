@@ -35,16 +35,21 @@ $(C)/route_linked.o: test/clients/route.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) -DROUTE_LINKED $(CFLAGS) -c $< -o $@
-$(C)/route_linked: $(C)/one_convolution.o
-$(C)/route: $(C)/route.o $(C)/one_convolution.o
+$(C)/route_linked: $(C)/one_convolution.o $(C)/one_graph.o
+$(C)/route: $(C)/route.o $(C)/one_convolution.o $(C)/one_graph.o
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) $^ -ldl -o $@
 # Binds libcudnn_cnn directly, as a program may that wants the legacy API only.
-$(C)/route_cnn: $(C)/route_linked.o $(C)/one_convolution.o $(CLIENT_SIM)
+$(C)/route_cnn: $(C)/route_linked.o $(C)/one_convolution.o $(C)/one_graph.o $(CLIENT_SIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) -L$(B)/sim -l:libcudart.so.13 -l:libcudnn_cnn.so.9 \
 	    -l:libcudnn_ops.so.9 -l:libcudnn_graph.so.9 -Wl,--allow-shlib-undefined -ldl -o $@
-$(C)/plugin.so: $(C)/plugin.o $(C)/one_convolution.o $(CLIENT_SIM)
+# Likewise, one that wants the graph API only; the rest of the legacy API is there all the same.
+$(C)/route_graph: $(C)/route_linked.o $(C)/one_convolution.o $(C)/one_graph.o $(CLIENT_SIM)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) -L$(B)/sim -l:libcudart.so.13 -l:libcudnn_graph.so.9 \
+	    -l:libcudnn_cnn.so.9 -l:libcudnn_ops.so.9 -Wl,--allow-shlib-undefined -ldl -o $@
+$(C)/plugin.so: $(C)/plugin.o $(C)/one_convolution.o $(C)/one_graph.o $(CLIENT_SIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) -shared $(filter %.o,$^) $(CLIENT_LIBS) -o $@
 
@@ -64,7 +69,7 @@ $(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 	    $$(printf '%s\n' $(SHIM_OBJECTS) $(CORE_OBJECTS) | grep -vx "$(B)/obj/$${file%.*}.o") \
 	    $(CORE_LIBS) -lm -o $@
 
-TEST_DEPS += $(C)/arena $(C)/graph_matrix $(C)/graph_rules $(C)/graph_faults $(C)/graph_witness.so $(C)/layer_errors $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/plugin.so $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
+TEST_DEPS += $(C)/arena $(C)/graph_matrix $(C)/graph_rules $(C)/graph_faults $(C)/graph_witness.so $(C)/layer_errors $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/route_graph $(C)/plugin.so $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
 TESTS += test/database.sh test/routes.sh test/matrix.sh test/graph_matrix.sh test/graph_limits.sh test/graph_rules.sh test/behaviour.sh test/arena.sh
 
 # Pieces of shim/ tested alone, with a driver of the test's own.

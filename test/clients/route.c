@@ -1,15 +1,18 @@
 /* Reaches cuDNN by the route that its argument names, runs one convolution, prints the checksum.
- *   linked   symbols bound at start (C programs)          default  dlsym(RTLD_DEFAULT, name)
- *   handle   dlopen RTLD_LOCAL and dlsym (JAX, TensorFlow)  twice  as handle, every name looked up twice
- *   plugin   an RTLD_LOCAL extension that links cuDNN (PyTorch); its path is the second argument
- *   deepbind the same, loaded with RTLD_DEEPBIND
- * Built twice: with ROUTE_LINKED the program itself links the libraries. */
+ * With GRAPH in the environment the convolution is a graph of the backend API. linked   symbols
+ * bound at start (C programs)          default  dlsym(RTLD_DEFAULT, name) handle   dlopen
+ * RTLD_LOCAL and dlsym (JAX, TensorFlow)  twice  as handle, every name looked up twice plugin   an
+ * RTLD_LOCAL extension that links cuDNN (PyTorch); its path is the second argument deepbind the
+ * same, loaded with RTLD_DEEPBIND Built twice: with ROUTE_LINKED the program itself links the
+ * libraries. */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "test/clients/one_convolution.h"
+#include "test/clients/one_graph.h"
 
 static int run(const api_t *api)
 {
@@ -19,6 +22,22 @@ static int run(const api_t *api)
         fprintf(stderr, "one_convolution failed at line %d\n", line);
     else
         printf("%.9g\n", checksum);
+    return line ? 1 : 0;
+}
+
+static bool wants_graph(void)
+{
+    return getenv("GRAPH") != NULL;
+}
+
+static int run_graph(const graph_api_t *api)
+{
+    double checksum = 0;
+    const int line = one_graph(api, &checksum);
+    if (line)
+        fprintf(stderr, "one_graph failed at line %d\n", line);
+    else
+        printf("%.7g\n", checksum);
     return line ? 1 : 0;
 }
 
@@ -35,6 +54,7 @@ static void *find(void *handle, const char *name)
 static int by_lookup(void *cudart, void *cudnn, int times)
 {
     api_t api;
+    graph_api_t graph_api;
     for (int i = 0; i < times; i++) {
         void *found;
 #define LOOK(library, name)                                                                        \
@@ -44,8 +64,14 @@ static int by_lookup(void *cudart, void *cudnn, int times)
 #define LOOK_CUDNN(name) LOOK(cudnn, name)
         ONE_CONVOLUTION_RUNTIME(LOOK_RUNTIME)
         ONE_CONVOLUTION_CUDNN(LOOK_CUDNN)
+#undef LOOK
+#define LOOK(library, name)                                                                        \
+    found = find(library, #name);                                                                  \
+    memcpy(&graph_api.name, &found, sizeof found);
+        ONE_GRAPH_RUNTIME(LOOK_RUNTIME)
+        ONE_GRAPH_CUDNN(LOOK_CUDNN)
     }
-    return run(&api);
+    return wants_graph() ? run_graph(&graph_api) : run(&api);
 }
 
 #ifndef ROUTE_LINKED
@@ -62,13 +88,13 @@ static void *open_library(const char *name, int flags)
 static int by_plugin(const char *path, int flags)
 {
     void *const plugin = open_library(path, RTLD_NOW | RTLD_LOCAL | flags);
-    void *const symbol = find(plugin, "plugin_run");
+    void *const symbol = find(plugin, wants_graph() ? "plugin_run_graph" : "plugin_run");
     int (*plugin_run)(double *);
     memcpy(&plugin_run, &symbol, sizeof symbol);
     double checksum = 0;
     const int line = plugin_run(&checksum);
     if (!line)
-        printf("%.9g\n", checksum);
+        printf(wants_graph() ? "%.7g\n" : "%.9g\n", checksum);
     return line ? 1 : 0;
 }
 
@@ -82,7 +108,8 @@ int main(int argc, char **argv)
         const api_t api = {
 #define LINKED(name) .name = &name,
             ONE_CONVOLUTION_RUNTIME(LINKED) ONE_CONVOLUTION_CUDNN(LINKED)};
-        return run(&api);
+        const graph_api_t graph_api = {ONE_GRAPH_RUNTIME(LINKED) ONE_GRAPH_CUDNN(LINKED)};
+        return wants_graph() ? run_graph(&graph_api) : run(&api);
     }
     if (strcmp(route, "default") == 0)
         return by_lookup(RTLD_DEFAULT, RTLD_DEFAULT, 1);
