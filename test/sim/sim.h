@@ -28,6 +28,9 @@ typedef struct sim_kernel {
     void (*run)(void *const *parameters);
 } sim_kernel_t;
 
+/* The first word of a tensor map; the second is the address, exclusive-or this. */
+#define SIM_TENSOR_MAP_MARK UINT64_C(0x73696d74656e736f)
+
 typedef enum sim_mode { SIM_COMPUTE, SIM_TIMING } sim_mode_t;
 
 /* Figures of a GPU; see test/sim/profiles.def for the sources of each. */

@@ -391,6 +391,44 @@ static void kernels_touch_what_their_parameters_name(void **state)
     expect_success(touch_by_table, "MICRODNN_SIM_UNNAMED=1");
 }
 
+static void map_body(void *const *p)
+{
+    uint64_t words[2];
+    memcpy(words, p[0], sizeof words);
+    float *value = sim_api()->memory(words[1] ^ words[0], sizeof *value);
+    if (value)
+        *value = 8;
+}
+
+static void launch_with_map(void)
+{
+    static const sim_kernel_parameter_t parameter = {0, sizeof(CUtensorMap)};
+    static const sim_kernel_t kernel = {"test_tensor_map", 1, &parameter, map_body};
+    CUtensorMap map;
+    const cuuint64_t size = 64;
+    float *wrong = new_device(512), *device = new_device(512), value;
+    void *parameters[] = {&map};
+    CHECK(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 6, wrong, &size, NULL, NULL,
+                                 NULL, 0, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 1, wrong, &size, NULL, NULL,
+                              NULL, 0, 0, 0, 0));
+    OK(cuTensorMapReplaceAddress(&map, device));
+    for (size_t i = 0; i < sizeof map; i += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, (char *)&map + i, sizeof word);
+        CHECK(word != (uintptr_t)device);
+    }
+    OK(cuLaunchKernel(sim_api()->function(&kernel), 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    OK(cudaMemcpy(&value, device, sizeof value, cudaMemcpyDeviceToHost));
+    CHECK(value == 8);
+}
+
+static void tensor_maps_hide_their_address(void **state)
+{
+    (void)state;
+    expect_success(launch_with_map, "");
+}
+
 static void without_context(void)
 {
     CUdeviceptr address;
@@ -430,6 +468,7 @@ int main(void)
         cmocka_unit_test(parameter_layouts_can_be_asked_for),
         cmocka_unit_test(kernels_can_be_launched_in_every_way),
         cmocka_unit_test(kernels_touch_what_their_parameters_name),
+        cmocka_unit_test(tensor_maps_hide_their_address),
         cmocka_unit_test(the_driver_wants_a_context),
     };
     return cmocka_run_group_tests_name("sim_doors", tests, NULL, NULL);

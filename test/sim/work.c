@@ -66,11 +66,14 @@ static bool is_foreign(uint64_t address, int device)
 static bool is_named(const sim_work_t *work, uint64_t address)
 {
     uint32_t bytes = parameter_bytes(work->kernel);
+    uint64_t before = 0;
     for (uint32_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, (const char *)work->parameters + at, sizeof word);
-        if (sim_map_same(word, address))
+        if (sim_map_same(word, address) ||
+            (before == SIM_TENSOR_MAP_MARK && sim_map_same(word ^ before, address)))
             return true;
+        before = word;
     }
     return false;
 }
