@@ -56,6 +56,7 @@ SHIM_OBJECTS = $(patsubst %.c,$(B)/obj/%.o,$(patsubst %.S,$(B)/obj/%.o,$(SHIM_SO
 
 include config/module.mk
 include optimizer/module.mk
+include offload/module.mk
 include shim/module.mk
 include test/sim/module.mk
 include docs/examples/module.mk

@@ -1,0 +1,92 @@
+/* The address space of virtual GPU memory: which addresses an allocation gets, and which chunks lie
+ * behind them. Bookkeeping only: it calls no CUDA function but through mdnn_ranges_device_t, waits
+ * for nothing and takes no lock; the caller lets one thread in at a time.
+ *
+ * One reservation of addresses, cut into equal steps of a chunk. A range is some steps in a row,
+ * each with a chunk (one handle of the virtual memory API) mapped. A released range keeps its
+ * chunks and its mapping until somebody wants them:
+ *   - a request for as many chunks gets the range as it is: nothing is mapped, and the requester's
+ *     stream waits for what other streams still do there;
+ *   - any other request takes chunks out of it, which changes mappings at host time; so only once
+ *     everything that was enqueued there has ended.
+ * Small requests are blocks of a slab, a range of one chunk cut into equal blocks. Slabs stay.
+ *
+ * Once the program repeats itself, no chunk is created, mapped or unmapped any more. */
+#ifndef MDNN_RANGES_H
+#define MDNN_RANGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/status.h"
+
+/* A moment in a stream's work: what an event recorded there stands for. The numbers are the
+ * caller's. Work in the same stream is in order after it by itself. */
+typedef struct mdnn_ticket {
+    uint64_t stream, moment;
+} mdnn_ticket_t;
+
+/* What the address space needs of the device. `context` is passed on. A function that fails has
+ * changed nothing. map gives access, too. is_done must be cheap and may answer false too often. */
+typedef struct mdnn_ranges_device {
+    mdnn_status_t (*create_chunk)(void *context,
+                                  uint64_t *chunk); /* OUT_OF_DEVICE_MEMORY: budget */
+    mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk);
+    mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
+    bool (*is_done)(void *context, mdnn_ticket_t ticket);
+} mdnn_ranges_device_t;
+
+typedef struct mdnn_ranges_config {
+    uint64_t start, bytes; /* the reservation; both multiples of chunk_bytes */
+    uint64_t chunk_bytes;  /* a power of two */
+    uint64_t small_bytes;  /* requests up to this are blocks of slabs; at most chunk_bytes / 2 */
+} mdnn_ranges_config_t;
+
+/* What the library has done since it was made, and holds now. */
+typedef struct mdnn_ranges_counts {
+    uint64_t created, mapped, unmapped; /* chunks */
+    uint64_t live_bytes;                /* as asked for */
+    uint64_t chunks_live, chunks_kept;  /* in ranges that are in use (slabs included), released */
+    uint64_t chunks_spare;              /* nowhere mapped */
+} mdnn_ranges_counts_t;
+
+typedef struct mdnn_ranges mdnn_ranges_t;
+
+/* Copies *config and *device. *ranges is the caller's, for mdnn_ranges_destroy. */
+mdnn_status_t mdnn_ranges_create(const mdnn_ranges_config_t *config,
+                                 const mdnn_ranges_device_t *device, void *context,
+                                 mdnn_ranges_t **ranges);
+
+/* Forgets everything; unmaps nothing: the device's state is the caller's to end. NULL: nothing. */
+void mdnn_ranges_destroy(mdnn_ranges_t *ranges);
+
+/* What a request got, or what it would have to wait for. */
+typedef struct mdnn_allocation {
+    uint64_t address;
+    const mdnn_ticket_t *waits; /* valid until the next call; never of the requester's own stream */
+    size_t wait_count;
+} mdnn_allocation_t;
+
+/* `bytes` > 0 bytes for use in `stream`, aligned to 512, and to the chunk if they are not small.
+ *   OK: the stream must wait for `waits` before it touches the memory.
+ *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
+ *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.
+ * Other failures are the device's or OUT_OF_MEMORY. After any failure nothing is lost. */
+mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
+                                  mdnn_allocation_t *allocation);
+
+/* Gives the allocation that starts at `address` back; whoever gets its memory next waits for
+ * `tickets`, moments after the last work there of each stream that used it. If none of them is of
+ * the stream that acquired it, which waited for earlier users, those are waited for again.
+ * NOT_FOUND: none starts there. OUT_OF_MEMORY: it is still live. */
+mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address,
+                                  const mdnn_ticket_t *tickets, size_t ticket_count);
+
+/* The live allocation around `address`: its start and size. false: none is there. O(1). */
+bool mdnn_ranges_find(const mdnn_ranges_t *ranges, uint64_t address, uint64_t *start,
+                      uint64_t *bytes);
+
+mdnn_ranges_counts_t mdnn_ranges_counts(const mdnn_ranges_t *ranges);
+
+#endif

@@ -1,0 +1,72 @@
+/* What ranges.c and slabs.c share. */
+#ifndef MDNN_RANGES_INTERNAL_H
+#define MDNN_RANGES_INTERNAL_H
+
+#include "offload/ranges.h"
+
+enum {
+    MDNN_BLOCK_LEAST = 512, /* bytes; every block is this or a power of two more */
+    MDNN_BLOCK_CLASSES = 32
+};
+
+/* Who may still work on memory: if it is in use, those before `stream` acquired it. */
+typedef struct mdnn_users {
+    uint64_t stream; /* that acquired it last */
+    mdnn_ticket_t *tickets;
+    size_t count;
+} mdnn_users_t;
+
+typedef struct mdnn_slab mdnn_slab_t;
+
+/* Steps in a row with their chunks. In use, or (kept) released. */
+typedef struct mdnn_range {
+    uint64_t first, count; /* steps */
+    uint64_t bytes;        /* as asked for */
+    uint64_t *chunks;
+    mdnn_slab_t *slab; /* what is in it, or NULL */
+    bool kept;
+    mdnn_users_t users;
+    struct mdnn_range *next_kept, *previous_kept; /* kept ones of as many chunks */
+    struct mdnn_range *older, *newer;             /* all kept ones by release */
+} mdnn_range_t;
+
+typedef struct mdnn_block mdnn_block_t;
+
+struct mdnn_ranges {
+    mdnn_ranges_config_t config;
+    mdnn_ranges_device_t device;
+    void *context;
+    uint64_t steps;
+    uint64_t end;        /* no step from here on ever had a range */
+    mdnn_range_t **at;   /* by step; NULL: no range */
+    mdnn_range_t **kept; /* by number of chunks */
+    mdnn_range_t *oldest, *newest;
+    uint64_t *spare; /* chunks that are mapped nowhere */
+    size_t spare_room;
+    mdnn_block_t *blocks[MDNN_BLOCK_CLASSES]; /* released, by size */
+    mdnn_ticket_t *waits;
+    size_t wait_count;
+    mdnn_ranges_counts_t counts;
+};
+
+/* Chunks in a row at steps where nothing is enqueued any more. As mdnn_ranges_acquire. */
+mdnn_status_t mdnn_range_make(mdnn_ranges_t *ranges, uint64_t count, mdnn_range_t **range);
+/* Whether nobody but `stream` still works there. */
+bool mdnn_users_free_for(mdnn_ranges_t *ranges, const mdnn_users_t *users, uint64_t stream);
+/* The memory goes to `stream`; what that must wait for is added to ranges->waits. */
+mdnn_status_t mdnn_users_acquire(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream);
+/* The memory comes back with these users. */
+mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users,
+                                 const mdnn_ticket_t *tickets, size_t count);
+
+/* ---- slabs.c ---- */
+mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
+                                uint64_t *address);
+mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t address,
+                                const mdnn_ticket_t *tickets, size_t ticket_count);
+/* The live block around `address` in a slab that starts at `base`. */
+bool mdnn_slab_find(const mdnn_range_t *range, uint64_t base, uint64_t address, uint64_t *start,
+                    uint64_t *bytes);
+void mdnn_slab_forget(mdnn_range_t *range); /* no slab: nothing */
+
+#endif

@@ -1,0 +1,423 @@
+/* The address space against a model of the device that knows what is mapped and what still runs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "offload/ranges.h"
+
+enum { STEPS = 256, STREAMS = 4, LIVE = 48, PAST = 4096 };
+#define CHUNK ((uint64_t)1 << 20)
+#define BASE ((uint64_t)1 << 40)
+
+/* Allocation failures; the linker routes the core's calls here. */
+static long fail_allocation_at; /* 0: never; counts down */
+static long live_blocks;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_reallocarray(void *memory, size_t count, size_t bytes);
+void __real_free(void *memory);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_reallocarray(void *memory, size_t count, size_t bytes);
+void __wrap_free(void *memory);
+
+static bool allocation_fails(void)
+{
+    return fail_allocation_at > 0 && --fail_allocation_at == 0;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    void *const memory = allocation_fails() ? NULL : __real_malloc(bytes);
+    live_blocks += memory != NULL;
+    return memory;
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    void *const memory = allocation_fails() ? NULL : __real_calloc(count, bytes);
+    live_blocks += memory != NULL;
+    return memory;
+}
+
+void *__wrap_reallocarray(void *memory, size_t count, size_t bytes)
+{
+    if (allocation_fails())
+        return NULL;
+    void *const grown = __real_reallocarray(memory, count, bytes);
+    live_blocks += grown && !memory;
+    return grown;
+}
+
+void __wrap_free(void *memory)
+{
+    live_blocks -= memory != NULL;
+    __real_free(memory);
+}
+
+typedef struct past {
+    uint64_t start, bytes;
+    mdnn_ticket_t ticket;
+} past_t;
+
+typedef struct model {
+    uint64_t chunk_at[STEPS]; /* 0: nothing is mapped there */
+    uint64_t chunks, budget;  /* created, and how many may be */
+    uint64_t done[STREAMS];   /* each stream's moments up to this are over */
+    uint64_t now;
+    past_t past[PAST]; /* what released memory is still used for */
+    size_t past_count;
+    unsigned fail_at; /* device call that fails; counts down */
+} model_t;
+
+static bool call_fails(model_t *model)
+{
+    return model->fail_at > 0 && --model->fail_at == 0;
+}
+
+static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
+{
+    model_t *const model = context;
+    if (model->chunks == model->budget)
+        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    *chunk = ++model->chunks;
+    return MDNN_STATUS_OK;
+}
+
+static uint64_t step_of(uint64_t address)
+{
+    assert_true(address >= BASE && address < BASE + STEPS * CHUNK && address % CHUNK == 0);
+    return (address - BASE) / CHUNK;
+}
+
+static mdnn_status_t map_chunk(void *context, uint64_t address, uint64_t chunk)
+{
+    model_t *const model = context;
+    assert_true(chunk > 0 && chunk <= model->chunks);
+    for (uint64_t step = 0; step < STEPS; step++)
+        assert_true(model->chunk_at[step] != chunk);
+    assert_true(model->chunk_at[step_of(address)] == 0);
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    model->chunk_at[step_of(address)] = chunk;
+    return MDNN_STATUS_OK;
+}
+
+static bool is_done(void *context, mdnn_ticket_t ticket)
+{
+    const model_t *const model = context;
+    return ticket.moment <= model->done[ticket.stream];
+}
+
+static mdnn_status_t unmap_chunk(void *context, uint64_t address, uint64_t chunk)
+{
+    model_t *const model = context;
+    assert_true(model->chunk_at[step_of(address)] == chunk);
+    for (size_t i = 0; i < model->past_count; i++) { /* nothing runs there */
+        const past_t *const past = &model->past[i];
+        if (past->start < address + CHUNK && address < past->start + past->bytes)
+            assert_true(is_done(model, past->ticket));
+    }
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    model->chunk_at[step_of(address)] = 0;
+    return MDNN_STATUS_OK;
+}
+
+static const mdnn_ranges_device_t device = {create_chunk, map_chunk, unmap_chunk, is_done};
+
+static mdnn_ranges_t *new_ranges(model_t *model, uint64_t budget)
+{
+    const mdnn_ranges_config_t config = {BASE, STEPS * CHUNK, CHUNK, CHUNK / 8};
+    mdnn_ranges_t *ranges;
+    *model = (model_t){.budget = budget};
+    assert_int_equal(mdnn_ranges_create(&config, &device, model, &ranges), MDNN_STATUS_OK);
+    return ranges;
+}
+
+typedef struct live {
+    uint64_t address, bytes, stream;
+} live_t;
+
+/* What its range or block has. */
+static uint64_t room_of(const live_t *live)
+{
+    uint64_t room = 512;
+    while (room < live->bytes)
+        room *= 2;
+    return live->bytes <= CHUNK / 8 ? room : (live->bytes + CHUNK - 1) / CHUNK * CHUNK;
+}
+
+/* A ticket of the stream that acquired memory, and so waited, stands for all before it. */
+static void forget_past(model_t *model, const live_t *live)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < model->past_count; i++) {
+        const past_t past = model->past[i];
+        if (past.start + past.bytes <= live->address || live->address + room_of(live) <= past.start)
+            model->past[kept++] = past;
+    }
+    model->past_count = kept;
+}
+
+/* Everything that still runs on the memory is in its stream, or waited for. */
+static void check_order(const model_t *model, const live_t *live, uint64_t stream,
+                        const mdnn_allocation_t *got)
+{
+    for (size_t i = 0; i < model->past_count; i++) {
+        const past_t *const past = &model->past[i];
+        if (past->start >= live->address + live->bytes ||
+            live->address >= past->start + past->bytes || past->ticket.stream == stream ||
+            is_done((void *)(uintptr_t)model, past->ticket))
+            continue;
+        bool waited = false;
+        for (size_t w = 0; w < got->wait_count; w++)
+            waited = waited || (got->waits[w].stream == past->ticket.stream &&
+                                got->waits[w].moment >= past->ticket.moment);
+        assert_true(waited);
+    }
+}
+
+static void check_place(const model_t *model, const mdnn_ranges_t *ranges, const live_t *all,
+                        const live_t *live)
+{
+    uint64_t start, bytes;
+    assert_int_equal(live->address % (live->bytes > CHUNK / 8 ? CHUNK : 512), 0);
+    for (uint64_t at = live->address / CHUNK * CHUNK; at < live->address + live->bytes; at += CHUNK)
+        assert_true(model->chunk_at[step_of(at)] != 0);
+    for (size_t i = 0; i < LIVE; i++)
+        assert_true(&all[i] == live || all[i].bytes == 0 ||
+                    all[i].address >= live->address + live->bytes ||
+                    live->address >= all[i].address + all[i].bytes);
+    assert_true(mdnn_ranges_find(ranges, live->address + live->bytes - 1, &start, &bytes));
+    assert_true(start == live->address && bytes == live->bytes);
+    if (mdnn_ranges_find(ranges, live->address + live->bytes, &start, &bytes))
+        assert_true(start != live->address);
+}
+
+static void check_counts(const model_t *model, const mdnn_ranges_t *ranges)
+{
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
+    assert_int_equal(counts.created, model->chunks);
+    assert_int_equal(counts.chunks_live + counts.chunks_kept + counts.chunks_spare, model->chunks);
+    assert_int_equal(counts.mapped - counts.unmapped, model->chunks - counts.chunks_spare);
+}
+
+static void finish(model_t *model, mdnn_ticket_t ticket)
+{
+    if (model->done[ticket.stream] < ticket.moment)
+        model->done[ticket.stream] = ticket.moment;
+}
+
+static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all, live_t *live,
+                             uint64_t bytes, uint64_t stream)
+{
+    mdnn_allocation_t got;
+    const mdnn_status_t status = mdnn_ranges_acquire(ranges, bytes, stream, &got);
+    if (status == MDNN_STATUS_BUSY) {
+        assert_true(got.address == 0 && got.wait_count > 0);
+        for (size_t i = 0; i < got.wait_count; i++)
+            finish(model, got.waits[i]);
+    }
+    if (status != MDNN_STATUS_OK)
+        return status;
+    *live = (live_t){got.address, bytes, stream};
+    check_order(model, live, stream, &got);
+    for (size_t i = 0; i < got.wait_count; i++)
+        assert_true(got.waits[i].stream != stream);
+    check_place(model, ranges, all, live);
+    return status;
+}
+
+/* Up to two streams still work on it. */
+static mdnn_status_t release(model_t *model, mdnn_ranges_t *ranges, live_t *live, unsigned tickets)
+{
+    mdnn_ticket_t users[2];
+    for (unsigned i = 0; i < tickets; i++)
+        users[i] = (mdnn_ticket_t){(uint64_t)(rand() % STREAMS), ++model->now};
+    const mdnn_status_t status = mdnn_ranges_release(ranges, live->address, users, tickets);
+    if (status != MDNN_STATUS_OK)
+        return status;
+    for (unsigned i = 0; i < tickets; i++)
+        if (users[i].stream == live->stream)
+            forget_past(model, live);
+    for (unsigned i = 0; i < tickets; i++) {
+        assert_true(model->past_count < PAST);
+        model->past[model->past_count++] = (past_t){live->address, room_of(live), users[i]};
+    }
+    assert_int_equal(mdnn_ranges_release(ranges, live->address, NULL, 0), MDNN_STATUS_NOT_FOUND);
+    *live = (live_t){0, 0, 0};
+    return status;
+}
+
+static void drop_done(model_t *model)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < model->past_count; i++)
+        if (!is_done(model, model->past[i].ticket))
+            model->past[kept++] = model->past[i];
+    model->past_count = kept;
+}
+
+static uint64_t random_bytes(void)
+{
+    const uint64_t any = (uint64_t)rand() % (6 * CHUNK) + 1;
+    return rand() % 2 ? any % (CHUNK / 8) + 1 : any;
+}
+
+static void step(model_t *model, mdnn_ranges_t *ranges, live_t *all)
+{
+    live_t *const live = &all[rand() % LIVE];
+    if (live->bytes > 0) {
+        release(model, ranges, live, (unsigned)rand() % 3);
+    } else {
+        const uint64_t bytes = random_bytes(), stream = (uint64_t)rand() % STREAMS;
+        if (acquire(model, ranges, all, live, bytes, stream) == MDNN_STATUS_BUSY)
+            assert_int_not_equal(acquire(model, ranges, all, live, bytes, stream),
+                                 MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    }
+    if (rand() % 4 == 0)
+        finish(model, (mdnn_ticket_t){(uint64_t)(rand() % STREAMS), model->now});
+    drop_done(model);
+    check_counts(model, ranges);
+}
+
+static void random_programs_keep_order_and_budget(void **state)
+{
+    (void)state;
+    static model_t model;
+    const long before = live_blocks;
+    for (unsigned seed = 0; seed < 40; seed++) {
+        srand(seed);
+        mdnn_ranges_t *const ranges = new_ranges(&model, 8 + (uint64_t)rand() % 80);
+        live_t all[LIVE] = {{0, 0, 0}};
+        for (int i = 0; i < 3000; i++)
+            step(&model, ranges, all);
+        mdnn_ranges_destroy(ranges);
+    }
+    assert_int_equal(live_blocks, before);
+}
+
+static void random_failures_lose_nothing(void **state)
+{
+    (void)state;
+    static model_t model;
+    const long before = live_blocks;
+    for (unsigned seed = 0; seed < 40; seed++) {
+        srand(seed);
+        mdnn_ranges_t *const ranges = new_ranges(&model, 40);
+        live_t all[LIVE] = {{0, 0, 0}};
+        for (int i = 0; i < 1500; i++) {
+            model.fail_at = rand() % 3 ? 0 : (unsigned)rand() % 6;
+            fail_allocation_at = rand() % 3 ? 0 : rand() % 4;
+            step(&model, ranges, all);
+            fail_allocation_at = 0;
+        }
+        mdnn_ranges_destroy(ranges);
+    }
+    assert_int_equal(live_blocks, before);
+}
+
+/* As a training program repeats itself. */
+static void a_repeated_program_calls_nothing(void **state)
+{
+    (void)state;
+    static model_t model;
+    static const uint64_t sizes[] = {3 * CHUNK, 512,           CHUNK + 1, 5 * CHUNK,
+                                     70000,     3 * CHUNK - 5, 40};
+    enum { COUNT = sizeof sizes / sizeof sizes[0] };
+    mdnn_ranges_t *const ranges = new_ranges(&model, 64);
+    mdnn_ranges_counts_t warm = {0};
+    live_t all[LIVE] = {{0, 0, 0}};
+    for (int iteration = 0; iteration < 20; iteration++) {
+        for (int i = 0; i < COUNT; i++)
+            assert_int_equal(acquire(&model, ranges, all, &all[i], sizes[i], 0), MDNN_STATUS_OK);
+        for (int i = COUNT; i-- > 0;) {
+            const mdnn_ticket_t ticket = {0, ++model.now};
+            assert_int_equal(mdnn_ranges_release(ranges, all[i].address, &ticket, 1),
+                             MDNN_STATUS_OK);
+            all[i] = (live_t){0, 0, 0};
+        }
+        const mdnn_ranges_counts_t now = mdnn_ranges_counts(ranges);
+        if (iteration == 0)
+            warm = now;
+        assert_true(now.created == warm.created && now.mapped == warm.mapped && now.unmapped == 0);
+        assert_int_equal(now.live_bytes, 0);
+    }
+    mdnn_ranges_destroy(ranges);
+}
+
+static void chunks_move_to_other_sizes_when_their_work_is_done(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *const ranges = new_ranges(&model, 6);
+    mdnn_allocation_t got;
+    assert_int_equal(mdnn_ranges_acquire(ranges, 4 * CHUNK, 0, &got), MDNN_STATUS_OK);
+    const uint64_t first = got.address;
+    const mdnn_ticket_t ticket = {1, 7};
+    assert_int_equal(mdnn_ranges_release(ranges, first, &ticket, 1), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_ranges_acquire(ranges, 5 * CHUNK, 0, &got), MDNN_STATUS_BUSY);
+    assert_true(got.wait_count == 1 && got.waits[0].stream == 1 && got.waits[0].moment == 7);
+    assert_int_equal(mdnn_ranges_acquire(ranges, 7 * CHUNK, 0, &got),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(mdnn_ranges_acquire(ranges, 4 * CHUNK - 9, 0, &got), MDNN_STATUS_OK);
+    assert_true(got.address == first && got.wait_count == 1); /* as it is, after the wait */
+    assert_int_equal(mdnn_ranges_release(ranges, first, &ticket, 1), MDNN_STATUS_OK);
+    model.done[1] = 7;
+    assert_int_equal(mdnn_ranges_acquire(ranges, 5 * CHUNK, 0, &got), MDNN_STATUS_OK);
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
+    assert_true(counts.created == 6 && counts.unmapped == 3 && counts.chunks_kept == 1);
+    mdnn_ranges_destroy(ranges);
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *ranges = NULL;
+    mdnn_allocation_t got;
+    uint64_t start, bytes;
+    static const mdnn_ranges_config_t wrong[] = {
+        {BASE, STEPS * CHUNK, CHUNK + 1, 0}, {BASE + 1, STEPS * CHUNK, CHUNK, 0},
+        {BASE, STEPS * CHUNK - 1, CHUNK, 0}, {BASE, 0, CHUNK, 0},
+        {BASE, STEPS * CHUNK, CHUNK, CHUNK}, {BASE, STEPS * CHUNK, 256, 0},
+        {0, STEPS * CHUNK, CHUNK, 0},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(mdnn_ranges_create(&wrong[i], &device, &model, &ranges),
+                         MDNN_STATUS_INVALID_ARGUMENT);
+    assert_null(ranges);
+    mdnn_ranges_destroy(NULL);
+    ranges = new_ranges(&model, 1000);
+    assert_int_equal(mdnn_ranges_acquire(ranges, 0, 0, &got), MDNN_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(mdnn_ranges_acquire(ranges, UINT64_MAX, 0, &got), MDNN_STATUS_OVERFLOW);
+    assert_int_equal(mdnn_ranges_acquire(ranges, STEPS * CHUNK, 0, &got), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_ranges_acquire(ranges, CHUNK, 0, &got), MDNN_STATUS_OVERFLOW);
+    assert_int_equal(mdnn_ranges_release(ranges, BASE + CHUNK, NULL, 0), MDNN_STATUS_NOT_FOUND);
+    assert_int_equal(mdnn_ranges_release(ranges, 5, NULL, 0), MDNN_STATUS_NOT_FOUND);
+    assert_false(mdnn_ranges_find(ranges, BASE - 1, &start, &bytes));
+    assert_false(mdnn_ranges_find(ranges, BASE + STEPS * CHUNK, &start, &bytes));
+    mdnn_ranges_destroy(ranges);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_programs_keep_order_and_budget),
+        cmocka_unit_test(random_failures_lose_nothing),
+        cmocka_unit_test(a_repeated_program_calls_nothing),
+        cmocka_unit_test(chunks_move_to_other_sizes_when_their_work_is_done),
+        cmocka_unit_test(wrong_arguments_are_refused),
+    };
+    return cmocka_run_group_tests_name("ranges", tests, NULL, NULL);
+}
