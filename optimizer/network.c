@@ -35,8 +35,8 @@ bool mdnn_network_calls_alike(const mdnn_network_call_t *a, const mdnn_network_c
     return a->w == b->w && a->x == b->x && a->y == b->y;
 }
 
-/* The Z function of the reversed sequence: lengths[p] is how many calls, counted from the end, equal
- * those p before them; so the last p + lengths[p] calls have the period p. */
+/* The Z function of the reversed sequence: lengths[p] is how many calls, counted from the end,
+ * equal those p before them; so the last p + lengths[p] calls have the period p. */
 static void match_lengths(const mdnn_network_call_t *calls, size_t count, mdnn_likeness_t likeness,
                           size_t *lengths)
 {
@@ -284,8 +284,7 @@ bool mdnn_watch_call(mdnn_watch_t *watch, const mdnn_network_call_t *call,
         discover(watch);
         /* Discovered, or recognised: this call was the last of the iteration. */
         if (watch->at && watch->in_order >= watch->at->count)
-            *place = place_at(watch->at,
-                              (watch->next + watch->at->count - 1) % watch->at->count);
+            *place = place_at(watch->at, (watch->next + watch->at->count - 1) % watch->at->count);
     }
     if (!watch->at || watch->in_order < watch->at->count)
         return false;

@@ -1,6 +1,6 @@
 /* Networks, discovered from the convolutions that run: which calls make an iteration, and which of
- * them a call is. Programs tell no layer ids, so the sequence of one stream's calls is watched until
- * it repeats.
+ * them a call is. Programs tell no layer ids, so the sequence of one stream's calls is watched
+ * until it repeats.
  *
  * Two calls are the same layer if they pose the same problem on the same tensors; one problem on
  * other tensors is another layer. Programs whose activations wander in memory show no such period;
@@ -17,9 +17,9 @@
 
 /* One convolution call as far as it tells layers apart. */
 typedef struct mdnn_network_call {
-    const void *problem;    /* one address for each problem; compared, not read */
-    uintptr_t x, w, y;      /* addresses of the tensors */
-    uint32_t demand;        /* what the caller demands, as the owner numbers it */
+    const void *problem;     /* one address for each problem; compared, not read */
+    uintptr_t x, w, y;       /* addresses of the tensors */
+    uint32_t demand;         /* what the caller demands, as the owner numbers it */
     uint32_t writes_weights; /* 1: `w` is a gradient, which may wander */
 } mdnn_network_call_t;
 
@@ -32,11 +32,7 @@ bool mdnn_network_calls_alike(const mdnn_network_call_t *a, const mdnn_network_c
                               mdnn_likeness_t likeness);
 
 /* An end of a sequence counts as repeating if it holds this many whole periods and calls. */
-enum {
-    MDNN_REPEATS_TENSORS = 3,
-    MDNN_REPEATS_WEIGHTS = 6,
-    MDNN_REPEATING_CALLS = 32
-};
+enum { MDNN_REPEATS_TENSORS = 3, MDNN_REPEATS_WEIGHTS = 6, MDNN_REPEATING_CALLS = 32 };
 
 /* Smallest period p with which the last max(repeats x p, MDNN_REPEATING_CALLS) of `count` calls
  * repeat; 0 if there is none. `lengths` is room for `count` numbers. O(count). */
@@ -49,7 +45,7 @@ typedef struct mdnn_network {
     mdnn_likeness_t likeness;
     size_t count; /* of calls */
     const mdnn_network_call_t *calls;
-    size_t layer_count; /* calls that are alike are one layer */
+    size_t layer_count;     /* calls that are alike are one layer */
     const size_t *layer_of; /* of each call; layers are numbered as they first come */
 } mdnn_network_t;
 
@@ -69,8 +65,8 @@ typedef struct mdnn_network_place {
 
 /* Takes the next call. True if the sequence now follows another network than before: one that was
  * just discovered, or one known from earlier that was followed for a whole iteration. That is the
- * moment to plan anew; calls out of order, evaluations of the same layers, or a few calls of something
- * else are none. Allocates only when a network is discovered. */
+ * moment to plan anew; calls out of order, evaluations of the same layers, or a few calls of
+ * something else are none. Allocates only when a network is discovered. */
 bool mdnn_watch_call(mdnn_watch_t *watch, const mdnn_network_call_t *call,
                      mdnn_network_place_t *place);
 

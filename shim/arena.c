@@ -13,15 +13,15 @@
 enum { SLOTS = 16, CAPTURES = 32, IDLE_CALLS = 4096, IDLE_LOOKS = 1024 };
 static const uint64_t least_bytes = (uint64_t)1 << 20;
 
-/* A stream and its region. Written under the arena's lock for writing, or under that for reading and
- * the slot's own. */
+/* A stream and its region. Written under the arena's lock for writing, or under that for reading
+ * and the slot's own. */
 typedef struct slot {
     pthread_mutex_t lock;
     bool taken;
     CUstream stream;
     const void *thread; /* of the per-thread default stream; else NULL */
     CUevent event;      /* NULL: there was none to be had, and uses end with a wait */
-    bool used;          /* the event stands behind the last use */
+    _Atomic bool used;  /* the event stands behind the last use; others read it, too */
     uint32_t waits;     /* slots whose events the next use waits for */
     uint64_t network;   /* number of the network that `segments` are for; 0: none */
     mdnn_wd_group_t group;
@@ -29,8 +29,8 @@ typedef struct slot {
     _Atomic uint64_t last_call; /* value of the arena's `calls` */
 } slot_t;
 
-/* What the convolutions of one stream in one capture have for good. Written under the arena's lock for
- * writing. */
+/* What the convolutions of one stream in one capture have for good. Written under the arena's lock
+ * for writing. */
 typedef struct capture {
     pthread_mutex_t lock;
     unsigned long long id;
@@ -53,7 +53,7 @@ typedef struct mdnn_arena {
     struct mdnn_arena *next;
 } arena_t;
 
-static _Atomic(arena_t *) arenas; /* of all contexts; never removed */
+static _Atomic(arena_t *) arenas;                               /* of all contexts; never removed */
 static pthread_mutex_t arenas_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the adding */
 
 /* ---- one for each context ---- */
@@ -244,8 +244,8 @@ static bool add_slot_locked(arena_t *arena, CUstream stream)
     if (!arena->tried)
         allocate(arena);
     slot_t *const slot = choose_slot(arena);
-    if (!slot->event && mdnn_real_driver()->cuEventCreate(&slot->event, CU_EVENT_DISABLE_TIMING) !=
-                            CUDA_SUCCESS)
+    if (!slot->event &&
+        mdnn_real_driver()->cuEventCreate(&slot->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         slot->event = NULL;
     if (mdnn_watch_create(&watch) != MDNN_STATUS_OK)
         return false;
@@ -270,8 +270,8 @@ static bool add_slot(arena_t *arena, CUstream stream)
     return added;
 }
 
-/* Locks the arena for reading and the stream's slot, which is made if there is none; -1, and nothing
- * is locked, if there can be none. */
+/* Locks the arena for reading and the stream's slot, which is made if there is none; -1, and
+ * nothing is locked, if there can be none. */
 static int enter(arena_t *arena, CUstream stream)
 {
     for (int attempts = 0; attempts < 3; attempts++) {
@@ -429,9 +429,8 @@ static uint64_t kept_bytes(const arena_t *arena)
 /* Half of what is left, but `needed_bytes` if that is more and streams keep theirs. */
 static uint64_t share_of_capture(const arena_t *arena, uint64_t needed_bytes)
 {
-    const uint64_t most = arena->divisible_bytes > kept_bytes(arena)
-                              ? arena->divisible_bytes - kept_bytes(arena)
-                              : 0;
+    const uint64_t most =
+        arena->divisible_bytes > kept_bytes(arena) ? arena->divisible_bytes - kept_bytes(arena) : 0;
     uint64_t share = arena->divisible_bytes / 2;
     if (share < needed_bytes)
         share = needed_bytes + MDNN_WD_ALIGNMENT_BYTES;

@@ -12,9 +12,10 @@
 
 struct mdnn_arena;
 
-/* True if policy wd runs a call of `plan` whatever workspace its caller brings, so that the caller may
- * be told of none: without workspace, or in memory that the arena always has for one convolution. The
- * first call of a context allocates the arena, unless the stream of `call` is being captured. */
+/* True if policy wd runs a call of `plan` whatever workspace its caller brings, so that the caller
+ * may be told of none: without workspace, or in memory that the arena always has for one
+ * convolution. The first call of a context allocates the arena, unless the stream of `call` is
+ * being captured. */
 bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_plan_t *plan,
                        const mdnn_demand_t *demand);
 
@@ -25,12 +26,12 @@ typedef struct mdnn_lease {
     CUstream stream;
 } mdnn_lease_t;
 
-/* Gives `call` a workspace of the arena, and `demand` its size, if with it a configuration runs that
- * does not fit what the caller passed; else, and under any other policy, both stay as they are. `plan`
- * may be NULL: nothing is leased. Then the call must be enqueued, by this thread, and the lease ended.
- * Thread-safe. While it lasts, other convolutions of this stream wait to be enqueued. Allocates device
- * memory at the first call of a context, never during a capture. Waits on the host only in trouble,
- * and for the memory of a capture that cannot do without. */
+/* Gives `call` a workspace of the arena, and `demand` its size, if with it a configuration runs
+ * that does not fit what the caller passed; else, and under any other policy, both stay as they
+ * are. `plan` may be NULL: nothing is leased. Then the call must be enqueued, by this thread, and
+ * the lease ended. Thread-safe. While it lasts, other convolutions of this stream wait to be
+ * enqueued. Allocates device memory at the first call of a context, never during a capture. Waits
+ * on the host only in trouble, and for the memory of a capture that cannot do without. */
 void mdnn_lease_begin(mdnn_lease_t *lease, mdnn_call_t *call, const mdnn_plan_t *plan,
                       mdnn_demand_t *demand);
 void mdnn_lease_end(mdnn_lease_t *lease);

@@ -229,10 +229,11 @@ static mdnn_status_t solve(division_t *division)
         const double equal = equal_ms(division);
         const bool better = result.time_ms < equal;
         mdnn_count(MDNN_COUNTER_divisions_unproven, 1);
-        MDNN_LOG(MDNN_LOG_WARN, "wd",
-                 "a division that is not proven to be the best is %s: %.3f ms, bound %.3f ms, equal "
-                 "shares %.3f ms",
-                 better ? "used" : "not used", result.time_ms, result.bound_ms, equal);
+        MDNN_LOG(
+            MDNN_LOG_WARN, "wd",
+            "a division that is not proven to be the best is %s: %.3f ms, bound %.3f ms, equal "
+            "shares %.3f ms",
+            better ? "used" : "not used", result.time_ms, result.bound_ms, equal);
         if (!better)
             return MDNN_STATUS_NOT_FOUND;
     }

@@ -33,7 +33,11 @@ typedef struct mdnn_wd_group {
 typedef size_t (*mdnn_wd_items_t)(const mdnn_network_call_t *call, mdnn_knapsack_item_t *items,
                                   size_t capacity);
 
-typedef enum mdnn_wd_solver { MDNN_SOLVER_AUTO, MDNN_SOLVER_INTERNAL, MDNN_SOLVER_GLPK } mdnn_wd_solver_t;
+typedef enum mdnn_wd_solver {
+    MDNN_SOLVER_AUTO,
+    MDNN_SOLVER_INTERNAL,
+    MDNN_SOLVER_GLPK
+} mdnn_wd_solver_t;
 
 typedef struct mdnn_wd_settings {
     mdnn_wd_model_t model;
@@ -45,9 +49,9 @@ typedef struct mdnn_wd_settings {
 mdnn_wd_settings_t mdnn_wd_settings(void); /* of the options */
 
 /* Divides the first `bytes` of the arena among `count` >= 1 groups: fills `region` and `segments`
- * (NULL before). By equal shares where a network is not known or nothing can be solved; in the model
- * `shared` one group gets everything. Always leaves a valid division: whatever fails is said on the
- * log. */
+ * (NULL before). By equal shares where a network is not known or nothing can be solved; in the
+ * model `shared` one group gets everything. Always leaves a valid division: whatever fails is said
+ * on the log. */
 void mdnn_wd_divide(const mdnn_wd_settings_t *settings, mdnn_wd_items_t items, uint64_t bytes,
                     mdnn_wd_group_t *groups, size_t count);
 

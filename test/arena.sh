@@ -68,8 +68,8 @@ program() {
 captures_in_flight() {
     for seed in 1 2 3; do
         : >"$log"
-        MICRODNN_SIM_SEED=$seed wd 1048576 shared "$arena" captures_in_flight 1048576 || return 1
-        counts "arena_bytes -eq 1048576" "arena_misses -gt 0" || return 1
+        MICRODNN_SIM_SEED=$seed wd 2097152 shared "$arena" captures_in_flight 2097152 || return 1
+        counts "arena_bytes -eq 2097152" "arena_misses -gt 0" || return 1
         [ "$(wc -l <"$log")" -le 1 ] || { cat "$log"; return 1; }
     done
 }
@@ -160,7 +160,7 @@ without_glpk_it_goes_on() {
 }
 
 [ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
-plan 19
+plan 20
 check 'training asks for no workspace and is right' program trains 1048576 'networks -eq 1' \
     'networks_followed -eq 1' 'arena_divisions -eq 1'
 check 'a model that is switched is planned once for each switch' program switches_models 1048576 \
@@ -172,6 +172,7 @@ check 'two models in two threads are two networks' program two_models_in_two_thr
 check 'two threads on one stream do not mix' program two_threads_on_one_stream 1048576
 check 'more streams than regions, some destroyed at work' program many_streams 1048576 \
     'arena_divisions -le 16'
+check 'a region that is too small is left for the whole' program many_streams 8192 'arena_misses -eq 0'
 check 'branches on streams of their own' program branches 1048576 'networks -eq 3' \
     'networks_followed -eq 3' 'divisions_solved -eq 1' 'arena_divisions -le 4'
 check 'captured graphs have memory of their own' program captures 1048576 'arena_waits -eq 0'

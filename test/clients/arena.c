@@ -1,8 +1,9 @@
-/* Programs under policy wd: what they compute is compared with a reference, and the device memory that
- * they see go is compared with the total. Run by test/arena.sh, which looks at the statistics.
+/* Programs under policy wd: what they compute is compared with a reference, and the device memory
+ * that they see go is compared with the total. Run by test/arena.sh, which looks at the statistics.
  *
- *   arena PROGRAM TOTAL_BYTES [FAULT]    one of the list at the end; exit status 0 if all was right.
- * FAULT, like cuEventRecord:3, makes that call of the driver fail once algorithms are chosen. */
+ *   arena PROGRAM TOTAL_BYTES [FAULT]    one of the list at the end; exit status 0 if all was
+ * right. FAULT, like cuEventRecord:3, makes that call of the driver fail once algorithms are
+ * chosen. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -81,10 +82,10 @@ static void make_descriptors(layer_t *layer)
     CUDNN(cudnnCreateTensorDescriptor(&layer->y_desc));
     CUDNN(cudnnCreateFilterDescriptor(&layer->w_desc));
     CUDNN(cudnnCreateConvolutionDescriptor(&layer->conv));
-    CUDNN(cudnnSetTensor4dDescriptor(layer->x_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, layer->n, C,
-                                     SIDE, SIDE));
-    CUDNN(cudnnSetTensor4dDescriptor(layer->y_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, layer->n, K,
-                                     SIDE, SIDE));
+    CUDNN(cudnnSetTensor4dDescriptor(layer->x_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, layer->n,
+                                     C, SIDE, SIDE));
+    CUDNN(cudnnSetTensor4dDescriptor(layer->y_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, layer->n,
+                                     K, SIDE, SIDE));
     CUDNN(cudnnSetFilter4dDescriptor(layer->w_desc, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, K, C,
                                      KERNEL, KERNEL));
     CUDNN(cudnnSetConvolution2dDescriptor(layer->conv, PAD, PAD, 1, 1, 1, 1,
@@ -163,8 +164,8 @@ static void choose(const lane_t *lane, layer_t *layer)
                                                        layer->conv, layer->y_desc, RESULTS, &count,
                                                        results));
             CUDNN(cudnnGetConvolutionForwardWorkspaceSize(lane->handle, layer->x_desc,
-                                                          layer->w_desc, layer->conv,
-                                                          layer->y_desc, results[0].algo, &bytes));
+                                                          layer->w_desc, layer->conv, layer->y_desc,
+                                                          results[0].algo, &bytes));
         } else if (i == BACKWARD_DATA) {
             CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(
                 lane->handle, layer->w_desc, layer->y_desc, layer->conv, layer->x_desc, RESULTS,
@@ -194,18 +195,18 @@ static void choose_all(const lane_t *lane, model_t *model)
 static void run(const lane_t *lane, const layer_t *layer, int direction)
 {
     const float one = 1.0F, zero = 0.0F;
-    CUDA(cudaMemsetAsync(layer->outputs[direction], 0xFF,
-                         layer->counts[direction] * sizeof(float), lane->stream));
+    CUDA(cudaMemsetAsync(layer->outputs[direction], 0xFF, layer->counts[direction] * sizeof(float),
+                         lane->stream));
     if (direction == FORWARD)
         CUDNN(cudnnConvolutionForward(lane->handle, &one, layer->x_desc, layer->inputs[1],
                                       layer->w_desc, layer->inputs[2], layer->conv,
                                       (cudnnConvolutionFwdAlgo_t)layer->algos[direction], NULL, 0,
                                       &zero, layer->y_desc, layer->outputs[0]));
     else if (direction == BACKWARD_DATA)
-        CUDNN(cudnnConvolutionBackwardData(
-            lane->handle, &one, layer->w_desc, layer->inputs[2], layer->y_desc, layer->inputs[0],
-            layer->conv, (cudnnConvolutionBwdDataAlgo_t)layer->algos[direction], NULL, 0, &zero,
-            layer->x_desc, layer->outputs[1]));
+        CUDNN(cudnnConvolutionBackwardData(lane->handle, &one, layer->w_desc, layer->inputs[2],
+                                           layer->y_desc, layer->inputs[0], layer->conv,
+                                           (cudnnConvolutionBwdDataAlgo_t)layer->algos[direction],
+                                           NULL, 0, &zero, layer->x_desc, layer->outputs[1]));
     else
         CUDNN(cudnnConvolutionBackwardFilter(
             lane->handle, &one, layer->x_desc, layer->inputs[1], layer->y_desc, layer->inputs[0],
@@ -409,14 +410,15 @@ static void two_threads_on_one_stream(void)
     run_threads(work, 2);
 }
 
-/* Streams come and go, more of them than there are groups, and some are destroyed with work on them. */
+/* Streams come and go, more of them than there are groups, and some are destroyed with work on
+ * them. */
 static void many_streams(void)
 {
     enum { STREAMS = 20 };
     static model_t models[STREAMS];
     lane_t lanes[STREAMS];
     for (int i = 0; i < STREAMS; i++)
-        model_open(&models[i], 2 + i % 3);
+        model_open(&models[i], BATCH + i % 3);
     lane_open(&lanes[0]);
     begin();
     for (int i = 0; i < STREAMS; i++)
@@ -482,7 +484,8 @@ static cudaGraphExec_t capture_training(const lane_t *lane, const model_t *model
     return executable;
 }
 
-/* Two graphs, captured one after the other on one stream, run side by side and beside other work. */
+/* Two graphs, captured one after the other on one stream, run side by side and beside other work.
+ */
 static void captures(void)
 {
     static model_t models[3];
@@ -495,7 +498,8 @@ static void captures(void)
     begin();
     choose_all(&lanes[0], &models[0]);
     for (int i = 1; i < 3; i++)
-        memcpy(models[i].layers[0].algos, models[0].layers[0].algos, sizeof models[0].layers[0].algos);
+        memcpy(models[i].layers[0].algos, models[0].layers[0].algos,
+               sizeof models[0].layers[0].algos);
     for (int i = 0; i < 3; i++)
         choose_all(&lanes[0], &models[i]);
     train_and_check(&lanes[0], &models[2], 10);
@@ -523,7 +527,7 @@ static void captures_in_flight(void)
     static model_t models[2];
     lane_t lanes[2];
     for (int i = 0; i < 2; i++) {
-        model_open(&models[i], BATCH);
+        model_open(&models[i], 4 * BATCH);
         lane_open(&lanes[i]);
     }
     begin();

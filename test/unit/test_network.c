@@ -35,8 +35,8 @@ static bool repeats(const mdnn_network_call_t *calls, size_t count, size_t perio
 static size_t try_every_period(const mdnn_network_call_t *calls, size_t count,
                                mdnn_likeness_t likeness)
 {
-    const size_t times = likeness == MDNN_LIKE_TENSORS ? MDNN_REPEATS_TENSORS
-                                                       : MDNN_REPEATS_WEIGHTS;
+    const size_t times =
+        likeness == MDNN_LIKE_TENSORS ? MDNN_REPEATS_TENSORS : MDNN_REPEATS_WEIGHTS;
     for (size_t period = 1; period <= count; period++) {
         const size_t reach =
             times * period > MDNN_REPEATING_CALLS ? times * period : MDNN_REPEATING_CALLS;
@@ -122,7 +122,8 @@ static void call(script_t *script, mdnn_network_call_t made)
 }
 
 /* Iterations of layers [first, first + count), of so many problems. */
-static void iterate(script_t *script, size_t times, size_t first, size_t count, size_t problem_count)
+static void iterate(script_t *script, size_t times, size_t first, size_t count,
+                    size_t problem_count)
 {
     for (size_t i = 0; i < times * count; i++)
         call(script, layer_call(first + i % count, problem_count));
@@ -278,7 +279,8 @@ static void places_hold_for_random_calls(void **state)
     uint64_t random = 3;
     size_t placed = 0;
     for (int round = 0; round < 400; round++) {
-        const size_t first = 10 * random_wd_below(&random, 6), count = 1 + random_wd_below(&random, 30);
+        const size_t first = 10 * random_wd_below(&random, 6),
+                     count = 1 + random_wd_below(&random, 30);
         const size_t times = random_wd_below(&random, 8);
         for (size_t i = 0; i < times * count; i++) {
             const mdnn_network_call_t made = layer_call(first + i % count, 3);
