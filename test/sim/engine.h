@@ -209,7 +209,7 @@ typedef struct sim_physical {
     CUmemAllocationProp properties;
     uint64_t bytes, offset; /* the second: in the file behind all of them, compute mode only */
     unsigned references, mappings;
-    struct sim_physical *next;
+    CUmemGenericAllocationHandle value;
 } sim_physical_t;
 
 typedef struct sim_range {

@@ -173,6 +173,34 @@ static void memory_counts_until_nothing_holds_it(void **state)
     expect_success(count_memory, "MICRODNN_SIM_MEMORY=64MiB MICRODNN_SIM_MODE=timing");
 }
 
+/* All of an H200 in the smallest chunks. */
+static void map_many(void)
+{
+    enum { COUNT = 139 * 512 };
+    static CUmemGenericAllocationHandle chunks[COUNT];
+    CUdeviceptr base = new_addresses(COUNT * CHUNK);
+    for (size_t i = 0; i < COUNT; i++)
+        chunks[i] = new_handle(device_memory(0), CHUNK);
+    CHECK(free_memory() == 0);
+    for (size_t i = 0; i < COUNT; i++)
+        map_at(base + i * CHUNK, CHUNK, chunks[i]);
+    for (size_t i = 0; i < COUNT; i++)
+        OK(cuMemRelease(chunks[i]));
+    CHECK(free_memory() == 0);
+    OK(cuMemUnmap(base, COUNT * CHUNK));
+    CHECK(free_memory() == COUNT * CHUNK);
+    CHECK(cuMemRelease(chunks[7]) == CUDA_ERROR_INVALID_VALUE);
+    CUmemGenericAllocationHandle again = new_handle(device_memory(0), CHUNK);
+    for (size_t i = 0; i < COUNT; i++)
+        CHECK(again != chunks[i]);
+}
+
+static void many_chunks_are_no_trouble(void **state)
+{
+    (void)state;
+    expect_success(map_many, "MICRODNN_SIM_MODE=timing");
+}
+
 static void share_bytes(void)
 {
     CUmemGenericAllocationHandle handle = new_handle(device_memory(0), CHUNK);
@@ -557,6 +585,7 @@ int main(void)
         cmocka_unit_test(handles_map_and_unmap_whole),
         cmocka_unit_test(creations_have_rules),
         cmocka_unit_test(memory_counts_until_nothing_holds_it),
+        cmocka_unit_test(many_chunks_are_no_trouble),
         cmocka_unit_test(one_handle_at_two_addresses_is_one_memory),
         cmocka_unit_test(neighbouring_mappings_are_one_stretch),
         cmocka_unit_test(an_operation_meets_the_mappings_of_its_moment),

@@ -17,7 +17,46 @@ typedef struct reservation {
 
 static reservation_t *reservations;
 static size_t reservation_count;
-static sim_physical_t *handles;
+
+/* Handles by number. A handle's value is its number and how many had it before, so that an old one
+ * is found out. */
+static struct slot {
+    sim_physical_t *physical; /* NULL: free */
+    uint64_t generation;
+    size_t next_free;
+} * handles;
+static size_t handle_count, first_free = SIZE_MAX;
+
+static CUmemGenericAllocationHandle value_of(size_t number)
+{
+    return handles[number].generation << 32 | (number + 1);
+}
+
+static size_t number_of(CUmemGenericAllocationHandle value)
+{
+    size_t number = (size_t)(value & UINT32_MAX) - 1;
+    return number < handle_count && value_of(number) == value ? number : SIZE_MAX;
+}
+
+static CUmemGenericAllocationHandle add_handle(sim_physical_t *physical)
+{
+    size_t number = first_free;
+    if (number == SIZE_MAX) {
+        number = handle_count;
+        handles = sim_resize(handles, ++handle_count, sizeof *handles);
+        handles[number] = (struct slot){.next_free = SIZE_MAX};
+    }
+    first_free = handles[number].next_free;
+    handles[number].physical = physical;
+    return physical->value = value_of(number);
+}
+
+static void remove_handle(const sim_physical_t *physical)
+{
+    size_t number = number_of(physical->value);
+    handles[number] = (struct slot){NULL, handles[number].generation + 1, first_free};
+    first_free = number;
+}
 
 static const reservation_t *find_reservation(uint64_t address)
 {
@@ -143,16 +182,14 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t bytes,
     sim_clock_spend_for(on_device(location) ? SIM_TIME_CREATE : SIM_TIME_CREATE_HOST, bytes);
     sim_clock_advance();
     sim_physical_t *handle = sim_allocate(sizeof *handle);
-    *handle = (sim_physical_t){
-        .properties = *properties, .bytes = bytes, .references = 1, .next = handles};
+    *handle = (sim_physical_t){.properties = *properties, .bytes = bytes, .references = 1};
     if (!has_room(location, bytes) || !sim_map_fill_physical(handle)) {
         free(handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (on_device(location))
         sim_device(location->id)->used_bytes += bytes;
-    handles = handle;
-    *out = (uintptr_t)handle;
+    *out = add_handle(handle);
     return CUDA_SUCCESS;
 }
 
@@ -165,10 +202,9 @@ SIM_ENTRY(INIT, cuMemCreate,
  * undefined, and here it is refused. */
 static sim_physical_t *find_handle(CUmemGenericAllocationHandle handle)
 {
-    for (sim_physical_t *each = handles; each; each = each->next)
-        if ((uintptr_t)each == handle && each->references > 0)
-            return each;
-    return NULL;
+    size_t number = number_of(handle);
+    sim_physical_t *physical = number == SIZE_MAX ? NULL : handles[number].physical;
+    return physical && physical->references > 0 ? physical : NULL;
 }
 
 /* Gives the memory back once nothing holds it. */
@@ -176,10 +212,7 @@ static void drop_if_unused(sim_physical_t *handle)
 {
     if (handle->references > 0 || handle->mappings > 0)
         return;
-    sim_physical_t **link = &handles;
-    while (*link != handle)
-        link = &(*link)->next;
-    *link = handle->next;
+    remove_handle(handle);
     sim_map_empty_physical(handle);
     if (on_device(&handle->properties.location))
         sim_device(handle->properties.location.id)->used_bytes -= handle->bytes;
@@ -368,7 +401,7 @@ static CUresult retain_handle(CUmemGenericAllocationHandle *out, uint64_t addres
     if (!out || !range || !range->physical)
         return CUDA_ERROR_INVALID_VALUE;
     range->physical->references++;
-    *out = (uintptr_t)range->physical;
+    *out = range->physical->value;
     return CUDA_SUCCESS;
 }
 
