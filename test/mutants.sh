@@ -163,7 +163,7 @@ table() {
 
     # --- the key of a plan ---
     key DIRECTION 'problem->direction = 0'
-    key PAD 'memset(problem->pad, 0, sizeof problem->pad)'
+    key PAD 'memset(problem->pad, 0, sizeof problem->pad); memset(problem->pad_after, 0, sizeof problem->pad_after)'
     key STRIDE 'memset(problem->stride, 0, sizeof problem->stride)'
     key DILATION 'memset(problem->dilation, 0, sizeof problem->dilation)'
     key MODE 'problem->mode = 0'
