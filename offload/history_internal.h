@@ -1,0 +1,94 @@
+/* Private to history.c and history_period.c. Operations are numbered from 0 as they are recorded;
+ * numbers become places in the rings modulo their capacity. */
+#ifndef MDNN_HISTORY_INTERNAL_H
+#define MDNN_HISTORY_INTERNAL_H
+
+#include "offload/history.h"
+
+enum { MDNN_HISTORY_PERIODS = 4, MDNN_HISTORY_FAMILIAR = 8 };
+
+typedef struct history_operation {
+    uint64_t symbol; /* hash of all by which it is recognised */
+    uint64_t first_use;
+    uint32_t use_count, stream;
+    mdnn_operation_kind_t kind;
+    uint64_t key, workspace_bytes;
+    double time_us;
+} history_operation_t;
+
+/* A range that lives or is named in the ring. */
+typedef struct history_range {
+    uint64_t bytes, born_at, died_at; /* numbers of the next operation then */
+    uint32_t references;              /* uses in the ring */
+    bool lives, stays;
+    /* Its last use, as far as the program was followed then. */
+    uint64_t used_at, label_period, label_travel;
+    uint32_t used_operand, label_use;
+} history_range_t;
+
+typedef struct remembered {
+    uint64_t number; /* 0: none */
+    uint64_t used_at;
+    mdnn_period_t period;
+    uint64_t *symbols;
+    uint32_t *next;   /* of each use: operations until the range is used again, 0: never */
+    double *start_us; /* operation_count + 1 */
+    struct familiar {
+        uint64_t hash; /* of the eight symbols that end at `position`, around the circle */
+        uint32_t position;
+    } * familiar; /* sorted */
+} remembered_t;
+
+struct mdnn_history {
+    uint32_t operation_capacity, use_capacity;
+    history_operation_t *operations;
+    mdnn_use_t *uses;
+    uint64_t recorded, first_kept; /* operations */
+    uint64_t uses_recorded;
+    history_range_t *ranges;
+    uint32_t range_capacity, first_free; /* free entries are chained by used_operand */
+    remembered_t remembered[MDNN_HISTORY_PERIODS];
+    uint64_t periods_made;
+    /* Following: remembered[followed], or lost if it is negative. */
+    int followed, lost_from;
+    uint32_t position;     /* of the last operation, or where it got lost */
+    uint64_t travel;       /* positions passed in followed or lost_from */
+    uint64_t familiar_for; /* operations without a deviation */
+    uint64_t searched_at;
+    uint32_t *scratch; /* operation_capacity */
+};
+
+static inline history_operation_t *history_operation_at(const mdnn_history_t *history,
+                                                        uint64_t number)
+{
+    return &history->operations[number % history->operation_capacity];
+}
+
+static inline mdnn_use_t *history_use_at(const mdnn_history_t *history, uint64_t number)
+{
+    return &history->uses[number % history->use_capacity];
+}
+
+/* Mixes `value` into `hash`. */
+static inline uint64_t history_mix(uint64_t hash, uint64_t value)
+{
+    uint64_t z = (hash ^ value) + 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* Lag with the longest run of equal operations up to now, if the run is at least one period long
+ * and two rounds are in the ring; 0 if there is none. O(operations kept). */
+uint32_t history_find_lag(mdnn_history_t *history);
+
+/* The last `lag` operations as a remembered period, owned by *made, without a number; *position is
+ * where the last one stands in it. Those before must be the same. False without memory, or if lives
+ * contradict each other. */
+bool history_build(mdnn_history_t *history, uint32_t lag, remembered_t *made, uint32_t *position);
+void history_forget(remembered_t *remembered);
+
+/* Hash of the eight symbols that end at `position` of a period of `count`. */
+uint64_t history_familiar_hash(const uint64_t *symbols, uint32_t count, uint32_t position);
+
+#endif
