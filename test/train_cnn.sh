@@ -192,6 +192,13 @@ alexnet_has_its_layers() {
         ('conv5', 256, 256, 13, 256, 3, 1, 1)]"
 }
 
+# has_weights NUMBER NET: of its convolutions and fully connected layer, as torchvision counts them
+has_weights() {
+    MICRODNN_SIM_MODE=timing train --quiet --net "$2" --search heuristic --workspace-limit 64MiB \
+        --iterations 1 --json "$result" &&
+        holds "sum(l['k'] * l['c'] * l['r'] * l['s'] for l in run['layers']) == $1"
+}
+
 timing_mode_times_alexnet() {
     MICRODNN_SIM_MODE=timing train --net alexnet --workspace-limit 64MiB --dtype tf32 \
         --iterations 4 --json "$result" >"$TMPDIR/output" &&
@@ -201,7 +208,8 @@ timing_mode_times_alexnet() {
 
 # Convolutions and fully connected layers of each network, so that none was lost.
 timing_mode_times_every_network() { # arguments...
-    for net in alexnet:8 overfeat:8 vgg16:16 resnet18:21 resnet50:54 densenet40:40; do
+    for net in alexnet:8 overfeat:8 vgg16:16 resnet18:21 resnet50:54 densenet40:40 \
+        densenet121:121; do
         MICRODNN_SIM_MODE=timing train --quiet --net "${net%:*}" --workspace-limit 64MiB \
             --find-repeats 1 --iterations 2 --json "$result" "$@" || return 1
         holds "len(run['layers']) == ${net#*:} and run['convolution_ms']['median'] > 1" || return 1
@@ -236,7 +244,7 @@ a_test_uses_every_output() {
         --json "$result" && holds "run['epochs'][1]['test_accuracy'] > 0.7"
 }
 
-plan 30
+plan 31
 check "a bad value is refused with what is accepted" bad_values_are_refused
 check "an unknown option, a stray word and a missing value are refused" wrong_lines_are_refused
 check "options that contradict each other are refused" contradictions_are_refused
@@ -261,6 +269,7 @@ check "the chosen algorithms are printed, none for the images' gradient" algorit
 check "an epoch ends with a test on images that were not trained on" epochs_test_on_test_images
 check "timing mode times AlexNet" timing_mode_times_alexnet
 check "AlexNet has the layers of the measured tables" alexnet_has_its_layers
+check "DenseNet-121 has torchvision's weights" has_weights 7894208 densenet121
 check "timing mode times every network" timing_mode_times_every_network
 check "timing mode times every network's graphs" timing_mode_times_every_network --api graph
 check "DenseNet-40 computes a loss" starts_even densenet40 10

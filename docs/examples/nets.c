@@ -239,27 +239,68 @@ static int build_resnet50(net_spec_t *net)
     return build_resnet(net, (const int[]){3, 4, 6, 3}, false);
 }
 
+/* What tells DenseNets apart. Those with bottlenecks have a 1x1 convolution of four times the
+ * growth before each 3x3 and halve the channels between blocks. */
+typedef struct dense_shape {
+    int block_count;
+    int counts[4]; /* layers of each block */
+    int growth;
+    bool bottleneck;
+} dense_shape_t;
+
+/* Returns the new channels alone. */
+static int dense_layer(net_spec_t *net, const dense_shape_t *shape, const char *name, int from)
+{
+    char part[32];
+    int t = relu(net, batch_norm(net, from));
+    if (!shape->bottleneck)
+        return convolution(net, name, t, shape->growth, 3, 1, 1, false);
+    t = convolution_norm(net, format_name(part, "%.24s.a", name), t, 4 * shape->growth, 1, 1, 0);
+    return convolution(net, format_name(part, "%.24s.b", name), relu(net, t), shape->growth, 3, 1,
+                       1, false);
+}
+
+static int transition(net_spec_t *net, int block, int from, int channels)
+{
+    char name[32];
+    int t =
+        convolution(net, format_name(name, "transition%d", block), from, channels, 1, 1, 0, false);
+    return pool(net, LAYER_AVERAGE_POOL, format_name(name, "pool%d", block), t, 2, 2, 0);
+}
+
+/* The blocks behind `from`, which has `channels`, and the head. */
+static int build_densenet(net_spec_t *net, const dense_shape_t *shape, int from, int channels)
+{
+    char name[32];
+    int t = from;
+    for (int block = 1; block <= shape->block_count; block++) {
+        for (int i = 1; i <= shape->counts[block - 1]; i++) {
+            int grown = dense_layer(net, shape, format_name(name, "dense%d_%d", block, i), t);
+            t = join(net, LAYER_CONCAT, format_name(name, "concat%d_%d", block, i), t, grown);
+            channels += shape->growth;
+        }
+        t = relu(net, batch_norm(net, t));
+        if (block < shape->block_count) {
+            channels /= shape->bottleneck ? 2 : 1;
+            t = transition(net, block, t, channels);
+        }
+    }
+    return fc(net, "fc", global_average_pool(net, t), net->info->classes);
+}
+
 /* DenseNet of depth 40 and growth 12 for 32x32 images, without bottlenecks or compression. */
 static int build_densenet40(net_spec_t *net)
 {
-    char name[32];
-    int channels = 16;
-    int t = convolution(net, "conv1", 0, channels, 3, 1, 1, false);
-    for (int block = 1; block <= 3; block++) {
-        for (int i = 1; i <= 12; i++) {
-            int grown = convolution(net, format_name(name, "dense%d_%d", block, i),
-                                    relu(net, batch_norm(net, t)), 12, 3, 1, 1, false);
-            t = join(net, LAYER_CONCAT, format_name(name, "concat%d_%d", block, i), t, grown);
-            channels += 12;
-        }
-        t = relu(net, batch_norm(net, t));
-        if (block < 3) {
-            t = convolution(net, format_name(name, "transition%d", block), t, channels, 1, 1, 0,
-                            false);
-            t = pool(net, LAYER_AVERAGE_POOL, format_name(name, "pool%d", block), t, 2, 2, 0);
-        }
-    }
-    return fc(net, "fc", global_average_pool(net, t), 10);
+    static const dense_shape_t shape = {3, {12, 12, 12}, 12, false};
+    return build_densenet(net, &shape, convolution(net, "conv1", 0, 16, 3, 1, 1, false), 16);
+}
+
+/* As torchvision has it. */
+static int build_densenet121(net_spec_t *net)
+{
+    static const dense_shape_t shape = {4, {6, 12, 24, 16}, 32, true};
+    int t = relu(net, convolution_norm(net, "conv1", 0, 64, 7, 2, 3));
+    return build_densenet(net, &shape, max_pool(net, "pool0", t, 3, 2, 1), 64);
 }
 
 static const net_info_t nets[] = {
@@ -273,6 +314,8 @@ static const net_info_t nets[] = {
     {"resnet50", "ResNet-50, 224x224", false, 3, 224, 224, 1000, 128, 0.05, -1, build_resnet50},
     {"densenet40", "DenseNet-40 k=12, 32x32", false, 3, 32, 32, 10, 256, 0.05, -1,
      build_densenet40},
+    {"densenet121", "DenseNet-121 k=32, 224x224", false, 3, 224, 224, 1000, 64, 0.05, -1,
+     build_densenet121},
 };
 #define NET_COUNT (sizeof nets / sizeof *nets)
 
