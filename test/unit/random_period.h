@@ -6,7 +6,7 @@
 
 #include "offload/planner.h"
 
-enum { RANDOM_PERIOD_OPERATIONS = 64, RANDOM_PERIOD_RANGES = 64, RANDOM_PERIOD_USES = 512 };
+enum { RANDOM_PERIOD_OPERATIONS = 128, RANDOM_PERIOD_RANGES = 128, RANDOM_PERIOD_USES = 1024 };
 
 typedef struct random_period {
     uint64_t state;

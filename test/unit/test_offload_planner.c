@@ -13,6 +13,7 @@
 #include "offload/exhaustive.h"
 #include "test/unit/random_period.h"
 #include "test/unit/replay_checker.h"
+#include "test/unit/vgg16_period.h"
 
 static random_period_t instance;
 static uint64_t seed_now;
@@ -191,10 +192,69 @@ static void auto_comes_close_to_the_best_schedule(void **state)
     report("training", 1.2, 1.01);
 }
 
+/* ---- a network ---- */
+
+static const double gib = 1 << 30;
+
+static mdnn_plan_t plan_vgg16(mdnn_policy_t policy, double budget_gib)
+{
+    const mdnn_plan_request_t request = {.period = &instance.period,
+                                         .policy = policy,
+                                         .variants = MDNN_VARIANTS_FASTEST,
+                                         .link = {55300, 55400, 50800, 50800, 10},
+                                         .budget_bytes = (uint64_t)(budget_gib * gib),
+                                         .host_limit_bytes = UINT64_MAX};
+    mdnn_plan_t plan;
+    assert_int_equal(mdnn_plan(&request, &plan), MDNN_STATUS_OK);
+    if (plan.verdict == MDNN_VERDICT_FITS)
+        check_plan(&request, &plan);
+    return plan;
+}
+
+/* 256 images, with the H200's link and times in TF32. What the paper's policies move whatever the
+ * budget, and what the budget really asks for. */
+static void vgg16_moves_what_the_budget_asks_for(void **state)
+{
+    double before_us = 0;
+    (void)state;
+    vgg16_fill(&instance, 256, 55000, 122000);
+    assert_int_equal(mdnn_period_check(&instance.period), MDNN_STATUS_OK);
+    mdnn_plan_t conv = plan_vgg16(MDNN_POLICY_CONV, 16), all = plan_vgg16(MDNN_POLICY_ALL, 16);
+    assert_true(conv.verdict == MDNN_VERDICT_FITS && all.verdict == MDNN_VERDICT_FITS);
+    /* Every input of a convolution but the last block's leaves, each once each way. */
+    assert_int_equal(conv.schedule.move_count, VGG16_CONVOLUTIONS - 1);
+    assert_true(conv.predicted.out_bytes == conv.predicted.in_bytes);
+    assert_true(conv.predicted.wait_join_us > 0 && conv.predicted.time_us < all.predicted.time_us);
+    assert_true(all.predicted.average_bytes < conv.predicted.average_bytes);
+    for (double budget = 16; budget >= 9.25; budget -= 0.75) {
+        mdnn_plan_t plan = plan_vgg16(MDNN_POLICY_AUTO, budget);
+        assert_int_equal(plan.verdict, MDNN_VERDICT_FITS);
+        print_message("%5.2f GiB: %5.1f ms, link bound %5.1f, %4.2f GiB out\n", budget,
+                      plan.predicted.time_us / 1e3, plan.link_bound_us / 1e3,
+                      (double)plan.predicted.out_bytes / gib);
+        assert_true(plan.predicted.time_us < conv.predicted.time_us);
+        assert_true(plan.predicted.time_us >= before_us * (1 - 0.02)); /* more memory, less time */
+        assert_true(plan.predicted.time_us <= 1.5 * plan.link_bound_us);
+        if (budget >= 14)
+            assert_true(plan.predicted.time_us <= plan.link_bound_us * (1 + 1e-9));
+        before_us = plan.predicted.time_us;
+        mdnn_plan_fini(&plan);
+    }
+    mdnn_plan_fini(&conv);
+    mdnn_plan_fini(&all);
+    conv = plan_vgg16(MDNN_POLICY_DYNAMIC, 14);
+    assert_true(conv.verdict == MDNN_VERDICT_FITS && conv.policy == MDNN_POLICY_CONV);
+    mdnn_plan_fini(&conv);
+    conv = plan_vgg16(MDNN_POLICY_AUTO, 9);
+    assert_int_equal(conv.verdict, MDNN_VERDICT_BELOW_FLOOR);
+    assert_true((double)conv.floor_bytes > 9 * gib && (double)conv.floor_bytes < 9.25 * gib);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_policy_keeps_to_the_budget),
+        cmocka_unit_test(vgg16_moves_what_the_budget_asks_for),
         cmocka_unit_test(auto_comes_close_to_the_best_schedule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
