@@ -127,6 +127,13 @@ bf16 nhwc 0.1
 LINES
 }
 
+inception_trains() {
+    short_run "$result" --net inception-tiny --iterations 24 &&
+        holds "sum(run['losses'][-4:]) / 4 < 0.8 * run['losses'][0]" &&
+        near 0.01 --net inception-tiny --iterations 24 --layout nhwc &&
+        near 0.01 --net inception-tiny --iterations 24 --api graph
+}
+
 # A plan's search takes the first of the heuristics, or times all of them.
 heuristics_choose() { # arguments...
     short_run "$result" --iterations 2 --search heuristic "$@" &&
@@ -199,6 +206,14 @@ has_weights() {
         holds "sum(l['k'] * l['c'] * l['r'] * l['s'] for l in run['layers']) == $1"
 }
 
+# Rows and columns of seven, each padded where it is long.
+inception_has_its_layers() {
+    holds "[(l['c'], l['h'], l['k'], l['r'], l['s'], l['stride'], l['pad'])
+        for l in run['layers'] if l['name'].startswith('mixed6c.2')] == [
+        (768, 17, 160, 1, 1, 1, [0, 0]), (160, 17, 160, 1, 7, 1, [0, 3]),
+        (160, 17, 192, 7, 1, 1, [3, 0])]"
+}
+
 timing_mode_times_alexnet() {
     MICRODNN_SIM_MODE=timing train --net alexnet --workspace-limit 64MiB --dtype tf32 \
         --iterations 4 --json "$result" >"$TMPDIR/output" &&
@@ -209,7 +224,7 @@ timing_mode_times_alexnet() {
 # Convolutions and fully connected layers of each network, so that none was lost.
 timing_mode_times_every_network() { # arguments...
     for net in alexnet:8 overfeat:8 vgg16:16 resnet18:21 resnet50:54 densenet40:40 \
-        densenet121:121; do
+        densenet121:121 inception-v3:95; do
         MICRODNN_SIM_MODE=timing train --quiet --net "${net%:*}" --workspace-limit 64MiB \
             --find-repeats 1 --iterations 2 --json "$result" "$@" || return 1
         holds "len(run['layers']) == ${net#*:} and run['convolution_ms']['median'] > 1" || return 1
@@ -244,7 +259,7 @@ a_test_uses_every_output() {
         --json "$result" && holds "run['epochs'][1]['test_accuracy'] > 0.7"
 }
 
-plan 31
+plan 34
 check "a bad value is refused with what is accepted" bad_values_are_refused
 check "an unknown option, a stray word and a missing value are refused" wrong_lines_are_refused
 check "options that contradict each other are refused" contradictions_are_refused
@@ -261,6 +276,7 @@ check "each convolution's workspace stays within the limit" workspace_stays_in_l
 check "each plan's workspace stays within the limit" workspace_stays_in_limit --api graph
 check "the graph API gives the losses of the legacy one" graph_api_trains_alike
 check "the graph API gives the same bits if they are asked for" graph_is_repeatable
+check "a tiny Inception network trains, in each layout and API alike" inception_trains
 check "heuristics choose without a search" heuristics_choose
 check "heuristics choose graphs without a search" heuristics_choose --api graph
 check "the chosen engines are printed" engines_are_printed
@@ -270,6 +286,8 @@ check "an epoch ends with a test on images that were not trained on" epochs_test
 check "timing mode times AlexNet" timing_mode_times_alexnet
 check "AlexNet has the layers of the measured tables" alexnet_has_its_layers
 check "DenseNet-121 has torchvision's weights" has_weights 7894208 densenet121
+check "Inception v3 has torchvision's weights" has_weights 23799136 inception-v3
+check "Inception v3 has its rows and columns" inception_has_its_layers
 check "timing mode times every network" timing_mode_times_every_network
 check "timing mode times every network's graphs" timing_mode_times_every_network --api graph
 check "DenseNet-40 computes a loss" starts_even densenet40 10

@@ -69,7 +69,7 @@ static const char help_text[] =
     "\n"
     "  --net NAME              network, see below (lenet)\n"
     "  --batch N               images in an iteration (see below)\n"
-    "  --epochs N              passes over the training images; lenet only (10)\n"
+    "  --epochs N              passes over the training images; only networks for digits (10)\n"
     "  --iterations N          training iterations, instead of epochs (20 for the other networks)\n"
     "  --warmup N              first iterations that the times leave out (2, or fewer if few run)\n"
     "  --dtype TYPE            fp32: plain multiply-add; tf32: cuDNN's default, TF32 allowed;\n"
@@ -87,9 +87,10 @@ static const char help_text[] =
     "  --find-repeats N        searches for each algorithm; the last counts (2)\n"
     "  --learning-rate X       (see below) and\n"
     "  --momentum X            of stochastic gradient descent (0.9)\n"
-    "  --dropout X             part of fc6's and fc7's outputs left out in training (0.5 in "
-    "alexnet,\n"
-    "                          overfeat and vgg16, which alone have it; 0: none)\n"
+    "  --dropout X             part of what the last fully connected layers read that is left out "
+    "in\n"
+    "                          training (0.5 in alexnet, overfeat, vgg16 and inception-v3; 0: "
+    "none)\n"
     "  --seed N                of the weights, the order of the images and dropout (1)\n"
     "  --data DIR              where digits.txt is (docs/examples/data)\n"
     "  --json FILE             write options, losses and times there; - is standard output\n"
@@ -99,7 +100,7 @@ static const char help_text[] =
     "                          print its convolution and whole times in ms; ends at end of input\n"
     "  --help                  print this\n"
     "\n"
-    "Networks (all but lenet train on random data):\n";
+    "Networks (those not for digits train on random data):\n";
 
 __attribute__((format(printf, 1, 2), noreturn)) static void usage_error(const char *format, ...)
 {

@@ -327,7 +327,7 @@ static void init_pool(network_t *network, layer_t *layer, uint64_t *state)
     CUDNN_CHECK(cudnnSetPooling2dDescriptor(
         layer->pooling,
         spec->kind == LAYER_MAX_POOL ? CUDNN_POOLING_MAX_DETERMINISTIC
-                                     : CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING,
+                                     : CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
         CUDNN_NOT_PROPAGATE_NAN, h, w, spec->pad_h, spec->pad_w, spec->stride, spec->stride));
     set_shape(&layer->output, x->n, x->c, (x->h + 2 * spec->pad_h - h) / spec->stride + 1,
               (x->w + 2 * spec->pad_w - w) / spec->stride + 1);

@@ -112,6 +112,17 @@ static int join(net_spec_t *net, layer_kind_t kind, const char *name, int a, int
     return add_layer(net, (layer_spec_t){.kind = kind, .inputs = {a, b}, .input_count = 2}, name);
 }
 
+/* `tensors` ends with -1. */
+static int concat(net_spec_t *net, const char *name, const int *tensors)
+{
+    layer_spec_t layer = {.kind = LAYER_CONCAT};
+    while (tensors[layer.input_count] >= 0) {
+        layer.inputs[layer.input_count] = tensors[layer.input_count];
+        layer.input_count++;
+    }
+    return add_layer(net, layer, name);
+}
+
 static int convolution_relu(net_spec_t *net, const char *name, int from, int channels, int kernel,
                             int stride, int pad)
 {
@@ -303,6 +314,159 @@ static int build_densenet121(net_spec_t *net)
     return build_densenet(net, &shape, max_pool(net, "pool0", t, 3, 2, 1), 64);
 }
 
+/* ---- Inception v3 as torchvision has it, in units of channels so that it can be made small ----
+ */
+
+/* A convolution of an Inception block. With stride 1 it keeps the size, with stride 2 it is not
+ * padded. */
+typedef struct inception_step {
+    int channels, kernel_h, kernel_w, stride;
+} inception_step_t;
+
+/* Where the steps of a branch are added. */
+typedef struct branch {
+    const char *block; /* name */
+    int number, steps;
+} branch_t;
+
+static int inception_step(net_spec_t *net, branch_t *branch, int from, inception_step_t step)
+{
+    char name[32];
+    bool same = step.stride == 1;
+    layer_spec_t layer = {.kind = LAYER_CONVOLUTION,
+                          .inputs = {from},
+                          .input_count = 1,
+                          .channels = step.channels,
+                          .kernel_h = step.kernel_h,
+                          .kernel_w = step.kernel_w,
+                          .stride = step.stride,
+                          .pad_h = same ? step.kernel_h / 2 : 0,
+                          .pad_w = same ? step.kernel_w / 2 : 0};
+    format_name(name, "%.16s.%d_%d", branch->block, branch->number, ++branch->steps);
+    return relu(net, batch_norm(net, add_layer(net, layer, name)));
+}
+
+/* The steps, of which the last has no channels, one after the other. */
+static int inception_branch(net_spec_t *net, const char *block, int number, int from,
+                            const inception_step_t *steps)
+{
+    branch_t branch = {.block = block, .number = number};
+    int t = from;
+    for (; steps->channels; steps++)
+        t = inception_step(net, &branch, t, *steps);
+    return t;
+}
+#define STEPS(...) ((const inception_step_t[]){__VA_ARGS__, {0}})
+
+/* A branch that pools, keeping the size and then with `channels`, or halving the size. */
+static int average_branch(net_spec_t *net, const char *block, int number, int from, int channels)
+{
+    char name[32];
+    int t = pool(net, LAYER_AVERAGE_POOL, format_name(name, "%.16s.pool", block), from, 3, 1, 1);
+    return inception_branch(net, block, number, t, STEPS({channels, 1, 1, 1}));
+}
+
+static int max_branch(net_spec_t *net, const char *block, int from)
+{
+    char name[32];
+    return max_pool(net, format_name(name, "%.16s.pool", block), from, 3, 2, 0);
+}
+
+static int inception_a(net_spec_t *net, const char *name, int t, int pool_channels)
+{
+    int b1 = inception_branch(net, name, 1, t, STEPS({64, 1, 1, 1}));
+    int b2 = inception_branch(net, name, 2, t, STEPS({48, 1, 1, 1}, {64, 5, 5, 1}));
+    int b3 = inception_branch(net, name, 3, t, STEPS({64, 1, 1, 1}, {96, 3, 3, 1}, {96, 3, 3, 1}));
+    int b4 = average_branch(net, name, 4, t, pool_channels);
+    return concat(net, name, (const int[]){b1, b2, b3, b4, -1});
+}
+
+static int inception_b(net_spec_t *net, const char *name, int t)
+{
+    int b1 = inception_branch(net, name, 1, t, STEPS({384, 3, 3, 2}));
+    int b2 = inception_branch(net, name, 2, t, STEPS({64, 1, 1, 1}, {96, 3, 3, 1}, {96, 3, 3, 2}));
+    int b3 = max_branch(net, name, t);
+    return concat(net, name, (const int[]){b1, b2, b3, -1});
+}
+
+/* 7x7 convolutions as rows and columns, `inner` channels between them. */
+static int inception_c(net_spec_t *net, const char *name, int t, int inner, int channels)
+{
+    int b1 = inception_branch(net, name, 1, t, STEPS({channels, 1, 1, 1}));
+    int b2 = inception_branch(net, name, 2, t,
+                              STEPS({inner, 1, 1, 1}, {inner, 1, 7, 1}, {channels, 7, 1, 1}));
+    int b3 = inception_branch(net, name, 3, t,
+                              STEPS({inner, 1, 1, 1}, {inner, 7, 1, 1}, {inner, 1, 7, 1},
+                                    {inner, 7, 1, 1}, {channels, 1, 7, 1}));
+    int b4 = average_branch(net, name, 4, t, channels);
+    return concat(net, name, (const int[]){b1, b2, b3, b4, -1});
+}
+
+static int inception_d(net_spec_t *net, const char *name, int t, int unit)
+{
+    int b1 = inception_branch(net, name, 1, t, STEPS({3 * unit, 1, 1, 1}, {5 * unit, 3, 3, 2}));
+    int b2 = inception_branch(
+        net, name, 2, t,
+        STEPS({3 * unit, 1, 1, 1}, {3 * unit, 1, 7, 1}, {3 * unit, 7, 1, 1}, {3 * unit, 3, 3, 2}));
+    int b3 = max_branch(net, name, t);
+    return concat(net, name, (const int[]){b1, b2, b3, -1});
+}
+
+/* A row and a column beside each other. */
+static void inception_fork(net_spec_t *net, branch_t *branch, int from, int channels, int out[2])
+{
+    out[0] = inception_step(net, branch, from, (inception_step_t){channels, 1, 3, 1});
+    out[1] = inception_step(net, branch, from, (inception_step_t){channels, 3, 1, 1});
+}
+
+static int inception_e(net_spec_t *net, const char *name, int t, int unit)
+{
+    branch_t second = {.block = name, .number = 2}, third = {.block = name, .number = 3};
+    int b2[2], b3[2];
+    int b1 = inception_branch(net, name, 1, t, STEPS({5 * unit, 1, 1, 1}));
+    int head = inception_step(net, &second, t, (inception_step_t){6 * unit, 1, 1, 1});
+    inception_fork(net, &second, head, 6 * unit, b2);
+    head = inception_step(net, &third, t, (inception_step_t){7 * unit, 1, 1, 1});
+    head = inception_step(net, &third, head, (inception_step_t){6 * unit, 3, 3, 1});
+    inception_fork(net, &third, head, 6 * unit, b3);
+    int b4 = average_branch(net, name, 4, t, 3 * unit);
+    return concat(net, name, (const int[]){b1, b2[0], b2[1], b3[0], b3[1], b4, -1});
+}
+
+/* Without the auxiliary classifier. */
+static int build_inception_v3(net_spec_t *net)
+{
+    static const int inner[] = {128, 160, 160, 192};
+    char name[32];
+    int t = relu(net, convolution_norm(net, "conv1a", 0, 32, 3, 2, 0));
+    t = relu(net, convolution_norm(net, "conv2a", t, 32, 3, 1, 0));
+    t = relu(net, convolution_norm(net, "conv2b", t, 64, 3, 1, 1));
+    t = max_pool(net, "pool1", t, 3, 2, 0);
+    t = relu(net, convolution_norm(net, "conv3b", t, 80, 1, 1, 0));
+    t = relu(net, convolution_norm(net, "conv4a", t, 192, 3, 1, 0));
+    t = max_pool(net, "pool2", t, 3, 2, 0);
+    t = inception_a(net, "mixed5b", t, 32);
+    t = inception_a(net, "mixed5c", t, 64);
+    t = inception_a(net, "mixed5d", t, 64);
+    t = inception_b(net, "mixed6a", t);
+    for (int i = 0; i < 4; i++)
+        t = inception_c(net, format_name(name, "mixed6%c", 'b' + i), t, inner[i], 192);
+    t = inception_d(net, "mixed7a", t, 64);
+    t = inception_e(net, "mixed7b", t, 64);
+    t = inception_e(net, "mixed7c", t, 64);
+    return fc(net, "fc", dropout(net, global_average_pool(net, t)), 1000);
+}
+
+/* Rows and columns, branches that shrink and ones that fork, in what a CPU can train. */
+static int build_inception_tiny(net_spec_t *net)
+{
+    int t = relu(net, convolution_norm(net, "conv1", 0, 16, 3, 1, 1));
+    t = inception_c(net, "mixed1", t, 8, 12);
+    t = inception_d(net, "mixed2", t, 4);
+    t = inception_e(net, "mixed3", t, 4);
+    return fc(net, "fc", dropout(net, global_average_pool(net, t)), 10);
+}
+
 static const net_info_t nets[] = {
     {"lenet", "LeNet-style, handwritten digits 8x8", true, 1, 8, 8, 10, 128, 0.03, 0, build_lenet},
     {"alexnet", "AlexNet, one column, 224x224", false, 3, 224, 224, 1000, 256, 0.01, 0.5,
@@ -316,6 +480,10 @@ static const net_info_t nets[] = {
      build_densenet40},
     {"densenet121", "DenseNet-121 k=32, 224x224", false, 3, 224, 224, 1000, 64, 0.05, -1,
      build_densenet121},
+    {"inception-v3", "Inception v3, 299x299", false, 3, 299, 299, 1000, 64, 0.05, 0.5,
+     build_inception_v3},
+    {"inception-tiny", "three Inception blocks, handwritten digits 8x8", true, 1, 8, 8, 10, 128,
+     0.05, 0, build_inception_tiny},
 };
 #define NET_COUNT (sizeof nets / sizeof *nets)
 
@@ -330,7 +498,7 @@ const net_info_t *net_find(const char *name)
 void net_print_list(FILE *out)
 {
     for (size_t i = 0; i < NET_COUNT; i++)
-        fprintf(out, "  %-11s %s; batch %d, learning rate %g\n", nets[i].name, nets[i].description,
+        fprintf(out, "  %-14s %s; batch %d, learning rate %g\n", nets[i].name, nets[i].description,
                 nets[i].batch, nets[i].learning_rate);
 }
 

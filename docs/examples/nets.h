@@ -22,7 +22,7 @@ typedef enum layer_kind {
     LAYER_KIND_COUNT
 } layer_kind_t;
 
-#define LAYER_MAX_INPUTS 4
+#define LAYER_MAX_INPUTS 6
 
 typedef struct layer_spec {
     layer_kind_t kind;
