@@ -1,5 +1,6 @@
 #include "offload/planner.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "offload/policy.h"
@@ -10,8 +11,8 @@ static const struct {
     const char *name;
     policy_t *plan;
 } policies[MDNN_POLICY_COUNT] = {
-    {"none", mdnn_policy_none},       {"conv", mdnn_policy_conv}, {"all", mdnn_policy_all},
-    {"dynamic", mdnn_policy_dynamic}, {"auto", mdnn_policy_auto},
+    {"none", mdnn_policy_none},       {"conv", mdnn_policy_conv},   {"all", mdnn_policy_all},
+    {"dynamic", mdnn_policy_dynamic}, {"modnn", mdnn_policy_modnn}, {"auto", mdnn_policy_auto},
 };
 
 const char *mdnn_policy_name(mdnn_policy_t policy)
@@ -77,8 +78,12 @@ static bool is_better(const mdnn_plan_t *plan, mdnn_verdict_t verdict, uint64_t 
         return verdict < plan->verdict; /* verdicts are in order of preference */
     if (verdict == MDNN_VERDICT_NEEDS_MORE)
         return needed_bytes < plan->needed_bytes;
-    if (result->time_us != plan->predicted.time_us)
+    if (fabs(result->time_us - plan->predicted.time_us) > 1e-9 * plan->predicted.time_us)
         return result->time_us < plan->predicted.time_us;
+    const uint64_t moved = result->out_bytes + result->in_bytes;
+    const uint64_t moved_before = plan->predicted.out_bytes + plan->predicted.in_bytes;
+    if (moved != moved_before)
+        return moved < moved_before;
     return result->average_bytes < plan->predicted.average_bytes;
 }
 

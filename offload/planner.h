@@ -5,6 +5,7 @@
  *   conv      vDNN conv (2016-vdnn.txt, 3.3): the input X of every convolution leaves in forward
  *   all       vDNN all: the inputs of all operations of forward leave
  *   dynamic   vDNN's profiling passes, replayed; the first configuration that fits
+ *   modnn     2019-modnn.txt, Algorithm 1: leave when memory is short, return when it is time
  *   auto      ours: fewest bytes, longest reuse distance, leave as early and return as late as the
  *             link allows; the best of several such choices, improved step by step */
 #ifndef MDNN_PLANNER_H
@@ -17,11 +18,13 @@ typedef enum mdnn_policy {
     MDNN_POLICY_CONV,
     MDNN_POLICY_ALL,
     MDNN_POLICY_DYNAMIC,
+    MDNN_POLICY_MODNN,
     MDNN_POLICY_AUTO,
     MDNN_POLICY_COUNT
 } mdnn_policy_t;
 
-/* Which variants none, conv and all run; dynamic and auto choose. */
+/* Which variants none, conv and all run; dynamic and auto choose, modnn by its
+ * equation 10. */
 typedef enum mdnn_variants {
     MDNN_VARIANTS_RECORDED,
     MDNN_VARIANTS_FASTEST,  /* the paper's (p) */

@@ -6,8 +6,9 @@
 #include "offload/planner.h"
 
 /* Takes over `schedule` (empty afterwards). A schedule that fits is kept in the plan if the plan
- * has none that fits, or a slower one; of equals the one that holds less. Otherwise only verdict
- * and needs are noted. `variants` says what was chosen, if anything else than the policy's request.
+ * has none that fits, or a slower one; of equals the one that moves less, then the one that holds
+ * less. Otherwise only verdict and needs are noted. `variants` says what was chosen, if anything
+ * else than the policy's request.
  */
 mdnn_status_t mdnn_plan_consider(const mdnn_plan_request_t *request, mdnn_policy_t policy,
                                  mdnn_variants_t variants, mdnn_schedule_t *schedule,
@@ -25,6 +26,7 @@ mdnn_status_t mdnn_policy_none(const mdnn_plan_request_t *request, mdnn_plan_t *
 mdnn_status_t mdnn_policy_conv(const mdnn_plan_request_t *request, mdnn_plan_t *plan);
 mdnn_status_t mdnn_policy_all(const mdnn_plan_request_t *request, mdnn_plan_t *plan);
 mdnn_status_t mdnn_policy_dynamic(const mdnn_plan_request_t *request, mdnn_plan_t *plan);
+mdnn_status_t mdnn_policy_modnn(const mdnn_plan_request_t *request, mdnn_plan_t *plan);
 mdnn_status_t mdnn_policy_auto(const mdnn_plan_request_t *request, mdnn_plan_t *plan);
 
 #endif

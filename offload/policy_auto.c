@@ -1,8 +1,8 @@
 /* The automatic policy. Where more lives than the budget allows, ranges are chosen to be away, one
  * after another by a rule, until everything fits; then what turned out to be needless stays. They
  * leave as early as their content allows and return as late as the link allows, or as early as
- * memory allows, whichever the replay finds faster. Several rules are tried, vDNN's choices are
- * among the candidates, and the best is improved by forbidding and forcing single choices.
+ * memory allows, whichever the replay finds faster. Several rules are tried, the papers' schedules
+ * are among the candidates, and the best is improved by forbidding and forcing single choices.
  *
  * O(effort * (operations * log + choices * gaps)) time. */
 #include <math.h>
@@ -37,6 +37,9 @@ typedef struct chooser {
     mdnn_plan_t *plan;
     mdnn_gap_t *gaps;
     size_t gap_count;
+    struct away {
+        int32_t from, to;
+    } * away; /* of each gap: mdnn_move_away of all of it */
     uint8_t *marks;
     bool *chosen, *best_chosen;
     size_t *order; /* scratch: chosen gaps */
@@ -76,26 +79,18 @@ static void add_resident(chooser_t *chooser, int32_t from, int32_t to, uint64_t 
         chooser->resident[i % count] += bytes;
 }
 
-static void gap_away(const chooser_t *chooser, size_t gap, int32_t *from, int32_t *to)
-{
-    const mdnn_move_t move = mdnn_move_of_gap(&chooser->gaps[gap]);
-    mdnn_move_away(chooser->period, &move, from, to);
-}
-
 static void choose(chooser_t *chooser, size_t gap, bool away)
 {
-    int32_t from, to;
-    gap_away(chooser, gap, &from, &to);
-    add_resident(chooser, from, to, away ? 0 - bytes_of(chooser, gap) : bytes_of(chooser, gap));
+    add_resident(chooser, chooser->away[gap].from, chooser->away[gap].to,
+                 away ? 0 - bytes_of(chooser, gap) : bytes_of(chooser, gap));
     chooser->chosen[gap] = away;
 }
 
 static bool covers(const chooser_t *chooser, size_t gap, int32_t position)
 {
-    int32_t from, to;
-    gap_away(chooser, gap, &from, &to);
-    return (position >= from && position < to) ||
-           (position + (int32_t)chooser->period->operation_count < to);
+    const struct away *const away = &chooser->away[gap];
+    return (position >= away->from && position < away->to) ||
+           (position + (int32_t)chooser->period->operation_count < away->to);
 }
 
 /* ---- choosing ---- */
@@ -215,10 +210,9 @@ static void prune(chooser_t *chooser)
             chooser->order[j - 1] = swap;
         }
     for (size_t i = 0; i < count; i++) {
-        int32_t from, to;
         const size_t g = chooser->order[i];
         const int32_t operations = (int32_t)chooser->period->operation_count;
-        gap_away(chooser, g, &from, &to);
+        const int32_t from = chooser->away[g].from, to = chooser->away[g].to;
         bool fits = chooser->gaps[g].from != MDNN_GAP_ALWAYS;
         for (int32_t p = from; fits && p < to; p++)
             fits = chooser->resident[p % operations] + bytes_of(chooser, g) <=
@@ -343,9 +337,18 @@ static mdnn_status_t attempt(chooser_t *chooser, const recipe_t *recipe, bool *b
 
 /* ---- the search ---- */
 
+/* No schedule can do better. */
+static bool is_at_bound(const chooser_t *chooser)
+{
+    return chooser->plan->verdict == MDNN_VERDICT_FITS &&
+           chooser->plan->predicted.time_us <= chooser->plan->link_bound_us * (1 + 1e-9);
+}
+
 static mdnn_status_t try_rules(chooser_t *chooser, recipe_t *best)
 {
     for (unsigned i = 0; i < RULE_COUNT * 8; i++) {
+        if (i % 8 == 0 && is_at_bound(chooser))
+            break;
         const recipe_t recipe = {.rule = (rule_t)(i / 8),
                                  .from_peak = i & 1,
                                  .slower = i & 2,
@@ -376,14 +379,7 @@ static mdnn_status_t try_papers(chooser_t *chooser)
             MDNN_TRY(mdnn_plan_consider(chooser->request, all ? MDNN_POLICY_ALL : MDNN_POLICY_CONV,
                                         MDNN_VARIANTS_FITTING, &schedule, chooser->plan));
         }
-    return MDNN_STATUS_OK;
-}
-
-/* No schedule can do better. */
-static bool is_at_bound(const chooser_t *chooser)
-{
-    return chooser->plan->verdict == MDNN_VERDICT_FITS &&
-           chooser->plan->predicted.time_us <= chooser->plan->link_bound_us * (1 + 1e-9);
+    return mdnn_policy_modnn(chooser->request, chooser->plan);
 }
 
 /* One gap after another is forbidden (if it is chosen) or forced (if not); what helps stays so. */
@@ -474,6 +470,7 @@ static mdnn_status_t prepare(chooser_t *chooser)
     const size_t count = (size_t)chooser->period->operation_count + 1;
     MDNN_TRY(mdnn_period_gaps(chooser->period, &chooser->gaps, &chooser->gap_count));
     const size_t gaps = chooser->gap_count + 1;
+    chooser->away = calloc(gaps, sizeof *chooser->away);
     chooser->marks = calloc(gaps, sizeof *chooser->marks);
     chooser->chosen = calloc(gaps, sizeof *chooser->chosen);
     chooser->best_chosen = calloc(gaps, sizeof *chooser->best_chosen);
@@ -482,9 +479,14 @@ static mdnn_status_t prepare(chooser_t *chooser)
     chooser->choices = calloc(count, sizeof *chooser->choices);
     chooser->first_choices = calloc(count, sizeof *chooser->first_choices);
     chooser->start_us = calloc(2 * count, sizeof *chooser->start_us);
-    if (!chooser->marks || !chooser->chosen || !chooser->best_chosen || !chooser->order ||
-        !chooser->resident || !chooser->choices || !chooser->first_choices || !chooser->start_us)
+    if (!chooser->away || !chooser->marks || !chooser->chosen || !chooser->best_chosen ||
+        !chooser->order || !chooser->resident || !chooser->choices || !chooser->first_choices ||
+        !chooser->start_us)
         return MDNN_STATUS_OUT_OF_MEMORY;
+    for (size_t g = 0; g < chooser->gap_count; g++) {
+        const mdnn_move_t move = mdnn_move_of_gap(&chooser->gaps[g]);
+        mdnn_move_away(chooser->period, &move, &chooser->away[g].from, &chooser->away[g].to);
+    }
     MDNN_TRY(sum_staying(chooser));
     first_choices(chooser);
     return MDNN_STATUS_OK;
@@ -493,6 +495,7 @@ static mdnn_status_t prepare(chooser_t *chooser)
 static void chooser_fini(chooser_t *chooser)
 {
     free(chooser->gaps);
+    free(chooser->away);
     free(chooser->marks);
     free(chooser->chosen);
     free(chooser->best_chosen);
