@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test/clients/allocator.h"
 #include "test/standin/standin.h"
 
 #define CHECK(condition)                                                                           \
@@ -554,27 +555,24 @@ static bool any_failing_call_is_survived(void)
     return true;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /* The library's own allocations, told by the address of the caller; the nth fails. */
 static uintptr_t ours_begin, ours_end;
 static long allocation_to_fail, allocations;
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t bytes);
 
-static bool fails(void *caller)
+static UNWATCHED bool fails(void *caller)
 {
     const uintptr_t address = (uintptr_t)caller;
     return address >= ours_begin && address < ours_end && ++allocations == allocation_to_fail;
 }
 
-void *malloc(size_t bytes)
+UNWATCHED void *malloc(size_t bytes)
 {
-    return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(bytes);
+    return fails(__builtin_return_address(0)) ? NULL : ALLOCATOR(malloc)(bytes);
 }
 
-void *calloc(size_t count, size_t bytes)
+UNWATCHED void *calloc(size_t count, size_t bytes)
 {
-    return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, bytes);
+    return fails(__builtin_return_address(0)) ? NULL : ALLOCATOR(calloc)(count, bytes);
 }
 
 static void find_library(void)
@@ -611,13 +609,6 @@ static bool any_failing_allocation_is_survived(void)
     }
     return true;
 }
-#else
-static bool any_failing_allocation_is_survived(void)
-{
-    printf("# the sanitizer's allocator cannot be replaced\n");
-    return true;
-}
-#endif
 
 /* cuDNN runs algorithm 1 on at most 128 images, so that it does not name it for 256. */
 static bool answers_are_complete_and_counted(void)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "test/clients/allocator.h"
 #include "test/clients/graph_job.h"
 #include "test/clients/graph_witness.h"
 #include "test/sim/sim.h"
@@ -213,33 +214,29 @@ static bool any_failing_backend_call_is_survived(int direction)
 
 /* ---- memory of the host is short ---- */
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /* Allocations by libmicrodnn.so, told by the address of the caller; the nth fails. */
 static uintptr_t middle_begin, middle_end;
 static long allocation_to_fail, allocations;
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t bytes);
-extern void *__libc_realloc(void *block, size_t bytes);
 
-static bool allocation_fails(void *caller)
+static UNWATCHED bool allocation_fails(void *caller)
 {
     const uintptr_t address = (uintptr_t)caller;
     return address >= middle_begin && address < middle_end && ++allocations == allocation_to_fail;
 }
 
-void *malloc(size_t bytes)
+UNWATCHED void *malloc(size_t bytes)
 {
-    return allocation_fails(__builtin_return_address(0)) ? NULL : __libc_malloc(bytes);
+    return allocation_fails(__builtin_return_address(0)) ? NULL : ALLOCATOR(malloc)(bytes);
 }
 
-void *calloc(size_t count, size_t bytes)
+UNWATCHED void *calloc(size_t count, size_t bytes)
 {
-    return allocation_fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, bytes);
+    return allocation_fails(__builtin_return_address(0)) ? NULL : ALLOCATOR(calloc)(count, bytes);
 }
 
-void *realloc(void *block, size_t bytes)
+UNWATCHED void *realloc(void *block, size_t bytes)
 {
-    return allocation_fails(__builtin_return_address(0)) ? NULL : __libc_realloc(block, bytes);
+    return allocation_fails(__builtin_return_address(0)) ? NULL : ALLOCATOR(realloc)(block, bytes);
 }
 
 static void find_middle(void)
@@ -287,14 +284,6 @@ static bool any_failing_allocation_is_survived(int direction)
     CHECK(all > 20 && shrunk <= 2);
     return true;
 }
-#else
-static bool any_failing_allocation_is_survived(int direction)
-{
-    (void)direction;
-    printf("# the sanitizer's allocator cannot be replaced\n");
-    return true;
-}
-#endif
 
 /* ---- the driver fails ---- */
 
