@@ -470,6 +470,12 @@ static void branches(void)
         check_model(&model, DIRECTIONS);
         check_memory();
     }
+    CUDA(cudaDeviceSynchronize());
+    for (int i = 0; i < LAYERS; i++) {
+        lane_close(&lanes[i]);
+        CUDA(cudaEventDestroy(joins[i]));
+    }
+    CUDA(cudaEventDestroy(fork));
 }
 
 static cudaGraphExec_t capture_training(const lane_t *lane, const model_t *model)
@@ -519,13 +525,19 @@ static void captures(void)
     }
     CUDA(cudaDeviceSynchronize());
     check_memory();
+    for (int i = 0; i < 2; i++)
+        CUDA(cudaGraphExecDestroy(graphs[i]));
+    for (int i = 0; i < 3; i++)
+        lane_close(&lanes[i]);
 }
 
 /* It begins while work that uses the arena is under way. */
 static void captures_in_flight(void)
 {
+    enum { ROUNDS = 4 };
     static model_t models[2];
     lane_t lanes[2];
+    cudaGraphExec_t graphs[ROUNDS];
     for (int i = 0; i < 2; i++) {
         model_open(&models[i], 4 * BATCH);
         lane_open(&lanes[i]);
@@ -533,16 +545,20 @@ static void captures_in_flight(void)
     begin();
     for (int i = 0; i < 2; i++)
         choose_all(&lanes[0], &models[i]);
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         train(&lanes[0], &models[0]);
-        const cudaGraphExec_t graph = capture_training(&lanes[1], &models[1]);
-        CUDA(cudaGraphLaunch(graph, lanes[1].stream));
+        graphs[round] = capture_training(&lanes[1], &models[1]);
+        CUDA(cudaGraphLaunch(graphs[round], lanes[1].stream));
         train(&lanes[0], &models[0]);
         CUDA(cudaDeviceSynchronize());
         for (int i = 0; i < 2; i++)
             check_model(&models[i], DIRECTIONS);
     }
     check_memory();
+    for (int round = 0; round < ROUNDS; round++)
+        CUDA(cudaGraphExecDestroy(graphs[round]));
+    for (int i = 0; i < 2; i++)
+        lane_close(&lanes[i]);
 }
 
 static const struct {
