@@ -387,6 +387,33 @@ static void deviations_are_survived(void **state)
     assert_true(right_answers > 100);
 }
 
+static void record_key(mdnn_history_t *history, uint64_t key)
+{
+    const mdnn_history_operation_t operation = {.key = key, .time_us = 1};
+    mdnn_history_record(history, &operation);
+}
+
+/* A line of logging within a stretch in which all operations look alike: eight of them fit in many
+ * places, the one next to where it got lost is meant. */
+static void the_way_back_is_the_shortest(void **state)
+{
+    enum { ROUND = 40 };
+    mdnn_history_t *const history = mdnn_history_create(NULL);
+    (void)state;
+    for (uint32_t i = 0; i < 6 * ROUND + 12; i++)
+        record_key(history, i % ROUND == 0 ? 2 : 1);
+    const mdnn_history_place_t before = mdnn_history_place(history);
+    assert_int_equal(mdnn_history_period(history, before.period)->operation_count, ROUND);
+    record_key(history, 3);
+    assert_int_equal(mdnn_history_place(history).period, 0);
+    for (uint32_t i = 0; i < 8; i++)
+        record_key(history, 1);
+    const mdnn_history_place_t after = mdnn_history_place(history);
+    assert_int_equal(after.period, before.period);
+    assert_int_equal(after.position, (before.position + 8) % ROUND);
+    mdnn_history_destroy(history);
+}
+
 /* Nothing repeats, rings are tiny, ranges end at any time, handles are wrong: nothing breaks. */
 static void check_noise(void)
 {
@@ -434,6 +461,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repetition_is_found_and_predicts_every_use),
         cmocka_unit_test(deviations_are_survived),
+        cmocka_unit_test(the_way_back_is_the_shortest),
         cmocka_unit_test(noise_breaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -223,6 +223,11 @@ static void vgg16_moves_what_the_budget_asks_for(void **state)
     assert_true(conv.verdict == MDNN_VERDICT_FITS && all.verdict == MDNN_VERDICT_FITS);
     /* Every input of a convolution but the last block's leaves, each once each way. */
     assert_int_equal(conv.schedule.move_count, VGG16_CONVOLUTIONS - 1);
+    size_t forward_joins = 0;
+    for (size_t i = 0; i < conv.schedule.join_count; i++)
+        forward_joins += conv.schedule.joins[i] <= 2 * VGG16_CONVOLUTIONS + 5;
+    assert_int_equal(forward_joins, VGG16_CONVOLUTIONS - 1); /* behind each layer that offloads */
+    assert_int_equal(conv.schedule.join_count - forward_joins, VGG16_CONVOLUTIONS - 1);
     assert_true(conv.predicted.out_bytes == conv.predicted.in_bytes);
     assert_true(conv.predicted.wait_join_us > 0 && conv.predicted.time_us < all.predicted.time_us);
     assert_true(all.predicted.average_bytes < conv.predicted.average_bytes);
