@@ -110,7 +110,7 @@ COVERAGE_MINIMUM := 90
 coverage:
 	$(Q)find build/cov -name '*.gcda' -delete 2>/dev/null; true
 	$(MAKE) FLAVOUR=cov TEST_OPTIONS='--timeout 600' test-library
-	$(Q)gcovr --root . --filter config/ --filter optimizer/ --filter shim/ --print-summary \
+	$(Q)gcovr --root . --filter config/ --filter optimizer/ --filter shim/ --filter offload/ --print-summary \
 	    --fail-under-line $(COVERAGE_MINIMUM) build/cov/obj
 
 format:
