@@ -145,6 +145,19 @@ trains_alike() { # tolerance, arguments...
     done
 }
 
+# The regions of the streams are parts of one total; wr keeps to the workspaces that the program has.
+branch_streams_train_alike() ( # arguments...
+    MICRODNN_SIM_SEED=3
+    export MICRODNN_SIM_SEED
+    short_run "$TMPDIR/a.json" --net inception-tiny "$@" || return 1
+    (
+        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        short_run "$TMPDIR/b.json" --net inception-tiny --branch-streams --workspace-limit 65536 "$@"
+    ) && counts "problems -gt 0" &&
+        holds "all(abs(p - q) <= 1e-4 for p, q in zip(a['losses'], b['losses']))" || return 1
+    trains_alike 1e-4 --net inception-tiny --branch-streams "$@"
+)
+
 # The same total: shared within `sum` within WR by the layer, as docs/design.md foresees on paper.
 alexnet_gains_as_foreseen() {
     for policy in wr sum shared; do
@@ -182,7 +195,7 @@ without_glpk_it_goes_on() {
 }
 
 [ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
-plan 21
+plan 23
 check 'training asks for no workspace and is right' program trains 1048576 'networks -eq 1' \
     'networks_followed -eq 1' 'arena_divisions -eq 1'
 check 'a model that is switched is planned once for each switch' program switches_models 1048576 \
@@ -207,6 +220,8 @@ check 'on one stream shared runs what WR runs' shared_equals_wr
 MICRODNN_CACHE_FILE=$TMPDIR/costs.db
 check 'train_cnn loses nothing' trains_alike 1e-6
 check 'nor with graphs and a workspace for each layer' trains_alike 1e-6 --api graph --workspace-per-layer
+check 'nor with branches on streams of their own' branch_streams_train_alike
+check 'nor with their graphs' branch_streams_train_alike --api graph
 check 'AlexNet gains what was worked out on paper' alexnet_gains_as_foreseen
 check 'GLPK divides' glpk_divides
 check 'without microdnn-ilp it goes on' without_glpk_it_goes_on

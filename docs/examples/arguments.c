@@ -23,6 +23,7 @@ enum {
     OPT_LAYOUT,
     OPT_WORKSPACE_LIMIT,
     OPT_WORKSPACE_PER_LAYER,
+    OPT_BRANCH_STREAMS,
     OPT_DETERMINISTIC,
     OPT_LEARNING_RATE,
     OPT_MOMENTUM,
@@ -49,6 +50,7 @@ static const struct option long_options[] = {
     {"layout", required_argument, NULL, OPT_LAYOUT},
     {"workspace-limit", required_argument, NULL, OPT_WORKSPACE_LIMIT},
     {"workspace-per-layer", no_argument, NULL, OPT_WORKSPACE_PER_LAYER},
+    {"branch-streams", no_argument, NULL, OPT_BRANCH_STREAMS},
     {"deterministic", no_argument, NULL, OPT_DETERMINISTIC},
     {"learning-rate", required_argument, NULL, OPT_LEARNING_RATE},
     {"momentum", required_argument, NULL, OPT_MOMENTUM},
@@ -83,6 +85,8 @@ static const char help_text[] =
     "  --workspace-limit SIZE  most workspace for a convolution: 64MiB, 512k, 1g, bytes, or none\n"
     "                          (none: what free memory allows, 8 GiB at most)\n"
     "  --workspace-per-layer   each convolution keeps a workspace; else all share the largest\n"
+    "  --branch-streams        run the branches of Inception's blocks on streams of their own,\n"
+    "                          each with its cuDNN handle and workspace\n"
     "  --deterministic         take only algorithms that give the same bits each time\n"
     "  --find-repeats N        searches for each algorithm; the last counts (2)\n"
     "  --learning-rate X       (see below) and\n"
@@ -248,6 +252,9 @@ static void parse_one(arguments_t *a, int option, const char *text)
     case OPT_WORKSPACE_PER_LAYER:
         a->workspace_per_layer = true;
         break;
+    case OPT_BRANCH_STREAMS:
+        a->branch_streams = true;
+        break;
     case OPT_DETERMINISTIC:
         a->deterministic = true;
         break;
@@ -293,6 +300,8 @@ static void complete(arguments_t *a)
         a->batch = a->net->batch;
     if (a->learning_rate < 0)
         a->learning_rate = a->net->learning_rate;
+    if (a->branch_streams && !a->net->branches)
+        usage_error("--branch-streams: %s has no branches", a->net->name);
     if (a->dropout > 0 && a->net->dropout < 0)
         usage_error("--dropout: %s has none", a->net->name);
     if (a->dropout < 0)

@@ -29,6 +29,7 @@ typedef struct arguments {
     size_t workspace_limit_bytes; /* for one convolution, or NO_LIMIT */
     bool deterministic;           /* only such algorithms */
     bool workspace_per_layer;     /* each convolution its own workspace, not one for all */
+    bool branch_streams;          /* each branch of a block its own stream and workspace */
     double dropout;               /* negative: not said */
     double learning_rate, momentum;
     uint64_t seed;

@@ -48,7 +48,13 @@ void cudnn_check(cudnnStatus_t status, const char *call, const char *file, int l
              cudnnGetErrorString(status), file, line);
 }
 
-void gpu_open(gpu_t *gpu)
+void gpu_use(gpu_t *gpu, int lane)
+{
+    gpu->stream = gpu->lanes[lane].stream;
+    gpu->cudnn = gpu->lanes[lane].cudnn;
+}
+
+void gpu_open(gpu_t *gpu, int lane_count)
 {
     memset(gpu, 0, sizeof *gpu);
     int device;
@@ -59,15 +65,22 @@ void gpu_open(gpu_t *gpu)
     CUDA_CHECK(cudaDriverGetVersion(&gpu->driver_version));
     CUDA_CHECK(cudaRuntimeGetVersion(&gpu->runtime_version));
     gpu->cudnn_version = cudnnGetVersion();
-    CUDA_CHECK(cudaStreamCreate(&gpu->stream));
-    CUDNN_CHECK(cudnnCreate(&gpu->cudnn));
-    CUDNN_CHECK(cudnnSetStream(gpu->cudnn, gpu->stream));
+    gpu->lane_count = lane_count;
+    for (int i = 0; i < lane_count; i++) {
+        gpu_lane_t *lane = &gpu->lanes[i];
+        CUDA_CHECK(cudaStreamCreate(&lane->stream));
+        CUDNN_CHECK(cudnnCreate(&lane->cudnn));
+        CUDNN_CHECK(cudnnSetStream(lane->cudnn, lane->stream));
+    }
+    gpu_use(gpu, 0);
 }
 
 void gpu_close(gpu_t *gpu)
 {
-    CUDNN_CHECK(cudnnDestroy(gpu->cudnn));
-    CUDA_CHECK(cudaStreamDestroy(gpu->stream));
+    for (int i = gpu->lane_count - 1; i >= 0; i--) {
+        CUDNN_CHECK(cudnnDestroy(gpu->lanes[i].cudnn));
+        CUDA_CHECK(cudaStreamDestroy(gpu->lanes[i].stream));
+    }
 }
 
 buffer_t gpu_try_alloc(gpu_t *gpu, size_t bytes)

@@ -1,6 +1,6 @@
-/* The device as this program uses it: one stream, one cuDNN handle, device memory that is counted,
- * and checks that end the program with a message (exit status 1), since a training program can do
- * nothing better. One thread. */
+/* The device as this program uses it: lanes, which are a stream with a cuDNN handle, device memory
+ * that is counted, and checks that end the program with a message (exit status 1), since a training
+ * program can do nothing better. One thread. */
 #ifndef TRAIN_CNN_GPU_H
 #define TRAIN_CNN_GPU_H
 
@@ -9,9 +9,18 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
-typedef struct gpu {
+#define GPU_MAX_LANES 8
+
+typedef struct gpu_lane {
     cudaStream_t stream;
     cudnnHandle_t cudnn;
+} gpu_lane_t;
+
+typedef struct gpu {
+    cudaStream_t stream; /* this and the handle are those of the lane in use */
+    cudnnHandle_t cudnn;
+    gpu_lane_t lanes[GPU_MAX_LANES];
+    int lane_count;
     char name[256];
     int driver_version, runtime_version;
     size_t cudnn_version;
@@ -36,8 +45,11 @@ void cudnn_check(cudnnStatus_t status, const char *call, const char *file, int l
 #define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
 #define CUDNN_CHECK(call) cudnn_check((call), #call, __FILE__, __LINE__)
 
-void gpu_open(gpu_t *gpu);
+/* With 1 to GPU_MAX_LANES lanes, of which lane 0 is in use. */
+void gpu_open(gpu_t *gpu, int lane_count);
 void gpu_close(gpu_t *gpu);
+/* Takes the lane into use: what is enqueued from now on. Orders nothing between lanes. */
+void gpu_use(gpu_t *gpu, int lane);
 
 /* Zeroed device memory; ends the program, naming `what`, if there is not enough. 0 bytes: no
  * memory. */

@@ -18,6 +18,7 @@ static int add_layer(net_spec_t *net, layer_spec_t layer, const char *name)
             fail("out of memory");
     }
     snprintf(layer.name, sizeof layer.name, "%s", name);
+    layer.branch = net->branch;
     net->layers[net->count] = layer;
     return net->count++;
 }
@@ -343,7 +344,10 @@ static int inception_step(net_spec_t *net, branch_t *branch, int from, inception
                           .pad_h = same ? step.kernel_h / 2 : 0,
                           .pad_w = same ? step.kernel_w / 2 : 0};
     format_name(name, "%.16s.%d_%d", branch->block, branch->number, ++branch->steps);
-    return relu(net, batch_norm(net, add_layer(net, layer, name)));
+    net->branch = branch->number;
+    int t = relu(net, batch_norm(net, add_layer(net, layer, name)));
+    net->branch = 0;
+    return t;
 }
 
 /* The steps, of which the last has no channels, one after the other. */
@@ -358,18 +362,27 @@ static int inception_branch(net_spec_t *net, const char *block, int number, int 
 }
 #define STEPS(...) ((const inception_step_t[]){__VA_ARGS__, {0}})
 
-/* A branch that pools, keeping the size and then with `channels`, or halving the size. */
-static int average_branch(net_spec_t *net, const char *block, int number, int from, int channels)
+static int branch_pool(net_spec_t *net, layer_kind_t kind, const char *block, int number, int from,
+                       int stride, int pad)
 {
     char name[32];
-    int t = pool(net, LAYER_AVERAGE_POOL, format_name(name, "%.16s.pool", block), from, 3, 1, 1);
+    net->branch = number;
+    int t = pool(net, kind, format_name(name, "%.16s.pool", block), from, 3, stride, pad);
+    net->branch = 0;
+    return t;
+}
+
+/* Keeps the size and makes `channels`. */
+static int average_branch(net_spec_t *net, const char *block, int number, int from, int channels)
+{
+    int t = branch_pool(net, LAYER_AVERAGE_POOL, block, number, from, 1, 1);
     return inception_branch(net, block, number, t, STEPS({channels, 1, 1, 1}));
 }
 
-static int max_branch(net_spec_t *net, const char *block, int from)
+/* Halves the size and keeps the channels. */
+static int max_branch(net_spec_t *net, const char *block, int number, int from)
 {
-    char name[32];
-    return max_pool(net, format_name(name, "%.16s.pool", block), from, 3, 2, 0);
+    return branch_pool(net, LAYER_MAX_POOL, block, number, from, 2, 0);
 }
 
 static int inception_a(net_spec_t *net, const char *name, int t, int pool_channels)
@@ -385,7 +398,7 @@ static int inception_b(net_spec_t *net, const char *name, int t)
 {
     int b1 = inception_branch(net, name, 1, t, STEPS({384, 3, 3, 2}));
     int b2 = inception_branch(net, name, 2, t, STEPS({64, 1, 1, 1}, {96, 3, 3, 1}, {96, 3, 3, 2}));
-    int b3 = max_branch(net, name, t);
+    int b3 = max_branch(net, name, 3, t);
     return concat(net, name, (const int[]){b1, b2, b3, -1});
 }
 
@@ -408,7 +421,7 @@ static int inception_d(net_spec_t *net, const char *name, int t, int unit)
     int b2 = inception_branch(
         net, name, 2, t,
         STEPS({3 * unit, 1, 1, 1}, {3 * unit, 1, 7, 1}, {3 * unit, 7, 1, 1}, {3 * unit, 3, 3, 2}));
-    int b3 = max_branch(net, name, t);
+    int b3 = max_branch(net, name, 3, t);
     return concat(net, name, (const int[]){b1, b2, b3, -1});
 }
 
@@ -468,22 +481,23 @@ static int build_inception_tiny(net_spec_t *net)
 }
 
 static const net_info_t nets[] = {
-    {"lenet", "LeNet-style, handwritten digits 8x8", true, 1, 8, 8, 10, 128, 0.03, 0, build_lenet},
-    {"alexnet", "AlexNet, one column, 224x224", false, 3, 224, 224, 1000, 256, 0.01, 0.5,
+    {"lenet", "LeNet-style, handwritten digits 8x8", true, 1, 8, 8, 10, 128, 0.03, 0, 0,
+     build_lenet},
+    {"alexnet", "AlexNet, one column, 224x224", false, 3, 224, 224, 1000, 256, 0.01, 0.5, 0,
      build_alexnet},
-    {"overfeat", "OverFeat fast, 231x231", false, 3, 231, 231, 1000, 128, 0.01, 0.5,
+    {"overfeat", "OverFeat fast, 231x231", false, 3, 231, 231, 1000, 128, 0.01, 0.5, 0,
      build_overfeat},
-    {"vgg16", "VGG-16, 224x224", false, 3, 224, 224, 1000, 64, 0.01, 0.5, build_vgg16},
-    {"resnet18", "ResNet-18, 224x224", false, 3, 224, 224, 1000, 128, 0.05, -1, build_resnet18},
-    {"resnet50", "ResNet-50, 224x224", false, 3, 224, 224, 1000, 128, 0.05, -1, build_resnet50},
-    {"densenet40", "DenseNet-40 k=12, 32x32", false, 3, 32, 32, 10, 256, 0.05, -1,
+    {"vgg16", "VGG-16, 224x224", false, 3, 224, 224, 1000, 64, 0.01, 0.5, 0, build_vgg16},
+    {"resnet18", "ResNet-18, 224x224", false, 3, 224, 224, 1000, 128, 0.05, -1, 0, build_resnet18},
+    {"resnet50", "ResNet-50, 224x224", false, 3, 224, 224, 1000, 128, 0.05, -1, 0, build_resnet50},
+    {"densenet40", "DenseNet-40 k=12, 32x32", false, 3, 32, 32, 10, 256, 0.05, -1, 0,
      build_densenet40},
-    {"densenet121", "DenseNet-121 k=32, 224x224", false, 3, 224, 224, 1000, 64, 0.05, -1,
+    {"densenet121", "DenseNet-121 k=32, 224x224", false, 3, 224, 224, 1000, 64, 0.05, -1, 0,
      build_densenet121},
-    {"inception-v3", "Inception v3, 299x299", false, 3, 299, 299, 1000, 64, 0.05, 0.5,
+    {"inception-v3", "Inception v3, 299x299", false, 3, 299, 299, 1000, 64, 0.05, 0.5, 4,
      build_inception_v3},
     {"inception-tiny", "three Inception blocks, handwritten digits 8x8", true, 1, 8, 8, 10, 128,
-     0.05, 0, build_inception_tiny},
+     0.05, 0, 4, build_inception_tiny},
 };
 #define NET_COUNT (sizeof nets / sizeof *nets)
 

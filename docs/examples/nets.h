@@ -32,6 +32,7 @@ typedef struct layer_spec {
     int channels; /* of the output; convolution and fc only */
     int kernel_h, kernel_w, stride, pad_h, pad_w;
     bool bias;
+    int branch; /* of its block, from 1: independent of the block's others; 0: outside of any */
 } layer_spec_t;
 
 struct net_spec;
@@ -44,6 +45,7 @@ typedef struct net_info {
     int batch;                          /* default, images */
     double learning_rate;               /* default */
     double dropout;                     /* default; negative: the network has no place for it */
+    int branches;                       /* most of a block; 0: it has no blocks of branches */
     int (*build)(struct net_spec *net); /* adds the layers before the loss; returns the logits */
 } net_info_t;
 
@@ -52,6 +54,7 @@ typedef struct net_spec {
     layer_spec_t *layers;
     int count, capacity;
     double dropout; /* while it is built: no layers for 0 */
+    int branch;     /* while it is built: of the layers that are added */
 } net_spec_t;
 
 /* NULL if there is no network of that name. */

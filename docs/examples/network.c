@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "branches.h"
 #include "layers.h"
 #include "random.h"
 
@@ -19,7 +20,7 @@ buffer_t network_workspace(const network_t *network, const layer_t *layer)
     if (network->scratch.data)
         return network->scratch;
     return network->options->workspace_per_layer ? layer->convolution.workspace
-                                                 : network->workspace;
+                                                 : network->workspaces[layer->lane];
 }
 
 static void connect_layers(network_t *network)
@@ -120,6 +121,7 @@ void network_init(network_t *network, gpu_t *gpu, const arguments_t *options)
                                            CUDNN_NOT_PROPAGATE_NAN));
     timers_init(&network->timers, network->count * DIRECTION_COUNT + 1);
     connect_layers(network);
+    branches_init(network);
     init_layers(network);
     init_ends(network);
 }
@@ -143,7 +145,9 @@ static void fini_ends(network_t *network)
 void network_fini(network_t *network)
 {
     fini_ends(network);
-    gpu_free(network->gpu, &network->workspace);
+    for (int lane = 0; lane < network->gpu->lane_count; lane++)
+        gpu_free(network->gpu, &network->workspaces[lane]);
+    branches_fini(network);
     for (int i = network->count - 1; i >= 0; i--) {
         layer_t *layer = &network->layers[i];
         layer_fini(network, layer);
@@ -191,20 +195,25 @@ static size_t largest_workspace(const convolution_t *convolution)
 
 static void allocate_workspaces(network_t *network)
 {
-    size_t largest = 0, sum = 0;
+    size_t largest[GPU_MAX_LANES] = {0}, sum = 0;
+    bool per_layer = network->options->workspace_per_layer;
     for (int i = 0; i < network->count; i++) {
         layer_t *layer = &network->layers[i];
         if (!layer_is_convolution(layer))
             continue;
         size_t bytes = largest_workspace(&layer->convolution);
-        largest = largest < bytes ? bytes : largest;
+        if (largest[layer->lane] < bytes)
+            largest[layer->lane] = bytes;
+        if (!per_layer)
+            continue;
+        layer->convolution.workspace = gpu_alloc(network->gpu, bytes, "a workspace");
         sum += bytes;
-        if (network->options->workspace_per_layer)
-            layer->convolution.workspace = gpu_alloc(network->gpu, bytes, "a workspace");
     }
-    if (!network->options->workspace_per_layer)
-        network->workspace = gpu_alloc(network->gpu, largest, "the workspace");
-    network->workspace_bytes = network->options->workspace_per_layer ? sum : largest;
+    for (int lane = 0; lane < network->gpu->lane_count && !per_layer; lane++) {
+        network->workspaces[lane] = gpu_alloc(network->gpu, largest[lane], "the workspace");
+        sum += largest[lane];
+    }
+    network->workspace_bytes = sum;
 }
 
 void network_choose_algorithms(network_t *network)
@@ -213,9 +222,11 @@ void network_choose_algorithms(network_t *network)
     network->search_bytes = network->scratch.bytes;
     network_upload_images(network);
     network_upload_labels(network);
+    network->choosing = true;
     network_forward(network, true);
     network_backward(network);
     network_wait(network);
+    network->choosing = false;
     gpu_free(network->gpu, &network->scratch);
     allocate_workspaces(network);
     network->training_bytes = network->gpu->allocated_bytes;
@@ -253,16 +264,26 @@ void network_upload_labels(network_t *network)
 
 void network_forward(network_t *network, bool training)
 {
-    for (int i = 0; i < network->count; i++)
-        layer_forward(network, &network->layers[i], training);
+    for (int i = 0; i < network->count; i++) {
+        layer_t *layer = &network->layers[i];
+        branches_before_forward(network, layer);
+        layer_forward(network, layer, training);
+        branches_after_forward(network, layer);
+    }
+    branches_join(network);
 }
 
 void network_backward(network_t *network)
 {
     for (int i = 0; i < network->count; i++)
         network->layers[i].output.gradient_written = false;
-    for (int i = network->count - 1; i >= 0; i--)
-        layer_backward(network, &network->layers[i]);
+    for (int i = network->count - 1; i >= 0; i--) {
+        layer_t *layer = &network->layers[i];
+        branches_before_backward(network, layer);
+        layer_backward(network, layer);
+        branches_after_backward(network, layer);
+    }
+    branches_join(network);
 }
 
 /* velocity = momentum * velocity + gradient / batch; value -= rate * velocity */

@@ -1,8 +1,8 @@
 /* A network on the device: tensors, parameters, the passes over its layers. Everything is allocated
  * when it is made and stays until it is freed, as in Caffe; gradients of the loss are sums over the
  * batch, and the division by the batch size is part of the update, so that half-precision gradients
- * do not vanish. Everything is enqueued on the one stream of the gpu_t; functions say where they
- * wait for it. */
+ * do not vanish. Everything is enqueued on lane 0 of the gpu_t, or branches within a pass on lanes
+ * of their own (branches.h), and ends there; functions say where they wait for it. */
 #ifndef TRAIN_CNN_NETWORK_H
 #define TRAIN_CNN_NETWORK_H
 
@@ -20,6 +20,8 @@ typedef struct tensor {
     bool in_place;            /* shares both with the layer's input */
     int readers;              /* layers that read it */
     bool gradient_written;    /* in this backward pass, so that the next reader adds to it */
+    /* What was last enqueued that writes it; NULL where maker and readers share a lane. */
+    cudaEvent_t value_event, gradient_event;
 } tensor_t;
 
 /* Something that training changes: fp32 master values and velocities; a copy in the tensors' type
@@ -46,6 +48,7 @@ typedef struct dropout {
 typedef struct layer {
     const layer_spec_t *spec;
     int index;
+    int lane; /* of the gpu_t */
     tensor_t *inputs[LAYER_MAX_INPUTS];
     tensor_t output;
     parameter_t weight, bias; /* of a batch normalisation: scale and bias */
@@ -70,8 +73,11 @@ typedef struct network {
     buffer_t logits;        /* in fp32, likewise */
     buffer_t probabilities; /* in fp32; in place of the logits' gradient where that is fp32 */
     buffer_t one_hot;
-    buffer_t scratch;   /* workspace while algorithms are chosen */
-    buffer_t workspace; /* shared by all convolutions */
+    buffer_t scratch;                   /* workspace while algorithms are chosen */
+    buffer_t workspaces[GPU_MAX_LANES]; /* each shared by all convolutions of a lane */
+    bool choosing;                      /* algorithms, in `scratch` */
+    cudaEvent_t joins[GPU_MAX_LANES];   /* of each lane but the first: the end of a pass; of the
+                                           first: the layer before, while choosing */
     timers_t timers; /* of layer l in direction d: l * DIRECTION_COUNT + d; the last: iteration */
     size_t search_bytes, workspace_bytes, training_bytes; /* see the report */
     /* Pinned: what the device reads and writes. */

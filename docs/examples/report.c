@@ -118,13 +118,14 @@ void report_start(const network_t *network)
 {
     const arguments_t *options = network->options;
     char limit[32];
-    printf("%s, batch %d, %s, %s, %s API, workspace limit %s%s; %s, cuDNN %zu.%zu.%zu\n",
+    printf("%s, batch %d, %s, %s, %s API, workspace limit %s%s%s; %s, cuDNN %zu.%zu.%zu\n",
            options->net->name, options->batch, type_name(options->type),
            layout_name(options->layout), api_name(options->api),
            options->workspace_limit_bytes == NO_LIMIT
                ? "none"
                : format_bytes(limit, options->workspace_limit_bytes),
-           options->workspace_per_layer ? " per layer" : "", network->gpu->name,
+           options->workspace_per_layer ? " per layer" : "",
+           options->branch_streams ? ", branch streams" : "", network->gpu->name,
            network->gpu->cudnn_version / 10000, network->gpu->cudnn_version / 100 % 100,
            network->gpu->cudnn_version % 100);
 }
@@ -221,11 +222,12 @@ static void json_options(FILE *out, const arguments_t *options)
             layout_name(options->layout), api_name(options->api), search_name(options->search));
     json_bytes_or_null(out, options->workspace_limit_bytes);
     fprintf(out,
-            ", \"workspace_per_layer\": %s, \"deterministic\": %s, \"learning_rate\": %.12g, "
+            ", \"workspace_per_layer\": %s, \"branch_streams\": %s, \"deterministic\": %s, "
+            "\"learning_rate\": %.12g, "
             "\"momentum\": %.12g, \"dropout\": %.12g, \"seed\": %llu,\n    \"data\": ",
-            json_bool(options->workspace_per_layer), json_bool(options->deterministic),
-            options->learning_rate, options->momentum, options->dropout,
-            (unsigned long long)options->seed);
+            json_bool(options->workspace_per_layer), json_bool(options->branch_streams),
+            json_bool(options->deterministic), options->learning_rate, options->momentum,
+            options->dropout, (unsigned long long)options->seed);
     json_string(out, options->data_directory);
     fputs("},\n", out);
 }
@@ -301,10 +303,11 @@ static void json_layers(FILE *out, const results_t *results, const network_t *ne
             continue;
         fprintf(out,
                 "%s\n    {\"name\": \"%s\", \"kind\": \"%s\", \"n\": %d, \"c\": %d, \"h\": %d, "
-                "\"w\": %d, \"k\": %d, \"r\": %d, \"s\": %d, \"stride\": %d, \"pad\": [%d, %d]",
+                "\"w\": %d, \"k\": %d, \"r\": %d, \"s\": %d, \"stride\": %d, \"pad\": [%d, %d], "
+                "\"stream\": %d",
                 separator, layer->spec->name, layer->spec->kind == LAYER_FC ? "fc" : "convolution",
                 shape->n, shape->c, shape->h, shape->w, shape->k, shape->r, shape->s, shape->stride,
-                shape->pad_h, shape->pad_w);
+                shape->pad_h, shape->pad_w, layer->lane);
         for (int d = 0; d < DIRECTION_COUNT; d++)
             if (layer->convolution.choices[d].made)
                 json_direction(out, results, network, layer, (direction_t)d);

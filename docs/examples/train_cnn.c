@@ -184,7 +184,7 @@ static void prepare(training_t *training)
     set_activity("start");
     load_data(training);
     settle_warmup(training);
-    gpu_open(&training->gpu);
+    gpu_open(&training->gpu, options->branch_streams ? 1 + options->net->branches : 1);
     network_init(network, &training->gpu, options);
     if (!options->quiet)
         report_start(network);
