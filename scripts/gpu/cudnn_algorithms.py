@@ -45,7 +45,7 @@ class Problem:
     module's output for x. Tensors are dense, in `memory_format`."""
 
     def __init__(self, library, layer, x, y, memory_format, stack):
-        self.library = library
+        self.cudnn = library
         image = FORMATS[memory_format]
         weight = layer.weight.detach().contiguous(memory_format=memory_format)
         self.tensors = {"x": x, "y": y, "w": weight}
@@ -73,8 +73,8 @@ class Problem:
                 continue
             out.fill_(math.nan)
             one, zero = ctypes.c_float(1), ctypes.c_float(0)
-            status = self.library.status(
-                f"cudnnConvolution{name}", self.library.handle, ctypes.byref(one), self.descriptors[a],
+            status = self.cudnn.status(
+                f"cudnnConvolution{name}", self.cudnn.handle, ctypes.byref(one), self.descriptors[a],
                 pointer(self.tensors[a]), self.descriptors[b], pointer(self.tensors[b]),
                 self.convolution, algorithm, pointer(workspace), ctypes.c_size_t(len(workspace)),
                 ctypes.byref(zero), self.descriptors[result], pointer(out))
@@ -84,7 +84,7 @@ class Problem:
     def workspace(self, name, operands, algorithm):
         a, b, result = (self.descriptors[each] for each in operands)
         size = ctypes.c_size_t()
-        status = self.library.status(f"cudnnGetConvolution{name}WorkspaceSize", self.library.handle, a, b,
+        status = self.cudnn.status(f"cudnnGetConvolution{name}WorkspaceSize", self.cudnn.handle, a, b,
                                      self.convolution, result, algorithm, ctypes.byref(size))
         if status != 0:
             return None
