@@ -10,23 +10,16 @@
 #include <unistd.h>
 
 #include "optimizer/ilp_text.h"
+#include "test/unit/random.h"
 
 enum { MOST_KERNELS = 1000, MOST_ITEMS = 8, RUNS = 41, GLPK_RUNS = 15 };
 
 static mdnn_knapsack_item_t items[MOST_KERNELS][MOST_ITEMS];
 static mdnn_wd_kernel_t kernels[MOST_KERNELS];
 
-static uint64_t next_random(uint64_t *state) /* splitmix64 */
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 static double fraction(uint64_t *state)
 {
-    return (double)(next_random(state) >> 11) / (double)(1ull << 53);
+    return (double)(random_next(state) >> 11) / (double)(1ull << 53);
 }
 
 /* Fronts as convolutions have them: two to eight points, sizes over three powers of ten, and gains
@@ -42,7 +35,7 @@ static mdnn_wd_problem_t make_problem(size_t kernel_count, mdnn_wd_model_t model
             kernels[k].items = kernels[k - 3].items;
             kernels[k].item_count = kernels[k - 3].item_count;
         } else {
-            const size_t count = 2 + next_random(&state) % (MOST_ITEMS - 1);
+            const size_t count = 2 + random_next(&state) % (MOST_ITEMS - 1);
             double time_ms = 0.1 + 3 * fraction(&state), bytes = 0;
             for (size_t i = 0; i < count; i++) {
                 items[k][i] = (mdnn_knapsack_item_t){time_ms, (uint64_t)bytes};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "offload/planner.h"
+#include "test/unit/random.h"
 
 enum { RANDOM_PERIOD_OPERATIONS = 128, RANDOM_PERIOD_RANGES = 128, RANDOM_PERIOD_USES = 1024 };
 
@@ -17,12 +18,9 @@ typedef struct random_period {
     mdnn_variant_t variants[2 * RANDOM_PERIOD_OPERATIONS];
 } random_period_t;
 
-static inline uint64_t random_period_below(random_period_t *random, uint64_t end) /* splitmix64 */
+static inline uint64_t random_period_below(random_period_t *random, uint64_t end)
 {
-    uint64_t z = random->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (z ^ (z >> 31)) % end;
+    return random_next(&random->state) % end;
 }
 
 static inline void random_period_start(random_period_t *random, uint64_t seed)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "optimizer/wd.h"
+#include "test/unit/random.h"
 
 enum { RANDOM_WD_KERNELS = 6, RANDOM_WD_ITEMS = 6 };
 #define RANDOM_WD_NONE 1e300
@@ -16,12 +17,9 @@ typedef struct random_wd {
     mdnn_knapsack_item_t items[RANDOM_WD_KERNELS][RANDOM_WD_ITEMS];
 } random_wd_t;
 
-static inline uint64_t random_wd_below(uint64_t *state, uint64_t end) /* splitmix64 */
+static inline uint64_t random_wd_below(uint64_t *state, uint64_t end)
 {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (z ^ (z >> 31)) % end;
+    return random_next(state) % end;
 }
 
 /* Times are multiples of 1/8, so that sums are exact and ties are real. */

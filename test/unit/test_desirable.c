@@ -11,52 +11,8 @@
 #include <cmocka.h>
 
 #include "optimizer/desirable.h"
+#include "test/unit/failing_allocator.h"
 #include "test/unit/random_wd.h"
-
-/* Allocation failure and leak counting; the linker routes the core's calls here (--wrap). */
-static long fail_allocation_at; /* 0: never; counts down */
-static long live_allocations;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_reallocarray(void *memory, size_t count, size_t bytes);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_reallocarray(void *memory, size_t count, size_t bytes);
-void __wrap_free(void *memory);
-
-static bool allocation_fails(void)
-{
-    return fail_allocation_at > 0 && --fail_allocation_at == 0;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    void *const memory = allocation_fails() ? NULL : __real_malloc(bytes);
-    live_allocations += memory != NULL;
-    return memory;
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    void *const memory = allocation_fails() ? NULL : __real_calloc(count, bytes);
-    live_allocations += memory != NULL;
-    return memory;
-}
-
-void *__wrap_reallocarray(void *memory, size_t count, size_t bytes)
-{
-    void *const grown = allocation_fails() ? NULL : __real_reallocarray(memory, count, bytes);
-    live_allocations += grown != NULL && memory == NULL;
-    return grown;
-}
-
-void __wrap_free(void *memory)
-{
-    live_allocations -= memory != NULL;
-    __real_free(memory);
-}
 
 enum { BATCH_MOST = 5, ALGOS = 2, EVERY_MOST = 2048, KERNELS = 3 };
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "offload/history.h"
+#include "test/unit/random.h"
 
 enum { MOST_STEPS = 48, MOST_SLOTS = 24, MOST_USES = 6, MOST_EVENTS = 40000, MOST_IDS = 20000 };
 
@@ -23,12 +24,9 @@ static uint64_t seed_now, random_state;
             fail_msg("%s (MDNN_TEST_SEED=%llu)", #condition, (unsigned long long)seed_now);        \
     } while (0)
 
-static uint64_t below(uint64_t end) /* splitmix64 */
+static uint64_t below(uint64_t end)
 {
-    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (z ^ (z >> 31)) % end;
+    return random_next(&random_state) % end;
 }
 
 /* ---- a program: one round of it ---- */
