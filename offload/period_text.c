@@ -4,10 +4,11 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "config/text.h"
 
 static const char head[] = "microdnn-period 1\n";
 static const char *const kinds[MDNN_OPERATION_KIND_COUNT] = {"other", "forward", "backward_data",
@@ -18,77 +19,50 @@ static const double most_us = 1e12;
 
 /* ---- writing ---- */
 
-typedef struct text {
-    char *bytes;
-    size_t used, capacity;
-} text_t;
-
-__attribute__((format(printf, 2, 3))) static mdnn_status_t add(text_t *text, const char *format,
-                                                               ...)
-{
-    enum { LONGEST_LINE = 160 };
-    if (text->capacity - text->used < LONGEST_LINE) {
-        const size_t capacity = text->capacity ? 2 * text->capacity : 4096;
-        char *const grown = realloc(text->bytes, capacity);
-        if (!grown)
-            return MDNN_STATUS_OUT_OF_MEMORY;
-        text->bytes = grown;
-        text->capacity = capacity;
-    }
-    va_list arguments;
-    va_start(arguments, format);
-    const int written = vsnprintf(text->bytes + text->used, LONGEST_LINE, format, arguments);
-    va_end(arguments);
-    if (written < 0 || written >= LONGEST_LINE)
-        return MDNN_STATUS_OVERFLOW;
-    text->used += (size_t)written;
-    return MDNN_STATUS_OK;
-}
-
-static mdnn_status_t add_range(text_t *text, const mdnn_period_range_t *range)
+static mdnn_status_t add_range(mdnn_text_t *text, const mdnn_period_range_t *range)
 {
     const char *const end = range->stays ? " stays\n" : "\n";
     if (mdnn_range_is_permanent(range))
-        return add(text, "range %" PRIu64 " always%s", range->bytes, end);
-    return add(text, "range %" PRIu64 " %" PRIu32 " %" PRIu32 "%s", range->bytes, range->birth,
+        return mdnn_text_add(text, "range %" PRIu64 " always%s", range->bytes, end);
+    return mdnn_text_add(text, "range %" PRIu64 " %" PRIu32 " %" PRIu32 "%s", range->bytes, range->birth,
                range->death, end);
 }
 
-static mdnn_status_t add_operation(text_t *text, const mdnn_period_t *period, uint32_t position)
+static mdnn_status_t add_operation(mdnn_text_t *text, const mdnn_period_t *period, uint32_t position)
 {
     const mdnn_operation_t *const operation = &period->operations[position];
-    MDNN_TRY(add(text, "operation %s %" PRIu32 " %" PRIx64 " %" PRIu32 " %" PRIu32 "\n",
+    MDNN_TRY(mdnn_text_add(text, "operation %s %" PRIu32 " %" PRIx64 " %" PRIu32 " %" PRIu32 "\n",
                  kinds[operation->kind], operation->stream, operation->key, operation->use_count,
                  operation->variant_count));
     for (uint32_t u = 0; u < operation->use_count; u++) {
         const mdnn_use_t *const use = &period->uses[operation->first_use + u];
-        MDNN_TRY(add(text, "use %" PRIu32 " %s\n", use->range, roles[use->role]));
+        MDNN_TRY(mdnn_text_add(text, "use %" PRIu32 " %s\n", use->range, roles[use->role]));
     }
     for (uint32_t v = 0; v < operation->variant_count; v++) {
         const mdnn_variant_t *const variant = &period->variants[operation->first_variant + v];
         if (!(variant->time_us >= 0 && variant->time_us <= most_us))
             return MDNN_STATUS_INVALID_ARGUMENT;
         const uint64_t parts = (uint64_t)llround(variant->time_us * (double)parts_per_us);
-        MDNN_TRY(add(text, "variant %" PRIu64 ".%06" PRIu64 " %" PRIu64 "\n", parts / parts_per_us,
+        MDNN_TRY(mdnn_text_add(text, "variant %" PRIu64 ".%06" PRIu64 " %" PRIu64 "\n", parts / parts_per_us,
                      parts % parts_per_us, variant->workspace_bytes));
     }
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t add_all(text_t *text, const mdnn_period_t *period)
+static mdnn_status_t add_all(mdnn_text_t *text, const mdnn_period_t *period)
 {
-    MDNN_TRY(add(text, "%sranges %" PRIu32 "\n", head, period->range_count));
+    MDNN_TRY(mdnn_text_add(text, "%sranges %" PRIu32 "\n", head, period->range_count));
     for (uint32_t r = 0; r < period->range_count; r++)
         MDNN_TRY(add_range(text, &period->ranges[r]));
-    MDNN_TRY(add(text, "operations %" PRIu32 "\n", period->operation_count));
+    MDNN_TRY(mdnn_text_add(text, "operations %" PRIu32 "\n", period->operation_count));
     for (uint32_t i = 0; i < period->operation_count; i++)
         MDNN_TRY(add_operation(text, period, i));
-    return add(text, "end\n");
+    return mdnn_text_add(text, "end\n");
 }
 
 mdnn_status_t mdnn_period_write(const mdnn_period_t *period, char **text, size_t *bytes)
 {
-    text_t made = {0};
+    mdnn_text_t made = {0};
     const mdnn_status_t status = add_all(&made, period);
     if (status != MDNN_STATUS_OK) {
         free(made.bytes);

@@ -162,7 +162,7 @@ static bool would_block(void)
 }
 
 /* Sends what it can; closes the way there once all is gone or nobody reads. */
-static bool send_some(int socket, const mdnn_ilp_text_t *question, size_t *sent)
+static bool send_some(int socket, const mdnn_text_t *question, size_t *sent)
 {
     const ssize_t bytes =
         send(socket, question->bytes + *sent, question->used - *sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -176,7 +176,7 @@ static bool send_some(int socket, const mdnn_ilp_text_t *question, size_t *sent)
 
 /* OK at the end of the answer (a reset: it ended without reading all of the question), BUSY if
  * there may be more. */
-static mdnn_status_t receive_some(int socket, mdnn_ilp_text_t *answer)
+static mdnn_status_t receive_some(int socket, mdnn_text_t *answer)
 {
     if (answer->used == answer->capacity) {
         const size_t capacity = answer->capacity ? 2 * answer->capacity : 1 << 14;
@@ -195,8 +195,8 @@ static mdnn_status_t receive_some(int socket, mdnn_ilp_text_t *answer)
     return bytes == 0 || errno == ECONNRESET ? MDNN_STATUS_OK : MDNN_STATUS_IO;
 }
 
-static mdnn_status_t converse(int socket, const mdnn_ilp_text_t *question, double end_ms,
-                              mdnn_ilp_text_t *answer)
+static mdnn_status_t converse(int socket, const mdnn_text_t *question, double end_ms,
+                              mdnn_text_t *answer)
 {
     size_t sent = 0;
     bool asked = false;
@@ -243,7 +243,7 @@ static mdnn_status_t take_solution(const mdnn_wd_problem_t *problem,
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t take_answer(const mdnn_ilp_text_t *answer, const mdnn_wd_problem_t *problem,
+static mdnn_status_t take_answer(const mdnn_text_t *answer, const mdnn_wd_problem_t *problem,
                                  size_t *choices, mdnn_wd_result_t *result)
 {
     mdnn_ilp_solution_t solution;
@@ -261,7 +261,7 @@ static mdnn_status_t take_answer(const mdnn_ilp_text_t *answer, const mdnn_wd_pr
 mdnn_status_t mdnn_ilp_ask(const char *program, const mdnn_wd_problem_t *problem,
                            double time_limit_ms, size_t *choices, mdnn_wd_result_t *result)
 {
-    mdnn_ilp_text_t question = {0}, answer = {0};
+    mdnn_text_t question = {0}, answer = {0};
     child_t child;
     if (!(time_limit_ms > 0))
         return MDNN_STATUS_INVALID_ARGUMENT;

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,28 +19,6 @@ static const double most_ms = 1e9;
 
 /* ---- writing ---- */
 
-__attribute__((format(printf, 2, 3))) static mdnn_status_t add(mdnn_ilp_text_t *text,
-                                                               const char *format, ...)
-{
-    enum { LONGEST_LINE = 128 };
-    if (text->capacity - text->used < LONGEST_LINE) {
-        const size_t capacity = text->capacity ? 2 * text->capacity : 4096;
-        char *const grown = realloc(text->bytes, capacity);
-        if (!grown)
-            return MDNN_STATUS_OUT_OF_MEMORY;
-        text->bytes = grown;
-        text->capacity = capacity;
-    }
-    va_list arguments;
-    va_start(arguments, format);
-    const int written = vsnprintf(text->bytes + text->used, LONGEST_LINE, format, arguments);
-    va_end(arguments);
-    if (written < 0 || written >= LONGEST_LINE)
-        return MDNN_STATUS_OVERFLOW;
-    text->used += (size_t)written;
-    return MDNN_STATUS_OK;
-}
-
 static bool to_parts(double time_ms, uint64_t *parts)
 {
     if (!(time_ms >= 0 && time_ms <= most_ms))
@@ -50,29 +27,29 @@ static bool to_parts(double time_ms, uint64_t *parts)
     return true;
 }
 
-static mdnn_status_t add_item(mdnn_ilp_text_t *text, const mdnn_knapsack_item_t *item)
+static mdnn_status_t add_item(mdnn_text_t *text, const mdnn_knapsack_item_t *item)
 {
     uint64_t parts;
     if (!to_parts(item->time_ms, &parts))
         return MDNN_STATUS_INVALID_ARGUMENT;
-    return add(text, "%" PRIu64 ".%09" PRIu64 " %" PRIu64 "\n", parts / parts_per_ms,
+    return mdnn_text_add(text, "%" PRIu64 ".%09" PRIu64 " %" PRIu64 "\n", parts / parts_per_ms,
                parts % parts_per_ms, item->workspace_bytes);
 }
 
-mdnn_status_t mdnn_ilp_write_problem(mdnn_ilp_text_t *text, const mdnn_wd_problem_t *problem)
+mdnn_status_t mdnn_ilp_write_problem(mdnn_text_t *text, const mdnn_wd_problem_t *problem)
 {
     if ((unsigned)problem->model >= MDNN_WD_MODEL_COUNT)
         return MDNN_STATUS_INVALID_ARGUMENT;
-    MDNN_TRY(add(text, "%s\nmodel %s\n", problem_head, models[problem->model]));
-    MDNN_TRY(add(text, "total %" PRIu64 "\ngroups %" PRIu32 "\nkernels %zu\n", problem->total_bytes,
+    MDNN_TRY(mdnn_text_add(text, "%s\nmodel %s\n", problem_head, models[problem->model]));
+    MDNN_TRY(mdnn_text_add(text, "total %" PRIu64 "\ngroups %" PRIu32 "\nkernels %zu\n", problem->total_bytes,
                  problem->group_count, problem->kernel_count));
     for (size_t k = 0; k < problem->kernel_count; k++) {
         const mdnn_wd_kernel_t *const kernel = &problem->kernels[k];
-        MDNN_TRY(add(text, "kernel %" PRIu32 " %zu\n", kernel->group, kernel->item_count));
+        MDNN_TRY(mdnn_text_add(text, "kernel %" PRIu32 " %zu\n", kernel->group, kernel->item_count));
         for (size_t i = 0; i < kernel->item_count; i++)
             MDNN_TRY(add_item(text, &kernel->items[i]));
     }
-    return add(text, "end\n");
+    return mdnn_text_add(text, "end\n");
 }
 
 static bool has_choices(mdnn_ilp_state_t state)
@@ -80,7 +57,7 @@ static bool has_choices(mdnn_ilp_state_t state)
     return state == MDNN_ILP_OPTIMAL || state == MDNN_ILP_FEASIBLE;
 }
 
-mdnn_status_t mdnn_ilp_write_solution(mdnn_ilp_text_t *text, const mdnn_ilp_solution_t *solution)
+mdnn_status_t mdnn_ilp_write_solution(mdnn_text_t *text, const mdnn_ilp_solution_t *solution)
 {
     uint64_t parts = 0;
     if ((unsigned)solution->state >= MDNN_ILP_STATE_COUNT)
@@ -88,14 +65,14 @@ mdnn_status_t mdnn_ilp_write_solution(mdnn_ilp_text_t *text, const mdnn_ilp_solu
     const bool choice = has_choices(solution->state);
     if (choice && !to_parts(solution->bound_ms, &parts))
         return MDNN_STATUS_INVALID_ARGUMENT;
-    MDNN_TRY(add(text, "%s\nstate %s\n", solution_head, states[solution->state]));
+    MDNN_TRY(mdnn_text_add(text, "%s\nstate %s\n", solution_head, states[solution->state]));
     if (choice)
-        MDNN_TRY(add(text, "bound %" PRIu64 ".%09" PRIu64 "\n", parts / parts_per_ms,
+        MDNN_TRY(mdnn_text_add(text, "bound %" PRIu64 ".%09" PRIu64 "\n", parts / parts_per_ms,
                      parts % parts_per_ms));
-    MDNN_TRY(add(text, "choices %zu\n", choice ? solution->choice_count : 0));
+    MDNN_TRY(mdnn_text_add(text, "choices %zu\n", choice ? solution->choice_count : 0));
     for (size_t i = 0; choice && i < solution->choice_count; i++)
-        MDNN_TRY(add(text, "%zu\n", solution->choices[i]));
-    return add(text, "end\n");
+        MDNN_TRY(mdnn_text_add(text, "%zu\n", solution->choices[i]));
+    return mdnn_text_add(text, "end\n");
 }
 
 void mdnn_ilp_solution_fini(mdnn_ilp_solution_t *solution)

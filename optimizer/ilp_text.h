@@ -26,17 +26,12 @@
 #ifndef MDNN_ILP_TEXT_H
 #define MDNN_ILP_TEXT_H
 
+#include "config/text.h"
 #include "optimizer/wd.h"
-
-/* Growing text; {0} is empty. The caller frees `bytes`. */
-typedef struct mdnn_ilp_text {
-    char *bytes;
-    size_t used, capacity;
-} mdnn_ilp_text_t;
 
 /* Appends. OUT_OF_MEMORY; INVALID_ARGUMENT for times that are negative, not finite or above 1e9 ms.
  * The text may have grown by a part of it then. */
-mdnn_status_t mdnn_ilp_write_problem(mdnn_ilp_text_t *text, const mdnn_wd_problem_t *problem);
+mdnn_status_t mdnn_ilp_write_problem(mdnn_text_t *text, const mdnn_wd_problem_t *problem);
 
 typedef enum mdnn_ilp_state {
     MDNN_ILP_OPTIMAL,
@@ -53,7 +48,7 @@ typedef struct mdnn_ilp_solution {
     size_t *choices; /* owned; NULL if choice_count is 0 */
 } mdnn_ilp_solution_t;
 
-mdnn_status_t mdnn_ilp_write_solution(mdnn_ilp_text_t *text, const mdnn_ilp_solution_t *solution);
+mdnn_status_t mdnn_ilp_write_solution(mdnn_text_t *text, const mdnn_ilp_solution_t *solution);
 void mdnn_ilp_solution_fini(mdnn_ilp_solution_t *solution);
 
 /* A place in a text that need not end with a NUL. */

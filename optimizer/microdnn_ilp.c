@@ -365,7 +365,7 @@ static bool allocate(program_t *program, mdnn_ilp_solution_t *solution, size_t l
            program->coefficients;
 }
 
-static bool solve(const mdnn_wd_problem_t *problem, const request_t *request, mdnn_ilp_text_t *out)
+static bool solve(const mdnn_wd_problem_t *problem, const request_t *request, mdnn_text_t *out)
 {
     const int columns = count_columns(problem);
     if (columns < 0 || problem->group_count > INT32_MAX / 4) {
@@ -392,7 +392,7 @@ static bool solve(const mdnn_wd_problem_t *problem, const request_t *request, md
 
 /* ---- input and output ---- */
 
-static bool read_all(FILE *file, mdnn_ilp_text_t *text)
+static bool read_all(FILE *file, mdnn_text_t *text)
 {
     for (;;) {
         if (text->capacity == text->used) {
@@ -410,7 +410,7 @@ static bool read_all(FILE *file, mdnn_ilp_text_t *text)
     }
 }
 
-static bool read_input(const char *path, mdnn_ilp_text_t *text)
+static bool read_input(const char *path, mdnn_text_t *text)
 {
     FILE *const file = path ? fopen(path, "re") : stdin;
     const bool good = file && read_all(file, text);
@@ -430,7 +430,7 @@ static bool flush(void)
 }
 
 /* Each solution goes out before the next problem is begun. */
-static bool solve_text(const mdnn_ilp_text_t *text, const request_t *request)
+static bool solve_text(const mdnn_text_t *text, const request_t *request)
 {
     mdnn_ilp_cursor_t cursor = {text->bytes, text->bytes + text->used, 1};
     if (text->used == 0) {
@@ -446,7 +446,7 @@ static bool solve_text(const mdnn_ilp_text_t *text, const request_t *request)
             complain("line %zu of the input: %s", cursor.line, mdnn_status_string(status));
             return false;
         }
-        mdnn_ilp_text_t out = {0};
+        mdnn_text_t out = {0};
         bool good = solve(&read.problem, request, &out);
         mdnn_ilp_problem_fini(&read);
         if (good) {
@@ -541,7 +541,7 @@ int main(int argc, char **argv)
     request.input = argv[optind];
     if (request.lp_input)
         return solve_lp(&request) ? EXIT_SUCCESS : EXIT_TROUBLE;
-    mdnn_ilp_text_t text = {0};
+    mdnn_text_t text = {0};
     good = read_input(request.input, &text) && solve_text(&text, &request);
     free(text.bytes);
     return good ? EXIT_SUCCESS : EXIT_TROUBLE;

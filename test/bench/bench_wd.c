@@ -98,7 +98,7 @@ static bool solve_with_glpk(const char *program, const mdnn_wd_problem_t *proble
                             double *time_ms)
 {
     char path[] = "/tmp/bench_wd.XXXXXX", command[4096];
-    mdnn_ilp_text_t text = {0};
+    mdnn_text_t text = {0};
     const int file = mkstemp(path);
     bool good = file >= 0 && mdnn_ilp_write_problem(&text, problem) == MDNN_STATUS_OK &&
                 write(file, text.bytes, text.used) == (ssize_t)text.used;

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void write_again(const mdnn_wd_problem_t *problem)
 {
-    mdnn_ilp_text_t text = {0};
+    mdnn_text_t text = {0};
     mdnn_ilp_problem_t again;
     if (mdnn_ilp_write_problem(&text, problem) != MDNN_STATUS_OK)
         abort();
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     }
     cursor = (mdnn_ilp_cursor_t){copy, copy + bytes, 1};
     while (mdnn_ilp_read_solution(&cursor, &solution) == MDNN_STATUS_OK) {
-        mdnn_ilp_text_t text = {0};
+        mdnn_text_t text = {0};
         if (mdnn_ilp_write_solution(&text, &solution) != MDNN_STATUS_OK)
             abort();
         free(text.bytes);

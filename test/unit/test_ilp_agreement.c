@@ -20,7 +20,7 @@ static uint64_t first_seed = 1, last_seed = INSTANCES;
 
 static void write_instances(const char *path)
 {
-    mdnn_ilp_text_t text = {0};
+    mdnn_text_t text = {0};
     random_wd_t instance;
     for (uint64_t seed = first_seed; seed <= last_seed; seed++) {
         random_wd_fill(&instance, seed);

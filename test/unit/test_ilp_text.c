@@ -33,7 +33,7 @@ static void assert_same_problem(const mdnn_wd_problem_t *a, const mdnn_wd_proble
 
 static void problems_come_back_as_they_were(void **state)
 {
-    mdnn_ilp_text_t text = {0};
+    mdnn_text_t text = {0};
     random_wd_t instance;
     (void)state;
     for (uint64_t seed = 1; seed <= 500; seed++) {
@@ -62,7 +62,7 @@ static void solutions_come_back_as_they_were(void **state)
                                              {MDNN_ILP_FEASIBLE, 0.000000001, 1, choices},
                                              {MDNN_ILP_INFEASIBLE, 0, 0, NULL},
                                              {MDNN_ILP_FAILED, 0, 0, NULL}};
-    mdnn_ilp_text_t text = {0};
+    mdnn_text_t text = {0};
     (void)state;
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(mdnn_ilp_write_solution(&text, &solutions[i]), MDNN_STATUS_OK);
@@ -89,7 +89,7 @@ static void text_does_not_depend_on_the_locale(void **state)
 {
     static const char *const commas[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "C.UTF-8"};
     mdnn_ilp_problem_t read;
-    mdnn_ilp_text_t text = {0};
+    mdnn_text_t text = {0};
     mdnn_ilp_cursor_t cursor = cursor_over(page, sizeof page - 1);
     (void)state;
     for (size_t i = 0; i < 4 && setlocale(LC_ALL, commas[i]) == NULL; i++)
@@ -172,7 +172,7 @@ static void text_that_is_almost_right_is_refused_at_its_line(void **state)
 static void times_that_the_form_cannot_hold_are_refused(void **state)
 {
     const double times[] = {-1, 0.0 / 0.0, 1.0 / 0.0, 2e9};
-    mdnn_ilp_text_t text = {0};
+    mdnn_text_t text = {0};
     (void)state;
     for (size_t i = 0; i < 4; i++) {
         const mdnn_knapsack_item_t item = {times[i], 0};
