@@ -10,6 +10,7 @@ static const double near_factor = 1.25;
 
 /* Halves must run faster an image by this much to make quarters worth a look. */
 static const double worthwhile_factor = 0.99;
+/* Within this of each other two engines may change places from one measurement to the next. */
 static const double clearly_faster_factor = 0.95;
 
 struct mdnn_cost_table {

@@ -5,10 +5,10 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/json.h"
 #include "shim/process.h"
 #include "shim/wd_policy.h"
 
-enum { JSON_BYTES = 1 << 16, JSON_MOST_BYTES = 1 << 20 };
 enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
 enum { GENEROSITY_SHARE = 16 }; /* of the device's memory */
 
@@ -25,26 +25,23 @@ static void count_kind(mdnn_graph_kind_t kind)
     mdnn_count(counters[kind], 1);
 }
 
-/* The text of a plan is a few kilobytes; runtime-compiled engines put their code into it. */
+/* The text of a plan is a few kilobytes; runtime-compiled engines put their code into it, and one that
+ * is too long to be read passes. */
 static mdnn_status_t read_json(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t plan,
                                mdnn_graph_t *graph, mdnn_graph_kind_t *kind)
 {
     mdnn_status_t status = MDNN_STATUS_UNSUPPORTED;
+    int64_t count = 0;
     *kind = MDNN_GRAPH_UNKNOWN;
-    for (int64_t bytes = JSON_BYTES; bytes <= JSON_MOST_BYTES; bytes *= 4) {
-        int64_t count = 0;
-        char *const text = malloc((size_t)bytes);
-        if (!text)
-            return MDNN_STATUS_OUT_OF_MEMORY;
-        const cudnnStatus_t got = cudnn->cudnnBackendGetAttribute(
-            plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, bytes, &count,
-            text);
-        if (got == CUDNN_STATUS_SUCCESS && count > 0 && count <= bytes)
-            status = mdnn_graph_read(text, strnlen(text, (size_t)count), graph, kind);
-        free(text);
-        if (got == CUDNN_STATUS_SUCCESS)
-            break;
-    }
+    char *const text = malloc(MDNN_JSON_BYTES);
+    if (!text)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    if (cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                        CUDNN_TYPE_CHAR, MDNN_JSON_BYTES, &count,
+                                        text) == CUDNN_STATUS_SUCCESS &&
+        count > 0 && count <= MDNN_JSON_BYTES)
+        status = mdnn_graph_read(text, strnlen(text, (size_t)count), graph, kind);
+    free(text);
     return status;
 }
 
