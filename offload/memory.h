@@ -1,0 +1,175 @@
+/* Virtual memory of one device: allocations whose content is in device memory or, under a budget,
+ * in pinned host memory while nothing uses it. This is the mechanism: before an operation is
+ * enqueued every range that it names is made resident; finding memory for one may send others away.
+ * That alone is right for any program; the pilot's advice only moves the same work earlier.
+ *
+ * A range is in one of five states (invariants I1, I2 of DESIGN.md):
+ *   RESIDENT   mapped
+ *   LEAVING    mapped still; once all work enqueued on it has ended it is unmapped, and then copied
+ * to the host through the aliases of its chunks; naming it calls that off AWAY       unmapped,
+ * content on the host; its chunks serve others RETURNING  chunks are its own again, copies to them
+ * run through their aliases; each is mapped when its copy has ended plus slabs' blocks (small
+ * ones), which are always RESIDENT. Nothing is mapped at a range's own address while a copy of it
+ * runs: whoever touches it without being named faults. A host copy that nobody could have written
+ * since is kept, and leaving again copies nothing.
+ *
+ * Everything moves in mdnn_memory_progress, which never waits; begin and allocate call it and wait
+ * on the host only where there is nothing else to do (counted). A wait is always for a ticket of
+ * work that is enqueued already, so it ends (I4).
+ *
+ * Calls no CUDA function but through mdnn_memory_device_t. Not thread-safe: the caller holds a lock
+ * around every call; between begin and end of an operation it may let it go. */
+#ifndef MDNN_MEMORY_H
+#define MDNN_MEMORY_H
+
+#include "offload/pilot.h"
+#include "offload/ranges.h"
+
+typedef struct mdnn_memory_event mdnn_memory_event_t;
+
+/* What the mechanism needs of the device. `context` is passed on. A function that fails has changed
+ * nothing. Chunks and host slots are of config.chunk_bytes. */
+typedef struct mdnn_memory_device {
+    /* A chunk is mapped in a window of aliases for as long as it lives. OUT_OF_DEVICE_MEMORY also
+     * when the budget is used up: the caller of the library asks only within the budget. */
+    mdnn_status_t (*create_chunk)(void *context, uint64_t *chunk);
+    mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk); /* read and write */
+    mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
+
+    /* The moment behind everything enqueued in `stream` so far. Cheap: called for each operation.
+     */
+    mdnn_ticket_t (*mark)(void *context, uint64_t stream);
+    bool (*is_done)(void *context, mdnn_ticket_t ticket); /* never waits */
+    mdnn_status_t (*wait_on_host)(void *context, mdnn_ticket_t ticket);
+    mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_ticket_t ticket);
+
+    /* Pinned host memory. BUSY: being made, ask again; OUT_OF_MEMORY: no more than this. */
+    mdnn_status_t (*take_slot)(void *context, uint64_t *slot);
+    void (*give_slot)(void *context, uint64_t slot);
+    /* Waits (on the host) until take_slot would not answer BUSY. */
+    mdnn_status_t (*wait_for_slot)(void *context);
+
+    /* Enqueues a copy of `bytes` between a chunk's alias and a slot in the direction's own stream,
+     * behind nothing else (the mechanism asks only when the chunk is idle). *end: its moment. */
+    mdnn_status_t (*copy)(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
+                          mdnn_ticket_t *end);
+
+    /* Time of what is enqueued in `stream` between the two. Token 0: not timed. */
+    uint64_t (*time_begin)(void *context, uint64_t stream);
+    void (*time_end)(void *context, uint64_t stream, uint64_t token);
+    /* Once for each token. BUSY: not yet over. */
+    mdnn_status_t (*time_read)(void *context, uint64_t token, double *time_us);
+    double (*now_us)(void *context); /* host clock, for counting stalls */
+
+    /* What happens, for a trace; may be NULL. */
+    void (*event)(void *context, const mdnn_memory_event_t *event);
+} mdnn_memory_device_t;
+
+typedef enum mdnn_safety { MDNN_SAFETY_FAST, MDNN_SAFETY_HOST, MDNN_SAFETY_VERIFY } mdnn_safety_t;
+
+typedef struct mdnn_memory_config {
+    mdnn_ranges_config_t ranges;
+    uint64_t
+        budget_bytes;   /* for chunks, that is for all ranges and slabs; asserted at every create */
+    uint64_t min_bytes; /* smaller ranges never leave */
+    mdnn_safety_t safety; /* VERIFY: before each operation all that it does not name is unmapped,
+                             and the host waits for it: an unnamed access faults there and then */
+    mdnn_pilot_config_t pilot;
+} mdnn_memory_config_t;
+
+typedef enum mdnn_memory_event_kind {
+    MDNN_MEMORY_OPERATION, /* enqueued: key, stream */
+    MDNN_MEMORY_LEAVE,     /* copy out begins, in host order */
+    MDNN_MEMORY_LEFT,
+    MDNN_MEMORY_RETURN,
+    MDNN_MEMORY_RETURNED,
+    MDNN_MEMORY_STALL, /* the host waited: time_us long */
+    MDNN_MEMORY_EVENT_COUNT
+} mdnn_memory_event_kind_t;
+
+struct mdnn_memory_event {
+    mdnn_memory_event_kind_t kind;
+    uint64_t address, bytes; /* of the range */
+    uint64_t key, stream;    /* of the operation */
+    uint64_t resident_bytes; /* after the event */
+    double time_us;          /* STALL: how long; else 0 */
+};
+
+typedef struct mdnn_memory mdnn_memory_t;
+
+mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
+                                 const mdnn_memory_device_t *device, void *context,
+                                 mdnn_memory_t **memory);
+/* Forgets everything; unmaps and frees nothing. Accepts NULL. */
+void mdnn_memory_destroy(mdnn_memory_t *memory);
+
+/* `bytes` > 0 for use in `stream` (whose order the memory follows). Waits on the host, if needed,
+ * for memory that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. */
+mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                                   uint64_t *address);
+/* Gives back the allocation that starts at `address`, in the order of `stream`: work enqueued
+ * before, in whatever stream, may still use it. NOT_FOUND. */
+mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream);
+
+/* The live allocation around `address`. O(1). */
+bool mdnn_memory_find(const mdnn_memory_t *memory, uint64_t address, uint64_t *start,
+                      uint64_t *bytes);
+/* Host wait until nothing enqueued uses the allocation any more (cudaFree's promise). */
+mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address);
+
+typedef struct mdnn_named {
+    uint64_t address; /* anywhere in the allocation; unknown ones are passed over */
+    mdnn_use_role_t role;
+} mdnn_named_t;
+
+typedef struct mdnn_memory_operation {
+    uint64_t key; /* what it is, without addresses */
+    uint64_t stream;
+    mdnn_operation_kind_t kind;
+    uint64_t workspace_bytes;
+    const mdnn_named_t *named; /* borrowed until end; an allocation may be named several times */
+    size_t named_count;
+    bool capturing; /* nothing runs now: what it names is made resident, pinned, and not marked */
+    uint64_t time_token; /* the mechanism's */
+} mdnn_memory_operation_t;
+
+/* Makes all that it names resident and has `stream` wait where that is needed; from then until end
+ * none of it leaves. OUT_OF_DEVICE_MEMORY: the named ones do not fit together; nothing is held
+ * then, and the operation must not be enqueued. */
+mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation);
+/* After the operation was enqueued. `enqueued` false: it was not, after all. Records it and follows
+ * the pilot's advice. */
+void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued);
+
+/* Takes every move a step further that can be. Never waits. true: something is still under way. */
+bool mdnn_memory_progress(mdnn_memory_t *memory);
+
+/* A pinned allocation never leaves (captured in a graph, shared with another process). Counted. If
+ * it is away it is made resident first. */
+mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address);
+void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
+
+typedef struct mdnn_memory_report {
+    uint64_t budget_bytes, resident_bytes,
+        peak_resident_bytes;              /* chunks created: all that we hold */
+    uint64_t live_bytes, peak_live_bytes; /* asked for and not freed, wherever they are */
+    uint64_t pinned_live_bytes;           /* cannot leave */
+    uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */
+    uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied since the host had it */
+    uint64_t host_bytes;                       /* slots in use */
+    uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;
+    uint64_t host_waits, refused;
+    double host_wait_us;
+    uint64_t smallest_budget_bytes; /* least that is known to be needed: largest operation + what
+                                       never leaves */
+    uint64_t created, mapped, unmapped; /* chunks, since the start */
+} mdnn_memory_report_t;
+
+mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
+mdnn_pilot_report_t mdnn_memory_pilot_report(const mdnn_memory_t *memory);
+
+/* Bytes that an allocation now could get at most: budget less what cannot leave and the largest
+ * operation so far (cuMemGetInfo's answer). */
+uint64_t mdnn_memory_available(const mdnn_memory_t *memory);
+
+#endif

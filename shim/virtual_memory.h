@@ -1,0 +1,82 @@
+/* Virtual GPU memory in the process: one mdnn_memory_t a device under a budget, the lock around it,
+ * and what the driver doors call. Off (mdnn_virtual_on() false) unless `memory.budget` is set, and
+ * then no door costs more than that question.
+ *
+ * Locks: one a device, taken inside these functions and never held while the host's own call runs.
+ */
+#ifndef MDNN_VIRTUAL_MEMORY_H
+#define MDNN_VIRTUAL_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+#include "offload/memory.h"
+
+/* Whether a budget is on in this process; reads the options at the first call. */
+bool mdnn_virtual_on(void);
+
+/* cuMemAlloc and its kin. CUDA_ERROR_NOT_SUPPORTED: not served by us (no budget on this device, a
+ * failure of ours): the caller asks the real driver. `synchronous`: the memory may be used in any
+ * stream at once (cuMemAlloc), so the host waits where a stream would have to. */
+CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
+                               bool synchronous);
+/* CUDA_ERROR_NOT_SUPPORTED: not ours. `synchronous`: waits as cuMemFree does. */
+CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous);
+
+/* Whether `address` lies in one of our reservations. A compare or two: for every word of every
+ * launch. */
+bool mdnn_virtual_owns(uint64_t address);
+bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *device);
+
+/* Around each operation. A door fills names with mdnn_virtual_name, then begin, the real call, end.
+ */
+enum { MDNN_VIRTUAL_NAMES = 512 };
+typedef struct mdnn_virtual_operation {
+    mdnn_memory_operation_t operation;
+    CUstream stream;
+    bool per_thread;                        /* the _ptsz family: stream 0 is the thread's own */
+    mdnn_named_t names[MDNN_VIRTUAL_NAMES]; /* the first name_count are set */
+    size_t name_count;
+    bool overflowed; /* more names than fit: everything of the device is made resident or refused */
+    bool begun;
+} mdnn_virtual_operation_t;
+
+/* Passes over what is not ours, and repeats. */
+void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role);
+/* CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY: do not enqueue. An operation without names costs a
+ * compare. `key`: what it is. */
+CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key);
+void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued);
+
+/* The convolution that the calling thread is about to enqueue: the next operations of this thread
+ * up to the next call belong to it; the first is recorded as `kind` with `x` first (vDNN's layers).
+ */
+void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace_bytes);
+
+/* A blocking wait of the program: moves go on meanwhile. Returns when `is_over(context)` or nothing
+ * is under way any more; the caller then makes its real call. */
+void mdnn_virtual_progress_while_waiting(bool (*is_over)(void *context), void *context);
+
+/* Captures and graphs: what was named or allocated during a capture stays as long as its graph or
+ * an executable of it does. `capture` is cuStreamGetCaptureInfo's id. */
+void mdnn_virtual_capture_ended(unsigned long long capture, CUgraph graph);
+void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable);
+void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone);
+void mdnn_virtual_graph_destroyed(CUgraph graph);
+void mdnn_virtual_executable_destroyed(CUgraphExec executable);
+void mdnn_virtual_stream_destroyed(CUstream stream);
+
+/* Free and total as the program should see them; false: not under a budget. */
+bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes);
+
+/* Shared with another process or registered with a library for good: never leaves. */
+CUresult mdnn_virtual_pin(CUdeviceptr address);
+
+/* Our own scratch and arenas, inside the budget when one is on, else cuMemAlloc and cuMemFree. */
+CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes);
+CUresult mdnn_device_free(CUdeviceptr address);
+
+#endif
