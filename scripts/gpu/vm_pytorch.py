@@ -193,7 +193,7 @@ def captured_graph(size):
         result = (doubled + 1).relu()
         del doubled
         convolved = torch.nn.functional.conv2d(image, weight, padding=1)
-    return graph, source, result, convolved
+    return graph, source, result, convolved, (image, weight)
 
 
 def capture(size=MIB):
@@ -201,7 +201,8 @@ def capture(size=MIB):
     counts()
     # A capture that fails would leave its stream current.
     with torch.cuda.stream(torch.cuda.current_stream()):
-        graph, source, result, convolved = captured_graph(size)
+        # A replay reads the inputs of the convolution, so they must live on.
+        graph, source, result, convolved, _inputs = captured_graph(size)
     calls = counts()
     right, others = [], []
     for round_number in range(3):
