@@ -17,6 +17,7 @@ static const struct {
     {"MICRODNN_STATS_FILE", MDNN_OPTION_general_stats_file},
     {"MICRODNN_WORKSPACE_LIMIT", MDNN_OPTION_convolution_workspace_limit},
     {"MICRODNN_BATCH_SIZES", MDNN_OPTION_convolution_batch_sizes},
+    {"MICRODNN_TRACE", MDNN_OPTION_memory_trace},
 };
 enum { ALIAS_COUNT = sizeof aliases / sizeof *aliases };
 
@@ -54,11 +55,10 @@ static void apply_variable(mdnn_options_reader_t *reader, mdnn_option_id_t id, c
     reader->place = NULL;
 }
 
-/* Names that other parts of the project read: the files' reader, the tracer, the simulated GPU. */
+/* Names that other parts of the project read: the files' reader, the simulated GPU. */
 static bool is_foreign_name(const char *name)
 {
-    return strcmp(name, "MICRODNN_CONFIG") == 0 || strcmp(name, "MICRODNN_TRACE") == 0 ||
-           strncmp(name, "MICRODNN_SIM_", 13) == 0;
+    return strcmp(name, "MICRODNN_CONFIG") == 0 || strncmp(name, "MICRODNN_SIM_", 13) == 0;
 }
 
 /* True if `name` is a variable of ours; else `best` becomes the one that may be meant, or "". */

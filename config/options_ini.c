@@ -208,7 +208,7 @@ static void say_unknown_key(ini_source_t *source, const char *section, const cha
 {
     mdnn_nearest_t nearest = {.wanted = key};
     const char *elsewhere = NULL;
-    char keys[MDNN_ACCEPTED_BYTES] = "no key yet";
+    char keys[MDNN_ACCEPTED_BYTES] = "";
     size_t used = 0;
     for (int i = 0; i < MDNN_OPTION_COUNT; i++) {
         const mdnn_option_info_t *const info = &mdnn_option_table[i];

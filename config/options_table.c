@@ -35,7 +35,7 @@ const mdnn_section_info_t mdnn_section_table[MDNN_SECTION_COUNT] = {
     {"general", "The library as a whole: switch, log, statistics."},
     {"convolution", "How convolutions are split into micro-batches."},
     {"cache", "What is remembered between runs."},
-    {"memory", "Virtual GPU memory. This version has no option here yet."},
+    {"memory", "Virtual GPU memory: a budget, and what happens beyond it."},
 };
 
 mdnn_status_t mdnn_option_find(const char *section, size_t section_bytes, const char *key,

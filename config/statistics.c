@@ -42,6 +42,11 @@ void mdnn_count_peak(mdnn_counter_t counter, uint64_t value)
         continue;
 }
 
+mdnn_statistics_region_t *mdnn_statistics_recorded(void)
+{
+    return atomic_load_explicit(&recorded, memory_order_acquire);
+}
+
 /* Takes the slot from other writers of the same row; the sequence is odd until it is given back. */
 static uint32_t slot_acquire(mdnn_statistics_slot_t *slot)
 {
@@ -221,6 +226,8 @@ static void remove_live_file(void)
 void mdnn_statistics_finish(void)
 {
     const int saved = errno;
+    if (target.process == getpid())
+        mdnn_memory_statistics_collect();
     mdnn_statistics_region_t *const region = atomic_exchange(&recorded, NULL);
     /* A child that was made without fork handlers must not speak for its parent. */
     if (region == NULL || target.process != getpid())

@@ -25,6 +25,9 @@ void mdnn_statistics_region_init(mdnn_statistics_region_t *region)
     header->name_bytes = sizeof(mdnn_statistics_name_t);
     header->row_capacity = MDNN_STATISTICS_ROWS;
     header->row_bytes = sizeof(mdnn_statistics_slot_t);
+    header->memory_offset = offsetof(mdnn_statistics_region_t, memory);
+    header->memory_count = MDNN_MEMORY_STATISTICS_DEVICES;
+    header->memory_bytes = sizeof(mdnn_statistics_memory_t);
     header->process = (uint64_t)getpid();
     header->started = (int64_t)time(NULL);
     snprintf(header->program, sizeof header->program, "%s", program_invocation_short_name);

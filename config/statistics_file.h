@@ -1,16 +1,18 @@
 /* The layout of recorded statistics: the same bytes in memory and in a live file.
  *
- *   header | counter_count x name | counter_count x value | row_capacity x row
+ *   header | counter_count x name | counter_count x value | memory_count x memory of a device |
+ *   row_capacity x row
  *
  * Self-describing: a reader of another version takes counts, sizes and places from the header and
  * shows counters by the names in the file. Private to config/ and its tests. */
 #ifndef MDNN_STATISTICS_FILE_H
 #define MDNN_STATISTICS_FILE_H
 
+#include "config/memory_statistics.h"
 #include "config/statistics.h"
 
 enum {
-    MDNN_STATISTICS_VERSION = 1,
+    MDNN_STATISTICS_VERSION = 2,
     MDNN_STATISTICS_ROWS = 1024, /* 0.7 MB; a network has tens of different convolutions */
     MDNN_STATISTICS_BYTE_ORDER = 0x01020304,
 };
@@ -26,6 +28,12 @@ typedef struct mdnn_statistics_slot {
     uint32_t reserved;
     mdnn_statistics_row_t row;
 } mdnn_statistics_slot_t;
+
+typedef struct mdnn_statistics_memory {
+    _Atomic uint32_t sequence; /* as of a slot */
+    uint32_t reserved;
+    mdnn_memory_statistics_t numbers;
+} mdnn_statistics_memory_t;
 
 typedef struct mdnn_statistics_header {
     char magic[8];
@@ -44,17 +52,30 @@ typedef struct mdnn_statistics_header {
     char library_version[16];
     _Atomic uint32_t rows_taken; /* may pass row_capacity: the rest was dropped */
     _Atomic uint32_t finished;   /* 1: the process came to its normal end */
+    uint64_t memory_offset;
+    uint32_t memory_count;
+    uint32_t memory_bytes; /* of one device */
 } mdnn_statistics_header_t;
 
 typedef struct mdnn_statistics_region {
     mdnn_statistics_header_t header;
     mdnn_statistics_name_t names[MDNN_COUNTER_COUNT];
     _Atomic uint64_t counters[MDNN_COUNTER_COUNT];
+    mdnn_statistics_memory_t memory[MDNN_MEMORY_STATISTICS_DEVICES];
     mdnn_statistics_slot_t rows[MDNN_STATISTICS_ROWS];
 } mdnn_statistics_region_t;
 
 /* Zeroed memory becomes an empty record of this process. */
 void mdnn_statistics_region_init(mdnn_statistics_region_t *region);
+
+/* Where this process records; NULL: nothing is recorded. */
+mdnn_statistics_region_t *mdnn_statistics_recorded(void);
+
+/* `before`, then `text` as UTF-8 without control characters: safe for a terminal. */
+void mdnn_statistics_print_plain(const char *before, const char *text, FILE *out);
+void mdnn_statistics_print_json_text(const char *text, FILE *out);
+/* , "key": and the number, or null for what JSON has no number for. */
+void mdnn_statistics_print_json_ms(const char *key, double value, FILE *out);
 
 /* Prints a record of any origin: nothing in it is trusted. BAD_FORMAT if it is none. `data` may
  * change while it is read. */

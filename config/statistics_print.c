@@ -48,6 +48,9 @@ static mdnn_status_t open_record(const void *data, size_t bytes, record_t *recor
         header->counter_count > COUNTERS_MAX || header->row_capacity > ROWS_MAX ||
         !lies_inside(header->names_offset, header->counter_count, header->name_bytes, bytes) ||
         !lies_inside(header->counters_offset, header->counter_count, sizeof(uint64_t), bytes) ||
+        header->memory_bytes != sizeof(mdnn_statistics_memory_t) ||
+        header->memory_count > MDNN_MEMORY_STATISTICS_DEVICES ||
+        !lies_inside(header->memory_offset, header->memory_count, header->memory_bytes, bytes) ||
         !lies_inside(header->rows_offset, header->row_capacity, header->row_bytes, bytes))
         return MDNN_STATUS_BAD_FORMAT;
     const uint32_t taken = atomic_load(&header->rows_taken);
@@ -90,6 +93,20 @@ static mdnn_status_t get_row(const record_t *record, uint32_t index, mdnn_statis
     return MDNN_STATUS_OK;
 }
 
+/* NOT_FOUND for a device without virtual memory. Numbers that were being written when the process
+ * ended are shown all the same: each of them is the old or the new one. */
+static mdnn_status_t get_memory(const record_t *record, uint32_t device,
+                                mdnn_memory_statistics_t *numbers)
+{
+    mdnn_statistics_memory_t memory;
+    memcpy(&memory, record->data + record->header.memory_offset + (uint64_t)device * sizeof memory,
+           sizeof memory);
+    if (atomic_load(&memory.sequence) == 0)
+        return MDNN_STATUS_NOT_FOUND;
+    *numbers = memory.numbers;
+    return MDNN_STATUS_OK;
+}
+
 /* Length of the valid UTF-8 character at `text`, 0 if there is none. */
 static unsigned utf8_length(const unsigned char *text)
 {
@@ -109,7 +126,6 @@ static unsigned utf8_length(const unsigned char *text)
     return bad ? 0 : length;
 }
 
-/* `text` as UTF-8 without control characters: safe for a terminal. */
 static void print_plain(const char *text, FILE *out)
 {
     while (*text != '\0') {
@@ -126,7 +142,13 @@ static void print_plain(const char *text, FILE *out)
     }
 }
 
-static void print_json_text(const char *text, FILE *out)
+void mdnn_statistics_print_plain(const char *before, const char *text, FILE *out)
+{
+    fputs(before, out);
+    print_plain(text, out);
+}
+
+void mdnn_statistics_print_json_text(const char *text, FILE *out)
 {
     fputc('"', out);
     while (*text != '\0') {
@@ -221,6 +243,15 @@ static void print_text_rows(const record_t *record, FILE *out)
         fprintf(out, "  %" PRIu32 " more were not recorded\n", record->rows_dropped);
 }
 
+static void print_text_memory(const record_t *record, FILE *out)
+{
+    for (uint32_t device = 0; device < record->header.memory_count; device++) {
+        mdnn_memory_statistics_t numbers;
+        if (get_memory(record, device, &numbers) == MDNN_STATUS_OK)
+            mdnn_memory_statistics_print_text(&numbers, (int)device, out);
+    }
+}
+
 static void print_text(const record_t *record, FILE *out)
 {
     const mdnn_statistics_header_t *const header = &record->header;
@@ -232,12 +263,12 @@ static void print_text(const record_t *record, FILE *out)
     print_plain(header->host, out);
     fprintf(out, ", started %s%s\n", started,
             atomic_load(&header->finished) ? "" : ", not finished (it runs, or was ended early)");
+    print_text_memory(record, out);
     print_text_counters(record, out);
     print_text_rows(record, out);
 }
 
-/* A number, or null for what JSON has no number for. */
-static void print_json_ms(const char *key, double value, FILE *out)
+void mdnn_statistics_print_json_ms(const char *key, double value, FILE *out)
 {
     char number[MDNN_NUMBER_BYTES];
     mdnn_format_decimal(value, MDNN_FRACTION_DIGITS, true, number, sizeof number);
@@ -251,10 +282,25 @@ static void print_json_counters(const record_t *record, FILE *out)
     for (uint32_t i = 0; i < record->header.counter_count; i++) {
         const mdnn_statistics_name_t name = counter_name(record, i);
         fputs(i > 0 ? ",\n  " : "\n  ", out);
-        print_json_text(name.name, out);
+        mdnn_statistics_print_json_text(name.name, out);
         fprintf(out, ": %" PRIu64, counter_value(record, i));
     }
     fputs("\n },\n", out);
+}
+
+static void print_json_memory(const record_t *record, FILE *out)
+{
+    fputs(" \"memory\": [", out);
+    bool first = true;
+    for (uint32_t device = 0; device < record->header.memory_count; device++) {
+        mdnn_memory_statistics_t numbers;
+        if (get_memory(record, device, &numbers) != MDNN_STATUS_OK)
+            continue;
+        fputs(first ? "\n  " : ",\n  ", out);
+        first = false;
+        mdnn_memory_statistics_print_json(&numbers, (int)device, out);
+    }
+    fputs(first ? "],\n" : "\n ],\n", out);
 }
 
 static void print_json_rows(const record_t *record, FILE *out)
@@ -267,12 +313,12 @@ static void print_json_rows(const record_t *record, FILE *out)
             continue;
         fputs(first ? "\n  {\"problem\": " : ",\n  {\"problem\": ", out);
         first = false;
-        print_json_text(row.problem, out);
+        mdnn_statistics_print_json_text(row.problem, out);
         fputs(", \"configuration\": ", out);
-        print_json_text(row.configuration, out);
+        mdnn_statistics_print_json_text(row.configuration, out);
         fprintf(out, ", \"workspace_bytes\": %" PRIu64, row.workspace_bytes);
-        print_json_ms("configuration_ms", row.configuration_ms, out);
-        print_json_ms("undivided_ms", row.undivided_ms, out);
+        mdnn_statistics_print_json_ms("configuration_ms", row.configuration_ms, out);
+        mdnn_statistics_print_json_ms("undivided_ms", row.undivided_ms, out);
         fputc('}', out);
     }
     fprintf(out, "%s],\n \"convolutions_not_recorded\": %" PRIu32 "\n}\n", first ? "" : "\n ",
@@ -285,15 +331,16 @@ static void print_json(const record_t *record, FILE *out)
     char started[32];
     format_time(header->started, started, sizeof started);
     fprintf(out, "%s%d,\n \"version\": ", json_beginning, MDNN_STATISTICS_VERSION);
-    print_json_text(header->library_version, out);
+    mdnn_statistics_print_json_text(header->library_version, out);
     fputs(",\n \"program\": ", out);
-    print_json_text(header->program, out);
+    mdnn_statistics_print_json_text(header->program, out);
     fputs(",\n \"host\": ", out);
-    print_json_text(header->host, out);
+    mdnn_statistics_print_json_text(header->host, out);
     fprintf(out, ",\n \"process\": %" PRIu64 ",\n \"started\": ", header->process);
-    print_json_text(started, out);
+    mdnn_statistics_print_json_text(started, out);
     fprintf(out, ",\n \"finished\": %s,\n", atomic_load(&header->finished) ? "true" : "false");
     print_json_counters(record, out);
+    print_json_memory(record, out);
     print_json_rows(record, out);
 }
 

@@ -42,6 +42,7 @@ static const void *good_record(void)
         good.header.row_capacity = ROWS;
         good.header.total_bytes = GOOD_BYTES;
         good.header.rows_taken = 2;
+        good.memory[0].sequence = 2;
         good.rows[0].sequence = 2;
         good.rows[1].sequence = 2;
     }

@@ -530,7 +530,7 @@ static void a_damaged_record_is_bad_format_and_never_read_beyond_its_end(void **
         free(damaged);                                                                             \
     } while (0)
     DAMAGE(magic[0], 'X');
-    DAMAGE(version, 2);
+    DAMAGE(version, 1);
     DAMAGE(byte_order, 0x04030201);
     DAMAGE(names_offset, UINT64_MAX);
     DAMAGE(counters_offset, sizeof *record - 8);
@@ -541,6 +541,9 @@ static void a_damaged_record_is_bad_format_and_never_read_beyond_its_end(void **
     DAMAGE(row_capacity, MDNN_STATISTICS_ROWS + 1);
     DAMAGE(name_bytes, 0);
     DAMAGE(row_bytes, 1);
+    DAMAGE(memory_offset, UINT64_MAX - 100);
+    DAMAGE(memory_count, MDNN_MEMORY_STATISTICS_DEVICES + 1);
+    DAMAGE(memory_bytes, 8);
 #undef DAMAGE
     for (size_t cut = 1; cut < sizeof *record; cut = cut * 3 + 1) {
         void *const copy = malloc(sizeof *record - cut);
@@ -580,6 +583,126 @@ static void a_full_disk_costs_the_statistics_and_not_the_process(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+static bool two_devices(int device, mdnn_memory_statistics_t *numbers)
+{
+    if (device != 0 && device != 3)
+        return false;
+    *numbers = (mdnn_memory_statistics_t){.budget_bytes = UINT64_C(12) << 30,
+                                          .peak_resident_bytes = UINT64_C(11) << 30,
+                                          .peak_live_bytes = UINT64_C(17) << 30,
+                                          .operations = 1000 + (uint64_t)device,
+                                          .period_operations = 100,
+                                          .compute_ms = 177.5,
+                                          .link_bound_ms = 200,
+                                          .predicted_ms = 250,
+                                          .round_ms = 400,
+                                          .policy = "auto",
+                                          .safety = "verify"};
+    if (device == 3) {
+        numbers->unnamed_accesses = 2;
+        snprintf(numbers->first_unnamed, sizeof numbers->first_unnamed, "kernel \"k\" \x1b \xff");
+    }
+    return true;
+}
+
+static void finish_with_memory(void)
+{
+    mdnn_memory_statistics_register(two_devices);
+    EXPECT(start(2, target) == MDNN_STATUS_OK);
+    mdnn_statistics_finish();
+}
+
+static void the_end_asks_for_the_memory_of_each_device(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(finish_with_memory), 0);
+    json_t *const root = parsed(target);
+    const json_t *const memory = json_object_get(root, "memory");
+    assert_int_equal(json_array_size(memory), 2);
+    const json_t *const first = json_array_get(memory, 0), *const other = json_array_get(memory, 1);
+    assert_int_equal(json_integer_value(json_object_get(first, "device")), 0);
+    assert_int_equal(json_integer_value(json_object_get(first, "operations")), 1000);
+    assert_int_equal(json_integer_value(json_object_get(first, "budget_bytes")), INT64_C(12) << 30);
+    assert_true(json_real_value(json_object_get(first, "compute_ms")) == 177.5);
+    assert_string_equal(json_string_value(json_object_get(first, "policy")), "auto");
+    assert_int_equal(json_integer_value(json_object_get(other, "device")), 3);
+    assert_int_equal(json_integer_value(json_object_get(other, "unnamed_accesses")), 2);
+    assert_string_equal(json_string_value(json_object_get(other, "first_unnamed")),
+                        "kernel \"k\" \x1b \xef\xbf\xbd");
+    json_decref(root);
+}
+
+static void finish_with_memory_as_text(void)
+{
+    mdnn_memory_statistics_register(two_devices);
+    EXPECT(start(1, target) == MDNN_STATUS_OK);
+    mdnn_statistics_finish();
+}
+
+static void the_text_says_what_memory_was_held_and_how_near_the_bounds_are(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(finish_with_memory_as_text), 0);
+    char *const text = printed(target, MDNN_STATISTICS_TEXT, MDNN_STATUS_OK);
+    static const char *const expected[] = {
+        "virtual memory of device 0: budget 12.0 GiB, policy auto, safety verify\n",
+        "11.0 GiB held at most; the program had 17.0 GiB at once\n",
+        "400.00 ms, 50 % of the speed at the link bound, 63 % of the speed at the schedule bound\n",
+        "virtual memory of device 3",
+        "2; the first: kernel \"k\" ? ?\n",
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        if (strstr(text, expected[i]) == NULL)
+            fail_msg("no '%s' in: %s", expected[i], text);
+    }
+    free(text);
+}
+
+static void publish_and_die(void)
+{
+    EXPECT(start(2, target) == MDNN_STATUS_OK);
+    mdnn_memory_statistics_t numbers = {.operations = 5};
+    mdnn_memory_statistics_publish(1, &numbers);
+    numbers.operations = 7;
+    mdnn_memory_statistics_publish(1, &numbers);
+    mdnn_memory_statistics_publish(MDNN_MEMORY_STATISTICS_DEVICES, &numbers);
+    mdnn_memory_statistics_publish(-1, &numbers);
+    _exit(0);
+}
+
+static void a_killed_process_leaves_the_memory_that_was_published_last(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(publish_and_die), 0);
+    json_t *const root = parsed(live);
+    const json_t *const memory = json_object_get(root, "memory");
+    assert_int_equal(json_array_size(memory), 1);
+    const json_t *const only = json_array_get(memory, 0);
+    assert_int_equal(json_integer_value(json_object_get(only, "device")), 1);
+    assert_int_equal(json_integer_value(json_object_get(only, "operations")), 7);
+    json_decref(root);
+}
+
+static void a_child_speaks_for_its_parent(void)
+{
+    mdnn_memory_statistics_register(two_devices);
+    EXPECT(start(2, target) == MDNN_STATUS_OK);
+    mdnn_statistics_after_fork();
+    const mdnn_memory_statistics_t numbers = {.operations = 5};
+    mdnn_memory_statistics_publish(0, &numbers);
+    mdnn_statistics_finish();
+}
+
+static void a_forked_child_publishes_no_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(a_child_speaks_for_its_parent), 0);
+    assert_int_equal(access(target, F_OK), -1);
+    json_t *const root = parsed(live);
+    assert_int_equal(json_array_size(json_object_get(root, "memory")), 0);
+    json_decref(root);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, fresh_directory)
 
 int main(void)
@@ -606,6 +729,10 @@ int main(void)
         TEST(a_damaged_record_is_bad_format_and_never_read_beyond_its_end),
         TEST(other_files_are_bad_format_and_missing_ones_not_found),
         TEST(a_full_disk_costs_the_statistics_and_not_the_process),
+        TEST(the_end_asks_for_the_memory_of_each_device),
+        TEST(the_text_says_what_memory_was_held_and_how_near_the_bounds_are),
+        TEST(a_killed_process_leaves_the_memory_that_was_published_last),
+        TEST(a_forked_child_publishes_no_memory),
     };
     const int failed = cmocka_run_group_tests_name("statistics", tests, NULL, NULL);
     char command[300];

@@ -1,0 +1,177 @@
+#include "config/memory_statistics.h"
+
+#include <inttypes.h>
+
+#include "config/numbers.h"
+#include "config/statistics_file.h"
+
+static _Atomic(mdnn_memory_statistics_source_t) source;
+
+void mdnn_memory_statistics_register(mdnn_memory_statistics_source_t given)
+{
+    atomic_store(&source, given);
+}
+
+void mdnn_memory_statistics_publish(int device, const mdnn_memory_statistics_t *numbers)
+{
+    mdnn_statistics_region_t *const region = mdnn_statistics_recorded();
+    if (region == NULL || device < 0 || device >= MDNN_MEMORY_STATISTICS_DEVICES)
+        return;
+    mdnn_statistics_memory_t *const slot = &region->memory[device];
+    const uint32_t sequence = atomic_load_explicit(&slot->sequence, memory_order_relaxed) & ~1u;
+    atomic_store_explicit(&slot->sequence, sequence + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    slot->numbers = *numbers;
+    atomic_store_explicit(&slot->sequence, sequence + 2, memory_order_release);
+}
+
+void mdnn_memory_statistics_collect(void)
+{
+    const mdnn_memory_statistics_source_t ask = atomic_load(&source);
+    for (int device = 0; ask != NULL && device < MDNN_MEMORY_STATISTICS_DEVICES; device++) {
+        mdnn_memory_statistics_t numbers = {0};
+        if (ask(device, &numbers))
+            mdnn_memory_statistics_publish(device, &numbers);
+    }
+}
+
+typedef struct size_text {
+    char text[MDNN_NUMBER_BYTES];
+} size_text_t;
+
+static size_text_t size_of(uint64_t bytes)
+{
+    size_text_t size;
+    mdnn_format_size_rounded(bytes, size.text, sizeof size.text);
+    return size;
+}
+
+static size_text_t ms_of(double ms)
+{
+    size_text_t size;
+    mdnn_format_decimal(ms, 2, false, size.text, sizeof size.text);
+    return size;
+}
+
+static void print_line(FILE *out, const char *what)
+{
+    fprintf(out, "  %-20s", what);
+}
+
+/* "; 86 % of the link bound", only where both times are known. */
+static void print_share(FILE *out, const char *bound, double bound_ms, double round_ms)
+{
+    if (!(bound_ms > 0) || !(round_ms > 0))
+        return;
+    size_text_t share;
+    mdnn_format_decimal(100 * bound_ms / round_ms, 0, false, share.text, sizeof share.text);
+    fprintf(out, ", %s %% of the speed at the %s bound", share.text, bound);
+}
+
+static void print_round(const mdnn_memory_statistics_t *n, FILE *out)
+{
+    if (n->period_operations == 0)
+        return;
+    print_line(out, "one round");
+    fprintf(out, "%" PRIu64 " operations; planned: %s out, %s in\n", n->period_operations,
+            size_of(n->period_out_bytes).text, size_of(n->period_in_bytes).text);
+    print_line(out, "its bounds");
+    fprintf(out, "compute alone %s ms, with the link %s ms, with the plan (schedule) %s ms\n",
+            ms_of(n->compute_ms).text, ms_of(n->link_bound_ms).text, ms_of(n->predicted_ms).text);
+    if (!(n->round_ms > 0))
+        return;
+    print_line(out, "it took");
+    fprintf(out, "%s ms", ms_of(n->round_ms).text);
+    print_share(out, "link", n->link_bound_ms, n->round_ms);
+    print_share(out, "schedule", n->predicted_ms, n->round_ms);
+    fputc('\n', out);
+}
+
+static void print_moves(const mdnn_memory_statistics_t *n, FILE *out)
+{
+    print_line(out, "copied");
+    fprintf(out, "%s to the host, %s back; %s left without a copy, the host had it\n",
+            size_of(n->out_bytes).text, size_of(n->in_bytes).text, size_of(n->saved_bytes).text);
+    print_line(out, "leaves, returns");
+    fprintf(out,
+            "ahead of time %" PRIu64 ", %" PRIu64 "; on demand %" PRIu64 ", %" PRIu64
+            "; called off %" PRIu64 "\n",
+            n->planned_leaves, n->planned_returns, n->demand_leaves, n->demand_returns,
+            n->called_off);
+    print_line(out, "the host waited");
+    fprintf(out, "%" PRIu64 " times, %s ms together\n", n->host_waits, ms_of(n->host_wait_ms).text);
+    print_line(out, "pinned on the host");
+    fprintf(out, "%s\n", size_of(n->host_bytes).text);
+}
+
+static void print_needs(const mdnn_memory_statistics_t *n, FILE *out)
+{
+    if (n->smallest_budget_bytes > 0 || n->floor_bytes > 0) {
+        const uint64_t least =
+            n->smallest_budget_bytes > n->floor_bytes ? n->smallest_budget_bytes : n->floor_bytes;
+        print_line(out, "needs at least");
+        fprintf(out, "%s, as far as is known (largest operation %s, cannot leave %s)\n",
+                size_of(least).text, size_of(n->largest_operation_bytes).text,
+                size_of(n->pinned_live_bytes).text);
+    }
+    if (n->refused > 0) {
+        print_line(out, "refused");
+        fprintf(out, "%" PRIu64 " requests: the budget is too small for them\n", n->refused);
+    }
+}
+
+void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, int device,
+                                       FILE *out)
+{
+    mdnn_memory_statistics_t n = *numbers;
+    n.policy[sizeof n.policy - 1] = n.safety[sizeof n.safety - 1] = '\0';
+    n.first_unnamed[sizeof n.first_unnamed - 1] = '\0';
+    fprintf(out, "virtual memory of device %d: budget %s", device, size_of(n.budget_bytes).text);
+    if (n.policy[0] != '\0')
+        mdnn_statistics_print_plain(", policy ", n.policy, out);
+    if (n.safety[0] != '\0')
+        mdnn_statistics_print_plain(", safety ", n.safety, out);
+    fputc('\n', out);
+    print_line(out, "device memory");
+    fprintf(out, "%s held at most; the program had %s at once\n",
+            size_of(n.peak_resident_bytes).text, size_of(n.peak_live_bytes).text);
+    print_line(out, "operations");
+    fprintf(out, "%" PRIu64 "\n", n.operations);
+    print_moves(&n, out);
+    print_round(&n, out);
+    print_needs(&n, out);
+    if (n.unnamed_accesses > 0) {
+        print_line(out, "UNNAMED ACCESSES");
+        fprintf(out, "%" PRIu64, n.unnamed_accesses);
+        mdnn_statistics_print_plain("; the first: ", n.first_unnamed, out);
+        fputc('\n', out);
+    }
+}
+
+static void print_json_count(const char *name, uint64_t value, FILE *out)
+{
+    fprintf(out, ", \"%s\": %" PRIu64, name, value);
+}
+
+void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, int device,
+                                       FILE *out)
+{
+    mdnn_memory_statistics_t n = *numbers;
+    n.policy[sizeof n.policy - 1] = n.safety[sizeof n.safety - 1] = '\0';
+    n.first_unnamed[sizeof n.first_unnamed - 1] = '\0';
+    fprintf(out, "{\"device\": %d", device);
+#define MEMORY_COUNT(name) print_json_count(#name, n.name, out);
+#define MEMORY_BYTES MEMORY_COUNT
+#define MEMORY_MS(name) mdnn_statistics_print_json_ms(#name, n.name, out);
+#include "config/memory_statistics.def"
+#undef MEMORY_COUNT
+#undef MEMORY_BYTES
+#undef MEMORY_MS
+    fputs(", \"policy\": ", out);
+    mdnn_statistics_print_json_text(n.policy, out);
+    fputs(", \"safety\": ", out);
+    mdnn_statistics_print_json_text(n.safety, out);
+    fputs(", \"first_unnamed\": ", out);
+    mdnn_statistics_print_json_text(n.first_unnamed, out);
+    fputc('}', out);
+}
