@@ -31,23 +31,40 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
 bool mdnn_virtual_owns(uint64_t address);
 bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *device);
 
-/* Around each operation. A door fills names with mdnn_virtual_name, then begin, the real call, end.
- */
+/* Around each operation. A door begins with mdnn_virtual_operation, fills in names with
+ * mdnn_virtual_name, then begin, the real call, end. Not to be copied. */
 enum { MDNN_VIRTUAL_NAMES = 512 };
 typedef struct mdnn_virtual_operation {
-    mdnn_memory_operation_t operation;
     CUstream stream;
-    bool per_thread;                        /* the _ptsz family: stream 0 is the thread's own */
-    mdnn_named_t names[MDNN_VIRTUAL_NAMES]; /* the first name_count are set */
+    bool per_thread;      /* the _ptsz family: stream 0 is the thread's own */
+    bool begun;           /* end has something to do */
+    bool overflowed;      /* a name was lost for want of memory: begin refuses */
+    CUgraphExec launched; /* NULL, or the executable graph whose memory is named, too */
     size_t name_count;
-    bool overflowed; /* more names than fit: everything of the device is made resident or refused */
-    bool begun;
+    mdnn_named_t *more;                     /* what does not fit in `names`; owned until end */
+    struct mdnn_virtual_part *parts;        /* from begin to end, one a device that is named */
+    mdnn_named_t names[MDNN_VIRTUAL_NAMES]; /* the first of name_count */
 } mdnn_virtual_operation_t;
 
-/* Passes over what is not ours, and repeats. */
+static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, CUstream stream,
+                                          bool per_thread)
+{
+    operation->stream = stream;
+    operation->per_thread = per_thread;
+    operation->begun = operation->overflowed = false;
+    operation->launched = NULL;
+    operation->name_count = 0;
+    operation->more = NULL;
+    operation->parts = NULL;
+}
+
+/* Passes over what is not ours, and what was just named. Any number of names. */
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role);
-/* CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY: do not enqueue. An operation without names costs a
- * compare. `key`: what it is. */
+/* All that the executable graph uses; for cuGraphLaunch. */
+void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable);
+/* CUDA_SUCCESS, or what to return instead of enqueuing, CUDA_ERROR_OUT_OF_MEMORY as a rule; nothing
+ * is to be ended then. An operation without names costs a compare. `key`: what it is. Always
+ * followed by end if it succeeds. */
 CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key);
 void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued);
 
@@ -61,10 +78,22 @@ void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t w
 void mdnn_virtual_progress_while_waiting(bool (*is_over)(void *context), void *context);
 
 /* Captures and graphs: what was named or allocated during a capture stays as long as its graph or
- * an executable of it does. `capture` is cuStreamGetCaptureInfo's id. */
+ * an executable of it does; what the program frees meanwhile is freed then. */
+
+/* Before the real cuStreamBeginCapture; mdnn_virtual_capture_ended follows in any case. */
+void mdnn_virtual_capture_began(CUstream stream, bool per_thread);
+/* The capture that the stream takes part in, 0: none. For mdnn_virtual_capture_ended, to be asked
+ * before the real cuStreamEndCapture. Costs a compare while nothing is captured. */
+unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread);
+/* After the real cuStreamEndCapture, or where beginning failed (capture 0). `graph` NULL: none
+ * came of it. */
 void mdnn_virtual_capture_ended(unsigned long long capture, CUgraph graph);
+/* A node that the program (or cuDNN) adds by hand uses `address`. */
+void mdnn_virtual_graph_named(CUgraph graph, uint64_t address);
+/* After success of the real call. */
 void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable);
-void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone);
+void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone); /* or `clone` now has it as a child */
+/* Before the real call. */
 void mdnn_virtual_graph_destroyed(CUgraph graph);
 void mdnn_virtual_executable_destroyed(CUgraphExec executable);
 void mdnn_virtual_stream_destroyed(CUstream stream);
