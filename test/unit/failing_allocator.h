@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static long fail_allocation_at; /* 0: never; counts down */
-static long live_allocations;
+static _Atomic long fail_allocation_at; /* 0: never; counts down */
+static _Atomic long live_allocations;
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);

@@ -12,11 +12,9 @@
 #include <cmocka.h>
 
 #include "offload/history.h"
-#include "test/unit/random.h"
+#include "test/unit/random_program.h"
 
-enum { MOST_STEPS = 48, MOST_SLOTS = 24, MOST_USES = 6, MOST_EVENTS = 40000, MOST_IDS = 20000 };
-
-static uint64_t seed_now, random_state;
+static uint64_t seed_now;
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -24,158 +22,7 @@ static uint64_t seed_now, random_state;
             fail_msg("%s (MDNN_TEST_SEED=%llu)", #condition, (unsigned long long)seed_now);        \
     } while (0)
 
-static uint64_t below(uint64_t end)
-{
-    return random_next(&random_state) % end;
-}
-
-/* ---- a program: one round of it ---- */
-
-typedef struct slot {
-    uint64_t bytes;
-    uint32_t birth, death; /* steps; death < birth: in the next round; both MOST_STEPS: always */
-} slot_t;
-
-typedef struct step {
-    uint64_t key;
-    uint32_t use_count, slots[MOST_USES];
-    mdnn_use_role_t roles[MOST_USES];
-} step_t;
-
-typedef struct program {
-    uint32_t step_count, slot_count;
-    slot_t slots[MOST_SLOTS];
-    step_t steps[MOST_STEPS];
-} program_t;
-
-static bool slot_lives(const slot_t *slot, uint32_t step)
-{
-    if (slot->birth == MOST_STEPS)
-        return true;
-    if (slot->birth <= slot->death)
-        return step >= slot->birth && step <= slot->death;
-    return step >= slot->birth || step <= slot->death;
-}
-
-/* Few keys and sizes, and a stretch that repeats itself, so that much looks alike. The first step
- * is like no other: otherwise the round might be a shorter one several times. */
-static void fill_program(program_t *program, uint64_t first_key)
-{
-    program->step_count = 9 + (uint32_t)below(MOST_STEPS - 9);
-    program->slot_count = 1 + (uint32_t)below(MOST_SLOTS - 1);
-    for (uint32_t s = 0; s < program->slot_count; s++) {
-        slot_t *const slot = &program->slots[s];
-        slot->bytes = 1 + below(3);
-        slot->birth = slot->death = MOST_STEPS;
-        if (below(3) == 0)
-            continue;
-        slot->birth = (uint32_t)below(program->step_count);
-        slot->death = (uint32_t)below(program->step_count);
-        if (slot->birth > slot->death && below(3)) {
-            const uint32_t swap = slot->birth;
-            slot->birth = slot->death;
-            slot->death = swap;
-        }
-    }
-    const uint32_t loop = 1 + (uint32_t)below(5), from = (uint32_t)below(program->step_count);
-    for (uint32_t i = 0; i < program->step_count; i++) {
-        step_t *const step = &program->steps[i];
-        *step = (step_t){.key = i == 0 ? first_key : 1 + below(3)};
-        if (i > from && i >= loop + 1)
-            step->key = program->steps[i - loop].key;
-        for (uint32_t s = 0; s < program->slot_count && step->use_count < MOST_USES; s++) {
-            const bool born = program->slots[s].birth == i;
-            if (!born && (!slot_lives(&program->slots[s], i) || below(4)))
-                continue;
-            step->roles[step->use_count] = (mdnn_use_role_t)below(3);
-            step->slots[step->use_count++] = s;
-        }
-    }
-    /* A birth that found no room for its use would be one that nobody sees. */
-    for (uint32_t s = 0; s < program->slot_count; s++) {
-        slot_t *const slot = &program->slots[s];
-        bool seen = slot->birth == MOST_STEPS;
-        for (uint32_t u = 0; !seen && u < program->steps[slot->birth].use_count; u++)
-            seen = program->steps[slot->birth].slots[u] == s;
-        for (uint32_t i = 0; !seen && i < program->step_count; i++)
-            for (uint32_t u = 0; u < program->steps[i].use_count; u++)
-                if (program->steps[i].slots[u] == s)
-                    program->steps[i].slots[u--] =
-                        program->steps[i].slots[--program->steps[i].use_count];
-    }
-}
-
-/* ---- what happens: events of many rounds ---- */
-
-typedef struct event {
-    enum { BEGIN, END, OPERATION } kind;
-    uint32_t id; /* BEGIN, END */
-    uint64_t bytes, key;
-    uint32_t use_count, ids[MOST_USES];
-    mdnn_use_role_t roles[MOST_USES];
-    bool regular; /* whether all predictions must be right here */
-} event_t;
-
-static event_t events[MOST_EVENTS];
-static uint32_t event_count, id_count;
 static uint32_t handles[MOST_IDS];
-static uint32_t living[MOST_SLOTS];
-static bool slot_is_there[MOST_SLOTS];
-
-static event_t *add_event(event_t event)
-{
-    assert_true(event_count < MOST_EVENTS);
-    events[event_count] = event;
-    return &events[event_count++];
-}
-
-static void begin_slot(uint32_t s, uint64_t bytes)
-{
-    assert_true(id_count < MOST_IDS);
-    living[s] = id_count++;
-    slot_is_there[s] = true;
-    add_event((event_t){.kind = BEGIN, .id = living[s], .bytes = bytes});
-}
-
-static void end_slot(uint32_t s)
-{
-    add_event((event_t){.kind = END, .id = living[s]});
-    slot_is_there[s] = false;
-}
-
-/* Steps up to `end`; sizes are multiplied, as with a batch of another size. Slots that a short
- * round left alive are ended, those that are missing are begun. */
-static void run_round(const program_t *program, uint32_t end, uint64_t factor, bool regular)
-{
-    for (uint32_t i = 0; i < end; i++) {
-        const step_t *const step = &program->steps[i];
-        event_t event = {.kind = OPERATION, .key = step->key, .regular = regular};
-        for (uint32_t u = 0; u < step->use_count; u++) {
-            const uint32_t s = step->slots[u];
-            const bool anew = program->slots[s].birth == i;
-            if (slot_is_there[s] && anew)
-                end_slot(s);
-            if (!slot_is_there[s])
-                begin_slot(s, program->slots[s].bytes *
-                                  (program->slots[s].birth == MOST_STEPS ? 1 : factor));
-            event.ids[event.use_count] = living[s];
-            event.roles[event.use_count++] = step->roles[u];
-        }
-        add_event(event);
-        for (uint32_t s = 0; s < program->slot_count; s++)
-            if (slot_is_there[s] && program->slots[s].death == i)
-                end_slot(s);
-    }
-}
-
-static void start_program(const program_t *program)
-{
-    event_count = id_count = 0;
-    memset(slot_is_there, 0, sizeof slot_is_there);
-    for (uint32_t s = 0; s < program->slot_count; s++)
-        if (program->slots[s].birth == MOST_STEPS)
-            begin_slot(s, program->slots[s].bytes);
-}
 
 /* ---- the truth ---- */
 
@@ -284,8 +131,6 @@ static void each_seed(void (*check)(void), uint64_t count)
 
 /* ---- tests ---- */
 
-static program_t program, other;
-
 /* The sum of all ranges at each operation, from the events of one round and from the period. */
 static void check_period(const mdnn_history_t *history)
 {
@@ -328,32 +173,6 @@ static void repetition_is_found_and_predicts_every_use(void **state)
     each_seed(check_regular, 1500);
     print_message("%u answers, all right\n", right_answers);
     assert_true(right_answers > 100);
-}
-
-/* Each begins with an operation that never came before: what deviates twice in the same way would
- * be a longer period. Alone it is a line of logging. */
-static void deviate(void)
-{
-    add_event((event_t){.kind = OPERATION, .key = 10000 + event_count});
-    switch (below(5)) {
-    case 0:
-        break;
-    case 1: /* a short last batch */
-        run_round(&program, program.step_count, 5, false);
-        break;
-    case 2: /* evaluation: only the first part, several times */
-        for (uint64_t i = 1 + below(4); i-- > 0;)
-            run_round(&program, 1 + (uint32_t)below(program.step_count - 1), 1, false);
-        break;
-    case 3: /* an exception: the round breaks off */
-        run_round(&program, (uint32_t)below(program.step_count), 1, false);
-        break;
-    default: /* something else altogether, which has a period of its own */
-        for (uint64_t i = below(9); i-- > 0;)
-            for (uint32_t step = 0; step < other.step_count; step++)
-                add_event((event_t){.kind = OPERATION, .key = 500 + other.steps[step].key});
-        break;
-    }
 }
 
 static void check_deviations(void)
