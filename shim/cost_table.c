@@ -146,6 +146,14 @@ static int index_of(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
     return -1;
 }
 
+/* What was left out for its workspace needs some; a postponed one is remembered with none. */
+static mdnn_candidate_state_t recalled_state(const mdnn_cost_t *cost)
+{
+    if (!cost->untimed)
+        return MDNN_CANDIDATE_TIMED;
+    return cost->workspace_bytes > 0 ? MDNN_CANDIDATE_EXCLUDED : MDNN_CANDIDATE_POSTPONED;
+}
+
 /* One remembered size: what it does not name cannot run there. */
 static mdnn_status_t recall_row(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
                                 const mdnn_cost_entry_t *entry, mdnn_cost_row_t *row)
@@ -164,13 +172,12 @@ static mdnn_status_t recall_row(mdnn_cost_table_t *table, const mdnn_problem_t *
         if (!candidate)
             return MDNN_STATUS_OUT_OF_MEMORY;
         candidate->cost = entry->costs[j];
-        candidate->state =
-            entry->costs[j].untimed ? MDNN_CANDIDATE_EXCLUDED : MDNN_CANDIDATE_TIMED;
+        candidate->state = recalled_state(&entry->costs[j]);
         if (index >= MDNN_CANDIDATE_LEGACY)
             row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
     }
     row->changed = false;
-    row->listed = true;
+    row->listed = mdnn_cost_row_has_engines(row);
     return MDNN_STATUS_OK;
 }
 
@@ -198,17 +205,26 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
             continue;
         for (int index = 0; index < row->capacity; index++) {
             const mdnn_candidate_t *const candidate = &row->candidates[index];
-            if (candidate->state != MDNN_CANDIDATE_TIMED &&
-                candidate->state != MDNN_CANDIDATE_EXCLUDED)
+            if (candidate->state == MDNN_CANDIDATE_UNKNOWN ||
+                candidate->state == MDNN_CANDIDATE_UNSUPPORTED)
                 continue;
             costs[count] = candidate->cost;
-            costs[count++].untimed = candidate->state == MDNN_CANDIDATE_EXCLUDED;
+            costs[count++].untimed = candidate->state != MDNN_CANDIDATE_TIMED;
         }
         MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
         row->changed = false;
         *any = true;
     }
     return MDNN_STATUS_OK;
+}
+
+bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row)
+{
+    for (int i = MDNN_CANDIDATE_LEGACY; i < row->capacity; i++)
+        if (row->candidates[i].state != MDNN_CANDIDATE_UNKNOWN &&
+            row->candidates[i].state != MDNN_CANDIDATE_UNSUPPORTED)
+            return true;
+    return false;
 }
 
 /* Best time among what is already known at this size; infinity before the first. */
@@ -260,8 +276,7 @@ bool mdnn_cost_table_foresee(const mdnn_cost_table_t *table, const mdnn_cost_row
     const mdnn_cost_row_t *const measured = larger_row(table->rows, row, index, true);
     const double scale = any ? (double)row->images / (double)any->images : 0;
     *expected_ms = 0;
-    const double absurd =
-        table->engine_count > 0 ? MDNN_ABSURD_FACTOR_MANY : MDNN_ABSURD_FACTOR;
+    const double absurd = table->engine_count > 0 ? MDNN_ABSURD_FACTOR_MANY : MDNN_ABSURD_FACTOR;
     if (any && scale >= 0.5 &&
         any->candidates[index].cost.time_ms > absurd * mdnn_cost_row_best_ms(any)) {
         *ms = any->candidates[index].cost.time_ms * scale;
@@ -335,12 +350,44 @@ static bool has_excluded(const mdnn_cost_row_t *row, uint64_t limit_bytes)
     return false;
 }
 
+/* The nearest larger size of the role FIRST that has engines; a REST part competes with it as well.
+ */
+static const mdnn_cost_row_t *larger_with_engines(const mdnn_cost_table_t *table,
+                                                  const mdnn_cost_row_t *row)
+{
+    const mdnn_cost_row_t *nearest = NULL;
+    for (const mdnn_cost_row_t *each = table->rows; each; each = each->next)
+        if (each->role == MDNN_PART_FIRST && each->images > row->images &&
+            mdnn_cost_row_has_engines(each) && (!nearest || each->images < nearest->images))
+            nearest = each;
+    return nearest;
+}
+
+bool mdnn_cost_table_engines_may_pay(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
+                                     uint64_t limit_bytes)
+{
+    const mdnn_cost_row_t *const larger = larger_with_engines(table, row);
+    return !larger || has_excluded(larger, limit_bytes);
+}
+
+bool mdnn_cost_table_engine_may_pay(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
+                                    int index, uint64_t limit_bytes)
+{
+    for (const mdnn_cost_row_t *each = table->rows; each; each = each->next) {
+        const mdnn_candidate_t *const candidate = mdnn_cost_row_look(each, index);
+        if (each->role == MDNN_PART_FIRST && each->images > row->images &&
+            candidate->state == MDNN_CANDIDATE_TIMED &&
+            candidate->cost.workspace_bytes <= limit_bytes)
+            return false;
+    }
+    return true;
+}
+
 bool mdnn_cost_table_is_settled(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
                                 uint64_t limit_bytes)
 {
     const mdnn_cost_row_t *const half = row_of(table, 2 * row->images, row->role);
     const mdnn_cost_row_t *const whole = row_of(table, 4 * row->images, row->role);
-    return half && whole && !has_excluded(half, limit_bytes) &&
-           !has_excluded(whole, limit_bytes) &&
+    return half && whole && !has_excluded(half, limit_bytes) && !has_excluded(whole, limit_bytes) &&
            2 * mdnn_cost_row_best_ms(half) > worthwhile_factor * mdnn_cost_row_best_ms(whole);
 }

@@ -1,7 +1,7 @@
 /* What is known of the costs of one problem: for every part size and role a row, for every
- * algorithm in every admissible math type, and for every engine of the graph API, a candidate. Filled by measurement, exchanged with the
- * database, asked what larger sizes tell about smaller ones. Not thread-safe: callers hold the
- * planning lock. */
+ * algorithm in every admissible math type, and for every engine of the graph API, a candidate.
+ * Filled by measurement, exchanged with the database, asked what larger sizes tell about smaller
+ * ones. Not thread-safe: callers hold the planning lock. */
 #ifndef MDNN_COST_TABLE_H
 #define MDNN_COST_TABLE_H
 
@@ -28,7 +28,9 @@ enum {
 typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_UNKNOWN,
     MDNN_CANDIDATE_UNSUPPORTED,
-    MDNN_CANDIDATE_EXCLUDED, /* its workspace was above the limit or not to be had */
+    MDNN_CANDIDATE_EXCLUDED,  /* its workspace was above the limit or not to be had */
+    MDNN_CANDIDATE_POSTPONED, /* an engine that a larger size runs within the limit: not planned
+                                 here */
     MDNN_CANDIDATE_TIMED
 } mdnn_candidate_state_t;
 
@@ -43,8 +45,8 @@ typedef struct mdnn_cost_row {
     bool changed; /* since it was last remembered */
     bool listed;  /* its engines are known: heuristics were asked, or a database remembers */
     bool offered[MDNN_CANDIDATE_ENGINES]; /* by the heuristics for this size */
-    int capacity;                 /* those behind are unknown: most rows need few */
-    mdnn_candidate_t *candidates; /* owned by the table */
+    int capacity;                         /* those behind are unknown: most rows need few */
+    mdnn_candidate_t *candidates;         /* owned by the table */
     struct mdnn_cost_row *next;
 } mdnn_cost_row_t;
 
@@ -60,19 +62,21 @@ uint64_t mdnn_cost_table_next_limit(const mdnn_cost_table_t *table, uint64_t lim
  * the untimed candidates. */
 mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
                                      const mdnn_cost_memory_t *memory);
-/* Puts every size and role that changed since the last call into `memory`, as new; *any says whether
- * there was one. */
+/* Puts every size and role that changed since the last call into `memory`, as new; *any says
+ * whether there was one. */
 mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory,
                                        bool *any);
 
 /* The row of a size and role, made if it is not there; NULL if memory is short. Stays valid. */
 mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,
                                      mdnn_part_role_t role);
-/* Candidate `index` of a row, to be written; NULL if memory is short. Stays valid until another one of
- * the row is asked for. */
+/* Candidate `index` of a row, to be written; NULL if memory is short. Stays valid until another one
+ * of the row is asked for. */
 mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
 /* The same to be read. */
 const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
+/* Whether an engine is known to run here, or postponed. */
+bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
 /* Best time among what is known at this size; a huge number before the first. */
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
 
@@ -83,8 +87,8 @@ const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_cost_table_t *table,
 /* Time of an engine in the role FIRST at a size; 0 if it was not timed there. */
 double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engine_t *engine,
                                  int64_t images);
-/* True if another engine, as repeatable, direct and strict as `offer`, was clearly faster at this size
- * in no more workspace. */
+/* True if another engine, as repeatable, direct and strict as `offer`, was clearly faster at this
+ * size in no more workspace. */
 bool mdnn_cost_table_engine_is_dominated(const mdnn_cost_table_t *table,
                                          const mdnn_engine_offer_t *offer, int64_t images);
 /* Candidates are 0 .. this - 1. */
@@ -96,10 +100,20 @@ int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index);
 
 /* Whether candidate `index` computes with inputs as they are: only fp32 data may be rounded. */
 bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index);
-/* True if parts of this size cannot pay: nothing was left out for its workspace at twice the size, and
- * halves of that ran no faster an image. Graph problems only, whose candidates are many. */
+/* True if parts of this size cannot pay: nothing was left out for its workspace at twice the size,
+ * and halves of that ran no faster an image. Graph problems only, whose candidates are many. */
 bool mdnn_cost_table_is_settled(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
                                 uint64_t limit_bytes);
+
+/* Whether engines are worth listing for parts of this size: not if at the next larger size every
+ * engine that is offered ran within the limit, since parts of it then gain nothing. Planning an
+ * engine may mean compiling it, which takes tenths of a second; legacy algorithms cost nothing to
+ * plan. */
+bool mdnn_cost_table_engines_may_pay(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
+                                     uint64_t limit_bytes);
+/* The same for one engine: false if a larger size ran it within the limit. */
+bool mdnn_cost_table_engine_may_pay(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
+                                    int index, uint64_t limit_bytes);
 
 /* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
  * tried; else *expected_ms > 0 if a near size was timed, so that a first look is needless. */

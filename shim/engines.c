@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "config/log.h"
 #include "shim/engine_knobs.h"
 #include "shim/graph_build.h"
 
@@ -199,8 +201,8 @@ static void destroy_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t *de
         destroy(cudnn, descriptors[i]);
 }
 
-/* cuDNN does not say how many knobs there are before it is given room for them (it says 0), so there
- * is room for one too many. */
+/* cuDNN does not say how many knobs there are before it is given room for them (it says 0), so
+ * there is room for one too many. */
 static bool read_knobs(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t configuration,
                        mdnn_engine_t *engine)
 {
@@ -260,10 +262,12 @@ mdnn_status_t mdnn_engine_read(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor
                                                             : MDNN_STATUS_UNSUPPORTED;
 }
 
-/* Never weaker than the caller: rounded inputs and reduced precision only where it accepted them. */
+/* Never weaker than the caller: rounded inputs and reduced precision only where it accepted them.
+ */
 static bool is_admissible(const mdnn_problem_t *problem, uint32_t notes, uint32_t behaviour)
 {
-    const bool rounds = problem->math_type != CUDNN_FMA_MATH || problem->x.type == CUDNN_DATA_DOUBLE;
+    const bool rounds =
+        problem->math_type != CUDNN_FMA_MATH || problem->x.type == CUDNN_DATA_DOUBLE;
     const uint32_t weak = notes & MDNN_NOTES_WEAK;
     return notes < 1U << 31 && (weak & ~(uint32_t)problem->weak_notes) == 0 &&
            (rounds || !(notes & NOTE_TENSOR_CORE)) && !(behaviour & BEHAVIOUR_REORDERED);
@@ -313,9 +317,8 @@ static void read_results(const mdnn_engines_t *engines, cudnnBackendDescriptor_t
                                         NULL) != CUDNN_STATUS_SUCCESS ||
         wanted <= 0)
         return;
-    const size_t made =
-        create_many(cudnn, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, configurations,
-                    wanted < CONFIGURATIONS ? (size_t)wanted : CONFIGURATIONS);
+    const size_t made = create_many(cudnn, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, configurations,
+                                    wanted < CONFIGURATIONS ? (size_t)wanted : CONFIGURATIONS);
     if (cudnn->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, (int64_t)made, &found,
                                         configurations) == CUDNN_STATUS_SUCCESS)
@@ -329,8 +332,7 @@ static void ask_heuristics(const mdnn_engines_t *engines, cudnnBackendDescriptor
                            size_t capacity, size_t *count)
 {
     const mdnn_cudnn_t *const cudnn = engines->cudnn;
-    const cudnnBackendDescriptor_t heuristics =
-        create(cudnn, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    const cudnnBackendDescriptor_t heuristics = create(cudnn, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     if (!heuristics)
         return;
     if (cudnn->cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
@@ -379,15 +381,13 @@ static bool make_choices(recipe_t *recipe, const mdnn_engine_t *engine)
     for (int32_t i = 0; i < engine->knob_count; i++) {
         const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)engine->knobs[i].type;
         const int64_t value = engine->knobs[i].value;
-        const cudnnBackendDescriptor_t choice =
-            create(cudnn, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+        const cudnnBackendDescriptor_t choice = create(cudnn, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
         if (!choice)
             return false;
         recipe->choices[recipe->choice_count++] = choice;
         if (!set_one(cudnn, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE,
                      &type) ||
-            !set_one(cudnn, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64,
-                     &value) ||
+            !set_one(cudnn, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, &value) ||
             cudnn->cudnnBackendFinalize(choice) != CUDNN_STATUS_SUCCESS)
             return false;
     }
@@ -402,10 +402,10 @@ static bool make_configuration(recipe_t *recipe)
            set_one(cudnn, recipe->configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
                    CUDNN_TYPE_BACKEND_DESCRIPTOR, &recipe->engine) &&
            (recipe->choice_count == 0 ||
-            cudnn->cudnnBackendSetAttribute(
-                recipe->configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                CUDNN_TYPE_BACKEND_DESCRIPTOR, recipe->choice_count,
-                recipe->choices) == CUDNN_STATUS_SUCCESS) &&
+            cudnn->cudnnBackendSetAttribute(recipe->configuration,
+                                            CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, recipe->choice_count,
+                                            recipe->choices) == CUDNN_STATUS_SUCCESS) &&
            cudnn->cudnnBackendFinalize(recipe->configuration) == CUDNN_STATUS_SUCCESS;
 }
 
@@ -456,6 +456,25 @@ static bool make_plan(const mdnn_cudnn_t *cudnn, cudnnHandle_t handle,
     return good;
 }
 
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+/* Says how long it took: some engines are compiled for each shape, and then planning is what a
+ * program's start costs. */
+static void plan_once(const mdnn_engines_t *engines, cudnnHandle_t handle,
+                      const sized_graph_t *graph, kept_plan_t *kept)
+{
+    const double begin_ms = now_ms();
+    kept->supported = make_plan(engines->cudnn, handle, graph->graph, &kept->engine, &kept->made);
+    MDNN_LOG(MDNN_LOG_DEBUG, "engines", "planned engine %d for %lld images in %.1f ms%s",
+             kept->engine.id, (long long)graph->images, now_ms() - begin_ms,
+             kept->supported ? "" : ": not supported");
+}
+
 mdnn_status_t mdnn_engines_plan(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
                                 mdnn_graph_scaling_t scaling, const mdnn_engine_t *engine,
                                 const mdnn_engine_plan_t **plan)
@@ -470,8 +489,7 @@ mdnn_status_t mdnn_engines_plan(mdnn_engines_t *engines, cudnnHandle_t handle, i
         if (!kept)
             return MDNN_STATUS_OUT_OF_MEMORY;
         kept->engine = *engine;
-        kept->supported =
-            make_plan(engines->cudnn, handle, graph->graph, engine, &kept->made);
+        plan_once(engines, handle, graph, kept);
         kept->next = graph->plans;
         graph->plans = kept;
     }
@@ -584,7 +602,8 @@ mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, i
     static const struct {
         cudnnBackendHeurMode_t mode;
         size_t first;
-    } lists[] = {{CUDNN_HEUR_MODE_INSTANT, 12}, {CUDNN_HEUR_MODE_B, 0}, {CUDNN_HEUR_MODE_FALLBACK, 4}};
+    } lists[] = {
+        {CUDNN_HEUR_MODE_INSTANT, 12}, {CUDNN_HEUR_MODE_B, 0}, {CUDNN_HEUR_MODE_FALLBACK, 4}};
     sized_graph_t *graph;
     *count = 0;
     MDNN_TRY(graph_for(engines, handle, images, scaling, &graph));
@@ -649,8 +668,8 @@ cudnnStatus_t mdnn_engine_execute(const mdnn_cudnn_t *cudnn, cudnnHandle_t handl
                                                   CUDNN_TYPE_INT64, count, named)) ==
             CUDNN_STATUS_SUCCESS &&
         (status = cudnn->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-                                                  CUDNN_TYPE_VOID_PTR, 1,
-                                                  &operands->workspace)) == CUDNN_STATUS_SUCCESS &&
+                                                  CUDNN_TYPE_VOID_PTR, 1, &operands->workspace)) ==
+            CUDNN_STATUS_SUCCESS &&
         (status = cudnn->cudnnBackendFinalize(pack)) == CUDNN_STATUS_SUCCESS)
         status = cudnn->cudnnBackendExecute(handle, plan, pack);
     (void)cudnn->cudnnBackendDestroyDescriptor(pack);

@@ -12,8 +12,8 @@ enum { SLICES = 8, REPEATS_MAX = 100, LOOK_LEAD = 2 };
 /* The look itself waits for its launches, so it may seem this much slower than it is. */
 static const double look_excess_ms = 0.05;
 /* With a lead, which hides the launches, a look is nearly a measurement: it must be where a narrow
- * margin decides (without one, engines of several kernels seemed up to twice as slow as they ran, and
- * TF32 ResNet-50 lost 2 % to choices made on that: H200). */
+ * margin decides (without one, engines of several kernels seemed up to twice as slow as they ran,
+ * and TF32 ResNet-50 lost 2 % to choices made on that: H200). */
 static const double many_excess_ms = 0.01;
 /* First runs load kernels; a candidate slower than the absurd by this much is judged by its first.
  */
@@ -299,6 +299,21 @@ static mdnn_cost_t cost_without_time(const mdnn_measurement_t *measurement,
     };
 }
 
+/* Remembered as offered, so that a tighter limit finds it here. */
+static mdnn_status_t postpone(const mdnn_measurement_t *measurement, mdnn_cost_row_t *row,
+                              int index, mdnn_candidate_t *candidate)
+{
+    const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
+    if (candidate->state == MDNN_CANDIDATE_POSTPONED || !offer ||
+        !row->offered[index - MDNN_CANDIDATE_LEGACY])
+        return MDNN_STATUS_OK;
+    const mdnn_call_t whole = {.algo = MDNN_ALGO_ENGINE + offer->engine.id};
+    candidate->cost = cost_without_time(measurement, &whole, index);
+    candidate->state = MDNN_CANDIDATE_POSTPONED;
+    row->changed = true;
+    return MDNN_STATUS_OK;
+}
+
 /* Settles one candidate. Only a broken device is an error; all else is a state. */
 static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index)
 {
@@ -310,6 +325,10 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
         (candidate->state == MDNN_CANDIDATE_EXCLUDED &&
          candidate->cost.workspace_bytes > measurement->request.limit_bytes))
         return MDNN_STATUS_OK;
+    if (index >= MDNN_CANDIDATE_LEGACY &&
+        !mdnn_cost_table_engine_may_pay(measurement->table, row, index,
+                                        measurement->request.limit_bytes))
+        return postpone(measurement, row, index, candidate);
     const mdnn_slice_descriptors_t *descriptors;
     mdnn_call_t whole;
     candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
@@ -370,7 +389,8 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     mdnn_engine_offer_t offers[MDNN_CANDIDATE_ENGINES];
     size_t count = 0;
-    if (row->listed || !measurement->request.engines)
+    if (row->listed || !measurement->request.engines ||
+        !mdnn_cost_table_engines_may_pay(measurement->table, row, measurement->request.limit_bytes))
         return;
     row->listed = true;
     if (row->images == mdnn_problem_batch(measurement->problem) && measurement->request.callers_own)
@@ -385,7 +405,8 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
         take_offer(measurement, row, &offers[i]);
 }
 
-/* Engines first, in the order of the heuristics: a good time found early spares the others theirs. */
+/* Engines first, in the order of the heuristics: a good time found early spares the others theirs.
+ */
 static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     if (measurement->request.engines && !row->listed &&

@@ -87,7 +87,12 @@ $(B)/test/shim/test_wd_policy: test/shim/test_wd_policy.c shim/wd_policy.c $(B)/
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -o $@
-TESTS += $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
+$(B)/test/shim/test_cost_table: test/shim/test_cost_table.c shim/cost_table.c $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	    -lcmocka -lm -o $@
+TESTS += $(B)/test/shim/test_cost_table $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
 # Its cuDNN is the one that the library path names.
 $(B)/test/shim/test_engines: test/shim/test_engines.c $(patsubst %,shim/%.c,engines engine_knobs \
     graph_build graph_json json) $(B)/libmdnn_core.a | $(CLIENT_SIM)

@@ -1,0 +1,146 @@
+/* Which engines are planned for which sizes: what larger sizes tell, also after a visit to a
+ * database. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "shim/cost_table.h"
+
+enum { WHOLE = 64, LIMIT = 1000 };
+
+static mdnn_cost_table_t *table;
+
+static int new_table(void **state)
+{
+    (void)state;
+    return mdnn_cost_table_create(&table) == MDNN_STATUS_OK ? 0 : -1;
+}
+
+static int end_table(void **state)
+{
+    (void)state;
+    mdnn_cost_table_destroy(table);
+    return 0;
+}
+
+static mdnn_engine_offer_t offer_of(int id)
+{
+    mdnn_engine_offer_t offer = {.deterministic = true};
+    offer.engine.id = (int16_t)id;
+    return offer;
+}
+
+/* Engine `id` as `state` says at a size, with `bytes` of workspace; its index. */
+static int put(int id, int64_t images, mdnn_candidate_state_t state, uint64_t bytes)
+{
+    const mdnn_engine_offer_t offer = offer_of(id);
+    const int index = mdnn_cost_table_engine(table, &offer);
+    mdnn_cost_row_t *const row = mdnn_cost_table_row(table, images, MDNN_PART_FIRST);
+    assert_true(index >= 0 && row != NULL);
+    mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
+    assert_non_null(candidate);
+    candidate->state = state;
+    candidate->cost = (mdnn_cost_t){.algo = MDNN_ALGO_ENGINE + id,
+                                    .engine = offer.engine,
+                                    .time_ms = state == MDNN_CANDIDATE_TIMED ? 1 : 0,
+                                    .deterministic = true,
+                                    .workspace_bytes = bytes};
+    row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
+    return index;
+}
+
+static mdnn_cost_row_t *half(void)
+{
+    mdnn_cost_row_t *const row = mdnn_cost_table_row(table, WHOLE / 2, MDNN_PART_FIRST);
+    assert_non_null(row);
+    return row;
+}
+
+static void the_whole_batch_always_lists_engines(void **state)
+{
+    (void)state;
+    const mdnn_cost_row_t *const row = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
+    assert_true(mdnn_cost_table_engines_may_pay(table, row, LIMIT));
+}
+
+static void parts_list_no_engines_if_all_ran_within_the_limit_whole(void **state)
+{
+    (void)state;
+    put(3, WHOLE, MDNN_CANDIDATE_TIMED, LIMIT);
+    put(4, WHOLE, MDNN_CANDIDATE_TIMED, 0);
+    assert_false(mdnn_cost_table_engines_may_pay(table, half(), LIMIT));
+    const mdnn_cost_row_t *const rest = mdnn_cost_table_row(table, WHOLE / 2, MDNN_PART_REST);
+    assert_false(mdnn_cost_table_engines_may_pay(table, rest, LIMIT));
+}
+
+static void parts_list_engines_if_the_limit_kept_one_out_whole(void **state)
+{
+    (void)state;
+    const int small = put(3, WHOLE, MDNN_CANDIDATE_TIMED, LIMIT);
+    const int large = put(4, WHOLE, MDNN_CANDIDATE_EXCLUDED, LIMIT + 1);
+    assert_true(mdnn_cost_table_engines_may_pay(table, half(), LIMIT));
+    assert_false(mdnn_cost_table_engine_may_pay(table, half(), small, LIMIT));
+    assert_true(mdnn_cost_table_engine_may_pay(table, half(), large, LIMIT));
+}
+
+static void a_tighter_limit_makes_an_engine_worth_planning_for_parts(void **state)
+{
+    (void)state;
+    const int index = put(3, WHOLE, MDNN_CANDIDATE_TIMED, LIMIT);
+    assert_true(mdnn_cost_table_engines_may_pay(table, half(), LIMIT - 1));
+    assert_true(mdnn_cost_table_engine_may_pay(table, half(), index, LIMIT - 1));
+}
+
+static void a_database_brings_postponed_engines_back_as_postponed(void **state)
+{
+    (void)state;
+    const mdnn_problem_t problem = {0};
+    mdnn_cost_memory_t memory = {0};
+    bool any;
+    put(3, WHOLE, MDNN_CANDIDATE_TIMED, LIMIT);
+    put(4, WHOLE, MDNN_CANDIDATE_EXCLUDED, LIMIT + 1);
+    put(3, WHOLE / 2, MDNN_CANDIDATE_POSTPONED, 0);
+    put(4, WHOLE / 2, MDNN_CANDIDATE_EXCLUDED, LIMIT + 1);
+    assert_int_equal(mdnn_cost_table_remember(table, &memory, &any), MDNN_STATUS_OK);
+    mdnn_cost_table_destroy(table);
+    assert_int_equal(mdnn_cost_table_create(&table), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_cost_table_recall(table, &problem, &memory), MDNN_STATUS_OK);
+    mdnn_cost_memory_fini(&memory);
+    const mdnn_engine_offer_t first = offer_of(3), second = offer_of(4);
+    const mdnn_cost_row_t *const row = half();
+    assert_int_equal(mdnn_cost_row_look(row, mdnn_cost_table_engine(table, &first))->state,
+                     MDNN_CANDIDATE_POSTPONED);
+    assert_int_equal(mdnn_cost_row_look(row, mdnn_cost_table_engine(table, &second))->state,
+                     MDNN_CANDIDATE_EXCLUDED);
+    assert_true(row->listed && row->offered[0] && row->offered[1]);
+}
+
+static void a_size_that_was_kept_without_engines_is_listed_again_when_asked(void **state)
+{
+    (void)state;
+    const mdnn_problem_t problem = {0};
+    mdnn_cost_memory_t memory = {0};
+    const mdnn_cost_t legacy = {.algo = 0, .math_type = 0, .time_ms = 1};
+    assert_int_equal(mdnn_cost_memory_put(&memory, WHOLE / 2, MDNN_PART_FIRST, &legacy, 1, true),
+                     MDNN_STATUS_OK);
+    assert_int_equal(mdnn_cost_table_recall(table, &problem, &memory), MDNN_STATUS_OK);
+    mdnn_cost_memory_fini(&memory);
+    assert_false(half()->listed);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, new_table, end_table)
+    const struct CMUnitTest tests[] = {
+        TEST(the_whole_batch_always_lists_engines),
+        TEST(parts_list_no_engines_if_all_ran_within_the_limit_whole),
+        TEST(parts_list_engines_if_the_limit_kept_one_out_whole),
+        TEST(a_tighter_limit_makes_an_engine_worth_planning_for_parts),
+        TEST(a_database_brings_postponed_engines_back_as_postponed),
+        TEST(a_size_that_was_kept_without_engines_is_listed_again_when_asked),
+    };
+    return cmocka_run_group_tests_name("cost table", tests, NULL, NULL);
+}
