@@ -1,10 +1,11 @@
 # Virtual GPU memory: what needs no CUDA call is part of the core.
 CORE_SOURCES += $(addprefix offload/,exhaustive.c history.c history_period.c period.c period_text.c planner.c \
-    policy_auto.c policy_modnn.c policy_none.c policy_vdnn.c ranges.c replay.c schedule.c slabs.c trace.c)
+    pilot.c pilot_plan.c policy_auto.c policy_modnn.c policy_none.c policy_vdnn.c ranges.c replay.c schedule.c \
+    slabs.c trace.c)
 TESTS += $(addprefix $(B)/test/unit/,test_offload_history test_offload_period test_offload_replay \
-    test_offload_planner test_ranges test_trace)
+    test_offload_planner test_pilot test_ranges test_trace)
 # The allocator under test can be made to fail.
-$(B)/test/unit/test_ranges: private EXTRA_CFLAGS += \
+$(B)/test/unit/test_ranges $(B)/test/unit/test_pilot: private EXTRA_CFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free
 # The test reads the trace as others would.
 $(B)/test/unit/test_trace: CORE_LIBS += -ljansson

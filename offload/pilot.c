@@ -1,0 +1,521 @@
+#include "offload/pilot.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "offload/pilot_internal.h"
+
+enum {
+    PERIODS = 4,     /* as many as the history remembers */
+    TIMED = 1 << 13, /* records whose times may still come */
+    TRIES = 3,       /* plans of a period that may fail for want of host memory */
+    TAKE_UP_AHEAD =
+        64 /* operations: what they use is called back when the program is found again */
+};
+static const uint64_t never = UINT64_MAX;
+
+typedef enum stage {
+    STAGE_TIMING,
+    STAGE_PLANNING,
+    STAGE_PLANNED, /* `plan` is there, or there will be none */
+} stage_t;
+
+typedef struct entry {
+    uint64_t number; /* the history's; 0: free */
+    uint32_t count;  /* operations */
+    stage_t stage;
+    double *times_us;   /* of each operation; negative: not yet */
+    uint32_t untimed;   /* of them */
+    uint64_t passed;    /* operations while the stage was TIMING */
+    uint64_t plan_from; /* not planned before so many passed */
+    unsigned tries;
+    pilot_plan_t *plan;
+} entry_t;
+
+/* One of the history's ranges; the same index. */
+typedef struct known_range {
+    void *owner;
+    uint64_t bytes;
+    uint64_t touched_at; /* sequence behind its last use or its beginning; `never`: not alive */
+    uint32_t slot;       /* in the period of pilot->active; MDNN_NO_POSITION */
+    bool stays;
+} known_range_t;
+
+typedef struct timed {
+    uint64_t sequence_end; /* sequence + 1; 0: none */
+    uint64_t period;
+    uint32_t position;
+} timed_t;
+
+struct mdnn_pilot {
+    mdnn_pilot_config_t config;
+    mdnn_history_t *history;
+    uint64_t sequence; /* of the next record */
+    known_range_t *ranges;
+    uint32_t range_capacity;
+    entry_t entries[PERIODS];
+    mdnn_history_place_t place; /* of the last record */
+    uint64_t followed_for;      /* records in a row that stood one behind the other */
+    pilot_plan_t *active;       /* whose ranges are known; of an entry */
+    pilot_job_t *job;           /* NULL: none is under way */
+    uint64_t job_period;
+    timed_t *timed; /* ring of TIMED */
+    mdnn_pilot_report_t report;
+};
+
+/* ---- life ---- */
+
+mdnn_pilot_t *mdnn_pilot_create(const mdnn_pilot_config_t *config)
+{
+    mdnn_pilot_t *const pilot = calloc(1, sizeof *pilot);
+    if (!pilot)
+        return NULL;
+    pilot->config = *config;
+    pilot->report.policy = config->policy;
+    pilot->history = mdnn_history_create(NULL);
+    pilot->timed = calloc(TIMED, sizeof *pilot->timed);
+    if (pilot->history && pilot->timed)
+        return pilot;
+    mdnn_pilot_destroy(pilot);
+    return NULL;
+}
+
+static void forget(mdnn_pilot_t *pilot, entry_t *entry)
+{
+    if (entry->plan == pilot->active)
+        pilot->active = NULL;
+    pilot_plan_destroy(entry->plan);
+    free(entry->times_us);
+    *entry = (entry_t){0};
+}
+
+void mdnn_pilot_destroy(mdnn_pilot_t *pilot)
+{
+    pilot_plan_t *unwanted = NULL;
+    if (!pilot)
+        return;
+    if (pilot->job && pilot_job_finish(pilot->job, &unwanted) == MDNN_STATUS_OK)
+        pilot_plan_destroy(unwanted);
+    for (int i = 0; i < PERIODS; i++)
+        forget(pilot, &pilot->entries[i]);
+    mdnn_history_destroy(pilot->history);
+    free(pilot->ranges);
+    free(pilot->timed);
+    free(pilot);
+}
+
+/* ---- ranges ---- */
+
+static bool lives(const mdnn_pilot_t *pilot, uint32_t range)
+{
+    return range < pilot->range_capacity && pilot->ranges[range].touched_at != never;
+}
+
+static bool make_room(mdnn_pilot_t *pilot, uint32_t range)
+{
+    uint32_t capacity = pilot->range_capacity ? pilot->range_capacity : 256;
+    if (range < pilot->range_capacity)
+        return true;
+    while (capacity <= range)
+        capacity = capacity > UINT32_MAX / 2 ? UINT32_MAX : 2 * capacity;
+    known_range_t *const grown = reallocarray(pilot->ranges, capacity, sizeof *grown);
+    if (!grown)
+        return false;
+    for (uint32_t i = pilot->range_capacity; i < capacity; i++)
+        grown[i] = (known_range_t){.touched_at = never, .slot = MDNN_NO_POSITION};
+    pilot->ranges = grown;
+    pilot->range_capacity = capacity;
+    return true;
+}
+
+uint32_t mdnn_pilot_begin_range(mdnn_pilot_t *pilot, uint64_t bytes, bool stays, void *owner)
+{
+    const uint32_t range = mdnn_history_begin_range(pilot->history, bytes, stays);
+    if (range == MDNN_NO_POSITION)
+        return range;
+    if (!make_room(pilot, range)) {
+        mdnn_history_end_range(pilot->history, range);
+        return MDNN_NO_POSITION;
+    }
+    pilot->ranges[range] = (known_range_t){.owner = owner,
+                                           .bytes = bytes,
+                                           .touched_at = pilot->sequence,
+                                           .slot = MDNN_NO_POSITION,
+                                           .stays = stays};
+    return range;
+}
+
+/* Range `range` of the history is range `slot` of the active plan's period, and no other is. */
+static void assign(mdnn_pilot_t *pilot, uint32_t range, uint32_t slot)
+{
+    uint32_t *const handles = pilot->active->handles;
+    known_range_t *const known = &pilot->ranges[range];
+    if (known->slot == slot)
+        return;
+    if (known->slot != MDNN_NO_POSITION)
+        handles[known->slot] = MDNN_NO_POSITION;
+    if (slot != MDNN_NO_POSITION && handles[slot] != MDNN_NO_POSITION)
+        pilot->ranges[handles[slot]].slot = MDNN_NO_POSITION;
+    known->slot = slot;
+    if (slot != MDNN_NO_POSITION)
+        handles[slot] = range;
+}
+
+void mdnn_pilot_end_range(mdnn_pilot_t *pilot, uint32_t range)
+{
+    if (!lives(pilot, range))
+        return;
+    mdnn_history_end_range(pilot->history, range);
+    if (pilot->active)
+        assign(pilot, range, MDNN_NO_POSITION);
+    pilot->ranges[range] = (known_range_t){.touched_at = never, .slot = MDNN_NO_POSITION};
+}
+
+uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range)
+{
+    const mdnn_next_use_t next = mdnn_history_next_use(pilot->history, range);
+    if (next.expectation == MDNN_EXPECT_DEATH)
+        return UINT32_MAX;
+    return next.expectation == MDNN_EXPECT_USE ? next.operations : 0;
+}
+
+/* ---- periods ---- */
+
+static entry_t *find_entry(mdnn_pilot_t *pilot, uint64_t number)
+{
+    for (int i = 0; i < PERIODS; i++)
+        if (pilot->entries[i].number == number)
+            return &pilot->entries[i];
+    return NULL;
+}
+
+/* The history has found a period, for which it may have forgotten another. NULL without memory. */
+static entry_t *make_entry(mdnn_pilot_t *pilot, uint64_t number)
+{
+    for (int i = 0; i < PERIODS; i++)
+        if (pilot->entries[i].number != 0 &&
+            !mdnn_history_period(pilot->history, pilot->entries[i].number))
+            forget(pilot, &pilot->entries[i]);
+    entry_t *const entry = find_entry(pilot, 0);
+    const uint32_t count = mdnn_history_period(pilot->history, number)->operation_count;
+    double *const times_us = malloc(((size_t)count + 1) * sizeof *times_us);
+    if (!entry || !times_us) {
+        free(times_us);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        times_us[i] = -1;
+    *entry = (entry_t){.number = number, .count = count, .times_us = times_us, .untimed = count};
+    if (number > pilot->report.periods)
+        pilot->report.periods = (uint32_t)number;
+    return entry;
+}
+
+/* ---- times ---- */
+
+/* Of several times of an operation the least: what disturbs it makes it slower. */
+static void set_time(entry_t *entry, uint32_t position, double time_us)
+{
+    if (entry->stage != STAGE_TIMING || !(time_us >= 0) || !isfinite(time_us))
+        return;
+    if (entry->times_us[position] < 0)
+        entry->untimed--;
+    else if (entry->times_us[position] <= time_us)
+        return;
+    entry->times_us[position] = time_us;
+}
+
+void mdnn_pilot_timed(mdnn_pilot_t *pilot, uint64_t sequence, double time_us)
+{
+    const timed_t *const timed = &pilot->timed[sequence % TIMED];
+    if (sequence == never || timed->sequence_end != sequence + 1)
+        return;
+    entry_t *const entry = find_entry(pilot, timed->period);
+    if (entry)
+        set_time(entry, timed->position, time_us);
+}
+
+uint64_t mdnn_pilot_sequence(const mdnn_pilot_t *pilot)
+{
+    return pilot->sequence;
+}
+
+/* ---- planning ---- */
+
+/* Tries again a round later, or gives up. */
+static void plan_failed(entry_t *entry, mdnn_status_t status)
+{
+    const bool again = status == MDNN_STATUS_OUT_OF_MEMORY && ++entry->tries < TRIES;
+    entry->stage = again ? STAGE_TIMING : STAGE_PLANNED;
+    entry->plan_from = entry->passed + entry->count;
+}
+
+/* Once all operations were timed, or two rounds are over. */
+static void start_planning(mdnn_pilot_t *pilot, entry_t *entry)
+{
+    const bool timed = entry->untimed == 0 || entry->passed >= 2 * (uint64_t)entry->count;
+    if (!timed || pilot->job || entry->passed < entry->plan_from)
+        return;
+    const mdnn_status_t status =
+        pilot_job_start(&pilot->config, mdnn_history_period(pilot->history, entry->number),
+                        entry->times_us, &pilot->job);
+    pilot->job_period = entry->number;
+    entry->stage = STAGE_PLANNING;
+    if (status != MDNN_STATUS_OK)
+        plan_failed(entry, status);
+}
+
+static void report_plan(mdnn_pilot_t *pilot, const pilot_plan_t *made)
+{
+    mdnn_pilot_report_t *const report = &pilot->report;
+    report->period_operations = made->period.operation_count;
+    report->verdict = made->plan.verdict;
+    report->policy = made->plan.policy;
+    report->floor_bytes = made->plan.floor_bytes;
+    report->compute_us = made->compute_us;
+    report->predicted_us = made->plan.predicted.time_us;
+    report->link_bound_us = made->plan.link_bound_us;
+    report->planning_ms = made->planning_ms;
+    report->out_bytes = made->plan.predicted.out_bytes;
+    report->in_bytes = made->plan.predicted.in_bytes;
+}
+
+/* The plan that was being made is ready. Its period may be forgotten by now. */
+static void adopt_plan(mdnn_pilot_t *pilot)
+{
+    pilot_plan_t *made = NULL;
+    const mdnn_status_t status = pilot_job_finish(pilot->job, &made);
+    entry_t *const entry = find_entry(pilot, pilot->job_period);
+    pilot->job = NULL;
+    if (!entry) {
+        pilot_plan_destroy(made);
+    } else if (status != MDNN_STATUS_OK) {
+        plan_failed(entry, status);
+    } else {
+        entry->plan = made;
+        entry->stage = STAGE_PLANNED;
+        report_plan(pilot, made);
+    }
+    if (entry && entry->stage == STAGE_PLANNED) {
+        free(entry->times_us);
+        entry->times_us = NULL;
+    }
+}
+
+/* ---- taking a plan up ---- */
+
+static void *owner_of(const mdnn_pilot_t *pilot, uint32_t slot)
+{
+    const uint32_t range = pilot->active->handles[slot];
+    return range == MDNN_NO_POSITION ? NULL : pilot->ranges[range].owner;
+}
+
+static void add_leave(mdnn_pilot_t *pilot, uint32_t slot, mdnn_advice_t *advice)
+{
+    if (pilot->active->handles[slot] != MDNN_NO_POSITION)
+        pilot->active->leave[advice->leave_count++] = owner_of(pilot, slot);
+}
+
+static void add_back(mdnn_pilot_t *pilot, uint32_t slot, mdnn_advice_t *advice)
+{
+    if (pilot->active->handles[slot] != MDNN_NO_POSITION)
+        pilot->active->back[advice->back_count++] = owner_of(pilot, slot);
+}
+
+/* A range that nothing uses is as good as any other of its size for being away for good. */
+static void send_unused(mdnn_pilot_t *pilot, uint32_t range, mdnn_advice_t *advice)
+{
+    pilot_plan_t *const plan = pilot->active;
+    const uint64_t bytes = pilot->ranges[range].bytes;
+    size_t low = 0, high = plan->unused_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (plan->unused[middle].bytes < bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == plan->unused_count)
+        return;
+    const size_t free_one = low + plan->unused[low].taken;
+    if (free_one >= plan->unused_count || plan->unused[free_one].bytes != bytes)
+        return;
+    plan->unused[low].taken++;
+    assign(pilot, range, plan->unused[free_one].range);
+    add_leave(pilot, plan->unused[free_one].range, advice);
+}
+
+/* Once a whole round was followed, what has no place in it is what nothing uses. */
+static void send_all_unused(mdnn_pilot_t *pilot, mdnn_advice_t *advice)
+{
+    const uint32_t count = pilot->active->period.operation_count;
+    for (size_t i = 0; i < pilot->active->unused_count; i++)
+        pilot->active->unused[i].taken = 0;
+    for (uint32_t i = 0; pilot->active->unused_count > 0 && i < pilot->range_capacity; i++) {
+        const known_range_t *const known = &pilot->ranges[i];
+        if (lives(pilot, i) && known->slot == MDNN_NO_POSITION && !known->stays &&
+            pilot->sequence - known->touched_at >= count)
+            send_unused(pilot, i, advice);
+    }
+}
+
+/* Which range of the period each living one is. If two claim to be the same, the one that was used
+ * last. */
+static void find_ranges(mdnn_pilot_t *pilot)
+{
+    pilot_plan_t *const plan = pilot->active;
+    for (uint32_t r = 0; r < plan->period.range_count; r++)
+        plan->handles[r] = MDNN_NO_POSITION;
+    for (uint32_t i = 0; i < pilot->range_capacity; i++)
+        pilot->ranges[i].slot = MDNN_NO_POSITION;
+    for (uint32_t i = 0; i < pilot->range_capacity; i++) {
+        const uint32_t slot =
+            lives(pilot, i) ? mdnn_history_next_use(pilot->history, i).range : MDNN_NO_POSITION;
+        if (slot == MDNN_NO_POSITION)
+            continue;
+        const uint32_t other = plan->handles[slot];
+        if (other == MDNN_NO_POSITION ||
+            pilot->ranges[other].touched_at < pilot->ranges[i].touched_at)
+            assign(pilot, i, slot);
+    }
+}
+
+static bool is_within(const pilot_plan_t *plan, uint32_t position, int32_t from, int32_t to)
+{
+    const int32_t count = (int32_t)plan->period.operation_count;
+    const int32_t behind = (((int32_t)position - from) % count + count) % count;
+    return behind < to - from;
+}
+
+/* passed[range]: whether the plan has it away at `position` or the next. */
+static void find_away(pilot_plan_t *plan, uint32_t position)
+{
+    const mdnn_schedule_t *const schedule = &plan->plan.schedule;
+    memset(plan->passed, 0, plan->period.range_count * sizeof *plan->passed);
+    for (size_t m = 0; m < schedule->move_count; m++) {
+        int32_t from = 0, to = (int32_t)plan->period.operation_count;
+        mdnn_move_away(&plan->period, &schedule->moves[m], &from, &to);
+        if (schedule->moves[m].leave_after != MDNN_GAP_ALWAYS)
+            from = plan->begins[m] + 1;
+        if (is_within(plan, position, from, to) || is_within(plan, position + 1, from, to))
+            plan->passed[schedule->moves[m].range] = true;
+    }
+}
+
+/* The program is where the plan is not followed yet. What should have left meanwhile stays, until
+ * its turn comes again; what is used soon and should be there is called back. */
+static void take_up(mdnn_pilot_t *pilot, pilot_plan_t *plan, uint32_t position,
+                    mdnn_advice_t *advice)
+{
+    const uint32_t count = plan->period.operation_count;
+    pilot->active = plan;
+    find_ranges(pilot);
+    find_away(plan, position);
+    for (uint32_t ahead = 1; ahead <= TAKE_UP_AHEAD && ahead < count; ahead++) {
+        const mdnn_operation_t *const operation =
+            &plan->period.operations[(position + ahead) % count];
+        for (uint32_t u = 0; u < operation->use_count; u++) {
+            const uint32_t slot = plan->period.uses[operation->first_use + u].range;
+            if (!plan->passed[slot])
+                add_back(pilot, slot, advice);
+            plan->passed[slot] = true;
+        }
+    }
+}
+
+/* ---- following it ---- */
+
+static void learn_ranges(mdnn_pilot_t *pilot, const mdnn_history_operation_t *operation)
+{
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const uint32_t range = operation->uses[u].range;
+        if (!lives(pilot, range))
+            continue;
+        const uint32_t slot = mdnn_history_next_use(pilot->history, range).range;
+        if (slot != MDNN_NO_POSITION)
+            assign(pilot, range, slot);
+    }
+}
+
+static void follow(mdnn_pilot_t *pilot, pilot_plan_t *plan,
+                   const mdnn_history_operation_t *operation, mdnn_advice_t *advice)
+{
+    const uint32_t position = pilot->place.position, count = plan->period.operation_count;
+    const mdnn_move_t *const moves = plan->plan.schedule.moves;
+    const bool known = pilot->active == plan && pilot->followed_for > 1;
+    if (known)
+        learn_ranges(pilot, operation);
+    else
+        take_up(pilot, plan, position, advice);
+    if (known ? pilot->followed_for == count : pilot->followed_for >= count)
+        send_all_unused(pilot, advice);
+    for (uint32_t i = plan->leaves.first[position]; i < plan->leaves.first[position + 1]; i++)
+        add_leave(pilot, moves[plan->leaves.items[i]].range, advice);
+    for (uint32_t i = plan->backs.first[position]; i < plan->backs.first[position + 1]; i++)
+        add_back(pilot, moves[plan->backs.items[i]].range, advice);
+    advice->leave = plan->leave;
+    advice->back = plan->back;
+    advice->join = plan->joins[(position + 1) % count];
+}
+
+/* ---- recording ---- */
+
+static void time_round(mdnn_pilot_t *pilot, entry_t *entry, double time_us, mdnn_advice_t *advice)
+{
+    const uint32_t position = pilot->place.position;
+    const uint64_t sequence = pilot->sequence - 1;
+    pilot->timed[sequence % TIMED] = (timed_t){sequence + 1, entry->number, position};
+    set_time(entry, position, time_us);
+    entry->passed++;
+    start_planning(pilot, entry);
+    if (entry->stage == STAGE_TIMING)
+        advice->time = entry->times_us[(position + 1) % entry->count] < 0;
+}
+
+/* The period that the program is in, NULL if that is unknown. */
+static entry_t *find_place(mdnn_pilot_t *pilot)
+{
+    const mdnn_history_place_t before = pilot->place;
+    const mdnn_history_place_t place = pilot->place = mdnn_history_place(pilot->history);
+    if (place.period == 0)
+        return NULL;
+    entry_t *const entry = find_entry(pilot, place.period);
+    if (!entry) {
+        pilot->followed_for = 1;
+        return make_entry(pilot, place.period);
+    }
+    const bool went_on =
+        before.period == place.period && (before.position + 1) % entry->count == place.position;
+    pilot->followed_for = went_on ? pilot->followed_for + 1 : 1;
+    return entry;
+}
+
+void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *operation,
+                       mdnn_advice_t *advice)
+{
+    *advice = (mdnn_advice_t){0};
+    mdnn_history_record(pilot->history, operation);
+    pilot->sequence++;
+    for (uint32_t u = 0; u < operation->use_count; u++)
+        if (lives(pilot, operation->uses[u].range))
+            pilot->ranges[operation->uses[u].range].touched_at = pilot->sequence;
+    if (pilot->job && pilot_job_is_done(pilot->job))
+        adopt_plan(pilot);
+    entry_t *const entry = find_place(pilot);
+    if (!entry)
+        return;
+    if (entry->stage == STAGE_TIMING)
+        time_round(pilot, entry, operation->time_us, advice);
+    const mdnn_schedule_t *const schedule = entry->plan ? &entry->plan->plan.schedule : NULL;
+    if (schedule && (schedule->move_count > 0 || schedule->join_count > 0))
+        follow(pilot, entry->plan, operation, advice);
+}
+
+mdnn_pilot_report_t mdnn_pilot_report(const mdnn_pilot_t *pilot)
+{
+    mdnn_pilot_report_t report = pilot->report;
+    report.operations = pilot->sequence;
+    report.followed = pilot->place.period != 0;
+    return report;
+}

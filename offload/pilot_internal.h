@@ -1,0 +1,52 @@
+/* Private to pilot.c and pilot_plan.c: a plan for one period, and what makes it quick to follow. */
+#ifndef MDNN_PILOT_INTERNAL_H
+#define MDNN_PILOT_INTERNAL_H
+
+#include "offload/pilot.h"
+
+/* Lists of indices, one a position: items[first[p]] to items[first[p + 1]]. */
+typedef struct pilot_lists {
+    uint32_t *first, *items;
+} pilot_lists_t;
+
+/* A range that should be away for good: one of those of its size that nothing uses. */
+typedef struct pilot_unused {
+    uint64_t bytes;
+    uint32_t range;
+    uint32_t taken; /* at the first entry of a size: how many of that size have a handle */
+} pilot_unused_t;
+
+/* Immutable once made, but for what is marked "state". */
+typedef struct pilot_plan {
+    mdnn_period_t period; /* owned, with measured times */
+    mdnn_plan_t plan;
+    int32_t *begins;        /* of each move: position behind which it begins, as copy_after */
+    pilot_lists_t leaves;   /* moves that begin behind a position, in the schedule's order */
+    pilot_lists_t backs;    /* moves that return behind it */
+    bool *joins;            /* before each position */
+    pilot_unused_t *unused; /* sorted by bytes */
+    size_t unused_count;
+    double compute_us, planning_ms;
+    /* State, of the period that is followed: */
+    uint32_t *handles;    /* the history's, of each range of the period; MDNN_NO_POSITION */
+    bool *passed;         /* of each range: away, or advised already; scratch */
+    void **leave, **back; /* the advice: moves, ranges + moves */
+} pilot_plan_t;
+
+/* The making of one plan, on a thread or at once. */
+typedef struct pilot_job pilot_job_t;
+
+/* `times_us` of each operation of the period; negative: unknown, is guessed from the same key's.
+ * Copies all that it needs. OUT_OF_MEMORY also if there is no thread to be had. */
+mdnn_status_t pilot_job_start(const mdnn_pilot_config_t *config, const mdnn_period_t *period,
+                              const double *times_us, pilot_job_t **job);
+
+/* Never waits. A load while the thread works. */
+bool pilot_job_is_done(pilot_job_t *job);
+
+/* Waits for the thread, if it works still; frees the job. */
+mdnn_status_t pilot_job_finish(pilot_job_t *job, pilot_plan_t **plan);
+
+void pilot_plan_destroy(pilot_plan_t *plan); /* accepts NULL */
+
+#endif
