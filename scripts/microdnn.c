@@ -11,6 +11,7 @@
 
 static const char usage[] =
     "usage: microdnn run [options] [--] program [arguments]\n"
+    "       microdnn verify [options of run] [--] program [arguments]\n"
     "       microdnn config [--markdown]\n"
     "       microdnn stats [--json] file...\n"
     "       microdnn doctor [--json] [--library FILE] [-- program]\n"
@@ -20,6 +21,7 @@ static const char usage[] =
     "       microdnn --version | --help\n"
     "\n"
     "  run      runs a program with libmicrodnn preloaded; `microdnn run --help` has the options\n"
+    "  verify   runs it so that an access to memory that no operation named is found\n"
     "  config   shows every option, its value here and where that came from, as an INI file\n"
     "  stats    shows statistics of a finished, running or killed program (FILE or FILE.live)\n"
     "  doctor   looks for what would keep the library from working: exit 0 fine, 1 warnings, 2 "
@@ -141,6 +143,8 @@ int main(int argc, char **argv)
     const char *const command = argc > 1 ? argv[1] : "";
     if (strcmp(command, "run") == 0)
         return tool_run(argc - 1, argv + 1);
+    if (strcmp(command, "verify") == 0)
+        return tool_verify(argc - 1, argv + 1);
     if (strcmp(command, "config") == 0)
         return show_config(argc - 1, argv + 1);
     if (strcmp(command, "stats") == 0)

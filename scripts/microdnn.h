@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "config/options.h"
@@ -21,6 +22,7 @@ enum {
 
 /* Each takes its own name as argv[0] and returns the exit status. */
 int tool_run(int argc, char **argv);
+int tool_verify(int argc, char **argv);
 int tool_doctor(int argc, char **argv);
 int tool_cache(int argc, char **argv);
 int tool_tune(int argc, char **argv);
@@ -44,6 +46,32 @@ bool tool_export_option(mdnn_option_id_t id, const char *shown, const char *valu
 bool tool_export_setting(const char *setting); /* SECTION.KEY=VALUE */
 bool tool_export_config(const char *file);
 bool tool_export_preload(const char *given_library); /* or NULL */
+
+/* The options of `run` up to the program, into the environment. TOOL_OK: argv[optind] is the
+ * program. Else the exit status, after a complaint or, with *help, with `usage` wanted. */
+int tool_take_run_options(int argc, char **argv, bool *help);
+/* The options as the program will see them, without a word about their mistakes. */
+const mdnn_options_t *tool_exported_options(void);
+/* Where a budget for memory is on: the variables by which PyTorch and JAX give back what they free,
+ * unless the user has set one of their kind, which one line says then. */
+bool tool_export_framework_variables(void);
+/* Becomes the program. Returns the exit status, after a complaint, if that failed. */
+int tool_become(char **arguments);
+
+enum { TOOL_DEVICES_MAX = 64, TOOL_DEVICE_NAME_BYTES = 128 };
+typedef struct tool_device {
+    char name[TOOL_DEVICE_NAME_BYTES];
+    uint64_t total_bytes;          /* 0: the driver does not say */
+    int virtual_memory, host_numa; /* its virtual memory API, and that for host memory; -1 alike */
+} tool_device_t;
+typedef struct tool_device_list {
+    size_t count;
+    tool_device_t devices[TOOL_DEVICES_MAX];
+} tool_device_list_t;
+
+/* The GPUs that programs see here. The driver is asked in a child: CUDA in this process would not
+ * survive a fork. false with a reason in `why`: no driver, no GPU. */
+bool tool_devices_ask(tool_device_list_t *list, char *why, size_t why_bytes);
 
 /* What a failed visit of the database means to people. */
 const char *tool_database_trouble(mdnn_status_t status);

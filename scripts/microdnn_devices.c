@@ -8,13 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 128 };
-
-typedef struct device_names {
-    size_t count;
-    char name[TOOL_DEVICES_MAX][NAME_BYTES];
-} device_names_t;
-
 /* ---- in the child ---- */
 
 typedef struct driver {
@@ -22,7 +15,13 @@ typedef struct driver {
     int (*count)(int *count);
     int (*get)(int *device, int ordinal);
     int (*name)(char *name, int bytes, int device);
+    /* May be missing. */
+    int (*attribute)(int *value, int attribute, int device);
+    int (*memory)(size_t *bytes, int device);
 } driver_t;
+
+/* Of cuda.h, which the tool is built without. */
+enum { ATTRIBUTE_VIRTUAL_MEMORY = 102, ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY = 141 };
 
 /* dlsym's result as a function; ISO C has no cast for it. */
 static bool get_function(void *handle, const char *name, void *function)
@@ -32,8 +31,35 @@ static bool get_function(void *handle, const char *name, void *function)
     return symbol != NULL;
 }
 
-/* One name a line; or a line that begins with '!' and says what is wrong. */
-static void tell_names(FILE *out)
+/* -1: the driver does not say. */
+static int attribute_of(const driver_t *driver, int attribute, int device)
+{
+    int value = 0;
+    if (driver->attribute == NULL || driver->attribute(&value, attribute, device) != 0)
+        return -1;
+    return value != 0;
+}
+
+/* "BYTES VIRTUAL_MEMORY HOST_NUMA NAME" */
+static int tell_device(const driver_t *driver, int ordinal, FILE *out)
+{
+    char name[TOOL_DEVICE_NAME_BYTES] = "";
+    int device = 0;
+    size_t bytes = 0;
+    int error = driver->get(&device, ordinal);
+    if (error == 0)
+        error = driver->name(name, sizeof name, device);
+    if (error != 0)
+        return error;
+    if (driver->memory == NULL || driver->memory(&bytes, device) != 0)
+        bytes = 0;
+    fprintf(out, "%zu %d %d %s\n", bytes, attribute_of(driver, ATTRIBUTE_VIRTUAL_MEMORY, device),
+            attribute_of(driver, ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY, device), name);
+    return 0;
+}
+
+/* One device a line; or a line that begins with '!' and says what is wrong. */
+static void tell_devices(FILE *out)
 {
     void *const handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     driver_t driver;
@@ -49,18 +75,13 @@ static void tell_names(FILE *out)
         fputs("!libcuda.so.1 is not a CUDA driver\n", out);
         return;
     }
+    get_function(handle, "cuDeviceGetAttribute", &driver.attribute);
+    get_function(handle, "cuDeviceTotalMem_v2", &driver.memory);
     int error = driver.init(0);
     if (error == 0)
         error = driver.count(&count);
-    for (int i = 0; error == 0 && i < count; i++) {
-        char name[NAME_BYTES] = "";
-        int device = 0;
-        error = driver.get(&device, i);
-        if (error == 0)
-            error = driver.name(name, sizeof name, device);
-        if (error == 0)
-            fprintf(out, "%s\n", name);
-    }
+    for (int i = 0; error == 0 && i < count; i++)
+        error = tell_device(&driver, i, out);
     if (error != 0)
         fprintf(out, "!the CUDA driver reports error %d\n", error);
 }
@@ -78,7 +99,7 @@ static FILE *start_child(pid_t *child)
         FILE *const out = fdopen(ends[1], "w");
         close(ends[0]);
         if (out != NULL) {
-            tell_names(out);
+            tell_devices(out);
             fflush(out);
         }
         _exit(0);
@@ -90,31 +111,52 @@ static FILE *start_child(pid_t *child)
     return NULL;
 }
 
-static bool read_names(device_names_t *names)
+static bool read_device(char *line, tool_device_t *device)
+{
+    char *end = line;
+    device->total_bytes = strtoull(line, &end, 10);
+    device->virtual_memory = (int)strtol(end, &end, 10);
+    device->host_numa = (int)strtol(end, &end, 10);
+    if (end == line || *end != ' ')
+        return false;
+    snprintf(device->name, sizeof device->name, "%.*s", TOOL_DEVICE_NAME_BYTES - 1, end + 1);
+    return true;
+}
+
+bool tool_devices_ask(tool_device_list_t *list, char *why, size_t why_bytes)
 {
     pid_t child = 0;
     char line[1024];
     bool good = true;
     FILE *const in = start_child(&child);
     if (in == NULL) {
-        tool_complain("cannot ask the driver: %s", strerror(errno));
+        snprintf(why, why_bytes, "cannot ask the driver: %s", strerror(errno));
         return false;
     }
-    names->count = 0;
-    while (good && names->count < TOOL_DEVICES_MAX && fgets(line, sizeof line, in) != NULL) {
+    list->count = 0;
+    while (good && list->count < TOOL_DEVICES_MAX && fgets(line, sizeof line, in) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        good = *line != '!';
+        good = *line != '!' && read_device(line, &list->devices[list->count]);
         if (good)
-            snprintf(names->name[names->count++], NAME_BYTES, "%.*s", NAME_BYTES - 1, line);
+            list->count++;
         else
-            tool_complain("--devices: %s", line + 1);
+            snprintf(why, why_bytes, "%s", line + 1);
     }
     fclose(in);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         continue;
-    if (good && names->count == 0)
-        tool_complain("--devices: there is no GPU here");
-    return good && names->count > 0;
+    if (good && list->count == 0)
+        snprintf(why, why_bytes, "there is no GPU here");
+    return good && list->count > 0;
+}
+
+static bool read_names(tool_device_list_t *list)
+{
+    char why[1024];
+    if (tool_devices_ask(list, why, sizeof why))
+        return true;
+    tool_complain("--devices: %s", why);
+    return false;
 }
 
 /* The ordinal's entry in CUDA_VISIBLE_DEVICES, where that is set: it may be an ordinal of the
@@ -138,7 +180,7 @@ static bool name_visible(size_t ordinal, char *visible)
 }
 
 /* "0,2" into ordinals, each once. */
-static bool read_list(const char *list, const device_names_t *names, size_t *ordinals,
+static bool read_list(const char *list, const tool_device_list_t *names, size_t *ordinals,
                       size_t *count)
 {
     bool taken[TOOL_DEVICES_MAX] = {false};
@@ -167,7 +209,7 @@ static bool read_list(const char *list, const device_names_t *names, size_t *ord
 
 bool tool_devices_choose(const char *list, tool_devices_t *devices)
 {
-    static device_names_t names;
+    static tool_device_list_t names;
     size_t ordinals[TOOL_DEVICES_MAX], count;
     if (!read_names(&names))
         return false;
@@ -178,11 +220,11 @@ bool tool_devices_choose(const char *list, tool_devices_t *devices)
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(names.name[ordinals[i]], names.name[ordinals[0]]) != 0) {
+        if (strcmp(names.devices[ordinals[i]].name, names.devices[ordinals[0]].name) != 0) {
             tool_complain("--devices: %zu is %s and %zu is %s; what one measures says nothing of "
                           "the other: tune each by itself",
-                          ordinals[0], names.name[ordinals[0]], ordinals[i],
-                          names.name[ordinals[i]]);
+                          ordinals[0], names.devices[ordinals[0]].name, ordinals[i],
+                          names.devices[ordinals[i]].name);
             return false;
         }
         if (!name_visible(ordinals[i], devices->visible[i])) {

@@ -20,6 +20,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "config/numbers.h"
+
 typedef enum severity { FINE, WARNING, BROKEN } severity_t;
 
 enum { FINDINGS_MAX = 64, FINDING_BYTES = 1024, COPIES_MAX = 16 };
@@ -392,6 +394,46 @@ static void look_at_configuration(void)
         find(FINE, "configuration", "no mistakes");
 }
 
+/* Which of PyTorch's variables decides how it allocates. */
+static void describe_pytorch(char *text, size_t bytes)
+{
+    static const char *const names[] = {"PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_ALLOC_CONF",
+                                        "PYTORCH_CUDA_ALLOC_CONF"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *const value = getenv(names[i]);
+        if (value != NULL && *value != '\0') {
+            snprintf(text, bytes, "%s=%s is set and stays", names[i], value);
+            return;
+        }
+    }
+    snprintf(text, bytes,
+             "nothing is set; with a budget `microdnn run` sets "
+             "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync");
+}
+
+static void look_at_virtual_memory(void)
+{
+    static tool_device_list_t devices;
+    static const char *const answers[] = {"unknown", "no", "yes"};
+    char why[FINDING_BYTES / 2], pytorch[FINDING_BYTES / 2], budget[MDNN_NUMBER_BYTES];
+    const mdnn_options_t *const options = tool_exported_options();
+    const bool wanted = options->memory_budget != MDNN_SIZE_NONE && !options->general_disable;
+    mdnn_format_size(options->memory_budget, budget, sizeof budget);
+    if (!tool_devices_ask(&devices, why, sizeof why)) {
+        find(wanted ? WARNING : FINE, "memory", "budget %s; not looked at: %s", budget, why);
+        return;
+    }
+    for (size_t i = 0; i < devices.count; i++) {
+        const tool_device_t *const device = &devices.devices[i];
+        find(wanted && device->virtual_memory == 0 ? WARNING : FINE, "memory",
+             "device %zu (%s): virtual memory in the driver: %s, of the host: %s; budget %s (%s)",
+             i, device->name, answers[device->virtual_memory + 1], answers[device->host_numa + 1],
+             budget, options->origin[MDNN_OPTION_memory_budget]);
+    }
+    describe_pytorch(pytorch, sizeof pytorch);
+    find(FINE, "PyTorch", "%s", pytorch);
+}
+
 static severity_t worst(void)
 {
     severity_t result = FINE;
@@ -451,6 +493,7 @@ int tool_doctor(int argc, char **argv)
     look_at_preload();
     look_at_privileges();
     look_at_configuration();
+    look_at_virtual_memory(); /* before the driver is loaded here: a child asks it */
     look_at_driver();
     look_at_runtimes();
     look_at_cudnn();

@@ -19,6 +19,10 @@ static const char usage[] =
     "  --workspace-limit SIZE     largest workspace of a convolution: 64m, 1.5GiB, none\n"
     "  --batch-sizes WHICH        undivided, powerOfTwo or all\n"
     "  --policy POLICY            off, wr or wd\n"
+    "  --memory SIZE              device memory of the program, on each GPU: 12GiB\n"
+    "  --memory-policy POLICY     what leaves it ahead of time: none, conv, all, dynamic, modnn, "
+    "auto\n"
+    "  --trace FILE               write a Chrome trace of what moved, for Perfetto\n"
     "  --stats FORMAT             text or json: write counters when the program ends\n"
     "  --stats-file FILE          where to (default stderr); %p is the process id, %h the host\n"
     "  --log LEVEL                off, error, warn, info, debug or trace\n"
@@ -37,6 +41,9 @@ static const struct option long_options[] = {
     {"workspace-limit", required_argument, NULL, MDNN_OPTION_convolution_workspace_limit},
     {"batch-sizes", required_argument, NULL, MDNN_OPTION_convolution_batch_sizes},
     {"policy", required_argument, NULL, MDNN_OPTION_convolution_policy},
+    {"memory", required_argument, NULL, MDNN_OPTION_memory_budget},
+    {"memory-policy", required_argument, NULL, MDNN_OPTION_memory_policy},
+    {"trace", required_argument, NULL, MDNN_OPTION_memory_trace},
     {"stats", required_argument, NULL, MDNN_OPTION_general_stats},
     {"stats-file", required_argument, NULL, MDNN_OPTION_general_stats_file},
     {"log", required_argument, NULL, MDNN_OPTION_general_log},
@@ -59,7 +66,8 @@ static bool export_variable(const char *name, const char *value)
 static bool is_file_pattern(mdnn_option_id_t id)
 {
     return id == MDNN_OPTION_general_log_file || id == MDNN_OPTION_general_stats_file ||
-           id == MDNN_OPTION_cache_file || id == MDNN_OPTION_cache_import;
+           id == MDNN_OPTION_cache_file || id == MDNN_OPTION_cache_import ||
+           id == MDNN_OPTION_memory_trace;
 }
 
 /* Checks `value` as the library will, then hands it over by the full name, which beats any file and
@@ -181,27 +189,99 @@ bool tool_export_preload(const char *given_library)
     return good;
 }
 
-int tool_run(int argc, char **argv)
+static void say_nothing(void *context, const char *line)
+{
+    (void)context;
+    (void)line;
+}
+
+const mdnn_options_t *tool_exported_options(void)
+{
+    static mdnn_options_t options;
+    mdnn_options_load(&options, say_nothing, NULL);
+    return &options;
+}
+
+/* Variables of which the user may have set one already; the first is ours to set. */
+typedef struct framework {
+    const char *name, *value;
+    const char *whose;
+    const char *kin[5];
+} framework_t;
+
+static const framework_t frameworks[] = {
+    {"PYTORCH_ALLOC_CONF",
+     "backend:cudaMallocAsync",
+     "PyTorch",
+     {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"}},
+    {"XLA_PYTHON_CLIENT_PREALLOCATE",
+     "false",
+     "JAX",
+     {"XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION",
+      "XLA_PYTHON_CLIENT_ALLOCATOR"}},
+};
+
+static bool export_framework(const framework_t *framework)
+{
+    for (size_t i = 0; framework->kin[i] != NULL; i++) {
+        const char *const set = getenv(framework->kin[i]);
+        if (set == NULL)
+            continue;
+        if (strcmp(set, framework->value) != 0)
+            tool_complain("%s=%s is set already: %s keeps it (better with a budget: %s=%s)",
+                          framework->kin[i], set, framework->whose, framework->name,
+                          framework->value);
+        return true;
+    }
+    return export_variable(framework->name, framework->value);
+}
+
+bool tool_export_framework_variables(void)
+{
+    const mdnn_options_t *const options = tool_exported_options();
+    bool good = true;
+    if (options->memory_budget == MDNN_SIZE_NONE || options->general_disable)
+        return good;
+    for (size_t i = 0; good && i < sizeof frameworks / sizeof *frameworks; i++)
+        good = export_framework(&frameworks[i]);
+    return good;
+}
+
+int tool_become(char **arguments)
+{
+    execvp(arguments[0], arguments);
+    const int error = errno;
+    tool_complain("cannot run %s: %s", arguments[0], strerror(error));
+    return error == ENOENT || error == ENOTDIR ? TOOL_RUN_NOT_FOUND : TOOL_RUN_CANNOT_EXECUTE;
+}
+
+int tool_take_run_options(int argc, char **argv, bool *help)
 {
     const char *library = NULL;
-    bool help = false;
-    if (!take_options(argc, argv, &library, &help)) {
-        fputs("Try `microdnn run --help`.\n", stderr);
+    *help = false;
+    if (!take_options(argc, argv, &library, help)) {
+        fprintf(stderr, "Try `microdnn %s --help`.\n", argv[0]);
         return TOOL_RUN_FAILED;
     }
+    if (*help)
+        return TOOL_OK;
+    if (optind == argc) {
+        tool_complain("%s: which program?", argv[0]);
+        fprintf(stderr, "Try `microdnn %s --help`.\n", argv[0]);
+        return TOOL_RUN_FAILED;
+    }
+    return tool_export_preload(library) ? TOOL_OK : TOOL_RUN_FAILED;
+}
+
+int tool_run(int argc, char **argv)
+{
+    bool help;
+    const int status = tool_take_run_options(argc, argv, &help);
+    if (status != TOOL_OK)
+        return status;
     if (help) {
         fputs(usage, stdout);
         return TOOL_OK;
     }
-    if (optind == argc) {
-        tool_complain("run: which program?");
-        fputs("Try `microdnn run --help`.\n", stderr);
-        return TOOL_RUN_FAILED;
-    }
-    if (!tool_export_preload(library))
-        return TOOL_RUN_FAILED;
-    execvp(argv[optind], argv + optind);
-    const int error = errno;
-    tool_complain("cannot run %s: %s", argv[optind], strerror(error));
-    return error == ENOENT || error == ENOTDIR ? TOOL_RUN_NOT_FOUND : TOOL_RUN_CANNOT_EXECUTE;
+    return tool_export_framework_variables() ? tool_become(argv + optind) : TOOL_RUN_FAILED;
 }

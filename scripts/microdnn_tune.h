@@ -4,7 +4,7 @@
 
 #include "scripts/microdnn.h"
 
-enum { TOOL_DEVICES_MAX = 64, TOOL_DEVICE_BYTES = 96 };
+enum { TOOL_DEVICE_BYTES = 96 };
 
 /* Devices by what CUDA_VISIBLE_DEVICES calls them. */
 typedef struct tool_devices {

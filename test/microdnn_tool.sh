@@ -143,6 +143,108 @@ missing_library_is_told() {
         exits 125 "$work/alone/bin/microdnn" run true && says "$work/err" 'name it with --library'
 }
 
+# What PyTorch and JAX see; run with none of their variables set by us.
+framework_variables() { # options of run...
+    "$microdnn" run "$@" env 2> "$work/err" | grep '^PYTORCH_[AC]\|^XLA_' | sort | tr '\n' ' '
+}
+a_budget_sets_variables_of_frameworks() {
+    ours='PYTORCH_ALLOC_CONF=backend:cudaMallocAsync XLA_PYTHON_CLIENT_PREALLOCATE=false '
+    printf '[memory]\nbudget = 1g\n' > "$work/budget.ini"
+    same "$ours" "$(framework_variables --memory 12GiB)" && [ ! -s "$work/err" ] &&
+        same "$ours" "$(framework_variables --set memory.budget=1g)" &&
+        same "$ours" "$(framework_variables --config "$work/budget.ini")" &&
+        same "$ours" "$(MICRODNN_MEMORY_BUDGET=1g framework_variables)" &&
+        same "$ours" "$("$microdnn" run --memory 1g "$microdnn" run env 2> "$work/err" |
+            grep '^PYTORCH_[AC]\|^XLA_' | sort | tr '\n' ' ')" && [ ! -s "$work/err" ]
+}
+no_budget_sets_nothing() {
+    same '' "$(framework_variables)" && same '' "$(framework_variables --memory none)" &&
+        same '' "$(MICRODNN_DISABLE=1 framework_variables --memory 1g)"
+}
+keeps() { # name, value, what else is there
+    same "$(printf '%s\n' "$1=$2" "$3" | sort | tr '\n' ' ')" \
+        "$(export "$1=$2" && framework_variables --memory 1g)" &&
+        says "$work/err" "$1=$2 is set already" && same 1 "$(wc -l < "$work/err")"
+}
+no_caching_wins() (
+    export PYTORCH_NO_CUDA_MEMORY_CACHING=1
+    same 'XLA_PYTHON_CLIENT_PREALLOCATE=false ' "$(framework_variables --memory 1g)" &&
+        says "$work/err" 'PYTORCH_NO_CUDA_MEMORY_CACHING=1 is set already'
+)
+variables_of_the_user_win() {
+    torch=PYTORCH_ALLOC_CONF=backend:cudaMallocAsync jax=XLA_PYTHON_CLIENT_PREALLOCATE=false
+    keeps PYTORCH_ALLOC_CONF expandable_segments:True "$jax" &&
+        keeps PYTORCH_CUDA_ALLOC_CONF expandable_segments:True "$jax" &&
+        keeps XLA_PYTHON_CLIENT_PREALLOCATE true "$torch" &&
+        keeps XLA_PYTHON_CLIENT_MEM_FRACTION .5 "$torch" &&
+        keeps XLA_PYTHON_CLIENT_ALLOCATOR platform "$torch" && no_caching_wins
+}
+# A program that leaves the statistics of its processes, as the library would. Files in $reports.
+fake_program() { # exit status or a signal's name
+    cat > "$work/fake" <<S
+#!/bin/sh
+[ "\$MICRODNN_MEMORY_SAFETY" = verify ] || exit 99
+[ "\$MICRODNN_GENERAL_STATS" = json ] || exit 98
+echo "\$MICRODNN_MEMORY_BUDGET" > "$work/budget"
+cp $reports "\$(dirname "\$MICRODNN_GENERAL_STATS_FILE")/"
+case $1 in [0-9]*) exit $1 ;; *) kill -$1 \$\$ ;; esac
+S
+    chmod +x "$work/fake"
+}
+report() { # file, operations, unnamed accesses, the first as JSON
+    printf '{"microdnn_statistics": 2,\n "memory": [\n  {"device": 0, "operations": 5, "period_operations": 77, \
+"unnamed_accesses": 0, "first_unnamed": ""},\n  {"device": 1, "operations": %s, "unnamed_accesses": %s, \
+"first_unnamed": "%s"}\n ]\n}\n' "$2" "$3" "$4" > "$work/$1"
+}
+verified() { # exit status, the last line without its beginning
+    exits "$1" env "TMPDIR=$work/tmp" "$microdnn" verify --memory 1g "$work/fake" &&
+        same "microdnn verify: $2" "$(tail -n 1 "$work/err")" && rmdir "$work/tmp" && mkdir "$work/tmp"
+}
+verify_sums_processes_and_devices() {
+    mkdir "$work/tmp" && report 1.json 10 0 '' && report 2.json 20 0 '' &&
+        reports="$work/1.json $work/2.json" && fake_program 0 &&
+        verified 0 'clean, 40 operations' && same 1g "$(cat "$work/budget")"
+}
+verify_names_the_first_unnamed_access() {
+    report 3.json 20 2 'kernel \"k\" \u001b at 0x7f00' && reports="$work/1.json $work/3.json" &&
+        fake_program 0 && verified 1 '2 unnamed accesses, the first: kernel "k" ? at 0x7f00' &&
+        fake_program 3 && verified 3 '2 unnamed accesses, the first: kernel "k" ? at 0x7f00'
+}
+verify_does_not_call_a_failure_clean() {
+    reports="$work/1.json" && fake_program 3 &&
+        verified 3 'the program exited with 3 after 15 operations; no unnamed access was recorded' &&
+        fake_program SEGV &&
+        verified 139 'the program was ended by signal 11 after 15 operations; no unnamed access was recorded'
+}
+verify_does_not_call_nothing_clean() {
+    exits 1 "$microdnn" verify --memory 1g true && says "$work/err" 'nothing was checked' &&
+        exits 127 "$microdnn" verify --memory 1g /nonexistent &&
+        exits 125 "$microdnn" verify --memory q true && exits 125 "$microdnn" verify &&
+        exits 0 "$microdnn" verify --help && says "$work/out" 'usage: microdnn verify'
+}
+verify_takes_all_memory_for_a_budget() {
+    reports=$work/1.json && fake_program 0 &&
+        LD_LIBRARY_PATH=$build/sim MICRODNN_SIM_MEMORY=3GiB exits 0 "$microdnn" verify "$work/fake" &&
+        same 3221225472 "$(cat "$work/budget")"
+}
+verify_needs_to_know_how_much_there_is() {
+    printf 'int cuInit(unsigned f) { return f != 0 ? 1 : 100; }
+int cuDeviceGetCount(int *c) { return *c; }
+int cuDeviceGet(int *d, int o) { return *d = o; }
+int cuDeviceGetName(char *n, int b, int d) { return n[b - 1] = (char)d; }\n' > "$work/driver.c"
+    mkdir -p "$work/driver" &&
+        ${CC:-gcc} -shared -fPIC -o "$work/driver/libcuda.so.1" "$work/driver.c" &&
+        LD_LIBRARY_PATH=$work/driver exits 125 "$microdnn" verify true &&
+        says "$work/err" 'the CUDA driver reports error 100'
+}
+doctor_looks_at_memory() {
+    LD_LIBRARY_PATH=$build/sim MICRODNN_MEMORY_BUDGET=1g "$microdnn" doctor > "$work/out"
+    says "$work/out" 'virtual memory in the driver: yes, of the host: yes; budget 1GiB' &&
+        says "$work/out" 'nothing is set; with a budget' || return 1
+    LD_LIBRARY_PATH=$build/sim PYTORCH_CUDA_ALLOC_CONF=x "$microdnn" doctor > "$work/out"
+    says "$work/out" 'PYTORCH_CUDA_ALLOC_CONF=x is set and stays'
+}
+
 config_is_an_ini_with_origins() {
     printf '[convolution]\npolicy = off\n' > "$work/c.ini"
     MICRODNN_CONFIG=$work/c.ini MICRODNN_STATS=json "$microdnn" config > "$work/first.ini" &&
@@ -233,7 +335,7 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 32
+plan 42
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
 check 'wrong usage exits 2 with advice' wrong_usage
@@ -251,6 +353,19 @@ check 'run: LD_PRELOAD keeps its entries and has ours first and once' preload_is
 check 'run: another copy of the library in LD_PRELOAD is replaced and named' other_copy_is_replaced
 check 'run: the library can be named and is looked at' library_can_be_named
 check 'run: a missing library is told' missing_library_is_told
+check 'run: a budget sets the variables of PyTorch and JAX' a_budget_sets_variables_of_frameworks
+check 'run: without a budget they are left alone' no_budget_sets_nothing
+check 'run: a variable that the user has set wins and is said' variables_of_the_user_win
+check 'verify: sums processes and devices' verify_sums_processes_and_devices
+check 'verify: names the first unnamed access' verify_names_the_first_unnamed_access
+check 'verify: a program that fails is not clean' verify_does_not_call_a_failure_clean
+check 'verify: where nothing was checked that is said' verify_does_not_call_nothing_clean
+if [ -e "$build/sim/libcuda.so.1" ]; then
+    check 'verify: the budget is all memory of the GPU' verify_takes_all_memory_for_a_budget
+else
+    skip 'verify: the budget is all memory of the GPU' 'the simulated GPU is not built'
+fi
+check 'verify: without a GPU or a budget it stops' verify_needs_to_know_how_much_there_is
 check 'config: prints an INI file with origins that reads back the same' config_is_an_ini_with_origins
 check 'config: exits 1 when there are mistakes' config_fails_on_mistakes
 check 'a full disk is an error' output_error_is_an_error
@@ -267,8 +382,10 @@ fi
 check 'doctor: two cuDNN copies are counted' doctor_counts_cudnn_copies
 if [ -e "$build/sim/libcuda.so.1" ]; then
     check 'doctor: the simulated GPU is named as such' doctor_names_the_simulated_gpu
+    check 'doctor: looks at virtual memory and at PyTorch' doctor_looks_at_memory
 else
     skip 'doctor: the simulated GPU is named as such' 'the simulated GPU is not built'
+    skip 'doctor: looks at virtual memory and at PyTorch' 'the simulated GPU is not built'
 fi
 check 'docs/configuration.md is what the tool prints' markdown_is_committed
 if command -v mandoc > /dev/null; then
