@@ -30,6 +30,7 @@ typedef struct entry {
     uint64_t passed;    /* operations while the stage was TIMING */
     uint64_t plan_from; /* not planned before so many passed */
     unsigned tries;
+    uint64_t followed; /* operations */
     pilot_plan_t *plan;
 } entry_t;
 
@@ -61,7 +62,7 @@ struct mdnn_pilot {
     pilot_job_t *job;           /* NULL: none is under way */
     uint64_t job_period;
     timed_t *timed; /* ring of TIMED */
-    mdnn_pilot_report_t report;
+    uint32_t periods;
 };
 
 /* ---- life ---- */
@@ -72,7 +73,6 @@ mdnn_pilot_t *mdnn_pilot_create(const mdnn_pilot_config_t *config)
     if (!pilot)
         return NULL;
     pilot->config = *config;
-    pilot->report.policy = config->policy;
     pilot->history = mdnn_history_create(NULL);
     pilot->timed = calloc(TIMED, sizeof *pilot->timed);
     if (pilot->history && pilot->timed)
@@ -207,8 +207,8 @@ static entry_t *make_entry(mdnn_pilot_t *pilot, uint64_t number)
     for (uint32_t i = 0; i < count; i++)
         times_us[i] = -1;
     *entry = (entry_t){.number = number, .count = count, .times_us = times_us, .untimed = count};
-    if (number > pilot->report.periods)
-        pilot->report.periods = (uint32_t)number;
+    if (number > pilot->periods)
+        pilot->periods = (uint32_t)number;
     return entry;
 }
 
@@ -266,21 +266,6 @@ static void start_planning(mdnn_pilot_t *pilot, entry_t *entry)
         plan_failed(entry, status);
 }
 
-static void report_plan(mdnn_pilot_t *pilot, const pilot_plan_t *made)
-{
-    mdnn_pilot_report_t *const report = &pilot->report;
-    report->period_operations = made->period.operation_count;
-    report->verdict = made->plan.verdict;
-    report->policy = made->plan.policy;
-    report->floor_bytes = made->plan.floor_bytes;
-    report->compute_us = made->compute_us;
-    report->predicted_us = made->plan.predicted.time_us;
-    report->link_bound_us = made->plan.link_bound_us;
-    report->planning_ms = made->planning_ms;
-    report->out_bytes = made->plan.predicted.out_bytes;
-    report->in_bytes = made->plan.predicted.in_bytes;
-}
-
 /* The plan that was being made is ready. Its period may be forgotten by now. */
 static void adopt_plan(mdnn_pilot_t *pilot)
 {
@@ -295,7 +280,6 @@ static void adopt_plan(mdnn_pilot_t *pilot)
     } else {
         entry->plan = made;
         entry->stage = STAGE_PLANNED;
-        report_plan(pilot, made);
     }
     if (entry && entry->stage == STAGE_PLANNED) {
         free(entry->times_us);
@@ -505,6 +489,7 @@ void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *oper
     entry_t *const entry = find_place(pilot);
     if (!entry)
         return;
+    entry->followed++;
     if (entry->stage == STAGE_TIMING)
         time_round(pilot, entry, operation->time_us, advice);
     const mdnn_schedule_t *const schedule = entry->plan ? &entry->plan->plan.schedule : NULL;
@@ -512,10 +497,33 @@ void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *oper
         follow(pilot, entry->plan, operation, advice);
 }
 
+static void report_plan(mdnn_pilot_report_t *report, const pilot_plan_t *made)
+{
+    report->period_operations = made->period.operation_count;
+    report->verdict = made->plan.verdict;
+    report->policy = made->plan.policy;
+    report->floor_bytes = made->plan.floor_bytes;
+    report->compute_us = made->compute_us;
+    report->predicted_us = made->plan.predicted.time_us;
+    report->link_bound_us = made->plan.link_bound_us;
+    report->planning_ms = made->planning_ms;
+    report->out_bytes = made->plan.predicted.out_bytes;
+    report->in_bytes = made->plan.predicted.in_bytes;
+}
+
 mdnn_pilot_report_t mdnn_pilot_report(const mdnn_pilot_t *pilot)
 {
-    mdnn_pilot_report_t report = pilot->report;
-    report.operations = pilot->sequence;
-    report.followed = pilot->place.period != 0;
+    mdnn_pilot_report_t report = {.operations = pilot->sequence,
+                                  .periods = pilot->periods,
+                                  .followed = pilot->place.period != 0,
+                                  .policy = pilot->config.policy};
+    uint64_t most = 0;
+    for (int i = 0; i < PERIODS; i++) {
+        const entry_t *const entry = &pilot->entries[i];
+        if (!entry->plan || entry->followed < most)
+            continue;
+        most = entry->followed;
+        report_plan(&report, entry->plan);
+    }
     return report;
 }

@@ -32,7 +32,8 @@ uint32_t mdnn_pilot_begin_range(mdnn_pilot_t *pilot, uint64_t bytes, bool stays,
 void mdnn_pilot_end_range(mdnn_pilot_t *pilot, uint32_t range);
 
 /* What to do behind the operation that was just recorded. Arrays are the pilot's, valid until the
- * next call. The owners in them are alive. */
+ * next call. The owners in them are alive; they may be where they should be already: a range that
+ * is to leave may be away, one that is to return resident. */
 typedef struct mdnn_advice {
     void *const *leave; /* begin to leave, in this order */
     size_t leave_count;
@@ -59,8 +60,9 @@ uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range);
 typedef struct mdnn_pilot_report {
     uint64_t operations;        /* recorded */
     uint32_t periods, followed; /* periods found; 1 if the program is being followed now */
-    uint32_t period_operations; /* of the period that the last plan is for; 0: no plan */
-    mdnn_verdict_t verdict;     /* of that plan */
+    /* Of the period with a plan in which most operations passed: a short loop may have one, too. */
+    uint32_t period_operations; /* 0: no plan yet */
+    mdnn_verdict_t verdict;     /* of its plan */
     mdnn_policy_t policy;       /* that it uses */
     uint64_t floor_bytes;       /* least budget for it: 0 if unknown */
     double compute_us;          /* of one round, measured */
