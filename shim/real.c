@@ -141,9 +141,11 @@ static bool fill_cudnn(mdnn_cudnn_t *table, const search_t *search)
     table->complete = true;
 #define CUDNN_FUNCTION(name) table->complete &= store(&table->name, search_find(search, #name));
 #define DRIVER_FUNCTION(name)
+#define MEMORY_FUNCTION(name)
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
+#undef MEMORY_FUNCTION
     table->complete &= table->cudnnConvolutionForward != NULL;
     table->has_graph = table->cudnnGetVersion && table->cudnnGetStream &&
                        table->cudnnBackendCreateDescriptor && table->cudnnBackendDestroyDescriptor &&
@@ -222,11 +224,15 @@ static const mdnn_driver_t *build_driver(void)
     mdnn_driver_t *const table = calloc(1, sizeof *table);
     bool complete = handle && table;
     if (complete) {
+        table->has_memory = true;
+        table->is_simulated = find(handle, "sim_api") != NULL;
 #define CUDNN_FUNCTION(name)
 #define DRIVER_FUNCTION(name) complete &= store(&table->name, find(handle, SYMBOL(name)));
+#define MEMORY_FUNCTION(name) table->has_memory &= store(&table->name, find(handle, SYMBOL(name)));
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
+#undef MEMORY_FUNCTION
     }
     forget_error();
     const mdnn_driver_t *published = NULL;
