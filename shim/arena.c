@@ -1,6 +1,5 @@
 #include "shim/arena.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/captures.h"
 #include "shim/process.h"
 
 enum { SLOTS = 16, CAPTURES = 32, IDLE_CALLS = 4096, IDLE_LOOKS = 1024 };
@@ -363,34 +363,6 @@ static int enter_and_observe(arena_t *arena, CUstream stream, const mdnn_network
 
 /* ---- captures ---- */
 
-/* The capture that the stream takes part in. Looked for here, since old drivers lack it. */
-static bool capture_id(CUstream stream, unsigned long long *id)
-{
-    typedef CUresult (*get_info_t)(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *,
-                                   const CUgraphNode **, size_t *);
-    static _Atomic(get_info_t) known;
-    get_info_t get = atomic_load_explicit(&known, memory_order_relaxed);
-    CUstreamCaptureStatus status;
-    cuuint64_t found;
-    if (!get) {
-        void *const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-        void *const symbol =
-            library ? mdnn_real_dlsym()(library, "cuStreamGetCaptureInfo_v2") : NULL;
-        memcpy(&get, &symbol, sizeof get);
-        if (library)
-            dlclose(library);
-        if (!get)
-            (void)dlerror(); /* not the host's */
-        else
-            atomic_store_explicit(&known, get, memory_order_relaxed);
-    }
-    if (!get || get(stream, &status, &found, NULL, NULL, NULL) != CUDA_SUCCESS ||
-        status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-        return false;
-    *id = found;
-    return true;
-}
-
 static int find_capture(const arena_t *arena, unsigned long long id, CUstream stream)
 {
     for (int i = 0; i < arena->capture_count; i++)
@@ -535,7 +507,7 @@ static void begin_captured(mdnn_lease_t *lease, arena_t *arena, mdnn_call_t *cal
     const uint64_t least = mdnn_plan_least_bytes(plan, demand);
     const uint64_t needed = least <= demand->workspace_bytes ? 0 : least;
     unsigned long long id;
-    if (!capture_id(lease->stream, &id)) {
+    if (!mdnn_capture_of(lease->stream, &id)) {
         mdnn_count(MDNN_COUNTER_arena_misses, 1);
         return;
     }
