@@ -1,0 +1,308 @@
+#include "shim/host_slots.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "config/log.h"
+
+static const uint64_t piece_bytes_wanted = (uint64_t)64 << 20;
+
+struct mdnn_host_slots {
+    mdnn_host_slots_config_t config;
+    uint64_t piece_bytes;
+    CUdeviceptr window;    /* 0: pieces are cuMemHostAlloc's */
+    CUmemLocation place;   /* of handles */
+    uint64_t window_bytes; /* all that can be made */
+
+    pthread_mutex_t lock;
+    pthread_cond_t wanted_more, made_more;
+    uint64_t wanted_bytes, made_bytes;
+    uint64_t *free_slots; /* a stack */
+    size_t free_count, free_capacity;
+    bool exhausted; /* the driver gives no more */
+    bool started;   /* the thread */
+    bool stopping;
+    pthread_t thread;
+    struct mdnn_host_slots *next; /* of all that have a thread */
+};
+
+static mdnn_host_slots_t *_Atomic with_thread; /* only grows */
+
+/* ---- pieces ---- */
+
+static int attribute(const mdnn_host_slots_config_t *config, CUdevice_attribute which)
+{
+    int value = 0;
+    return config->driver->cuDeviceGetAttribute(&value, which, config->device) == CUDA_SUCCESS
+               ? value
+               : 0;
+}
+
+static CUresult create_handle(mdnn_host_slots_t *slots, CUdeviceptr address)
+{
+    const mdnn_driver_t *const driver = slots->config.driver;
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = slots->place};
+    const CUmemAccessDesc access[] = {
+        {{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = slots->config.device},
+         CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+        {slots->place, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    CUmemGenericAllocationHandle handle;
+    CUresult result = driver->cuMemCreate(&handle, slots->piece_bytes, &properties, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->cuMemMap(address, slots->piece_bytes, 0, handle, 0);
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuMemSetAccess(address, slots->piece_bytes, access, 2);
+        if (result != CUDA_SUCCESS)
+            (void)driver->cuMemUnmap(address, slots->piece_bytes);
+    }
+    (void)driver->cuMemRelease(handle); /* it lives as long as its mapping */
+    return result;
+}
+
+static CUresult create_pinned(mdnn_host_slots_t *slots, uint64_t *start)
+{
+    void *memory = NULL;
+    const CUresult result =
+        slots->config.driver->cuMemHostAlloc(&memory, slots->piece_bytes, CU_MEMHOSTALLOC_PORTABLE);
+    *start = (uintptr_t)memory;
+    return result;
+}
+
+/* Without the lock: one thread at a time makes pieces. */
+static CUresult create_piece(mdnn_host_slots_t *slots, uint64_t offset, uint64_t *start)
+{
+    const mdnn_driver_t *const driver = slots->config.driver;
+    CUcontext popped;
+    CUresult result = driver->cuCtxPushCurrent(slots->config.context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *start = slots->window + offset;
+    result = slots->window ? create_handle(slots, *start) : create_pinned(slots, start);
+    (void)driver->cuCtxPopCurrent(&popped);
+    return result;
+}
+
+static bool make_room(mdnn_host_slots_t *slots, size_t more)
+{
+    const size_t all = (size_t)(slots->made_bytes / slots->config.slot_bytes) + more;
+    if (all <= slots->free_capacity)
+        return true;
+    uint64_t *const grown = realloc(slots->free_slots, 2 * all * sizeof *grown);
+    if (!grown)
+        return false;
+    slots->free_slots = grown;
+    slots->free_capacity = 2 * all;
+    return true;
+}
+
+/* Locked at the beginning and the end. */
+static void make_piece(mdnn_host_slots_t *slots)
+{
+    const size_t count = (size_t)(slots->piece_bytes / slots->config.slot_bytes);
+    const uint64_t offset = slots->made_bytes;
+    uint64_t start = 0;
+    pthread_mutex_unlock(&slots->lock);
+    const CUresult result = create_piece(slots, offset, &start);
+    pthread_mutex_lock(&slots->lock);
+    if (result == CUDA_SUCCESS && make_room(slots, count)) {
+        for (size_t i = count; i-- > 0;)
+            slots->free_slots[slots->free_count++] = start + i * slots->config.slot_bytes;
+        slots->made_bytes += slots->piece_bytes;
+        return;
+    }
+    slots->exhausted = true;
+    if (!slots->stopping)
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "no more than %llu MiB of pinned host memory are "
+                      "to be had (CUDA error %d)",
+                      (unsigned long long)(slots->made_bytes >> 20), (int)result);
+}
+
+static bool can_grow(const mdnn_host_slots_t *slots)
+{
+    return !slots->exhausted && !slots->stopping &&
+           slots->made_bytes + slots->piece_bytes <= slots->window_bytes;
+}
+
+/* ---- the thread ---- */
+
+static void *run(void *context)
+{
+    mdnn_host_slots_t *const slots = context;
+    pthread_mutex_lock(&slots->lock);
+    while (!slots->stopping) {
+        if (can_grow(slots) && slots->made_bytes < slots->wanted_bytes)
+            make_piece(slots);
+        else
+            pthread_cond_wait(&slots->wanted_more, &slots->lock);
+        pthread_cond_broadcast(&slots->made_more);
+    }
+    pthread_mutex_unlock(&slots->lock);
+    return NULL;
+}
+
+static void remember(mdnn_host_slots_t *slots)
+{
+    mdnn_host_slots_t *first = atomic_load(&with_thread);
+    do
+        slots->next = first;
+    while (!atomic_compare_exchange_weak(&with_thread, &first, slots));
+}
+
+static bool start_thread(mdnn_host_slots_t *slots)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
+        return false;
+    const bool started = pthread_create(&slots->thread, NULL, run, slots) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (started) {
+        (void)pthread_setname_np(slots->thread, "microdnn-host");
+        remember(slots);
+    }
+    return started;
+}
+
+static void stop(mdnn_host_slots_t *slots)
+{
+    pthread_mutex_lock(&slots->lock);
+    const bool join = slots->started && !slots->stopping;
+    slots->stopping = true;
+    pthread_cond_broadcast(&slots->wanted_more);
+    pthread_cond_broadcast(&slots->made_more);
+    pthread_mutex_unlock(&slots->lock);
+    if (join)
+        (void)pthread_join(slots->thread, NULL);
+}
+
+void mdnn_host_slots_stop_all(void)
+{
+    for (mdnn_host_slots_t *slots = atomic_load(&with_thread); slots; slots = slots->next)
+        stop(slots);
+}
+
+/* Locked. Without a thread (simulated, or there is none to be had) the caller makes the piece. */
+static void have_made(mdnn_host_slots_t *slots, uint64_t bytes)
+{
+    if (bytes > slots->window_bytes)
+        bytes = slots->window_bytes;
+    if (bytes > slots->wanted_bytes)
+        slots->wanted_bytes = bytes;
+    if (slots->config.background && !slots->started)
+        slots->config.background = slots->started = start_thread(slots);
+    if (slots->config.background)
+        pthread_cond_signal(&slots->wanted_more);
+}
+
+/* ---- the outside ---- */
+
+/* As large a window as there are addresses for. */
+static void reserve_window(mdnn_host_slots_t *slots)
+{
+    const mdnn_driver_t *const driver = slots->config.driver;
+    if (!attribute(&slots->config,
+                   CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+        return;
+    const int node = attribute(&slots->config, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+    slots->place =
+        (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = node < 0 ? 0 : node};
+    uint64_t bytes = slots->window_bytes;
+    while (bytes >= slots->piece_bytes &&
+           driver->cuMemAddressReserve(&slots->window, bytes, 0, 0, 0) != CUDA_SUCCESS) {
+        bytes = bytes / 2 / slots->piece_bytes * slots->piece_bytes;
+        slots->window = 0;
+    }
+    if (slots->window)
+        slots->window_bytes = bytes;
+}
+
+mdnn_status_t mdnn_host_slots_create(const mdnn_host_slots_config_t *config,
+                                     mdnn_host_slots_t **slots)
+{
+    mdnn_host_slots_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    made->config = *config;
+    made->piece_bytes = config->slot_bytes;
+    while (made->piece_bytes < piece_bytes_wanted && made->piece_bytes <= config->limit_bytes / 16)
+        made->piece_bytes *= 2;
+    made->window_bytes = config->limit_bytes / made->piece_bytes * made->piece_bytes;
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->wanted_more, NULL);
+    pthread_cond_init(&made->made_more, NULL);
+    reserve_window(made);
+    *slots = made;
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_host_slots_want(mdnn_host_slots_t *slots, uint64_t bytes)
+{
+    pthread_mutex_lock(&slots->lock);
+    if (bytes > slots->wanted_bytes)
+        have_made(slots, bytes);
+    pthread_mutex_unlock(&slots->lock);
+}
+
+mdnn_status_t mdnn_host_slots_take(mdnn_host_slots_t *slots, uint64_t *slot)
+{
+    mdnn_status_t status = MDNN_STATUS_OK;
+    pthread_mutex_lock(&slots->lock);
+    if (slots->free_count == 0 && can_grow(slots)) {
+        have_made(slots, slots->made_bytes + slots->made_bytes / 4 + slots->piece_bytes);
+        if (!slots->config.background)
+            make_piece(slots);
+    }
+    if (slots->free_count > 0)
+        *slot = slots->free_slots[--slots->free_count];
+    else
+        status = can_grow(slots) ? MDNN_STATUS_BUSY : MDNN_STATUS_OUT_OF_MEMORY;
+    pthread_mutex_unlock(&slots->lock);
+    return status;
+}
+
+void mdnn_host_slots_give(mdnn_host_slots_t *slots, uint64_t slot)
+{
+    pthread_mutex_lock(&slots->lock);
+    slots->free_slots[slots->free_count++] = slot; /* there is room for all of them */
+    pthread_cond_broadcast(&slots->made_more);
+    pthread_mutex_unlock(&slots->lock);
+}
+
+mdnn_status_t mdnn_host_slots_wait(mdnn_host_slots_t *slots)
+{
+    pthread_mutex_lock(&slots->lock);
+    while (slots->free_count == 0 && can_grow(slots) && slots->config.background)
+        pthread_cond_wait(&slots->made_more, &slots->lock);
+    pthread_mutex_unlock(&slots->lock);
+    return MDNN_STATUS_OK;
+}
+
+uint64_t mdnn_host_slots_bytes(mdnn_host_slots_t *slots)
+{
+    pthread_mutex_lock(&slots->lock);
+    const uint64_t bytes = slots->made_bytes;
+    pthread_mutex_unlock(&slots->lock);
+    return bytes;
+}
+
+/* No thread of others may use it any more; it stays in the list of those with a thread, so only
+ * ones without a thread are freed. */
+void mdnn_host_slots_destroy(mdnn_host_slots_t *slots)
+{
+    if (!slots)
+        return;
+    stop(slots);
+    const mdnn_driver_t *const driver = slots->config.driver;
+    for (uint64_t at = 0; slots->window && at < slots->made_bytes; at += slots->piece_bytes)
+        (void)driver->cuMemUnmap(slots->window + at, slots->piece_bytes);
+    if (slots->window)
+        (void)driver->cuMemAddressFree(slots->window, slots->window_bytes);
+    free(slots->free_slots);
+    if (!slots->started)
+        free(slots);
+}

@@ -1,0 +1,50 @@
+/* Pinned host memory in equal slots, made ahead of need.
+ *
+ * Pieces of 64 MiB or more are created by a thread of ours, as handles of the driver's virtual
+ * memory API on the device's NUMA node (that disturbs nobody, while cuMemHostAlloc stops every
+ * launch of the process: docs/benchmarks/h200-virtual-memory.md), and cut into slots. Where there
+ * are no such handles, cuMemHostAlloc it is. On the simulated GPU there is no thread: a piece is
+ * made when a slot is asked for, so that runs repeat.
+ *
+ * Nothing is ever given back to the driver. The thread blocks all signals, starts at the first
+ * slot that is wanted and stops in an exit handler. Thread-safe: a lock of its own, not held while
+ * the driver works. */
+#ifndef MDNN_HOST_SLOTS_H
+#define MDNN_HOST_SLOTS_H
+
+#include "config/status.h"
+#include "shim/real.h"
+
+typedef struct mdnn_host_slots mdnn_host_slots_t;
+
+typedef struct mdnn_host_slots_config {
+    const mdnn_driver_t *driver;
+    CUdevice device;
+    CUcontext context;
+    uint64_t slot_bytes;  /* a power of two, at least 2 MiB */
+    uint64_t limit_bytes; /* of all */
+    bool background;      /* with the thread */
+} mdnn_host_slots_config_t;
+
+/* OUT_OF_MEMORY, DEVICE. */
+mdnn_status_t mdnn_host_slots_create(const mdnn_host_slots_config_t *config,
+                                     mdnn_host_slots_t **slots);
+/* Ends the thread; gives all memory back to the driver. For tests. Accepts NULL. */
+void mdnn_host_slots_destroy(mdnn_host_slots_t *slots);
+
+/* Have at least so many bytes made, within the limit; only grows. */
+void mdnn_host_slots_want(mdnn_host_slots_t *slots, uint64_t bytes);
+
+/* *slot: an address for copies to and from the device (cuMemcpy*Async). BUSY: none is free, more
+ * are being made (and more than asked for before). OUT_OF_MEMORY: no more than this. */
+mdnn_status_t mdnn_host_slots_take(mdnn_host_slots_t *slots, uint64_t *slot);
+void mdnn_host_slots_give(mdnn_host_slots_t *slots, uint64_t slot);
+/* Waits until take would not answer BUSY. */
+mdnn_status_t mdnn_host_slots_wait(mdnn_host_slots_t *slots);
+
+uint64_t mdnn_host_slots_bytes(mdnn_host_slots_t *slots); /* made so far */
+
+/* Stops the threads of all, and waits until none is in a call of the driver. */
+void mdnn_host_slots_stop_all(void);
+
+#endif
