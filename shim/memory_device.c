@@ -1,0 +1,369 @@
+#include "shim/memory_device.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { TIMERS = 64 };
+
+/* A stretch of a stream that is timed. */
+typedef struct stopwatch {
+    CUevent begin, end;
+    bool taken, ended, failed;
+} stopwatch_t;
+
+struct mdnn_device_memory {
+    mdnn_device_memory_config_t config;
+    CUdeviceptr addresses, aliases; /* reservations */
+    uint64_t address_bytes, alias_bytes;
+    CUmemGenericAllocationHandle *chunks;
+    size_t chunk_count, chunk_capacity;
+    struct {
+        CUstream stream;
+        uint64_t number;
+    } copies[2]; /* in, out */
+    mdnn_host_slots_t *slots;
+    stopwatch_t timers[TIMERS]; /* a token is a place, from 1 on */
+    CUresult error;
+};
+
+static mdnn_status_t note(mdnn_device_memory_t *memory, CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        return MDNN_STATUS_OK;
+    memory->error = result;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
+                                              : MDNN_STATUS_DEVICE;
+}
+
+/* ---- chunks ---- */
+
+static CUdeviceptr alias_of(const mdnn_device_memory_t *memory, uint64_t chunk)
+{
+    return memory->aliases + (chunk - 1) * memory->config.chunk_bytes;
+}
+
+static mdnn_status_t map_handle(mdnn_device_memory_t *memory, CUdeviceptr address,
+                                CUmemGenericAllocationHandle handle)
+{
+    const mdnn_driver_t *const driver = memory->config.driver;
+    const uint64_t bytes = memory->config.chunk_bytes;
+    const CUmemAccessDesc access = {
+        {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->config.device},
+        CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    MDNN_TRY(note(memory, driver->cuMemMap(address, bytes, 0, handle, 0)));
+    const mdnn_status_t status = note(memory, driver->cuMemSetAccess(address, bytes, &access, 1));
+    if (status != MDNN_STATUS_OK)
+        (void)driver->cuMemUnmap(address, bytes);
+    return status;
+}
+
+static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
+{
+    mdnn_device_memory_t *const memory = context;
+    const mdnn_driver_t *const driver = memory->config.driver;
+    const CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->config.device}};
+    CUmemGenericAllocationHandle handle;
+    if (memory->chunk_count == memory->chunk_capacity)
+        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY; /* as many as the budget has */
+    MDNN_TRY(
+        note(memory, driver->cuMemCreate(&handle, memory->config.chunk_bytes, &properties, 0)));
+    const mdnn_status_t status =
+        map_handle(memory, alias_of(memory, memory->chunk_count + 1), handle);
+    if (status != MDNN_STATUS_OK) {
+        (void)driver->cuMemRelease(handle);
+        return status;
+    }
+    memory->chunks[memory->chunk_count++] = handle;
+    *chunk = memory->chunk_count;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t map(void *context, uint64_t address, uint64_t chunk)
+{
+    mdnn_device_memory_t *const memory = context;
+    return map_handle(memory, address, memory->chunks[chunk - 1]);
+}
+
+static mdnn_status_t unmap(void *context, uint64_t address, uint64_t chunk)
+{
+    mdnn_device_memory_t *const memory = context;
+    (void)chunk;
+    return note(memory, memory->config.driver->cuMemUnmap(address, memory->config.chunk_bytes));
+}
+
+/* ---- moments ---- */
+
+static mdnn_ticket_t mark(void *context, uint64_t stream)
+{
+    const mdnn_device_memory_t *const memory = context;
+    return mdnn_moments_mark(memory->config.moments, stream);
+}
+
+static bool is_done(void *context, mdnn_ticket_t ticket)
+{
+    const mdnn_device_memory_t *const memory = context;
+    return mdnn_moments_is_done(memory->config.moments, ticket);
+}
+
+static mdnn_status_t wait_on_host(void *context, mdnn_ticket_t ticket)
+{
+    const mdnn_device_memory_t *const memory = context;
+    return mdnn_moments_wait_on_host(memory->config.moments, ticket);
+}
+
+static mdnn_status_t wait_in_stream(void *context, uint64_t stream, mdnn_ticket_t ticket)
+{
+    const mdnn_device_memory_t *const memory = context;
+    return mdnn_moments_wait_in_stream(memory->config.moments, stream, ticket);
+}
+
+/* ---- host memory and copies ---- */
+
+static mdnn_status_t take_slot(void *context, uint64_t *slot)
+{
+    mdnn_device_memory_t *const memory = context;
+    return mdnn_host_slots_take(memory->slots, slot);
+}
+
+static void give_slot(void *context, uint64_t slot)
+{
+    mdnn_device_memory_t *const memory = context;
+    mdnn_host_slots_give(memory->slots, slot);
+}
+
+static mdnn_status_t wait_for_slot(void *context)
+{
+    mdnn_device_memory_t *const memory = context;
+    return mdnn_host_slots_wait(memory->slots);
+}
+
+static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
+                          mdnn_ticket_t *end)
+{
+    mdnn_device_memory_t *const memory = context;
+    const mdnn_driver_t *const driver = memory->config.driver;
+    CUstream const stream = memory->copies[out].stream;
+    const CUdeviceptr alias = alias_of(memory, chunk);
+    void *const host = (void *)(uintptr_t)slot;
+    MDNN_TRY(note(memory, out ? driver->cuMemcpyDtoHAsync(host, alias, bytes, stream)
+                              : driver->cuMemcpyHtoDAsync(alias, host, bytes, stream)));
+    const mdnn_status_t status =
+        mdnn_moments_mark_event(memory->config.moments, memory->copies[out].number, end);
+    if (status != MDNN_STATUS_OK)
+        (void)driver->cuStreamSynchronize(stream); /* a copy whose end nobody can know */
+    return status;
+}
+
+/* ---- times ---- */
+
+static bool make_timer(const mdnn_driver_t *driver, stopwatch_t *timer)
+{
+    if (timer->begin || timer->failed)
+        return !timer->failed;
+    timer->failed = driver->cuEventCreate(&timer->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+                    driver->cuEventCreate(&timer->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS;
+    return !timer->failed;
+}
+
+static bool record(mdnn_device_memory_t *memory, CUevent event, uint64_t number)
+{
+    CUstream const stream = mdnn_moments_handle(memory->config.moments, number);
+    return stream && !mdnn_moments_stream_captures(memory->config.moments, stream) &&
+           memory->config.driver->cuEventRecord(event, stream) == CUDA_SUCCESS;
+}
+
+static uint64_t time_begin(void *context, uint64_t stream)
+{
+    mdnn_device_memory_t *const memory = context;
+    for (size_t i = 0; i < TIMERS; i++) {
+        stopwatch_t *const timer = &memory->timers[i];
+        if (timer->taken)
+            continue;
+        if (!make_timer(memory->config.driver, timer) || !record(memory, timer->begin, stream))
+            return 0;
+        timer->taken = true;
+        timer->ended = false;
+        return i + 1;
+    }
+    return 0;
+}
+
+static void time_end(void *context, uint64_t stream, uint64_t token)
+{
+    mdnn_device_memory_t *const memory = context;
+    if (token > 0)
+        memory->timers[token - 1].ended = record(memory, memory->timers[token - 1].end, stream);
+}
+
+static mdnn_status_t time_read(void *context, uint64_t token, double *time_us)
+{
+    mdnn_device_memory_t *const memory = context;
+    const mdnn_driver_t *const driver = memory->config.driver;
+    stopwatch_t *const timer = &memory->timers[token - 1];
+    float ms = 0;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (timer->ended) {
+        result = driver->cuEventQuery(timer->end);
+        if (result == CUDA_ERROR_NOT_READY)
+            return MDNN_STATUS_BUSY;
+        if (result == CUDA_SUCCESS)
+            result = driver->cuEventElapsedTime(&ms, timer->begin, timer->end);
+    }
+    timer->taken = false;
+    *time_us = (double)ms * 1e3;
+    return note(memory, result);
+}
+
+static double now_us(void *context)
+{
+    struct timespec now;
+    (void)context;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static void event(void *context, const mdnn_memory_event_t *what)
+{
+    const mdnn_device_memory_t *const memory = context;
+    mdnn_trace_event(memory->config.trace, memory->config.device, now_us(context), what);
+}
+
+mdnn_memory_device_t mdnn_device_memory_functions(void)
+{
+    return (mdnn_memory_device_t){.create_chunk = create_chunk,
+                                  .map = map,
+                                  .unmap = unmap,
+                                  .mark = mark,
+                                  .is_done = is_done,
+                                  .wait_on_host = wait_on_host,
+                                  .wait_in_stream = wait_in_stream,
+                                  .take_slot = take_slot,
+                                  .give_slot = give_slot,
+                                  .wait_for_slot = wait_for_slot,
+                                  .copy = copy,
+                                  .time_begin = time_begin,
+                                  .time_end = time_end,
+                                  .time_read = time_read,
+                                  .now_us = now_us,
+                                  .event = event};
+}
+
+/* ---- beginning and end ---- */
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Four times the device's memory, so that freed ranges may keep their addresses; at least 1 TiB if
+ * there is as much. */
+static mdnn_status_t reserve(mdnn_device_memory_t *memory)
+{
+    const mdnn_driver_t *const driver = memory->config.driver;
+    const uint64_t chunk = memory->config.chunk_bytes;
+    size_t total = 0;
+    MDNN_TRY(note(memory, driver->cuDeviceTotalMem(&total, memory->config.device)));
+    uint64_t bytes = (uint64_t)1 << 40;
+    if (bytes < 4 * (uint64_t)total)
+        bytes = round_up(4 * (uint64_t)total, chunk);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (; result != CUDA_SUCCESS && bytes >= memory->config.budget_bytes && bytes >= chunk;
+         bytes = bytes / 2 / chunk * chunk) {
+        memory->address_bytes = bytes;
+        result = driver->cuMemAddressReserve(&memory->addresses, bytes, chunk, 0, 0);
+    }
+    if (result != CUDA_SUCCESS)
+        memory->addresses = 0;
+    MDNN_TRY(note(memory, result));
+    memory->alias_bytes = memory->chunk_capacity * chunk;
+    result = driver->cuMemAddressReserve(&memory->aliases, memory->alias_bytes, chunk, 0, 0);
+    if (result != CUDA_SUCCESS)
+        memory->aliases = 0;
+    return note(memory, result);
+}
+
+static mdnn_status_t make_streams(mdnn_device_memory_t *memory)
+{
+    const mdnn_driver_t *const driver = memory->config.driver;
+    int least = 0, greatest = 0;
+    (void)driver->cuCtxGetStreamPriorityRange(&least, &greatest);
+    for (int i = 0; i < 2; i++) {
+        MDNN_TRY(note(memory, driver->cuStreamCreateWithPriority(
+                                  &memory->copies[i].stream, CU_STREAM_NON_BLOCKING, greatest)));
+        MDNN_TRY(mdnn_moments_stream(memory->config.moments, memory->copies[i].stream, false,
+                                     &memory->copies[i].number));
+    }
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t fill(mdnn_device_memory_t *memory)
+{
+    const mdnn_device_memory_config_t *const config = &memory->config;
+    memory->chunk_capacity = (size_t)(config->budget_bytes / config->chunk_bytes);
+    memory->chunks = calloc(memory->chunk_capacity + 1, sizeof *memory->chunks);
+    if (!memory->chunks)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    MDNN_TRY(reserve(memory));
+    MDNN_TRY(make_streams(memory));
+    const mdnn_host_slots_config_t slots = {.driver = config->driver,
+                                            .device = config->device,
+                                            .context = config->context,
+                                            .slot_bytes = config->chunk_bytes,
+                                            .limit_bytes = config->host_limit_bytes,
+                                            .background = !config->driver->is_simulated};
+    return mdnn_host_slots_create(&slots, &memory->slots);
+}
+
+mdnn_status_t mdnn_device_memory_create(const mdnn_device_memory_config_t *config,
+                                        mdnn_device_memory_t **memory)
+{
+    mdnn_device_memory_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    made->config = *config;
+    const mdnn_status_t status = fill(made);
+    if (status != MDNN_STATUS_OK) {
+        mdnn_device_memory_destroy(made);
+        return status;
+    }
+    *memory = made;
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_device_memory_destroy(mdnn_device_memory_t *memory)
+{
+    if (!memory)
+        return;
+    const mdnn_driver_t *const driver = memory->config.driver;
+    mdnn_host_slots_destroy(memory->slots);
+    for (size_t i = 0; i < memory->chunk_count; i++) {
+        (void)driver->cuMemUnmap(alias_of(memory, i + 1), memory->config.chunk_bytes);
+        (void)driver->cuMemRelease(memory->chunks[i]);
+    }
+    if (memory->aliases)
+        (void)driver->cuMemAddressFree(memory->aliases, memory->alias_bytes);
+    if (memory->addresses)
+        (void)driver->cuMemAddressFree(memory->addresses, memory->address_bytes);
+    free(memory->chunks);
+    free(memory);
+}
+
+void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *start,
+                                  uint64_t *bytes)
+{
+    *start = memory->addresses;
+    *bytes = memory->address_bytes;
+}
+
+mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory)
+{
+    return memory->slots;
+}
+
+CUresult mdnn_device_memory_error(const mdnn_device_memory_t *memory)
+{
+    return memory->error != CUDA_SUCCESS ? memory->error
+                                         : mdnn_moments_error(memory->config.moments);
+}

@@ -1,0 +1,45 @@
+/* The device under virtual memory: mdnn_memory_device_t with the driver's virtual memory API.
+ *
+ *   chunks   handles of device memory; each is mapped in a window of aliases as long as it lives.
+ *            A chunk's number is its place in that window, from 1 on.
+ *   copies   from and to aliases, in two streams of ours, one a direction, of high priority
+ *   slots    host memory (shim/host_slots.h)
+ *   tickets  moments of streams (shim/stream_moments.h), which all devices share
+ *
+ * The caller holds the device's lock around every call and has the device's context current. What
+ * the driver gave is never given back while the process lives, but by destroy. */
+#ifndef MDNN_MEMORY_DEVICE_H
+#define MDNN_MEMORY_DEVICE_H
+
+#include "offload/memory.h"
+#include "offload/trace.h"
+#include "shim/host_slots.h"
+#include "shim/stream_moments.h"
+
+typedef struct mdnn_device_memory mdnn_device_memory_t;
+
+typedef struct mdnn_device_memory_config {
+    const mdnn_driver_t *driver;
+    mdnn_moments_t *moments; /* outlives it */
+    CUdevice device;
+    CUcontext context; /* current in the calling thread */
+    uint64_t budget_bytes, chunk_bytes, host_limit_bytes;
+    mdnn_trace_t *trace; /* may be NULL */
+} mdnn_device_memory_config_t;
+
+/* Reserves addresses and makes the streams. OUT_OF_MEMORY, DEVICE; nothing is left then. */
+mdnn_status_t mdnn_device_memory_create(const mdnn_device_memory_config_t *config,
+                                        mdnn_device_memory_t **memory);
+/* After the device has come to rest: unmaps and releases all. Accepts NULL. */
+void mdnn_device_memory_destroy(mdnn_device_memory_t *memory);
+
+/* The reservation for ranges. */
+void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *start,
+                                  uint64_t *bytes);
+/* Functions whose context is `memory`. */
+mdnn_memory_device_t mdnn_device_memory_functions(void);
+mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory);
+/* The last failure of the driver, here or in the moments. */
+CUresult mdnn_device_memory_error(const mdnn_device_memory_t *memory);
+
+#endif
