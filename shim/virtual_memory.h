@@ -36,10 +36,9 @@ bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *
 enum { MDNN_VIRTUAL_NAMES = 512 };
 typedef struct mdnn_virtual_operation {
     CUstream stream;
-    bool per_thread;      /* the _ptsz family: stream 0 is the thread's own */
-    bool begun;           /* end has something to do */
-    bool overflowed;      /* a name was lost for want of memory: begin refuses */
-    CUgraphExec launched; /* NULL, or the executable graph whose memory is named, too */
+    bool per_thread; /* the _ptsz family: stream 0 is the thread's own */
+    bool begun;      /* end has something to do */
+    bool overflowed; /* a name was lost for want of memory: begin refuses */
     size_t name_count;
     mdnn_named_t *more;                     /* what does not fit in `names`; owned until end */
     struct mdnn_virtual_part *parts;        /* from begin to end, one a device that is named */
@@ -52,7 +51,6 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
     operation->stream = stream;
     operation->per_thread = per_thread;
     operation->begun = operation->overflowed = false;
-    operation->launched = NULL;
     operation->name_count = 0;
     operation->more = NULL;
     operation->parts = NULL;
@@ -60,7 +58,7 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
 
 /* Passes over what is not ours, and what was just named. Any number of names. */
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role);
-/* All that the executable graph uses; for cuGraphLaunch. */
+/* Names all that the executable graph uses; for cuGraphLaunch. */
 void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable);
 /* CUDA_SUCCESS, or what to return instead of enqueuing, CUDA_ERROR_OUT_OF_MEMORY as a rule; nothing
  * is to be ended then. An operation without names costs a compare. `key`: what it is. Always
@@ -91,7 +89,7 @@ void mdnn_virtual_capture_ended(unsigned long long capture, CUgraph graph);
 /* A node that the program (or cuDNN) adds by hand uses `address`. */
 void mdnn_virtual_graph_named(CUgraph graph, uint64_t address);
 /* After success of the real call. */
-void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable);
+void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable); /* or updated */
 void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone); /* or `clone` now has it as a child */
 /* Before the real call. */
 void mdnn_virtual_graph_destroyed(CUgraph graph);
