@@ -1,0 +1,220 @@
+"""What memory_worker.py trains: networks, optimizers, and programs that do with memory what people do.
+A plain PyTorch program: it knows nothing of microdnn.
+
+Everything is seeded, so that two runs of the same program compute the same, and nothing of the result
+depends on where memory comes from.
+"""
+import contextlib
+
+import torch
+import torchvision
+
+# A GPU, but where a test looks at the programs on a machine without one.
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+CLASSES = 1000
+# Random data makes the first losses jump at usual rates; a loss that is no number compares as nothing.
+LEARNING_RATES = {"sgd": 0.0005, "adamw": 0.0001}
+EVALUATE_EVERY, REPLAY_EVERY = 4, 2
+
+
+class UNet3d(torch.nn.Module):
+    """Two levels down and up again, with 3-D convolutions, batch normalisation, transposed
+    convolutions and concatenated skips; classes are of the whole volume."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.down1, self.down2 = self.block(1, width), self.block(width, 2 * width)
+        self.bottom = self.block(2 * width, 4 * width)
+        self.up2 = torch.nn.ConvTranspose3d(4 * width, 2 * width, 2, stride=2)
+        self.join2 = self.block(4 * width, 2 * width)
+        self.up1 = torch.nn.ConvTranspose3d(2 * width, width, 2, stride=2)
+        self.join1 = self.block(2 * width, width)
+        self.head = torch.nn.Linear(width, CLASSES)
+        self.pool = torch.nn.MaxPool3d(2)
+
+    @staticmethod
+    def block(inputs, outputs):
+        layers = []
+        for channels in (inputs, outputs):
+            layers += [torch.nn.Conv3d(channels, outputs, 3, padding=1, bias=False),
+                       torch.nn.BatchNorm3d(outputs), torch.nn.ReLU(inplace=True)]
+        return torch.nn.Sequential(*layers)
+
+    def forward(self, volume):
+        first = self.down1(volume)
+        second = self.down2(self.pool(first))
+        bottom = self.bottom(self.pool(second))
+        second = self.join2(torch.cat([self.up2(bottom), second], 1))
+        first = self.join1(torch.cat([self.up1(second), first], 1))
+        return self.head(first.mean((2, 3, 4)))
+
+
+SHAPES = {"unet3d": (1, 48, 48, 48), "inception_v3": (3, 299, 299)}
+
+
+def model_of(net):
+    if net == "unet3d":
+        return UNet3d()
+    more = {"init_weights": False} if net == "inception_v3" else {}
+    return torchvision.models.get_model(net, weights=None, num_classes=CLASSES, **more)
+
+
+def layout_of(net, mode):
+    if mode != "bf16":
+        return torch.contiguous_format
+    return torch.channels_last_3d if net == "unet3d" else torch.channels_last
+
+
+def optimizer_of(name, parameters):
+    if name == "adamw":
+        return torch.optim.AdamW(parameters, lr=LEARNING_RATES[name])
+    return torch.optim.SGD(parameters, lr=LEARNING_RATES[name], momentum=0.9)
+
+
+def settings(mode, deterministic, benchmark):
+    torch.backends.cudnn.benchmark = benchmark
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = mode == "tf32"
+    torch.use_deterministic_algorithms(deterministic, warn_only=True)
+
+
+class Training:
+    """A network in one of the modes fp32 (strict), tf32, and bf16: autocast and channels-last."""
+
+    def __init__(self, net, batch, mode="fp32", optimizer="sgd", deterministic=True, benchmark=False,
+                 size=None):
+        settings(mode, deterministic, benchmark)
+        torch.manual_seed(0)
+        self.mode, self.batch, layout = mode, batch, layout_of(net, mode)
+        shape = SHAPES.get(net, (3, 224, 224))
+        if size:
+            shape = (shape[0], *[size] * (len(shape) - 1))
+        with torch.device(DEVICE):
+            self.model = model_of(net).train().to(memory_format=layout)
+            self.data = torch.randn(batch, *shape).to(memory_format=layout)
+            self.labels = torch.randint(CLASSES, (batch,))
+        self.optimizer = optimizer_of(optimizer, self.model.parameters())
+
+    def casts(self):
+        return (torch.autocast(DEVICE, torch.bfloat16) if self.mode == "bf16"
+                else contextlib.nullcontext())
+
+    def loss(self, data, labels):
+        with self.casts():
+            outputs = self.model(data)
+            if isinstance(outputs, tuple):  # Inception has a second classifier while it trains
+                return sum(weight * torch.nn.functional.cross_entropy(each, labels)
+                           for weight, each in zip((1.0, 0.4), outputs))
+            return torch.nn.functional.cross_entropy(outputs, labels)
+
+    def iterate(self):
+        """Returns the loss, on the GPU and without waiting for it."""
+        self.optimizer.zero_grad()
+        loss = self.loss(self.data, self.labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+# --- Programs: each returns its losses, on the device ---------------------------------------------
+def plain(training, count):
+    return [training.iterate() for _ in range(count)]
+
+
+def short_batch(training, count):
+    """Every fourth batch, as the last of an epoch, has fewer images."""
+    losses = []
+    for index in range(count):
+        images = max(2, training.batch // 3) if index % 4 == 3 else training.batch
+        training.optimizer.zero_grad()
+        loss = training.loss(training.data[:images], training.labels[:images])
+        loss.backward()
+        training.optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def evaluation(training, count):
+    """An evaluation without gradients every few iterations; its losses count too."""
+    losses = []
+    for index in range(count):
+        losses.append(training.iterate())
+        if index % EVALUATE_EVERY == EVALUATE_EVERY - 1:
+            training.model.eval()
+            with torch.no_grad():
+                losses.append(training.loss(training.data, training.labels))
+            training.model.train()
+    return losses
+
+
+def accumulation(training, count):
+    """Gradients of two halves of a batch before each step."""
+    half = training.batch // 2
+    losses = []
+    for _ in range(count):
+        training.optimizer.zero_grad()
+        for part in (slice(0, half), slice(half, 2 * half)):
+            loss = training.loss(training.data[part], training.labels[part]) / 2
+            loss.backward()
+            losses.append(loss.detach())
+        training.optimizer.step()
+    return losses
+
+
+def two_streams(training, count):
+    """The next batch is prepared in a second stream and handed over with record_stream; the prepared
+    tensor is dropped while the second stream's successor may want its memory."""
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    source, losses = training.data, []
+    for index in range(count):
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            prepared = (source * (1.0 + 0.01 * index)).relu_()
+        main.wait_stream(side)
+        prepared.record_stream(main)
+        training.optimizer.zero_grad()
+        loss = training.loss(prepared, training.labels)
+        del prepared
+        with torch.cuda.stream(side):
+            # Scratch of the side stream, wanted while the main stream still reads what was dropped.
+            torch.full_like(source, -1.0)
+        loss.backward()
+        training.optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def captured(images=64):
+    """A graph of a small network's forward pass, with its inputs, which must outlive it."""
+    layers = torch.nn.Sequential(
+        torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(32, 16, 3, padding=1)
+    ).to(DEVICE)
+    inputs = torch.randn(images, 16, 64, 64, device=DEVICE)
+    with torch.no_grad():
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            layers(inputs)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = layers(inputs)
+    return graph, inputs, outputs, layers
+
+
+def graph_replays(training, count):
+    """Replays of a graph between iterations that allocate and move; their sums are losses too."""
+    graph, inputs, outputs, _layers = captured()
+    losses = []
+    for index in range(count):
+        losses.append(training.iterate())
+        if index % REPLAY_EVERY == 0:
+            inputs.mul_(0.5)
+            others = [torch.full_like(inputs, 9.0) for _ in range(4)]
+            graph.replay()
+            losses.append(outputs.double().square().sum())
+            losses.append(sum(other.double().sum() for other in others))
+    return losses
+
+
+PROGRAMS = {each.__name__: each for each in
+            (plain, short_batch, evaluation, accumulation, two_streams, graph_replays)}

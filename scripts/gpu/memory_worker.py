@@ -1,0 +1,249 @@
+"""Trains as told line by line (the protocol of pytorch_worker.py): a JSON object on each line of the
+standard input, answered by one on one line. memory-check runs one process for each of its rows. A
+plain PyTorch program: it knows nothing of microdnn.
+
+    context ()        makes the GPU's context and the libraries' handles, but trains nothing yet
+    program (net, batch, mode, optimizer, program, count)
+                      a deterministic training: losses, and hashes of all that it leaves behind.
+                      A refused allocation is an answer: {"refused": {type, text}}
+    build (net, batch, mode)    for timing: with cudnn.benchmark, not deterministic
+    warm (count)      iterations: seconds, losses
+    step (count)      iterations: milliseconds of each on average, by events, host time too
+    save_on_cpu ()    from here on what backward needs is kept in pinned host memory, by PyTorch
+    peak ()           one iteration: bytes at its peak
+    largest (net, mode, bytes, low, high)    the largest batch that trains within so many bytes
+    end               drops the model
+"""
+import contextlib
+import gc
+import hashlib
+import json
+import math
+import os
+import sys
+import time
+import traceback
+
+import torch
+import torchvision
+
+import memory_programs as programs
+
+
+# --- Results that can be compared bit by bit ------------------------------------------------------
+def hash_tensors(tensors):
+    """Of (name, tensor)..., in order; one tensor at a time comes to the host."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors:
+        digest.update(name.encode())
+        if isinstance(tensor, torch.Tensor):
+            flat = tensor.detach().contiguous().cpu().reshape(-1)
+            digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
+        else:
+            digest.update(repr(tensor).encode())
+    return digest.hexdigest()[:32]
+
+
+def optimizer_state(optimizer):
+    for index, state in optimizer.state_dict()["state"].items():
+        for name, value in sorted(state.items()):
+            yield f"{index}.{name}", value
+
+
+def hashes(training):
+    """Weights, statistics of BatchNorm and the optimizer's state."""
+    return {"weights": hash_tensors(training.model.named_parameters()),
+            "statistics": hash_tensors(training.model.named_buffers()),
+            "optimizer": hash_tensors(optimizer_state(training.optimizer))}
+
+
+def values_of(losses):
+    """As Python numbers, which print with all their bits; None where one is no number."""
+    numbers = [loss.item() for loss in losses]
+    return [number if math.isfinite(number) else None for number in numbers]
+
+
+# --- Commands -------------------------------------------------------------------------------------
+def synchronize():
+    if programs.DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
+def reset_peak():
+    if programs.DEVICE == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peaks():
+    if programs.DEVICE != "cuda":
+        return {"peak": 0, "reserved": 0}
+    return {"peak": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
+
+
+def is_refusal(error):
+    """Also those that are not of the type that they should have."""
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower()
+
+
+def describe(error):
+    return {"type": type(error).__name__, "text": " ".join(str(error).split())[:300]}
+
+
+def context(training, _):
+    torch.cuda.init()
+    torch.cuda.current_stream().synchronize()
+    return training, {}
+
+
+def train(command):
+    training = programs.Training(command["net"], command["batch"], command["mode"],
+                                 command["optimizer"], size=command.get("size"))
+    losses = programs.PROGRAMS[command["program"]](training, command["count"])
+    synchronize()
+    return training, values_of(losses)
+
+
+def program(_, command):
+    begin = time.perf_counter()
+    reset_peak()
+    try:
+        training, losses = train(command)
+    except Exception as error:  # pylint: disable=broad-except
+        if not is_refusal(error):
+            raise
+        return None, {"refused": describe(error)}
+    return training, {"losses": losses, "hashes": hashes(training), **peaks(),
+                      "seconds": time.perf_counter() - begin}
+
+
+def build(_, command):
+    training = programs.Training(command["net"], command["batch"], command["mode"],
+                                 deterministic=False, benchmark=command.get("benchmark", True))
+    synchronize()
+    return training, {}
+
+
+def warm(training, command):
+    begin = time.perf_counter()
+    losses = [training.iterate() for _ in range(command["count"])]
+    synchronize()
+    return training, {"seconds": time.perf_counter() - begin, "losses": values_of(losses)}
+
+
+def step(training, command):
+    """One iteration goes before the others untimed: the other process had the GPU until now."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    training.iterate()
+    synchronize()
+    host = time.perf_counter()
+    begin.record()
+    for _ in range(command["count"]):
+        training.iterate()
+    end.record()
+    synchronize()
+    return training, {"ms": begin.elapsed_time(end) / command["count"],
+                      "host_ms": 1e3 * (time.perf_counter() - host) / command["count"]}
+
+
+def save_on_cpu(training, _):
+    """PyTorch's own way to train with less memory."""
+    plain_loss = training.loss
+
+    def loss(data, labels):
+        with torch.autograd.graph.save_on_cpu(pin_memory=True):
+            return plain_loss(data, labels)
+
+    training.loss = loss
+    return training, {}
+
+
+def peak(training, _):
+    torch.cuda.empty_cache()
+    reset_peak()
+    training.iterate()
+    synchronize()
+    return training, peaks()
+
+
+def trains(command, batch):
+    """Whether a batch trains: two iterations, so that all gradients and the optimizer's state live."""
+    try:
+        training = programs.Training(command["net"], batch, command["mode"], deterministic=False)
+        programs.plain(training, 2)
+        synchronize()
+        return True
+    except torch.OutOfMemoryError:
+        return False
+    finally:
+        training = None
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def largest(_, command):
+    """By halving; `low` must train and `high` must not, or the answer says so."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(command["bytes"] / total)
+    low, high, unit = command["low"], command["high"], command.get("unit", 4)
+    answer = {"low_trains": trains(command, low), "high_trains": trains(command, high)}
+    while high - low > unit:
+        middle = (low + high) // 2
+        if trains(command, middle):
+            low = middle
+        else:
+            high = middle
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    return None, {**answer, "batch": low, "next": high}
+
+
+def end(*_):
+    return None, {}
+
+
+COMMANDS = {each.__name__: each for each in (context, program, build, warm, step, save_on_cpu, peak,
+                                             largest, end)}
+
+
+def facts():
+    """Without a CUDA call that would make a context: what comes before the first allocation is
+    measured too."""
+    return {"torch": torch.__version__, "torchvision": torchvision.__version__,
+            "cuda": torch.version.cuda}
+
+
+def more_facts():
+    return {"device": torch.cuda.get_device_name(), "cudnn": torch.backends.cudnn.version(),
+            "memory_bytes": torch.cuda.get_device_properties(0).total_memory}
+
+
+COMMANDS["facts"] = lambda training, _: (training, more_facts())
+
+
+def main():
+    # Whatever else prints must not come between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def answer(value):
+        answers.write(json.dumps(value) + "\n")
+        answers.flush()
+
+    answer(facts())
+    training = None
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            training, result = COMMANDS[command["do"]](training, command)
+        except Exception as error:  # pylint: disable=broad-except
+            traceback.print_exc()
+            training, result = None, {"error": f"{type(error).__name__}: {error}"}
+        if training is None:
+            gc.collect()
+            with contextlib.suppress(Exception):
+                torch.cuda.empty_cache()
+        answer(result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Stands in for scripts/gpu/memory_worker.py on a machine without PyTorch or a GPU: answers by
+arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a JSON object) says what
+goes wrong in programs whose text has a key: "bits", "unnamed", "unclear", "crash", "hang", "control",
+"nan", "above", "nvml", "slow". A program takes $FAKE_SECONDS."""
+import json
+import os
+import sys
+import time
+
+BUDGET = int(os.environ.get("MICRODNN_MEMORY_BUDGET", 0))
+WRONG = json.loads(os.environ.get("FAKE_WRONG", "{}"))
+ASYNC = "PYTORCH_ALLOC_CONF" in os.environ
+USED = os.environ.get("FAKE_USED")  # what the fake NVML answers
+BEFORE, GROWTH = 500 << 20, 100 << 20
+state = {"operations": 0, "net": "", "batch": 0}
+
+
+def peak(batch):
+    return batch * (100 << 20)
+
+
+def floor(batch):
+    return peak(batch) // 4
+
+
+def wrong(command):
+    text = " ".join(str(value) for value in command.values())
+    return next((what for key, what in WRONG.items() if key in text), None)
+
+
+def use(used):
+    if USED:
+        name = f"{USED}.{os.getpid()}"  # several run side by side
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(str(used))
+        os.replace(name, USED)
+
+
+def memory_statistics(batch, what=None):
+    resident = min(BUDGET, peak(batch)) + (1 if what == "above" else 0)
+    return {"memory": [{"device": 0, "budget_bytes": BUDGET, "resident_bytes": resident,
+                        "peak_resident_bytes": resident, "peak_live_bytes": peak(batch),
+                        "operations": state["operations"], "floor_bytes": floor(batch),
+                        "smallest_budget_bytes": floor(batch), "out_bytes": max(0, peak(batch) - BUDGET),
+                        "refused": 0, "created_chunks": 7, "predicted_ms": 9.0, "link_bound_ms": 8.0,
+                        "host_waits": 0, "host_wait_ms": 0.0, "demand_returns": 0,
+                        "safety": os.environ.get("MICRODNN_MEMORY_SAFETY", "fast"),
+                        "unnamed_accesses": 2 if what == "unnamed" else 0, "first_unnamed": "kernel k"}]}
+
+
+def publish(what=None):
+    path = os.environ.get("MICRODNN_GENERAL_STATS_FILE")
+    if path:
+        for name in (path, path + ".live"):
+            with open(name, "w", encoding="utf-8") as file:
+                json.dump({"counters": {}, **memory_statistics(state["batch"], what)}, file)
+
+
+def refuse(what):
+    if what != "unclear":
+        print(f"microdnn: warning: memory: the budget is too small: {floor(state['batch']) / 2**30:.2f}GiB "
+              "are needed", file=sys.stderr, flush=True)
+    return {"refused": {"type": "RuntimeError" if what == "unclear" else "OutOfMemoryError", "text": "no"}}
+
+
+def program(command):
+    what = wrong(command) if BUDGET else None
+    time.sleep(float(os.environ.get("FAKE_SECONDS", 0)))
+    state.update(net=command["net"], batch=command["batch"], operations=100)
+    if what == "crash":
+        os.abort()
+    if what == "hang":
+        time.sleep(1000)
+    publish(what)
+    if BUDGET and BUDGET < floor(command["batch"]):
+        return refuse(what)
+    above = 80 << 20 if what == "nvml" and BUDGET < peak(command["batch"]) else 0
+    use(BEFORE + GROWTH + min(BUDGET, peak(command["batch"])) + above)
+    control = ASYNC and not BUDGET and wrong(command) == "control"
+    losses = [7.0 - 0.1 * index + (1e-6 if control else 0.0) for index in range(command["count"])]
+    if what == "nan":
+        losses[1] = None
+    bits = "other" if what == "bits" else "same"
+    return {"losses": losses, "hashes": {"weights": bits, "statistics": "same", "optimizer": "same"},
+            "peak": peak(command["batch"]), "reserved": peak(command["batch"])}
+
+
+def build(command):
+    state.update(net=command["net"], batch=command["batch"])
+    return {}
+
+
+def step(command):
+    state["operations"] += 100
+    publish()
+    slow = 2.0 if BUDGET and wrong(state) == "slow" else 1.0
+    return {"ms": 100.0 * slow * (4 if state.get("peer") else 1), "host_ms": 1.0}
+
+
+def save_on_cpu(_):
+    state["peer"] = True
+    return {}
+
+
+def context(_):
+    use(BEFORE)
+    return {}
+
+
+def end(_):
+    state["peer"] = False
+    return {}
+
+
+def warm(command):
+    state["operations"] += 100
+    publish()
+    return {"seconds": 1.0, "losses": [7.0] * command["count"]}
+
+
+COMMANDS = {"program": program, "build": build, "step": step, "context": context, "end": end,
+            "save_on_cpu": save_on_cpu, "warm": warm,
+            "facts": lambda _: {"device": "no device", "cudnn": 91900, "memory_bytes": 0},
+            "peak": lambda _: {"peak": peak(state["batch"]), "reserved": 0},
+            "largest": lambda _: {"batch": 100, "next": 104, "low_trains": True, "high_trains": False}}
+
+print(json.dumps({"torch": "none", "torchvision": "none", "cuda": "none"}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    print(json.dumps(COMMANDS[asked["do"]](asked)), flush=True)

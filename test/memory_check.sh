@@ -1,0 +1,150 @@
+#!/bin/sh
+# scripts/gpu/memory-check and scripts/memory-table without a GPU: which rows there are, what is judged
+# how, that a run is resumed and nothing is left out silently. A worker of test/fakes answers instead of
+# PyTorch, and plays the library's part.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+cd "$(dirname "$0")/.." || exit 1
+
+[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
+    skip_all "the sanitizer's run time must be loaded first, also into Python"
+command -v gcc >/dev/null || skip_all "no gcc, which makes the stand-ins"
+OUT=$(mktemp -d)
+export OUT FAKE_USED="$OUT/used"
+trap 'rm -rf "$OUT"' EXIT
+BUILD=$OUT/build
+mkdir "$BUILD"
+# Something that can be preloaded, and a tool that shows the statistics of a running process.
+printf 'int memory_check_stands_in;\n' | gcc -shared -fPIC -x c - -o "$BUILD/libmicrodnn.so"
+gcc -shared -fPIC test/fakes/nvml.c -o "$BUILD/libnvidia-ml.so.1"
+printf '#!/bin/sh\ncat "$3"\n' >"$BUILD/microdnn"
+chmod +x "$BUILD/microdnn"
+
+memory_check() { # arguments...
+    LD_LIBRARY_PATH=$BUILD scripts/gpu/memory-check --build "$BUILD" \
+        --worker test/fakes/memory_worker.py --least-seconds 1 --pairs 3 "$@" >"$OUT/said" 2>&1
+}
+
+passes() {
+    memory_check "$@" && return
+    tail -40 "$OUT/said"
+    return 1
+}
+
+# The Python expression must be true for `rows`, `report` and `cells`.
+says() {
+    PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 python3 - "$OUT/memory.json" "$1" <<'END'
+import json, os, sys
+import memory_cells as cells
+report = json.load(open(sys.argv[1])) if os.path.exists(sys.argv[1]) else {"rows": {}}
+rows = report["rows"]
+sys.exit(0 if eval(f"({sys.argv[2]})") else repr([(n, r["verdict"], r["problems"]) for n, r in rows.items()])[:4000])
+END
+}
+
+# wrong TEXT WHAT PROBLEM [ARGUMENT...]: rows whose text has TEXT go wrong in that way, which is found.
+wrong() {
+    wrong_rows="{\"$1\": \"$2\"}"
+    wrong_problem=$3
+    shift 3
+    [ $# -gt 0 ] || set -- --part cells --only 'resnet50 b64 fp32 sgd'
+    FAKE_WRONG=$wrong_rows memory_check --row-seconds 3 "$@"
+    [ $? = 1 ] && grep -q "^FAILED .*$wrong_problem" "$OUT/said"
+}
+
+every_row_once() {
+    says 'len(cells.cell_rows()) == len({str(row) for row in cells.cell_rows()}) and
+          len({str(row) for row in cells.verify_rows()}) == 28'
+}
+
+# Everything that the issue names.
+nothing_missing() {
+    says '{row.policy for row in cells.cell_rows()} >= {"auto", "none", "conv", "all", "dynamic"} and
+          {row.program.program for row in cells.cell_rows()} == {"plain", *cells.SPECIAL} and
+          all((net, share) in {(row.program.net, row.amount) for row in cells.cell_rows()
+                               if row.kind == "share" and row.policy == "auto"}
+              for net in cells.NETS for share in cells.SHARES.get(net, (0.8, 0.6, 0.4)))'
+}
+
+cut_short_and_resumed() {
+    rm -f "$OUT/memory.json"
+    # Time for some rows, not for all.
+    FAKE_SECONDS=0.25 memory_check --part cells --only resnet50 --seconds 13 --jobs 1
+    [ $? = 1 ] && grep -q '^LEFT OUT' "$OUT/said" && cp "$OUT/memory.json" "$OUT/first.json" &&
+        passes --part cells --only resnet50 --resume "$OUT/first.json" --jobs 8 &&
+        says '"left_out" in report and not report["left_out"] and
+              all(str(row) in rows for row in cells.cell_rows() if "resnet50" in str(row))' &&
+        python3 - "$OUT/first.json" "$OUT/memory.json" <<'END'
+import json, sys
+first, second = (json.load(open(path))["rows"] for path in sys.argv[1:])
+kept = [name for name in first if first[name] == second[name]]
+sys.exit(0 if 0 < len(first) < len(second) and len(kept) == len(first) else f"{len(first)} {len(kept)}")
+END
+}
+
+failed_rows_again() {
+    wrong evaluation bits 'not as stock' --part cells --only evaluation && cp "$OUT/memory.json" "$OUT/first.json" &&
+        ! memory_check --part cells --only evaluation --resume "$OUT/first.json" &&
+        passes --part cells --only evaluation --resume "$OUT/first.json" --again FAILED
+}
+
+control_differs() {
+    FAKE_WRONG='{"resnet50": "control"}' passes --part cells --only 'evaluation' &&
+        says '[row["verdict"] for row in rows.values()] == ["differ", "identical"]'
+}
+
+no_other_verdicts() {
+    says '{row["verdict"] for row in rows.values()} <= {"agree", "identical", "refused"} and
+          all(row["verdict"] == "refused" for name, row in rows.items()
+              if "0.90 of floor" in name or "0.50 of floor" in name)'
+}
+
+copy_of_docs() { rm -rf "$OUT/docs" "$OUT/scripts" && cp -r scripts docs "$OUT"; }
+
+pages_are_of_the_rows() {
+        copy_of_docs && rm -f "$OUT"/docs/benchmarks/*memory.md && "$OUT/scripts/memory-table" || return 1
+    for page in docs/benchmarks/*memory.md; do
+        cmp "$page" "$OUT/$page" || return 1
+    done
+}
+
+page_of_these_rows() {
+    passes --part all --only resnet50 --jobs 8 && copy_of_docs &&
+        "$OUT/scripts/memory-table" --keep rows --note 'A note.' "$OUT/memory.json" &&
+        "$OUT/scripts/memory-table" && page=$OUT/docs/benchmarks/memory.md &&
+        grep -q '^| resnet50 b256' "$page" && grep -q 'verify' "$page" && grep -q 'A note' "$page" &&
+        ! grep -q "$OUT" "$page"
+}
+
+microbench_compiles() {
+    headers=$(PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 python3 -c \
+        'from pages import module_of; print(module_of("gpu/vm-experiments").find_headers())') &&
+        gcc -std=c11 -O2 -Wall -Wextra -Werror -fsyntax-only -isystem "$headers" scripts/gpu/memory_calls.c
+}
+
+gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
+
+plan 21
+check 'the matrix has every row once' every_row_once
+check 'it has each network, policy and kind of program' nothing_missing
+check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
+check 'a loss that is no number is found' wrong plain nan 'no number'
+check 'an unclear refusal is found' wrong plain unclear 'refused as RuntimeError'
+check 'a process that crashes is a failed row' wrong evaluation crash 'ended during'
+check 'a process that hangs is ended, and a failed row' wrong evaluation hang 'no answer'
+check 'a byte above the budget is found' wrong plain above '1 bytes more than the budget'
+check 'where two stock runs differ, the row says so' control_differs
+check 'failed rows run again when that is asked for' failed_rows_again
+check 'a run that was cut short names what it left out, and is resumed' cut_short_and_resumed
+check 'rows below the floor were refused, all others identical' no_other_verdicts
+check 'verify passes' passes --part verify --only resnet50
+check 'an unnamed access is found' wrong plain unnamed '2 unnamed accesses' --part verify --only resnet50
+check 'the budget holds, seen from outside' passes --part budget --only resnet50
+check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above a budget' \
+    --part budget --only resnet50
+check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
+check 'the microbench compiles' microbench_compiles
+check 'a page is made of such rows' page_of_these_rows
+check 'the pages in docs are made of the kept rows' pages_are_of_the_rows
+check 'gpu-check has the matrix too' gpu_check_cells
+finish
