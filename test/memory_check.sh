@@ -17,8 +17,7 @@ mkdir "$BUILD"
 # Something that can be preloaded, and a tool that shows the statistics of a running process.
 printf 'int memory_check_stands_in;\n' | gcc -shared -fPIC -x c - -o "$BUILD/libmicrodnn.so"
 gcc -shared -fPIC test/fakes/nvml.c -o "$BUILD/libnvidia-ml.so.1"
-printf '#!/bin/sh\ncat "$3"\n' >"$BUILD/microdnn"
-chmod +x "$BUILD/microdnn"
+cp test/fakes/microdnn "$BUILD"
 
 memory_check() { # arguments...
     LD_LIBRARY_PATH=$BUILD scripts/gpu/memory-check --build "$BUILD" \
@@ -124,7 +123,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 21
+plan 22
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -138,6 +137,8 @@ check 'failed rows run again when that is asked for' failed_rows_again
 check 'a run that was cut short names what it left out, and is resumed' cut_short_and_resumed
 check 'rows below the floor were refused, all others identical' no_other_verdicts
 check 'verify passes' passes --part verify --only resnet50
+check 'verify that saw no operation is a failure' wrong plain nothing 'nothing was checked' \
+    --part verify --only resnet50
 check 'an unnamed access is found' wrong plain unnamed '2 unnamed accesses' --part verify --only resnet50
 check 'the budget holds, seen from outside' passes --part budget --only resnet50
 check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above a budget' \

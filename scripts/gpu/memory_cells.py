@@ -22,7 +22,9 @@ HUGE = 100 * GIB
 # another order and round inputs (the floors of the numerics gate, times ten for five updates).
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 ABOVE_FLOOR = 1.10  # such a budget must be enough
-REFUSAL = re.compile(r"microdnn\b.*\bbudget\b.*\d", re.IGNORECASE)
+REFUSAL = re.compile(r"^microdnn: .*\brefused\b.*")
+NEEDED = re.compile(r"\bat least \d\S* are needed")
+CLEAN = re.compile(r"^microdnn verify: clean, (\d+) operations", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,9 +74,9 @@ def batch_of(net, quick):
 
 
 def verify_rows():
-    """In a budget that lets everything stay: safety = verify unmaps all the same."""
+    """In a budget that lets everything stay: `microdnn verify` unmaps all the same."""
     return [Row("verify", Program(net, SMALL.get(net, 4), mode, optimizer, "plain", ITERATIONS["verify"]),
-                "bytes", 16 * GIB, settings=(("MICRODNN_MEMORY_SAFETY", "verify"),))
+                "bytes", 16 * GIB)
             for net in NETS for mode in ("fp32", "bf16") for optimizer in ("sgd", "adamw")]
 
 
@@ -182,8 +184,8 @@ def refusal_problems(refused, said):
     if refused["type"] != "OutOfMemoryError":
         problems.append(f"refused as {refused['type']}: {refused['text']}")
     lines = [line for line in said.splitlines() if REFUSAL.search(line)]
-    if len(lines) != 1:
-        problems.append(f"{len(lines)} lines of the library name a budget, not one")
+    if len(lines) != 1 or not NEEDED.search(lines[0]):
+        problems.append(f"the library does not say in one line what would be enough: {lines}")
     return problems
 
 
@@ -205,23 +207,23 @@ def judge(row, run, stock, floor):
         problems += more
         if share < 1:
             problems.append(f"ran in {share:.2f} of the floor")
-    if row.part == "verify":
-        problems += verify_problems(memory)
-    elif verdict != "refused" and row.kind == "share" and row.amount < 1 and not memory.get("out_bytes"):
+    if verdict != "refused" and row.kind == "share" and row.amount < 1 and not memory.get("out_bytes"):
         notes.append("nothing had to move")
     return {"verdict": "FAILED" if problems else verdict, "notes": notes, "problems": problems}
 
 
-def verify_problems(memory):
-    if not memory:
-        return []
-    problems = []
-    if memory["safety"] != "verify":
-        problems.append(f"safety was {memory['safety']}")
-    if memory["unnamed_accesses"]:
-        problems.append(f"{memory['unnamed_accesses']} unnamed accesses, the first: "
-                        f"{memory.get('first_unnamed')}")
-    return problems
+def judge_verified(row, run, stock):
+    """The same for a program under `microdnn verify`, which keeps the statistics and says what they say
+    in its last line."""
+    if "refused" in run["answer"]:
+        return {"verdict": "FAILED", "notes": [], "problems": [f"refused: {run['answer']['refused']['text']}"]}
+    verdict, notes, problems = compare(row, run["answer"], stock, {})
+    clean = CLEAN.search(run["said"])
+    if run["status"] != 0 or not clean:
+        lines = run["said"].strip().splitlines()
+        problems.append(f"status {run['status']}: {lines[-1] if lines else 'nothing was said'}")
+    return {"verdict": "FAILED" if problems else verdict, "notes": notes, "problems": problems,
+            "memory": {"operations": int(clean[1])} if clean else {}}
 
 
 # --- The budget, seen from outside ----------------------------------------------------------------

@@ -71,6 +71,7 @@ def synchronize():
 
 def reset_peak():
     if programs.DEVICE == "cuda":
+        torch.cuda.init()  # without it there are no statistics yet
         torch.cuda.reset_peak_memory_stats()
 
 

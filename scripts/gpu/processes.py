@@ -1,7 +1,9 @@
 """Child processes that answer commands, one line of JSON each way, each within a time."""
+import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -12,18 +14,20 @@ class Failed(Exception):
 
 
 class Child:
-    """`statistics_file` is what the library writes when the child ends, None for stock."""
+    """`statistics_file` is what the library writes when the child ends, None for stock. `launcher`:
+    the words of a command that runs the program as its child."""
 
-    def __init__(self, name, program, environment, scratch, statistics_file=None):
+    def __init__(self, name, program, environment, scratch, statistics_file=None, launcher=()):
         self.name = name
         self.statistics_file = statistics_file
         self.facts = None
         self.buffer = b""
         self.error_file = os.path.join(scratch, name.replace(" ", "-").replace("/", "-") + ".err")
         with open(self.error_file, "wb") as errors:
-            self.process = subprocess.Popen([sys.executable, program], env=environment,
+            self.process = subprocess.Popen([*launcher, sys.executable, program], env=environment,
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=errors)
+                                            stderr=errors, start_new_session=bool(launcher))
+        self.group = self.process.pid if launcher else None
 
     @property
     def alive(self):
@@ -38,6 +42,9 @@ class Child:
         raise Failed(f"{self.name}: {what}: {self.said()}")
 
     def kill(self):
+        if self.group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.group, signal.SIGKILL)
         self.process.kill()
         try:
             self.process.wait(timeout=5)

@@ -1,6 +1,6 @@
 """Stands in for scripts/gpu/memory_worker.py on a machine without PyTorch or a GPU: answers by
 arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a JSON object) says what
-goes wrong in programs whose text has a key: "bits", "unnamed", "unclear", "crash", "hang", "control",
+goes wrong in programs whose text has a key: "bits", "unclear", "crash", "hang", "control",
 "nan", "above", "nvml", "slow". A program takes $FAKE_SECONDS."""
 import json
 import os
@@ -45,7 +45,7 @@ def memory_statistics(batch, what=None):
                         "refused": 0, "created_chunks": 7, "predicted_ms": 9.0, "link_bound_ms": 8.0,
                         "host_waits": 0, "host_wait_ms": 0.0, "demand_returns": 0,
                         "safety": os.environ.get("MICRODNN_MEMORY_SAFETY", "fast"),
-                        "unnamed_accesses": 2 if what == "unnamed" else 0, "first_unnamed": "kernel k"}]}
+                        "unnamed_accesses": 0, "first_unnamed": ""}]}
 
 
 def publish(what=None):
@@ -58,8 +58,8 @@ def publish(what=None):
 
 def refuse(what):
     if what != "unclear":
-        print(f"microdnn: warning: memory: the budget is too small: {floor(state['batch']) / 2**30:.2f}GiB "
-              "are needed", file=sys.stderr, flush=True)
+        print(f"microdnn: 1:1 memory: 1GiB refused: nothing more can leave within the budget of {BUDGET}; at "
+              f"least {floor(state['batch']) / 2**30:.2f}GiB are needed", file=sys.stderr, flush=True)
     return {"refused": {"type": "RuntimeError" if what == "unclear" else "OutOfMemoryError", "text": "no"}}
 
 
