@@ -1,9 +1,10 @@
-/* Ranges and their chunks; blocks of slabs are in slabs.c. */
+/* Ranges and their chunks; blocks of slabs are in slabs.c, what a live range does with its chunks
+ * in range_chunks.c. */
 #include "offload/ranges_internal.h"
 
 #include <stdlib.h>
 
-static void forget_range(mdnn_range_t *range)
+void mdnn_range_free(mdnn_range_t *range)
 {
     mdnn_slab_forget(range);
     free(range->chunks);
@@ -46,7 +47,7 @@ void mdnn_ranges_destroy(mdnn_ranges_t *ranges)
         mdnn_range_t *const range = ranges->at[step];
         step += range ? range->count : 1;
         if (range)
-            forget_range(range);
+            mdnn_range_free(range);
     }
     free(ranges->at);
     free(ranges->kept);
@@ -181,7 +182,7 @@ static bool find_steps(mdnn_ranges_t *ranges, uint64_t count, uint64_t *first)
     return true;
 }
 
-static uint64_t address_of(const mdnn_ranges_t *ranges, uint64_t step)
+uint64_t mdnn_ranges_address(const mdnn_ranges_t *ranges, uint64_t step)
 {
     return ranges->config.start + step * ranges->config.chunk_bytes;
 }
@@ -194,7 +195,7 @@ static mdnn_status_t strip(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t 
     for (; count > 0 && status == MDNN_STATUS_OK; count--) {
         const uint64_t last = range->first + range->count - 1;
         const uint64_t chunk = range->chunks[range->count - 1];
-        status = ranges->device.unmap(ranges->context, address_of(ranges, last), chunk);
+        status = ranges->device.unmap(ranges->context, mdnn_ranges_address(ranges, last), chunk);
         if (status != MDNN_STATUS_OK)
             break;
         ranges->counts.unmapped++;
@@ -205,7 +206,7 @@ static mdnn_status_t strip(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t 
     if (range->count > 0)
         keep(ranges, range);
     else
-        forget_range(range);
+        mdnn_range_free(range);
     return status;
 }
 
@@ -243,8 +244,7 @@ static mdnn_status_t note_blockers(mdnn_ranges_t *ranges, uint64_t missing)
     return missing == 0 ? MDNN_STATUS_BUSY : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
 }
 
-/* Has `count` chunks aside: released long ago if more cannot be made. */
-static mdnn_status_t gather(mdnn_ranges_t *ranges, uint64_t count)
+mdnn_status_t mdnn_ranges_gather(mdnn_ranges_t *ranges, uint64_t count)
 {
     while (ranges->counts.chunks_spare < count) {
         MDNN_TRY(make_spare_room(ranges));
@@ -271,7 +271,7 @@ static mdnn_status_t fill(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t c
     for (; range->count < count; range->count++) {
         const uint64_t step = range->first + range->count;
         const uint64_t chunk = ranges->spare[ranges->counts.chunks_spare - 1];
-        MDNN_TRY(ranges->device.map(ranges->context, address_of(ranges, step), chunk));
+        MDNN_TRY(ranges->device.map(ranges->context, mdnn_ranges_address(ranges, step), chunk));
         ranges->counts.mapped++;
         ranges->counts.chunks_spare--;
         range->chunks[range->count] = chunk;
@@ -286,12 +286,14 @@ mdnn_status_t mdnn_range_make(mdnn_ranges_t *ranges, uint64_t count, mdnn_range_
 {
     mdnn_range_t *const range = calloc(1, sizeof *range);
     uint64_t *const chunks = calloc(count, sizeof *chunks);
-    mdnn_status_t status = range && chunks ? gather(ranges, count) : MDNN_STATUS_OUT_OF_MEMORY;
+    mdnn_status_t status =
+        range && chunks ? mdnn_ranges_gather(ranges, count) : MDNN_STATUS_OUT_OF_MEMORY;
     if (status == MDNN_STATUS_OK) {
         range->chunks = chunks;
         status = find_steps(ranges, count, &range->first) ? fill(ranges, range, count)
                                                           : MDNN_STATUS_OVERFLOW;
         if (status == MDNN_STATUS_OK) {
+            range->owned = range->mapped = count;
             ranges->counts.chunks_live += count;
             *out = range;
             return MDNN_STATUS_OK;
@@ -314,6 +316,8 @@ static mdnn_status_t take_range(mdnn_ranges_t *ranges, uint64_t count, uint64_t 
     if (range) {
         MDNN_TRY(mdnn_users_acquire(ranges, &range->users, stream));
         unkeep(ranges, range);
+        range->owned = range->mapped = count;
+        range->owner = NULL;
         ranges->counts.chunks_live += count;
     } else {
         MDNN_TRY(mdnn_range_make(ranges, count, &range));
@@ -341,7 +345,7 @@ mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
         status = take_range(ranges, (bytes + chunk - 1) / chunk, stream, &range);
         if (status == MDNN_STATUS_OK) {
             range->bytes = bytes;
-            address = address_of(ranges, range->first);
+            address = mdnn_ranges_address(ranges, range->first);
         }
     }
     if (status == MDNN_STATUS_OK)
@@ -369,6 +373,8 @@ mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address,
     if (range->slab) {
         MDNN_TRY(mdnn_slab_release(ranges, range, address, tickets, ticket_count));
     } else {
+        if (range->mapped < range->count)
+            return MDNN_STATUS_INVALID_ARGUMENT;
         MDNN_TRY(mdnn_users_release(ranges, &range->users, tickets, ticket_count));
         ranges->counts.chunks_live -= range->count;
         keep(ranges, range);
@@ -383,12 +389,44 @@ bool mdnn_ranges_find(const mdnn_ranges_t *ranges, uint64_t address, uint64_t *s
     const mdnn_range_t *const range = range_at(ranges, address);
     if (!range)
         return false;
-    const uint64_t base = address_of(ranges, range->first);
+    const uint64_t base = mdnn_ranges_address(ranges, range->first);
     if (range->slab)
         return mdnn_slab_find(range, base, address, start, bytes);
     *start = base;
     *bytes = range->bytes;
     return address - base < range->bytes;
+}
+
+/* Where the owner of the live allocation around `address` stands; NULL if there is none. */
+static void **owner_at(const mdnn_ranges_t *ranges, uint64_t address)
+{
+    mdnn_range_t *const range = range_at(ranges, address);
+    if (!range)
+        return NULL;
+    const uint64_t base = mdnn_ranges_address(ranges, range->first);
+    if (range->slab)
+        return mdnn_slab_owner(range, base, address);
+    return address - base < range->bytes ? &range->owner : NULL;
+}
+
+void mdnn_ranges_set_owner(mdnn_ranges_t *ranges, uint64_t address, void *owner)
+{
+    void **const place = owner_at(ranges, address);
+    if (place)
+        *place = owner;
+}
+
+void *mdnn_ranges_owner(const mdnn_ranges_t *ranges, uint64_t address)
+{
+    void *const *const place = owner_at(ranges, address);
+    return place ? *place : NULL;
+}
+
+mdnn_range_t *mdnn_ranges_at(const mdnn_ranges_t *ranges, uint64_t address)
+{
+    mdnn_range_t *const range = range_at(ranges, address);
+    return range && !range->slab && mdnn_ranges_address(ranges, range->first) == address ? range
+                                                                                         : NULL;
 }
 
 mdnn_ranges_counts_t mdnn_ranges_counts(const mdnn_ranges_t *ranges)

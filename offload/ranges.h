@@ -11,6 +11,10 @@
  *     everything that was enqueued there has ended.
  * Small requests are blocks of a slab, a range of one chunk cut into equal blocks. Slabs stay.
  *
+ * A live range may be hidden (its chunks are unmapped), give chunks to others and take chunks back,
+ * while it keeps its addresses. Its chunks are those of its first steps, as many as it has; those
+ * that are mapped are the first of them. What is in them is the caller's to know.
+ *
  * Once the program repeats itself, no chunk is created, mapped or unmapped any more. */
 #ifndef MDNN_RANGES_H
 #define MDNN_RANGES_H
@@ -45,13 +49,15 @@ typedef struct mdnn_ranges_config {
 
 /* What the library has done since it was made, and holds now. */
 typedef struct mdnn_ranges_counts {
-    uint64_t created, mapped, unmapped; /* chunks */
-    uint64_t live_bytes;                /* as asked for */
-    uint64_t chunks_live, chunks_kept;  /* in ranges that are in use (slabs included), released */
-    uint64_t chunks_spare;              /* nowhere mapped */
+    uint64_t created, mapped, unmapped;  /* chunks */
+    uint64_t live_bytes;                 /* as asked for */
+    uint64_t chunks_live, chunks_kept;   /* of ranges that are in use (slabs included), released */
+    uint64_t chunks_spare;               /* of nobody, nowhere mapped */
+    uint64_t chunks_hidden, chunks_slab; /* of chunks_live: unmapped; of slabs */
 } mdnn_ranges_counts_t;
 
 typedef struct mdnn_ranges mdnn_ranges_t;
+typedef struct mdnn_range mdnn_range_t; /* a live range; valid until it is released or dropped */
 
 /* Copies *config and *device. *ranges is the caller's, for mdnn_ranges_destroy. */
 mdnn_status_t mdnn_ranges_create(const mdnn_ranges_config_t *config,
@@ -79,9 +85,42 @@ mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
 /* Gives the allocation that starts at `address` back; whoever gets its memory next waits for
  * `tickets`, moments after the last work there of each stream that used it. If none of them is of
  * the stream that acquired it, which waited for earlier users, those are waited for again.
- * NOT_FOUND: none starts there. OUT_OF_MEMORY: it is still live. */
+ * NOT_FOUND: none starts there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is
+ * mapped. */
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address,
                                   const mdnn_ticket_t *tickets, size_t ticket_count);
+
+/* The caller's mark on a live allocation, NULL at first. set: `address` is where it starts. owner:
+ * of the one around `address`, NULL if there is none. O(1). */
+void mdnn_ranges_set_owner(mdnn_ranges_t *ranges, uint64_t address, void *owner);
+void *mdnn_ranges_owner(const mdnn_ranges_t *ranges, uint64_t address);
+
+/* The live range that starts at `address`; NULL for a block of a slab and where none starts. */
+mdnn_range_t *mdnn_ranges_at(const mdnn_ranges_t *ranges, uint64_t address);
+
+typedef struct mdnn_range_chunks {
+    const uint64_t *chunks;        /* the first `owned` are there */
+    uint64_t count, owned, mapped; /* it can have, has, and has mapped: count >= owned >= mapped */
+} mdnn_range_chunks_t;
+
+mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range);
+
+/* Unmaps all of its chunks, the last first, or maps those below `upto` (<= owned), the first first.
+ * The caller knows that nothing runs there. A failure leaves what was done until then. */
+mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range);
+mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto);
+
+/* Gives its chunks from `keep` (>= mapped) on to whoever wants them. */
+void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
+
+/* Has it own as many chunks as it can have; the new ones are not mapped, and nothing runs in them.
+ * All or none. BUSY (with *waits, which are valid until the next call) and failures as
+ * mdnn_ranges_acquire. */
+mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range,
+                              const mdnn_ticket_t **waits, size_t *wait_count);
+
+/* Ends a range that has nothing mapped; its chunks serve others at once. Never fails. */
+void mdnn_range_drop(mdnn_ranges_t *ranges, mdnn_range_t *range);
 
 /* The live allocation around `address`: its start and size. false: none is there. O(1). */
 bool mdnn_ranges_find(const mdnn_ranges_t *ranges, uint64_t address, uint64_t *start,

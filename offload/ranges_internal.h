@@ -19,16 +19,18 @@ typedef struct mdnn_users {
 typedef struct mdnn_slab mdnn_slab_t;
 
 /* Steps in a row with their chunks. In use, or (kept) released. */
-typedef struct mdnn_range {
-    uint64_t first, count; /* steps */
-    uint64_t bytes;        /* as asked for */
+struct mdnn_range {
+    uint64_t first, count;  /* steps */
+    uint64_t owned, mapped; /* while it is in use: of its chunks, the first. Else all are */
+    uint64_t bytes;         /* as asked for */
     uint64_t *chunks;
+    void *owner;
     mdnn_slab_t *slab; /* what is in it, or NULL */
     bool kept;
     mdnn_users_t users;
     struct mdnn_range *next_kept, *previous_kept; /* kept ones of as many chunks */
     struct mdnn_range *older, *newer;             /* all kept ones by release */
-} mdnn_range_t;
+};
 
 typedef struct mdnn_block mdnn_block_t;
 
@@ -49,6 +51,13 @@ struct mdnn_ranges {
     mdnn_ranges_counts_t counts;
 };
 
+/* ---- ranges.c ---- */
+/* The address of a step. */
+uint64_t mdnn_ranges_address(const mdnn_ranges_t *ranges, uint64_t step);
+/* Has `count` chunks aside: released long ago if more cannot be made. As mdnn_ranges_acquire. */
+mdnn_status_t mdnn_ranges_gather(mdnn_ranges_t *ranges, uint64_t count);
+void mdnn_range_free(mdnn_range_t *range); /* the bookkeeping only */
+
 /* Chunks in a row at steps where nothing is enqueued any more. As mdnn_ranges_acquire. */
 mdnn_status_t mdnn_range_make(mdnn_ranges_t *ranges, uint64_t count, mdnn_range_t **range);
 /* Whether nobody but `stream` still works there. */
@@ -67,6 +76,8 @@ mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, mdnn_range_t *range, uint
 /* The live block around `address` in a slab that starts at `base`. */
 bool mdnn_slab_find(const mdnn_range_t *range, uint64_t base, uint64_t address, uint64_t *start,
                     uint64_t *bytes);
+/* Where the owner of the live block around `address` stands; NULL if there is none. */
+void **mdnn_slab_owner(const mdnn_range_t *range, uint64_t base, uint64_t address);
 void mdnn_slab_forget(mdnn_range_t *range); /* no slab: nothing */
 
 #endif

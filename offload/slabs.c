@@ -7,6 +7,7 @@
 struct mdnn_block {
     uint64_t address;
     uint64_t bytes; /* as asked for; 0: released */
+    void *owner;
     mdnn_users_t users;
     mdnn_block_t *next; /* in the list of released ones */
 };
@@ -46,6 +47,7 @@ static mdnn_status_t make_slab(mdnn_ranges_t *ranges, unsigned size_class)
     }
     *slab = (mdnn_slab_t){size_class, count, blocks};
     range->slab = slab;
+    ranges->counts.chunks_slab++;
     const uint64_t base = ranges->config.start + range->first * ranges->config.chunk_bytes;
     for (size_t i = count; i-- > 0;) {
         blocks[i].address = base + i * class_bytes(size_class);
@@ -77,6 +79,7 @@ mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t 
     MDNN_TRY(mdnn_users_acquire(ranges, &block->users, stream));
     *link = block->next;
     block->bytes = bytes;
+    block->owner = NULL;
     *address = block->address;
     return MDNN_STATUS_OK;
 }
@@ -105,6 +108,12 @@ bool mdnn_slab_find(const mdnn_range_t *range, uint64_t base, uint64_t address, 
     *start = block->address;
     *bytes = block->bytes;
     return address - block->address < block->bytes;
+}
+
+void **mdnn_slab_owner(const mdnn_range_t *range, uint64_t base, uint64_t address)
+{
+    mdnn_block_t *const block = block_at(range, base, address);
+    return address - block->address < block->bytes ? &block->owner : NULL;
 }
 
 void mdnn_slab_forget(mdnn_range_t *range)
