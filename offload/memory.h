@@ -3,15 +3,18 @@
  * enqueued every range that it names is made resident; finding memory for one may send others away.
  * That alone is right for any program; the pilot's advice only moves the same work earlier.
  *
- * A range is in one of five states (invariants I1, I2 of DESIGN.md):
- *   RESIDENT   mapped
- *   LEAVING    mapped still; once all work enqueued on it has ended it is unmapped, and then copied
- * to the host through the aliases of its chunks; naming it calls that off AWAY       unmapped,
- * content on the host; its chunks serve others RETURNING  chunks are its own again, copies to them
- * run through their aliases; each is mapped when its copy has ended plus slabs' blocks (small
- * ones), which are always RESIDENT. Nothing is mapped at a range's own address while a copy of it
- * runs: whoever touches it without being named faults. A host copy that nobody could have written
- * since is kept, and leaving again copies nothing.
+ * A range is in one of four states (invariants I1, I2 of DESIGN.md):
+ *   - RESIDENT: mapped.
+ *   - LEAVING: mapped still; once all work enqueued on it has ended it is unmapped, and then copied
+ *     to the host through the aliases of its chunks, which serve others one by one as their copies
+ *     end. Naming it calls that off; what is already gone comes back.
+ *   - AWAY: unmapped, its content is on the host.
+ *   - RETURNING: waits for chunks, has them, copies to them run through their aliases; each is
+ *     mapped when its copy has ended.
+ * Blocks of slabs (small ones) are always RESIDENT. Nothing is mapped at a range's own address
+ * while a copy of it runs that will be used: whoever touches it without being named faults. A host
+ * copy that no operation could have written since, by the roles of its names, is kept, and leaving
+ * again copies nothing.
  *
  * Everything moves in mdnn_memory_progress, which never waits; begin and allocate call it and wait
  * on the host only where there is nothing else to do (counted). A wait is always for a ticket of
@@ -39,7 +42,9 @@ typedef struct mdnn_memory_device {
     /* The moment behind everything enqueued in `stream` so far. Cheap: called for each operation.
      */
     mdnn_ticket_t (*mark)(void *context, uint64_t stream);
-    bool (*is_done)(void *context, mdnn_ticket_t ticket); /* never waits */
+    /* Never waits; true once wait_on_host has returned OK. Moment 0 is never asked for: nothing
+     * was enqueued before it. */
+    bool (*is_done)(void *context, mdnn_ticket_t ticket);
     mdnn_status_t (*wait_on_host)(void *context, mdnn_ticket_t ticket);
     mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_ticket_t ticket);
 
@@ -50,7 +55,8 @@ typedef struct mdnn_memory_device {
     mdnn_status_t (*wait_for_slot)(void *context);
 
     /* Enqueues a copy of `bytes` between a chunk's alias and a slot in the direction's own stream,
-     * behind nothing else (the mechanism asks only when the chunk is idle). *end: its moment. */
+     * behind nothing else (the mechanism asks only when the chunk is idle). *end: its moment.
+     * Copies of one direction end in the order in which they were asked for. */
     mdnn_status_t (*copy)(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
                           mdnn_ticket_t *end);
 
@@ -69,11 +75,13 @@ typedef enum mdnn_safety { MDNN_SAFETY_FAST, MDNN_SAFETY_HOST, MDNN_SAFETY_VERIF
 
 typedef struct mdnn_memory_config {
     mdnn_ranges_config_t ranges;
-    uint64_t
-        budget_bytes;   /* for chunks, that is for all ranges and slabs; asserted at every create */
+    /* For chunks, that is for all ranges and slabs; held at every create. */
+    uint64_t budget_bytes;
     uint64_t min_bytes; /* smaller ranges never leave */
-    mdnn_safety_t safety; /* VERIFY: before each operation all that it does not name is unmapped,
-                             and the host waits for it: an unnamed access faults there and then */
+    /* VERIFY: before each operation all ranges that it does not name are unmapped, and the host
+     * waits for it: an unnamed access faults there and then. Slabs stay mapped: with
+     * ranges.small_bytes 0 there are none. HOST: not told apart from FAST here yet. */
+    mdnn_safety_t safety;
     mdnn_pilot_config_t pilot;
 } mdnn_memory_config_t;
 
@@ -91,7 +99,7 @@ struct mdnn_memory_event {
     mdnn_memory_event_kind_t kind;
     uint64_t address, bytes; /* of the range */
     uint64_t key, stream;    /* of the operation */
-    uint64_t resident_bytes; /* after the event */
+    uint64_t resident_bytes; /* chunks of live ranges and slabs, after the event */
     double time_us;          /* STALL: how long; else 0 */
 };
 
@@ -129,23 +137,28 @@ typedef struct mdnn_memory_operation {
     uint64_t workspace_bytes;
     const mdnn_named_t *named; /* borrowed until end; an allocation may be named several times */
     size_t named_count;
-    bool capturing; /* nothing runs now: what it names is made resident, pinned, and not marked */
-    uint64_t time_token; /* the mechanism's */
+    /* Nothing runs now: each allocation that it names is made resident and pinned, once, until
+     * mdnn_memory_unpin; not marked, not recorded. */
+    bool capturing;
+    uint64_t time_token, began; /* the mechanism's */
 } mdnn_memory_operation_t;
 
-/* Makes all that it names resident and has `stream` wait where that is needed; from then until end
- * none of it leaves. OUT_OF_DEVICE_MEMORY: the named ones do not fit together; nothing is held
- * then, and the operation must not be enqueued. */
+/* Makes all that it names resident; copies that it needs have ended on return, so nothing is
+ * enqueued in `stream`. From then until end none of it leaves. OUT_OF_DEVICE_MEMORY: the named ones
+ * do not fit together, beside what never leaves and what operations between begin and end hold.
+ * After any failure nothing is held, and the operation must not be enqueued. */
 mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation);
 /* After the operation was enqueued. `enqueued` false: it was not, after all. Records it and follows
  * the pilot's advice. */
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued);
 
-/* Takes every move a step further that can be. Never waits. true: something is still under way. */
+/* Takes every move a step further that can be. Never waits. true: something is under way that goes
+ * on without the program. */
 bool mdnn_memory_progress(mdnn_memory_t *memory);
 
 /* A pinned allocation never leaves (captured in a graph, shared with another process). Counted. If
- * it is away it is made resident first. */
+ * it is away it is made resident first. What is freed while it is pinned is not found any more, but
+ * can be named and unpinned, and its memory serves others only after the last unpin. */
 mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address);
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
 

@@ -1,0 +1,410 @@
+/* Allocations of virtual memory, pins, the report. */
+#include "offload/memory_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the device, as ranges.c sees it ---- */
+
+/* The only place where chunks come from, and so the one that holds the budget: in every build, and
+ * whatever the bookkeeping elsewhere says. */
+static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
+{
+    mdnn_memory_t *const memory = context;
+    const uint64_t created = memory->report.created;
+    if (created >= memory->chunk_limit ||
+        (created + 1) * memory->chunk_bytes > memory->config.budget_bytes)
+        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    const mdnn_status_t status = memory->device.create_chunk(memory->context, chunk);
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        memory->chunk_limit = created; /* until the next demand */
+    MDNN_TRY(status);
+    memory->report.created++;
+    memory->steps++;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t map_chunk(void *context, uint64_t address, uint64_t chunk)
+{
+    mdnn_memory_t *const memory = context;
+    return memory->device.map(memory->context, address, chunk);
+}
+
+static mdnn_status_t unmap_chunk(void *context, uint64_t address, uint64_t chunk)
+{
+    mdnn_memory_t *const memory = context;
+    return memory->device.unmap(memory->context, address, chunk);
+}
+
+static bool is_done(void *context, mdnn_ticket_t ticket)
+{
+    mdnn_memory_t *const memory = context;
+    return memory->device.is_done(memory->context, ticket);
+}
+
+mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
+                                 const mdnn_memory_device_t *device, void *context,
+                                 mdnn_memory_t **memory)
+{
+    static const mdnn_ranges_device_t ranges_device = {create_chunk, map_chunk, unmap_chunk,
+                                                       is_done};
+    mdnn_memory_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    made->config = *config;
+    made->device = *device;
+    made->context = context;
+    made->chunk_bytes = config->ranges.chunk_bytes;
+    mdnn_status_t status = mdnn_ranges_create(&config->ranges, &ranges_device, made, &made->ranges);
+    if (status == MDNN_STATUS_OK) {
+        made->chunk_limit = config->budget_bytes / made->chunk_bytes;
+        made->pilot = mdnn_pilot_create(&config->pilot);
+        status = made->pilot ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
+    }
+    if (status == MDNN_STATUS_OK)
+        *memory = made;
+    else
+        mdnn_memory_destroy(made);
+    return status;
+}
+
+static void free_area(mdnn_area_t *area)
+{
+    if (area->uses != area->first_uses)
+        free(area->uses);
+    free(area->slots);
+    free(area);
+}
+
+void mdnn_memory_destroy(mdnn_memory_t *memory)
+{
+    if (!memory)
+        return;
+    while (memory->areas) {
+        mdnn_area_t *const area = memory->areas;
+        memory->areas = area->next;
+        free_area(area);
+    }
+    mdnn_pilot_destroy(memory->pilot);
+    mdnn_ranges_destroy(memory->ranges);
+    free(memory->uses);
+    free(memory->streams);
+    free(memory);
+}
+
+/* ---- areas ---- */
+
+mdnn_area_t *mdnn_area_find(const mdnn_memory_t *memory, uint64_t address, uint64_t began)
+{
+    mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
+    return area && area->born < began && began <= area->gone ? area : NULL;
+}
+
+/* Not freed. */
+static mdnn_area_t *find_live(const mdnn_memory_t *memory, uint64_t address)
+{
+    mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
+    return area && !area->freed ? area : NULL;
+}
+
+mdnn_status_t mdnn_area_reserve_use(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t stream)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < area->use_count; i++)
+        if (area->uses[i].stream == stream)
+            return MDNN_STATUS_OK;
+    if (area->use_count == area->use_room && area->held == 0) { /* none is only reserved */
+        mdnn_area_uses_over(memory, area);
+        for (uint32_t i = 0; i < area->use_count; i++)
+            if (area->uses[i].moment != 0)
+                area->uses[kept++] = area->uses[i];
+        area->use_count = kept;
+    }
+    if (area->use_count == area->use_room) {
+        const bool inside = area->uses == area->first_uses;
+        mdnn_ticket_t *const uses =
+            reallocarray(inside ? NULL : area->uses, area->use_room * 2, sizeof *uses);
+        if (!uses)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        if (inside)
+            memcpy(uses, area->first_uses, sizeof area->first_uses);
+        area->uses = uses;
+        area->use_room *= 2;
+    }
+    area->uses[area->use_count++] = (mdnn_ticket_t){stream, 0};
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_area_note_use(mdnn_area_t *area, mdnn_ticket_t ticket)
+{
+    for (uint32_t i = 0; i < area->use_count; i++)
+        if (area->uses[i].stream == ticket.stream)
+            area->uses[i].moment = ticket.moment;
+}
+
+void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *event)
+{
+    if (!memory->device.event)
+        return;
+    mdnn_memory_event_t told = *event;
+    told.resident_bytes = mdnn_ranges_counts(memory->ranges).chunks_live * memory->chunk_bytes;
+    memory->device.event(memory->context, &told);
+}
+
+uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory)
+{
+    return memory->stuck_bytes +
+           mdnn_ranges_counts(memory->ranges).chunks_slab * memory->chunk_bytes;
+}
+
+/* ---- allocate ---- */
+
+static void link_area(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    area->next = memory->areas;
+    if (area->next)
+        area->next->previous = area;
+    memory->areas = area;
+    mdnn_ranges_set_owner(memory->ranges, area->address, area);
+    memory->report.live_bytes += area->bytes;
+    if (memory->report.peak_live_bytes < memory->report.live_bytes)
+        memory->report.peak_live_bytes = memory->report.live_bytes;
+    if (area->range && area->stays)
+        memory->stuck_bytes += area->room;
+    area->pilot_range = mdnn_pilot_begin_range(memory->pilot, area->room, area->stays, area);
+}
+
+static uint64_t block_bytes(uint64_t bytes)
+{
+    uint64_t block = 512;
+    while (block < bytes)
+        block *= 2;
+    return block;
+}
+
+static void fill_area(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t address, uint64_t bytes)
+{
+    area->address = address;
+    area->bytes = bytes;
+    area->range = mdnn_ranges_at(memory->ranges, address);
+    if (area->range)
+        area->count = mdnn_range_chunks(area->range).count;
+    area->room = area->range ? area->count * memory->chunk_bytes : block_bytes(bytes);
+    area->stays = !area->range || bytes < memory->config.min_bytes;
+    area->born = memory->began;
+    area->gone = UINT64_MAX;
+    area->filled = area->in_sent = area->out_sent = area->clean = area->slots_from = area->count;
+    area->last_use = memory->report.operations;
+}
+
+/* Has `stream` (if it cannot: the host) wait for earlier users of the memory. */
+static mdnn_status_t follow_users(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t stream,
+                                  const mdnn_allocation_t *got)
+{
+    for (size_t i = 0; i < got->wait_count; i++)
+        if (memory->device.wait_in_stream(memory->context, stream, got->waits[i]) != MDNN_STATUS_OK)
+            MDNN_TRY(mdnn_memory_wait(memory, got->waits[i]));
+    if (got->wait_count == 0)
+        return MDNN_STATUS_OK;
+    MDNN_TRY(mdnn_area_reserve_use(memory, area, stream)); /* cannot fail: it is the first */
+    mdnn_area_note_use(area, memory->device.mark(memory->context, stream));
+    return MDNN_STATUS_OK;
+}
+
+static void forget(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    area->freed = true;
+    if (area->pins == 0)
+        area->gone = memory->began;
+    memory->report.live_bytes -= area->bytes;
+    mdnn_pilot_end_range(memory->pilot, area->pilot_range);
+    area->pilot_range = MDNN_NO_POSITION;
+    mdnn_area_end(memory, area);
+}
+
+static void note_refusal(mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t needed = ((bytes - 1) / memory->chunk_bytes + 1) * memory->chunk_bytes +
+                            mdnn_memory_stuck_bytes(memory);
+    memory->report.refused++;
+    if (memory->report.smallest_budget_bytes < needed)
+        memory->report.smallest_budget_bytes = needed;
+}
+
+mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                                   uint64_t *address)
+{
+    mdnn_allocation_t got;
+    mdnn_area_t *const area = calloc(1, sizeof *area);
+    if (!area)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    area->uses = area->first_uses;
+    area->use_room = MDNN_INLINE_USES;
+    mdnn_status_t status = mdnn_memory_acquire(memory, bytes, stream, &got);
+    if (status != MDNN_STATUS_OK) {
+        free_area(area);
+        if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+            note_refusal(memory, bytes);
+        return status;
+    }
+    fill_area(memory, area, got.address, bytes);
+    link_area(memory, area);
+    status = follow_users(memory, area, stream, &got);
+    if (status == MDNN_STATUS_OK)
+        *address = area->address;
+    else
+        forget(memory, area); /* ranges.c still knows the earlier users */
+    return status;
+}
+
+/* ---- free ---- */
+
+/* What is whole and mapped is released with its uses, and nobody waits. In VERIFY nothing that is
+ * freed stays mapped. */
+static bool release(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->range && (mdnn_range_chunks(area->range).mapped < area->count ||
+                        memory->config.safety == MDNN_SAFETY_VERIFY)) {
+        if (!mdnn_area_uses_over(memory, area) ||
+            mdnn_range_hide(memory->ranges, area->range) != MDNN_STATUS_OK)
+            return false;
+        mdnn_range_drop(memory->ranges, area->range);
+        return true;
+    }
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < area->use_count; i++)
+        if (area->uses[i].moment != 0)
+            area->uses[kept++] = area->uses[i];
+    area->use_count = kept;
+    return mdnn_ranges_release(memory->ranges, area->address, area->uses, kept) == MDNN_STATUS_OK;
+}
+
+void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (!area->freed || area->held + area->pins > 0)
+        return;
+    if (area->state != MDNN_AREA_ENDING) {
+        mdnn_area_stop(memory, area);
+        area->state = MDNN_AREA_ENDING;
+        mdnn_list_add(&memory->endings, area);
+    }
+    if (area->in_flight[0] + area->in_flight[1] > 0 || !release(memory, area))
+        return; /* mdnn_memory_progress tries again */
+    memory->steps++;
+    for (; area->slots_from < area->count; area->slots_from++) {
+        memory->device.give_slot(memory->context, area->slots[area->slots_from]);
+        memory->report.host_bytes -= memory->chunk_bytes;
+    }
+    mdnn_list_remove(&memory->endings, area);
+    *(area->previous ? &area->previous->next : &memory->areas) = area->next;
+    if (area->next)
+        area->next->previous = area->previous;
+    if (area->range && area->stays)
+        memory->stuck_bytes -= area->room;
+    free_area(area);
+}
+
+mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream)
+{
+    mdnn_area_t *const area = find_live(memory, address);
+    if (!area || area->address != address)
+        return MDNN_STATUS_NOT_FOUND;
+    const mdnn_ticket_t now = memory->device.mark(memory->context, stream);
+    if (mdnn_area_reserve_use(memory, area, stream) == MDNN_STATUS_OK)
+        mdnn_area_note_use(area, now);
+    else
+        MDNN_TRY(mdnn_memory_wait(memory, now));
+    forget(memory, area);
+    return MDNN_STATUS_OK;
+}
+
+bool mdnn_memory_find(const mdnn_memory_t *memory, uint64_t address, uint64_t *start,
+                      uint64_t *bytes)
+{
+    const mdnn_area_t *const area = find_live(memory, address);
+    if (!area)
+        return false;
+    *start = area->address;
+    *bytes = area->bytes;
+    return true;
+}
+
+mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address)
+{
+    mdnn_area_t *const area = find_live(memory, address);
+    if (!area)
+        return MDNN_STATUS_NOT_FOUND;
+    for (uint32_t i = 0; i < area->use_count; i++)
+        if (area->uses[i].moment != 0)
+            MDNN_TRY(mdnn_memory_wait(memory, area->uses[i]));
+    return MDNN_STATUS_OK;
+}
+
+/* ---- pins ---- */
+
+void mdnn_area_pin(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->pins++ == 0 && area->range && !area->stays)
+        memory->stuck_bytes += area->room;
+    mdnn_area_written(memory, area); /* from now on at any time */
+}
+
+void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->pins == 0 || --area->pins > 0)
+        return;
+    if (area->range && !area->stays)
+        memory->stuck_bytes -= area->room;
+    if (area->freed)
+        area->gone = memory->began;
+    mdnn_area_end(memory, area);
+}
+
+mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address)
+{
+    mdnn_area_t *const area = find_live(memory, address);
+    if (!area)
+        return MDNN_STATUS_NOT_FOUND;
+    area->held++;
+    mdnn_status_t status = mdnn_memory_demand(memory, &area, 1);
+    if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY && area->range)
+        status = mdnn_area_show(memory, area, true);
+    area->held--;
+    if (status == MDNN_STATUS_OK)
+        mdnn_area_pin(memory, area);
+    return status;
+}
+
+void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address)
+{
+    mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
+    if (area)
+        mdnn_area_unpin(memory, area);
+}
+
+/* ---- report ---- */
+
+mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
+{
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
+    mdnn_memory_report_t report = memory->report;
+    report.budget_bytes = memory->config.budget_bytes;
+    report.resident_bytes = counts.created * memory->chunk_bytes;
+    report.peak_resident_bytes = report.resident_bytes; /* chunks are never destroyed */
+    report.pinned_live_bytes = mdnn_memory_stuck_bytes(memory);
+    report.mapped = counts.mapped;
+    report.unmapped = counts.unmapped;
+    return report;
+}
+
+mdnn_pilot_report_t mdnn_memory_pilot_report(const mdnn_memory_t *memory)
+{
+    return mdnn_pilot_report(memory->pilot);
+}
+
+uint64_t mdnn_memory_available(const mdnn_memory_t *memory)
+{
+    const uint64_t taken = mdnn_memory_stuck_bytes(memory) + memory->report.largest_operation_bytes;
+    const uint64_t budget = memory->chunk_limit * memory->chunk_bytes;
+    return budget > taken ? budget - taken : 0;
+}

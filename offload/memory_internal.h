@@ -1,0 +1,171 @@
+/* What the files of the mechanism share.
+ *   memory.c        allocations, pins, the report
+ *   memory_moves.c  the way of a range out and back; nothing in it waits
+ *   memory_room.c   waiting, and finding chunks: the demand path
+ *   memory_names.c  begin and end of operations; the pilot's advice
+ *
+ * Content of a range. Copies out begin with the last chunk, copies in and mapping with the first,
+ * so five numbers say where everything is:
+ *
+ *     chunk 0 ... mapped ... filled ... owned ... count        mapped <= filled <= owned
+ *             ... clean ....................... count          clean <= filled
+ *
+ * Chunks below `filled` have the content; from `clean` on the host has it. Since clean <= filled,
+ * each chunk's content is in one place at least at every moment, whatever is called off or fails
+ * half-way. Chunks from `clean` on may be given away, those below `filled` may be mapped. */
+#ifndef MDNN_MEMORY_INTERNAL_H
+#define MDNN_MEMORY_INTERNAL_H
+
+#include "offload/memory.h"
+
+enum {
+    MDNN_FLIGHTS = 64,    /* copies enqueued at once in a direction, at most, */
+    MDNN_TIMINGS = 64,    /* and operations whose time is not known yet */
+    MDNN_INLINE_USES = 2, /* streams of an allocation before memory is asked for */
+};
+/* Bytes enqueued at once in a direction: what a demand may have to wait behind. More than one chunk
+ * is allowed in any case. */
+#define MDNN_FLIGHT_BYTES ((uint64_t)256 << 20)
+
+typedef enum mdnn_area_state {
+    MDNN_AREA_RESIDENT,
+    MDNN_AREA_LEAVING,
+    MDNN_AREA_AWAY,
+    MDNN_AREA_RETURNING,
+    MDNN_AREA_ENDING /* freed; something of it is still under way */
+} mdnn_area_state_t;
+
+/* An allocation. */
+typedef struct mdnn_area {
+    uint64_t address, bytes;
+    uint64_t room;       /* what it takes: chunks, or a block */
+    mdnn_range_t *range; /* NULL: a block of a slab */
+    mdnn_area_state_t state;
+    bool freed;
+    bool stays;          /* too small to leave */
+    uint32_t held, pins; /* operations between begin and end; mdnn_memory_pin */
+    uint64_t born, gone; /* operations that began in between can name it */
+
+    /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to
+     * `out_sent` are enqueued. */
+    uint64_t count, filled, clean, in_sent, out_sent;
+    uint64_t *slots, slots_from; /* host slots are there from here on; slots_from <= clean */
+    bool cut;                    /* LEAVING: unmapped, and nothing works on it */
+    uint32_t in_flight[2];       /* copies under way; [true]: out */
+    uint32_t discarded;          /* copies out of an earlier number count for nothing */
+
+    mdnn_ticket_t *uses; /* last of each stream; moment 0: reserved, or over */
+    uint32_t use_count, use_room;
+    mdnn_ticket_t first_uses[MDNN_INLINE_USES];
+
+    uint32_t pilot_range;
+    uint64_t last_use; /* number of the operation */
+    uint64_t demand;   /* that last sent it away */
+    uint64_t pass;     /* that last saw it */
+    uint32_t use;      /* of that pass: index in memory->uses */
+
+    struct mdnn_area *next, *previous;         /* all */
+    struct mdnn_area *next_move, *before_move; /* in one of the lists of moves */
+} mdnn_area_t;
+
+typedef struct mdnn_area_list {
+    mdnn_area_t *first, *last;
+} mdnn_area_list_t;
+
+typedef struct mdnn_flight {
+    mdnn_area_t *area;
+    mdnn_ticket_t end;
+    uint32_t discarded; /* the area's, when it was enqueued */
+} mdnn_flight_t;
+
+typedef struct mdnn_flights { /* copies of a direction, in order */
+    mdnn_flight_t ring[MDNN_FLIGHTS];
+    size_t first, count;
+} mdnn_flights_t;
+
+typedef struct mdnn_timing {
+    uint64_t token, sequence; /* sequence UINT64_MAX: nobody wants it */
+} mdnn_timing_t;
+
+struct mdnn_memory {
+    mdnn_memory_config_t config;
+    mdnn_memory_device_t device;
+    void *context;
+    mdnn_ranges_t *ranges;
+    mdnn_pilot_t *pilot;
+    uint64_t chunk_bytes;
+    uint64_t chunk_limit; /* chunks that the budget allows, or the device has */
+
+    mdnn_area_t *areas;                           /* all; newest first */
+    mdnn_area_list_t leaving, returning, endings; /* in the order in which they were asked for */
+    mdnn_flights_t flights[2];                    /* [true]: out */
+    bool demanding;                               /* planned returns get no chunks meanwhile */
+    uint64_t demands;                             /* numbers of demands, */
+    uint64_t passes;                              /* of passes over the names of an operation, */
+    uint64_t began;                               /* of operations begun */
+    uint64_t steps;                               /* grows whenever anything changes */
+    bool slot_busy;                               /* a host slot is being made */
+    mdnn_ticket_t wanted;                         /* of released memory; moment 0: none */
+    mdnn_status_t trouble;                        /* last failure of the device */
+
+    mdnn_use_t *uses; /* of the operation that ends */
+    size_t use_room;
+    uint64_t *streams; /* index: the number that the history knows it by */
+    uint32_t stream_count, stream_room, last_stream;
+    bool time_next; /* the next operation */
+    mdnn_timing_t timings[MDNN_TIMINGS];
+    size_t first_timing, timing_count, timings_open;
+
+    uint64_t stuck_bytes; /* of ranges that cannot leave, without slabs */
+    mdnn_memory_report_t report;
+};
+
+/* ---- memory.c ---- */
+/* The allocation around `address` that an operation can name which began as number `began`. */
+mdnn_area_t *mdnn_area_find(const mdnn_memory_t *memory, uint64_t address, uint64_t began);
+/* Room for one more stream in `uses`. OUT_OF_MEMORY. */
+mdnn_status_t mdnn_area_reserve_use(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t stream);
+/* The moment becomes the last use in its stream, for which there is room. */
+void mdnn_area_note_use(mdnn_area_t *area, mdnn_ticket_t ticket);
+void mdnn_area_pin(mdnn_memory_t *memory, mdnn_area_t *area);
+void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area);
+/* What has been freed and is neither held nor pinned ends, now or later. */
+void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area);
+/* Bytes that no demand can have: slabs and what stays or is pinned. */
+uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
+void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
+
+/* ---- memory_moves.c ---- */
+bool mdnn_area_can_leave(const mdnn_area_t *area);
+bool mdnn_area_uses_over(mdnn_memory_t *memory, mdnn_area_t *area);
+/* RESIDENT or RETURNING, and can leave: LEAVING. */
+void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area);
+/* Any state: RESIDENT, or RETURNING as soon as there are chunks. */
+void mdnn_area_return(mdnn_memory_t *memory, mdnn_area_t *area);
+/* Takes it out of the list of its moves; the caller says what state follows. */
+void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area);
+/* RETURNING without a chunk: AWAY. */
+void mdnn_area_give_up(mdnn_memory_t *memory, mdnn_area_t *area);
+/* An operation may have written it: host copies count for nothing. */
+void mdnn_area_written(mdnn_memory_t *memory, mdnn_area_t *area);
+/* VERIFY: maps it whole, or unmaps it. */
+mdnn_status_t mdnn_area_show(mdnn_memory_t *memory, mdnn_area_t *area, bool shown);
+void mdnn_list_add(mdnn_area_list_t *list, mdnn_area_t *area);
+void mdnn_list_remove(mdnn_area_list_t *list, mdnn_area_t *area);
+static inline uint64_t mdnn_area_owned(const mdnn_area_t *area)
+{
+    return area->range ? mdnn_range_chunks(area->range).owned : 0;
+}
+
+/* ---- memory_room.c ---- */
+/* Waits on the host, counted. */
+mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket);
+/* Waits for one thing that is under way. NOT_FOUND: nothing is. */
+mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory);
+/* As mdnn_ranges_acquire, but whatever it takes is done and waited for. */
+mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                                  mdnn_allocation_t *allocation);
+/* Has all of `areas`, which are held or pinned, RESIDENT; NULL ones are passed over. */
+mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count);
+
+#endif

@@ -1,0 +1,384 @@
+/* The way of a range out of device memory and back, step by step. Nothing here waits. */
+#include "offload/memory_internal.h"
+
+#include <stdlib.h>
+
+void mdnn_list_add(mdnn_area_list_t *list, mdnn_area_t *area)
+{
+    area->next_move = NULL;
+    area->before_move = list->last;
+    *(list->last ? &list->last->next_move : &list->first) = area;
+    list->last = area;
+}
+
+void mdnn_list_remove(mdnn_area_list_t *list, mdnn_area_t *area)
+{
+    *(area->before_move ? &area->before_move->next_move : &list->first) = area->next_move;
+    *(area->next_move ? &area->next_move->before_move : &list->last) = area->before_move;
+    area->next_move = area->before_move = NULL;
+}
+
+static void tell(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
+                 const mdnn_area_t *area)
+{
+    const mdnn_memory_event_t event = {
+        .kind = kind, .address = area->address, .bytes = area->bytes};
+    mdnn_memory_tell(memory, &event);
+}
+
+bool mdnn_area_can_leave(const mdnn_area_t *area)
+{
+    return !area->stays && !area->freed && area->held == 0 && area->pins == 0;
+}
+
+bool mdnn_area_uses_over(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    for (uint32_t i = 0; i < area->use_count; i++) {
+        if (area->uses[i].moment == 0)
+            continue;
+        if (!memory->device.is_done(memory->context, area->uses[i]))
+            return false;
+        area->uses[i].moment = 0;
+    }
+    return true;
+}
+
+/* VERIFY maps what an operation names, when it begins. */
+static bool mapped_enough(const mdnn_memory_t *memory, const mdnn_area_t *area)
+{
+    return memory->config.safety == MDNN_SAFETY_VERIFY ||
+           mdnn_range_chunks(area->range).mapped == area->count;
+}
+
+/* Gives back host slots without content, unless copies out still write them, or will. */
+static void trim_slots(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->in_flight[true] > 0 || area->state == MDNN_AREA_LEAVING)
+        return;
+    for (; area->slots_from < area->clean; area->slots_from++) {
+        memory->device.give_slot(memory->context, area->slots[area->slots_from]);
+        memory->report.host_bytes -= memory->chunk_bytes;
+    }
+}
+
+static void discard_copies_out(mdnn_area_t *area)
+{
+    area->discarded++;
+    area->out_sent = area->clean;
+}
+
+void mdnn_area_written(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->clean == area->count && area->in_flight[true] == 0)
+        return;
+    area->clean = area->count;
+    discard_copies_out(area);
+    trim_slots(memory, area);
+}
+
+void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->state == MDNN_AREA_LEAVING) {
+        mdnn_list_remove(&memory->leaving, area);
+        discard_copies_out(area);
+        if (area->cut)
+            tell(memory, MDNN_MEMORY_LEFT, area);
+        area->cut = false;
+    } else if (area->state == MDNN_AREA_RETURNING) {
+        mdnn_list_remove(&memory->returning, area);
+        if (mdnn_area_owned(area) == area->count)
+            tell(memory, MDNN_MEMORY_RETURNED, area);
+    }
+}
+
+void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->state == MDNN_AREA_RETURNING)
+        mdnn_area_stop(memory, area);
+    area->state = MDNN_AREA_LEAVING;
+    mdnn_list_add(&memory->leaving, area);
+    memory->steps++;
+}
+
+static void settle_down(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    area->state = MDNN_AREA_RESIDENT;
+    trim_slots(memory, area);
+    memory->steps++;
+}
+
+void mdnn_area_return(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->state != MDNN_AREA_LEAVING && area->state != MDNN_AREA_AWAY)
+        return;
+    if (area->state == MDNN_AREA_LEAVING) {
+        memory->report.called_off++;
+        mdnn_area_stop(memory, area);
+        if (area->filled == area->count && mapped_enough(memory, area)) {
+            settle_down(memory, area);
+            return;
+        }
+    }
+    area->state = MDNN_AREA_RETURNING;
+    mdnn_list_add(&memory->returning, area);
+    trim_slots(memory, area);
+    memory->steps++;
+    if (mdnn_area_owned(area) == area->count)
+        tell(memory, MDNN_MEMORY_RETURN, area);
+}
+
+void mdnn_area_give_up(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    mdnn_list_remove(&memory->returning, area);
+    area->state = MDNN_AREA_AWAY;
+}
+
+mdnn_status_t mdnn_area_show(mdnn_memory_t *memory, mdnn_area_t *area, bool shown)
+{
+    memory->steps++;
+    return shown ? mdnn_range_show(memory->ranges, area->range, area->count)
+                 : mdnn_range_hide(memory->ranges, area->range);
+}
+
+/* ---- copies ---- */
+
+static bool may_send(const mdnn_memory_t *memory, bool out)
+{
+    const size_t count = memory->flights[out].count;
+    return count < 2 ||
+           (count < MDNN_FLIGHTS && (count + 1) * memory->chunk_bytes <= MDNN_FLIGHT_BYTES);
+}
+
+static bool send(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t index, bool out)
+{
+    mdnn_flights_t *const flights = &memory->flights[out];
+    const uint64_t before = index * memory->chunk_bytes;
+    const uint64_t left = area->bytes - before;
+    const uint64_t bytes = left < memory->chunk_bytes ? left : memory->chunk_bytes;
+    mdnn_flight_t *const flight = &flights->ring[(flights->first + flights->count) % MDNN_FLIGHTS];
+    const mdnn_status_t status =
+        memory->device.copy(memory->context, out, mdnn_range_chunks(area->range).chunks[index],
+                            area->slots[index], bytes, &flight->end);
+    if (status != MDNN_STATUS_OK) {
+        memory->trouble = status;
+        return false;
+    }
+    flight->area = area;
+    flight->discarded = area->discarded;
+    flights->count++;
+    area->in_flight[out]++;
+    *(out ? &memory->report.out_bytes : &memory->report.in_bytes) += bytes;
+    memory->steps++;
+    return true;
+}
+
+/* Takes note of copies that have ended. */
+static void land(mdnn_memory_t *memory, bool out)
+{
+    mdnn_flights_t *const flights = &memory->flights[out];
+    while (flights->count > 0) {
+        const mdnn_flight_t *const flight = &flights->ring[flights->first];
+        if (!memory->device.is_done(memory->context, flight->end))
+            return;
+        mdnn_area_t *const area = flight->area;
+        flights->first = (flights->first + 1) % MDNN_FLIGHTS;
+        flights->count--;
+        area->in_flight[out]--;
+        memory->steps++;
+        if (!out)
+            area->filled++;
+        else if (flight->discarded == area->discarded)
+            area->clean--;
+        else
+            trim_slots(memory, area);
+    }
+}
+
+/* ---- out ---- */
+
+/* One slot for each chunk whose content is not on the host. */
+static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (!area->slots)
+        area->slots = calloc(area->count, sizeof *area->slots);
+    if (!area->slots)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    while (area->slots_from > 0) {
+        MDNN_TRY(memory->device.take_slot(memory->context, &area->slots[area->slots_from - 1]));
+        area->slots_from--;
+        memory->report.host_bytes += memory->chunk_bytes;
+        memory->steps++;
+    }
+    return MDNN_STATUS_OK;
+}
+
+/* Bytes of its content from chunk `from` on. */
+static uint64_t bytes_from(const mdnn_memory_t *memory, const mdnn_area_t *area, uint64_t from)
+{
+    const uint64_t before = from * memory->chunk_bytes;
+    return before < area->bytes ? area->bytes - before : 0;
+}
+
+/* Whether nothing works on it at its own address any more, and nothing can. */
+static bool cut_off(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->cut)
+        return true;
+    if (!mdnn_area_uses_over(memory, area) || area->in_flight[false] > 0 ||
+        area->in_flight[true] > 0)
+        return false;
+    mdnn_status_t status = take_slots(memory, area);
+    if (status == MDNN_STATUS_BUSY) {
+        memory->slot_busy = true;
+        return false;
+    }
+    if (status == MDNN_STATUS_OK)
+        status = mdnn_range_hide(memory->ranges, area->range);
+    if (status != MDNN_STATUS_OK) {
+        if (status != MDNN_STATUS_OUT_OF_MEMORY)
+            memory->trouble = status;
+        mdnn_area_return(memory, area);
+        return false;
+    }
+    area->cut = true;
+    memory->report.saved_bytes += bytes_from(memory, area, area->clean);
+    memory->steps++;
+    tell(memory, MDNN_MEMORY_LEAVE, area);
+    return true;
+}
+
+static void step_out(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (!cut_off(memory, area))
+        return;
+    while (area->out_sent > 0 && may_send(memory, true) &&
+           send(memory, area, area->out_sent - 1, true))
+        area->out_sent--;
+    if (mdnn_area_owned(area) > area->clean) {
+        mdnn_range_give(memory->ranges, area->range, area->clean);
+        area->filled = area->in_sent = area->clean;
+        memory->steps++;
+    }
+    if (area->clean == 0) {
+        mdnn_area_stop(memory, area);
+        area->state = MDNN_AREA_AWAY;
+    }
+}
+
+/* ---- back ---- */
+
+/* Whether it is worth a try: in vain, it would take released ranges apart that a request could
+ * have as they are. */
+static bool may_take(const mdnn_memory_t *memory, const mdnn_area_t *area)
+{
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
+    if (area->held + area->pins > 0)
+        return true;
+    return !memory->demanding &&
+           area->count - mdnn_area_owned(area) <=
+               counts.chunks_spare + counts.chunks_kept + memory->chunk_limit - counts.created;
+}
+
+static bool take_chunks(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    const mdnn_ticket_t *waits;
+    size_t wait_count;
+    if (mdnn_area_owned(area) == area->count)
+        return true;
+    if (!may_take(memory, area))
+        return false;
+    const mdnn_status_t status = mdnn_range_take(memory->ranges, area->range, &waits, &wait_count);
+    if (status == MDNN_STATUS_BUSY)
+        memory->wanted = waits[0];
+    else if (status != MDNN_STATUS_OK && status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        memory->trouble = status;
+    if (status != MDNN_STATUS_OK)
+        return false;
+    if (area->held + area->pins == 0)
+        memory->report.planned_returns++;
+    memory->steps++;
+    tell(memory, MDNN_MEMORY_RETURN, area);
+    return true;
+}
+
+static bool step_back(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (!take_chunks(memory, area))
+        return false;
+    while (area->in_sent < area->count && may_send(memory, false) &&
+           send(memory, area, area->in_sent, false))
+        area->in_sent++;
+    const uint64_t before = mdnn_range_chunks(area->range).mapped;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    if (memory->config.safety != MDNN_SAFETY_VERIFY)
+        status = mdnn_range_show(memory->ranges, area->range, area->filled);
+    memory->steps += mdnn_range_chunks(area->range).mapped - before;
+    if (status != MDNN_STATUS_OK)
+        memory->trouble = status;
+    if (area->filled == area->count && mapped_enough(memory, area)) {
+        mdnn_area_stop(memory, area);
+        settle_down(memory, area);
+    }
+    return true;
+}
+
+/* What is waited for comes first; of what was planned, nothing overtakes one that lacks chunks. */
+static void step_all_back(mdnn_memory_t *memory)
+{
+    mdnn_area_t *next;
+    bool blocked = false;
+    for (mdnn_area_t *area = memory->returning.first; area; area = next) {
+        next = area->next_move;
+        if (area->held + area->pins > 0)
+            step_back(memory, area);
+    }
+    for (mdnn_area_t *area = memory->returning.first; area; area = next) {
+        next = area->next_move;
+        if (area->held + area->pins == 0 && (!blocked || mdnn_area_owned(area) == area->count))
+            blocked = !step_back(memory, area) || blocked;
+    }
+}
+
+static void read_timings(mdnn_memory_t *memory)
+{
+    while (memory->timing_count > 0) {
+        const mdnn_timing_t timing = memory->timings[memory->first_timing];
+        double time_us;
+        const mdnn_status_t status =
+            memory->device.time_read(memory->context, timing.token, &time_us);
+        if (status == MDNN_STATUS_BUSY)
+            return;
+        if (status == MDNN_STATUS_OK && timing.sequence != UINT64_MAX)
+            mdnn_pilot_timed(memory->pilot, timing.sequence, time_us);
+        memory->first_timing = (memory->first_timing + 1) % MDNN_TIMINGS;
+        memory->timing_count--;
+    }
+}
+
+bool mdnn_memory_progress(mdnn_memory_t *memory)
+{
+    mdnn_area_t *next;
+    const uint64_t before = memory->steps;
+    read_timings(memory);
+    memory->slot_busy = false;
+    memory->wanted.moment = 0;
+    if (!memory->leaving.first && !memory->returning.first && !memory->endings.first &&
+        memory->flights[0].count + memory->flights[1].count == 0)
+        return false;
+    land(memory, true);
+    land(memory, false);
+    for (mdnn_area_t *area = memory->endings.first; area; area = next) {
+        next = area->next_move;
+        mdnn_area_end(memory, area);
+    }
+    bool waiting = false;
+    for (mdnn_area_t *area = memory->leaving.first; area; area = next) {
+        next = area->next_move;
+        step_out(memory, area);
+        waiting =
+            waiting || (area->state == MDNN_AREA_LEAVING && !mdnn_area_uses_over(memory, area));
+    }
+    step_all_back(memory);
+    return waiting || memory->slot_busy || memory->steps != before ||
+           memory->flights[0].count + memory->flights[1].count > 0;
+}

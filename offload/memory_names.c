@@ -1,0 +1,300 @@
+/* Around an operation: what it names is held, marked, recorded; the pilot's advice is followed. */
+#include "offload/memory_internal.h"
+
+#include <stdlib.h>
+
+/* Constant time for each name if all that it names is RESIDENT: nothing is searched. */
+
+typedef struct mdnn_sum {
+    uint64_t bytes, movable_bytes; /* of what is named */
+    bool lacking;                  /* something is not RESIDENT */
+} mdnn_sum_t;
+
+/* The allocation behind a name, the first time that this pass meets it; else NULL. */
+static mdnn_area_t *meet(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, size_t i)
+{
+    mdnn_area_t *const area = mdnn_area_find(memory, operation->named[i].address, operation->began);
+    if (!area || area->pass == memory->passes)
+        return NULL;
+    area->pass = memory->passes;
+    return area;
+}
+
+static void let_go(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, size_t count)
+{
+    memory->passes++;
+    for (size_t i = 0; i < count; i++) {
+        mdnn_area_t *const area = meet(memory, operation, i);
+        if (!area)
+            continue;
+        area->held--;
+        mdnn_area_end(memory, area);
+    }
+}
+
+static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                          mdnn_sum_t *sum)
+{
+    memory->passes++;
+    for (size_t i = 0; i < operation->named_count; i++) {
+        mdnn_area_t *const area = meet(memory, operation, i);
+        if (!area)
+            continue;
+        if (!operation->capturing &&
+            mdnn_area_reserve_use(memory, area, operation->stream) != MDNN_STATUS_OK) {
+            let_go(memory, operation, i);
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        }
+        area->held++;
+        sum->bytes += area->room;
+        if (area->range && !area->stays && area->pins == 0)
+            sum->movable_bytes += area->room;
+        sum->lacking = sum->lacking || area->state != MDNN_AREA_RESIDENT;
+    }
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t reserve_pilot_uses(mdnn_memory_t *memory, size_t count)
+{
+    if (count <= memory->use_room)
+        return MDNN_STATUS_OK;
+    mdnn_use_t *const uses = reallocarray(memory->uses, count * 2, sizeof *uses);
+    if (!uses)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    memory->uses = uses;
+    memory->use_room = count * 2;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
+{
+    mdnn_area_t **const areas = calloc(operation->named_count, sizeof(mdnn_area_t *));
+    if (!areas)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    memory->passes++;
+    for (size_t i = 0; i < operation->named_count; i++)
+        areas[i] = meet(memory, operation, i);
+    const mdnn_status_t status = mdnn_memory_demand(memory, areas, operation->named_count);
+    free(areas);
+    return status;
+}
+
+/* VERIFY: what is named is mapped, and nothing else but what others hold or have pinned. What an
+ * earlier operation used is waited for first, should its own wait have failed. */
+static mdnn_status_t show_only_named(mdnn_memory_t *memory,
+                                     const mdnn_memory_operation_t *operation)
+{
+    for (mdnn_area_t *area = memory->areas; area; area = area->next) {
+        if (!area->range || area->held + area->pins > 0 || area->state == MDNN_AREA_ENDING ||
+            mdnn_range_chunks(area->range).mapped == 0)
+            continue;
+        for (uint32_t i = 0; i < area->use_count; i++)
+            if (area->uses[i].moment != 0)
+                MDNN_TRY(mdnn_memory_wait(memory, area->uses[i]));
+        MDNN_TRY(mdnn_area_show(memory, area, false));
+    }
+    memory->passes++;
+    for (size_t i = 0; i < operation->named_count; i++) {
+        mdnn_area_t *const area = meet(memory, operation, i);
+        if (area && area->range)
+            MDNN_TRY(mdnn_area_show(memory, area, true));
+    }
+    return MDNN_STATUS_OK;
+}
+
+static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
+{
+    const uint64_t needed = sum->movable_bytes + mdnn_memory_stuck_bytes(memory);
+    if (memory->report.largest_operation_bytes < sum->bytes)
+        memory->report.largest_operation_bytes = sum->bytes;
+    if (memory->report.smallest_budget_bytes < needed)
+        memory->report.smallest_budget_bytes = needed;
+}
+
+static void pin_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, bool pin)
+{
+    memory->passes++;
+    for (size_t i = 0; i < operation->named_count; i++) {
+        mdnn_area_t *const area = meet(memory, operation, i);
+        if (area && pin)
+            mdnn_area_pin(memory, area);
+        else if (area)
+            mdnn_area_unpin(memory, area);
+    }
+}
+
+static void begin_timing(mdnn_memory_t *memory, mdnn_memory_operation_t *operation)
+{
+    if (!memory->time_next || memory->timing_count + memory->timings_open == MDNN_TIMINGS)
+        return;
+    memory->time_next = false;
+    operation->time_token = memory->device.time_begin(memory->context, operation->stream);
+    memory->timings_open += operation->time_token != 0;
+}
+
+mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation)
+{
+    mdnn_sum_t sum = {0};
+    operation->time_token = 0;
+    operation->began = ++memory->began;
+    MDNN_TRY(reserve_pilot_uses(memory, operation->named_count));
+    MDNN_TRY(hold(memory, operation, &sum));
+    note_sizes(memory, &sum);
+    mdnn_status_t status = sum.lacking ? demand_named(memory, operation) : MDNN_STATUS_OK;
+    if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY)
+        status = show_only_named(memory, operation);
+    if (status != MDNN_STATUS_OK) {
+        memory->report.refused += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+        let_go(memory, operation, operation->named_count);
+        return status;
+    }
+    mdnn_memory_progress(memory);
+    if (operation->capturing)
+        pin_named(memory, operation, true);
+    else
+        begin_timing(memory, operation);
+    return MDNN_STATUS_OK;
+}
+
+/* ---- end ---- */
+
+/* A small number for a stream; those after the first few thousand share one. */
+static uint32_t stream_index(mdnn_memory_t *memory, uint64_t stream)
+{
+    enum { STREAMS_MOST = 4096 };
+    if (memory->last_stream < memory->stream_count &&
+        memory->streams[memory->last_stream] == stream)
+        return memory->last_stream;
+    uint32_t index = 0;
+    while (index < memory->stream_count && memory->streams[index] != stream)
+        index++;
+    if (index == memory->stream_count && index < STREAMS_MOST) {
+        if (index == memory->stream_room) {
+            uint64_t *const streams =
+                reallocarray(memory->streams, (size_t)index * 2 + 8, sizeof *streams);
+            if (!streams)
+                return index;
+            memory->streams = streams;
+            memory->stream_room = index * 2 + 8;
+        }
+        memory->streams[memory->stream_count++] = stream;
+    }
+    memory->last_stream = index;
+    return index;
+}
+
+/* Marks all that is named, and lists it for the history. Roles of one allocation that differ are
+ * UNKNOWN. */
+static uint32_t mark_uses(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                          mdnn_ticket_t end)
+{
+    uint32_t count = 0;
+    memory->passes++;
+    for (size_t i = 0; i < operation->named_count; i++) {
+        const mdnn_use_role_t role = operation->named[i].role;
+        mdnn_area_t *const area =
+            mdnn_area_find(memory, operation->named[i].address, operation->began);
+        if (!area)
+            continue;
+        if (role != MDNN_USE_READ)
+            mdnn_area_written(memory, area);
+        if (area->pass == memory->passes) {
+            mdnn_use_t *const use = &memory->uses[area->use];
+            use->role = use->role == role ? role : MDNN_USE_UNKNOWN;
+            continue;
+        }
+        area->pass = memory->passes;
+        mdnn_area_note_use(area, end);
+        area->last_use = memory->report.operations;
+        area->use = count;
+        memory->uses[count++] = (mdnn_use_t){area->pilot_range, role};
+    }
+    uint32_t known = 0; /* what was freed meanwhile is none of the history's */
+    for (uint32_t i = 0; i < count; i++)
+        if (memory->uses[i].range != MDNN_NO_POSITION)
+            memory->uses[known++] = memory->uses[i];
+    return known;
+}
+
+static void end_timing(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                       bool enqueued)
+{
+    if (operation->time_token == 0)
+        return;
+    memory->timings_open--;
+    memory->device.time_end(memory->context, operation->stream, operation->time_token);
+    const size_t last = (memory->first_timing + memory->timing_count++) % MDNN_TIMINGS;
+    memory->timings[last] = (mdnn_timing_t){
+        operation->time_token, enqueued ? mdnn_pilot_sequence(memory->pilot) : UINT64_MAX};
+}
+
+/* Waits until nothing moves any more (what cannot move for want of memory does not). A failure of
+ * the device ends it. */
+static void join_moves(mdnn_memory_t *memory)
+{
+    uint64_t before;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    while (status == MDNN_STATUS_OK) {
+        before = memory->steps;
+        mdnn_memory_progress(memory);
+        if (memory->steps == before)
+            status = mdnn_memory_wait_for_a_move(memory);
+    }
+}
+
+static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
+{
+    for (size_t i = 0; i < advice->leave_count; i++) {
+        mdnn_area_t *const area = advice->leave[i];
+        if (area->state == MDNN_AREA_RESIDENT && mdnn_area_can_leave(area)) {
+            memory->report.planned_leaves++;
+            mdnn_area_leave(memory, area);
+        }
+    }
+    for (size_t i = 0; i < advice->back_count; i++)
+        mdnn_area_return(memory, advice->back[i]);
+    memory->time_next = memory->time_next || advice->time;
+    if (advice->join)
+        join_moves(memory);
+}
+
+static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                   uint32_t use_count)
+{
+    mdnn_advice_t advice = {0};
+    const mdnn_history_operation_t recorded = {
+        .key = operation->key,
+        .stream = stream_index(memory, operation->stream),
+        .kind = operation->kind,
+        .time_us = -1,
+        .workspace_bytes = operation->workspace_bytes,
+        .uses = memory->uses,
+        .use_count = use_count,
+    };
+    const mdnn_memory_event_t event = {
+        .kind = MDNN_MEMORY_OPERATION, .key = operation->key, .stream = operation->stream};
+    mdnn_memory_tell(memory, &event);
+    mdnn_pilot_record(memory->pilot, &recorded, &advice);
+    follow_advice(memory, &advice);
+}
+
+void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued)
+{
+    uint32_t use_count = 0;
+    if (operation->capturing && !enqueued)
+        pin_named(memory, operation, false);
+    if (!operation->capturing)
+        end_timing(memory, operation, enqueued);
+    const bool runs = enqueued && !operation->capturing;
+    if (runs) {
+        const mdnn_ticket_t end = memory->device.mark(memory->context, operation->stream);
+        memory->report.operations++;
+        use_count = mark_uses(memory, operation, end);
+        if (memory->config.safety == MDNN_SAFETY_VERIFY)
+            (void)mdnn_memory_wait(memory, end); /* else before anything is unmapped */
+    }
+    let_go(memory, operation, operation->named_count);
+    if (runs)
+        record(memory, operation, use_count);
+    mdnn_memory_progress(memory);
+}

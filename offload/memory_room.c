@@ -1,0 +1,217 @@
+/* The demand path: chunks for an allocation or for ranges that an operation names, now.
+ *
+ * Why every demand ends (I4). A demand goes round: take every move a step further; if that changed
+ * nothing, wait for one thing that is under way; if nothing is, fail. What it waits for is a ticket
+ * of work that is enqueued already, or a host slot that is being made, and neither depends on what
+ * the waiting thread would do next. Each range is sent away at most once a demand (area->demand),
+ * planned returns get no chunks meanwhile (memory->demanding), and nothing else begins to move. So
+ * the number of copies, unmappings and mappings that can still happen is finite and falls with
+ * every change, and a round without a change ends one of finitely many tickets. A device call that
+ * fails is no change, so a device that fails for good ends the demand with its status.
+ *
+ * Nobody holds chunks while waiting for more: a range takes all that it lacks or none, and what a
+ * planned return has taken can be taken back. So no two demands and returns can block each other.
+ */
+#include "offload/memory_internal.h"
+
+mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket)
+{
+    if (memory->device.is_done(memory->context, ticket))
+        return MDNN_STATUS_OK;
+    const double begin_us = memory->device.now_us(memory->context);
+    MDNN_TRY(memory->device.wait_on_host(memory->context, ticket));
+    const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_STALL,
+                                       .stream = ticket.stream,
+                                       .time_us =
+                                           memory->device.now_us(memory->context) - begin_us};
+    memory->report.host_waits++;
+    memory->report.host_wait_us += event.time_us;
+    mdnn_memory_tell(memory, &event);
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t wait_for_slot(mdnn_memory_t *memory)
+{
+    const double begin_us = memory->device.now_us(memory->context);
+    MDNN_TRY(memory->device.wait_for_slot(memory->context));
+    const mdnn_memory_event_t event = {
+        .kind = MDNN_MEMORY_STALL, .time_us = memory->device.now_us(memory->context) - begin_us};
+    memory->report.host_waits++;
+    memory->report.host_wait_us += event.time_us;
+    mdnn_memory_tell(memory, &event);
+    return MDNN_STATUS_OK;
+}
+
+/* The first use of a list's ranges that is not over. */
+static bool find_use(mdnn_memory_t *memory, const mdnn_area_list_t *list, mdnn_ticket_t *ticket)
+{
+    for (mdnn_area_t *area = list->first; area; area = area->next_move)
+        for (uint32_t i = 0; i < area->use_count; i++)
+            if (area->uses[i].moment != 0 &&
+                !memory->device.is_done(memory->context, area->uses[i])) {
+                *ticket = area->uses[i];
+                return true;
+            }
+    return false;
+}
+
+mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
+{
+    const mdnn_flights_t *const flights = memory->flights;
+    mdnn_ticket_t use;
+    if (memory->wanted.moment != 0)
+        return mdnn_memory_wait(memory, memory->wanted);
+    if (flights[true].count > 0)
+        return mdnn_memory_wait(memory, flights[true].ring[flights[true].first].end);
+    if (flights[false].count > 0)
+        return mdnn_memory_wait(memory, flights[false].ring[flights[false].first].end);
+    if (find_use(memory, &memory->leaving, &use) || find_use(memory, &memory->endings, &use))
+        return mdnn_memory_wait(memory, use);
+    if (memory->slot_busy)
+        return wait_for_slot(memory);
+    return MDNN_STATUS_NOT_FOUND;
+}
+
+static void begin_demand(mdnn_memory_t *memory)
+{
+    memory->demanding = true;
+    memory->demands++;
+    memory->chunk_limit = memory->config.budget_bytes / memory->chunk_bytes;
+}
+
+/* How well it would be if the range left: operations until it is used again, as far as is known;
+ * else it is taken to be unused for as long again as it has been. */
+static uint64_t distance(const mdnn_memory_t *memory, const mdnn_area_t *area)
+{
+    const uint32_t known = mdnn_pilot_distance(memory->pilot, area->pilot_range);
+    return known > 0 ? known : memory->report.operations - area->last_use;
+}
+
+static bool is_victim(const mdnn_memory_t *memory, const mdnn_area_t *area)
+{
+    return (area->state == MDNN_AREA_RESIDENT || area->state == MDNN_AREA_RETURNING) &&
+           mdnn_area_can_leave(area) && area->demand != memory->demands &&
+           mdnn_area_owned(area) > 0;
+}
+
+static mdnn_area_t *choose_victim(const mdnn_memory_t *memory)
+{
+    mdnn_area_t *best = NULL;
+    uint64_t best_distance = 0;
+    for (mdnn_area_t *area = memory->areas; area; area = area->next) {
+        if (!is_victim(memory, area))
+            continue;
+        const uint64_t away = distance(memory, area);
+        if (!best || away > best_distance) {
+            best = area;
+            best_distance = away;
+        }
+    }
+    return best;
+}
+
+/* Chunks that nobody uses or that are about to be free; with `victims`, those that could be, too.
+ */
+static uint64_t chunks_in_sight(const mdnn_memory_t *memory, bool victims)
+{
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
+    uint64_t chunks = counts.chunks_spare + counts.chunks_kept;
+    if (memory->chunk_limit > counts.created)
+        chunks += memory->chunk_limit - counts.created;
+    for (const mdnn_area_t *area = memory->leaving.first; area; area = area->next_move)
+        chunks += mdnn_area_owned(area);
+    for (const mdnn_area_t *area = memory->endings.first; area; area = area->next_move)
+        chunks += mdnn_area_owned(area);
+    for (const mdnn_area_t *area = memory->areas; victims && area; area = area->next)
+        chunks += is_victim(memory, area) ? mdnn_area_owned(area) : 0;
+    return chunks;
+}
+
+/* Sends ranges away until `wanted` chunks are in sight; none, if there are not so many. */
+static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
+{
+    uint64_t in_sight = chunks_in_sight(memory, false);
+    if (in_sight >= wanted)
+        return MDNN_STATUS_OK;
+    if (chunks_in_sight(memory, true) < wanted)
+        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    while (in_sight < wanted) {
+        mdnn_area_t *const victim = choose_victim(memory);
+        if (!victim)
+            return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+        in_sight += mdnn_area_owned(victim);
+        victim->demand = memory->demands;
+        memory->report.demand_leaves++;
+        mdnn_area_leave(memory, victim);
+    }
+    return MDNN_STATUS_OK;
+}
+
+/* One round for `wanted` chunks. OK: go on. */
+static mdnn_status_t make_room(mdnn_memory_t *memory, uint64_t wanted)
+{
+    const uint64_t before = memory->steps;
+    memory->trouble = MDNN_STATUS_OK;
+    MDNN_TRY(send_away(memory, wanted));
+    mdnn_memory_progress(memory);
+    if (memory->steps != before)
+        return MDNN_STATUS_OK;
+    const mdnn_status_t status = mdnn_memory_wait_for_a_move(memory);
+    if (status != MDNN_STATUS_NOT_FOUND)
+        return status;
+    return memory->trouble != MDNN_STATUS_OK ? memory->trouble : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+}
+
+mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                                  mdnn_allocation_t *allocation)
+{
+    const bool small = bytes <= memory->config.ranges.small_bytes;
+    const uint64_t wanted = small ? 1 : (bytes - 1) / memory->chunk_bytes + 1;
+    mdnn_status_t status;
+    begin_demand(memory);
+    do {
+        mdnn_memory_progress(memory);
+        status = mdnn_ranges_acquire(memory->ranges, bytes, stream, allocation);
+        if (status == MDNN_STATUS_OK)
+            break;
+        if (status == MDNN_STATUS_BUSY)
+            status = mdnn_memory_wait(memory, allocation->waits[0]);
+        else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+            status = make_room(memory, wanted);
+    } while (status == MDNN_STATUS_OK);
+    memory->demanding = false;
+    return status;
+}
+
+/* Has them all on their way. *lacking: chunks that they do not have. false: all are RESIDENT. */
+static bool bring(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count, uint64_t *lacking)
+{
+    bool any = false;
+    *lacking = 0;
+    for (size_t i = 0; i < count; i++) {
+        mdnn_area_t *const area = areas[i];
+        if (!area || area->state == MDNN_AREA_RESIDENT)
+            continue;
+        mdnn_area_return(memory, area);
+        any = any || area->state != MDNN_AREA_RESIDENT;
+        *lacking += area->count - mdnn_area_owned(area);
+    }
+    return any;
+}
+
+mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count)
+{
+    uint64_t lacking;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    begin_demand(memory);
+    for (size_t i = 0; i < count; i++)
+        if (areas[i] && areas[i]->state != MDNN_AREA_RESIDENT && mdnn_area_owned(areas[i]) == 0)
+            memory->report.demand_returns++;
+    while (status == MDNN_STATUS_OK && bring(memory, areas, count, &lacking))
+        status = make_room(memory, lacking);
+    memory->demanding = false;
+    for (size_t i = 0; i < count && status != MDNN_STATUS_OK; i++)
+        if (areas[i] && areas[i]->state == MDNN_AREA_RETURNING && mdnn_area_owned(areas[i]) == 0)
+            mdnn_area_give_up(memory, areas[i]);
+    return status;
+}
