@@ -197,15 +197,14 @@ static void fill_area(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t address
     area->last_use = memory->report.operations;
 }
 
-/* Has `stream` (if it cannot: the host) wait for earlier users of the memory. */
+/* Has `stream` (if it cannot: the host) wait for earlier users of the memory. What they do in
+ * `stream` itself needs no wait there, but must be over before the memory leaves. */
 static mdnn_status_t follow_users(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t stream,
                                   const mdnn_allocation_t *got)
 {
     for (size_t i = 0; i < got->wait_count; i++)
         if (memory->device.wait_in_stream(memory->context, stream, got->waits[i]) != MDNN_STATUS_OK)
             MDNN_TRY(mdnn_memory_wait(memory, got->waits[i]));
-    if (got->wait_count == 0)
-        return MDNN_STATUS_OK;
     MDNN_TRY(mdnn_area_reserve_use(memory, area, stream)); /* cannot fail: it is the first */
     mdnn_area_note_use(area, memory->device.mark(memory->context, stream));
     return MDNN_STATUS_OK;
@@ -287,6 +286,8 @@ void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area)
         mdnn_area_stop(memory, area);
         area->state = MDNN_AREA_ENDING;
         mdnn_list_add(&memory->endings, area);
+        if (area->range && area->stays)
+            memory->stuck_bytes -= area->room;
     }
     if (area->in_flight[0] + area->in_flight[1] > 0 || !release(memory, area))
         return; /* mdnn_memory_progress tries again */
@@ -299,8 +300,6 @@ void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area)
     *(area->previous ? &area->previous->next : &memory->areas) = area->next;
     if (area->next)
         area->next->previous = area->previous;
-    if (area->range && area->stays)
-        memory->stuck_bytes -= area->room;
     free_area(area);
 }
 

@@ -1,0 +1,404 @@
+/* For the test of offload/memory.c: a device whose streams run late, in random order, as far as
+ * their tickets allow, with the mappings in force when they run; host slots; failures on request.
+ * Every word of memory has a content, and each operation knows what it must find. */
+#ifndef MDNN_TEST_MEMORY_MODEL_H
+#define MDNN_TEST_MEMORY_MODEL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "offload/memory.h"
+#include "random.h"
+
+enum {
+    MODEL_WORDS = 8, /* in a chunk, one each 512 bytes */
+    MODEL_STEPS = 1024,
+    MODEL_CHUNKS = 64,
+    MODEL_SLOTS = 512,
+    MODEL_STREAMS = 4,         /* the program's */
+    MODEL_OUT = MODEL_STREAMS, /* the stream of copies out */
+    MODEL_IN = MODEL_STREAMS + 1,
+    MODEL_QUEUES = MODEL_STREAMS + 2,
+    MODEL_QUEUE = 512,
+    MODEL_TOUCHES = 8,
+    MODEL_AREA_WORDS = 6 * MODEL_WORDS,
+};
+#define MODEL_CHUNK ((uint64_t)MODEL_WORDS * 512)
+#define MODEL_BASE ((uint64_t)1 << 40)
+#define MODEL_POISON 0xdeadu
+
+/* What an operation does with a stretch of memory when it runs. */
+typedef struct touch {
+    uint64_t address;
+    uint32_t words;
+    bool named; /* or pinned: it must be mapped */
+    bool slab;  /* stays mapped in VERIFY */
+    bool after_write;
+    uint32_t before[MODEL_AREA_WORDS], after[MODEL_AREA_WORDS]; /* before 0: unknown */
+} touch_t;
+
+typedef enum item_kind { ITEM_OPERATION, ITEM_WAIT, ITEM_COPY } item_kind_t;
+
+typedef struct item {
+    item_kind_t kind;
+    mdnn_ticket_t ticket; /* WAIT */
+    uint64_t chunk, slot, words;
+    bool out;
+    uint32_t touch_count;
+    touch_t touches[MODEL_TOUCHES];
+} item_t;
+
+typedef struct model {
+    uint64_t random;
+    uint64_t chunk_at[MODEL_STEPS];       /* 0: nothing is mapped there */
+    uint64_t mapped_at[MODEL_CHUNKS + 1]; /* step + 1 */
+    uint32_t chunk_words[MODEL_CHUNKS + 1][MODEL_WORDS];
+    uint64_t chunks, budget;
+    uint32_t slot_words[MODEL_SLOTS + 1][MODEL_WORDS];
+    bool slot_used[MODEL_SLOTS + 1];
+    uint64_t slots_used, slot_limit;
+    unsigned slot_busy_in; /* 1 in so many calls; 0: never */
+    bool slot_busy, slot_ready;
+    item_t *queue[MODEL_QUEUES][MODEL_QUEUE];
+    uint64_t enqueued[MODEL_QUEUES], done[MODEL_QUEUES];
+    unsigned fail_in; /* 1 call in so many fails; 0: none */
+    bool verify;
+    bool failed;            /* a call since this was cleared */
+    uint64_t faults, right; /* of unnamed touches */
+    uint64_t waits, copies, tokens, tokens_read;
+    uint8_t token_state[4096]; /* 1: begun, 2: ended, 3: read */
+} model_t;
+
+static uint64_t pick(model_t *model, uint64_t below)
+{
+    return random_next(&model->random) % below;
+}
+
+static bool call_fails(model_t *model)
+{
+    const bool fails = model->fail_in > 0 && pick(model, model->fail_in) == 0;
+    model->failed = model->failed || fails;
+    return fails;
+}
+
+static uint64_t model_step(uint64_t address)
+{
+    assert_true(address >= MODEL_BASE && address < MODEL_BASE + MODEL_STEPS * MODEL_CHUNK);
+    return (address - MODEL_BASE) / MODEL_CHUNK;
+}
+
+static mdnn_status_t model_create(void *context, uint64_t *chunk)
+{
+    model_t *const model = context;
+    assert_true(model->chunks < model->budget); /* I3 */
+    if (call_fails(model))
+        return pick(model, 2) ? MDNN_STATUS_DEVICE : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    *chunk = ++model->chunks;
+    for (int i = 0; i < MODEL_WORDS; i++)
+        model->chunk_words[*chunk][i] = MODEL_POISON;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t model_map(void *context, uint64_t address, uint64_t chunk)
+{
+    model_t *const model = context;
+    const uint64_t step = model_step(address);
+    assert_true(address % MODEL_CHUNK == 0 && chunk > 0 && chunk <= model->chunks);
+    assert_true(model->chunk_at[step] == 0 && model->mapped_at[chunk] == 0);
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    model->chunk_at[step] = chunk;
+    model->mapped_at[chunk] = step + 1;
+    return MDNN_STATUS_OK;
+}
+
+/* Whether an operation that is enqueued and has not run names an address of the step. */
+static bool step_in_use(const model_t *model, uint64_t step)
+{
+    for (int stream = 0; stream < MODEL_STREAMS; stream++)
+        for (uint64_t i = model->done[stream]; i < model->enqueued[stream]; i++) {
+            const item_t *const item = model->queue[stream][i % MODEL_QUEUE];
+            for (uint32_t t = 0; t < item->touch_count; t++) {
+                const touch_t *const touch = &item->touches[t];
+                if (touch->named && model_step(touch->address) <= step &&
+                    step <= model_step(touch->address + ((uint64_t)touch->words - 1) * 512))
+                    return true;
+            }
+        }
+    return false;
+}
+
+static mdnn_status_t model_unmap(void *context, uint64_t address, uint64_t chunk)
+{
+    model_t *const model = context;
+    const uint64_t step = model_step(address);
+    assert_true(model->chunk_at[step] == chunk && chunk != 0);
+    assert_false(step_in_use(model, step));
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    model->chunk_at[step] = 0;
+    model->mapped_at[chunk] = 0;
+    return MDNN_STATUS_OK;
+}
+
+/* ---- streams ---- */
+
+static bool run_one(model_t *model);
+
+static item_t *enqueue(model_t *model, uint64_t stream, item_kind_t kind)
+{
+    item_t *const item = calloc(1, sizeof *item);
+    assert_non_null(item);
+    while (model->enqueued[stream] - model->done[stream] == MODEL_QUEUE)
+        assert_true(run_one(model));
+    item->kind = kind;
+    model->queue[stream][model->enqueued[stream]++ % MODEL_QUEUE] = item;
+    return item;
+}
+
+static mdnn_ticket_t model_mark(void *context, uint64_t stream)
+{
+    const model_t *const model = context;
+    return (mdnn_ticket_t){stream, model->enqueued[stream]};
+}
+
+static bool model_is_done(void *context, mdnn_ticket_t ticket)
+{
+    const model_t *const model = context;
+    assert_true(ticket.moment > 0 && ticket.moment <= model->enqueued[ticket.stream]);
+    return ticket.moment <= model->done[ticket.stream];
+}
+
+static void run_touch(model_t *model, const touch_t *touch)
+{
+    bool faulted = false;
+    for (uint32_t i = 0; i < touch->words; i++) {
+        const uint64_t address = touch->address + (uint64_t)i * 512;
+        const uint64_t chunk = model->chunk_at[model_step(address)];
+        uint32_t *const word = &model->chunk_words[chunk][address % MODEL_CHUNK / 512];
+        if (chunk == 0) {
+            assert_false(touch->named);
+            faulted = true;
+            continue;
+        }
+        if (touch->before[i] != 0) /* I1, and I2 of what is not named */
+            assert_int_equal(*word, touch->before[i]);
+        if (touch->after_write)
+            *word = touch->after[i];
+        if (model->verify && !touch->slab)
+            assert_true(touch->named);
+    }
+    model->faults += !touch->named && faulted;
+    model->right += !touch->named && !faulted;
+}
+
+static void run_copy(model_t *model, const item_t *item)
+{
+    uint32_t *const chunk = model->chunk_words[item->chunk], *const slot =
+                                                                 model->slot_words[item->slot];
+    assert_true(model->slot_used[item->slot]);
+    for (int i = 0; i < MODEL_WORDS; i++) {
+        uint32_t *const to = item->out ? slot : chunk;
+        to[i] = (uint64_t)i < item->words ? (item->out ? chunk : slot)[i] : MODEL_POISON;
+    }
+}
+
+static bool can_run(const model_t *model, int stream)
+{
+    if (model->done[stream] == model->enqueued[stream])
+        return false;
+    const item_t *const item = model->queue[stream][model->done[stream] % MODEL_QUEUE];
+    return item->kind != ITEM_WAIT || item->ticket.moment <= model->done[item->ticket.stream];
+}
+
+/* One item at the head of any stream. false: none can run. */
+static bool run_one(model_t *model)
+{
+    const int first = (int)pick(model, MODEL_QUEUES);
+    for (int i = 0; i < MODEL_QUEUES; i++) {
+        const int stream = (first + i) % MODEL_QUEUES;
+        if (!can_run(model, stream))
+            continue;
+        item_t *const item = model->queue[stream][model->done[stream]++ % MODEL_QUEUE];
+        for (uint32_t t = 0; t < item->touch_count; t++)
+            run_touch(model, &item->touches[t]);
+        if (item->kind == ITEM_COPY)
+            run_copy(model, item);
+        free(item);
+        return true;
+    }
+    return false;
+}
+
+static mdnn_status_t model_wait_on_host(void *context, mdnn_ticket_t ticket)
+{
+    model_t *const model = context;
+    assert_true(ticket.moment > 0 && ticket.moment <= model->enqueued[ticket.stream]);
+    model->waits++;
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    while (ticket.moment > model->done[ticket.stream])
+        assert_true(run_one(model)); /* I4: what is waited for can run */
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t model_wait_in_stream(void *context, uint64_t stream, mdnn_ticket_t ticket)
+{
+    model_t *const model = context;
+    assert_true(ticket.moment > 0 && ticket.moment <= model->enqueued[ticket.stream]);
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    enqueue(model, stream, ITEM_WAIT)->ticket = ticket;
+    return MDNN_STATUS_OK;
+}
+
+/* ---- host slots and copies ---- */
+
+static mdnn_status_t model_take_slot(void *context, uint64_t *slot)
+{
+    model_t *const model = context;
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    if (model->slots_used == model->slot_limit)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    if (model->slot_busy ||
+        (!model->slot_ready && model->slot_busy_in > 0 && pick(model, model->slot_busy_in) == 0)) {
+        model->slot_busy = pick(model, 4) > 0;
+        return MDNN_STATUS_BUSY;
+    }
+    *slot = 1 + pick(model, MODEL_SLOTS);
+    while (model->slot_used[*slot])
+        *slot = *slot % MODEL_SLOTS + 1;
+    model->slot_used[*slot] = true;
+    model->slot_ready = false;
+    model->slots_used++;
+    return MDNN_STATUS_OK;
+}
+
+static bool copy_pending(const model_t *model, uint64_t chunk, uint64_t slot)
+{
+    for (int stream = MODEL_STREAMS; stream < MODEL_QUEUES; stream++)
+        for (uint64_t i = model->done[stream]; i < model->enqueued[stream]; i++) {
+            const item_t *const item = model->queue[stream][i % MODEL_QUEUE];
+            if (item->chunk == chunk || item->slot == slot)
+                return true;
+        }
+    return false;
+}
+
+static void model_give_slot(void *context, uint64_t slot)
+{
+    model_t *const model = context;
+    assert_true(slot > 0 && slot <= MODEL_SLOTS && model->slot_used[slot]);
+    assert_false(copy_pending(model, 0, slot));
+    for (int i = 0; i < MODEL_WORDS; i++)
+        model->slot_words[slot][i] = MODEL_POISON;
+    model->slot_used[slot] = false;
+    model->slots_used--;
+}
+
+static mdnn_status_t model_wait_for_slot(void *context)
+{
+    model_t *const model = context;
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    model->slot_busy = false;
+    model->slot_ready = true; /* for one */
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t model_copy(void *context, bool out, uint64_t chunk, uint64_t slot,
+                                uint64_t bytes, mdnn_ticket_t *end)
+{
+    model_t *const model = context;
+    assert_true(bytes > 0 && bytes <= MODEL_CHUNK && model->slot_used[slot]);
+    assert_true(model->mapped_at[chunk] == 0); /* nobody can write it meanwhile */
+    assert_false(copy_pending(model, chunk, slot));
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    const uint64_t stream = out ? MODEL_OUT : MODEL_IN;
+    item_t *const item = enqueue(model, stream, ITEM_COPY);
+    item->out = out;
+    item->chunk = chunk;
+    item->slot = slot;
+    item->words = (bytes + 511) / 512;
+    model->copies++;
+    *end = model_mark(model, stream);
+    return MDNN_STATUS_OK;
+}
+
+/* ---- times ---- */
+
+static uint64_t model_time_begin(void *context, uint64_t stream)
+{
+    model_t *const model = context;
+    (void)stream;
+    if (call_fails(model) || model->tokens + 1 == sizeof model->token_state)
+        return 0;
+    model->token_state[++model->tokens] = 1;
+    return model->tokens;
+}
+
+static void model_time_end(void *context, uint64_t stream, uint64_t token)
+{
+    model_t *const model = context;
+    (void)stream;
+    assert_int_equal(model->token_state[token], 1);
+    model->token_state[token] = 2;
+}
+
+static mdnn_status_t model_time_read(void *context, uint64_t token, double *time_us)
+{
+    model_t *const model = context;
+    assert_int_equal(model->token_state[token], 2);
+    if (pick(model, 3) == 0)
+        return MDNN_STATUS_BUSY;
+    model->token_state[token] = 3;
+    model->tokens_read++;
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    *time_us = (double)token;
+    return MDNN_STATUS_OK;
+}
+
+static double model_now_us(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static const mdnn_memory_device_t model_device = {
+    .create_chunk = model_create,
+    .map = model_map,
+    .unmap = model_unmap,
+    .mark = model_mark,
+    .is_done = model_is_done,
+    .wait_on_host = model_wait_on_host,
+    .wait_in_stream = model_wait_in_stream,
+    .take_slot = model_take_slot,
+    .give_slot = model_give_slot,
+    .wait_for_slot = model_wait_for_slot,
+    .copy = model_copy,
+    .time_begin = model_time_begin,
+    .time_end = model_time_end,
+    .time_read = model_time_read,
+    .now_us = model_now_us,
+};
+
+/* Runs all that is enqueued. */
+static void run_all(model_t *model)
+{
+    while (run_one(model))
+        ;
+    for (int stream = 0; stream < MODEL_QUEUES; stream++)
+        assert_int_equal(model->done[stream], model->enqueued[stream]);
+}
+
+#endif

@@ -1,0 +1,107 @@
+/* For the test of offload/memory.c: a pilot that gives random advice, which must be harmless. */
+#ifndef MDNN_TEST_RANDOM_PILOT_H
+#define MDNN_TEST_RANDOM_PILOT_H
+
+#include "memory_model.h"
+#include "offload/pilot.h"
+
+enum { PILOT_RANGES = 4096 };
+
+struct mdnn_pilot {
+    int none;
+};
+
+static struct {
+    uint64_t random;
+    unsigned leave, back, join, time; /* 1 in so many; 0: never */
+    void *owners[PILOT_RANGES];       /* NULL: dead */
+    uint32_t count;
+    uint64_t sequence;
+    bool time_advised;
+    uint64_t timed, recorded_uses;
+    void *leaving[PILOT_RANGES], *coming[PILOT_RANGES];
+} advisor;
+
+mdnn_pilot_t *mdnn_pilot_create(const mdnn_pilot_config_t *config)
+{
+    static struct mdnn_pilot pilot;
+    (void)config;
+    return &pilot;
+}
+
+void mdnn_pilot_destroy(mdnn_pilot_t *pilot)
+{
+    (void)pilot;
+}
+
+uint32_t mdnn_pilot_begin_range(mdnn_pilot_t *pilot, uint64_t bytes, bool stays, void *owner)
+{
+    (void)pilot, (void)stays;
+    assert_true(bytes > 0 && owner);
+    if (advisor.count == PILOT_RANGES)
+        return MDNN_NO_POSITION;
+    advisor.owners[advisor.count] = owner;
+    return advisor.count++;
+}
+
+void mdnn_pilot_end_range(mdnn_pilot_t *pilot, uint32_t range)
+{
+    (void)pilot;
+    if (range == MDNN_NO_POSITION)
+        return;
+    assert_non_null(advisor.owners[range]);
+    advisor.owners[range] = NULL;
+}
+
+static bool one_in(unsigned count)
+{
+    return count > 0 && random_next(&advisor.random) % count == 0;
+}
+
+void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *operation,
+                       mdnn_advice_t *advice)
+{
+    (void)pilot;
+    size_t leave = 0, back = 0;
+    for (uint32_t i = 0; i < operation->use_count; i++)
+        assert_non_null(advisor.owners[operation->uses[i].range]);
+    advisor.recorded_uses += operation->use_count;
+    advisor.sequence++;
+    for (uint32_t i = 0; i < advisor.count; i++) {
+        if (advisor.owners[i] && one_in(advisor.leave))
+            advisor.leaving[leave++] = advisor.owners[i];
+        if (advisor.owners[i] && one_in(advisor.back))
+            advisor.coming[back++] = advisor.owners[i];
+    }
+    *advice = (mdnn_advice_t){
+        advisor.leaving, leave, advisor.coming, back, one_in(advisor.join), one_in(advisor.time)};
+}
+
+void mdnn_pilot_timed(mdnn_pilot_t *pilot, uint64_t sequence, double time_us)
+{
+    (void)pilot;
+    assert_true(sequence < advisor.sequence && time_us > 0);
+    advisor.timed++;
+}
+
+uint64_t mdnn_pilot_sequence(const mdnn_pilot_t *pilot)
+{
+    (void)pilot;
+    return advisor.sequence;
+}
+
+uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range)
+{
+    (void)pilot;
+    assert_true(range == MDNN_NO_POSITION || advisor.owners[range]);
+    const uint64_t any = random_next(&advisor.random);
+    return any % 3 == 0 ? 0 : any % 3 == 1 ? UINT32_MAX : (uint32_t)(any >> 8) % 100;
+}
+
+mdnn_pilot_report_t mdnn_pilot_report(const mdnn_pilot_t *pilot)
+{
+    (void)pilot;
+    return (mdnn_pilot_report_t){.operations = advisor.sequence};
+}
+
+#endif

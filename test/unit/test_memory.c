@@ -1,0 +1,526 @@
+/* The mechanism of virtual memory under random programs, with wrong advice and failing devices:
+ * each operation must find, when it runs at last, what the program put there. */
+#include "memory_model.h"
+#include "random_pilot.h"
+
+enum { AREAS = 14, OPEN = 2, NAMES = 12 };
+
+typedef struct area {
+    uint64_t address, bytes; /* bytes 0: none */
+    uint32_t words;
+    bool slab, small;                   /* small: never leaves */
+    uint32_t content[MODEL_AREA_WORDS]; /* 0: unknown; as of the last operation enqueued */
+    mdnn_ticket_t last[MODEL_STREAMS];  /* moments that later users wait for; moment 0: none */
+    uint32_t pins, held;
+    bool freed; /* while pinned */
+} area_t;
+
+typedef struct open_operation {
+    bool open;
+    mdnn_memory_operation_t operation;
+    mdnn_named_t names[NAMES];
+    area_t *areas[MODEL_TOUCHES];
+    bool writes[MODEL_TOUCHES];
+    uint32_t count;
+} open_operation_t;
+
+typedef struct program {
+    model_t model;
+    mdnn_memory_t *memory;
+    mdnn_memory_config_t config;
+    area_t areas[AREAS];
+    open_operation_t open[OPEN];
+    bool exact; /* refusals must be right: nothing fails, and host memory is not short */
+    uint32_t next_word;
+    uint64_t operations, refusals, captured;
+} program_t;
+
+static uint64_t rooms(const area_t *area)
+{
+    return (area->bytes + MODEL_CHUNK - 1) / MODEL_CHUNK;
+}
+
+static bool stuck(const area_t *area)
+{
+    return area->bytes > 0 && !area->slab && (area->small || area->pins > 0 || area->held > 0);
+}
+
+/* Chunks that cannot leave, with those of `named`. */
+static uint64_t needed_chunks(const program_t *program, area_t *const *named, uint32_t count)
+{
+    const mdnn_memory_report_t report = mdnn_memory_report(program->memory);
+    uint64_t chunks = report.pinned_live_bytes / MODEL_CHUNK;
+    for (int i = 0; i < AREAS; i++) {
+        const area_t *const area = &program->areas[i];
+        bool wanted = stuck(area);
+        for (uint32_t n = 0; n < count; n++)
+            wanted = wanted || (named[n] == area && !area->slab);
+        const bool known = area->bytes > 0 && !area->slab && (area->small || area->pins > 0);
+        chunks += wanted && !known ? rooms(area) : 0;
+    }
+    return chunks;
+}
+
+static void check_refusal(program_t *program, mdnn_status_t status, uint64_t needed)
+{
+    program->refusals += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    if (!program->exact)
+        return;
+    if (needed > program->model.budget)
+        assert_int_equal(status, MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    else
+        assert_int_equal(status, MDNN_STATUS_OK);
+}
+
+/* ---- allocate and free ---- */
+
+static void program_allocate(program_t *program, area_t *area)
+{
+    model_t *const model = &program->model;
+    const uint64_t small = program->config.ranges.small_bytes;
+    const uint64_t stream = pick(model, MODEL_STREAMS);
+    const uint64_t bytes =
+        pick(model, 3) == 0 ? 1 + pick(model, MODEL_CHUNK / 4) : 1 + pick(model, 6 * MODEL_CHUNK);
+    uint64_t address = 0, start, found;
+    const uint64_t needed =
+        needed_chunks(program, NULL, 0) + (bytes + MODEL_CHUNK - 1) / MODEL_CHUNK;
+    const mdnn_status_t status = mdnn_memory_allocate(program->memory, bytes, stream, &address);
+    if (bytes > small)
+        check_refusal(program, status, needed);
+    else if (program->exact && status != MDNN_STATUS_OK)
+        assert_true(needed > model->budget);
+    if (status != MDNN_STATUS_OK) {
+        assert_true(status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || model->failed);
+        return;
+    }
+    *area = (area_t){.address = address,
+                     .bytes = bytes,
+                     .words = (uint32_t)((bytes + 511) / 512),
+                     .slab = bytes <= small,
+                     .small = bytes < program->config.min_bytes};
+    assert_true(mdnn_memory_find(program->memory, address + bytes - 1, &start, &found));
+    assert_true(start == address && found == bytes);
+    for (int i = 0; i < AREAS; i++) {
+        const area_t *const other = &program->areas[i];
+        assert_true(other == area || other->bytes == 0 ||
+                    other->address + other->bytes <= address || address + bytes <= other->address);
+    }
+    area->last[stream] = model_mark(model, stream); /* other streams come after the allocation */
+}
+
+/* The program has `stream` wait for whoever used the area in other streams. */
+static void program_order(program_t *program, const area_t *area, uint64_t stream)
+{
+    for (uint64_t other = 0; other < MODEL_STREAMS; other++)
+        if (other != stream && area->last[other].moment > 0)
+            enqueue(&program->model, stream, ITEM_WAIT)->ticket = area->last[other];
+}
+
+static void program_free(program_t *program, area_t *area)
+{
+    const uint64_t stream = pick(&program->model, MODEL_STREAMS);
+    uint64_t start, bytes;
+    if (area->freed)
+        return;
+    program_order(program, area, stream);
+    assert_int_equal(mdnn_memory_free(program->memory, area->address + 1, stream),
+                     MDNN_STATUS_NOT_FOUND);
+    const mdnn_status_t status = mdnn_memory_free(program->memory, area->address, stream);
+    if (status != MDNN_STATUS_OK) {
+        assert_true(program->model.failed);
+        return;
+    }
+    assert_false(mdnn_memory_find(program->memory, area->address, &start, &bytes));
+    assert_int_equal(mdnn_memory_free(program->memory, area->address, stream),
+                     MDNN_STATUS_NOT_FOUND);
+    if (area->pins > 0)
+        area->freed = true;
+    else
+        *area = (area_t){0};
+}
+
+/* ---- operations ---- */
+
+static area_t *random_area(program_t *program)
+{
+    area_t *const area = &program->areas[pick(&program->model, AREAS)];
+    return area->bytes > 0 && !(area->freed && area->pins == 0) ? area : NULL;
+}
+
+static void choose_names(program_t *program, open_operation_t *open)
+{
+    model_t *const model = &program->model;
+    const uint64_t wanted = 1 + pick(model, 4);
+    open->count = 0;
+    for (uint64_t i = 0; i < wanted; i++) {
+        area_t *const area = random_area(program);
+        bool seen = !area;
+        for (uint32_t n = 0; n < open->count; n++)
+            seen = seen || open->areas[n] == area;
+        if (seen)
+            continue;
+        /* Two operations between begin and end have no order: neither names what the other does. */
+        if (area->held > 0)
+            continue;
+        open->areas[open->count] = area;
+        open->writes[open->count++] = pick(model, 2) == 0;
+    }
+    size_t names = 0;
+    for (uint32_t n = 0; n < open->count; n++) {
+        const area_t *const area = open->areas[n];
+        const mdnn_use_role_t role = !open->writes[n]      ? MDNN_USE_READ
+                                     : pick(model, 2) == 0 ? MDNN_USE_WRITE
+                                                           : MDNN_USE_UNKNOWN;
+        if (pick(model, 4) == 0) /* named twice */
+            open->names[names++] = (mdnn_named_t){area->address, MDNN_USE_READ};
+        open->names[names++] = (mdnn_named_t){area->address + pick(model, area->bytes), role};
+    }
+    if (pick(model, 8) == 0)
+        open->names[names++] = (mdnn_named_t){pick(model, UINT64_MAX), MDNN_USE_UNKNOWN};
+    open->operation = (mdnn_memory_operation_t){.key = pick(model, 5),
+                                                .stream = pick(model, MODEL_STREAMS),
+                                                .named = open->names,
+                                                .named_count = names,
+                                                .capturing = pick(model, 25) == 0};
+}
+
+static void program_begin(program_t *program, open_operation_t *open)
+{
+    choose_names(program, open);
+    const uint64_t needed = needed_chunks(program, open->areas, open->count);
+    const mdnn_status_t status = mdnn_memory_begin(program->memory, &open->operation);
+    check_refusal(program, status, needed);
+    if (status != MDNN_STATUS_OK) {
+        assert_true(status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || program->model.failed);
+        return;
+    }
+    open->open = true;
+    for (uint32_t n = 0; n < open->count; n++) {
+        open->areas[n]->held++;
+        open->areas[n]->pins += open->operation.capturing;
+    }
+}
+
+/* The words are what the program's order says they are; a write changes some or all. */
+static void fill_touch(program_t *program, touch_t *touch, area_t *area, bool named, bool write)
+{
+    touch->address = area->address;
+    touch->words = area->words;
+    touch->named = named;
+    touch->slab = area->slab;
+    touch->after_write = write;
+    for (uint32_t i = 0; i < area->words; i++) {
+        touch->before[i] = area->content[i];
+        touch->after[i] = area->content[i];
+        if (write && (area->content[i] == 0 || pick(&program->model, 2) == 0))
+            touch->after[i] = area->content[i] = ++program->next_word;
+    }
+}
+
+static void run_operation(program_t *program, open_operation_t *open)
+{
+    model_t *const model = &program->model;
+    const uint64_t stream = open->operation.stream;
+    area_t *touched[MODEL_TOUCHES];
+    uint32_t count = 0;
+    for (; count < open->count; count++)
+        touched[count] = open->areas[count];
+    while (count < MODEL_TOUCHES - 1 && pick(model, 3) == 0) { /* not named: reads only */
+        area_t *const area = random_area(program);
+        bool seen = !area || area->held > 0;
+        for (uint32_t n = 0; n < count; n++)
+            seen = seen || touched[n] == area;
+        if (!seen)
+            touched[count++] = area;
+    }
+    for (uint32_t n = 0; n < count; n++)
+        program_order(program, touched[n], stream);
+    item_t *const item = enqueue(model, stream, ITEM_OPERATION);
+    item->touch_count = count;
+    for (uint32_t n = 0; n < count; n++) {
+        fill_touch(program, &item->touches[n], touched[n], n < open->count || touched[n]->pins > 0,
+                   n < open->count && open->writes[n]);
+        touched[n]->last[stream] = model_mark(model, stream);
+    }
+}
+
+static void program_end(program_t *program, open_operation_t *open)
+{
+    const bool enqueued = pick(&program->model, 10) > 0;
+    const bool capturing = open->operation.capturing;
+    if (enqueued && !capturing)
+        run_operation(program, open);
+    mdnn_memory_end(program->memory, &open->operation, enqueued);
+    open->open = false;
+    program->operations += enqueued;
+    program->captured += enqueued && capturing;
+    for (uint32_t n = 0; n < open->count; n++) {
+        area_t *const area = open->areas[n];
+        area->held--;
+        area->pins -= !enqueued && capturing;
+        if (area->freed && area->held + area->pins == 0)
+            *area = (area_t){0};
+    }
+}
+
+/* What a graph does with what it captured: nobody names it. */
+static void touch_pinned(program_t *program)
+{
+    area_t *const area = random_area(program);
+    const uint64_t stream = pick(&program->model, MODEL_STREAMS);
+    if (!area || area->pins == 0 || area->held > 0)
+        return;
+    program_order(program, area, stream);
+    item_t *const item = enqueue(&program->model, stream, ITEM_OPERATION);
+    item->touch_count = 1;
+    fill_touch(program, &item->touches[0], area, true, pick(&program->model, 2) == 0);
+    area->last[stream] = model_mark(&program->model, stream);
+}
+
+static void program_pin(program_t *program)
+{
+    area_t *const area = random_area(program);
+    if (!area || area->held > 0)
+        return;
+    if (area->pins > 0) { /* what runs in a graph ends before the graph does */
+        run_all(&program->model);
+        mdnn_memory_unpin(program->memory, area->address);
+        area->pins--;
+        if (area->freed && area->pins == 0)
+            *area = (area_t){0};
+    } else if (pick(&program->model, 4) == 0) {
+        const uint64_t needed = needed_chunks(program, (area_t *const[]){area}, 1);
+        const mdnn_status_t status = mdnn_memory_pin(program->memory, area->address);
+        check_refusal(program, status, needed);
+        area->pins += status == MDNN_STATUS_OK;
+    }
+}
+
+static void check_report(const program_t *program)
+{
+    const mdnn_memory_report_t report = mdnn_memory_report(program->memory);
+    const model_t *const model = &program->model;
+    uint64_t live = 0;
+    for (int i = 0; i < AREAS; i++)
+        live += program->areas[i].freed ? 0 : program->areas[i].bytes;
+    assert_int_equal(report.live_bytes, live);
+    assert_int_equal(report.resident_bytes, model->chunks * MODEL_CHUNK);
+    assert_true(report.resident_bytes <= report.budget_bytes); /* I3 */
+    assert_int_equal(report.host_bytes, model->slots_used * MODEL_CHUNK);
+    assert_true(report.peak_live_bytes >= live);
+    assert_true(mdnn_memory_available(program->memory) <= report.budget_bytes);
+}
+
+static void program_step(program_t *program)
+{
+    model_t *const model = &program->model;
+    area_t *const area = &program->areas[pick(model, AREAS)];
+    open_operation_t *const open = &program->open[pick(model, 4) == 0];
+    switch (pick(model, 12)) {
+    case 0:
+    case 1:
+        if (area->bytes == 0)
+            program_allocate(program, area);
+        break;
+    case 2:
+        if (area->bytes > 0 && area->held == 0)
+            program_free(program, area);
+        break;
+    case 3:
+        program_pin(program);
+        break;
+    case 4:
+        touch_pinned(program);
+        break;
+    case 5:
+        mdnn_memory_progress(program->memory);
+        break;
+    case 6:
+        if (area->bytes > 0 && !area->freed && pick(model, 4) == 0) {
+            const mdnn_status_t status = mdnn_memory_wait_idle(program->memory, area->address);
+            assert_true(status == MDNN_STATUS_OK || model->failed);
+        }
+        break;
+    default:
+        if (!open->open)
+            program_begin(program, open);
+        if (open->open && (open == &program->open[0] || model->verify || pick(model, 3) == 0))
+            program_end(program, open);
+    }
+    for (uint64_t i = pick(model, 4); i > 0; i--)
+        run_one(model);
+    check_report(program);
+}
+
+static void program_new(program_t *program, uint64_t seed, bool verify)
+{
+    model_t *const model = &program->model;
+    memset(program, 0, sizeof *program);
+    model->random = seed;
+    model->budget = 6 + pick(model, 20);
+    model->slot_limit = MODEL_SLOTS;
+    model->verify = verify;
+    program->exact = true;
+    program->config = (mdnn_memory_config_t){
+        .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK,
+                   verify || pick(model, 4) == 0 ? 0 : MODEL_CHUNK / 4},
+        .budget_bytes = model->budget * MODEL_CHUNK + pick(model, 2) * 100,
+        .min_bytes = pick(model, 2) * MODEL_CHUNK,
+        .safety = verify ? MDNN_SAFETY_VERIFY : MDNN_SAFETY_FAST,
+    };
+    memset(&advisor, 0, sizeof advisor);
+    advisor.random = seed + 1;
+    advisor.leave = (unsigned)pick(model, 5);
+    advisor.back = (unsigned)pick(model, 5);
+    advisor.join = pick(model, 4) == 0 ? 10 : 0;
+    advisor.time = 3;
+    assert_int_equal(mdnn_memory_create(&program->config, &model_device, model, &program->memory),
+                     MDNN_STATUS_OK);
+}
+
+/* Everything is freed and has ended: nothing is left but slabs. */
+static void program_finish(program_t *program)
+{
+    model_t *const model = &program->model;
+    model->fail_in = 0;
+    model->failed = true; /* was, perhaps */
+    for (int i = 0; i < OPEN; i++)
+        if (program->open[i].open)
+            program_end(program, &program->open[i]);
+    for (int i = 0; i < AREAS; i++) {
+        area_t *const area = &program->areas[i];
+        run_all(model);
+        for (; area->pins > 0; area->pins--)
+            mdnn_memory_unpin(program->memory, area->address);
+        if (area->bytes > 0 && !area->freed)
+            program_free(program, area);
+        *area = (area_t){0};
+    }
+    run_all(model);
+    for (int i = 0; i < 10; i++) {
+        mdnn_memory_progress(program->memory);
+        run_all(model);
+    }
+    const mdnn_memory_report_t report = mdnn_memory_report(program->memory);
+    assert_int_equal(report.host_bytes, 0);
+    assert_int_equal(model->slots_used, 0);
+    assert_int_equal(report.live_bytes, 0);
+    assert_false(mdnn_memory_progress(program->memory));
+    mdnn_memory_destroy(program->memory);
+}
+
+typedef struct totals {
+    uint64_t operations, refusals, captured, copies, waits, faults, right, timed, saved, called_off,
+        planned_leaves, planned_returns, demand_leaves, demand_returns;
+} totals_t;
+
+static void add_totals(totals_t *totals, const program_t *program)
+{
+    const mdnn_memory_report_t report = mdnn_memory_report(program->memory);
+    totals->operations += program->operations;
+    totals->refusals += program->refusals;
+    totals->captured += program->captured;
+    totals->copies += program->model.copies;
+    totals->waits += program->model.waits;
+    totals->faults += program->model.faults;
+    totals->right += program->model.right;
+    totals->timed += advisor.timed;
+    totals->saved += report.saved_bytes;
+    totals->called_off += report.called_off;
+    totals->planned_leaves += report.planned_leaves;
+    totals->planned_returns += report.planned_returns;
+    totals->demand_leaves += report.demand_leaves;
+    totals->demand_returns += report.demand_returns;
+}
+
+/* Each of these has happened, or the programs test less than they should. */
+static void check_totals(const totals_t *totals)
+{
+    print_message(
+        "operations %llu, refusals %llu, captured %llu, copies %llu, waits %llu, "
+        "faults %llu, right %llu, timed %llu, saved %llu, called off %llu, leaves %llu "
+        "planned %llu on demand, returns %llu planned %llu on demand\n",
+        (unsigned long long)totals->operations, (unsigned long long)totals->refusals,
+        (unsigned long long)totals->captured, (unsigned long long)totals->copies,
+        (unsigned long long)totals->waits, (unsigned long long)totals->faults,
+        (unsigned long long)totals->right, (unsigned long long)totals->timed,
+        (unsigned long long)totals->saved, (unsigned long long)totals->called_off,
+        (unsigned long long)totals->planned_leaves, (unsigned long long)totals->demand_leaves,
+        (unsigned long long)totals->planned_returns, (unsigned long long)totals->demand_returns);
+    const uint64_t *const all = &totals->operations;
+    for (size_t i = 0; i < sizeof *totals / sizeof *all; i++)
+        assert_true(all[i] > 0);
+}
+
+typedef void (*adjust_t)(program_t *program);
+
+static void run_programs(uint64_t count, bool verify, adjust_t adjust)
+{
+    static program_t program;
+    totals_t totals = {0};
+    const char *const one = getenv("MEMORY_TEST_SEED");
+    for (uint64_t seed = one ? strtoull(one, NULL, 10) : 0; seed < count; seed++) {
+        program_new(&program, seed * 2654435761u, verify);
+        if (adjust)
+            adjust(&program);
+        if (getenv("MEMORY_TEST_VERBOSE"))
+            fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
+        const uint64_t steps = 50 + pick(&program.model, 200);
+        for (uint64_t i = 0; i < steps; i++)
+            program_step(&program);
+        add_totals(&totals, &program);
+        program_finish(&program);
+    }
+    if (verify) /* there every unnamed touch faults */
+        totals.right++;
+    check_totals(&totals);
+}
+
+static void operations_find_what_the_program_put_there(void **state)
+{
+    (void)state;
+    run_programs(3000, false, NULL);
+}
+
+static void limit_slots(program_t *program)
+{
+    program->model.slot_limit = pick(&program->model, 12);
+    program->model.slot_busy_in = 1 + (unsigned)pick(&program->model, 5);
+    program->exact = false;
+}
+
+static void short_host_memory_costs_refusals_only(void **state)
+{
+    (void)state;
+    run_programs(1500, false, limit_slots);
+}
+
+static void fail_calls(program_t *program)
+{
+    program->model.fail_in = 2 + (unsigned)pick(&program->model, 40);
+    program->exact = false;
+}
+
+static void failing_calls_lose_nothing(void **state)
+{
+    (void)state;
+    run_programs(2000, false, fail_calls);
+}
+
+static void verify_maps_only_what_is_named(void **state)
+{
+    (void)state;
+    run_programs(800, true, NULL);
+}
+
+int main(void)
+{
+    cmocka_set_test_filter(getenv("MEMORY_TEST_ONLY"));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operations_find_what_the_program_put_there),
+        cmocka_unit_test(short_host_memory_costs_refusals_only),
+        cmocka_unit_test(failing_calls_lose_nothing),
+        cmocka_unit_test(verify_maps_only_what_is_named),
+    };
+    return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
+}
