@@ -57,7 +57,8 @@ struct mdnn_pilot {
     uint32_t range_capacity;
     entry_t entries[PERIODS];
     mdnn_history_place_t place; /* of the last record */
-    uint64_t followed_for;      /* records in a row that stood one behind the other */
+    uint64_t followed_for;      /* records in a row that stood one behind the other there */
+    uint32_t round;             /* operations of its period */
     pilot_plan_t *active;       /* whose ranges are known; of an entry */
     pilot_job_t *job;           /* NULL: none is under way */
     uint64_t job_period;
@@ -170,14 +171,6 @@ void mdnn_pilot_end_range(mdnn_pilot_t *pilot, uint32_t range)
     if (pilot->active)
         assign(pilot, range, MDNN_NO_POSITION);
     pilot->ranges[range] = (known_range_t){.touched_at = never, .slot = MDNN_NO_POSITION};
-}
-
-uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range)
-{
-    const mdnn_next_use_t next = mdnn_history_next_use(pilot->history, range);
-    if (next.expectation == MDNN_EXPECT_DEATH)
-        return UINT32_MAX;
-    return next.expectation == MDNN_EXPECT_USE ? next.operations : 0;
 }
 
 /* ---- periods ---- */
@@ -467,11 +460,13 @@ static entry_t *find_place(mdnn_pilot_t *pilot)
     entry_t *const entry = find_entry(pilot, place.period);
     if (!entry) {
         pilot->followed_for = 1;
+        pilot->round = mdnn_history_period(pilot->history, place.period)->operation_count;
         return make_entry(pilot, place.period);
     }
     const bool went_on =
         before.period == place.period && (before.position + 1) % entry->count == place.position;
     pilot->followed_for = went_on ? pilot->followed_for + 1 : 1;
+    pilot->round = entry->count;
     return entry;
 }
 
@@ -495,6 +490,25 @@ void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *oper
     const mdnn_schedule_t *const schedule = entry->plan ? &entry->plan->plan.schedule : NULL;
     if (schedule && (schedule->move_count > 0 || schedule->join_count > 0))
         follow(pilot, entry->plan, operation, advice);
+}
+
+/* ---- answers ---- */
+
+/* Whether a whole round was followed in which nothing used the range. */
+static bool is_unused(const mdnn_pilot_t *pilot, uint32_t range)
+{
+    return lives(pilot, range) && pilot->followed_for >= pilot->round &&
+           pilot->sequence - pilot->ranges[range].touched_at >= pilot->round;
+}
+
+uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range)
+{
+    const mdnn_next_use_t next = mdnn_history_next_use(pilot->history, range);
+    if (next.expectation == MDNN_EXPECT_USE)
+        return next.operations;
+    if (next.expectation == MDNN_EXPECT_DEATH)
+        return UINT32_MAX;
+    return pilot->place.period != 0 && is_unused(pilot, range) ? UINT32_MAX : 0;
 }
 
 static void report_plan(mdnn_pilot_report_t *report, const pilot_plan_t *made)

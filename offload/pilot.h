@@ -53,8 +53,8 @@ void mdnn_pilot_timed(mdnn_pilot_t *pilot, uint64_t sequence, double time_us);
 uint64_t mdnn_pilot_sequence(const mdnn_pilot_t *pilot); /* of the next record */
 
 /* Operations until the next use, for choosing what leaves on demand: larger leaves first.
- * UINT32_MAX: not used again before it dies. 0: unknown (the caller takes the least recently used
- * among those). O(1). */
+ * UINT32_MAX: not used again before it dies, or not used at all in the round that the program is
+ * in. 0: unknown (the caller takes the least recently used among those). O(1). */
 uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range);
 
 typedef struct mdnn_pilot_report {

@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -327,18 +329,28 @@ static void check_last_round(const mdnn_pilot_config_t *config, const mdnn_perio
     moved_rounds += in_bytes > 0;
 }
 
+static bool uses_slot(uint32_t slot)
+{
+    for (uint32_t i = 0; i < program.step_count; i++)
+        for (uint32_t u = 0; u < program.steps[i].use_count; u++)
+            if (program.steps[i].slots[u] == slot)
+                return true;
+    return false;
+}
+
+/* After a whole round that was followed. */
 static void check_distances(void)
 {
-    for (uint32_t id = 0; id < id_count; id++) {
-        const object_t *const object = &model.objects[id];
-        if (!object->alive)
+    for (uint32_t slot = 0; slot < program.slot_count; slot++) {
+        if (!slot_is_there[slot])
             continue;
+        const object_t *const object = &model.objects[living[slot]];
         const mdnn_next_use_t next = mdnn_history_next_use(model.history, object->mirror);
+        CHECK((next.expectation != MDNN_EXPECT_UNKNOWN) == uses_slot(slot));
         CHECK(mdnn_pilot_distance(model.pilot, object->handle) ==
-              (next.expectation == MDNN_EXPECT_USE     ? next.operations
-               : next.expectation == MDNN_EXPECT_DEATH ? UINT32_MAX
-                                                       : 0));
+              (next.expectation == MDNN_EXPECT_USE ? next.operations : UINT32_MAX));
     }
+    CHECK(mdnn_pilot_distance(model.pilot, MDNN_NO_POSITION) == 0);
 }
 
 static void check_report(const mdnn_pilot_config_t *config, const mdnn_period_t *period,
@@ -470,6 +482,37 @@ static void the_thread_ends_with_the_pilot(void **state)
     each_seed(check_ending, 10);
 }
 
+/* The child has no such thread; its pilot ends all the same. */
+static void a_forked_child_does_not_wait_for_the_thread(void **state)
+{
+    uint64_t floor_bytes;
+    int status = 0;
+    (void)state;
+    random_state = seed_now = 1;
+    fill_training(true);
+    start_program(&program);
+    run_rounds(rounds_to_settle());
+    mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, 2, &floor_bytes);
+    config.background = true;
+    config.effort = 20000;
+    start_model(&config);
+    play(0);
+    assert_int_not_equal(mdnn_pilot_report(model.pilot).period_operations, program.step_count);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(20);
+        continue_events();
+        run_rounds(2);
+        play(0);
+        stop_model();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    stop_model();
+}
+
 /* ---- programs that do not keep to it ---- */
 
 static unsigned demanded; /* while they deviate */
@@ -513,6 +556,56 @@ static void deviations_are_survived_and_the_plan_resumes(void **state)
                   moved_rounds, demanded);
     if (!getenv("MDNN_TEST_SEED"))
         assert_true(moved_rounds > 200 && demanded > 200);
+}
+
+/* A feature map is away while something else needs its memory. A line of logging stands where its
+ * copy back should begin: it begins as soon as the program is found again. */
+static void a_return_that_was_missed_is_made_up_for(void **state)
+{
+    enum { COUNT = 40, KEPT = 0, OTHER = 1, WANTED_AT = 36, LOST_AT = 23 };
+    const mdnn_pilot_config_t config = {.policy = MDNN_POLICY_AUTO,
+                                        .budget_bytes = 12,
+                                        .host_limit_bytes = UINT64_MAX,
+                                        .link = {4, 1, 4, 1, 0}};
+    (void)state;
+    random_state = seed_now = 1;
+    program = (program_t){
+        .step_count = COUNT, .slot_count = 2, .slots = {{8, MOST_STEPS, MOST_STEPS}, {8, 10, 20}}};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        program.steps[i].key = 7 * (i + 1) + 3; /* each takes a microsecond */
+        if (i == 0 || i == WANTED_AT)
+            program.steps[i].slots[program.steps[i].use_count++] = KEPT;
+        if (i >= 10 && i <= 20)
+            program.steps[i].slots[program.steps[i].use_count++] = OTHER;
+    }
+    start_program(&program);
+    run_rounds(rounds_to_settle());
+    start_model(&config);
+    play(0);
+    check_plan(&config, true);
+    for (int deviates = 0; deviates < 2; deviates++) {
+        bool was_away = false;
+        continue_events();
+        run_rounds(1);
+        uint32_t at = 0;
+        for (uint32_t operations = 0; operations <= LOST_AT; at++)
+            operations += events[at].kind == OPERATION;
+        if (deviates) {
+            memmove(&events[at + 1], &events[at], (event_count - at) * sizeof *events);
+            events[at] = (event_t){.kind = OPERATION, .key = 9999};
+            event_count++;
+        }
+        const uint32_t all = event_count;
+        event_count = at;
+        play(0);
+        was_away = !model.objects[living[KEPT]].resident;
+        event_count = all;
+        play(at);
+        assert_true(was_away);
+        for (uint32_t n = 0; n < model.operations; n++)
+            assert_int_equal(model.demand_at[n], 0);
+    }
+    stop_model();
 }
 
 /* Training and evaluation take turns: each has its plan, and keeps it. */
@@ -713,7 +806,9 @@ int main(void)
         cmocka_unit_test(a_steady_program_moves_what_the_plan_says),
         cmocka_unit_test(a_thread_plans_the_same),
         cmocka_unit_test(the_thread_ends_with_the_pilot),
+        cmocka_unit_test(a_forked_child_does_not_wait_for_the_thread),
         cmocka_unit_test(deviations_are_survived_and_the_plan_resumes),
+        cmocka_unit_test(a_return_that_was_missed_is_made_up_for),
         cmocka_unit_test(training_and_evaluation_keep_their_plans),
         cmocka_unit_test(noise_breaks_nothing),
         cmocka_unit_test(each_operation_is_timed_once),
