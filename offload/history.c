@@ -370,8 +370,8 @@ static void search(mdnn_history_t *history)
         return;
     history->searched_at = history->recorded;
     const uint32_t lag = history_find_lag(history);
-    /* What is short may be a loop within what is followed. */
-    if (lag > 0 && (history->followed < 0 ||
+    /* What is short may be a loop within what is followed; not if it got lost in each round. */
+    if (lag > 0 && (history->followed < 0 || history->familiar_for < lag ||
                     lag > history->remembered[history->followed].period.operation_count))
         learn(history, lag);
 }

@@ -231,6 +231,25 @@ static void the_way_back_is_the_shortest(void **state)
     mdnn_history_destroy(history);
 }
 
+/* From some round on one operation is another: for eight operations of each round the program is
+ * lost, until the new round is learned. */
+static void a_round_that_changed_in_one_place_is_learned(void **state)
+{
+    enum { ROUND = 40, ROUNDS = 64 };
+    (void)state;
+    for (uint32_t changed_at = 0; changed_at < ROUND; changed_at++) {
+        mdnn_history_t *const history = mdnn_history_create(NULL);
+        uint32_t unknown = 0;
+        for (uint32_t i = 0; i < ROUNDS * ROUND; i++) {
+            const bool changed = i > 10 * ROUND && i % ROUND == changed_at;
+            record_key(history, changed ? 99 : 1 + i % ROUND);
+            unknown += i >= (ROUNDS - 1) * ROUND && mdnn_history_place(history).period == 0;
+        }
+        assert_int_equal(unknown, 0);
+        mdnn_history_destroy(history);
+    }
+}
+
 /* Nothing repeats, rings are tiny, ranges end at any time, handles are wrong: nothing breaks. */
 static void check_noise(void)
 {
@@ -279,6 +298,7 @@ int main(void)
         cmocka_unit_test(repetition_is_found_and_predicts_every_use),
         cmocka_unit_test(deviations_are_survived),
         cmocka_unit_test(the_way_back_is_the_shortest),
+        cmocka_unit_test(a_round_that_changed_in_one_place_is_learned),
         cmocka_unit_test(noise_breaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
