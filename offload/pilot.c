@@ -315,21 +315,29 @@ static void send_unused(mdnn_pilot_t *pilot, uint32_t range, mdnn_advice_t *advi
     }
     if (low == plan->unused_count)
         return;
-    const size_t free_one = low + plan->unused[low].taken;
-    if (free_one >= plan->unused_count || plan->unused[free_one].bytes != bytes)
+    const uint32_t first = (uint32_t)low;
+    for (low += plan->unused[first].taken;
+         low < plan->unused_count && plan->unused[low].bytes == bytes; low++) {
+        plan->unused[first].taken++;
+        if (plan->handles[plan->unused[low].range] != MDNN_NO_POSITION)
+            continue;
+        assign(pilot, range, plan->unused[low].range);
+        add_leave(pilot, plan->unused[low].range, advice);
         return;
-    plan->unused[low].taken++;
-    assign(pilot, range, plan->unused[free_one].range);
-    add_leave(pilot, plan->unused[free_one].range, advice);
+    }
 }
 
-/* Once a whole round was followed, what has no place in it is what nothing uses. */
+/* After a whole round was followed, what has no place in it is what nothing uses. */
 static void send_all_unused(mdnn_pilot_t *pilot, mdnn_advice_t *advice)
 {
-    const uint32_t count = pilot->active->period.operation_count;
-    for (size_t i = 0; i < pilot->active->unused_count; i++)
-        pilot->active->unused[i].taken = 0;
-    for (uint32_t i = 0; pilot->active->unused_count > 0 && i < pilot->range_capacity; i++) {
+    pilot_plan_t *const plan = pilot->active;
+    const uint32_t count = plan->period.operation_count;
+    bool missing = false;
+    for (size_t i = 0; i < plan->unused_count; i++) {
+        plan->unused[i].taken = 0;
+        missing |= plan->handles[plan->unused[i].range] == MDNN_NO_POSITION;
+    }
+    for (uint32_t i = 0; missing && i < pilot->range_capacity; i++) {
         const known_range_t *const known = &pilot->ranges[i];
         if (lives(pilot, i) && known->slot == MDNN_NO_POSITION && !known->stays &&
             pilot->sequence - known->touched_at >= count)
@@ -425,7 +433,7 @@ static void follow(mdnn_pilot_t *pilot, pilot_plan_t *plan,
         learn_ranges(pilot, operation);
     else
         take_up(pilot, plan, position, advice);
-    if (known ? pilot->followed_for == count : pilot->followed_for >= count)
+    if (known ? pilot->followed_for % count == 0 : pilot->followed_for >= count)
         send_all_unused(pilot, advice);
     for (uint32_t i = plan->leaves.first[position]; i < plan->leaves.first[position + 1]; i++)
         add_leave(pilot, moves[plan->leaves.items[i]].range, advice);

@@ -13,7 +13,7 @@ typedef struct pilot_lists {
 typedef struct pilot_unused {
     uint64_t bytes;
     uint32_t range;
-    uint32_t taken; /* at the first entry of a size: how many of that size have a handle */
+    uint32_t taken; /* at the first entry of a size: how many of that size were looked at */
 } pilot_unused_t;
 
 /* Immutable once made, but for what is marked "state". */

@@ -134,6 +134,26 @@ static inline void end_slot(uint32_t s)
     slot_is_there[s] = false;
 }
 
+/* One in so many steps (0: none) exchanges a range for another of its size, which no operation
+ * shows.
+ */
+static uint64_t exchange_one_in;
+
+static inline void exchange_slot(const program_t *program)
+{
+    const uint32_t s = (uint32_t)below(program->slot_count);
+    const uint32_t id = living[s];
+    if (!slot_is_there[s])
+        return;
+    end_slot(s);
+    for (uint32_t at = event_count; at-- > 0;)
+        if (events[at].kind == BEGIN && events[at].id == id) {
+            begin_slot(s, events[at].bytes);
+            return;
+        }
+    begin_slot(s, program->slots[s].bytes);
+}
+
 /* Steps up to `end`; sizes are multiplied, as with a batch of another size. Slots that a short
  * round left alive are ended, those that are missing are begun. */
 static inline void run_round(const program_t *program, uint32_t end, uint64_t factor, bool regular)
@@ -156,6 +176,8 @@ static inline void run_round(const program_t *program, uint32_t end, uint64_t fa
         for (uint32_t s = 0; s < program->slot_count; s++)
             if (slot_is_there[s] && program->slots[s].death == i)
                 end_slot(s);
+        if (exchange_one_in > 0 && below(exchange_one_in) == 0)
+            exchange_slot(program);
     }
 }
 

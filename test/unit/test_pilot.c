@@ -388,12 +388,17 @@ static void continue_events(void)
     event_count = model.operations = 0;
 }
 
+static void run_more_rounds(uint32_t rounds)
+{
+    continue_events();
+    run_rounds(rounds);
+    play(0);
+}
+
 static void wait_for_plan(void)
 {
     for (int i = 0; i < 300 && mdnn_pilot_report(model.pilot).period_operations == 0; i++) {
-        continue_events();
-        run_rounds(1);
-        play(0);
+        run_more_rounds(1);
         nanosleep(&(struct timespec){.tv_nsec = (2 + i) * 1000000}, NULL);
     }
 }
@@ -409,9 +414,7 @@ static void check_steady(mdnn_policy_t policy, double rate, bool background)
     play(0);
     if (background) {
         wait_for_plan();
-        continue_events();
-        run_rounds(3);
-        play(0);
+        run_more_rounds(3);
     }
     check_plan(&config, true);
     stop_model();
@@ -472,6 +475,8 @@ static void check_ending(void)
     config.effort = 2000;
     start_model(&config);
     play(0);
+    program.steps[0].key = 2000; /* another, which has to wait for the thread */
+    run_more_rounds((uint32_t)below(2 * rounds_to_settle()));
     stop_model(); /* with a plan or without */
     CHECK(live_allocations == before);
 }
@@ -502,9 +507,7 @@ static void a_forked_child_does_not_wait_for_the_thread(void **state)
     assert_true(child >= 0);
     if (child == 0) {
         alarm(20);
-        continue_events();
-        run_rounds(2);
-        play(0);
+        run_more_rounds(2);
         stop_model();
         _exit(0);
     }
@@ -556,6 +559,81 @@ static void deviations_are_survived_and_the_plan_resumes(void **state)
                   moved_rounds, demanded);
     if (!getenv("MDNN_TEST_SEED"))
         assert_true(moved_rounds > 200 && demanded > 200);
+}
+
+/* Ranges are exchanged for others of their size, which the history does not see: advice is about
+ * those that live, and all is as planned once it has stopped. */
+static void check_exchanges(void)
+{
+    uint64_t floor_bytes;
+    fill_training(below(2));
+    start_program(&program);
+    run_rounds(rounds_to_settle());
+    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, &floor_bytes);
+    start_model(&config);
+    play(0);
+    check_plan(&config, true);
+    continue_events();
+    exchange_one_in = 2 + below(20);
+    run_rounds(10);
+    exchange_one_in = 0;
+    run_rounds(3);
+    play(0);
+    check_plan(&config, true);
+    stop_model();
+}
+
+static void ranges_may_be_exchanged(void **state)
+{
+    (void)state;
+    moved_rounds = 0;
+    each_seed(check_exchanges, 400);
+    if (!getenv("MDNN_TEST_SEED"))
+        assert_true(moved_rounds > 200);
+}
+
+static bool is_found(void)
+{
+    const mdnn_history_place_t place = mdnn_history_place(model.history);
+    const mdnn_period_t *const period = mdnn_history_period(model.history, place.period);
+    return period && period->operation_count == program.step_count;
+}
+
+/* More programs than periods are remembered, one after the other, and again. */
+static void check_many(void)
+{
+    enum { MANY = 5 };
+    static program_t first;
+    uint64_t floor_bytes;
+    fill_training(true);
+    start_program(&program);
+    run_rounds(rounds_to_settle());
+    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, &floor_bytes);
+    start_model(&config);
+    play(0);
+    first = program;
+    for (uint32_t i = 0; i <= MANY; i++) {
+        const uint64_t asked = model.times_asked;
+        program.steps[0].key = 2000 + i % MANY;
+        for (uint32_t step = 1; step < program.step_count; step++)
+            program.steps[step].key = first.steps[step].key + 70 * (i % MANY);
+        run_more_rounds(2);
+        for (uint32_t round = 0; round < 300 && !is_found(); round++)
+            run_more_rounds(1);
+        run_more_rounds(rounds_to_settle());
+        check_plan(&config, false);
+        CHECK(model.times_asked > asked);
+    }
+    stop_model();
+}
+
+static void a_forgotten_period_is_planned_again(void **state)
+{
+    (void)state;
+    moved_rounds = 0;
+    each_seed(check_many, 30);
+    if (!getenv("MDNN_TEST_SEED"))
+        assert_true(moved_rounds > 100);
 }
 
 /* A feature map is away while something else needs its memory. A line of logging stands where its
@@ -808,6 +886,8 @@ int main(void)
         cmocka_unit_test(the_thread_ends_with_the_pilot),
         cmocka_unit_test(a_forked_child_does_not_wait_for_the_thread),
         cmocka_unit_test(deviations_are_survived_and_the_plan_resumes),
+        cmocka_unit_test(ranges_may_be_exchanged),
+        cmocka_unit_test(a_forgotten_period_is_planned_again),
         cmocka_unit_test(a_return_that_was_missed_is_made_up_for),
         cmocka_unit_test(training_and_evaluation_keep_their_plans),
         cmocka_unit_test(noise_breaks_nothing),
