@@ -115,6 +115,26 @@ page_of_these_rows() {
         ! grep -q "$OUT" "$page"
 }
 
+# A request counts by its number, and still reaches the kernel.
+requests_are_counted() {
+    gcc -std=c11 -O2 -Wall -Wextra -Werror -shared -fPIC scripts/gpu/memory_ioctls.c -o "$OUT/ioctls.so" -ldl &&
+        LD_PRELOAD=$OUT/ioctls.so python3 - <<'END'
+import ctypes, os, termios
+library = ctypes.CDLL(None, use_errno=True)
+reader, writer = os.pipe()
+os.write(writer, b"12345")
+waiting = ctypes.c_int()
+assert library.ioctl(reader, ctypes.c_ulong(termios.FIONREAD), ctypes.byref(waiting)) == 0
+assert waiting.value == 5
+for request in (0xC020462B, 0xC0204629, 0xC020462B, 33):
+    library.ioctl(reader, ctypes.c_ulong(request), None)
+counts = (ctypes.c_uint64 * 512)()
+library.memory_ioctls(counts)
+seen = {number: count for number, count in enumerate(counts) if count}
+assert seen == {0x2B: 2, 0x29: 1, 256 + 33: 1}, seen
+END
+}
+
 microbench_compiles() {
     headers=$(PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 python3 -c \
         'from pages import module_of; print(module_of("gpu/vm-experiments").find_headers())') &&
@@ -123,7 +143,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 22
+plan 25
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -144,7 +164,14 @@ check 'the budget holds, seen from outside' passes --part budget --only resnet50
 check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above a budget' \
     --part budget --only resnet50
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
+check 'calls that are too slow are found' says \
+    'cells.calls_problems({"launch": 2.0}, {"malloc": 1.1, "free": 0.9, "launch": 2.6}) ==
+     ["malloc 1.10 us, at most 1.0", "a launch takes 0.60 us more, at most 0.5"]'
+check 'chunks that are made in the steady state are found' says \
+    'len(cells.steady_problems({"operations": 5, "created_chunks": 1, "resident_bytes": 8},
+                               {"operations": 5, "created_chunks": 2, "resident_bytes": 9})) == 3'
 check 'the microbench compiles' microbench_compiles
+check 'requests to the kernel driver are counted' requests_are_counted
 check 'a page is made of such rows' page_of_these_rows
 check 'the pages in docs are made of the kept rows' pages_are_of_the_rows
 check 'gpu-check has the matrix too' gpu_check_cells

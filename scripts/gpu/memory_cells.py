@@ -321,6 +321,28 @@ def steady_problems(early, late):
     return problems
 
 
+# Requests to the kernel driver: to make an object (of memory, among others), and to give one back.
+MAKES = ("0x27", "0x2b")
+FREES = ("0x29",)
+
+
+def requests_between(early, late):
+    """{kind: {number: count}} of what came between two answers of `ioctls`; None where none counted."""
+    if not early.get("control"):
+        return None
+    return {kind: {number: count - early[kind].get(number, 0) for number, count in late[kind].items()
+                   if count > early[kind].get(number, 0)} for kind in ("control", "unified")}
+
+
+def requests_notes(requests):
+    """For people: mapping asks the kernel too, so a number above 0 is a question, not an answer."""
+    if requests is None:
+        return ["requests to the kernel driver were not seen"]
+    makes, frees = (sum(requests["control"].get(number, 0) for number in numbers)
+                    for numbers in (MAKES, FREES))
+    return [f"the kernel driver was asked {makes} times to make and {frees} times to free something"]
+
+
 def calls_problems(stock, library):
     """Medians in microseconds of malloc, free and launch, from memory_calls.c."""
     problems = [f"{name} {library[name]:.2f} us, at most {MALLOC_US}" for name in ("malloc", "free")

@@ -12,9 +12,11 @@ plain PyTorch program: it knows nothing of microdnn.
     save_on_cpu ()    from here on what backward needs is kept in pinned host memory, by PyTorch
     peak ()           one iteration: bytes at its peak
     largest (net, mode, bytes, low, high)    the largest batch that trains within so many bytes
+    ioctls            requests to the kernel driver so far, by number, where memory_ioctls.c is preloaded
     end               drops the model
 """
 import contextlib
+import ctypes
 import gc
 import hashlib
 import json
@@ -197,12 +199,25 @@ def largest(_, command):
     return None, {**answer, "batch": low, "next": high}
 
 
+def ioctls(training, _):
+    numbers = 256  # mirrored in memory_ioctls.c
+    try:
+        read = ctypes.CDLL(None).memory_ioctls
+    except AttributeError:
+        return training, {"control": None, "unified": None}
+    counts = (ctypes.c_uint64 * (2 * numbers))()
+    read(counts)
+    return training, {kind: {f"{number:#x}": counts[first + number] for number in range(numbers)
+                             if counts[first + number]}
+                      for kind, first in (("control", 0), ("unified", numbers))}
+
+
 def end(*_):
     return None, {}
 
 
 COMMANDS = {each.__name__: each for each in (context, program, build, warm, step, save_on_cpu, peak,
-                                             largest, end)}
+                                             largest, ioctls, end)}
 
 
 def facts():
