@@ -393,6 +393,8 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
     report.pinned_live_bytes = mdnn_memory_stuck_bytes(memory);
     report.mapped = counts.mapped;
     report.unmapped = counts.unmapped;
+    if (memory->watch.rounds > 0)
+        report.round_us = memory->watch.sum_us / (double)memory->watch.rounds;
     return report;
 }
 

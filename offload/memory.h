@@ -98,7 +98,8 @@ typedef enum mdnn_memory_event_kind {
 struct mdnn_memory_event {
     mdnn_memory_event_kind_t kind;
     uint64_t address, bytes; /* of the range */
-    uint64_t key, stream;    /* of the operation */
+    uint64_t key, stream;    /* of the operation, */
+    const char *name;        /* and what people call it; may be NULL */
     uint64_t resident_bytes; /* chunks of live ranges and slabs, after the event */
     double time_us;          /* STALL: how long; else 0 */
 };
@@ -131,7 +132,8 @@ typedef struct mdnn_named {
 } mdnn_named_t;
 
 typedef struct mdnn_memory_operation {
-    uint64_t key; /* what it is, without addresses */
+    uint64_t key;     /* what it is, without addresses */
+    const char *name; /* for people: of a kernel; may be NULL; valid until the process ends */
     uint64_t stream;
     mdnn_operation_kind_t kind;
     uint64_t workspace_bytes;
@@ -176,6 +178,11 @@ typedef struct mdnn_memory_report {
     uint64_t smallest_budget_bytes; /* least that is known to be needed: largest operation + what
                                        never leaves */
     uint64_t created, mapped, unmapped; /* chunks, since the start */
+    double round_us; /* of one round of what repeats, as it ran, on the device; 0: unknown */
+    /* VERIFY: operations that the device ended with an error, and the first of them. An access to
+     * what is not mapped leaves no context behind, so more than one is the same. */
+    uint64_t unnamed_accesses, unnamed_key;
+    const char *unnamed_name; /* or NULL */
 } mdnn_memory_report_t;
 
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);

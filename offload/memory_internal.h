@@ -3,6 +3,7 @@
  *   memory_moves.c  the way of a range out and back; nothing in it waits
  *   memory_room.c   waiting, and finding chunks: the demand path
  *   memory_names.c  begin and end of operations; the pilot's advice
+ *   memory_rounds.c how long a round of what repeats takes
  *
  * Content of a range. Copies out begin with the last chunk, copies in and mapping with the first,
  * so five numbers say where everything is:
@@ -87,6 +88,17 @@ typedef struct mdnn_timing {
     uint64_t token, sequence; /* sequence UINT64_MAX: nobody wants it */
 } mdnn_timing_t;
 
+/* A stretch of a stream as long as a round, on the device's clock. */
+typedef struct mdnn_round_watch {
+    uint64_t token, stream; /* token 0: none */
+    uint64_t next;          /* operation at which there is something to do */
+    uint32_t operations;    /* of the round that is timed */
+    uint64_t read_token;    /* ended, to be read; 0: none */
+    bool read_counts;       /* it was a whole round */
+    double sum_us;
+    uint64_t rounds;
+} mdnn_round_watch_t;
+
 struct mdnn_memory {
     mdnn_memory_config_t config;
     mdnn_memory_device_t device;
@@ -116,6 +128,7 @@ struct mdnn_memory {
     mdnn_timing_t timings[MDNN_TIMINGS];
     size_t first_timing, timing_count, timings_open;
 
+    mdnn_round_watch_t watch;
     uint64_t stuck_bytes; /* of ranges that cannot leave, without slabs */
     mdnn_memory_report_t report;
 };
@@ -156,6 +169,10 @@ static inline uint64_t mdnn_area_owned(const mdnn_area_t *area)
 {
     return area->range ? mdnn_range_chunks(area->range).owned : 0;
 }
+
+/* ---- memory_rounds.c ---- */
+/* After an operation of `stream` was recorded. */
+void mdnn_memory_watch_round(mdnn_memory_t *memory, uint64_t stream);
 
 /* ---- memory_room.c ---- */
 /* Waits on the host, counted. */

@@ -271,11 +271,26 @@ static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
         .uses = memory->uses,
         .use_count = use_count,
     };
-    const mdnn_memory_event_t event = {
-        .kind = MDNN_MEMORY_OPERATION, .key = operation->key, .stream = operation->stream};
+    const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_OPERATION,
+                                       .key = operation->key,
+                                       .name = operation->name,
+                                       .stream = operation->stream};
     mdnn_memory_tell(memory, &event);
     mdnn_pilot_record(memory->pilot, &recorded, &advice);
+    mdnn_memory_watch_round(memory, operation->stream);
     follow_advice(memory, &advice);
+}
+
+/* VERIFY: all earlier operations have ended well, so a failure of the device is this one's. */
+static void prove(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                  mdnn_status_t status)
+{
+    if (status != MDNN_STATUS_DEVICE)
+        return;
+    if (memory->report.unnamed_accesses++ > 0)
+        return;
+    memory->report.unnamed_key = operation->key;
+    memory->report.unnamed_name = operation->name;
 }
 
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued)
@@ -290,8 +305,8 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
         const mdnn_ticket_t end = memory->device.mark(memory->context, operation->stream);
         memory->report.operations++;
         use_count = mark_uses(memory, operation, end);
-        if (memory->config.safety == MDNN_SAFETY_VERIFY)
-            (void)mdnn_memory_wait(memory, end); /* else before anything is unmapped */
+        if (memory->config.safety == MDNN_SAFETY_VERIFY) /* before anything is unmapped */
+            prove(memory, operation, mdnn_memory_wait(memory, end));
     }
     let_go(memory, operation, operation->named_count);
     if (runs)

@@ -143,18 +143,28 @@ static void set_now(mdnn_trace_t *trace, double now_us)
         trace->now_us = now_us;
 }
 
+/* What can stand between quotes in JSON as it is. */
+typedef struct plain_text {
+    char text[128];
+} plain_text_t;
+
+static plain_text_t plain_of(const char *text)
+{
+    plain_text_t plain;
+    size_t used = 0;
+    for (; *text != '\0' && used + 1 < sizeof plain.text; text++) {
+        const bool good = *text >= 0x20 && *text < 0x7f && *text != '"' && *text != '\\';
+        plain.text[used++] = good ? *text : '?';
+    }
+    plain.text[used] = '\0';
+    return plain;
+}
+
 static void put_name(mdnn_trace_t *trace, const char *kind, int device, unsigned track,
                      const char *name)
 {
-    char plain[128];
-    size_t used = 0;
-    for (; *name != '\0' && used + 1 < sizeof plain; name++) {
-        const bool good = *name >= 0x20 && *name < 0x7f && *name != '"' && *name != '\\';
-        plain[used++] = good ? *name : '?';
-    }
-    plain[used] = '\0';
     put(trace, "\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"args\":{\"name\":\"%s\"}",
-        kind, device, track, plain);
+        kind, device, track, plain_of(name).text);
 }
 
 static unsigned track_of(mdnn_trace_t *trace, int device, uint64_t stream)
@@ -179,10 +189,13 @@ static unsigned track_of(mdnn_trace_t *trace, int device, uint64_t stream)
 static void put_operation(mdnn_trace_t *trace, int device, const mdnn_memory_event_t *event)
 {
     const unsigned track = track_of(trace, device, event->stream);
+    char number[32];
+    snprintf(number, sizeof number, "%016" PRIx64, event->key);
     put(trace,
-        "\"name\":\"%08" PRIx32 "\",\"ph\":\"i\",\"s\":\"t\",\"ts\":%s,\"pid\":%d,\"tid\":%u,"
+        "\"name\":\"%s\",\"ph\":\"i\",\"s\":\"t\",\"ts\":%s,\"pid\":%d,\"tid\":%u,"
         "\"args\":{\"key\":\"0x%" PRIx64 "\"}",
-        (uint32_t)event->key, now_of(trace).text, device, track, event->key);
+        plain_of(event->name != NULL ? event->name : number).text, now_of(trace).text, device,
+        track, event->key);
 }
 
 static void put_stall(mdnn_trace_t *trace, int device, const mdnn_memory_event_t *event)

@@ -513,6 +513,35 @@ static void verify_maps_only_what_is_named(void **state)
     run_programs(800, true, NULL);
 }
 
+static void verify_names_the_first_operation_that_the_device_failed(void **state)
+{
+    (void)state;
+    static program_t program;
+    model_t *const model = &program.model;
+    mdnn_memory_operation_t operations[3];
+    uint64_t address;
+    program_new(&program, 1, true);
+    assert_int_equal(mdnn_memory_allocate(program.memory, 2 * MODEL_CHUNK, 0, &address),
+                     MDNN_STATUS_OK);
+    const mdnn_named_t named = {address, MDNN_USE_WRITE};
+    for (uint64_t i = 0; i < 3; i++) {
+        operations[i] = (mdnn_memory_operation_t){
+            .key = i, .name = i == 1 ? "second" : "other", .named = &named, .named_count = 1};
+        assert_int_equal(mdnn_memory_begin(program.memory, &operations[i]), MDNN_STATUS_OK);
+        enqueue(model, 0, ITEM_OPERATION);
+        model->fail_in = i > 0;
+        mdnn_memory_end(program.memory, &operations[i], true);
+        model->fail_in = 0;
+    }
+    const mdnn_memory_report_t report = mdnn_memory_report(program.memory);
+    assert_int_equal(report.unnamed_accesses, 2);
+    assert_int_equal(report.unnamed_key, 1);
+    assert_string_equal(report.unnamed_name, "second");
+    assert_int_equal(mdnn_memory_free(program.memory, address, 0), MDNN_STATUS_OK);
+    model->failed = true;
+    program_finish(&program);
+}
+
 int main(void)
 {
     cmocka_set_test_filter(getenv("MEMORY_TEST_ONLY"));
@@ -521,6 +550,7 @@ int main(void)
         cmocka_unit_test(short_host_memory_costs_refusals_only),
         cmocka_unit_test(failing_calls_lose_nothing),
         cmocka_unit_test(verify_maps_only_what_is_named),
+        cmocka_unit_test(verify_names_the_first_operation_that_the_device_failed),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
 }

@@ -286,7 +286,9 @@ static void an_operation_is_a_mark_on_the_track_of_its_stream(void **state)
     say(trace, &program, MDNN_MEMORY_OPERATION, 1);
     program.now_us += 12.5;
     say(trace, &program, MDNN_MEMORY_OPERATION, 2);
-    say(trace, &program, MDNN_MEMORY_OPERATION, 1);
+    const mdnn_memory_event_t named = {
+        .kind = MDNN_MEMORY_OPERATION, .name = "kernel \"k\"", .stream = 1};
+    mdnn_trace_event(trace, 2, program.now_us, &named);
     mdnn_trace_finish(trace);
     mdnn_trace_close(trace);
     json_t *const events = events_of(path, "");
@@ -304,6 +306,8 @@ static void an_operation_is_a_mark_on_the_track_of_its_stream(void **state)
     assert_int_equal(seen, 3);
     assert_true(tracks[0] == tracks[2] && tracks[0] != tracks[1]);
     assert_true(times[0] == 0 && times[1] == 12.5);
+    assert_int_equal(count_of(events, "i", "kernel ?k?"), 1);
+    assert_int_equal(count_of(events, "i", "0123456789abcdef"), 1);
     json_decref(events);
 }
 

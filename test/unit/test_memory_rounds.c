@@ -1,0 +1,154 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "offload/memory_internal.h"
+
+/* What the mechanism under test asks: a device on which an operation takes 10 us, and a pilot that
+ * says what each test wants. */
+
+typedef struct device {
+    double now_us, begun_us[200], ended_us[200];
+    enum { UNUSED, BEGUN, ENDED, READ } states[200];
+    uint64_t tokens;
+    unsigned busy; /* reads that come too early */
+} device_t;
+
+static mdnn_pilot_report_t pilot;
+
+mdnn_pilot_report_t mdnn_pilot_report(const mdnn_pilot_t *unused)
+{
+    (void)unused;
+    return pilot;
+}
+
+static uint64_t time_begin(void *context, uint64_t stream)
+{
+    device_t *const device = context;
+    assert_int_equal(stream, 7);
+    device->begun_us[++device->tokens] = device->now_us;
+    device->states[device->tokens] = BEGUN;
+    return device->tokens;
+}
+
+static void time_end(void *context, uint64_t stream, uint64_t token)
+{
+    device_t *const device = context;
+    assert_int_equal(stream, 7);
+    assert_int_equal(device->states[token], BEGUN);
+    device->states[token] = ENDED;
+    device->ended_us[token] = device->now_us;
+}
+
+static mdnn_status_t time_read(void *context, uint64_t token, double *time_us)
+{
+    device_t *const device = context;
+    assert_int_equal(device->states[token], ENDED);
+    if (device->busy > 0) {
+        device->busy--;
+        return MDNN_STATUS_BUSY;
+    }
+    device->states[token] = READ;
+    *time_us = device->ended_us[token] - device->begun_us[token];
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_memory_t fresh(device_t *device)
+{
+    *device = (device_t){0};
+    pilot = (mdnn_pilot_report_t){.followed = 1, .period_operations = 100};
+    return (mdnn_memory_t){
+        .device = {.time_begin = time_begin, .time_end = time_end, .time_read = time_read},
+        .context = device};
+}
+
+static void run(mdnn_memory_t *memory, device_t *device, unsigned operations)
+{
+    for (unsigned i = 0; i < operations; i++) {
+        device->now_us += 10;
+        memory->report.operations++;
+        mdnn_memory_watch_round(memory, 7);
+    }
+}
+
+static double mean_us(const mdnn_memory_t *memory)
+{
+    return memory->watch.sum_us / (double)memory->watch.rounds;
+}
+
+static void rounds_that_are_followed_are_timed_one_after_the_other(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    run(&memory, &device, 1001);
+    assert_int_equal(memory.watch.rounds, 9); /* the tenth has just ended */
+    assert_true(mean_us(&memory) == 1000);
+    assert_int_equal(device.tokens, 11);
+}
+
+static void nothing_is_timed_while_nothing_is_followed(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    pilot.followed = 0;
+    run(&memory, &device, 1000);
+    assert_int_equal(device.tokens, 0);
+    pilot = (mdnn_pilot_report_t){.followed = 1}; /* no plan yet */
+    run(&memory, &device, 1000);
+    assert_int_equal(device.tokens, 0);
+    pilot.period_operations = 100;
+    run(&memory, &device, 1000);
+    assert_true(memory.watch.rounds >= 8 && mean_us(&memory) == 1000);
+}
+
+static void a_round_with_a_deviation_does_not_count(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    run(&memory, &device, 201);
+    const uint64_t rounds = memory.watch.rounds;
+    run(&memory, &device, 50);
+    pilot.followed = 0;
+    run(&memory, &device, 500);
+    assert_int_equal(memory.watch.rounds, rounds + 1); /* the one before */
+    pilot = (mdnn_pilot_report_t){.followed = 1, .period_operations = 300};
+    run(&memory, &device, 1000);
+    pilot.period_operations = 100; /* another plan */
+    run(&memory, &device, 150);
+    assert_true(memory.watch.rounds > rounds + 1);
+    const uint64_t counted = memory.watch.rounds;
+    run(&memory, &device, 2000);
+    assert_true(memory.watch.rounds > counted);
+    for (uint64_t token = 1; token + 1 < device.tokens; token++)
+        assert_int_equal(device.states[token], READ);
+}
+
+static void a_device_that_is_behind_loses_a_round_and_no_stopwatch(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    run(&memory, &device, 101);
+    device.busy = 30;
+    run(&memory, &device, 1000);
+    assert_true(memory.watch.rounds >= 7 && mean_us(&memory) == 1000);
+    for (uint64_t token = 1; token + 1 < device.tokens; token++)
+        assert_int_equal(device.states[token], READ);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounds_that_are_followed_are_timed_one_after_the_other),
+        cmocka_unit_test(nothing_is_timed_while_nothing_is_followed),
+        cmocka_unit_test(a_round_with_a_deviation_does_not_count),
+        cmocka_unit_test(a_device_that_is_behind_loses_a_round_and_no_stopwatch),
+    };
+    return cmocka_run_group_tests_name("memory rounds", tests, NULL, NULL);
+}
