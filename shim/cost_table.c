@@ -13,6 +13,9 @@ static const double worthwhile_factor = 0.99;
 /* Within this of each other two engines may change places from one measurement to the next. */
 static const double clearly_faster_factor = 0.95;
 
+/* Best time where nothing ran. */
+static const double nothing_ms = 1e300;
+
 struct mdnn_cost_table {
     mdnn_cost_row_t *rows;
     mdnn_engine_offer_t engines[MDNN_CANDIDATE_ENGINES];
@@ -230,7 +233,7 @@ bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row)
 /* Best time among what is already known at this size; infinity before the first. */
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row)
 {
-    double best = 1e300;
+    double best = nothing_ms;
     for (int i = 0; i < row->capacity; i++)
         if (row->candidates[i].state == MDNN_CANDIDATE_TIMED &&
             row->candidates[i].cost.time_ms < best)
@@ -383,9 +386,25 @@ bool mdnn_cost_table_engine_may_pay(const mdnn_cost_table_t *table, const mdnn_c
     return true;
 }
 
-bool mdnn_cost_table_is_settled(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
-                                uint64_t limit_bytes)
+/* The nearest larger size of the role FIRST at which anything ran. */
+static const mdnn_cost_row_t *larger_timed(const mdnn_cost_table_t *table,
+                                           const mdnn_cost_row_t *row)
 {
+    const mdnn_cost_row_t *nearest = NULL;
+    for (const mdnn_cost_row_t *each = table->rows; each; each = each->next)
+        if (each->role == MDNN_PART_FIRST && each->images > row->images &&
+            mdnn_cost_row_best_ms(each) < nothing_ms &&
+            (!nearest || each->images < nearest->images))
+            nearest = each;
+    return nearest;
+}
+
+bool mdnn_cost_table_is_settled(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
+                                uint64_t limit_bytes, bool brief)
+{
+    const mdnn_cost_row_t *const larger = larger_timed(table, row);
+    if (brief && larger)
+        return !has_excluded(larger, limit_bytes);
     const mdnn_cost_row_t *const half = row_of(table, 2 * row->images, row->role);
     const mdnn_cost_row_t *const whole = row_of(table, 4 * row->images, row->role);
     return half && whole && !has_excluded(half, limit_bytes) && !has_excluded(whole, limit_bytes) &&

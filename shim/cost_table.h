@@ -22,7 +22,7 @@ enum {
 #define MDNN_ABSURD_FACTOR 10.0
 /* The same where engines of the graph API come on top: with several times as many candidates, fewer
  * second looks are to be had in the time that a program's own search takes. */
-#define MDNN_HOPELESS_FACTOR_MANY 1.4
+#define MDNN_HOPELESS_FACTOR_MANY 1.25
 #define MDNN_ABSURD_FACTOR_MANY 1.3
 
 typedef enum mdnn_candidate_state {
@@ -100,10 +100,11 @@ int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index);
 
 /* Whether candidate `index` computes with inputs as they are: only fp32 data may be rounded. */
 bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index);
-/* True if parts of this size cannot pay: nothing was left out for its workspace at twice the size,
- * and halves of that ran no faster an image. Graph problems only, whose candidates are many. */
+/* True if parts of this size cannot pay: nothing was left out for its workspace at the next larger
+ * size, and, unless `brief`, halves ran no faster an image. Graph problems only, whose candidates are
+ * many. */
 bool mdnn_cost_table_is_settled(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
-                                uint64_t limit_bytes);
+                                uint64_t limit_bytes, bool brief);
 
 /* Whether engines are worth listing for parts of this size: not if at the next larger size every
  * engine that is offered ran within the limit, since parts of it then gain nothing. Planning an

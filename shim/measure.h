@@ -20,6 +20,10 @@ typedef struct mdnn_measure_request {
     uint64_t limit_bytes; /* candidates with more workspace are left out */
     int64_t repeats;      /* timed groups of each candidate; their median counts */
     bool dense;           /* nearly every size will be asked for */
+    /* Only what a first iteration has time for: of the legacy algorithms those that cuDNN itself
+     * expects to be fast, and parts only where the whole batch lacks a candidate for its workspace.
+     */
+    bool brief;
     mdnn_engines_t *engines; /* NULL: no candidates from the graph API */
     /* The engine of the caller's own plan, a candidate for the whole batch also where no heuristics
      * offer it; NULL if there is none. */

@@ -48,7 +48,7 @@ struct mdnn_plan {
     _Atomic bool generous[FLAGS];
     struct {
         mdnn_engine_t engine;
-        int plans; /* of callers with it that wait for their first use */
+        int plans;      /* of callers with it that wait for their first use */
     } met[MET_ENGINES]; /* under planning_lock */
     int met_count;
     char title[160];
@@ -182,8 +182,7 @@ static mdnn_wr_request_t request_for(const mdnn_plan_t *plan, uint64_t limit_byt
 static mdnn_graph_scaling_t scaling_of(const mdnn_plan_t *plan,
                                        const mdnn_configuration_t *configuration, size_t index)
 {
-    if (configuration->part_count == 1 ||
-        plan->key.problem.direction != MDNN_BACKWARD_FILTER)
+    if (configuration->part_count == 1 || plan->key.problem.direction != MDNN_BACKWARD_FILTER)
         return MDNN_SCALING_CALLER;
     if (mdnn_plan_accumulator(plan))
         return MDNN_SCALING_PLAIN;
@@ -238,8 +237,8 @@ static void destroy_ready(mdnn_ready_t *ready)
     free(ready->rival);
 }
 
-/* Without a rival, or without events to time with, a split simply runs. So it does, without a trial,
- * where a graph's results must repeat (execute.c). */
+/* Without a rival, or without events to time with, a split simply runs. So it does, without a
+ * trial, where a graph's results must repeat (execute.c). */
 static mdnn_status_t make_rival(mdnn_plan_t *plan, const mdnn_call_t *call,
                                 const mdnn_front_t *front, unsigned flags, mdnn_ready_t *ready)
 {
@@ -251,7 +250,8 @@ static mdnn_status_t make_rival(mdnn_plan_t *plan, const mdnn_call_t *call,
     if (!undivided || (!must_repeat && mdnn_trial_create(&ready->trial) != MDNN_STATUS_OK))
         return MDNN_STATUS_OK;
     ready->rival = calloc(1, sizeof *ready->rival);
-    return ready->rival ? make_ready(plan, call, undivided, ready->rival) : MDNN_STATUS_OUT_OF_MEMORY;
+    return ready->rival ? make_ready(plan, call, undivided, ready->rival)
+                        : MDNN_STATUS_OUT_OF_MEMORY;
 }
 
 static void destroy_set(front_set_t *set)
@@ -342,6 +342,18 @@ static void remember(mdnn_plan_t *plan, const front_set_t *set)
                                              : NULL);
 }
 
+/* A first iteration has little time. Where inputs may be rounded the engines have nearly
+ * everything; for plain fp32 and fp64 the legacy algorithms are what they lack, and all are tried.
+ */
+static bool is_brief(const mdnn_plan_t *plan, const mdnn_options_t *options)
+{
+    const mdnn_problem_t *const problem = &plan->key.problem;
+    const bool plain =
+        problem->x.type == CUDNN_DATA_DOUBLE ||
+        (problem->x.type == CUDNN_DATA_FLOAT && problem->math_type == CUDNN_FMA_MATH);
+    return plan->engines && options->convolution_engines == ENGINES_AUTO && !plain;
+}
+
 /* Measures and optimizes for workspaces up to `limit_bytes`; publishes the result. */
 static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
@@ -358,6 +370,7 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
         .limit_bytes = limit_bytes,
         .repeats = options->convolution_measure_repeats,
         .dense = options->convolution_batch_sizes == MDNN_SIZES_ALL && may_be_split(plan),
+        .brief = is_brief(plan, options),
         .engines = plan->engines,
         .callers_own = call->caller_engine,
     };
@@ -520,8 +533,7 @@ bool mdnn_plan_engine_is_dominated(const mdnn_plan_t *plan, const mdnn_engine_of
 static int count_met(mdnn_plan_t *plan, const mdnn_engine_t *engine, int change)
 {
     int at = 0;
-    while (at < plan->met_count &&
-           memcmp(&plan->met[at].engine, engine, sizeof *engine) != 0)
+    while (at < plan->met_count && memcmp(&plan->met[at].engine, engine, sizeof *engine) != 0)
         at++;
     if (at == MET_ENGINES)
         return 0;
@@ -557,9 +569,9 @@ static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call)
         .repeats = mdnn_process_options()->convolution_measure_repeats,
         .engines = plan->engines,
     };
-    if (!plan->engines || mdnn_measurement_begin(call, &plan->key.problem, plan->slices,
-                                                 plan->costs, &request,
-                                                 &measurement) != MDNN_STATUS_OK)
+    if (!plan->engines ||
+        mdnn_measurement_begin(call, &plan->key.problem, plan->slices, plan->costs, &request,
+                               &measurement) != MDNN_STATUS_OK)
         return -1;
     (void)mdnn_measurement_time_engine(measurement, call->caller_engine);
     mdnn_measurement_end(measurement);

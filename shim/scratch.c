@@ -7,18 +7,24 @@
 /* Left to the host while we hold scratch: other threads allocate too. */
 static const uint64_t reserve_bytes = (uint64_t)64 << 20;
 
+static void destroy_events(mdnn_scratch_t *scratch)
+{
+    for (int i = 0; i <= MDNN_SCRATCH_GROUPS && scratch->events[i]; i++)
+        (void)scratch->driver->cuEventDestroy(scratch->events[i]);
+}
+
 mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *driver,
                                 CUstream stream)
 {
     memset(scratch, 0, sizeof *scratch);
     scratch->driver = driver;
     scratch->stream = stream;
-    if (driver->cuEventCreate(&scratch->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-        return MDNN_STATUS_DEVICE;
-    if (driver->cuEventCreate(&scratch->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-        (void)driver->cuEventDestroy(scratch->begin);
-        return MDNN_STATUS_DEVICE;
-    }
+    for (int i = 0; i <= MDNN_SCRATCH_GROUPS; i++)
+        if (driver->cuEventCreate(&scratch->events[i], CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+            scratch->events[i] = NULL;
+            destroy_events(scratch);
+            return MDNN_STATUS_DEVICE;
+        }
     return MDNN_STATUS_OK;
 }
 
@@ -34,8 +40,7 @@ void mdnn_scratch_fini(mdnn_scratch_t *scratch)
 {
     for (int use = 0; use < MDNN_SCRATCH_COUNT; use++)
         release(scratch, (mdnn_scratch_use_t)use);
-    (void)scratch->driver->cuEventDestroy(scratch->begin);
-    (void)scratch->driver->cuEventDestroy(scratch->end);
+    destroy_events(scratch);
 }
 
 static void count_peak(const mdnn_scratch_t *scratch)
@@ -107,8 +112,7 @@ mdnn_status_t mdnn_scratch_randomize(mdnn_scratch_t *scratch, mdnn_scratch_use_t
     const CUdeviceptr block = scratch->blocks[use];
     random_numbers(pattern, sizeof pattern, type);
     uint64_t filled = bytes < sizeof pattern ? bytes : sizeof pattern;
-    CUresult result =
-        scratch->driver->cuMemcpyHtoDAsync(block, pattern, filled, scratch->stream);
+    CUresult result = scratch->driver->cuMemcpyHtoDAsync(block, pattern, filled, scratch->stream);
     while (result == CUDA_SUCCESS && filled < bytes) {
         const uint64_t more = bytes - filled < filled ? bytes - filled : filled;
         result = scratch->driver->cuMemcpyDtoDAsync(block + filled, block, more, scratch->stream);
@@ -125,19 +129,38 @@ static mdnn_status_t enqueue(const mdnn_call_t *calls, size_t distinct, size_t c
     return MDNN_STATUS_OK;
 }
 
-mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,
-                                size_t lead, size_t count, double *ms)
+static mdnn_status_t record(mdnn_scratch_t *scratch, size_t event)
+{
+    return scratch->driver->cuEventRecord(scratch->events[event], scratch->stream) == CUDA_SUCCESS
+               ? MDNN_STATUS_OK
+               : MDNN_STATUS_DEVICE;
+}
+
+mdnn_status_t mdnn_scratch_time_groups(mdnn_scratch_t *scratch, const mdnn_call_t *calls,
+                                       size_t distinct, size_t lead, size_t count, size_t groups,
+                                       double *ms)
 {
     const mdnn_driver_t *const driver = scratch->driver;
     MDNN_TRY(enqueue(calls, distinct, lead));
-    if (driver->cuEventRecord(scratch->begin, scratch->stream) != CUDA_SUCCESS)
+    MDNN_TRY(record(scratch, 0));
+    for (size_t i = 0; i < groups; i++) {
+        MDNN_TRY(enqueue(calls, distinct, count));
+        MDNN_TRY(record(scratch, i + 1));
+    }
+    if (driver->cuEventSynchronize(scratch->events[groups]) != CUDA_SUCCESS)
         return MDNN_STATUS_DEVICE;
-    MDNN_TRY(enqueue(calls, distinct, count));
-    float elapsed;
-    if (driver->cuEventRecord(scratch->end, scratch->stream) != CUDA_SUCCESS ||
-        driver->cuEventSynchronize(scratch->end) != CUDA_SUCCESS ||
-        driver->cuEventElapsedTime(&elapsed, scratch->begin, scratch->end) != CUDA_SUCCESS)
-        return MDNN_STATUS_DEVICE;
-    *ms = (double)elapsed / (double)count;
+    for (size_t i = 0; i < groups; i++) {
+        float elapsed;
+        if (driver->cuEventElapsedTime(&elapsed, scratch->events[i], scratch->events[i + 1]) !=
+            CUDA_SUCCESS)
+            return MDNN_STATUS_DEVICE;
+        ms[i] = (double)elapsed / (double)count;
+    }
     return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,
+                                size_t lead, size_t count, double *ms)
+{
+    return mdnn_scratch_time_groups(scratch, calls, distinct, lead, count, 1, ms);
 }

@@ -36,9 +36,10 @@ stock_passes() { # limit, close or exact, most images
     enough_ran allow
 }
 
-# matrix_passes LIMIT BATCH_SIZES [LEAST_SPLIT [MOST_IMAGES]]: of whose executions so many were split
+# matrix_passes LIMIT BATCH_SIZES [LEAST_SPLIT [MOST_IMAGES]]: of whose executions so many were split.
+# All candidates are tried, not only those that are worth the time of a first iteration.
 matrix_passes() {
-    MICRODNN_BATCH_SIZES=$2 MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 \
+    MICRODNN_CONVOLUTION_ENGINES=${MICRODNN_CONVOLUTION_ENGINES:-heuristics} MICRODNN_BATCH_SIZES=$2 MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 \
         MICRODNN_STATS=json MICRODNN_STATS_FILE=$stats MICRODNN_WORKSPACE_LIMIT=$1 \
         LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library \
         "$matrix" check "$record" "$1" close "${4:-1000}" >"$TMPDIR/out" 2>&1 || { failures; return 1; }
@@ -46,6 +47,10 @@ matrix_passes() {
     split=$(sed -n 's/.*"executions_split": *\([0-9]*\).*/\1/p' "$stats" | head -n 1)
     [ "${split:-0}" -ge "${3:-0}" ] || { echo "$split executions were split"; return 1; }
     enough_ran forbid
+}
+
+brief_matrix_passes() {
+    MICRODNN_CONVOLUTION_ENGINES=auto matrix_passes 16384 powerOfTwo 60
 }
 
 # It needs no device. What needs the compiler of kernels at run time is refused there. What that library
@@ -65,7 +70,7 @@ check_if_fast() { # name, command...
     fi
 }
 
-plan 7
+plan 8
 check 'cuDNN alone records its results' "$matrix" record "$record"
 check 'cuDNN alone passes its own matrix, bit for bit' stock_passes 268435456 exact
 check 'cuDNN alone passes it within a small limit' stock_passes 65536 close 7
@@ -73,6 +78,7 @@ least_graphs=340
 check_if_fast 'an undivided batch gives the same results' matrix_passes 268435456 undivided
 check 'a tight workspace with powers of two gives the same results' matrix_passes 16384 powerOfTwo 150
 least_graphs=200
+check_if_fast 'within the time of a first iteration, too' brief_matrix_passes
 check_if_fast 'up to 33 images with every size give the same results' matrix_passes 16384 all 150 33
 nvidia=$(nvidia_directory)
 if [ -n "$nvidia" ]; then

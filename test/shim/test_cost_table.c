@@ -131,6 +131,17 @@ static void a_size_that_was_kept_without_engines_is_listed_again_when_asked(void
     assert_false(half()->listed);
 }
 
+static void a_brief_measurement_times_no_parts_if_nothing_was_left_out_whole(void **state)
+{
+    (void)state;
+    put(3, WHOLE, MDNN_CANDIDATE_TIMED, LIMIT);
+    assert_true(mdnn_cost_table_is_settled(table, half(), LIMIT, true));
+    assert_false(mdnn_cost_table_is_settled(table, half(), LIMIT, false));
+    assert_false(mdnn_cost_table_is_settled(table, half(), LIMIT - 1, true));
+    put(4, WHOLE, MDNN_CANDIDATE_EXCLUDED, LIMIT + 1);
+    assert_false(mdnn_cost_table_is_settled(table, half(), LIMIT, true));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, new_table, end_table)
@@ -140,6 +151,7 @@ int main(void)
         TEST(parts_list_engines_if_the_limit_kept_one_out_whole),
         TEST(a_tighter_limit_makes_an_engine_worth_planning_for_parts),
         TEST(a_database_brings_postponed_engines_back_as_postponed),
+        TEST(a_brief_measurement_times_no_parts_if_nothing_was_left_out_whole),
         TEST(a_size_that_was_kept_without_engines_is_listed_again_when_asked),
     };
     return cmocka_run_group_tests_name("cost table", tests, NULL, NULL);
