@@ -1,7 +1,7 @@
 /* A preload library that counts the requests of the process to NVIDIA's kernel driver, and changes
  * nothing: whoever makes, pins or gives back memory must ask there. memory_worker.py reads the
- * counts with memory_ioctls(). The numbers are those of nv_escape.h and uvm_ioctl.h in NVIDIA's open
- * kernel modules. */
+ * counts with memory_ioctls(). The numbers are those of nv_escape.h and uvm_ioctl.h in NVIDIA's
+ * open kernel modules. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

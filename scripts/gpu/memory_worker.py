@@ -39,7 +39,7 @@ def hash_tensors(tensors):
     for name, tensor in tensors:
         digest.update(name.encode())
         if isinstance(tensor, torch.Tensor):
-            flat = tensor.detach().contiguous().cpu().reshape(-1)
+            flat = tensor.detach().cpu().contiguous().reshape(-1)
             digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
         else:
             digest.update(repr(tensor).encode())
