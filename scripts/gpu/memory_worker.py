@@ -228,6 +228,8 @@ def facts():
 
 
 def more_facts():
+    if programs.DEVICE != "cuda":
+        return {"device": "no GPU", "cudnn": 0, "memory_bytes": 0}
     return {"device": torch.cuda.get_device_name(), "cudnn": torch.backends.cudnn.version(),
             "memory_bytes": torch.cuda.get_device_properties(0).total_memory}
 
