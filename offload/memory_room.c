@@ -204,9 +204,14 @@ mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *area
     uint64_t lacking;
     mdnn_status_t status = MDNN_STATUS_OK;
     begin_demand(memory);
-    for (size_t i = 0; i < count; i++)
-        if (areas[i] && areas[i]->state != MDNN_AREA_RESIDENT && mdnn_area_owned(areas[i]) == 0)
+    for (size_t i = 0; i < count; i++) {
+        if (!areas[i] || mdnn_area_owned(areas[i]) > 0)
+            continue;
+        if (areas[i]->state == MDNN_AREA_AWAY)
             memory->report.demand_returns++;
+        else if (areas[i]->state == MDNN_AREA_RETURNING) /* there was no memory for it yet */
+            memory->report.planned_returns++;
+    }
     while (status == MDNN_STATUS_OK && bring(memory, areas, count, &lacking))
         status = make_room(memory, lacking);
     memory->demanding = false;
