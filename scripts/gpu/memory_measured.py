@@ -1,0 +1,377 @@
+"""The parts of memory-check that measure, and so run alone: the budget seen from outside, speed, larger
+batches, the steady state."""
+import contextlib
+import ctypes
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import threading
+import time
+
+import machine as machines
+import memory_cells as cells
+from memory_cells import GIB
+from memory_place import (ASYNC, DETERMINISTIC, HERE, Job, alone, ask, close, failed, finish_job, label,
+                          load_statistics)
+from pages import module_of
+from processes import Failed
+
+SIDES = ("stock", "library")
+SAMPLE_S, LATE_SAMPLES_MS = 0.002, 4.0
+SLOW_MS = 400  # an iteration that takes longer is timed in fewer turns
+
+
+# --- The budget from outside ----------------------------------------------------------------------
+class NvmlMemory(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+
+class Sampler:
+    """Bytes of the device that anybody uses, every 2 ms, in a thread of its own. NVML sees all
+    processes, so nothing else may run."""
+
+    def __init__(self, device=0):
+        self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        self.call("nvmlInit_v2")
+        self.handle, self.info = ctypes.c_void_p(), NvmlMemory()
+        self.call("nvmlDeviceGetHandleByIndex_v2", device, ctypes.byref(self.handle))
+        self.most, self.count, self.stop = 0, 0, threading.Event()
+        self.begun = time.monotonic()
+        self.thread = threading.Thread(target=self.loop, daemon=True)
+
+    def call(self, name, *arguments):
+        status = getattr(self.nvml, name)(*arguments)
+        if status:
+            raise Failed(f"{name} returned {status}")
+
+    def used(self):
+        self.call("nvmlDeviceGetMemoryInfo", self.handle, ctypes.byref(self.info))
+        return self.info.used
+
+    def loop(self):
+        while not self.stop.wait(SAMPLE_S):
+            self.most = max(self.most, self.used())
+            self.count += 1
+
+    def start(self):
+        self.most, self.count, self.begun = self.used(), 0, time.monotonic()
+        self.thread.start()
+
+    def finish(self):
+        self.stop.set()
+        self.thread.join()
+        self.most = max(self.most, self.used())
+        return {"most": self.most, "samples": self.count,
+                "interval_ms": 1e3 * (time.monotonic() - self.begun) / max(1, self.count)}
+
+
+def watch(program, budget, place):
+    """One run under a budget, watched from the context's creation to the model's last use."""
+    child = place.child(f"budget {label(program)}", budget, settings=DETERMINISTIC)
+    try:
+        child.ready(place.limit(120))
+        child.ask("context", place.limit(60))
+        sampler = Sampler()
+        before = sampler.used()
+        sampler.start()
+        try:
+            answer = child.ask("program", place.limit(place.options.row_s), **program.arguments())
+            end = sampler.used()
+        finally:
+            samples = sampler.finish()
+        if "refused" in answer:
+            raise Failed(f"refused within {budget / GIB:.2f} GiB: {answer['refused']['text']}")
+        status, found, _ = close(child)
+    finally:
+        if child.alive:
+            child.kill()
+    memory = cells.memory_of(found)
+    problems = cells.library_problems(memory, budget) + ([f"status {status}"] if status else [])
+    if problems:
+        raise Failed("; ".join(problems))
+    return {"budget": budget, "before": before, "end": end, "memory": memory, "peak": answer["peak"],
+            **samples}
+
+
+def watch_all(row, place):
+    huge = watch(row.program, cells.HUGE, place)
+    # All that lived at a time: what the largest budget would have to hold.
+    peak = huge["memory"]["peak_live_bytes"]
+    runs = [watch(row.program, int(share * peak), place) for share in row.shares]
+    problems = cells.watched_problems(huge, runs)
+    apart = max(run["interval_ms"] for run in [huge, *runs])
+    notes = [f"samples were {apart:.1f} ms apart"] if apart > LATE_SAMPLES_MS else []
+    return {"verdict": "FAILED" if problems else "held", "notes": notes, "problems": problems,
+            "huge": huge, "runs": runs, "growth": cells.growth_of(huge)}
+
+
+# --- Speed ----------------------------------------------------------------------------------------
+def speed_peak(place, child, row):
+    """Bytes of a steady iteration of stock."""
+    ask(place, child, "build", net=row.net, batch=row.batch, mode=row.mode)
+    ask(place, child, "warm", count=3)
+    peak = ask(place, child, "peak")["peak"]
+    ask(place, child, "end")
+    return peak
+
+
+def turns(place, both, row):
+    """Milliseconds of each side, in turns."""
+    slower = max(ask(place, child, "step", count=2)["ms"] for child in both)
+    count = max(2, min(60, int(1000 * place.options.turn / slower)))
+    times = ([], [])
+    pairs = place.options.pairs if slower < SLOW_MS else min(4, place.options.pairs)
+    for index in range(pairs):
+        if index >= 3 and place.clock.left() < 8 * count * slower / 1000:
+            break
+        for side in ((0, 1) if index % 2 == 0 else (1, 0)):
+            times[side].append(ask(place, both[side], "step", count=count)["ms"])
+    return times
+
+
+def compare_speed(place, stock, library, row):
+    """Both warm up alone: while one searches, nobody else may run."""
+    result = {}
+    for side, child in zip(SIDES, (stock, library)):
+        ask(place, child, "build", net=row.net, batch=row.batch, mode=row.mode)
+        if side == "stock" and row.peer:
+            ask(place, child, row.peer)
+        warm = ask(place, child, "warm", 150, count=place.options.warm)
+        ask(place, child, "peak")
+        result[side] = {"first_s": warm["seconds"], "losses": warm["losses"][:5]}
+    for side, times in zip(SIDES, turns(place, (stock, library), row)):
+        result[side].update(ms=times, iteration_ms=statistics.median(times))
+    ratios = [a / b for a, b in zip(result["stock"]["ms"], result["library"]["ms"])]
+    return {**result, "ratio": statistics.median(ratios), "pairs": len(ratios)}
+
+
+def speed_row(row, stock, library, budget, place):
+    try:
+        library.ready(place.limit(120))
+        result = compare_speed(place, stock, library, row)
+        ask(place, stock, "end")
+        status, found, _ = close(library)
+    except Failed:
+        library.kill()
+        raise
+    memory = cells.memory_of(found)
+    problems = cells.speed_problems(row, result, memory, budget)
+    problems += [f"ended with status {status}"] if status else []
+    return {**result, "verdict": "FAILED" if problems else "held", "notes": [], "problems": problems,
+            "budget": budget, "least": row.least, "memory": memory}
+
+
+class SpeedRows:
+    """One stock process for all rows; the library's, a process for each budget, import PyTorch
+    before the first row is measured and touch no GPU until their row comes."""
+
+    def __init__(self, rows, place, report):
+        self.rows, self.place, self.report = rows, place, report
+        self.children, self.budgets, self.stock = {}, {}, None
+
+    def prepare(self):
+        self.stock = self.place.stock("speed", ASYNC)
+        self.stock.ready(self.place.limit(120))
+        self.report.learn({**self.stock.facts, **self.stock.ask("facts", self.place.limit(60))})
+        for row in self.rows:
+            known = {"peak": speed_peak(self.place, self.stock, row)} if row.kind == "share" else {}
+            budget = cells.Row("speed", None, row.kind, row.amount).budget(known)
+            self.budgets[row] = budget
+            self.children[row] = self.place.child(
+                label(row), budget, settings={"MICRODNN_CONVOLUTION_POLICY": row.convolution})
+        for child in self.children.values():
+            with contextlib.suppress(Failed):  # its row says it
+                child.ready(self.place.limit(120))
+
+    def run(self, row, place):
+        if not self.stock.alive:
+            self.stock = place.stock("speed", ASYNC)
+            self.stock.ready(place.limit(120))
+        return speed_row(row, self.stock, self.children[row], self.budgets[row], place)
+
+    def close(self):
+        for child in [self.stock, *self.children.values()]:
+            if child and child.alive:
+                child.kill()
+
+
+def run_speed(rows, place, report):
+    rows = [row for row in rows if not report.has(str(row))]
+    if not rows:
+        return
+    runner = SpeedRows(rows, place, report)
+    try:
+        if place.clock.left() > place.options.least_s:
+            runner.prepare()
+        alone(rows, "speed", place, report, runner.run)
+    except Failed as failure:
+        # Without stock no row can say anything.
+        for row in rows:
+            finish_job(Job(str(row), "speed", 0, None), failed(failure), place, report)
+    finally:
+        runner.close()
+
+
+# --- Larger batches -------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Larger:
+    net: str = "resnet50"
+    mode: str = "tf32"
+    budget: int = 16 * GIB
+    low: int = 64
+    high: int = 512
+
+    def __str__(self):
+        return f"larger {self.net} {self.mode} in {self.budget / GIB:.0f} GiB"
+
+
+def larger_stock(row, place):
+    child = place.stock("larger")
+    child.ready(place.limit(120))
+    answer = ask(place, child, "largest", 120, net=row.net, mode=row.mode, bytes=row.budget, low=row.low,
+                 high=row.high)
+    return child, answer
+
+
+def larger_run(row, batch, times, stock, place):
+    """In the budget, and by stock in all of the device's memory, for the losses and the time."""
+    child = place.child(f"larger {batch}", row.budget)
+    result = {"batch": batch, "times": times, "problems": []}
+    try:
+        child.ready(place.limit(120))
+        for side, each in zip(SIDES, (stock, child)):
+            ask(place, each, "build", net=row.net, batch=batch, mode=row.mode, benchmark=False)
+            warm = ask(place, each, "warm", 150, count=5)
+            result[side] = {"losses": warm["losses"],
+                            "ms": ask(place, each, "step", 120, count=3)["ms"]}
+            if each is stock:
+                ask(place, each, "end")
+        status, found, _ = close(child)
+    except Failed as failure:
+        child.kill()
+        return {**result, "problems": [str(failure)]}
+    result["memory"] = cells.memory_of(found)
+    result["problems"] += cells.library_problems(result["memory"], row.budget)
+    result["problems"] += [f"ended with status {status}"] if status else []
+    difference = cells.loss_difference(result["stock"]["losses"], result["library"]["losses"])
+    if difference is None or difference > cells.TOLERANCE[row.mode]:
+        result["problems"].append(f"losses differ by {difference}")
+    return result
+
+
+def larger_row(row, place):
+    stock, answer = larger_stock(row, place)
+    problems = []
+    if not answer["low_trains"] or answer["high_trains"]:
+        problems.append(f"the largest batch of stock is not between {row.low} and {row.high}: {answer}")
+    runs = []
+    try:
+        for times in (2, 4):
+            runs.append(larger_run(row, times * answer["batch"], times, stock, place))
+            problems += [f"{times} times: {text}" for text in runs[-1]["problems"]]
+    finally:
+        stock.kill()
+    return {"verdict": "FAILED" if problems else "held", "notes": [], "problems": problems,
+            "stock_batch": answer["batch"], "budget": row.budget, "runs": runs}
+
+
+# --- Steady state ---------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Steady:
+    net: str
+    batch: int
+    budget: int
+
+    def __str__(self):
+        return f"steady {self.net} b{self.batch} in {self.budget / GIB:.1f} GiB"
+
+
+def live_statistics(child, place):
+    """Of a process that runs on."""
+    tool = os.path.join(os.path.abspath(place.options.build), "microdnn")
+    done = subprocess.run([tool, "stats", "--json", child.statistics_file + ".live"], text=True,
+                          capture_output=True, check=False, timeout=30, env=place.clean)
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        raise Failed(f"no statistics of a running process: {done.stderr.strip()[-300:]}") from error
+
+
+def compile_here(source, place, *more):
+    """Something small in C, where it runs; returns its path."""
+    made = os.path.join(place.scratch, source.removesuffix(".c"))
+    if not os.path.exists(made):
+        subprocess.run(["gcc", "-std=c11", "-O2", *more, os.path.join(HERE, source), "-o", made, "-ldl"],
+                       check=True, timeout=60)
+    return made
+
+
+def counting(place):
+    """Settings of a child whose requests to the kernel driver are counted."""
+    counter = compile_here("memory_ioctls.c", place, "-shared", "-fPIC")
+    return {"LD_PRELOAD": f"{place.library}:{counter}"}
+
+
+def steady_row(row, place):
+    child = place.child(label(row), row.budget, settings=counting(place))
+    try:
+        child.ready(place.limit(120))
+        ask(place, child, "build", net=row.net, batch=row.batch, mode="tf32")
+        ask(place, child, "warm", count=3 + place.options.warm)
+        early, asked = cells.memory_of(live_statistics(child, place)), ask(place, child, "ioctls")
+        ms = ask(place, child, "step", count=20)["ms"]
+        requests = cells.requests_between(asked, ask(place, child, "ioctls"))
+        late = cells.memory_of(live_statistics(child, place))
+        status, _, _ = close(child)
+    except Failed:
+        child.kill()
+        raise
+    problems = cells.steady_problems(early, late) + ([f"status {status}"] if status else [])
+    return {"verdict": "FAILED" if problems else "held", "notes": cells.requests_notes(requests),
+            "problems": problems, "ms": ms, "early": early, "late": late, "requests": requests}
+
+
+@dataclasses.dataclass(frozen=True)
+class Calls:
+    budget: int = 4 * GIB
+
+    def __str__(self):
+        return "steady calls"
+
+
+def cudart():
+    folders = [folder for folder in machines.package_folders()
+               if os.path.exists(os.path.join(folder, "libcudart.so.13"))]
+    return os.path.join(folders[0], "libcudart.so.13") if folders else "libcudart.so.13"
+
+
+def run_calls(program, environment, place):
+    done = subprocess.run([program, cudart()], env=environment, text=True, capture_output=True,
+                          check=False, timeout=place.limit(60))
+    if done.returncode != 0:
+        raise Failed(f"memory_calls: status {done.returncode}: {done.stderr.strip()[-500:]}")
+    return json.loads(done.stdout)
+
+
+def calls_row(row, place):
+    program = compile_here("memory_calls.c", place, "-isystem",
+                           module_of("vm-experiments").find_headers())
+    path = os.path.join(place.scratch, "calls.json")
+    pairs = [(run_calls(program, place.clean, place),
+              run_calls(program, place.library_environment(row.budget, "auto", {}, path), place))
+             for _ in range(3)]
+    stock, library = ({name: statistics.median(each[side][name] for each in pairs)
+                       for name in ("malloc", "free", "launch")} for side in (0, 1))
+    memory = cells.memory_of(load_statistics(path))
+    problems = cells.calls_problems(stock, library) + cells.library_problems(memory, row.budget)
+    return {"verdict": "FAILED" if problems else "held", "notes": [], "problems": problems,
+            "stock": stock, "library": library, "memory": memory}
+
+
+STEADY = (Calls(), Steady("resnet50", 64, 4 * GIB), Steady("vgg16", 64, 6 * GIB))
+
+
+def run_steady(row, place):
+    return (calls_row if isinstance(row, Calls) else steady_row)(row, place)

@@ -1,0 +1,197 @@
+"""Where memory-check's rows run: the time that is left, the report so far, processes with and without
+the library, and how a row begins and ends."""
+import dataclasses
+import json
+import os
+import re
+import threading
+import time
+
+import machine as machines
+from processes import Child, Failed
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ASYNC = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
+# Makes cuBLAS deterministic, in every process that is compared.
+DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+
+
+class Clock:
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds
+
+    def left(self):
+        return self.end - time.monotonic()
+
+
+def say(text):
+    print(text, flush=True)
+
+
+class Report:
+    """Rows by name; each says when and from what source it is, as a file may be resumed."""
+
+    def __init__(self, options):
+        self.path = os.path.join(os.environ.get("OUT") or options.build, "memory.json")
+        self.lock = threading.Lock()
+        self.facts = machines.common_facts()
+        self.again = options.again
+        self.data = {"rows": {}, "left_out": [], "environment": {}, "settings": {}}
+        if options.resume and os.path.exists(options.resume):
+            with open(options.resume, encoding="utf-8") as file:
+                self.data = json.load(file)
+        self.data["left_out"] = []
+        self.data["settings"].update(options.settings)
+        self.data["environment"].update({"driver": machines.driver_version(), **self.facts})
+        self.fresh = []
+
+    def has(self, name):
+        """A row that need not run again."""
+        row = self.data["rows"].get(name)
+        if row is None:
+            return False
+        return not any(text in f"{name} {row['verdict']}" for text in self.again)
+
+    def get(self, name):
+        return self.data["rows"].get(name)
+
+    def add(self, name, part, entry):
+        with self.lock:
+            self.data["rows"][name] = {"part": part, **entry, **self.facts}
+            self.fresh.append(name)
+            self.save()
+            say(f"{name}: {entry['verdict']} ({entry.get('seconds', 0):.0f} s)"
+                + "".join(f"; {text[:160]}" for text in entry["notes"] + entry["problems"]))
+
+    def leave_out(self, name):
+        with self.lock:
+            self.data["left_out"].append(name)
+
+    def learn(self, facts):
+        with self.lock:
+            self.data["environment"].update(facts)
+
+    def save(self):
+        with open(self.path + ".new", "w", encoding="utf-8") as file:
+            json.dump(self.data, file, indent=1)
+        os.replace(self.path + ".new", self.path)
+
+    def bad(self):
+        return self.data["left_out"] or any(row["verdict"] == "FAILED"
+                                            for row in self.data["rows"].values())
+
+
+def failed(problem):
+    return {"verdict": "FAILED", "notes": [], "problems": [str(problem)]}
+
+
+class Place:
+    """Environments and files of the processes."""
+
+    def __init__(self, options, clock, scratch):
+        self.options, self.clock, self.scratch = options, clock, scratch
+        self.library = os.path.join(os.path.abspath(options.build), "libmicrodnn.so")
+        self.lock, self.started = threading.Lock(), 0
+        self.clean = {key: value for key, value in machines.clean_environment().items()
+                      if not key.startswith(("TORCH_CUDNN_", "PYTORCH_", "CUBLAS_"))}
+
+    def number(self):
+        with self.lock:
+            self.started += 1
+            return self.started
+
+    def stock(self, label, settings=()):
+        return Child(f"stock {label} {self.number()}", self.options.worker,
+                     {**self.clean, **dict(settings)}, self.scratch)
+
+    def library_environment(self, budget, policy, settings, path):
+        return {**self.clean, **ASYNC, "LD_PRELOAD": self.library,
+                "MICRODNN_MEMORY_BUDGET": str(budget), "MICRODNN_MEMORY_POLICY": policy,
+                "MICRODNN_CONVOLUTION_POLICY": "off", "MICRODNN_GENERAL_STATS": "json",
+                "MICRODNN_GENERAL_STATS_FILE": path,
+                "MICRODNN_CACHE_FILE": os.path.join(self.scratch, "costs.db"), **dict(settings),
+                **self.options.settings}
+
+    def child(self, label, budget, policy="auto", settings=()):
+        number = self.number()
+        path = os.path.join(self.scratch, f"statistics-{number}.json")
+        return Child(f"library {label} {number}", self.options.worker,
+                     self.library_environment(budget, policy, settings, path), self.scratch, path)
+
+    def verified(self, label, budget):
+        """Under `microdnn verify`, which keeps the statistics to itself."""
+        tool = os.path.join(os.path.abspath(self.options.build), "microdnn")
+        launcher = [tool, "verify", "--library", self.library, "--memory", str(budget), "--"]
+        return Child(f"verify {label} {self.number()}", self.options.worker,
+                     {**self.clean, **DETERMINISTIC, "MICRODNN_CONVOLUTION_POLICY": "off",
+                      **self.options.settings}, self.scratch, launcher=launcher)
+
+    def limit(self, most):
+        """Seconds that something may take: never beyond the end."""
+        return max(1.0, min(most, self.clock.left()))
+
+
+def load_statistics(path):
+    """None if there are none, or they were cut."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def close(child, seconds=60):
+    """Ends a child. Returns its exit status, the library's statistics (None: none), what it said."""
+    child.finish(seconds)
+    with open(child.error_file, encoding="utf-8", errors="replace") as file:
+        said = file.read()
+    found = load_statistics(child.statistics_file) if child.statistics_file else None
+    return child.process.returncode, found, said
+
+
+def label(text):
+    return re.sub(r"\W+", "-", str(text)).strip("-")
+
+
+@dataclasses.dataclass
+class Job:
+    """`run` returns the row's entry. `need`: device memory."""
+    name: str
+    part: str
+    need: int
+    run: object
+
+
+def take(job):
+    begun = time.monotonic()
+    try:
+        entry = job.run()
+    except Exception as error:  # pylint: disable=broad-except
+        # One row that goes wrong must not take the others with it.
+        entry = failed(error if isinstance(error, Failed) else f"{type(error).__name__}: {error}")
+    return {**entry, "seconds": time.monotonic() - begun}
+
+
+def finish_job(job, entry, place, report):
+    """What the end of the time cut off is no failure of the row; it is left out, and said."""
+    if entry["verdict"] == "FAILED" and place.clock.left() <= 0:
+        report.leave_out(job.name)
+    else:
+        report.add(job.name, job.part, entry)
+
+
+def alone(rows, part, place, report, run):
+    """One after the other; a row needs `least_s` at least."""
+    for row in rows:
+        name = str(row)
+        if report.has(name):
+            continue
+        if place.clock.left() < place.options.least_s:
+            report.leave_out(name)
+            continue
+        job = Job(name, part, 0, lambda row=row: run(row, place))
+        finish_job(job, take(job), place, report)
+
+
+def ask(place, child, command, seconds=90, **arguments):
+    return child.ask(command, place.limit(seconds), **arguments)
