@@ -39,6 +39,7 @@ bool mdnn_area_uses_over(mdnn_memory_t *memory, mdnn_area_t *area)
         if (!memory->device.is_done(memory->context, area->uses[i]))
             return false;
         area->uses[i].moment = 0;
+        memory->steps++; /* who saw it unfinished a moment ago looks again */
     }
     return true;
 }
@@ -288,8 +289,10 @@ static bool take_chunks(mdnn_memory_t *memory, mdnn_area_t *area)
     if (!may_take(memory, area))
         return false;
     const mdnn_status_t status = mdnn_range_take(memory->ranges, area->range, &waits, &wait_count);
-    if (status == MDNN_STATUS_BUSY)
+    if (status == MDNN_STATUS_BUSY && wait_count > 0)
         memory->wanted = waits[0];
+    else if (status == MDNN_STATUS_BUSY)
+        memory->steps++; /* over meanwhile: ask again */
     else if (status != MDNN_STATUS_OK && status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
         memory->trouble = status;
     if (status != MDNN_STATUS_OK)

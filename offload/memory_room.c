@@ -42,13 +42,12 @@ static mdnn_status_t wait_for_slot(mdnn_memory_t *memory)
     return MDNN_STATUS_OK;
 }
 
-/* The first use of a list's ranges that is not over. */
-static bool find_use(mdnn_memory_t *memory, const mdnn_area_list_t *list, mdnn_ticket_t *ticket)
+/* The first use of a list's ranges that nobody has seen over. If it is now, that is news, too. */
+static bool find_use(const mdnn_area_list_t *list, mdnn_ticket_t *ticket)
 {
     for (mdnn_area_t *area = list->first; area; area = area->next_move)
         for (uint32_t i = 0; i < area->use_count; i++)
-            if (area->uses[i].moment != 0 &&
-                !memory->device.is_done(memory->context, area->uses[i])) {
+            if (area->uses[i].moment != 0) {
                 *ticket = area->uses[i];
                 return true;
             }
@@ -65,7 +64,7 @@ mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
         return mdnn_memory_wait(memory, flights[true].ring[flights[true].first].end);
     if (flights[false].count > 0)
         return mdnn_memory_wait(memory, flights[false].ring[flights[false].first].end);
-    if (find_use(memory, &memory->leaving, &use) || find_use(memory, &memory->endings, &use))
+    if (find_use(&memory->leaving, &use) || find_use(&memory->endings, &use))
         return mdnn_memory_wait(memory, use);
     if (memory->slot_busy)
         return wait_for_slot(memory);
@@ -174,8 +173,9 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
         status = mdnn_ranges_acquire(memory->ranges, bytes, stream, allocation);
         if (status == MDNN_STATUS_OK)
             break;
-        if (status == MDNN_STATUS_BUSY)
-            status = mdnn_memory_wait(memory, allocation->waits[0]);
+        if (status == MDNN_STATUS_BUSY) /* without waits: over meanwhile */
+            status = allocation->wait_count > 0 ? mdnn_memory_wait(memory, allocation->waits[0])
+                                                : MDNN_STATUS_OK;
         else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
             status = make_room(memory, wanted);
     } while (status == MDNN_STATUS_OK);
