@@ -9,6 +9,7 @@
 #include "config/statistics.h"
 #include "shim/captures.h"
 #include "shim/process.h"
+#include "shim/virtual_memory.h"
 
 enum { SLOTS = 16, CAPTURES = 32, IDLE_CALLS = 4096, IDLE_LOOKS = 1024 };
 static const uint64_t least_bytes = (uint64_t)1 << 20;
@@ -124,7 +125,7 @@ static void allocate(arena_t *arena)
     const uint64_t wanted = bytes;
     arena->tried = true;
     const bool relaxed = relax(&mode);
-    while (bytes > 0 && mdnn_real_driver()->cuMemAlloc(&arena->base, bytes) != CUDA_SUCCESS) {
+    while (bytes > 0 && mdnn_device_allocate(&arena->base, bytes) != CUDA_SUCCESS) {
         mdnn_count(MDNN_COUNTER_arena_halvings, 1);
         bytes = bytes / 2 < least_bytes ? 0 : bytes / 2;
         bytes -= bytes % MDNN_WD_ALIGNMENT_BYTES;

@@ -7,6 +7,7 @@
 #include "config/statistics.h"
 #include "shim/json.h"
 #include "shim/process.h"
+#include "shim/virtual_memory.h"
 #include "shim/wd_policy.h"
 
 enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
@@ -98,7 +99,7 @@ static uint64_t limit_of(const mdnn_graph_record_t *record)
     uint64_t most = record->own_bytes;
     if (mdnn_wd_is_on())
         most = mdnn_wd_limit() > most ? mdnn_wd_limit() : most;
-    else if (driver && driver->cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+    else if (driver && mdnn_device_info(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
         total_bytes / GENEROSITY_SHARE > most)
         most = total_bytes / GENEROSITY_SHARE;
     return most < user_limit ? most : user_limit;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/statistics.h"
+#include "shim/virtual_memory.h"
 
 /* Left to the host while we hold scratch: other threads allocate too. */
 static const uint64_t reserve_bytes = (uint64_t)64 << 20;
@@ -31,7 +32,7 @@ mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *dr
 static void release(mdnn_scratch_t *scratch, mdnn_scratch_use_t use)
 {
     if (scratch->blocks[use])
-        (void)scratch->driver->cuMemFree(scratch->blocks[use]);
+        (void)mdnn_device_free(scratch->blocks[use]);
     scratch->blocks[use] = 0;
     scratch->bytes[use] = 0;
 }
@@ -57,10 +58,10 @@ mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t u
         return MDNN_STATUS_OK;
     release(scratch, use);
     size_t available, total;
-    if (scratch->driver->cuMemGetInfo(&available, &total) != CUDA_SUCCESS)
+    if (mdnn_device_info(&available, &total) != CUDA_SUCCESS)
         return MDNN_STATUS_DEVICE;
     if (available < reserve_bytes || bytes > available - reserve_bytes ||
-        scratch->driver->cuMemAlloc(&scratch->blocks[use], bytes) != CUDA_SUCCESS) {
+        mdnn_device_allocate(&scratch->blocks[use], bytes) != CUDA_SUCCESS) {
         scratch->blocks[use] = 0;
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     }

@@ -36,9 +36,10 @@ bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *
 enum { MDNN_VIRTUAL_NAMES = 512 };
 typedef struct mdnn_virtual_operation {
     CUstream stream;
-    bool per_thread; /* the _ptsz family: stream 0 is the thread's own */
-    bool begun;      /* end has something to do */
-    bool overflowed; /* a name was lost for want of memory: begin refuses */
+    bool per_thread;  /* the _ptsz family: stream 0 is the thread's own */
+    bool begun;       /* end has something to do */
+    bool overflowed;  /* a name was lost for want of memory: begin refuses */
+    const char *name; /* for people: of a kernel; may be NULL; valid until the process ends */
     size_t name_count;
     mdnn_named_t *more;                     /* what does not fit in `names`; owned until end */
     struct mdnn_virtual_part *parts;        /* from begin to end, one a device that is named */
@@ -51,6 +52,7 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
     operation->stream = stream;
     operation->per_thread = per_thread;
     operation->begun = operation->overflowed = false;
+    operation->name = NULL;
     operation->name_count = 0;
     operation->more = NULL;
     operation->parts = NULL;
@@ -105,5 +107,7 @@ CUresult mdnn_virtual_pin(CUdeviceptr address);
 /* Our own scratch and arenas, inside the budget when one is on, else cuMemAlloc and cuMemFree. */
 CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes);
 CUresult mdnn_device_free(CUdeviceptr address);
+/* As cuMemGetInfo, of the budget when one is on. */
+CUresult mdnn_device_info(size_t *free_bytes, size_t *total_bytes);
 
 #endif

@@ -1,0 +1,70 @@
+/* What the files of virtual memory in the process share.
+ *   virtual_memory.c      devices, allocations, what the program is told
+ *   virtual_operations.c  names of operations, begin and end
+ *   virtual_graphs.c      captures and graphs
+ *
+ * Locks, in this order: a device's, then that of captures. Neither is held while a call of the
+ * program's own runs. */
+#ifndef MDNN_VIRTUAL_INTERNAL_H
+#define MDNN_VIRTUAL_INTERNAL_H
+
+#include <pthread.h>
+
+#include "shim/captures.h"
+#include "shim/memory_device.h"
+#include "shim/virtual_memory.h"
+
+/* A device under a budget; lives as long as the process. */
+typedef struct mdnn_virtual_device {
+    pthread_mutex_t lock;
+    CUdevice ordinal;
+    CUcontext context;     /* the primary one */
+    uint64_t start, bytes; /* its addresses */
+    uint64_t budget_bytes;
+    mdnn_device_memory_t *device;
+    mdnn_memory_t *memory;
+    uint64_t ended;           /* operations, for publishing statistics now and then */
+    uint32_t inside;          /* operations between begin and end */
+    pthread_cond_t one_ended; /* of those */
+} mdnn_virtual_device_t;
+
+/* Between enter and leave a device is locked, its context is current, and what captures forbid
+ * other calls of the thread is allowed. */
+typedef struct mdnn_virtual_entry {
+    mdnn_context_change_t change;
+    CUstreamCaptureMode mode;
+    bool relaxed;
+} mdnn_virtual_entry_t;
+
+mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device);
+void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry);
+/* Without a device: only what captures forbid. */
+mdnn_virtual_entry_t mdnn_virtual_relax(void);
+void mdnn_virtual_restore(mdnn_virtual_entry_t entry);
+
+/* The device in whose reservation the address lies; NULL: none. */
+mdnn_virtual_device_t *mdnn_virtual_device_of(uint64_t address);
+/* Of the calling thread's context, made at the first call; NULL: not under a budget. */
+mdnn_virtual_device_t *mdnn_virtual_current(void);
+/* By index; NULL behind the last. */
+mdnn_virtual_device_t *mdnn_virtual_device(size_t index);
+
+/* NULL without a budget or memory. */
+mdnn_moments_t *mdnn_virtual_moments(void);
+mdnn_captures_t *mdnn_virtual_captures(void);
+
+/* Entered. Something did not fit: whether an operation of another thread has ended since, so that
+ * it may fit now. What such an operation holds cannot leave, but only until its call returns. */
+bool mdnn_virtual_await_end(mdnn_virtual_device_t *device);
+
+/* What the program is told; says refusals on the log. */
+CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status, uint64_t bytes);
+/* Entered. Publishes statistics, once in a while. */
+void mdnn_virtual_count(mdnn_virtual_device_t *device);
+
+/* Entered. The allocation around `address` is held by the capture, pinned for it once. `pinned`: it
+ * was pinned for this already. */
+void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long long capture,
+                                uint64_t address, bool pinned);
+
+#endif

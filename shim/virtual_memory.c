@@ -1,0 +1,585 @@
+#include "shim/virtual_internal.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/log.h"
+#include "config/memory_statistics.h"
+#include "config/numbers.h"
+#include "shim/process.h"
+
+enum { DEVICES = 64, PUBLISH_OPERATIONS = 1024 };
+static const uint64_t mebibyte = (uint64_t)1 << 20;
+
+static _Atomic(mdnn_virtual_device_t *) devices[DEVICES]; /* filled from the front */
+static _Atomic uint64_t lowest = UINT64_MAX, highest;     /* all addresses lie in there */
+static _Atomic bool tried[DEVICES];                       /* by ordinal */
+
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of all below, and of devices */
+static _Atomic(mdnn_moments_t *) moments;
+static _Atomic(mdnn_captures_t *) captures;
+static mdnn_trace_t *trace;
+
+bool mdnn_virtual_on(void)
+{
+    const mdnn_process_state_t state = mdnn_process_state();
+    return (state == MDNN_PROCESS_ACTIVE || state == MDNN_PROCESS_EXITING) &&
+           mdnn_process_options()->memory_budget != UINT64_MAX;
+}
+
+/* ---- entering ---- */
+
+mdnn_virtual_entry_t mdnn_virtual_relax(void)
+{
+    mdnn_virtual_entry_t entry = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
+    if (all && mdnn_moments_is_capturing(all))
+        entry.relaxed =
+            mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&entry.mode) == CUDA_SUCCESS;
+    return entry;
+}
+
+void mdnn_virtual_restore(mdnn_virtual_entry_t entry)
+{
+    if (entry.relaxed)
+        (void)mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&entry.mode);
+}
+
+mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device)
+{
+    mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    entry.change = mdnn_context_enter(mdnn_real_driver(), device->context);
+    pthread_mutex_lock(&device->lock);
+    return entry;
+}
+
+void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry)
+{
+    pthread_mutex_unlock(&device->lock);
+    mdnn_context_leave(mdnn_real_driver(), entry.change);
+    mdnn_virtual_restore(entry);
+}
+
+/* ---- devices ---- */
+
+mdnn_virtual_device_t *mdnn_virtual_device(size_t index)
+{
+    return index < DEVICES ? atomic_load_explicit(&devices[index], memory_order_acquire) : NULL;
+}
+
+bool mdnn_virtual_owns(uint64_t address)
+{
+    return address >= atomic_load_explicit(&lowest, memory_order_relaxed) &&
+           address < atomic_load_explicit(&highest, memory_order_relaxed) &&
+           mdnn_virtual_device_of(address) != NULL;
+}
+
+mdnn_virtual_device_t *mdnn_virtual_device_of(uint64_t address)
+{
+    mdnn_virtual_device_t *device;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
+        if (address - device->start < device->bytes)
+            return device;
+    return NULL;
+}
+
+static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t *numbers)
+{
+    const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
+    const mdnn_pilot_report_t pilot = mdnn_memory_pilot_report(device->memory);
+    static const char *const safeties[] = {"fast", "host", "verify"};
+    const char *const policy = pilot.period_operations ? mdnn_policy_name(pilot.policy) : NULL;
+    *numbers = (mdnn_memory_statistics_t){
+        .budget_bytes = report.budget_bytes,
+        .resident_bytes = report.resident_bytes,
+        .peak_resident_bytes = report.peak_resident_bytes,
+        .live_bytes = report.live_bytes,
+        .peak_live_bytes = report.peak_live_bytes,
+        .pinned_live_bytes = report.pinned_live_bytes,
+        .largest_operation_bytes = report.largest_operation_bytes,
+        .smallest_budget_bytes = report.smallest_budget_bytes,
+        .floor_bytes = pilot.floor_bytes,
+        .host_bytes = mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)),
+        .out_bytes = report.out_bytes,
+        .in_bytes = report.in_bytes,
+        .saved_bytes = report.saved_bytes,
+        .operations = report.operations,
+        .planned_leaves = report.planned_leaves,
+        .planned_returns = report.planned_returns,
+        .demand_leaves = report.demand_leaves,
+        .demand_returns = report.demand_returns,
+        .called_off = report.called_off,
+        .host_waits = report.host_waits,
+        .host_wait_ms = report.host_wait_us / 1e3,
+        .refused = report.refused,
+        .created_chunks = report.created,
+        .mapped_chunks = report.mapped,
+        .unmapped_chunks = report.unmapped,
+        .period_operations = pilot.period_operations,
+        .period_out_bytes = pilot.out_bytes,
+        .period_in_bytes = pilot.in_bytes,
+        .compute_ms = pilot.compute_us / 1e3,
+        .link_bound_ms = pilot.link_bound_us / 1e3,
+        .predicted_ms = pilot.predicted_us / 1e3,
+        .round_ms = report.round_us / 1e3,
+        .unnamed_accesses = report.unnamed_accesses};
+    strncpy(numbers->policy, policy ? policy : "", sizeof numbers->policy - 1);
+    strncpy(numbers->safety, safeties[mdnn_process_options()->memory_safety],
+            sizeof numbers->safety - 1);
+    if (report.unnamed_accesses > 0)
+        snprintf(numbers->first_unnamed, sizeof numbers->first_unnamed, "%s (key %016" PRIx64 ")",
+                 report.unnamed_name ? report.unnamed_name : "an operation", report.unnamed_key);
+}
+
+/* For the exit handler: a thread that was stopped may hold the lock. */
+static bool numbers_of(int ordinal, mdnn_memory_statistics_t *numbers)
+{
+    mdnn_virtual_device_t *device;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++) {
+        if (device->ordinal != ordinal || pthread_mutex_trylock(&device->lock) != 0)
+            continue;
+        fill_numbers(device, numbers);
+        pthread_mutex_unlock(&device->lock);
+        return true;
+    }
+    return false;
+}
+
+void mdnn_virtual_count(mdnn_virtual_device_t *device)
+{
+    mdnn_memory_statistics_t numbers;
+    if (++device->ended % PUBLISH_OPERATIONS != 0)
+        return;
+    fill_numbers(device, &numbers);
+    mdnn_memory_statistics_publish(device->ordinal, &numbers);
+}
+
+static void at_exit(void)
+{
+    if (mdnn_process_state() == MDNN_PROCESS_FORKED)
+        return;
+    mdnn_host_slots_stop_all();
+    mdnn_trace_finish(trace);
+}
+
+/* `making` is locked. Once a process. */
+static bool make_common(const mdnn_driver_t *driver)
+{
+    if (!atomic_load(&moments)) {
+        mdnn_moments_t *const made = mdnn_moments_create(driver);
+        mdnn_captures_t *const holders = mdnn_captures_create();
+        if (!made || !holders) {
+            mdnn_moments_destroy(made);
+            mdnn_captures_destroy(holders);
+            return false;
+        }
+        trace = mdnn_trace_open(mdnn_process_options()->memory_trace, MDNN_TRACE_EVENTS);
+        mdnn_memory_statistics_register(numbers_of);
+        (void)atexit(at_exit);
+        atomic_store_explicit(&captures, holders, memory_order_release);
+        atomic_store_explicit(&moments, made, memory_order_release);
+    }
+    return true;
+}
+
+static bool has_common(void)
+{
+    if (atomic_load_explicit(&moments, memory_order_acquire))
+        return true;
+    const mdnn_driver_t *const driver = mdnn_virtual_on() ? mdnn_real_driver() : NULL;
+    if (!driver || !driver->has_memory)
+        return false;
+    pthread_mutex_lock(&making);
+    const bool made = make_common(driver);
+    pthread_mutex_unlock(&making);
+    return made;
+}
+
+mdnn_moments_t *mdnn_virtual_moments(void)
+{
+    return has_common() ? atomic_load(&moments) : NULL;
+}
+
+mdnn_captures_t *mdnn_virtual_captures(void)
+{
+    return has_common() ? atomic_load(&captures) : NULL;
+}
+
+/* A power of two: from the budget 1024 chunks between 2 and 32 MiB (docs/design.md). */
+static uint64_t chunk_bytes_of(uint64_t budget_bytes, uint64_t option)
+{
+    const uint64_t wanted = option ? option : budget_bytes / 1024;
+    const uint64_t most = option ? UINT64_MAX : 32 * mebibyte;
+    uint64_t bytes = 2 * mebibyte;
+    while (bytes < wanted && bytes < most)
+        bytes *= 2;
+    return bytes;
+}
+
+static uint64_t host_limit(void)
+{
+    const uint64_t option = mdnn_process_options()->memory_host_limit;
+    const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    const uint64_t half =
+        pages > 0 && page_bytes > 0 ? (uint64_t)pages / 2 * (uint64_t)page_bytes : UINT64_MAX;
+    return option == UINT64_MAX ? half : option;
+}
+
+/* Common rates, until they are measured: they only order what is planned. */
+static mdnn_link_t link_of(void)
+{
+    return (mdnn_link_t){.out_bytes_per_us = 25e3,
+                         .in_bytes_per_us = 25e3,
+                         .out_duplex_bytes_per_us = 20e3,
+                         .in_duplex_bytes_per_us = 20e3,
+                         .latency_us = 10};
+}
+
+static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_bytes)
+{
+    const mdnn_options_t *const options = mdnn_process_options();
+    const mdnn_memory_device_t functions = mdnn_device_memory_functions();
+    const mdnn_safety_t safety = (mdnn_safety_t)options->memory_safety;
+    const mdnn_memory_config_t config = {
+        .ranges = {.start = device->start,
+                   .bytes = device->bytes,
+                   .chunk_bytes = chunk_bytes,
+                   /* a slab stays mapped: nothing in it can be found out */
+                   .small_bytes = safety == MDNN_SAFETY_VERIFY ? 0 : chunk_bytes / 2},
+        .budget_bytes = device->budget_bytes,
+        .min_bytes = options->memory_min_size,
+        .safety = safety,
+        .pilot = {.policy = (mdnn_policy_t)options->memory_policy,
+                  .variants = MDNN_VARIANTS_RECORDED,
+                  .budget_bytes = device->budget_bytes,
+                  .host_limit_bytes = host_limit(),
+                  .link = link_of(),
+                  .background = !mdnn_real_driver()->is_simulated}};
+    return mdnn_memory_create(&config, &functions, device->device, &device->memory);
+}
+
+static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
+{
+    const mdnn_options_t *const options = mdnn_process_options();
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    size_t total = 0;
+    if (driver->cuDeviceTotalMem(&total, device->ordinal) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    device->budget_bytes = options->memory_budget < total ? options->memory_budget : total;
+    const uint64_t chunk_bytes = chunk_bytes_of(device->budget_bytes, options->memory_chunk_size);
+    const mdnn_device_memory_config_t config = {.driver = driver,
+                                                .moments = atomic_load(&moments),
+                                                .device = device->ordinal,
+                                                .context = device->context,
+                                                .budget_bytes = device->budget_bytes,
+                                                .chunk_bytes = chunk_bytes,
+                                                .host_limit_bytes = host_limit(),
+                                                .trace = trace};
+    MDNN_TRY(mdnn_device_memory_create(&config, &device->device));
+    mdnn_device_memory_addresses(device->device, &device->start, &device->bytes);
+    const mdnn_status_t status = make_memory(device, chunk_bytes);
+    if (status != MDNN_STATUS_OK)
+        mdnn_device_memory_destroy(device->device);
+    return status;
+}
+
+static void publish(mdnn_virtual_device_t *device)
+{
+    char name[128] = "";
+    size_t index = 0;
+    (void)mdnn_real_driver()->cuDeviceGetName(name, (int)sizeof name - 1, device->ordinal);
+    mdnn_trace_device(trace, device->ordinal, name, device->budget_bytes);
+    while (atomic_load(&devices[index]))
+        index++; /* there are as many as ordinals */
+    if (device->start < atomic_load(&lowest))
+        atomic_store(&lowest, device->start);
+    if (device->start + device->bytes > atomic_load(&highest))
+        atomic_store(&highest, device->start + device->bytes);
+    atomic_store_explicit(&devices[index], device, memory_order_release);
+}
+
+/* Whether the thread's context is the device's primary one, without making that. */
+static bool is_primary(CUdevice ordinal, CUcontext context)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    unsigned flags;
+    int active = 0;
+    CUcontext primary = NULL;
+    return driver->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active &&
+           driver->cuDevicePrimaryCtxRetain(&primary, ordinal) == CUDA_SUCCESS &&
+           primary == context;
+}
+
+static void init_locks(mdnn_virtual_device_t *device)
+{
+    pthread_condattr_t attributes;
+    pthread_mutex_init(&device->lock, NULL);
+    pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&device->one_ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+/* `making` is locked; the device was not tried yet. It is tried once. */
+static void make_device(CUdevice ordinal, CUcontext context)
+{
+    if (!is_primary(ordinal, context))
+        return; /* a context of the program's own: its allocations are the driver's */
+    atomic_store(&tried[ordinal], true);
+    mdnn_virtual_device_t *const device = calloc(1, sizeof *device);
+    if (!device)
+        return;
+    device->ordinal = ordinal;
+    device->context = context;
+    init_locks(device);
+    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    const mdnn_status_t status = fill_device(device);
+    mdnn_virtual_restore(entry);
+    if (status == MDNN_STATUS_OK) {
+        publish(device);
+        return;
+    }
+    MDNN_LOG(MDNN_LOG_ERROR, "memory", "device %d goes without a budget: %s (CUDA error %d)",
+             (int)ordinal, mdnn_status_string(status), (int)mdnn_moments_error(moments));
+    free(device);
+}
+
+mdnn_virtual_device_t *mdnn_virtual_current(void)
+{
+    CUcontext context = NULL;
+    CUdevice ordinal;
+    mdnn_virtual_device_t *device;
+    if (!has_common() || mdnn_real_driver()->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return NULL;
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
+            if (device->context == context)
+                return device;
+        if (mdnn_real_driver()->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal >= DEVICES ||
+            atomic_load(&tried[ordinal]))
+            return NULL;
+        pthread_mutex_lock(&making);
+        if (!atomic_load(&tried[ordinal]))
+            make_device(ordinal, context);
+        pthread_mutex_unlock(&making);
+    }
+    return NULL;
+}
+
+/* ---- what the program is told ---- */
+
+bool mdnn_virtual_await_end(mdnn_virtual_device_t *device)
+{
+    enum { SECONDS = 10 }; /* the other call may itself wait for what this thread will do */
+    const uint64_t before = device->ended;
+    struct timespec limit;
+    clock_gettime(CLOCK_MONOTONIC, &limit);
+    limit.tv_sec += SECONDS;
+    while (device->inside > 0 && device->ended == before)
+        if (pthread_cond_timedwait(&device->one_ended, &device->lock, &limit) != 0)
+            return false;
+    return device->ended != before;
+}
+
+static void say_refused(const mdnn_virtual_device_t *device, uint64_t bytes)
+{
+    const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
+    char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], needed[MDNN_NUMBER_BYTES];
+    mdnn_format_size_rounded(bytes, refused, sizeof refused);
+    mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
+    mdnn_format_size_rounded(report.smallest_budget_bytes, needed, sizeof needed);
+    if (report.smallest_budget_bytes > device->budget_bytes)
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "%s refused: nothing more can leave within the budget of %s; at least %s are "
+                      "needed",
+                      refused, budget, needed);
+    else
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "%s refused: nothing more can leave within the budget of %s", refused,
+                      budget);
+}
+
+CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status, uint64_t bytes)
+{
+    switch (status) {
+    case MDNN_STATUS_OK:
+        return CUDA_SUCCESS;
+    case MDNN_STATUS_NOT_FOUND:
+        return CUDA_ERROR_INVALID_VALUE;
+    case MDNN_STATUS_OUT_OF_DEVICE_MEMORY:
+    case MDNN_STATUS_OVERFLOW:
+        say_refused(device, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case MDNN_STATUS_DEVICE: {
+        const CUresult error = mdnn_device_memory_error(device->device);
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory", "CUDA error %d under virtual memory", (int)error);
+        return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    default:
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory", "%s", mdnn_status_string(status));
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
+/* ---- allocations ---- */
+
+/* Host memory for what lives beyond the budget, and some more. */
+static void want_slots(mdnn_virtual_device_t *device, uint64_t live_bytes)
+{
+    const uint64_t budget = device->budget_bytes;
+    const uint64_t ahead = budget / 2 < 1024 * mebibyte ? budget / 2 : 1024 * mebibyte;
+    if (live_bytes > budget / 2)
+        mdnn_host_slots_want(mdnn_device_memory_slots(device->device),
+                             (live_bytes > budget ? live_bytes - budget : 0) + ahead);
+}
+
+/* The number of the stream whose order an allocation follows. During a capture of that stream it is
+ * none: the memory may be used at once, and belongs to the capture. */
+static mdnn_status_t order_of(CUstream stream, bool per_thread, bool synchronous, uint64_t *number,
+                              unsigned long long *capture)
+{
+    *number = MDNN_NO_STREAM;
+    *capture = 0;
+    if (synchronous)
+        return MDNN_STATUS_OK;
+    *capture = mdnn_virtual_capture(stream, per_thread);
+    return *capture ? MDNN_STATUS_OK
+                    : mdnn_moments_stream(atomic_load(&moments), stream, per_thread, number);
+}
+
+static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
+                         bool synchronous, bool quiet)
+{
+    mdnn_virtual_device_t *const device = bytes > 0 ? mdnn_virtual_current() : NULL;
+    uint64_t number, start = 0;
+    unsigned long long capture;
+    if (!device || order_of(stream, per_thread, synchronous, &number, &capture) != MDNN_STATUS_OK)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    mdnn_status_t status;
+    do
+        status = mdnn_memory_allocate(device->memory, bytes, number, &start);
+    while (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && mdnn_virtual_await_end(device));
+    if (status == MDNN_STATUS_OK && capture)
+        mdnn_virtual_hold_captured(device, capture, start, false);
+    const CUresult result = status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && quiet
+                                ? CUDA_ERROR_OUT_OF_MEMORY
+                                : mdnn_virtual_result(device, status, bytes);
+    const uint64_t live_bytes = mdnn_memory_report(device->memory).live_bytes;
+    mdnn_virtual_leave(device, entry);
+    if (result == CUDA_SUCCESS) {
+        want_slots(device, live_bytes);
+        *address = start;
+    }
+    return result;
+}
+
+CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
+                               bool synchronous)
+{
+    return allocate(address, bytes, stream, per_thread, synchronous, false);
+}
+
+CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
+    uint64_t number;
+    unsigned long long capture;
+    if (!device)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (order_of(stream, per_thread, synchronous, &number, &capture) != MDNN_STATUS_OK)
+        return mdnn_virtual_result(device, MDNN_STATUS_DEVICE, 0);
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (capture)
+        mdnn_virtual_hold_captured(device, capture, address, false);
+    if (synchronous) /* where it fails the memory is used again later, that is all */
+        (void)mdnn_memory_wait_idle(device->memory, address);
+    const CUresult result =
+        mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
+    mdnn_virtual_leave(device, entry);
+    return result;
+}
+
+bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *ordinal)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
+    if (!device)
+        return false;
+    pthread_mutex_lock(&device->lock);
+    const bool found = mdnn_memory_find(device->memory, address, start, bytes);
+    pthread_mutex_unlock(&device->lock);
+    *ordinal = device->ordinal;
+    return found;
+}
+
+bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_current();
+    if (!device)
+        return false;
+    pthread_mutex_lock(&device->lock);
+    *free_bytes = mdnn_memory_available(device->memory);
+    pthread_mutex_unlock(&device->lock);
+    *total_bytes = device->budget_bytes;
+    return true;
+}
+
+CUresult mdnn_virtual_pin(CUdeviceptr address)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
+    if (!device)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    const CUresult result =
+        mdnn_virtual_result(device, mdnn_memory_pin(device->memory, address), 0);
+    mdnn_virtual_leave(device, entry);
+    return result;
+}
+
+void mdnn_virtual_stream_destroyed(CUstream stream)
+{
+    mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
+    if (!all)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_moments_stream_ends(all, stream);
+    mdnn_virtual_restore(entry);
+}
+
+/* ---- our own ---- */
+
+CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes)
+{
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (mdnn_virtual_on())
+        result = allocate(address, bytes, NULL, false, true, true);
+    if (result == CUDA_SUCCESS && mdnn_virtual_pin(*address) != CUDA_SUCCESS) {
+        (void)mdnn_virtual_free(*address, NULL, false, true);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result == CUDA_ERROR_NOT_SUPPORTED ? mdnn_real_driver()->cuMemAlloc(address, bytes)
+                                              : result;
+}
+
+CUresult mdnn_device_free(CUdeviceptr address)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
+    if (!device)
+        return mdnn_real_driver()->cuMemFree(address);
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    mdnn_memory_unpin(device->memory, address);
+    mdnn_virtual_leave(device, entry);
+    return mdnn_virtual_free(address, NULL, false, true);
+}
+
+CUresult mdnn_device_info(size_t *free_bytes, size_t *total_bytes)
+{
+    return mdnn_virtual_info(free_bytes, total_bytes)
+               ? CUDA_SUCCESS
+               : mdnn_real_driver()->cuMemGetInfo(free_bytes, total_bytes);
+}

@@ -1,0 +1,285 @@
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "shim/virtual_internal.h"
+
+/* The names of one device. */
+struct mdnn_virtual_part {
+    struct mdnn_virtual_part *next;
+    mdnn_virtual_device_t *device;
+    mdnn_memory_operation_t operation;
+    mdnn_named_t *own; /* NULL: the operation's names, all of one device */
+};
+
+/* The convolution whose first operation is still to come. initial-exec: see shim/process.c. */
+static _Thread_local struct {
+    mdnn_operation_kind_t kind; /* OTHER: none */
+    uint64_t x, workspace_bytes;
+} expected __attribute__((tls_model("initial-exec")));
+
+void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace_bytes)
+{
+    expected.kind = kind;
+    expected.x = x;
+    expected.workspace_bytes = workspace_bytes;
+}
+
+/* ---- names ---- */
+
+static mdnn_named_t *names_of(mdnn_virtual_operation_t *operation)
+{
+    return operation->more ? operation->more : operation->names;
+}
+
+/* Room for one more: from MDNN_VIRTUAL_NAMES on, memory for the next power of two. */
+static bool make_room(mdnn_virtual_operation_t *operation)
+{
+    const size_t count = operation->name_count;
+    if (count < MDNN_VIRTUAL_NAMES || (count & (count - 1)) != 0)
+        return true;
+    mdnn_named_t *const grown = realloc(operation->more, 2 * count * sizeof *grown);
+    if (!grown)
+        return false;
+    if (!operation->more)
+        memcpy(grown, operation->names, count * sizeof *grown);
+    operation->more = grown;
+    return true;
+}
+
+static void add_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role)
+{
+    if (make_room(operation))
+        names_of(operation)[operation->name_count++] = (mdnn_named_t){address, role};
+    else
+        operation->overflowed = true;
+}
+
+void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role)
+{
+    enum { LAST = 8 };
+    if (!mdnn_virtual_owns(address))
+        return;
+    const mdnn_named_t *const names = names_of(operation);
+    const size_t count = operation->name_count;
+    for (size_t i = count > LAST ? count - LAST : 0; i < count; i++)
+        if (names[i].address == address && names[i].role == role)
+            return;
+    add_name(operation, address, role);
+}
+
+/* What the convolution reads comes first among its names. */
+static void put_first(mdnn_virtual_operation_t *operation, uint64_t address)
+{
+    if (!mdnn_virtual_owns(address))
+        return;
+    size_t place = 0;
+    while (place < operation->name_count && names_of(operation)[place].address != address)
+        place++;
+    if (place == operation->name_count)
+        add_name(operation, address, MDNN_USE_READ);
+    if (place >= operation->name_count)
+        return;
+    mdnn_named_t *const names = names_of(operation);
+    const mdnn_named_t first = names[place];
+    memmove(names + 1, names, place * sizeof *names);
+    names[0] = first;
+}
+
+/* ---- parts ---- */
+
+static void free_parts(mdnn_virtual_operation_t *operation)
+{
+    for (struct mdnn_virtual_part *part = operation->parts, *next; part; part = next) {
+        next = part->next;
+        free(part->own);
+        free(part);
+    }
+    free(operation->more);
+    operation->parts = NULL;
+    operation->more = NULL;
+    operation->begun = false;
+}
+
+/* A part with the names of `device`; `all`: it has every name. */
+static bool add_part(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t *device, bool all,
+                     const mdnn_memory_operation_t *what)
+{
+    const mdnn_named_t *const names = names_of(operation);
+    const size_t count = operation->name_count;
+    struct mdnn_virtual_part *const part = malloc(sizeof *part);
+    if (!part)
+        return false;
+    *part =
+        (struct mdnn_virtual_part){.next = operation->parts, .device = device, .operation = *what};
+    part->operation.named = names;
+    part->operation.named_count = count;
+    if (!all) {
+        part->own = malloc(count * sizeof *part->own);
+        part->operation.named = part->own;
+        part->operation.named_count = 0;
+        for (size_t i = 0; part->own && i < count; i++)
+            if (mdnn_virtual_device_of(names[i].address) == device)
+                part->own[part->operation.named_count++] = names[i];
+    }
+    if (!all && !part->own) {
+        free(part);
+        return false;
+    }
+    operation->parts = part;
+    return true;
+}
+
+/* In the same order of devices for all: whoever waits holds only what comes before. */
+static bool make_parts(mdnn_virtual_operation_t *operation, const mdnn_memory_operation_t *what)
+{
+    const mdnn_named_t *const names = names_of(operation);
+    const size_t count = operation->name_count;
+    mdnn_virtual_device_t *device = mdnn_virtual_device_of(names[0].address);
+    size_t same = 1;
+    while (same < count && names[same].address - device->start < device->bytes)
+        same++;
+    if (same == count)
+        return add_part(operation, device, true, what);
+    bool made = true;
+    for (size_t i = 0; made && (device = mdnn_virtual_device(i)); i++) {
+        size_t first = 0;
+        while (first < count && mdnn_virtual_device_of(names[first].address) != device)
+            first++;
+        made = first == count || add_part(operation, device, false, what);
+    }
+    return made;
+}
+
+/* ---- begin and end ---- */
+
+/* Entered. What the operation names belongs to its capture; the mechanism has pinned each once. */
+static void hold_names(mdnn_virtual_device_t *device, unsigned long long capture,
+                       const mdnn_memory_operation_t *operation)
+{
+    uint64_t *const starts = malloc(operation->named_count * sizeof *starts);
+    size_t count = 0;
+    for (size_t i = 0; starts && i < operation->named_count; i++) {
+        uint64_t start, bytes;
+        size_t known = 0;
+        if (!mdnn_memory_find(device->memory, operation->named[i].address, &start, &bytes))
+            continue;
+        while (known < count && starts[known] != start)
+            known++;
+        if (known < count)
+            continue;
+        starts[count++] = start;
+        mdnn_virtual_hold_captured(device, capture, start, true);
+    }
+    free(starts); /* without memory all stays pinned for good */
+}
+
+static CUresult begin_part(struct mdnn_virtual_part *part, unsigned long long capture)
+{
+    mdnn_virtual_device_t *const device = part->device;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    mdnn_status_t status;
+    do
+        status = mdnn_memory_begin(device->memory, &part->operation);
+    while (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && mdnn_virtual_await_end(device));
+    device->inside += status == MDNN_STATUS_OK;
+    if (status == MDNN_STATUS_OK && capture)
+        hold_names(device, capture, &part->operation);
+    const CUresult result = mdnn_virtual_result(
+        device, status, mdnn_memory_report(device->memory).largest_operation_bytes);
+    mdnn_virtual_leave(device, entry);
+    return result;
+}
+
+static void end_part(struct mdnn_virtual_part *part, bool enqueued)
+{
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(part->device);
+    mdnn_memory_end(part->device->memory, &part->operation, enqueued);
+    part->device->inside--;
+    mdnn_virtual_count(part->device);
+    pthread_cond_broadcast(&part->device->one_ended);
+    mdnn_virtual_leave(part->device, entry);
+}
+
+/* Of the first operation of a convolution: what the next ones are is known by their keys only. */
+static void take_expected(mdnn_virtual_operation_t *operation, mdnn_memory_operation_t *what)
+{
+    what->kind = expected.kind;
+    what->workspace_bytes = expected.workspace_bytes;
+    if (expected.kind != MDNN_OPERATION_OTHER)
+        put_first(operation, expected.x);
+    expected.kind = MDNN_OPERATION_OTHER;
+    expected.workspace_bytes = 0;
+}
+
+static CUresult begin_parts(mdnn_virtual_operation_t *operation, unsigned long long capture)
+{
+    struct mdnn_virtual_part *part = operation->parts;
+    CUresult result = CUDA_SUCCESS;
+    while (part && (result = begin_part(part, capture)) == CUDA_SUCCESS)
+        part = part->next;
+    if (result != CUDA_SUCCESS)
+        for (struct mdnn_virtual_part *begun = operation->parts; begun != part; begun = begun->next)
+            end_part(begun, false);
+    return result;
+}
+
+CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
+{
+    mdnn_memory_operation_t what = {.key = key, .name = operation->name};
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (operation->name_count == 0 && !operation->overflowed)
+        return CUDA_SUCCESS;
+    mdnn_moments_t *const moments = mdnn_virtual_moments();
+    const unsigned long long capture =
+        mdnn_virtual_capture(operation->stream, operation->per_thread);
+    what.capturing = capture != 0;
+    what.stream = MDNN_NO_STREAM;
+    take_expected(operation, &what);
+    const mdnn_status_t status = capture ? MDNN_STATUS_OK
+                                         : mdnn_moments_stream(moments, operation->stream,
+                                                               operation->per_thread, &what.stream);
+    if (status == MDNN_STATUS_DEVICE && mdnn_moments_error(moments) != CUDA_SUCCESS)
+        result = mdnn_moments_error(moments); /* of the stream: the real call would fail, too */
+    else if (status == MDNN_STATUS_OK && !operation->overflowed && make_parts(operation, &what))
+        result = begin_parts(operation, capture);
+    operation->begun = result == CUDA_SUCCESS;
+    if (!operation->begun)
+        free_parts(operation);
+    return result;
+}
+
+void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
+{
+    if (!operation->begun)
+        return;
+    for (struct mdnn_virtual_part *part = operation->parts; part; part = part->next)
+        end_part(part, enqueued);
+    free_parts(operation);
+}
+
+/* ---- waiting ---- */
+
+static bool progress_all(void)
+{
+    mdnn_virtual_device_t *device;
+    bool under_way = false;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++) {
+        const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+        under_way |= mdnn_memory_progress(device->memory);
+        mdnn_virtual_leave(device, entry);
+    }
+    return under_way;
+}
+
+void mdnn_virtual_progress_while_waiting(bool (*is_over)(void *context), void *context)
+{
+    static const struct timespec pause = {.tv_nsec = 20000};
+    enum { EAGER = 200 };
+    for (unsigned round = 0; !is_over(context) && progress_all(); round++)
+        if (round < EAGER)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+}
