@@ -153,7 +153,9 @@ static bool numbers_of(int ordinal, mdnn_memory_statistics_t *numbers)
 void mdnn_virtual_count(mdnn_virtual_device_t *device)
 {
     mdnn_memory_statistics_t numbers;
-    if (++device->ended % PUBLISH_OPERATIONS != 0)
+    /* In verify the next operation may be the last: an unnamed access can end the process. */
+    const bool proving = mdnn_process_options()->memory_safety == MDNN_SAFETY_VERIFY;
+    if (++device->ended % PUBLISH_OPERATIONS != 0 && !proving)
         return;
     fill_numbers(device, &numbers);
     mdnn_memory_statistics_publish(device->ordinal, &numbers);
