@@ -35,7 +35,7 @@ class Sampler:
     def __init__(self, device=0):
         self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
         self.call("nvmlInit_v2")
-        self.handle, self.info = ctypes.c_void_p(), NvmlMemory()
+        self.handle = ctypes.c_void_p()
         self.call("nvmlDeviceGetHandleByIndex_v2", device, ctypes.byref(self.handle))
         self.most, self.count, self.stop = 0, 0, threading.Event()
         self.begun = time.monotonic()
@@ -47,8 +47,9 @@ class Sampler:
             raise Failed(f"{name} returned {status}")
 
     def used(self):
-        self.call("nvmlDeviceGetMemoryInfo", self.handle, ctypes.byref(self.info))
-        return self.info.used
+        info = NvmlMemory()  # two threads may ask at once
+        self.call("nvmlDeviceGetMemoryInfo", self.handle, ctypes.byref(info))
+        return info.used
 
     def loop(self):
         while not self.stop.wait(SAMPLE_S):
