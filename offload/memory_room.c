@@ -134,6 +134,7 @@ static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
         return MDNN_STATUS_OK;
     if (chunks_in_sight(memory, true) < wanted)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    mdnn_pilot_short(memory->pilot, (wanted - in_sight) * memory->chunk_bytes);
     while (in_sight < wanted) {
         mdnn_area_t *const victim = choose_victim(memory);
         if (!victim)

@@ -9,6 +9,7 @@
 enum {
     PERIODS = 4,     /* as many as the history remembers */
     TIMED = 1 << 13, /* records whose times may still come */
+    REPLANS = 8,     /* for want of memory */
     TRIES = 3,       /* plans of a period that may fail for want of host memory */
     TAKE_UP_AHEAD =
         64 /* operations: what they use is called back when the program is found again */
@@ -30,8 +31,11 @@ typedef struct entry {
     uint64_t passed;    /* operations while the stage was TIMING */
     uint64_t plan_from; /* not planned before so many passed */
     unsigned tries;
-    uint64_t followed; /* operations */
+    uint64_t followed;    /* operations */
+    uint64_t short_bytes; /* of the budget, left alone by plans that are made now */
+    unsigned replans;
     pilot_plan_t *plan;
+    uint64_t plan_short_bytes;
 } entry_t;
 
 /* One of the history's ranges; the same index. */
@@ -60,6 +64,8 @@ struct mdnn_pilot {
     uint64_t followed_for;      /* records in a row that stood one behind the other there */
     uint32_t round;             /* operations of its period */
     pilot_plan_t *active;       /* whose ranges are known; of an entry */
+    uint64_t flown;             /* records in a row in which it was followed */
+    uint64_t short_bytes;       /* most that was missing in the last round of these */
     pilot_job_t *job;           /* NULL: none is under way */
     uint64_t job_period;
     timed_t *timed; /* ring of TIMED */
@@ -244,19 +250,42 @@ static void plan_failed(entry_t *entry, mdnn_status_t status)
     entry->plan_from = entry->passed + entry->count;
 }
 
+static mdnn_status_t start_job(mdnn_pilot_t *pilot, const entry_t *entry,
+                               const mdnn_period_t *period, const double *times_us)
+{
+    mdnn_pilot_config_t config = pilot->config;
+    config.budget_bytes -= entry->short_bytes;
+    pilot->job_period = entry->number;
+    return pilot_job_start(&config, period, times_us, &pilot->job);
+}
+
 /* Once all operations were timed, or two rounds are over. */
 static void start_planning(mdnn_pilot_t *pilot, entry_t *entry)
 {
     const bool timed = entry->untimed == 0 || entry->passed >= 2 * (uint64_t)entry->count;
     if (!timed || pilot->job || entry->passed < entry->plan_from)
         return;
-    const mdnn_status_t status =
-        pilot_job_start(&pilot->config, mdnn_history_period(pilot->history, entry->number),
-                        entry->times_us, &pilot->job);
-    pilot->job_period = entry->number;
+    const mdnn_status_t status = start_job(
+        pilot, entry, mdnn_history_period(pilot->history, entry->number), entry->times_us);
     entry->stage = STAGE_PLANNING;
     if (status != MDNN_STATUS_OK)
         plan_failed(entry, status);
+}
+
+/* Takes over *made, if it is of use: a second plan may find that there is too little memory. */
+static void adopt_for(mdnn_pilot_t *pilot, entry_t *entry, pilot_plan_t *made)
+{
+    if (entry->plan && made->plan.verdict != MDNN_VERDICT_FITS) {
+        entry->replans = REPLANS;
+        pilot_plan_destroy(made);
+        return;
+    }
+    if (entry->plan == pilot->active)
+        pilot->active = NULL;
+    pilot_plan_destroy(entry->plan);
+    entry->plan = made;
+    entry->plan_short_bytes = entry->short_bytes;
+    entry->stage = STAGE_PLANNED;
 }
 
 /* The plan that was being made is ready. Its period may be forgotten by now. */
@@ -266,18 +295,40 @@ static void adopt_plan(mdnn_pilot_t *pilot)
     const mdnn_status_t status = pilot_job_finish(pilot->job, &made);
     entry_t *const entry = find_entry(pilot, pilot->job_period);
     pilot->job = NULL;
-    if (!entry) {
+    if (!entry)
         pilot_plan_destroy(made);
-    } else if (status != MDNN_STATUS_OK) {
+    else if (status == MDNN_STATUS_OK)
+        adopt_for(pilot, entry, made);
+    else if (!entry->plan)
         plan_failed(entry, status);
-    } else {
-        entry->plan = made;
-        entry->stage = STAGE_PLANNED;
-    }
     if (entry && entry->stage == STAGE_PLANNED) {
         free(entry->times_us);
         entry->times_us = NULL;
     }
+}
+
+/* After each round under the plan. */
+static void plan_with_less(mdnn_pilot_t *pilot, entry_t *entry)
+{
+    const uint64_t bytes = pilot->short_bytes;
+    if (bytes == 0 || pilot->job)
+        return;
+    pilot->short_bytes = 0;
+    if (entry->replans >= REPLANS || bytes > pilot->config.budget_bytes - entry->short_bytes)
+        return;
+    entry->replans++;
+    entry->short_bytes += bytes;
+    if (start_job(pilot, entry, &entry->plan->period, NULL) != MDNN_STATUS_OK)
+        entry->short_bytes -= bytes;
+}
+
+void mdnn_pilot_short(mdnn_pilot_t *pilot, uint64_t bytes)
+{
+    const entry_t *const entry =
+        pilot->place.period != 0 ? find_entry(pilot, pilot->place.period) : NULL;
+    if (entry && entry->plan && entry->plan == pilot->active && pilot->flown >= entry->count &&
+        bytes > pilot->short_bytes)
+        pilot->short_bytes = bytes;
 }
 
 /* ---- taking a plan up ---- */
@@ -395,6 +446,7 @@ static void take_up(mdnn_pilot_t *pilot, pilot_plan_t *plan, uint32_t position,
 {
     const uint32_t count = plan->period.operation_count;
     pilot->active = plan;
+    pilot->flown = pilot->short_bytes = 0;
     find_ranges(pilot);
     find_away(plan, position);
     for (uint32_t ahead = 1; ahead <= TAKE_UP_AHEAD && ahead < count; ahead++) {
@@ -423,9 +475,10 @@ static void learn_ranges(mdnn_pilot_t *pilot, const mdnn_history_operation_t *op
     }
 }
 
-static void follow(mdnn_pilot_t *pilot, pilot_plan_t *plan,
-                   const mdnn_history_operation_t *operation, mdnn_advice_t *advice)
+static void follow(mdnn_pilot_t *pilot, entry_t *entry, const mdnn_history_operation_t *operation,
+                   mdnn_advice_t *advice)
 {
+    pilot_plan_t *const plan = entry->plan;
     const uint32_t position = pilot->place.position, count = plan->period.operation_count;
     const mdnn_move_t *const moves = plan->plan.schedule.moves;
     const bool known = pilot->active == plan && pilot->followed_for > 1;
@@ -442,6 +495,8 @@ static void follow(mdnn_pilot_t *pilot, pilot_plan_t *plan,
     advice->leave = plan->leave;
     advice->back = plan->back;
     advice->join = plan->joins[(position + 1) % count];
+    if (++pilot->flown % count == 0)
+        plan_with_less(pilot, entry);
 }
 
 /* ---- recording ---- */
@@ -495,9 +550,10 @@ void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *oper
     entry->followed++;
     if (entry->stage == STAGE_TIMING)
         time_round(pilot, entry, operation->time_us, advice);
-    const mdnn_schedule_t *const schedule = entry->plan ? &entry->plan->plan.schedule : NULL;
-    if (schedule && (schedule->move_count > 0 || schedule->join_count > 0))
-        follow(pilot, entry->plan, operation, advice);
+    /* A plan in which nothing moves is followed, too: it may turn out that memory is short. */
+    if (entry->plan && entry->plan->plan.verdict == MDNN_VERDICT_FITS &&
+        pilot->config.policy != MDNN_POLICY_NONE)
+        follow(pilot, entry, operation, advice);
 }
 
 /* ---- answers ---- */
@@ -546,6 +602,7 @@ mdnn_pilot_report_t mdnn_pilot_report(const mdnn_pilot_t *pilot)
             continue;
         most = entry->followed;
         report_plan(&report, entry->plan);
+        report.short_bytes = entry->plan_short_bytes;
     }
     return report;
 }

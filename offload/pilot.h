@@ -15,7 +15,7 @@ typedef struct mdnn_pilot mdnn_pilot_t;
 typedef struct mdnn_pilot_config {
     mdnn_policy_t policy;
     mdnn_variants_t variants;
-    uint64_t budget_bytes;     /* for ranges: without what the mechanism keeps for itself */
+    uint64_t budget_bytes;     /* for ranges; if the mechanism keeps some of it: mdnn_pilot_short */
     uint64_t host_limit_bytes; /* UINT64_MAX: none */
     mdnn_link_t link;
     uint32_t effort; /* see mdnn_plan_request_t */
@@ -57,6 +57,12 @@ uint64_t mdnn_pilot_sequence(const mdnn_pilot_t *pilot); /* of the next record *
  * in. 0: unknown (the caller takes the least recently used among those). O(1). */
 uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range);
 
+/* Memory had to be found on demand: so many bytes were missing. If that comes although the plan has
+ * been followed for a whole round, there is less memory than the budget says (slabs that are not
+ * full, pinned ranges, some that the period does not know): the period is planned again with so
+ * much less. */
+void mdnn_pilot_short(mdnn_pilot_t *pilot, uint64_t bytes);
+
 typedef struct mdnn_pilot_report {
     uint64_t operations;        /* recorded */
     uint32_t periods, followed; /* periods found; 1 if the program is being followed now */
@@ -68,7 +74,8 @@ typedef struct mdnn_pilot_report {
     double compute_us;          /* of one round, measured */
     double predicted_us;        /* by the replay, with the plan: the schedule bound known so far */
     double link_bound_us;
-    double planning_ms;           /* host time of the last plan */
+    double planning_ms;           /* host time of the plan */
+    uint64_t short_bytes;         /* of the budget that the plan leaves alone: mdnn_pilot_short */
     uint64_t out_bytes, in_bytes; /* of one round, planned */
 } mdnn_pilot_report_t;
 

@@ -37,7 +37,8 @@ typedef struct pilot_plan {
 typedef struct pilot_job pilot_job_t;
 
 /* `times_us` of each operation of the period; negative: unknown, is guessed from the same key's.
- * Copies all that it needs. OUT_OF_MEMORY also if there is no thread to be had. */
+ * NULL: the period's are right. Copies all that it needs. OUT_OF_MEMORY also if there is no thread
+ * to be had. */
 mdnn_status_t pilot_job_start(const mdnn_pilot_config_t *config, const mdnn_period_t *period,
                               const double *times_us, pilot_job_t **job);
 

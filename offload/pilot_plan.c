@@ -254,7 +254,8 @@ static mdnn_status_t make_plan(const pilot_job_t *job, pilot_plan_t *made)
                                          .host_limit_bytes = config->host_limit_bytes,
                                          .effort = config->effort};
     const double begin_ms = now_ms();
-    MDNN_TRY(set_times(&made->period, job->times_us));
+    if (job->times_us)
+        MDNN_TRY(set_times(&made->period, job->times_us));
     made->compute_us = mdnn_period_compute_us(&made->period, NULL);
     MDNN_TRY(mdnn_plan(&request, &made->plan));
     MDNN_TRY(index_plan(made));
@@ -305,13 +306,14 @@ mdnn_status_t pilot_job_start(const mdnn_pilot_config_t *config, const mdnn_peri
     const size_t count = period->operation_count;
     job->config = *config;
     job->made = calloc(1, sizeof *job->made);
-    job->times_us = calloc(count + 1, sizeof *job->times_us);
-    if (!job->made || !job->times_us ||
+    job->times_us = times_us ? calloc(count + 1, sizeof *job->times_us) : NULL;
+    if (!job->made || (times_us && !job->times_us) ||
         mdnn_period_copy(period, &job->made->period) != MDNN_STATUS_OK) {
         free_job(job);
         return MDNN_STATUS_OUT_OF_MEMORY;
     }
-    memcpy(job->times_us, times_us, count * sizeof *times_us);
+    if (times_us)
+        memcpy(job->times_us, times_us, count * sizeof *times_us);
     if (!config->background) {
         run_job(job);
     } else if (!start_thread(job)) {

@@ -90,6 +90,12 @@ uint64_t mdnn_pilot_sequence(const mdnn_pilot_t *pilot)
     return advisor.sequence;
 }
 
+void mdnn_pilot_short(mdnn_pilot_t *pilot, uint64_t bytes)
+{
+    (void)pilot;
+    assert_true(bytes > 0);
+}
+
 uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range)
 {
     (void)pilot;

@@ -326,6 +326,28 @@ static void training_needs_no_demand(void **state)
         }
 }
 
+/* Slabs that are not full take memory of which the pilot knows nothing. */
+static void what_the_pilot_does_not_know_of_is_left_alone(void **state)
+{
+    (void)state;
+    for (double gib = 15; gib > 9.9; gib -= 0.25) {
+        vgg16_fill(&network, 256, 55000, 122000);
+        const uint64_t budget = (uint64_t)(gib * (1 << 30));
+        start(budget, budget, MDNN_POLICY_AUTO);
+        settle(true);
+        for (int i = 0; i < 20; i++)
+            run_round(true);
+        const rounds_t rounds = watch(true);
+        print_message("%5.2f GiB: %.1f ms a round, predicted %.1f; %.0f MiB left alone\n", gib,
+                      rounds.round_us / 1e3, rounds.plan.predicted_us / 1e3,
+                      (double)rounds.plan.short_bytes / (1 << 20));
+        assert_int_equal(rounds.counts.demand_returns, 0);
+        assert_int_equal(rounds.counts.demand_leaves, 0);
+        assert_true(rounds.round_us <= rounds.plan.predicted_us * 1.02);
+        mdnn_memory_destroy(memory);
+    }
+}
+
 /* The same without advice: everything comes back only when it is named. */
 static void demand_alone_takes_longer(void **state)
 {
@@ -437,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_needs_no_demand),
+        cmocka_unit_test(what_the_pilot_does_not_know_of_is_left_alone),
         cmocka_unit_test(demand_alone_takes_longer),
         cmocka_unit_test(logging_costs_little),
         cmocka_unit_test(any_budget_from_the_floor_on_needs_no_demand),

@@ -839,6 +839,60 @@ static void what_was_not_timed_is_guessed_from_its_key(void **state)
     mdnn_pilot_destroy(pilot);
 }
 
+/* ---- less memory than there should be ---- */
+
+static uint64_t most_held(void)
+{
+    uint64_t most = 0;
+    for (uint32_t n = model.operations - program.step_count; n < model.operations; n++) {
+        CHECK(model.demand_at[n] == 0);
+        most = model.held_at[n] > most ? model.held_at[n] : most;
+    }
+    return most;
+}
+
+static unsigned planned_again;
+
+/* Some of the budget is not to be had: planned again with less, if that is possible. */
+static void check_shortage(void)
+{
+    uint64_t floor_bytes;
+    fill_training(true);
+    start_program(&program);
+    run_rounds(rounds_to_settle());
+    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, &floor_bytes);
+    start_model(&config);
+    mdnn_pilot_short(model.pilot, 1); /* without a plan, that says nothing */
+    play(0);
+    CHECK(mdnn_pilot_report(model.pilot).short_bytes == 0);
+    const uint64_t before = most_held(), missing = 1 + below(6);
+    mdnn_pilot_short(model.pilot, missing);
+    mdnn_pilot_short(model.pilot, 1 + below(missing)); /* the same, once more */
+    run_more_rounds(4);
+    const bool possible = config.budget_bytes >= floor_bytes + missing;
+    const uint64_t now = most_held();
+    CHECK(mdnn_pilot_report(model.pilot).short_bytes == (possible ? missing : 0));
+    CHECK(mdnn_pilot_report(model.pilot).verdict == MDNN_VERDICT_FITS);
+    CHECK(possible ? now <= config.budget_bytes - missing : now == before);
+    add_event((event_t){.kind = OPERATION, .key = 9999});
+    play(event_count - 1); /* lost: demands are no wonder */
+    mdnn_pilot_short(model.pilot, 1);
+    run_more_rounds(4);
+    CHECK(most_held() == now);
+    planned_again += possible;
+    stop_model();
+}
+
+static void missing_memory_is_planned_without(void **state)
+{
+    (void)state;
+    planned_again = 0;
+    each_seed(check_shortage, 300);
+    print_message("%u programs planned again\n", planned_again);
+    if (!getenv("MDNN_TEST_SEED"))
+        assert_true(planned_again > 100 && planned_again < 300);
+}
+
 /* ---- failures ---- */
 
 /* One allocation fails; nothing is lost for ever, and the program is planned all the same. */
@@ -893,6 +947,7 @@ int main(void)
         cmocka_unit_test(noise_breaks_nothing),
         cmocka_unit_test(each_operation_is_timed_once),
         cmocka_unit_test(what_was_not_timed_is_guessed_from_its_key),
+        cmocka_unit_test(missing_memory_is_planned_without),
         cmocka_unit_test(a_failing_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
