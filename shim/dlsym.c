@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "shim/driver.h"
 #include "shim/entries.h"
 #include "shim/process.h"
 #include "shim/real.h"
@@ -83,11 +84,24 @@ static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
     return answer(door);
 }
 
+/* Likewise for the driver, which may look up functions of its own. */
+static dlsym_answer_t decide_driver(const char *name, void *found, void *caller)
+{
+    bool ours;
+    if (strcmp(soname_at(found, &ours), "libcuda.so.1") != 0 ||
+        strcmp(soname_at(caller, &ours), "libcuda.so.1") == 0)
+        return undecided;
+    return answer(mdnn_driver_entry_of_symbol(name, found));
+}
+
 dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
 {
     mdnn_hook_id_t hook;
     const mdnn_dlsym_function_t find = mdnn_real_dlsym();
-    if (!find || handle == RTLD_NEXT || !mdnn_hook_of_name(name, &hook))
+    if (!find || handle == RTLD_NEXT)
+        return undecided;
+    const bool of_driver = mdnn_driver_has_symbol(name);
+    if (!of_driver && !mdnn_hook_of_name(name, &hook))
         return undecided;
     void *found = handle == RTLD_DEFAULT ? NULL : find(handle, name);
     bool ours = handle == RTLD_DEFAULT;
@@ -103,6 +117,7 @@ dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
         return ours ? answer(found) : undecided;
     if (!found)
         return undecided;
-    const dlsym_answer_t decided = decide_by_owner(hook, found);
+    const dlsym_answer_t decided =
+        of_driver ? decide_driver(name, found, caller) : decide_by_owner(hook, found);
     return !decided.decided && ours ? answer(found) : decided;
 }

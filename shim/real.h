@@ -15,6 +15,14 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+/* For per-thread default streams; the header declares them only where it renames the others. */
+cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **function,
+                                         unsigned long long flags,
+                                         enum cudaDriverEntryPointQueryResult *status);
+cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **function,
+                                                  unsigned version, unsigned long long flags,
+                                                  enum cudaDriverEntryPointQueryResult *status);
+
 /* A version node that hosts bind to, hence one set of real functions. */
 typedef enum mdnn_library {
     MDNN_LIBRARY_CUDNN9,     /* libcudnn.so.9 */

@@ -1,0 +1,302 @@
+/* Waits of the host, and addresses that outlive the call: in tensor maps, textures and with others.
+ */
+#include <string.h>
+
+#include "config/log.h"
+#include "shim/call.h"
+#include "shim/driver_names.h"
+#include "shim/tensor_maps.h"
+
+/* ---- waits: moves go on meanwhile ---- */
+
+typedef struct wait {
+    CUresult (*stream_query)(CUstream);
+    CUresult (*event_query)(CUevent);
+    CUstream stream;
+    CUevent event;
+} wait_t;
+
+static bool is_over(void *context)
+{
+    const wait_t *const wait = context;
+    const CUresult result = wait->stream_query  ? wait->stream_query(wait->stream)
+                            : wait->event_query ? wait->event_query(wait->event)
+                                                : CUDA_SUCCESS;
+    return result != CUDA_ERROR_NOT_READY;
+}
+
+static void wait_for_stream(CUstream stream, bool own_stream)
+{
+    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
+    wait_t wait = {.stream_query = own_stream ? ask->cuStreamQuery_ptsz : ask->cuStreamQuery,
+                   .stream = stream};
+    mdnn_virtual_progress_while_waiting(is_over, &wait);
+}
+
+CUresult mdnn_door_cuStreamSynchronize(CUresult (*real)(CUstream), bool own_stream, CUstream stream)
+{
+    wait_for_stream(stream, own_stream);
+    return real(stream);
+}
+
+CUresult mdnn_door_cuEventSynchronize(CUresult (*real)(CUevent), bool own_stream, CUevent event)
+{
+    (void)own_stream;
+    wait_t wait = {.event_query = mdnn_driver_queries()->cuEventQuery, .event = event};
+    mdnn_virtual_progress_while_waiting(is_over, &wait);
+    return real(event);
+}
+
+/* The legacy stream is over after all streams but those that do not wait for it: the rest is waited
+ * for in the real call. */
+void mdnn_wait_for_context(void)
+{
+    wait_for_stream(CU_STREAM_LEGACY, false);
+}
+
+CUresult mdnn_door_cuCtxSynchronize_v2(CUresult (*real)(CUcontext), bool own_stream,
+                                       CUcontext context)
+{
+    (void)own_stream;
+    mdnn_wait_for_context();
+    return real(context);
+}
+
+CUresult mdnn_door_cuStreamDestroy_v2(CUresult (*real)(CUstream), bool own_stream, CUstream stream)
+{
+    (void)own_stream;
+    mdnn_virtual_stream_destroyed(stream);
+    return real(stream);
+}
+
+/* ---- layers ---- */
+
+void mdnn_tell_virtual_memory(const mdnn_call_t *call)
+{
+    static const mdnn_operation_kind_t kinds[MDNN_DIRECTION_COUNT] = {
+        [MDNN_FORWARD] = MDNN_OPERATION_FORWARD,
+        [MDNN_BACKWARD_DATA] = MDNN_OPERATION_BACKWARD_DATA,
+        [MDNN_BACKWARD_FILTER] = MDNN_OPERATION_BACKWARD_FILTER,
+        [MDNN_BIAS_ACTIVATION_FORWARD] = MDNN_OPERATION_FORWARD,
+    };
+    if (mdnn_virtual_on())
+        mdnn_virtual_convolution(kinds[call->direction], (uintptr_t)call->x, call->workspace_bytes);
+}
+
+/* ---- tensor maps ---- */
+
+static CUresult remember(CUresult result, const CUtensorMap *map, const void *address)
+{
+    if (result == CUDA_SUCCESS && mdnn_virtual_owns((uintptr_t)address) &&
+        !mdnn_tensor_map_remember(map, (uintptr_t)address))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return result;
+}
+
+CUresult mdnn_door_cuTensorMapEncodeTiled(
+    CUresult (*real)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                     const cuuint64_t *, const cuuint32_t *, const cuuint32_t *,
+                     CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+                     CUtensorMapFloatOOBfill),
+    bool own_stream, CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+    const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+    const cuuint32_t *element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+    CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
+{
+    (void)own_stream;
+    return remember(real(map, type, rank, address, sizes, strides, box, element_strides, interleave,
+                         swizzle, promotion, fill),
+                    map, address);
+}
+
+CUresult mdnn_door_cuTensorMapEncodeIm2col(
+    CUresult (*real)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                     const cuuint64_t *, const int *, const int *, cuuint32_t, cuuint32_t,
+                     const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                     CUtensorMapL2promotion, CUtensorMapFloatOOBfill),
+    bool own_stream, CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+    const cuuint64_t *sizes, const cuuint64_t *strides, const int *lower, const int *upper,
+    cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *element_strides,
+    CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+    CUtensorMapFloatOOBfill fill)
+{
+    (void)own_stream;
+    return remember(real(map, type, rank, address, sizes, strides, lower, upper, channels, pixels,
+                         element_strides, interleave, swizzle, promotion, fill),
+                    map, address);
+}
+
+CUresult mdnn_door_cuTensorMapEncodeIm2colWide(
+    CUresult (*real)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                     const cuuint64_t *, int, int, cuuint32_t, cuuint32_t, const cuuint32_t *,
+                     CUtensorMapInterleave, CUtensorMapIm2ColWideMode, CUtensorMapSwizzle,
+                     CUtensorMapL2promotion, CUtensorMapFloatOOBfill),
+    bool own_stream, CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+    const cuuint64_t *sizes, const cuuint64_t *strides, int lower, int upper, cuuint32_t channels,
+    cuuint32_t pixels, const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
+    CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+    CUtensorMapFloatOOBfill fill)
+{
+    (void)own_stream;
+    return remember(real(map, type, rank, address, sizes, strides, lower, upper, channels, pixels,
+                         element_strides, interleave, mode, swizzle, promotion, fill),
+                    map, address);
+}
+
+CUresult mdnn_door_cuTensorMapReplaceAddress(CUresult (*real)(CUtensorMap *, void *),
+                                             bool own_stream, CUtensorMap *map, void *address)
+{
+    (void)own_stream;
+    return remember(real(map, address), map, address);
+}
+
+/* ---- what is used by a handle, or by others: it stays ---- */
+
+static CUresult pin(uint64_t address)
+{
+    return mdnn_virtual_owns(address) ? mdnn_virtual_pin(address) : CUDA_SUCCESS;
+}
+
+CUresult mdnn_door_cuTexObjectCreate(CUresult (*real)(CUtexObject *, const CUDA_RESOURCE_DESC *,
+                                                      const CUDA_TEXTURE_DESC *,
+                                                      const CUDA_RESOURCE_VIEW_DESC *),
+                                     bool own_stream, CUtexObject *object,
+                                     const CUDA_RESOURCE_DESC *resource,
+                                     const CUDA_TEXTURE_DESC *texture,
+                                     const CUDA_RESOURCE_VIEW_DESC *view)
+{
+    (void)own_stream;
+    CUresult result = CUDA_SUCCESS;
+    if (resource && resource->resType == CU_RESOURCE_TYPE_LINEAR)
+        result = pin(resource->res.linear.devPtr);
+    else if (resource && resource->resType == CU_RESOURCE_TYPE_PITCH2D)
+        result = pin(resource->res.pitch2D.devPtr);
+    return result == CUDA_SUCCESS ? real(object, resource, texture, view) : result;
+}
+
+CUresult mdnn_door_cuTexRefSetAddress_v2(CUresult (*real)(size_t *, CUtexref, CUdeviceptr, size_t),
+                                         bool own_stream, size_t *offset, CUtexref reference,
+                                         CUdeviceptr address, size_t bytes)
+{
+    (void)own_stream;
+    const CUresult result = pin(address);
+    return result == CUDA_SUCCESS ? real(offset, reference, address, bytes) : result;
+}
+
+CUresult mdnn_door_cuTexRefSetAddress2D_v3(
+    CUresult (*real)(CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t), bool own_stream,
+    CUtexref reference, const CUDA_ARRAY_DESCRIPTOR *array, CUdeviceptr address, size_t pitch)
+{
+    (void)own_stream;
+    const CUresult result = pin(address);
+    return result == CUDA_SUCCESS ? real(reference, array, address, pitch) : result;
+}
+
+/* The driver shares no memory of its virtual memory API in this way. */
+CUresult mdnn_door_cuIpcGetMemHandle(CUresult (*real)(CUipcMemHandle *, CUdeviceptr),
+                                     bool own_stream, CUipcMemHandle *handle, CUdeviceptr address)
+{
+    (void)own_stream;
+    if (!mdnn_virtual_owns(address))
+        return real(handle, address);
+    MDNN_LOG_ONCE(MDNN_LOG_ERROR, "memory",
+                  "memory cannot be shared with another process (cudaIpcGetMemHandle) under "
+                  "memory.budget");
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult mdnn_door_cuMemGetHandleForAddressRange(
+    CUresult (*real)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long),
+    bool own_stream, void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+    unsigned long long flags)
+{
+    (void)own_stream;
+    const CUresult result = pin(address);
+    return result == CUDA_SUCCESS ? real(handle, address, bytes, type, flags) : result;
+}
+
+CUresult mdnn_door_cuMemRetainAllocationHandle(CUresult (*real)(CUmemGenericAllocationHandle *,
+                                                                void *),
+                                               bool own_stream,
+                                               CUmemGenericAllocationHandle *handle, void *address)
+{
+    (void)own_stream;
+    const CUresult result = pin((uintptr_t)address);
+    return result == CUDA_SUCCESS ? real(handle, address) : result;
+}
+
+/* ---- questions about an address ----
+ * The driver answers, while the memory is there: an operation that is begun and then not enqueued
+ * holds it. Its stream is the thread's own, so that nothing else waits. */
+
+static CUresult hold(mdnn_virtual_operation_t *operation, CUdeviceptr address)
+{
+    mdnn_virtual_operation(operation, CU_STREAM_PER_THREAD, true);
+    mdnn_virtual_name(operation, address, MDNN_USE_READ);
+    return mdnn_virtual_begin(operation, MDNN_DRIVER_HASH_START);
+}
+
+static CUresult let_go(mdnn_virtual_operation_t *operation, CUresult result)
+{
+    mdnn_virtual_end(operation, false);
+    return result;
+}
+
+/* A range is mapped in pieces: its extent is the allocation's. */
+static void correct(CUpointer_attribute attribute, void *value, CUdeviceptr address)
+{
+    uint64_t start, bytes;
+    int device;
+    if (!value || !mdnn_virtual_find(address, &start, &bytes, &device))
+        return;
+    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+        attribute == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR)
+        memcpy(value, &start, sizeof start);
+    else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
+             attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
+        memcpy(value, &bytes, sizeof bytes);
+}
+
+CUresult mdnn_door_cuPointerGetAttribute(CUresult (*real)(void *, CUpointer_attribute, CUdeviceptr),
+                                         bool own_stream, void *value,
+                                         CUpointer_attribute attribute, CUdeviceptr address)
+{
+    (void)own_stream;
+    mdnn_virtual_operation_t operation;
+    if (!mdnn_virtual_owns(address))
+        return real(value, attribute, address);
+    CUresult result = hold(&operation, address);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = let_go(&operation, real(value, attribute, address));
+    if (result == CUDA_SUCCESS)
+        correct(attribute, value, address);
+    return result;
+}
+
+CUresult mdnn_door_cuPointerGetAttributes(
+    CUresult (*real)(unsigned, CUpointer_attribute *, void **, CUdeviceptr), bool own_stream,
+    unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr address)
+{
+    (void)own_stream;
+    mdnn_virtual_operation_t operation;
+    if (!mdnn_virtual_owns(address))
+        return real(count, attributes, values, address);
+    CUresult result = hold(&operation, address);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = let_go(&operation, real(count, attributes, values, address));
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+        correct(attributes[i], values[i], address);
+    return result;
+}
+
+CUresult mdnn_door_cuPointerSetAttribute(CUresult (*real)(const void *, CUpointer_attribute,
+                                                          CUdeviceptr),
+                                         bool own_stream, const void *value,
+                                         CUpointer_attribute attribute, CUdeviceptr address)
+{
+    (void)own_stream;
+    const CUresult result = pin(address);
+    return result == CUDA_SUCCESS ? real(value, attribute, address) : result;
+}
