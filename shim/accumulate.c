@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "shim/driver.h"
+
 enum { THREADS = 256, BLOCKS_MAX = 1024, CONTEXTS = 16, ALIGNMENT = 256 };
 
 extern const char mdnn_accumulate_ptx[];
@@ -96,8 +98,8 @@ cudnnStatus_t mdnn_accumulator_run(const mdnn_accumulator_t *accumulator, CUstre
     memcpy(&beta_value, beta, sizeof beta_value);
     void *parameters[] = {&workspace, &parts,       &out,       &elements,
                           &mode_number, &alpha_value, &beta_value};
-    return mdnn_real_driver()->cuLaunchKernel(accumulator->function, blocks, 1, 1, THREADS, 1, 1, 0,
-                                              stream, parameters, NULL) == CUDA_SUCCESS
+    return mdnn_driver_cuLaunchKernel(accumulator->function, blocks, 1, 1, THREADS, 1, 1, 0, stream,
+                                      parameters, NULL) == CUDA_SUCCESS
                ? CUDNN_STATUS_SUCCESS
                : CUDNN_STATUS_EXECUTION_FAILED;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/statistics.h"
+#include "shim/driver.h"
 #include "shim/virtual_memory.h"
 
 /* Left to the host while we hold scratch: other threads allocate too. */
@@ -113,10 +114,10 @@ mdnn_status_t mdnn_scratch_randomize(mdnn_scratch_t *scratch, mdnn_scratch_use_t
     const CUdeviceptr block = scratch->blocks[use];
     random_numbers(pattern, sizeof pattern, type);
     uint64_t filled = bytes < sizeof pattern ? bytes : sizeof pattern;
-    CUresult result = scratch->driver->cuMemcpyHtoDAsync(block, pattern, filled, scratch->stream);
+    CUresult result = mdnn_driver_cuMemcpyHtoDAsync_v2(block, pattern, filled, scratch->stream);
     while (result == CUDA_SUCCESS && filled < bytes) {
         const uint64_t more = bytes - filled < filled ? bytes - filled : filled;
-        result = scratch->driver->cuMemcpyDtoDAsync(block + filled, block, more, scratch->stream);
+        result = mdnn_driver_cuMemcpyDtoDAsync_v2(block + filled, block, more, scratch->stream);
         filled += more;
     }
     return result == CUDA_SUCCESS ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
