@@ -59,6 +59,10 @@ bool mdnn_algo_is_deterministic(mdnn_direction_t direction, int algo);
 bool mdnn_algo_is_direct(mdnn_direction_t direction, int algo);
 int mdnn_algo_count(mdnn_direction_t direction);
 
+/* So that virtual memory knows the layers of the network: before the convolution is enqueued. Nothing
+ * while no budget is on. */
+void mdnn_tell_virtual_memory(const mdnn_call_t *call);
+
 /* The output of a call. */
 static inline void *mdnn_call_output(const mdnn_call_t *call)
 {

@@ -30,6 +30,7 @@ SAME_LAYOUT(cudnnConvolutionBwdFilterAlgoPerf_t);
 static cudnnStatus_t run(const mdnn_call_t *call, mdnn_counter_t counter)
 {
     mdnn_count(counter, 1);
+    mdnn_tell_virtual_memory(call);
     const cudnnStatus_t status = mdnn_convolution_run(call);
     mdnn_guard_leave();
     return status;

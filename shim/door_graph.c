@@ -480,6 +480,7 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     if (execution.own_plan_may_run && own_fits(execution.record))
         mdnn_graph_record_time_own(execution.record, &execution.call);
     mdnn_lease_begin(&lease, &execution.call, execution.planned, &execution.demand);
+    mdnn_tell_virtual_memory(&execution.call);
     const cudnnStatus_t status = run_best(real, handle, plan, pack, &execution);
     mdnn_lease_end(&lease);
     return status;
