@@ -101,3 +101,34 @@ $(B)/test/shim/test_engines: test/shim/test_engines.c $(patsubst %,shim/%.c,engi
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -ldl -o $@
 TESTS += $(B)/test/shim/test_engines test/shim/test_engines_real.sh
+
+# The library with a double of virtual memory that writes down what the doors say.
+$(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_double.c shim/exports.map
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) -fPIC -fvisibility=hidden \
+	    -c test/shim/virtual_double.c -o $(@D)/virtual_double.o
+	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/exports.map \
+	    -Wl,-z,now,-z,nodelete -Wl,--exclude-libs,ALL -Wl,--as-needed $(SANITIZE) $(@D)/virtual_double.o \
+	    $(filter-out $(B)/obj/shim/virtual_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
+DRIVER_DOORS_FLAGS = $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS)
+$(B)/test/shim/test_driver_doors: test/shim/test_driver_doors.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(DRIVER_DOORS_FLAGS) $(filter %.c %.o,$^) -L$(B)/sim -lcudart -lcuda -lcmocka -lm -ldl -lpthread -o $@
+$(B)/test/shim/test_driver_doors_static: test/shim/test_driver_doors.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(DRIVER_DOORS_FLAGS) $(filter %.c %.o,$^) -L$(B)/sim -l:libcudart_static.a -lcuda -lcmocka -lm -ldl -lpthread -o $@
+TEST_DEPS += $(B)/doubled/libmicrodnn.so $(B)/test/shim/test_driver_doors $(B)/test/shim/test_driver_doors_static
+TESTS += test/driver_doors.sh test/driver_doors_static.sh
+$(B)/test/shim/print_environment: test/shim/print_environment.c
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $< -ldl -o $@
+TEST_DEPS += $(B)/test/shim/print_environment
+$(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c shim/kernel_layout.c
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -lpthread -o $@
+TESTS += $(B)/test/shim/test_kernel_layout test/pytorch_variables.sh

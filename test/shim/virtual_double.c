@@ -1,0 +1,223 @@
+#include "test/shim/virtual_double.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/process.h"
+#include "shim/real.h"
+
+typedef struct allocation {
+    uint64_t start, bytes;
+} allocation_t;
+
+static virtual_double_t seen;
+static allocation_t allocations[256];
+static size_t allocation_count;
+
+__attribute__((visibility("default"))) virtual_double_t *virtual_double(void)
+{
+    return &seen;
+}
+
+static void event(const char *word)
+{
+    const size_t used = strlen(seen.events);
+    snprintf(seen.events + used, sizeof seen.events - used, "%s ", word);
+}
+
+bool mdnn_virtual_on(void)
+{
+    return mdnn_process_state() == MDNN_PROCESS_ACTIVE &&
+           mdnn_process_options()->memory_budget != UINT64_MAX;
+}
+
+static allocation_t *find(uint64_t address)
+{
+    for (size_t i = 0; i < allocation_count; i++)
+        if (address - allocations[i].start < allocations[i].bytes)
+            return &allocations[i];
+    return NULL;
+}
+
+CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
+                               bool synchronous)
+{
+    if (seen.out)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (seen.not_served || allocation_count == sizeof allocations / sizeof *allocations)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const CUresult result = mdnn_real_driver()->cuMemAlloc(address, bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    allocations[allocation_count++] = (allocation_t){*address, bytes};
+    seen.allocated++;
+    seen.allocated_in = stream;
+    seen.allocated_per_thread = per_thread;
+    seen.allocated_synchronous = synchronous;
+    return CUDA_SUCCESS;
+}
+
+CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous)
+{
+    allocation_t *const at = find(address);
+    if (!at || at->start != address)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *at = allocations[--allocation_count];
+    seen.freed++;
+    seen.allocated_in = stream;
+    seen.allocated_per_thread = per_thread;
+    seen.allocated_synchronous = synchronous;
+    return mdnn_real_driver()->cuMemFree(address);
+}
+
+bool mdnn_virtual_owns(uint64_t address)
+{
+    return find(address) != NULL;
+}
+
+bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *device)
+{
+    const allocation_t *const at = find(address);
+    if (!at)
+        return false;
+    *start = at->start;
+    *bytes = at->bytes;
+    *device = 0;
+    return true;
+}
+
+void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role)
+{
+    const mdnn_named_t named = {address, role};
+    if (operation->name_count < MDNN_VIRTUAL_NAMES) {
+        operation->names[operation->name_count++] = named;
+        return;
+    }
+    if (!operation->more)
+        operation->more = malloc((DOUBLE_NAMES - MDNN_VIRTUAL_NAMES) * sizeof named);
+    if (operation->more && operation->name_count < DOUBLE_NAMES)
+        operation->more[operation->name_count++ - MDNN_VIRTUAL_NAMES] = named;
+}
+
+void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
+{
+    (void)operation, (void)executable;
+    event("launched");
+}
+
+CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
+{
+    if (seen.refuse || operation->overflowed) {
+        seen.refused++;
+        free(operation->more);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    seen.begun++;
+    seen.key = key;
+    seen.stream = operation->stream;
+    seen.per_thread = operation->per_thread;
+    seen.name_count = operation->name_count;
+    for (size_t i = 0; i < operation->name_count; i++)
+        seen.names[i] =
+            i < MDNN_VIRTUAL_NAMES ? operation->names[i] : operation->more[i - MDNN_VIRTUAL_NAMES];
+    return CUDA_SUCCESS;
+}
+
+void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
+{
+    free(operation->more);
+    seen.ended++;
+    seen.enqueued = enqueued;
+}
+
+void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace_bytes)
+{
+    (void)workspace_bytes;
+    char text[64];
+    snprintf(text, sizeof text, "convolution:%d:%d", (int)kind, mdnn_virtual_owns(x));
+    event(text);
+}
+
+/* A wait is over at once, or the second time that it is asked. */
+void mdnn_virtual_progress_while_waiting(bool (*is_over)(void *context), void *context)
+{
+    seen.waited++;
+    if (!is_over(context))
+        (void)is_over(context);
+}
+
+void mdnn_virtual_capture_began(CUstream stream, bool per_thread)
+{
+    (void)stream, (void)per_thread;
+    event("began");
+}
+
+unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
+{
+    (void)stream, (void)per_thread;
+    return 7;
+}
+
+void mdnn_virtual_capture_ended(unsigned long long capture, CUgraph graph)
+{
+    event(!graph ? "failed" : capture == 7 ? "ended" : "ended-without-capture");
+}
+
+void mdnn_virtual_graph_named(CUgraph graph, uint64_t address)
+{
+    (void)graph;
+    event(mdnn_virtual_owns(address) ? "node" : "stray-node");
+}
+
+void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)
+{
+    event(graph && executable ? "instantiated" : "nothing-instantiated");
+}
+
+void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone)
+{
+    event(graph != clone ? "cloned" : "cloned-itself");
+}
+
+void mdnn_virtual_graph_destroyed(CUgraph graph)
+{
+    (void)graph;
+    event("destroyed");
+}
+
+void mdnn_virtual_executable_destroyed(CUgraphExec executable)
+{
+    (void)executable;
+    event("executable-destroyed");
+}
+
+void mdnn_virtual_stream_destroyed(CUstream stream)
+{
+    (void)stream;
+    event("stream-destroyed");
+}
+
+bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
+{
+    *free_bytes = 111;
+    *total_bytes = 222;
+    return true;
+}
+
+CUresult mdnn_virtual_pin(CUdeviceptr address)
+{
+    (void)address;
+    seen.pinned++;
+    return CUDA_SUCCESS;
+}
+
+CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes)
+{
+    return mdnn_real_driver()->cuMemAlloc(address, bytes);
+}
+
+CUresult mdnn_device_free(CUdeviceptr address)
+{
+    return mdnn_real_driver()->cuMemFree(address);
+}

@@ -1,0 +1,30 @@
+/* In the place of shim/virtual_memory.c: memory is the real driver's, and what the doors say is
+ * written down. Built into a library of its own, whose test finds it by dlsym. */
+#ifndef VIRTUAL_DOUBLE_H
+#define VIRTUAL_DOUBLE_H
+
+#include "shim/virtual_memory.h"
+
+enum { DOUBLE_NAMES = 1024 };
+
+typedef struct virtual_double {
+    /* The last operation that was begun. */
+    CUstream stream;
+    bool per_thread, enqueued;
+    uint64_t key;
+    size_t name_count;
+    mdnn_named_t names[DOUBLE_NAMES];
+    size_t begun, ended, refused; /* operations */
+    /* The last allocation. */
+    CUstream allocated_in;
+    bool allocated_per_thread, allocated_synchronous;
+    size_t allocated, freed, waited, pinned;
+    bool refuse;       /* the test's: operations are refused, */
+    bool out;          /* allocations too, */
+    bool not_served;   /* or left to the driver */
+    char events[2000]; /* calls about captures and graphs, one word each */
+} virtual_double_t;
+
+virtual_double_t *virtual_double(void);
+
+#endif
