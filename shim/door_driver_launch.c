@@ -67,6 +67,7 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
                       "memory.budget");
         operation->overflowed = true;
     }
+    operation->name = layout ? layout->name : NULL;
     uint64_t key = layout ? layout->name_hash : MDNN_DRIVER_HASH_START;
     key = mdnn_driver_hash(key, (uint64_t)grid_x << 32 | grid_y);
     return mdnn_virtual_begin(operation, mdnn_driver_hash(key, grid_z));

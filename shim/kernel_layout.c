@@ -15,7 +15,7 @@ enum { MOST_PARAMETERS = 4096, FIRST_CAPACITY = 1024 };
 typedef struct entry {
     _Atomic uint64_t generation; /* in which the layout was asked for, or confirmed */
     mdnn_kernel_layout_t layout;
-    uint32_t parameter_bytes[];
+    uint32_t parameter_bytes[]; /* and then the name */
 } entry_t;
 
 typedef struct table {
@@ -135,13 +135,16 @@ static entry_t *ask_driver(CUfunction function)
         sizes[count++] = (uint32_t)bytes;
         result = next(ask, function, count, &bytes);
     }
-    entry_t *const entry = malloc(sizeof *entry + count * sizeof *sizes);
+    const char *const name = name_of(ask, function, kernel);
+    const size_t name_bytes = strlen(name) + 1;
+    entry_t *const entry = malloc(sizeof *entry + count * sizeof *sizes + name_bytes);
     if (!entry)
         return NULL;
     memcpy(entry->parameter_bytes, sizes, count * sizeof *sizes);
     entry->layout = (mdnn_kernel_layout_t){
         .function = function,
-        .name_hash = hash_of(name_of(ask, function, kernel)),
+        .name = memcpy(entry->parameter_bytes + count, name, name_bytes),
+        .name_hash = hash_of(name),
         .known = result == CUDA_ERROR_INVALID_VALUE, /* no parameter of that number */
         .count = (uint32_t)count,
         .parameter_bytes = entry->parameter_bytes,

@@ -10,7 +10,8 @@
 
 typedef struct mdnn_kernel_layout {
     CUfunction function;
-    uint64_t name_hash; /* of its name; the same in every run of the program */
+    const char *name;   /* "" if the driver does not tell; valid until the process ends */
+    uint64_t name_hash; /* the same in every run of the program */
     bool known;         /* false: the driver does not tell the sizes */
     uint32_t count;     /* of parameters */
     const uint32_t *parameter_bytes;

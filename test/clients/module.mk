@@ -109,7 +109,8 @@ $(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_d
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) -fPIC -fvisibility=hidden \
 	    -c test/shim/virtual_double.c -o $(@D)/virtual_double.o
 	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/exports.map \
-	    -Wl,-z,now,-z,nodelete -Wl,--exclude-libs,ALL -Wl,--as-needed $(SANITIZE) $(@D)/virtual_double.o \
+	    -Wl,-z,now,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -Wl,--exclude-libs,ALL \
+	    -Wl,--as-needed $(SANITIZE) $(@D)/virtual_double.o \
 	    $(filter-out $(B)/obj/shim/virtual_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 DRIVER_DOORS_FLAGS = $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS)
 $(B)/test/shim/test_driver_doors: test/shim/test_driver_doors.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)

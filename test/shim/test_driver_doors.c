@@ -493,6 +493,7 @@ static void launches(void)
     OK(cuKernelGetFunction(&plain, (CUkernel)(void *)function));
     NAMES(cuLaunchKernel(function, 2, 1, 1, 1, 1, 1, 0, s, parameters, NULL), s, false, USES(a));
     const uint64_t key = seen->key;
+    CHECK(seen->name && !strcmp(seen->name, "test_add"));
     NAMES(cuLaunchKernel(plain, 2, 1, 1, 1, 1, 1, 0, s, parameters, NULL), s, false, USES(a));
     CHECK(seen->key == key); /* whichever handle names the kernel */
     NAMES(cuLaunchKernel(function, 3, 1, 1, 1, 1, 1, 0, s, parameters, NULL), s, false, USES(a));

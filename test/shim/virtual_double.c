@@ -117,6 +117,7 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
     seen.key = key;
     seen.stream = operation->stream;
     seen.per_thread = operation->per_thread;
+    seen.name = operation->name;
     seen.name_count = operation->name_count;
     for (size_t i = 0; i < operation->name_count; i++)
         seen.names[i] =
@@ -215,6 +216,11 @@ CUresult mdnn_virtual_pin(CUdeviceptr address)
 CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes)
 {
     return mdnn_real_driver()->cuMemAlloc(address, bytes);
+}
+
+CUresult mdnn_device_info(size_t *free_bytes, size_t *total_bytes)
+{
+    return mdnn_real_driver()->cuMemGetInfo(free_bytes, total_bytes);
 }
 
 CUresult mdnn_device_free(CUdeviceptr address)

@@ -12,6 +12,7 @@ typedef struct virtual_double {
     CUstream stream;
     bool per_thread, enqueued;
     uint64_t key;
+    const char *name;
     size_t name_count;
     mdnn_named_t names[DOUBLE_NAMES];
     size_t begun, ended, refused; /* operations */
