@@ -197,6 +197,22 @@ static void land(mdnn_memory_t *memory, bool out)
 
 /* ---- out ---- */
 
+/* Host memory ran out: a RESIDENT range gives up the copy that it keeps there, of those the one
+ * that was used last. */
+static bool give_up_a_host_copy(mdnn_memory_t *memory)
+{
+    mdnn_area_t *best = NULL;
+    for (mdnn_area_t *area = memory->areas; area; area = area->next)
+        if (area->state == MDNN_AREA_RESIDENT && area->slots_from < area->count &&
+            area->in_flight[true] == 0 && (!best || area->last_use > best->last_use))
+            best = area;
+    if (!best)
+        return false;
+    mdnn_area_written(memory, best);
+    memory->steps++;
+    return true;
+}
+
 /* One slot for each chunk whose content is not on the host. */
 static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
 {
@@ -205,7 +221,11 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
     if (!area->slots)
         return MDNN_STATUS_OUT_OF_MEMORY;
     while (area->slots_from > 0) {
-        MDNN_TRY(memory->device.take_slot(memory->context, &area->slots[area->slots_from - 1]));
+        const mdnn_status_t status =
+            memory->device.take_slot(memory->context, &area->slots[area->slots_from - 1]);
+        if (status == MDNN_STATUS_OUT_OF_MEMORY && give_up_a_host_copy(memory))
+            continue;
+        MDNN_TRY(status);
         area->slots_from--;
         memory->report.host_bytes += memory->chunk_bytes;
         memory->steps++;

@@ -146,7 +146,13 @@ static mdnn_ranges_t *new_ranges(model_t *model, uint64_t budget)
 
 typedef struct live {
     uint64_t address, bytes, stream;
+    uint64_t owned, mapped; /* of a range's chunks; all, unless it was told otherwise */
 } live_t;
+
+static uint64_t chunks_of(const live_t *live)
+{
+    return live->bytes <= CHUNK / 8 ? 0 : (live->bytes + CHUNK - 1) / CHUNK;
+}
 
 /* What its range or block has. */
 static uint64_t room_of(const live_t *live)
@@ -204,12 +210,20 @@ static void check_place(const model_t *model, const mdnn_ranges_t *ranges, const
         assert_true(start != live->address);
 }
 
-static void check_counts(const model_t *model, const mdnn_ranges_t *ranges)
+static void check_counts(const model_t *model, const mdnn_ranges_t *ranges, const live_t *all)
 {
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
+    uint64_t owned = counts.chunks_slab, hidden = 0;
+    for (size_t i = 0; i < LIVE; i++) {
+        owned += all[i].owned;
+        hidden += all[i].owned - all[i].mapped;
+    }
+    assert_int_equal(counts.chunks_live, owned);
+    assert_int_equal(counts.chunks_hidden, hidden);
     assert_int_equal(counts.created, model->chunks);
     assert_int_equal(counts.chunks_live + counts.chunks_kept + counts.chunks_spare, model->chunks);
-    assert_int_equal(counts.mapped - counts.unmapped, model->chunks - counts.chunks_spare);
+    assert_int_equal(counts.mapped - counts.unmapped,
+                     model->chunks - counts.chunks_spare - counts.chunks_hidden);
 }
 
 static void finish(model_t *model, mdnn_ticket_t ticket)
@@ -230,7 +244,8 @@ static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all,
     }
     if (status != MDNN_STATUS_OK)
         return status;
-    *live = (live_t){got.address, bytes, stream};
+    *live = (live_t){got.address, bytes, stream, 0, 0};
+    live->owned = live->mapped = chunks_of(live);
     check_order(model, live, stream, &got);
     for (size_t i = 0; i < got.wait_count; i++)
         assert_true(got.waits[i].stream != stream);
@@ -255,7 +270,7 @@ static mdnn_status_t release(model_t *model, mdnn_ranges_t *ranges, live_t *live
         model->past[model->past_count++] = (past_t){live->address, room_of(live), users[i]};
     }
     assert_int_equal(mdnn_ranges_release(ranges, live->address, NULL, 0), MDNN_STATUS_NOT_FOUND);
-    *live = (live_t){0, 0, 0};
+    *live = (live_t){0};
     return status;
 }
 
@@ -268,6 +283,92 @@ static void drop_done(model_t *model)
     model->past_count = kept;
 }
 
+/* Mapped from the first step on, as many as it says, and nothing behind. */
+static void check_chunks(const model_t *model, const mdnn_range_t *range, live_t *live)
+{
+    const mdnn_range_chunks_t chunks = mdnn_range_chunks(range);
+    const uint64_t first = step_of(live->address);
+    assert_int_equal(chunks.count, chunks_of(live));
+    assert_true(chunks.count >= chunks.owned && chunks.owned >= chunks.mapped);
+    for (uint64_t i = 0; i < chunks.count; i++)
+        assert_int_equal(model->chunk_at[first + i], i < chunks.mapped ? chunks.chunks[i] : 0);
+    live->owned = chunks.owned;
+    live->mapped = chunks.mapped;
+}
+
+static void take(model_t *model, mdnn_ranges_t *ranges, mdnn_range_t *range, const live_t *live)
+{
+    const mdnn_ticket_t *waits;
+    size_t wait_count;
+    mdnn_status_t status = mdnn_range_take(ranges, range, &waits, &wait_count);
+    if (status == MDNN_STATUS_BUSY) {
+        assert_int_equal(mdnn_range_chunks(range).owned, live->owned); /* all or none */
+        assert_true(wait_count > 0);
+        for (size_t i = 0; i < wait_count; i++)
+            finish(model, waits[i]);
+        status = mdnn_range_take(ranges, range, &waits, &wait_count);
+        assert_int_not_equal(status, MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    }
+    assert_int_equal(mdnn_range_chunks(range).owned,
+                     status == MDNN_STATUS_OK ? chunks_of(live) : live->owned);
+}
+
+static bool runs_on(const model_t *model, const live_t *live)
+{
+    for (size_t i = 0; i < model->past_count; i++) {
+        const past_t *const past = &model->past[i];
+        if (past->start < live->address + room_of(live) &&
+            live->address < past->start + past->bytes &&
+            !is_done((void *)(uintptr_t)model, past->ticket))
+            return true;
+    }
+    return false;
+}
+
+/* What a live range does with its chunks while nothing runs there. */
+static void move_chunks(model_t *model, mdnn_ranges_t *ranges, live_t *live)
+{
+    mdnn_range_t *const range = mdnn_ranges_at(ranges, live->address);
+    uint64_t start, bytes;
+    assert_true((range == NULL) == (chunks_of(live) == 0));
+    if (!range || runs_on(model, live))
+        return;
+    switch (rand() % 5) {
+    case 0:
+        assert_true((mdnn_range_hide(ranges, range) != MDNN_STATUS_OK) ==
+                    (mdnn_range_chunks(range).mapped > 0));
+        break;
+    case 1:
+        if (live->mapped < live->owned)
+            mdnn_range_show(ranges, range, live->mapped + 1);
+        break;
+    case 2:
+        mdnn_range_give(ranges, range,
+                        live->mapped + (uint64_t)rand() % (live->owned - live->mapped + 1));
+        break;
+    case 3:
+        take(model, ranges, range, live);
+        break;
+    default:
+        if (live->mapped > 0)
+            break;
+        mdnn_range_drop(ranges, range);
+        assert_false(mdnn_ranges_find(ranges, live->address, &start, &bytes));
+        *live = (live_t){0};
+        return;
+    }
+    check_chunks(model, range, live);
+    assert_true(mdnn_ranges_find(ranges, live->address, &start, &bytes));
+    assert_true(start == live->address && bytes == live->bytes);
+}
+
+static void check_owner(mdnn_ranges_t *ranges, live_t *live)
+{
+    assert_null(mdnn_ranges_owner(ranges, live->address));
+    mdnn_ranges_set_owner(ranges, live->address, live);
+    assert_ptr_equal(mdnn_ranges_owner(ranges, live->address + live->bytes - 1), live);
+}
+
 static uint64_t random_bytes(void)
 {
     const uint64_t any = (uint64_t)rand() % (6 * CHUNK) + 1;
@@ -277,18 +378,26 @@ static uint64_t random_bytes(void)
 static void step(model_t *model, mdnn_ranges_t *ranges, live_t *all)
 {
     live_t *const live = &all[rand() % LIVE];
-    if (live->bytes > 0) {
+    if (live->bytes > 0 && (rand() % 2 || live->mapped < chunks_of(live))) {
+        if (live->mapped < chunks_of(live))
+            assert_int_equal(mdnn_ranges_release(ranges, live->address, NULL, 0),
+                             MDNN_STATUS_INVALID_ARGUMENT);
+        move_chunks(model, ranges, live);
+    } else if (live->bytes > 0) {
+        assert_ptr_equal(mdnn_ranges_owner(ranges, live->address), live);
         release(model, ranges, live, (unsigned)rand() % 3);
     } else {
         const uint64_t bytes = random_bytes(), stream = (uint64_t)rand() % STREAMS;
         if (acquire(model, ranges, all, live, bytes, stream) == MDNN_STATUS_BUSY)
             assert_int_not_equal(acquire(model, ranges, all, live, bytes, stream),
                                  MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+        if (live->bytes > 0)
+            check_owner(ranges, live);
     }
     if (rand() % 4 == 0)
         finish(model, (mdnn_ticket_t){(uint64_t)(rand() % STREAMS), model->now});
     drop_done(model);
-    check_counts(model, ranges);
+    check_counts(model, ranges, all);
 }
 
 static void random_programs_keep_order_and_budget(void **state)
@@ -299,7 +408,7 @@ static void random_programs_keep_order_and_budget(void **state)
     for (unsigned seed = 0; seed < 40; seed++) {
         srand(seed);
         mdnn_ranges_t *const ranges = new_ranges(&model, 8 + (uint64_t)rand() % 80);
-        live_t all[LIVE] = {{0, 0, 0}};
+        live_t all[LIVE] = {{0}};
         for (int i = 0; i < 3000; i++)
             step(&model, ranges, all);
         mdnn_ranges_destroy(ranges);
@@ -315,7 +424,7 @@ static void random_failures_lose_nothing(void **state)
     for (unsigned seed = 0; seed < 40; seed++) {
         srand(seed);
         mdnn_ranges_t *const ranges = new_ranges(&model, 40);
-        live_t all[LIVE] = {{0, 0, 0}};
+        live_t all[LIVE] = {{0}};
         for (int i = 0; i < 1500; i++) {
             model.fail_at = rand() % 3 ? 0 : (unsigned)rand() % 6;
             fail_allocation_at = rand() % 3 ? 0 : rand() % 4;
@@ -337,7 +446,7 @@ static void a_repeated_program_calls_nothing(void **state)
     enum { COUNT = sizeof sizes / sizeof sizes[0] };
     mdnn_ranges_t *const ranges = new_ranges(&model, 64);
     mdnn_ranges_counts_t warm = {0};
-    live_t all[LIVE] = {{0, 0, 0}};
+    live_t all[LIVE] = {{0}};
     for (int iteration = 0; iteration < 20; iteration++) {
         for (int i = 0; i < COUNT; i++)
             assert_int_equal(acquire(&model, ranges, all, &all[i], sizes[i], 0), MDNN_STATUS_OK);
@@ -345,7 +454,7 @@ static void a_repeated_program_calls_nothing(void **state)
             const mdnn_ticket_t ticket = {0, ++model.now};
             assert_int_equal(mdnn_ranges_release(ranges, all[i].address, &ticket, 1),
                              MDNN_STATUS_OK);
-            all[i] = (live_t){0, 0, 0};
+            all[i] = (live_t){0};
         }
         const mdnn_ranges_counts_t now = mdnn_ranges_counts(ranges);
         if (iteration == 0)
