@@ -6,7 +6,7 @@ TESTS += $(addprefix $(B)/test/unit/,test_offload_history test_offload_period te
     test_offload_planner test_memory test_memory_pilot test_memory_rounds test_pilot test_ranges test_trace)
 BENCHES += $(B)/test/bench/bench_memory $(B)/test/bench/bench_pilot
 # The allocator under test can be made to fail.
-$(B)/test/unit/test_ranges $(B)/test/unit/test_pilot: private EXTRA_CFLAGS += \
+$(addprefix $(B)/test/unit/,test_memory test_pilot test_ranges): private EXTRA_CFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free
 # The test reads the trace as others would.
 $(B)/test/unit/test_trace: CORE_LIBS += -ljansson

@@ -15,8 +15,8 @@ bench: $(ALL) $(BENCHES)
 	@for program in $(BENCHES); do $$program || exit 1; done
 
 # Not part of `make test`: two minutes.
-test-mutants: $(ALL) $(TEST_DEPS) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
-	@test/run --build $(B) --timeout 600 test/mutants.sh
+test-mutants: $(ALL) $(TEST_DEPS) $(B)/test/unit/test_memory $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
+	@test/run --build $(B) --timeout 600 test/mutants.sh test/memory_mutants.sh
 .PHONY: test-mutants
 
 # The papers' experiments and the simulator's errors, as pages in docs/benchmarks; all of it simulated.

@@ -1,5 +1,8 @@
 /* The mechanism of virtual memory under random programs, with wrong advice and failing devices:
- * each operation must find, when it runs at last, what the program put there. */
+ * each operation must find, when it runs at last, what the program put there.
+ *
+ * MEMORY_TEST_TIMES=N runs N times as many programs, MEMORY_TEST_VERBOSE=1 says the seed of each,
+ * MEMORY_TEST_SEED=S begins with that one, MEMORY_TEST_ONLY=PATTERN chooses tests. */
 #include "memory_model.h"
 #include "random_pilot.h"
 
@@ -12,7 +15,8 @@ typedef struct area {
     uint32_t content[MODEL_AREA_WORDS]; /* 0: unknown; as of the last operation enqueued */
     mdnn_ticket_t last[MODEL_STREAMS];  /* moments that later users wait for; moment 0: none */
     uint32_t pins, held;
-    bool freed; /* while pinned */
+    uint32_t writers; /* of `held` */
+    bool freed;       /* while pinned or held */
 } area_t;
 
 typedef struct open_operation {
@@ -30,7 +34,10 @@ typedef struct program {
     mdnn_memory_config_t config;
     area_t areas[AREAS];
     open_operation_t open[OPEN];
-    bool exact; /* refusals must be right: nothing fails, and host memory is not short */
+    bool exact;     /* refusals must be right: nothing fails, and host memory is not short */
+    bool few_sizes; /* what is freed is taken as it is */
+    unsigned runs;  /* items that run after a step, at most */
+    unsigned allocation_fails_in; /* 1 step in so many; 0: never */
     uint32_t next_word;
     uint64_t operations, refusals, captured;
 } program_t;
@@ -79,8 +86,9 @@ static void program_allocate(program_t *program, area_t *area)
     model_t *const model = &program->model;
     const uint64_t small = program->config.ranges.small_bytes;
     const uint64_t stream = pick(model, MODEL_STREAMS);
+    const uint64_t most = program->few_sizes ? 2 * MODEL_CHUNK : 6 * MODEL_CHUNK;
     const uint64_t bytes =
-        pick(model, 3) == 0 ? 1 + pick(model, MODEL_CHUNK / 4) : 1 + pick(model, 6 * MODEL_CHUNK);
+        pick(model, 3) == 0 ? 1 + pick(model, MODEL_CHUNK / 4) : 1 + pick(model, most);
     uint64_t address = 0, start, found;
     const uint64_t needed =
         needed_chunks(program, NULL, 0) + (bytes + MODEL_CHUNK - 1) / MODEL_CHUNK;
@@ -133,7 +141,7 @@ static void program_free(program_t *program, area_t *area)
     assert_false(mdnn_memory_find(program->memory, area->address, &start, &bytes));
     assert_int_equal(mdnn_memory_free(program->memory, area->address, stream),
                      MDNN_STATUS_NOT_FOUND);
-    if (area->pins > 0)
+    if (area->pins + area->held > 0)
         area->freed = true;
     else
         *area = (area_t){0};
@@ -159,11 +167,11 @@ static void choose_names(program_t *program, open_operation_t *open)
             seen = seen || open->areas[n] == area;
         if (seen)
             continue;
-        /* Two operations between begin and end have no order: neither names what the other does. */
-        if (area->held > 0)
+        /* Two operations between begin and end have no order: both read what both name. */
+        if (area->writers > 0)
             continue;
         open->areas[open->count] = area;
-        open->writes[open->count++] = pick(model, 2) == 0;
+        open->writes[open->count++] = area->held == 0 && pick(model, 2) == 0;
     }
     size_t names = 0;
     for (uint32_t n = 0; n < open->count; n++) {
@@ -197,6 +205,7 @@ static void program_begin(program_t *program, open_operation_t *open)
     open->open = true;
     for (uint32_t n = 0; n < open->count; n++) {
         open->areas[n]->held++;
+        open->areas[n]->writers += open->writes[n];
         open->areas[n]->pins += open->operation.capturing;
     }
 }
@@ -257,6 +266,7 @@ static void program_end(program_t *program, open_operation_t *open)
     for (uint32_t n = 0; n < open->count; n++) {
         area_t *const area = open->areas[n];
         area->held--;
+        area->writers -= open->writes[n];
         area->pins -= !enqueued && capturing;
         if (area->freed && area->held + area->pins == 0)
             *area = (area_t){0};
@@ -316,6 +326,10 @@ static void program_step(program_t *program)
     model_t *const model = &program->model;
     area_t *const area = &program->areas[pick(model, AREAS)];
     open_operation_t *const open = &program->open[pick(model, 4) == 0];
+    if (program->allocation_fails_in > 0 && pick(model, program->allocation_fails_in) == 0) {
+        fail_allocation_at = 1 + (long)pick(model, 5);
+        model->failed = true;
+    }
     switch (pick(model, 12)) {
     case 0:
     case 1:
@@ -323,8 +337,10 @@ static void program_step(program_t *program)
             program_allocate(program, area);
         break;
     case 2:
-        if (area->bytes > 0 && area->held == 0)
+        if (area->bytes > 0 && (area->held == 0 || pick(model, 4) == 0))
             program_free(program, area);
+        if (area->bytes == 0 && program->few_sizes) /* at once, in another stream perhaps */
+            program_allocate(program, area);
         break;
     case 3:
         program_pin(program);
@@ -347,7 +363,8 @@ static void program_step(program_t *program)
         if (open->open && (open == &program->open[0] || model->verify || pick(model, 3) == 0))
             program_end(program, open);
     }
-    for (uint64_t i = pick(model, 4); i > 0; i--)
+    fail_allocation_at = 0;
+    for (uint64_t i = pick(model, program->runs + 1); i > 0; i--)
         run_one(model);
     check_report(program);
 }
@@ -357,8 +374,11 @@ static void program_new(program_t *program, uint64_t seed, bool verify)
     model_t *const model = &program->model;
     memset(program, 0, sizeof *program);
     model->random = seed;
-    model->budget = 6 + pick(model, 20);
+    program->few_sizes = pick(model, 3) == 0;
+    program->runs = 1 + (unsigned)pick(model, 6);
+    model->budget = 6 + pick(model, pick(model, 3) == 0 ? 40 : 20);
     model->slot_limit = MODEL_SLOTS;
+    model->slot_busy_in = (unsigned)pick(model, 6);
     model->verify = verify;
     program->exact = true;
     program->config = (mdnn_memory_config_t){
@@ -370,7 +390,7 @@ static void program_new(program_t *program, uint64_t seed, bool verify)
     };
     memset(&advisor, 0, sizeof advisor);
     advisor.random = seed + 1;
-    advisor.leave = (unsigned)pick(model, 5);
+    advisor.leave = (unsigned)pick(model, 3) * (unsigned)pick(model, 5);
     advisor.back = (unsigned)pick(model, 5);
     advisor.join = pick(model, 4) == 0 ? 10 : 0;
     advisor.time = 3;
@@ -410,8 +430,8 @@ static void program_finish(program_t *program)
 }
 
 typedef struct totals {
-    uint64_t operations, refusals, captured, copies, waits, faults, right, timed, saved, called_off,
-        planned_leaves, planned_returns, demand_leaves, demand_returns;
+    uint64_t operations, refusals, captured, copies, waits, stream_waits, faults, right, timed,
+        saved, called_off, planned_leaves, planned_returns, demand_leaves, demand_returns;
 } totals_t;
 
 static void add_totals(totals_t *totals, const program_t *program)
@@ -422,6 +442,7 @@ static void add_totals(totals_t *totals, const program_t *program)
     totals->captured += program->captured;
     totals->copies += program->model.copies;
     totals->waits += program->model.waits;
+    totals->stream_waits += program->model.stream_waits;
     totals->faults += program->model.faults;
     totals->right += program->model.right;
     totals->timed += advisor.timed;
@@ -437,16 +458,17 @@ static void add_totals(totals_t *totals, const program_t *program)
 static void check_totals(const totals_t *totals)
 {
     print_message(
-        "operations %llu, refusals %llu, captured %llu, copies %llu, waits %llu, "
+        "operations %llu, refusals %llu, captured %llu, copies %llu, waits %llu, in streams %llu, "
         "faults %llu, right %llu, timed %llu, saved %llu, called off %llu, leaves %llu "
         "planned %llu on demand, returns %llu planned %llu on demand\n",
         (unsigned long long)totals->operations, (unsigned long long)totals->refusals,
         (unsigned long long)totals->captured, (unsigned long long)totals->copies,
-        (unsigned long long)totals->waits, (unsigned long long)totals->faults,
-        (unsigned long long)totals->right, (unsigned long long)totals->timed,
-        (unsigned long long)totals->saved, (unsigned long long)totals->called_off,
-        (unsigned long long)totals->planned_leaves, (unsigned long long)totals->demand_leaves,
-        (unsigned long long)totals->planned_returns, (unsigned long long)totals->demand_returns);
+        (unsigned long long)totals->waits, (unsigned long long)totals->stream_waits,
+        (unsigned long long)totals->faults, (unsigned long long)totals->right,
+        (unsigned long long)totals->timed, (unsigned long long)totals->saved,
+        (unsigned long long)totals->called_off, (unsigned long long)totals->planned_leaves,
+        (unsigned long long)totals->demand_leaves, (unsigned long long)totals->planned_returns,
+        (unsigned long long)totals->demand_returns);
     const uint64_t *const all = &totals->operations;
     for (size_t i = 0; i < sizeof *totals / sizeof *all; i++)
         assert_true(all[i] > 0);
@@ -458,7 +480,9 @@ static void run_programs(uint64_t count, bool verify, adjust_t adjust)
 {
     static program_t program;
     totals_t totals = {0};
-    const char *const one = getenv("MEMORY_TEST_SEED");
+    const long before = live_allocations;
+    const char *const times = getenv("MEMORY_TEST_TIMES"), *const one = getenv("MEMORY_TEST_SEED");
+    count *= times ? strtoull(times, NULL, 10) : 1;
     for (uint64_t seed = one ? strtoull(one, NULL, 10) : 0; seed < count; seed++) {
         program_new(&program, seed * 2654435761u, verify);
         if (adjust)
@@ -471,8 +495,11 @@ static void run_programs(uint64_t count, bool verify, adjust_t adjust)
         add_totals(&totals, &program);
         program_finish(&program);
     }
-    if (verify) /* there every unnamed touch faults */
-        totals.right++;
+    assert_int_equal(live_allocations, before);
+    if (verify) { /* every unnamed touch faults; what is freed is over */
+        assert_int_equal(totals.right + totals.stream_waits, 0);
+        totals.right = totals.stream_waits = 1;
+    }
     check_totals(&totals);
 }
 
@@ -497,6 +524,7 @@ static void short_host_memory_costs_refusals_only(void **state)
 
 static void fail_calls(program_t *program)
 {
+    program->allocation_fails_in = (unsigned)pick(&program->model, 6);
     program->model.fail_in = 2 + (unsigned)pick(&program->model, 40);
     program->exact = false;
 }
@@ -542,6 +570,257 @@ static void verify_names_the_first_operation_that_the_device_failed(void **state
     program_finish(&program);
 }
 
+/* ---- single cases ---- */
+
+static mdnn_memory_t *small_memory(model_t *model, uint64_t chunks, uint64_t slots)
+{
+    const mdnn_memory_config_t config = {
+        .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, 0},
+        .budget_bytes = chunks * MODEL_CHUNK,
+    };
+    mdnn_memory_t *memory;
+    memset(model, 0, sizeof *model);
+    memset(&advisor, 0, sizeof advisor);
+    model->budget = chunks;
+    model->slot_limit = slots;
+    assert_int_equal(mdnn_memory_create(&config, &model_device, model, &memory), MDNN_STATUS_OK);
+    return memory;
+}
+
+static uint64_t allocate(mdnn_memory_t *memory, uint64_t chunks)
+{
+    uint64_t address = 0;
+    assert_int_equal(mdnn_memory_allocate(memory, chunks * MODEL_CHUNK, 0, &address),
+                     MDNN_STATUS_OK);
+    return address;
+}
+
+/* Nothing runs in it; NULL addresses are not named. */
+static mdnn_status_t operate(mdnn_memory_t *memory, uint64_t first, uint64_t second,
+                             mdnn_use_role_t role, bool capturing)
+{
+    const mdnn_named_t named[] = {{first, role}, {second, role}};
+    mdnn_memory_operation_t operation = {.named = named, .named_count = 2, .capturing = capturing};
+    const mdnn_status_t status = mdnn_memory_begin(memory, &operation);
+    if (status == MDNN_STATUS_OK)
+        mdnn_memory_end(memory, &operation, true);
+    return status;
+}
+
+/* What is under way ends. */
+static void settle(model_t *model, mdnn_memory_t *memory)
+{
+    do
+        run_all(model);
+    while (mdnn_memory_progress(memory));
+}
+
+static void end_memory(model_t *model, mdnn_memory_t *memory)
+{
+    run_all(model);
+    mdnn_memory_destroy(memory);
+}
+
+static void a_copy_that_the_host_has_is_not_made_again(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    const uint64_t second = allocate(memory, 3); /* the first leaves */
+    settle(&model, memory);
+    assert_int_equal(mdnn_memory_report(memory).out_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    settle(&model, memory);
+    assert_int_equal(mdnn_memory_report(memory).out_bytes, 6 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_report(memory).in_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_report(memory).saved_bytes, 0);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).out_bytes, 6 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_report(memory).saved_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, 6 * MODEL_CHUNK);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_UNKNOWN, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, 3 * MODEL_CHUNK);
+    end_memory(&model, memory);
+}
+
+static void a_kept_host_copy_gives_way_when_host_memory_is_short(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, 5);
+    const uint64_t first = allocate(memory, 1), second = allocate(memory, 3);
+    uint64_t third;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    advisor.leave = 1;
+    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    advisor.leave = 0;
+    run_all(&model);
+    mdnn_memory_progress(memory);
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, 4 * MODEL_CHUNK);
+    assert_int_equal(operate(memory, first, second, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, 4 * MODEL_CHUNK); /* kept */
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, MODEL_CHUNK);
+    third = allocate(memory, 2); /* three slots are free for the second */
+    assert_int_equal(operate(memory, first, third, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    /* The second comes back and keeps its copy; the third needs two slots that it must give up. */
+    assert_int_equal(operate(memory, second, first, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    end_memory(&model, memory);
+}
+
+static void a_range_that_is_named_while_it_leaves_stays(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 2);
+    enqueue(&model, 0, ITEM_OPERATION); /* which has not run */
+    advisor.leave = 1;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    advisor.leave = 0;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    const mdnn_memory_report_t report = mdnn_memory_report(memory);
+    assert_int_equal(report.planned_leaves, 1);
+    assert_int_equal(report.called_off, 1);
+    assert_int_equal(report.unmapped, 0);
+    assert_int_equal(report.host_waits, 0);
+    run_all(&model);
+    end_memory(&model, memory);
+}
+
+static void advice_moves_without_a_wait(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    advisor.leave = 1;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    advisor.leave = 0;
+    assert_true(mdnn_memory_progress(memory)); /* copies are under way */
+    run_all(&model);
+    assert_true(mdnn_memory_progress(memory));
+    assert_false(mdnn_memory_progress(memory)); /* away */
+    advisor.back = 1;
+    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    advisor.back = 0;
+    run_all(&model);
+    assert_true(mdnn_memory_progress(memory));
+    assert_false(mdnn_memory_progress(memory)); /* back */
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    const mdnn_memory_report_t report = mdnn_memory_report(memory);
+    assert_int_equal(report.planned_leaves, 1);
+    assert_int_equal(report.planned_returns, 1);
+    assert_int_equal(report.demand_returns + report.demand_leaves + report.host_waits, 0);
+    end_memory(&model, memory);
+}
+
+static void a_demand_comes_before_planned_returns(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    allocate(memory, 3);
+    settle(&model, memory);
+    advisor.back = 1;
+    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    advisor.back = 0;
+    assert_false(mdnn_memory_progress(memory)); /* it waits for chunks, which do not come by
+                                                   themselves */
+    const uint64_t third = allocate(memory, 4);
+    assert_int_equal(mdnn_memory_report(memory).demand_leaves, 2);
+    assert_int_equal(mdnn_memory_report(memory).planned_returns, 0);
+    assert_int_equal(mdnn_memory_free(memory, third, 0), MDNN_STATUS_OK);
+    settle(&model, memory);
+    assert_int_equal(mdnn_memory_report(memory).planned_returns, 1); /* now it can */
+    end_memory(&model, memory);
+}
+
+static void a_join_waits_for_all_moves(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    enqueue(&model, 0, ITEM_OPERATION);
+    advisor.leave = advisor.join = 1;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).out_bytes, 3 * MODEL_CHUNK);
+    assert_false(mdnn_memory_progress(memory));
+    end_memory(&model, memory);
+}
+
+static void a_refusal_names_a_budget_that_is_enough(void **state)
+{
+    (void)state;
+    static model_t model;
+    uint64_t budget = 5 * MODEL_CHUNK, address;
+    for (int round = 0; round < 2; round++) {
+        mdnn_memory_t *const memory = small_memory(&model, budget / MODEL_CHUNK, MODEL_SLOTS);
+        const uint64_t pinned = allocate(memory, 1), first = allocate(memory, 2),
+                       second = allocate(memory, 3);
+        assert_int_equal(mdnn_memory_pin(memory, pinned), MDNN_STATUS_OK);
+        assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, MODEL_CHUNK);
+        const mdnn_status_t status = operate(memory, first, second, MDNN_USE_READ, false);
+        assert_int_equal(status, round ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+        const mdnn_memory_report_t report = mdnn_memory_report(memory);
+        assert_int_equal(report.refused, round ? 0 : 1);
+        assert_int_equal(report.largest_operation_bytes, 5 * MODEL_CHUNK);
+        assert_int_equal(report.smallest_budget_bytes, 6 * MODEL_CHUNK);
+        budget = report.smallest_budget_bytes;
+        assert_int_equal(mdnn_memory_allocate(memory, 6 * MODEL_CHUNK, 0, &address),
+                         MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+        assert_int_equal(mdnn_memory_report(memory).smallest_budget_bytes, 7 * MODEL_CHUNK);
+        assert_int_equal(mdnn_memory_available(memory), 0);
+        end_memory(&model, memory);
+    }
+}
+
+static void what_was_captured_stays(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    uint64_t address;
+    assert_int_equal(operate(memory, first, first, MDNN_USE_READ, true), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_allocate(memory, 3 * MODEL_CHUNK, 0, &address),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(advisor.sequence, 0); /* nothing ran, nothing is recorded */
+    mdnn_memory_unpin(memory, first);
+    assert_int_equal(allocate(memory, 3), first);
+    mdnn_memory_unpin(memory, first); /* one too many does nothing */
+    assert_int_equal(allocate(memory, 3) == first, false);
+    end_memory(&model, memory);
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS), *none = NULL;
+    const mdnn_memory_config_t wrong = {.ranges = {MODEL_BASE, 1, MODEL_CHUNK, 0}};
+    uint64_t address, bytes;
+    assert_int_equal(mdnn_memory_create(&wrong, &model_device, &model, &none),
+                     MDNN_STATUS_INVALID_ARGUMENT);
+    assert_null(none);
+    mdnn_memory_destroy(NULL);
+    assert_int_equal(mdnn_memory_allocate(memory, 0, 0, &address), MDNN_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(mdnn_memory_allocate(memory, UINT64_MAX, 0, &address), MDNN_STATUS_OVERFLOW);
+    assert_int_equal(mdnn_memory_free(memory, MODEL_BASE, 0), MDNN_STATUS_NOT_FOUND);
+    assert_int_equal(mdnn_memory_pin(memory, 5), MDNN_STATUS_NOT_FOUND);
+    assert_int_equal(mdnn_memory_wait_idle(memory, 5), MDNN_STATUS_NOT_FOUND);
+    assert_false(mdnn_memory_find(memory, MODEL_BASE, &address, &bytes));
+    mdnn_memory_unpin(memory, 5);
+    end_memory(&model, memory);
+}
+
 int main(void)
 {
     cmocka_set_test_filter(getenv("MEMORY_TEST_ONLY"));
@@ -551,6 +830,15 @@ int main(void)
         cmocka_unit_test(failing_calls_lose_nothing),
         cmocka_unit_test(verify_maps_only_what_is_named),
         cmocka_unit_test(verify_names_the_first_operation_that_the_device_failed),
+        cmocka_unit_test(a_copy_that_the_host_has_is_not_made_again),
+        cmocka_unit_test(a_kept_host_copy_gives_way_when_host_memory_is_short),
+        cmocka_unit_test(a_range_that_is_named_while_it_leaves_stays),
+        cmocka_unit_test(advice_moves_without_a_wait),
+        cmocka_unit_test(a_demand_comes_before_planned_returns),
+        cmocka_unit_test(a_join_waits_for_all_moves),
+        cmocka_unit_test(a_refusal_names_a_budget_that_is_enough),
+        cmocka_unit_test(what_was_captured_stays),
+        cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
 }

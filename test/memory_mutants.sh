@@ -1,0 +1,68 @@
+#!/bin/sh
+# Breaks the rules of virtual memory's mechanism, one at a time, and shows that its unit test fails
+# each time: I1 latest content, I2 no foreign bytes, I3 budget, I4 no endless wait (TAP). Part of
+# `make test-mutants`; compiles one source and the test for each.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+cd "$(dirname "$0")/.." || exit 1
+core=${MDNN_BUILD:-build}/libmdnn_core.a
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# mutant NAME SOURCE SED_SCRIPT
+table() {
+    # --- I1: an operation finds the latest content ---
+    mutant LEAVES_WHILE_IN_USE memory_moves.c \
+        's/if (!mdnn_area_uses_over(memory, area) || area->in_flight\[false\]/if (area->in_flight[false]/'
+    mutant NEW_OWNER_FORGETS_OLD_ONE memory.c \
+        's/^    mdnn_area_note_use(area, memory->device.mark(memory->context, stream));//'
+    mutant EARLIER_USERS_NOT_WAITED_FOR memory.c 's/i < got->wait_count; i++/i < 0 * got->wait_count; i++/'
+    mutant WRITE_KEEPS_HOST_COPY memory_names.c 's/^        if (role != MDNN_USE_READ)/        if (role == MDNN_USE_WRITE)/'
+    mutant PIN_KEEPS_HOST_COPY memory.c 's/^    mdnn_area_written(memory, area); .*//'
+    mutant GIVES_BEFORE_THE_COPY_ENDED memory_moves.c \
+        's/mdnn_range_give(memory->ranges, area->range, area->clean);/mdnn_range_give(memory->ranges, area->range, area->out_sent);/;s/mdnn_area_owned(area) > area->clean)/mdnn_area_owned(area) > area->out_sent)/'
+    mutant MAPS_BEFORE_THE_COPY_ENDED memory_moves.c \
+        's/mdnn_range_show(memory->ranges, area->range, area->filled)/mdnn_range_show(memory->ranges, area->range, area->in_sent)/'
+    mutant BEGIN_WAITS_FOR_NOTHING memory_names.c 's/sum.lacking ? demand_named/false ? demand_named/'
+    mutant DISCARDED_COPY_COUNTS memory_moves.c 's/flight->discarded == area->discarded/true/'
+    mutant LEAVES_WHILE_HELD memory_moves.c 's/ \&\& area->held == 0 \&\& area->pins == 0;/ \&\& area->pins == 0;/'
+    mutant LEAVES_WHILE_PINNED memory_moves.c 's/ \&\& area->held == 0 \&\& area->pins == 0;/ \&\& area->held == 0;/'
+    # --- I2: no address shows other bytes ---
+    mutant LEAVES_MAPPED memory_moves.c \
+        's/^        status = mdnn_range_hide(memory->ranges, area->range);/        status = MDNN_STATUS_OK;/'
+    mutant FREED_WITHOUT_ITS_USES memory.c \
+        's/area->address, area->uses, kept) ==/area->address, area->uses, 0) ==/'
+    mutant FREED_WHILE_COPIES_RUN memory.c \
+        's/if (area->in_flight\[0\] + area->in_flight\[1\] > 0 || !release/if (!release/'
+    mutant FREED_WHILE_HELD memory.c 's/area->held + area->pins > 0)$/area->pins > 0)/'
+    mutant VERIFY_MAPS_ALL memory_names.c 's/MDNN_TRY(mdnn_area_show(memory, area, false));//'
+    # --- I3: the budget ---
+    mutant BUDGET_NOT_KEPT memory.c \
+        's/^    if (created >= memory->chunk_limit ||/    if (0 \&\& created >= memory->chunk_limit ||/;s/(created + 1) \* memory->chunk_bytes > memory->config.budget_bytes/false/'
+    mutant HOST_SLOTS_LEAK memory_moves.c '/^static void trim_slots/,/^}/s/.*give_slot.*//'
+    # --- I4: what fits runs, and every wait ends ---
+    mutant RETURNS_TAKE_FROM_DEMANDS memory_moves.c 's/^    return !memory->demanding \&\&/    return/'
+    mutant RETURNS_KEEP_THEIR_CHUNKS memory_room.c \
+        's/(area->state == MDNN_AREA_RESIDENT || area->state == MDNN_AREA_RETURNING)/(area->state == MDNN_AREA_RESIDENT)/'
+    mutant GIVES_UP_TOO_EARLY memory_room.c \
+        's/^    const mdnn_status_t status = mdnn_memory_wait_for_a_move(memory);/    const mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'
+    mutant SLOT_NOT_WAITED_FOR memory_room.c 's/^    if (memory->slot_busy)/    if (0)/'
+    mutant SAME_VICTIM_AGAIN memory_room.c 's/ \&\& area->demand != memory->demands \&\&/ \&\&/'
+}
+
+fails() { # source, script
+    sed -e "$2" "offload/$1" >"$work/$1"
+    ! cmp -s "offload/$1" "$work/$1" || { echo "the script changes nothing in $1"; return 1; }
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -w -I. -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free \
+        test/unit/test_memory.c "$work/$1" "$core" -lcmocka -lm -o "$work/test" || return 1
+    ! timeout 20 "$work/test" >"$work/said" 2>&1
+}
+
+table_count=0
+mutant() { table_count=$((table_count + 1)); }
+table
+plan $((table_count + 1))
+check "the mechanism as it is passes" "${MDNN_BUILD:-build}/test/unit/test_memory"
+mutant() { check "$1 is caught" fails "$2" "$3"; }
+table
+finish
