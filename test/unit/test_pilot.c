@@ -874,11 +874,15 @@ static void check_shortage(void)
     CHECK(mdnn_pilot_report(model.pilot).short_bytes == (possible ? missing : 0));
     CHECK(mdnn_pilot_report(model.pilot).verdict == MDNN_VERDICT_FITS);
     CHECK(possible ? now <= config.budget_bytes - missing : now == before);
+    continue_events(); /* lost, and found again not long ago: demands are no wonder */
     add_event((event_t){.kind = OPERATION, .key = 9999});
-    play(event_count - 1); /* lost: demands are no wonder */
+    play(0);
+    mdnn_pilot_short(model.pilot, 1);
+    run_more_rounds(1);
     mdnn_pilot_short(model.pilot, 1);
     run_more_rounds(4);
     CHECK(most_held() == now);
+    CHECK(mdnn_pilot_report(model.pilot).short_bytes == (possible ? missing : 0));
     planned_again += possible;
     stop_model();
 }
