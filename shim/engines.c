@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "config/clock.h"
 #include "config/log.h"
 #include "shim/engine_knobs.h"
 #include "shim/graph_build.h"
@@ -456,22 +456,15 @@ static bool make_plan(const mdnn_cudnn_t *cudnn, cudnnHandle_t handle,
     return good;
 }
 
-static double now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 /* Says how long it took: some engines are compiled for each shape, and then planning is what a
  * program's start costs. */
 static void plan_once(const mdnn_engines_t *engines, cudnnHandle_t handle,
                       const sized_graph_t *graph, kept_plan_t *kept)
 {
-    const double begin_ms = now_ms();
+    const double begin_us = mdnn_now_us();
     kept->supported = make_plan(engines->cudnn, handle, graph->graph, &kept->engine, &kept->made);
     MDNN_LOG(MDNN_LOG_DEBUG, "engines", "planned engine %d for %lld images in %.1f ms%s",
-             kept->engine.id, (long long)graph->images, now_ms() - begin_ms,
+             kept->engine.id, (long long)graph->images, (mdnn_now_us() - begin_us) / 1e3,
              kept->supported ? "" : ": not supported");
 }
 

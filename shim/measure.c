@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/clock.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/scratch.h"
 #include "shim/shortlist.h"
 
-enum { SLICES = 8, REPEATS_MAX = 100, SHORTLIST = 4 };
+/* Of 16-bit data the second guess is an algorithm without tensor cores. */
+enum { SLICES = 8, REPEATS_MAX = 100, SHORTLIST = 3, SHORTLIST_16_BIT = 1 };
 
 /* The look itself waits for its launches, so it may seem this much slower than it is. */
 static const double look_excess_ms = 0.05;
@@ -19,6 +21,10 @@ static const double many_excess_ms = 0.01;
 /* First runs load kernels; a candidate slower than the absurd by this much is judged by its first.
  */
 static const double load_excess_ms = 50.0;
+/* Kernels of one engine are loaded in less than this. */
+static const double load_excess_many_ms = 15.0;
+/* Runs longer than this hide their own launch. */
+static const double short_ms = 1.0;
 /* A timed group lasts about this long, so that launch gaps appear as they will in the run. */
 static const double group_ms = 0.25;
 /* Above this, the latency of the first launch no longer shows. */
@@ -143,15 +149,19 @@ static mdnn_status_t time_groups(mdnn_measurement_t *measurement, const mdnn_cal
     return MDNN_STATUS_OK;
 }
 
-/* Where candidates are many: a look behind one run, which loads what has to be loaded and hides the
- * launch, so that two runs settle most of them; the groups of the others behind one lead, with one
- * wait. ResNet-50's 1,900 candidates took 13 s one wait after the other (H200). */
+/* Where candidates are many: a first run, which loads what has to be loaded, ends it for those that
+ * no loading explains; then a look, behind another run where the launch would show; and the groups
+ * of what is left behind one lead, with one wait. ResNet-50's 1,900 candidates took 13 s one wait
+ * after the other (H200). */
 static mdnn_status_t time_one_of_many(mdnn_measurement_t *measurement, const mdnn_call_t *parts,
                                       size_t distinct, double best_ms, double *ms)
 {
     double times[MDNN_SCRATCH_GROUPS];
     mdnn_scratch_t *const scratch = &measurement->scratch;
-    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 1, 1, ms));
+    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, 0, 1, ms));
+    if (*ms > MDNN_HOPELESS_FACTOR * best_ms + load_excess_many_ms)
+        return MDNN_STATUS_OK;
+    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, *ms < short_ms ? 1 : 0, 1, ms));
     if (*ms > MDNN_HOPELESS_FACTOR_MANY * best_ms + many_excess_ms)
         return MDNN_STATUS_OK;
     const double wanted = *ms > 0 ? group_ms / *ms : SLICES;
@@ -222,7 +232,11 @@ static unsigned legacy_shortlist(mdnn_measurement_t *measurement)
     whole.y_desc = descriptors->y;
     if (descriptors->w)
         whole.w_desc = descriptors->w;
-    measurement->shortlist = mdnn_shortlist(&whole, SHORTLIST, measurement->request.limit_bytes);
+    const int32_t type = measurement->problem->x.type;
+    measurement->shortlist = mdnn_shortlist(
+        &whole,
+        type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16 ? SHORTLIST_16_BIT : SHORTLIST,
+        measurement->request.limit_bytes);
     return measurement->shortlist;
 }
 
@@ -324,9 +338,14 @@ static mdnn_status_t cost_time(mdnn_measurement_t *measurement, const mdnn_cost_
         mdnn_cost_table_foresee(measurement->table, row, index, &expected_ms, &cost->time_ms);
     if (cost->extrapolated)
         return MDNN_STATUS_OK;
+    const double begin_us = mdnn_now_us();
     const mdnn_status_t status =
         time_candidate(measurement, whole, descriptors, cost->workspace_bytes,
                        mdnn_cost_row_best_ms(row), expected_ms, &cost->time_ms);
+    MDNN_LOG(MDNN_LOG_DEBUG, "measure",
+             "direction %d, %lld images, algo %d, math %d: %.4f ms, took %.1f ms",
+             (int)measurement->problem->direction, (long long)row->images, cost->algo,
+             cost->math_type, cost->time_ms, (mdnn_now_us() - begin_us) / 1e3);
     if (status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY || measurement->capacity_images == 0 ||
         row->images <= measurement->capacity_images)
         return status;

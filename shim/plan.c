@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "config/clock.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/measure.h"
@@ -312,13 +312,6 @@ static void report(mdnn_plan_t *plan, const front_set_t *set)
              (unsigned long long)row.workspace_bytes, row.configuration_ms, row.undivided_ms);
 }
 
-static uint64_t microseconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
 static void load_accumulator(mdnn_plan_t *plan)
 {
     if (!mdnn_accumulator_needed(&plan->key.problem) || plan->accumulator.function)
@@ -442,7 +435,7 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
     if (is_capturing(call, driver))
         return plan_in_capture(plan);
     pthread_mutex_lock(&planning_lock);
-    const uint64_t begin = microseconds_now();
+    const double begin_us = mdnn_now_us();
     if (!plan && !(plan = lookup(key, hash)))
         plan = insert(call, key, hash);
     mdnn_status_t status = plan ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
@@ -451,7 +444,7 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
         if (status != MDNN_STATUS_OK)
             mdnn_plan_give_up(plan);
     }
-    mdnn_count(MDNN_COUNTER_measure_microseconds, microseconds_now() - begin);
+    mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     pthread_mutex_unlock(&planning_lock);
     if (status == MDNN_STATUS_OK)
         return plan;
@@ -591,12 +584,12 @@ double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call)
     if (!call->caller_engine || !driver || is_capturing(call, driver))
         return 0;
     pthread_mutex_lock(&planning_lock);
-    const uint64_t begin = microseconds_now();
+    const double begin_us = mdnn_now_us();
     const bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
     const double ms = time_engine_locked(plan, call);
     if (exchanged)
         (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
-    mdnn_count(MDNN_COUNTER_measure_microseconds, microseconds_now() - begin);
+    mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     pthread_mutex_unlock(&planning_lock);
     return ms;
 }
