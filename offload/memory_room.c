@@ -16,7 +16,7 @@
 
 mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket)
 {
-    if (memory->device.is_done(memory->context, ticket))
+    if (ticket.moment == 0 || memory->device.is_done(memory->context, ticket))
         return MDNN_STATUS_OK;
     const double begin_us = memory->device.now_us(memory->context);
     MDNN_TRY(memory->device.wait_on_host(memory->context, ticket));
@@ -42,30 +42,38 @@ static mdnn_status_t wait_for_slot(mdnn_memory_t *memory)
     return MDNN_STATUS_OK;
 }
 
-/* The first use of a list's ranges that nobody has seen over. If it is now, that is news, too. */
-static bool find_use(const mdnn_area_list_t *list, mdnn_ticket_t *ticket)
+/* The first use of a list's ranges that nobody has seen over; NULL: there is none. */
+static mdnn_ticket_t *find_use(const mdnn_area_list_t *list)
 {
     for (mdnn_area_t *area = list->first; area; area = area->next_move)
         for (uint32_t i = 0; i < area->use_count; i++)
-            if (area->uses[i].moment != 0) {
-                *ticket = area->uses[i];
-                return true;
-            }
-    return false;
+            if (area->uses[i].moment != 0)
+                return &area->uses[i];
+    return NULL;
+}
+
+/* Each use is waited for once, even where that helps nothing (a release that lacks memory). */
+static mdnn_status_t wait_for_use(mdnn_memory_t *memory, mdnn_ticket_t *use)
+{
+    MDNN_TRY(mdnn_memory_wait(memory, *use));
+    use->moment = 0;
+    return MDNN_STATUS_OK;
 }
 
 mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
 {
     const mdnn_flights_t *const flights = memory->flights;
-    mdnn_ticket_t use;
+    mdnn_ticket_t *use = find_use(&memory->leaving);
+    if (!use)
+        use = find_use(&memory->endings);
     if (memory->wanted.moment != 0)
         return mdnn_memory_wait(memory, memory->wanted);
     if (flights[true].count > 0)
         return mdnn_memory_wait(memory, flights[true].ring[flights[true].first].end);
     if (flights[false].count > 0)
         return mdnn_memory_wait(memory, flights[false].ring[flights[false].first].end);
-    if (find_use(&memory->leaving, &use) || find_use(&memory->endings, &use))
-        return mdnn_memory_wait(memory, use);
+    if (use)
+        return wait_for_use(memory, use);
     if (memory->slot_busy)
         return wait_for_slot(memory);
     return MDNN_STATUS_NOT_FOUND;

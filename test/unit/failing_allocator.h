@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static _Atomic long fail_allocation_at; /* 0: never; counts down */
+static _Atomic long fail_allocation_at; /* 0: never; counts down; below 0: always */
 static _Atomic long live_allocations;
 
 void *__real_malloc(size_t bytes);
@@ -20,7 +20,7 @@ void __wrap_free(void *memory);
 
 static bool allocation_fails(void)
 {
-    return fail_allocation_at > 0 && --fail_allocation_at == 0;
+    return fail_allocation_at < 0 || (fail_allocation_at > 0 && --fail_allocation_at == 0);
 }
 
 void *__wrap_malloc(size_t bytes)

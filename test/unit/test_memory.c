@@ -327,7 +327,7 @@ static void program_step(program_t *program)
     area_t *const area = &program->areas[pick(model, AREAS)];
     open_operation_t *const open = &program->open[pick(model, 4) == 0];
     if (program->allocation_fails_in > 0 && pick(model, program->allocation_fails_in) == 0) {
-        fail_allocation_at = 1 + (long)pick(model, 5);
+        fail_allocation_at = pick(model, 4) == 0 ? -1 : 1 + (long)pick(model, 5);
         model->failed = true;
     }
     switch (pick(model, 12)) {
@@ -379,6 +379,7 @@ static void program_new(program_t *program, uint64_t seed, bool verify)
     model->budget = 6 + pick(model, pick(model, 3) == 0 ? 40 : 20);
     model->slot_limit = MODEL_SLOTS;
     model->slot_busy_in = (unsigned)pick(model, 6);
+    model->runs_in = (unsigned)(pick(model, 2) * pick(model, 10));
     model->verify = verify;
     program->exact = true;
     program->config = (mdnn_memory_config_t){
