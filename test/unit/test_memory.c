@@ -321,6 +321,18 @@ static void check_report(const program_t *program)
     assert_true(mdnn_memory_available(program->memory) <= report.budget_bytes);
 }
 
+static void allocate_or_free(program_t *program, area_t *area)
+{
+    model_t *const model = &program->model;
+    if (area->bytes > 0 && pick(model, 3) == 0 && (area->held == 0 || pick(model, 4) == 0)) {
+        program_free(program, area);
+        if (!program->few_sizes) /* else another at once, in another stream perhaps */
+            return;
+    }
+    if (area->bytes == 0)
+        program_allocate(program, area);
+}
+
 static void program_step(program_t *program)
 {
     model_t *const model = &program->model;
@@ -333,14 +345,8 @@ static void program_step(program_t *program)
     switch (pick(model, 12)) {
     case 0:
     case 1:
-        if (area->bytes == 0)
-            program_allocate(program, area);
-        break;
     case 2:
-        if (area->bytes > 0 && (area->held == 0 || pick(model, 4) == 0))
-            program_free(program, area);
-        if (area->bytes == 0 && program->few_sizes) /* at once, in another stream perhaps */
-            program_allocate(program, area);
+        allocate_or_free(program, area);
         break;
     case 3:
         program_pin(program);
