@@ -95,6 +95,7 @@ typedef struct mdnn_round_watch {
     uint32_t operations;    /* of the round that is timed */
     uint64_t read_token;    /* ended, to be read; 0: none */
     bool read_counts;       /* it was a whole round */
+    uint32_t counted;       /* operations of each of the rounds below */
     double sum_us;
     uint64_t rounds;
 } mdnn_round_watch_t;

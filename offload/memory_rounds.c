@@ -1,6 +1,7 @@
 /* How long a round takes on the device: from one operation to the same one a round later, in its
  * stream. While a program is followed one round after the other is timed, one at a time; two events
- * a round. What was cut short by a deviation does not count. */
+ * a round. What was cut short by a deviation does not count, and
+ * rounds of one length only are counted together. */
 #include "offload/memory_internal.h"
 
 enum { LOOK_AGAIN = 64 }; /* operations, while nothing is followed */
@@ -45,6 +46,11 @@ static void begin_round(mdnn_memory_t *memory, uint64_t stream, const mdnn_pilot
     watch->next = memory->report.operations + LOOK_AGAIN;
     if (report->followed == 0 || report->period_operations == 0)
         return;
+    if (watch->counted != report->period_operations) { /* the program goes on with something else */
+        watch->counted = report->period_operations;
+        watch->sum_us = 0;
+        watch->rounds = 0;
+    }
     watch->token = memory->device.time_begin(memory->context, stream);
     watch->stream = stream;
     watch->operations = report->period_operations;

@@ -117,16 +117,21 @@ static void a_round_with_a_deviation_does_not_count(void **state)
     pilot.followed = 0;
     run(&memory, &device, 500);
     assert_int_equal(memory.watch.rounds, rounds + 1); /* the one before */
-    pilot = (mdnn_pilot_report_t){.followed = 1, .period_operations = 300};
-    run(&memory, &device, 1000);
-    pilot.period_operations = 100; /* another plan */
-    run(&memory, &device, 150);
-    assert_true(memory.watch.rounds > rounds + 1);
-    const uint64_t counted = memory.watch.rounds;
-    run(&memory, &device, 2000);
-    assert_true(memory.watch.rounds > counted);
     for (uint64_t token = 1; token + 1 < device.tokens; token++)
         assert_int_equal(device.states[token], READ);
+}
+
+static void rounds_of_another_length_begin_anew(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    run(&memory, &device, 1001);
+    pilot.period_operations = 300; /* another plan */
+    run(&memory, &device, 100);
+    assert_int_equal(memory.watch.rounds, 0);
+    run(&memory, &device, 1200);
+    assert_true(memory.watch.rounds > 0 && mean_us(&memory) == 3000);
 }
 
 static void a_device_that_is_behind_loses_a_round_and_no_stopwatch(void **state)
@@ -148,6 +153,7 @@ int main(void)
         cmocka_unit_test(rounds_that_are_followed_are_timed_one_after_the_other),
         cmocka_unit_test(nothing_is_timed_while_nothing_is_followed),
         cmocka_unit_test(a_round_with_a_deviation_does_not_count),
+        cmocka_unit_test(rounds_of_another_length_begin_anew),
         cmocka_unit_test(a_device_that_is_behind_loses_a_round_and_no_stopwatch),
     };
     return cmocka_run_group_tests_name("memory rounds", tests, NULL, NULL);
