@@ -76,7 +76,8 @@ static void print_round(const mdnn_memory_statistics_t *n, FILE *out)
     fprintf(out, "%" PRIu64 " operations; planned: %s out, %s in\n", n->period_operations,
             size_of(n->period_out_bytes).text, size_of(n->period_in_bytes).text);
     print_line(out, "its bounds");
-    fprintf(out, "compute alone %s ms, with the link %s ms, with the plan (schedule) %s ms\n",
+    fprintf(out,
+            "computation alone %s ms, with the link's speed %s ms, best schedule known %s ms\n",
             ms_of(n->compute_ms).text, ms_of(n->link_bound_ms).text, ms_of(n->predicted_ms).text);
     if (!(n->round_ms > 0))
         return;
@@ -98,26 +99,27 @@ static void print_moves(const mdnn_memory_statistics_t *n, FILE *out)
             "; called off %" PRIu64 "\n",
             n->planned_leaves, n->planned_returns, n->demand_leaves, n->demand_returns,
             n->called_off);
-    print_line(out, "the host waited");
-    fprintf(out, "%" PRIu64 " times, %s ms together\n", n->host_waits, ms_of(n->host_wait_ms).text);
+    print_line(out, "waits of the host");
+    fprintf(out, "%" PRIu64 ", %s ms together\n", n->host_waits, ms_of(n->host_wait_ms).text);
     print_line(out, "pinned on the host");
     fprintf(out, "%s\n", size_of(n->host_bytes).text);
 }
 
 static void print_needs(const mdnn_memory_statistics_t *n, FILE *out)
 {
-    if (n->smallest_budget_bytes > 0 || n->floor_bytes > 0) {
-        const uint64_t least =
-            n->smallest_budget_bytes > n->floor_bytes ? n->smallest_budget_bytes : n->floor_bytes;
-        print_line(out, "needs at least");
-        fprintf(out, "%s, as far as is known (largest operation %s, cannot leave %s)\n",
-                size_of(least).text, size_of(n->largest_operation_bytes).text,
-                size_of(n->pinned_live_bytes).text);
-    }
-    if (n->refused > 0) {
-        print_line(out, "refused");
-        fprintf(out, "%" PRIu64 " requests: the budget is too small for them\n", n->refused);
-    }
+    const uint64_t together = n->largest_operation_bytes + n->pinned_live_bytes;
+    print_line(out, "needs at least");
+    fprintf(out, "%s, as far as is known (largest operation %s, cannot leave %s)\n",
+            size_of(together > n->floor_bytes ? together : n->floor_bytes).text,
+            size_of(n->largest_operation_bytes).text, size_of(n->pinned_live_bytes).text);
+    if (n->refused == 0)
+        return;
+    print_line(out, "refused requests");
+    fprintf(out, "%" PRIu64, n->refused);
+    if (n->smallest_budget_bytes > n->budget_bytes)
+        fprintf(out, "; the largest would need a budget of %s",
+                size_of(n->smallest_budget_bytes).text);
+    fputc('\n', out);
 }
 
 void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, int device,

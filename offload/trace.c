@@ -178,7 +178,7 @@ static unsigned track_of(mdnn_trace_t *trace, int device, uint64_t stream)
     if (i == d->stream_count) {
         char name[64];
         d->streams[d->stream_count++] = stream;
-        snprintf(name, sizeof name, stream == 0 ? "default stream" : "stream 0x%" PRIx64, stream);
+        snprintf(name, sizeof name, "stream %" PRIu64, stream);
         put_name(trace, "thread_name", device, FIRST_STREAM_TRACK + i, name);
         if (d->stream_count == STREAMS)
             put_name(trace, "thread_name", device, FIRST_STREAM_TRACK + STREAMS, "other streams");
@@ -337,9 +337,11 @@ void mdnn_trace_device(mdnn_trace_t *trace, int device, const char *name, uint64
 {
     if (trace == NULL || device < 0 || device >= DEVICES)
         return;
+    char title[128];
+    snprintf(title, sizeof title, "device %d: %s", device, name);
     pthread_mutex_lock(&trace->lock);
     trace->devices[device].budget_bytes = budget_bytes;
-    put_name(trace, "process_name", device, 0, name);
+    put_name(trace, "process_name", device, 0, title);
     put_name(trace, "thread_name", device, HOST_TRACK, "host");
     put_counter(trace, device, "budget", budget_bytes);
     pthread_mutex_unlock(&trace->lock);

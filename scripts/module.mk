@@ -6,7 +6,7 @@ TOOL_SOURCES := $(addprefix scripts/,microdnn.c microdnn_run.c microdnn_verify.c
 TOOL_OBJECTS := $(TOOL_SOURCES:%.c=$(B)/obj/%.o) $(B)/obj/docs/examples/nets.o
 
 ALL += $(B)/microdnn
-TESTS += test/microdnn_tool.sh test/cache_tool.sh test/plan_tool.sh
+TESTS += test/microdnn_tool.sh test/memory_tool.sh test/cache_tool.sh test/plan_tool.sh
 
 $(B)/microdnn: $(TOOL_OBJECTS) $(B)/libmdnn_core.a
 	$(call say,LINK,$@)
