@@ -152,8 +152,10 @@ CUresult mdnn_door_cuMemGetAddressRange_v2(CUresult (*real)(CUdeviceptr *, size_
     (void)own_stream;
     uint64_t first, length;
     int device;
-    if (!mdnn_virtual_find(address, &first, &length, &device))
+    if (!mdnn_virtual_owns(address))
         return real(start, bytes, address);
+    if (!mdnn_virtual_find(address, &first, &length, &device))
+        return CUDA_ERROR_NOT_FOUND; /* the driver knows what is mapped there, not what is alive */
     if (start)
         *start = first;
     if (bytes)

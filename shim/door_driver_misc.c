@@ -242,6 +242,17 @@ static CUresult let_go(mdnn_virtual_operation_t *operation, CUresult result)
     return result;
 }
 
+/* Memory of the virtual memory API belongs to no context, other memory to that which is current as a
+ * rule. */
+static void correct_context(CUcontext *context, int device)
+{
+    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
+    CUdevice current;
+    if (!*context && ask->cuCtxGetDevice && ask->cuCtxGetDevice(&current) == CUDA_SUCCESS &&
+        current == device && ask->cuCtxGetCurrent)
+        (void)ask->cuCtxGetCurrent(context);
+}
+
 /* A range is mapped in pieces: its extent is the allocation's. */
 static void correct(CUpointer_attribute attribute, void *value, CUdeviceptr address)
 {
@@ -255,6 +266,8 @@ static void correct(CUpointer_attribute attribute, void *value, CUdeviceptr addr
     else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
              attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
         memcpy(value, &bytes, sizeof bytes);
+    else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
+        correct_context(value, device);
 }
 
 CUresult mdnn_door_cuPointerGetAttribute(CUresult (*real)(void *, CUpointer_attribute, CUdeviceptr),
