@@ -133,3 +133,19 @@ $(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c shim/kernel_la
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -lpthread -o $@
 TESTS += $(B)/test/shim/test_kernel_layout test/pytorch_variables.sh
+# Doors alone, with a driver and a virtual memory of the test's own.
+DOORS_ALONE = $(patsubst %,shim/%.c,door_driver_copy door_driver_graph door_driver_launch kernel_layout tensor_maps)
+$(B)/test/shim/test_driver_nodes: test/shim/test_driver_nodes.c $(DOORS_ALONE) $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	    -lcmocka -lm -lpthread -o $@
+TESTS += $(B)/test/shim/test_driver_nodes
+$(B)/test/bench/bench_launches: test/bench/bench_launches.c $(DOORS_ALONE) $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,BENCH,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	    -lm -lpthread -o $@
+ifneq ($(CUDA_INCLUDE),)
+BENCHES += $(B)/test/bench/bench_launches
+endif

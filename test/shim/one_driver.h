@@ -1,0 +1,118 @@
+/* For tests and benches of single doors: virtual memory that owns one stretch of addresses and a
+ * driver that tells layouts. Included once in a program. */
+#ifndef ONE_DRIVER_H
+#define ONE_DRIVER_H
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "shim/driver.h"
+
+#define OWNED UINT64_C(0x700000000000)
+#define OWNED_BYTES ((uint64_t)1 << 30)
+
+static uint64_t named[64], pinned[64];
+static size_t named_count, pinned_count;
+static CUgraph named_graph, cloned_into;
+static CUresult pin_result = CUDA_SUCCESS;
+
+bool mdnn_virtual_on(void)
+{
+    return true;
+}
+
+bool mdnn_virtual_owns(uint64_t address)
+{
+    return address - OWNED < OWNED_BYTES;
+}
+
+void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role)
+{
+    if (operation->name_count < MDNN_VIRTUAL_NAMES)
+        operation->names[operation->name_count++] = (mdnn_named_t){address, role};
+}
+
+CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
+{
+    (void)key;
+    return operation->overflowed ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
+{
+    (void)operation, (void)enqueued;
+}
+
+void mdnn_virtual_graph_named(CUgraph graph, uint64_t address)
+{
+    named_graph = graph;
+    named[named_count++ % 64] = address;
+}
+
+CUresult mdnn_virtual_pin(CUdeviceptr address)
+{
+    pinned[pinned_count++ % 64] = address;
+    return pin_result;
+}
+
+void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone)
+{
+    (void)graph;
+    cloned_into = clone;
+}
+
+void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
+{
+    (void)operation, (void)executable;
+}
+
+void mdnn_virtual_capture_began(CUstream stream, bool per_thread)
+{
+    (void)stream, (void)per_thread;
+}
+
+unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
+{
+    (void)stream, (void)per_thread;
+    return 0;
+}
+
+void mdnn_virtual_capture_ended(unsigned long long capture, CUgraph graph)
+{
+    (void)capture, (void)graph;
+}
+
+void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)
+{
+    (void)graph, (void)executable;
+}
+
+void mdnn_virtual_graph_destroyed(CUgraph graph)
+{
+    (void)graph;
+}
+
+void mdnn_virtual_executable_destroyed(CUgraphExec executable)
+{
+    (void)executable;
+}
+
+/* Kernels 16, 32, ... have four parameters of 64 bytes; handle 8 tells nothing. */
+enum { PARAMETERS_OF_KERNELS = 4, PARAMETER_BYTES = 64 };
+
+static CUresult tell_parameters(CUkernel kernel, size_t index, size_t *offset, size_t *bytes)
+{
+    *offset = index * PARAMETER_BYTES;
+    *bytes = PARAMETER_BYTES;
+    if ((uintptr_t)kernel % 16 != 0)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return index < PARAMETERS_OF_KERNELS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+const mdnn_driver_queries_t *mdnn_driver_queries(void)
+{
+    static const mdnn_driver_queries_t queries = {.cuKernelGetParamInfo = tell_parameters};
+    return &queries;
+}
+
+#endif

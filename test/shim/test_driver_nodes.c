@@ -1,0 +1,154 @@
+/* What nodes of graphs that are made by hand name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "shim/driver_nodes.h"
+#include "test/shim/one_driver.h"
+
+static const CUgraph graph = (CUgraph)(uintptr_t)0x1230;
+
+static int forget(void **state)
+{
+    (void)state;
+    named_count = pinned_count = 0;
+    named_graph = cloned_into = NULL;
+    pin_result = CUDA_SUCCESS;
+    return 0;
+}
+
+/* In the graph, in this order. */
+static void check_named(size_t count, const uint64_t *expected)
+{
+    assert_int_equal(named_count, count);
+    assert_int_equal(pinned_count, 0);
+    assert_memory_equal(named, expected, count * sizeof *named);
+    assert_ptr_equal(named_graph, count > 0 ? graph : NULL);
+}
+
+static uint64_t values[PARAMETERS_OF_KERNELS][PARAMETER_BYTES / 8];
+static void *parameters[] = {values[0], values[1], values[2], values[3]};
+
+static void kernels_name_what_is_in_their_parameters(void **state)
+{
+    (void)state;
+    memset(values, 0, sizeof values);
+    values[1][7] = OWNED + 100;
+    values[3][0] = OWNED + 200;
+    values[3][1] = 5;
+    const uint64_t expected[] = {OWNED + 100, OWNED + 200};
+    CUDA_KERNEL_NODE_PARAMS_v2 uses = {.kern = (CUkernel)(uintptr_t)16, .kernelParams = parameters};
+    assert_int_equal(mdnn_node_kernel_v2(graph, &uses), CUDA_SUCCESS);
+    check_named(2, expected);
+    forget(NULL);
+    const CUDA_KERNEL_NODE_PARAMS_v1 old = {.func = (CUfunction)(uintptr_t)16,
+                                            .kernelParams = parameters};
+    assert_int_equal(mdnn_node_kernel_v1(graph, &old), CUDA_SUCCESS);
+    check_named(2, expected);
+    forget(NULL);
+    const CUgraphNodeParams any = {
+        .type = CU_GRAPH_NODE_TYPE_KERNEL,
+        .kernel = {.kern = (CUkernel)(uintptr_t)16, .kernelParams = parameters}};
+    assert_int_equal(mdnn_node_any(graph, &any), CUDA_SUCCESS);
+    check_named(2, expected);
+}
+
+static void an_unknown_kernel_is_refused(void **state)
+{
+    (void)state;
+    const CUDA_KERNEL_NODE_PARAMS_v2 uses = {.func = (CUfunction)(uintptr_t)8,
+                                             .kernelParams = parameters};
+    assert_int_equal(mdnn_node_kernel_v2(graph, &uses), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(mdnn_node_kernel_v2(graph, NULL), CUDA_SUCCESS);
+    check_named(0, NULL);
+}
+
+static void copies_and_memsets_name_both_sides(void **state)
+{
+    (void)state;
+    const uint64_t expected[] = {OWNED + 64, OWNED + 4096 + 8};
+    const CUDA_MEMCPY3D box = {.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .dstDevice = OWNED,
+                               .dstPitch = 64,
+                               .dstY = 1,
+                               .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                               .srcDevice = OWNED + 4096,
+                               .srcXInBytes = 8};
+    assert_int_equal(mdnn_node_copy(graph, &box), CUDA_SUCCESS);
+    check_named(2, expected);
+    forget(NULL);
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .memcpy = {.copyParams = box}};
+    assert_int_equal(mdnn_node_any(graph, &any), CUDA_SUCCESS);
+    check_named(2, expected);
+    forget(NULL);
+    const CUDA_MEMSET_NODE_PARAMS fill = {.dst = OWNED + 64};
+    assert_int_equal(mdnn_node_memset(graph, &fill), CUDA_SUCCESS);
+    check_named(1, expected);
+    forget(NULL);
+    any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMSET, .memset = {.dst = OWNED + 64}};
+    assert_int_equal(mdnn_node_any(graph, &any), CUDA_SUCCESS);
+    check_named(1, expected);
+}
+
+static void values_are_named(void **state)
+{
+    (void)state;
+    const uint64_t expected[] = {OWNED + 8, OWNED + 16};
+    CUstreamBatchMemOpParams list[3] = {
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = OWNED + 8}},
+        {.memoryBarrier = {.operation = CU_STREAM_MEM_OP_BARRIER}},
+        {.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = OWNED + 16}}};
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS uses = {.count = 3, .paramArray = list};
+    assert_int_equal(mdnn_node_values(graph, &uses), CUDA_SUCCESS);
+    check_named(2, expected);
+    forget(NULL);
+    const CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+                                   .memOp = {.count = 3, .paramArray = list}};
+    assert_int_equal(mdnn_node_any(graph, &any), CUDA_SUCCESS);
+    check_named(2, expected);
+}
+
+static void a_child_graph_brings_its_memory(void **state)
+{
+    (void)state;
+    const CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_GRAPH,
+                                   .graph = {.graph = (CUgraph)(uintptr_t)0x99}};
+    assert_int_equal(mdnn_node_any(graph, &any), CUDA_SUCCESS);
+    assert_ptr_equal(cloned_into, graph);
+}
+
+static void what_belongs_to_an_unknown_graph_stays_for_good(void **state)
+{
+    (void)state;
+    const CUDA_MEMSET_NODE_PARAMS fill = {.dst = OWNED + 64}, elsewhere = {.dst = 64};
+    assert_int_equal(mdnn_node_memset(NULL, &fill), CUDA_SUCCESS);
+    assert_int_equal(pinned_count, 1);
+    assert_true(pinned[0] == OWNED + 64);
+    assert_int_equal(mdnn_node_memset(NULL, &elsewhere), CUDA_SUCCESS);
+    assert_int_equal(pinned_count, 1);
+    pin_result = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_int_equal(mdnn_node_memset(NULL, &fill), CUDA_ERROR_OUT_OF_MEMORY);
+    memset(values, 0, sizeof values);
+    values[0][0] = OWNED;
+    const CUDA_KERNEL_NODE_PARAMS_v2 uses = {.func = (CUfunction)(uintptr_t)16,
+                                             .kernelParams = parameters};
+    assert_int_equal(mdnn_node_kernel_v2(NULL, &uses), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(named_count, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(kernels_name_what_is_in_their_parameters, forget),
+        cmocka_unit_test_setup(an_unknown_kernel_is_refused, forget),
+        cmocka_unit_test_setup(copies_and_memsets_name_both_sides, forget),
+        cmocka_unit_test_setup(values_are_named, forget),
+        cmocka_unit_test_setup(a_child_graph_brings_its_memory, forget),
+        cmocka_unit_test_setup(what_belongs_to_an_unknown_graph_stays_for_good, forget),
+    };
+    return cmocka_run_group_tests_name("driver_nodes", tests, NULL, NULL);
+}
