@@ -1,5 +1,6 @@
 /* Launches. What a kernel touches is named by its parameters: pointers, structs with pointers in
  * them, tensor maps. That is measured for six networks, cuDNN's and cuBLAS's kernels included. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/log.h"
@@ -128,6 +129,33 @@ CUresult mdnn_door_cuLaunchKernelEx(CUresult (*real)(const CUlaunchConfig *, CUf
         result = real(config, function, parameters, extra);
         mdnn_virtual_end(&operation, result == CUDA_SUCCESS);
     }
+    return result;
+}
+
+/* One operation for each device; none of them is enqueued if one does not fit. */
+CUresult mdnn_door_cuLaunchCooperativeKernelMultiDevice(CUresult (*real)(CUDA_LAUNCH_PARAMS *,
+                                                                         unsigned, unsigned),
+                                                        bool own_stream, CUDA_LAUNCH_PARAMS *list,
+                                                        unsigned count, unsigned flags)
+{
+    if (!list || count == 0)
+        return real(list, count, flags);
+    mdnn_virtual_operation_t *const operations = malloc(count * sizeof *operations);
+    CUresult result = operations ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    unsigned begun = 0;
+    while (result == CUDA_SUCCESS && begun < count) {
+        const CUDA_LAUNCH_PARAMS *const each = &list[begun];
+        mdnn_virtual_operation(&operations[begun], each->hStream, own_stream);
+        if (each->function)
+            result = begin(&operations[begun], each->function, each->gridDimX, each->gridDimY,
+                           each->gridDimZ, each->kernelParams, NULL);
+        begun += result == CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS)
+        result = real(list, count, flags);
+    while (begun > 0)
+        mdnn_virtual_end(&operations[--begun], result == CUDA_SUCCESS);
+    free(operations);
     return result;
 }
 

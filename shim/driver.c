@@ -20,6 +20,7 @@
 typedef void (*function_t)(void);
 
 static _Atomic(function_t) reals[MDNN_DRIVER_COUNT];
+static _Atomic bool lacks[MDNN_DRIVER_COUNT]; /* looked for, and this driver does not have it */
 static _Thread_local bool inside __attribute__((tls_model("initial-exec")));
 
 static function_t function_of(void *symbol)
@@ -29,10 +30,11 @@ static function_t function_of(void *symbol)
     return function;
 }
 
-static function_t find_in_driver(const char *symbol)
+static function_t find_in_driver(const char *symbol, bool *loaded)
 {
     const mdnn_dlsym_function_t find = mdnn_real_dlsym();
     void *const driver = find ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    *loaded = driver != NULL;
     if (!driver)
         return NULL;
     void *const found = find(driver, symbol);
@@ -45,10 +47,12 @@ static function_t find_in_driver(const char *symbol)
 static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 {
     function_t real = atomic_load_explicit(&reals[hook], memory_order_acquire);
-    if (!real) {
-        real = find_in_driver(symbol);
-        atomic_store_explicit(&reals[hook], real, memory_order_release);
-    }
+    bool loaded;
+    if (real || atomic_load_explicit(&lacks[hook], memory_order_relaxed))
+        return real;
+    real = find_in_driver(symbol, &loaded);
+    atomic_store_explicit(&lacks[hook], loaded && !real, memory_order_relaxed);
+    atomic_store_explicit(&reals[hook], real, memory_order_release);
     return real;
 }
 
@@ -292,7 +296,8 @@ static mdnn_driver_queries_t queries;
 
 static void find_queries(void)
 {
-#define QUERY(symbol, type) queries.symbol = (type)find_in_driver(#symbol);
+    bool loaded;
+#define QUERY(symbol, type) queries.symbol = (type)find_in_driver(#symbol, &loaded);
     MDNN_DRIVER_QUERIES(QUERY)
 #undef QUERY
 }

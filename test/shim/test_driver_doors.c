@@ -204,7 +204,7 @@ static void fork_after_use(void)
     const pid_t child = fork();
     if (child == 0) {
         const size_t before = seen->begun;
-        (void)cudaMemset(memory, 0, 64);
+        (void)cuMemsetD8((CUdeviceptr)memory, 0, 64);
         _exit(seen->begun != before);
     }
     int status = -1;
@@ -215,6 +215,31 @@ static void a_forked_child_passes(void **state)
 {
     (void)state;
     expect_success(fork_after_use, BUDGET);
+}
+
+static void *freed_late;
+
+/* Registered before the library's exit handler, this one runs after it. */
+static void free_at_exit(void)
+{
+    const size_t begun = seen->begun;
+    const bool right = cudaMemset(freed_late, 0, 64) == cudaSuccess && seen->begun == begun + 1 &&
+                       cudaFree(freed_late) == cudaSuccess && seen->freed == 0;
+    _exit(right ? 0 : 1);
+}
+
+static void exit_after_use(void)
+{
+    OK(atexit(free_at_exit));
+    start();
+    freed_late = new_device(64);
+    exit(2); /* free_at_exit decides */
+}
+
+static void memory_may_be_used_and_freed_while_the_process_ends(void **state)
+{
+    (void)state;
+    expect_success(exit_after_use, BUDGET);
 }
 
 /* ---- operations ---- */
@@ -608,6 +633,8 @@ static void failing_launch(void)
     CHECK(cuLaunchKernel(sim_api()->function(&add_kernel), 0, 1, 1, 1, 1, 1, 0, NULL, parameters,
                          NULL) == CUDA_ERROR_INVALID_VALUE);
     CHECK(seen->begun == 1 && seen->ended == 1 && !seen->enqueued);
+    CHECK(cuMemsetD32((CUdeviceptr)a + 2, 0, 1) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(seen->begun == 2 && seen->ended == 2 && !seen->enqueued);
 }
 
 static void a_failed_operation_ends_as_not_enqueued(void **state)
@@ -827,6 +854,7 @@ int main(void)
         cmocka_unit_test(other_answers_are_the_drivers_own),
         cmocka_unit_test(without_a_budget_the_resolver_gives_real_functions),
         cmocka_unit_test(a_forked_child_passes),
+        cmocka_unit_test(memory_may_be_used_and_freed_while_the_process_ends),
         cmocka_unit_test(copies_name_what_they_read_and_write),
         cmocka_unit_test(copies_of_boxes_name_where_the_box_begins),
         cmocka_unit_test(batches_name_each_copy),

@@ -28,7 +28,7 @@ static void event(const char *word)
 
 bool mdnn_virtual_on(void)
 {
-    return mdnn_process_state() == MDNN_PROCESS_ACTIVE &&
+    return mdnn_process_state() != MDNN_PROCESS_DISABLED &&
            mdnn_process_options()->memory_budget != UINT64_MAX;
 }
 
