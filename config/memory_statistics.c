@@ -58,14 +58,18 @@ static void print_line(FILE *out, const char *what)
     fprintf(out, "  %-20s", what);
 }
 
-/* "; 86 % of the link bound", only where both times are known. */
+/* ", 86 % of the speed at the link bound", only where both times are known. A round that is faster
+ * than a bound shows that the bound was computed from wrong rates. */
 static void print_share(FILE *out, const char *bound, double bound_ms, double round_ms)
 {
+    size_text_t share;
     if (!(bound_ms > 0) || !(round_ms > 0))
         return;
-    size_text_t share;
     mdnn_format_decimal(100 * bound_ms / round_ms, 0, false, share.text, sizeof share.text);
-    fprintf(out, ", %s %% of the speed at the %s bound", share.text, bound);
+    if (bound_ms > 1.05 * round_ms)
+        fprintf(out, ", faster than the %s bound, which is wrong", bound);
+    else
+        fprintf(out, ", %s %% of the speed at the %s bound", share.text, bound);
 }
 
 static void print_round(const mdnn_memory_statistics_t *n, FILE *out)
