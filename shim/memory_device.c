@@ -257,9 +257,20 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
+static mdnn_status_t reserve_aliases(mdnn_device_memory_t *memory)
+{
+    const uint64_t chunk = memory->config.chunk_bytes;
+    memory->alias_bytes = memory->chunk_capacity * chunk;
+    const CUresult result = memory->config.driver->cuMemAddressReserve(
+        &memory->aliases, memory->alias_bytes, chunk, 0, 0);
+    if (result != CUDA_SUCCESS)
+        memory->aliases = 0;
+    return note(memory, result);
+}
+
 /* Four times the device's memory, so that freed ranges may keep their addresses; at least 1 TiB if
  * there is as much. */
-static mdnn_status_t reserve(mdnn_device_memory_t *memory)
+static mdnn_status_t reserve_addresses(mdnn_device_memory_t *memory)
 {
     const mdnn_driver_t *const driver = memory->config.driver;
     const uint64_t chunk = memory->config.chunk_bytes;
@@ -269,18 +280,13 @@ static mdnn_status_t reserve(mdnn_device_memory_t *memory)
     if (bytes < 4 * (uint64_t)total)
         bytes = round_up(4 * (uint64_t)total, chunk);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    for (; result != CUDA_SUCCESS && bytes >= memory->config.budget_bytes && bytes >= chunk;
+    for (; result != CUDA_SUCCESS && bytes >= memory->alias_bytes;
          bytes = bytes / 2 / chunk * chunk) {
         memory->address_bytes = bytes;
         result = driver->cuMemAddressReserve(&memory->addresses, bytes, chunk, 0, 0);
     }
     if (result != CUDA_SUCCESS)
         memory->addresses = 0;
-    MDNN_TRY(note(memory, result));
-    memory->alias_bytes = memory->chunk_capacity * chunk;
-    result = driver->cuMemAddressReserve(&memory->aliases, memory->alias_bytes, chunk, 0, 0);
-    if (result != CUDA_SUCCESS)
-        memory->aliases = 0;
     return note(memory, result);
 }
 
@@ -303,9 +309,10 @@ static mdnn_status_t fill(mdnn_device_memory_t *memory)
     const mdnn_device_memory_config_t *const config = &memory->config;
     memory->chunk_capacity = (size_t)(config->budget_bytes / config->chunk_bytes);
     memory->chunks = calloc(memory->chunk_capacity + 1, sizeof *memory->chunks);
-    if (!memory->chunks)
+    if (!memory->chunks || memory->chunk_capacity == 0)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    MDNN_TRY(reserve(memory));
+    MDNN_TRY(reserve_aliases(memory)); /* first: the other takes what is left */
+    MDNN_TRY(reserve_addresses(memory));
     MDNN_TRY(make_streams(memory));
     const mdnn_host_slots_config_t slots = {.driver = config->driver,
                                             .device = config->device,

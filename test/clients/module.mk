@@ -149,3 +149,12 @@ $(B)/test/bench/bench_launches: test/bench/bench_launches.c $(DOORS_ALONE) $(B)/
 ifneq ($(CUDA_INCLUDE),)
 BENCHES += $(B)/test/bench/bench_launches
 endif
+
+
+$(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(patsubst %,shim/%.c,memory_device \
+    host_slots stream_moments real) $(B)/libmdnn_core.a | $(CLIENT_SIM)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	    -L$(B)/sim -l:libcuda.so.1 -lcmocka -lm -ldl -lpthread -o $@
+TESTS += $(B)/test/shim/test_memory_device

@@ -1,0 +1,329 @@
+/* Moments of streams, pinned host memory and chunks, on the simulated GPU. Run with its directory
+ * in LD_LIBRARY_PATH. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "shim/memory_device.h"
+#include "test/sim/sim.h"
+
+_Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer; /* the stub's, which is not linked */
+
+#define OK(call) assert_int_equal((int)(call), 0)
+
+enum { CHUNK = 2 << 20 };
+
+typedef struct fixture {
+    const mdnn_driver_t *driver;
+    CUdevice device;
+    CUcontext context;
+    mdnn_moments_t *moments;
+    CUstream streams[2];
+    uint64_t numbers[2];
+} fixture_t;
+
+static int set_up(void **state)
+{
+    static fixture_t fixture;
+    OK(cuInit(0));
+    OK(cuDeviceGet(&fixture.device, 0));
+    OK(cuDevicePrimaryCtxRetain(&fixture.context, fixture.device));
+    OK(cuCtxSetCurrent(fixture.context));
+    fixture.driver = mdnn_real_driver();
+    assert_non_null(fixture.driver);
+    assert_true(fixture.driver->has_memory && fixture.driver->is_simulated);
+    fixture.moments = mdnn_moments_create(fixture.driver);
+    assert_non_null(fixture.moments);
+    for (int i = 0; i < 2; i++) {
+        OK(cuStreamCreate(&fixture.streams[i], CU_STREAM_NON_BLOCKING));
+        OK(mdnn_moments_stream(fixture.moments, fixture.streams[i], false, &fixture.numbers[i]));
+    }
+    *state = &fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture_t *const fixture = *state;
+    for (int i = 0; i < 2; i++)
+        OK(cuStreamDestroy(fixture->streams[i]));
+    mdnn_moments_destroy(fixture->moments);
+    return 0;
+}
+
+/* Work that ends when the test says so: waits for a word of host memory. */
+typedef struct gate {
+    uint32_t *word;
+    CUdeviceptr address;
+} gate_t;
+
+static gate_t close_gate(CUstream stream)
+{
+    gate_t gate;
+    OK(cuMemHostAlloc((void **)&gate.word, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    *gate.word = 0;
+    OK(cuMemHostGetDevicePointer(&gate.address, gate.word, 0));
+    OK(cuStreamWaitValue32(stream, gate.address, 1, CU_STREAM_WAIT_VALUE_EQ));
+    return gate;
+}
+
+static void open_gate(gate_t gate, CUstream stream)
+{
+    *(volatile uint32_t *)gate.word = 1;
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemFreeHost(gate.word));
+}
+
+static void a_moment_is_over_when_the_work_before_it_is(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_ticket_t before = mdnn_moments_mark(f->moments, f->numbers[0]);
+    OK(mdnn_moments_wait_on_host(f->moments, before));
+    assert_true(mdnn_moments_is_done(f->moments, before));
+    const gate_t gate = close_gate(f->streams[0]);
+    const mdnn_ticket_t behind = mdnn_moments_mark(f->moments, f->numbers[0]);
+    const mdnn_ticket_t other = mdnn_moments_mark(f->moments, f->numbers[1]);
+    for (int i = 0; i < 40; i++)
+        assert_false(mdnn_moments_is_done(f->moments, behind));
+    OK(mdnn_moments_wait_on_host(f->moments, other));
+    assert_true(mdnn_moments_is_done(f->moments, before));
+    open_gate(gate, f->streams[0]);
+    OK(mdnn_moments_wait_on_host(f->moments, behind));
+    assert_true(mdnn_moments_is_done(f->moments, behind));
+}
+
+/* More moments are asked for than there are places for events. */
+static void many_moments_of_one_stream_stay_in_order(void **state)
+{
+    const fixture_t *const f = *state;
+    enum { MOMENTS = 100 };
+    mdnn_ticket_t tickets[MOMENTS];
+    const gate_t gate = close_gate(f->streams[0]);
+    for (int i = 0; i < MOMENTS; i++) {
+        tickets[i] = mdnn_moments_mark(f->moments, f->numbers[0]);
+        assert_false(mdnn_moments_is_done(f->moments, tickets[i]));
+    }
+    open_gate(gate, f->streams[0]);
+    for (int i = MOMENTS; i-- > 0;) {
+        OK(mdnn_moments_wait_on_host(f->moments, tickets[i]));
+        for (int j = 0; j <= i; j += 7)
+            assert_true(mdnn_moments_is_done(f->moments, tickets[j]));
+    }
+}
+
+static void one_stream_waits_for_a_moment_of_another(void **state)
+{
+    const fixture_t *const f = *state;
+    const gate_t gate = close_gate(f->streams[0]);
+    const mdnn_ticket_t ticket = mdnn_moments_mark(f->moments, f->numbers[0]);
+    OK(mdnn_moments_wait_in_stream(f->moments, f->numbers[0], ticket)); /* its own: nothing */
+    OK(mdnn_moments_wait_in_stream(f->moments, f->numbers[1], ticket));
+    const mdnn_ticket_t behind = mdnn_moments_mark(f->moments, f->numbers[1]);
+    assert_false(mdnn_moments_is_done(f->moments, behind));
+    open_gate(gate, f->streams[0]);
+    OK(mdnn_moments_wait_in_stream(f->moments, MDNN_NO_STREAM, behind)); /* the host */
+    assert_true(mdnn_moments_is_done(f->moments, behind));
+}
+
+static void work_of_a_destroyed_stream_stays_known(void **state)
+{
+    const fixture_t *const f = *state;
+    CUstream stream;
+    uint64_t number, next;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(mdnn_moments_stream(f->moments, stream, false, &number));
+    const gate_t gate = close_gate(stream);
+    const mdnn_ticket_t ticket = mdnn_moments_mark(f->moments, number);
+    mdnn_moments_stream_ends(f->moments, stream);
+    OK(cuStreamDestroy(stream));
+    assert_false(mdnn_moments_is_done(f->moments, ticket));
+    assert_null(mdnn_moments_handle(f->moments, number));
+    *(volatile uint32_t *)gate.word = 1;
+    OK(mdnn_moments_wait_on_host(f->moments, ticket));
+    OK(cuMemFreeHost(gate.word));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(mdnn_moments_stream(f->moments, stream, false, &next));
+    assert_int_not_equal(number, next);
+    mdnn_moments_stream_ends(f->moments, stream);
+    OK(cuStreamDestroy(stream));
+}
+
+/* No event is recorded in a stream that is captured, and what came before is known all the same. */
+static void a_capture_is_left_alone(void **state)
+{
+    const fixture_t *const f = *state;
+    CUgraph graph;
+    size_t nodes = 0;
+    const mdnn_ticket_t before = mdnn_moments_mark(f->moments, f->numbers[0]);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    mdnn_moments_capture_began(f->moments);
+    OK(cuStreamBeginCapture(f->streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuThreadExchangeStreamCaptureMode(&mode));
+    OK(mdnn_moments_wait_on_host(f->moments, before));
+    assert_true(mdnn_moments_stream_captures(f->moments, f->streams[0]));
+    const mdnn_ticket_t within = mdnn_moments_mark(f->moments, f->numbers[0]);
+    assert_false(mdnn_moments_is_done(f->moments, within));
+    assert_int_equal(mdnn_moments_wait_on_host(f->moments, within), MDNN_STATUS_BUSY);
+    OK(cuThreadExchangeStreamCaptureMode(&mode));
+    OK(cuStreamEndCapture(f->streams[0], &graph));
+    mdnn_moments_capture_ended(f->moments);
+    OK(cuGraphGetNodes(graph, NULL, &nodes));
+    assert_int_equal(nodes, 0);
+    OK(cuGraphDestroy(graph));
+    OK(mdnn_moments_wait_on_host(f->moments, within));
+}
+
+static mdnn_host_slots_t *make_slots(const fixture_t *f, uint64_t limit_bytes, bool background)
+{
+    const mdnn_host_slots_config_t config = {.driver = f->driver,
+                                             .device = f->device,
+                                             .context = f->context,
+                                             .slot_bytes = CHUNK,
+                                             .limit_bytes = limit_bytes,
+                                             .background = background};
+    mdnn_host_slots_t *slots;
+    OK(mdnn_host_slots_create(&config, &slots));
+    return slots;
+}
+
+static void take_all(const fixture_t *f, bool background)
+{
+    enum { SLOTS = 40 };
+    mdnn_host_slots_t *const slots = make_slots(f, (uint64_t)SLOTS * CHUNK, background);
+    uint64_t taken[SLOTS], slot;
+    int count = 0;
+    mdnn_host_slots_want(slots, 4 * CHUNK);
+    for (mdnn_status_t status;
+         (status = mdnn_host_slots_take(slots, &slot)) != MDNN_STATUS_OUT_OF_MEMORY;) {
+        if (status == MDNN_STATUS_BUSY) {
+            OK(mdnn_host_slots_wait(slots));
+            continue;
+        }
+        OK(status);
+        assert_true(count < SLOTS);
+        memset((void *)(uintptr_t)slot, count, CHUNK);
+        taken[count++] = slot;
+    }
+    assert_int_equal(count, SLOTS);
+    assert_int_equal(mdnn_host_slots_bytes(slots), (uint64_t)SLOTS * CHUNK);
+    for (int i = 0; i < count; i++) {
+        const uint8_t *const bytes = (const uint8_t *)(uintptr_t)taken[i];
+        assert_true(bytes[0] == i && bytes[CHUNK - 1] == i); /* nobody else's */
+        mdnn_host_slots_give(slots, taken[i]);
+    }
+    OK(mdnn_host_slots_take(slots, &slot));
+    mdnn_host_slots_give(slots, slot);
+    mdnn_host_slots_destroy(slots);
+}
+
+static void slots_are_made_at_need(void **state)
+{
+    take_all(*state, false);
+}
+
+static void slots_are_made_in_the_background(void **state)
+{
+    take_all(*state, true);
+}
+
+static void a_stopped_thread_makes_no_more(void **state)
+{
+    mdnn_host_slots_t *const slots = make_slots(*state, (uint64_t)64 * CHUNK, true);
+    uint64_t slot;
+    mdnn_host_slots_want(slots, CHUNK);
+    mdnn_host_slots_stop_all();
+    while (mdnn_host_slots_take(slots, &slot) == MDNN_STATUS_OK)
+        ;
+    assert_int_equal(mdnn_host_slots_take(slots, &slot), MDNN_STATUS_OUT_OF_MEMORY);
+    mdnn_host_slots_destroy(slots);
+}
+
+/* Content goes out through a chunk's alias while it is nowhere else mapped, and comes back into
+ * another chunk, seen at a range's address. */
+static void content_survives_the_way_out_and_back(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_device_memory_config_t config = {.driver = f->driver,
+                                                .moments = f->moments,
+                                                .device = f->device,
+                                                .context = f->context,
+                                                .budget_bytes = 3 * CHUNK + 1,
+                                                .chunk_bytes = CHUNK,
+                                                .host_limit_bytes = 64 * (uint64_t)CHUNK};
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_device_memory_t *memory;
+    uint64_t chunks[4], slot, start, bytes;
+    mdnn_ticket_t end;
+    static uint32_t words[CHUNK / 4], back[CHUNK / 4];
+    OK(mdnn_device_memory_create(&config, &memory));
+    mdnn_device_memory_addresses(memory, &start, &bytes);
+    assert_true(bytes >= 3 * (uint64_t)CHUNK);
+    for (int i = 0; i < 3; i++)
+        OK(device.create_chunk(memory, &chunks[i]));
+    assert_int_equal(device.create_chunk(memory, &chunks[3]), MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    for (uint32_t i = 0; i < CHUNK / 4; i++)
+        words[i] = i * 2654435761U;
+    OK(device.map(memory, start, chunks[0]));
+    OK(cuMemcpyHtoD(start, words, CHUNK));
+    OK(cuCtxSynchronize()); /* of memory that is not pinned the copy may go on */
+    OK(device.unmap(memory, start, chunks[0]));
+    OK(device.take_slot(memory, &slot));
+    OK(device.copy(memory, true, chunks[0], slot, CHUNK, &end));
+    OK(device.wait_on_host(memory, end));
+    OK(device.copy(memory, false, chunks[1], slot, CHUNK, &end));
+    OK(device.wait_on_host(memory, end));
+    assert_true(device.is_done(memory, end));
+    OK(device.map(memory, start + CHUNK, chunks[1]));
+    OK(cuMemcpyDtoH(back, start + CHUNK, CHUNK));
+    assert_memory_equal(words, back, CHUNK);
+    OK(device.unmap(memory, start + CHUNK, chunks[1]));
+    device.give_slot(memory, slot);
+    mdnn_device_memory_destroy(memory);
+}
+
+static void times_are_of_what_lies_between(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_device_memory_config_t config = {.driver = f->driver,
+                                                .moments = f->moments,
+                                                .device = f->device,
+                                                .context = f->context,
+                                                .budget_bytes = CHUNK,
+                                                .chunk_bytes = CHUNK,
+                                                .host_limit_bytes = 4 * (uint64_t)CHUNK};
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_device_memory_t *memory;
+    double time_us = -1;
+    OK(mdnn_device_memory_create(&config, &memory));
+    const gate_t gate = close_gate(f->streams[0]);
+    const uint64_t token = device.time_begin(memory, f->numbers[0]);
+    assert_true(token > 0);
+    device.time_end(memory, f->numbers[0], token);
+    assert_int_equal(device.time_read(memory, token, &time_us), MDNN_STATUS_BUSY);
+    open_gate(gate, f->streams[0]);
+    OK(device.time_read(memory, token, &time_us));
+    assert_true(time_us >= 0);
+    mdnn_device_memory_destroy(memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_moment_is_over_when_the_work_before_it_is),
+        cmocka_unit_test(many_moments_of_one_stream_stay_in_order),
+        cmocka_unit_test(one_stream_waits_for_a_moment_of_another),
+        cmocka_unit_test(work_of_a_destroyed_stream_stays_known),
+        cmocka_unit_test(a_capture_is_left_alone),
+        cmocka_unit_test(slots_are_made_at_need),
+        cmocka_unit_test(slots_are_made_in_the_background),
+        cmocka_unit_test(a_stopped_thread_makes_no_more),
+        cmocka_unit_test(content_survives_the_way_out_and_back),
+        cmocka_unit_test(times_are_of_what_lies_between),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
