@@ -1,0 +1,416 @@
+/* Programs that hold more than the budget they are given: random work whose results a model on the
+ * host foretells, word by word. Run by test/virtual_memory.sh, with and without the library; they
+ * know nothing of it.
+ *
+ *   virtual_memory PROGRAM SEED LIVE_BYTES    one of the list at the end; LIVE_BYTES of buffers at
+ *                                             once, at most. Exit status 0 if all was right. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "test/sim/sim.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("line %d: %s\n", __LINE__, #condition);                                         \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define CUDA(call) CHECK((call) == cudaSuccess)
+
+enum { BUFFERS = 64, STREAMS = 3, OPERATIONS = 1200, MOST_BYTES = 6 << 20, THREADS = 3 };
+
+static size_t live_limit;
+static CUfunction mix;
+
+/* ---- a[i] = 3 a[i] + b[i] + k ---- */
+
+static const char mix_ptx[] =
+    ".version 6.4\n.target sm_75\n.address_size 64\n"
+    ".visible .entry mix(.param .u64 a, .param .u64 b, .param .u32 n, .param .u32 k)\n{\n"
+    ".reg .pred %p;\n.reg .b32 %r<10>;\n.reg .b64 %d<6>;\n"
+    "ld.param.u64 %d0, [a];\nld.param.u64 %d1, [b];\n"
+    "ld.param.u32 %r0, [n];\nld.param.u32 %r1, [k];\n"
+    "cvta.to.global.u64 %d0, %d0;\ncvta.to.global.u64 %d1, %d1;\n"
+    "mov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %ntid.x;\nmov.u32 %r4, %tid.x;\n"
+    "mad.lo.u32 %r5, %r2, %r3, %r4;\nsetp.ge.u32 %p, %r5, %r0;\n@%p bra done;\n"
+    "mul.wide.u32 %d2, %r5, 4;\nadd.u64 %d3, %d0, %d2;\nadd.u64 %d4, %d1, %d2;\n"
+    "ld.global.u32 %r6, [%d3];\nld.global.u32 %r7, [%d4];\n"
+    "mad.lo.u32 %r8, %r6, 3, %r7;\nadd.u32 %r8, %r8, %r1;\nst.global.u32 [%d3], %r8;\n"
+    "done:\nret;\n}\n";
+
+static const sim_api_t *simulator;
+
+static void simulated_mix(void *const *parameters)
+{
+    const uint32_t n = *(uint32_t *)parameters[2], k = *(uint32_t *)parameters[3];
+    uint32_t *const a = simulator->memory(*(uint64_t *)parameters[0], n * sizeof *a);
+    const uint32_t *const b = simulator->memory(*(uint64_t *)parameters[1], n * sizeof *b);
+    for (uint32_t i = 0; a && b && i < n; i++)
+        a[i] = 3 * a[i] + b[i] + k;
+}
+
+static void load_mix(void)
+{
+    static const sim_kernel_parameter_t parameters[] = {{0, 8}, {8, 8}, {16, 4}, {20, 4}};
+    static const sim_kernel_t kernel = {"mix", 4, parameters, simulated_mix};
+    sim_api_function_t api;
+    void *const driver = dlopen("libcuda.so.1", RTLD_LAZY);
+    CHECK(driver);
+    *(void **)(void *)&api = dlsym(driver, "sim_api");
+    if (api) {
+        simulator = api();
+        simulator->function(&kernel);
+    }
+    CUDA(cudaFree(NULL));
+    CUmodule module;
+    CHECK(cuModuleLoadData(&module, mix_ptx) == CUDA_SUCCESS);
+    CHECK(cuModuleGetFunction(&mix, module, "mix") == CUDA_SUCCESS);
+}
+
+/* ---- buffers and their model ---- */
+
+typedef struct buffer {
+    uint32_t *device, *model; /* NULL: none */
+    uint32_t words;
+    bool ordered; /* from cudaMallocAsync */
+    int stream;   /* of the last work there */
+} buffer_t;
+
+typedef struct run {
+    uint64_t random;
+    buffer_t buffers[BUFFERS];
+    cudaStream_t streams[STREAMS];
+    int stream_count;
+    cudaEvent_t event;
+    size_t live_bytes, limit_bytes;
+    uint32_t *host;
+} run_t;
+
+static uint32_t pick(run_t *run, uint32_t count)
+{
+    run->random = run->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((run->random >> 33) % count);
+}
+
+/* The stream waits for the buffer's last work, if that is in another one. */
+static void follow(run_t *run, buffer_t *buffer, int stream)
+{
+    if (buffer->stream != stream) {
+        CUDA(cudaEventRecord(run->event, run->streams[buffer->stream]));
+        CUDA(cudaStreamWaitEvent(run->streams[stream], run->event, 0));
+        buffer->stream = stream;
+    }
+}
+
+static buffer_t *live_buffer(run_t *run)
+{
+    const uint32_t start = pick(run, BUFFERS);
+    for (uint32_t i = 0; i < BUFFERS; i++)
+        if (run->buffers[(start + i) % BUFFERS].device)
+            return &run->buffers[(start + i) % BUFFERS];
+    return NULL;
+}
+
+static void allocate(run_t *run)
+{
+    buffer_t *buffer = run->buffers;
+    while (buffer < run->buffers + BUFFERS && buffer->device)
+        buffer++;
+    const uint32_t words = pick(run, 4) == 0 ? 1 + pick(run, 5000) : 1 + pick(run, MOST_BYTES / 4);
+    const size_t bytes = (size_t)words * 4;
+    if (buffer == run->buffers + BUFFERS || run->live_bytes + bytes > run->limit_bytes)
+        return;
+    const int value = (int)pick(run, 256);
+    *buffer = (buffer_t){.words = words,
+                         .ordered = pick(run, 4) != 0,
+                         .stream = (int)pick(run, (uint32_t)run->stream_count),
+                         .model = malloc(bytes)};
+    CHECK(buffer->model);
+    cudaStream_t const stream = run->streams[buffer->stream];
+    if (buffer->ordered)
+        CUDA(cudaMallocAsync((void **)&buffer->device, bytes, stream));
+    else
+        CUDA(cudaMalloc((void **)&buffer->device, bytes));
+    CUDA(cudaMemsetAsync(buffer->device, value, bytes, stream));
+    memset(buffer->model, value, bytes);
+    run->live_bytes += bytes;
+}
+
+static void check_all(run_t *run, buffer_t *buffer)
+{
+    const size_t bytes = (size_t)buffer->words * 4;
+    CUDA(cudaMemcpyAsync(run->host, buffer->device, bytes, cudaMemcpyDeviceToHost,
+                         run->streams[buffer->stream]));
+    CUDA(cudaStreamSynchronize(run->streams[buffer->stream]));
+    CHECK(memcmp(run->host, buffer->model, bytes) == 0);
+}
+
+static void release(run_t *run, buffer_t *buffer)
+{
+    if (pick(run, 4) == 0)
+        check_all(run, buffer);
+    if (buffer->ordered && pick(run, 8) != 0) {
+        follow(run, buffer, (int)pick(run, (uint32_t)run->stream_count));
+        CUDA(cudaFreeAsync(buffer->device, run->streams[buffer->stream]));
+    } else {
+        CUDA(cudaFree(buffer->device));
+    }
+    run->live_bytes -= (size_t)buffer->words * 4;
+    free(buffer->model);
+    *buffer = (buffer_t){0};
+}
+
+static void launch(run_t *run, cudaStream_t stream, const buffer_t *a, const buffer_t *b,
+                   uint32_t k, uint32_t times)
+{
+    uint32_t words = a->words < b->words ? a->words : b->words;
+    (void)run;
+    void *parameters[] = {(void *)&a->device, (void *)&b->device, &words, &k};
+    CHECK(cuLaunchKernel(mix, (words + 255) / 256, 1, 1, 256, 1, 1, 0, (CUstream)stream, parameters,
+                         NULL) == CUDA_SUCCESS);
+    for (; times > 0; times--)
+        for (uint32_t i = 0; i < words; i++)
+            a->model[i] = 3 * a->model[i] + b->model[i] + k;
+}
+
+static void work(run_t *run, buffer_t *a, buffer_t *b)
+{
+    const int stream = (int)pick(run, (uint32_t)run->stream_count);
+    follow(run, a, stream);
+    follow(run, b, stream);
+    launch(run, run->streams[stream], a, b, pick(run, 1000), 1);
+}
+
+static void copy(run_t *run, buffer_t *to, buffer_t *from)
+{
+    const int stream = (int)pick(run, (uint32_t)run->stream_count);
+    const uint32_t most = to->words < from->words ? to->words : from->words;
+    const uint32_t words = 1 + pick(run, most);
+    if (to == from)
+        return;
+    follow(run, to, stream);
+    follow(run, from, stream);
+    CUDA(cudaMemcpyAsync(to->device + to->words - words, from->device, (size_t)words * 4,
+                         cudaMemcpyDeviceToDevice, run->streams[stream]));
+    memcpy(to->model + to->words - words, from->model, (size_t)words * 4);
+}
+
+static void upload(run_t *run, buffer_t *buffer)
+{
+    const uint32_t words = 1 + pick(run, buffer->words);
+    for (uint32_t i = 0; i < words; i++)
+        run->host[i] = buffer->model[i] = i * 7 + words;
+    CUDA(cudaMemcpyAsync(buffer->device, run->host, (size_t)words * 4, cudaMemcpyHostToDevice,
+                         run->streams[buffer->stream]));
+    CUDA(cudaStreamSynchronize(run->streams[buffer->stream]));
+}
+
+static void step(run_t *run)
+{
+    buffer_t *const a = live_buffer(run), *const b = live_buffer(run);
+    const uint32_t what = pick(run, 16);
+    if (!a || what < 4)
+        allocate(run);
+    else if (what < 6)
+        release(run, a);
+    else if (what < 12)
+        work(run, a, b);
+    else if (what < 14)
+        copy(run, a, b);
+    else if (what < 15)
+        upload(run, a);
+    else
+        check_all(run, a);
+}
+
+static void finish(run_t *run)
+{
+    for (int i = 0; i < BUFFERS; i++)
+        if (run->buffers[i].device) {
+            check_all(run, &run->buffers[i]);
+            release(run, &run->buffers[i]);
+        }
+    for (int i = 0; i < run->stream_count; i++)
+        if (run->streams[i] != cudaStreamPerThread && run->streams[i] != NULL)
+            CUDA(cudaStreamDestroy(run->streams[i]));
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaEventDestroy(run->event));
+    free(run->host);
+}
+
+static void begin(run_t *run, uint64_t seed, size_t limit_bytes, int streams)
+{
+    *run = (run_t){.random = seed, .limit_bytes = limit_bytes, .stream_count = streams};
+    for (int i = 0; i < streams; i++)
+        CUDA(cudaStreamCreateWithFlags(&run->streams[i], cudaStreamNonBlocking));
+    CUDA(cudaEventCreateWithFlags(&run->event, cudaEventDisableTiming));
+    run->host = malloc(MOST_BYTES);
+    CHECK(run->host);
+}
+
+/* ---- programs ---- */
+
+static void one_stream(uint64_t seed)
+{
+    run_t run;
+    begin(&run, seed, live_limit, 1);
+    for (int i = 0; i < OPERATIONS; i++)
+        step(&run);
+    finish(&run);
+}
+
+static void many_streams(uint64_t seed)
+{
+    run_t run;
+    begin(&run, seed, live_limit, STREAMS);
+    for (int i = 0; i < OPERATIONS; i++)
+        step(&run);
+    finish(&run);
+}
+
+/* The legacy default stream, which waits for others and they for it, and one that comes and goes.
+ */
+static void default_stream(uint64_t seed)
+{
+    run_t run;
+    begin(&run, seed, live_limit, 2);
+    CUDA(cudaStreamDestroy(run.streams[0]));
+    run.streams[0] = NULL;
+    for (int i = 0; i < OPERATIONS; i++) {
+        step(&run);
+        if (i % 50 != 49)
+            continue;
+        for (int j = 0; j < BUFFERS; j++)
+            if (run.buffers[j].device)
+                follow(&run, &run.buffers[j], 0);
+        CUDA(cudaStreamDestroy(run.streams[1]));
+        CUDA(cudaStreamCreateWithFlags(&run.streams[1], cudaStreamNonBlocking));
+    }
+    finish(&run);
+}
+
+static void *of_thread(void *context)
+{
+    const uint64_t seed = *(const uint64_t *)context;
+    run_t run;
+    begin(&run, seed, live_limit / THREADS, 2);
+    CUDA(cudaStreamDestroy(run.streams[0]));
+    run.streams[0] = cudaStreamPerThread;
+    for (int i = 0; i < OPERATIONS / 2; i++)
+        step(&run);
+    finish(&run);
+    return NULL;
+}
+
+static void threads(uint64_t seed)
+{
+    pthread_t all[THREADS];
+    uint64_t seeds[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        seeds[i] = seed * THREADS + (uint64_t)i;
+        CHECK(pthread_create(&all[i], NULL, of_thread, &seeds[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
+}
+
+static buffer_t *some_buffer(run_t *run)
+{
+    buffer_t *buffer;
+    while (!(buffer = live_buffer(run)))
+        allocate(run);
+    return buffer;
+}
+
+/* A graph over some buffers, captured beside other work; they are used, and others come and go,
+ * between its launches. */
+static void graphs(uint64_t seed)
+{
+    enum { ROUNDS = 6, LAUNCHES = 5, NODES = 2 };
+    run_t run;
+    begin(&run, seed, live_limit, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        cudaGraph_t graph;
+        cudaGraphExec_t executable;
+        buffer_t *a[NODES], *b[NODES];
+        uint32_t k[NODES];
+        for (int i = 0; i < OPERATIONS / 20; i++)
+            step(&run);
+        CUDA(cudaStreamBeginCapture(run.streams[0], cudaStreamCaptureModeThreadLocal));
+        for (int i = 0; i < NODES; i++) {
+            a[i] = some_buffer(&run);
+            b[i] = some_buffer(&run);
+            launch(&run, run.streams[0], a[i], b[i], k[i] = pick(&run, 100), 0);
+        }
+        CUDA(cudaStreamEndCapture(run.streams[0], &graph));
+        CUDA(cudaGraphInstantiate(&executable, graph, 0));
+        CUDA(cudaGraphDestroy(graph));
+        for (int n = 0; n < LAUNCHES; n++) {
+            for (int i = 0; i < NODES; i++) {
+                follow(&run, a[i], 0);
+                follow(&run, b[i], 0);
+            }
+            CUDA(cudaGraphLaunch(executable, run.streams[0]));
+            for (int i = 0; i < NODES; i++)
+                for (uint32_t j = 0; j < a[i]->words && j < b[i]->words; j++)
+                    a[i]->model[j] = 3 * a[i]->model[j] + b[i]->model[j] + k[i];
+            for (int i = 0; i < 10; i++) {
+                buffer_t *const other = some_buffer(&run);
+                work(&run, other, some_buffer(&run));
+            }
+        }
+        CUDA(cudaGraphExecDestroy(executable));
+    }
+    finish(&run);
+}
+
+/* Free memory is what the budget says; a request for more than that is refused, and nothing else
+ * suffers from it. */
+static void refused(uint64_t seed)
+{
+    size_t free_bytes, total_bytes;
+    run_t run;
+    void *block = NULL;
+    begin(&run, seed, live_limit, 1);
+    CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    CHECK(free_bytes <= total_bytes && total_bytes < live_limit);
+    for (int i = 0; i < OPERATIONS / 4; i++)
+        step(&run);
+    CHECK(cudaMalloc(&block, total_bytes + 1) == cudaErrorMemoryAllocation);
+    CHECK(cudaMallocAsync(&block, 2 * total_bytes, run.streams[0]) == cudaErrorMemoryAllocation);
+    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    for (int i = 0; i < OPERATIONS / 4; i++)
+        step(&run);
+    finish(&run);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(uint64_t seed);
+    } programs[] = {{"one_stream", one_stream},
+                    {"many_streams", many_streams},
+                    {"default_stream", default_stream},
+                    {"threads", threads},
+                    {"graphs", graphs},
+                    {"refused", refused}};
+    for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
+        if (strcmp(argv[1], programs[i].name) == 0) {
+            live_limit = strtoull(argv[3], NULL, 10);
+            load_mix();
+            programs[i].run(strtoull(argv[2], NULL, 10));
+            return 0;
+        }
+    fprintf(stderr, "usage: virtual_memory PROGRAM SEED LIVE_BYTES\n");
+    return 2;
+}

@@ -1,0 +1,118 @@
+#!/bin/sh
+# Programs that hold more than their budget, on the simulated GPU, whose order of work shows missing
+# waits and where a stray access faults: random work against a model (test/clients/virtual_memory.c),
+# and training, whose losses are the same to the last bit.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+client=$MDNN_BUILD/test/clients/virtual_memory
+train_cnn=$MDNN_BUILD/train_cnn
+data=$(dirname "$0")/../docs/examples/data
+stats=$TMPDIR/stats.json
+log=$TMPDIR/log
+library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
+MICRODNN_SIM_PROFILE=toy
+MICRODNN_CONVOLUTION_POLICY=off
+MICRODNN_STATS=json
+MICRODNN_STATS_FILE=$stats
+MICRODNN_LOG_FILE=$log
+export MICRODNN_SIM_PROFILE MICRODNN_CONVOLUTION_POLICY MICRODNN_STATS MICRODNN_STATS_FILE
+export MICRODNN_LOG_FILE
+
+[ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
+
+mebibyte=1048576
+seconds=120
+[ -z "${MDNN_PRELOAD_FIRST:-}" ] || seconds=900 # a sanitizer is up to fifteen times slower
+
+# under BUDGET COMMAND...: the library's lines go to $log
+under() {
+    budget=$1
+    shift
+    : >"$log"
+    (
+        export MICRODNN_MEMORY_BUDGET="$budget"
+        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        exec timeout "$seconds" "$@"
+    )
+}
+
+# holds EXPRESSION: of `memory`, the statistics of device 0, and of a and b, the results of two runs
+holds() {
+    python3 - "$stats" "$TMPDIR" "$1" <<'PYTHON'
+import json, os, sys
+memory = json.load(open(sys.argv[1]))["memory"][0]
+a, b = (json.load(open(path)) if os.path.exists(path) else {}
+        for path in (os.path.join(sys.argv[2], name) for name in ("a.json", "b.json")))
+if not eval(sys.argv[3]):
+    sys.exit(f"not so: {sys.argv[3]}\n{memory}\n{a.get('losses')}\n{b.get('losses')}")
+PYTHON
+}
+
+said_nothing() { [ ! -s "$log" ] || { cat "$log"; return 1; }; }
+
+in_budget="memory['peak_resident_bytes'] <= memory['budget_bytes']"
+
+# program NAME: right without the library, and under a budget of half of what it holds
+program() {
+    timeout "$seconds" "$client" "$1" 1 $((90 * mebibyte)) || { echo "wrong by itself"; return 1; }
+    for seed in 1 2 3 4; do
+        MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$client" "$1" "$seed" $((90 * mebibyte)) ||
+            { echo "seed $seed"; cat "$log"; return 1; }
+        holds "$in_budget and memory['out_bytes'] > 0 and memory['in_bytes'] > 0" &&
+            said_nothing || { echo "seed $seed"; return 1; }
+    done
+}
+
+# Refusals are errors of the call, and one line says what would be enough.
+refuses() {
+    under $((48 * mebibyte)) "$client" refused 1 $((90 * mebibyte)) || { cat "$log"; return 1; }
+    holds "$in_budget and memory['refused'] == 2" || return 1
+    [ "$(grep -c 'refused: nothing more can leave within the budget of 48.0 MiB' "$log")" = 1 ] &&
+        [ "$(wc -l <"$log")" = 1 ]
+}
+
+train() { # file
+    "$train_cnn" --data "$data" --quiet --find-repeats 1 --search heuristic --batch 512 \
+        --iterations 4 --seed 3 --workspace-limit 2MiB --deterministic --json "$1"
+}
+
+# trains_under BUDGET SEED POLICY: with the losses of a.json
+trains_under() {
+    : >"$log"
+    (
+        export MICRODNN_SIM_SEED="$2" MICRODNN_MEMORY_POLICY="$3" MICRODNN_MEMORY_BUDGET="$1"
+        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        train "$TMPDIR/b.json"
+    ) || { cat "$log"; return 1; }
+    holds "a['losses'] == b['losses'] and len(a['losses']) == 4 and $in_budget" && said_nothing
+}
+
+# With less memory than it holds at once.
+trains_alike() { # policy
+    for seed in 1 2; do
+        trains_under 40MiB "$seed" "$1" &&
+            holds "memory['out_bytes'] > 0 and memory['in_bytes'] > 0" &&
+            holds "memory['peak_live_bytes'] > memory['budget_bytes']" || return 1
+        [ "$1" = auto ] || break
+    done
+}
+
+# A budget that is never short moves nothing.
+leaves_alone() {
+    trains_under 1GiB 1 auto &&
+        holds "memory['out_bytes'] + memory['in_bytes'] + memory['refused'] == 0" &&
+        holds "memory['demand_leaves'] + memory['planned_leaves'] == 0"
+}
+
+train "$TMPDIR/a.json" || exit 1
+plan 13
+for name in one_stream many_streams default_stream threads graphs; do
+    check "$name: random work beyond the budget is right, and within it" program "$name"
+done
+check "what cannot be is refused, and everything else goes on" refuses
+for policy in none conv all dynamic modnn auto; do
+    check "policy $policy: training under a budget has the same losses" trains_alike "$policy"
+done
+check "a budget that is never short moves nothing" leaves_alone
+finish
