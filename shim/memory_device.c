@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "shim/link_rates.h"
+
 enum { TIMERS = 64 };
 
 /* A stretch of a stream that is timed. */
@@ -362,6 +364,20 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
 {
     *start = memory->addresses;
     *bytes = memory->address_bytes;
+}
+
+void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
+{
+    uint64_t slot;
+    mdnn_status_t status;
+    while ((status = take_slot(memory, &slot)) == MDNN_STATUS_BUSY)
+        if (wait_for_slot(memory) != MDNN_STATUS_OK)
+            return;
+    if (status != MDNN_STATUS_OK)
+        return;
+    (void)mdnn_link_measure(memory->config.driver, memory->copies[0].stream,
+                            memory->copies[1].stream, slot, memory->config.chunk_bytes, link);
+    give_slot(memory, slot);
 }
 
 mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory)

@@ -38,6 +38,9 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
                                   uint64_t *bytes);
 /* Functions whose context is `memory`. */
 mdnn_memory_device_t mdnn_device_memory_functions(void);
+/* How fast it copies, measured now, in some tens of milliseconds (a piece of host memory is made
+ * for it, and kept). *link is untouched if that fails. */
+void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link);
 mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory);
 /* The last failure of the driver, here or in the moments. */
 CUresult mdnn_device_memory_error(const mdnn_device_memory_t *memory);

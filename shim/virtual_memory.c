@@ -232,14 +232,19 @@ static uint64_t host_limit(void)
     return option == UINT64_MAX ? half : option;
 }
 
-/* Common rates, until they are measured: they only order what is planned. */
-static mdnn_link_t link_of(void)
+/* Measured; where that fails, rates that are common. The latency is what mapping a chunk costs. */
+static mdnn_link_t link_of(mdnn_virtual_device_t *device)
 {
-    return (mdnn_link_t){.out_bytes_per_us = 25e3,
-                         .in_bytes_per_us = 25e3,
-                         .out_duplex_bytes_per_us = 20e3,
-                         .in_duplex_bytes_per_us = 20e3,
-                         .latency_us = 10};
+    mdnn_link_t link = {.out_bytes_per_us = 25e3,
+                        .in_bytes_per_us = 25e3,
+                        .out_duplex_bytes_per_us = 20e3,
+                        .in_duplex_bytes_per_us = 20e3,
+                        .latency_us = 100};
+    mdnn_device_memory_measure(device->device, &link);
+    MDNN_LOG(MDNN_LOG_INFO, "memory", "link: %.1f GB/s out, %.1f in; both at once %.1f, %.1f",
+             link.out_bytes_per_us / 1e3, link.in_bytes_per_us / 1e3,
+             link.out_duplex_bytes_per_us / 1e3, link.in_duplex_bytes_per_us / 1e3);
+    return link;
 }
 
 static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_bytes)
@@ -260,7 +265,7 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
                   .variants = MDNN_VARIANTS_RECORDED,
                   .budget_bytes = device->budget_bytes,
                   .host_limit_bytes = host_limit(),
-                  .link = link_of(),
+                  .link = link_of(device),
                   .background = !mdnn_real_driver()->is_simulated}};
     return mdnn_memory_create(&config, &functions, device->device, &device->memory);
 }
