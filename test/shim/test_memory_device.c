@@ -1,5 +1,7 @@
 /* Moments of streams, pinned host memory and chunks, on the simulated GPU. Run with its directory
  * in LD_LIBRARY_PATH. */
+#include <dlfcn.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -17,6 +19,14 @@ _Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer; /* the stub's, which is 
 #define OK(call) assert_int_equal((int)(call), 0)
 
 enum { CHUNK = 2 << 20 };
+
+static const sim_api_t *simulator(void)
+{
+    sim_api_function_t api;
+    *(void **)(void *)&api = dlsym(RTLD_DEFAULT, "sim_api");
+    assert_non_null(api);
+    return api();
+}
 
 typedef struct fixture {
     const mdnn_driver_t *driver;
@@ -311,6 +321,32 @@ static void times_are_of_what_lies_between(void **state)
     mdnn_device_memory_destroy(memory);
 }
 
+/* The figures of the profile, in bytes a microsecond. */
+static void the_link_is_measured(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_device_memory_config_t config = {.driver = f->driver,
+                                                .moments = f->moments,
+                                                .device = f->device,
+                                                .context = f->context,
+                                                .budget_bytes = CHUNK,
+                                                .chunk_bytes = CHUNK,
+                                                .host_limit_bytes = 64 * (uint64_t)CHUNK};
+    const sim_profile_t *const profile = simulator()->profile(0);
+    mdnn_device_memory_t *memory;
+    mdnn_link_t link = {.latency_us = 3};
+    uint64_t chunk;
+    OK(mdnn_device_memory_create(&config, &memory));
+    mdnn_device_memory_measure(memory, &link);
+    assert_true(fabs(link.out_bytes_per_us - 1e3 * profile->link_gbps) < 60 * profile->link_gbps);
+    assert_true(fabs(link.in_bytes_per_us - 1e3 * profile->link_gbps) < 60 * profile->link_gbps);
+    assert_true(link.out_duplex_bytes_per_us < link.out_bytes_per_us);
+    assert_true(link.in_duplex_bytes_per_us > 0.5e3 * profile->link_duplex_gbps);
+    assert_true(link.latency_us == 3);
+    OK(mdnn_device_memory_functions().create_chunk(memory, &chunk)); /* it was given back */
+    mdnn_device_memory_destroy(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_stopped_thread_makes_no_more),
         cmocka_unit_test(content_survives_the_way_out_and_back),
         cmocka_unit_test(times_are_of_what_lies_between),
+        cmocka_unit_test(the_link_is_measured),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
