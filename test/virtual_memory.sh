@@ -64,6 +64,14 @@ program() {
     done
 }
 
+two_devices() {
+    for seed in 1 2 3; do
+        MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$client" devices "$seed" \
+            $((160 * mebibyte)) || { echo "seed $seed"; cat "$log"; return 1; }
+        holds "$in_budget and memory['out_bytes'] > 0" && said_nothing || return 1
+    done
+}
+
 # Refusals are errors of the call, and one line says what would be enough.
 refuses() {
     under $((48 * mebibyte)) "$client" refused 1 $((90 * mebibyte)) || { cat "$log"; return 1; }
@@ -106,10 +114,13 @@ leaves_alone() {
 }
 
 train "$TMPDIR/a.json" || exit 1
-plan 13
+MICRODNN_SIM_DEVICES=2
+export MICRODNN_SIM_DEVICES
+plan 14
 for name in one_stream many_streams default_stream threads graphs; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
+check "each device has a budget of its own" two_devices
 check "what cannot be is refused, and everything else goes on" refuses
 for policy in none conv all dynamic modnn auto; do
     check "policy $policy: training under a budget has the same losses" trains_alike "$policy"

@@ -24,12 +24,19 @@
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
-#define CUDA(call) CHECK((call) == cudaSuccess)
+#define CUDA(call)                                                                                 \
+    do {                                                                                           \
+        const cudaError_t error_ = (call);                                                         \
+        if (error_ != cudaSuccess) {                                                               \
+            printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorString(error_));              \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
 
 enum { BUFFERS = 64, STREAMS = 3, OPERATIONS = 1200, MOST_BYTES = 6 << 20, THREADS = 3 };
 
 static size_t live_limit;
-static CUfunction mix;
+static CUfunction mix, kernels[2]; /* of the current device, of each */
 
 /* ---- a[i] = 3 a[i] + b[i] + k ---- */
 
@@ -393,6 +400,39 @@ static void refused(uint64_t seed)
     finish(&run);
 }
 
+/* Two devices, each with a budget and half of the buffers; those of one are also freed while
+ * the other is current. */
+static void devices(uint64_t seed)
+{
+    enum { DEVICES = 2 };
+    run_t runs[DEVICES];
+    for (int i = 0; i < DEVICES; i++) {
+        CUDA(cudaSetDevice(i));
+        load_mix();
+        kernels[i] = mix;
+        begin(&runs[i], seed + (uint64_t)i, live_limit / DEVICES, 2);
+    }
+    for (int i = 0; i < OPERATIONS; i++) {
+        const int here = (int)pick(&runs[0], DEVICES);
+        run_t *const other = &runs[1 - here];
+        CUDA(cudaSetDevice(here));
+        mix = kernels[here];
+        step(&runs[here]);
+        buffer_t *const buffer = live_buffer(other);
+        if (i % 16 != 0 || !buffer)
+            continue;
+        CUDA(cudaStreamSynchronize(other->streams[buffer->stream]));
+        CUDA(cudaFree(buffer->device));
+        other->live_bytes -= (size_t)buffer->words * 4;
+        free(buffer->model);
+        *buffer = (buffer_t){0};
+    }
+    for (int i = 0; i < DEVICES; i++) {
+        CUDA(cudaSetDevice(i));
+        finish(&runs[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -403,7 +443,8 @@ int main(int argc, char **argv)
                     {"default_stream", default_stream},
                     {"threads", threads},
                     {"graphs", graphs},
-                    {"refused", refused}};
+                    {"refused", refused},
+                    {"devices", devices}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
             live_limit = strtoull(argv[3], NULL, 10);
