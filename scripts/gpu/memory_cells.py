@@ -73,34 +73,51 @@ def batch_of(net, quick):
     return 64 if net == "vgg16" else max(4, FULL[net] // 2)
 
 
+VERIFIED_BUDGET = 16 * GIB
+
+
 def verify_rows():
-    """In a budget that lets everything stay: `microdnn verify` unmaps all the same."""
+    """In a budget that lets everything stay: `microdnn verify` unmaps all the same. Every network comes
+    once before any comes again."""
     return [Row("verify", Program(net, SMALL.get(net, 4), mode, optimizer, "plain", ITERATIONS["verify"]),
-                "bytes", 16 * GIB)
-            for net in NETS for mode in ("fp32", "bf16") for optimizer in ("sgd", "adamw")]
+                "bytes", VERIFIED_BUDGET)
+            for mode, optimizer in (("fp32", "sgd"), ("bf16", "adamw"), ("fp32", "adamw"), ("bf16", "sgd"))
+            for net in NETS]
+
+
+def chains(rows):
+    """Rows of one network and mode, which one process runs one after the other."""
+    found = {}
+    for row in rows:
+        found.setdefault((row.program.net, row.program.mode), []).append(row)
+    return list(found.values())
+
+
+def share_rows(net, quick, shares, mode="fp32", optimizer="sgd"):
+    return [Row("cells", Program(net, batch_of(net, quick), mode, optimizer, count=ITERATIONS["cells"]),
+                "share", share) for share in shares]
+
+
+def floor_rows(quick, amounts):
+    """Of the shortest program that has its largest operations and all that stays."""
+    return [Row("cells", Program(net, batch_of(net, quick), count=ITERATIONS["refusals"]), "floor", amount)
+            for amount in amounts for net in NETS]
 
 
 def cell_rows(quick=False):
-    count = ITERATIONS["cells"]
-    rows = [Row("cells", Program(net, batch_of(net, quick)), "share", share)
-            for net in NETS for share in SHARES.get(net, (0.80, 0.60, 0.40))]
-    rows += [Row("cells", Program(net, batch_of(net, quick), "bf16", "adamw"), "share",
-                 SHARES.get(net, (0, 0.60))[1])
-             for net in ("resnet50", "vit_b_16", "mobilenet_v3_large", "unet3d")]
-    some = batch_of("resnet50", quick)
+    """In the order of their worth: a run that is cut short has seen every network, then every kind of
+    program, then the rest."""
+    some, shares = batch_of("resnet50", quick), {net: SHARES.get(net, (0.80, 0.60, 0.40)) for net in NETS}
+    rows = [row for net in NETS for row in share_rows(net, quick, shares[net][-1:])]
+    rows += [Row("cells", Program("resnet50", some, program=name, count=ITERATIONS["cells"]), "share", 0.60)
+             for name in SPECIAL]
+    rows += [row for net in ("resnet50", "vit_b_16", "mobilenet_v3_large", "unet3d")
+             for row in share_rows(net, quick, (shares[net][1],), "bf16", "adamw")]
+    rows += floor_rows(quick, (ABOVE_FLOOR,))
     rows += [Row("cells", Program("resnet50", some), "share", 0.60, policy)
              for policy in ("none", "conv", "all", "dynamic", "modnn")]
-    rows += [Row("cells", Program("resnet50", some, program=name, count=count), "share", 0.60)
-             for name in SPECIAL]
-    short = ITERATIONS["refusals"]
-    # Of the shortest program that has its largest operations and all that stays.
-    rows += [Row("cells", Program(net, batch_of(net, quick), count=short), "floor", amount)
-             for net in NETS for amount in (ABOVE_FLOOR, 0.90, 0.50)]
-    return rows
-
-
-def programs_of(rows):
-    return list(dict.fromkeys(row.program for row in rows))
+    rows += [row for net in NETS for row in share_rows(net, quick, reversed(shares[net][:-1]))]
+    return rows + floor_rows(quick, (0.90, 0.50))
 
 
 # --- Comparing with stock -------------------------------------------------------------------------
@@ -116,15 +133,30 @@ def same(a, b):
     return a["losses"] == b["losses"] and a["hashes"] == b["hashes"]
 
 
+def stock_of_answer(answer):
+    """The entry of one stock run."""
+    if "refused" in answer:
+        return {"verdict": "FAILED", "notes": [],
+                "problems": [f"stock was refused memory: {answer['refused']['text']}"]}
+    problems = ["stock: a loss is no number"] if None in answer["losses"] else []
+    return {"verdict": "FAILED" if problems else "ran", "notes": [], "problems": problems,
+            **{name: answer[name] for name in ("peak", "reserved", "losses", "hashes")}}
+
+
 def control_of(first, second):
-    """What two stock runs, one in each of PyTorch's allocators, say of each other."""
-    for answer in (first, second):
-        if "refused" in answer:
-            return {"problems": [f"stock was refused memory: {answer['refused']['text']}"]}
-    problems = ["stock: a loss is no number"] if None in first["losses"] else []
-    return {"agree": same(first, second), "spread": loss_difference(first["losses"], second["losses"]),
-            "peak": second["peak"], "reserved": second["reserved"], "losses": first["losses"],
-            "hashes": first["hashes"], "problems": problems}
+    """The entry, once a second run in PyTorch's other allocator has shown whether stock agrees with
+    itself. `first`: the entry so far."""
+    if "refused" in second:
+        return {**first, "verdict": "FAILED",
+                "problems": [f"the control was refused memory: {second['refused']['text']}"]}
+    agree = same(first, second)
+    return {**first, "agree": agree, "verdict": "agree" if agree else "differ",
+            "spread": loss_difference(first["losses"], second["losses"])}
+
+
+def needs_control(answer, stock):
+    """A difference says nothing before stock was compared with itself."""
+    return "refused" not in answer and "agree" not in stock and not same(answer, stock)
 
 
 def different(answer, stock):
@@ -207,23 +239,44 @@ def judge(row, run, stock, floor):
         problems += more
         if share < 1:
             problems.append(f"ran in {share:.2f} of the floor")
-    if verdict != "refused" and row.kind == "share" and row.amount < 1 and not memory.get("out_bytes"):
-        notes.append("nothing had to move")
+    if verdict != "refused" and not memory.get("out_bytes"):
+        notes.append("nothing moved")
     return {"verdict": "FAILED" if problems else verdict, "notes": notes, "problems": problems}
 
 
-def judge_verified(row, run, stock):
-    """The same for a program under `microdnn verify`, which keeps the statistics and says what they say
-    in its last line."""
-    if "refused" in run["answer"]:
-        return {"verdict": "FAILED", "notes": [], "problems": [f"refused: {run['answer']['refused']['text']}"]}
-    verdict, notes, problems = compare(row, run["answer"], stock, {})
-    clean = CLEAN.search(run["said"])
-    if run["status"] != 0 or not clean:
-        lines = run["said"].strip().splitlines()
-        problems.append(f"status {run['status']}: {lines[-1] if lines else 'nothing was said'}")
+def verified_problems(answer, counted):
+    """counted: operations and unnamed accesses of this program, None where they could not be read."""
+    if "refused" in answer:
+        return [f"refused: {answer['refused']['text']}"]
+    problems = ["a loss is no number"] if None in answer["losses"] else []
+    if counted and counted["unnamed"]:
+        problems.append(f"{counted['unnamed']} unnamed accesses, the first: {counted['first']}")
+    if counted and not counted["operations"]:
+        problems.append("no operation was counted")
+    return problems
+
+
+def judge_verified(row, answer, stock, counted):
+    """A program under `microdnn verify`: clean is what it proves. Bits are compared where a stock run
+    happens to be known; None: it is not."""
+    problems = verified_problems(answer, counted)
+    verdict, notes = "clean", []
+    if stock and not problems and not needs_control(answer, stock):
+        verdict, notes, problems = compare(row, answer, stock, {})
+    elif stock and not problems:
+        notes.append("not as the one stock run")
+    if counted is None:
+        notes.append("operations were not read")
     return {"verdict": "FAILED" if problems else verdict, "notes": notes, "problems": problems,
-            "memory": {"operations": int(clean[1])} if clean else {}}
+            "memory": {"operations": counted["operations"]} if counted else {}}
+
+
+def ending_problems(status, said):
+    """What `microdnn verify` says at the end of a process, of all its programs."""
+    if status == 0 and CLEAN.search(said):
+        return []
+    lines = said.strip().splitlines()
+    return [f"status {status}: {lines[-1] if lines else 'nothing was said'}"]
 
 
 # --- The budget, seen from outside ----------------------------------------------------------------
@@ -287,13 +340,34 @@ class Speed:
 
 
 NOT_SLOWER = 0.98
-SPEED = [*(Speed(net, batch, "tf32", "share", 1.25, NOT_SLOWER)
-           for net, batch in (("resnet50", 64), ("resnet50", 256), ("vgg16", 256), ("vit_b_16", 128))),
-         Speed("vgg16", 256, "tf32", "bytes", 12 * GIB, 1 / 2.6),
-         # Strict fp32 wants 10 GiB of workspace, which micro-batches give back; both are shown.
+# In the order of their worth. Strict fp32 wants 10 GiB of workspace, which micro-batches give back; both
+# are shown.
+SPEED = [Speed("vgg16", 256, "tf32", "bytes", 12 * GIB, 1 / 2.6),
+         Speed("resnet50", 256, "tf32", "bytes", 12 * GIB, 2.0, peer="save_on_cpu"),
+         *(Speed(net, batch, "tf32", "share", 1.25, NOT_SLOWER)
+           for net, batch in (("resnet50", 64), ("vgg16", 256), ("resnet50", 256), ("vit_b_16", 128))),
          Speed("vgg16", 256, "fp32", "bytes", 12 * GIB, 1 / 1.4, "wr"),
-         Speed("vgg16", 256, "fp32", "bytes", 12 * GIB, None, "off"),
-         Speed("resnet50", 256, "tf32", "bytes", 12 * GIB, 2.0, peer="save_on_cpu")]
+         Speed("vgg16", 256, "fp32", "bytes", 12 * GIB, None, "off")]
+
+
+def plan_of(before, after):
+    """What the plan did in the turns that were timed; before, after: statistics. {} if not known."""
+    if not before or not after:
+        return {}
+    moved = {name: after[name] - before[name] for name in
+             ("planned_leaves", "planned_returns", "demand_leaves", "demand_returns")}
+    return {**moved, "period_operations": after["period_operations"],
+            "active": after["period_operations"] > 0 and moved["planned_leaves"] + moved["planned_returns"] > 0}
+
+
+def plan_notes(plan):
+    """For people; in a budget that is large enough there is nothing to plan."""
+    if not plan:
+        return ["not known whether a plan was active"]
+    counts = ", ".join(f"{plan[name]} {name.replace('_', ' ')}" for name in
+                       ("planned_leaves", "planned_returns", "demand_leaves", "demand_returns"))
+    return [f"{'a' if plan['active'] else 'NO'} plan was active: {counts}, period of "
+            f"{plan['period_operations']} operations"]
 
 
 def speed_problems(row, result, memory, budget):

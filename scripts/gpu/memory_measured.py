@@ -1,6 +1,5 @@
 """The parts of memory-check that measure, and so run alone: the budget seen from outside, speed, larger
 batches, the steady state."""
-import contextlib
 import ctypes
 import dataclasses
 import json
@@ -13,8 +12,7 @@ import time
 import machine as machines
 import memory_cells as cells
 from memory_cells import GIB
-from memory_place import (ASYNC, DETERMINISTIC, HERE, Job, alone, ask, close, failed, finish_job, label,
-                          load_statistics)
+from memory_place import ASYNC, DETERMINISTIC, HERE, alone, ask, close, label, load_statistics
 from pages import module_of
 from processes import Failed
 
@@ -109,13 +107,10 @@ def watch_all(row, place):
 
 
 # --- Speed ----------------------------------------------------------------------------------------
-def speed_peak(place, child, row):
-    """Bytes of a steady iteration of stock."""
-    ask(place, child, "build", net=row.net, batch=row.batch, mode=row.mode)
-    ask(place, child, "warm", count=3)
-    peak = ask(place, child, "peak")["peak"]
-    ask(place, child, "end")
-    return peak
+def peak_of(place, child):
+    """Bytes of a steady iteration."""
+    ask(place, child, "warm", 150, count=3)
+    return ask(place, child, "peak")["peak"]
 
 
 def turns(place, both, row):
@@ -123,7 +118,7 @@ def turns(place, both, row):
     slower = max(ask(place, child, "step", count=2)["ms"] for child in both)
     count = max(2, min(60, int(1000 * place.options.turn / slower)))
     times = ([], [])
-    pairs = place.options.pairs if slower < SLOW_MS else min(4, place.options.pairs)
+    pairs = place.options.pairs if slower < SLOW_MS else min(3, place.options.pairs)
     for index in range(pairs):
         if index >= 3 and place.clock.left() < 8 * count * slower / 1000:
             break
@@ -132,25 +127,51 @@ def turns(place, both, row):
     return times
 
 
+def build(place, child, row):
+    ask(place, child, "build", net=row.net, batch=row.batch, mode=row.mode)
+
+
+PEER_ITERATIONS = 5  # it takes long, and has no plan to wait for
+
+
+def warm_up(place, child, row, side):
+    """Each side alone: while one searches, nobody else may run. The library's plan is made in the
+    background, which takes seconds, not iterations."""
+    ours = side == "library"
+    peer = row.peer and not ours
+    if peer:
+        ask(place, child, row.peer)
+    warm = ask(place, child, "warm", 150, count=PEER_ITERATIONS if peer else place.options.warm,
+               seconds=place.options.warm_s if ours else 0)
+    # What stock's search took would otherwise be the device's, and not there for the library.
+    more = {} if ours else ask(place, child, "peak")
+    return {**more, "first_s": warm["seconds"], "iterations": warm["iterations"], "losses": warm["losses"][:5]}
+
+
+def live_of(place, child):
+    """{} where there is nothing to read: the row says so."""
+    try:
+        return cells.memory_of(place.live(child.statistics_file + ".live"))
+    except Failed:
+        return {}
+
+
 def compare_speed(place, stock, library, row):
-    """Both warm up alone: while one searches, nobody else may run."""
-    result = {}
-    for side, child in zip(SIDES, (stock, library)):
-        ask(place, child, "build", net=row.net, batch=row.batch, mode=row.mode)
-        if side == "stock" and row.peer:
-            ask(place, child, row.peer)
-        warm = ask(place, child, "warm", 150, count=place.options.warm)
-        ask(place, child, "peak")
-        result[side] = {"first_s": warm["seconds"], "losses": warm["losses"][:5]}
+    """The stock side is built already."""
+    result = {"stock": warm_up(place, stock, row, "stock")}
+    library.ready(place.limit(120))
+    build(place, library, row)
+    result["library"] = warm_up(place, library, row, "library")
+    before = live_of(place, library)
     for side, times in zip(SIDES, turns(place, (stock, library), row)):
         result[side].update(ms=times, iteration_ms=statistics.median(times))
     ratios = [a / b for a, b in zip(result["stock"]["ms"], result["library"]["ms"])]
-    return {**result, "ratio": statistics.median(ratios), "pairs": len(ratios)}
+    return {**result, "ratio": statistics.median(ratios), "pairs": len(ratios),
+            "plan": cells.plan_of(before, live_of(place, library))}
 
 
 def speed_row(row, stock, library, budget, place):
     try:
-        library.ready(place.limit(120))
         result = compare_speed(place, stock, library, row)
         ask(place, stock, "end")
         status, found, _ = close(library)
@@ -160,40 +181,45 @@ def speed_row(row, stock, library, budget, place):
     memory = cells.memory_of(found)
     problems = cells.speed_problems(row, result, memory, budget)
     problems += [f"ended with status {status}"] if status else []
-    return {**result, "verdict": "FAILED" if problems else "held", "notes": [], "problems": problems,
-            "budget": budget, "least": row.least, "memory": memory}
+    return {**result, "verdict": "FAILED" if problems else "held", "notes": cells.plan_notes(result["plan"]),
+            "problems": problems, "budget": budget, "least": row.least, "memory": memory}
 
 
 class SpeedRows:
-    """One stock process for all rows; the library's, a process for each budget, import PyTorch
-    before the first row is measured and touch no GPU until their row comes."""
+    """One stock process for all rows; the library's, a process for each budget, import PyTorch while
+    something else warms up, and touch no GPU until their row comes."""
 
     def __init__(self, rows, place, report):
-        self.rows, self.place, self.report = rows, place, report
-        self.children, self.budgets, self.stock = {}, {}, None
+        self.place, self.report = place, report
+        self.children, self.stock = {}, None
+        for row in rows:
+            if row.kind == "bytes":
+                self.start(row, int(row.amount))
+
+    def start(self, row, budget):
+        self.children[row] = budget, self.place.child(
+            label(row), budget, settings={"MICRODNN_CONVOLUTION_POLICY": row.convolution})
 
     def prepare(self):
-        self.stock = self.place.stock("speed", ASYNC)
-        self.stock.ready(self.place.limit(120))
-        self.report.learn({**self.stock.facts, **self.stock.ask("facts", self.place.limit(60))})
-        for row in self.rows:
-            known = {"peak": speed_peak(self.place, self.stock, row)} if row.kind == "share" else {}
-            budget = cells.Row("speed", None, row.kind, row.amount).budget(known)
-            self.budgets[row] = budget
-            self.children[row] = self.place.child(
-                label(row), budget, settings={"MICRODNN_CONVOLUTION_POLICY": row.convolution})
-        for child in self.children.values():
-            with contextlib.suppress(Failed):  # its row says it
-                child.ready(self.place.limit(120))
+        """A row that failed may have left stock with a model, or without a process."""
+        if self.stock and self.stock.alive:
+            ask(self.place, self.stock, "end")
+        else:
+            self.stock = self.place.stock("speed", ASYNC)
+            self.stock.ready(self.place.limit(120))
+            self.report.learn({**self.stock.facts, **self.stock.ask("facts", self.place.limit(60))})
 
     def run(self, row, place):
-        if not self.stock.alive:
-            self.stock = place.stock("speed", ASYNC)
-            self.stock.ready(place.limit(120))
-        return speed_row(row, self.stock, self.children[row], self.budgets[row], place)
+        self.prepare()
+        build(place, self.stock, row)
+        if row not in self.children:
+            known = {"peak": peak_of(place, self.stock)}
+            self.start(row, cells.Row("speed", None, row.kind, row.amount).budget(known))
+        budget, library = self.children[row]
+        return speed_row(row, self.stock, library, budget, place)
 
     def close(self):
-        for child in [self.stock, *self.children.values()]:
+        for child in [self.stock, *(child for _, child in self.children.values())]:
             if child and child.alive:
                 child.kill()
 
@@ -204,13 +230,7 @@ def run_speed(rows, place, report):
         return
     runner = SpeedRows(rows, place, report)
     try:
-        if place.clock.left() > place.options.least_s:
-            runner.prepare()
         alone(rows, "speed", place, report, runner.run)
-    except Failed as failure:
-        # Without stock no row can say anything.
-        for row in rows:
-            finish_job(Job(str(row), "speed", 0, None), failed(failure), place, report)
     finally:
         runner.close()
 
@@ -289,17 +309,6 @@ class Steady:
         return f"steady {self.net} b{self.batch} in {self.budget / GIB:.1f} GiB"
 
 
-def live_statistics(child, place):
-    """Of a process that runs on."""
-    tool = os.path.join(os.path.abspath(place.options.build), "microdnn")
-    done = subprocess.run([tool, "stats", "--json", child.statistics_file + ".live"], text=True,
-                          capture_output=True, check=False, timeout=30, env=place.clean)
-    try:
-        return json.loads(done.stdout)
-    except ValueError as error:
-        raise Failed(f"no statistics of a running process: {done.stderr.strip()[-300:]}") from error
-
-
 def compile_here(source, place, *more):
     """Something small in C, where it runs; returns its path."""
     made = os.path.join(place.scratch, source.removesuffix(".c"))
@@ -320,11 +329,12 @@ def steady_row(row, place):
     try:
         child.ready(place.limit(120))
         ask(place, child, "build", net=row.net, batch=row.batch, mode="tf32")
-        ask(place, child, "warm", count=3 + place.options.warm)
-        early, asked = cells.memory_of(live_statistics(child, place)), ask(place, child, "ioctls")
+        ask(place, child, "warm", count=3 + place.options.warm, seconds=place.options.warm_s)
+        live = child.statistics_file + ".live"
+        early, asked = cells.memory_of(place.live(live)), ask(place, child, "ioctls")
         ms = ask(place, child, "step", count=20)["ms"]
         requests = cells.requests_between(asked, ask(place, child, "ioctls"))
-        late = cells.memory_of(live_statistics(child, place))
+        late = cells.memory_of(place.live(live))
         status, _, _ = close(child)
     except Failed:
         child.kill()

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import subprocess
 import threading
 import time
 
@@ -118,13 +119,28 @@ class Place:
         return Child(f"library {label} {number}", self.options.worker,
                      self.library_environment(budget, policy, settings, path), self.scratch, path)
 
+    def tool(self):
+        return os.path.join(os.path.abspath(self.options.build), "microdnn")
+
     def verified(self, label, budget):
-        """Under `microdnn verify`, which keeps the statistics to itself."""
-        tool = os.path.join(os.path.abspath(self.options.build), "microdnn")
-        launcher = [tool, "verify", "--library", self.library, "--memory", str(budget), "--"]
-        return Child(f"verify {label} {self.number()}", self.options.worker,
+        """Under `microdnn verify`, which makes and removes the statistics in a folder of its own, below
+        the one that is returned beside the child."""
+        number = self.number()
+        folder = os.path.join(self.scratch, f"verify-{number}")
+        os.mkdir(folder)
+        launcher = [self.tool(), "verify", "--library", self.library, "--memory", str(budget), "--"]
+        return Child(f"verify {label} {number}", self.options.worker,
                      {**self.clean, **DETERMINISTIC, "MICRODNN_CONVOLUTION_POLICY": "off",
-                      **self.options.settings}, self.scratch, launcher=launcher)
+                      "TMPDIR": folder, **self.options.settings}, self.scratch, launcher=launcher), folder
+
+    def live(self, path):
+        """Statistics of a process that runs on."""
+        done = subprocess.run([self.tool(), "stats", "--json", path], text=True, capture_output=True,
+                              check=False, timeout=30, env=self.clean)
+        try:
+            return json.loads(done.stdout)
+        except ValueError as error:
+            raise Failed(f"no statistics of a running process: {done.stderr.strip()[-300:]}") from error
 
     def limit(self, most):
         """Seconds that something may take: never beyond the end."""
@@ -155,11 +171,12 @@ def label(text):
 
 @dataclasses.dataclass
 class Job:
-    """`run` returns the row's entry. `need`: device memory."""
+    """`run` returns the row's entry. `need`: device memory; `host`: what it may pin of the host's."""
     name: str
     part: str
     need: int
     run: object
+    host: int = 0
 
 
 def take(job):
@@ -193,5 +210,5 @@ def alone(rows, part, place, report, run):
         finish_job(job, take(job), place, report)
 
 
-def ask(place, child, command, seconds=90, **arguments):
-    return child.ask(command, place.limit(seconds), **arguments)
+def ask(place, child, command, most_s=90, **arguments):
+    return child.ask(command, place.limit(most_s), **arguments)

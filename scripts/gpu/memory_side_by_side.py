@@ -1,48 +1,163 @@
-"""The parts of memory-check that compare results: many rows at a time, as nothing is measured. First
-stock, twice for each program; then rows whose budgets are shares of stock's peak; then those whose
-budgets follow from the floors that these computed."""
+"""The parts of memory-check that do not measure: many processes at a time. Verify: a process for each
+network and mode. Cells: a stock run for each program, then at once the rows whose budgets follow from
+its peak, then those whose budgets follow from the floors that these computed."""
 import concurrent.futures
 import contextlib
 import dataclasses
+import glob
 import os
 import threading
 
 import memory_cells as cells
 from memory_cells import GIB
-from memory_place import ASYNC, DETERMINISTIC, Job, close, failed, finish_job, label, take
+from memory_place import ASYNC, DETERMINISTIC, Job, close, failed, label, say, take
 from processes import Failed
 
 # Device memory for rows side by side, and what a process takes beside its tensors.
 ROOM, CONTEXT = 120 * GIB, 1 * GIB
-# Of the host's memory, for what rows side by side pin together.
-PINNED_SHARE = 0.75
+# Of the host's memory, for what rows side by side pin together; PyTorch's processes want the rest.
+PINNED_SHARE = 0.6
 # Of a stock run, whose need is not known yet: VGG-16's workspaces are large.
 STOCK_NEED = {"vgg16": 36 * GIB}
-OTHER_NEED, SMALL_NEED = 14 * GIB, 4 * GIB
+OTHER_NEED, SMALL_NEED = 14 * GIB, 7 * GIB
+FRAGMENTED = 1.25  # of what stock reserved in one run, for another
 
 
-def run_side_by_side(jobs, place, report, most):
-    """As many at once as `most` and the device's memory allow. Nothing begins that could not end."""
-    waiting, running = list(jobs), {}
+# --- Many at a time -------------------------------------------------------------------------------
+def host_room():
+    """Bytes that rows may pin together."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            total = min(total, int(file.read()))
+    return int(PINNED_SHARE * total)
+
+
+def fits(job, running, room):
+    """Whatever is alone may begin: it is refused what there is not."""
+    return not running or (sum(each.need for each in running) + job.need <= ROOM and
+                           sum(each.host for each in running) + job.host <= room)
+
+
+def run_side_by_side(source, place, most):
+    """As many at once as `most` and the memory allow. source.ready(): jobs that could begin now, the
+    most wanted first; source.ended(job, entry) may make others ready. Both are called by one thread.
+    Nothing begins that could not end."""
+    running, begun, room = {}, set(), host_room()
     with concurrent.futures.ThreadPoolExecutor(max(1, most)) as pool:
-        while waiting or running:
-            taken = sum(job.need for job in running.values())
-            for job in list(waiting):
-                if len(running) < most and (not running or taken + job.need <= ROOM) and \
-                        place.clock.left() > place.options.least_s:
-                    waiting.remove(job)
-                    taken += job.need
+        while True:
+            for job in source.ready() if place.clock.left() > place.options.least_s else []:
+                if job.name not in begun and len(running) < most and fits(job, running.values(), room):
+                    begun.add(job.name)
                     running[pool.submit(take, job)] = job
             if not running:
-                break
+                return
             done, _ = concurrent.futures.wait(running, timeout=1,
                                               return_when=concurrent.futures.FIRST_COMPLETED)
             for future in done:
-                finish_job(running.pop(future), future.result(), place, report)
-    for job in waiting:
-        report.leave_out(job.name)
+                source.ended(running.pop(future), future.result())
 
 
+# --- Verify ---------------------------------------------------------------------------------------
+class Proof:
+    """A process under `microdnn verify`, which runs programs one after the other."""
+
+    def __init__(self, name, place, report):
+        self.place, self.report, self.rows = place, report, []
+        self.child, self.folder = place.verified(name, cells.VERIFIED_BUDGET)
+
+    def counted(self):
+        """Operations and unnamed accesses so far; None where the library does not say."""
+        found = {"operations": 0, "unnamed": 0, "first": ""}
+        paths = glob.glob(os.path.join(self.folder, "*", "*.live"))
+        try:
+            for path in paths:
+                memory = cells.memory_of(self.place.live(path))
+                found["operations"] += memory.get("operations", 0)
+                found["unnamed"] += memory.get("unnamed_accesses", 0)
+                found["first"] = found["first"] or memory.get("first_unnamed", "")
+        except Failed:
+            return None
+        return found if paths else None
+
+    def ask(self, row):
+        """Its answer, and what was counted between."""
+        begun = self.counted() or {"operations": 0, "unnamed": 0}
+        answer = self.child.ask("program", self.place.limit(self.place.options.row_s),
+                                **row.program.arguments())
+        now = self.counted()
+        self.child.ask("end", self.place.limit(60))
+        return answer, now and {**now, **{name: now[name] - begun[name] for name in ("operations", "unnamed")}}
+
+    def run(self, row):
+        self.rows.append(row)
+        try:
+            self.child.ready(self.place.limit(120))
+            answer, counted = self.ask(row)
+        except Failed as failure:
+            self.child.kill()
+            # What the library wrote before the process ended says more than PyTorch's error.
+            found = self.counted()
+            unnamed = f"{found['unnamed']} unnamed accesses, the first: {found['first']}; " \
+                if found and found["unnamed"] else ""
+            return failed(unnamed + str(failure))
+        return cells.judge_verified(row, answer, stock_of(row.program, self.report), counted)
+
+    def finish(self):
+        """The tool's last word is of all programs: if it is not good, none of them is."""
+        status, _, said = close(self.child, max(8, self.place.limit(60)))
+        problems = cells.ending_problems(status, said)
+        say(f"{self.child.name}: " + (said.strip().splitlines() or ["nothing was said"])[-1][:160])
+        if self.place.clock.left() <= 0 and status < 0:
+            return  # ended by us; its rows were counted as they ran
+        for row in self.rows if problems else []:
+            before = self.report.get(str(row))
+            self.report.add(str(row), row.part, {**before, "verdict": "FAILED",
+                                                 "problems": before["problems"] + problems})
+
+
+def run_chain(rows, place, report):
+    """Programs in turn in one process, a new one after a failure. Each row is reported as it ends; so
+    nothing is left to return."""
+    name, proof = f"{rows[0].program.net} {rows[0].program.mode}", None
+    for row in rows:
+        if place.clock.left() < place.options.least_s:
+            break
+        proof = proof or Proof(name, place, report)
+        entry = take(Job(str(row), "verify", 0, lambda row=row, proof=proof: proof.run(row)))
+        if entry["verdict"] == "FAILED" and place.clock.left() <= 0:
+            proof.child.kill()
+            return {}
+        report.add(str(row), row.part, entry)
+        if not proof.child.alive:
+            proof = None
+    if proof:
+        proof.finish()
+    return {}
+
+
+class Chains:
+    """The jobs of verify: they report by themselves."""
+
+    def __init__(self, rows, place, report):
+        self.rows, self.report = rows, report
+        waiting = [row for row in rows if not report.has(str(row))]
+        self.jobs = [Job(label(chain[0]), "verify", SMALL_NEED,
+                         lambda chain=chain: run_chain(chain, place, report))
+                     for chain in cells.chains(waiting)]
+
+    def ready(self):
+        return self.jobs
+
+    def ended(self, job, entry):
+        for problem in entry.get("problems", []):
+            say(f"{job.name}: {problem}")
+
+    def waiting(self):
+        return [row for row in self.rows if not self.report.has(str(row))]
+
+
+# --- Stock ----------------------------------------------------------------------------------------
 class StockPool:
     """Stock processes that have nothing to do, by their settings: they serve one program after the
     other, as importing PyTorch takes longer than most programs."""
@@ -69,24 +184,33 @@ class StockPool:
     def close(self):
         for children in self.idle.values():
             for child in children:
-                child.finish(5)
+                child.kill()
 
 
 def stock_name(program):
     return f"stock {program}"
 
 
-def control(program, place, report, pool):
-    """Two stock runs, one in each of PyTorch's allocators; the second shows the peak."""
-    answers = []
-    for name, settings in (("native", {}), ("async", ASYNC)):
-        with pool.borrow(name, {**DETERMINISTIC, **settings}) as child:
-            answers.append(child.ask("program", place.limit(place.options.row_s), **program.arguments()))
-            report.learn({**child.facts, **child.ask("facts", place.limit(30))})
-    entry = cells.control_of(*answers)
-    if entry["problems"]:
-        return {**entry, "verdict": "FAILED", "notes": []}
-    return {**entry, "verdict": "agree" if entry["agree"] else "differ", "notes": []}
+def control_name(program):
+    return f"control {program}"
+
+
+def run_stock(program, name, settings, place, report, pool):
+    """The answer of a stock process in one of PyTorch's allocators."""
+    with pool.borrow(name, {**DETERMINISTIC, **settings}) as child:
+        answer = child.ask("program", place.limit(place.options.row_s), **program.arguments())
+        report.learn({**child.facts, **child.ask("facts", place.limit(30))})
+        return answer
+
+
+def first_run(program, place, report, pool):
+    """In the allocator that the library has its programs use, so that peaks are of the same."""
+    return cells.stock_of_answer(run_stock(program, "async", ASYNC, place, report, pool))
+
+
+def control_run(program, place, report, pool):
+    answer = run_stock(program, "native", {}, place, report, pool)
+    return cells.control_of(report.get(stock_name(program)), answer)
 
 
 def stock_of(program, report):
@@ -94,6 +218,15 @@ def stock_of(program, report):
     return row if row and row["verdict"] != "FAILED" else None
 
 
+def stock_need(program, report):
+    """Device memory; by another program of the same size if one ran."""
+    size = f"stock {program.net} b{program.batch} {program.mode} "
+    known = [row["reserved"] for name, row in list(report.data["rows"].items())
+             if name.startswith(size) and row.get("reserved")]
+    return CONTEXT + int(FRAGMENTED * max(known)) if known else STOCK_NEED.get(program.net, OTHER_NEED)
+
+
+# --- Cells ----------------------------------------------------------------------------------------
 def run_program(child, program, place):
     """The answer of a program in a process of its own, and how that ended."""
     try:
@@ -106,101 +239,142 @@ def run_program(child, program, place):
     return {"answer": answer, "status": status, "statistics": found, "said": said}
 
 
-def host_share(jobs):
-    """Bytes that each of so many processes may pin."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(PINNED_SHARE * total / max(1, jobs))
+def run_row(row, budget, host, place):
+    """What it did, not judged yet."""
+    child = place.child(label(row), budget, row.policy,
+                        {**dict(row.settings), **DETERMINISTIC, "MICRODNN_MEMORY_HOST_LIMIT": str(host)})
+    return {"verdict": "ran", "run": {**run_program(child, row.program, place), "budget": budget}}
+
+
+def judged(row, run, stock, floor):
+    memory = cells.memory_of(run["statistics"])
+    own = cells.floor_of(memory)
+    least = min((each for each in (floor, own) if each), default=None)
+    return {**cells.judge(row, run, stock, least), "budget": run["budget"], "floor": own,
+            "policy": row.policy, "peak": stock["peak"], "memory": memory, "said": run["said"][-600:],
+            "refused": run["answer"].get("refused")}
 
 
 def group_of(program):
     return str(dataclasses.replace(program, count=0))
 
 
-def floors(rows, report):
-    """{group: least floor that a run of it computed}, in bytes."""
-    found = {}
-    for row in rows:
-        entry = report.get(str(row))
-        if entry and entry.get("floor"):
-            name = group_of(row.program)
-            found[name] = min(entry["floor"], found.get(name, entry["floor"]))
-    return found
+class Cells:
+    """The jobs of cells. A row waits for its program's stock run; one whose budget is a part of the
+    floor, for a row that computed it; one that differs from stock, for the control."""
 
+    def __init__(self, rows, every, place, report):
+        self.place, self.report, self.pool = place, report, StockPool(place)
+        self.rows = [row for row in rows if not report.has(str(row))]
+        self.every = every  # rows that may have computed floors, in earlier runs too
+        self.programs = {name(row.program): row.program for row in rows
+                         for name in (stock_name, control_name)}
+        self.held = {}  # by row: what is different, and for how many seconds it ran
 
-def run_verified(row, budget, place, report):
-    stock = stock_of(row.program, report)
-    run = run_program(place.verified(label(row), budget), row.program, place)
-    return {**cells.judge_verified(row, run, stock), "budget": budget, "peak": stock["peak"],
-            "said": run["said"][-600:]}
+    def floor(self, program):
+        """The least that a run of it computed, in bytes."""
+        entries = [self.report.get(str(row)) for row in self.every
+                   if row.kind != "floor" and group_of(row.program) == group_of(program)]
+        return min((entry["floor"] for entry in entries if entry and entry.get("floor")), default=None)
 
+    def stock_job(self, row):
+        program = row.program
+        return Job(stock_name(program), "stock", stock_need(program, self.report),
+                   lambda: first_run(program, self.place, self.report, self.pool))
 
-def run_row(row, budget, floor, place, report):
-    if row.part == "verify":
-        return run_verified(row, budget, place, report)
-    stock = stock_of(row.program, report)
-    child = place.child(label(row), budget, row.policy,
-                        {**dict(row.settings), **DETERMINISTIC,
-                         "MICRODNN_MEMORY_HOST_LIMIT": str(host_share(place.options.jobs))})
-    run = {**run_program(child, row.program, place), "budget": budget}
-    memory = cells.memory_of(run["statistics"])
-    own = cells.floor_of(memory)
-    least = min((each for each in (floor, own) if each), default=None)
-    return {**cells.judge(row, run, stock, least), "budget": budget, "floor": own, "policy": row.policy,
-            "peak": stock["peak"], "memory": memory, "said": run["said"][-600:],
-            "refused": run["answer"].get("refused")}
+    def control_job(self, row):
+        program = row.program
+        return Job(control_name(program), "stock", stock_need(program, self.report),
+                   lambda: control_run(program, self.place, self.report, self.pool))
 
-
-def what_lacks(row, stock, report, first):
-    """Why a row has no budget: (what is missing, whether it may still come)."""
-    if stock is None:
-        return "stock failed", report.get(stock_name(row.program)) is None
-    of_group = [each for each in first if group_of(each.program) == group_of(row.program)]
-    return "no floor is known", not of_group or any(report.get(str(each)) is None for each in of_group)
-
-
-def row_jobs(rows, place, report, first):
-    """Those that can run; the others are left out, or failed with what is missing. `first`: rows
-    that ran before and computed floors."""
-    jobs, known = [], floors(first, report)
-    for row in [row for row in rows if not report.has(str(row))]:
-        stock, floor = stock_of(row.program, report), known.get(group_of(row.program))
-        budget = stock and row.budget({"peak": stock["peak"], "floor": floor})
+    def row_job(self, row, stock):
+        """None: its budget is not known yet."""
+        budget = row.budget({"peak": stock["peak"], "floor": self.floor(row.program)})
         if not budget:
-            text, later = what_lacks(row, stock, report, first)
-            if later:
-                report.leave_out(str(row))
-            else:
-                report.add(str(row), row.part, failed(text))
-            continue
-        need = CONTEXT + (min(budget, 2 * stock["peak"]) if row.kind == "bytes" else budget)
-        jobs.append(Job(str(row), row.part, need, lambda row=row, budget=budget, floor=floor: run_row(
-            row, budget, floor, place, report)))
-    return jobs
+            return None
+        # As much as ever lives, as policies may move all of it; more than is there is not promised.
+        host = min(int(FRAGMENTED * stock["peak"]) + GIB, host_room())
+        return Job(str(row), row.part, CONTEXT + budget,
+                   lambda: run_row(row, budget, host, self.place), host)
+
+    def job(self, row):
+        """What the row waits for, or itself; None where others must end first."""
+        stock = stock_of(row.program, self.report)
+        if not stock:
+            return self.stock_job(row)
+        return self.control_job(row) if row in self.held else self.row_job(row, stock)
+
+    def ready(self):
+        jobs = {}
+        for row in self.rows:
+            job = self.job(row)
+            if job:
+                jobs.setdefault(job.name, job)
+        return list(jobs.values())
+
+    def settle(self, row, entry):
+        self.rows.remove(row)
+        self.held.pop(row, None)
+        self.report.add(str(row), row.part, entry)
+
+    def judge(self, row, run, seconds):
+        stock = self.report.get(stock_name(row.program))
+        if cells.needs_control(run["answer"], stock) and stock["verdict"] != "FAILED":
+            self.held[row] = (run, seconds)
+            say(f"{row}: differs from stock; the control comes next")
+        else:
+            floor = self.floor(row.program)
+            entry = take(Job(str(row), row.part, 0, lambda: judged(row, run, stock, floor)))
+            self.settle(row, {**entry, "seconds": seconds})
+
+    def ended(self, job, entry):
+        """What the end of the time cut off stays in `rows`, and is left out."""
+        if entry["verdict"] == "FAILED" and self.place.clock.left() <= 0:
+            return
+        row = next((row for row in self.rows if str(row) == job.name), None)
+        if row and "run" in entry:
+            self.judge(row, entry["run"], entry["seconds"])
+        elif row:
+            self.settle(row, entry)
+        else:
+            self.stock_ended(job, entry)
+        self.fail_without_floor()
+
+    def stock_ended(self, job, entry):
+        program = self.programs[job.name]
+        self.report.add(stock_name(program), "stock", entry)
+        for row in [row for row in self.rows if row.program == program]:
+            if entry["verdict"] == "FAILED":
+                self.settle(row, failed("stock failed: " + "; ".join(entry["problems"])[:200]))
+            elif row in self.held:
+                self.judge(row, *self.held[row])
+
+    def fail_without_floor(self):
+        """Where all that could compute a floor ran, none will come."""
+        for row in [row for row in self.rows if row.kind == "floor" and not self.floor(row.program)]:
+            group = [each for each in self.every
+                     if each.kind != "floor" and group_of(each.program) == group_of(row.program)]
+            if all(self.report.has(str(each)) for each in group):
+                self.settle(row, failed("no floor is known"))
+
+    def waiting(self):
+        return self.rows
 
 
-def stock_need(program):
-    if program.batch <= 4:
-        return SMALL_NEED
-    return STOCK_NEED.get(program.net, OTHER_NEED)
+# --- Start ----------------------------------------------------------------------------------------
+def run_all(source, place, report):
+    run_side_by_side(source, place, place.options.jobs)
+    for row in source.waiting():
+        report.leave_out(str(row))
 
 
-def run_stock(rows, place, report):
-    programs = [program for program in cells.programs_of(rows)
-                if not report.has(stock_name(program))
-                and any(not report.has(str(row)) for row in rows if row.program == program)]
-    pool = StockPool(place)
-    jobs = [Job(stock_name(program), "stock", stock_need(program),
-                lambda program=program: control(program, place, report, pool)) for program in programs]
+def run_verify(rows, place, report):
+    run_all(Chains(rows, place, report), place, report)
+
+
+def run_cells(rows, place, report):
+    source = Cells(rows, cells.cell_rows(place.options.quick), place, report)
     try:
-        run_side_by_side(jobs, place, report, place.options.jobs)
+        run_all(source, place, report)
     finally:
-        pool.close()
-
-
-def run_rows(rows, place, report):
-    """Stock, rows whose budgets follow from it, rows whose budgets follow from those."""
-    run_stock(rows, place, report)
-    first = [row for row in rows if row.kind != "floor"]
-    run_side_by_side(row_jobs(first, place, report, []), place, report, place.options.jobs)
-    rest = [row for row in rows if row.kind == "floor"]
-    run_side_by_side(row_jobs(rest, place, report, first), place, report, place.options.jobs)
+        source.pool.close()

@@ -7,7 +7,7 @@ plain PyTorch program: it knows nothing of microdnn.
                       a deterministic training: losses, and hashes of all that it leaves behind.
                       A refused allocation is an answer: {"refused": {type, text}}
     build (net, batch, mode)    for timing: with cudnn.benchmark, not deterministic
-    warm (count)      iterations: seconds, losses
+    warm (count, seconds)    so many iterations, and for so long: seconds, iterations, first losses
     step (count)      iterations: milliseconds of each on average, by events, host time too
     save_on_cpu ()    from here on what backward needs is kept in pinned host memory, by PyTorch
     peak ()           one iteration: bytes at its peak
@@ -31,6 +31,9 @@ import torchvision
 
 import memory_programs as programs
 
+
+AHEAD = 2  # iterations
+LOSSES = 20  # kept of a warm-up
 
 # --- Results that can be compared bit by bit ------------------------------------------------------
 def hash_tensors(tensors):
@@ -127,10 +130,20 @@ def build(_, command):
 
 
 def warm(training, command):
-    begin = time.perf_counter()
-    losses = [training.iterate() for _ in range(command["count"])]
+    """The host stays two iterations ahead, or a time on its clock would say nothing of the GPU's."""
+    begin, count, losses, marks = time.perf_counter(), 0, [], []
+    while count < command["count"] or time.perf_counter() - begin < command.get("seconds", 0):
+        loss = training.iterate()
+        losses += [loss] if count < LOSSES else []
+        count += 1
+        if programs.DEVICE == "cuda":
+            marks.append(torch.cuda.Event())
+            marks[-1].record()
+            if len(marks) > AHEAD:
+                marks.pop(0).synchronize()
     synchronize()
-    return training, {"seconds": time.perf_counter() - begin, "losses": values_of(losses)}
+    return training, {"seconds": time.perf_counter() - begin, "iterations": count,
+                      "losses": values_of(losses)}
 
 
 def step(training, command):

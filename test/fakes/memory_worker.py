@@ -1,7 +1,8 @@
 """Stands in for scripts/gpu/memory_worker.py on a machine without PyTorch or a GPU: answers by
 arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a JSON object) says what
 goes wrong in programs whose text has a key: "bits", "unclear", "crash", "hang", "control",
-"nan", "above", "nvml", "slow". A program takes $FAKE_SECONDS."""
+"nan", "above", "nvml", "slow", "still" (nothing leaves), "fault" (an unnamed access ends the
+operation). A program takes $FAKE_SECONDS."""
 import json
 import os
 import sys
@@ -41,11 +42,14 @@ def memory_statistics(batch, what=None):
     return {"memory": [{"device": 0, "budget_bytes": BUDGET, "resident_bytes": resident,
                         "peak_resident_bytes": resident, "peak_live_bytes": peak(batch),
                         "operations": state["operations"], "floor_bytes": floor(batch),
-                        "smallest_budget_bytes": floor(batch), "out_bytes": max(0, peak(batch) - BUDGET),
+                        "smallest_budget_bytes": floor(batch), "out_bytes": 0 if what == "still" else max(0, peak(batch) - BUDGET),
                         "refused": 0, "created_chunks": 7, "predicted_ms": 9.0, "link_bound_ms": 8.0,
+                        "planned_leaves": state["operations"] if BUDGET < peak(batch) else 0,
+                        "planned_returns": 0, "demand_leaves": 0, "period_operations": 100,
                         "host_waits": 0, "host_wait_ms": 0.0, "demand_returns": 0,
                         "safety": os.environ.get("MICRODNN_MEMORY_SAFETY", "fast"),
-                        "unnamed_accesses": 0, "first_unnamed": ""}]}
+                        "unnamed_accesses": 1 if what == "fault" else 0,
+                        "first_unnamed": "kernel f" if what == "fault" else ""}]}
 
 
 def publish(what=None):
@@ -66,12 +70,14 @@ def refuse(what):
 def program(command):
     what = wrong(command) if BUDGET else None
     time.sleep(float(os.environ.get("FAKE_SECONDS", 0)))
-    state.update(net=command["net"], batch=command["batch"], operations=100)
+    state.update(net=command["net"], batch=command["batch"], operations=state["operations"] + 100)
     if what == "crash":
         os.abort()
     if what == "hang":
         time.sleep(1000)
     publish(what)
+    if what == "fault":
+        return {"error": "AcceleratorError: an illegal memory access was encountered"}
     if BUDGET and BUDGET < floor(command["batch"]):
         return refuse(what)
     above = 80 << 20 if what == "nvml" and BUDGET < peak(command["batch"]) else 0
@@ -115,7 +121,7 @@ def end(_):
 def warm(command):
     state["operations"] += 100
     publish()
-    return {"seconds": 1.0, "losses": [7.0] * command["count"]}
+    return {"seconds": 1.0, "iterations": command["count"], "losses": [7.0] * command["count"]}
 
 
 COMMANDS = {"program": program, "build": build, "step": step, "context": context, "end": end,
