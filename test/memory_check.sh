@@ -117,6 +117,32 @@ quick_budgets_force_moves() {
         says 'not [name for name, row in rows.items() if "nothing moved" in row["notes"]]'
 }
 
+# What a refused run knows of the floor is too little, while another may still come.
+floor_is_of_what_ran() {
+    PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
+import types
+import memory_cells as cells, memory_side_by_side as side
+rows = [row for row in cells.cell_rows() if "densenet121" in str(row)]
+program = rows[0].program
+report = {}
+fake = types.SimpleNamespace(get=lambda name: report.get(name), has=lambda name: name in report)
+work = side.Cells(rows, cells.cell_rows(), None, fake)
+shares = [row for row in rows if row.kind == "share"]
+def ended(row, **entry):
+    report[str(row)] = entry
+    work.rows.remove(row)
+assert [row.amount for row in shares] == [0.40, 0.60, 0.80]
+ended(shares[0], floor=5, refused={"type": "OutOfMemoryError"})
+assert work.floor(program) is None
+ended(shares[1], floor=9, refused=None)
+assert work.floor(program) == 9
+report[str(shares[1])]["refused"] = {"type": "OutOfMemoryError"}
+assert work.floor(program) is None
+ended(shares[2], floor=7, refused={"type": "OutOfMemoryError"})
+assert work.floor(program) == 5
+END
+}
+
 nothing_moved_is_said() {
     FAKE_WRONG='{"evaluation": "still"}' passes --part cells --only evaluation &&
         says '[row["notes"] for row in rows.values() if row["part"] == "cells"] == [["nothing moved"]]'
@@ -228,7 +254,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 36
+plan 37
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -241,6 +267,7 @@ check 'where two stock runs differ, the row says so' control_differs
 check 'stock runs a second time only where a row differs' control_only_where_needed
 check 'what is worth most comes first' worth_first
 check 'budgets of small batches move something' quick_budgets_force_moves
+check 'a floor is that of a row that ran, where one does' floor_is_of_what_ran
 check 'a row in which nothing moved says so' nothing_moved_is_said
 check 'failed rows run again when that is asked for' failed_rows_again
 check 'a run that was cut short names what it left out, and is resumed' cut_short_and_resumed

@@ -271,11 +271,21 @@ class Cells:
                          for name in (stock_name, control_name)}
         self.held = {}  # by row: what is different, and for how many seconds it ran
 
+    def group(self, program):
+        """Rows that compute its floor."""
+        return [row for row in self.every
+                if row.kind != "floor" and group_of(row.program) == group_of(program)]
+
     def floor(self, program):
-        """The least that a run of it computed, in bytes."""
-        entries = [self.report.get(str(row)) for row in self.every
-                   if row.kind != "floor" and group_of(row.program) == group_of(program)]
-        return min((entry["floor"] for entry in entries if entry and entry.get("floor")), default=None)
+        """The least that a run of it computed, in bytes. One that was refused has seen only its first
+        operations, so it counts where none other comes."""
+        group = self.group(program)
+        entries = [entry for entry in (self.report.get(str(row)) for row in group)
+                   if entry and entry.get("floor")]
+        ran = [entry for entry in entries if not entry.get("refused")]
+        if not ran and any(row in self.rows for row in group):
+            return None
+        return min((entry["floor"] for entry in ran or entries), default=None)
 
     def stock_job(self, row):
         program = row.program
@@ -352,9 +362,7 @@ class Cells:
     def fail_without_floor(self):
         """Where all that could compute a floor ran, none will come."""
         for row in [row for row in self.rows if row.kind == "floor" and not self.floor(row.program)]:
-            group = [each for each in self.every
-                     if each.kind != "floor" and group_of(each.program) == group_of(row.program)]
-            if all(self.report.has(str(each)) for each in group):
+            if all(self.report.has(str(each)) for each in self.group(row.program)):
                 self.settle(row, failed("no floor is known"))
 
     def waiting(self):

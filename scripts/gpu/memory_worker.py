@@ -31,9 +31,9 @@ import torchvision
 
 import memory_programs as programs
 
-
 AHEAD = 2  # iterations
 LOSSES = 20  # kept of a warm-up
+
 
 # --- Results that can be compared bit by bit ------------------------------------------------------
 def hash_tensors(tensors):
