@@ -143,6 +143,20 @@ assert work.floor(program) == 5
 END
 }
 
+rows_wait_for_memory() {
+    PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
+import memory_side_by_side as side
+from memory_place import Job
+def job(need, host):
+    return Job("", "", need, None, host)
+assert side.fits(job(2 * side.ROOM, 99), [], 10), "what is alone may begin"
+assert side.fits(job(1, 4), [job(1, 6)], 10)
+assert not side.fits(job(1, 5), [job(1, 6)], 10)
+assert not side.fits(job(side.ROOM, 0), [job(1, 0)], 10)
+assert 0 < side.host_room() < 2**60
+END
+}
+
 nothing_moved_is_said() {
     FAKE_WRONG='{"evaluation": "still"}' passes --part cells --only evaluation &&
         says '[row["notes"] for row in rows.values() if row["part"] == "cells"] == [["nothing moved"]]'
@@ -254,7 +268,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 37
+plan 38
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -267,6 +281,7 @@ check 'where two stock runs differ, the row says so' control_differs
 check 'stock runs a second time only where a row differs' control_only_where_needed
 check 'what is worth most comes first' worth_first
 check 'budgets of small batches move something' quick_budgets_force_moves
+check 'a row waits while what it needs is taken' rows_wait_for_memory
 check 'a floor is that of a row that ran, where one does' floor_is_of_what_ran
 check 'a row in which nothing moved says so' nothing_moved_is_said
 check 'failed rows run again when that is asked for' failed_rows_again

@@ -235,7 +235,9 @@ def run_program(child, program, place):
     except Failed:
         child.kill()
         raise
-    status, found, said = close(child)
+    status, found, said = close(child, max(8, place.limit(60)))
+    if status < 0 and place.clock.left() <= 0:
+        raise Failed(f"{child.name}: ended by us, as the time was over")
     return {"answer": answer, "status": status, "statistics": found, "said": said}
 
 
