@@ -138,16 +138,11 @@ static bool is_named(mdnn_history_t *history, const history_operation_t *operati
     return false;
 }
 
-static uint64_t symbol_of(const mdnn_history_t *history, const history_operation_t *operation)
+/* Not by what it names: a launch's parameters hold words that only look like addresses (rests of
+ * the stack in unused fields, ends of neighbours), and those change from round to round. */
+static uint64_t symbol_of(const history_operation_t *operation)
 {
-    uint64_t hash = history_mix(operation->key, operation->stream);
-    hash = history_mix(hash, (uint64_t)operation->kind);
-    for (uint32_t u = 0; u < operation->use_count; u++) {
-        const mdnn_use_t *const use = history_use_at(history, operation->first_use + u);
-        hash = history_mix(hash, history->ranges[use->range].bytes);
-        hash = history_mix(hash, (uint64_t)use->role);
-    }
-    return hash;
+    return history_mix(history_mix(operation->key, operation->stream), (uint64_t)operation->kind);
 }
 
 static void append(mdnn_history_t *history, const mdnn_history_operation_t *operation,
@@ -172,7 +167,7 @@ static void append(mdnn_history_t *history, const mdnn_history_operation_t *oper
         range->label_period = 0;
     }
     history->uses_recorded += kept->use_count;
-    kept->symbol = symbol_of(history, kept);
+    kept->symbol = symbol_of(kept);
     history->recorded++;
 }
 
@@ -182,16 +177,26 @@ static void append(mdnn_history_t *history, const mdnn_history_operation_t *oper
 static void label(mdnn_history_t *history, uint64_t number, uint32_t position, uint64_t travel)
 {
     const remembered_t *const known = &history->remembered[history->followed];
+    const mdnn_period_t *const period = &known->period;
     const history_operation_t *const kept = history_operation_at(history, number);
-    const mdnn_operation_t *const operation = &known->period.operations[position];
-    for (uint32_t u = 0; u < kept->use_count && u < operation->use_count; u++) {
+    const mdnn_operation_t *const operation = &period->operations[position];
+    uint64_t *const expected = history->sizes[1];
+    const uint32_t *const match = history->match;
+    const uint32_t count = history_sizes(history, kept, history->sizes[0]);
+    uint32_t expected_count = 0;
+    for (; expected_count < operation->use_count && expected_count < HISTORY_MATCHED;
+         expected_count++)
+        expected[expected_count] =
+            period->ranges[period->uses[operation->first_use + expected_count].range].bytes;
+    history_match(history->sizes[0], count, expected, expected_count, history->match);
+    for (uint32_t u = 0; u < count; u++) {
         history_range_t *const range =
             &history->ranges[history_use_at(history, kept->first_use + u)->range];
-        if (range->used_at != number || range->used_operand != u)
-            continue;
+        if (match[u] == expected_count || range->used_at != number || range->used_operand != u)
+            continue; /* not expected here, or named again since */
         range->label_period = known->number;
         range->label_travel = travel;
-        range->label_use = operation->first_use + u;
+        range->label_use = operation->first_use + match[u];
     }
 }
 

@@ -7,6 +7,9 @@
 
 enum { MDNN_HISTORY_PERIODS = 4, MDNN_HISTORY_FAMILIAR = 8 };
 
+/* Uses of an operation that are matched with another round's; what is behind them is left alone. */
+enum { HISTORY_MATCHED = 1024 };
+
 typedef struct history_operation {
     uint64_t symbol; /* hash of all by which it is recognised */
     uint64_t first_use;
@@ -56,6 +59,9 @@ struct mdnn_history {
     uint64_t familiar_for; /* operations without a deviation */
     uint64_t searched_at;
     uint32_t *scratch; /* operation_capacity */
+    /* While two lists of uses are matched. */
+    uint64_t sizes[2][HISTORY_MATCHED];
+    uint32_t match[HISTORY_MATCHED];
 };
 
 static inline history_operation_t *history_operation_at(const mdnn_history_t *history,
@@ -77,6 +83,22 @@ static inline uint64_t history_mix(uint64_t hash, uint64_t value)
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
+
+/* Sizes of the ranges that `kept` names, as far as they are matched: how many. */
+static inline uint32_t history_sizes(const mdnn_history_t *history, const history_operation_t *kept,
+                                     uint64_t *sizes)
+{
+    uint32_t count = 0;
+    for (; count < kept->use_count && count < HISTORY_MATCHED; count++)
+        sizes[count] =
+            history->ranges[history_use_at(history, kept->first_use + count)->range].bytes;
+    return count;
+}
+
+/* Which of the sizes b[b_count] stands for each of a[a_count], order kept, as many as can be:
+ * match[a_count], b_count where there is none. Long lists are matched from the front. */
+void history_match(const uint64_t *a, uint32_t a_count, const uint64_t *b, uint32_t b_count,
+                   uint32_t *match);
 
 /* Lag with the longest run of equal operations up to now, if the run is at least one period long
  * and two rounds are in the ring; 0 if there is none. O(operations kept). */

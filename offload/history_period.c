@@ -64,7 +64,7 @@ typedef struct build {
     uint32_t count;
     uint32_t *index; /* of each entry of history->ranges in the period's, or MDNN_NO_POSITION */
     uint32_t *first_use, *last_use; /* of each range of the period; MDNN_NO_POSITION: none */
-    uint32_t *operand;              /* of the last use */
+    uint32_t *operand;              /* of the last use, as it stood a round before */
     uint32_t *source;               /* entry of history->ranges */
     mdnn_period_t period;
 } build_t;
@@ -85,6 +85,20 @@ static void note_use(build_t *build, uint32_t position, uint32_t operand, const 
     period->uses[period->use_count++] = (mdnn_use_t){r, use->role};
 }
 
+/* Uses that both rounds have; the others come from words that only looked like addresses. */
+static void copy_uses(build_t *build, uint32_t position, const history_operation_t *kept,
+                      const history_operation_t *before)
+{
+    mdnn_history_t *const history = build->history;
+    const uint32_t count = history_sizes(history, kept, history->sizes[0]);
+    const uint32_t earlier_count = history_sizes(history, before, history->sizes[1]);
+    history_match(history->sizes[0], count, history->sizes[1], earlier_count, history->match);
+    for (uint32_t u = 0; u < count; u++)
+        if (history->match[u] < earlier_count)
+            note_use(build, position, history->match[u],
+                     history_use_at(history, kept->first_use + u));
+}
+
 static void copy_operations(build_t *build)
 {
     mdnn_period_t *const period = &build->period;
@@ -99,12 +113,11 @@ static void copy_operations(build_t *build)
                                                    .stream = kept->stream,
                                                    .kind = kept->kind,
                                                    .first_use = period->use_count,
-                                                   .use_count = kept->use_count,
                                                    .first_variant = i,
                                                    .variant_count = 1};
         period->variants[i] = (mdnn_variant_t){time_us, kept->workspace_bytes};
-        for (uint32_t u = 0; u < kept->use_count; u++)
-            note_use(build, i, u, history_use_at(build->history, kept->first_use + u));
+        copy_uses(build, i, kept, before);
+        period->operations[i].use_count = period->use_count - period->operations[i].first_use;
     }
     period->operation_count = period->variant_count = build->count;
 }

@@ -207,9 +207,12 @@ static uint32_t mark_uses(mdnn_memory_t *memory, const mdnn_memory_operation_t *
         mdnn_area_note_use(area, end);
         area->last_use = memory->report.operations;
         area->use = count;
-        memory->uses[count++] = (mdnn_use_t){area->pilot_range, role};
+        memory->uses[count++] =
+            (mdnn_use_t){area->range ? area->pilot_range : MDNN_NO_POSITION, role};
     }
-    uint32_t known = 0; /* what was freed meanwhile is none of the history's */
+    /* What was freed meanwhile is none of the history's, nor are blocks of slabs: they never move.
+     */
+    uint32_t known = 0;
     for (uint32_t i = 0; i < count; i++)
         if (memory->uses[i].range != MDNN_NO_POSITION)
             memory->uses[known++] = memory->uses[i];

@@ -1,5 +1,5 @@
 # Virtual GPU memory: what needs no CUDA call is part of the core.
-CORE_SOURCES += $(addprefix offload/,exhaustive.c history.c history_period.c memory.c memory_moves.c \
+CORE_SOURCES += $(addprefix offload/,exhaustive.c history.c history_match.c history_period.c memory.c memory_moves.c \
     memory_names.c memory_room.c memory_rounds.c period.c period_text.c pilot.c pilot_plan.c planner.c policy_auto.c \
     policy_modnn.c policy_none.c policy_vdnn.c range_chunks.c ranges.c replay.c schedule.c slabs.c trace.c)
 TESTS += $(addprefix $(B)/test/unit/,test_offload_history test_offload_period test_offload_replay \
