@@ -35,7 +35,7 @@ mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64
 void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep)
 {
     while (range->owned > keep) {
-        /* There is room for every chunk that exists (mdnn_ranges_gather). */
+        /* There is room for every chunk that exists (mdnn_kept_gather). */
         ranges->spare[ranges->counts.chunks_spare++] = range->chunks[--range->owned];
         ranges->counts.chunks_live--;
         ranges->counts.chunks_hidden--;
@@ -46,7 +46,7 @@ mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range,
                               const mdnn_ticket_t **waits, size_t *wait_count)
 {
     ranges->wait_count = 0;
-    const mdnn_status_t status = mdnn_ranges_gather(ranges, range->count - range->owned);
+    const mdnn_status_t status = mdnn_kept_gather(ranges, range->count - range->owned);
     *waits = ranges->waits;
     *wait_count = ranges->wait_count;
     MDNN_TRY(status);

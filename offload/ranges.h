@@ -4,12 +4,15 @@
  *
  * One reservation of addresses, cut into equal steps of a chunk. A range is some steps in a row,
  * each with a chunk (one handle of the virtual memory API) mapped. A released range keeps its
- * chunks and its mapping until somebody wants them:
- *   - a request for as many chunks gets the range as it is: nothing is mapped, and the requester's
+ * chunks and its mapping until somebody wants them. Released neighbours serve a request together,
+ * and one that needs less gets a part:
+ *   - where a request finds enough mapped steps in a row, nothing is mapped, and the requester's
  *     stream waits for what other streams still do there;
- *   - any other request takes chunks out of it, which changes mappings at host time; so only once
- *     everything that was enqueued there has ended.
- * Small requests are blocks of a slab, a range of one chunk cut into equal blocks. Slabs stay.
+ *   - else it gets the steps that lack the fewest chunks, and those are mapped: spare ones, new
+ *     ones, or such as are taken out of other released ranges, which changes mappings at host time;
+ *     so only once everything that was enqueued there has ended.
+ * Small requests are blocks of a slab, a range of one chunk cut into equal blocks. Slabs stay; they
+ * have the last steps of the reservation, where they part no others.
  *
  * A live range may be hidden (its chunks are unmapped), give chunks to others and take chunks back,
  * while it keeps its addresses. Its chunks are those of its first steps, as many as it has; those
@@ -26,7 +29,7 @@
 #include "config/status.h"
 
 /* A moment in a stream's work: what an event recorded there stands for. The numbers are the
- * caller's. Work in the same stream is in order after it by itself. */
+ * caller's; in one stream they grow. Work in the same stream is in order after it by itself. */
 typedef struct mdnn_ticket {
     uint64_t stream, moment;
 } mdnn_ticket_t;

@@ -39,7 +39,7 @@ static mdnn_status_t make_slab(mdnn_ranges_t *ranges, unsigned size_class)
     mdnn_slab_t *const slab = calloc(1, sizeof *slab);
     mdnn_block_t *const blocks = calloc(count, sizeof *blocks);
     mdnn_status_t status =
-        slab && blocks ? mdnn_range_make(ranges, 1, &range) : MDNN_STATUS_OUT_OF_MEMORY;
+        slab && blocks ? mdnn_kept_make(ranges, &range) : MDNN_STATUS_OUT_OF_MEMORY;
     if (status != MDNN_STATUS_OK) {
         free(slab);
         free(blocks);

@@ -352,7 +352,7 @@ static void what_the_pilot_does_not_know_of_is_left_alone(void **state)
 static void demand_alone_takes_longer(void **state)
 {
     (void)state;
-    const uint64_t budget = (uint64_t)11 << 30;
+    const uint64_t budget = (uint64_t)13 << 30;
     double round_us[2];
     for (int policy = 0; policy < 2; policy++) {
         vgg16_fill(&network, 256, 55000, 122000);
@@ -364,7 +364,7 @@ static void demand_alone_takes_longer(void **state)
         round_us[policy] = rounds.round_us;
         mdnn_memory_destroy(memory);
     }
-    print_message("11 GiB: %.1f ms a round on demand, %.1f as planned\n", round_us[0] / 1e3,
+    print_message("13 GiB: %.1f ms a round on demand, %.1f as planned\n", round_us[0] / 1e3,
                   round_us[1] / 1e3);
     assert_true(round_us[0] > 1.1 * round_us[1]);
 }
@@ -422,7 +422,7 @@ static void run_chain(uint64_t seed)
     const uint64_t chunks = (peak - floor_bytes) / chunk_bytes;
     const uint64_t budget = floor_bytes + random_period_below(&network, chunks + 1) * chunk_bytes;
     start(budget, budget, MDNN_POLICY_AUTO);
-    settle(seed % 2);
+    settle(true); /* only what has run has a time */
     const rounds_t rounds = watch(seed % 2);
     const double ratio = rounds.round_us / rounds.plan.predicted_us;
     if (rounds.counts.demand_returns + rounds.counts.demand_leaves > 0 || ratio > 1.3)

@@ -232,11 +232,59 @@ static void finish(model_t *model, mdnn_ticket_t ticket)
         model->done[ticket.stream] = ticket.moment;
 }
 
+static bool is_taken(const mdnn_ranges_t *ranges, const live_t *all, uint64_t step)
+{
+    if (step >= STEPS - mdnn_ranges_counts(ranges).chunks_slab)
+        return true;
+    for (size_t i = 0; i < LIVE; i++)
+        if (chunks_of(&all[i]) > 0 && step_of(all[i].address) <= step &&
+            step < step_of(all[i].address) + chunks_of(&all[i]))
+            return true;
+    return false;
+}
+
+/* Chunks that a request must have mapped at least: of all places for it, where most are. */
+static uint64_t fewest_mapped(const model_t *model, const mdnn_ranges_t *ranges, const live_t *all,
+                              uint64_t count)
+{
+    uint64_t free_steps = 0, mapped = 0, best = count;
+    for (uint64_t step = 0; step < STEPS; step++) {
+        if (is_taken(ranges, all, step)) {
+            free_steps = mapped = 0;
+            continue;
+        }
+        mapped += model->chunk_at[step] != 0;
+        if (++free_steps > count) {
+            mapped -= model->chunk_at[step - count] != 0;
+            free_steps--;
+        }
+        if (free_steps == count && count - mapped < best)
+            best = count - mapped;
+    }
+    return best;
+}
+
+static bool runs_anywhere(model_t *model)
+{
+    for (size_t i = 0; i < model->past_count; i++)
+        if (!is_done(model, model->past[i].ticket))
+            return true;
+    return false;
+}
+
 static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all, live_t *live,
                              uint64_t bytes, uint64_t stream)
 {
     mdnn_allocation_t got;
+    const uint64_t chunks = chunks_of(&(live_t){.bytes = bytes});
+    const uint64_t before = mdnn_ranges_counts(ranges).mapped;
+    const uint64_t fewest = fewest_mapped(model, ranges, all, chunks);
+    const bool waits =
+        runs_anywhere(model) &&
+        mdnn_ranges_counts(ranges).chunks_spare + model->budget - model->chunks < fewest;
     const mdnn_status_t status = mdnn_ranges_acquire(ranges, bytes, stream, &got);
+    if (status == MDNN_STATUS_OK && chunks > 0 && !waits)
+        assert_int_equal(mdnn_ranges_counts(ranges).mapped - before, fewest);
     if (status == MDNN_STATUS_BUSY) {
         assert_true(got.address == 0 && got.wait_count > 0);
         for (size_t i = 0; i < got.wait_count; i++)
@@ -465,27 +513,124 @@ static void a_repeated_program_calls_nothing(void **state)
     mdnn_ranges_destroy(ranges);
 }
 
-static void chunks_move_to_other_sizes_when_their_work_is_done(void **state)
+static uint64_t get(mdnn_ranges_t *ranges, uint64_t chunks, uint64_t stream, size_t waits)
+{
+    mdnn_allocation_t got;
+    assert_int_equal(mdnn_ranges_acquire(ranges, chunks * CHUNK, stream, &got), MDNN_STATUS_OK);
+    assert_int_equal(got.wait_count, waits);
+    return got.address;
+}
+
+static void give(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream, uint64_t moment)
+{
+    const mdnn_ticket_t ticket = {stream, moment};
+    assert_int_equal(mdnn_ranges_release(ranges, address, &ticket, 1), MDNN_STATUS_OK);
+}
+
+static void parts_and_neighbours_serve_requests_as_they_are(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *const ranges = new_ranges(&model, 12);
+    const uint64_t large = get(ranges, 8, 0, 0);
+    give(ranges, large, 1, 5);
+    const uint64_t part = get(ranges, 3, 0, 1); /* the rest is used in stream 1 until 5, too */
+    const uint64_t rest = get(ranges, 5, 0, 1);
+    assert_true(part == large && rest == part + 3 * CHUNK);
+    give(ranges, part, 0, 6);
+    give(ranges, rest, 2, 7);
+    assert_int_equal(get(ranges, 2, 0, 0), part); /* nothing of the neighbour's */
+    give(ranges, part, 0, 8);
+    model.done[1] = 5;
+    assert_int_equal(get(ranges, 8, 3, 2), large); /* 0 until 8, 2 until 7 */
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
+    assert_true(counts.mapped == 8 && counts.unmapped == 0 && counts.created == 8);
+    mdnn_ranges_destroy(ranges);
+}
+
+static void the_shortest_that_is_long_enough_is_taken(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *const ranges = new_ranges(&model, 40);
+    uint64_t address[5], apart[5];
+    static const uint64_t chunks[] = {7, 3, 5, 4, 4};
+    for (int i = 0; i < 5; i++) {
+        address[i] = get(ranges, chunks[i], 0, 0);
+        apart[i] = get(ranges, 1, 0, 0);
+    }
+    for (int i = 0; i < 5; i++)
+        give(ranges, address[i], i == 4 ? 1 : 0, 9);
+    assert_int_equal(get(ranges, 4, 0, 0), address[3]);
+    assert_int_equal(get(ranges, 4, 0, 0), address[2]); /* longer, but without a wait */
+    give(ranges, apart[0], 0, 10);
+    assert_int_equal(get(ranges, 9, 0, 0), address[0]); /* 7 + 1 + 3 */
+    assert_int_equal(get(ranges, 4, 0, 1), address[4]); /* there is no other */
+    assert_int_equal(mdnn_ranges_counts(ranges).mapped, 28);
+    mdnn_ranges_destroy(ranges);
+}
+
+static void what_is_too_short_is_extended(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *const ranges = new_ranges(&model, 7);
+    const uint64_t first = get(ranges, 4, 0, 0);
+    give(ranges, first, 1, 7); /* still in use: its mapping must stay */
+    assert_int_equal(get(ranges, 6, 0, 1), first);
+    mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
+    assert_true(counts.mapped == 6 && counts.unmapped == 0);
+    assert_int_equal(get(ranges, 1, 0, 0), first + 6 * CHUNK);
+    give(ranges, first, 1, 8);
+    const uint64_t apart = get(ranges, 2, 0, 1), last = get(ranges, 4, 0, 1);
+    assert_true(apart == first && last == first + 2 * CHUNK);
+    give(ranges, last, 0, 9);
+    mdnn_range_t *const range = mdnn_ranges_at(ranges, apart);
+    model.done[1] = 8;
+    assert_int_equal(mdnn_range_hide(ranges, range), MDNN_STATUS_OK);
+    mdnn_range_drop(ranges, range); /* steps without chunks before what is kept */
+    assert_int_equal(get(ranges, 5, 0, 0), last - CHUNK);
+    counts = mdnn_ranges_counts(ranges);
+    assert_true(counts.mapped == 8 && counts.unmapped == 2 && counts.created == 7);
+    mdnn_ranges_destroy(ranges);
+}
+
+static void gaps_between_what_is_kept_are_filled(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *const ranges = new_ranges(&model, 8);
+    const uint64_t first = get(ranges, 3, 0, 0), gap = get(ranges, 2, 0, 0),
+                   last = get(ranges, 3, 0, 0);
+    give(ranges, first, 1, 3);
+    give(ranges, last, 2, 4);
+    mdnn_range_t *const range = mdnn_ranges_at(ranges, gap);
+    assert_int_equal(mdnn_range_hide(ranges, range), MDNN_STATUS_OK);
+    mdnn_range_drop(ranges, range);
+    assert_int_equal(get(ranges, 8, 0, 2), first);
+    assert_int_equal(mdnn_ranges_counts(ranges).mapped, 10);
+    mdnn_ranges_destroy(ranges);
+}
+
+static void chunks_move_when_their_work_is_done(void **state)
 {
     (void)state;
     static model_t model;
     mdnn_ranges_t *const ranges = new_ranges(&model, 6);
     mdnn_allocation_t got;
-    assert_int_equal(mdnn_ranges_acquire(ranges, 4 * CHUNK, 0, &got), MDNN_STATUS_OK);
-    const uint64_t first = got.address;
-    const mdnn_ticket_t ticket = {1, 7};
-    assert_int_equal(mdnn_ranges_release(ranges, first, &ticket, 1), MDNN_STATUS_OK);
+    const uint64_t first = get(ranges, 4, 0, 0);
+    get(ranges, 1, 0, 0); /* so that there is no room behind the first */
+    give(ranges, first, 1, 7);
     assert_int_equal(mdnn_ranges_acquire(ranges, 5 * CHUNK, 0, &got), MDNN_STATUS_BUSY);
     assert_true(got.wait_count == 1 && got.waits[0].stream == 1 && got.waits[0].moment == 7);
-    assert_int_equal(mdnn_ranges_acquire(ranges, 7 * CHUNK, 0, &got),
+    assert_int_equal(mdnn_ranges_acquire(ranges, 6 * CHUNK, 0, &got),
                      MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(mdnn_ranges_acquire(ranges, 4 * CHUNK - 9, 0, &got), MDNN_STATUS_OK);
-    assert_true(got.address == first && got.wait_count == 1); /* as it is, after the wait */
-    assert_int_equal(mdnn_ranges_release(ranges, first, &ticket, 1), MDNN_STATUS_OK);
+    assert_int_equal(get(ranges, 4, 0, 1), first); /* as it is, after the wait */
+    give(ranges, first, 1, 7);
     model.done[1] = 7;
-    assert_int_equal(mdnn_ranges_acquire(ranges, 5 * CHUNK, 0, &got), MDNN_STATUS_OK);
+    assert_true(get(ranges, 5, 0, 0) > first);
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
-    assert_true(counts.created == 6 && counts.unmapped == 3 && counts.chunks_kept == 1);
+    assert_true(counts.created == 6 && counts.unmapped == 4 && counts.chunks_kept == 0);
     mdnn_ranges_destroy(ranges);
 }
 
@@ -525,7 +670,11 @@ int main(void)
         cmocka_unit_test(random_programs_keep_order_and_budget),
         cmocka_unit_test(random_failures_lose_nothing),
         cmocka_unit_test(a_repeated_program_calls_nothing),
-        cmocka_unit_test(chunks_move_to_other_sizes_when_their_work_is_done),
+        cmocka_unit_test(parts_and_neighbours_serve_requests_as_they_are),
+        cmocka_unit_test(the_shortest_that_is_long_enough_is_taken),
+        cmocka_unit_test(what_is_too_short_is_extended),
+        cmocka_unit_test(gaps_between_what_is_kept_are_filled),
+        cmocka_unit_test(chunks_move_when_their_work_is_done),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests_name("ranges", tests, NULL, NULL);
