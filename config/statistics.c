@@ -77,7 +77,33 @@ void mdnn_statistics_row(int *index, const mdnn_statistics_row_t *row)
     slot->row = *row;
     slot->row.problem[sizeof slot->row.problem - 1] = '\0';
     slot->row.configuration[sizeof slot->row.configuration - 1] = '\0';
+    slot->row.key[sizeof slot->row.key - 1] = '\0';
     atomic_store_explicit(&slot->sequence, sequence + 2, memory_order_release);
+}
+
+bool mdnn_statistics_wants_executions(void)
+{
+    mdnn_statistics_region_t *const region = atomic_load_explicit(&recorded, memory_order_acquire);
+    return region != NULL &&
+           atomic_load_explicit(&region->header.executions_taken, memory_order_relaxed) <
+               MDNN_STATISTICS_EXECUTIONS;
+}
+
+void mdnn_statistics_execution(const mdnn_statistics_execution_t *execution)
+{
+    mdnn_statistics_region_t *const region = atomic_load_explicit(&recorded, memory_order_acquire);
+    if (region == NULL || execution->row < 0 || execution->row >= MDNN_STATISTICS_ROWS)
+        return;
+    const uint32_t taken =
+        atomic_fetch_add_explicit(&region->header.executions_taken, 1, memory_order_relaxed);
+    if (taken >= MDNN_STATISTICS_EXECUTIONS)
+        return;
+    mdnn_statistics_cell_t *const cell = &region->executions[taken];
+    cell->stream = execution->stream;
+    cell->x = execution->x;
+    cell->w = execution->w;
+    cell->y = execution->y;
+    atomic_store_explicit(&cell->row, (uint32_t)execution->row + 1, memory_order_release);
 }
 
 /* A mapping of a new file `path`, with every block allocated: a hole on a full disk would kill the

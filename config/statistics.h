@@ -9,6 +9,7 @@
 #define MDNN_STATISTICS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -38,6 +39,8 @@ void mdnn_count_peak(mdnn_counter_t counter, uint64_t value);
 typedef struct mdnn_statistics_row {
     char problem[320];
     char configuration[320];     /* like "4 x 64 @ algo 4" */
+    char key[2048];              /* exact, as the database has it; "": not known, or too long */
+    int32_t device;              /* ordinal */
     uint64_t workspace_bytes;    /* of the configuration */
     double undivided_ms;         /* best undivided under the same limit; < 0: none */
     double configuration_ms;     /* predicted */
@@ -46,6 +49,19 @@ typedef struct mdnn_statistics_row {
 /* Adds a row, or replaces the row `*index`; `*index` < 0 asks for a new one. Rows beyond the fixed
  * capacity are dropped and counted. */
 void mdnn_statistics_row(int *index, const mdnn_statistics_row_t *row);
+
+/* One execution of a convolution, as far as it tells layers apart. Addresses are compared, not
+ * read; what is written are small numbers for them. */
+typedef struct mdnn_statistics_execution {
+    int row;               /* of its problem; none if there is no such row: not recorded then */
+    uint64_t stream;       /* what runs in order */
+    uint64_t x, w, y;      /* addresses of the tensors */
+} mdnn_statistics_execution_t;
+
+/* Executions are recorded in their order until there is no room: the first ones show the network.
+ * False once there is none, or while nothing is recorded. Lock-free, both. */
+bool mdnn_statistics_wants_executions(void);
+void mdnn_statistics_execution(const mdnn_statistics_execution_t *execution);
 
 /* Starts recording as the options say. IO if the live file cannot be made: counters stay private. */
 mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options);

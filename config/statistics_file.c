@@ -28,6 +28,9 @@ void mdnn_statistics_region_init(mdnn_statistics_region_t *region)
     header->memory_offset = offsetof(mdnn_statistics_region_t, memory);
     header->memory_count = MDNN_MEMORY_STATISTICS_DEVICES;
     header->memory_bytes = sizeof(mdnn_statistics_memory_t);
+    header->executions_offset = offsetof(mdnn_statistics_region_t, executions);
+    header->execution_capacity = MDNN_STATISTICS_EXECUTIONS;
+    header->execution_bytes = sizeof(mdnn_statistics_cell_t);
     header->process = (uint64_t)getpid();
     header->started = (int64_t)time(NULL);
     snprintf(header->program, sizeof header->program, "%s", program_invocation_short_name);

@@ -1,7 +1,7 @@
 /* The layout of recorded statistics: the same bytes in memory and in a live file.
  *
  *   header | counter_count x name | counter_count x value | memory_count x memory of a device |
- *   row_capacity x row
+ *   row_capacity x row | execution_capacity x execution
  *
  * Self-describing: a reader of another version takes counts, sizes and places from the header and
  * shows counters by the names in the file. Private to config/ and its tests. */
@@ -12,8 +12,9 @@
 #include "config/statistics.h"
 
 enum {
-    MDNN_STATISTICS_VERSION = 2,
-    MDNN_STATISTICS_ROWS = 1024, /* 0.7 MB; a network has tens of different convolutions */
+    MDNN_STATISTICS_VERSION = 3,
+    MDNN_STATISTICS_ROWS = 1024, /* 2.8 MB; a network has tens of different convolutions */
+    MDNN_STATISTICS_EXECUTIONS = 16384,/* 0.7 MB; a hundred iterations of ResNet-50 */
     MDNN_STATISTICS_BYTE_ORDER = 0x01020304,
 };
 #define MDNN_STATISTICS_MAGIC "MDNNSTAT"
@@ -28,6 +29,13 @@ typedef struct mdnn_statistics_slot {
     uint32_t reserved;
     mdnn_statistics_row_t row;
 } mdnn_statistics_slot_t;
+
+/* The first executions. Each is written once. */
+typedef struct mdnn_statistics_cell {
+    _Atomic uint32_t row; /* and one, last to be written; 0: nothing is here (yet) */
+    uint32_t reserved;
+    uint64_t stream, x, w, y;
+} mdnn_statistics_cell_t;
 
 typedef struct mdnn_statistics_memory {
     _Atomic uint32_t sequence; /* as of a slot */
@@ -55,6 +63,11 @@ typedef struct mdnn_statistics_header {
     uint64_t memory_offset;
     uint32_t memory_count;
     uint32_t memory_bytes; /* of one device */
+    uint64_t executions_offset;
+    uint32_t execution_capacity;
+    uint32_t execution_bytes;          /* of one cell */
+    _Atomic uint32_t executions_taken; /* may pass execution_capacity a little */
+    uint32_t reserved;
 } mdnn_statistics_header_t;
 
 typedef struct mdnn_statistics_region {
@@ -63,6 +76,7 @@ typedef struct mdnn_statistics_region {
     _Atomic uint64_t counters[MDNN_COUNTER_COUNT];
     mdnn_statistics_memory_t memory[MDNN_MEMORY_STATISTICS_DEVICES];
     mdnn_statistics_slot_t rows[MDNN_STATISTICS_ROWS];
+    mdnn_statistics_cell_t executions[MDNN_STATISTICS_EXECUTIONS];
 } mdnn_statistics_region_t;
 
 /* Zeroed memory becomes an empty record of this process. */

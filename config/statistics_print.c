@@ -13,7 +13,12 @@
 
 #include "config/numbers.h"
 
-enum { RECORD_BYTES_MAX = 64 << 20, COUNTERS_MAX = 4096, ROWS_MAX = 1 << 16 };
+enum {
+    RECORD_BYTES_MAX = 64 << 20,
+    COUNTERS_MAX = 4096,
+    ROWS_MAX = 1 << 16,
+    EXECUTIONS_MAX = 1 << 18
+};
 
 static const char text_beginning[] = "microdnn statistics: ";
 static const char json_beginning[] = "{\"microdnn_statistics\": ";
@@ -24,6 +29,7 @@ typedef struct record {
     mdnn_statistics_header_t header;
     uint32_t rows;
     uint32_t rows_dropped;
+    uint32_t executions;
 } record_t;
 
 /* `count` items of `size` bytes at `offset` lie inside the record. */
@@ -51,9 +57,15 @@ static mdnn_status_t open_record(const void *data, size_t bytes, record_t *recor
         header->memory_bytes != sizeof(mdnn_statistics_memory_t) ||
         header->memory_count > MDNN_MEMORY_STATISTICS_DEVICES ||
         !lies_inside(header->memory_offset, header->memory_count, header->memory_bytes, bytes) ||
-        !lies_inside(header->rows_offset, header->row_capacity, header->row_bytes, bytes))
+        !lies_inside(header->rows_offset, header->row_capacity, header->row_bytes, bytes) ||
+        header->execution_bytes != sizeof(mdnn_statistics_cell_t) ||
+        header->execution_capacity > EXECUTIONS_MAX ||
+        !lies_inside(header->executions_offset, header->execution_capacity, header->execution_bytes,
+                     bytes))
         return MDNN_STATUS_BAD_FORMAT;
     const uint32_t taken = atomic_load(&header->rows_taken);
+    const uint32_t ran = atomic_load(&header->executions_taken);
+    record->executions = ran < header->execution_capacity ? ran : header->execution_capacity;
     record->data = data;
     record->rows = taken < header->row_capacity ? taken : header->row_capacity;
     record->rows_dropped = taken - record->rows;
@@ -90,6 +102,7 @@ static mdnn_status_t get_row(const record_t *record, uint32_t index, mdnn_statis
     *row = slot.row;
     row->problem[sizeof row->problem - 1] = '\0';
     row->configuration[sizeof row->configuration - 1] = '\0';
+    row->key[sizeof row->key - 1] = '\0';
     return MDNN_STATUS_OK;
 }
 
@@ -319,10 +332,94 @@ static void print_json_rows(const record_t *record, FILE *out)
         fprintf(out, ", \"workspace_bytes\": %" PRIu64, row.workspace_bytes);
         mdnn_statistics_print_json_ms("configuration_ms", row.configuration_ms, out);
         mdnn_statistics_print_json_ms("undivided_ms", row.undivided_ms, out);
+        fprintf(out, ", \"device\": %" PRId32 ", \"key\": ", row.device);
+        mdnn_statistics_print_json_text(row.key, out);
         fputc('}', out);
     }
-    fprintf(out, "%s],\n \"convolutions_not_recorded\": %" PRIu32 "\n}\n", first ? "" : "\n ",
+    fprintf(out, "%s],\n \"convolutions_not_recorded\": %" PRIu32 ",\n", first ? "" : "\n ",
             record->rows_dropped);
+}
+
+/* Addresses as small numbers, in the order in which they first come. */
+typedef struct numbers {
+    struct {
+        uint64_t address;
+        uint32_t number; /* and one; 0: free */
+    } * places;
+    size_t size; /* a power of two, never full */
+    uint32_t count;
+} numbers_t;
+
+static bool numbers_init(numbers_t *numbers, size_t most)
+{
+    numbers->count = 0;
+    for (numbers->size = 8; numbers->size < 2 * most; numbers->size *= 2)
+        continue;
+    numbers->places = calloc(numbers->size, sizeof *numbers->places);
+    return numbers->places != NULL;
+}
+
+static uint32_t number_of(numbers_t *numbers, uint64_t address)
+{
+    size_t at = (size_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (numbers->size - 1);
+    while (numbers->places[at].number != 0 && numbers->places[at].address != address)
+        at = (at + 1) & (numbers->size - 1);
+    if (numbers->places[at].number == 0) {
+        numbers->places[at].address = address;
+        numbers->places[at].number = ++numbers->count;
+    }
+    return numbers->places[at].number - 1;
+}
+
+/* What a row is called in the JSON array, which leaves out rows that cannot be read; -1: left out.
+ * malloc'ed. */
+static int *places_of_rows(const record_t *record)
+{
+    int *const places = malloc((record->rows + 1) * sizeof *places);
+    int place = 0;
+    for (uint32_t i = 0; places != NULL && i < record->rows; i++) {
+        mdnn_statistics_row_t row;
+        places[i] = get_row(record, i, &row) == MDNN_STATUS_OK ? place++ : -1;
+    }
+    return places;
+}
+
+/* Each as [convolution, stream, x, w, y]: a place in the array of convolutions, then numbers that
+ * are equal where the streams and the addresses were. */
+static void print_executions(const record_t *record, const int *places, numbers_t *streams,
+                             numbers_t *addresses, FILE *out)
+{
+    bool first = true;
+    for (uint32_t i = 0; i < record->executions; i++) {
+        mdnn_statistics_cell_t cell;
+        memcpy(&cell, record->data + record->header.executions_offset + (uint64_t)i * sizeof cell,
+               sizeof cell);
+        const uint32_t row = atomic_load(&cell.row);
+        if (row == 0 || row > record->rows || places[row - 1] < 0)
+            continue;
+        const uint32_t stream = number_of(streams, cell.stream);
+        const uint32_t x = number_of(addresses, cell.x), w = number_of(addresses, cell.w);
+        fprintf(out, "%s[%d,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 "]",
+                first        ? "\n  "
+                : i % 8 == 0 ? ",\n  "
+                             : ", ",
+                places[row - 1], stream, x, w, number_of(addresses, cell.y));
+        first = false;
+    }
+}
+
+static void print_json_executions(const record_t *record, FILE *out)
+{
+    numbers_t streams, addresses;
+    int *const places = places_of_rows(record);
+    const bool good = numbers_init(&streams, record->executions);
+    fputs(" \"executions\": [", out);
+    if (numbers_init(&addresses, (size_t)3 * record->executions) && good && places != NULL)
+        print_executions(record, places, &streams, &addresses, out);
+    fputs("]\n}\n", out);
+    free(streams.places);
+    free(addresses.places);
+    free(places);
 }
 
 static void print_json(const record_t *record, FILE *out)
@@ -342,6 +439,7 @@ static void print_json(const record_t *record, FILE *out)
     print_json_counters(record, out);
     print_json_memory(record, out);
     print_json_rows(record, out);
+    print_json_executions(record, out);
 }
 
 mdnn_status_t mdnn_statistics_print_record(const void *data, size_t bytes,

@@ -479,6 +479,7 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     mdnn_graph_record_leave(execution.record);
     if (execution.own_plan_may_run && own_fits(execution.record))
         mdnn_graph_record_time_own(execution.record, &execution.call);
+    mdnn_convolution_record(&execution.call, execution.planned);
     mdnn_lease_begin(&lease, &execution.call, execution.planned, &execution.demand);
     mdnn_tell_virtual_memory(&execution.call);
     const cudnnStatus_t status = run_best(real, handle, plan, pack, &execution);

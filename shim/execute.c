@@ -1,5 +1,7 @@
 #include "shim/execute.h"
 
+#include <pthread.h>
+
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/arena.h"
@@ -113,6 +115,26 @@ static cudnnStatus_t run_on_trial(mdnn_plan_t *plan, const mdnn_ready_t *ready,
     return status;
 }
 
+/* What runs in order: a stream, which threads may have under one name. */
+static uint64_t stream_of(const mdnn_call_t *call)
+{
+    cudaStream_t stream;
+    if (call->cudnn->cudnnGetStream(call->handle, &stream) != CUDNN_STATUS_SUCCESS)
+        return 0;
+    return stream == CU_STREAM_PER_THREAD ? (uint64_t)pthread_self() : (uintptr_t)stream;
+}
+
+void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_plan_t *plan)
+{
+    if (!plan || !mdnn_statistics_wants_executions())
+        return;
+    mdnn_statistics_execution(&(mdnn_statistics_execution_t){.row = mdnn_plan_statistics_row(plan),
+                                                             .stream = stream_of(call),
+                                                             .x = (uintptr_t)call->x,
+                                                             .w = (uintptr_t)call->w,
+                                                             .y = (uintptr_t)call->y});
+}
+
 static cudnnStatus_t run_in_arena(const mdnn_call_t *call, mdnn_plan_t *plan, mdnn_demand_t *demand)
 {
     mdnn_call_t leased = *call;
@@ -134,6 +156,7 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
     mdnn_plan_t *const plan =
         mdnn_plan_for(call, larger(workspace_bytes, mdnn_wd_limit()), MDNN_PLAN_MAY_MEASURE);
     mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, workspace_bytes);
+    mdnn_convolution_record(call, plan);
     return mdnn_wd_is_on() ? run_in_arena(call, plan, &demand)
                            : mdnn_convolution_run_planned(call, plan, &demand);
 }

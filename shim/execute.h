@@ -13,6 +13,9 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call);
 cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t *plan,
                                            const mdnn_demand_t *demand);
 
+/* Records for the statistics that `call` runs; before it is enqueued. `plan` NULL: nothing. */
+void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_plan_t *plan);
+
 /* What the caller's choice of algorithm demands, for at most `workspace_bytes`. */
 mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t workspace_bytes);
 

@@ -52,7 +52,7 @@ struct mdnn_plan {
     } met[MET_ENGINES]; /* under planning_lock */
     int met_count;
     char title[160];
-    int statistics_row;
+    int statistics_row; /* set before the first set of fronts is published */
     UT_hash_handle hh;
 };
 
@@ -296,9 +296,13 @@ static double undivided_ms(const front_set_t *set)
     return undivided ? undivided->time_ms : -1.0;
 }
 
-static void report(mdnn_plan_t *plan, const front_set_t *set)
+static void report(mdnn_plan_t *plan, const mdnn_call_t *call, const front_set_t *set)
 {
-    mdnn_statistics_row_t row = {.undivided_ms = undivided_ms(set), .configuration_ms = -1.0};
+    mdnn_statistics_row_t row = {.undivided_ms = undivided_ms(set),
+                                 .configuration_ms = -1.0,
+                                 .device = plan->key.problem.device};
+    if (mdnn_process_options()->general_stats != 0)
+        mdnn_recall_key(&plan->recall, call, &plan->key.problem, row.key, sizeof row.key);
     mdnn_problem_format(&plan->key.problem, row.problem, sizeof row.problem);
     if (set->counts[0] > 0) {
         const mdnn_configuration_t *const best = set->ready[0][set->counts[0] - 1].configuration;
@@ -376,7 +380,7 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
     mdnn_measurement_end(measurement);
     if (plan->engines)
         mdnn_engines_sweep(plan->engines);
-    report(plan, set);
+    report(plan, call, set);
     remember(plan, set);
     set->replaced = atomic_load(&plan->set);
     atomic_store(&plan->next_limit, mdnn_cost_table_next_limit(plan->costs, limit_bytes));
@@ -629,6 +633,11 @@ double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *o
 const mdnn_graph_uids_t *mdnn_plan_uids(const mdnn_plan_t *plan)
 {
     return plan->engines ? mdnn_engines_uids(plan->engines) : NULL;
+}
+
+int mdnn_plan_statistics_row(const mdnn_plan_t *plan)
+{
+    return plan->statistics_row;
 }
 
 const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan)

@@ -84,6 +84,9 @@ const mdnn_graph_uids_t *mdnn_plan_uids(const mdnn_plan_t *plan);
 
 const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan);
 
+/* Its row in the statistics; none there: < 0, or beyond their capacity. */
+int mdnn_plan_statistics_row(const mdnn_plan_t *plan);
+
 /* What the parts of a split add up with; NULL if they write to the output directly. */
 const mdnn_accumulator_t *mdnn_plan_accumulator(const mdnn_plan_t *plan);
 

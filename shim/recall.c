@@ -106,3 +106,15 @@ void mdnn_recall_fini(mdnn_recall_t *recall)
     free(recall->key);
     memset(recall, 0, sizeof *recall);
 }
+
+void mdnn_recall_key(const mdnn_recall_t *recall, const mdnn_call_t *call,
+                     const mdnn_problem_t *problem, char *text, size_t bytes)
+{
+    mdnn_database_key_t made;
+    const mdnn_database_key_t *key = recall->active ? recall->key : NULL;
+    text[0] = '\0';
+    if (!key && make_key(call, problem, &made) == MDNN_STATUS_OK)
+        key = &made;
+    if (key && strlen(key->text) < bytes)
+        strcpy(text, key->text);
+}

@@ -24,4 +24,9 @@ void mdnn_recall_store(mdnn_recall_t *recall, const mdnn_wr_request_t *request,
                        const mdnn_configuration_t *configuration);
 void mdnn_recall_fini(mdnn_recall_t *recall);
 
+/* The problem's key, whether a database is kept or not; "" if it has none or is too long. Callers
+ * hold the planning lock. */
+void mdnn_recall_key(const mdnn_recall_t *recall, const mdnn_call_t *call,
+                     const mdnn_problem_t *problem, char *text, size_t bytes);
+
 #endif

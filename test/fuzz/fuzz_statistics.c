@@ -28,10 +28,12 @@ static void print_both(const void *data, size_t bytes)
     }
 }
 
-/* A record with two rows and room for three: as a live file, but small. */
+/* A record with two rows and room for three, and executions: as a live file, but small. */
 enum {
     ROWS = 3,
-    GOOD_BYTES = offsetof(mdnn_statistics_region_t, rows) + ROWS * sizeof(mdnn_statistics_slot_t)
+    EXECUTIONS = 4,
+    ROWS_END = offsetof(mdnn_statistics_region_t, rows) + ROWS * sizeof(mdnn_statistics_slot_t),
+    GOOD_BYTES = ROWS_END + EXECUTIONS * sizeof(mdnn_statistics_cell_t)
 };
 
 static const void *good_record(void)
@@ -45,6 +47,13 @@ static const void *good_record(void)
         good.memory[0].sequence = 2;
         good.rows[0].sequence = 2;
         good.rows[1].sequence = 2;
+        good.header.executions_offset = ROWS_END;
+        good.header.execution_capacity = EXECUTIONS;
+        good.header.executions_taken = EXECUTIONS;
+        for (uint32_t i = 0; i < EXECUTIONS; i++)
+            memcpy((char *)&good + ROWS_END + i * sizeof(mdnn_statistics_cell_t),
+                   &(mdnn_statistics_cell_t){.row = 1 + i % 2, .x = i, .w = 1, .y = i / 2},
+                   sizeof(mdnn_statistics_cell_t));
     }
     return &good;
 }

@@ -342,6 +342,104 @@ static void rows_beyond_the_capacity_are_counted_and_rows_can_be_replaced(void *
     json_decref(root);
 }
 
+/* A good record on the heap, exactly as large as a live file. */
+static mdnn_statistics_region_t *good_record(void)
+{
+    mdnn_statistics_region_t *const record = calloc(1, sizeof *record);
+    assert_non_null(record);
+    mdnn_statistics_region_init(record);
+    atomic_store(&record->header.rows_taken, 2);
+    atomic_store(&record->rows[0].sequence, 2);
+    atomic_store(&record->rows[1].sequence, 3);
+    return record;
+}
+
+static void run_row(int row, uint64_t stream, uint64_t x, uint64_t w, uint64_t y)
+{
+    mdnn_statistics_execution(&(mdnn_statistics_execution_t){row, stream, x, w, y});
+}
+
+static void execute_some(void)
+{
+    EXPECT(!mdnn_statistics_wants_executions());
+    run_row(0, 1, 2, 3, 4);
+    EXPECT(start(2, target) == MDNN_STATUS_OK && mdnn_statistics_wants_executions());
+    const int first = add_row("p", "c", 1), second = add_row("q", "c", 1);
+    run_row(second, 7, UINT64_C(0x7f0000000200), 0, UINT64_C(0x7f0000000400));
+    run_row(-1, 7, 1, 2, 3);
+    run_row(MDNN_STATISTICS_ROWS, 7, 1, 2, 3);
+    run_row(first, 0, UINT64_C(0x7f0000000400), UINT64_C(0x7f0000000200), 1);
+    mdnn_statistics_finish();
+}
+
+static void executions_are_in_order_and_addresses_are_small_numbers(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(execute_some), 0);
+    json_t *const root = parsed(target);
+    char *const text = json_dumps(json_object_get(root, "executions"), JSON_COMPACT);
+    assert_string_equal(text, "[[1,0,0,1,2],[0,1,2,0,3]]");
+    free(text);
+    json_decref(root);
+}
+
+static void *execute_many(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < MDNN_STATISTICS_EXECUTIONS; i++)
+        run_row(0, 0, (uint64_t)i, (uint64_t)i, (uint64_t)i);
+    return NULL;
+}
+
+static void execute_in_threads(void)
+{
+    pthread_t threads[2];
+    EXPECT(start(2, target) == MDNN_STATUS_OK && add_row("p", "c", 1) == 0);
+    for (int i = 0; i < 2; i++)
+        EXPECT(pthread_create(&threads[i], NULL, execute_many, NULL) == 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    EXPECT(!mdnn_statistics_wants_executions());
+    mdnn_statistics_finish();
+}
+
+/* And none is torn: what one thread wrote is in one execution. */
+static void the_first_executions_are_recorded_and_others_are_not(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(execute_in_threads), 0);
+    json_t *const root = parsed(target);
+    const json_t *const executions = json_object_get(root, "executions"), *execution;
+    size_t i;
+    assert_int_equal(json_array_size(executions), MDNN_STATISTICS_EXECUTIONS);
+    json_array_foreach(executions, i, execution)
+        assert_int_equal(json_integer_value(json_array_get(execution, 2)),
+                         json_integer_value(json_array_get(execution, 4)));
+    json_decref(root);
+}
+
+static void an_execution_of_a_row_that_was_cut_off_is_left_out(void **state)
+{
+    (void)state;
+    mdnn_statistics_region_t *const record = good_record();
+    char *text = NULL;
+    size_t bytes = 0;
+    atomic_store(&record->rows[0].sequence, 3);
+    atomic_store(&record->rows[1].sequence, 2);
+    record->executions[0].row = 1;
+    record->executions[1].row = 2;
+    record->executions[3].row = 3;
+    atomic_store(&record->header.executions_taken, 9);
+    FILE *const out = open_memstream(&text, &bytes);
+    assert_int_equal(
+        mdnn_statistics_print_record(record, sizeof *record, MDNN_STATISTICS_JSON, out),
+        MDNN_STATUS_OK);
+    fclose(out);
+    assert_non_null(strstr(text, "\"executions\": [\n  [0,0,0,0,0]]"));
+    free(text);
+    free(record);
+}
+
 enum { THREADS = 6, ROUNDS = 2000 };
 
 static void *count_and_record(void *argument)
@@ -483,18 +581,6 @@ static void a_relative_target_stays_where_it_was_and_no_descriptor_stays_open(vo
     assert_int_equal(run_in_child(move_and_end), 0);
 }
 
-/* A good record on the heap, exactly as large as a live file. */
-static mdnn_statistics_region_t *good_record(void)
-{
-    mdnn_statistics_region_t *const record = calloc(1, sizeof *record);
-    assert_non_null(record);
-    mdnn_statistics_region_init(record);
-    atomic_store(&record->header.rows_taken, 2);
-    atomic_store(&record->rows[0].sequence, 2);
-    atomic_store(&record->rows[1].sequence, 3);
-    return record;
-}
-
 static mdnn_status_t print_record(const void *record, size_t bytes, char **text)
 {
     size_t text_bytes = 0;
@@ -538,12 +624,16 @@ static void a_damaged_record_is_bad_format_and_never_read_beyond_its_end(void **
     DAMAGE(counter_count, 4097);
     DAMAGE(counter_count, UINT32_MAX);
     DAMAGE(row_capacity, UINT32_MAX);
-    DAMAGE(row_capacity, MDNN_STATISTICS_ROWS + 1);
+    DAMAGE(row_capacity, 2 * MDNN_STATISTICS_ROWS);
     DAMAGE(name_bytes, 0);
     DAMAGE(row_bytes, 1);
     DAMAGE(memory_offset, UINT64_MAX - 100);
     DAMAGE(memory_count, MDNN_MEMORY_STATISTICS_DEVICES + 1);
     DAMAGE(memory_bytes, 8);
+    DAMAGE(executions_offset, UINT64_MAX - 100);
+    DAMAGE(execution_capacity, UINT32_MAX);
+    DAMAGE(execution_capacity, MDNN_STATISTICS_EXECUTIONS + 1);
+    DAMAGE(execution_bytes, 1);
 #undef DAMAGE
     for (size_t cut = 1; cut < sizeof *record; cut = cut * 3 + 1) {
         void *const copy = malloc(sizeof *record - cut);
@@ -729,6 +819,9 @@ int main(void)
         TEST(a_child_made_without_fork_handlers_does_not_speak_for_its_parent),
         TEST(without_statistics_nothing_is_written),
         TEST(rows_beyond_the_capacity_are_counted_and_rows_can_be_replaced),
+        TEST(executions_are_in_order_and_addresses_are_small_numbers),
+        TEST(the_first_executions_are_recorded_and_others_are_not),
+        TEST(an_execution_of_a_row_that_was_cut_off_is_left_out),
         TEST(threads_lose_no_count_and_tear_no_row),
         TEST(two_processes_under_one_name_do_not_share_a_record),
         TEST(a_place_that_cannot_be_written_is_reported_and_survived),
