@@ -13,8 +13,8 @@
 
 enum {
     MDNN_STATISTICS_VERSION = 3,
-    MDNN_STATISTICS_ROWS = 1024, /* 2.8 MB; a network has tens of different convolutions */
-    MDNN_STATISTICS_EXECUTIONS = 16384,/* 0.7 MB; a hundred iterations of ResNet-50 */
+    MDNN_STATISTICS_ROWS = 1024,        /* 2.8 MB; a network has tens of different convolutions */
+    MDNN_STATISTICS_EXECUTIONS = 16384, /* 0.7 MB; a hundred iterations of ResNet-50 */
     MDNN_STATISTICS_BYTE_ORDER = 0x01020304,
 };
 #define MDNN_STATISTICS_MAGIC "MDNNSTAT"

@@ -1,5 +1,5 @@
-/* microdnn plan: divides one workspace among the convolutions of a network, from measured costs in
- * a database, without a GPU. */
+/* microdnn plan: divides one workspace among the convolutions of a network, of train_cnn or found
+ * in what a program ran, from measured costs in a database, without a GPU. */
 #include "scripts/microdnn_plan.h"
 
 #include <errno.h>
@@ -16,23 +16,26 @@
 #include "optimizer/ilp_child.h"
 
 static const char usage[] =
-    "usage: microdnn plan --net NAME --total SIZE [options]\n"
+    "usage: microdnn plan --net NAME --total SIZE [options]         a network of train_cnn\n"
+    "       microdnn plan --from-run FILE --total SIZE [options]    what any program ran\n"
     "\n"
-    "Divides SIZE bytes of workspace among the convolutions of a network of train_cnn, so that "
-    "they\n"
-    "take least time (WD). No GPU: the times come from a database (microdnn tune).\n"
+    "Divides SIZE bytes of workspace among the convolutions of a network, so that they take least\n"
+    "time (WD). No GPU: the times come from a database (microdnn tune). FILE are statistics of a\n"
+    "run (general.stats = json), in which one iteration is found.\n"
     "\n"
     "  --device-db FILE     the database, instead of the option cache.file\n"
-    "  --batch IMAGES       the network's own if not given\n"
-    "  --dtype TYPE         fp32, tf32 or fp16 (fp32)\n"
-    "  --device NAME        of several GPU models in the database\n"
-    "  --model MODEL        sum: a segment for each kernel; shared: one arena for all (shared)\n"
+    "  --batch IMAGES       with --net: the network's own if not given\n"
+    "  --dtype TYPE         with --net: fp32, tf32 or fp16 (fp32)\n"
+    "  --device NAME        with --net: of several GPU models in the database\n"
+    "  --model MODEL        sum: a segment for each kernel; shared: one arena for all, or for "
+    "each\n"
+    "                       stream of the run (shared)\n"
     "  --policy SIZES       undivided, powerOfTwo or all, as they were measured (powerOfTwo)\n"
     "  --solver SOLVER      glpk, internal, or auto: GLPK if microdnn-ilp is there (auto)\n"
     "  --json               instead of a table\n"
     "  --svg FILE           draws the division\n"
     "  --set-svg FILE       draws the desirable set of a kernel,\n"
-    "  --kernel NAME        this one (\"conv2 forward\")\n"
+    "  --kernel NAME        this one (\"conv2 forward\", of a run \"layer 2 forward\")\n"
     "\n"
     "Exit status: 0 divided, 1 not divided, 2 wrong usage or no database named.\n";
 
@@ -42,7 +45,7 @@ static const double solver_time_ms = 10000;
 typedef struct request {
     tool_network_t network;
     char path[MDNN_DATABASE_PATH_BYTES];
-    const char *database, *total, *model, *policy, *solver, *svg, *set_svg, *kernel;
+    const char *from_run, *database, *total, *model, *policy, *solver, *svg, *set_svg, *kernel;
     bool json, help;
     uint64_t total_bytes;
     mdnn_wd_model_t wd_model;
@@ -63,6 +66,24 @@ static bool is_one_of(const char *option, const char *value, const char *const *
     return false;
 }
 
+/* One of --net and --from-run, and what goes with it. */
+static bool check_subject(request_t *request)
+{
+    const tool_network_t *const network = &request->network;
+    if ((network->name == NULL) == (request->from_run == NULL) || request->total == NULL) {
+        tool_complain("plan: --net NAME or --from-run FILE, and --total SIZE are needed");
+        return false;
+    }
+    if (request->from_run != NULL &&
+        (network->batch != 0 || network->dtype != NULL || network->device != NULL)) {
+        tool_complain("plan: --batch, --dtype and --device are for --net; a run says them itself");
+        return false;
+    }
+    if (network->dtype == NULL)
+        request->network.dtype = "fp32";
+    return true;
+}
+
 static bool check_request(request_t *request)
 {
     static const char *const models[] = {"sum", "shared"}, *const dtypes[] = {"fp32", "tf32",
@@ -70,10 +91,8 @@ static bool check_request(request_t *request)
     static const char *const policies[] = {"undivided", "powerOfTwo", "all"};
     static const char *const solvers[] = {"auto", "internal", "glpk"};
     int model = 0, sizes = 0, unused;
-    if (request->network.name == NULL || request->total == NULL) {
-        tool_complain("plan: --net NAME and --total SIZE are needed");
+    if (!check_subject(request))
         return false;
-    }
     if (mdnn_parse_size(request->total, &request->total_bytes) != MDNN_STATUS_OK) {
         tool_complain("--total: '%s' is not a size", request->total);
         return false;
@@ -112,7 +131,7 @@ static bool take_option(request_t *request, int choice)
         &request->network.name,  &request->total,          &request->database,
         &request->network.dtype, &request->network.device, &request->model,
         &request->policy,        &request->solver,         &request->svg,
-        &request->set_svg,       &request->kernel};
+        &request->set_svg,       &request->kernel,         &request->from_run};
     if (choice == 'j')
         return request->json = true;
     if (choice == 'h')
@@ -138,6 +157,7 @@ static bool read_arguments(int argc, char **argv, request_t *request)
                                             {"svg", required_argument, NULL, 'I'},
                                             {"set-svg", required_argument, NULL, 'J'},
                                             {"kernel", required_argument, NULL, 'K'},
+                                            {"from-run", required_argument, NULL, 'L'},
                                             {"batch", required_argument, NULL, 'b'},
                                             {"json", no_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
@@ -155,7 +175,7 @@ static bool read_arguments(int argc, char **argv, request_t *request)
 /* ---- what the database knows ---- */
 
 /* The numbers at the end of a key are the problem's, all of it. */
-static bool parse_problem(const char *key, mdnn_problem_t *problem)
+bool tool_parse_problem(const char *key, mdnn_problem_t *problem)
 {
     int32_t numbers[sizeof *problem / sizeof(int32_t)];
     const size_t count = sizeof numbers / sizeof *numbers;
@@ -180,7 +200,7 @@ static void add_known(void *context, const mdnn_database_row_t *row)
 {
     tool_known_list_t *const list = context;
     tool_known_t known = {0};
-    if (row->sizes == 0 || !parse_problem(row->key, &known.problem))
+    if (row->sizes == 0 || !tool_parse_problem(row->key, &known.problem))
         return;
     if (list->count == list->capacity) {
         const size_t capacity = 2 * list->capacity + 64;
@@ -226,10 +246,11 @@ static int64_t granularity_of(const mdnn_problem_tensor_t *tensor)
 static mdnn_wr_request_t wr_request(const mdnn_problem_t *problem, mdnn_batch_sizes_t sizes)
 {
     const int64_t x = granularity_of(&problem->x), y = granularity_of(&problem->y);
+    const int64_t z = granularity_of(&problem->z), larger = x > y ? x : y;
     const bool wide = problem->w.type <= 1;
     return (mdnn_wr_request_t){.batch = problem->x.dims[0],
                                .sizes = sizes,
-                               .granularity = x > y ? x : y,
+                               .granularity = z > larger ? z : larger,
                                .roles_differ = problem->direction == MDNN_BACKWARD_FILTER &&
                                                problem->beta_is_zero && wide,
                                .workspace_limit_bytes = UINT64_MAX};
@@ -333,7 +354,7 @@ static bool show(const request_t *request, const tool_plan_t *plan)
            (request->set_svg == NULL || draw_set(request, plan));
 }
 
-static bool plan_kernels(const request_t *request, tool_kernels_t *kernels,
+static bool plan_kernels(const request_t *request, const char *title, tool_kernels_t *kernels,
                          mdnn_desirable_sets_t *sets)
 {
     mdnn_wd_kernel_t *const input = calloc(kernels->count + 1, sizeof *input);
@@ -342,11 +363,12 @@ static bool plan_kernels(const request_t *request, tool_kernels_t *kernels,
     for (size_t k = 0; good && k < kernels->count; k++) {
         good = make_set(request, sets, &kernels->at[k]);
         if (good)
-            input[k] = mdnn_desirable_kernel(kernels->at[k].set, 0);
+            input[k] = mdnn_desirable_kernel(kernels->at[k].set, kernels->at[k].group);
     }
-    const mdnn_wd_problem_t problem = {request->wd_model, input, kernels->count, 1,
+    const mdnn_wd_problem_t problem = {request->wd_model, input, kernels->count,
+                                       kernels->group_count ? kernels->group_count : 1,
                                        request->total_bytes};
-    tool_plan_t plan = {.title = request->network.name,
+    tool_plan_t plan = {.title = title,
                         .device = good && kernels->count ? kernels->at[0].known->device : "",
                         .policy = request->policy,
                         .kernels = kernels,
@@ -363,18 +385,28 @@ static bool plan_kernels(const request_t *request, tool_kernels_t *kernels,
     return good;
 }
 
+static bool find_kernels(const request_t *request, const tool_known_list_t *known,
+                         tool_kernels_t *kernels, char *title, size_t title_bytes)
+{
+    if (request->from_run != NULL)
+        return tool_run_kernels(request->from_run, known, kernels, title, title_bytes);
+    snprintf(title, title_bytes, "%s", request->network.name);
+    return tool_network_kernels(&request->network, known, kernels);
+}
+
 static int make_plan(const request_t *request)
 {
     tool_known_list_t known = {0};
     tool_kernels_t kernels = {0};
+    char title[128];
     mdnn_desirable_sets_t *sets = NULL;
     const mdnn_status_t status = mdnn_database_list(request->path, WAIT_MS, add_known, &known);
     bool good = status == MDNN_STATUS_OK;
     if (!good)
         tool_complain("%s: %s", request->path, tool_database_trouble(status));
     good = good && mdnn_desirable_sets_create(&sets) == MDNN_STATUS_OK &&
-           tool_network_kernels(&request->network, &known, &kernels) &&
-           plan_kernels(request, &kernels, sets);
+           find_kernels(request, &known, &kernels, title, sizeof title) &&
+           plan_kernels(request, title, &kernels, sets);
     mdnn_desirable_sets_destroy(sets);
     free(kernels.at);
     known_fini(&known);
@@ -383,8 +415,7 @@ static int make_plan(const request_t *request)
 
 int tool_plan(int argc, char **argv)
 {
-    static request_t request = {
-        .network.dtype = "fp32", .model = "shared", .policy = "powerOfTwo", .solver = "auto"};
+    static request_t request = {.model = "shared", .policy = "powerOfTwo", .solver = "auto"};
     if (!read_arguments(argc, argv, &request)) {
         fputs("Try `microdnn plan --help`.\n", stderr);
         return TOOL_USAGE;

@@ -18,9 +18,10 @@ typedef struct tool_known_list {
 
 /* A convolution in one direction. */
 typedef struct tool_kernel {
-    char name[64]; /* "conv2 forward" */
+    char name[64]; /* "conv2 forward", "layer 2 forward" */
     int layer;     /* kernels of one layer follow each other and have one number */
     mdnn_direction_t direction;
+    uint32_t group; /* kernels of one stream, which follow each other */
     const tool_known_t *known;
     const mdnn_desirable_set_t *set;
 } tool_kernel_t;
@@ -28,6 +29,7 @@ typedef struct tool_kernel {
 typedef struct tool_kernels {
     tool_kernel_t *at;
     size_t count, capacity;
+    uint32_t group_count;
 } tool_kernels_t;
 
 /* false after a complaint; what was added is the caller's to free. */
@@ -44,6 +46,41 @@ typedef struct tool_network {
  * after a complaint: no such network, not in the database, or several times. */
 bool tool_network_kernels(const tool_network_t *network, const tool_known_list_t *known,
                           tool_kernels_t *kernels);
+
+/* A problem that a run posed. Texts belong to the trace. */
+typedef struct tool_trace_problem {
+    const char *key, *title;
+    int device; /* ordinal */
+} tool_trace_problem_t;
+
+/* A convolution that ran. Equal numbers are equal streams and addresses. */
+typedef struct tool_trace_execution {
+    uint32_t problem; /* < problem_count */
+    uint32_t stream, x, w, y;
+} tool_trace_execution_t;
+
+/* What statistics say of a run. */
+typedef struct tool_trace {
+    char *text;
+    const char *program;
+    tool_trace_problem_t *problems;
+    size_t problem_count;
+    tool_trace_execution_t *executions; /* in their order */
+    size_t execution_count;             /* >= 1 */
+} tool_trace_t;
+
+/* false after a complaint; then there is nothing to free. */
+bool tool_trace_read(const char *path, tool_trace_t *trace);
+void tool_trace_fini(tool_trace_t *trace);
+
+/* The problem of a database key, its device 0. false if it is none of this version. */
+bool tool_parse_problem(const char *key, mdnn_problem_t *problem);
+
+/* The kernels of one iteration of what ran, layers in the order of their first runs, and in `title`
+ * what it is called. false after a complaint: no such statistics, nothing repeats, or not in the
+ * database. */
+bool tool_run_kernels(const char *path, const tool_known_list_t *known, tool_kernels_t *kernels,
+                      char *title, size_t title_bytes);
 
 /* What became of it. */
 typedef struct tool_plan {

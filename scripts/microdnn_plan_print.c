@@ -128,6 +128,15 @@ static void draw_scale(FILE *out, double most, const char *unit)
     draw_text(out, LEFT, TOP - 10, "middle", unit);
 }
 
+/* Of a kernel's name, without the direction. */
+static int layer_length(const char *name)
+{
+    const char *direction = strstr(name, " forward");
+    if (direction == NULL)
+        direction = strstr(name, " backward");
+    return direction != NULL ? (int)(direction - name) : (int)strlen(name);
+}
+
 void tool_plan_draw_division(const tool_plan_t *plan, FILE *out)
 {
     const tool_kernels_t *const kernels = plan->kernels;
@@ -154,7 +163,7 @@ void tool_plan_draw_division(const tool_plan_t *plan, FILE *out)
         fprintf(
             out,
             "<text transform=\"translate(%.1f %d) rotate(60)\" font-size=\"%.0f\">%.*s</text>\n", x,
-            TOP + PLOT_HEIGHT + 12, fmin(12, fmax(4, 2.5 * step)), (int)strcspn(kernel->name, " "),
+            TOP + PLOT_HEIGHT + 12, fmin(12, fmax(4, 2.5 * step)), layer_length(kernel->name),
             kernel->name);
     }
     for (int d = 0; d < 3; d++) {
