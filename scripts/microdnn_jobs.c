@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "config/log.h"
 #include "config/options_table.h"
 #include "config/statistics.h"
 
@@ -74,12 +75,54 @@ static uint64_t counter_in(const char *json, const char *name)
     return found != NULL ? strtoull(found + length, NULL, 10) : 0;
 }
 
+/* The pattern with `process` for %p. */
+static void expand_pattern(const char *pattern, const char *process, char *path, size_t bytes)
+{
+    char halfway[PATH_MAX];
+    size_t used = 0;
+    for (; *pattern != '\0' && used + strlen(process) + 2 < sizeof halfway; pattern++) {
+        const bool mark = pattern[0] == '%' && pattern[1] != '\0';
+        if (mark && pattern[1] == 'p') {
+            used += (size_t)snprintf(halfway + used, sizeof halfway - used, "%s", process);
+            pattern++;
+            continue;
+        }
+        halfway[used++] = *pattern;
+        if (mark)
+            halfway[used++] = *++pattern;
+    }
+    halfway[used] = '\0';
+    mdnn_expand_pattern(halfway, path, bytes);
+}
+
+/* To where the library would have written, had it not been told to write for us. */
+static bool pass_on(const tool_job_t *job, const char *statistics, const char *name)
+{
+    const char *const pattern = job->statistics_file;
+    char path[PATH_MAX], process[32];
+    if (*pattern == '\0' || strcmp(pattern, "stderr") == 0)
+        return mdnn_statistics_print_file(statistics, MDNN_STATISTICS_JSON, stderr) ==
+               MDNN_STATUS_OK;
+    snprintf(process, sizeof process, "%.*s", (int)strspn(name, "0123456789"), name);
+    expand_pattern(pattern, process, path, sizeof path);
+    FILE *const out = fopen(path, "we");
+    if (out == NULL) {
+        tool_complain("general.stats_file: cannot make %s: %s", path, strerror(errno));
+        return false;
+    }
+    const mdnn_status_t status = mdnn_statistics_print_file(statistics, MDNN_STATISTICS_JSON, out);
+    if (fclose(out) == 0 && status == MDNN_STATUS_OK)
+        return true;
+    tool_complain("general.stats_file: cannot write %s", path);
+    return false;
+}
+
 static void add_statistics(tool_job_t *job, const char *path)
 {
     static const char *const calls[] = {"calls_forward",         "calls_backward_data",
                                         "calls_backward_filter", "calls_bias_activation",
                                         "calls_get_algorithm",   "calls_find_algorithm",
-                                        "calls_workspace_size"};
+                                        "calls_workspace_size",  "calls_graph_execute"};
     char *json = NULL;
     size_t bytes = 0;
     FILE *const out = open_memstream(&json, &bytes);
@@ -96,8 +139,9 @@ static void add_statistics(tool_job_t *job, const char *path)
 }
 
 /* One file for each process of the job that used cuDNN; of a killed one it is the live file. */
-static void collect_statistics(const run_t *run, size_t number)
+static void collect_statistics(run_t *run, size_t number)
 {
+    tool_job_t *const job = &run->jobs[number];
     char prefix[32];
     const int length = snprintf(prefix, sizeof prefix, "%zu.", number);
     DIR *const directory = opendir(run->directory);
@@ -108,7 +152,9 @@ static void collect_statistics(const run_t *run, size_t number)
         if (strncmp(entry->d_name, prefix, (size_t)length) != 0)
             continue;
         snprintf(path, sizeof path, "%s/%s", run->directory, entry->d_name);
-        add_statistics(&run->jobs[number], path);
+        add_statistics(job, path);
+        if (job->statistics_file != NULL && !pass_on(job, path, entry->d_name + length))
+            run->failed = true;
         unlink(path);
     }
     closedir(directory);

@@ -72,7 +72,7 @@ void tool_plan_print_json(const tool_plan_t *plan)
         fputs(k ? ",\n{" : "{", stdout);
         print_text("name", kernel->name);
         print_text("problem", kernel->known->title);
-        fputs("\"chosen\": ", stdout);
+        printf("\"group\": %" PRIu32 ", \"chosen\": ", kernel->group);
         print_configuration(chosen(plan, k));
         fputs(", \"desirable\": [", stdout);
         for (size_t i = 0; i < kernel->set->count; i++) {

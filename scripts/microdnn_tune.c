@@ -30,12 +30,14 @@ static const char usage[] =
     "  --program FILE           this train_cnn instead of the one that was installed\n"
     "  --file FILE              the database, instead of the option cache.file\n"
     "  --config FILE            read this INI file too\n"
-    "  --set SECTION.KEY=VALUE  any other option of the library\n"
+    "  --set SECTION.KEY=VALUE  any other option of the library; general.stats=json leaves the\n"
+    "                           statistics of --from-run for `microdnn plan --from-run`\n"
     "  --library FILE           the libmicrodnn.so to preload\n"
     "\n"
     "Exit status: 0 measured, 1 something did not run, 2 wrong usage or no database named.\n";
 
 enum { VALUES_MAX = 32, COMBINATIONS_MAX = 4096, WAIT_MS = 10000 };
+enum { STATISTICS_JSON = 2 }; /* of the option */
 
 /* What --net and its companions were given. */
 typedef enum dimension { NET, BATCH, DTYPE, LAYOUT, API, LIMIT, DIMENSIONS } dimension_t;
@@ -306,7 +308,10 @@ static bool plan_run(char **arguments, plan_t *plan)
         tool_complain("out of memory");
         return false;
     }
+    const mdnn_options_t *const options = tool_exported_options();
     plan->jobs->arguments = arguments;
+    plan->jobs->statistics_file =
+        options->general_stats == STATISTICS_JSON ? options->general_stats_file : NULL;
     snprintf(plan->jobs->title, sizeof plan->jobs->title, "%s", arguments[0]);
     return true;
 }

@@ -24,7 +24,10 @@ typedef struct tool_job {
     char *const *arguments;
     char title[256];
     char workspace_limit[TOOL_JOB_LIMIT_BYTES]; /* of the library; "": as configured */
-    bool done;                                  /* it ran to its end and exited 0 */
+    /* Where the user wants statistics as JSON, too: "stderr", or a file as general.stats_file has
+     * it; NULL: nowhere. */
+    const char *statistics_file;
+    bool done; /* it ran to its end and exited 0 */
     /* Sums of the statistics of its processes. */
     uint64_t calls, problems, measure_microseconds;
 } tool_job_t;
