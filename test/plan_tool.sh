@@ -159,9 +159,9 @@ PYTHON
 }
 a_run_has_the_plan_of_its_network() {
     for api in legacy graph; do
-        statistics_of $api --net alexnet --batch 32 --iterations 4 --api $api || return 1
+        statistics_of "$api" --net alexnet --batch 32 --iterations 4 --api "$api" || return 1
         for total in 2MiB 20MiB 300MiB; do
-            same_plan $api alexnet 32 shared $total && same_plan $api alexnet 32 sum $total || return 1
+            same_plan "$api" alexnet 32 shared "$total" && same_plan "$api" alexnet 32 sum "$total" || return 1
         done
     done
     # The layers are numbered in the order of the network.
@@ -220,7 +220,7 @@ assert [k["problem"] for k in still] == [k["problem"] for k in wandering]
 streams_have_arenas_of_their_own() {
     statistics_of streams --net inception-tiny --batch 128 --iterations 16 --branch-streams || return 1
     for model in shared sum; do
-        plan_to $model.plan --from-run streams.json --device-db streams.run.db --policy all --model $model \
+        plan_to "$model.plan" --from-run streams.json --device-db streams.run.db --policy all --model "$model" \
             --total 4MiB || return 1
     done
     python3 -c '
