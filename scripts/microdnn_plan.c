@@ -174,28 +174,6 @@ static bool read_arguments(int argc, char **argv, request_t *request)
 
 /* ---- what the database knows ---- */
 
-/* The numbers at the end of a key are the problem's, all of it. */
-bool tool_parse_problem(const char *key, mdnn_problem_t *problem)
-{
-    int32_t numbers[sizeof *problem / sizeof(int32_t)];
-    const size_t count = sizeof numbers / sizeof *numbers;
-    const char *at = strrchr(key, ' ');
-    for (size_t i = 0; i < count; i++) {
-        char *end;
-        if (at == NULL || *at == '\0')
-            return false;
-        errno = 0;
-        const long number = strtol(at + 1, &end, 10);
-        if (end == at + 1 || errno != 0 || number < INT32_MIN || number > INT32_MAX ||
-            *end != (i + 1 < count ? ',' : '\0'))
-            return false;
-        numbers[i] = (int32_t)number;
-        at = end;
-    }
-    memcpy(problem, numbers, sizeof *problem);
-    return true;
-}
-
 static void add_known(void *context, const mdnn_database_row_t *row)
 {
     tool_known_list_t *const list = context;

@@ -114,6 +114,12 @@ static bool list_calls(run_t *run)
     return run->calls != NULL;
 }
 
+static bool is_on_device(const run_t *run, size_t execution)
+{
+    const size_t problem = run->trace.executions[execution].problem;
+    return run->trace.problems[problem].device == run->device;
+}
+
 static bool list_streams(run_t *run)
 {
     const tool_trace_t *const trace = &run->trace;
@@ -125,19 +131,20 @@ static bool list_streams(run_t *run)
         return false;
     }
     run->streams = calloc(run->stream_count, sizeof *run->streams);
+    for (size_t i = 0; run->streams != NULL && i < trace->execution_count; i++)
+        run->streams[trace->executions[i].stream].count += is_on_device(run, i);
     for (uint32_t s = 0; run->streams != NULL && s < run->stream_count; s++) {
         stream_t *const stream = &run->streams[s];
-        size_t call = 0;
-        stream->calls = calloc(run->call_count + 1, sizeof *stream->calls);
-        for (size_t i = 0; stream->calls != NULL && i < trace->execution_count; i++)
-            if (run->posed[trace->executions[i].problem].traced->device == run->device) {
-                if (trace->executions[i].stream == s)
-                    stream->calls[stream->count++] = run->calls[call];
-                call++;
-            }
+        stream->calls = calloc(stream->count + 1, sizeof *stream->calls);
+        stream->count = 0;
         if (stream->calls == NULL)
             return false;
     }
+    for (size_t i = 0, call = 0; run->streams != NULL && i < trace->execution_count; i++)
+        if (is_on_device(run, i)) {
+            stream_t *const stream = &run->streams[trace->executions[i].stream];
+            stream->calls[stream->count++] = run->calls[call++];
+        }
     return run->streams != NULL;
 }
 

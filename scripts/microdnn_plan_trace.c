@@ -115,6 +115,28 @@ static const char *text_at(const document_t *document, int token)
 
 /* ---- what statistics hold ---- */
 
+/* The numbers at the end of a key are the problem's, all of it. */
+bool tool_parse_problem(const char *key, mdnn_problem_t *problem)
+{
+    int32_t numbers[sizeof *problem / sizeof(int32_t)];
+    const size_t count = sizeof numbers / sizeof *numbers;
+    const char *at = strrchr(key, ' ');
+    for (size_t i = 0; i < count; i++) {
+        char *end;
+        if (at == NULL || *at == '\0')
+            return false;
+        errno = 0;
+        const long number = strtol(at + 1, &end, 10);
+        if (end == at + 1 || errno != 0 || number < INT32_MIN || number > INT32_MAX ||
+            *end != (i + 1 < count ? ',' : '\0'))
+            return false;
+        numbers[i] = (int32_t)number;
+        at = end;
+    }
+    memcpy(problem, numbers, sizeof *problem);
+    return true;
+}
+
 static bool read_problems(const document_t *document, tool_trace_t *trace)
 {
     const int list = member(document, 0, "convolutions", JSMN_ARRAY);

@@ -17,3 +17,11 @@ docs: $(B)/microdnn
 	$(call say,DOC,docs/configuration.md)
 	$(Q)$(B)/microdnn config --markdown > docs/configuration.md.new
 	$(Q)mv docs/configuration.md.new docs/configuration.md
+
+# As the other fuzzers (config/module.mk).
+.PHONY: fuzz-plan_run
+$(B)/fuzz/fuzz_plan_run: scripts/microdnn_plan_run.c scripts/microdnn_plan_trace.c optimizer/network.c optimizer/problem.c
+fuzz-plan_run: fuzz-%: $(B)/fuzz/fuzz_%
+	@mkdir -p $(B)/fuzz/$*
+	$(B)/fuzz/fuzz_$* -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(B)/fuzz/ -print_final_stats=1 \
+	    -verbosity=0 $(B)/fuzz/$* test/fuzz/corpus/$*
