@@ -270,6 +270,18 @@ exec(sys.argv[2])
 json.dump(run, open(sys.argv[1], "w"))
 ' "$1" "$2"
 }
+other_devices_are_left_out() {
+    change devices.json '
+for problem in run["convolutions"]:
+    problem["device"] = int("x1x1 " in problem["problem"])' && plan_to devices.plan --from-run devices.json \
+        --device-db legacy.run.db --policy all --total 20MiB 2>err && grep -q 'other devices than device 0' err || return 1
+    plan_to net.plan --net alexnet --batch 32 --device-db legacy.run.db --policy all --total 20MiB && python3 -c '
+import json
+devices, net = (json.load(open(name + ".plan")) for name in ("devices", "net"))
+assert [k["chosen"] for k in devices["kernels"]] == [k["chosen"] for k in net["kernels"]]
+assert devices["time_ms"] == net["time_ms"] and devices["workspace_bytes"] == net["workspace_bytes"]
+'
+}
 # refused_run TEXT FILE: one line
 refused_run() {
     refused 1 "$1" --from-run "$2" --total 1m --device-db legacy.run.db && [ "$(wc -l <err)" = 1 ] && return
@@ -302,7 +314,7 @@ bad_runs_are_named() {
         refused 2 'are for --net' --from-run legacy.json --batch 3 --total 1m
 }
 
-plan 15
+plan 16
 check 'databases are made on the simulated GPU' databases_are_made
 check 'a division keeps its total, and shared beats sum beats equal shares' a_division_keeps_its_total
 if [ -x "$MDNN_BUILD/microdnn-ilp" ]; then
@@ -322,5 +334,6 @@ check 'activations that wander in memory do not matter' wandering_activations_do
 check 'streams have arenas of their own' streams_have_arenas_of_their_own
 check 'a running program can be planned' a_running_program_can_be_planned
 check 'drawings of a run name its layers' drawings_of_a_run_name_its_layers
+check 'what ran on other devices is left out' other_devices_are_left_out
 check 'bad runs are named' bad_runs_are_named
 finish
