@@ -265,7 +265,7 @@ static bool release(mdnn_memory_t *memory, mdnn_area_t *area)
     if (area->range && (mdnn_range_chunks(area->range).mapped < area->count ||
                         memory->config.safety == MDNN_SAFETY_VERIFY)) {
         if (!mdnn_area_uses_over(memory, area) ||
-            mdnn_range_hide(memory->ranges, area->range) != MDNN_STATUS_OK)
+            mdnn_range_hide(memory->ranges, area->range, 0) != MDNN_STATUS_OK)
             return false;
         mdnn_range_drop(memory->ranges, area->range);
         return true;

@@ -5,13 +5,13 @@
  *
  * A range is in one of four states (invariants I1, I2 of DESIGN.md):
  *   - RESIDENT: mapped.
- *   - LEAVING: mapped still; once all work enqueued on it has ended it is unmapped, and then copied
- *     to the host through the aliases of its chunks, which serve others one by one as their copies
- *     end. Naming it calls that off; what is already gone comes back.
+ *   - LEAVING: mapped still; once all work enqueued on it has ended it is unmapped, chunk by chunk,
+ *     and each is copied to the host through its alias, and serves others when its copy has ended.
+ *     Naming it calls that off; what is already gone comes back.
  *   - AWAY: unmapped, its content is on the host.
  *   - RETURNING: waits for chunks, has them, copies to them run through their aliases; each is
  *     mapped when its copy has ended.
- * Blocks of slabs (small ones) are always RESIDENT. Nothing is mapped at a range's own address
+ * Blocks of slabs (small ones) are always RESIDENT. No chunk is mapped at its range's own address
  * while a copy of it runs that will be used: whoever touches it without being named faults. A host
  * copy that no operation could have written since, by the roles of its names, is kept, and leaving
  * again copies nothing.

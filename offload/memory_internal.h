@@ -51,7 +51,7 @@ typedef struct mdnn_area {
      * `out_sent` are enqueued. */
     uint64_t count, filled, clean, in_sent, out_sent;
     uint64_t *slots, slots_from; /* host slots are there from here on; slots_from <= clean */
-    bool cut;                    /* LEAVING: unmapped, and nothing works on it */
+    bool cut;                    /* LEAVING: nothing works on it, and it is unmapped */
     uint32_t in_flight[2];       /* copies under way; [true]: out */
     uint32_t discarded;          /* copies out of an earlier number count for nothing */
 

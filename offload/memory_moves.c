@@ -138,7 +138,7 @@ mdnn_status_t mdnn_area_show(mdnn_memory_t *memory, mdnn_area_t *area, bool show
 {
     memory->steps++;
     return shown ? mdnn_range_show(memory->ranges, area->range, area->count)
-                 : mdnn_range_hide(memory->ranges, area->range);
+                 : mdnn_range_hide(memory->ranges, area->range, 0);
 }
 
 /* ---- copies ---- */
@@ -240,6 +240,30 @@ static uint64_t bytes_from(const mdnn_memory_t *memory, const mdnn_area_t *area,
     return before < area->bytes ? area->bytes - before : 0;
 }
 
+/* Copies out of what is unmapped. */
+static void send_out(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    while (area->out_sent > mdnn_range_chunks(area->range).mapped && may_send(memory, true) &&
+           send(memory, area, area->out_sent - 1, true))
+        area->out_sent--;
+}
+
+/* All of it, and each chunk is copied while the next is unmapped: together that takes as long as
+ * the slower of the two. */
+static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    uint64_t mapped;
+    area->cut = true;
+    tell(memory, MDNN_MEMORY_LEAVE, area);
+    while ((mapped = mdnn_range_chunks(area->range).mapped) > 0) {
+        MDNN_TRY(mdnn_range_hide(memory->ranges, area->range, mapped - 1));
+        send_out(memory, area);
+    }
+    memory->report.saved_bytes += bytes_from(memory, area, area->clean);
+    memory->steps++;
+    return MDNN_STATUS_OK;
+}
+
 /* Whether nothing works on it at its own address any more, and nothing can. */
 static bool cut_off(mdnn_memory_t *memory, mdnn_area_t *area)
 {
@@ -254,27 +278,20 @@ static bool cut_off(mdnn_memory_t *memory, mdnn_area_t *area)
         return false;
     }
     if (status == MDNN_STATUS_OK)
-        status = mdnn_range_hide(memory->ranges, area->range);
+        status = unmap_and_send(memory, area);
     if (status != MDNN_STATUS_OK) {
         if (status != MDNN_STATUS_OUT_OF_MEMORY)
             memory->trouble = status;
         mdnn_area_return(memory, area);
-        return false;
     }
-    area->cut = true;
-    memory->report.saved_bytes += bytes_from(memory, area, area->clean);
-    memory->steps++;
-    tell(memory, MDNN_MEMORY_LEAVE, area);
-    return true;
+    return status == MDNN_STATUS_OK;
 }
 
 static void step_out(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     if (!cut_off(memory, area))
         return;
-    while (area->out_sent > 0 && may_send(memory, true) &&
-           send(memory, area, area->out_sent - 1, true))
-        area->out_sent--;
+    send_out(memory, area);
     if (mdnn_area_owned(area) > area->clean) {
         mdnn_range_give(memory->ranges, area->range, area->clean);
         area->filled = area->in_sent = area->clean;

@@ -6,9 +6,9 @@ mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range)
     return (mdnn_range_chunks_t){range->chunks, range->count, range->owned, range->mapped};
 }
 
-mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range)
+mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep)
 {
-    while (range->mapped > 0) {
+    while (range->mapped > keep) {
         const uint64_t last = range->mapped - 1;
         MDNN_TRY(ranges->device.unmap(ranges->context,
                                       mdnn_ranges_address(ranges, range->first + last),

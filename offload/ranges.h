@@ -108,9 +108,10 @@ typedef struct mdnn_range_chunks {
 
 mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range);
 
-/* Unmaps all of its chunks, the last first, or maps those below `upto` (<= owned), the first first.
+/* Unmaps its chunks from `keep` on, the last first, or maps those below `upto` (<= owned), the first
+ * first.
  * The caller knows that nothing runs there. A failure leaves what was done until then. */
-mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range);
+mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto);
 
 /* Gives its chunks from `keep` (>= mapped) on to whoever wants them. */

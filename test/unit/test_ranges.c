@@ -383,7 +383,7 @@ static void move_chunks(model_t *model, mdnn_ranges_t *ranges, live_t *live)
         return;
     switch (rand() % 5) {
     case 0:
-        assert_true((mdnn_range_hide(ranges, range) != MDNN_STATUS_OK) ==
+        assert_true((mdnn_range_hide(ranges, range, 0) != MDNN_STATUS_OK) ==
                     (mdnn_range_chunks(range).mapped > 0));
         break;
     case 1:
@@ -587,7 +587,7 @@ static void what_is_too_short_is_extended(void **state)
     give(ranges, last, 0, 9);
     mdnn_range_t *const range = mdnn_ranges_at(ranges, apart);
     model.done[1] = 8;
-    assert_int_equal(mdnn_range_hide(ranges, range), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_range_hide(ranges, range, 0), MDNN_STATUS_OK);
     mdnn_range_drop(ranges, range); /* steps without chunks before what is kept */
     assert_int_equal(get(ranges, 5, 0, 0), last - CHUNK);
     counts = mdnn_ranges_counts(ranges);
@@ -605,7 +605,7 @@ static void gaps_between_what_is_kept_are_filled(void **state)
     give(ranges, first, 1, 3);
     give(ranges, last, 2, 4);
     mdnn_range_t *const range = mdnn_ranges_at(ranges, gap);
-    assert_int_equal(mdnn_range_hide(ranges, range), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_range_hide(ranges, range, 0), MDNN_STATUS_OK);
     mdnn_range_drop(ranges, range);
     assert_int_equal(get(ranges, 8, 0, 2), first);
     assert_int_equal(mdnn_ranges_counts(ranges).mapped, 10);
