@@ -4,7 +4,7 @@ CORE_SOURCES += $(addprefix offload/,exhaustive.c history.c history_match.c hist
     policy_modnn.c policy_none.c policy_vdnn.c range_chunks.c range_users.c ranges.c ranges_kept.c replay.c schedule.c slabs.c trace.c)
 TESTS += $(addprefix $(B)/test/unit/,test_offload_history test_offload_period test_offload_replay \
     test_offload_planner test_memory test_memory_pilot test_memory_rounds test_pilot test_ranges test_trace)
-BENCHES += $(B)/test/bench/bench_memory $(B)/test/bench/bench_pilot $(B)/test/bench/bench_ranges
+BENCHES += $(B)/test/bench/bench_memory $(B)/test/bench/bench_pilot $(B)/test/bench/bench_ranges $(B)/test/bench/bench_budget
 # The allocator under test can be made to fail.
 $(addprefix $(B)/test/unit/,test_memory test_pilot test_ranges): private EXTRA_CFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free

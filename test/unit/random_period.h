@@ -7,7 +7,7 @@
 #include "offload/planner.h"
 #include "test/unit/random.h"
 
-enum { RANDOM_PERIOD_OPERATIONS = 128, RANDOM_PERIOD_RANGES = 128, RANDOM_PERIOD_USES = 1024 };
+enum { RANDOM_PERIOD_OPERATIONS = 512, RANDOM_PERIOD_RANGES = 768, RANDOM_PERIOD_USES = 2048 };
 
 typedef struct random_period {
     uint64_t state;
