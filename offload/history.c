@@ -71,6 +71,7 @@ uint32_t mdnn_history_begin_range(mdnn_history_t *history, uint64_t bytes, bool 
     *range = (history_range_t){.bytes = bytes,
                                .born_at = history->recorded,
                                .died_at = never,
+                               .first_used_at = never,
                                .used_at = never,
                                .lives = true,
                                .stays = stays};
@@ -162,6 +163,8 @@ static void append(mdnn_history_t *history, const mdnn_history_operation_t *oper
         history_range_t *const range = &history->ranges[use->range];
         *history_use_at(history, kept->first_use + kept->use_count) = *use;
         range->references++;
+        if (range->first_used_at == never)
+            range->first_used_at = history->recorded;
         range->used_at = history->recorded;
         range->used_operand = kept->use_count++;
         range->label_period = 0;
@@ -180,15 +183,18 @@ static void label(mdnn_history_t *history, uint64_t number, uint32_t position, u
     const mdnn_period_t *const period = &known->period;
     const history_operation_t *const kept = history_operation_at(history, number);
     const mdnn_operation_t *const operation = &period->operations[position];
-    uint64_t *const expected = history->sizes[1];
+    uint64_t *const expected = history->likenesses[1];
     const uint32_t *const match = history->match;
-    const uint32_t count = history_sizes(history, kept, history->sizes[0]);
+    const uint32_t count = history_likenesses(history, number, history->likenesses[0]);
     uint32_t expected_count = 0;
     for (; expected_count < operation->use_count && expected_count < HISTORY_MATCHED;
-         expected_count++)
-        expected[expected_count] =
-            period->ranges[period->uses[operation->first_use + expected_count].range].bytes;
-    history_match(history->sizes[0], count, expected, expected_count, history->match);
+         expected_count++) {
+        const mdnn_period_range_t *const range =
+            &period->ranges[period->uses[operation->first_use + expected_count].range];
+        expected[expected_count] = history_likeness(range->bytes, !mdnn_range_is_permanent(range) &&
+                                                                      range->birth == position);
+    }
+    history_match(history->likenesses[0], count, expected, expected_count, history->match);
     for (uint32_t u = 0; u < count; u++) {
         history_range_t *const range =
             &history->ranges[history_use_at(history, kept->first_use + u)->range];

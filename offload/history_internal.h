@@ -22,7 +22,8 @@ typedef struct history_operation {
 /* A range that lives or is named in the ring. */
 typedef struct history_range {
     uint64_t bytes, born_at, died_at; /* numbers of the next operation then */
-    uint32_t references;              /* uses in the ring */
+    uint64_t first_used_at;
+    uint32_t references; /* uses in the ring */
     bool lives, stays;
     /* Its last use, as far as the program was followed then. */
     uint64_t used_at, label_period, label_travel;
@@ -60,7 +61,7 @@ struct mdnn_history {
     uint64_t searched_at;
     uint32_t *scratch; /* operation_capacity */
     /* While two lists of uses are matched. */
-    uint64_t sizes[2][HISTORY_MATCHED];
+    uint64_t likenesses[2][HISTORY_MATCHED];
     uint32_t match[HISTORY_MATCHED];
 };
 
@@ -84,18 +85,28 @@ static inline uint64_t history_mix(uint64_t hash, uint64_t value)
     return z ^ (z >> 31);
 }
 
-/* Sizes of the ranges that `kept` names, as far as they are matched: how many. */
-static inline uint32_t history_sizes(const mdnn_history_t *history, const history_operation_t *kept,
-                                     uint64_t *sizes)
+/* By what uses of two rounds are matched: size, and whether it is the range's first use, where no
+ * stray word stands: nobody has its address yet. */
+static inline uint64_t history_likeness(uint64_t bytes, bool is_first)
 {
+    return bytes << 1 | is_first;
+}
+
+/* Of the uses of operation `number`, as far as they are matched: how many. */
+static inline uint32_t history_likenesses(const mdnn_history_t *history, uint64_t number,
+                                          uint64_t *likenesses)
+{
+    const history_operation_t *const kept = history_operation_at(history, number);
     uint32_t count = 0;
-    for (; count < kept->use_count && count < HISTORY_MATCHED; count++)
-        sizes[count] =
-            history->ranges[history_use_at(history, kept->first_use + count)->range].bytes;
+    for (; count < kept->use_count && count < HISTORY_MATCHED; count++) {
+        const history_range_t *const range =
+            &history->ranges[history_use_at(history, kept->first_use + count)->range];
+        likenesses[count] = history_likeness(range->bytes, range->first_used_at == number);
+    }
     return count;
 }
 
-/* Which of the sizes b[b_count] stands for each of a[a_count], order kept, as many as can be:
+/* Which of b[b_count] stands for each of a[a_count], order kept, as many as can be:
  * match[a_count], b_count where there is none. Long lists are matched from the front. */
 void history_match(const uint64_t *a, uint32_t a_count, const uint64_t *b, uint32_t b_count,
                    uint32_t *match);

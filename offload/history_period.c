@@ -64,12 +64,15 @@ typedef struct build {
     uint32_t count;
     uint32_t *index; /* of each entry of history->ranges in the period's, or MDNN_NO_POSITION */
     uint32_t *first_use, *last_use; /* of each range of the period; MDNN_NO_POSITION: none */
-    uint32_t *operand;              /* of the last use, as it stood a round before */
+    uint32_t *operand;              /* of the first use, as it stood a round before */
     uint32_t *source;               /* entry of history->ranges */
+    bool *itself;                   /* it was in its own place a round before, too */
     mdnn_period_t period;
 } build_t;
 
-static void note_use(build_t *build, uint32_t position, uint32_t operand, const mdnn_use_t *use)
+/* `earlier` was in its place a round before, as use number `operand`. */
+static void note_use(build_t *build, uint32_t position, uint32_t operand, const mdnn_use_t *use,
+                     uint32_t earlier)
 {
     mdnn_period_t *const period = &build->period;
     uint32_t r = build->index[use->range];
@@ -78,10 +81,11 @@ static void note_use(build_t *build, uint32_t position, uint32_t operand, const 
         const history_range_t *const range = &build->history->ranges[use->range];
         period->ranges[r] = (mdnn_period_range_t){range->bytes, 0, 0, range->stays};
         build->first_use[r] = position;
+        build->operand[r] = operand;
         build->source[r] = use->range;
     }
     build->last_use[r] = position;
-    build->operand[r] = operand;
+    build->itself[r] |= earlier == use->range;
     period->uses[period->use_count++] = (mdnn_use_t){r, use->role};
 }
 
@@ -90,13 +94,17 @@ static void copy_uses(build_t *build, uint32_t position, const history_operation
                       const history_operation_t *before)
 {
     mdnn_history_t *const history = build->history;
-    const uint32_t count = history_sizes(history, kept, history->sizes[0]);
-    const uint32_t earlier_count = history_sizes(history, before, history->sizes[1]);
-    history_match(history->sizes[0], count, history->sizes[1], earlier_count, history->match);
+    const uint64_t number = build->begin + position;
+    const uint32_t count = history_likenesses(history, number, history->likenesses[0]);
+    const uint32_t earlier_count =
+        history_likenesses(history, number - build->count, history->likenesses[1]);
+    history_match(history->likenesses[0], count, history->likenesses[1], earlier_count,
+                  history->match);
     for (uint32_t u = 0; u < count; u++)
         if (history->match[u] < earlier_count)
             note_use(build, position, history->match[u],
-                     history_use_at(history, kept->first_use + u));
+                     history_use_at(history, kept->first_use + u),
+                     history_use_at(history, before->first_use + history->match[u])->range);
 }
 
 static void copy_operations(build_t *build)
@@ -138,18 +146,19 @@ static uint32_t death_in_window(const build_t *build, const history_range_t *ran
 }
 
 /* A range that lives on past the window: what became of the one that was in its place a round
- * before? It is itself: permanent. It ended before the window: this one is about to end. It lived
- * on into the window: both are one that lives across the end of the period. Anything else has lives
- * that a period cannot tell; it stays. */
+ * before, where it was used first? (What is named at its first use has just been allocated; a word
+ * that only looks like an address may stand in any later one.) It is itself: permanent. It ended
+ * before the window: this one is about to end. It lived on into the window: both are one that lives
+ * across the end of the period. Anything else has lives that a period cannot tell; it stays. */
 static void settle_living(build_t *build, uint32_t r)
 {
     mdnn_history_t *const history = build->history;
     const history_range_t *const range = &history->ranges[build->source[r]];
     const history_operation_t *const before =
-        history_operation_at(history, build->begin + build->last_use[r] - build->count);
+        history_operation_at(history, build->begin + build->first_use[r] - build->count);
     const uint32_t other = history_use_at(history, before->first_use + build->operand[r])->range;
     mdnn_period_range_t *const made = &build->period.ranges[r];
-    if (other == build->source[r]) {
+    if (build->itself[r]) {
         make_permanent(made, false);
         return;
     }
@@ -350,13 +359,14 @@ static bool prepare(build_t *build)
     build->last_use = calloc(ranges, sizeof *build->last_use);
     build->operand = calloc(ranges, sizeof *build->operand);
     build->source = calloc(ranges, sizeof *build->source);
+    build->itself = calloc(ranges, sizeof *build->itself);
     period->operations = calloc(count, sizeof *period->operations);
     period->uses = calloc(uses, sizeof *period->uses);
     period->variants = calloc(count, sizeof *period->variants);
     period->ranges = calloc(ranges, sizeof *period->ranges);
     if (!build->index || !build->first_use || !build->last_use || !build->operand ||
-        !build->source || !period->operations || !period->uses || !period->variants ||
-        !period->ranges)
+        !build->source || !build->itself || !period->operations || !period->uses ||
+        !period->variants || !period->ranges)
         return false;
     for (size_t i = 0; i < ranges; i++)
         build->index[i] = MDNN_NO_POSITION;
@@ -391,6 +401,7 @@ bool history_build(mdnn_history_t *history, uint32_t lag, remembered_t *made, ui
     free(build.last_use);
     free(build.operand);
     free(build.source);
+    free(build.itself);
     mdnn_period_fini(&build.period);
     return ok;
 }

@@ -279,11 +279,11 @@ static void record_noisy(mdnn_history_t *history, uint64_t key, const uint32_t *
 }
 
 /* Activations live from their layer to its backward pass. */
-static void noisy_round(mdnn_history_t *history, const uint32_t *weights)
+static void noisy_round(mdnn_history_t *history, const uint32_t *weights, bool same_sizes)
 {
     uint32_t alive[LAYERS + 1];
     for (uint32_t i = 0; i <= LAYERS; i++) {
-        alive[i] = mdnn_history_begin_range(history, 1000 + i, false);
+        alive[i] = mdnn_history_begin_range(history, same_sizes ? 1000 : 1000 + i, false);
         const uint32_t used[] = {alive[i], i > 0 ? alive[i - 1] : weights[0], weights[i]};
         record_noisy(history, 1 + i, used, 3, alive, i + 1);
     }
@@ -305,7 +305,7 @@ static void words_that_look_like_addresses_do_not_hide_the_round(void **state)
         for (uint32_t i = 0; i <= LAYERS; i++)
             weights[i] = mdnn_history_begin_range(history, 5000 + i, false);
         for (int round = 0; round < 6; round++)
-            noisy_round(history, weights);
+            noisy_round(history, weights, false);
         const mdnn_history_place_t place = mdnn_history_place(history);
         const mdnn_period_t *const period = mdnn_history_period(history, place.period);
         CHECK(period && period->operation_count == 2 * (LAYERS + 1));
@@ -315,6 +315,31 @@ static void words_that_look_like_addresses_do_not_hide_the_round(void **state)
         for (uint32_t i = 0; i <= LAYERS; i++)
             expected += mdnn_history_next_use(history, weights[i]).expectation == MDNN_EXPECT_USE;
         CHECK(expected >= LAYERS - 5);
+        mdnn_history_destroy(history);
+    }
+}
+
+/* Feature maps of one size, as VGG's: a stray word matches another's place, and still no life is in
+ * doubt. */
+static void stray_words_leave_no_life_in_doubt(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        uint32_t weights[LAYERS + 1];
+        mdnn_history_t *const history = mdnn_history_create(&(mdnn_history_limits_t){0});
+        assert_non_null(history);
+        noise_state = seed_now = seed;
+        for (uint32_t i = 0; i <= LAYERS; i++)
+            weights[i] = mdnn_history_begin_range(history, 500, false);
+        for (int round = 0; round < 6; round++)
+            noisy_round(history, weights, true);
+        const mdnn_period_t *const period =
+            mdnn_history_period(history, mdnn_history_place(history).period);
+        CHECK(period && period->operation_count == 2 * (LAYERS + 1));
+        uint32_t staying = 0;
+        for (uint32_t r = 0; r < period->range_count; r++)
+            staying += period->ranges[r].stays;
+        CHECK(staying == 0);
         mdnn_history_destroy(history);
     }
 }
@@ -368,6 +393,7 @@ int main(void)
         cmocka_unit_test(the_way_back_is_the_shortest),
         cmocka_unit_test(a_round_that_changed_in_one_place_is_learned),
         cmocka_unit_test(words_that_look_like_addresses_do_not_hide_the_round),
+        cmocka_unit_test(stray_words_leave_no_life_in_doubt),
         cmocka_unit_test(noise_breaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
