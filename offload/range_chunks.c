@@ -61,8 +61,7 @@ mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range,
 void mdnn_range_drop(mdnn_ranges_t *ranges, mdnn_range_t *range)
 {
     mdnn_range_give(ranges, range, 0);
-    for (uint64_t step = range->first; step < range->first + range->count; step++)
-        ranges->at[step] = NULL;
+    mdnn_ranges_clear(ranges, range->first, range->count);
     ranges->counts.live_bytes -= range->bytes;
     mdnn_range_free(range);
 }

@@ -73,6 +73,15 @@ uint64_t mdnn_ranges_address(const mdnn_ranges_t *ranges, uint64_t step)
     return ranges->config.start + step * ranges->config.chunk_bytes;
 }
 
+void mdnn_ranges_clear(mdnn_ranges_t *ranges, uint64_t first, uint64_t count)
+{
+    for (uint64_t step = first; step < first + count; step++)
+        ranges->at[step] = NULL;
+    ranges->used -= count;
+    while (ranges->end > 0 && !ranges->at[ranges->end - 1])
+        ranges->end--;
+}
+
 mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                   mdnn_allocation_t *allocation)
 {

@@ -108,9 +108,9 @@ typedef struct mdnn_range_chunks {
 
 mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range);
 
-/* Unmaps its chunks from `keep` on, the last first, or maps those below `upto` (<= owned), the first
- * first.
- * The caller knows that nothing runs there. A failure leaves what was done until then. */
+/* Unmaps its chunks from `keep` on, the last first, or maps those below `upto` (<= owned), the
+ * first first. The caller knows that nothing runs there. A failure leaves what was done until then.
+ */
 mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto);
 

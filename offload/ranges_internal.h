@@ -46,8 +46,9 @@ struct mdnn_ranges {
     mdnn_ranges_device_t device;
     void *context;
     uint64_t steps;
-    uint64_t end;        /* no step from here on ever had a range, but those */
+    uint64_t end;        /* no step from here on has a range, but those */
     uint64_t top;        /* from here on: of slabs, which stay, and so part no runs */
+    uint64_t used;       /* steps with a range, but those */
     mdnn_range_t **at;   /* by step; NULL: no range */
     uint64_t *chunks;    /* by step, of its range */
     mdnn_range_t **runs; /* by steps: first ranges of runs */
@@ -66,6 +67,8 @@ struct mdnn_ranges {
 /* The address of a step. */
 uint64_t mdnn_ranges_address(const mdnn_ranges_t *ranges, uint64_t step);
 void mdnn_range_free(mdnn_range_t *range); /* the bookkeeping only */
+/* Steps below `top` have no range any more. */
+void mdnn_ranges_clear(mdnn_ranges_t *ranges, uint64_t first, uint64_t count);
 
 /* ---- range_users.c ---- */
 bool mdnn_users_done(mdnn_ranges_t *ranges, const mdnn_users_t *users);

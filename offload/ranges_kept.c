@@ -158,7 +158,7 @@ static mdnn_status_t strip(mdnn_ranges_t *ranges, mdnn_range_t *range)
         }
         ranges->counts.unmapped++;
         ranges->spare[ranges->counts.chunks_spare++] = chunk;
-        ranges->at[range->first + last] = NULL;
+        mdnn_ranges_clear(ranges, range->first + last, 1);
         range->count--;
     }
     mdnn_range_free(range);
@@ -303,6 +303,7 @@ static bool find_fit(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream, win
 
 typedef struct search {
     uint64_t count;   /* steps wanted */
+    uint64_t limit;   /* before this step */
     uint64_t idle;    /* chunks that nobody works on, spare or kept; UINT64_MAX: does not matter */
     uint64_t missing; /* steps of the best window without a chunk; UINT64_MAX: there is none */
     window_t window;
@@ -341,7 +342,7 @@ static void try_window(mdnn_ranges_t *ranges, search_t *search, window_t stretch
 /* Windows in a stretch without ranges in use. The best one begins or ends with a run. */
 static void search_stretch(mdnn_ranges_t *ranges, search_t *search, window_t stretch)
 {
-    if (stretch.end - stretch.first < search->count)
+    if (stretch.end < stretch.first + search->count)
         return;
     try_window(ranges, search, stretch, stretch.first);
     for (uint64_t step = stretch.first; step < stretch.end && step < ranges->end;) {
@@ -361,11 +362,11 @@ static void search_stretch(mdnn_ranges_t *ranges, search_t *search, window_t str
 
 /* The steps in a row that lack the fewest chunks, and where `idle` matters, of those for which
  * nobody has to wait. false: there are none. */
-static bool find_window(mdnn_ranges_t *ranges, search_t *search)
+static bool find_window_below(mdnn_ranges_t *ranges, search_t *search)
 {
     uint64_t first = 0;
     search->missing = UINT64_MAX;
-    for (uint64_t step = 0; step < ranges->end;) {
+    for (uint64_t step = 0; step < ranges->end && step < search->limit;) {
         const mdnn_range_t *const range = ranges->at[step];
         if (range && !range->kept) {
             search_stretch(ranges, search, (window_t){first, step});
@@ -373,8 +374,19 @@ static bool find_window(mdnn_ranges_t *ranges, search_t *search)
         }
         step += range ? range->count : 1;
     }
-    search_stretch(ranges, search, (window_t){first, ranges->top});
+    search_stretch(ranges, search, (window_t){first, search->limit});
     return search->missing != UINT64_MAX;
+}
+
+/* Near the beginning, if there are any: else what is extended again and again wanders through all
+ * addresses, and every search takes longer. */
+static bool find_window(mdnn_ranges_t *ranges, search_t *search)
+{
+    search->limit = 2 * (ranges->used + search->count);
+    if (search->limit < ranges->top && find_window_below(ranges, search))
+        return true;
+    search->limit = ranges->top;
+    return find_window_below(ranges, search);
 }
 
 static uint64_t idle_chunks(mdnn_ranges_t *ranges)
@@ -428,6 +440,7 @@ static mdnn_status_t fill_gap(mdnn_ranges_t *ranges, uint64_t first, uint64_t en
         range->chunks[range->count++] = chunk;
         ranges->at[step] = range;
     }
+    ranges->used += range->count;
     if (ranges->end < first + range->count)
         ranges->end = first + range->count;
     if (range->count > 0)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Breaks the rules of virtual memory's mechanism, one at a time, and shows that its unit test fails
-# each time: I1 latest content, I2 no foreign bytes, I3 budget, I4 no endless wait (TAP). Part of
+# Breaks the rules of virtual memory's mechanism and address space, one at a time, and shows that
+# their unit tests fail each time: I1 latest content, I2 no foreign bytes, I3 budget, I4 no endless
+# wait, and reuse in order with few mappings (TAP). Part of
 # `make test-mutants`; compiles one source and the test for each.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -48,21 +49,41 @@ table() {
         's/^    const mdnn_status_t status = mdnn_memory_wait_for_a_move(memory);/    const mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'
     mutant SLOT_NOT_WAITED_FOR memory_room.c 's/^    if (memory->slot_busy)/    if (0)/'
     mutant SAME_VICTIM_AGAIN memory_room.c 's/ \&\& area->demand != memory->demands \&\&/ \&\&/'
+    # --- the address space: memory is reused in order, and mappings rarely change ---
+    mutant PART_FORGETS_USERS ranges_kept.c 's/^    mdnn_users_join(ranges, &tail->users, &range->users);//'
+    mutant NEIGHBOUR_FORGETS_USERS ranges_kept.c 's/^        mdnn_users_join(ranges, &range->users, &other->users);//'
+    mutant EARLIER_MOMENT_STANDS_FOR_BOTH range_users.c 's/users->tickets\[at\].moment < others\[i\].moment/false/'
+    mutant OWNER_NEED_NOT_HAVE_WAITED range_users.c 's/covered = covered || .*/covered = true;/'
+    mutant UNMAPS_WHAT_IS_IN_USE ranges_kept.c \
+        's/lies_in(range, except) || !mdnn_users_done(ranges, &range->users)/lies_in(range, except)/'
+    mutant TAKES_FROM_ITS_OWN_PLACE ranges_kept.c \
+        's/return window.first <= range->first \&\& range->first < window.end;/return false;/'
+    mutant HOST_WAITS_FOR_FEWER_MAPPINGS ranges_kept.c \
+        's/if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {/if (0) {/'
+    mutant WAITS_WHERE_IT_NEED_NOT ranges_kept.c 's/mdnn_users_free_for(ranges, &range->users, stream)/true/'
+    mutant ADDRESSES_WANDER ranges_kept.c \
+        's/search->limit = 2 \* (ranges->used + search->count);/search->limit = ranges->top;/'
+    mutant IDLE_MEMORY_IS_USED_FIRST ranges_kept.c 's/const bool is_short = .*/const bool is_short = 0;/'
 }
 
 fails() { # source, script
     sed -e "$2" "offload/$1" >"$work/$1"
     ! cmp -s "offload/$1" "$work/$1" || { echo "the script changes nothing in $1"; return 1; }
+    case $1 in
+    range*) test=test_ranges ;;
+    *) test=test_memory ;;
+    esac
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -w -I. -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free \
-        test/unit/test_memory.c "$work/$1" "$core" -lcmocka -lm -o "$work/test" || return 1
+        "test/unit/$test.c" "$work/$1" "$core" -lcmocka -lm -o "$work/test" || return 1
     ! timeout 20 "$work/test" >"$work/said" 2>&1
 }
 
 table_count=0
 mutant() { table_count=$((table_count + 1)); }
 table
-plan $((table_count + 1))
+plan $((table_count + 2))
 check "the mechanism as it is passes" "${MDNN_BUILD:-build}/test/unit/test_memory"
+check "the address space as it is passes" "${MDNN_BUILD:-build}/test/unit/test_ranges"
 mutant() { check "$1 is caught" fails "$2" "$3"; }
 table
 finish

@@ -244,11 +244,11 @@ static bool is_taken(const mdnn_ranges_t *ranges, const live_t *all, uint64_t st
 }
 
 /* Chunks that a request must have mapped at least: of all places for it, where most are. */
-static uint64_t fewest_mapped(const model_t *model, const mdnn_ranges_t *ranges, const live_t *all,
-                              uint64_t count)
+static uint64_t fewest_below(const model_t *model, const mdnn_ranges_t *ranges, const live_t *all,
+                             uint64_t count, uint64_t limit)
 {
-    uint64_t free_steps = 0, mapped = 0, best = count;
-    for (uint64_t step = 0; step < STEPS; step++) {
+    uint64_t free_steps = 0, mapped = 0, best = UINT64_MAX;
+    for (uint64_t step = 0; step < limit; step++) {
         if (is_taken(ranges, all, step)) {
             free_steps = mapped = 0;
             continue;
@@ -262,6 +262,19 @@ static uint64_t fewest_mapped(const model_t *model, const mdnn_ranges_t *ranges,
             best = count - mapped;
     }
     return best;
+}
+
+/* Near the beginning, unless it fits nowhere there; anywhere, if nothing has to be mapped. */
+static uint64_t fewest_mapped(const model_t *model, const mdnn_ranges_t *ranges, const live_t *all,
+                              uint64_t count)
+{
+    uint64_t used = 0;
+    const uint64_t anywhere = fewest_below(model, ranges, all, count, STEPS);
+    for (uint64_t step = 0; step < STEPS - mdnn_ranges_counts(ranges).chunks_slab; step++)
+        used += model->chunk_at[step] != 0 || is_taken(ranges, all, step);
+    const uint64_t limit = 2 * (used + count) < STEPS ? 2 * (used + count) : STEPS;
+    const uint64_t near = fewest_below(model, ranges, all, count, limit);
+    return anywhere == 0 || near == UINT64_MAX ? anywhere : near;
 }
 
 static bool runs_anywhere(model_t *model)
@@ -484,6 +497,24 @@ static void random_failures_lose_nothing(void **state)
     assert_int_equal(live_blocks, before);
 }
 
+/* What is extended behind its end does not wander off. */
+static void addresses_stay_together(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *const ranges = new_ranges(&model, 16);
+    uint64_t held = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        mdnn_allocation_t got;
+        assert_int_equal(mdnn_ranges_acquire(ranges, (4 + i % 5) * CHUNK, 0, &got), MDNN_STATUS_OK);
+        assert_true(step_of(got.address) < 64);
+        if (held)
+            assert_int_equal(mdnn_ranges_release(ranges, held, NULL, 0), MDNN_STATUS_OK);
+        held = got.address;
+    }
+    mdnn_ranges_destroy(ranges);
+}
+
 /* As a training program repeats itself. */
 static void a_repeated_program_calls_nothing(void **state)
 {
@@ -567,6 +598,23 @@ static void the_shortest_that_is_long_enough_is_taken(void **state)
     assert_int_equal(get(ranges, 9, 0, 0), address[0]); /* 7 + 1 + 3 */
     assert_int_equal(get(ranges, 4, 0, 1), address[4]); /* there is no other */
     assert_int_equal(mdnn_ranges_counts(ranges).mapped, 28);
+    mdnn_ranges_destroy(ranges);
+}
+
+static void where_memory_is_short_what_was_released_last_is_used_first(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *const ranges = new_ranges(&model, 8);
+    const uint64_t first = get(ranges, 4, 0, 0), second = get(ranges, 4, 0, 0);
+    give(ranges, first, 0, 1);
+    give(ranges, second, 0, 2);
+    assert_int_equal(get(ranges, 2, 0, 0), first);
+    give(ranges, first, 0, 3);
+    mdnn_range_t *const range = mdnn_ranges_at(ranges, get(ranges, 2, 0, 0));
+    assert_int_equal(mdnn_range_hide(ranges, range, 0), MDNN_STATUS_OK);
+    mdnn_range_drop(ranges, range); /* from now on it is short */
+    assert_int_equal(get(ranges, 3, 0, 0), second + CHUNK);
     mdnn_ranges_destroy(ranges);
 }
 
@@ -669,9 +717,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_programs_keep_order_and_budget),
         cmocka_unit_test(random_failures_lose_nothing),
+        cmocka_unit_test(addresses_stay_together),
         cmocka_unit_test(a_repeated_program_calls_nothing),
         cmocka_unit_test(parts_and_neighbours_serve_requests_as_they_are),
         cmocka_unit_test(the_shortest_that_is_long_enough_is_taken),
+        cmocka_unit_test(where_memory_is_short_what_was_released_last_is_used_first),
         cmocka_unit_test(what_is_too_short_is_extended),
         cmocka_unit_test(gaps_between_what_is_kept_are_filled),
         cmocka_unit_test(chunks_move_when_their_work_is_done),
