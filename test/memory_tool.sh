@@ -83,10 +83,73 @@ verify_is_clean() {
     tail -n 1 "$work/err" | grep -qx 'microdnn verify: clean, [1-9][0-9]* operations'
 }
 
-plan 5
+# A kernel reads the address of an 8 MiB buffer out of device memory (test/clients/pointer_table.c).
+table=$(realpath "$build/test/clients/pointer_table")
+fill=$((26 << 20)) # with that buffer more than 32 MiB
+follows() { # status, way, bytes that fill the memory, command...: the program exits so
+    wanted=$1 way=$2 bytes=$3 status=0
+    shift 3
+    MICRODNN_SIM_UNNAMED=1 simulated "$@" "$table" "$way" "$bytes" > "$work/out" 2> "$work/err" || status=$?
+    [ "$status" = "$wanted" ] || { echo "$way $*: $status"; cat "$work/out" "$work/err"; return 1; }
+}
+in_budget() { # status, way, budget
+    follows "$1" "$2" "$fill" "$tool" run --memory "$3" --stats json --stats-file "$work/table.stats" --
+}
+said_error() { grep -qx 'error: an illegal memory access was encountered' "$work/out"; }
+named_the_kernel() {
+    tail -n 1 "$work/err" | grep -q '^microdnn verify: 1 unnamed accesses, the first: follow_table (key ' ||
+        { cat "$work/err"; return 1; }
+}
+
+a_followed_pointer_is_right_without_the_library() {
+    for way in read write back late unseen; do
+        follows 0 "$way" 0 env && follows 0 "$way" "$fill" env || return 1
+    done
+}
+verify_finds_a_followed_pointer() {
+    for way in read write late; do
+        follows 3 "$way" 0 "$tool" verify -- && said_error && named_the_kernel || return 1
+    done
+    follows 1 unseen 0 "$tool" verify -- && named_the_kernel && # the program itself exits with 0
+        follows 3 read "$fill" "$tool" verify --memory 64m -- && said_error && named_the_kernel
+}
+a_followed_pointer_is_right_where_all_can_stay() {
+    for way in read write back late; do
+        in_budget 0 "$way" 64m && python '
+m = memory("table")
+assert m["out_bytes"] == m["demand_leaves"] + m["planned_leaves"] == 0 < m["operations"], m' || return 1
+    done
+}
+left='
+m = memory("table")
+assert m["out_bytes"] > 0 and m["peak_live_bytes"] > m["budget_bytes"] == 32 << 20, m
+assert m["refused"] == 0 and m["peak_resident_bytes"] <= m["budget_bytes"], m'
+a_followed_pointer_faults_where_its_buffer_has_left() {
+    for way in read write; do
+        in_budget 3 "$way" 32m && said_error && python "$left" || return 1
+    done
+    in_budget 0 back 32m && python "$left" # so it is the mapping alone
+}
+# The kernel may run before the buffer leaves or when it is back, too.
+a_buffer_that_leaves_later_is_never_wrong() {
+    for seed in 1 2 3 4 5 6 7 8; do
+        export MICRODNN_SIM_SEED="$seed"
+        in_budget 0 late 32m > "$work/why" || { in_budget 3 late 32m && said_error; } ||
+            { cat "$work/why"; return 1; }
+        python "$left" || return 1
+    done
+    unset MICRODNN_SIM_SEED
+}
+
+plan 10
 check 'a budget changes no loss' a_budget_changes_no_loss
 check 'statistics tell what was held and moved' statistics_tell_what_moved
 check 'the trace tells it too' the_trace_tells_it_too
 check 'a budget below the floor is refused and a better one named' a_budget_below_the_floor_is_refused_with_a_better_one
 check 'verify finds a training program clean' verify_is_clean
+check 'a pointer followed on the device: right without the library' a_followed_pointer_is_right_without_the_library
+check 'verify finds it and names the kernel' verify_finds_a_followed_pointer
+check 'it is right where all can stay' a_followed_pointer_is_right_where_all_can_stay
+check 'it faults where its buffer has left, and is right where it is back' a_followed_pointer_faults_where_its_buffer_has_left
+check 'while its buffer leaves it is right or faults' a_buffer_that_leaves_later_is_never_wrong
 finish

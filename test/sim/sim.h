@@ -4,8 +4,12 @@
  * A simulated kernel is a C function. It is launched through cuLaunchKernel[Ex] with real parameter
  * layouts: each parameter is copied at the launch, the body runs later, when its dependencies allow
  * and something waits for it (the adversarial rule of DESIGN.md), and sees device memory only through
- * sim_memory, and of that only what a parameter names. Device addresses are numbers inside a PROT_NONE reservation: host code that touches one
- * faults, as with a real GPU. */
+ * sim_memory, and of that only what a parameter names: a library's kernel that touches more would
+ * break what was measured of the real ones, and the simulator ends the process. MICRODNN_SIM_UNNAMED=1
+ * in the environment takes that check away, for programs whose own kernels follow pointers that they
+ * read in device memory: then whether an access faults depends on the mapping alone, as on a real GPU.
+ * Device addresses are numbers inside a PROT_NONE reservation: host code that touches one faults, as
+ * with a real GPU. */
 #ifndef SIM_H
 #define SIM_H
 
