@@ -32,7 +32,14 @@
             return false;                                                                          \
         }                                                                                          \
     } while (0)
-#define DESTROY(descriptor) CUDNN(cudnnBackendDestroyDescriptor(descriptor))
+/* Its address is free then: the runs of whatever gets it next must not count as its own. */
+#define DESTROY(descriptor)                                                                        \
+    do {                                                                                           \
+        cudnnBackendDescriptor_t destroyed_ = (descriptor);                                        \
+        if (atomic_load(&seen->plan) == destroyed_)                                                \
+            atomic_store(&seen->plan, NULL);                                                       \
+        CUDNN(cudnnBackendDestroyDescriptor(destroyed_));                                          \
+    } while (0)
 
 static cudnnHandle_t handle;
 static witness_t *seen;
@@ -867,9 +874,15 @@ static bool later_parts_of_a_gradient_add(void)
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 extern size_t __sanitizer_get_current_allocated_bytes(void);
-static size_t allocated_bytes(void) { return __sanitizer_get_current_allocated_bytes(); }
+static size_t allocated_bytes(void)
+{
+    return __sanitizer_get_current_allocated_bytes();
+}
 #else
-static size_t allocated_bytes(void) { return mallinfo2().uordblks; }
+static size_t allocated_bytes(void)
+{
+    return mallinfo2().uordblks;
+}
 #endif
 
 static bool nothing_is_kept_of_what_was_destroyed(void)
