@@ -81,7 +81,7 @@ static CUfunction load_follow(void)
 {
     static const sim_kernel_parameter_t parameters[] = {{0, 8}, {8, 8}, {16, 4}, {20, 4}};
     static const sim_kernel_t kernel = {"follow_table", 4, parameters, simulated_follow};
-    CUmodule module;
+    static CUmodule module; /* until the process ends */
     CUfunction follow;
     sim_api_function_t api;
     void *const driver = dlopen("libcuda.so.1", RTLD_LAZY);
@@ -173,7 +173,8 @@ int main(int argc, char **argv)
         return 1;
     }
     const bool late = !strcmp(argv[1], "late"), write = late || !strcmp(argv[1], "write");
-    buffers_t b = {.fill_bytes = strtoull(argv[2], NULL, 10) / 2};
+    static buffers_t b; /* likewise */
+    b.fill_bytes = strtoull(argv[2], NULL, 10) / 2;
     CUfunction const follow = load_follow();
     allocate(&b);
     if (!late)
