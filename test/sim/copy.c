@@ -33,7 +33,7 @@ static void *snapshot(uint64_t source, const sim_shape_t *shape)
  * content is taken at the call; to pageable memory the host waits; between devices' own addresses
  * it never does. */
 static CUresult copy_box(uint64_t destination, uint64_t source, const sim_shape_t *shape,
-                         CUstream handle, bool wait)
+                         const sim_owners_t *owners, CUstream handle, bool wait)
 {
     CUstream stream;
     sim_work_t work = {0};
@@ -43,7 +43,7 @@ static CUresult copy_box(uint64_t destination, uint64_t source, const sim_shape_
     if (wait)
         result = sim_capture_guard_wait(stream->context, stream);
     if (result == CUDA_SUCCESS)
-        result = sim_work_transfer(&work, destination, source, shape);
+        result = sim_work_transfer(&work, destination, source, shape, owners);
     if (result != CUDA_SUCCESS)
         return result;
     bool from_pageable = pageable(source, shape->row_bytes);
@@ -66,7 +66,7 @@ static CUresult copy(uint64_t destination, uint64_t source, size_t bytes, CUstre
                      bool wait)
 {
     sim_shape_t shape = {.row_bytes = bytes, .rows = 1, .slices = 1};
-    return copy_box(destination, source, &shape, stream, wait);
+    return copy_box(destination, source, &shape, NULL, stream, wait);
 }
 
 SIM_ENTRY(CONTEXT, cuMemcpy, (CUdeviceptr destination, CUdeviceptr source, size_t bytes),
@@ -109,14 +109,21 @@ SIM_ENTRY(CONTEXT, cuMemcpyDtoDAsync,
           (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
           copy(destination, source, bytes, stream, false))
 
-/* Contexts only say whose the addresses are, which the addresses say, too. */
+/* Each side is reached in its own context: no device needs access to the other's memory. */
+static sim_owners_t owners_of(CUcontext destination_context, CUcontext source_context)
+{
+    return (sim_owners_t){true, destination_context->device, source_context->device};
+}
+
 static CUresult copy_peer(CUdeviceptr destination, CUcontext destination_context,
                           CUdeviceptr source, CUcontext source_context, size_t bytes,
                           CUstream stream, bool wait)
 {
     if (!sim_context_exists(destination_context) || !sim_context_exists(source_context))
         return CUDA_ERROR_INVALID_CONTEXT;
-    return copy(destination, source, bytes, stream, wait);
+    sim_shape_t shape = {.row_bytes = bytes, .rows = 1, .slices = 1};
+    sim_owners_t owners = owners_of(destination_context, source_context);
+    return copy_box(destination, source, &shape, &owners, stream, wait);
 }
 
 SIM_ENTRY(CONTEXT, cuMemcpyPeer,
@@ -167,7 +174,7 @@ static CUresult place_side(const side_t *side, size_t width, size_t rows, size_t
 }
 
 static CUresult copy_sides(side_t destination, side_t source, size_t width, size_t rows,
-                           size_t slices, CUstream stream, bool wait)
+                           size_t slices, const sim_owners_t *owners, CUstream stream, bool wait)
 {
     sim_shape_t shape = {.row_bytes = width, .rows = rows, .slices = slices};
     uint64_t to, from;
@@ -176,7 +183,7 @@ static CUresult copy_sides(side_t destination, side_t source, size_t width, size
     if (result == CUDA_SUCCESS)
         result = place_side(&source, width, rows, slices, &from, &shape.source_pitch,
                             &shape.source_slice);
-    return result == CUDA_SUCCESS ? copy_box(to, from, &shape, stream, wait) : result;
+    return result == CUDA_SUCCESS ? copy_box(to, from, &shape, owners, stream, wait) : result;
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *box, CUstream stream, bool wait)
@@ -184,7 +191,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *box, CUstream stream, bool wait)
     if (!box)
         return CUDA_ERROR_INVALID_VALUE;
     return copy_sides((side_t)SIDE_2D(box, dst), (side_t)SIDE_2D(box, src), box->WidthInBytes,
-                      box->Height, 1, stream, wait);
+                      box->Height, 1, NULL, stream, wait);
 }
 
 SIM_ENTRY(CONTEXT, cuMemcpy2D, (const CUDA_MEMCPY2D *box), copy_2d(box, NULL, true))
@@ -197,7 +204,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *box, CUstream stream, bool wait)
     if (!box)
         return CUDA_ERROR_INVALID_VALUE;
     return copy_sides((side_t)SIDE_3D(box, dst), (side_t)SIDE_3D(box, src), box->WidthInBytes,
-                      box->Height, box->Depth, stream, wait);
+                      box->Height, box->Depth, NULL, stream, wait);
 }
 
 SIM_ENTRY(CONTEXT, cuMemcpy3D, (const CUDA_MEMCPY3D *box), copy_3d(box, NULL, true))
@@ -210,8 +217,9 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *box, CUstream stream, boo
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_context_exists(box->dstContext) || !sim_context_exists(box->srcContext))
         return CUDA_ERROR_INVALID_CONTEXT;
+    sim_owners_t owners = owners_of(box->dstContext, box->srcContext);
     return copy_sides((side_t)SIDE_3D(box, dst), (side_t)SIDE_3D(box, src), box->WidthInBytes,
-                      box->Height, box->Depth, stream, wait);
+                      box->Height, box->Depth, &owners, stream, wait);
 }
 
 SIM_ENTRY(CONTEXT, cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *box), copy_3d_peer(box, NULL, true))
@@ -226,7 +234,7 @@ static CUresult check_batch(const CUdeviceptr *destinations, const CUdeviceptr *
         sim_shape_t shape = {.row_bytes = sizes[i], .rows = 1, .slices = 1};
         sim_work_t work;
         CUresult result = sizes[i] > 0
-                              ? sim_work_transfer(&work, destinations[i], sources[i], &shape)
+                              ? sim_work_transfer(&work, destinations[i], sources[i], &shape, NULL)
                               : CUDA_ERROR_INVALID_VALUE;
         if (result != CUDA_SUCCESS) {
             *bad = i;
@@ -247,7 +255,7 @@ static void enqueue_batch(CUstream stream, const CUdeviceptr *destinations,
     for (size_t i = 0; i < count; i++) {
         sim_shape_t shape = {.row_bytes = sizes[i], .rows = 1, .slices = 1};
         sim_work_t work;
-        sim_work_transfer(&work, destinations[i], sources[i], &shape);
+        sim_work_transfer(&work, destinations[i], sources[i], &shape, NULL);
         if (pageable(sources[i], sizes[i]) && sim_engine.mode == SIM_COMPUTE)
             work.snapshot = snapshot(sources[i], &shape);
         sim_lane_t *lane = sim_lane_create(stream->context);

@@ -117,22 +117,36 @@ static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdev
 SIM_ENTRY(INIT, cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device),
           device_attribute(value, attribute, device))
 
-/* No peer reaches another's memory; copies go between them all the same. */
+/* Unless MICRODNN_SIM_PEERS says so no device reaches another's memory; copies go between them all
+ * the same. */
 static CUresult can_access_peer(int *can, CUdevice device, CUdevice peer)
 {
     if (!sim_device(device) || !sim_device(peer))
         return CUDA_ERROR_INVALID_DEVICE;
-    return put_int(can, 0);
+    return put_int(can, sim_engine.peer_access && device != peer);
 }
 
 SIM_ENTRY(INIT, cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer),
           can_access_peer(can, device, peer))
 
+static CUresult enable_peer(CUcontext peer, unsigned flags)
+{
+    CUcontext here = sim_current();
+    if (!sim_context_exists(peer))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_engine.peer_access || peer == here)
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    if (here->peers >> peer->device & 1)
+        return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    here->peers |= UINT32_C(1) << peer->device;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 {
-    (void)flags;
-    SIM_CALL(SIM_NEED_CONTEXT, sim_context_exists(peer) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
-                                                        : CUDA_ERROR_INVALID_CONTEXT);
+    SIM_CALL(SIM_NEED_CONTEXT, enable_peer(peer, flags));
 }
 
 static CUresult pci_bus_id(char *text, int capacity, CUdevice device)

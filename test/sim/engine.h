@@ -43,6 +43,12 @@ typedef struct sim_shape {
 } sim_shape_t;
 
 /* What an operation does; also the content of a graph's node. Owns `parameters` and `snapshot`. */
+/* Of a peer copy: the devices that reach its sides, each for its own context. */
+typedef struct sim_owners {
+    bool given; /* else the device that copies reaches both */
+    int destination, source;
+} sim_owners_t;
+
 typedef struct sim_work {
     sim_work_kind_t kind;
     sim_unit_t unit;
@@ -52,6 +58,7 @@ typedef struct sim_work {
     uint64_t destination, source;
     uint64_t bytes; /* all of `shape`, or what is released */
     sim_shape_t shape;
+    sim_owners_t owners;
     void *snapshot; /* the rows of a pageable source at the call, packed, or NULL */
     uint64_t
         pattern; /* of a fill, or what a wait compares with; of an acquisition: range.pending */
@@ -126,6 +133,7 @@ struct CUctx_st {
     int device;
     unsigned retained, flags;
     CUresult sticky;
+    uint32_t peers;   /* devices whose memory its kernels may reach, a bit each */
     CUstream streams; /* all, the legacy one included */
     CUstream legacy;
 };
@@ -151,6 +159,7 @@ typedef struct sim_engine {
     bool initialised;
     pid_t pid;
     sim_mode_t mode;
+    bool peer_access;     /* devices can reach each other's memory */
     bool unnamed_allowed; /* kernels may touch memory that no parameter of theirs names */
     int device_count;
     int switch_devices; /* devices that share one switch; at least 1 */
@@ -300,7 +309,7 @@ CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *cons
                          void **extra);
 uint64_t sim_shape_bytes(const sim_shape_t *shape);
 CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source,
-                           const sim_shape_t *shape);
+                           const sim_shape_t *shape, const sim_owners_t *owners);
 /* `rows` rows of `count` patterns. */
 CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint64_t pitch_bytes,
                        uint64_t pattern, uint32_t pattern_bytes, uint64_t count, uint64_t rows);

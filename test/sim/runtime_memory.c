@@ -211,6 +211,16 @@ ENTRY(cudaMemcpyPeerAsync,
 ENTRY(cudaDeviceCanAccessPeer, (int *can, int device, int peer),
       sim_calls->cuDeviceCanAccessPeer(can, device, peer))
 
+static CUresult enable_peer(int peer, unsigned flags)
+{
+    CUcontext context;
+    cudaError_t error = sim_runtime_context(peer, &context);
+    return error == cudaSuccess ? sim_calls->cuCtxEnablePeerAccess(context, flags)
+                                : (CUresult)error;
+}
+
+ENTRY(cudaDeviceEnablePeerAccess, (int peer, unsigned flags), enable_peer(peer, flags))
+
 /* Both structures of attributes are alike. */
 _Static_assert(sizeof(struct cudaMemcpyAttributes) == sizeof(CUmemcpyAttributes), "attributes");
 

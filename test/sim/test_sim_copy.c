@@ -273,6 +273,36 @@ static void time_between_devices(void)
     CHECK(fabs(ms - 1.0) < 0.01);
 }
 
+static void enable_peers(void)
+{
+    float *first = new_device(64), *second, value = 3;
+    OK(cudaMemcpy(first, &value, sizeof value, cudaMemcpyHostToDevice));
+    OK(cudaDeviceSynchronize());
+    OK(cudaSetDevice(1));
+    second = new_device(64);
+    int can;
+    OK(cudaDeviceCanAccessPeer(&can, 1, 0));
+    CHECK(can == 1);
+    OK(cudaDeviceCanAccessPeer(&can, 1, 1));
+    CHECK(can == 0);
+    CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaErrorPeerAccessUnsupported);
+    OK(cudaDeviceEnablePeerAccess(0, 0));
+    CHECK(cudaDeviceEnablePeerAccess(0, 0) == cudaErrorPeerAccessAlreadyEnabled);
+    OK(launch_add(first, 4, 1, 1, NULL));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(&value, first, sizeof value, cudaMemcpyDefault));
+    CHECK(value == 7);
+    OK(cudaSetDevice(0));
+    OK(launch_add(second, 4, 1, 1, NULL)); /* it goes one way */
+    CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+}
+
+static void peers_reach_memory_once_that_is_enabled(void **state)
+{
+    (void)state;
+    expect_success(enable_peers, "MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_PEERS=1");
+}
+
 static void devices_copy_to_each_other(void **state)
 {
     (void)state;
@@ -396,6 +426,7 @@ int main(void)
         cmocka_unit_test(boxes_can_be_captured),
         cmocka_unit_test(copies_of_a_batch_are_in_no_order),
         cmocka_unit_test(devices_copy_to_each_other),
+        cmocka_unit_test(peers_reach_memory_once_that_is_enabled),
         cmocka_unit_test(streams_wait_for_values),
         cmocka_unit_test(many_attributes_at_once),
     };

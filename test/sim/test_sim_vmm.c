@@ -573,10 +573,65 @@ static void two_devices(void)
     expect_fault(base, 1);
 }
 
+/* As a copy that names the devices does, which needs no access of one to the other's memory. */
+static void copy_between_mappings(void)
+{
+    CUdeviceptr base = new_addresses(2 * CHUNK);
+    CUcontext contexts[2];
+    for (int i = 0; i < 2; i++) {
+        CUmemGenericAllocationHandle handle = new_handle(device_memory(i), CHUNK);
+        CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, i},
+                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        CUdeviceptr address = base + (unsigned)i * CHUNK;
+        OK(cudaSetDevice(i));
+        OK(cuCtxGetCurrent(&contexts[i]));
+        OK(cuMemMap(address, CHUNK, 0, handle, 0));
+        OK(cuMemSetAccess(address, CHUNK, &access, 1));
+        OK(cuMemsetD32(address, 0, 16));
+    }
+    OK(launch_add(pointer(base + CHUNK), 4, 1, 1, NULL));
+    OK(cudaDeviceSynchronize());
+    CHECK(cuMemcpyDtoD(base, base + CHUNK, 4) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemcpyPeer(base, contexts[1], base + CHUNK, contexts[1], 4) ==
+          CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemcpyPeer(base, contexts[0], base + CHUNK, contexts[1], 4));
+    OK(cudaDeviceSynchronize());
+    OK(cudaSetDevice(0));
+    CHECK(read_float(base) == 4);
+}
+
+static void give_peers_access(bool reach)
+{
+    CUdeviceptr base = new_addresses(CHUNK);
+    CUmemGenericAllocationHandle handle = new_handle(device_memory(1), CHUNK);
+    OK(cuMemMap(base, CHUNK, 0, handle, 0));
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CHECK(cuMemSetAccess(base, CHUNK, &access, 1) ==
+          (reach ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE));
+    if (!reach)
+        return;
+    OK(cuMemsetD32(base, 0, 1));
+    OK(launch_add(pointer(base), 4, 1, 1, NULL));
+    CHECK(read_float(base) == 4);
+}
+
+static void give_access_within_reach(void)
+{
+    give_peers_access(true);
+}
+
+static void give_access_out_of_reach(void)
+{
+    give_peers_access(false);
+}
+
 static void access_is_by_device(void **state)
 {
     (void)state;
     expect_success(two_devices, "MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_MEMORY=64MiB");
+    expect_success(copy_between_mappings, "MICRODNN_SIM_DEVICES=2");
+    expect_success(give_access_within_reach, "MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_PEERS=1");
+    expect_success(give_access_out_of_reach, "MICRODNN_SIM_DEVICES=2");
 }
 
 int main(void)

@@ -294,6 +294,19 @@ static CUresult unmap(CUdeviceptr start, size_t bytes)
 
 SIM_ENTRY(INIT, cuMemUnmap, (CUdeviceptr address, size_t bytes), unmap(address, bytes))
 
+/* A device reaches its own memory, the host's, and its peers' if it reaches any. */
+static CUresult device_access(int device, uint64_t start, uint64_t bytes)
+{
+    if (!sim_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    for (uint64_t at = start; at - start < bytes; at += sim_map_find(at)->bytes) {
+        const CUmemLocation *location = &sim_map_find(at)->physical->properties.location;
+        if (on_device(location) && location->id != device && !sim_engine.peer_access)
+            return CUDA_ERROR_INVALID_DEVICE;
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult check_access(const CUmemAccessDesc *wanted, uint64_t start, uint64_t bytes)
 {
     if (wanted->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
@@ -301,7 +314,7 @@ static CUresult check_access(const CUmemAccessDesc *wanted, uint64_t start, uint
         wanted->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return CUDA_ERROR_INVALID_VALUE;
     if (on_device(&wanted->location))
-        return sim_device(wanted->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+        return device_access(wanted->location.id, start, bytes);
     if (wanted->location.type != CU_MEM_LOCATION_TYPE_HOST &&
         wanted->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
         return CUDA_ERROR_INVALID_VALUE;

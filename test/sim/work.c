@@ -55,11 +55,13 @@ void sim_set_next_cost_us(double cost_us)
     next_cost_us = cost_us;
 }
 
-/* Another device's allocation, which kernels cannot reach: there is no access between peers. */
+/* Another device's allocation, which kernels of this one were not let reach. Of a mapping its
+ * access says that. */
 static bool is_foreign(uint64_t address, int device)
 {
     const sim_range_t *range = sim_map_find(address);
-    return range && range->place == SIM_PLACE_DEVICE && !range->physical && range->device != device;
+    return range && range->place == SIM_PLACE_DEVICE && !range->physical &&
+           range->device != device && (sim_device(device)->context.peers >> range->device & 1) == 0;
 }
 
 /* Whether a parameter of the kernel, or a part of one, is an address in the same memory. */
@@ -85,9 +87,13 @@ static _Noreturn void panic_unnamed(const char *kernel)
     sim_panic(message);
 }
 
-static void *memory(uint64_t address, uint64_t bytes, bool write)
+static int running_device(void)
 {
-    int device = running_context ? running_context->device : SIM_ANY_DEVICE;
+    return running_context ? running_context->device : SIM_ANY_DEVICE;
+}
+
+static void *memory_of(int device, uint64_t address, uint64_t bytes, bool write)
+{
     void *host = sim_map_translate(address, bytes, device, write);
     if (running_kernel && is_foreign(address, device))
         host = NULL;
@@ -96,6 +102,11 @@ static void *memory(uint64_t address, uint64_t bytes, bool write)
     if (host && running_kernel && !sim_engine.unnamed_allowed && !is_named(running_kernel, address))
         panic_unnamed(running_kernel->kernel->name);
     return host;
+}
+
+static void *memory(uint64_t address, uint64_t bytes, bool write)
+{
+    return memory_of(running_device(), address, bytes, write);
 }
 
 /* What a kernel does there is not known: where no device may write, its first write ends the
@@ -118,20 +129,25 @@ static void run_kernel(const sim_work_t *work)
 }
 
 /* Where a copy reads or writes; pageable host memory is what is neither. */
-static void *side(uint64_t address, uint64_t bytes, bool write)
+static void *side(int device, uint64_t address, uint64_t bytes, bool write)
 {
-    return sim_map_is_device(address) ? memory(address, bytes, write) : (void *)(uintptr_t)address;
+    return sim_map_is_device(address) ? memory_of(device, address, bytes, write)
+                                      : (void *)(uintptr_t)address;
 }
 
 static void copy_row(const sim_work_t *work, uint64_t slice, uint64_t row)
 {
     const sim_shape_t *shape = &work->shape;
+    const sim_owners_t *owners = &work->owners;
+    int reader = owners->given ? owners->source : running_device();
+    int writer = owners->given ? owners->destination : running_device();
     uint64_t to = slice * shape->destination_slice + row * shape->destination_pitch;
     uint64_t from = slice * shape->source_slice + row * shape->source_pitch;
-    const void *source = work->snapshot ? (const char *)work->snapshot +
-                                              (slice * shape->rows + row) * shape->row_bytes
-                                        : side(work->source + from, shape->row_bytes, false);
-    void *destination = side(work->destination + to, shape->row_bytes, true);
+    const void *source =
+        work->snapshot
+            ? (const char *)work->snapshot + (slice * shape->rows + row) * shape->row_bytes
+            : side(reader, work->source + from, shape->row_bytes, false);
+    void *destination = side(writer, work->destination + to, shape->row_bytes, true);
     if (source && destination)
         memmove(destination, source, shape->row_bytes);
 }
@@ -140,7 +156,8 @@ static void fill_row(const sim_work_t *work, uint64_t slice, uint64_t row)
 {
     const sim_shape_t *shape = &work->shape;
     uint64_t to = slice * shape->destination_slice + row * shape->destination_pitch;
-    unsigned char *destination = side(work->destination + to, shape->row_bytes, true);
+    unsigned char *destination =
+        side(running_device(), work->destination + to, shape->row_bytes, true);
     if (!destination)
         return;
     if (work->pattern_bytes == 1)
@@ -266,21 +283,25 @@ uint64_t sim_shape_bytes(const sim_shape_t *shape)
 }
 
 /* Whether a copy may be asked for there: host memory is not looked at. */
-static bool accessible(uint64_t address, uint64_t bytes, bool write)
+static bool accessible(int device, uint64_t address, uint64_t bytes, bool write)
 {
-    return address != 0 &&
-           (!sim_map_is_device(address) ||
-            sim_map_covers(address, bytes, SIM_PLACE_DEVICE, sim_current()->device, write));
+    return address != 0 && (!sim_map_is_device(address) ||
+                            sim_map_covers(address, bytes, SIM_PLACE_DEVICE, device, write));
 }
 
-static bool rows_accessible(uint64_t destination, uint64_t source, const sim_shape_t *shape)
+static bool rows_accessible(uint64_t destination, uint64_t source, const sim_shape_t *shape,
+                            const sim_owners_t *owners)
 {
+    int here = sim_current()->device;
+    int writer = owners ? owners->destination : here, reader = owners ? owners->source : here;
     for (uint64_t slice = 0; slice < shape->slices; slice++)
         for (uint64_t row = 0; row < shape->rows; row++)
-            if (!accessible(destination + slice * shape->destination_slice +
+            if (!accessible(writer,
+                            destination + slice * shape->destination_slice +
                                 row * shape->destination_pitch,
                             shape->row_bytes, true) ||
-                !accessible(source + slice * shape->source_slice + row * shape->source_pitch,
+                !accessible(reader,
+                            source + slice * shape->source_slice + row * shape->source_pitch,
                             shape->row_bytes, false))
                 return false;
     return true;
@@ -289,12 +310,12 @@ static bool rows_accessible(uint64_t destination, uint64_t source, const sim_sha
 /* Read and written by the device's own copy kernel within it; between two hosts by the host;
  * between two devices over this device's link. */
 CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source,
-                           const sim_shape_t *shape)
+                           const sim_shape_t *shape, const sim_owners_t *owners)
 {
     int here = sim_current()->device;
     const sim_profile_t *profile = &sim_device(here)->profile;
     uint64_t bytes = sim_shape_bytes(shape);
-    if (!rows_accessible(destination, source, shape))
+    if (!rows_accessible(destination, source, shape, owners))
         return CUDA_ERROR_INVALID_VALUE;
     int to = sim_map_device(destination), from = sim_map_device(source);
     *out = (sim_work_t){.kind = SIM_COPY,
@@ -302,6 +323,7 @@ CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t sourc
                         .source = source,
                         .bytes = bytes,
                         .shape = *shape,
+                        .owners = owners ? *owners : (sim_owners_t){0},
                         .amount = link_bytes(profile, bytes)};
     bool to_device = to != SIM_ANY_DEVICE && (from == SIM_ANY_DEVICE || to == here);
     out->unit = to_device ? SIM_UNIT_H2D : SIM_UNIT_D2H;
