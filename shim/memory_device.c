@@ -18,7 +18,10 @@ struct mdnn_device_memory {
     CUdeviceptr addresses, aliases; /* reservations */
     uint64_t address_bytes, alias_bytes;
     CUmemGenericAllocationHandle *chunks;
+    CUdeviceptr *mapped; /* by chunk: its range's address; 0: it is mapped for none */
     size_t chunk_count, chunk_capacity;
+    CUmemAccessDesc access[1 + MDNN_MEMORY_PEERS]; /* who may use ranges; the device itself first */
+    size_t access_count;
     struct {
         CUstream stream;
         uint64_t number;
@@ -44,16 +47,15 @@ static CUdeviceptr alias_of(const mdnn_device_memory_t *memory, uint64_t chunk)
     return memory->aliases + (chunk - 1) * memory->config.chunk_bytes;
 }
 
+/* For the first `access_count` of those that may use ranges. */
 static mdnn_status_t map_handle(mdnn_device_memory_t *memory, CUdeviceptr address,
-                                CUmemGenericAllocationHandle handle)
+                                CUmemGenericAllocationHandle handle, size_t access_count)
 {
     const mdnn_driver_t *const driver = memory->config.driver;
     const uint64_t bytes = memory->config.chunk_bytes;
-    const CUmemAccessDesc access = {
-        {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->config.device},
-        CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     MDNN_TRY(note(memory, driver->cuMemMap(address, bytes, 0, handle, 0)));
-    const mdnn_status_t status = note(memory, driver->cuMemSetAccess(address, bytes, &access, 1));
+    const mdnn_status_t status =
+        note(memory, driver->cuMemSetAccess(address, bytes, memory->access, access_count));
     if (status != MDNN_STATUS_OK)
         (void)driver->cuMemUnmap(address, bytes);
     return status;
@@ -72,7 +74,7 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
     MDNN_TRY(
         note(memory, driver->cuMemCreate(&handle, memory->config.chunk_bytes, &properties, 0)));
     const mdnn_status_t status =
-        map_handle(memory, alias_of(memory, memory->chunk_count + 1), handle);
+        map_handle(memory, alias_of(memory, memory->chunk_count + 1), handle, 1);
     if (status != MDNN_STATUS_OK) {
         (void)driver->cuMemRelease(handle);
         return status;
@@ -85,14 +87,42 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
 static mdnn_status_t map(void *context, uint64_t address, uint64_t chunk)
 {
     mdnn_device_memory_t *const memory = context;
-    return map_handle(memory, address, memory->chunks[chunk - 1]);
+    MDNN_TRY(map_handle(memory, address, memory->chunks[chunk - 1], memory->access_count));
+    memory->mapped[chunk - 1] = address;
+    return MDNN_STATUS_OK;
 }
 
 static mdnn_status_t unmap(void *context, uint64_t address, uint64_t chunk)
 {
     mdnn_device_memory_t *const memory = context;
-    (void)chunk;
-    return note(memory, memory->config.driver->cuMemUnmap(address, memory->config.chunk_bytes));
+    MDNN_TRY(note(memory, memory->config.driver->cuMemUnmap(address, memory->config.chunk_bytes)));
+    memory->mapped[chunk - 1] = 0;
+    return MDNN_STATUS_OK;
+}
+
+static CUmemAccessDesc access_of(CUdevice device)
+{
+    return (CUmemAccessDesc){{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                             CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+}
+
+mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer)
+{
+    const mdnn_driver_t *const driver = memory->config.driver;
+    const uint64_t bytes = memory->config.chunk_bytes;
+    const CUmemAccessDesc access = access_of(peer);
+    int can = 0;
+    /* Not noted as an error: nothing of ours needs it. */
+    if (driver->cuDeviceCanAccessPeer(&can, peer, memory->config.device) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    if (!can || memory->access_count > MDNN_MEMORY_PEERS)
+        return MDNN_STATUS_OK;
+    for (size_t i = 0; i < memory->chunk_count; i++)
+        if (memory->mapped[i] &&
+            driver->cuMemSetAccess(memory->mapped[i], bytes, &access, 1) != CUDA_SUCCESS)
+            return MDNN_STATUS_DEVICE;
+    memory->access[memory->access_count++] = access;
+    return MDNN_STATUS_OK;
 }
 
 /* ---- moments ---- */
@@ -311,7 +341,9 @@ static mdnn_status_t fill(mdnn_device_memory_t *memory)
     const mdnn_device_memory_config_t *const config = &memory->config;
     memory->chunk_capacity = (size_t)(config->budget_bytes / config->chunk_bytes);
     memory->chunks = calloc(memory->chunk_capacity + 1, sizeof *memory->chunks);
-    if (!memory->chunks || memory->chunk_capacity == 0)
+    memory->mapped = calloc(memory->chunk_capacity + 1, sizeof *memory->mapped);
+    memory->access[memory->access_count++] = access_of(config->device);
+    if (!memory->chunks || !memory->mapped || memory->chunk_capacity == 0)
         return MDNN_STATUS_OUT_OF_MEMORY;
     MDNN_TRY(reserve_aliases(memory)); /* first: the other takes what is left */
     MDNN_TRY(reserve_addresses(memory));
@@ -356,6 +388,7 @@ void mdnn_device_memory_destroy(mdnn_device_memory_t *memory)
     if (memory->addresses)
         (void)driver->cuMemAddressFree(memory->addresses, memory->address_bytes);
     free(memory->chunks);
+    free(memory->mapped);
     free(memory);
 }
 

@@ -41,6 +41,12 @@ mdnn_memory_device_t mdnn_device_memory_functions(void);
 /* How fast it copies, measured now, in some tens of milliseconds (a piece of host memory is made
  * for it, and kept). *link is untouched if that fails. */
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link);
+/* From now on `peer` may read and write what is mapped for ranges; nothing changes if it cannot
+ * reach the device's memory. One call of the driver for each chunk that is mapped now. At most
+ * MDNN_MEMORY_PEERS different ones. DEVICE: the driver refused, and future mappings are as before.
+ */
+enum { MDNN_MEMORY_PEERS = 63 };
+mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer);
 mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory);
 /* The last failure of the driver, here or in the moments. */
 CUresult mdnn_device_memory_error(const mdnn_device_memory_t *memory);

@@ -9,6 +9,7 @@
 #define MDNN_VIRTUAL_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "shim/captures.h"
 #include "shim/memory_device.h"
@@ -23,6 +24,7 @@ typedef struct mdnn_virtual_device {
     uint64_t budget_bytes;
     mdnn_device_memory_t *device;
     mdnn_memory_t *memory;
+    _Atomic uint64_t met;     /* other devices, a bit each, that worked on its memory */
     uint64_t ended;           /* operations, for publishing statistics now and then */
     uint32_t inside;          /* operations between begin and end */
     pthread_cond_t one_ended; /* of those */

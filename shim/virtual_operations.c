@@ -152,6 +152,58 @@ static bool make_parts(mdnn_virtual_operation_t *operation, const mdnn_memory_op
     return made;
 }
 
+/* ---- peers ---- */
+
+/* The device that does the work: its stream's. -1: the driver does not say. */
+static CUdevice device_at_work(const mdnn_virtual_operation_t *operation)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    CUstream const stream = operation->stream;
+    const bool own = stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+    CUcontext context = NULL;
+    CUdevice ordinal;
+    mdnn_virtual_device_t *device;
+    if ((own ? driver->cuStreamGetCtx(stream, &context) : driver->cuCtxGetCurrent(&context)) !=
+        CUDA_SUCCESS)
+        return -1;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
+        if (device->context == context)
+            return device->ordinal;
+    const mdnn_context_change_t change = mdnn_context_enter(driver, context);
+    const CUresult result = driver->cuCtxGetDevice(&ordinal);
+    mdnn_context_leave(driver, change);
+    return result == CUDA_SUCCESS ? ordinal : -1;
+}
+
+/* Gives a device that now first works on another's memory access to that. */
+static void meet(mdnn_virtual_device_t *device, CUdevice other)
+{
+    const uint64_t bit = (uint64_t)1 << other;
+    if (device->ordinal == other || atomic_load(&device->met) & bit)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    /* Where it fails the real call says what is wrong. */
+    if (!(atomic_fetch_or(&device->met, bit) & bit))
+        (void)mdnn_device_memory_let(device->device, other);
+    mdnn_virtual_leave(device, entry);
+}
+
+/* All devices whose memory is named meet each other and the one that does the work. */
+static void meet_all(const mdnn_virtual_operation_t *operation)
+{
+    CUcontext current;
+    if (!mdnn_virtual_device(1) && mdnn_real_driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+        current == operation->parts->device->context)
+        return; /* as in every program with one device */
+    const CUdevice here = device_at_work(operation);
+    for (const struct mdnn_virtual_part *part = operation->parts; part; part = part->next) {
+        if (here >= 0 && here <= MDNN_MEMORY_PEERS)
+            meet(part->device, here);
+        for (const struct mdnn_virtual_part *other = operation->parts; other; other = other->next)
+            meet(part->device, other->device->ordinal);
+    }
+}
+
 /* ---- begin and end ---- */
 
 /* Entered. What the operation names belongs to its capture; the mechanism has pinned each once. */
@@ -217,6 +269,7 @@ static CUresult begin_parts(mdnn_virtual_operation_t *operation, unsigned long l
 {
     struct mdnn_virtual_part *part = operation->parts;
     CUresult result = CUDA_SUCCESS;
+    meet_all(operation);
     while (part && (result = begin_part(part, capture)) == CUDA_SUCCESS)
         part = part->next;
     if (result != CUDA_SUCCESS)

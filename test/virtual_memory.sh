@@ -72,6 +72,19 @@ two_devices() {
     done
 }
 
+# Each uses the other's memory, by copies that name both devices, and if they reach each other, in any
+# way; without the library, too.
+peers() { # reach
+    for seed in 1 2 3; do
+        MICRODNN_SIM_PEERS=$1 MICRODNN_SIM_SEED=$seed timeout "$seconds" "$client" peers "$seed" \
+            $((160 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
+        MICRODNN_SIM_PEERS=$1 MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$client" peers \
+            "$seed" $((160 * mebibyte)) || { echo "seed $seed"; cat "$log"; return 1; }
+        holds "$in_budget and memory['out_bytes'] > 0 and memory['in_bytes'] > 0" &&
+            said_nothing || { echo "seed $seed"; return 1; }
+    done
+}
+
 # Refusals are errors of the call, and one line says what would be enough.
 refuses() {
     under $((48 * mebibyte)) "$client" refused 1 $((90 * mebibyte)) || { cat "$log"; return 1; }
@@ -116,11 +129,13 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 14
+plan 16
 for name in one_stream many_streams default_stream threads graphs; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
 check "each device has a budget of its own" two_devices
+check "two devices copy between each other's memory" peers 0
+check "two devices that reach each other's memory work on it in any way" peers 1
 check "what cannot be is refused, and everything else goes on" refuses
 for policy in none conv all dynamic modnn auto; do
     check "policy $policy: training under a budget has the same losses" trains_alike "$policy"

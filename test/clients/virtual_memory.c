@@ -433,6 +433,90 @@ static void devices(uint64_t seed)
     }
 }
 
+/* What is enqueued there from now on comes after what is enqueued here. */
+static void join(run_t *run, int stream, run_t *other, int other_stream)
+{
+    CUDA(cudaEventRecord(run->event, run->streams[stream]));
+    CUDA(cudaStreamWaitEvent(other->streams[other_stream], run->event, 0));
+}
+
+/* A copy of the current device, `here`, from `from` on one device to `to` on the other. */
+static void copy_to_peer(run_t *run, int stream, buffer_t *to, int to_device, buffer_t *from,
+                         bool unified)
+{
+    const uint32_t most = to->words < from->words ? to->words : from->words;
+    const uint32_t words = 1 + pick(run, most);
+    const size_t bytes = (size_t)words * 4;
+    uint32_t *const destination = to->device + to->words - words;
+    if (unified) {
+        CUDA(cudaMemcpyAsync(destination, from->device, bytes, cudaMemcpyDefault,
+                             run->streams[stream]));
+    } else if (pick(run, 4) == 0) { /* the default stream's, which these streams do not wait for */
+        CUDA(cudaStreamSynchronize(run->streams[stream]));
+        CUDA(cudaMemcpyPeer(destination, to_device, from->device, 1 - to_device, bytes));
+        CUDA(cudaStreamSynchronize(NULL));
+    } else {
+        CUDA(cudaMemcpyPeerAsync(destination, to_device, from->device, 1 - to_device, bytes,
+                                 run->streams[stream]));
+    }
+    memcpy(to->model + to->words - words, from->model, bytes);
+}
+
+/* Work of device `here` on a buffer of its own and one of its peer, in either direction. */
+static void peer_step(run_t *runs, int here, bool reach)
+{
+    run_t *const run = &runs[here], *const other = &runs[1 - here];
+    buffer_t *const mine = live_buffer(run), *const its = live_buffer(other);
+    const int stream = (int)pick(run, (uint32_t)run->stream_count);
+    const bool give = pick(run, 2) != 0;
+    if (!mine || !its)
+        return;
+    follow(run, mine, stream);
+    join(other, its->stream, run, stream);
+    /* Peers reach memory of pools only if that is enabled for the pool. */
+    const bool pooled = mine->ordered || its->ordered;
+    if (reach && !pooled && pick(run, 2) == 0)
+        launch(run, run->streams[stream], give ? its : mine, give ? mine : its, pick(run, 1000), 1);
+    else if (give)
+        copy_to_peer(run, stream, its, 1 - here, mine, reach && pick(run, 2) == 0);
+    else
+        copy_to_peer(run, stream, mine, here, its, reach && pick(run, 2) == 0);
+    join(run, stream, other, its->stream);
+}
+
+/* Two devices with budgets that use each other's memory: by copies that name the devices, and,
+ * where they can reach it, by other copies and by kernels. */
+static void peers(uint64_t seed)
+{
+    enum { DEVICES = 2 };
+    run_t runs[DEVICES];
+    int reach = 0;
+    for (int i = 0; i < DEVICES; i++) {
+        CUDA(cudaSetDevice(i));
+        load_mix();
+        kernels[i] = mix;
+        begin(&runs[i], seed + (uint64_t)i, live_limit / DEVICES, 2);
+    }
+    CUDA(cudaDeviceCanAccessPeer(&reach, 0, 1));
+    for (int i = 0; i < OPERATIONS; i++) {
+        const int here = (int)pick(&runs[0], DEVICES);
+        CUDA(cudaSetDevice(here));
+        mix = kernels[here];
+        if (reach && (i == OPERATIONS / 8 || i == OPERATIONS / 4)) { /* when much is mapped */
+            CUDA(cudaSetDevice(i == OPERATIONS / 4));
+            CUDA(cudaDeviceEnablePeerAccess(i != OPERATIONS / 4, 0));
+            CUDA(cudaSetDevice(here));
+        }
+        step(&runs[here]);
+        if (i % 3 == 0 && (!reach || i > OPERATIONS / 4))
+            peer_step(runs, here, reach);
+    }
+    for (int i = 0; i < DEVICES; i++) {
+        CUDA(cudaSetDevice(i));
+        finish(&runs[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -444,7 +528,8 @@ int main(int argc, char **argv)
                     {"threads", threads},
                     {"graphs", graphs},
                     {"refused", refused},
-                    {"devices", devices}};
+                    {"devices", devices},
+                    {"peers", peers}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
             live_limit = strtoull(argv[3], NULL, 10);
