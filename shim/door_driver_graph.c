@@ -126,6 +126,7 @@ CUresult mdnn_door_cuGraphLaunch(CUresult (*real)(CUgraphExec, CUstream), bool o
     mdnn_virtual_operation_t operation;
     mdnn_virtual_operation(&operation, stream, own_stream);
     mdnn_virtual_name_graph(&operation, executable);
+    operation.name = "cuGraphLaunch";
     CUresult result = mdnn_virtual_begin(
         &operation, mdnn_driver_hash(MDNN_DRIVER_HASH_START, MDNN_DRIVER_cuGraphLaunch));
     if (result == CUDA_SUCCESS) {

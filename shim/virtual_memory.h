@@ -39,7 +39,8 @@ typedef struct mdnn_virtual_operation {
     bool per_thread;  /* the _ptsz family: stream 0 is the thread's own */
     bool begun;       /* end has something to do */
     bool overflowed;  /* a name was lost for want of memory: begin refuses */
-    const char *name; /* for people: of a kernel; may be NULL; valid until the process ends */
+    const char *name; /* for people; valid until the process ends. NULL: runs no kernel, so that it
+                         touches nothing but what it names */
     size_t name_count;
     mdnn_named_t *more;                     /* what does not fit in `names`; owned until end */
     struct mdnn_virtual_part *parts;        /* from begin to end, one a device that is named */
@@ -63,7 +64,8 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
 /* Names all that the executable graph uses; for cuGraphLaunch. */
 void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable);
 /* CUDA_SUCCESS, or what to return instead of enqueuing, CUDA_ERROR_OUT_OF_MEMORY as a rule; nothing
- * is to be ended then. An operation without names costs a compare. `key`: what it is. Always
+ * is to be ended then. An operation without names costs a compare, but a
+ * kernel's in `safety = verify`, which may reach anything all the same. `key`: what it is. Always
  * followed by end if it succeeds. */
 CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key);
 void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued);

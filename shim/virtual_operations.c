@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shim/process.h"
 #include "shim/virtual_internal.h"
 
 /* The names of one device. */
@@ -136,6 +137,8 @@ static bool make_parts(mdnn_virtual_operation_t *operation, const mdnn_memory_op
 {
     const mdnn_named_t *const names = names_of(operation);
     const size_t count = operation->name_count;
+    if (count == 0)
+        return add_part(operation, mdnn_virtual_current(), true, what);
     mdnn_virtual_device_t *device = mdnn_virtual_device_of(names[0].address);
     size_t same = 1;
     while (same < count && names[same].address - device->start < device->bytes)
@@ -278,18 +281,27 @@ static CUresult begin_parts(mdnn_virtual_operation_t *operation, unsigned long l
     return result;
 }
 
+/* VERIFY: kernels that name nothing may still reach anything. What is captured runs later. */
+static bool must_be_proved(const mdnn_virtual_operation_t *operation)
+{
+    return mdnn_process_options()->memory_safety == MDNN_SAFETY_VERIFY && operation->name &&
+           mdnn_virtual_current() &&
+           mdnn_virtual_capture(operation->stream, operation->per_thread) == 0;
+}
+
 CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
 {
     mdnn_memory_operation_t what = {.key = key, .name = operation->name};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (operation->name_count == 0 && !operation->overflowed)
+    if (operation->name_count == 0 && !operation->overflowed && !must_be_proved(operation))
         return CUDA_SUCCESS;
     mdnn_moments_t *const moments = mdnn_virtual_moments();
     const unsigned long long capture =
         mdnn_virtual_capture(operation->stream, operation->per_thread);
     what.capturing = capture != 0;
     what.stream = MDNN_NO_STREAM;
-    take_expected(operation, &what);
+    if (operation->name_count > 0)
+        take_expected(operation, &what);
     const mdnn_status_t status = capture ? MDNN_STATUS_OK
                                          : mdnn_moments_stream(moments, operation->stream,
                                                                operation->per_thread, &what.stream);

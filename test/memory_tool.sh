@@ -96,25 +96,26 @@ in_budget() { # status, way, budget
     follows "$1" "$2" "$fill" "$tool" run --memory "$3" --stats json --stats-file "$work/table.stats" --
 }
 said_error() { grep -qx 'error: an illegal memory access was encountered' "$work/out"; }
-named_the_kernel() {
-    tail -n 1 "$work/err" | grep -q '^microdnn verify: 1 unnamed accesses, the first: follow_table (key ' ||
+first_is() { # name
+    tail -n 1 "$work/err" | grep -q "^microdnn verify: 1 unnamed accesses, the first: $1 (key " ||
         { cat "$work/err"; return 1; }
 }
 
 a_followed_pointer_is_right_without_the_library() {
-    for way in read write back late unseen; do
+    for way in read write graph pinned back late unseen; do
         follows 0 "$way" 0 env && follows 0 "$way" "$fill" env || return 1
     done
 }
 verify_finds_a_followed_pointer() {
-    for way in read write late; do
-        follows 3 "$way" 0 "$tool" verify -- && said_error && named_the_kernel || return 1
+    for way in read write pinned late; do
+        follows 3 "$way" 0 "$tool" verify -- && said_error && first_is follow_table || return 1
     done
-    follows 1 unseen 0 "$tool" verify -- && named_the_kernel && # the program itself exits with 0
-        follows 3 read "$fill" "$tool" verify --memory 64m -- && said_error && named_the_kernel
+    follows 1 unseen 0 "$tool" verify -- && first_is follow_table && # the program exits with 0
+        follows 3 graph 0 "$tool" verify -- && said_error && first_is cuGraphLaunch &&
+        follows 3 read "$fill" "$tool" verify --memory 64m -- && said_error && first_is follow_table
 }
 a_followed_pointer_is_right_where_all_can_stay() {
-    for way in read write back late; do
+    for way in read write graph pinned back late; do
         in_budget 0 "$way" 64m && python '
 m = memory("table")
 assert m["out_bytes"] == m["demand_leaves"] + m["planned_leaves"] == 0 < m["operations"], m' || return 1
@@ -125,7 +126,7 @@ m = memory("table")
 assert m["out_bytes"] > 0 and m["peak_live_bytes"] > m["budget_bytes"] == 32 << 20, m
 assert m["refused"] == 0 and m["peak_resident_bytes"] <= m["budget_bytes"], m'
 a_followed_pointer_faults_where_its_buffer_has_left() {
-    for way in read write; do
+    for way in read write graph pinned; do
         in_budget 3 "$way" 32m && said_error && python "$left" || return 1
     done
     in_budget 0 back 32m && python "$left" # so it is the mapping alone

@@ -7,6 +7,8 @@
  *
  * WAY: read    the kernel reads that buffer
  *      write   it writes there, too
+ *      graph   as read, in a graph of this kernel alone
+ *      pinned  as read, the table and the result in pinned memory: the kernel names no buffer
  *      back    as read, but an operation just before it names that buffer
  *      late    as write, but what fills the memory is enqueued behind the kernel, without a wait
  *      unseen  as read; what became of it is never asked
@@ -106,18 +108,23 @@ typedef struct buffers {
     size_t fill_bytes; /* of each */
 } buffers_t;
 
-static void allocate(buffers_t *b)
+static void allocate(buffers_t *b, bool pinned)
 {
     CUDA(cudaMalloc((void **)&b->hidden, BYTES));
-    CUDA(cudaMalloc((void **)&b->table, sizeof *b->table));
-    CUDA(cudaMalloc((void **)&b->out, BYTES));
+    if (pinned) {
+        CUDA(cudaMallocHost((void **)&b->table, sizeof *b->table));
+        CUDA(cudaMallocHost((void **)&b->out, BYTES));
+    } else {
+        CUDA(cudaMalloc((void **)&b->table, sizeof *b->table));
+        CUDA(cudaMalloc((void **)&b->out, BYTES));
+    }
     b->host = malloc(BYTES);
     CHECK(b->host);
     for (uint32_t i = 0; i < WORDS; i++)
         b->host[i] = i * 2654435761u + 17;
     const uint64_t address = (uintptr_t)b->hidden;
     CUDA(cudaMemcpy(b->hidden, b->host, BYTES, cudaMemcpyHostToDevice));
-    CUDA(cudaMemcpy(b->table, &address, sizeof address, cudaMemcpyHostToDevice));
+    CUDA(cudaMemcpy(b->table, &address, sizeof address, cudaMemcpyDefault));
     CUDA(cudaMemset(b->out, 0xA5, BYTES));
     for (int i = 0; i < 2 && b->fill_bytes > 0; i++)
         CUDA(cudaMalloc((void **)&b->fill[i], b->fill_bytes));
@@ -134,12 +141,27 @@ static cudaError_t fill(const buffers_t *b)
                                                   cudaMemcpyDeviceToDevice, NULL);
 }
 
-static void launch(CUfunction follow, buffers_t *b, uint32_t write)
+static void launch(CUfunction follow, buffers_t *b, uint32_t write, cudaStream_t stream)
 {
     uint32_t words = WORDS;
     void *parameters[] = {&b->table, &b->out, &words, &write};
-    CHECK(cuLaunchKernel(follow, (WORDS + 255) / 256, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL) ==
-          CUDA_SUCCESS);
+    CHECK(cuLaunchKernel(follow, (WORDS + 255) / 256, 1, 1, 256, 1, 1, 0, (CUstream)stream,
+                         parameters, NULL) == CUDA_SUCCESS);
+}
+
+static void launch_graph(CUfunction follow, buffers_t *b)
+{
+    static cudaGraphExec_t executable;
+    cudaGraph_t graph;
+    cudaStream_t stream;
+    CUDA(cudaStreamCreate(&stream));
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    launch(follow, b, 0, stream);
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    CUDA(cudaStreamDestroy(stream));
+    CUDA(cudaGraphLaunch(executable, NULL));
 }
 
 static void stop_at(cudaError_t error)
@@ -154,7 +176,7 @@ static void check_content(const buffers_t *b, const uint32_t *device, bool follo
 {
     uint32_t *const got = malloc(BYTES);
     CHECK(got);
-    stop_at(cudaMemcpy(got, device, BYTES, cudaMemcpyDeviceToHost));
+    stop_at(cudaMemcpy(got, device, BYTES, cudaMemcpyDefault));
     for (uint32_t i = 0; i < WORDS; i++) {
         const uint32_t expected = followed ? 3 * b->host[i] + 1 : b->host[i];
         if (got[i] == expected)
@@ -169,20 +191,24 @@ static void check_content(const buffers_t *b, const uint32_t *device, bool follo
 int main(int argc, char **argv)
 {
     if (argc != 3) {
-        fprintf(stderr, "usage: pointer_table read|write|back|late|unseen FILL_BYTES\n");
+        fprintf(stderr,
+                "usage: pointer_table read|write|graph|pinned|back|late|unseen FILL_BYTES\n");
         return 1;
     }
     const bool late = !strcmp(argv[1], "late"), write = late || !strcmp(argv[1], "write");
     static buffers_t b; /* likewise */
     b.fill_bytes = strtoull(argv[2], NULL, 10) / 2;
     CUfunction const follow = load_follow();
-    allocate(&b);
+    allocate(&b, !strcmp(argv[1], "pinned"));
     if (!late)
         CUDA(fill(&b));
     if (!strcmp(argv[1], "back"))
         CUDA(cudaMemcpyAsync(b.out, b.hidden, BYTES, cudaMemcpyDeviceToDevice, NULL));
     CUDA(cudaGetLastError());
-    launch(follow, &b, write);
+    if (!strcmp(argv[1], "graph"))
+        launch_graph(follow, &b);
+    else
+        launch(follow, &b, write, NULL);
     if (!strcmp(argv[1], "unseen"))
         return 0;
     stop_at(late ? fill(&b) : cudaDeviceSynchronize());
