@@ -86,6 +86,8 @@ class Proof:
         answer = self.child.ask("program", self.place.limit(self.place.options.row_s),
                                 **row.program.arguments())
         now = self.counted()
+        if len(self.rows) == 1:  # no stock process says what was measured on
+            self.report.learn({**self.child.facts, **self.child.ask("facts", self.place.limit(30))})
         self.child.ask("end", self.place.limit(60))
         return answer, now and {**now, **{name: now[name] - begun[name] for name in ("operations", "unnamed")}}
 
