@@ -199,9 +199,11 @@ static bool make_timer(const mdnn_driver_t *driver, stopwatch_t *timer)
     return !timer->failed;
 }
 
+/* Not in a stream of another device, whose events are others. */
 static bool record(mdnn_device_memory_t *memory, CUevent event, uint64_t number)
 {
-    CUstream const stream = mdnn_moments_handle(memory->config.moments, number);
+    CUstream const stream =
+        mdnn_moments_handle(memory->config.moments, number, memory->config.context);
     return stream && !mdnn_moments_stream_captures(memory->config.moments, stream) &&
            memory->config.driver->cuEventRecord(event, stream) == CUDA_SUCCESS;
 }

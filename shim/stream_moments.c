@@ -256,11 +256,12 @@ mdnn_status_t mdnn_moments_stream(mdnn_moments_t *moments, CUstream stream, bool
     return found ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
 }
 
-CUstream mdnn_moments_handle(mdnn_moments_t *moments, uint64_t number)
+CUstream mdnn_moments_handle(mdnn_moments_t *moments, uint64_t number, CUcontext context)
 {
     pthread_mutex_lock(&moments->lock);
     const stream_t *const stream = find(moments, number);
-    CUstream const handle = stream && !stream->ended ? stream->handle : NULL;
+    const bool usable = stream && !stream->ended && stream->context == context;
+    CUstream const handle = usable ? stream->handle : NULL;
     pthread_mutex_unlock(&moments->lock);
     return handle;
 }

@@ -34,8 +34,9 @@ void mdnn_moments_destroy(mdnn_moments_t *moments); /* accepts NULL; waits for n
  * the driver does not know it, or may not be asked now (legacy stream beside a capture). */
 mdnn_status_t mdnn_moments_stream(mdnn_moments_t *moments, CUstream stream, bool per_thread,
                                   uint64_t *number);
-/* The handle for calls of the same thread; NULL for MDNN_NO_STREAM and forgotten streams. */
-CUstream mdnn_moments_handle(mdnn_moments_t *moments, uint64_t number);
+/* The handle for calls of the same thread in `context`; NULL for MDNN_NO_STREAM, forgotten streams,
+ * and those of other contexts. */
+CUstream mdnn_moments_handle(mdnn_moments_t *moments, uint64_t number, CUcontext context);
 /* Before the stream is destroyed: its work goes on, and must stay known. */
 void mdnn_moments_stream_ends(mdnn_moments_t *moments, CUstream stream);
 

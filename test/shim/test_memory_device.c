@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -152,7 +153,7 @@ static void work_of_a_destroyed_stream_stays_known(void **state)
     mdnn_moments_stream_ends(f->moments, stream);
     OK(cuStreamDestroy(stream));
     assert_false(mdnn_moments_is_done(f->moments, ticket));
-    assert_null(mdnn_moments_handle(f->moments, number));
+    assert_null(mdnn_moments_handle(f->moments, number, f->context));
     *(volatile uint32_t *)gate.word = 1;
     OK(mdnn_moments_wait_on_host(f->moments, ticket));
     OK(cuMemFreeHost(gate.word));
@@ -321,6 +322,67 @@ static void times_are_of_what_lies_between(void **state)
     mdnn_device_memory_destroy(memory);
 }
 
+/* The default stream's handle is the same in every context. */
+static void another_devices_stream_is_not_timed(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_device_memory_config_t config = {.driver = f->driver,
+                                                .moments = f->moments,
+                                                .device = f->device,
+                                                .context = f->context,
+                                                .budget_bytes = CHUNK,
+                                                .chunk_bytes = CHUNK,
+                                                .host_limit_bytes = 4 * (uint64_t)CHUNK};
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_device_memory_t *memory;
+    CUcontext other, popped;
+    uint64_t own_number, other_number;
+    OK(mdnn_device_memory_create(&config, &memory));
+    OK(mdnn_moments_stream(f->moments, NULL, false, &own_number));
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuCtxPushCurrent(other));
+    OK(mdnn_moments_stream(f->moments, NULL, false, &other_number));
+    OK(cuCtxPopCurrent(&popped));
+    assert_true(own_number != other_number);
+    assert_true(device.time_begin(memory, own_number) > 0);
+    assert_true(device.time_begin(memory, other_number) == 0);
+    mdnn_device_memory_destroy(memory);
+}
+
+static void a_peer_reaches_what_is_mapped_before_and_after(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_device_memory_config_t config = {.driver = f->driver,
+                                                .moments = f->moments,
+                                                .device = f->device,
+                                                .context = f->context,
+                                                .budget_bytes = 2 * CHUNK,
+                                                .chunk_bytes = CHUNK,
+                                                .host_limit_bytes = 4 * (uint64_t)CHUNK};
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_device_memory_t *memory;
+    CUcontext other, popped;
+    uint64_t chunks[2], start, bytes;
+    OK(mdnn_device_memory_create(&config, &memory));
+    mdnn_device_memory_addresses(memory, &start, &bytes);
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(device.create_chunk(memory, &chunks[0]));
+    OK(device.create_chunk(memory, &chunks[1]));
+    OK(device.map(memory, start, chunks[0]));
+    OK(cuCtxPushCurrent(other));
+    assert_int_equal(cuMemsetD8(start, 1, CHUNK), CUDA_ERROR_INVALID_VALUE);
+    OK(cuCtxPopCurrent(&popped));
+    OK(mdnn_device_memory_let(memory, 1));
+    OK(device.map(memory, start + CHUNK, chunks[1]));
+    OK(cuCtxPushCurrent(other));
+    OK(cuMemsetD8(start, 1, (size_t)2 * CHUNK));
+    OK(cuCtxSynchronize());
+    OK(cuCtxPopCurrent(&popped));
+    OK(device.unmap(memory, start, chunks[0]));
+    OK(device.unmap(memory, start + CHUNK, chunks[1]));
+    mdnn_device_memory_destroy(memory);
+}
+
 /* The figures of the profile, in bytes a microsecond. */
 static void the_link_is_measured(void **state)
 {
@@ -360,7 +422,11 @@ int main(void)
         cmocka_unit_test(a_stopped_thread_makes_no_more),
         cmocka_unit_test(content_survives_the_way_out_and_back),
         cmocka_unit_test(times_are_of_what_lies_between),
+        cmocka_unit_test(another_devices_stream_is_not_timed),
+        cmocka_unit_test(a_peer_reaches_what_is_mapped_before_and_after),
         cmocka_unit_test(the_link_is_measured),
     };
+    setenv("MICRODNN_SIM_DEVICES", "2", 1);
+    setenv("MICRODNN_SIM_PEERS", "1", 1);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
