@@ -385,6 +385,12 @@ void mdnn_device_memory_destroy(mdnn_device_memory_t *memory)
         (void)driver->cuMemUnmap(alias_of(memory, i + 1), memory->config.chunk_bytes);
         (void)driver->cuMemRelease(memory->chunks[i]);
     }
+    for (size_t i = 0; i < TIMERS; i++) {
+        if (memory->timers[i].begin)
+            (void)driver->cuEventDestroy(memory->timers[i].begin);
+        if (memory->timers[i].end)
+            (void)driver->cuEventDestroy(memory->timers[i].end);
+    }
     if (memory->aliases)
         (void)driver->cuMemAddressFree(memory->aliases, memory->alias_bytes);
     if (memory->addresses)
