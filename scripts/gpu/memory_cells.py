@@ -198,7 +198,7 @@ def floor_of(memory):
     return max(memory.get("floor_bytes", 0), memory.get("smallest_budget_bytes", 0)) or None
 
 
-def library_problems(memory, budget):
+def problems_of_library(memory, budget):
     if not memory:
         return ["the library wrote no statistics of memory"]
     problems = []
@@ -226,7 +226,7 @@ def judge(row, run, stock, floor):
     """run: answer, statistics, status, said, budget. floor: bytes or None. Returns the entry's
     verdict, notes and problems."""
     memory = memory_of(run["statistics"])
-    problems = library_problems(memory, run["budget"])
+    problems = problems_of_library(memory, run["budget"])
     if run["status"] != 0:
         problems.append(f"ended with status {run['status']}")
     share = run["budget"] / floor if floor else math.inf
@@ -372,7 +372,7 @@ def plan_notes(plan):
 
 
 def speed_problems(row, result, memory, budget):
-    problems = library_problems(memory, budget)
+    problems = problems_of_library(memory, budget)
     if row.least is not None and result["ratio"] < row.least:
         problems.append(f"stock / library {result['ratio']:.3f}, at least {row.least:.3f}")
     difference = loss_difference(result["stock"]["losses"], result["library"]["losses"])

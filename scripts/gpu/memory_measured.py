@@ -87,7 +87,7 @@ def watch(program, budget, place):
         if child.alive:
             child.kill()
     memory = cells.memory_of(found)
-    problems = cells.library_problems(memory, budget) + ([f"status {status}"] if status else [])
+    problems = cells.problems_of_library(memory, budget) + ([f"status {status}"] if status else [])
     if problems:
         raise Failed("; ".join(problems))
     return {"budget": budget, "before": before, "end": end, "memory": memory, "peak": answer["peak"],
@@ -274,7 +274,7 @@ def larger_run(row, batch, times, stock, place):
         child.kill()
         return {**result, "problems": [str(failure)]}
     result["memory"] = cells.memory_of(found)
-    result["problems"] += cells.library_problems(result["memory"], row.budget)
+    result["problems"] += cells.problems_of_library(result["memory"], row.budget)
     result["problems"] += [f"ended with status {status}"] if status else []
     difference = cells.loss_difference(result["stock"]["losses"], result["library"]["losses"])
     if difference is None or difference > cells.TOLERANCE[row.mode]:
@@ -321,7 +321,7 @@ def compile_here(source, place, *more):
 def counting(place):
     """Settings of a child whose requests to the kernel driver are counted."""
     counter = compile_here("memory_ioctls.c", place, "-shared", "-fPIC")
-    return {"LD_PRELOAD": f"{place.library}:{counter}"}
+    return {"LD_PRELOAD": f"{place.preload}:{counter}"}
 
 
 def steady_row(row, place):
@@ -371,12 +371,12 @@ def calls_row(row, place):
                            module_of("vm-experiments").find_headers())
     path = os.path.join(place.scratch, "calls.json")
     pairs = [(run_calls(program, place.clean, place),
-              run_calls(program, place.library_environment(row.budget, "auto", {}, path), place))
+              run_calls(program, place.preload_environment(row.budget, "auto", {}, path), place))
              for _ in range(3)]
     stock, library = ({name: statistics.median(each[side][name] for each in pairs)
                        for name in ("malloc", "free", "launch")} for side in (0, 1))
     memory = cells.memory_of(load_statistics(path))
-    problems = cells.calls_problems(stock, library) + cells.library_problems(memory, row.budget)
+    problems = cells.calls_problems(stock, library) + cells.problems_of_library(memory, row.budget)
     return {"verdict": "FAILED" if problems else "held", "notes": [], "problems": problems,
             "stock": stock, "library": library, "memory": memory}
 

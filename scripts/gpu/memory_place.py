@@ -91,7 +91,7 @@ class Place:
 
     def __init__(self, options, clock, scratch):
         self.options, self.clock, self.scratch = options, clock, scratch
-        self.library = os.path.join(os.path.abspath(options.build), "libmicrodnn.so")
+        self.preload = os.path.join(os.path.abspath(options.build), "libmicrodnn.so")
         self.lock, self.started = threading.Lock(), 0
         self.clean = {key: value for key, value in machines.clean_environment().items()
                       if not key.startswith(("TORCH_CUDNN_", "PYTORCH_", "CUBLAS_"))}
@@ -105,8 +105,8 @@ class Place:
         return Child(f"stock {label} {self.number()}", self.options.worker,
                      {**self.clean, **dict(settings)}, self.scratch)
 
-    def library_environment(self, budget, policy, settings, path):
-        return {**self.clean, **ASYNC, "LD_PRELOAD": self.library,
+    def preload_environment(self, budget, policy, settings, path):
+        return {**self.clean, **ASYNC, "LD_PRELOAD": self.preload,
                 "MICRODNN_MEMORY_BUDGET": str(budget), "MICRODNN_MEMORY_POLICY": policy,
                 "MICRODNN_CONVOLUTION_POLICY": "off", "MICRODNN_GENERAL_STATS": "json",
                 "MICRODNN_GENERAL_STATS_FILE": path,
@@ -117,7 +117,7 @@ class Place:
         number = self.number()
         path = os.path.join(self.scratch, f"statistics-{number}.json")
         return Child(f"library {label} {number}", self.options.worker,
-                     self.library_environment(budget, policy, settings, path), self.scratch, path)
+                     self.preload_environment(budget, policy, settings, path), self.scratch, path)
 
     def tool(self):
         return os.path.join(os.path.abspath(self.options.build), "microdnn")
@@ -128,7 +128,7 @@ class Place:
         number = self.number()
         folder = os.path.join(self.scratch, f"verify-{number}")
         os.mkdir(folder)
-        launcher = [self.tool(), "verify", "--library", self.library, "--memory", str(budget), "--"]
+        launcher = [self.tool(), "verify", "--library", self.preload, "--memory", str(budget), "--"]
         return Child(f"verify {label} {number}", self.options.worker,
                      {**self.clean, **DETERMINISTIC, "MICRODNN_CONVOLUTION_POLICY": "off",
                       "TMPDIR": folder, **self.options.settings}, self.scratch, launcher=launcher), folder
