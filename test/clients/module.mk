@@ -91,7 +91,7 @@ $(B)/test/shim/test_wd_policy: test/shim/test_wd_policy.c shim/wd_policy.c $(B)/
 $(B)/test/shim/test_cost_table: test/shim/test_cost_table.c shim/cost_table.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -o $@
 TESTS += $(B)/test/shim/test_cost_table $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
 # Its cuDNN is the one that the library path names.
