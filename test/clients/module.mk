@@ -99,7 +99,7 @@ $(B)/test/shim/test_engines: test/shim/test_engines.c $(patsubst %,shim/%.c,engi
     graph_build graph_json json) $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -ldl -o $@
 TESTS += $(B)/test/shim/test_engines test/shim/test_engines_real.sh
 
