@@ -252,6 +252,8 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
     const mdnn_options_t *const options = mdnn_process_options();
     const mdnn_memory_device_t functions = mdnn_device_memory_functions();
     const mdnn_safety_t safety = (mdnn_safety_t)options->memory_safety;
+    if (safety == MDNN_SAFETY_HOST)
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory", "safety = host is not built yet: it is as fast");
     const mdnn_memory_config_t config = {
         .ranges = {.start = device->start,
                    .bytes = device->bytes,
