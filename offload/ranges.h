@@ -48,6 +48,9 @@ typedef struct mdnn_ranges_config {
     uint64_t start, bytes; /* the reservation; both multiples of chunk_bytes */
     uint64_t chunk_bytes;  /* a power of two */
     uint64_t small_bytes;  /* requests up to this are blocks of slabs; at most chunk_bytes / 2 */
+    /* Allocations that fill this many chunks or more exactly get one more, so that their end is
+     * nobody's beginning; 0: none. */
+    uint64_t ended_chunks;
 } mdnn_ranges_config_t;
 
 /* What the library has done since it was made, and holds now. */

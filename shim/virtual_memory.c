@@ -14,6 +14,8 @@
 #include "shim/process.h"
 
 enum { DEVICES = 64, PUBLISH_OPERATIONS = 1024 };
+/* One chunk more is little beside so many. */
+enum { ENDED_CHUNKS = 32 };
 static const uint64_t mebibyte = (uint64_t)1 << 20;
 
 static _Atomic(mdnn_virtual_device_t *) devices[DEVICES]; /* filled from the front */
@@ -259,7 +261,8 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
                    .bytes = device->bytes,
                    .chunk_bytes = chunk_bytes,
                    /* a slab stays mapped: nothing in it can be found out */
-                   .small_bytes = safety == MDNN_SAFETY_VERIFY ? 0 : chunk_bytes / 2},
+                   .small_bytes = safety == MDNN_SAFETY_VERIFY ? 0 : chunk_bytes / 2,
+                   .ended_chunks = ENDED_CHUNKS},
         .budget_bytes = device->budget_bytes,
         .min_bytes = options->memory_min_size,
         .safety = safety,
@@ -461,14 +464,6 @@ static mdnn_status_t order_of(CUstream stream, bool per_thread, bool synchronous
                     : mdnn_moments_stream(atomic_load(&moments), stream, per_thread, number);
 }
 
-/* Kernels are given ends of buffers, too. An end that is the beginning of a neighbour would name that
- * one in every launch, and keep it on the device: what fills its chunks exactly gets a byte more, if
- * a chunk more is little beside it. */
-static uint64_t with_an_end(uint64_t bytes)
-{
-    return bytes % (2 * mebibyte) == 0 && bytes >= 64 * mebibyte ? bytes + 1 : bytes;
-}
-
 static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
                          bool synchronous, bool quiet)
 {
@@ -480,7 +475,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bo
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     mdnn_status_t status;
     do
-        status = mdnn_memory_allocate(device->memory, with_an_end(bytes), number, &start);
+        status = mdnn_memory_allocate(device->memory, bytes, number, &start);
     while (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && mdnn_virtual_await_end(device));
     if (status == MDNN_STATUS_OK && capture)
         mdnn_virtual_hold_captured(device, capture, start, false);

@@ -137,7 +137,7 @@ static const mdnn_ranges_device_t device = {create_chunk, map_chunk, unmap_chunk
 
 static mdnn_ranges_t *new_ranges(model_t *model, uint64_t budget)
 {
-    const mdnn_ranges_config_t config = {BASE, STEPS * CHUNK, CHUNK, CHUNK / 8};
+    const mdnn_ranges_config_t config = {BASE, STEPS * CHUNK, CHUNK, CHUNK / 8, 0};
     mdnn_ranges_t *ranges;
     *model = (model_t){.budget = budget};
     assert_int_equal(mdnn_ranges_create(&config, &device, model, &ranges), MDNN_STATUS_OK);
@@ -682,6 +682,30 @@ static void chunks_move_when_their_work_is_done(void **state)
     mdnn_ranges_destroy(ranges);
 }
 
+/* A kernel that is given the end of one buffer must not name another by it. */
+static void the_end_of_a_large_allocation_is_nobodys(void **state)
+{
+    (void)state;
+    enum { LARGE = 4 };
+    static model_t model;
+    const mdnn_ranges_config_t config = {
+        .start = BASE, .bytes = STEPS * CHUNK, .chunk_bytes = CHUNK, .ended_chunks = LARGE};
+    mdnn_ranges_t *ranges = new_ranges(&model, 1000);
+    mdnn_ranges_destroy(ranges);
+    assert_int_equal(mdnn_ranges_create(&config, &device, &model, &ranges), MDNN_STATUS_OK);
+    for (uint64_t chunks = LARGE - 1; chunks <= LARGE + 1; chunks++) {
+        mdnn_allocation_t first, second;
+        uint64_t start, bytes;
+        assert_int_equal(mdnn_ranges_acquire(ranges, chunks * CHUNK, 0, &first), MDNN_STATUS_OK);
+        const uint64_t address = first.address;
+        assert_int_equal(mdnn_ranges_acquire(ranges, CHUNK, 0, &second), MDNN_STATUS_OK);
+        assert_true(mdnn_ranges_find(ranges, address, &start, &bytes));
+        assert_true(bytes == chunks * CHUNK);
+        assert_int_equal(mdnn_ranges_find(ranges, address + bytes, &start, &bytes), chunks < LARGE);
+    }
+    mdnn_ranges_destroy(ranges);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -690,10 +714,10 @@ static void wrong_arguments_are_refused(void **state)
     mdnn_allocation_t got;
     uint64_t start, bytes;
     static const mdnn_ranges_config_t wrong[] = {
-        {BASE, STEPS * CHUNK, CHUNK + 1, 0}, {BASE + 1, STEPS * CHUNK, CHUNK, 0},
-        {BASE, STEPS * CHUNK - 1, CHUNK, 0}, {BASE, 0, CHUNK, 0},
-        {BASE, STEPS * CHUNK, CHUNK, CHUNK}, {BASE, STEPS * CHUNK, 256, 0},
-        {0, STEPS * CHUNK, CHUNK, 0},
+        {BASE, STEPS * CHUNK, CHUNK + 1, 0, 0}, {BASE + 1, STEPS * CHUNK, CHUNK, 0, 0},
+        {BASE, STEPS * CHUNK - 1, CHUNK, 0, 0}, {BASE, 0, CHUNK, 0, 0},
+        {BASE, STEPS * CHUNK, CHUNK, CHUNK, 0}, {BASE, STEPS * CHUNK, 256, 0, 0},
+        {0, STEPS * CHUNK, CHUNK, 0, 0},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_int_equal(mdnn_ranges_create(&wrong[i], &device, &model, &ranges),
@@ -725,6 +749,7 @@ int main(void)
         cmocka_unit_test(what_is_too_short_is_extended),
         cmocka_unit_test(gaps_between_what_is_kept_are_filled),
         cmocka_unit_test(chunks_move_when_their_work_is_done),
+        cmocka_unit_test(the_end_of_a_large_allocation_is_nobodys),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests_name("ranges", tests, NULL, NULL);
