@@ -28,6 +28,7 @@ static const char usage[] =
 /* What the statistics of all its processes say. */
 typedef struct findings {
     uint64_t operations, unnamed;
+    int unread; /* statistics that are there and say nothing */
     char first[256];
 } findings_t;
 
@@ -84,11 +85,13 @@ static void read_statistics(const char *path, findings_t *findings)
     char *json = NULL;
     size_t bytes = 0;
     FILE *const out = open_memstream(&json, &bytes);
-    if (out == NULL)
-        return;
-    const mdnn_status_t status = mdnn_statistics_print_file(path, MDNN_STATISTICS_JSON, out);
-    if (fclose(out) == 0 && status == MDNN_STATUS_OK)
+    const mdnn_status_t status = out == NULL
+                                     ? MDNN_STATUS_OUT_OF_MEMORY
+                                     : mdnn_statistics_print_file(path, MDNN_STATISTICS_JSON, out);
+    if (out != NULL && fclose(out) == 0 && status == MDNN_STATUS_OK)
         add_findings(json, findings);
+    else
+        findings->unread++;
     free(json);
 }
 
@@ -96,8 +99,10 @@ static void read_statistics(const char *path, findings_t *findings)
 static void collect(const char *path, findings_t *findings)
 {
     DIR *const directory = opendir(path);
-    if (directory == NULL)
+    if (directory == NULL) {
+        findings->unread++;
         return;
+    }
     for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         char file[PATH_MAX + 256];
         if (entry->d_name[0] == '.')
@@ -190,6 +195,12 @@ static int tell(const findings_t *findings, int status)
                 " operations; no unnamed access was recorded\n",
                 WIFSIGNALED(status) ? "was ended by signal" : "exited with",
                 WIFSIGNALED(status) ? WTERMSIG(status) : own, findings->operations);
+    else if (findings->unread > 0)
+        fprintf(
+            stderr,
+            "microdnn verify: the statistics of %d processes cannot be read: nothing is known of "
+            "them\n",
+            findings->unread);
     else if (findings->operations == 0)
         fputs(
             "microdnn verify: nothing was checked: no operation was seen; see `microdnn doctor -- "
@@ -199,7 +210,8 @@ static int tell(const findings_t *findings, int status)
         fprintf(stderr, "microdnn verify: clean, %" PRIu64 " operations\n", findings->operations);
     if (own != 0)
         return own;
-    return findings->unnamed == 0 && findings->operations > 0 ? TOOL_OK : TOOL_TROUBLE;
+    const bool clean = findings->unnamed == 0 && findings->unread == 0 && findings->operations > 0;
+    return clean ? TOOL_OK : TOOL_TROUBLE;
 }
 
 int tool_verify(int argc, char **argv)

@@ -95,9 +95,9 @@ control_differs() {
 # Where everything is as stock, one stock run is enough.
 control_only_where_needed() {
     passes --part cells --only evaluation &&
-        says '[row["verdict"] for row in rows.values()] == ["ran", "identical"]' &&
-        FAKE_WRONG='{"evaluation": "bits"}' memory_check --part cells --only evaluation
-    says '[row["verdict"] for row in rows.values()] == ["agree", "FAILED"]'
+        says '[row["verdict"] for row in rows.values()] == ["ran", "identical"]' || return 1
+    FAKE_WRONG='{"evaluation": "bits"}' memory_check --part cells --only evaluation
+    [ $? = 1 ] && says '[row["verdict"] for row in rows.values()] == ["agree", "FAILED"]'
 }
 
 # Every network, then every kind of program, before anything else.
@@ -180,10 +180,10 @@ report["rows"] = {"stock resnet50 b4 fp32 sgd x3": row}
 json.dump(report, open(sys.argv[2], "w"))
 END
         passes --part verify --only 'resnet50 b4 fp32 sgd' --resume "$OUT/first.json" &&
-        says 'list(rows.values())[-1]["verdict"] == "identical"' &&
-        FAKE_WRONG='{"resnet50": "bits"}' memory_check --part verify --only 'resnet50 b4 fp32 sgd' \
-            --resume "$OUT/first.json"
-    says 'list(rows.values())[-1]["verdict"] == "FAILED"'
+        says 'list(rows.values())[-1]["verdict"] == "identical"' || return 1
+    FAKE_WRONG='{"resnet50": "bits"}' memory_check --part verify --only 'resnet50 b4 fp32 sgd' \
+        --resume "$OUT/first.json"
+    [ $? = 1 ] && says 'list(rows.values())[-1]["verdict"] == "FAILED"'
 }
 
 # The program after one that crashed has a process of its own.

@@ -142,12 +142,21 @@ a_buffer_that_leaves_later_is_never_wrong() {
     unset MICRODNN_SIM_SEED
 }
 
-plan 10
+# Another process's statistics that say nothing are no reason to call it clean.
+verify_reads_all_statistics() {
+    # shellcheck disable=SC2016 # the program's shell expands it
+    simulated "$tool" verify --memory 32m -- sh -c "$program"' --iterations 1 &&
+        echo rubbish >"${MICRODNN_GENERAL_STATS_FILE%/*}/1"' > "$work/out" 2> "$work/err"
+    [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
+}
+
+plan 11
 check 'a budget changes no loss' a_budget_changes_no_loss
 check 'statistics tell what was held and moved' statistics_tell_what_moved
 check 'the trace tells it too' the_trace_tells_it_too
 check 'a budget below the floor is refused and a better one named' a_budget_below_the_floor_is_refused_with_a_better_one
 check 'verify finds a training program clean' verify_is_clean
+check 'verify says whose statistics it cannot read' verify_reads_all_statistics
 check 'a pointer followed on the device: right without the library' a_followed_pointer_is_right_without_the_library
 check 'verify finds it and names the kernel' verify_finds_a_followed_pointer
 check 'it is right where all can stay' a_followed_pointer_is_right_where_all_can_stay

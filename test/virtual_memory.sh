@@ -37,11 +37,12 @@ under() {
     )
 }
 
-# holds EXPRESSION: of `memory`, the statistics of device 0, and of a and b, the results of two runs
+# holds EXPRESSION: of `memory`, the statistics of device 0, `memories`, those of all, and of a and b, the results of two runs
 holds() {
     python3 - "$stats" "$TMPDIR" "$1" <<'PYTHON'
 import json, os, sys
-memory = json.load(open(sys.argv[1]))["memory"][0]
+memories = json.load(open(sys.argv[1]))["memory"]
+memory = memories[0]
 a, b = (json.load(open(path)) if os.path.exists(path) else {}
         for path in (os.path.join(sys.argv[2], name) for name in ("a.json", "b.json")))
 if not eval(sys.argv[3]):
@@ -52,6 +53,9 @@ PYTHON
 said_nothing() { [ ! -s "$log" ] || { cat "$log"; return 1; }; }
 
 in_budget="memory['peak_resident_bytes'] <= memory['budget_bytes']"
+
+each_in_budget="len(memories) == 2 and all(each['peak_resident_bytes'] <= each['budget_bytes'] and
+    each['out_bytes'] > 0 for each in memories)"
 
 # program NAME: right without the library, and under a budget of half of what it holds
 program() {
@@ -68,7 +72,7 @@ two_devices() {
     for seed in 1 2 3; do
         MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$client" devices "$seed" \
             $((160 * mebibyte)) || { echo "seed $seed"; cat "$log"; return 1; }
-        holds "$in_budget and memory['out_bytes'] > 0" && said_nothing || return 1
+        holds "$each_in_budget" && said_nothing || return 1
     done
 }
 
@@ -80,7 +84,7 @@ peers() { # reach
             $((160 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
         MICRODNN_SIM_PEERS=$1 MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$client" peers \
             "$seed" $((160 * mebibyte)) || { echo "seed $seed"; cat "$log"; return 1; }
-        holds "$in_budget and memory['out_bytes'] > 0 and memory['in_bytes'] > 0" &&
+        holds "$each_in_budget and all(each['in_bytes'] > 0 for each in memories)" &&
             said_nothing || { echo "seed $seed"; return 1; }
     done
 }

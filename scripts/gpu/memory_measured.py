@@ -36,6 +36,7 @@ class Sampler:
         self.handle = ctypes.c_void_p()
         self.call("nvmlDeviceGetHandleByIndex_v2", device, ctypes.byref(self.handle))
         self.most, self.count, self.stop = 0, 0, threading.Event()
+        self.failure = None
         self.begun = time.monotonic()
         self.thread = threading.Thread(target=self.loop, daemon=True)
 
@@ -50,9 +51,12 @@ class Sampler:
         return info.used
 
     def loop(self):
-        while not self.stop.wait(SAMPLE_S):
-            self.most = max(self.most, self.used())
-            self.count += 1
+        try:
+            while self.count == 0 or not self.stop.wait(SAMPLE_S):
+                self.most = max(self.most, self.used())
+                self.count += 1
+        except Failed as failure:
+            self.failure = failure
 
     def start(self):
         self.most, self.count, self.begun = self.used(), 0, time.monotonic()
@@ -61,6 +65,8 @@ class Sampler:
     def finish(self):
         self.stop.set()
         self.thread.join()
+        if self.failure:
+            raise self.failure
         self.most = max(self.most, self.used())
         return {"most": self.most, "samples": self.count,
                 "interval_ms": 1e3 * (time.monotonic() - self.begun) / max(1, self.count)}
