@@ -36,9 +36,10 @@ bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *
 enum { MDNN_VIRTUAL_NAMES = 512 };
 typedef struct mdnn_virtual_operation {
     CUstream stream;
-    bool per_thread;  /* the _ptsz family: stream 0 is the thread's own */
-    bool begun;       /* end has something to do */
-    bool overflowed;  /* a name was lost for want of memory: begin refuses */
+    bool per_thread;            /* the _ptsz family: stream 0 is the thread's own */
+    unsigned long long capture; /* whose capture it goes into; 0: none */
+    bool begun;                 /* end has something to do */
+    bool overflowed;            /* a name was lost for want of memory: begin refuses */
     const char *name; /* for people; valid until the process ends. NULL: runs no kernel, so that it
                          touches nothing but what it names */
     size_t name_count;

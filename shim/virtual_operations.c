@@ -230,7 +230,7 @@ static void hold_names(mdnn_virtual_device_t *device, unsigned long long capture
     free(starts); /* without memory all stays pinned for good */
 }
 
-static CUresult begin_part(struct mdnn_virtual_part *part, unsigned long long capture)
+static CUresult begin_part(struct mdnn_virtual_part *part)
 {
     mdnn_virtual_device_t *const device = part->device;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
@@ -239,18 +239,19 @@ static CUresult begin_part(struct mdnn_virtual_part *part, unsigned long long ca
         status = mdnn_memory_begin(device->memory, &part->operation);
     while (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && mdnn_virtual_await_end(device));
     device->inside += status == MDNN_STATUS_OK;
-    if (status == MDNN_STATUS_OK && capture)
-        hold_names(device, capture, &part->operation);
     const CUresult result = mdnn_virtual_result(
         device, status, mdnn_memory_report(device->memory).largest_operation_bytes);
     mdnn_virtual_leave(device, entry);
     return result;
 }
 
-static void end_part(struct mdnn_virtual_part *part, bool enqueued)
+static void end_part(struct mdnn_virtual_part *part, unsigned long long capture, bool enqueued)
 {
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(part->device);
     mdnn_memory_end(part->device->memory, &part->operation, enqueued);
+    /* Not before: what was not captured gives back its own pin, not an earlier operation's. */
+    if (enqueued && capture)
+        hold_names(part->device, capture, &part->operation);
     part->device->inside--;
     mdnn_virtual_count(part->device);
     pthread_cond_broadcast(&part->device->one_ended);
@@ -268,16 +269,16 @@ static void take_expected(mdnn_virtual_operation_t *operation, mdnn_memory_opera
     expected.workspace_bytes = 0;
 }
 
-static CUresult begin_parts(mdnn_virtual_operation_t *operation, unsigned long long capture)
+static CUresult begin_parts(mdnn_virtual_operation_t *operation)
 {
     struct mdnn_virtual_part *part = operation->parts;
     CUresult result = CUDA_SUCCESS;
     meet_all(operation);
-    while (part && (result = begin_part(part, capture)) == CUDA_SUCCESS)
+    while (part && (result = begin_part(part)) == CUDA_SUCCESS)
         part = part->next;
     if (result != CUDA_SUCCESS)
         for (struct mdnn_virtual_part *begun = operation->parts; begun != part; begun = begun->next)
-            end_part(begun, false);
+            end_part(begun, 0, false);
     return result;
 }
 
@@ -295,6 +296,8 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     if (operation->name_count == 0 && !operation->overflowed && !must_be_proved(operation))
         return CUDA_SUCCESS;
+    if (!mdnn_virtual_device(0)) /* a kernel whose parameters cannot be read: it cannot have ours */
+        return CUDA_SUCCESS;
     mdnn_moments_t *const moments = mdnn_virtual_moments();
     const unsigned long long capture =
         mdnn_virtual_capture(operation->stream, operation->per_thread);
@@ -308,7 +311,8 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
     if (status == MDNN_STATUS_DEVICE && mdnn_moments_error(moments) != CUDA_SUCCESS)
         result = mdnn_moments_error(moments); /* of the stream: the real call would fail, too */
     else if (status == MDNN_STATUS_OK && !operation->overflowed && make_parts(operation, &what))
-        result = begin_parts(operation, capture);
+        result = begin_parts(operation);
+    operation->capture = capture;
     operation->begun = result == CUDA_SUCCESS;
     if (!operation->begun)
         free_parts(operation);
@@ -320,7 +324,7 @@ void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
     if (!operation->begun)
         return;
     for (struct mdnn_virtual_part *part = operation->parts; part; part = part->next)
-        end_part(part, enqueued);
+        end_part(part, operation->capture, enqueued);
     free_parts(operation);
 }
 
