@@ -1,0 +1,61 @@
+"""Stands in for scripts/gpu/pytorch_worker.py on a machine without PyTorch or a GPU: answers by
+arithmetic, and plays the library's part where it is preloaded. An iteration of stock takes 10 ms, as does
+one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with less it takes 20. Without
+micro-batches the convolutions take $FAKE_UNDIVIDED ms, else 5. $FAKE_WRONG says what goes wrong: "crash",
+"losses" or "split" (a process that must not split does). $FAKE_LOG gets a line for each network that a
+process was asked for."""
+import json
+import os
+import sys
+
+LIBRARY = "LD_PRELOAD" in os.environ
+LIMIT = os.environ.get("MICRODNN_CONVOLUTION_WORKSPACE_LIMIT", "stock")
+UNDIVIDED = os.environ.get("MICRODNN_CONVOLUTION_BATCH_SIZES") == "undivided"
+WRONG = os.environ.get("FAKE_WRONG") if LIBRARY else None
+MIB = 1 << 20
+
+
+def limit_mib():
+    return float("inf") if LIMIT in ("stock", "none") else int(LIMIT.removesuffix("MiB"))
+
+
+def iteration_ms():
+    return 10.0 if LIMIT == "stock" or limit_mib() >= float(os.environ.get("FAKE_NEEDS", 0)) else 20.0
+
+
+def net(command):
+    with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as file:
+        file.write(f"{LIMIT}{' undivided' if UNDIVIDED else ''} {command['net']} {command['mode']}\n")
+    if WRONG == "crash":
+        os.abort()
+    return {}
+
+
+def warm(_):
+    return {"seconds": 1.0, "losses": [8.0 if WRONG == "losses" else 7.0] * 10}
+
+
+def conv(_):
+    ms = float(os.environ.get("FAKE_UNDIVIDED", 5)) if UNDIVIDED else 5.0
+    return {"ms": ms, "kernels_ms": ms}
+
+
+def memory(_):
+    used = min(limit_mib(), 100) * MIB
+    return {"peak_ever": 200 * MIB, "peak": 200 * MIB, "workspaces": [used], "workspace": used}
+
+
+COMMANDS = {"net": net, "warm": warm, "conv": conv, "memory": memory, "end": lambda _: {},
+            "settle": lambda _: {"ms": iteration_ms()}, "step": lambda _: {"ms": iteration_ms()}}
+
+asked = 0
+print(json.dumps({"torch": "none", "device": "no device"}), flush=True)
+for line in sys.stdin:
+    command = json.loads(line)
+    print(json.dumps(COMMANDS[command["do"]](command)), flush=True)
+    asked += 1
+if LIBRARY:
+    split = 0 if UNDIVIDED and WRONG != "split" else asked
+    with open(os.environ["MICRODNN_GENERAL_STATS_FILE"], "w", encoding="utf-8") as file:
+        json.dump({"counters": {"passed_trouble": 0, "calls_graph_execute": asked,
+                                "executions_split": split}}, file)

@@ -1,0 +1,129 @@
+#!/bin/sh
+# scripts/gpu/bench-pytorch and scripts/pytorch-table without a GPU: what the sets that compare the library
+# with itself or look for a limit measure, and what is judged how. A worker of test/fakes answers instead of
+# PyTorch, and plays the library's part.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+cd "$(dirname "$0")/.." || exit 1
+
+[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
+    skip_all "the sanitizer's run time must be loaded first, also into Python"
+command -v gcc >/dev/null || skip_all "no gcc, which makes the stand-in"
+OUT=$(mktemp -d)
+export OUT FAKE_LOG="$OUT/log"
+trap 'rm -rf "$OUT"' EXIT
+BUILD=$OUT/build
+mkdir "$BUILD"
+# Something that can be preloaded.
+printf 'int pytorch_bench_stands_in;\n' | gcc -shared -fPIC -x c - -o "$BUILD/libmicrodnn.so"
+
+bench() { # arguments...
+    rm -f "$FAKE_LOG"
+    scripts/gpu/bench-pytorch --build "$BUILD" --worker test/fakes/pytorch_worker.py --pairs 3 "$@" \
+        >"$OUT/said" 2>&1
+}
+
+passes() {
+    bench "$@" && return
+    tail -40 "$OUT/said"
+    return 1
+}
+
+# The Python expression must be true for `rows` and `report`.
+says() {
+    python3 - "$OUT/pytorch-graph.json" "$1" <<'END'
+import json, sys
+report = json.load(open(sys.argv[1]))
+rows = report["rows"]
+sys.exit(0 if eval(f"({sys.argv[2]})") else repr(report)[:4000])
+END
+}
+
+# finds_least MIB LIMIT...: with that need the least is the first limit, by way of the others.
+finds_least() {
+    least=$2
+    FAKE_NEEDS=$1 passes --set least --only 'vgg16 b64 tf32' &&
+        says "rows[0]['least'] == '$least' and rows[0]['iteration'] == 1.0 and
+              [each['limit'] for each in rows[0]['probes'] if each['iteration'] >= 0.95][0] == '$least'"
+}
+
+every_least_is_found() {
+    for pair in 0:0 1:1MiB 2:2MiB 48:64MiB 65:128MiB 3000:4096MiB 5000:none; do
+        finds_least "${pair%:*}" "${pair#*:}" || return 1
+    done
+}
+
+# Stock once, and few processes with the library.
+few_tries() {
+    finds_least 65 128MiB && says 'len(rows[0]["probes"]) <= 4' &&
+        [ "$(grep -c stock "$FAKE_LOG")" = 1 ] && [ "$(grep -vc stock "$FAKE_LOG")" -le 4 ]
+}
+
+no_limit_is_enough() {
+    ! FAKE_NEEDS=nan bench --set least --only 'vgg16 b64 tf32' &&
+        says 'rows[0]["least"] is None and len(rows[0]["probes"]) == 4' &&
+        grep -q '^FAIL least vgg16 b64 tf32: iteration unknown, at least 0.950' "$OUT/said"
+}
+
+least_has_each_row() {
+    passes --set least && says '{(row["row"]["net"], row["row"]["mode"]) for row in rows} ==
+        {(net, mode) for net in ("alexnet", "vgg16", "resnet50") for mode in ("fp32", "tf32", "bf16")}'
+}
+
+page_has_least() {
+    scripts/pytorch-table --print "$OUT/pytorch-graph.json" >"$OUT/page" &&
+        grep -q '^| vgg16 b64 tf32 | 0 | 1.000 | 0: 1.000, 0; ' "$OUT/page"
+}
+
+both_sides_have_the_library() {
+    FAKE_UNDIVIDED=6 passes --set undivided64 && says 'len(rows) == 9 and rows[0]["conv"] == 6 / 5' &&
+        ! grep stock "$FAKE_LOG" && grep -q '^64MiB undivided resnet50 bf16' "$FAKE_LOG" &&
+        grep -q '^64MiB resnet50 bf16' "$FAKE_LOG"
+}
+
+slower_than_undivided() {
+    ! FAKE_UNDIVIDED=4.9 bench --set undivided64 --only 'alexnet b256 fp32' &&
+        grep -q '^FAIL undivided64 alexnet b256 fp32: conv 0.980, at least 0.990' "$OUT/said"
+}
+
+# wrong WHAT PROBLEM ARGUMENT...: something goes wrong in that way, which is found.
+wrong() {
+    what=$1 problem=$2
+    shift 2
+    ! FAKE_WRONG=$what bench "$@" && grep -q "^FAIL .*$problem" "$OUT/said" && return
+    tail -40 "$OUT/said"
+    return 1
+}
+
+no_time_is_said() {
+    ! bench --set least --only alexnet --seconds 30 &&
+        grep -q '^LEFT OUT least alexnet b256 bf16: no time' "$OUT/said" && ! grep -q '^FAIL' "$OUT/said"
+}
+
+# Children of rows that were left out, or of limits that no row came to, have seen no graph.
+unused_processes_are_no_failure() {
+    passes --set least --set undivided64 --only 'alexnet b256 fp32' && says 'not report["problems"]'
+}
+
+stock_as_before() {
+    passes --set limit64 --only 'alexnet b256' &&
+        says '[row["row"]["against"] for row in rows] == [None] * 3' &&
+        [ "$(grep -c stock "$FAKE_LOG")" = 3 ]
+}
+
+plan 13
+check 'the least limit is found, from nothing to everything' every_least_is_found
+check 'with four tries at most, and stock begun once' few_tries
+check 'that no limit keeps the speed is a failure' no_limit_is_enough
+check 'every large network in every arithmetic has a row' least_has_each_row
+check 'the page has the least limits' page_has_least
+check 'undivided64 has the library on both sides' both_sides_have_the_library
+check 'slower than undivided is found' slower_than_undivided
+check 'a side that must not split and does is found' wrong split 'executions were split' \
+    --set undivided64 --only 'alexnet b256 fp32'
+check 'other losses are found' wrong losses 'losses differ by 0.14' --set least --only 'alexnet b256 fp32'
+check 'a crash fails its row' wrong crash 'ended during .net' --set least --only 'alexnet b256 fp32'
+check 'rows without time are said' no_time_is_said
+check 'processes without work are no failure' unused_processes_are_no_failure
+check 'other sets compare with stock' stock_as_before
+finish
