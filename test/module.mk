@@ -1,5 +1,5 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
-TESTS += test/runner.sh test/exports.sh test/innocent.sh test/install.sh test/gpu_check.sh test/vm_experiments.sh test/memory_check.sh test/pytorch_bench.sh test/papers.sh
+TESTS += test/runner.sh test/exports.sh test/innocent.sh test/install.sh test/gpu_check.sh test/vm_experiments.sh test/memory_check.sh test/pytorch_bench.sh test/wd_check.sh test/papers.sh
 
 test: $(ALL) $(TEST_DEPS) $(TESTS)
 	@test/run --build $(B) $(TEST_OPTIONS) $(TESTS)

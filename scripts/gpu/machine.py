@@ -117,6 +117,13 @@ def find_simulated(build, mode):
     return Machine(environment, {**facts, "driver": None, **common_facts()})
 
 
+def find(build):
+    """The real GPU, or with MICRODNN_SIM=1 the simulated one in `build`; None where there is none."""
+    if os.environ.get("MICRODNN_SIM", "") in ("", "0"):
+        return find_real()
+    return find_simulated(build, os.environ.get("MICRODNN_SIM_MODE", "timing"))
+
+
 def common_facts():
     return {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "commit": commit()}

@@ -1,8 +1,9 @@
 """Stands in for scripts/gpu/pytorch_worker.py on a machine without PyTorch or a GPU: answers by
 arithmetic, and plays the library's part where it is preloaded. An iteration of stock takes 10 ms, as does
 one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with less it takes 20. Without
-micro-batches the convolutions take $FAKE_UNDIVIDED ms, else 5. $FAKE_WRONG says what goes wrong: "crash",
-"losses" or "split" (a process that must not split does). $FAKE_LOG gets a line for each network that a
+micro-batches the convolutions take $FAKE_UNDIVIDED ms, else what $FAKE_MS (a JSON object) says for the side
+that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "losses", "split" (a process that
+must not split does) or "arena" (it is too large). $FAKE_LOG gets a line for each network that a
 process was asked for."""
 import json
 import os
@@ -13,10 +14,20 @@ LIMIT = os.environ.get("MICRODNN_CONVOLUTION_WORKSPACE_LIMIT", "stock")
 UNDIVIDED = os.environ.get("MICRODNN_CONVOLUTION_BATCH_SIZES") == "undivided"
 WRONG = os.environ.get("FAKE_WRONG") if LIBRARY else None
 MIB = 1 << 20
+TOTAL = int(os.environ.get("MICRODNN_CONVOLUTION_TOTAL_WORKSPACE", 0))
+WHOLE = str(120 * MIB)  # the limit of wd-check's side wr; a smaller one is of its side equal
 
 
 def limit_mib():
     return float("inf") if LIMIT in ("stock", "none") else int(LIMIT.removesuffix("MiB"))
+
+
+def side():
+    if not LIBRARY:
+        return "stock"
+    if TOTAL:
+        return os.environ["MICRODNN_CONVOLUTION_WD_MODEL"]
+    return "wr" if LIMIT == WHOLE else "equal"
 
 
 def iteration_ms():
@@ -36,7 +47,9 @@ def warm(_):
 
 
 def conv(_):
-    ms = float(os.environ.get("FAKE_UNDIVIDED", 5)) if UNDIVIDED else 5.0
+    ms = json.loads(os.environ.get("FAKE_MS", "{}")).get(side(), 5.0)
+    if UNDIVIDED:
+        ms = float(os.environ.get("FAKE_UNDIVIDED", ms))
     return {"ms": ms, "kernels_ms": ms}
 
 
@@ -58,4 +71,5 @@ if LIBRARY:
     split = 0 if UNDIVIDED and WRONG != "split" else asked
     with open(os.environ["MICRODNN_GENERAL_STATS_FILE"], "w", encoding="utf-8") as file:
         json.dump({"counters": {"passed_trouble": 0, "calls_graph_execute": asked,
-                                "executions_split": split}}, file)
+                                "executions_split": split, "arena_halvings": 0, "arena_uses": asked,
+                                "arena_bytes": TOTAL + (WRONG == "arena")}}, file)

@@ -1,0 +1,115 @@
+#!/bin/sh
+# scripts/gpu/wd-check: train_cnn under policy wd on the simulated GPU, computing and in its timing mode, and
+# PyTorch's part with a worker of test/fakes, which plays the library's part, and a tool of its own.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+cd "$(dirname "$0")/.." || exit 1
+
+[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
+    skip_all "the sanitizer's run time must be loaded first, also into Python"
+[ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
+command -v gcc >/dev/null || skip_all "no gcc, which makes the stand-in"
+OUT=$(mktemp -d)
+export OUT FAKE_LOG="$OUT/log"
+trap 'rm -rf "$OUT"' EXIT
+BUILD=$OUT/build
+mkdir "$BUILD"
+printf 'int wd_check_stands_in;\n' | gcc -shared -fPIC -x c - -o "$BUILD/libmicrodnn.so"
+cp test/fakes/microdnn_plan "$BUILD/microdnn"
+
+simulated() { # arguments...
+    MICRODNN_SIM=1 scripts/gpu/wd-check --build "$MDNN_BUILD" --turns 2 "$@" >"$OUT/said" 2>&1 && return
+    cat "$OUT/said"
+    return 1
+}
+
+# The Python expression must be true for `rows` and `report`.
+says() {
+    python3 - "$OUT/wd.json" "$1" <<'END'
+import json, sys
+report = json.load(open(sys.argv[1]))
+rows = report["rows"]
+sys.exit(0 if eval(f"({sys.argv[2]})") else repr(report)[:4000])
+END
+}
+
+small_networks_pass() {
+    MICRODNN_SIM_MODE=compute MICRODNN_SIM_PROFILE=toy simulated --small &&
+        says 'len(rows) == 2 and all(0 < max(row["loss_difference"].values()) < 1e-5 for row in rows)'
+}
+
+alexnet_passes() {
+    simulated --only 'cnn alexnet b256 fp32 120MiB' && grep -q '^SIMULATED: ' "$OUT/said" &&
+        says '[row["layers"] for row in rows] == [23] and report["simulated"]'
+}
+
+# One arena is as good as the total for every convolution, pieces are worse, equal pieces worst.
+times_are_apart() {
+    says 'all(abs(ms["wr"] - ms["shared"]) < 1e-4 and ms["wr"] < 0.8 * ms["sum"] < 0.8 * 0.8 * ms["equal"]
+              for ms in (rows[0]["predicted"],
+                         {side: each["ms"] for side, each in rows[0]["measured"].items()}))'
+}
+
+only_arena_is_used() {
+    says '[(each["counters"]["arena_bytes"], each["workspace_bytes"]) for side, each in
+           rows[0]["measured"].items() if side in ("shared", "sum")] == [(120 << 20, 0)] * 2 and
+          rows[0]["measured"]["wr"]["counters"]["arena_bytes"] == 0'
+}
+
+every_row_once() {
+    PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
+from pages import module_of
+rows = module_of("gpu/wd-check").ROWS
+assert len({str(row) for row in rows}) == len(rows) == 14
+assert {row.net for row in rows} == {"alexnet", "vgg16", "resnet50", "inception-v3"}
+assert {row.program for row in rows if row.net == "resnet50"} == {"cnn", "pytorch"}
+assert all(row.streams == (row.net == "inception-v3") for row in rows)
+END
+}
+
+pytorch() { # FAKE_MS WHAT ARGUMENT...
+    ms=$1 what=$2
+    shift 2
+    FAKE_MS=$ms FAKE_WRONG=$what scripts/gpu/wd-check --build "$BUILD" --worker test/fakes/pytorch_worker.py \
+        --only 'pytorch resnet50 b64 tf32 120MiB' "$@" >"$OUT/said" 2>&1
+}
+AS_PREDICTED='{"wr": 10, "shared": 10, "sum": 13, "equal": 16}'
+
+pytorch_passes() {
+    pytorch "$AS_PREDICTED" '' && says 'rows[0]["predicted"] == dict(wr=10, shared=10, sum=13, equal=16)' &&
+        return
+    cat "$OUT/said"
+    return 1
+}
+
+# fails MS WHAT PROBLEM: found, and nothing else.
+fails() {
+    ! pytorch "$1" "$2" && grep -q "^FAIL .*$3" "$OUT/said" && return
+    cat "$OUT/said"
+    return 1
+}
+
+noise_is_none() { pytorch '{"wr": 10, "shared": 10.1, "sum": 12.9, "equal": 9}' ''; }
+
+no_time_is_said() {
+    ! pytorch "$AS_PREDICTED" '' --seconds 30 && says 'not rows and len(report["left_out"]) == 1' &&
+        grep -q '^LEFT OUT, no time: pytorch resnet50 b64 tf32 120MiB' "$OUT/said"
+}
+
+plan 13
+check 'small networks pass, with and without streams, losses included' small_networks_pass
+check 'AlexNet passes' alexnet_passes
+check 'what is predicted and measured is far apart where it should be' times_are_apart
+check 'the library has the whole workspace, within the total' only_arena_is_used
+check 'every network has its rows' every_row_once
+check 'PyTorch passes if it is as predicted' pytorch_passes
+check 'within two per cent, too' noise_is_none
+check 'an order that was not predicted is found' fails \
+    '{"wr": 10, "shared": 10, "sum": 9.7}' '' 'wr is predicted 10.000 ms, sum 13.000, but measured'
+check 'less speed than predicted is found' fails \
+    '{"wr": 10, "shared": 10, "sum": 13.4}' '' 'sum at 0.970 of its predicted speed'
+check 'an arena above the total is found' fails "$AS_PREDICTED" arena 'shared: 125829121 bytes of the arena'
+check 'other losses are found' fails "$AS_PREDICTED" losses 'sum: losses differ by 0.14'
+check 'a crash fails its row' fails "$AS_PREDICTED" crash 'ended during .net'
+check 'rows without time are said' no_time_is_said
+finish
