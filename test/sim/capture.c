@@ -230,8 +230,8 @@ static bool all_joined(const sim_capture_t *capture)
 
 static void leave_capture(sim_capture_t *capture)
 {
-    for (int i = 0; i < sim_engine.device_count; i++) {
-        for (CUstream each = sim_engine.devices[i].context.streams; each; each = each->next) {
+    for (CUcontext context = NULL; (context = sim_context_after(context));) {
+        for (CUstream each = context->streams; each; each = each->next) {
             if (each->capture == capture) {
                 each->capture = NULL;
                 sim_frontier_clear(&each->frontier);

@@ -165,7 +165,7 @@ static CUresult primary_retain(CUcontext *out, CUdevice index)
     sim_device_t *device = sim_device(index);
     if (!out || !device)
         return device ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-    sim_context_open(index);
+    sim_context_open(&device->context, index);
     device->context.retained++;
     *out = &device->context;
     return CUDA_SUCCESS;
@@ -182,9 +182,9 @@ static CUresult primary_release(CUdevice index, bool reset)
     device->context.retained -= !reset;
     if (!reset && device->context.retained > 0)
         return CUDA_SUCCESS;
-    sim_context_close(index);
+    sim_context_close(&device->context);
     if (device->context.retained > 0)
-        sim_context_open(index);
+        sim_context_open(&device->context, index);
     return CUDA_SUCCESS;
 }
 
@@ -225,13 +225,58 @@ static CUresult get_current(CUcontext *context)
 
 SIM_ENTRY(INIT, cuCtxGetCurrent, (CUcontext * context), get_current(context))
 
+CUcontext sim_context_after(CUcontext context)
+{
+    const sim_device_t *const device = context ? sim_device(context->device) : NULL;
+    const bool primary = device && context == &device->context;
+    if (context && !primary)
+        return context->next;
+    const int index = primary ? context->device + 1 : 0;
+    return index < sim_engine.device_count ? &sim_engine.devices[index].context
+                                           : sim_engine.created;
+}
+
 bool sim_context_exists(CUcontext context)
 {
-    for (int i = 0; i < sim_engine.device_count; i++)
-        if (context == &sim_engine.devices[i].context)
-            return true;
-    return false;
+    CUcontext each = NULL;
+    while ((each = sim_context_after(each)) && each != context)
+        ;
+    const bool primary = each && each == &sim_engine.devices[each->device].context;
+    return each && (primary || each->retained > 0);
 }
+
+/* A context of the program's own, current from then on. */
+static CUresult create_context(CUcontext *out, const CUctxCreateParams *how, unsigned flags,
+                               CUdevice index)
+{
+    if (!out || how || !sim_device(index))
+        return out && !how ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
+    CUcontext made = sim_allocate(sizeof *made);
+    *made = (struct CUctx_st){
+        .device = index, .retained = 1, .flags = flags, .next = sim_engine.created};
+    sim_engine.created = made;
+    sim_context_open(made, index);
+    *out = made;
+    return sim_push_current(made) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_ENTRY(INIT, cuCtxCreate,
+          (CUcontext * context, CUctxCreateParams *how, unsigned flags, CUdevice device),
+          create_context(context, how, flags, device))
+
+/* It stays current to other threads, which are told that it is destroyed. */
+static CUresult destroy_context(CUcontext context)
+{
+    if (!sim_context_exists(context) || context == &sim_device(context->device)->context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    sim_context_close(context);
+    context->retained = 0;
+    if (sim_current() == context)
+        sim_pop_current();
+    return CUDA_SUCCESS;
+}
+
+SIM_ENTRY(INIT, cuCtxDestroy, (CUcontext context), destroy_context(context))
 
 static CUresult set_current(CUcontext context)
 {

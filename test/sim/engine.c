@@ -134,6 +134,7 @@ static void configure_locked(void)
     sim_engine.switch_devices = shared > 0 && shared < SIM_MAX_DEVICES ? (int)shared : 1;
     for (int i = 0; i < SIM_MAX_DEVICES; i++) {
         sim_device_t *device = &sim_engine.devices[i];
+        device->context.device = i;
         device->profile = profile ? *profile : profiles[0];
         device->profile.memory_bytes =
             environment_number("MICRODNN_SIM_MEMORY", device->profile.memory_bytes);

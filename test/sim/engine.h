@@ -117,6 +117,7 @@ struct CUstream_st {
     sim_capture_t *capture; /* NULL: not capturing */
     sim_frontier_t frontier;
     unsigned branch;          /* of the graph that is being captured */
+    const void *thread;       /* whose default stream it is, or NULL */
     struct CUstream_st *next; /* in the context */
 };
 
@@ -136,6 +137,7 @@ struct CUctx_st {
     uint32_t peers;   /* devices whose memory its kernels may reach, a bit each */
     CUstream streams; /* all, the legacy one included */
     CUstream legacy;
+    CUcontext next; /* of those that cuCtxCreate made; they are never given back */
 };
 
 /* CUfunction, and CUkernel, which real programs pass as one: both lead here. */
@@ -164,6 +166,7 @@ typedef struct sim_engine {
     int device_count;
     int switch_devices; /* devices that share one switch; at least 1 */
     sim_device_t devices[SIM_MAX_DEVICES];
+    CUcontext created; /* by cuCtxCreate, the destroyed ones too */
     uint64_t random;
     double host_us; /* virtual time of the host; never before now_us */
     double now_us;  /* up to which the devices are simulated */
@@ -203,6 +206,8 @@ bool sim_push_current(CUcontext context);
 bool sim_pop_current(void);
 sim_device_t *sim_device(int device);
 bool sim_context_exists(CUcontext context);
+/* The first (NULL), the next; NULL behind the last. Each device's primary context is one. */
+CUcontext sim_context_after(CUcontext context);
 uint64_t sim_random(void);
 void *sim_allocate(size_t bytes); /* zeroed; ends the process when there is none */
 void *sim_resize(void *old, size_t count, size_t each);
@@ -230,6 +235,7 @@ typedef struct sim_range {
     unsigned flags;                   /* of pinned memory */
     bool owned;                       /* pinned memory of ours, not registered */
     CUmemoryPool pool;                /* whose memory it is, or NULL */
+    CUcontext context;                /* with which it ends, or NULL: the device's primary one */
     uint64_t pending;                 /* not 0: the operation that allocates it has not run */
     sim_graph_memory_t *graph_memory; /* or NULL */
     bool freed;                       /* by an operation that has not run */
@@ -324,8 +330,8 @@ CUresult sim_stream_resolve(CUstream handle, CUstream *out);
 /* Whether stream 0 is the thread's own default stream, for the calling thread's present call. */
 void sim_use_own_stream(bool own);
 CUresult sim_stream_create(CUcontext context, unsigned flags, int priority, CUstream *out);
-void sim_context_open(int device);
-void sim_context_close(int device);
+void sim_context_open(CUcontext context, int device);
+void sim_context_close(CUcontext context);
 /* Enqueues *work (moved) on the stream, or captures it. *out, if given, is the borrowed operation,
  * NULL when captured. Costs the host `host_us`. */
 CUresult sim_stream_add(CUstream stream, sim_work_t *work, double host_us, sim_op_t **out);

@@ -33,6 +33,7 @@ static CUresult add_device_range(CUdeviceptr *out, int index, uint64_t bytes)
     if (result != CUDA_SUCCESS)
         return result;
     device->used_bytes += range.pages_bytes;
+    sim_map_edit(range.start)->context = sim_current();
     *out = range.start;
     return CUDA_SUCCESS;
 }
@@ -236,7 +237,9 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUde
     bool on_device = !sim_map_on_host(address);
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: /* mappings have none */
-        *(CUcontext *)out = range->physical ? NULL : &sim_device(range->device)->context;
+        *(CUcontext *)out = range->physical  ? NULL
+                            : range->context ? range->context
+                                             : &sim_device(range->device)->context;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)out = range->pool;

@@ -9,7 +9,7 @@
 #define EVENT_MAGIC UINT64_C(0x73696d6576656e74)
 
 static CUevent free_events; /* never given back, so that a stale handle's magic can be read */
-static _Thread_local CUstream per_thread[SIM_MAX_DEVICES];
+static _Thread_local char this_thread; /* whose address tells threads apart */
 static _Thread_local bool zero_is_own;
 
 void sim_use_own_stream(bool own)
@@ -52,10 +52,14 @@ static bool stream_exists(CUcontext context, CUstream stream)
 
 static CUstream own_stream(CUcontext context)
 {
-    CUstream *own = &per_thread[context->device];
-    if (!*own || !stream_exists(context, *own))
-        sim_stream_create(context, CU_STREAM_DEFAULT, 0, own);
-    return *own;
+    CUstream own = context->streams;
+    while (own && own->thread != &this_thread)
+        own = own->next;
+    if (!own) {
+        sim_stream_create(context, CU_STREAM_DEFAULT, 0, &own);
+        own->thread = &this_thread;
+    }
+    return own;
 }
 
 CUresult sim_stream_resolve(CUstream handle, CUstream *out)
@@ -69,8 +73,8 @@ CUresult sim_stream_resolve(CUstream handle, CUstream *out)
         *out = context->legacy;
         return sim_capture_guard_legacy(*out);
     }
-    for (int i = 0; i < sim_engine.device_count; i++) {
-        if (stream_exists(&sim_engine.devices[i].context, handle)) {
+    for (CUcontext each = NULL; (each = sim_context_after(each));) {
+        if (stream_exists(each, handle)) {
             *out = handle;
             return CUDA_SUCCESS;
         }
@@ -90,9 +94,8 @@ static void destroy_stream(CUstream stream)
     free(stream);
 }
 
-void sim_context_open(int device)
+void sim_context_open(CUcontext context, int device)
 {
-    CUcontext context = &sim_engine.devices[device].context;
     if (context->streams)
         return;
     context->device = device;
@@ -100,18 +103,27 @@ void sim_context_open(int device)
     context->legacy->legacy = true;
 }
 
-void sim_context_close(int device)
+/* Mappings outlive their context; memory of pools and graphs goes with the primary one. */
+static bool ends_with(const sim_range_t *range, CUcontext context, bool primary)
 {
-    CUcontext context = &sim_engine.devices[device].context;
+    return range->place == SIM_PLACE_DEVICE && range->device == context->device &&
+           !range->physical && (range->context == context || (primary && !range->context));
+}
+
+void sim_context_close(CUcontext context)
+{
+    const int device = context->device;
+    const bool primary = context == &sim_engine.devices[device].context;
     sim_wait_device(device);
     while (context->streams)
         destroy_stream(context->streams);
     context->legacy = NULL;
     context->sticky = CUDA_SUCCESS;
-    sim_pools_reset(device);
+    if (primary)
+        sim_pools_reset(device);
     size_t i = 0;
     for (const sim_range_t *range; (range = sim_map_at(i));) {
-        if (range->place != SIM_PLACE_DEVICE || range->device != device || range->physical) {
+        if (!ends_with(range, context, primary)) {
             i++;
             continue;
         }

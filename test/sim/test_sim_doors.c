@@ -448,6 +448,49 @@ static void without_context(void)
     CHECK(cuMemAlloc(&address, 64) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
+/* Memory and streams end with their context; what is mapped is nobody's. */
+static void with_a_context_of_its_own(void)
+{
+    CUcontext primary, own, current;
+    CUdeviceptr address, other;
+    CUstream stream;
+    size_t before, after, total;
+    unsigned long long primary_id, own_id;
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&primary, 0));
+    OK(cuCtxSetCurrent(primary));
+    OK(cuMemAlloc(&other, 1 << 20));
+    OK(cuMemGetInfo(&before, &total));
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, &primary_id));
+    OK(cuCtxCreate(&own, NULL, 0, 0));
+    OK(cuCtxGetCurrent(&current));
+    CHECK(current == own && own != primary);
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, &own_id));
+    CHECK(own_id != primary_id);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&address, 1 << 20));
+    OK(cuPointerGetAttribute(&current, CU_POINTER_ATTRIBUTE_CONTEXT, address));
+    CHECK(current == own);
+    OK(cuMemsetD8Async(address, 1, 1 << 20, stream));
+    OK(cuCtxDestroy(own));
+    OK(cuCtxGetCurrent(&current));
+    CHECK(current == primary);
+    OK(cuMemGetInfo(&after, &total));
+    CHECK(before == after);
+    CHECK(cuMemFree(address) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuStreamSynchronize(stream) == CUDA_ERROR_INVALID_HANDLE);
+    CHECK(cuCtxSetCurrent(own) == CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuMemsetD8(other, 1, 1 << 20));
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, &own_id));
+    CHECK(own_id == primary_id);
+}
+
+static void a_program_may_have_a_context_of_its_own(void **state)
+{
+    (void)state;
+    expect_success(with_a_context_of_its_own, "");
+}
+
 static void the_driver_wants_a_context(void **state)
 {
     (void)state;
@@ -470,6 +513,7 @@ int main(void)
         cmocka_unit_test(kernels_touch_what_their_parameters_name),
         cmocka_unit_test(tensor_maps_hide_their_address),
         cmocka_unit_test(the_driver_wants_a_context),
+        cmocka_unit_test(a_program_may_have_a_context_of_its_own),
     };
     return cmocka_run_group_tests_name("sim_doors", tests, NULL, NULL);
 }
