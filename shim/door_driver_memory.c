@@ -136,6 +136,23 @@ CUresult mdnn_door_cuMemFreeAsync(CUresult (*real)(CUdeviceptr, CUstream), bool 
     return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, stream) : result;
 }
 
+/* ---- ends of contexts ---- */
+
+CUresult mdnn_door_cuCtxDestroy_v2(CUresult (*real)(CUcontext), bool own_stream, CUcontext context)
+{
+    CUdeviceptr address;
+    (void)own_stream;
+    if (mdnn_driver_is_exiting())
+        return real(context);
+    mdnn_virtual_context_ends(context);
+    const CUresult result = real(context);
+    while (result == CUDA_SUCCESS && mdnn_virtual_bound(context, &address))
+        (void)free_counted(address, NULL, false, true);
+    return result;
+}
+
+/* ---- questions ---- */
+
 CUresult mdnn_door_cuMemGetInfo_v2(CUresult (*real)(size_t *, size_t *), bool own_stream,
                                    size_t *free_bytes, size_t *total_bytes)
 {

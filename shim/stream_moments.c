@@ -496,6 +496,65 @@ void mdnn_moments_stream_ends(mdnn_moments_t *moments, CUstream handle)
     pthread_mutex_unlock(&moments->lock);
 }
 
+static bool has_streams(const mdnn_moments_t *moments, CUcontext context)
+{
+    for (size_t i = 0; i < moments->bucket_count; i++)
+        for (const stream_t *stream = moments->buckets[i]; stream; stream = stream->next)
+            if (stream->context == context)
+                return true;
+    return false;
+}
+
+/* Its events go to the free ones; those that somebody still waits for are never used again. */
+static void forget_streams(mdnn_moments_t *moments, CUcontext context)
+{
+    for (size_t i = 0; i < moments->bucket_count; i++)
+        for (stream_t **link = &moments->buckets[i]; *link;) {
+            stream_t *const stream = *link;
+            if (stream->context != context) {
+                link = &stream->next;
+                continue;
+            }
+            for (unsigned j = 0; j < stream->count; j++) {
+                event_t *const event = stream->ring[(stream->first + j) % RING];
+                event->context = event->waiters > 0 ? NULL : context;
+            }
+            *link = stream->next;
+            free_stream(moments, stream);
+        }
+}
+
+static void destroy_events(mdnn_moments_t *moments, CUcontext context)
+{
+    for (event_t **link = &moments->free_events; *link;) {
+        event_t *const event = *link;
+        if (event->context != context) {
+            link = &event->next;
+            continue;
+        }
+        *link = event->next;
+        (void)moments->driver->cuEventDestroy(event->handle);
+        free(event);
+    }
+}
+
+/* Where the wait fails the context is broken, and nothing of it runs any more. */
+void mdnn_moments_context_ends(mdnn_moments_t *moments, CUcontext context)
+{
+    pthread_mutex_lock(&moments->lock);
+    const bool known = has_streams(moments, context);
+    pthread_mutex_unlock(&moments->lock);
+    if (known) {
+        const mdnn_context_change_t change = mdnn_context_enter(moments->driver, context);
+        (void)moments->driver->cuCtxSynchronize();
+        mdnn_context_leave(moments->driver, change);
+    }
+    pthread_mutex_lock(&moments->lock);
+    forget_streams(moments, context);
+    destroy_events(moments, context);
+    pthread_mutex_unlock(&moments->lock);
+}
+
 void mdnn_moments_capture_began(mdnn_moments_t *moments)
 {
     pthread_mutex_lock(&moments->lock);

@@ -40,6 +40,10 @@ CUstream mdnn_moments_handle(mdnn_moments_t *moments, uint64_t number, CUcontext
 /* Before the stream is destroyed: its work goes on, and must stay known. */
 void mdnn_moments_stream_ends(mdnn_moments_t *moments, CUstream stream);
 
+/* Before a context is destroyed: waits for what its streams still do, and forgets them and their
+ * events. */
+void mdnn_moments_context_ends(mdnn_moments_t *moments, CUcontext context);
+
 /* The moment behind everything enqueued in the stream so far. */
 mdnn_ticket_t mdnn_moments_mark(mdnn_moments_t *moments, uint64_t number);
 /* The same with an event: for copies, whose end is asked for in any case. */

@@ -2,6 +2,7 @@
  *   virtual_memory.c      devices, allocations, what the program is told
  *   virtual_operations.c  names of operations, begin and end
  *   virtual_graphs.c      captures and graphs
+ *   virtual_contexts.c    ends of contexts
  *
  * Locks, in this order: a device's, then that of captures. Neither is held while a call of the
  * program's own runs. */
@@ -19,7 +20,7 @@
 typedef struct mdnn_virtual_device {
     pthread_mutex_t lock;
     CUdevice ordinal;
-    CUcontext context;     /* the primary one */
+    CUcontext context;     /* the primary one, retained */
     uint64_t start, bytes; /* its addresses */
     uint64_t budget_bytes;
     mdnn_device_memory_t *device;
@@ -48,6 +49,7 @@ void mdnn_virtual_restore(mdnn_virtual_entry_t entry);
 mdnn_virtual_device_t *mdnn_virtual_device_of(uint64_t address);
 /* Of the calling thread's context, made at the first call; NULL: not under a budget. */
 mdnn_virtual_device_t *mdnn_virtual_current(void);
+mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context); /* and which that is */
 /* By index; NULL behind the last. */
 mdnn_virtual_device_t *mdnn_virtual_device(size_t index);
 
@@ -58,6 +60,10 @@ mdnn_captures_t *mdnn_virtual_captures(void);
 /* Entered. Something did not fit: whether an operation of another thread has ended since, so that
  * it may fit now. What such an operation holds cannot leave, but only until its call returns. */
 bool mdnn_virtual_await_end(mdnn_virtual_device_t *device);
+
+/* The allocation at `address` ends with `context`, one of the program's own; does so no more. */
+void mdnn_virtual_bind(CUcontext context, CUdeviceptr address);
+void mdnn_virtual_unbind(CUdeviceptr address);
 
 /* What the program is told; says refusals on the log. */
 CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status, uint64_t bytes);

@@ -315,18 +315,6 @@ static void publish(mdnn_virtual_device_t *device)
     atomic_store_explicit(&devices[index], device, memory_order_release);
 }
 
-/* Whether the thread's context is the device's primary one, without making that. */
-static bool is_primary(CUdevice ordinal, CUcontext context)
-{
-    const mdnn_driver_t *const driver = mdnn_real_driver();
-    unsigned flags;
-    int active = 0;
-    CUcontext primary = NULL;
-    return driver->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active &&
-           driver->cuDevicePrimaryCtxRetain(&primary, ordinal) == CUDA_SUCCESS &&
-           primary == context;
-}
-
 static void init_locks(mdnn_virtual_device_t *device)
 {
     pthread_condattr_t attributes;
@@ -337,21 +325,33 @@ static void init_locks(mdnn_virtual_device_t *device)
     pthread_condattr_destroy(&attributes);
 }
 
-/* `making` is locked; the device was not tried yet. It is tried once. */
-static void make_device(CUdevice ordinal, CUcontext context)
+/* In the device's primary context, which is made if there is none: mappings are for a device,
+ * whatever contexts it has, but streams need one that nobody destroys. */
+static mdnn_status_t fill_in_primary(mdnn_virtual_device_t *device)
 {
-    if (!is_primary(ordinal, context))
-        return; /* a context of the program's own: its allocations are the driver's */
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    if (driver->cuDevicePrimaryCtxRetain(&device->context, device->ordinal) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    const mdnn_context_change_t change = mdnn_context_enter(driver, device->context);
+    const mdnn_status_t status = fill_device(device);
+    mdnn_context_leave(driver, change);
+    mdnn_virtual_restore(entry);
+    if (status != MDNN_STATUS_OK)
+        (void)driver->cuDevicePrimaryCtxRelease(device->ordinal);
+    return status;
+}
+
+/* `making` is locked; the device was not tried yet. It is tried once. */
+static void make_device(CUdevice ordinal)
+{
     atomic_store(&tried[ordinal], true);
     mdnn_virtual_device_t *const device = calloc(1, sizeof *device);
     if (!device)
         return;
     device->ordinal = ordinal;
-    device->context = context;
     init_locks(device);
-    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
-    const mdnn_status_t status = fill_device(device);
-    mdnn_virtual_restore(entry);
+    const mdnn_status_t status = fill_in_primary(device);
     if (status == MDNN_STATUS_OK) {
         publish(device);
         return;
@@ -361,26 +361,42 @@ static void make_device(CUdevice ordinal, CUcontext context)
     free(device);
 }
 
+/* The primary contexts are known; of others the driver knows the device. */
+static mdnn_virtual_device_t *find_device(CUcontext context, CUdevice *ordinal)
+{
+    mdnn_virtual_device_t *device;
+    *ordinal = -1;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
+        if (device->context == context)
+            return device;
+    if (mdnn_real_driver()->cuCtxGetDevice(ordinal) != CUDA_SUCCESS)
+        return NULL;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
+        if (device->ordinal == *ordinal)
+            return device;
+    return NULL;
+}
+
+mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
+{
+    CUdevice ordinal;
+    *context = NULL;
+    if (!has_common() || mdnn_real_driver()->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context)
+        return NULL;
+    mdnn_virtual_device_t *const device = find_device(*context, &ordinal);
+    if (device || ordinal < 0 || ordinal >= DEVICES || atomic_load(&tried[ordinal]))
+        return device;
+    pthread_mutex_lock(&making);
+    if (!atomic_load(&tried[ordinal]))
+        make_device(ordinal);
+    pthread_mutex_unlock(&making);
+    return find_device(*context, &ordinal);
+}
+
 mdnn_virtual_device_t *mdnn_virtual_current(void)
 {
-    CUcontext context = NULL;
-    CUdevice ordinal;
-    mdnn_virtual_device_t *device;
-    if (!has_common() || mdnn_real_driver()->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
-        return NULL;
-    for (int round = 0; round < 2; round++) {
-        for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
-            if (device->context == context)
-                return device;
-        if (mdnn_real_driver()->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal >= DEVICES ||
-            atomic_load(&tried[ordinal]))
-            return NULL;
-        pthread_mutex_lock(&making);
-        if (!atomic_load(&tried[ordinal]))
-            make_device(ordinal, context);
-        pthread_mutex_unlock(&making);
-    }
-    return NULL;
+    CUcontext context;
+    return mdnn_virtual_current_in(&context);
 }
 
 /* ---- what the program is told ---- */
@@ -467,7 +483,8 @@ static mdnn_status_t order_of(CUstream stream, bool per_thread, bool synchronous
 static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
                          bool synchronous, bool quiet)
 {
-    mdnn_virtual_device_t *const device = bytes > 0 ? mdnn_virtual_current() : NULL;
+    CUcontext context;
+    mdnn_virtual_device_t *const device = bytes > 0 ? mdnn_virtual_current_in(&context) : NULL;
     uint64_t number, start = 0;
     unsigned long long capture;
     if (!device || order_of(stream, per_thread, synchronous, &number, &capture) != MDNN_STATUS_OK)
@@ -487,6 +504,8 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bo
     if (result == CUDA_SUCCESS) {
         want_slots(device, live_bytes);
         *address = start;
+        if (synchronous && !quiet && context != device->context)
+            mdnn_virtual_bind(context, start);
     }
     return result;
 }
@@ -514,6 +533,7 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
     const CUresult result =
         mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
     mdnn_virtual_leave(device, entry);
+    mdnn_virtual_unbind(address);
     return result;
 }
 

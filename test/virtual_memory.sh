@@ -68,6 +68,11 @@ program() {
     done
 }
 
+# Work in contexts of the program's own is counted, and what ends with them is free again.
+own_contexts() {
+    program contexts && holds "memory['live_bytes'] == 0 and memory['peak_live_bytes'] > 80 * 2**20"
+}
+
 two_devices() {
     for seed in 1 2 3; do
         MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$client" devices "$seed" \
@@ -133,10 +138,11 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 16
-for name in one_stream many_streams default_stream threads graphs; do
+plan 18
+for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
+check "contexts of the program's own come and go beside the primary one" own_contexts
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0
 check "two devices that reach each other's memory work on it in any way" peers 1

@@ -517,23 +517,110 @@ static void peers(uint64_t seed)
     }
 }
 
+/* Before the context of `run` is destroyed: what will be left of it fits beside the other's. */
+static void make_room_for(run_t *run, const run_t *other)
+{
+    size_t most = other->limit_bytes - other->live_bytes;
+    int places = 0;
+    for (int i = 0; i < BUFFERS; i++)
+        places += !other->buffers[i].device;
+    for (int i = 0; i < BUFFERS; i++) {
+        buffer_t *const buffer = &run->buffers[i];
+        const size_t bytes = (size_t)buffer->words * 4;
+        if (!buffer->device || !buffer->ordered)
+            continue;
+        if (places > 0 && bytes <= most) {
+            places--;
+            most -= bytes;
+        } else {
+            release(run, buffer);
+        }
+    }
+}
+
+/* After it: memory of pools is nobody's, and used on in another context; the rest is gone. */
+static void inherit(run_t *run, run_t *gone)
+{
+    for (int i = 0, to = 0; i < BUFFERS; i++) {
+        buffer_t *const buffer = &gone->buffers[i];
+        if (!buffer->device || !buffer->ordered) {
+            free(buffer->model);
+            continue;
+        }
+        while (run->buffers[to].device)
+            to++;
+        run->buffers[to] = *buffer;
+        run->buffers[to].stream = 0;
+        run->live_bytes += (size_t)buffer->words * 4;
+    }
+    free(gone->host);
+}
+
+/* Contexts of the program's own, one after the other, beside the primary one. They end with
+ * their streams and memory. */
+static void contexts(uint64_t seed)
+{
+    enum { ROUNDS = 4 };
+    run_t runs[2];
+    CUcontext all[2];
+    CHECK(cuCtxGetCurrent(&all[0]) == CUDA_SUCCESS);
+    kernels[0] = mix;
+    begin(&runs[0], seed, live_limit / 3 * 2, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        CHECK(cuCtxCreate(&all[1], NULL, 0, 0) == CUDA_SUCCESS);
+        load_mix();
+        kernels[1] = mix;
+        begin(&runs[1], seed * ROUNDS + (uint64_t)round, live_limit / 3, 2);
+        for (int i = 0; i < OPERATIONS / ROUNDS; i++) {
+            const int here = (int)pick(&runs[0], 2);
+            CHECK(cuCtxSetCurrent(all[here]) == CUDA_SUCCESS);
+            mix = kernels[here];
+            step(&runs[here]);
+        }
+        CHECK(cuCtxSetCurrent(all[1]) == CUDA_SUCCESS);
+        make_room_for(&runs[1], &runs[0]);
+        CHECK(cuCtxDestroy(all[1]) == CUDA_SUCCESS);
+        CHECK(cuCtxSetCurrent(all[0]) == CUDA_SUCCESS);
+        mix = kernels[0];
+        inherit(&runs[0], &runs[1]);
+        for (int i = 0; i < OPERATIONS / ROUNDS / 4; i++)
+            step(&runs[0]);
+    }
+    finish(&runs[0]);
+}
+
+/* Nobody uses the primary context. */
+static void own_context(uint64_t seed)
+{
+    CUcontext context;
+    CHECK(cuInit(0) == CUDA_SUCCESS);
+    CHECK(cuCtxCreate(&context, NULL, 0, 0) == CUDA_SUCCESS);
+    load_mix();
+    many_streams(seed);
+    CHECK(cuCtxDestroy(context) == CUDA_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(uint64_t seed);
-    } programs[] = {{"one_stream", one_stream},
-                    {"many_streams", many_streams},
-                    {"default_stream", default_stream},
-                    {"threads", threads},
-                    {"graphs", graphs},
-                    {"refused", refused},
-                    {"devices", devices},
-                    {"peers", peers}};
+        bool own_context;
+    } programs[] = {{"one_stream", one_stream, false},
+                    {"many_streams", many_streams, false},
+                    {"default_stream", default_stream, false},
+                    {"threads", threads, false},
+                    {"graphs", graphs, false},
+                    {"contexts", contexts, false},
+                    {"own_context", own_context, true},
+                    {"refused", refused, false},
+                    {"devices", devices, false},
+                    {"peers", peers, false}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
             live_limit = strtoull(argv[3], NULL, 10);
-            load_mix();
+            if (!programs[i].own_context)
+                load_mix();
             programs[i].run(strtoull(argv[2], NULL, 10));
             return 0;
         }

@@ -774,6 +774,26 @@ static void waits(void)
     CHECK(strcmp(seen->events, "stream-destroyed ") == 0);
 }
 
+static void contexts(void)
+{
+    start();
+    CUcontext context;
+    CUdeviceptr address;
+    OK(cuCtxCreate(&context, NULL, 0, 0));
+    OK(cuMemAlloc(&address, 64));
+    CHECK(cuCtxDestroy(NULL) != CUDA_SUCCESS);
+    CHECK(!strcmp(seen->events, "context-ends ") && seen->freed == 0);
+    OK(cuCtxDestroy(context));
+    CHECK(!strcmp(seen->events, "context-ends context-ends bound bound "));
+    CHECK(seen->freed == 1 && seen->allocated_synchronous);
+}
+
+static void memory_ends_with_its_context(void **state)
+{
+    (void)state;
+    expect_success(contexts, BUDGET);
+}
+
 static void waits_of_the_program_let_moves_go_on(void **state)
 {
     (void)state;
@@ -868,6 +888,7 @@ int main(void)
         cmocka_unit_test(what_is_not_served_is_the_drivers),
         cmocka_unit_test(questions_about_an_address_find_the_memory_there),
         cmocka_unit_test(waits_of_the_program_let_moves_go_on),
+        cmocka_unit_test(memory_ends_with_its_context),
         cmocka_unit_test(captures_and_graphs_are_followed),
         cmocka_unit_test(convolutions_are_told_with_their_input),
     };

@@ -199,6 +199,22 @@ void mdnn_virtual_stream_destroyed(CUstream stream)
     event("stream-destroyed");
 }
 
+void mdnn_virtual_context_ends(CUcontext context)
+{
+    (void)context;
+    event("context-ends");
+}
+
+/* The last allocation, whatever the context. */
+bool mdnn_virtual_bound(CUcontext context, CUdeviceptr *address)
+{
+    (void)context;
+    event("bound");
+    if (allocation_count > 0)
+        *address = allocations[allocation_count - 1].start;
+    return allocation_count > 0;
+}
+
 bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
 {
     *free_bytes = 111;

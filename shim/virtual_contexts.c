@@ -1,0 +1,83 @@
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
+
+#include <uthash.h>
+
+#include "shim/kernel_layout.h"
+#include "shim/virtual_internal.h"
+
+/* An allocation that ends with its context. */
+typedef struct bound {
+    CUdeviceptr address;
+    CUcontext context;
+    UT_hash_handle hh;
+} bound_t;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bound_t *bound;             /* by address */
+static _Atomic size_t bound_count; /* so that programs without such contexts take no lock */
+
+void mdnn_virtual_bind(CUcontext context, CUdeviceptr address)
+{
+    bound_t *const one = malloc(sizeof *one);
+    if (!one)
+        return; /* then it stays until it is freed */
+    *one = (bound_t){.address = address, .context = context};
+    pthread_mutex_lock(&lock);
+    HASH_ADD(hh, bound, address, sizeof one->address, one);
+    const bool added = one->hh.tbl != NULL;
+    atomic_store(&bound_count, HASH_COUNT(bound));
+    pthread_mutex_unlock(&lock);
+    if (!added)
+        free(one);
+}
+
+void mdnn_virtual_unbind(CUdeviceptr address)
+{
+    bound_t *one;
+    if (atomic_load(&bound_count) == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    HASH_FIND(hh, bound, &address, sizeof address, one);
+    if (one)
+        HASH_DEL(bound, one);
+    atomic_store(&bound_count, HASH_COUNT(bound));
+    pthread_mutex_unlock(&lock);
+    free(one);
+}
+
+bool mdnn_virtual_bound(CUcontext context, CUdeviceptr *address)
+{
+    bound_t *one = NULL;
+    if (atomic_load(&bound_count) == 0)
+        return false;
+    pthread_mutex_lock(&lock);
+    for (one = bound; one && one->context != context;)
+        one = one->hh.next;
+    pthread_mutex_unlock(&lock);
+    if (one)
+        *address = one->address; /* nobody else works with a context that has ended */
+    return one != NULL;
+}
+
+static bool is_ours(CUcontext context)
+{
+    const mdnn_virtual_device_t *device;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
+        if (device->context == context)
+            return true;
+    return false;
+}
+
+void mdnn_virtual_context_ends(CUcontext context)
+{
+    mdnn_moments_t *const moments = mdnn_virtual_moments();
+    mdnn_kernel_layouts_forget();
+    if (!moments || is_ours(context)) /* a primary one is not destroyed so */
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_moments_context_ends(moments, context);
+    mdnn_virtual_restore(entry);
+}
