@@ -3,7 +3,8 @@ arithmetic, and plays the library's part where it is preloaded. An iteration of 
 one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with less it takes 20. Without
 micro-batches the convolutions take $FAKE_UNDIVIDED ms, else what $FAKE_MS (a JSON object) says for the side
 that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "losses", "split" (a process that
-must not split does) or "arena" (it is too large). $FAKE_LOG gets a line for each network that a
+must not split does) or "arena" (it is too large). $FAKE_DIVIDED is what it logs of a division into pieces.
+$FAKE_LOG gets a line for each network that a
 process was asked for."""
 import json
 import os
@@ -67,6 +68,10 @@ for line in sys.stdin:
     command = json.loads(line)
     print(json.dumps(COMMANDS[command["do"]](command)), flush=True)
     asked += 1
+if side() == "sum" and "FAKE_DIVIDED" in os.environ:
+    with open(os.environ["MICRODNN_GENERAL_LOG_FILE"], "w", encoding="utf-8") as file:
+        file.write(f"microdnn: 1:1 wd: 2 layers of 1 streams: {os.environ['FAKE_DIVIDED']} ms in 1 of 2 bytes\n"
+                   "microdnn: 1:1 wd: 1 layers of 1 streams: 3.000 ms in 1 of 2 bytes\n")
 if LIBRARY:
     split = 0 if UNDIVIDED and WRONG != "split" else asked
     with open(os.environ["MICRODNN_GENERAL_STATS_FILE"], "w", encoding="utf-8") as file:
