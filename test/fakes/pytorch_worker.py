@@ -1,11 +1,10 @@
 """Stands in for scripts/gpu/pytorch_worker.py on a machine without PyTorch or a GPU: answers by
 arithmetic, and plays the library's part where it is preloaded. An iteration of stock takes 10 ms, as does
-one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with less it takes 20. Without
-micro-batches the convolutions take $FAKE_UNDIVIDED ms, else what $FAKE_MS (a JSON object) says for the side
-that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "losses", "split" (a process that
-must not split does) or "arena" (it is too large). $FAKE_DIVIDED is what it logs of a division into pieces.
-$FAKE_LOG gets a line for each network that a
-process was asked for."""
+one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with less it takes $FAKE_SLOW ms,
+else 20. Without micro-batches the convolutions take $FAKE_UNDIVIDED ms, else what $FAKE_MS (a JSON object)
+says for the side that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "losses",
+"split" (a process that must not split does) or "arena" (it is too large). $FAKE_DIVIDED is what it logs of
+a division into pieces. $FAKE_LOG gets a line for each network that a process was asked for."""
 import json
 import os
 import sys
@@ -32,7 +31,9 @@ def side():
 
 
 def iteration_ms():
-    return 10.0 if LIMIT == "stock" or limit_mib() >= float(os.environ.get("FAKE_NEEDS", 0)) else 20.0
+    if LIMIT == "stock" or limit_mib() >= float(os.environ.get("FAKE_NEEDS", 0)):
+        return 10.0
+    return float(os.environ.get("FAKE_SLOW", 20))
 
 
 def net(command):
