@@ -22,6 +22,7 @@ struct mdnn_host_slots {
     uint64_t *free_slots; /* a stack */
     size_t free_count, free_capacity;
     bool exhausted; /* the driver gives no more */
+    bool making;    /* a piece, now */
     bool started;   /* the thread */
     bool stopping;
     pthread_t thread;
@@ -99,21 +100,47 @@ static bool make_room(mdnn_host_slots_t *slots, size_t more)
     return true;
 }
 
+static bool has_room(const mdnn_host_slots_t *slots)
+{
+    const mdnn_host_account_t *const account = slots->config.account;
+    return atomic_load(&account->made_bytes) + slots->piece_bytes <= account->limit_bytes;
+}
+
+static void give_back(mdnn_host_slots_t *slots, uint64_t bytes)
+{
+    (void)atomic_fetch_sub(&slots->config.account->made_bytes, bytes);
+}
+
+static bool take_from_account(mdnn_host_slots_t *slots)
+{
+    mdnn_host_account_t *const account = slots->config.account;
+    const uint64_t bytes = slots->piece_bytes;
+    if (atomic_fetch_add(&account->made_bytes, bytes) + bytes <= account->limit_bytes)
+        return true;
+    give_back(slots, bytes);
+    return false;
+}
+
 /* Locked at the beginning and the end. */
 static void make_piece(mdnn_host_slots_t *slots)
 {
     const size_t count = (size_t)(slots->piece_bytes / slots->config.slot_bytes);
     const uint64_t offset = slots->made_bytes;
     uint64_t start = 0;
+    if (!take_from_account(slots))
+        return;
+    slots->making = true;
     pthread_mutex_unlock(&slots->lock);
     const CUresult result = create_piece(slots, offset, &start);
     pthread_mutex_lock(&slots->lock);
+    slots->making = false;
     if (result == CUDA_SUCCESS && make_room(slots, count)) {
         for (size_t i = count; i-- > 0;)
             slots->free_slots[slots->free_count++] = start + i * slots->config.slot_bytes;
         slots->made_bytes += slots->piece_bytes;
         return;
     }
+    give_back(slots, slots->piece_bytes);
     slots->exhausted = true;
     if (!slots->stopping)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
@@ -125,7 +152,13 @@ static void make_piece(mdnn_host_slots_t *slots)
 static bool can_grow(const mdnn_host_slots_t *slots)
 {
     return !slots->exhausted && !slots->stopping &&
-           slots->made_bytes + slots->piece_bytes <= slots->window_bytes;
+           slots->made_bytes + slots->piece_bytes <= slots->window_bytes && has_room(slots);
+}
+
+/* There will be more without anybody's giving a slot back. */
+static bool will_have_more(const mdnn_host_slots_t *slots)
+{
+    return slots->making || can_grow(slots);
 }
 
 /* ---- the thread ---- */
@@ -135,11 +168,13 @@ static void *run(void *context)
     mdnn_host_slots_t *const slots = context;
     pthread_mutex_lock(&slots->lock);
     while (!slots->stopping) {
-        if (can_grow(slots) && slots->made_bytes < slots->wanted_bytes)
+        if (can_grow(slots) && slots->made_bytes < slots->wanted_bytes) {
             make_piece(slots);
-        else
-            pthread_cond_wait(&slots->wanted_more, &slots->lock);
-        pthread_cond_broadcast(&slots->made_more);
+            pthread_cond_broadcast(&slots->made_more);
+            continue;
+        }
+        pthread_cond_broadcast(&slots->made_more); /* others may have taken all there is */
+        pthread_cond_wait(&slots->wanted_more, &slots->lock);
     }
     pthread_mutex_unlock(&slots->lock);
     return NULL;
@@ -229,9 +264,10 @@ mdnn_status_t mdnn_host_slots_create(const mdnn_host_slots_config_t *config,
         return MDNN_STATUS_OUT_OF_MEMORY;
     made->config = *config;
     made->piece_bytes = config->slot_bytes;
-    while (made->piece_bytes < piece_bytes_wanted && made->piece_bytes <= config->limit_bytes / 16)
+    const uint64_t limit_bytes = config->account->limit_bytes;
+    while (made->piece_bytes < piece_bytes_wanted && made->piece_bytes <= limit_bytes / 16)
         made->piece_bytes *= 2;
-    made->window_bytes = config->limit_bytes / made->piece_bytes * made->piece_bytes;
+    made->window_bytes = limit_bytes / made->piece_bytes * made->piece_bytes;
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->wanted_more, NULL);
     pthread_cond_init(&made->made_more, NULL);
@@ -260,7 +296,7 @@ mdnn_status_t mdnn_host_slots_take(mdnn_host_slots_t *slots, uint64_t *slot)
     if (slots->free_count > 0)
         *slot = slots->free_slots[--slots->free_count];
     else
-        status = can_grow(slots) ? MDNN_STATUS_BUSY : MDNN_STATUS_OUT_OF_MEMORY;
+        status = will_have_more(slots) ? MDNN_STATUS_BUSY : MDNN_STATUS_OUT_OF_MEMORY;
     pthread_mutex_unlock(&slots->lock);
     return status;
 }
@@ -276,8 +312,10 @@ void mdnn_host_slots_give(mdnn_host_slots_t *slots, uint64_t slot)
 mdnn_status_t mdnn_host_slots_wait(mdnn_host_slots_t *slots)
 {
     pthread_mutex_lock(&slots->lock);
-    while (slots->free_count == 0 && can_grow(slots) && slots->config.background)
+    while (slots->free_count == 0 && will_have_more(slots) && slots->config.background) {
+        pthread_cond_signal(&slots->wanted_more);
         pthread_cond_wait(&slots->made_more, &slots->lock);
+    }
     pthread_mutex_unlock(&slots->lock);
     return MDNN_STATUS_OK;
 }
@@ -302,6 +340,7 @@ void mdnn_host_slots_destroy(mdnn_host_slots_t *slots)
         (void)driver->cuMemUnmap(slots->window + at, slots->piece_bytes);
     if (slots->window)
         (void)driver->cuMemAddressFree(slots->window, slots->window_bytes);
+    give_back(slots, slots->made_bytes);
     free(slots->free_slots);
     if (!slots->started)
         free(slots);

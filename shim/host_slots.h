@@ -17,13 +17,19 @@
 
 typedef struct mdnn_host_slots mdnn_host_slots_t;
 
+/* What all slots of the process share: one limit. */
+typedef struct mdnn_host_account {
+    uint64_t limit_bytes;
+    _Atomic uint64_t made_bytes;
+} mdnn_host_account_t;
+
 typedef struct mdnn_host_slots_config {
     const mdnn_driver_t *driver;
     CUdevice device;
     CUcontext context;
-    uint64_t slot_bytes;  /* a power of two, at least 2 MiB */
-    uint64_t limit_bytes; /* of all */
-    bool background;      /* with the thread */
+    uint64_t slot_bytes;          /* a power of two, at least 2 MiB */
+    mdnn_host_account_t *account; /* outlives it */
+    bool background;              /* with the thread */
 } mdnn_host_slots_config_t;
 
 /* OUT_OF_MEMORY, DEVICE. */
@@ -32,7 +38,8 @@ mdnn_status_t mdnn_host_slots_create(const mdnn_host_slots_config_t *config,
 /* Ends the thread; gives all memory back to the driver. For tests. Accepts NULL. */
 void mdnn_host_slots_destroy(mdnn_host_slots_t *slots);
 
-/* Have at least so many bytes made, within the limit; only grows. */
+/* Have at least so many bytes made, within the limit; only grows. What other slots of the account
+ * took is not to be had. */
 void mdnn_host_slots_want(mdnn_host_slots_t *slots, uint64_t bytes);
 
 /* *slot: an address for copies to and from the device (cuMemcpy*Async). BUSY: none is free, more

@@ -354,7 +354,7 @@ static mdnn_status_t fill(mdnn_device_memory_t *memory)
                                             .device = config->device,
                                             .context = config->context,
                                             .slot_bytes = config->chunk_bytes,
-                                            .limit_bytes = config->host_limit_bytes,
+                                            .account = config->host,
                                             .background = !config->driver->is_simulated};
     return mdnn_host_slots_create(&slots, &memory->slots);
 }

@@ -23,7 +23,8 @@ typedef struct mdnn_device_memory_config {
     mdnn_moments_t *moments; /* outlives it */
     CUdevice device;
     CUcontext context; /* current in the calling thread */
-    uint64_t budget_bytes, chunk_bytes, host_limit_bytes;
+    uint64_t budget_bytes, chunk_bytes;
+    mdnn_host_account_t *host; /* outlives it */
     mdnn_trace_t *trace; /* may be NULL */
 } mdnn_device_memory_config_t;
 

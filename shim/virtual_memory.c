@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "config/host_memory.h"
 #include "config/log.h"
 #include "config/memory_statistics.h"
 #include "config/numbers.h"
@@ -26,6 +26,7 @@ static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of all below, and 
 static _Atomic(mdnn_moments_t *) moments;
 static _Atomic(mdnn_captures_t *) captures;
 static mdnn_trace_t *trace;
+static mdnn_host_account_t host; /* of all devices */
 
 bool mdnn_virtual_on(void)
 {
@@ -171,6 +172,12 @@ static void at_exit(void)
     mdnn_trace_finish(trace);
 }
 
+static uint64_t host_limit(void)
+{
+    const uint64_t option = mdnn_process_options()->memory_host_limit;
+    return option == UINT64_MAX ? mdnn_host_memory_bytes("") / 2 : option;
+}
+
 /* `making` is locked. Once a process. */
 static bool make_common(const mdnn_driver_t *driver)
 {
@@ -182,6 +189,7 @@ static bool make_common(const mdnn_driver_t *driver)
             mdnn_captures_destroy(holders);
             return false;
         }
+        host.limit_bytes = host_limit();
         trace = mdnn_trace_open(mdnn_process_options()->memory_trace, MDNN_TRACE_EVENTS);
         mdnn_memory_statistics_register(numbers_of);
         (void)atexit(at_exit);
@@ -225,15 +233,6 @@ static uint64_t chunk_bytes_of(uint64_t budget_bytes, uint64_t option)
     return bytes;
 }
 
-static uint64_t host_limit(void)
-{
-    const uint64_t option = mdnn_process_options()->memory_host_limit;
-    const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    const uint64_t half =
-        pages > 0 && page_bytes > 0 ? (uint64_t)pages / 2 * (uint64_t)page_bytes : UINT64_MAX;
-    return option == UINT64_MAX ? half : option;
-}
-
 /* Measured; where that fails, rates that are common. The latency is what mapping a chunk costs. */
 static mdnn_link_t link_of(mdnn_virtual_device_t *device)
 {
@@ -269,7 +268,7 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
         .pilot = {.policy = (mdnn_policy_t)options->memory_policy,
                   .variants = MDNN_VARIANTS_RECORDED,
                   .budget_bytes = device->budget_bytes,
-                  .host_limit_bytes = host_limit(),
+                  .host_limit_bytes = host.limit_bytes,
                   .link = link_of(device),
                   .background = !mdnn_real_driver()->is_simulated}};
     return mdnn_memory_create(&config, &functions, device->device, &device->memory);
@@ -290,7 +289,7 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
                                                 .context = device->context,
                                                 .budget_bytes = device->budget_bytes,
                                                 .chunk_bytes = chunk_bytes,
-                                                .host_limit_bytes = host_limit(),
+                                                .host = &host,
                                                 .trace = trace};
     MDNN_TRY(mdnn_device_memory_create(&config, &device->device));
     mdnn_device_memory_addresses(device->device, &device->start, &device->bytes);

@@ -189,13 +189,22 @@ static void a_capture_is_left_alone(void **state)
     OK(mdnn_moments_wait_on_host(f->moments, within));
 }
 
+/* Fresh, for one test's slots. */
+static mdnn_host_account_t *account_of(uint64_t limit_bytes)
+{
+    static mdnn_host_account_t account;
+    account.limit_bytes = limit_bytes;
+    account.made_bytes = 0;
+    return &account;
+}
+
 static mdnn_host_slots_t *make_slots(const fixture_t *f, uint64_t limit_bytes, bool background)
 {
     const mdnn_host_slots_config_t config = {.driver = f->driver,
                                              .device = f->device,
                                              .context = f->context,
                                              .slot_bytes = CHUNK,
-                                             .limit_bytes = limit_bytes,
+                                             .account = account_of(limit_bytes),
                                              .background = background};
     mdnn_host_slots_t *slots;
     OK(mdnn_host_slots_create(&config, &slots));
@@ -242,6 +251,49 @@ static void slots_are_made_in_the_background(void **state)
     take_all(*state, true);
 }
 
+static int take_more(mdnn_host_slots_t *slots)
+{
+    uint64_t slot;
+    int count = 0;
+    for (mdnn_status_t status;
+         (status = mdnn_host_slots_take(slots, &slot)) != MDNN_STATUS_OUT_OF_MEMORY;)
+        if (status == MDNN_STATUS_BUSY)
+            OK(mdnn_host_slots_wait(slots));
+        else
+            count++;
+    return count;
+}
+
+/* Two devices have no more than one would. */
+static void slots_share_one_limit(void **state)
+{
+    const fixture_t *const f = *state;
+    enum { SLOTS = 40, FIRST = 10 };
+    for (int background = 0; background < 2; background++) {
+        mdnn_host_account_t *const account = account_of((uint64_t)SLOTS * CHUNK);
+        mdnn_host_slots_config_t config = {.driver = f->driver,
+                                           .device = f->device,
+                                           .context = f->context,
+                                           .slot_bytes = CHUNK,
+                                           .account = account,
+                                           .background = background != 0};
+        mdnn_host_slots_t *first, *second;
+        uint64_t slot;
+        OK(mdnn_host_slots_create(&config, &first));
+        OK(mdnn_host_slots_create(&config, &second));
+        for (int i = 0; i < FIRST; i++)
+            while (mdnn_host_slots_take(first, &slot) == MDNN_STATUS_BUSY)
+                OK(mdnn_host_slots_wait(first));
+        const int others = take_more(second);
+        assert_int_equal(FIRST + take_more(first) + others, SLOTS);
+        assert_int_equal(account->made_bytes, (uint64_t)SLOTS * CHUNK);
+        mdnn_host_slots_destroy(second);
+        assert_true(account->made_bytes < (uint64_t)SLOTS * CHUNK);
+        mdnn_host_slots_destroy(first);
+        assert_int_equal(account->made_bytes, 0);
+    }
+}
+
 static void a_stopped_thread_makes_no_more(void **state)
 {
     mdnn_host_slots_t *const slots = make_slots(*state, (uint64_t)64 * CHUNK, true);
@@ -265,7 +317,7 @@ static void content_survives_the_way_out_and_back(void **state)
                                                 .context = f->context,
                                                 .budget_bytes = 3 * CHUNK + 1,
                                                 .chunk_bytes = CHUNK,
-                                                .host_limit_bytes = 64 * (uint64_t)CHUNK};
+                                                .host = account_of(64 * (uint64_t)CHUNK)};
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     uint64_t chunks[4], slot, start, bytes;
@@ -306,7 +358,7 @@ static void times_are_of_what_lies_between(void **state)
                                                 .context = f->context,
                                                 .budget_bytes = CHUNK,
                                                 .chunk_bytes = CHUNK,
-                                                .host_limit_bytes = 4 * (uint64_t)CHUNK};
+                                                .host = account_of(4 * (uint64_t)CHUNK)};
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     double time_us = -1;
@@ -332,7 +384,7 @@ static void another_devices_stream_is_not_timed(void **state)
                                                 .context = f->context,
                                                 .budget_bytes = CHUNK,
                                                 .chunk_bytes = CHUNK,
-                                                .host_limit_bytes = 4 * (uint64_t)CHUNK};
+                                                .host = account_of(4 * (uint64_t)CHUNK)};
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     CUcontext other, popped;
@@ -358,7 +410,7 @@ static void a_peer_reaches_what_is_mapped_before_and_after(void **state)
                                                 .context = f->context,
                                                 .budget_bytes = 2 * CHUNK,
                                                 .chunk_bytes = CHUNK,
-                                                .host_limit_bytes = 4 * (uint64_t)CHUNK};
+                                                .host = account_of(4 * (uint64_t)CHUNK)};
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     CUcontext other, popped;
@@ -393,7 +445,7 @@ static void the_link_is_measured(void **state)
                                                 .context = f->context,
                                                 .budget_bytes = CHUNK,
                                                 .chunk_bytes = CHUNK,
-                                                .host_limit_bytes = 64 * (uint64_t)CHUNK};
+                                                .host = account_of(64 * (uint64_t)CHUNK)};
     const sim_profile_t *const profile = simulator()->profile(0);
     mdnn_device_memory_t *memory;
     mdnn_link_t link = {.latency_us = 3};
@@ -419,6 +471,7 @@ int main(void)
         cmocka_unit_test(a_capture_is_left_alone),
         cmocka_unit_test(slots_are_made_at_need),
         cmocka_unit_test(slots_are_made_in_the_background),
+        cmocka_unit_test(slots_share_one_limit),
         cmocka_unit_test(a_stopped_thread_makes_no_more),
         cmocka_unit_test(content_survives_the_way_out_and_back),
         cmocka_unit_test(times_are_of_what_lies_between),
