@@ -105,12 +105,30 @@ vgg_demands_the_same_bits() {
 
 noise_is_none() { pytorch '{"wr": 10, "shared": 10.1, "sum": 12.9, "equal": 9}' ''; }
 
+# However many turns: what is killed says why, and nothing goes on running.
+a_row_ends_in_its_time() {
+    PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 MICRODNN_SIM=1 timeout 60 python3 - "$MDNN_BUILD" <<'END'
+import sys, tempfile, types
+import machine, training
+from pages import module_of
+wd = module_of("gpu/wd-check")
+with tempfile.TemporaryDirectory() as scratch:
+    options = types.SimpleNamespace(build=sys.argv[1], database=None, seconds=wd.END_S + 2, turns=10**6)
+    bench = wd.Bench(options, machine.find(sys.argv[1]), scratch)
+    try:
+        wd.measure_cnn(bench, wd.ROWS[0], 23)
+    except training.RunFailed as failure:
+        sys.exit(0 if str(failure).startswith("killed after 2 s") else str(failure))
+sys.exit("it went on")
+END
+}
+
 no_time_is_said() {
     ! pytorch "$AS_PREDICTED" '' --seconds 30 && says 'not rows and len(report["left_out"]) == 1' &&
         grep -q '^LEFT OUT, no time: pytorch resnet50 b64 tf32 120MiB' "$OUT/said"
 }
 
-plan 15
+plan 16
 check 'small networks pass, with and without streams, losses included' small_networks_pass
 check 'AlexNet passes' alexnet_passes
 check 'what is predicted and measured is far apart where it should be' times_are_apart
@@ -127,5 +145,6 @@ check 'less speed than predicted is found' fails \
 check 'an arena above the total is found' fails "$AS_PREDICTED" arena 'shared: 125829121 bytes of the arena'
 check 'other losses are found' fails "$AS_PREDICTED" losses 'sum: losses differ by 0.14'
 check 'a crash fails its row' fails "$AS_PREDICTED" crash 'ended during .net'
+check 'a row ends in its time' a_row_ends_in_its_time
 check 'rows without time are said' no_time_is_said
 finish
