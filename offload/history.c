@@ -373,17 +373,35 @@ static void learn(mdnn_history_t *history, uint32_t lag)
     follow(history, entry, position, lag);
 }
 
-static void search(mdnn_history_t *history)
+static bool search_is_due(const mdnn_history_t *history)
 {
     const uint64_t kept = history->recorded - history->first_kept;
     const uint64_t step = kept / 4 > SEARCH_AT_LEAST ? kept / 4 : SEARCH_AT_LEAST;
-    if (history->recorded - history->searched_at < step || is_settled(history))
+    if (history->learn_at > 0)
+        return history->recorded >= history->learn_at;
+    return history->recorded - history->searched_at >= step;
+}
+
+/* What is found is learned when least lives, within one round: what lives across the ends of the
+ * window has to be matched with what lived a round before, and that is a guess. */
+static void search(mdnn_history_t *history)
+{
+    if (!search_is_due(history))
+        return;
+    const bool waited = history->learn_at > 0;
+    history->learn_at = 0;
+    if (!waited && is_settled(history)) /* meanwhile, a loop may have been */
         return;
     history->searched_at = history->recorded;
     const uint32_t lag = history_find_lag(history);
     /* What is short may be a loop within what is followed; not if it got lost in each round. */
-    if (lag > 0 && (history->followed < 0 || history->familiar_for < lag ||
-                    lag > history->remembered[history->followed].period.operation_count))
+    if (lag == 0 || (history->followed >= 0 && history->familiar_for >= lag &&
+                     lag <= history->remembered[history->followed].period.operation_count))
+        return;
+    const uint32_t quiet_in = waited ? 0 : history_quiet_in(history, lag);
+    if (quiet_in > 0)
+        history->learn_at = history->recorded + quiet_in;
+    else
         learn(history, lag);
 }
 

@@ -59,6 +59,7 @@ struct mdnn_history {
     uint64_t travel;       /* positions passed in followed or lost_from */
     uint64_t familiar_for; /* operations without a deviation */
     uint64_t searched_at;
+    uint64_t learn_at; /* number of operations at which a period is looked for once more; 0: no */
     uint32_t *scratch; /* operation_capacity */
     /* While two lists of uses are matched. */
     uint64_t likenesses[2][HISTORY_MATCHED];
@@ -114,6 +115,9 @@ void history_match(const uint64_t *a, uint32_t a_count, const uint64_t *b, uint3
 /* Lag with the longest run of equal operations up to now, if the run is at least one period long
  * and two rounds are in the ring; 0 if there is none. O(operations kept). */
 uint32_t history_find_lag(mdnn_history_t *history);
+
+/* In how many operations, less than `lag`, least will live again, by what lived in the last `lag`. */
+uint32_t history_quiet_in(const mdnn_history_t *history, uint32_t lag);
 
 /* The last `lag` operations as a remembered period, owned by *made, without a number; *position is
  * where the last one stands in it. Those before must be the same. False without memory, or if lives

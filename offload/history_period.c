@@ -55,6 +55,45 @@ uint32_t history_find_lag(mdnn_history_t *history)
     return best;
 }
 
+/* ---- the moment ---- */
+
+/* change[i], for 0 < i <= lag: by how many bytes more lives behind i operations of the window that
+ * begins at `begin` than behind i - 1. What is due to end at such a moment still lives then: the
+ * program frees it after the operation was recorded. */
+static void count_changes(const mdnn_history_t *history, uint64_t begin, uint32_t lag,
+                          uint64_t *change)
+{
+    for (uint32_t i = 0; i < history->range_capacity; i++) {
+        const history_range_t *const range = &history->ranges[i];
+        if (!range->lives && range->references == 0)
+            continue;
+        if (range->born_at >= begin && range->born_at < begin + lag)
+            change[range->born_at - begin + 1] += range->bytes;
+        if (!range->lives && range->died_at >= begin && range->died_at < begin + lag)
+            change[range->died_at - begin + 1] -= range->bytes;
+    }
+}
+
+uint32_t history_quiet_in(const mdnn_history_t *history, uint32_t lag)
+{
+    uint64_t *const change = calloc((size_t)lag + 1, sizeof *change);
+    const uint64_t begin = history->recorded - lag;
+    int64_t living = 0, least = INT64_MAX;
+    uint32_t quiet = lag;
+    if (!change)
+        return 0;
+    count_changes(history, begin, lag, change);
+    for (uint32_t i = 1; i <= lag; i++) {
+        living += (int64_t)change[i];
+        if (living <= least) {
+            least = living;
+            quiet = i;
+        }
+    }
+    free(change);
+    return quiet % lag;
+}
+
 /* ---- lives ---- */
 
 /* While a period is built: positions are those of the window of the last operations. */

@@ -256,7 +256,7 @@ static void run_rounds(uint32_t rounds)
 /* Until the period is found, timed, planned, and followed for more than a round. */
 static uint32_t rounds_to_settle(void)
 {
-    return 10 + 96 / program.step_count;
+    return 11 + 96 / program.step_count;
 }
 
 static mdnn_pilot_config_t random_config(mdnn_policy_t policy, double rate, uint64_t *floor_bytes)
