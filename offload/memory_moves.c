@@ -157,9 +157,12 @@ static bool send(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t index, bool 
     const uint64_t left = area->bytes - before;
     const uint64_t bytes = left < memory->chunk_bytes ? left : memory->chunk_bytes;
     mdnn_flight_t *const flight = &flights->ring[(flights->first + flights->count) % MDNN_FLIGHTS];
-    const mdnn_status_t status =
-        memory->device.copy(memory->context, out, mdnn_range_chunks(area->range).chunks[index],
-                            area->slots[index], bytes, &flight->end);
+    mdnn_status_t status = MDNN_STATUS_OK;
+    flight->end = (mdnn_ticket_t){0, 0};
+    if (bytes > 0) /* else it is the chunk behind an end (mdnn_ranges_config_t.ended_chunks) */
+        status =
+            memory->device.copy(memory->context, out, mdnn_range_chunks(area->range).chunks[index],
+                                area->slots[index], bytes, &flight->end);
     if (status != MDNN_STATUS_OK) {
         memory->trouble = status;
         return false;
@@ -179,7 +182,7 @@ static void land(mdnn_memory_t *memory, bool out)
     mdnn_flights_t *const flights = &memory->flights[out];
     while (flights->count > 0) {
         const mdnn_flight_t *const flight = &flights->ring[flights->first];
-        if (!memory->device.is_done(memory->context, flight->end))
+        if (flight->end.moment != 0 && !memory->device.is_done(memory->context, flight->end))
             return;
         mdnn_area_t *const area = flight->area;
         flights->first = (flights->first + 1) % MDNN_FLIGHTS;

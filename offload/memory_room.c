@@ -173,8 +173,7 @@ static mdnn_status_t make_room(mdnn_memory_t *memory, uint64_t wanted)
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                   mdnn_allocation_t *allocation)
 {
-    const bool small = bytes <= memory->config.ranges.small_bytes;
-    const uint64_t wanted = small ? 1 : (bytes - 1) / memory->chunk_bytes + 1;
+    const uint64_t wanted = mdnn_ranges_chunks_for(memory->ranges, bytes);
     mdnn_status_t status;
     begin_demand(memory);
     do {

@@ -85,10 +85,12 @@ void mdnn_ranges_clear(mdnn_ranges_t *ranges, uint64_t first, uint64_t count)
 /* Kernels are given ends of buffers, too. An end that is the beginning of a neighbour would name
  * that one in every launch, and keep it on the device: what fills its chunks exactly gets one more,
  * where that is little beside it. */
-static uint64_t chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes)
+uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes)
 {
     const uint64_t chunk = ranges->config.chunk_bytes;
-    const uint64_t count = (bytes + chunk - 1) / chunk, least = ranges->config.ended_chunks;
+    if (bytes <= ranges->config.small_bytes)
+        return 1;
+    const uint64_t count = (bytes - 1) / chunk + 1, least = ranges->config.ended_chunks;
     return bytes % chunk == 0 && least > 0 && count >= least ? count + 1 : count;
 }
 
@@ -106,7 +108,7 @@ mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
     if (bytes <= ranges->config.small_bytes) {
         status = mdnn_slab_acquire(ranges, bytes, stream, &address);
     } else {
-        status = mdnn_kept_take(ranges, chunks_for(ranges, bytes), stream, &range);
+        status = mdnn_kept_take(ranges, mdnn_ranges_chunks_for(ranges, bytes), stream, &range);
         if (status == MDNN_STATUS_OK) {
             range->bytes = bytes;
             address = mdnn_ranges_address(ranges, range->first);

@@ -80,6 +80,9 @@ typedef struct mdnn_allocation {
     size_t wait_count;
 } mdnn_allocation_t;
 
+/* Chunks that an allocation of `bytes` > 0 takes; a small one has part of one. */
+uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
+
 /* `bytes` > 0 bytes for use in `stream`, aligned to 512, and to the chunk if they are not small.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
