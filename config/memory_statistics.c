@@ -111,18 +111,17 @@ static void print_moves(const mdnn_memory_statistics_t *n, FILE *out)
 
 static void print_needs(const mdnn_memory_statistics_t *n, FILE *out)
 {
-    const uint64_t together = n->largest_operation_bytes + n->pinned_live_bytes;
     print_line(out, "needs at least");
     fprintf(out, "%s, as far as is known (largest operation %s, cannot leave %s)\n",
-            size_of(together > n->floor_bytes ? together : n->floor_bytes).text,
+            size_of(n->smallest_budget_bytes).text,
             size_of(n->largest_operation_bytes).text, size_of(n->pinned_live_bytes).text);
     if (n->refused == 0)
         return;
     print_line(out, "refused requests");
     fprintf(out, "%" PRIu64, n->refused);
-    if (n->smallest_budget_bytes > n->budget_bytes)
+    if (n->refused_budget_bytes > n->budget_bytes)
         fprintf(out, "; the largest would need a budget of %s",
-                size_of(n->smallest_budget_bytes).text);
+                size_of(n->refused_budget_bytes).text);
     fputc('\n', out);
 }
 

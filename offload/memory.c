@@ -151,6 +151,13 @@ void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *ev
     memory->device.event(memory->context, &told);
 }
 
+void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes)
+{
+    memory->report.refused++;
+    if (memory->report.refused_budget_bytes < needed_bytes)
+        memory->report.refused_budget_bytes = needed_bytes;
+}
+
 uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory)
 {
     return memory->stuck_bytes +
@@ -223,11 +230,8 @@ static void forget(mdnn_memory_t *memory, mdnn_area_t *area)
 
 static void note_refusal(mdnn_memory_t *memory, uint64_t bytes)
 {
-    const uint64_t needed = ((bytes - 1) / memory->chunk_bytes + 1) * memory->chunk_bytes +
-                            mdnn_memory_stuck_bytes(memory);
-    memory->report.refused++;
-    if (memory->report.smallest_budget_bytes < needed)
-        memory->report.smallest_budget_bytes = needed;
+    const uint64_t room = mdnn_ranges_chunks_for(memory->ranges, bytes) * memory->chunk_bytes;
+    mdnn_memory_refused(memory, room + mdnn_memory_stuck_bytes(memory));
 }
 
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,

@@ -137,6 +137,7 @@ typedef struct mdnn_memory_operation {
     uint64_t stream;
     mdnn_operation_kind_t kind;
     uint64_t workspace_bytes;
+    uint64_t workspace; /* an address in it, 0: none; named, if it is ours */
     const mdnn_named_t *named; /* borrowed until end; an allocation may be named several times */
     size_t named_count;
     /* Nothing runs now: each allocation that it names is made resident and pinned, once, until
@@ -175,8 +176,10 @@ typedef struct mdnn_memory_report {
     uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;
     uint64_t host_waits, refused;
     double host_wait_us;
-    uint64_t smallest_budget_bytes; /* least that is known to be needed: largest operation + what
-                                       never leaves */
+    /* Least that is known to be needed: the largest operation without its workspace, for which a
+     * smaller one may do, and what never leaves (2019-modnn.txt, equation 6). */
+    uint64_t smallest_budget_bytes;
+    uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
     uint64_t created, mapped, unmapped; /* chunks, since the start */
     double round_us; /* of one round of what repeats, as it ran, on the device; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to

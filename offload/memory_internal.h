@@ -147,6 +147,8 @@ void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area);
 void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area);
 /* Bytes that no demand can have: slabs and what stays or is pinned. */
 uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
+/* An allocation or an operation failed that this budget would have been enough for. */
+void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes);
 void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
 
 /* ---- memory_moves.c ---- */

@@ -6,7 +6,8 @@
 /* Constant time for each name if all that it names is RESIDENT: nothing is searched. */
 
 typedef struct mdnn_sum {
-    uint64_t bytes, movable_bytes; /* of what is named */
+    uint64_t bytes, movable_bytes; /* of what is named; */
+    uint64_t workspace_bytes;      /* of movable_bytes, what a smaller workspace would save */
     bool lacking;                  /* something is not RESIDENT */
 } mdnn_sum_t;
 
@@ -32,6 +33,13 @@ static void let_go(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
     }
 }
 
+static void add_movable(mdnn_sum_t *sum, const mdnn_area_t *area, uint64_t workspace)
+{
+    sum->movable_bytes += area->room;
+    if (workspace - area->address < area->bytes)
+        sum->workspace_bytes += area->room;
+}
+
 static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
                           mdnn_sum_t *sum)
 {
@@ -48,7 +56,7 @@ static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *
         area->held++;
         sum->bytes += area->room;
         if (area->range && !area->stays && area->pins == 0)
-            sum->movable_bytes += area->room;
+            add_movable(sum, area, operation->workspace);
         sum->lacking = sum->lacking || area->state != MDNN_AREA_RESIDENT;
     }
     return MDNN_STATUS_OK;
@@ -104,7 +112,8 @@ static mdnn_status_t show_only_named(mdnn_memory_t *memory,
 
 static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
 {
-    const uint64_t needed = sum->movable_bytes + mdnn_memory_stuck_bytes(memory);
+    const uint64_t needed =
+        sum->movable_bytes - sum->workspace_bytes + mdnn_memory_stuck_bytes(memory);
     if (memory->report.largest_operation_bytes < sum->bytes)
         memory->report.largest_operation_bytes = sum->bytes;
     if (memory->report.smallest_budget_bytes < needed)
@@ -144,7 +153,8 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
     if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY)
         status = show_only_named(memory, operation);
     if (status != MDNN_STATUS_OK) {
-        memory->report.refused += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+        if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+            mdnn_memory_refused(memory, sum.movable_bytes + mdnn_memory_stuck_bytes(memory));
         let_go(memory, operation, operation->named_count);
         return status;
     }

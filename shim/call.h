@@ -62,6 +62,8 @@ int mdnn_algo_count(mdnn_direction_t direction);
 /* So that virtual memory knows the layers of the network: before the convolution is enqueued. Nothing
  * while no budget is on. */
 void mdnn_tell_virtual_memory(const mdnn_call_t *call);
+/* After it was. */
+void mdnn_tell_virtual_memory_over(void);
 
 /* The output of a call. */
 static inline void *mdnn_call_output(const mdnn_call_t *call)

@@ -32,6 +32,7 @@ static cudnnStatus_t run(const mdnn_call_t *call, mdnn_counter_t counter)
     mdnn_count(counter, 1);
     mdnn_tell_virtual_memory(call);
     const cudnnStatus_t status = mdnn_convolution_run(call);
+    mdnn_tell_virtual_memory_over();
     mdnn_guard_leave();
     return status;
 }

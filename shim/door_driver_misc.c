@@ -80,7 +80,14 @@ void mdnn_tell_virtual_memory(const mdnn_call_t *call)
         [MDNN_BIAS_ACTIVATION_FORWARD] = MDNN_OPERATION_FORWARD,
     };
     if (mdnn_virtual_on())
-        mdnn_virtual_convolution(kinds[call->direction], (uintptr_t)call->x, call->workspace_bytes);
+        mdnn_virtual_convolution(kinds[call->direction], (uintptr_t)call->x,
+                                 (uintptr_t)call->workspace, call->workspace_bytes);
+}
+
+void mdnn_tell_virtual_memory_over(void)
+{
+    if (mdnn_virtual_on())
+        mdnn_virtual_convolution_over();
 }
 
 /* ---- tensor maps ---- */

@@ -483,6 +483,7 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     mdnn_lease_begin(&lease, &execution.call, execution.planned, &execution.demand);
     mdnn_tell_virtual_memory(&execution.call);
     const cudnnStatus_t status = run_best(real, handle, plan, pack, &execution);
+    mdnn_tell_virtual_memory_over();
     mdnn_lease_end(&lease);
     return status;
 }

@@ -23,6 +23,7 @@ typedef struct mdnn_virtual_device {
     CUcontext context;     /* the primary one, retained */
     uint64_t start, bytes; /* its addresses */
     uint64_t budget_bytes;
+    uint64_t said_needed_bytes; /* in the last line about a refusal; 0: none yet */
     mdnn_device_memory_t *device;
     mdnn_memory_t *memory;
     _Atomic uint64_t met;     /* other devices, a bit each, that worked on its memory */

@@ -106,6 +106,7 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .pinned_live_bytes = report.pinned_live_bytes,
         .largest_operation_bytes = report.largest_operation_bytes,
         .smallest_budget_bytes = report.smallest_budget_bytes,
+        .refused_budget_bytes = report.refused_budget_bytes,
         .floor_bytes = pilot.floor_bytes,
         .host_bytes = mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)),
         .out_bytes = report.out_bytes,
@@ -413,22 +414,30 @@ bool mdnn_virtual_await_end(mdnn_virtual_device_t *device)
     return device->ended != before;
 }
 
-static void say_refused(const mdnn_virtual_device_t *device, uint64_t bytes)
+/* Once, and again when clearly more turns out to be needed: the first refusal may be one that the
+ * program can do without, such as a workspace. */
+static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
+    const uint64_t needed_bytes = report.refused_budget_bytes > report.smallest_budget_bytes
+                                      ? report.refused_budget_bytes
+                                      : report.smallest_budget_bytes;
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], needed[MDNN_NUMBER_BYTES];
+    if (device->said_needed_bytes > 0 &&
+        needed_bytes <= device->said_needed_bytes + device->said_needed_bytes / 16)
+        return;
+    device->said_needed_bytes = needed_bytes;
     mdnn_format_size_rounded(bytes, refused, sizeof refused);
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
-    mdnn_format_size_rounded(report.smallest_budget_bytes, needed, sizeof needed);
-    if (report.smallest_budget_bytes > device->budget_bytes)
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                      "%s refused: nothing more can leave within the budget of %s; at least %s are "
-                      "needed",
-                      refused, budget, needed);
+    mdnn_format_size_rounded(needed_bytes, needed, sizeof needed);
+    if (needed_bytes > device->budget_bytes)
+        MDNN_LOG(MDNN_LOG_WARN, "memory",
+                 "%s refused: nothing more can leave within the budget of %s; at least %s are "
+                 "needed",
+                 refused, budget, needed);
     else
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                      "%s refused: nothing more can leave within the budget of %s", refused,
-                      budget);
+        MDNN_LOG(MDNN_LOG_WARN, "memory",
+                 "%s refused: nothing more can leave within the budget of %s", refused, budget);
 }
 
 CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status, uint64_t bytes)

@@ -72,9 +72,11 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key);
 void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued);
 
 /* The convolution that the calling thread is about to enqueue: the next operations of this thread
- * up to the next call belong to it; the first is recorded as `kind` with `x` first (vDNN's layers).
- */
-void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace_bytes);
+ * up to the call of over belong to it; the first is recorded as `kind` with `x` first (vDNN's
+ * layers). `workspace`, which may be 0, is what a smaller one could stand in for. */
+void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace,
+                              uint64_t workspace_bytes);
+void mdnn_virtual_convolution_over(void);
 
 /* A blocking wait of the program: moves go on meanwhile. Returns when `is_over(context)` or nothing
  * is under way any more; the caller then makes its real call. */

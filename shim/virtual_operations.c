@@ -14,17 +14,25 @@ struct mdnn_virtual_part {
     mdnn_named_t *own; /* NULL: the operation's names, all of one device */
 };
 
-/* The convolution whose first operation is still to come. initial-exec: see shim/process.c. */
+/* The convolution that is being enqueued. initial-exec: see shim/process.c. */
 static _Thread_local struct {
-    mdnn_operation_kind_t kind; /* OTHER: none */
+    mdnn_operation_kind_t kind; /* OTHER: its first operation is behind, or there is none */
     uint64_t x, workspace_bytes;
+    uint64_t workspace; /* of all its operations */
 } expected __attribute__((tls_model("initial-exec")));
 
-void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace_bytes)
+void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace,
+                              uint64_t workspace_bytes)
 {
     expected.kind = kind;
     expected.x = x;
+    expected.workspace = workspace;
     expected.workspace_bytes = workspace_bytes;
+}
+
+void mdnn_virtual_convolution_over(void)
+{
+    mdnn_virtual_convolution(MDNN_OPERATION_OTHER, 0, 0, 0);
 }
 
 /* ---- names ---- */
@@ -258,10 +266,11 @@ static void end_part(struct mdnn_virtual_part *part, unsigned long long capture,
     mdnn_virtual_leave(part->device, entry);
 }
 
-/* Of the first operation of a convolution: what the next ones are is known by their keys only. */
+/* The kind is the first operation's alone: what the next ones are is known by their keys only. */
 static void take_expected(mdnn_virtual_operation_t *operation, mdnn_memory_operation_t *what)
 {
     what->kind = expected.kind;
+    what->workspace = expected.workspace;
     what->workspace_bytes = expected.workspace_bytes;
     if (expected.kind != MDNN_OPERATION_OTHER)
         put_first(operation, expected.x);

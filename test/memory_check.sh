@@ -273,7 +273,7 @@ check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
 check 'a loss that is no number is found' wrong plain nan 'no number'
-check 'an unclear refusal is found' wrong plain unclear 'refused as RuntimeError'
+check 'an unclear refusal is found' wrong plain unclear 'does not say what would be enough'
 check 'a process that crashes is a failed row' wrong evaluation crash 'ended during'
 check 'a process that hangs is ended, and a failed row' wrong evaluation hang 'no answer'
 check 'a byte above the budget is found' wrong plain above '1 bytes more than the budget'

@@ -73,7 +73,7 @@ a_budget_below_the_floor_is_refused_with_a_better_one() {
     ! train tiny 4 --memory 16m && grep -q 'refused: nothing more can leave within the budget of' "$work/err" &&
         grep -q 'at least .* are needed' "$work/err" && python '
 m = memory("tiny")
-assert m["refused"] > 0 and m["smallest_budget_bytes"] > m["budget_bytes"], m
+assert m["refused"] > 0 and m["refused_budget_bytes"] > m["budget_bytes"], m
 assert m["peak_resident_bytes"] <= m["budget_bytes"], m'
 }
 verify_is_clean() {

@@ -197,10 +197,10 @@ def control_name(program):
     return f"control {program}"
 
 
-def run_stock(program, name, settings, place, report, pool):
+def run_stock(program, name, settings, place, report, pool, **more):
     """The answer of a stock process in one of PyTorch's allocators."""
     with pool.borrow(name, {**DETERMINISTIC, **settings}) as child:
-        answer = child.ask("program", place.limit(place.options.row_s), **program.arguments())
+        answer = child.ask("program", place.limit(place.options.row_s), **program.arguments(), **more)
         report.learn({**child.facts, **child.ask("facts", place.limit(30))})
         return answer
 
@@ -212,7 +212,8 @@ def first_run(program, place, report, pool):
 
 def control_run(program, place, report, pool):
     answer = run_stock(program, "native", {}, place, report, pool)
-    return cells.control_of(report.get(stock_name(program)), answer)
+    other = run_stock(program, "native", {}, place, report, pool, other_algorithms=True)
+    return cells.control_of(report.get(stock_name(program)), answer, other)
 
 
 def stock_of(program, report):

@@ -86,9 +86,14 @@ def peaks():
     return {"peak": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
 
 
+# A launch that found no memory inside cuDNN is told so.
+REFUSALS = ("out of memory", "cudnn_status_execution_failed_cudart")
+
+
 def is_refusal(error):
-    """Also those that are not of the type that they should have."""
-    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower()
+    """Also those that are not of the type that they should have; whether the library refused anything
+    is seen on its log."""
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error).lower() for text in REFUSALS)
 
 
 def describe(error):
@@ -102,6 +107,8 @@ def context(training, _):
 
 
 def train(command):
+    # Without cuDNN convolutions sum in another order: by so much may other algorithms differ.
+    torch.backends.cudnn.enabled = not command.get("other_algorithms", False)
     training = programs.Training(command["net"], command["batch"], command["mode"],
                                  command["optimizer"], size=command.get("size"))
     losses = programs.PROGRAMS[command["program"]](training, command["count"])

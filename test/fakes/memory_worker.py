@@ -62,8 +62,8 @@ def publish(what=None):
 
 def refuse(what):
     if what != "unclear":
-        print(f"microdnn: 1:1 memory: 1GiB refused: nothing more can leave within the budget of {BUDGET}; at "
-              f"least {floor(state['batch']) / 2**30:.2f}GiB are needed", file=sys.stderr, flush=True)
+        print(f"microdnn: 1:1 memory: 1.00 GiB refused: nothing more can leave within the budget of {BUDGET}; at "
+              f"least {floor(state['batch']) / 2**30:.2f} GiB are needed", file=sys.stderr, flush=True)
     return {"refused": {"type": "RuntimeError" if what == "unclear" else "OutOfMemoryError", "text": "no"}}
 
 

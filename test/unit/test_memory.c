@@ -42,9 +42,12 @@ typedef struct program {
     uint64_t operations, refusals, captured;
 } program_t;
 
-static uint64_t rooms(const area_t *area)
+/* Chunks that it takes, and one more if it fills many exactly. */
+static uint64_t rooms(const program_t *program, uint64_t bytes)
 {
-    return (area->bytes + MODEL_CHUNK - 1) / MODEL_CHUNK;
+    const uint64_t chunks = (bytes - 1) / MODEL_CHUNK + 1, least = program->config.ranges.ended_chunks;
+    return chunks + (bytes % MODEL_CHUNK == 0 && least > 0 && chunks >= least &&
+                     bytes > program->config.ranges.small_bytes);
 }
 
 static bool stuck(const area_t *area)
@@ -63,7 +66,7 @@ static uint64_t needed_chunks(const program_t *program, area_t *const *named, ui
         for (uint32_t n = 0; n < count; n++)
             wanted = wanted || (named[n] == area && !area->slab);
         const bool known = area->bytes > 0 && !area->slab && (area->small || area->pins > 0);
-        chunks += wanted && !known ? rooms(area) : 0;
+        chunks += wanted && !known ? rooms(program, area->bytes) : 0;
     }
     return chunks;
 }
@@ -88,10 +91,12 @@ static void program_allocate(program_t *program, area_t *area)
     const uint64_t stream = pick(model, MODEL_STREAMS);
     const uint64_t most = program->few_sizes ? 2 * MODEL_CHUNK : 6 * MODEL_CHUNK;
     const uint64_t bytes =
-        pick(model, 3) == 0 ? 1 + pick(model, MODEL_CHUNK / 4) : 1 + pick(model, most);
+        pick(model, 3) == 0   ? 1 + pick(model, MODEL_CHUNK / 4)
+        : pick(model, 3) == 0 ? MODEL_CHUNK * (1 + pick(model, most / MODEL_CHUNK))
+                              : 1 + pick(model, most);
     uint64_t address = 0, start, found;
     const uint64_t needed =
-        needed_chunks(program, NULL, 0) + (bytes + MODEL_CHUNK - 1) / MODEL_CHUNK;
+        needed_chunks(program, NULL, 0) + rooms(program, bytes);
     const mdnn_status_t status = mdnn_memory_allocate(program->memory, bytes, stream, &address);
     if (bytes > small)
         check_refusal(program, status, needed);
@@ -390,7 +395,7 @@ static void program_new(program_t *program, uint64_t seed, bool verify)
     program->exact = true;
     program->config = (mdnn_memory_config_t){
         .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK,
-                   verify || pick(model, 4) == 0 ? 0 : MODEL_CHUNK / 4},
+                   verify || pick(model, 4) == 0 ? 0 : MODEL_CHUNK / 4, pick(model, 3)},
         .budget_bytes = model->budget * MODEL_CHUNK + pick(model, 2) * 100,
         .min_bytes = pick(model, 2) * MODEL_CHUNK,
         .safety = verify ? MDNN_SAFETY_VERIFY : MDNN_SAFETY_FAST,
@@ -779,10 +784,12 @@ static void a_refusal_names_a_budget_that_is_enough(void **state)
         assert_int_equal(report.refused, round ? 0 : 1);
         assert_int_equal(report.largest_operation_bytes, 5 * MODEL_CHUNK);
         assert_int_equal(report.smallest_budget_bytes, 6 * MODEL_CHUNK);
+        assert_int_equal(report.refused_budget_bytes, round ? 0 : 6 * MODEL_CHUNK);
         budget = report.smallest_budget_bytes;
         assert_int_equal(mdnn_memory_allocate(memory, 6 * MODEL_CHUNK, 0, &address),
                          MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-        assert_int_equal(mdnn_memory_report(memory).smallest_budget_bytes, 7 * MODEL_CHUNK);
+        assert_int_equal(mdnn_memory_report(memory).refused_budget_bytes, 7 * MODEL_CHUNK);
+        assert_int_equal(mdnn_memory_report(memory).smallest_budget_bytes, 6 * MODEL_CHUNK);
         assert_int_equal(mdnn_memory_available(memory), 0);
         end_memory(&model, memory);
     }
