@@ -21,7 +21,8 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     struct CUgraph_st graph;
-    bool frees_on_launch; /* what the last launch allocated and nobody freed */
+    const struct CUgraphNode_st *origin; /* of the graph that it was made from */
+    bool frees_on_launch;                /* what the last launch allocated and nobody freed */
     sim_lane_t **lanes;
     sim_op_t *last; /* the mark of the last launch: launches of one instance are in order */
 };
@@ -373,25 +374,76 @@ static CUresult graph_destroy(CUgraph graph)
 
 SIM_ENTRY(CONTEXT, cuGraphDestroy, (CUgraph graph), graph_destroy(graph))
 
+static void copy_nodes(struct CUgraph_st *into, const struct CUgraph_st *from)
+{
+    into->nodes = sim_resize(into->nodes, into->count + from->count, sizeof *into->nodes);
+    for (unsigned i = 0; i < from->count; i++) {
+        const struct CUgraphNode_st *node = &from->nodes[i];
+        struct CUgraphNode_st *copy = &into->nodes[into->count + i];
+        *copy = (struct CUgraphNode_st){.work = sim_work_copy(&node->work),
+                                        .branch = into->branches + node->branch};
+        for (unsigned j = 0; j < node->follows.count; j++)
+            frontier_add(&copy->follows, into->count + node->follows.nodes[j]);
+    }
+    into->count += from->count;
+    into->branches += from->branches;
+}
+
 static CUresult graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags)
 {
     if (!out || !graph)
         return CUDA_ERROR_INVALID_VALUE;
     CUgraphExec exec = sim_allocate(sizeof *exec);
-    exec->graph = *graph;
+    exec->origin = graph->nodes;
     exec->frees_on_launch = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-    exec->graph.nodes = sim_allocate(graph->count * sizeof *graph->nodes);
-    for (unsigned i = 0; i < graph->count; i++) {
-        const struct CUgraphNode_st *node = &graph->nodes[i];
-        exec->graph.nodes[i].work = sim_work_copy(&node->work);
-        exec->graph.nodes[i].branch = node->branch;
-        frontier_join(&exec->graph.nodes[i].follows, &node->follows);
-    }
+    copy_nodes(&exec->graph, graph);
     exec->lanes = sim_allocate(graph->branches * sizeof(sim_lane_t *));
     for (unsigned i = 0; i < graph->branches; i++)
         exec->lanes[i] = sim_lane_create(sim_current());
     *out = exec;
     return CUDA_SUCCESS;
+}
+
+static CUresult graph_create(CUgraph *out, unsigned flags)
+{
+    if (!out || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = sim_allocate(sizeof **out);
+    return CUDA_SUCCESS;
+}
+
+SIM_ENTRY(CONTEXT, cuGraphCreate, (CUgraph * graph, unsigned flags), graph_create(graph, flags))
+
+static CUresult graph_clone(CUgraph *clone, CUgraph graph)
+{
+    if (!clone || !graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    *clone = sim_allocate(sizeof **clone);
+    copy_nodes(*clone, graph);
+    return CUDA_SUCCESS;
+}
+
+SIM_ENTRY(CONTEXT, cuGraphClone, (CUgraph * clone, CUgraph graph), graph_clone(clone, graph))
+
+/* The child's nodes become the graph's own, beside what it has; the node that is given out is none
+ * of them, and nothing can be asked about it. */
+static CUresult add_child(CUgraphNode *node, CUgraph graph, size_t after_count, CUgraph child)
+{
+    static struct CUgraphNode_st nameless;
+    if (!node || !graph || !child || graph == child)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (after_count > 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    copy_nodes(graph, child);
+    *node = &nameless;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                                  size_t after_count, CUgraph child)
+{
+    (void)after;
+    SIM_CALL(SIM_NEED_CONTEXT, add_child(node, graph, after_count, child));
 }
 
 /* The other flags concern uploads, priorities and launches from the device. */
@@ -413,6 +465,64 @@ static CUresult graph_exec_destroy(CUgraphExec exec)
 }
 
 SIM_ENTRY(CONTEXT, cuGraphExecDestroy, (CUgraphExec exec), graph_exec_destroy(exec))
+
+static bool same_shape(const struct CUgraph_st *a, const struct CUgraph_st *b)
+{
+    bool same = a->count == b->count && a->branches == b->branches;
+    for (unsigned i = 0; same && i < a->count; i++) {
+        const struct CUgraphNode_st *left = &a->nodes[i], *right = &b->nodes[i];
+        same = left->work.kind == right->work.kind && left->branch == right->branch &&
+               left->follows.count == right->follows.count &&
+               (left->follows.count == 0 ||
+                memcmp(left->follows.nodes, right->follows.nodes,
+                       left->follows.count * sizeof *left->follows.nodes) == 0);
+    }
+    return same;
+}
+
+/* Nodes pair in the order in which they were captured. */
+static CUresult graph_exec_update(CUgraphExec exec, CUgraph graph,
+                                  CUgraphExecUpdateResultInfo *info)
+{
+    if (!exec || !graph || !info)
+        return CUDA_ERROR_INVALID_VALUE;
+    *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
+    if (!same_shape(&exec->graph, graph)) {
+        info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    }
+    for (unsigned i = 0; i < graph->count; i++) {
+        sim_work_clear(&exec->graph.nodes[i].work);
+        exec->graph.nodes[i].work = sim_work_copy(&graph->nodes[i].work);
+    }
+    return CUDA_SUCCESS;
+}
+
+SIM_ENTRY(CONTEXT, cuGraphExecUpdate_v2,
+          (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info),
+          graph_exec_update(exec, graph, info))
+
+/* `node` is of the graph that the instance was made from, which is still there. */
+static CUresult set_kernel(CUgraphExec exec, CUgraphNode node,
+                           const CUDA_KERNEL_NODE_PARAMS_v2 *uses)
+{
+    if (!exec || !uses || !uses->func || node < exec->origin ||
+        node >= exec->origin + exec->graph.count)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_work_t *work = &exec->graph.nodes[node - exec->origin].work, fresh;
+    if (work->kind != SIM_KERNEL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = sim_work_kernel(&fresh, uses->func->kernel, uses->kernelParams, uses->extra);
+    if (result != CUDA_SUCCESS)
+        return result;
+    sim_work_clear(work);
+    *work = fresh;
+    return CUDA_SUCCESS;
+}
+
+SIM_ENTRY(CONTEXT, cuGraphExecKernelNodeSetParams_v2,
+          (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *uses),
+          set_kernel(exec, node, uses))
 
 static void submit_nodes(CUgraphExec exec, sim_op_t *entry, sim_op_t **ops)
 {

@@ -423,6 +423,105 @@ static void graphs_allocate_memory(void **state)
     }
 }
 
+/* A graph that adds `amount`, twice if asked. */
+static cudaGraph_t capture_adding(cudaStream_t stream, float *device, float amount, int times)
+{
+    cudaGraph_t graph;
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    for (int i = 0; i < times; i++)
+        OK(launch_add(device, amount, 1, 10, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+static void launch_and_expect(cudaGraphExec_t exec, float *device, float expected)
+{
+    float result;
+    OK(cudaMemset(device, 0, 4));
+    OK(cudaDeviceSynchronize());
+    OK(cudaGraphLaunch(exec, new_stream()));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(&result, device, 4, cudaMemcpyDeviceToHost));
+    CHECK(result == expected);
+}
+
+static void graphs_of_graphs(void)
+{
+    float *device = new_device(4), *other = new_device(4);
+    cudaStream_t stream = new_stream();
+    cudaGraph_t one = capture_adding(stream, device, 1, 1);
+    cudaGraph_t five = capture_adding(stream, device, 5, 1);
+    cudaGraph_t twice = capture_adding(stream, device, 7, 2);
+    CUgraph clone, parent;
+    CUgraphNode node;
+    CUgraphExecUpdateResultInfo info;
+    cudaGraphExec_t exec, parents;
+    OK(cuGraphClone(&clone, one));
+    OK(cudaGraphDestroy(one));
+    OK(cudaGraphInstantiate(&exec, clone, 0));
+    launch_and_expect(exec, device, 1);
+    OK(cuGraphExecUpdate(exec, five, &info));
+    CHECK(info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+    launch_and_expect(exec, device, 5);
+    CHECK(cuGraphExecUpdate(exec, twice, &info) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    CHECK(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+    launch_and_expect(exec, device, 5);
+    OK(cuGraphCreate(&parent, 0));
+    cudaGraph_t beside = capture_adding(stream, other, 3, 1);
+    OK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, beside));
+    OK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, twice));
+    CHECK(cuGraphAddChildGraphNode(&node, parent, &node, 1, twice) == CUDA_ERROR_NOT_SUPPORTED);
+    OK(cudaGraphDestroy(twice));
+    OK(cudaGraphInstantiate(&parents, parent, 0));
+    OK(cudaGraphDestroy(parent));
+    launch_and_expect(parents, device, 14);
+    launch_and_expect(parents, other, 3);
+    OK(cudaGraphExecDestroy(parents));
+    OK(cudaGraphExecDestroy(exec));
+}
+
+static void graphs_are_cloned_nested_and_updated(void **state)
+{
+    (void)state;
+    expect_success(graphs_of_graphs, "");
+}
+
+static void set_a_kernel(void)
+{
+    float *value = new_device(4), *sum = new_device(4);
+    cudaStream_t stream = new_stream();
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CUgraphNode node;
+    size_t count = 1;
+    CUDA_KERNEL_NODE_PARAMS uses = {.func = sim_api()->function(&sum_kernel)};
+    void *parameters[] = {&sum, &value}, *others[] = {&value, &value};
+    OK(cudaMemset(sum, 0, 4));
+    OK(cudaMemset(value, 0x40, 4));
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cuLaunchKernel(uses.func, 1, 1, 1, 1, 1, 1, 0, stream, others, NULL));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphGetNodes(graph, &node, &count));
+    CHECK(count == 1 && cuGraphExecKernelNodeSetParams(exec, node, &uses) != CUDA_SUCCESS);
+    uses.kernelParams = parameters;
+    CHECK(cuGraphExecKernelNodeSetParams(exec, NULL, &uses) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphExecKernelNodeSetParams(exec, node, &uses));
+    OK(cudaGraphLaunch(exec, stream));
+    uint32_t found[2];
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaMemcpy(&found[0], sum, 4, cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(&found[1], value, 4, cudaMemcpyDeviceToHost));
+    CHECK(found[0] == 0x40404040 && found[1] == 0x40404040);
+}
+
+static void a_kernel_of_an_instance_is_given_other_parameters(void **state)
+{
+    (void)state;
+    expect_success(set_a_kernel, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +535,8 @@ int main(void)
         cmocka_unit_test(events_neither_enter_nor_leave_a_capture_unnoticed),
         cmocka_unit_test(captures_have_identities),
         cmocka_unit_test(graphs_allocate_memory),
+        cmocka_unit_test(graphs_are_cloned_nested_and_updated),
+        cmocka_unit_test(a_kernel_of_an_instance_is_given_other_parameters),
     };
     return cmocka_run_group_tests_name("sim_capture", tests, NULL, NULL);
 }
