@@ -107,6 +107,13 @@ static mdnn_area_t *find_live(const mdnn_memory_t *memory, uint64_t address)
     return area && !area->freed ? area : NULL;
 }
 
+/* Not freed, or pinned still: nobody else can have its addresses. */
+static mdnn_area_t *find_kept(const mdnn_memory_t *memory, uint64_t address)
+{
+    mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
+    return area && (!area->freed || area->pins > 0) ? area : NULL;
+}
+
 mdnn_status_t mdnn_area_reserve_use(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t stream)
 {
     uint32_t kept = 0;
@@ -363,9 +370,9 @@ void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area)
     mdnn_area_end(memory, area);
 }
 
-mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address)
+mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start)
 {
-    mdnn_area_t *const area = find_live(memory, address);
+    mdnn_area_t *const area = find_kept(memory, address);
     if (!area)
         return MDNN_STATUS_NOT_FOUND;
     area->held++;
@@ -373,8 +380,10 @@ mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address)
     if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY && area->range)
         status = mdnn_area_show(memory, area, true);
     area->held--;
-    if (status == MDNN_STATUS_OK)
+    if (status == MDNN_STATUS_OK) {
         mdnn_area_pin(memory, area);
+        *start = area->address;
+    }
     return status;
 }
 

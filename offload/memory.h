@@ -155,14 +155,21 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
  * the pilot's advice. */
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued);
 
+/* Where the allocation starts that name `i` of the operation led to when it began; what a captured
+ * one pinned. false: there was none. */
+bool mdnn_memory_named(const mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                       size_t i, uint64_t *start);
+
 /* Takes every move a step further that can be. Never waits. true: something is under way that goes
  * on without the program. */
 bool mdnn_memory_progress(mdnn_memory_t *memory);
 
-/* A pinned allocation never leaves (captured in a graph, shared with another process). Counted. If
- * it is away it is made resident first. What is freed while it is pinned is not found any more, but
- * can be named and unpinned, and its memory serves others only after the last unpin. */
-mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address);
+/* The allocation around `address` never leaves (captured in a graph, shared with another process).
+ * Counted. If it is away it is made resident first. What is freed while it is pinned is not found
+ * any more, but can be named, pinned again and unpinned; it stays where it is, and its memory
+ * serves others only after the last unpin. *start: where it starts. NOT_FOUND;
+ * OUT_OF_DEVICE_MEMORY. */
+mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start);
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
 
 typedef struct mdnn_memory_report {

@@ -21,6 +21,16 @@ static mdnn_area_t *meet(mdnn_memory_t *memory, const mdnn_memory_operation_t *o
     return area;
 }
 
+bool mdnn_memory_named(const mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                       size_t i, uint64_t *start)
+{
+    const mdnn_area_t *const area =
+        mdnn_area_find(memory, operation->named[i].address, operation->began);
+    if (area)
+        *start = area->address;
+    return area != NULL;
+}
+
 static void let_go(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, size_t count)
 {
     memory->passes++;

@@ -20,9 +20,17 @@ typedef struct holder {
     group_t *group;
 } holder_t;
 
+typedef struct part {
+    CUgraph part, whole;
+} part_t;
+
 struct mdnn_captures {
     holder_t *holders;
     size_t holder_count, holder_capacity;
+    mdnn_capture_t *under_way;
+    size_t capture_count, capture_capacity;
+    part_t *parts;
+    size_t part_count, part_capacity;
 };
 
 mdnn_captures_t *mdnn_captures_create(void)
@@ -40,6 +48,8 @@ void mdnn_captures_destroy(mdnn_captures_t *captures)
         free(mdnn_captures_release(captures, last->kind, last->id, &count));
     }
     free(captures->holders);
+    free(captures->under_way);
+    free(captures->parts);
     free(captures);
 }
 
@@ -113,12 +123,26 @@ mdnn_status_t mdnn_captures_share(mdnn_captures_t *captures, mdnn_holder_kind_t 
                                   uint64_t from, mdnn_holder_kind_t to_kind, uint64_t to)
 {
     const holder_t *const holder = find_holder(captures, from_kind, from);
-    if (!holder)
+    const holder_t *const before = find_holder(captures, to_kind, to);
+    if (!holder || (before && before->group == holder->group))
         return MDNN_STATUS_OK;
-    if (add_holder(captures, to_kind, to, holder->group))
+    if (before)
+        return MDNN_STATUS_BUSY;
+    group_t *const group = holder->group;
+    if (add_holder(captures, to_kind, to, group))
         return MDNN_STATUS_OK;
-    holder->group->holders++; /* somebody may use it that we cannot remember */
+    group->holders++; /* somebody may use it that we cannot remember */
     return MDNN_STATUS_OUT_OF_MEMORY;
+}
+
+void mdnn_captures_keep(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id)
+{
+    const holder_t *const holder = find_holder(captures, kind, id);
+    group_t *const group = holder ? holder->group : NULL;
+    if (!group || find_holder(captures, MDNN_HOLDER_FOR_GOOD, (uintptr_t)group))
+        return;
+    if (!add_holder(captures, MDNN_HOLDER_FOR_GOOD, (uintptr_t)group, group))
+        group->holders++;
 }
 
 const uint64_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
@@ -146,9 +170,95 @@ uint64_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t ki
     return addresses;
 }
 
+/* ---- captures under way ---- */
+
+bool mdnn_captures_begin(mdnn_captures_t *captures, const mdnn_capture_t *capture)
+{
+    void *items = captures->under_way;
+    if (!reserve(&items, captures->capture_count, &captures->capture_capacity, sizeof *capture))
+        return false;
+    captures->under_way = items;
+    captures->under_way[captures->capture_count++] = *capture;
+    return true;
+}
+
+bool mdnn_captures_in(const mdnn_captures_t *captures, CUstream stream, pthread_t thread,
+                      mdnn_capture_t *capture)
+{
+    for (size_t i = 0; i < captures->capture_count; i++) {
+        const mdnn_capture_t *const each = &captures->under_way[i];
+        if (each->stream != stream ||
+            (stream == CU_STREAM_PER_THREAD && !pthread_equal(each->thread, thread)))
+            continue;
+        *capture = *each;
+        return true;
+    }
+    return false;
+}
+
+bool mdnn_captures_making(const mdnn_captures_t *captures, CUgraph graph, mdnn_capture_t *capture)
+{
+    for (size_t i = 0; graph && i < captures->capture_count; i++)
+        if (captures->under_way[i].graph == graph) {
+            *capture = captures->under_way[i];
+            return true;
+        }
+    return false;
+}
+
+bool mdnn_captures_end(mdnn_captures_t *captures, unsigned long long id)
+{
+    for (size_t i = 0; i < captures->capture_count; i++)
+        if (captures->under_way[i].id == id) {
+            captures->under_way[i] = captures->under_way[--captures->capture_count];
+            return true;
+        }
+    return false;
+}
+
+/* ---- graphs in graphs ---- */
+
+bool mdnn_captures_join(mdnn_captures_t *captures, CUgraph whole, CUgraph part)
+{
+    void *items = captures->parts;
+    if (!reserve(&items, captures->part_count, &captures->part_capacity, sizeof(part_t)))
+        return false;
+    captures->parts = items;
+    captures->parts[captures->part_count++] = (part_t){part, whole};
+    return true;
+}
+
+CUgraph mdnn_captures_whole(const mdnn_captures_t *captures, CUgraph graph)
+{
+    for (size_t depth = 0; depth < captures->part_count; depth++) {
+        size_t i = 0;
+        while (i < captures->part_count && captures->parts[i].part != graph)
+            i++;
+        if (i == captures->part_count)
+            break;
+        graph = captures->parts[i].whole;
+    }
+    return graph;
+}
+
+void mdnn_captures_part(mdnn_captures_t *captures, CUgraph whole)
+{
+    size_t i = 0;
+    while (i < captures->part_count) {
+        const CUgraph part = captures->parts[i].part;
+        if (captures->parts[i].whole != whole) {
+            i++;
+            continue;
+        }
+        captures->parts[i] = captures->parts[--captures->part_count];
+        mdnn_captures_part(captures, part);
+        i = 0;
+    }
+}
+
 /* ---- the driver's word ---- */
 
-bool mdnn_capture_of(CUstream stream, unsigned long long *id)
+static CUstreamCaptureStatus ask(CUstream stream, cuuint64_t *id, CUgraph *graph)
 {
     /* Looked for here, since old drivers lack it and headers differ. */
     typedef CUresult (*get_info_t)(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *,
@@ -156,7 +266,6 @@ bool mdnn_capture_of(CUstream stream, unsigned long long *id)
     static _Atomic(get_info_t) known;
     get_info_t get = atomic_load_explicit(&known, memory_order_relaxed);
     CUstreamCaptureStatus status;
-    cuuint64_t found;
     if (!get) {
         void *const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
         void *const symbol =
@@ -169,9 +278,29 @@ bool mdnn_capture_of(CUstream stream, unsigned long long *id)
         else
             atomic_store_explicit(&known, get, memory_order_relaxed);
     }
-    if (!get || get(stream, &status, &found, NULL, NULL, NULL) != CUDA_SUCCESS ||
-        status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return get && get(stream, &status, id, graph, NULL, NULL) == CUDA_SUCCESS
+               ? status
+               : CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool mdnn_capture_of(CUstream stream, unsigned long long *id)
+{
+    return mdnn_capture_asked(stream, id, NULL);
+}
+
+bool mdnn_capture_asked(CUstream stream, unsigned long long *id, CUgraph *graph)
+{
+    cuuint64_t found;
+    CUgraph making = NULL;
+    if (ask(stream, &found, graph ? &making : NULL) != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         return false;
     *id = found;
+    if (graph)
+        *graph = making;
     return true;
+}
+
+bool mdnn_capture_goes_on(CUstream stream)
+{
+    return ask(stream, NULL, NULL) != CU_STREAM_CAPTURE_STATUS_NONE;
 }

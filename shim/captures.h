@@ -1,12 +1,14 @@
 /* What graphs hold: the allocations that were named or made in a capture, or named by a node, as
- * long as the graph, a clone or an executable of it exists. Bookkeeping only: makes no driver call
- * but for mdnn_capture_of, takes no lock; the caller holds one around every call.
+ * long as the graph, a clone or an executable of it exists. And which captures are under way, which
+ * graphs are parts of others. Bookkeeping only: makes no driver call but for the questions at the
+ * end, takes no lock; the caller holds one around every other call.
  *
  * The mechanism counts pins, one for each holder here, and keeps what the program frees meanwhile
  * until the last is gone. */
 #ifndef MDNN_CAPTURES_H
 #define MDNN_CAPTURES_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +26,8 @@ void mdnn_captures_destroy(mdnn_captures_t *captures);
 typedef enum mdnn_holder_kind {
     MDNN_HOLDER_CAPTURE,
     MDNN_HOLDER_GRAPH,
-    MDNN_HOLDER_EXECUTABLE
+    MDNN_HOLDER_EXECUTABLE,
+    MDNN_HOLDER_FOR_GOOD /* mdnn_captures_keep's own */
 } mdnn_holder_kind_t;
 
 /* Adds the allocation that starts at `address`. OK: it is held anew, so pin it. BUSY: that holder
@@ -32,9 +35,12 @@ typedef enum mdnn_holder_kind {
 mdnn_status_t mdnn_captures_hold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                  uint64_t address);
 /* `to`, which holds nothing yet, holds what `from` does; both are then one for what is added. No
- * holder `from`: nothing. OUT_OF_MEMORY: `from` will never let go. */
+ * holder `from`, or they are one already: nothing. BUSY: `to` holds something else. OUT_OF_MEMORY:
+ * `from` will never let go. */
 mdnn_status_t mdnn_captures_share(mdnn_captures_t *captures, mdnn_holder_kind_t from_kind,
                                   uint64_t from, mdnn_holder_kind_t to_kind, uint64_t to);
+/* `from` will never let go. */
+void mdnn_captures_keep(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id);
 /* Starts of what the holder has; valid until the next call. */
 const uint64_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
                                    uint64_t id, size_t *count);
@@ -44,7 +50,42 @@ const uint64_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_
 uint64_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                 size_t *count);
 
+/* ---- captures under way ---- */
+
+typedef struct mdnn_capture {
+    CUstream stream;       /* where it began and has to end, */
+    pthread_t thread;      /* whose own stream that is; looked at only for CU_STREAM_PER_THREAD */
+    unsigned long long id; /* 0: the driver does not say */
+    CUgraph graph;         /* that it makes; NULL: the driver does not say */
+    bool given;            /* the graph is the program's and stays, whatever becomes of this */
+} mdnn_capture_t;
+
+/* Remembers it. false: for want of memory not. */
+bool mdnn_captures_begin(mdnn_captures_t *captures, const mdnn_capture_t *capture);
+/* The one that began in the stream, of that thread or of any, or that makes the graph, is given
+ * out; false: there is none. */
+bool mdnn_captures_in(const mdnn_captures_t *captures, CUstream stream, pthread_t thread,
+                      mdnn_capture_t *capture);
+bool mdnn_captures_making(const mdnn_captures_t *captures, CUgraph graph, mdnn_capture_t *capture);
+/* false: it was not remembered, or forgotten meanwhile. */
+bool mdnn_captures_end(mdnn_captures_t *captures, unsigned long long id);
+
+/* ---- graphs in graphs ---- */
+
+/* `part` lives in `whole` and ends with it. false: without memory. */
+bool mdnn_captures_join(mdnn_captures_t *captures, CUgraph whole, CUgraph part);
+/* The graph that is no part of another, itself perhaps, in which `graph` is. */
+CUgraph mdnn_captures_whole(const mdnn_captures_t *captures, CUgraph graph);
+/* `whole` is no more, nor are its parts. */
+void mdnn_captures_part(mdnn_captures_t *captures, CUgraph whole);
+
+/* ---- the driver's word ---- */
+
 /* The capture that the stream takes part in; false: none, or the driver cannot say. */
 bool mdnn_capture_of(CUstream stream, unsigned long long *id);
+/* Likewise, and the graph that it makes. */
+bool mdnn_capture_asked(CUstream stream, unsigned long long *id, CUgraph *graph);
+/* Whether the stream takes part in one, be it invalidated. */
+bool mdnn_capture_goes_on(CUstream stream);
 
 #endif

@@ -5,26 +5,23 @@
 
 /* ---- captures ---- */
 
-static CUresult begun(CUresult result)
-{
-    if (result != CUDA_SUCCESS)
-        mdnn_virtual_capture_ended(0, NULL);
-    return result;
-}
-
 CUresult mdnn_door_cuStreamBeginCapture(CUresult (*real)(CUstream), bool own_stream,
                                         CUstream stream)
 {
-    mdnn_virtual_capture_began(stream, own_stream);
-    return begun(real(stream));
+    mdnn_virtual_capture_begins();
+    const CUresult result = real(stream);
+    mdnn_virtual_capture_began(stream, own_stream, NULL, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult mdnn_door_cuStreamBeginCapture_v2(CUresult (*real)(CUstream, CUstreamCaptureMode),
                                            bool own_stream, CUstream stream,
                                            CUstreamCaptureMode mode)
 {
-    mdnn_virtual_capture_began(stream, own_stream);
-    return begun(real(stream, mode));
+    mdnn_virtual_capture_begins();
+    const CUresult result = real(stream, mode);
+    mdnn_virtual_capture_began(stream, own_stream, NULL, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult mdnn_door_cuStreamBeginCaptureToGraph(
@@ -33,23 +30,18 @@ CUresult mdnn_door_cuStreamBeginCaptureToGraph(
     bool own_stream, CUstream stream, CUgraph graph, const CUgraphNode *after,
     const CUgraphEdgeData *edges, size_t after_count, CUstreamCaptureMode mode)
 {
-    mdnn_virtual_capture_began(stream, own_stream);
-    return begun(real(stream, graph, after, edges, after_count, mode));
+    mdnn_virtual_capture_begins();
+    const CUresult result = real(stream, graph, after, edges, after_count, mode);
+    mdnn_virtual_capture_began(stream, own_stream, graph, result == CUDA_SUCCESS);
+    return result;
 }
 
-/* An invalidated capture has no id any more, but ends here all the same; one of another thread, or
- * with nowhere to put the graph, goes on. */
 CUresult mdnn_door_cuStreamEndCapture(CUresult (*real)(CUstream, CUgraph *), bool own_stream,
                                       CUstream stream, CUgraph *graph)
 {
     const unsigned long long capture = mdnn_virtual_capture(stream, own_stream);
     const CUresult result = real(stream, graph);
-    if (result == CUDA_SUCCESS)
-        mdnn_virtual_capture_ended(capture, *graph);
-    else if (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
-             (capture && result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD &&
-              result != CUDA_ERROR_INVALID_VALUE))
-        mdnn_virtual_capture_ended(capture, NULL);
+    mdnn_virtual_capture_ended(stream, own_stream, capture, result == CUDA_SUCCESS ? *graph : NULL);
     return result;
 }
 
@@ -89,15 +81,20 @@ CUresult mdnn_door_cuGraphInstantiateWithParams(CUresult (*real)(CUgraphExec *, 
     return instantiated(real(executable, graph, how), graph, executable);
 }
 
-/* Before the real call, which may leave the executable partly updated. */
+/* A failure may leave the executable partly updated. */
+static CUresult updated(CUresult result, CUgraph graph, CUgraphExec executable)
+{
+    mdnn_virtual_executable_updated(graph, executable, result == CUDA_SUCCESS);
+    return result;
+}
+
 CUresult mdnn_door_cuGraphExecUpdate(CUresult (*real)(CUgraphExec, CUgraph, CUgraphNode *,
                                                       CUgraphExecUpdateResult *),
                                      bool own_stream, CUgraphExec executable, CUgraph graph,
                                      CUgraphNode *bad, CUgraphExecUpdateResult *verdict)
 {
     (void)own_stream;
-    mdnn_virtual_graph_instantiated(graph, executable);
-    return real(executable, graph, bad, verdict);
+    return updated(real(executable, graph, bad, verdict), graph, executable);
 }
 
 CUresult mdnn_door_cuGraphExecUpdate_v2(CUresult (*real)(CUgraphExec, CUgraph,
@@ -106,8 +103,7 @@ CUresult mdnn_door_cuGraphExecUpdate_v2(CUresult (*real)(CUgraphExec, CUgraph,
                                         CUgraphExecUpdateResultInfo *verdict)
 {
     (void)own_stream;
-    mdnn_virtual_graph_instantiated(graph, executable);
-    return real(executable, graph, verdict);
+    return updated(real(executable, graph, verdict), graph, executable);
 }
 
 CUresult mdnn_door_cuGraphExecChildGraphNodeSetParams(CUresult (*real)(CUgraphExec, CUgraphNode,
@@ -116,7 +112,7 @@ CUresult mdnn_door_cuGraphExecChildGraphNodeSetParams(CUresult (*real)(CUgraphEx
                                                       CUgraphNode node, CUgraph child)
 {
     (void)own_stream;
-    mdnn_virtual_graph_instantiated(child, executable);
+    mdnn_virtual_node_child((mdnn_node_owner_t){.executable = executable}, child);
     return real(executable, node, child);
 }
 
@@ -168,38 +164,34 @@ CUresult mdnn_door_cuGraphAddChildGraphNode(
     (void)own_stream;
     const CUresult result = real(node, graph, after, after_count, child);
     if (result == CUDA_SUCCESS)
-        mdnn_virtual_graph_cloned(child, graph);
+        mdnn_virtual_node_child((mdnn_node_owner_t){.graph = graph}, child);
     return result;
 }
 
 /* ---- nodes ---- */
 
-static CUresult use(CUgraph graph, uint64_t address)
+static CUresult use(mdnn_node_owner_t owner, uint64_t address)
 {
-    if (!mdnn_virtual_owns(address))
-        return CUDA_SUCCESS;
-    if (!graph)
-        return mdnn_virtual_pin(address);
-    mdnn_virtual_graph_named(graph, address);
-    return CUDA_SUCCESS;
+    return mdnn_virtual_owns(address) ? mdnn_virtual_node_named(owner, address) : CUDA_SUCCESS;
 }
 
 typedef struct node_use {
-    CUgraph graph;
+    mdnn_node_owner_t owner;
     CUresult result;
 } node_use_t;
 
 static void use_visited(void *context, uint64_t address)
 {
     node_use_t *const node = context;
-    const CUresult result = use(node->graph, address);
+    const CUresult result = use(node->owner, address);
     if (result != CUDA_SUCCESS)
         node->result = result;
 }
 
-static CUresult use_kernel(CUgraph graph, CUfunction function, void **parameters, void **extra)
+static CUresult use_kernel(mdnn_node_owner_t owner, CUfunction function, void **parameters,
+                           void **extra)
 {
-    node_use_t node = {graph, CUDA_SUCCESS};
+    node_use_t node = {owner, CUDA_SUCCESS};
     if (!function)
         return CUDA_SUCCESS;
     if (!mdnn_launch_scan(mdnn_kernel_layout(function), parameters, extra, use_visited, &node))
@@ -207,78 +199,123 @@ static CUresult use_kernel(CUgraph graph, CUfunction function, void **parameters
     return node.result;
 }
 
-CUresult mdnn_node_kernel_v1(CUgraph graph, const CUDA_KERNEL_NODE_PARAMS_v1 *uses)
+CUresult mdnn_node_kernel_v1(mdnn_node_owner_t owner, const CUDA_KERNEL_NODE_PARAMS_v1 *uses)
 {
-    return uses ? use_kernel(graph, uses->func, uses->kernelParams, uses->extra) : CUDA_SUCCESS;
+    return uses ? use_kernel(owner, uses->func, uses->kernelParams, uses->extra) : CUDA_SUCCESS;
 }
 
-CUresult mdnn_node_kernel_v2(CUgraph graph, const CUDA_KERNEL_NODE_PARAMS_v2 *uses)
+CUresult mdnn_node_kernel_v2(mdnn_node_owner_t owner, const CUDA_KERNEL_NODE_PARAMS_v2 *uses)
 {
     if (!uses)
         return CUDA_SUCCESS;
-    return use_kernel(graph, uses->func ? uses->func : (CUfunction)(void *)uses->kern,
+    return use_kernel(owner, uses->func ? uses->func : (CUfunction)(void *)uses->kern,
                       uses->kernelParams, uses->extra);
 }
 
 /* What an operation of that kind would name: two at most. */
-static CUresult use_named(CUgraph graph, mdnn_virtual_operation_t *operation)
+static CUresult use_named(mdnn_node_owner_t owner, mdnn_virtual_operation_t *operation)
 {
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < operation->name_count && result == CUDA_SUCCESS; i++)
-        result = use(graph, operation->names[i].address);
+        result = use(owner, operation->names[i].address);
     return result;
 }
 
-CUresult mdnn_node_copy(CUgraph graph, const CUDA_MEMCPY3D *uses)
+CUresult mdnn_node_copy(mdnn_node_owner_t owner, const CUDA_MEMCPY3D *uses)
 {
     mdnn_virtual_operation_t operation;
     mdnn_virtual_operation(&operation, NULL, false);
     MDNN_NAME_BOX_3D(&operation, uses)
-    return use_named(graph, &operation);
+    return use_named(owner, &operation);
 }
 
-CUresult mdnn_node_memset(CUgraph graph, const CUDA_MEMSET_NODE_PARAMS *uses)
+CUresult mdnn_node_memset(mdnn_node_owner_t owner, const CUDA_MEMSET_NODE_PARAMS *uses)
 {
-    return uses ? use(graph, uses->dst) : CUDA_SUCCESS;
+    return uses ? use(owner, uses->dst) : CUDA_SUCCESS;
 }
 
-static CUresult use_values(CUgraph graph, const CUstreamBatchMemOpParams *list, size_t count)
+static CUresult use_values(mdnn_node_owner_t owner, const CUstreamBatchMemOpParams *list,
+                           size_t count)
 {
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; list && i < count && result == CUDA_SUCCESS; i++) {
         mdnn_virtual_operation_t operation;
         mdnn_virtual_operation(&operation, NULL, false);
         mdnn_name_values(&operation, &list[i], 1);
-        result = use_named(graph, &operation);
+        result = use_named(owner, &operation);
     }
     return result;
 }
 
-CUresult mdnn_node_values(CUgraph graph, const CUDA_BATCH_MEM_OP_NODE_PARAMS *uses)
+CUresult mdnn_node_values(mdnn_node_owner_t owner, const CUDA_BATCH_MEM_OP_NODE_PARAMS *uses)
 {
-    return uses ? use_values(graph, uses->paramArray, uses->count) : CUDA_SUCCESS;
+    return uses ? use_values(owner, uses->paramArray, uses->count) : CUDA_SUCCESS;
 }
 
-CUresult mdnn_node_any(CUgraph graph, const CUgraphNodeParams *uses)
+CUresult mdnn_node_any(mdnn_node_owner_t owner, const CUgraphNodeParams *uses)
 {
     if (!uses)
         return CUDA_SUCCESS;
     switch (uses->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return use_kernel(
-            graph, uses->kernel.func ? uses->kernel.func : (CUfunction)(void *)uses->kernel.kern,
+            owner, uses->kernel.func ? uses->kernel.func : (CUfunction)(void *)uses->kernel.kern,
             uses->kernel.kernelParams, uses->kernel.extra);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return mdnn_node_copy(graph, &uses->memcpy.copyParams);
+        return mdnn_node_copy(owner, &uses->memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        return use(graph, uses->memset.dst);
+        return use(owner, uses->memset.dst);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-        return use_values(graph, uses->memOp.paramArray, uses->memOp.count);
+        return use_values(owner, uses->memOp.paramArray, uses->memOp.count);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        if (graph)
-            mdnn_virtual_graph_cloned(uses->graph.graph, graph);
+        if (uses->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+            mdnn_virtual_node_child(owner, uses->graph.graph);
         return CUDA_SUCCESS;
     default:
         return CUDA_SUCCESS;
     }
+}
+
+/* ---- nodes of any kind ---- */
+
+/* Graphs that live in the new node from now on. */
+static void join_parts(CUgraph graph, const CUgraphNodeParams *uses)
+{
+    if (uses->type == CU_GRAPH_NODE_TYPE_GRAPH &&
+        uses->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+        mdnn_virtual_graph_joined(graph, uses->graph.graph);
+    for (unsigned i = 0; uses->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && i < uses->conditional.size;
+         i++)
+        mdnn_virtual_graph_joined(graph, uses->conditional.phGraph_out[i]);
+}
+
+CUresult mdnn_door_cuGraphAddNode(CUresult (*real)(CUgraphNode *, CUgraph, const CUgraphNode *,
+                                                   size_t, CUgraphNodeParams *),
+                                  bool own_stream, CUgraphNode *node, CUgraph graph,
+                                  const CUgraphNode *after, size_t after_count,
+                                  CUgraphNodeParams *uses)
+{
+    (void)own_stream;
+    CUresult result = mdnn_node_any((mdnn_node_owner_t){.graph = graph}, uses);
+    if (result == CUDA_SUCCESS)
+        result = real(node, graph, after, after_count, uses);
+    if (result == CUDA_SUCCESS)
+        join_parts(graph, uses);
+    return result;
+}
+
+CUresult mdnn_door_cuGraphAddNode_v2(CUresult (*real)(CUgraphNode *, CUgraph, const CUgraphNode *,
+                                                      const CUgraphEdgeData *, size_t,
+                                                      CUgraphNodeParams *),
+                                     bool own_stream, CUgraphNode *node, CUgraph graph,
+                                     const CUgraphNode *after, const CUgraphEdgeData *edges,
+                                     size_t after_count, CUgraphNodeParams *uses)
+{
+    (void)own_stream;
+    CUresult result = mdnn_node_any((mdnn_node_owner_t){.graph = graph}, uses);
+    if (result == CUDA_SUCCESS)
+        result = real(node, graph, after, edges, after_count, uses);
+    if (result == CUDA_SUCCESS)
+        join_parts(graph, uses);
+    return result;
 }

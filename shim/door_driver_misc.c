@@ -65,8 +65,11 @@ CUresult mdnn_door_cuCtxSynchronize_v2(CUresult (*real)(CUcontext), bool own_str
 CUresult mdnn_door_cuStreamDestroy_v2(CUresult (*real)(CUstream), bool own_stream, CUstream stream)
 {
     (void)own_stream;
-    mdnn_virtual_stream_destroyed(stream);
-    return real(stream);
+    const unsigned long long capture = mdnn_virtual_stream_destroyed(stream);
+    const CUresult result = real(stream);
+    if (result == CUDA_SUCCESS)
+        mdnn_virtual_capture_lost(capture);
+    return result;
 }
 
 /* ---- layers ---- */

@@ -107,14 +107,17 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
         }                                                                                          \
     })
 
+#define OF_GRAPH(of) ((mdnn_node_owner_t){.graph = of})
+#define OF_EXECUTABLE(of) ((mdnn_node_owner_t){.executable = of})
+#define OF_UNKNOWN ((mdnn_node_owner_t){0})
 #define KERNEL_NODE(node) mdnn_node_kernel(into, node)
 #define COPY_NODE(node) mdnn_node_copy(into, node)
 #define MEMSET_NODE(node) mdnn_node_memset(into, node)
 #define VALUES_NODE(node) mdnn_node_values(into, node)
 #define ANY_NODE(node) mdnn_node_any(into, node)
-#define DRIVER_NODE(symbol, type, graph, uses, parameters, arguments)                              \
+#define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments)                              \
     ENTRY(symbol, type, PARAMETERS(parameters), ARGUMENTS(arguments), {                            \
-        const CUgraph into = graph;                                                                \
+        const mdnn_node_owner_t into = owner;                                                      \
         result = uses;                                                                             \
         if (result == CUDA_SUCCESS)                                                                \
             result = real(arguments);                                                              \
@@ -140,7 +143,7 @@ static const hook_t hooks[MDNN_DRIVER_COUNT] = {
                                    (function_t)&mdnn_driver_##hook_symbol},
 #define DRIVER_OPERATION(hook_symbol, hook_type, hook_own, stream, names, parameters, arguments)   \
     DRIVER_HOOK(hook_symbol, hook_type, , hook_own, , )
-#define DRIVER_NODE(hook_symbol, hook_type, graph, uses, parameters, arguments)                    \
+#define DRIVER_NODE(hook_symbol, hook_type, owner, uses, parameters, arguments)                    \
     DRIVER_HOOK(hook_symbol, hook_type, , false, , )
 #include "shim/driver_hooks.def"
 #undef DRIVER_HOOK

@@ -25,7 +25,7 @@ typedef enum mdnn_driver_hook {
 #define DRIVER_HOOK(symbol, type, door, own, parameters, arguments) MDNN_DRIVER_##symbol,
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)                  \
     MDNN_DRIVER_##symbol,
-#define DRIVER_NODE(symbol, type, graph, uses, parameters, arguments) MDNN_DRIVER_##symbol,
+#define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments) MDNN_DRIVER_##symbol,
 #include "shim/driver_hooks.def"
 #undef DRIVER_HOOK
 #undef DRIVER_OPERATION
@@ -40,7 +40,7 @@ typedef enum mdnn_driver_hook {
     CUresult mdnn_driver_##symbol(parameters) __asm__(#symbol);
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)                  \
     CUresult mdnn_driver_##symbol(parameters) __asm__(#symbol);
-#define DRIVER_NODE(symbol, type, graph, uses, parameters, arguments)                              \
+#define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments)                              \
     CUresult mdnn_driver_##symbol(parameters) __asm__(#symbol);
 #include "shim/driver_hooks.def"
 #undef DRIVER_HOOK
@@ -52,7 +52,7 @@ typedef enum mdnn_driver_hook {
 #define DRIVER_HOOK(symbol, type, door, own, parameters, arguments)                                \
     CUresult mdnn_door_##door(CUresult (*real)(parameters), bool own_stream, parameters);
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)
-#define DRIVER_NODE(symbol, type, graph, uses, parameters, arguments)
+#define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments)
 #include "shim/driver_hooks.def"
 #undef DRIVER_HOOK
 #undef DRIVER_OPERATION

@@ -10,51 +10,81 @@ static CUstream handle_of(CUstream stream, bool per_thread)
     return stream ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-static mdnn_status_t hold(mdnn_holder_kind_t kind, uint64_t id, uint64_t address)
+/* ---- holding and letting go ---- */
+
+typedef struct holder {
+    mdnn_holder_kind_t kind;
+    uint64_t id;
+} holder_t;
+
+static holder_t capture_holder(unsigned long long capture)
+{
+    return (holder_t){MDNN_HOLDER_CAPTURE, capture};
+}
+
+static holder_t executable_holder(CUgraphExec executable)
+{
+    return (holder_t){MDNN_HOLDER_EXECUTABLE, (uintptr_t)executable};
+}
+
+/* What a part has is its whole's; and what a capture makes is the capture's, which may yet fail. */
+static holder_t graph_holder(CUgraph graph)
+{
+    mdnn_capture_t capture;
+    pthread_mutex_lock(&lock);
+    CUgraph const whole = mdnn_captures_whole(mdnn_virtual_captures(), graph);
+    const bool made = mdnn_captures_making(mdnn_virtual_captures(), whole, &capture);
+    pthread_mutex_unlock(&lock);
+    return made && !capture.given ? capture_holder(capture.id)
+                                  : (holder_t){MDNN_HOLDER_GRAPH, (uintptr_t)whole};
+}
+
+/* Entered. It was pinned for this; once is enough. Without memory for the note it stays so. */
+static void note(mdnn_virtual_device_t *device, holder_t holder, uint64_t start)
 {
     pthread_mutex_lock(&lock);
-    const mdnn_status_t status = mdnn_captures_hold(mdnn_virtual_captures(), kind, id, address);
+    const mdnn_status_t status =
+        mdnn_captures_hold(mdnn_virtual_captures(), holder.kind, holder.id, start);
     pthread_mutex_unlock(&lock);
-    return status;
+    if (status == MDNN_STATUS_BUSY)
+        mdnn_memory_unpin(device->memory, start);
+}
+
+void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long capture,
+                              uint64_t start)
+{
+    note(device, capture_holder(capture), start);
 }
 
 void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long long capture,
-                                uint64_t address, bool pinned)
+                                uint64_t address)
 {
-    uint64_t start, bytes;
-    if (!mdnn_memory_find(device->memory, address, &start, &bytes) ||
-        (!pinned && mdnn_memory_pin(device->memory, start) != MDNN_STATUS_OK))
-        return;
-    if (hold(MDNN_HOLDER_CAPTURE, capture, start) == MDNN_STATUS_BUSY)
-        mdnn_memory_unpin(device->memory, start); /* once is enough */
-    /* Without memory for the note it stays pinned for good. */
+    uint64_t start;
+    if (mdnn_memory_pin(device->memory, address, &start) == MDNN_STATUS_OK)
+        note(device, capture_holder(capture), start);
 }
 
-/* The holder has the allocation, too. */
-static void hold_pinned(mdnn_holder_kind_t kind, uint64_t id, uint64_t address)
+/* The allocation around `address`, be it freed and held by others only. `holder` NULL: for good. */
+static CUresult hold(const holder_t *holder, uint64_t address)
 {
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
-    uint64_t start, bytes;
+    uint64_t start;
     if (!device)
-        return;
+        return CUDA_SUCCESS;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    if (!mdnn_memory_find(device->memory, address, &start, &bytes))
-        start = address; /* freed, but held by another */
-    if (mdnn_memory_pin(device->memory, start) == MDNN_STATUS_OK &&
-        hold(kind, id, start) == MDNN_STATUS_BUSY)
-        mdnn_memory_unpin(device->memory, start);
+    const mdnn_status_t status = mdnn_memory_pin(device->memory, address, &start);
+    if (status == MDNN_STATUS_OK && holder)
+        note(device, *holder, start);
+    const CUresult result = status == MDNN_STATUS_NOT_FOUND
+                                ? CUDA_SUCCESS /* nothing is there */
+                                : mdnn_virtual_result(device, status, 0);
     mdnn_virtual_leave(device, entry);
+    return result;
 }
 
-static void release(mdnn_holder_kind_t kind, uint64_t id)
+/* Takes `addresses`. */
+static void unpin(uint64_t *addresses, size_t count)
 {
-    size_t count = 0;
-    uint64_t *addresses = NULL;
-    if (!mdnn_virtual_captures())
-        return;
-    pthread_mutex_lock(&lock);
-    addresses = mdnn_captures_release(mdnn_virtual_captures(), kind, id, &count);
-    pthread_mutex_unlock(&lock);
     for (size_t i = 0; i < count; i++) {
         mdnn_virtual_device_t *const device = mdnn_virtual_device_of(addresses[i]);
         const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
@@ -64,63 +94,128 @@ static void release(mdnn_holder_kind_t kind, uint64_t id)
     free(addresses);
 }
 
-/* A copy of what the holder has, the caller's to free; NULL for nothing. */
-static uint64_t *held(mdnn_holder_kind_t kind, uint64_t id, size_t *count)
-{
-    uint64_t *copy = NULL;
-    *count = 0;
-    if (!mdnn_virtual_captures())
-        return NULL;
-    pthread_mutex_lock(&lock);
-    const uint64_t *const addresses = mdnn_captures_held(mdnn_virtual_captures(), kind, id, count);
-    if (*count > 0 && (copy = malloc(*count * sizeof *copy)))
-        memcpy(copy, addresses, *count * sizeof *copy);
-    pthread_mutex_unlock(&lock);
-    if (!copy)
-        *count = 0;
-    return copy;
-}
-
-/* `to` holds what `from` does, and what it held before. */
-static void pass_on(mdnn_holder_kind_t from_kind, uint64_t from, mdnn_holder_kind_t to_kind,
-                    uint64_t to)
+static void release(holder_t holder)
 {
     size_t count;
-    uint64_t *const before = held(to_kind, to, &count);
-    free(before);
-    if (count == 0) {
-        if (!mdnn_virtual_captures())
-            return;
-        pthread_mutex_lock(&lock);
-        (void)mdnn_captures_share(mdnn_virtual_captures(), from_kind, from, to_kind, to);
-        pthread_mutex_unlock(&lock);
-        return;
-    }
-    uint64_t *const addresses = held(from_kind, from, &count);
+    pthread_mutex_lock(&lock);
+    uint64_t *const addresses =
+        mdnn_captures_release(mdnn_virtual_captures(), holder.kind, holder.id, &count);
+    pthread_mutex_unlock(&lock);
+    unpin(addresses, count);
+}
+
+/* A copy of what the holder has, the caller's to free; NULL for nothing, and without memory: then
+ * the holder never lets go. */
+static uint64_t *held(holder_t holder, size_t *count)
+{
+    uint64_t *mine = NULL;
+    pthread_mutex_lock(&lock);
+    const uint64_t *const addresses =
+        mdnn_captures_held(mdnn_virtual_captures(), holder.kind, holder.id, count);
+    if (*count > 0 && (mine = malloc(*count * sizeof *mine)))
+        memcpy(mine, addresses, *count * sizeof *mine);
+    else if (*count > 0)
+        mdnn_captures_keep(mdnn_virtual_captures(), holder.kind, holder.id);
+    pthread_mutex_unlock(&lock);
+    if (!mine)
+        *count = 0;
+    return mine;
+}
+
+/* `to` holds what `from` does now, and what it held before. */
+static void copy_holds(holder_t from, holder_t to)
+{
+    size_t count;
+    uint64_t *const addresses = held(from, &count);
     for (size_t i = 0; i < count; i++)
-        hold_pinned(to_kind, to, addresses[i]);
+        (void)hold(&to, addresses[i]); /* cannot fail: it is pinned */
     free(addresses);
+}
+
+/* The same, where what `from` gets later may be `to`'s, too. */
+static void pass_on(holder_t from, holder_t to)
+{
+    pthread_mutex_lock(&lock);
+    const mdnn_status_t status =
+        mdnn_captures_share(mdnn_virtual_captures(), from.kind, from.id, to.kind, to.id);
+    pthread_mutex_unlock(&lock);
+    if (status == MDNN_STATUS_BUSY)
+        copy_holds(from, to);
 }
 
 void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
 {
     size_t count;
-    uint64_t *const addresses = held(MDNN_HOLDER_EXECUTABLE, (uintptr_t)executable, &count);
+    if (!mdnn_virtual_captures())
+        return;
+    uint64_t *const addresses = held(executable_holder(executable), &count);
     for (size_t i = 0; i < count; i++)
         mdnn_virtual_name(operation, addresses[i], MDNN_USE_UNKNOWN);
     free(addresses);
 }
 
-void mdnn_virtual_capture_began(CUstream stream, bool per_thread)
+/* ---- captures ---- */
+
+void mdnn_virtual_capture_begins(void)
 {
     mdnn_moments_t *const moments = mdnn_virtual_moments();
-    (void)stream;
-    (void)per_thread; /* others may join its capture: all streams are prepared */
     if (!moments)
         return;
     const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
-    mdnn_moments_capture_began(moments);
+    mdnn_moments_capture_began(moments); /* others may join it: all streams are prepared */
     mdnn_virtual_restore(entry);
+}
+
+/* The capture under way that began in the stream (a handle_of). */
+static bool find_capture(CUstream stream, mdnn_capture_t *capture)
+{
+    pthread_mutex_lock(&lock);
+    const bool found = mdnn_captures_in(mdnn_virtual_captures(), stream, pthread_self(), capture);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+unsigned long long mdnn_virtual_capture_in(CUstream stream)
+{
+    mdnn_capture_t capture;
+    return mdnn_virtual_captures() && find_capture(stream, &capture) ? capture.id : 0;
+}
+
+/* It is not under way any more. */
+static void let_go(unsigned long long id)
+{
+    mdnn_moments_capture_ended(mdnn_virtual_moments());
+    release(capture_holder(id));
+}
+
+void mdnn_virtual_capture_lost(unsigned long long id)
+{
+    if (id == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    const bool known = mdnn_captures_end(mdnn_virtual_captures(), id);
+    pthread_mutex_unlock(&lock);
+    if (known)
+        let_go(id);
+}
+
+void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph, bool began)
+{
+    mdnn_moments_t *const moments = mdnn_virtual_moments();
+    mdnn_capture_t capture = {
+        .stream = handle_of(stream, per_thread), .thread = pthread_self(), .given = graph != NULL};
+    if (moments && !began)
+        mdnn_moments_capture_ended(moments);
+    if (!moments || !began)
+        return;
+    mdnn_virtual_capture_lost(mdnn_virtual_capture_in(capture.stream)); /* unseen, a handle ago */
+    if (!mdnn_capture_asked(capture.stream, &capture.id, &capture.graph))
+        return;
+    if (capture.given)
+        capture.graph = graph;
+    pthread_mutex_lock(&lock);
+    (void)mdnn_captures_begin(mdnn_virtual_captures(), &capture);
+    pthread_mutex_unlock(&lock);
 }
 
 unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
@@ -133,38 +228,111 @@ unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
                : 0;
 }
 
-void mdnn_virtual_capture_ended(unsigned long long capture, CUgraph graph)
+/* An invalidated capture has no id any more, so what is remembered counts. */
+void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long long id,
+                                CUgraph graph)
 {
-    mdnn_moments_t *const moments = mdnn_virtual_moments();
-    if (moments)
-        mdnn_moments_capture_ended(moments);
-    if (capture && graph)
-        pass_on(MDNN_HOLDER_CAPTURE, capture, MDNN_HOLDER_GRAPH, (uintptr_t)graph);
-    if (capture)
-        release(MDNN_HOLDER_CAPTURE, capture);
+    CUstream const handle = handle_of(stream, per_thread);
+    mdnn_capture_t capture = {.id = id};
+    if (!mdnn_virtual_moments())
+        return;
+    const bool known = find_capture(handle, &capture) || id != 0;
+    if (!graph && (!known || mdnn_capture_goes_on(handle)))
+        return;
+    pthread_mutex_lock(&lock);
+    (void)mdnn_captures_end(mdnn_virtual_captures(), capture.id);
+    if (!graph && !capture.given && capture.graph)
+        mdnn_captures_part(mdnn_virtual_captures(), capture.graph);
+    pthread_mutex_unlock(&lock);
+    if (!graph && capture.given)
+        graph = capture.graph; /* with the nodes up to there */
+    if (graph)
+        pass_on(capture_holder(capture.id), graph_holder(graph));
+    let_go(capture.id);
 }
 
-void mdnn_virtual_graph_named(CUgraph graph, uint64_t address)
+/* ---- graphs and executables ---- */
+
+CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
 {
-    hold_pinned(MDNN_HOLDER_GRAPH, (uintptr_t)graph, address);
+    if (!mdnn_virtual_captures())
+        return CUDA_SUCCESS;
+    const holder_t holder =
+        owner.graph ? graph_holder(owner.graph) : executable_holder(owner.executable);
+    return hold(owner.graph || owner.executable ? &holder : NULL, address);
+}
+
+void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child)
+{
+    if (!mdnn_virtual_captures())
+        return;
+    const holder_t from = graph_holder(child);
+    if (owner.graph) {
+        copy_holds(from, graph_holder(owner.graph));
+    } else if (owner.executable) {
+        copy_holds(from, executable_holder(owner.executable));
+    } else {
+        pthread_mutex_lock(&lock);
+        mdnn_captures_keep(mdnn_virtual_captures(), from.kind, from.id);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
+{
+    if (!mdnn_virtual_captures())
+        return;
+    const holder_t from = graph_holder(part);
+    copy_holds(from, graph_holder(whole));
+    pthread_mutex_lock(&lock);
+    const bool joined = mdnn_captures_join(mdnn_virtual_captures(), whole, part);
+    pthread_mutex_unlock(&lock);
+    if (joined)
+        release(from);
 }
 
 void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)
 {
-    pass_on(MDNN_HOLDER_GRAPH, (uintptr_t)graph, MDNN_HOLDER_EXECUTABLE, (uintptr_t)executable);
+    if (mdnn_virtual_captures())
+        pass_on(graph_holder(graph), executable_holder(executable));
 }
 
 void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone)
 {
-    pass_on(MDNN_HOLDER_GRAPH, (uintptr_t)graph, MDNN_HOLDER_GRAPH, (uintptr_t)clone);
+    if (mdnn_virtual_captures())
+        pass_on(graph_holder(graph), graph_holder(clone));
+}
+
+void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool whole)
+{
+    size_t count;
+    if (!mdnn_virtual_captures())
+        return;
+    const holder_t from = graph_holder(graph), to = executable_holder(executable);
+    if (!whole) {
+        pass_on(from, to);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    uint64_t *const addresses =
+        mdnn_captures_release(mdnn_virtual_captures(), to.kind, to.id, &count);
+    (void)mdnn_captures_share(mdnn_virtual_captures(), from.kind, from.id, to.kind, to.id);
+    pthread_mutex_unlock(&lock);
+    unpin(addresses, count);
 }
 
 void mdnn_virtual_graph_destroyed(CUgraph graph)
 {
-    release(MDNN_HOLDER_GRAPH, (uintptr_t)graph);
+    if (!mdnn_virtual_captures())
+        return;
+    pthread_mutex_lock(&lock);
+    mdnn_captures_part(mdnn_virtual_captures(), graph);
+    pthread_mutex_unlock(&lock);
+    release((holder_t){MDNN_HOLDER_GRAPH, (uintptr_t)graph});
 }
 
 void mdnn_virtual_executable_destroyed(CUgraphExec executable)
 {
-    release(MDNN_HOLDER_EXECUTABLE, (uintptr_t)executable);
+    if (mdnn_virtual_captures())
+        release(executable_holder(executable));
 }

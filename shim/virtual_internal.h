@@ -71,9 +71,13 @@ CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status
 /* Entered. Publishes statistics, once in a while. */
 void mdnn_virtual_count(mdnn_virtual_device_t *device);
 
-/* Entered. The allocation around `address` is held by the capture, pinned for it once. `pinned`: it
- * was pinned for this already. */
+/* Entered. The allocation around `address` is held by the capture, pinned for it once. */
 void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long long capture,
-                                uint64_t address, bool pinned);
+                                uint64_t address);
+/* Entered. Likewise the one that starts at `start`, which was pinned for this already. */
+void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long capture,
+                              uint64_t start);
+/* The capture under way that began in the stream; 0: none. */
+unsigned long long mdnn_virtual_capture_in(CUstream stream);
 
 #endif

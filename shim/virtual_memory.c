@@ -503,7 +503,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bo
         status = mdnn_memory_allocate(device->memory, bytes, number, &start);
     while (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && mdnn_virtual_await_end(device));
     if (status == MDNN_STATUS_OK && capture)
-        mdnn_virtual_hold_captured(device, capture, start, false);
+        mdnn_virtual_hold_captured(device, capture, start);
     const CUresult result = status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && quiet
                                 ? CUDA_ERROR_OUT_OF_MEMORY
                                 : mdnn_virtual_result(device, status, bytes);
@@ -535,7 +535,7 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
         return mdnn_virtual_result(device, MDNN_STATUS_DEVICE, 0);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     if (capture)
-        mdnn_virtual_hold_captured(device, capture, address, false);
+        mdnn_virtual_hold_captured(device, capture, address);
     if (synchronous) /* where it fails the memory is used again later, that is all */
         (void)mdnn_memory_wait_idle(device->memory, address);
     const CUresult result =
@@ -572,23 +572,25 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
 CUresult mdnn_virtual_pin(CUdeviceptr address)
 {
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
+    uint64_t start;
     if (!device)
         return CUDA_ERROR_NOT_SUPPORTED;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     const CUresult result =
-        mdnn_virtual_result(device, mdnn_memory_pin(device->memory, address), 0);
+        mdnn_virtual_result(device, mdnn_memory_pin(device->memory, address, &start), 0);
     mdnn_virtual_leave(device, entry);
     return result;
 }
 
-void mdnn_virtual_stream_destroyed(CUstream stream)
+unsigned long long mdnn_virtual_stream_destroyed(CUstream stream)
 {
     mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
     if (!all)
-        return;
+        return 0;
     const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
     mdnn_moments_stream_ends(all, stream);
     mdnn_virtual_restore(entry);
+    return mdnn_virtual_capture_in(stream);
 }
 
 /* ---- our own ---- */

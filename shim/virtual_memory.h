@@ -85,23 +85,44 @@ void mdnn_virtual_progress_while_waiting(bool (*is_over)(void *context), void *c
 /* Captures and graphs: what was named or allocated during a capture stays as long as its graph or
  * an executable of it does; what the program frees meanwhile is freed then. */
 
-/* Before the real cuStreamBeginCapture; mdnn_virtual_capture_ended follows in any case. */
-void mdnn_virtual_capture_began(CUstream stream, bool per_thread);
-/* The capture that the stream takes part in, 0: none. For mdnn_virtual_capture_ended, to be asked
- * before the real cuStreamEndCapture. Costs a compare while nothing is captured. */
+/* Before the real cuStreamBeginCapture. */
+void mdnn_virtual_capture_begins(void);
+/* After it. `graph`: the program's, which it captures into; NULL: none. */
+void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph, bool began);
+/* The capture that the stream takes part in, 0: none. To be asked before the real
+ * cuStreamEndCapture, too. Costs a compare while nothing is captured. */
 unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread);
-/* After the real cuStreamEndCapture, or where beginning failed (capture 0). `graph` NULL: none
- * came of it. */
-void mdnn_virtual_capture_ended(unsigned long long capture, CUgraph graph);
-/* A node that the program (or cuDNN) adds by hand uses `address`. */
-void mdnn_virtual_graph_named(CUgraph graph, uint64_t address);
+/* After the real cuStreamEndCapture: `capture` is what mdnn_virtual_capture said before it. `graph`
+ * NULL: none came of it; if the stream still takes part in a capture then, that goes on. */
+void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long long capture,
+                                CUgraph graph);
+
+/* What uses memory in a node: a graph, an executable, or (both NULL) nobody knows whose the node
+ * is: then it stays for good. */
+typedef struct mdnn_node_owner {
+    CUgraph graph;
+    CUgraphExec executable;
+} mdnn_node_owner_t;
+
+/* A node that the program (or cuDNN) makes by hand uses `address`. CUDA_SUCCESS, also where nothing
+ * is there, or what to return instead of making the node. */
+CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address);
+/* A node is a copy of the graph `child` from now on. */
+void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child);
+/* `part` lives in `whole` and ends with it: the body of a conditional node, a child that moved. */
+void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part);
 /* After success of the real call. */
-void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable); /* or updated */
-void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone); /* or `clone` now has it as a child */
+void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable);
+void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone);
+/* After the real call. `whole`: all nodes are the graph's now, else some may be. */
+void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool whole);
 /* Before the real call. */
 void mdnn_virtual_graph_destroyed(CUgraph graph);
 void mdnn_virtual_executable_destroyed(CUgraphExec executable);
-void mdnn_virtual_stream_destroyed(CUstream stream);
+/* Before the real call; what is returned is passed on after its success: captures end with the
+ * stream in which they began. */
+unsigned long long mdnn_virtual_stream_destroyed(CUstream stream);
+void mdnn_virtual_capture_lost(unsigned long long capture);
 
 /* A context of the program's own is about to be destroyed. */
 void mdnn_virtual_context_ends(CUcontext context);

@@ -224,16 +224,16 @@ static void hold_names(mdnn_virtual_device_t *device, unsigned long long capture
     uint64_t *const starts = malloc(operation->named_count * sizeof *starts);
     size_t count = 0;
     for (size_t i = 0; starts && i < operation->named_count; i++) {
-        uint64_t start, bytes;
+        uint64_t start;
         size_t known = 0;
-        if (!mdnn_memory_find(device->memory, operation->named[i].address, &start, &bytes))
+        if (!mdnn_memory_named(device->memory, operation, i, &start))
             continue;
         while (known < count && starts[known] != start)
             known++;
         if (known < count)
             continue;
         starts[count++] = start;
-        mdnn_virtual_hold_captured(device, capture, start, true);
+        mdnn_virtual_hold_pinned(device, capture, start);
     }
     free(starts); /* without memory all stays pinned for good */
 }

@@ -36,6 +36,9 @@ table() {
     mutant FREED_WHILE_COPIES_RUN memory.c \
         's/if (area->in_flight\[0\] + area->in_flight\[1\] > 0 || !release/if (!release/'
     mutant FREED_WHILE_HELD memory.c 's/area->held + area->pins > 0)$/area->pins > 0)/'
+    mutant FREED_IS_NOT_PINNED_AGAIN memory.c 's/(!area->freed || area->pins > 0)/!area->freed/'
+    mutant FREED_IS_PINNED_TOO_LATE memory.c 's/(!area->freed || area->pins > 0)/true/'
+    mutant NAMES_WHAT_CAME_LATER memory.c 's/area->born < began \&\& //'
     mutant VERIFY_MAPS_ALL memory_names.c 's/MDNN_TRY(mdnn_area_show(memory, area, false));//'
     # --- I3: the budget ---
     mutant BUDGET_NOT_KEPT memory.c \

@@ -6,6 +6,7 @@
 . "$(dirname "$0")/tap.sh"
 
 client=$MDNN_BUILD/test/clients/virtual_memory
+graphs=$MDNN_BUILD/test/clients/virtual_graphs
 train_cnn=$MDNN_BUILD/train_cnn
 data=$(dirname "$0")/../docs/examples/data
 stats=$TMPDIR/stats.json
@@ -71,6 +72,18 @@ program() {
 # Work in contexts of the program's own is counted, and what ends with them is free again.
 own_contexts() {
     program contexts && holds "memory['live_bytes'] == 0 and memory['peak_live_bytes'] > 80 * 2**20"
+}
+
+# graph NAME: what the program freed serves nobody else while a graph can use it, and again from then on
+graph() {
+    for seed in 1 2; do
+        for safety in fast verify; do
+            MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) \
+                "$graphs" "$1" || { echo "seed $seed, $safety"; cat "$log"; return 1; }
+            holds "$in_budget and memory['refused'] == 0" && said_nothing ||
+                { echo "seed $seed, $safety"; return 1; }
+        done
+    done
 }
 
 two_devices() {
@@ -139,11 +152,23 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 18
+plan 30
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
 check "contexts of the program's own come and go beside the primary one" own_contexts
+check "a clone keeps what its graph held" graph cloned
+check "a graph keeps what its child held" graph child
+check "a graph that ends gives back its own, though its child stays" graph child_of_many
+check "an executable that is updated keeps what the new graph held, and nothing else" graph updated
+check "what an executable lost by an update stays until its launches are over" graph updated_under_way
+check "an executable whose update failed keeps what it had" graph update_fails
+check "an executable keeps what a node of it was given" graph node_set
+check "a node may be given an address that leads nowhere" graph node_set_astray
+check "an invalidated capture lets go of what it named" graph invalidated
+check "a capture that is invalidated takes nothing from another" graph invalidated_beside_another
+check "a capture that was not joined lets go of what it named" graph unjoined
+check "a capture that could not be ended there goes on, and keeps what it named" graph ended_wrongly
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0
 check "two devices that reach each other's memory work on it in any way" peers 1

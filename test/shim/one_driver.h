@@ -11,10 +11,11 @@
 #define OWNED UINT64_C(0x700000000000)
 #define OWNED_BYTES ((uint64_t)1 << 30)
 
-static uint64_t named[64], pinned[64];
-static size_t named_count, pinned_count;
-static CUgraph named_graph, cloned_into;
-static CUresult pin_result = CUDA_SUCCESS;
+static uint64_t named[64];
+static size_t named_count;
+static mdnn_node_owner_t named_owner, child_owner;
+static CUgraph child_graph, joined_part;
+static CUresult name_result = CUDA_SUCCESS;
 
 bool mdnn_virtual_on(void)
 {
@@ -43,22 +44,33 @@ void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
     (void)operation, (void)enqueued;
 }
 
-void mdnn_virtual_graph_named(CUgraph graph, uint64_t address)
+CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
 {
-    named_graph = graph;
+    named_owner = owner;
     named[named_count++ % 64] = address;
+    return name_result;
 }
 
-CUresult mdnn_virtual_pin(CUdeviceptr address)
+void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child)
 {
-    pinned[pinned_count++ % 64] = address;
-    return pin_result;
+    child_owner = owner;
+    child_graph = child;
+}
+
+void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
+{
+    (void)whole;
+    joined_part = part;
 }
 
 void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone)
 {
-    (void)graph;
-    cloned_into = clone;
+    (void)graph, (void)clone;
+}
+
+void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool whole)
+{
+    (void)graph, (void)executable, (void)whole;
 }
 
 void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
@@ -66,9 +78,13 @@ void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec ex
     (void)operation, (void)executable;
 }
 
-void mdnn_virtual_capture_began(CUstream stream, bool per_thread)
+void mdnn_virtual_capture_begins(void)
 {
-    (void)stream, (void)per_thread;
+}
+
+void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph, bool began)
+{
+    (void)stream, (void)per_thread, (void)graph, (void)began;
 }
 
 unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
@@ -77,9 +93,10 @@ unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
     return 0;
 }
 
-void mdnn_virtual_capture_ended(unsigned long long capture, CUgraph graph)
+void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long long capture,
+                                CUgraph graph)
 {
-    (void)capture, (void)graph;
+    (void)stream, (void)per_thread, (void)capture, (void)graph;
 }
 
 void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)

@@ -42,7 +42,7 @@ typedef struct hook {
     __attribute__((weak)) void linked_##symbol(void) __asm__(#symbol);
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)                  \
     DRIVER_HOOK(symbol, , , , , )
-#define DRIVER_NODE(symbol, type, graph, uses, parameters, arguments) DRIVER_HOOK(symbol, , , , , )
+#define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments) DRIVER_HOOK(symbol, , , , , )
 #include "shim/driver_hooks.def"
 #undef DRIVER_HOOK
 
@@ -53,7 +53,7 @@ static const hook_t hooks[] = {
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)                  \
     DRIVER_HOOK(symbol, type, , own, , )
 #undef DRIVER_NODE
-#define DRIVER_NODE(symbol, type, graph, uses, parameters, arguments)                              \
+#define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments)                              \
     DRIVER_HOOK(symbol, type, , false, , )
 #include "shim/driver_hooks.def"
 #undef DRIVER_HOOK
@@ -771,7 +771,7 @@ static void waits(void)
     OK(cudaDeviceSynchronize());
     CHECK(seen->waited == 4);
     OK(cudaStreamDestroy(s));
-    CHECK(strcmp(seen->events, "stream-destroyed ") == 0);
+    CHECK(strcmp(seen->events, "stream-destroyed lost ") == 0);
 }
 
 static void contexts(void)
@@ -800,6 +800,14 @@ static void waits_of_the_program_let_moves_go_on(void **state)
     expect_success(waits, BUDGET);
 }
 
+static void check_events(const char *expected)
+{
+    if (strcmp(seen->events, expected))
+        fprintf(stderr, "# %s\n", seen->events);
+    CHECK(!strcmp(seen->events, expected));
+    memset(seen->events, 0, sizeof seen->events);
+}
+
 static void graphs(void)
 {
     start();
@@ -817,16 +825,50 @@ static void graphs(void)
     OK(cudaGraphDestroy(graph));
     OK(cudaStreamSynchronize(s));
     OK(cudaGraphExecDestroy(executable));
-    if (strcmp(seen->events, "began ended instantiated launched destroyed executable-destroyed "))
-        fprintf(stderr, "# %s\n", seen->events);
-    CHECK(
-        !strcmp(seen->events, "began ended instantiated launched destroyed executable-destroyed "));
+    check_events("begins began ended instantiated launched destroyed executable-destroyed ");
+}
+
+static cudaGraph_t capture_add(cudaStream_t stream, void *memory)
+{
+    cudaGraph_t graph;
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(launch_add(memory, 1, 1, 1, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+static void graphs_of_graphs(void)
+{
+    start();
+    cudaStream_t s = new_stream();
+    char *const a = new_device(64);
+    cudaGraph_t graph = capture_add(s, a);
+    cudaGraphExec_t executable;
+    CUgraph clone, parent;
+    CUgraphNode node;
+    CUgraphExecUpdateResultInfo info;
+    OK(cudaGraphInstantiate(&executable, graph, 0));
+    check_events("begins began ended instantiated ");
+    OK(cuGraphClone(&clone, graph));
+    OK(cuGraphExecUpdate_v2(executable, clone, &info));
+    check_events("cloned updated ");
+    OK(cuGraphCreate(&parent, 0));
+    OK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
+    OK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
+    CHECK(cuGraphExecUpdate_v2(executable, parent, &info) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    check_events("child:graph child:graph updated-in-part ");
+    CHECK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal) ==
+          cudaErrorStreamCaptureUnsupported);
+    check_events("begins not-begun ");
+    CHECK(cudaStreamEndCapture(s, &graph) == cudaErrorIllegalState);
+    check_events("failed ");
 }
 
 static void captures_and_graphs_are_followed(void **state)
 {
     (void)state;
     expect_success(graphs, BUDGET);
+    expect_success(graphs_of_graphs, BUDGET);
 }
 
 /* ---- convolutions ---- */

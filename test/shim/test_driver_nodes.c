@@ -10,14 +10,16 @@
 #include "shim/driver_nodes.h"
 #include "test/shim/one_driver.h"
 
-static const CUgraph graph = (CUgraph)(uintptr_t)0x1230;
+static const mdnn_node_owner_t graph = {.graph = (CUgraph)(uintptr_t)0x1230};
+static const mdnn_node_owner_t unknown;
 
 static int forget(void **state)
 {
     (void)state;
-    named_count = pinned_count = 0;
-    named_graph = cloned_into = NULL;
-    pin_result = CUDA_SUCCESS;
+    named_count = 0;
+    named_owner = child_owner = unknown;
+    child_graph = joined_part = NULL;
+    name_result = CUDA_SUCCESS;
     return 0;
 }
 
@@ -25,9 +27,8 @@ static int forget(void **state)
 static void check_named(size_t count, const uint64_t *expected)
 {
     assert_int_equal(named_count, count);
-    assert_int_equal(pinned_count, 0);
     assert_memory_equal(named, expected, count * sizeof *named);
-    assert_ptr_equal(named_graph, count > 0 ? graph : NULL);
+    assert_ptr_equal(named_owner.graph, count > 0 ? graph.graph : NULL);
 }
 
 static uint64_t values[PARAMETERS_OF_KERNELS][PARAMETER_BYTES / 8];
@@ -115,29 +116,73 @@ static void values_are_named(void **state)
 static void a_child_graph_brings_its_memory(void **state)
 {
     (void)state;
-    const CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_GRAPH,
-                                   .graph = {.graph = (CUgraph)(uintptr_t)0x99}};
+    CUgraph const child = (CUgraph)(uintptr_t)0x99;
+    const mdnn_node_owner_t executable = {.executable = (CUgraphExec)(uintptr_t)0x77};
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = child}};
     assert_int_equal(mdnn_node_any(graph, &any), CUDA_SUCCESS);
-    assert_ptr_equal(cloned_into, graph);
+    assert_ptr_equal(child_owner.graph, graph.graph);
+    assert_ptr_equal(child_graph, child);
+    assert_int_equal(mdnn_node_any(executable, &any), CUDA_SUCCESS);
+    assert_ptr_equal(child_owner.executable, executable.executable);
+    forget(NULL);
+    assert_int_equal(mdnn_node_any(unknown, &any), CUDA_SUCCESS);
+    assert_ptr_equal(child_graph, child);
 }
 
-static void what_belongs_to_an_unknown_graph_stays_for_good(void **state)
+static void what_cannot_stay_is_refused(void **state)
 {
     (void)state;
     const CUDA_MEMSET_NODE_PARAMS fill = {.dst = OWNED + 64}, elsewhere = {.dst = 64};
-    assert_int_equal(mdnn_node_memset(NULL, &fill), CUDA_SUCCESS);
-    assert_int_equal(pinned_count, 1);
-    assert_true(pinned[0] == OWNED + 64);
-    assert_int_equal(mdnn_node_memset(NULL, &elsewhere), CUDA_SUCCESS);
-    assert_int_equal(pinned_count, 1);
-    pin_result = CUDA_ERROR_OUT_OF_MEMORY;
-    assert_int_equal(mdnn_node_memset(NULL, &fill), CUDA_ERROR_OUT_OF_MEMORY);
+    name_result = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_int_equal(mdnn_node_memset(unknown, &elsewhere), CUDA_SUCCESS);
+    assert_int_equal(named_count, 0);
+    assert_int_equal(mdnn_node_memset(unknown, &fill), CUDA_ERROR_OUT_OF_MEMORY);
     memset(values, 0, sizeof values);
     values[0][0] = OWNED;
     const CUDA_KERNEL_NODE_PARAMS_v2 uses = {.func = (CUfunction)(uintptr_t)16,
                                              .kernelParams = parameters};
-    assert_int_equal(mdnn_node_kernel_v2(NULL, &uses), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(named_count, 0);
+    assert_int_equal(mdnn_node_kernel_v2(graph, &uses), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+typedef CUresult (*add_node_t)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+                               CUgraphNodeParams *);
+CUresult mdnn_door_cuGraphAddNode(add_node_t real, bool own_stream, CUgraphNode *node,
+                                  CUgraph whole, const CUgraphNode *after, size_t after_count,
+                                  CUgraphNodeParams *uses);
+
+static CUgraph bodies[2];
+
+static CUresult add(CUgraphNode *node, CUgraph whole, const CUgraphNode *after, size_t count,
+                    CUgraphNodeParams *uses)
+{
+    (void)node, (void)whole, (void)after, (void)count;
+    uses->conditional.phGraph_out = bodies;
+    return CUDA_SUCCESS;
+}
+
+static CUresult move(CUgraphNode *node, CUgraph whole, const CUgraphNode *after, size_t count,
+                     CUgraphNodeParams *uses)
+{
+    (void)node, (void)whole, (void)after, (void)count, (void)uses;
+    return CUDA_SUCCESS;
+}
+
+static void graphs_that_live_in_a_node_are_parts(void **state)
+{
+    (void)state;
+    bodies[0] = (CUgraph)(uintptr_t)0x50;
+    bodies[1] = (CUgraph)(uintptr_t)0x60;
+    CUgraphNodeParams choice = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL, .conditional = {.size = 2}};
+    assert_int_equal(mdnn_door_cuGraphAddNode(add, false, NULL, graph.graph, NULL, 0, &choice),
+                     CUDA_SUCCESS);
+    assert_ptr_equal(joined_part, bodies[1]);
+    CUgraphNodeParams child = {
+        .type = CU_GRAPH_NODE_TYPE_GRAPH,
+        .graph = {.graph = bodies[0], .ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE}};
+    assert_int_equal(mdnn_door_cuGraphAddNode(move, false, NULL, graph.graph, NULL, 0, &child),
+                     CUDA_SUCCESS);
+    assert_ptr_equal(joined_part, bodies[0]);
+    assert_null(child_graph);
 }
 
 int main(void)
@@ -148,7 +193,8 @@ int main(void)
         cmocka_unit_test_setup(copies_and_memsets_name_both_sides, forget),
         cmocka_unit_test_setup(values_are_named, forget),
         cmocka_unit_test_setup(a_child_graph_brings_its_memory, forget),
-        cmocka_unit_test_setup(what_belongs_to_an_unknown_graph_stays_for_good, forget),
+        cmocka_unit_test_setup(what_cannot_stay_is_refused, forget),
+        cmocka_unit_test_setup(graphs_that_live_in_a_node_are_parts, forget),
     };
     return cmocka_run_group_tests_name("driver_nodes", tests, NULL, NULL);
 }

@@ -148,10 +148,15 @@ void mdnn_virtual_progress_while_waiting(bool (*is_over)(void *context), void *c
         (void)is_over(context);
 }
 
-void mdnn_virtual_capture_began(CUstream stream, bool per_thread)
+void mdnn_virtual_capture_begins(void)
+{
+    event("begins");
+}
+
+void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph, bool began)
 {
     (void)stream, (void)per_thread;
-    event("began");
+    event(!began ? "not-begun" : graph ? "began-into" : "began");
 }
 
 unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
@@ -160,15 +165,37 @@ unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
     return 7;
 }
 
-void mdnn_virtual_capture_ended(unsigned long long capture, CUgraph graph)
+void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long long capture,
+                                CUgraph graph)
 {
+    (void)stream, (void)per_thread;
     event(!graph ? "failed" : capture == 7 ? "ended" : "ended-without-capture");
 }
 
-void mdnn_virtual_graph_named(CUgraph graph, uint64_t address)
+static const char *owner_word(mdnn_node_owner_t owner)
 {
-    (void)graph;
-    event(mdnn_virtual_owns(address) ? "node" : "stray-node");
+    return owner.graph ? "graph" : owner.executable ? "executable" : "unknown";
+}
+
+CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s:%s", mdnn_virtual_owns(address) ? "node" : "stray-node",
+             owner_word(owner));
+    event(text);
+    return seen.refuse ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s:%s", child ? "child" : "no-child", owner_word(owner));
+    event(text);
+}
+
+void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
+{
+    event(whole && part && whole != part ? "joined" : "joined-nothing");
 }
 
 void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)
@@ -179,6 +206,12 @@ void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)
 void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone)
 {
     event(graph != clone ? "cloned" : "cloned-itself");
+}
+
+void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool whole)
+{
+    (void)graph, (void)executable;
+    event(whole ? "updated" : "updated-in-part");
 }
 
 void mdnn_virtual_graph_destroyed(CUgraph graph)
@@ -193,10 +226,16 @@ void mdnn_virtual_executable_destroyed(CUgraphExec executable)
     event("executable-destroyed");
 }
 
-void mdnn_virtual_stream_destroyed(CUstream stream)
+unsigned long long mdnn_virtual_stream_destroyed(CUstream stream)
 {
     (void)stream;
     event("stream-destroyed");
+    return 9;
+}
+
+void mdnn_virtual_capture_lost(unsigned long long capture)
+{
+    event(capture == 9 ? "lost" : "lost-another");
 }
 
 void mdnn_virtual_context_ends(CUcontext context)

@@ -294,18 +294,26 @@ static void touch_pinned(program_t *program)
 
 static void program_pin(program_t *program)
 {
+    model_t *const model = &program->model;
     area_t *const area = random_area(program);
+    uint64_t start = 0;
     if (!area || area->held > 0)
         return;
-    if (area->pins > 0) { /* what runs in a graph ends before the graph does */
-        run_all(&program->model);
+    if (area->pins > 0 && pick(model, 3) == 0) { /* freed or not: another graph holds it, too */
+        assert_int_equal(
+            mdnn_memory_pin(program->memory, area->address + pick(model, area->bytes), &start),
+            MDNN_STATUS_OK);
+        assert_int_equal(start, area->address);
+        area->pins++;
+    } else if (area->pins > 0) { /* what runs in a graph ends before the graph does */
+        run_all(model);
         mdnn_memory_unpin(program->memory, area->address);
         area->pins--;
         if (area->freed && area->pins == 0)
             *area = (area_t){0};
-    } else if (pick(&program->model, 4) == 0) {
+    } else if (pick(model, 4) == 0) {
         const uint64_t needed = needed_chunks(program, (area_t *const[]){area}, 1);
-        const mdnn_status_t status = mdnn_memory_pin(program->memory, area->address);
+        const mdnn_status_t status = mdnn_memory_pin(program->memory, area->address, &start);
         check_refusal(program, status, needed);
         area->pins += status == MDNN_STATUS_OK;
     }
@@ -776,7 +784,8 @@ static void a_refusal_names_a_budget_that_is_enough(void **state)
         mdnn_memory_t *const memory = small_memory(&model, budget / MODEL_CHUNK, MODEL_SLOTS);
         const uint64_t pinned = allocate(memory, 1), first = allocate(memory, 2),
                        second = allocate(memory, 3);
-        assert_int_equal(mdnn_memory_pin(memory, pinned), MDNN_STATUS_OK);
+        uint64_t start;
+        assert_int_equal(mdnn_memory_pin(memory, pinned, &start), MDNN_STATUS_OK);
         assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, MODEL_CHUNK);
         const mdnn_status_t status = operate(memory, first, second, MDNN_USE_READ, false);
         assert_int_equal(status, round ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
@@ -814,6 +823,68 @@ static void what_was_captured_stays(void **state)
     end_memory(&model, memory);
 }
 
+/* Two graphs hold it, and the second one learns of it when the program has freed it. */
+static void what_was_freed_while_it_was_pinned_can_be_pinned_again(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    uint64_t start = 0, address;
+    assert_int_equal(operate(memory, first, first, MDNN_USE_READ, true), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_pin(memory, first + MODEL_CHUNK + 1, &start), MDNN_STATUS_OK);
+    assert_int_equal(start, first);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    mdnn_memory_unpin(memory, first);
+    assert_int_equal(mdnn_memory_allocate(memory, 3 * MODEL_CHUNK, 0, &address),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(operate(memory, first, first, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    mdnn_memory_unpin(memory, first);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
+    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_NOT_FOUND);
+    assert_int_equal(allocate(memory, 3), first);
+    end_memory(&model, memory);
+}
+
+/* Held by an operation alone, it ends with that: nobody can keep it from then on. */
+static void what_an_operation_holds_cannot_be_pinned_once_it_is_freed(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    const mdnn_named_t named[] = {{first + 5, MDNN_USE_WRITE}};
+    mdnn_memory_operation_t operation = {.named = named, .named_count = 1};
+    uint64_t start;
+    assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_NOT_FOUND);
+    mdnn_memory_end(memory, &operation, true);
+    end_memory(&model, memory);
+}
+
+/* What comes to live at an address that led nowhere when the operation began is none of its. */
+static void an_operation_tells_what_its_names_led_to(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 1);
+    const mdnn_named_t named[] = {{first + 5, MDNN_USE_READ},
+                                  {first + MODEL_CHUNK + 5, MDNN_USE_READ}};
+    mdnn_memory_operation_t operation = {.named = named, .named_count = 2, .capturing = true};
+    uint64_t start = 0;
+    assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
+    assert_int_equal(allocate(memory, 1), first + MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    mdnn_memory_end(memory, &operation, true);
+    assert_true(mdnn_memory_named(memory, &operation, 0, &start));
+    assert_int_equal(start, first);
+    assert_false(mdnn_memory_named(memory, &operation, 1, &start));
+    end_memory(&model, memory);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -828,7 +899,7 @@ static void wrong_arguments_are_refused(void **state)
     assert_int_equal(mdnn_memory_allocate(memory, 0, 0, &address), MDNN_STATUS_INVALID_ARGUMENT);
     assert_int_equal(mdnn_memory_allocate(memory, UINT64_MAX, 0, &address), MDNN_STATUS_OVERFLOW);
     assert_int_equal(mdnn_memory_free(memory, MODEL_BASE, 0), MDNN_STATUS_NOT_FOUND);
-    assert_int_equal(mdnn_memory_pin(memory, 5), MDNN_STATUS_NOT_FOUND);
+    assert_int_equal(mdnn_memory_pin(memory, 5, &address), MDNN_STATUS_NOT_FOUND);
     assert_int_equal(mdnn_memory_wait_idle(memory, 5), MDNN_STATUS_NOT_FOUND);
     assert_false(mdnn_memory_find(memory, MODEL_BASE, &address, &bytes));
     mdnn_memory_unpin(memory, 5);
@@ -852,6 +923,9 @@ int main(void)
         cmocka_unit_test(a_join_waits_for_all_moves),
         cmocka_unit_test(a_refusal_names_a_budget_that_is_enough),
         cmocka_unit_test(what_was_captured_stays),
+        cmocka_unit_test(what_was_freed_while_it_was_pinned_can_be_pinned_again),
+        cmocka_unit_test(what_an_operation_holds_cannot_be_pinned_once_it_is_freed),
+        cmocka_unit_test(an_operation_tells_what_its_names_led_to),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);

@@ -1,0 +1,79 @@
+/* What programs under a budget are made of: checks, and a kernel whose results a model foretells,
+ * on the simulated GPU and on real ones. */
+#ifndef MIX_H
+#define MIX_H
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "test/sim/sim.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("line %d: %s\n", __LINE__, #condition);                                         \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define CUDA(call)                                                                                 \
+    do {                                                                                           \
+        const cudaError_t error_ = (call);                                                         \
+        if (error_ != cudaSuccess) {                                                               \
+            printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorString(error_));              \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static CUfunction mix; /* of the current device */
+
+/* ---- a[i] = 3 a[i] + b[i] + k ---- */
+
+static const char mix_ptx[] =
+    ".version 6.4\n.target sm_75\n.address_size 64\n"
+    ".visible .entry mix(.param .u64 a, .param .u64 b, .param .u32 n, .param .u32 k)\n{\n"
+    ".reg .pred %p;\n.reg .b32 %r<10>;\n.reg .b64 %d<6>;\n"
+    "ld.param.u64 %d0, [a];\nld.param.u64 %d1, [b];\n"
+    "ld.param.u32 %r0, [n];\nld.param.u32 %r1, [k];\n"
+    "cvta.to.global.u64 %d0, %d0;\ncvta.to.global.u64 %d1, %d1;\n"
+    "mov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %ntid.x;\nmov.u32 %r4, %tid.x;\n"
+    "mad.lo.u32 %r5, %r2, %r3, %r4;\nsetp.ge.u32 %p, %r5, %r0;\n@%p bra done;\n"
+    "mul.wide.u32 %d2, %r5, 4;\nadd.u64 %d3, %d0, %d2;\nadd.u64 %d4, %d1, %d2;\n"
+    "ld.global.u32 %r6, [%d3];\nld.global.u32 %r7, [%d4];\n"
+    "mad.lo.u32 %r8, %r6, 3, %r7;\nadd.u32 %r8, %r8, %r1;\nst.global.u32 [%d3], %r8;\n"
+    "done:\nret;\n}\n";
+
+static const sim_api_t *simulator;
+
+static void simulated_mix(void *const *parameters)
+{
+    const uint32_t n = *(uint32_t *)parameters[2], k = *(uint32_t *)parameters[3];
+    uint32_t *const a = simulator->memory(*(uint64_t *)parameters[0], n * sizeof *a);
+    const uint32_t *const b = simulator->memory(*(uint64_t *)parameters[1], n * sizeof *b);
+    for (uint32_t i = 0; a && b && i < n; i++)
+        a[i] = 3 * a[i] + b[i] + k;
+}
+
+static void load_mix(void)
+{
+    static const sim_kernel_parameter_t parameters[] = {{0, 8}, {8, 8}, {16, 4}, {20, 4}};
+    static const sim_kernel_t kernel = {"mix", 4, parameters, simulated_mix};
+    sim_api_function_t api;
+    void *const driver = dlopen("libcuda.so.1", RTLD_LAZY);
+    CHECK(driver);
+    *(void **)(void *)&api = dlsym(driver, "sim_api");
+    if (api) {
+        simulator = api();
+        simulator->function(&kernel);
+    }
+    CUDA(cudaFree(NULL));
+    CUmodule module;
+    CHECK(cuModuleLoadData(&module, mix_ptx) == CUDA_SUCCESS);
+    CHECK(cuModuleGetFunction(&mix, module, "mix") == CUDA_SUCCESS);
+}
+
+#endif
