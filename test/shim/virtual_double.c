@@ -132,12 +132,17 @@ void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
     seen.enqueued = enqueued;
 }
 
-void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace_bytes)
+void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace,
+                              uint64_t workspace_bytes)
 {
-    (void)workspace_bytes;
+    (void)workspace, (void)workspace_bytes;
     char text[64];
     snprintf(text, sizeof text, "convolution:%d:%d", (int)kind, mdnn_virtual_owns(x));
     event(text);
+}
+
+void mdnn_virtual_convolution_over(void)
+{
 }
 
 /* A wait is over at once, or the second time that it is asked. */
