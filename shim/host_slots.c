@@ -21,8 +21,10 @@ struct mdnn_host_slots {
     uint64_t wanted_bytes, made_bytes;
     uint64_t *free_slots; /* a stack */
     size_t free_count, free_capacity;
+    uint64_t *pieces; /* as many as made_bytes has */
     bool exhausted; /* the driver gives no more */
     bool making;    /* a piece, now */
+    bool failed;    /* the last try; two in a row are the end */
     bool started;   /* the thread */
     bool stopping;
     pthread_t thread;
@@ -100,6 +102,26 @@ static bool make_room(mdnn_host_slots_t *slots, size_t more)
     return true;
 }
 
+static bool remember_piece(mdnn_host_slots_t *slots, uint64_t start)
+{
+    const size_t count = (size_t)(slots->made_bytes / slots->piece_bytes);
+    uint64_t *const grown = realloc(slots->pieces, (count + 1) * sizeof *grown);
+    if (!grown)
+        return false;
+    slots->pieces = grown;
+    grown[count] = start;
+    return true;
+}
+
+static void destroy_piece(mdnn_host_slots_t *slots, uint64_t start)
+{
+    const mdnn_driver_t *const driver = slots->config.driver;
+    if (slots->window)
+        (void)driver->cuMemUnmap(start, slots->piece_bytes);
+    else
+        (void)driver->cuMemFreeHost((void *)(uintptr_t)start);
+}
+
 static bool has_room(const mdnn_host_slots_t *slots)
 {
     const mdnn_host_account_t *const account = slots->config.account;
@@ -134,15 +156,19 @@ static void make_piece(mdnn_host_slots_t *slots)
     const CUresult result = create_piece(slots, offset, &start);
     pthread_mutex_lock(&slots->lock);
     slots->making = false;
-    if (result == CUDA_SUCCESS && make_room(slots, count)) {
+    if (result == CUDA_SUCCESS && make_room(slots, count) && remember_piece(slots, start)) {
         for (size_t i = count; i-- > 0;)
             slots->free_slots[slots->free_count++] = start + i * slots->config.slot_bytes;
         slots->made_bytes += slots->piece_bytes;
+        slots->failed = false;
         return;
     }
+    if (result == CUDA_SUCCESS)
+        destroy_piece(slots, start);
     give_back(slots, slots->piece_bytes);
-    slots->exhausted = true;
-    if (!slots->stopping)
+    slots->exhausted = slots->failed;
+    slots->failed = true;
+    if (slots->exhausted && !slots->stopping)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "no more than %llu MiB of pinned host memory are "
                       "to be had (CUDA error %d)",
@@ -336,12 +362,13 @@ void mdnn_host_slots_destroy(mdnn_host_slots_t *slots)
         return;
     stop(slots);
     const mdnn_driver_t *const driver = slots->config.driver;
-    for (uint64_t at = 0; slots->window && at < slots->made_bytes; at += slots->piece_bytes)
-        (void)driver->cuMemUnmap(slots->window + at, slots->piece_bytes);
+    for (uint64_t i = 0; i < slots->made_bytes / slots->piece_bytes; i++)
+        destroy_piece(slots, slots->pieces[i]);
     if (slots->window)
         (void)driver->cuMemAddressFree(slots->window, slots->window_bytes);
     give_back(slots, slots->made_bytes);
     free(slots->free_slots);
+    free(slots->pieces);
     if (!slots->started)
         free(slots);
 }

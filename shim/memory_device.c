@@ -28,17 +28,7 @@ struct mdnn_device_memory {
     } copies[2]; /* in, out */
     mdnn_host_slots_t *slots;
     stopwatch_t timers[TIMERS]; /* a token is a place, from 1 on */
-    CUresult error;
 };
-
-static mdnn_status_t note(mdnn_device_memory_t *memory, CUresult result)
-{
-    if (result == CUDA_SUCCESS)
-        return MDNN_STATUS_OK;
-    memory->error = result;
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
-                                              : MDNN_STATUS_DEVICE;
-}
 
 /* ---- chunks ---- */
 
@@ -53,9 +43,9 @@ static mdnn_status_t map_handle(mdnn_device_memory_t *memory, CUdeviceptr addres
 {
     const mdnn_driver_t *const driver = memory->config.driver;
     const uint64_t bytes = memory->config.chunk_bytes;
-    MDNN_TRY(note(memory, driver->cuMemMap(address, bytes, 0, handle, 0)));
+    MDNN_TRY(mdnn_failure_note(driver->cuMemMap(address, bytes, 0, handle, 0)));
     const mdnn_status_t status =
-        note(memory, driver->cuMemSetAccess(address, bytes, memory->access, access_count));
+        mdnn_failure_note(driver->cuMemSetAccess(address, bytes, memory->access, access_count));
     if (status != MDNN_STATUS_OK)
         (void)driver->cuMemUnmap(address, bytes);
     return status;
@@ -71,8 +61,8 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
     CUmemGenericAllocationHandle handle;
     if (memory->chunk_count == memory->chunk_capacity)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY; /* as many as the budget has */
-    MDNN_TRY(
-        note(memory, driver->cuMemCreate(&handle, memory->config.chunk_bytes, &properties, 0)));
+    MDNN_TRY(mdnn_failure_note(
+        driver->cuMemCreate(&handle, memory->config.chunk_bytes, &properties, 0)));
     const mdnn_status_t status =
         map_handle(memory, alias_of(memory, memory->chunk_count + 1), handle, 1);
     if (status != MDNN_STATUS_OK) {
@@ -95,7 +85,8 @@ static mdnn_status_t map(void *context, uint64_t address, uint64_t chunk)
 static mdnn_status_t unmap(void *context, uint64_t address, uint64_t chunk)
 {
     mdnn_device_memory_t *const memory = context;
-    MDNN_TRY(note(memory, memory->config.driver->cuMemUnmap(address, memory->config.chunk_bytes)));
+    MDNN_TRY(
+        mdnn_failure_note(memory->config.driver->cuMemUnmap(address, memory->config.chunk_bytes)));
     memory->mapped[chunk - 1] = 0;
     return MDNN_STATUS_OK;
 }
@@ -179,8 +170,8 @@ static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot
     CUstream const stream = memory->copies[out].stream;
     const CUdeviceptr alias = alias_of(memory, chunk);
     void *const host = (void *)(uintptr_t)slot;
-    MDNN_TRY(note(memory, out ? driver->cuMemcpyDtoHAsync(host, alias, bytes, stream)
-                              : driver->cuMemcpyHtoDAsync(alias, host, bytes, stream)));
+    MDNN_TRY(mdnn_failure_note(out ? driver->cuMemcpyDtoHAsync(host, alias, bytes, stream)
+                                   : driver->cuMemcpyHtoDAsync(alias, host, bytes, stream)));
     const mdnn_status_t status =
         mdnn_moments_mark_event(memory->config.moments, memory->copies[out].number, end);
     if (status != MDNN_STATUS_OK)
@@ -247,7 +238,7 @@ static mdnn_status_t time_read(void *context, uint64_t token, double *time_us)
     }
     timer->taken = false;
     *time_us = (double)ms * 1e3;
-    return note(memory, result);
+    return result == CUDA_SUCCESS ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE; /* nobody needs it */
 }
 
 static double now_us(void *context)
@@ -299,7 +290,7 @@ static mdnn_status_t reserve_aliases(mdnn_device_memory_t *memory)
         &memory->aliases, memory->alias_bytes, chunk, 0, 0);
     if (result != CUDA_SUCCESS)
         memory->aliases = 0;
-    return note(memory, result);
+    return mdnn_failure_note(result);
 }
 
 /* Four times the device's memory, so that freed ranges may keep their addresses; at least 1 TiB if
@@ -309,7 +300,7 @@ static mdnn_status_t reserve_addresses(mdnn_device_memory_t *memory)
     const mdnn_driver_t *const driver = memory->config.driver;
     const uint64_t chunk = memory->config.chunk_bytes;
     size_t total = 0;
-    MDNN_TRY(note(memory, driver->cuDeviceTotalMem(&total, memory->config.device)));
+    MDNN_TRY(mdnn_failure_note(driver->cuDeviceTotalMem(&total, memory->config.device)));
     uint64_t bytes = (uint64_t)1 << 40;
     if (bytes < 4 * (uint64_t)total)
         bytes = round_up(4 * (uint64_t)total, chunk);
@@ -321,7 +312,7 @@ static mdnn_status_t reserve_addresses(mdnn_device_memory_t *memory)
     }
     if (result != CUDA_SUCCESS)
         memory->addresses = 0;
-    return note(memory, result);
+    return mdnn_failure_note(result);
 }
 
 static mdnn_status_t make_streams(mdnn_device_memory_t *memory)
@@ -330,8 +321,8 @@ static mdnn_status_t make_streams(mdnn_device_memory_t *memory)
     int least = 0, greatest = 0;
     (void)driver->cuCtxGetStreamPriorityRange(&least, &greatest);
     for (int i = 0; i < 2; i++) {
-        MDNN_TRY(note(memory, driver->cuStreamCreateWithPriority(
-                                  &memory->copies[i].stream, CU_STREAM_NON_BLOCKING, greatest)));
+        MDNN_TRY(mdnn_failure_note(driver->cuStreamCreateWithPriority(
+            &memory->copies[i].stream, CU_STREAM_NON_BLOCKING, greatest)));
         MDNN_TRY(mdnn_moments_stream(memory->config.moments, memory->copies[i].stream, false,
                                      &memory->copies[i].number));
     }
@@ -375,13 +366,25 @@ mdnn_status_t mdnn_device_memory_create(const mdnn_device_memory_config_t *confi
     return MDNN_STATUS_OK;
 }
 
+static void destroy_stream(mdnn_device_memory_t *memory, CUstream stream)
+{
+    if (!stream)
+        return;
+    mdnn_moments_stream_ends(memory->config.moments, stream);
+    (void)memory->config.driver->cuStreamDestroy(stream);
+}
+
 void mdnn_device_memory_destroy(mdnn_device_memory_t *memory)
 {
     if (!memory)
         return;
     const mdnn_driver_t *const driver = memory->config.driver;
     mdnn_host_slots_destroy(memory->slots);
+    for (int i = 0; i < 2; i++)
+        destroy_stream(memory, memory->copies[i].stream);
     for (size_t i = 0; i < memory->chunk_count; i++) {
+        if (memory->mapped[i])
+            (void)driver->cuMemUnmap(memory->mapped[i], memory->config.chunk_bytes);
         (void)driver->cuMemUnmap(alias_of(memory, i + 1), memory->config.chunk_bytes);
         (void)driver->cuMemRelease(memory->chunks[i]);
     }
@@ -424,10 +427,4 @@ void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
 mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory)
 {
     return memory->slots;
-}
-
-CUresult mdnn_device_memory_error(const mdnn_device_memory_t *memory)
-{
-    return memory->error != CUDA_SUCCESS ? memory->error
-                                         : mdnn_moments_error(memory->config.moments);
 }

@@ -7,12 +7,14 @@
  *   tickets  moments of streams (shim/stream_moments.h), which all devices share
  *
  * The caller holds the device's lock around every call and has the device's context current. What
- * the driver gave is never given back while the process lives, but by destroy. */
+ * the driver gave is never given back while the process lives, but by destroy. DEVICE is a failure
+ * of shim/failure.h. */
 #ifndef MDNN_MEMORY_DEVICE_H
 #define MDNN_MEMORY_DEVICE_H
 
 #include "offload/memory.h"
 #include "offload/trace.h"
+#include "shim/failure.h"
 #include "shim/host_slots.h"
 #include "shim/stream_moments.h"
 
@@ -49,7 +51,5 @@ void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
 enum { MDNN_MEMORY_PEERS = 63 };
 mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer);
 mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory);
-/* The last failure of the driver, here or in the moments. */
-CUresult mdnn_device_memory_error(const mdnn_device_memory_t *memory);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/failure.h"
+
 enum { RING = 16, FIRST_BUCKETS = 64 };
 
 /* An event of one context, in a ring or free. */
@@ -38,7 +40,6 @@ struct mdnn_moments {
     size_t bucket_count, stream_count; /* a power of two */
     event_t *free_events;              /* of all contexts */
     _Atomic int captures;
-    _Atomic int error;
 };
 
 /* ---- contexts ---- */
@@ -58,18 +59,13 @@ void mdnn_context_leave(const mdnn_driver_t *driver, mdnn_context_change_t chang
         (void)driver->cuCtxPopCurrent(&popped);
 }
 
-static mdnn_status_t note(mdnn_moments_t *moments, CUresult result)
+static mdnn_status_t note(CUresult result)
 {
     if (result == CUDA_SUCCESS)
         return MDNN_STATUS_OK;
     if (result != CUDA_ERROR_NOT_READY)
-        atomic_store(&moments->error, (int)result);
+        (void)mdnn_failure_note(result);
     return MDNN_STATUS_DEVICE;
-}
-
-CUresult mdnn_moments_error(mdnn_moments_t *moments)
-{
-    return (CUresult)atomic_load(&moments->error);
 }
 
 /* ---- events ---- */
@@ -86,7 +82,7 @@ static event_t *new_event(mdnn_moments_t *moments, CUcontext context)
     if (!event)
         return NULL;
     event->context = context;
-    if (note(moments, moments->driver->cuEventCreate(&event->handle, CU_EVENT_DISABLE_TIMING)) ==
+    if (note(moments->driver->cuEventCreate(&event->handle, CU_EVENT_DISABLE_TIMING)) ==
         MDNN_STATUS_OK)
         return event;
     free(event);
@@ -246,11 +242,11 @@ mdnn_status_t mdnn_moments_stream(mdnn_moments_t *moments, CUstream stream, bool
     if (!stream)
         stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     stream_t what = {.handle = stream, .own_of_thread = stream == CU_STREAM_PER_THREAD};
-    MDNN_TRY(note(moments, driver->cuStreamGetId(stream, &id)));
+    MDNN_TRY(note(driver->cuStreamGetId(stream, &id)));
     what.number = *number = id;
     pthread_mutex_lock(&moments->lock);
     const stream_t *found = find(moments, id);
-    if (!found && note(moments, context_of(driver, stream, &what.context)) == MDNN_STATUS_OK)
+    if (!found && note(context_of(driver, stream, &what.context)) == MDNN_STATUS_OK)
         found = add(moments, &what);
     pthread_mutex_unlock(&moments->lock);
     return found ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
@@ -302,8 +298,8 @@ static event_t *cover(mdnn_moments_t *moments, stream_t *stream, bool by_its_thr
     const mdnn_context_change_t change = mdnn_context_enter(moments->driver, stream->context);
     const unsigned before = stream->count;
     event_t *event = next_event(moments, stream);
-    if (event && note(moments, moments->driver->cuEventRecord(event->handle, stream->handle)) !=
-                     MDNN_STATUS_OK) {
+    if (event &&
+        note(moments->driver->cuEventRecord(event->handle, stream->handle)) != MDNN_STATUS_OK) {
         if (stream->count > before) {
             stream->count--;
             drop_event(moments, event);
@@ -397,7 +393,7 @@ bool mdnn_moments_is_done(mdnn_moments_t *moments, mdnn_ticket_t ticket)
     stream_t *const stream = find(moments, ticket.stream);
     bool over = is_over(stream, ticket.moment);
     event_t *const event = over ? NULL : event_for(moments, stream, ticket.moment, &place);
-    if (event && note(moments, moments->driver->cuEventQuery(event->handle)) == MDNN_STATUS_OK) {
+    if (event && note(moments->driver->cuEventQuery(event->handle)) == MDNN_STATUS_OK) {
         pop_through(moments, stream, event);
         over = true;
     }
@@ -428,11 +424,13 @@ mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t t
     mdnn_status_t status = MDNN_STATUS_OK;
     if (!is_over(stream, ticket.moment)) {
         event_t *const event = event_for(moments, stream, ticket.moment, &place);
-        status = event ? MDNN_STATUS_OK : MDNN_STATUS_BUSY;
+        status = event                                ? MDNN_STATUS_OK
+                 : may_record(moments, stream, false) ? MDNN_STATUS_DEVICE
+                                                      : MDNN_STATUS_BUSY;
         if (event) {
             event->waiters++;
             pthread_mutex_unlock(&moments->lock);
-            status = note(moments, moments->driver->cuEventSynchronize(event->handle));
+            status = note(moments->driver->cuEventSynchronize(event->handle));
             pthread_mutex_lock(&moments->lock);
             finish_wait(moments, ticket, event, status == MDNN_STATUS_OK);
         }
@@ -459,8 +457,8 @@ mdnn_status_t mdnn_moments_wait_in_stream(mdnn_moments_t *moments, uint64_t numb
         if (event && waiter && !waiter->ended) {
             const mdnn_context_change_t change =
                 mdnn_context_enter(moments->driver, waiter->context);
-            status = note(moments, moments->driver->cuStreamWaitEvent(waiter->handle, event->handle,
-                                                                      CU_EVENT_WAIT_DEFAULT));
+            status = note(moments->driver->cuStreamWaitEvent(waiter->handle, event->handle,
+                                                             CU_EVENT_WAIT_DEFAULT));
             mdnn_context_leave(moments->driver, change);
         }
     }

@@ -12,7 +12,8 @@
  * which no other thread can name.
  *
  * Thread-safe: one lock, not held while the host waits. Calls only the driver, in the stream's
- * context; the caller has relaxed the thread's capture mode. */
+ * context; the caller has relaxed the thread's capture mode. DEVICE is a failure of shim/failure.h.
+ */
 #ifndef MDNN_STREAM_MOMENTS_H
 #define MDNN_STREAM_MOMENTS_H
 
@@ -52,8 +53,7 @@ mdnn_status_t mdnn_moments_mark_event(mdnn_moments_t *moments, uint64_t number,
 
 /* false also when it cannot be known. */
 bool mdnn_moments_is_done(mdnn_moments_t *moments, mdnn_ticket_t ticket);
-/* BUSY: it cannot be waited for, since the stream is being captured. DEVICE: see
- * mdnn_moments_error. */
+/* BUSY: it cannot be waited for, since the stream is being captured. DEVICE. */
 mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t ticket);
 /* Enqueues the wait in stream `number`; nothing for its own moments. */
 mdnn_status_t mdnn_moments_wait_in_stream(mdnn_moments_t *moments, uint64_t number,
@@ -65,9 +65,6 @@ void mdnn_moments_capture_ended(mdnn_moments_t *moments);
 bool mdnn_moments_is_capturing(mdnn_moments_t *moments); /* anything in the process; a load */
 /* Whether this stream takes part in a capture now. */
 bool mdnn_moments_stream_captures(mdnn_moments_t *moments, CUstream stream);
-
-/* The last failure of the driver in here: a broken context says so at every call. */
-CUresult mdnn_moments_error(mdnn_moments_t *moments);
 
 /* For calls in another context than the thread's: makes `context` current if it is not. */
 typedef struct mdnn_context_change {

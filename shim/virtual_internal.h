@@ -61,6 +61,10 @@ mdnn_captures_t *mdnn_virtual_captures(void);
 /* Entered. Something did not fit: whether an operation of another thread has ended since, so that
  * it may fit now. What such an operation holds cannot leave, but only until its call returns. */
 bool mdnn_virtual_await_end(mdnn_virtual_device_t *device);
+/* Entered. The same, and once after a failure of the driver that may pass. */
+bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried);
+/* As mdnn_moments_stream, tried twice; the failure is to be taken then. */
+mdnn_status_t mdnn_virtual_stream(CUstream stream, bool per_thread, uint64_t *number);
 
 /* The allocation at `address` ends with `context`, one of the program's own; does so no more. */
 void mdnn_virtual_bind(CUcontext context, CUdeviceptr address);

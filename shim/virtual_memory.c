@@ -57,6 +57,7 @@ mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device)
 {
     mdnn_virtual_entry_t entry = mdnn_virtual_relax();
     entry.change = mdnn_context_enter(mdnn_real_driver(), device->context);
+    mdnn_failure_forget();
     pthread_mutex_lock(&device->lock);
     return entry;
 }
@@ -280,8 +281,7 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
     const mdnn_options_t *const options = mdnn_process_options();
     const mdnn_driver_t *const driver = mdnn_real_driver();
     size_t total = 0;
-    if (driver->cuDeviceTotalMem(&total, device->ordinal) != CUDA_SUCCESS)
-        return MDNN_STATUS_DEVICE;
+    MDNN_TRY(mdnn_failure_note(driver->cuDeviceTotalMem(&total, device->ordinal)));
     device->budget_bytes = options->memory_budget < total ? options->memory_budget : total;
     const uint64_t chunk_bytes = chunk_bytes_of(device->budget_bytes, options->memory_chunk_size);
     const mdnn_device_memory_config_t config = {.driver = driver,
@@ -330,8 +330,9 @@ static void init_locks(mdnn_virtual_device_t *device)
 static mdnn_status_t fill_in_primary(mdnn_virtual_device_t *device)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (driver->cuDevicePrimaryCtxRetain(&device->context, device->ordinal) != CUDA_SUCCESS)
-        return MDNN_STATUS_DEVICE;
+    mdnn_failure_forget();
+    MDNN_TRY(
+        mdnn_failure_note(driver->cuDevicePrimaryCtxRetain(&device->context, device->ordinal)));
     const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
     const mdnn_context_change_t change = mdnn_context_enter(driver, device->context);
     const mdnn_status_t status = fill_device(device);
@@ -357,7 +358,7 @@ static void make_device(CUdevice ordinal)
         return;
     }
     MDNN_LOG(MDNN_LOG_ERROR, "memory", "device %d goes without a budget: %s (CUDA error %d)",
-             (int)ordinal, mdnn_status_string(status), (int)mdnn_moments_error(moments));
+             (int)ordinal, mdnn_status_string(status), (int)mdnn_failure_take());
     free(device);
 }
 
@@ -414,6 +415,19 @@ bool mdnn_virtual_await_end(mdnn_virtual_device_t *device)
     return device->ended != before;
 }
 
+bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried)
+{
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        return mdnn_virtual_await_end(device);
+    const CUresult error = status == MDNN_STATUS_DEVICE ? mdnn_failure_take() : CUDA_SUCCESS;
+    if (status != MDNN_STATUS_DEVICE || *retried || mdnn_failure_is_final(error)) {
+        (void)mdnn_failure_note(error); /* to be told */
+        return false;
+    }
+    *retried = true;
+    return true;
+}
+
 /* Once, and again when clearly more turns out to be needed: the first refusal may be one that the
  * program can do without, such as a workspace. */
 static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
@@ -452,9 +466,9 @@ CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status
         say_refused(device, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     case MDNN_STATUS_DEVICE: {
-        const CUresult error = mdnn_device_memory_error(device->device);
+        const CUresult error = mdnn_failure_take();
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory", "CUDA error %d under virtual memory", (int)error);
-        return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
+        return mdnn_failure_is_final(error) ? error : CUDA_ERROR_OUT_OF_MEMORY;
     }
     default:
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory", "%s", mdnn_status_string(status));
@@ -474,6 +488,15 @@ static void want_slots(mdnn_virtual_device_t *device, uint64_t live_bytes)
                              (live_bytes > budget ? live_bytes - budget : 0) + ahead);
 }
 
+mdnn_status_t mdnn_virtual_stream(CUstream stream, bool per_thread, uint64_t *number)
+{
+    mdnn_moments_t *const all = atomic_load(&moments);
+    mdnn_failure_forget();
+    const mdnn_status_t status = mdnn_moments_stream(all, stream, per_thread, number);
+    return status == MDNN_STATUS_DEVICE ? mdnn_moments_stream(all, stream, per_thread, number)
+                                        : status;
+}
+
 /* The number of the stream whose order an allocation follows. During a capture of that stream it is
  * none: the memory may be used at once, and belongs to the capture. */
 static mdnn_status_t order_of(CUstream stream, bool per_thread, bool synchronous, uint64_t *number,
@@ -484,8 +507,16 @@ static mdnn_status_t order_of(CUstream stream, bool per_thread, bool synchronous
     if (synchronous)
         return MDNN_STATUS_OK;
     *capture = mdnn_virtual_capture(stream, per_thread);
-    return *capture ? MDNN_STATUS_OK
-                    : mdnn_moments_stream(atomic_load(&moments), stream, per_thread, number);
+    return *capture ? MDNN_STATUS_OK : mdnn_virtual_stream(stream, per_thread, number);
+}
+
+/* Where the device is in order and only we failed, the driver's own memory serves. */
+static CUresult told_of_allocation(mdnn_virtual_device_t *device, mdnn_status_t status,
+                                   uint64_t bytes)
+{
+    const CUresult result = mdnn_virtual_result(device, status, bytes);
+    return status == MDNN_STATUS_DEVICE && !mdnn_failure_is_final(result) ? CUDA_ERROR_NOT_SUPPORTED
+                                                                          : result;
 }
 
 static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
@@ -499,14 +530,15 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bo
         return CUDA_ERROR_NOT_SUPPORTED;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     mdnn_status_t status;
+    bool retried = false;
     do
         status = mdnn_memory_allocate(device->memory, bytes, number, &start);
-    while (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && mdnn_virtual_await_end(device));
+    while (mdnn_virtual_try_again(device, status, &retried));
     if (status == MDNN_STATUS_OK && capture)
         mdnn_virtual_hold_captured(device, capture, start);
     const CUresult result = status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && quiet
                                 ? CUDA_ERROR_OUT_OF_MEMORY
-                                : mdnn_virtual_result(device, status, bytes);
+                                : told_of_allocation(device, status, bytes);
     const uint64_t live_bytes = mdnn_memory_report(device->memory).live_bytes;
     mdnn_virtual_leave(device, entry);
     if (result == CUDA_SUCCESS) {
@@ -531,8 +563,10 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
     unsigned long long capture;
     if (!device)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (order_of(stream, per_thread, synchronous, &number, &capture) != MDNN_STATUS_OK)
-        return mdnn_virtual_result(device, MDNN_STATUS_DEVICE, 0);
+    if (order_of(stream, per_thread, synchronous, &number, &capture) != MDNN_STATUS_OK) {
+        const CUresult error = mdnn_failure_take(); /* of the stream: the real call's, too */
+        return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     if (capture)
         mdnn_virtual_hold_captured(device, capture, address);

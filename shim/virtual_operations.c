@@ -243,9 +243,10 @@ static CUresult begin_part(struct mdnn_virtual_part *part)
     mdnn_virtual_device_t *const device = part->device;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     mdnn_status_t status;
+    bool retried = false;
     do
         status = mdnn_memory_begin(device->memory, &part->operation);
-    while (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && mdnn_virtual_await_end(device));
+    while (mdnn_virtual_try_again(device, status, &retried));
     device->inside += status == MDNN_STATUS_OK;
     const CUresult result = mdnn_virtual_result(
         device, status, mdnn_memory_report(device->memory).largest_operation_bytes);
@@ -307,18 +308,18 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
         return CUDA_SUCCESS;
     if (!mdnn_virtual_device(0)) /* a kernel whose parameters cannot be read: it cannot have ours */
         return CUDA_SUCCESS;
-    mdnn_moments_t *const moments = mdnn_virtual_moments();
     const unsigned long long capture =
         mdnn_virtual_capture(operation->stream, operation->per_thread);
     what.capturing = capture != 0;
     what.stream = MDNN_NO_STREAM;
     if (operation->name_count > 0)
         take_expected(operation, &what);
-    const mdnn_status_t status = capture ? MDNN_STATUS_OK
-                                         : mdnn_moments_stream(moments, operation->stream,
-                                                               operation->per_thread, &what.stream);
-    if (status == MDNN_STATUS_DEVICE && mdnn_moments_error(moments) != CUDA_SUCCESS)
-        result = mdnn_moments_error(moments); /* of the stream: the real call would fail, too */
+    const mdnn_status_t status =
+        capture ? MDNN_STATUS_OK
+                : mdnn_virtual_stream(operation->stream, operation->per_thread, &what.stream);
+    const CUresult error = status == MDNN_STATUS_DEVICE ? mdnn_failure_take() : CUDA_SUCCESS;
+    if (error != CUDA_SUCCESS)
+        result = error; /* of the stream: the real call would fail, too */
     else if (status == MDNN_STATUS_OK && !operation->overflowed && make_parts(operation, &what))
         result = begin_parts(operation);
     operation->capture = capture;

@@ -86,6 +86,27 @@ graph() {
     done
 }
 
+# Calls of ours that fail once are made again, or give up without the program's noticing.
+survives_failures() {
+    for seed in 1 2 3; do
+        MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$client" faulty "$seed" \
+            $((90 * mebibyte)) || { echo "seed $seed"; cat "$log"; return 1; }
+        holds "$in_budget and memory['out_bytes'] > 0" && [ "$(wc -l <"$log")" -le 1 ] ||
+            { echo "seed $seed"; cat "$log"; return 1; }
+    done
+}
+
+# Any call of the set-up: the program runs on the driver's own memory, and one line says so.
+goes_without() {
+    for call in cuMemAddressReserve:1 cuDeviceTotalMem_v2:1 cuStreamCreateWithPriority:2; do
+        MICRODNN_SIM_FAULTS=$call:801 under $((48 * mebibyte)) "$client" one_stream 1 \
+            $((90 * mebibyte)) || { echo "$call"; cat "$log"; return 1; }
+        [ "$(wc -l <"$log")" = 1 ] &&
+            grep -q 'device 0 goes without a budget: .*(CUDA error 801)' "$log" ||
+            { echo "$call"; cat "$log"; return 1; }
+    done
+}
+
 two_devices() {
     for seed in 1 2 3; do
         MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$client" devices "$seed" \
@@ -152,7 +173,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 30
+plan 32
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -169,6 +190,8 @@ check "an invalidated capture lets go of what it named" graph invalidated
 check "a capture that is invalidated takes nothing from another" graph invalidated_beside_another
 check "a capture that was not joined lets go of what it named" graph unjoined
 check "a capture that could not be ended there goes on, and keeps what it named" graph ended_wrongly
+check "failures of our own calls do not reach the program" survives_failures
+check "a device that cannot be set up goes without a budget, and says so" goes_without
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0
 check "two devices that reach each other's memory work on it in any way" peers 1

@@ -335,6 +335,25 @@ static void refused(uint64_t seed)
     finish(&run);
 }
 
+/* As many_streams, while calls of the driver fail now and then that this program never makes. */
+static void faulty(uint64_t seed)
+{
+    static const char *const functions[] = {"cuMemMap",     "cuMemSetAccess", "cuMemUnmap",
+                                            "cuMemCreate",  "cuEventQuery",   "cuEventElapsedTime",
+                                            "cuStreamGetId"};
+    enum { FUNCTIONS = sizeof functions / sizeof *functions, FAULTS = 60 };
+    run_t run;
+    CHECK(simulator);
+    begin(&run, seed, live_limit, STREAMS);
+    for (int i = 0; i < OPERATIONS; i++) {
+        if (i % (OPERATIONS / FAULTS) == 0)
+            simulator->inject(functions[pick(&run, FUNCTIONS)], 1 + pick(&run, 8),
+                              pick(&run, 2) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_UNKNOWN);
+        step(&run);
+    }
+    finish(&run);
+}
+
 /* Two devices, each with a budget and half of the buffers; those of one are also freed while
  * the other is current. */
 static void devices(uint64_t seed)
@@ -547,6 +566,7 @@ int main(int argc, char **argv)
                     {"threads", threads, false},
                     {"graphs", graphs, false},
                     {"contexts", contexts, false},
+                    {"faulty", faulty, false},
                     {"own_context", own_context, true},
                     {"refused", refused, false},
                     {"devices", devices, false},

@@ -306,6 +306,143 @@ static void a_stopped_thread_makes_no_more(void **state)
     mdnn_host_slots_destroy(slots);
 }
 
+/* ---- what is taken from the driver, counted ---- */
+
+static const mdnn_driver_t *counted_real;
+static int kept, taking,
+    failing; /* resources; calls that take one; the call that fails, from 1 on */
+
+static bool may_take_one(void)
+{
+    const bool may = ++taking != failing;
+    kept += may;
+    return may;
+}
+
+static CUresult take_stream(CUstream *stream, unsigned flags, int priority)
+{
+    return may_take_one() ? counted_real->cuStreamCreateWithPriority(stream, flags, priority)
+                          : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult give_stream(CUstream stream)
+{
+    kept--;
+    return counted_real->cuStreamDestroy(stream);
+}
+
+static CUresult take_addresses(CUdeviceptr *start, size_t bytes, size_t alignment, CUdeviceptr hint,
+                               unsigned long long flags)
+{
+    if (!may_take_one())
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const CUresult result = counted_real->cuMemAddressReserve(start, bytes, alignment, hint, flags);
+    kept -= result != CUDA_SUCCESS; /* there may be fewer than are asked for */
+    return result;
+}
+
+static CUresult give_addresses(CUdeviceptr start, size_t bytes)
+{
+    kept--;
+    return counted_real->cuMemAddressFree(start, bytes);
+}
+
+static CUresult take_pinned(void **memory, size_t bytes, unsigned flags)
+{
+    return may_take_one() ? counted_real->cuMemHostAlloc(memory, bytes, flags)
+                          : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult give_pinned(void *memory)
+{
+    kept--;
+    return counted_real->cuMemFreeHost(memory);
+}
+
+static CUresult take_mapping(CUdeviceptr address, size_t bytes, size_t offset,
+                             CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    return may_take_one() ? counted_real->cuMemMap(address, bytes, offset, handle, flags)
+                          : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult give_mapping(CUdeviceptr address, size_t bytes)
+{
+    kept--;
+    return counted_real->cuMemUnmap(address, bytes);
+}
+
+static CUresult no_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)attribute, (void)device;
+    *value = 0; /* no handles of host memory: pieces are pinned memory */
+    return CUDA_SUCCESS;
+}
+
+/* A chunk that is mapped and a slot, or what can be had of it. */
+static void use_some(mdnn_device_memory_t *memory)
+{
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    uint64_t chunk, slot, start, bytes;
+    mdnn_device_memory_addresses(memory, &start, &bytes);
+    if (device.create_chunk(memory, &chunk) == MDNN_STATUS_OK)
+        (void)device.map(memory, start, chunk);
+    (void)device.take_slot(memory, &slot);
+}
+
+/* Whatever fails on the way, or nothing. */
+static void a_device_gives_all_back(void **state)
+{
+    const fixture_t *const f = *state;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        mdnn_driver_t driver = *f->driver;
+        counted_real = f->driver;
+        driver.cuStreamCreateWithPriority = take_stream;
+        driver.cuStreamDestroy = give_stream;
+        driver.cuMemAddressReserve = take_addresses;
+        driver.cuMemAddressFree = give_addresses;
+        driver.cuMemHostAlloc = take_pinned;
+        driver.cuMemFreeHost = give_pinned;
+        driver.cuMemMap = take_mapping;
+        driver.cuMemUnmap = give_mapping;
+        if (pinned)
+            driver.cuDeviceGetAttribute = no_attribute;
+        const mdnn_device_memory_config_t config = {.driver = &driver,
+                                                    .moments = f->moments,
+                                                    .device = f->device,
+                                                    .context = f->context,
+                                                    .budget_bytes = 3 * CHUNK,
+                                                    .chunk_bytes = CHUNK,
+                                                    .host = account_of(64 * (uint64_t)CHUNK)};
+        failing = 0;
+        do {
+            mdnn_device_memory_t *memory = NULL;
+            failing++;
+            taking = kept = 0;
+            if (mdnn_device_memory_create(&config, &memory) == MDNN_STATUS_OK) {
+                use_some(memory);
+                assert_true(kept > 0);
+                mdnn_device_memory_destroy(memory);
+            }
+            assert_int_equal(kept, 0);
+        } while (failing <= taking); /* until none failed */
+        assert_true(failing > 6);    /* it came as far as chunks and slots */
+    }
+}
+
+/* What failed is told once, to whoever asks there and then. */
+static void a_failure_is_not_told_later(void **state)
+{
+    const fixture_t *const f = *state;
+    mdnn_failure_forget();
+    const mdnn_ticket_t ticket = mdnn_moments_mark(f->moments, f->numbers[0]);
+    simulator()->inject("cuEventRecord", 1, CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(mdnn_moments_wait_on_host(f->moments, ticket), MDNN_STATUS_DEVICE);
+    assert_int_equal(mdnn_failure_take(), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(mdnn_failure_take(), CUDA_SUCCESS);
+    OK(mdnn_moments_wait_on_host(f->moments, ticket)); /* the next try */
+}
+
 /* Content goes out through a chunk's alias while it is nowhere else mapped, and comes back into
  * another chunk, seen at a range's address. */
 static void content_survives_the_way_out_and_back(void **state)
@@ -371,6 +508,10 @@ static void times_are_of_what_lies_between(void **state)
     open_gate(gate, f->streams[0]);
     OK(device.time_read(memory, token, &time_us));
     assert_true(time_us >= 0);
+    mdnn_failure_forget(); /* a time that cannot be had is nobody's failure */
+    assert_int_equal(device.time_read(memory, device.time_begin(memory, f->numbers[0]), &time_us),
+                     MDNN_STATUS_DEVICE);
+    assert_int_equal(mdnn_failure_take(), CUDA_SUCCESS);
     mdnn_device_memory_destroy(memory);
 }
 
@@ -478,6 +619,8 @@ int main(void)
         cmocka_unit_test(another_devices_stream_is_not_timed),
         cmocka_unit_test(a_peer_reaches_what_is_mapped_before_and_after),
         cmocka_unit_test(the_link_is_measured),
+        cmocka_unit_test(a_device_gives_all_back),
+        cmocka_unit_test(a_failure_is_not_told_later),
     };
     setenv("MICRODNN_SIM_DEVICES", "2", 1);
     setenv("MICRODNN_SIM_PEERS", "1", 1);
