@@ -145,6 +145,17 @@ void mdnn_captures_keep(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint
         group->holders++;
 }
 
+void mdnn_captures_rename(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t from,
+                          uint64_t to)
+{
+    holder_t *const holder = find_holder(captures, kind, from);
+    if (holder)
+        holder->id = to;
+    for (size_t i = 0; kind == MDNN_HOLDER_GRAPH && i < captures->part_count; i++)
+        if ((uintptr_t)captures->parts[i].whole == from)
+            captures->parts[i].whole = (CUgraph)(uintptr_t)to;
+}
+
 const uint64_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
                                    uint64_t id, size_t *count)
 {

@@ -45,6 +45,11 @@ void mdnn_captures_keep(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint
 const uint64_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
                                    uint64_t id, size_t *count);
 
+/* The holder, and a graph as the whole of parts, is known as `to` from now on, which is nobody yet.
+ */
+void mdnn_captures_rename(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t from,
+                          uint64_t to);
+
 /* The holder is no more. Starts of what nobody holds with it any longer come back for unpinning, in
  * memory that is the caller's to free (NULL for none). */
 uint64_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,

@@ -136,15 +136,19 @@ CUresult mdnn_door_cuGraphExecDestroy(CUresult (*real)(CUgraphExec), bool own_st
                                       CUgraphExec executable)
 {
     (void)own_stream;
-    mdnn_virtual_executable_destroyed(executable);
-    return real(executable);
+    const uint64_t number = mdnn_virtual_executable_ends(executable);
+    const CUresult result = real(executable);
+    mdnn_virtual_executable_ended(executable, number, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult mdnn_door_cuGraphDestroy(CUresult (*real)(CUgraph), bool own_stream, CUgraph graph)
 {
     (void)own_stream;
-    mdnn_virtual_graph_destroyed(graph);
-    return real(graph);
+    const uint64_t number = mdnn_virtual_graph_ends(graph);
+    const CUresult result = real(graph);
+    mdnn_virtual_graph_ended(graph, number, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult mdnn_door_cuGraphClone(CUresult (*real)(CUgraph *, CUgraph), bool own_stream,

@@ -321,18 +321,51 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
     unpin(addresses, count);
 }
 
-void mdnn_virtual_graph_destroyed(CUgraph graph)
+/* ---- ends ---- */
+
+/* No handle is odd. 0: nothing is held. */
+static uint64_t set_aside(holder_t holder)
 {
+    static uint64_t last = 1;
     if (!mdnn_virtual_captures())
-        return;
+        return 0;
     pthread_mutex_lock(&lock);
-    mdnn_captures_part(mdnn_virtual_captures(), graph);
+    const uint64_t number = last += 2;
+    mdnn_captures_rename(mdnn_virtual_captures(), holder.kind, holder.id, number);
     pthread_mutex_unlock(&lock);
-    release((holder_t){MDNN_HOLDER_GRAPH, (uintptr_t)graph});
+    return number;
 }
 
-void mdnn_virtual_executable_destroyed(CUgraphExec executable)
+static void end(holder_t holder, uint64_t number, bool ended)
 {
-    if (mdnn_virtual_captures())
-        release(executable_holder(executable));
+    if (number == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    if (!ended)
+        mdnn_captures_rename(mdnn_virtual_captures(), holder.kind, number, holder.id);
+    else if (holder.kind == MDNN_HOLDER_GRAPH)
+        mdnn_captures_part(mdnn_virtual_captures(), (CUgraph)(uintptr_t)number);
+    pthread_mutex_unlock(&lock);
+    if (ended)
+        release((holder_t){holder.kind, number});
+}
+
+uint64_t mdnn_virtual_graph_ends(CUgraph graph)
+{
+    return set_aside((holder_t){MDNN_HOLDER_GRAPH, (uintptr_t)graph});
+}
+
+uint64_t mdnn_virtual_executable_ends(CUgraphExec executable)
+{
+    return set_aside(executable_holder(executable));
+}
+
+void mdnn_virtual_graph_ended(CUgraph graph, uint64_t number, bool ended)
+{
+    end((holder_t){MDNN_HOLDER_GRAPH, (uintptr_t)graph}, number, ended);
+}
+
+void mdnn_virtual_executable_ended(CUgraphExec executable, uint64_t number, bool ended)
+{
+    end(executable_holder(executable), number, ended);
 }

@@ -116,9 +116,13 @@ void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable);
 void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone);
 /* After the real call. `whole`: all nodes are the graph's now, else some may be. */
 void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool whole);
-/* Before the real call. */
-void mdnn_virtual_graph_destroyed(CUgraph graph);
-void mdnn_virtual_executable_destroyed(CUgraphExec executable);
+/* Before the real call, which lets the driver give the handle to another; what is returned goes to
+ * the call after it. */
+uint64_t mdnn_virtual_graph_ends(CUgraph graph);
+uint64_t mdnn_virtual_executable_ends(CUgraphExec executable);
+/* `ended` false: it is still there. */
+void mdnn_virtual_graph_ended(CUgraph graph, uint64_t number, bool ended);
+void mdnn_virtual_executable_ended(CUgraphExec executable, uint64_t number, bool ended);
 /* Before the real call; what is returned is passed on after its success: captures end with the
  * stream in which they began. */
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream);

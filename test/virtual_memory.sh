@@ -173,7 +173,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 32
+plan 33
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -186,6 +186,7 @@ check "what an executable lost by an update stays until its launches are over" g
 check "an executable whose update failed keeps what it had" graph update_fails
 check "an executable keeps what a node of it was given" graph node_set
 check "a node may be given an address that leads nowhere" graph node_set_astray
+check "what could not be destroyed keeps what it held" graph destroyed_later
 check "an invalidated capture lets go of what it named" graph invalidated
 check "a capture that is invalidated takes nothing from another" graph invalidated_beside_another
 check "a capture that was not joined lets go of what it named" graph unjoined

@@ -307,6 +307,28 @@ static void node_set_astray(void)
     CUDA(cudaGraphExecDestroy(executable));
 }
 
+/* The driver refuses to destroy them at first. */
+static void destroyed_later(void)
+{
+    const size_t before = free_bytes();
+    cudaGraph_t const graph = new_graph();
+    cudaGraphExec_t executable = instance_of(graph);
+    CHECK(simulator);
+    simulator->inject("cuGraphExecDestroy", 1, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(cudaGraphExecDestroy(executable) == cudaErrorStreamCaptureUnsupported);
+    simulator->inject("cuGraphDestroy", 1, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(cudaGraphDestroy(graph) == cudaErrorStreamCaptureUnsupported);
+    (void)cudaGetLastError();
+    check_free(before - BYTES);
+    replay(executable);
+    CUDA(cudaGraphExecDestroy(executable));
+    executable = instance_of(graph);
+    CUDA(cudaGraphDestroy(graph));
+    replay(executable);
+    CUDA(cudaGraphExecDestroy(executable));
+    check_free(before);
+}
+
 /* ---- captures that come to nothing ---- */
 
 static void invalidated(void)
@@ -414,7 +436,7 @@ static void ended_wrongly(void)
  * free bytes tell of scratch memory only. */
 static void warm_up(void)
 {
-    cudaGraph_t graph;
+    static cudaGraph_t graph;
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CUDA(cudaMalloc((void **)&out, BYTES));
     CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
@@ -444,6 +466,7 @@ int main(int argc, char **argv)
                     {"update_fails", update_fails},
                     {"node_set", node_set},
                     {"node_set_astray", node_set_astray},
+                    {"destroyed_later", destroyed_later},
                     {"invalidated", invalidated},
                     {"invalidated_beside_another", invalidated_beside_another},
                     {"unjoined", unjoined},

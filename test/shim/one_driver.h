@@ -104,14 +104,26 @@ void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)
     (void)graph, (void)executable;
 }
 
-void mdnn_virtual_graph_destroyed(CUgraph graph)
+uint64_t mdnn_virtual_graph_ends(CUgraph graph)
 {
     (void)graph;
+    return 0;
 }
 
-void mdnn_virtual_executable_destroyed(CUgraphExec executable)
+void mdnn_virtual_graph_ended(CUgraph graph, uint64_t number, bool ended)
+{
+    (void)graph, (void)number, (void)ended;
+}
+
+uint64_t mdnn_virtual_executable_ends(CUgraphExec executable)
 {
     (void)executable;
+    return 0;
+}
+
+void mdnn_virtual_executable_ended(CUgraphExec executable, uint64_t number, bool ended)
+{
+    (void)executable, (void)number, (void)ended;
 }
 
 /* Kernels 16, 32, ... have four parameters of 64 bytes; handle 8 tells nothing. */

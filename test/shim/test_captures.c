@@ -91,6 +91,19 @@ static void what_is_kept_is_never_let_go(void **state)
     assert_int_equal(release(1), 0);
 }
 
+static void a_holder_is_known_by_another_name(void **state)
+{
+    (void)state;
+    hold(16, 100);
+    assert_true(mdnn_captures_join(captures, graph(1), graph(2)));
+    mdnn_captures_rename(captures, MDNN_HOLDER_GRAPH, 16, 3);
+    assert_int_equal(release(16), 0);
+    assert_true((uintptr_t)mdnn_captures_whole(captures, graph(2)) == 3);
+    mdnn_captures_rename(captures, MDNN_HOLDER_GRAPH, 3, 16);
+    assert_ptr_equal(mdnn_captures_whole(captures, graph(2)), graph(1));
+    assert_int_equal(release(16), 1);
+}
+
 static void captures_are_found_by_stream_thread_and_graph(void **state)
 {
     (void)state;
@@ -150,6 +163,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_last_of_those_who_share_lets_go, begin, end),
         cmocka_unit_test_setup_teardown(who_holds_something_else_cannot_share, begin, end),
         cmocka_unit_test_setup_teardown(what_is_kept_is_never_let_go, begin, end),
+        cmocka_unit_test_setup_teardown(a_holder_is_known_by_another_name, begin, end),
         cmocka_unit_test_setup_teardown(captures_are_found_by_stream_thread_and_graph, begin, end),
         cmocka_unit_test_setup_teardown(parts_belong_to_the_whole_and_end_with_it, begin, end),
         cmocka_unit_test_setup_teardown(parts_in_a_circle_end_a_search_all_the_same, begin, end),

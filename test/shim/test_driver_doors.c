@@ -825,7 +825,8 @@ static void graphs(void)
     OK(cudaGraphDestroy(graph));
     OK(cudaStreamSynchronize(s));
     OK(cudaGraphExecDestroy(executable));
-    check_events("begins began ended instantiated launched destroyed executable-destroyed ");
+    check_events("begins began ended instantiated launched ends destroyed executable-ends "
+                 "executable-destroyed ");
 }
 
 static cudaGraph_t capture_add(cudaStream_t stream, void *memory)
@@ -860,8 +861,16 @@ static void graphs_of_graphs(void)
     CHECK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal) ==
           cudaErrorStreamCaptureUnsupported);
     check_events("begins not-begun ");
-    CHECK(cudaStreamEndCapture(s, &graph) == cudaErrorIllegalState);
+    cudaGraph_t none;
+    CHECK(cudaStreamEndCapture(s, &none) == cudaErrorIllegalState);
     check_events("failed ");
+    CHECK(cudaGraphDestroy(NULL) == cudaErrorInvalidValue);
+    CHECK(cudaGraphExecDestroy(NULL) == cudaErrorInvalidValue);
+    check_events("ends still-there executable-ends executable-still-there ");
+    OK(cudaGraphDestroy(graph));
+    OK(cudaGraphDestroy(clone));
+    OK(cudaGraphDestroy(parent));
+    OK(cudaGraphExecDestroy(executable));
 }
 
 static void captures_and_graphs_are_followed(void **state)

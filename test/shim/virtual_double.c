@@ -219,16 +219,30 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
     event(whole ? "updated" : "updated-in-part");
 }
 
-void mdnn_virtual_graph_destroyed(CUgraph graph)
+uint64_t mdnn_virtual_graph_ends(CUgraph graph)
 {
     (void)graph;
-    event("destroyed");
+    event("ends");
+    return 3;
 }
 
-void mdnn_virtual_executable_destroyed(CUgraphExec executable)
+void mdnn_virtual_graph_ended(CUgraph graph, uint64_t number, bool ended)
+{
+    (void)graph;
+    event(number != 3 ? "another" : ended ? "destroyed" : "still-there");
+}
+
+uint64_t mdnn_virtual_executable_ends(CUgraphExec executable)
 {
     (void)executable;
-    event("executable-destroyed");
+    event("executable-ends");
+    return 5;
+}
+
+void mdnn_virtual_executable_ended(CUgraphExec executable, uint64_t number, bool ended)
+{
+    (void)executable;
+    event(number != 5 ? "another" : ended ? "executable-destroyed" : "executable-still-there");
 }
 
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream)

@@ -478,6 +478,9 @@ static void graphs_of_graphs(void)
     launch_and_expect(parents, other, 3);
     OK(cudaGraphExecDestroy(parents));
     OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(beside));
+    OK(cudaGraphDestroy(clone));
+    OK(cudaGraphDestroy(five));
 }
 
 static void graphs_are_cloned_nested_and_updated(void **state)
@@ -514,6 +517,8 @@ static void set_a_kernel(void)
     OK(cudaMemcpy(&found[0], sum, 4, cudaMemcpyDeviceToHost));
     OK(cudaMemcpy(&found[1], value, 4, cudaMemcpyDeviceToHost));
     CHECK(found[0] == 0x40404040 && found[1] == 0x40404040);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
 }
 
 static void a_kernel_of_an_instance_is_given_other_parameters(void **state)
