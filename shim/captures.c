@@ -164,6 +164,18 @@ const uint64_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_
     return holder ? holder->group->addresses : NULL;
 }
 
+void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t bytes)
+{
+    for (size_t i = 0; i < captures->holder_count; i++) {
+        group_t *const group = captures->holders[i].group;
+        size_t left = 0;
+        for (size_t j = 0; j < group->count; j++)
+            if (group->addresses[j] - start >= bytes)
+                group->addresses[left++] = group->addresses[j];
+        group->count = left;
+    }
+}
+
 uint64_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                 size_t *count)
 {

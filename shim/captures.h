@@ -55,6 +55,9 @@ void mdnn_captures_rename(mdnn_captures_t *captures, mdnn_holder_kind_t kind, ui
 uint64_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                 size_t *count);
 
+/* Allocations that start within are no more: nobody holds them. */
+void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t bytes);
+
 /* ---- captures under way ---- */
 
 typedef struct mdnn_capture {

@@ -138,7 +138,7 @@ CUresult mdnn_door_cuMemFreeAsync(CUresult (*real)(CUdeviceptr, CUstream), bool 
 
 /* ---- ends of contexts ---- */
 
-CUresult mdnn_door_cuCtxDestroy_v2(CUresult (*real)(CUcontext), bool own_stream, CUcontext context)
+CUresult mdnn_door_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CUcontext context)
 {
     CUdeviceptr address;
     (void)own_stream;
@@ -149,6 +149,19 @@ CUresult mdnn_door_cuCtxDestroy_v2(CUresult (*real)(CUcontext), bool own_stream,
     while (result == CUDA_SUCCESS && mdnn_virtual_bound(context, &address))
         (void)free_counted(address, NULL, false, true);
     return result;
+}
+
+/* Before the real call, while what is given back is still there. */
+CUresult mdnn_door_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_stream,
+                                           CUdevice device)
+{
+    (void)own_stream;
+    if (mdnn_driver_is_exiting() || device < 0 || device >= MOST_DEVICES)
+        return real(device);
+    mdnn_virtual_device_ends(device);
+    atomic_store(&used[device], 0);
+    atomic_store(&most_used[device], 0);
+    return real(device);
 }
 
 /* ---- questions ---- */

@@ -15,6 +15,8 @@
 #include "shim/virtual_memory.h"
 
 /* Old forms that the driver still has, and the header no longer shows. */
+typedef CUresult (*PFN_cuCtxDestroy_v2000)(CUcontext context);
+typedef CUresult (*PFN_cuDevicePrimaryCtxReset_v7000)(CUdevice device);
 typedef CUresult (*PFN_cuStreamBeginCapture_v10000)(CUstream stream);
 typedef CUresult (*PFN_cuStreamBeginCapture_v10000_ptsz)(CUstream stream);
 typedef CUresult (*PFN_cuGraphInstantiate_v10000)(CUgraphExec *executable, CUgraph graph,

@@ -5,6 +5,7 @@
 
 #include <uthash.h>
 
+#include "config/log.h"
 #include "shim/kernel_layout.h"
 #include "shim/virtual_internal.h"
 
@@ -48,6 +49,26 @@ void mdnn_virtual_unbind(CUdeviceptr address)
     free(one);
 }
 
+void mdnn_virtual_unbind_all(uint64_t start, uint64_t bytes)
+{
+    bound_t *one, *next;
+    bool any = false;
+    pthread_mutex_lock(&lock);
+    HASH_ITER(hh, bound, one, next)
+    {
+        if (one->address - start >= bytes)
+            continue;
+        HASH_DEL(bound, one);
+        free(one);
+        any = true;
+    }
+    atomic_store(&bound_count, HASH_COUNT(bound));
+    pthread_mutex_unlock(&lock);
+    if (any)
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "a device is reset while other contexts have memory there: they lose it");
+}
+
 bool mdnn_virtual_bound(CUcontext context, CUdeviceptr *address)
 {
     bound_t *one = NULL;
@@ -69,6 +90,31 @@ static bool is_ours(CUcontext context)
         if (device->context == context)
             return true;
     return false;
+}
+
+/* Of streams there others may have been told, though the device has no budget. */
+static void forget_primary(mdnn_moments_t *moments, CUdevice device)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    CUcontext primary = NULL;
+    if (driver->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+        return;
+    mdnn_moments_context_ends(moments, primary);
+    (void)driver->cuDevicePrimaryCtxRelease(device);
+}
+
+void mdnn_virtual_device_ends(CUdevice device)
+{
+    mdnn_moments_t *const moments = mdnn_virtual_moments();
+    mdnn_kernel_layouts_forget();
+    if (!moments)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    const bool had = mdnn_virtual_withdraw(device);
+    forget_primary(moments, device);
+    if (had)
+        (void)mdnn_real_driver()->cuDevicePrimaryCtxRelease(device);
+    mdnn_virtual_restore(entry);
 }
 
 void mdnn_virtual_context_ends(CUcontext context)

@@ -94,6 +94,13 @@ static void unpin(uint64_t *addresses, size_t count)
     free(addresses);
 }
 
+void mdnn_virtual_forget_holds(uint64_t start, uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    mdnn_captures_forget(mdnn_virtual_captures(), start, bytes);
+    pthread_mutex_unlock(&lock);
+}
+
 static void release(holder_t holder)
 {
     size_t count;

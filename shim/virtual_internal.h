@@ -16,7 +16,7 @@
 #include "shim/memory_device.h"
 #include "shim/virtual_memory.h"
 
-/* A device under a budget; lives as long as the process. */
+/* A device under a budget. The struct lives as long as the process, what it has until a reset. */
 typedef struct mdnn_virtual_device {
     pthread_mutex_t lock;
     CUdevice ordinal;
@@ -25,11 +25,12 @@ typedef struct mdnn_virtual_device {
     uint64_t budget_bytes;
     uint64_t said_needed_bytes; /* in the last line about a refusal; 0: none yet */
     mdnn_device_memory_t *device;
-    mdnn_memory_t *memory;
+    mdnn_memory_t *memory;    /* NULL: it was reset */
     _Atomic uint64_t met;     /* other devices, a bit each, that worked on its memory */
     uint64_t ended;           /* operations, for publishing statistics now and then */
     uint32_t inside;          /* operations between begin and end */
     pthread_cond_t one_ended; /* of those */
+    struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;
 
 /* Between enter and leave a device is locked, its context is current, and what captures forbid
@@ -51,8 +52,15 @@ mdnn_virtual_device_t *mdnn_virtual_device_of(uint64_t address);
 /* Of the calling thread's context, made at the first call; NULL: not under a budget. */
 mdnn_virtual_device_t *mdnn_virtual_current(void);
 mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context); /* and which that is */
-/* By index; NULL behind the last. */
+/* By index; NULL behind the last. One that was reset has no addresses and no memory. */
 mdnn_virtual_device_t *mdnn_virtual_device(size_t index);
+
+/* Takes the device out of those above, gives back all that it has of the driver but its retained
+ * context, and forgets all that was allocated. false: it is none of those. */
+bool mdnn_virtual_withdraw(CUdevice ordinal);
+/* Nobody holds any more what lies there, nor does it end with a context. */
+void mdnn_virtual_forget_holds(uint64_t start, uint64_t bytes);
+void mdnn_virtual_unbind_all(uint64_t start, uint64_t bytes);
 
 /* NULL without a budget or memory. */
 mdnn_moments_t *mdnn_virtual_moments(void);

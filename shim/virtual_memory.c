@@ -19,6 +19,9 @@ enum { ENDED_CHUNKS = 32 };
 static const uint64_t mebibyte = (uint64_t)1 << 20;
 
 static _Atomic(mdnn_virtual_device_t *) devices[DEVICES]; /* filled from the front */
+/* In the place of one that was reset, until another takes it. */
+static mdnn_virtual_device_t nothing = {.lock = PTHREAD_MUTEX_INITIALIZER, .ordinal = -1};
+static mdnn_virtual_device_t *withdrawn; /* others may have seen them, so they stay */
 static _Atomic uint64_t lowest = UINT64_MAX, highest;     /* all addresses lie in there */
 static _Atomic bool tried[DEVICES];                       /* by ordinal */
 
@@ -148,9 +151,11 @@ static bool numbers_of(int ordinal, mdnn_memory_statistics_t *numbers)
     for (size_t i = 0; (device = mdnn_virtual_device(i)); i++) {
         if (device->ordinal != ordinal || pthread_mutex_trylock(&device->lock) != 0)
             continue;
-        fill_numbers(device, numbers);
+        const bool there = device->memory != NULL;
+        if (there)
+            fill_numbers(device, numbers);
         pthread_mutex_unlock(&device->lock);
-        return true;
+        return there;
     }
     return false;
 }
@@ -306,7 +311,7 @@ static void publish(mdnn_virtual_device_t *device)
     size_t index = 0;
     (void)mdnn_real_driver()->cuDeviceGetName(name, (int)sizeof name - 1, device->ordinal);
     mdnn_trace_device(trace, device->ordinal, name, device->budget_bytes);
-    while (atomic_load(&devices[index]))
+    for (const mdnn_virtual_device_t *at; (at = atomic_load(&devices[index])) && at != &nothing;)
         index++; /* there are as many as ordinals */
     if (device->start < atomic_load(&lowest))
         atomic_store(&lowest, device->start);
@@ -392,6 +397,41 @@ mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
         make_device(ordinal);
     pthread_mutex_unlock(&making);
     return find_device(*context, &ordinal);
+}
+
+/* What still runs ends first: it may use the memory. */
+static void empty(mdnn_virtual_device_t *device)
+{
+    mdnn_memory_statistics_t numbers;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    (void)mdnn_real_driver()->cuCtxSynchronize();
+    fill_numbers(device, &numbers);
+    mdnn_memory_statistics_publish(device->ordinal, &numbers);
+    mdnn_memory_destroy(device->memory);
+    mdnn_device_memory_destroy(device->device);
+    device->memory = NULL;
+    device->device = NULL;
+    mdnn_virtual_leave(device, entry);
+}
+
+bool mdnn_virtual_withdraw(CUdevice ordinal)
+{
+    mdnn_virtual_device_t *device;
+    size_t index = 0;
+    pthread_mutex_lock(&making);
+    while ((device = mdnn_virtual_device(index)) && device->ordinal != ordinal)
+        index++;
+    if (device) {
+        atomic_store(&devices[index], &nothing);
+        empty(device);
+        mdnn_virtual_forget_holds(device->start, device->bytes);
+        mdnn_virtual_unbind_all(device->start, device->bytes);
+        device->next_withdrawn = withdrawn;
+        withdrawn = device;
+    }
+    atomic_store(&tried[ordinal], false);
+    pthread_mutex_unlock(&making);
+    return device != NULL;
 }
 
 mdnn_virtual_device_t *mdnn_virtual_current(void)

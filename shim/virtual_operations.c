@@ -300,13 +300,22 @@ static bool must_be_proved(const mdnn_virtual_operation_t *operation)
            mdnn_virtual_capture(operation->stream, operation->per_thread) == 0;
 }
 
+static bool is_any_virtual(void)
+{
+    const mdnn_virtual_device_t *device;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
+        if (device->bytes > 0)
+            return true;
+    return false;
+}
+
 CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
 {
     mdnn_memory_operation_t what = {.key = key, .name = operation->name};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     if (operation->name_count == 0 && !operation->overflowed && !must_be_proved(operation))
         return CUDA_SUCCESS;
-    if (!mdnn_virtual_device(0)) /* a kernel whose parameters cannot be read: it cannot have ours */
+    if (!is_any_virtual()) /* a kernel whose parameters cannot be read: it cannot have ours */
         return CUDA_SUCCESS;
     const unsigned long long capture =
         mdnn_virtual_capture(operation->stream, operation->per_thread);
@@ -346,7 +355,7 @@ static bool progress_all(void)
     bool under_way = false;
     for (size_t i = 0; (device = mdnn_virtual_device(i)); i++) {
         const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-        under_way |= mdnn_memory_progress(device->memory);
+        under_way |= device->memory && mdnn_memory_progress(device->memory);
         mdnn_virtual_leave(device, entry);
     }
     return under_way;

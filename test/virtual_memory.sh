@@ -86,6 +86,17 @@ graph() {
     done
 }
 
+# A device that is reset is as if it had never been used.
+resets() {
+    for seed in 1 2 3; do
+        MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed timeout "$seconds" \
+            "$client" resets "$seed" $((60 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
+        MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed under $((40 * mebibyte)) \
+            "$client" resets "$seed" $((60 * mebibyte)) || { echo "seed $seed"; cat "$log"; return 1; }
+        holds "$each_in_budget" && said_nothing || { echo "seed $seed"; return 1; }
+    done
+}
+
 # Calls of ours that fail once are made again, or give up without the program's noticing.
 survives_failures() {
     for seed in 1 2 3; do
@@ -173,7 +184,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 33
+plan 34
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -193,6 +204,7 @@ check "a capture that was not joined lets go of what it named" graph unjoined
 check "a capture that could not be ended there goes on, and keeps what it named" graph ended_wrongly
 check "failures of our own calls do not reach the program" survives_failures
 check "a device that cannot be set up goes without a budget, and says so" goes_without
+check "a device that is reset begins afresh, and no other notices" resets
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0
 check "two devices that reach each other's memory work on it in any way" peers 1

@@ -543,6 +543,62 @@ static void contexts(uint64_t seed)
     finish(&runs[0]);
 }
 
+static void forget(run_t *run)
+{
+    for (int i = 0; i < BUFFERS; i++)
+        free(run->buffers[i].model);
+    free(run->host);
+}
+
+/* A graph that is never launched. */
+static cudaGraphExec_t capture_one(run_t *run)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    buffer_t *const a = some_buffer(run), *const b = some_buffer(run);
+    CUDA(cudaStreamBeginCapture(run->streams[0], cudaStreamCaptureModeThreadLocal));
+    launch(run, run->streams[0], a, b, 1, 0);
+    CUDA(cudaStreamEndCapture(run->streams[0], &graph));
+    CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    return executable;
+}
+
+/* One device is reset again and again, with whatever is there, and used anew; the other goes on. */
+static void resets(uint64_t seed)
+{
+    enum { ROUNDS = 4, DEVICES = 2 };
+    run_t runs[DEVICES];
+    cudaGraphExec_t last = NULL; /* of before the reset */
+    CUDA(cudaSetDevice(1));
+    load_mix();
+    kernels[1] = mix;
+    begin(&runs[1], seed, live_limit, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        CUDA(cudaSetDevice(0));
+        load_mix();
+        kernels[0] = mix;
+        begin(&runs[0], seed * ROUNDS + (uint64_t)round, live_limit, 2);
+        for (int i = 0; i < OPERATIONS / ROUNDS; i++) {
+            if (i == OPERATIONS / ROUNDS / 2 && last)
+                CUDA(cudaGraphExecDestroy(last));
+            const int here = (int)pick(&runs[1], DEVICES);
+            CUDA(cudaSetDevice(here));
+            mix = kernels[here];
+            step(&runs[here]);
+        }
+        CUDA(cudaSetDevice(0));
+        mix = kernels[0];
+        last = capture_one(&runs[0]);
+        CUDA(cudaDeviceReset());
+        forget(&runs[0]);
+    }
+    CUDA(cudaGraphExecDestroy(last));
+    CUDA(cudaSetDevice(1));
+    mix = kernels[1];
+    finish(&runs[1]);
+}
+
 /* Nobody uses the primary context. */
 static void own_context(uint64_t seed)
 {
@@ -567,6 +623,7 @@ int main(int argc, char **argv)
                     {"graphs", graphs, false},
                     {"contexts", contexts, false},
                     {"faulty", faulty, false},
+                    {"resets", resets, false},
                     {"own_context", own_context, true},
                     {"refused", refused, false},
                     {"devices", devices, false},

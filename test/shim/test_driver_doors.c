@@ -781,11 +781,28 @@ static void contexts(void)
     CUdeviceptr address;
     OK(cuCtxCreate(&context, NULL, 0, 0));
     OK(cuMemAlloc(&address, 64));
-    CHECK(cuCtxDestroy(NULL) != CUDA_SUCCESS);
+    CHECK(cuCtxDestroy_v2(NULL) != CUDA_SUCCESS);
     CHECK(!strcmp(seen->events, "context-ends ") && seen->freed == 0);
-    OK(cuCtxDestroy(context));
+    OK(cuCtxDestroy_v2(context));
     CHECK(!strcmp(seen->events, "context-ends context-ends bound bound "));
     CHECK(seen->freed == 1 && seen->allocated_synchronous);
+}
+
+static void reset(void)
+{
+    start();
+    char *const a = new_device(64);
+    CHECK(seen->allocated == 1 && a);
+    OK(cudaDeviceReset());
+    CHECK(!strcmp(seen->events, "device-ends "));
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    CHECK(!strcmp(seen->events, "device-ends device-ends "));
+}
+
+static void a_reset_is_told_before_it_is_made(void **state)
+{
+    (void)state;
+    expect_success(reset, BUDGET);
 }
 
 static void memory_ends_with_its_context(void **state)
@@ -940,6 +957,7 @@ int main(void)
         cmocka_unit_test(questions_about_an_address_find_the_memory_there),
         cmocka_unit_test(waits_of_the_program_let_moves_go_on),
         cmocka_unit_test(memory_ends_with_its_context),
+        cmocka_unit_test(a_reset_is_told_before_it_is_made),
         cmocka_unit_test(captures_and_graphs_are_followed),
         cmocka_unit_test(convolutions_are_told_with_their_input),
     };

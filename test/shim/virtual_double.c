@@ -257,6 +257,12 @@ void mdnn_virtual_capture_lost(unsigned long long capture)
     event(capture == 9 ? "lost" : "lost-another");
 }
 
+void mdnn_virtual_device_ends(CUdevice device)
+{
+    (void)device;
+    event("device-ends");
+}
+
 void mdnn_virtual_context_ends(CUcontext context)
 {
     (void)context;

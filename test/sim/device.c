@@ -190,6 +190,9 @@ static CUresult primary_release(CUdevice index, bool reset)
 
 SIM_ENTRY(INIT, cuDevicePrimaryCtxRelease, (CUdevice device), primary_release(device, false))
 SIM_ENTRY(INIT, cuDevicePrimaryCtxReset, (CUdevice device), primary_release(device, true))
+#undef cuDevicePrimaryCtxReset
+SIM_ENTRY(INIT, cuDevicePrimaryCtxReset, (CUdevice device);
+          CUresult cuDevicePrimaryCtxReset(CUdevice device), primary_release(device, true))
 
 static CUresult primary_state(CUdevice index, unsigned *flags, int *active)
 {

@@ -10,6 +10,9 @@
 #undef cuMemcpyBatchAsync
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end);
+#undef cuDevicePrimaryCtxReset
+CUresult cuDevicePrimaryCtxReset(CUdevice device);
+typedef PFN_cuDevicePrimaryCtxReset_v11000 PFN_cuDevicePrimaryCtxReset_v7000;
 #undef cuGetProcAddress
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags);
 

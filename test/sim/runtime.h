@@ -6,6 +6,9 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
+/* An old form that the header no longer shows. */
+typedef PFN_cuDevicePrimaryCtxReset_v11000 PFN_cuDevicePrimaryCtxReset_v7000;
+
 /* The driver's functions for the legacy default stream, or for per-thread ones. */
 typedef struct sim_cuda {
 #define DRIVER(name, version) PFN_##name##_v##version name;
