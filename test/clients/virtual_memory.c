@@ -533,6 +533,7 @@ static void contexts(uint64_t seed)
         }
         CHECK(cuCtxSetCurrent(all[1]) == CUDA_SUCCESS);
         make_room_for(&runs[1], &runs[0]);
+        CUDA(cudaEventDestroy(runs[1].event)); /* the simulated context would lose it */
         CHECK(cuCtxDestroy(all[1]) == CUDA_SUCCESS);
         CHECK(cuCtxSetCurrent(all[0]) == CUDA_SUCCESS);
         mix = kernels[0];
