@@ -638,8 +638,11 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
         return false;
     pthread_mutex_lock(&device->lock);
     *free_bytes = mdnn_memory_available(device->memory);
+    const uint64_t live_bytes = mdnn_memory_report(device->memory).live_bytes;
     pthread_mutex_unlock(&device->lock);
-    *total_bytes = device->budget_bytes;
+    /* PyTorch asserts that what is free and what it holds together are no more than the total. */
+    *total_bytes = *free_bytes + live_bytes > device->budget_bytes ? *free_bytes + live_bytes
+                                                                   : device->budget_bytes;
     return true;
 }
 

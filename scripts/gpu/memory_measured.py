@@ -374,7 +374,7 @@ def run_calls(program, environment, place):
 
 def calls_row(row, place):
     program = compile_here("memory_calls.c", place, "-isystem",
-                           module_of("vm-experiments").find_headers())
+                           module_of("gpu/vm-experiments").find_headers())
     path = os.path.join(place.scratch, "calls.json")
     pairs = [(run_calls(program, place.clean, place),
               run_calls(program, place.preload_environment(row.budget, "auto", {}, path), place))

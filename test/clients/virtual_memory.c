@@ -325,8 +325,12 @@ static void refused(uint64_t seed)
     begin(&run, seed, live_limit, 1);
     CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
     CHECK(free_bytes <= total_bytes && total_bytes < live_limit);
-    for (int i = 0; i < OPERATIONS / 4; i++)
+    for (int i = 0; i < OPERATIONS / 4; i++) {
+        size_t still_free, whole;
         step(&run);
+        CUDA(cudaMemGetInfo(&still_free, &whole));
+        CHECK(still_free + run.live_bytes <= whole); /* PyTorch ends itself if not */
+    }
     CHECK(cudaMalloc(&block, total_bytes + 1) == cudaErrorMemoryAllocation);
     CHECK(cudaMallocAsync(&block, 2 * total_bytes, run.streams[0]) == cudaErrorMemoryAllocation);
     CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
