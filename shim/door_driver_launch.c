@@ -62,16 +62,18 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
                       unsigned grid_y, unsigned grid_z, void **parameters, void **extra)
 {
     const mdnn_kernel_layout_t *const layout = mdnn_kernel_layout(function);
-    if (!mdnn_launch_scan(layout, parameters, extra, name_unknown, operation)) {
-        MDNN_LOG_ONCE(MDNN_LOG_ERROR, "memory",
-                      "the driver does not tell what a kernel is given: it cannot run under "
-                      "memory.budget");
+    const bool read = mdnn_launch_scan(layout, parameters, extra, name_unknown, operation);
+    if (!read)
         operation->overflowed = true;
-    }
     operation->name = layout ? layout->name : NULL;
     uint64_t key = layout ? layout->name_hash : MDNN_DRIVER_HASH_START;
     key = mdnn_driver_hash(key, (uint64_t)grid_x << 32 | grid_y);
-    return mdnn_virtual_begin(operation, mdnn_driver_hash(key, grid_z));
+    const CUresult result = mdnn_virtual_begin(operation, mdnn_driver_hash(key, grid_z));
+    if (!read && result != CUDA_SUCCESS)
+        MDNN_LOG_ONCE(MDNN_LOG_ERROR, "memory",
+                      "the driver does not tell what a kernel is given: it cannot run under "
+                      "memory.budget");
+    return result;
 }
 
 CUresult

@@ -86,6 +86,12 @@ graph() {
     done
 }
 
+# It runs while no memory is under a budget, is refused then, and one line says why.
+unreadable_kernel() {
+    under $((48 * mebibyte)) "$client" unreadable 1 $((90 * mebibyte)) || { cat "$log"; return 1; }
+    [ "$(wc -l <"$log")" = 1 ] && grep -q 'does not tell what a kernel is given' "$log"
+}
+
 # A device that is reset is as if it had never been used.
 resets() {
     for seed in 1 2 3; do
@@ -184,7 +190,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 34
+plan 36
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -198,12 +204,14 @@ check "an executable whose update failed keeps what it had" graph update_fails
 check "an executable keeps what a node of it was given" graph node_set
 check "a node may be given an address that leads nowhere" graph node_set_astray
 check "what could not be destroyed keeps what it held" graph destroyed_later
+check "a launch that fails in a capture takes nothing from earlier ones" graph launch_fails
 check "an invalidated capture lets go of what it named" graph invalidated
 check "a capture that is invalidated takes nothing from another" graph invalidated_beside_another
 check "a capture that was not joined lets go of what it named" graph unjoined
 check "a capture that could not be ended there goes on, and keeps what it named" graph ended_wrongly
 check "failures of our own calls do not reach the program" survives_failures
 check "a device that cannot be set up goes without a budget, and says so" goes_without
+check "a kernel whose parameters are unknown runs until memory is under a budget" unreadable_kernel
 check "a device that is reset begins afresh, and no other notices" resets
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0

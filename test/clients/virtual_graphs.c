@@ -329,6 +329,29 @@ static void destroyed_later(void)
     check_free(before);
 }
 
+/* A launch that fails takes nothing from those that were captured before it. */
+static void launch_fails(void)
+{
+    const size_t before = free_bytes();
+    uint32_t *scratch, words = WORDS, k = 0;
+    void *parameters[] = {&scratch, &scratch, &words, &k};
+    cudaGraph_t graph;
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CUDA(cudaMallocAsync((void **)&scratch, BYTES, stream));
+    CUDA(cudaMemsetAsync(scratch, VALUE, BYTES, stream));
+    capture_mix(out, scratch);
+    for (int i = 0; i < 3; i++)
+        CHECK(cuLaunchKernel(mix, 0, 1, 1, 256, 1, 1, 0, stream, parameters, NULL) ==
+              CUDA_ERROR_INVALID_VALUE);
+    CUDA(cudaFreeAsync(scratch, stream));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    cudaGraphExec_t const executable = instance_of(graph);
+    CUDA(cudaGraphDestroy(graph));
+    replay(executable);
+    CUDA(cudaGraphExecDestroy(executable));
+    check_free(before);
+}
+
 /* ---- captures that come to nothing ---- */
 
 static void invalidated(void)
@@ -467,6 +490,7 @@ int main(int argc, char **argv)
                     {"node_set", node_set},
                     {"node_set_astray", node_set_astray},
                     {"destroyed_later", destroyed_later},
+                    {"launch_fails", launch_fails},
                     {"invalidated", invalidated},
                     {"invalidated_beside_another", invalidated_beside_another},
                     {"unjoined", unjoined},

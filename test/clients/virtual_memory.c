@@ -358,6 +358,38 @@ static void faulty(uint64_t seed)
     finish(&run);
 }
 
+/* A kernel of which the driver does not tell the parameters runs as long as it cannot have memory
+ * under a budget; then it is refused, and all else goes on. */
+static void unreadable(uint64_t seed)
+{
+    enum { WORDS = 4096 };
+    uint32_t *words, count = WORDS / 2, k = 5;
+    CUdeviceptr a, b;
+    run_t run;
+    CHECK(simulator);
+    CHECK(cuMemHostAlloc((void **)&words, WORDS * 4, CU_MEMHOSTALLOC_DEVICEMAP) == CUDA_SUCCESS);
+    CHECK(cuMemHostGetDevicePointer(&a, words, 0) == CUDA_SUCCESS);
+    b = a + WORDS / 2 * 4;
+    for (uint32_t i = 0; i < WORDS; i++)
+        words[i] = i;
+    simulator->inject("cuKernelGetParamInfo", 1, CUDA_ERROR_NOT_SUPPORTED);
+    simulator->inject("cuFuncGetParamInfo", 1, CUDA_ERROR_NOT_SUPPORTED);
+    void *parameters[] = {&a, &b, &count, &k};
+    CHECK(cuLaunchKernel(mix, 8, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL) == CUDA_SUCCESS);
+    CUDA(cudaDeviceSynchronize());
+    for (uint32_t i = 0; i < WORDS / 2; i++)
+        CHECK(words[i] == 4 * i + WORDS / 2 + 5);
+    CUDA(cudaMalloc((void **)&a, WORDS * 4));
+    CHECK(cuLaunchKernel(mix, 8, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL) ==
+          CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cuMemFree(a) == CUDA_SUCCESS);
+    CHECK(cuMemFreeHost(words) == CUDA_SUCCESS);
+    begin(&run, seed, live_limit, 1);
+    buffer_t *const buffer = some_buffer(&run);
+    check_all(&run, buffer);
+    finish(&run);
+}
+
 /* Two devices, each with a budget and half of the buffers; those of one are also freed while
  * the other is current. */
 static void devices(uint64_t seed)
@@ -628,6 +660,7 @@ int main(int argc, char **argv)
                     {"graphs", graphs, false},
                     {"contexts", contexts, false},
                     {"faulty", faulty, false},
+                    {"unreadable", unreadable, false},
                     {"resets", resets, false},
                     {"own_context", own_context, true},
                     {"refused", refused, false},
