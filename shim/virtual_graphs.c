@@ -72,7 +72,8 @@ static CUresult hold(const holder_t *holder, uint64_t address)
     if (!device)
         return CUDA_SUCCESS;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    const mdnn_status_t status = mdnn_memory_pin(device->memory, address, &start);
+    const mdnn_status_t status = device->memory ? mdnn_memory_pin(device->memory, address, &start)
+                                                : MDNN_STATUS_NOT_FOUND; /* it was just reset */
     if (status == MDNN_STATUS_OK && holder)
         note(device, *holder, start);
     const CUresult result = status == MDNN_STATUS_NOT_FOUND
@@ -87,8 +88,11 @@ static void unpin(uint64_t *addresses, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         mdnn_virtual_device_t *const device = mdnn_virtual_device_of(addresses[i]);
+        if (!device)
+            continue; /* another thread has just reset it */
         const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-        mdnn_memory_unpin(device->memory, addresses[i]);
+        if (device->memory)
+            mdnn_memory_unpin(device->memory, addresses[i]);
         mdnn_virtual_leave(device, entry);
     }
     free(addresses);
