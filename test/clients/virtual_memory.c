@@ -627,6 +627,7 @@ static void resets(uint64_t seed)
         CUDA(cudaSetDevice(0));
         mix = kernels[0];
         last = capture_one(&runs[0]);
+        CUDA(cudaEventDestroy(runs[0].event)); /* as above */
         CUDA(cudaDeviceReset());
         forget(&runs[0]);
     }
