@@ -146,7 +146,7 @@ CUresult mdnn_door_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CU
         return real(context);
     mdnn_virtual_context_ends(context);
     const CUresult result = real(context);
-    while (result == CUDA_SUCCESS && mdnn_virtual_bound(context, &address))
+    while (result == CUDA_SUCCESS && mdnn_virtual_take_bound(context, &address))
         (void)free_counted(address, NULL, false, true);
     return result;
 }

@@ -1,3 +1,4 @@
+/* What ends with a context of the program's own, or with a reset of a device. */
 #include <stdlib.h>
 
 #define HASH_NONFATAL_OOM 1
@@ -69,7 +70,7 @@ void mdnn_virtual_unbind_all(uint64_t start, uint64_t bytes)
                       "a device is reset while other contexts have memory there: they lose it");
 }
 
-bool mdnn_virtual_bound(CUcontext context, CUdeviceptr *address)
+bool mdnn_virtual_take_bound(CUcontext context, CUdeviceptr *address)
 {
     bound_t *one = NULL;
     if (atomic_load(&bound_count) == 0)
@@ -77,10 +78,15 @@ bool mdnn_virtual_bound(CUcontext context, CUdeviceptr *address)
     pthread_mutex_lock(&lock);
     for (one = bound; one && one->context != context;)
         one = one->hh.next;
-    pthread_mutex_unlock(&lock);
     if (one)
-        *address = one->address; /* nobody else works with a context that has ended */
-    return one != NULL;
+        HASH_DEL(bound, one);
+    atomic_store(&bound_count, HASH_COUNT(bound));
+    pthread_mutex_unlock(&lock);
+    if (!one)
+        return false;
+    *address = one->address;
+    free(one);
+    return true;
 }
 
 static bool is_ours(CUcontext context)

@@ -607,6 +607,7 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
         const CUresult error = mdnn_failure_take(); /* of the stream: the real call's, too */
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
     }
+    mdnn_virtual_unbind(address); /* before another may get it */
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     if (capture)
         mdnn_virtual_hold_captured(device, capture, address);
@@ -615,7 +616,6 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
     const CUresult result =
         mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
     mdnn_virtual_leave(device, entry);
-    mdnn_virtual_unbind(address);
     return result;
 }
 

@@ -134,8 +134,8 @@ void mdnn_virtual_device_ends(CUdevice device);
 /* A context of the program's own is about to be destroyed. */
 void mdnn_virtual_context_ends(CUcontext context);
 /* Memory of cuMemAlloc ends with its context, that of pools does not: an allocation that is to be
- * freed, again and again until there is none (false). After success of the real call. */
-bool mdnn_virtual_bound(CUcontext context, CUdeviceptr *address);
+ * freed, told once; false: there are no more. After success of the real call. */
+bool mdnn_virtual_take_bound(CUcontext context, CUdeviceptr *address);
 
 /* Free and total as the program should see them; false: not under a budget. */
 bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes);

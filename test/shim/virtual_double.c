@@ -270,7 +270,7 @@ void mdnn_virtual_context_ends(CUcontext context)
 }
 
 /* The last allocation, whatever the context. */
-bool mdnn_virtual_bound(CUcontext context, CUdeviceptr *address)
+bool mdnn_virtual_take_bound(CUcontext context, CUdeviceptr *address)
 {
     (void)context;
     event("bound");
