@@ -55,6 +55,8 @@ mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
     made->device = *device;
     made->context = context;
     made->chunk_bytes = config->ranges.chunk_bytes;
+    made->all.uses = made->all.first_uses;
+    made->all.use_room = MDNN_INLINE_USES;
     mdnn_status_t status = mdnn_ranges_create(&config->ranges, &ranges_device, made, &made->ranges);
     if (status == MDNN_STATUS_OK) {
         made->chunk_limit = config->budget_bytes / made->chunk_bytes;
@@ -68,10 +70,15 @@ mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
     return status;
 }
 
-static void free_area(mdnn_area_t *area)
+static void free_uses(mdnn_area_t *area)
 {
     if (area->uses != area->first_uses)
         free(area->uses);
+}
+
+static void free_area(mdnn_area_t *area)
+{
+    free_uses(area);
     free(area->slots);
     free(area);
 }
@@ -85,6 +92,7 @@ void mdnn_memory_destroy(mdnn_memory_t *memory)
         memory->areas = area->next;
         free_area(area);
     }
+    free_uses(&memory->all);
     mdnn_pilot_destroy(memory->pilot);
     mdnn_ranges_destroy(memory->ranges);
     free(memory->uses);
@@ -276,7 +284,8 @@ static bool release(mdnn_memory_t *memory, mdnn_area_t *area)
     if (area->range && (mdnn_range_chunks(area->range).mapped < area->count ||
                         memory->config.safety == MDNN_SAFETY_VERIFY)) {
         if (!mdnn_area_uses_over(memory, area) ||
-            mdnn_range_hide(memory->ranges, area->range, 0) != MDNN_STATUS_OK)
+            mdnn_range_hide(memory->ranges, area->range, 0) != MDNN_STATUS_OK ||
+            mdnn_area_uncover(memory, area) != MDNN_STATUS_OK)
             return false;
         mdnn_range_drop(memory->ranges, area->range);
         return true;
@@ -347,7 +356,7 @@ mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address)
     for (uint32_t i = 0; i < area->use_count; i++)
         if (area->uses[i].moment != 0)
             MDNN_TRY(mdnn_memory_wait(memory, area->uses[i]));
-    return MDNN_STATUS_OK;
+    return mdnn_memory_wait_for_all(memory);
 }
 
 /* ---- pins ---- */

@@ -14,7 +14,8 @@
  * Blocks of slabs (small ones) are always RESIDENT. No chunk is mapped at its range's own address
  * while a copy of it runs that will be used: whoever touches it without being named faults. A host
  * copy that no operation could have written since, by the roles of its names, is kept, and leaving
- * again copies nothing.
+ * again copies nothing. With MDNN_SAFETY_HOST all that is otherwise (offload/memory_quiet.c): no
+ * unnamed touch faults, and none is lost.
  *
  * Everything moves in mdnn_memory_progress, which never waits; begin and allocate call it and wait
  * on the host only where there is nothing else to do (counted). A wait is always for a ticket of
@@ -46,6 +47,8 @@ typedef struct mdnn_memory_device {
      * was enqueued before it. */
     bool (*is_done)(void *context, mdnn_ticket_t ticket);
     mdnn_status_t (*wait_on_host)(void *context, mdnn_ticket_t ticket);
+    /* HOST only: the same, but BUSY if it takes too long. */
+    mdnn_status_t (*wait_a_while)(void *context, mdnn_ticket_t ticket);
     mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_ticket_t ticket);
 
     /* Pinned host memory. BUSY: being made, ask again; OUT_OF_MEMORY: no more than this. */
@@ -53,6 +56,10 @@ typedef struct mdnn_memory_device {
     void (*give_slot)(void *context, uint64_t slot);
     /* Waits (on the host) until take_slot would not answer BUSY. */
     mdnn_status_t (*wait_for_slot)(void *context);
+    /* HOST only: maps a slot at a step of a range that has nothing mapped there, for reading and
+     * writing, and unmaps it. */
+    mdnn_status_t (*cover)(void *context, uint64_t address, uint64_t slot);
+    mdnn_status_t (*uncover)(void *context, uint64_t address, uint64_t slot);
 
     /* Enqueues a copy of `bytes` between a chunk's alias and a slot in the direction's own stream,
      * behind nothing else (the mechanism asks only when the chunk is idle). *end: its moment.
@@ -80,7 +87,8 @@ typedef struct mdnn_memory_config {
     uint64_t min_bytes; /* smaller ranges never leave */
     /* VERIFY: before each operation all ranges that it does not name are unmapped, and the host
      * waits for it: an unnamed access faults there and then. Slabs stay mapped: with
-     * ranges.small_bytes 0 there are none. HOST: not told apart from FAST here yet. */
+     * ranges.small_bytes 0 there are none. HOST: what is away is mapped to its host copy, and
+     * ranges move only while nothing runs (offload/memory_quiet.c). */
     mdnn_safety_t safety;
     mdnn_pilot_config_t pilot;
 } mdnn_memory_config_t;
@@ -113,7 +121,8 @@ mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
 void mdnn_memory_destroy(mdnn_memory_t *memory);
 
 /* `bytes` > 0 for use in `stream` (whose order the memory follows). Waits on the host, if needed,
- * for memory that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. */
+ * for memory that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. HOST: BUSY while
+ * something would have to move and an operation is between begin and end; so in begin and pin. */
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address);
 /* Gives back the allocation that starts at `address`, in the order of `stream`: work enqueued
@@ -137,7 +146,7 @@ typedef struct mdnn_memory_operation {
     uint64_t stream;
     mdnn_operation_kind_t kind;
     uint64_t workspace_bytes;
-    uint64_t workspace; /* an address in it, 0: none; named, if it is ours */
+    uint64_t workspace;        /* an address in it, 0: none; named, if it is ours */
     const mdnn_named_t *named; /* borrowed until end; an allocation may be named several times */
     size_t named_count;
     /* Nothing runs now: each allocation that it names is made resident and pinned, once, until
@@ -159,6 +168,10 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
  * one pinned. false: there was none. */
 bool mdnn_memory_named(const mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
                        size_t i, uint64_t *start);
+
+/* HOST: from now on nothing waits for operations between begin and end, for good or until it is
+ * taken back: unnamed touches by them may fault. */
+void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
 
 /* Takes every move a step further that can be. Never waits. true: something is under way that goes
  * on without the program. */

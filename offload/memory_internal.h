@@ -2,6 +2,7 @@
  *   memory.c        allocations, pins, the report
  *   memory_moves.c  the way of a range out and back; nothing in it waits
  *   memory_room.c   waiting, and finding chunks: the demand path
+ *   memory_quiet.c  safety = host
  *   memory_names.c  begin and end of operations; the pilot's advice
  *   memory_rounds.c how long a round of what repeats takes
  *
@@ -52,6 +53,7 @@ typedef struct mdnn_area {
     uint64_t count, filled, clean, in_sent, out_sent;
     uint64_t *slots, slots_from; /* host slots are there from here on; slots_from <= clean */
     bool cut;                    /* LEAVING: nothing works on it, and it is unmapped */
+    uint64_t covered;            /* HOST, AWAY: at so many of its steps its slots are mapped */
     uint32_t in_flight[2];       /* copies under way; [true]: out */
     uint32_t discarded;          /* copies out of an earlier number count for nothing */
 
@@ -121,6 +123,10 @@ struct mdnn_memory {
     mdnn_ticket_t wanted;                         /* of released memory; moment 0: none */
     mdnn_status_t trouble;                        /* last failure of the device */
 
+    mdnn_area_t all; /* HOST: no allocation; its uses are all operations */
+    uint32_t open;   /* operations between begin and end */
+    bool quiet, hurried;
+
     mdnn_use_t *uses; /* of the operation that ends */
     size_t use_room;
     uint64_t *streams; /* index: the number that the history knows it by */
@@ -164,6 +170,8 @@ void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area);
 void mdnn_area_give_up(mdnn_memory_t *memory, mdnn_area_t *area);
 /* An operation may have written it: host copies count for nothing. */
 void mdnn_area_written(mdnn_memory_t *memory, mdnn_area_t *area);
+/* HOST: the same for what is mapped of it, which anyone may write from now on. */
+void mdnn_area_exposed(mdnn_memory_t *memory, mdnn_area_t *area);
 /* VERIFY: maps it whole, or unmaps it. */
 mdnn_status_t mdnn_area_show(mdnn_memory_t *memory, mdnn_area_t *area, bool shown);
 void mdnn_list_add(mdnn_area_list_t *list, mdnn_area_t *area);
@@ -177,9 +185,22 @@ static inline uint64_t mdnn_area_owned(const mdnn_area_t *area)
 /* After an operation of `stream` was recorded. */
 void mdnn_memory_watch_round(mdnn_memory_t *memory, uint64_t stream);
 
+/* ---- memory_quiet.c: see there; without HOST all of it does nothing ---- */
+bool mdnn_memory_serves_all(const mdnn_memory_t *memory);
+/* Until what was enqueued has ended; but for each operation only once, and not too long. */
+mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory);
+/* BUSY: an operation is between begin and end. OK: mdnn_memory_end_quiet follows. */
+mdnn_status_t mdnn_memory_quieten(mdnn_memory_t *memory);
+void mdnn_memory_end_quiet(mdnn_memory_t *memory);
+/* What became AWAY. */
+void mdnn_area_cover(mdnn_memory_t *memory, mdnn_area_t *area);
+/* Before anything else is mapped there. */
+mdnn_status_t mdnn_area_uncover(mdnn_memory_t *memory, mdnn_area_t *area);
+
 /* ---- memory_room.c ---- */
 /* Waits on the host, counted. */
 mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket);
+mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket); /* or BUSY */
 /* Waits for one thing that is under way. NOT_FOUND: nothing is. */
 mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory);
 /* As mdnn_ranges_acquire, but whatever it takes is done and waited for. */

@@ -77,6 +77,16 @@ void mdnn_area_written(mdnn_memory_t *memory, mdnn_area_t *area)
     trim_slots(memory, area);
 }
 
+void mdnn_area_exposed(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    const uint64_t mapped = mdnn_range_chunks(area->range).mapped;
+    if (area->clean >= mapped)
+        return;
+    area->clean = mapped;
+    discard_copies_out(area);
+    trim_slots(memory, area);
+}
+
 void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     if (area->state == MDNN_AREA_LEAVING) {
@@ -104,6 +114,8 @@ void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area)
 static void settle_down(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     area->state = MDNN_AREA_RESIDENT;
+    if (mdnn_memory_serves_all(memory)) /* from now on by anyone, named or not */
+        mdnn_area_written(memory, area);
     trim_slots(memory, area);
     memory->steps++;
 }
@@ -303,6 +315,7 @@ static void step_out(mdnn_memory_t *memory, mdnn_area_t *area)
     if (area->clean == 0) {
         mdnn_area_stop(memory, area);
         area->state = MDNN_AREA_AWAY;
+        mdnn_area_cover(memory, area);
     }
 }
 
@@ -348,11 +361,15 @@ static bool step_back(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     if (!take_chunks(memory, area))
         return false;
+    mdnn_status_t status = mdnn_area_uncover(memory, area);
+    if (status != MDNN_STATUS_OK) {
+        memory->trouble = status;
+        return true;
+    }
     while (area->in_sent < area->count && may_send(memory, false) &&
            send(memory, area, area->in_sent, false))
         area->in_sent++;
     const uint64_t before = mdnn_range_chunks(area->range).mapped;
-    mdnn_status_t status = MDNN_STATUS_OK;
     if (memory->config.safety != MDNN_SAFETY_VERIFY)
         status = mdnn_range_show(memory->ranges, area->range, area->filled);
     memory->steps += mdnn_range_chunks(area->range).mapped - before;
@@ -414,14 +431,16 @@ bool mdnn_memory_progress(mdnn_memory_t *memory)
         next = area->next_move;
         mdnn_area_end(memory, area);
     }
+    const bool may_move = memory->quiet || !mdnn_memory_serves_all(memory);
     bool waiting = false;
-    for (mdnn_area_t *area = memory->leaving.first; area; area = next) {
+    for (mdnn_area_t *area = may_move ? memory->leaving.first : NULL; area; area = next) {
         next = area->next_move;
         step_out(memory, area);
         waiting =
             waiting || (area->state == MDNN_AREA_LEAVING && !mdnn_area_uses_over(memory, area));
     }
-    step_all_back(memory);
+    if (may_move)
+        step_all_back(memory);
     return waiting || memory->slot_busy || memory->steps != before ||
            memory->flights[0].count + memory->flights[1].count > 0;
 }

@@ -34,6 +34,7 @@ bool mdnn_memory_named(const mdnn_memory_t *memory, const mdnn_memory_operation_
 static void let_go(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, size_t count)
 {
     memory->passes++;
+    memory->all.held--;
     for (size_t i = 0; i < count; i++) {
         mdnn_area_t *const area = meet(memory, operation, i);
         if (!area)
@@ -53,6 +54,9 @@ static void add_movable(mdnn_sum_t *sum, const mdnn_area_t *area, uint64_t works
 static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
                           mdnn_sum_t *sum)
 {
+    if (mdnn_memory_serves_all(memory) && !operation->capturing)
+        MDNN_TRY(mdnn_area_reserve_use(memory, &memory->all, operation->stream));
+    memory->all.held++;
     memory->passes++;
     for (size_t i = 0; i < operation->named_count; i++) {
         mdnn_area_t *const area = meet(memory, operation, i);
@@ -169,6 +173,7 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
         return status;
     }
     mdnn_memory_progress(memory);
+    memory->open++;
     if (operation->capturing)
         pin_named(memory, operation, true);
     else
@@ -267,14 +272,15 @@ static void join_moves(mdnn_memory_t *memory)
 
 static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
 {
-    for (size_t i = 0; i < advice->leave_count; i++) {
+    const bool moves = !mdnn_memory_serves_all(memory); /* HOST: nothing moves ahead of time */
+    for (size_t i = 0; moves && i < advice->leave_count; i++) {
         mdnn_area_t *const area = advice->leave[i];
         if (area->state == MDNN_AREA_RESIDENT && mdnn_area_can_leave(area)) {
             memory->report.planned_leaves++;
             mdnn_area_leave(memory, area);
         }
     }
-    for (size_t i = 0; i < advice->back_count; i++)
+    for (size_t i = 0; moves && i < advice->back_count; i++)
         mdnn_area_return(memory, advice->back[i]);
     memory->time_next = memory->time_next || advice->time;
     if (advice->join)
@@ -328,9 +334,11 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
         const mdnn_ticket_t end = memory->device.mark(memory->context, operation->stream);
         memory->report.operations++;
         use_count = mark_uses(memory, operation, end);
+        mdnn_area_note_use(&memory->all, end);           /* without HOST it has no place for it */
         if (memory->config.safety == MDNN_SAFETY_VERIFY) /* before anything is unmapped */
             prove(memory, operation, mdnn_memory_wait(memory, end));
     }
+    memory->open--;
     let_go(memory, operation, operation->named_count);
     if (runs)
         record(memory, operation, use_count);

@@ -14,12 +14,15 @@
  */
 #include "offload/memory_internal.h"
 
-mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket)
+static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_ticket_t ticket,
+                                  mdnn_status_t (*wait)(void *, mdnn_ticket_t))
 {
     if (ticket.moment == 0 || memory->device.is_done(memory->context, ticket))
         return MDNN_STATUS_OK;
     const double begin_us = memory->device.now_us(memory->context);
-    MDNN_TRY(memory->device.wait_on_host(memory->context, ticket));
+    const mdnn_status_t status = wait(memory->context, ticket);
+    if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
+        return status;
     const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_STALL,
                                        .stream = ticket.stream,
                                        .time_us =
@@ -27,7 +30,17 @@ mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket)
     memory->report.host_waits++;
     memory->report.host_wait_us += event.time_us;
     mdnn_memory_tell(memory, &event);
-    return MDNN_STATUS_OK;
+    return status;
+}
+
+mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket)
+{
+    return wait_counted(memory, ticket, memory->device.wait_on_host);
+}
+
+mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket)
+{
+    return wait_counted(memory, ticket, memory->device.wait_a_while);
 }
 
 static mdnn_status_t wait_for_slot(mdnn_memory_t *memory)
@@ -139,9 +152,10 @@ static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
 {
     uint64_t in_sight = chunks_in_sight(memory, false);
     if (in_sight >= wanted)
-        return MDNN_STATUS_OK;
+        return memory->leaving.first ? mdnn_memory_quieten(memory) : MDNN_STATUS_OK;
     if (chunks_in_sight(memory, true) < wanted)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    MDNN_TRY(mdnn_memory_quieten(memory));
     mdnn_pilot_short(memory->pilot, (wanted - in_sight) * memory->chunk_bytes);
     while (in_sight < wanted) {
         mdnn_area_t *const victim = choose_victim(memory);
@@ -188,6 +202,7 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
             status = make_room(memory, wanted);
     } while (status == MDNN_STATUS_OK);
     memory->demanding = false;
+    mdnn_memory_end_quiet(memory);
     return status;
 }
 
@@ -207,10 +222,21 @@ static bool bring(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count
     return any;
 }
 
+/* Something must move for them. */
+static bool is_lacking(mdnn_area_t *const *areas, size_t count)
+{
+    size_t i = 0;
+    while (i < count && (!areas[i] || areas[i]->state == MDNN_AREA_RESIDENT))
+        i++;
+    return i < count;
+}
+
 mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count)
 {
     uint64_t lacking;
     mdnn_status_t status = MDNN_STATUS_OK;
+    if (is_lacking(areas, count))
+        MDNN_TRY(mdnn_memory_quieten(memory));
     begin_demand(memory);
     for (size_t i = 0; i < count; i++) {
         if (!areas[i] || mdnn_area_owned(areas[i]) > 0)
@@ -226,5 +252,6 @@ mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *area
     for (size_t i = 0; i < count && status != MDNN_STATUS_OK; i++)
         if (areas[i] && areas[i]->state == MDNN_AREA_RETURNING && mdnn_area_owned(areas[i]) == 0)
             mdnn_area_give_up(memory, areas[i]);
+    mdnn_memory_end_quiet(memory);
     return status;
 }

@@ -7,6 +7,12 @@
 
 #include "config/log.h"
 
+/* A mappable slot. */
+typedef struct own_handle {
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr mapped; /* where else; 0: nowhere */
+} own_handle_t;
+
 static const uint64_t piece_bytes_wanted = (uint64_t)64 << 20;
 
 struct mdnn_host_slots {
@@ -15,6 +21,7 @@ struct mdnn_host_slots {
     CUdeviceptr window;    /* 0: pieces are cuMemHostAlloc's */
     CUmemLocation place;   /* of handles */
     uint64_t window_bytes; /* all that can be made */
+    own_handle_t *own;     /* by slot in the window; NULL: not mappable */
 
     pthread_mutex_t lock;
     pthread_cond_t wanted_more, made_more;
@@ -22,10 +29,11 @@ struct mdnn_host_slots {
     uint64_t *free_slots; /* a stack */
     size_t free_count, free_capacity;
     uint64_t *pieces; /* as many as made_bytes has */
-    bool exhausted; /* the driver gives no more */
-    bool making;    /* a piece, now */
-    bool failed;    /* the last try; two in a row are the end */
-    bool started;   /* the thread */
+    bool exhausted;   /* the driver gives no more, and said this */
+    CUresult error;
+    bool making;  /* a piece, now */
+    bool failed;  /* the last try; two in a row are the end */
+    bool started; /* the thread */
     bool stopping;
     pthread_t thread;
     struct mdnn_host_slots *next; /* of all that have a thread */
@@ -43,26 +51,50 @@ static int attribute(const mdnn_host_slots_config_t *config, CUdevice_attribute 
                : 0;
 }
 
+/* On the device's node; if the process may have no memory there, anywhere. */
+static CUresult create_memory(mdnn_host_slots_t *slots, CUmemGenericAllocationHandle *handle)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = slots->place};
+    const mdnn_driver_t *const driver = slots->config.driver;
+    CUresult result = driver->cuMemCreate(handle, slots->piece_bytes, &properties, 0);
+    if (result == CUDA_SUCCESS || slots->made_bytes > 0 ||
+        properties.location.type == CU_MEM_LOCATION_TYPE_HOST ||
+        !attribute(&slots->config, CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+        return result;
+    properties.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST};
+    result = driver->cuMemCreate(handle, slots->piece_bytes, &properties, 0);
+    if (result == CUDA_SUCCESS)
+        slots->place = properties.location;
+    return result;
+}
+
+static own_handle_t *own_of(const mdnn_host_slots_t *slots, uint64_t slot)
+{
+    return slots->own + (slot - slots->window) / slots->config.slot_bytes;
+}
+
 static CUresult create_handle(mdnn_host_slots_t *slots, CUdeviceptr address)
 {
     const mdnn_driver_t *const driver = slots->config.driver;
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = slots->place};
+    CUmemGenericAllocationHandle handle;
+    CUresult result = create_memory(slots, &handle);
+    if (result != CUDA_SUCCESS)
+        return result;
     const CUmemAccessDesc access[] = {
         {{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = slots->config.device},
          CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
         {slots->place, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
-    CUmemGenericAllocationHandle handle;
-    CUresult result = driver->cuMemCreate(&handle, slots->piece_bytes, &properties, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
     result = driver->cuMemMap(address, slots->piece_bytes, 0, handle, 0);
     if (result == CUDA_SUCCESS) {
         result = driver->cuMemSetAccess(address, slots->piece_bytes, access, 2);
         if (result != CUDA_SUCCESS)
             (void)driver->cuMemUnmap(address, slots->piece_bytes);
     }
-    (void)driver->cuMemRelease(handle); /* it lives as long as its mapping */
+    if (slots->own && result == CUDA_SUCCESS)
+        own_of(slots, address)->handle = handle;
+    else
+        (void)driver->cuMemRelease(handle); /* it lives as long as its mapping */
     return result;
 }
 
@@ -116,10 +148,17 @@ static bool remember_piece(mdnn_host_slots_t *slots, uint64_t start)
 static void destroy_piece(mdnn_host_slots_t *slots, uint64_t start)
 {
     const mdnn_driver_t *const driver = slots->config.driver;
+    own_handle_t *const own = slots->own ? own_of(slots, start) : NULL;
     if (slots->window)
         (void)driver->cuMemUnmap(start, slots->piece_bytes);
     else
         (void)driver->cuMemFreeHost((void *)(uintptr_t)start);
+    if (own && own->mapped)
+        (void)driver->cuMemUnmap(own->mapped, slots->piece_bytes);
+    if (own)
+        (void)driver->cuMemRelease(own->handle);
+    if (own)
+        *own = (own_handle_t){0};
 }
 
 static bool has_room(const mdnn_host_slots_t *slots)
@@ -168,7 +207,9 @@ static void make_piece(mdnn_host_slots_t *slots)
     give_back(slots, slots->piece_bytes);
     slots->exhausted = slots->failed;
     slots->failed = true;
-    if (slots->exhausted && !slots->stopping)
+    slots->error = result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    const bool first = slots->own && slots->made_bytes == 0; /* who tries says it */
+    if (slots->exhausted && !slots->stopping && !first)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "no more than %llu MiB of pinned host memory are "
                       "to be had (CUDA error %d)",
@@ -269,6 +310,7 @@ static void reserve_window(mdnn_host_slots_t *slots)
     if (!attribute(&slots->config,
                    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
         return;
+    /* -1: the driver knows of no node */
     const int node = attribute(&slots->config, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
     slots->place =
         (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = node < 0 ? 0 : node};
@@ -282,6 +324,14 @@ static void reserve_window(mdnn_host_slots_t *slots)
         slots->window_bytes = bytes;
 }
 
+static mdnn_status_t make_own_handles(mdnn_host_slots_t *slots)
+{
+    if (!slots->window)
+        return MDNN_STATUS_UNSUPPORTED;
+    slots->own = calloc(slots->window_bytes / slots->config.slot_bytes, sizeof *slots->own);
+    return slots->own ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
+}
+
 mdnn_status_t mdnn_host_slots_create(const mdnn_host_slots_config_t *config,
                                      mdnn_host_slots_t **slots)
 {
@@ -291,15 +341,20 @@ mdnn_status_t mdnn_host_slots_create(const mdnn_host_slots_config_t *config,
     made->config = *config;
     made->piece_bytes = config->slot_bytes;
     const uint64_t limit_bytes = config->account->limit_bytes;
-    while (made->piece_bytes < piece_bytes_wanted && made->piece_bytes <= limit_bytes / 16)
+    while (!config->mappable && made->piece_bytes < piece_bytes_wanted &&
+           made->piece_bytes <= limit_bytes / 16)
         made->piece_bytes *= 2;
     made->window_bytes = limit_bytes / made->piece_bytes * made->piece_bytes;
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->wanted_more, NULL);
     pthread_cond_init(&made->made_more, NULL);
     reserve_window(made);
-    *slots = made;
-    return MDNN_STATUS_OK;
+    const mdnn_status_t status = config->mappable ? make_own_handles(made) : MDNN_STATUS_OK;
+    if (status == MDNN_STATUS_OK)
+        *slots = made;
+    else
+        mdnn_host_slots_destroy(made);
+    return status;
 }
 
 void mdnn_host_slots_want(mdnn_host_slots_t *slots, uint64_t bytes)
@@ -346,6 +401,53 @@ mdnn_status_t mdnn_host_slots_wait(mdnn_host_slots_t *slots)
     return MDNN_STATUS_OK;
 }
 
+CUresult mdnn_host_slots_map(mdnn_host_slots_t *slots, uint64_t slot, CUdeviceptr address,
+                             const CUmemAccessDesc *access, size_t count)
+{
+    const mdnn_driver_t *const driver = slots->config.driver;
+    const uint64_t bytes = slots->config.slot_bytes;
+    own_handle_t *const own = own_of(slots, slot);
+    CUresult result = driver->cuMemMap(address, bytes, 0, own->handle, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->cuMemSetAccess(address, bytes, access, count);
+    if (result != CUDA_SUCCESS)
+        (void)driver->cuMemUnmap(address, bytes);
+    else
+        own->mapped = address;
+    return result;
+}
+
+CUresult mdnn_host_slots_unmap(mdnn_host_slots_t *slots, uint64_t slot)
+{
+    own_handle_t *const own = own_of(slots, slot);
+    const CUresult result = slots->config.driver->cuMemUnmap(own->mapped, slots->config.slot_bytes);
+    if (result == CUDA_SUCCESS)
+        own->mapped = 0;
+    return result;
+}
+
+CUresult mdnn_host_slots_let(mdnn_host_slots_t *slots, const CUmemAccessDesc *access)
+{
+    const uint64_t made = slots->own ? mdnn_host_slots_bytes(slots) : 0;
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t at = 0; at < made && result == CUDA_SUCCESS; at += slots->config.slot_bytes) {
+        const own_handle_t *const own = own_of(slots, slots->window + at);
+        if (own->mapped)
+            result = slots->config.driver->cuMemSetAccess(own->mapped, slots->config.slot_bytes,
+                                                          access, 1);
+    }
+    return result;
+}
+
+CUresult mdnn_host_slots_error(mdnn_host_slots_t *slots)
+{
+    pthread_mutex_lock(&slots->lock);
+    const CUresult error = slots->error;
+    pthread_mutex_unlock(&slots->lock);
+    return error;
+}
+
 uint64_t mdnn_host_slots_bytes(mdnn_host_slots_t *slots)
 {
     pthread_mutex_lock(&slots->lock);
@@ -369,6 +471,7 @@ void mdnn_host_slots_destroy(mdnn_host_slots_t *slots)
     give_back(slots, slots->made_bytes);
     free(slots->free_slots);
     free(slots->pieces);
+    free(slots->own);
     if (!slots->started)
         free(slots);
 }

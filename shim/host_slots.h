@@ -6,6 +6,8 @@
  * are no such handles, cuMemHostAlloc it is. On the simulated GPU there is no thread: a piece is
  * made when a slot is asked for, so that runs repeat.
  *
+ * Slots that can be mapped elsewhere, too, are a handle each, since handles map whole only.
+ *
  * Nothing is ever given back to the driver. The thread blocks all signals, starts at the first
  * slot that is wanted and stops in an exit handler. Thread-safe: a lock of its own, not held while
  * the driver works. */
@@ -30,9 +32,10 @@ typedef struct mdnn_host_slots_config {
     uint64_t slot_bytes;          /* a power of two, at least 2 MiB */
     mdnn_host_account_t *account; /* outlives it */
     bool background;              /* with the thread */
+    bool mappable;                /* each slot can be mapped at another address, too */
 } mdnn_host_slots_config_t;
 
-/* OUT_OF_MEMORY, DEVICE. */
+/* OUT_OF_MEMORY, DEVICE. UNSUPPORTED: mappable, but the driver has no such handles. */
 mdnn_status_t mdnn_host_slots_create(const mdnn_host_slots_config_t *config,
                                      mdnn_host_slots_t **slots);
 /* Ends the thread; gives all memory back to the driver. For tests. Accepts NULL. */
@@ -49,6 +52,16 @@ void mdnn_host_slots_give(mdnn_host_slots_t *slots, uint64_t slot);
 /* Waits until take would not answer BUSY. */
 mdnn_status_t mdnn_host_slots_wait(mdnn_host_slots_t *slots);
 
+/* A mappable slot that is taken is seen at `address`, too, by those that `access` names, until
+ * unmap. A map that fails has changed nothing. Not for several threads at once. */
+CUresult mdnn_host_slots_map(mdnn_host_slots_t *slots, uint64_t slot, CUdeviceptr address,
+                             const CUmemAccessDesc *access, size_t count);
+CUresult mdnn_host_slots_unmap(mdnn_host_slots_t *slots, uint64_t slot);
+/* More access to all that is mapped so. */
+CUresult mdnn_host_slots_let(mdnn_host_slots_t *slots, const CUmemAccessDesc *access);
+
+/* Why there are no more; CUDA_SUCCESS: there may be. */
+CUresult mdnn_host_slots_error(mdnn_host_slots_t *slots);
 uint64_t mdnn_host_slots_bytes(mdnn_host_slots_t *slots); /* made so far */
 
 /* Stops the threads of all, and waits until none is in a call of the driver. */

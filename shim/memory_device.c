@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "config/log.h"
 #include "shim/link_rates.h"
 
 enum { TIMERS = 64 };
@@ -27,6 +28,7 @@ struct mdnn_device_memory {
         uint64_t number;
     } copies[2]; /* in, out */
     mdnn_host_slots_t *slots;
+    bool covers;
     stopwatch_t timers[TIMERS]; /* a token is a place, from 1 on */
 };
 
@@ -112,6 +114,8 @@ mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer
         if (memory->mapped[i] &&
             driver->cuMemSetAccess(memory->mapped[i], bytes, &access, 1) != CUDA_SUCCESS)
             return MDNN_STATUS_DEVICE;
+    if (mdnn_host_slots_let(memory->slots, &access) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
     memory->access[memory->access_count++] = access;
     return MDNN_STATUS_OK;
 }
@@ -134,6 +138,19 @@ static mdnn_status_t wait_on_host(void *context, mdnn_ticket_t ticket)
 {
     const mdnn_device_memory_t *const memory = context;
     return mdnn_moments_wait_on_host(memory->config.moments, ticket);
+}
+
+static mdnn_status_t wait_a_while(void *context, mdnn_ticket_t ticket)
+{
+    enum { SECONDS = 10 };
+    const mdnn_device_memory_t *const memory = context;
+    const mdnn_status_t status = mdnn_moments_wait_a_while(memory->config.moments, ticket, SECONDS);
+    if (status == MDNN_STATUS_BUSY)
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "the device was at work for more than %d s: memory moves beside that, which "
+                      "may not touch what it does not name",
+                      (int)SECONDS);
+    return status;
 }
 
 static mdnn_status_t wait_in_stream(void *context, uint64_t stream, mdnn_ticket_t ticket)
@@ -160,6 +177,30 @@ static mdnn_status_t wait_for_slot(void *context)
 {
     mdnn_device_memory_t *const memory = context;
     return mdnn_host_slots_wait(memory->slots);
+}
+
+/* Tried twice; its failure is none of the program's. */
+static mdnn_status_t cover(void *context, uint64_t address, uint64_t slot)
+{
+    mdnn_device_memory_t *const memory = context;
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (int round = 0; round < 2 && result != CUDA_SUCCESS; round++)
+        result =
+            mdnn_host_slots_map(memory->slots, slot, address, memory->access, memory->access_count);
+    if (result == CUDA_SUCCESS)
+        return MDNN_STATUS_OK;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "what is away cannot be mapped to its host copy (CUDA error %d): an access that "
+                  "no argument names may fail",
+                  (int)result);
+    return MDNN_STATUS_DEVICE;
+}
+
+static mdnn_status_t uncover(void *context, uint64_t address, uint64_t slot)
+{
+    mdnn_device_memory_t *const memory = context;
+    (void)address; /* the slot knows */
+    return mdnn_failure_note(mdnn_host_slots_unmap(memory->slots, slot));
 }
 
 static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
@@ -263,10 +304,13 @@ mdnn_memory_device_t mdnn_device_memory_functions(void)
                                   .mark = mark,
                                   .is_done = is_done,
                                   .wait_on_host = wait_on_host,
+                                  .wait_a_while = wait_a_while,
                                   .wait_in_stream = wait_in_stream,
                                   .take_slot = take_slot,
                                   .give_slot = give_slot,
                                   .wait_for_slot = wait_for_slot,
+                                  .cover = cover,
+                                  .uncover = uncover,
                                   .copy = copy,
                                   .time_begin = time_begin,
                                   .time_end = time_end,
@@ -329,6 +373,59 @@ static mdnn_status_t make_streams(mdnn_device_memory_t *memory)
     return MDNN_STATUS_OK;
 }
 
+static mdnn_status_t make_slots(mdnn_device_memory_t *memory, bool mappable)
+{
+    const mdnn_device_memory_config_t *const config = &memory->config;
+    const mdnn_host_slots_config_t slots = {.driver = config->driver,
+                                            .device = config->device,
+                                            .context = config->context,
+                                            .slot_bytes = config->chunk_bytes,
+                                            .account = config->host,
+                                            .background = !config->driver->is_simulated,
+                                            .mappable = mappable};
+    return mdnn_host_slots_create(&slots, &memory->slots);
+}
+
+static mdnn_status_t await_slot(mdnn_device_memory_t *memory, uint64_t *slot)
+{
+    mdnn_status_t status;
+    while ((status = take_slot(memory, slot)) == MDNN_STATUS_BUSY)
+        MDNN_TRY(wait_for_slot(memory));
+    return status;
+}
+
+/* One slot, once, at the first range's address. */
+static CUresult try_cover(mdnn_device_memory_t *memory)
+{
+    uint64_t slot;
+    if (await_slot(memory, &slot) != MDNN_STATUS_OK) {
+        const CUresult error = mdnn_host_slots_error(memory->slots);
+        return error == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : error; /* host_limit */
+    }
+    CUresult result =
+        mdnn_host_slots_map(memory->slots, slot, memory->addresses, memory->access, 1);
+    if (result == CUDA_SUCCESS)
+        result = mdnn_host_slots_unmap(memory->slots, slot);
+    give_slot(memory, slot);
+    return result;
+}
+
+static mdnn_status_t make_covering_slots(mdnn_device_memory_t *memory)
+{
+    const mdnn_status_t status = make_slots(memory, true);
+    const CUresult result = status == MDNN_STATUS_OK ? try_cover(memory) : CUDA_ERROR_NOT_SUPPORTED;
+    memory->covers = result == CUDA_SUCCESS;
+    if (memory->covers)
+        return MDNN_STATUS_OK;
+    MDNN_LOG(MDNN_LOG_WARN, "memory",
+             "device %d: host memory cannot be mapped at the program's addresses (CUDA error %d), "
+             "so safety = host is as fast",
+             (int)memory->config.device, (int)result);
+    mdnn_host_slots_destroy(memory->slots);
+    memory->slots = NULL;
+    return make_slots(memory, false);
+}
+
 static mdnn_status_t fill(mdnn_device_memory_t *memory)
 {
     const mdnn_device_memory_config_t *const config = &memory->config;
@@ -341,13 +438,12 @@ static mdnn_status_t fill(mdnn_device_memory_t *memory)
     MDNN_TRY(reserve_aliases(memory)); /* first: the other takes what is left */
     MDNN_TRY(reserve_addresses(memory));
     MDNN_TRY(make_streams(memory));
-    const mdnn_host_slots_config_t slots = {.driver = config->driver,
-                                            .device = config->device,
-                                            .context = config->context,
-                                            .slot_bytes = config->chunk_bytes,
-                                            .account = config->host,
-                                            .background = !config->driver->is_simulated};
-    return mdnn_host_slots_create(&slots, &memory->slots);
+    return config->covers ? make_covering_slots(memory) : make_slots(memory, false);
+}
+
+bool mdnn_device_memory_covers(const mdnn_device_memory_t *memory)
+{
+    return memory->covers;
 }
 
 mdnn_status_t mdnn_device_memory_create(const mdnn_device_memory_config_t *config,
@@ -413,11 +509,7 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
 {
     uint64_t slot;
-    mdnn_status_t status;
-    while ((status = take_slot(memory, &slot)) == MDNN_STATUS_BUSY)
-        if (wait_for_slot(memory) != MDNN_STATUS_OK)
-            return;
-    if (status != MDNN_STATUS_OK)
+    if (await_slot(memory, &slot) != MDNN_STATUS_OK)
         return;
     (void)mdnn_link_measure(memory->config.driver, memory->copies[0].stream,
                             memory->copies[1].stream, slot, memory->config.chunk_bytes, link);

@@ -3,7 +3,7 @@
  *   chunks   handles of device memory; each is mapped in a window of aliases as long as it lives.
  *            A chunk's number is its place in that window, from 1 on.
  *   copies   from and to aliases, in two streams of ours, one a direction, of high priority
- *   slots    host memory (shim/host_slots.h)
+ *   slots    host memory (shim/host_slots.h); under `covers` they can be mapped at ranges, too
  *   tickets  moments of streams (shim/stream_moments.h), which all devices share
  *
  * The caller holds the device's lock around every call and has the device's context current. What
@@ -27,6 +27,7 @@ typedef struct mdnn_device_memory_config {
     CUcontext context; /* current in the calling thread */
     uint64_t budget_bytes, chunk_bytes;
     mdnn_host_account_t *host; /* outlives it */
+    bool covers; /* wanted, for MDNN_SAFETY_HOST; mdnn_device_memory_covers says if it is so */
     mdnn_trace_t *trace; /* may be NULL */
 } mdnn_device_memory_config_t;
 
@@ -39,6 +40,8 @@ void mdnn_device_memory_destroy(mdnn_device_memory_t *memory);
 /* The reservation for ranges. */
 void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *start,
                                   uint64_t *bytes);
+/* Whether slots can be mapped at ranges; tried at creation. */
+bool mdnn_device_memory_covers(const mdnn_device_memory_t *memory);
 /* Functions whose context is `memory`. */
 mdnn_memory_device_t mdnn_device_memory_functions(void);
 /* How fast it copies, measured now, in some tens of milliseconds (a piece of host memory is made

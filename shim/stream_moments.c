@@ -1,9 +1,11 @@
 #include "shim/stream_moments.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "shim/failure.h"
 
@@ -386,19 +388,50 @@ mdnn_status_t mdnn_moments_mark_event(mdnn_moments_t *moments, uint64_t number,
     return event ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
 }
 
-bool mdnn_moments_is_done(mdnn_moments_t *moments, mdnn_ticket_t ticket)
+/* OK: over. BUSY: not yet, or it cannot be known. */
+static mdnn_status_t ask(mdnn_moments_t *moments, mdnn_ticket_t ticket)
 {
     unsigned place;
     pthread_mutex_lock(&moments->lock);
     stream_t *const stream = find(moments, ticket.stream);
-    bool over = is_over(stream, ticket.moment);
+    const bool over = is_over(stream, ticket.moment);
     event_t *const event = over ? NULL : event_for(moments, stream, ticket.moment, &place);
-    if (event && note(moments->driver->cuEventQuery(event->handle)) == MDNN_STATUS_OK) {
-        pop_through(moments, stream, event);
-        over = true;
+    mdnn_status_t status = over ? MDNN_STATUS_OK : MDNN_STATUS_BUSY;
+    if (event) {
+        const CUresult result = moments->driver->cuEventQuery(event->handle);
+        status = note(result);
+        if (status == MDNN_STATUS_OK)
+            pop_through(moments, stream, event);
+        else if (result == CUDA_ERROR_NOT_READY)
+            status = MDNN_STATUS_BUSY;
     }
     pthread_mutex_unlock(&moments->lock);
-    return over;
+    return status;
+}
+
+bool mdnn_moments_is_done(mdnn_moments_t *moments, mdnn_ticket_t ticket)
+{
+    return ask(moments, ticket) == MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_moments_wait_a_while(mdnn_moments_t *moments, mdnn_ticket_t ticket, int seconds)
+{
+    enum { EAGER = 200 };
+    static const struct timespec pause = {.tv_nsec = 20000};
+    struct timespec now;
+    mdnn_status_t status;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const time_t end = now.tv_sec + seconds;
+    for (unsigned round = 0; (status = ask(moments, ticket)) == MDNN_STATUS_BUSY; round++) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec >= end)
+            break;
+        if (round < EAGER)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+    return status == MDNN_STATUS_DEVICE ? mdnn_moments_wait_on_host(moments, ticket) : status;
 }
 
 /* After a wait without the lock: the stream may be forgotten by now, and the event may stand for a

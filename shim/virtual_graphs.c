@@ -60,7 +60,7 @@ void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long lon
                                 uint64_t address)
 {
     uint64_t start;
-    if (mdnn_memory_pin(device->memory, address, &start) == MDNN_STATUS_OK)
+    if (mdnn_virtual_pin_entered(device, address, &start) == MDNN_STATUS_OK)
         note(device, capture_holder(capture), start);
 }
 
@@ -72,8 +72,7 @@ static CUresult hold(const holder_t *holder, uint64_t address)
     if (!device)
         return CUDA_SUCCESS;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    const mdnn_status_t status = device->memory ? mdnn_memory_pin(device->memory, address, &start)
-                                                : MDNN_STATUS_NOT_FOUND; /* it was just reset */
+    const mdnn_status_t status = mdnn_virtual_pin_entered(device, address, &start);
     if (status == MDNN_STATUS_OK && holder)
         note(device, *holder, start);
     const CUresult result = status == MDNN_STATUS_NOT_FOUND

@@ -29,6 +29,8 @@ typedef struct mdnn_virtual_device {
     _Atomic uint64_t met;     /* other devices, a bit each, that worked on its memory */
     uint64_t ended;           /* operations, for publishing statistics now and then */
     uint32_t inside;          /* operations between begin and end */
+    bool serves_all;          /* safety = host */
+    bool hurried;             /* mdnn_memory_hurry is in force */
     pthread_cond_t one_ended; /* of those */
     struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;
@@ -69,10 +71,14 @@ mdnn_captures_t *mdnn_virtual_captures(void);
 /* Entered. Something did not fit: whether an operation of another thread has ended since, so that
  * it may fit now. What such an operation holds cannot leave, but only until its call returns. */
 bool mdnn_virtual_await_end(mdnn_virtual_device_t *device);
-/* Entered. The same, and once after a failure of the driver that may pass. */
+/* Entered. The same, and once after a failure of the driver that may pass, and when moves were held
+ * up by operations of other threads (safety = host); if those do not end, by hurrying. */
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried);
 /* As mdnn_moments_stream, tried twice; the failure is to be taken then. */
 mdnn_status_t mdnn_virtual_stream(CUstream stream, bool per_thread, uint64_t *number);
+/* Entered. mdnn_memory_pin, asked for as often as it takes. */
+mdnn_status_t mdnn_virtual_pin_entered(mdnn_virtual_device_t *device, uint64_t address,
+                                       uint64_t *start);
 
 /* The allocation at `address` ends with `context`, one of the program's own; does so no more. */
 void mdnn_virtual_bind(CUcontext context, CUdeviceptr address);

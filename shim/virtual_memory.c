@@ -95,6 +95,13 @@ mdnn_virtual_device_t *mdnn_virtual_device_of(uint64_t address)
     return NULL;
 }
 
+/* As the option says, unless host memory cannot be mapped where ranges are. */
+static mdnn_safety_t safety_of(const mdnn_virtual_device_t *device)
+{
+    const mdnn_safety_t wanted = (mdnn_safety_t)mdnn_process_options()->memory_safety;
+    return wanted == MDNN_SAFETY_HOST && !device->serves_all ? MDNN_SAFETY_FAST : wanted;
+}
+
 static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t *numbers)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
@@ -137,8 +144,7 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .round_ms = report.round_us / 1e3,
         .unnamed_accesses = report.unnamed_accesses};
     strncpy(numbers->policy, policy ? policy : "", sizeof numbers->policy - 1);
-    strncpy(numbers->safety, safeties[mdnn_process_options()->memory_safety],
-            sizeof numbers->safety - 1);
+    strncpy(numbers->safety, safeties[safety_of(device)], sizeof numbers->safety - 1);
     if (report.unnamed_accesses > 0)
         snprintf(numbers->first_unnamed, sizeof numbers->first_unnamed, "%s (key %016" PRIx64 ")",
                  report.unnamed_name ? report.unnamed_name : "an operation", report.unnamed_key);
@@ -259,9 +265,7 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
 {
     const mdnn_options_t *const options = mdnn_process_options();
     const mdnn_memory_device_t functions = mdnn_device_memory_functions();
-    const mdnn_safety_t safety = (mdnn_safety_t)options->memory_safety;
-    if (safety == MDNN_SAFETY_HOST)
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory", "safety = host is not built yet: it is as fast");
+    const mdnn_safety_t safety = safety_of(device);
     const mdnn_memory_config_t config = {
         .ranges = {.start = device->start,
                    .bytes = device->bytes,
@@ -272,7 +276,8 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
         .budget_bytes = device->budget_bytes,
         .min_bytes = options->memory_min_size,
         .safety = safety,
-        .pilot = {.policy = (mdnn_policy_t)options->memory_policy,
+        .pilot = {.policy = device->serves_all ? MDNN_POLICY_NONE /* nothing moves ahead of time */
+                                               : (mdnn_policy_t)options->memory_policy,
                   .variants = MDNN_VARIANTS_RECORDED,
                   .budget_bytes = device->budget_bytes,
                   .host_limit_bytes = host.limit_bytes,
@@ -296,8 +301,11 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
                                                 .budget_bytes = device->budget_bytes,
                                                 .chunk_bytes = chunk_bytes,
                                                 .host = &host,
+                                                .covers =
+                                                    options->memory_safety == MDNN_SAFETY_HOST,
                                                 .trace = trace};
     MDNN_TRY(mdnn_device_memory_create(&config, &device->device));
+    device->serves_all = mdnn_device_memory_covers(device->device);
     mdnn_device_memory_addresses(device->device, &device->start, &device->bytes);
     const mdnn_status_t status = make_memory(device, chunk_bytes);
     if (status != MDNN_STATUS_OK)
@@ -455,8 +463,26 @@ bool mdnn_virtual_await_end(mdnn_virtual_device_t *device)
     return device->ended != before;
 }
 
+static void hurry(mdnn_virtual_device_t *device, bool hurried)
+{
+    device->hurried = hurried;
+    mdnn_memory_hurry(device->memory, hurried);
+    if (hurried)
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "a call of another thread does not end: memory moves beside it, and what it "
+                      "enqueues may not touch what it does not name");
+}
+
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried)
 {
+    const bool held_up = device->serves_all && status == MDNN_STATUS_BUSY && !device->hurried;
+    if (device->hurried)
+        hurry(device, false);
+    if (held_up) {
+        if (!mdnn_virtual_await_end(device))
+            hurry(device, true);
+        return true;
+    }
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
         return mdnn_virtual_await_end(device);
     const CUresult error = status == MDNN_STATUS_DEVICE ? mdnn_failure_take() : CUDA_SUCCESS;
@@ -466,6 +492,18 @@ bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status,
     }
     *retried = true;
     return true;
+}
+
+mdnn_status_t mdnn_virtual_pin_entered(mdnn_virtual_device_t *device, uint64_t address,
+                                       uint64_t *start)
+{
+    mdnn_status_t status;
+    bool retried = false;
+    do
+        status = device->memory ? mdnn_memory_pin(device->memory, address, start)
+                                : MDNN_STATUS_NOT_FOUND; /* it was just reset */
+    while (status == MDNN_STATUS_BUSY && mdnn_virtual_try_again(device, status, &retried));
+    return status;
 }
 
 /* Once, and again when clearly more turns out to be needed: the first refusal may be one that the
@@ -654,7 +692,7 @@ CUresult mdnn_virtual_pin(CUdeviceptr address)
         return CUDA_ERROR_NOT_SUPPORTED;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     const CUresult result =
-        mdnn_virtual_result(device, mdnn_memory_pin(device->memory, address, &start), 0);
+        mdnn_virtual_result(device, mdnn_virtual_pin_entered(device, address, &start), 0);
     mdnn_virtual_leave(device, entry);
     return result;
 }

@@ -125,7 +125,7 @@ static bool add_part(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t 
     part->operation.named = names;
     part->operation.named_count = count;
     if (!all) {
-        part->own = malloc(count * sizeof *part->own);
+        part->own = malloc((count + 1) * sizeof *part->own);
         part->operation.named = part->own;
         part->operation.named_count = 0;
         for (size_t i = 0; part->own && i < count; i++)
@@ -140,11 +140,24 @@ static bool add_part(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t 
     return true;
 }
 
+/* HOST: it may reach what is on any device. */
+static bool add_all_parts(mdnn_virtual_operation_t *operation, const mdnn_memory_operation_t *what)
+{
+    mdnn_virtual_device_t *device;
+    const bool one = !mdnn_virtual_device(1);
+    bool made = true;
+    for (size_t i = 0; made && (device = mdnn_virtual_device(i)); i++)
+        made = device->bytes == 0 || add_part(operation, device, one, what);
+    return made && operation->parts;
+}
+
 /* In the same order of devices for all: whoever waits holds only what comes before. */
 static bool make_parts(mdnn_virtual_operation_t *operation, const mdnn_memory_operation_t *what)
 {
     const mdnn_named_t *const names = names_of(operation);
     const size_t count = operation->name_count;
+    if (mdnn_process_options()->memory_safety == MDNN_SAFETY_HOST)
+        return add_all_parts(operation, what);
     if (count == 0)
         return add_part(operation, mdnn_virtual_current(), true, what);
     mdnn_virtual_device_t *device = mdnn_virtual_device_of(names[0].address);
@@ -292,10 +305,11 @@ static CUresult begin_parts(mdnn_virtual_operation_t *operation)
     return result;
 }
 
-/* VERIFY: kernels that name nothing may still reach anything. What is captured runs later. */
-static bool must_be_proved(const mdnn_virtual_operation_t *operation)
+/* VERIFY and HOST: kernels that name nothing may still reach anything. What is captured runs
+ * later. */
+static bool must_be_seen(const mdnn_virtual_operation_t *operation)
 {
-    return mdnn_process_options()->memory_safety == MDNN_SAFETY_VERIFY && operation->name &&
+    return mdnn_process_options()->memory_safety != MDNN_SAFETY_FAST && operation->name &&
            mdnn_virtual_current() &&
            mdnn_virtual_capture(operation->stream, operation->per_thread) == 0;
 }
@@ -313,7 +327,7 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
 {
     mdnn_memory_operation_t what = {.key = key, .name = operation->name};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (operation->name_count == 0 && !operation->overflowed && !must_be_proved(operation))
+    if (operation->name_count == 0 && !operation->overflowed && !must_be_seen(operation))
         return CUDA_SUCCESS;
     if (!is_any_virtual()) /* a kernel whose parameters cannot be read: it cannot have ours */
         return CUDA_SUCCESS;

@@ -40,6 +40,18 @@ table() {
     mutant FREED_IS_PINNED_TOO_LATE memory.c 's/(!area->freed || area->pins > 0)/true/'
     mutant NAMES_WHAT_CAME_LATER memory.c 's/area->born < began \&\& //'
     mutant VERIFY_MAPS_ALL memory_names.c 's/MDNN_TRY(mdnn_area_show(memory, area, false));//'
+    # --- safety = host: each unnamed touch is served, and no write is lost ---
+    mutant MOVES_WHILE_SOMETHING_RUNS memory_quiet.c 's/^    MDNN_TRY(mdnn_memory_wait_for_all(memory));//'
+    mutant MOVES_WHILE_SOMETHING_BEGINS memory_quiet.c 's/^    if (memory->open > 0 .*/    if (0)/'
+    mutant NOT_COVERED memory_quiet.c 's/^    for (; area->covered < area->count; area->covered++)/    while (0)/'
+    mutant COVERED_WHILE_IT_RETURNS memory_quiet.c \
+        's/^    for (; area->covered > 0; area->covered--) {/    while (0) {\n    (void)area;/'
+    mutant BEGINS_BEFORE_MOVES_END memory_quiet.c 's/^    while (memory->quiet \&\& status == MDNN_STATUS_OK) {/    while (0) {/'
+    mutant ONE_STREAM_STANDS_FOR_ALL memory_names.c 's/^        mdnn_area_note_use(&memory->all, end);.*//'
+    mutant TRUSTS_THE_KEPT_HOST_COPY memory_moves.c 's/^    if (mdnn_memory_serves_all(memory)) .*/    if (0)/'
+    mutant TRUSTS_IT_HALF_WAY_BACK memory_moves.c 's/^    if (area->clean >= mapped)$/    if (1)/'
+    mutant MOVES_AHEAD_OF_TIME memory_names.c 's/const bool moves = .*/const bool moves = true;/'
+    mutant MOVES_GO_ON_AFTERWARDS memory_moves.c 's/const bool may_move = .*/const bool may_move = true;/'
     # --- I3: the budget ---
     mutant BUDGET_NOT_KEPT memory.c \
         's/^    if (created >= memory->chunk_limit ||/    if (0 \&\& created >= memory->chunk_limit ||/;s/(created + 1) \* memory->chunk_bytes > memory->config.budget_bytes/false/'

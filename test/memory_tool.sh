@@ -142,6 +142,28 @@ a_buffer_that_leaves_later_is_never_wrong() {
     unset MICRODNN_SIM_SEED
 }
 
+host() { # as in_budget
+    MICRODNN_MEMORY_SAFETY=host in_budget "$@"
+}
+with_host_it_is_right_wherever_its_buffer_is() {
+    for seed in 1 2 3 4; do
+        export MICRODNN_SIM_SEED="$seed"
+        for way in read write graph pinned back late; do
+            host 0 "$way" 32m && python "$left" && [ ! -s "$work/err" ] || { cat "$work/err"; return 1; }
+        done
+    done
+    unset MICRODNN_SIM_SEED
+}
+without_host_handles_it_is_as_fast_and_says_so() {
+    export MICRODNN_SIM_HOST_HANDLES=0
+    host 3 read 32m && said_error && host 0 read 64m
+    result=$?
+    unset MICRODNN_SIM_HOST_HANDLES
+    [ $result = 0 ] && [ "$(wc -l < "$work/err")" = 1 ] &&
+        grep -q 'device 0: host memory cannot be mapped .* so safety = host is as fast$' "$work/err" &&
+        python 'assert memory("table")["safety"] == "fast"'
+}
+
 # Another process's statistics that say nothing are no reason to call it clean.
 verify_reads_all_statistics() {
     # shellcheck disable=SC2016 # the program's shell expands it
@@ -150,7 +172,7 @@ verify_reads_all_statistics() {
     [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
 }
 
-plan 11
+plan 13
 check 'a budget changes no loss' a_budget_changes_no_loss
 check 'statistics tell what was held and moved' statistics_tell_what_moved
 check 'the trace tells it too' the_trace_tells_it_too
@@ -161,5 +183,7 @@ check 'a pointer followed on the device: right without the library' a_followed_p
 check 'verify finds it and names the kernel' verify_finds_a_followed_pointer
 check 'it is right where all can stay' a_followed_pointer_is_right_where_all_can_stay
 check 'it faults where its buffer has left, and is right where it is back' a_followed_pointer_faults_where_its_buffer_has_left
+check 'with safety = host it is right wherever its buffer is' with_host_it_is_right_wherever_its_buffer_is
+check 'where the driver has no host handles it is as fast, and says so' without_host_handles_it_is_as_fast_and_says_so
 check 'while its buffer leaves it is right or faults' a_buffer_that_leaves_later_is_never_wrong
 finish

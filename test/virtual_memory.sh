@@ -77,7 +77,7 @@ own_contexts() {
 # graph NAME: what the program freed serves nobody else while a graph can use it, and again from then on
 graph() {
     for seed in 1 2; do
-        for safety in fast verify; do
+        for safety in fast host verify; do
             MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) \
                 "$graphs" "$1" || { echo "seed $seed, $safety"; cat "$log"; return 1; }
             holds "$in_budget and memory['refused'] == 0" && said_nothing ||
@@ -93,12 +93,13 @@ unreadable_kernel() {
 }
 
 # A device that is reset is as if it had never been used.
-resets() {
+resets() { # safety
     for seed in 1 2 3; do
         MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed timeout "$seconds" \
             "$client" resets "$seed" $((60 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
-        MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed under $((40 * mebibyte)) \
-            "$client" resets "$seed" $((60 * mebibyte)) || { echo "seed $seed"; cat "$log"; return 1; }
+        MICRODNN_MEMORY_SAFETY=$1 MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed \
+            under $((40 * mebibyte)) "$client" resets "$seed" $((60 * mebibyte)) ||
+            { echo "seed $seed"; cat "$log"; return 1; }
         holds "$each_in_budget" && said_nothing || { echo "seed $seed"; return 1; }
     done
 }
@@ -143,6 +144,46 @@ peers() { # reach
         holds "$each_in_budget and all(each['in_bytes'] > 0 for each in memories)" &&
             said_nothing || { echo "seed $seed"; return 1; }
     done
+}
+
+# safety = host: half of the kernels read in a table where to work, which none of their arguments names.
+hidden() { # seeds, live bytes, program
+    for seed in $1; do
+        MICRODNN_SIM_UNNAMED=1 MICRODNN_MEMORY_SAFETY=host MICRODNN_SIM_SEED=$seed \
+            under $((48 * mebibyte)) "$client" "$3" "$seed" "$2" hidden ||
+            { echo "seed $seed"; cat "$log"; return 1; }
+        holds "all(each['peak_resident_bytes'] <= each['budget_bytes'] and each['safety'] == 'host' and
+            each['saved_bytes'] + each['planned_leaves'] == 0 for each in memories)" &&
+            holds "memory['out_bytes'] > 0 and memory['in_bytes'] > 0" && said_nothing ||
+            { echo "seed $seed"; return 1; }
+    done
+}
+hidden_program() {
+    MICRODNN_SIM_UNNAMED=1 timeout "$seconds" "$client" "$1" 1 $((90 * mebibyte)) hidden ||
+        { echo "wrong by itself"; return 1; }
+    hidden "1 2" $((90 * mebibyte)) "$1"
+}
+hidden_peers() {
+    hidden 1 $((160 * mebibyte)) devices && MICRODNN_SIM_PEERS=1 hidden "1 2" $((160 * mebibyte)) peers
+}
+
+# Whatever call fails, the program gets an error or right results: no write is lost.
+hidden_faults() { # function
+    for nth in 2 60 61 150; do
+        MICRODNN_SIM_FAULTS=$1:$nth:999 MICRODNN_SIM_UNNAMED=1 MICRODNN_MEMORY_SAFETY=host \
+            under $((48 * mebibyte)) "$client" many_streams 5 $((90 * mebibyte)) hidden >"$TMPDIR/said" &&
+            continue
+        grep -Eq 'illegal memory access|unknown error|out of memory|cuLaunchKernel' "$TMPDIR/said" &&
+            ! grep -q memcmp "$TMPDIR/said" || { echo "call $nth"; cat "$TMPDIR/said" "$log"; return 1; }
+    done
+}
+
+trains_alike_in_host() {
+    export MICRODNN_MEMORY_SAFETY=host
+    trains_under 40MiB 1 auto && holds "memory['safety'] == 'host' and memory['in_bytes'] > 0"
+    result=$?
+    unset MICRODNN_MEMORY_SAFETY
+    return $result
 }
 
 # Refusals are errors of the call, and one line says what would be enough.
@@ -190,7 +231,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 36
+plan 49
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -212,7 +253,8 @@ check "a capture that could not be ended there goes on, and keeps what it named"
 check "failures of our own calls do not reach the program" survives_failures
 check "a device that cannot be set up goes without a budget, and says so" goes_without
 check "a kernel whose parameters are unknown runs until memory is under a budget" unreadable_kernel
-check "a device that is reset begins afresh, and no other notices" resets
+check "a device that is reset begins afresh, and no other notices" resets fast
+check "likewise with safety = host" resets host
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0
 check "two devices that reach each other's memory work on it in any way" peers 1
@@ -221,4 +263,12 @@ for policy in none conv all dynamic modnn auto; do
     check "policy $policy: training under a budget has the same losses" trains_alike "$policy"
 done
 check "a budget that is never short moves nothing" leaves_alone
+for name in one_stream many_streams default_stream threads graphs own_context; do
+    check "$name: kernels that follow pointers are right with safety = host" hidden_program "$name"
+done
+check "and on two devices that work on each other's memory" hidden_peers
+for function in cuMemMap cuMemSetAccess cuMemUnmap cuMemCreate; do
+    check "and where $function fails they are right or get an error" hidden_faults "$function"
+done
+check "training with safety = host has the same losses" trains_alike_in_host
 finish

@@ -2,8 +2,11 @@
  * host foretells, word by word. Run by test/virtual_memory.sh, with and without the library; they
  * know nothing of it.
  *
- *   virtual_memory PROGRAM SEED LIVE_BYTES    one of the list at the end; LIVE_BYTES of buffers at
- *                                             once, at most. Exit status 0 if all was right. */
+ *   virtual_memory PROGRAM SEED LIVE_BYTES [hidden]
+ *
+ * PROGRAM: one of the list at the end. LIVE_BYTES of buffers at once, at most. `hidden`: half of
+ * the kernels get the addresses of their buffers in a table, which they read; on the simulated GPU
+ * only with MICRODNN_SIM_UNNAMED=1. Exit status 0 if all was right. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,10 +16,28 @@
 
 #include "test/clients/mix.h"
 
-enum { BUFFERS = 64, STREAMS = 3, OPERATIONS = 1200, MOST_BYTES = 6 << 20, THREADS = 3 };
+enum {
+    BUFFERS = 64,
+    STREAMS = 3,
+    OPERATIONS = 1200,
+    MOST_BYTES = 6 << 20,
+    THREADS = 3,
+    TABLES = 4096
+};
+
+typedef struct kernels {
+    CUfunction mix, mix_hidden;
+} kernels_t;
 
 static size_t live_limit;
-static CUfunction kernels[2]; /* of each device */
+static bool hidden;
+static kernels_t kernels[2]; /* of each device */
+
+static void use_kernels(int device)
+{
+    mix = kernels[device].mix;
+    mix_hidden = kernels[device].mix_hidden;
+}
 
 /* ---- buffers and their model ---- */
 
@@ -35,6 +56,8 @@ typedef struct run {
     cudaEvent_t event;
     size_t live_bytes, limit_bytes;
     uint32_t *host;
+    uint64_t (*tables)[2]; /* of hidden kernels, each for one launch */
+    uint32_t table_count;
 } run_t;
 
 static uint32_t pick(run_t *run, uint32_t count)
@@ -115,10 +138,16 @@ static void launch(run_t *run, cudaStream_t stream, const buffer_t *a, const buf
                    uint32_t k, uint32_t times)
 {
     uint32_t words = a->words < b->words ? a->words : b->words;
-    (void)run;
     void *parameters[] = {(void *)&a->device, (void *)&b->device, &words, &k};
-    CHECK(cuLaunchKernel(mix, (words + 255) / 256, 1, 1, 256, 1, 1, 0, (CUstream)stream, parameters,
-                         NULL) == CUDA_SUCCESS);
+    const bool hides = hidden && run->table_count < TABLES && pick(run, 2) == 0;
+    uint64_t *const table = hides ? run->tables[run->table_count++] : NULL;
+    void *of_hidden[] = {(void *)&table, &words, &k};
+    if (hides) {
+        table[0] = (uintptr_t)a->device;
+        table[1] = (uintptr_t)b->device;
+    }
+    CHECK(cuLaunchKernel(hides ? mix_hidden : mix, (words + 255) / 256, 1, 1, 256, 1, 1, 0,
+                         (CUstream)stream, hides ? of_hidden : parameters, NULL) == CUDA_SUCCESS);
     for (; times > 0; times--)
         for (uint32_t i = 0; i < words; i++)
             a->model[i] = 3 * a->model[i] + b->model[i] + k;
@@ -186,6 +215,8 @@ static void finish(run_t *run)
             CUDA(cudaStreamDestroy(run->streams[i]));
     CUDA(cudaDeviceSynchronize());
     CUDA(cudaEventDestroy(run->event));
+    if (hidden)
+        CUDA(cudaFreeHost(run->tables));
     free(run->host);
 }
 
@@ -197,6 +228,9 @@ static void begin(run_t *run, uint64_t seed, size_t limit_bytes, int streams)
     CUDA(cudaEventCreateWithFlags(&run->event, cudaEventDisableTiming));
     run->host = malloc(MOST_BYTES);
     CHECK(run->host);
+    if (hidden)
+        CUDA(cudaHostAlloc((void **)&run->tables, TABLES * sizeof *run->tables,
+                           cudaHostAllocPortable));
 }
 
 /* ---- programs ---- */
@@ -399,14 +433,14 @@ static void devices(uint64_t seed)
     for (int i = 0; i < DEVICES; i++) {
         CUDA(cudaSetDevice(i));
         load_mix();
-        kernels[i] = mix;
+        kernels[i] = (kernels_t){mix, mix_hidden};
         begin(&runs[i], seed + (uint64_t)i, live_limit / DEVICES, 2);
     }
     for (int i = 0; i < OPERATIONS; i++) {
         const int here = (int)pick(&runs[0], DEVICES);
         run_t *const other = &runs[1 - here];
         CUDA(cudaSetDevice(here));
-        mix = kernels[here];
+        use_kernels(here);
         step(&runs[here]);
         buffer_t *const buffer = live_buffer(other);
         if (i % 16 != 0 || !buffer)
@@ -484,14 +518,14 @@ static void peers(uint64_t seed)
     for (int i = 0; i < DEVICES; i++) {
         CUDA(cudaSetDevice(i));
         load_mix();
-        kernels[i] = mix;
+        kernels[i] = (kernels_t){mix, mix_hidden};
         begin(&runs[i], seed + (uint64_t)i, live_limit / DEVICES, 2);
     }
     CUDA(cudaDeviceCanAccessPeer(&reach, 0, 1));
     for (int i = 0; i < OPERATIONS; i++) {
         const int here = (int)pick(&runs[0], DEVICES);
         CUDA(cudaSetDevice(here));
-        mix = kernels[here];
+        use_kernels(here);
         if (reach && (i == OPERATIONS / 8 || i == OPERATIONS / 4)) { /* when much is mapped */
             CUDA(cudaSetDevice(i == OPERATIONS / 4));
             CUDA(cudaDeviceEnablePeerAccess(i != OPERATIONS / 4, 0));
@@ -554,17 +588,17 @@ static void contexts(uint64_t seed)
     run_t runs[2];
     CUcontext all[2];
     CHECK(cuCtxGetCurrent(&all[0]) == CUDA_SUCCESS);
-    kernels[0] = mix;
+    kernels[0] = (kernels_t){mix, mix_hidden};
     begin(&runs[0], seed, live_limit / 3 * 2, 2);
     for (int round = 0; round < ROUNDS; round++) {
         CHECK(cuCtxCreate(&all[1], NULL, 0, 0) == CUDA_SUCCESS);
         load_mix();
-        kernels[1] = mix;
+        kernels[1] = (kernels_t){mix, mix_hidden};
         begin(&runs[1], seed * ROUNDS + (uint64_t)round, live_limit / 3, 2);
         for (int i = 0; i < OPERATIONS / ROUNDS; i++) {
             const int here = (int)pick(&runs[0], 2);
             CHECK(cuCtxSetCurrent(all[here]) == CUDA_SUCCESS);
-            mix = kernels[here];
+            use_kernels(here);
             step(&runs[here]);
         }
         CHECK(cuCtxSetCurrent(all[1]) == CUDA_SUCCESS);
@@ -572,7 +606,7 @@ static void contexts(uint64_t seed)
         CUDA(cudaEventDestroy(runs[1].event)); /* the simulated context would lose it */
         CHECK(cuCtxDestroy(all[1]) == CUDA_SUCCESS);
         CHECK(cuCtxSetCurrent(all[0]) == CUDA_SUCCESS);
-        mix = kernels[0];
+        use_kernels(0);
         inherit(&runs[0], &runs[1]);
         for (int i = 0; i < OPERATIONS / ROUNDS / 4; i++)
             step(&runs[0]);
@@ -609,23 +643,23 @@ static void resets(uint64_t seed)
     cudaGraphExec_t last = NULL; /* of before the reset */
     CUDA(cudaSetDevice(1));
     load_mix();
-    kernels[1] = mix;
+    kernels[1] = (kernels_t){mix, mix_hidden};
     begin(&runs[1], seed, live_limit, 2);
     for (int round = 0; round < ROUNDS; round++) {
         CUDA(cudaSetDevice(0));
         load_mix();
-        kernels[0] = mix;
+        kernels[0] = (kernels_t){mix, mix_hidden};
         begin(&runs[0], seed * ROUNDS + (uint64_t)round, live_limit, 2);
         for (int i = 0; i < OPERATIONS / ROUNDS; i++) {
             if (i == OPERATIONS / ROUNDS / 2 && last)
                 CUDA(cudaGraphExecDestroy(last));
             const int here = (int)pick(&runs[1], DEVICES);
             CUDA(cudaSetDevice(here));
-            mix = kernels[here];
+            use_kernels(here);
             step(&runs[here]);
         }
         CUDA(cudaSetDevice(0));
-        mix = kernels[0];
+        use_kernels(0);
         last = capture_one(&runs[0]);
         CUDA(cudaEventDestroy(runs[0].event)); /* as above */
         CUDA(cudaDeviceReset());
@@ -633,7 +667,7 @@ static void resets(uint64_t seed)
     }
     CUDA(cudaGraphExecDestroy(last));
     CUDA(cudaSetDevice(1));
-    mix = kernels[1];
+    use_kernels(1);
     finish(&runs[1]);
 }
 
@@ -667,7 +701,8 @@ int main(int argc, char **argv)
                     {"refused", refused, false},
                     {"devices", devices, false},
                     {"peers", peers, false}};
-    for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
+    hidden = argc == 5 && strcmp(argv[4], "hidden") == 0;
+    for (size_t i = 0; (argc == 4 || hidden) && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
             live_limit = strtoull(argv[3], NULL, 10);
             if (!programs[i].own_context)
@@ -675,6 +710,6 @@ int main(int argc, char **argv)
             programs[i].run(strtoull(argv[2], NULL, 10));
             return 0;
         }
-    fprintf(stderr, "usage: virtual_memory PROGRAM SEED LIVE_BYTES\n");
+    fprintf(stderr, "usage: virtual_memory PROGRAM SEED LIVE_BYTES [hidden]\n");
     return 2;
 }

@@ -486,6 +486,96 @@ static void content_survives_the_way_out_and_back(void **state)
     mdnn_device_memory_destroy(memory);
 }
 
+static mdnn_device_memory_t *make_covering(const fixture_t *f)
+{
+    const mdnn_device_memory_config_t config = {.driver = f->driver,
+                                                .moments = f->moments,
+                                                .device = f->device,
+                                                .context = f->context,
+                                                .budget_bytes = 3 * CHUNK,
+                                                .chunk_bytes = CHUNK,
+                                                .host = account_of(8 * (uint64_t)CHUNK),
+                                                .covers = true};
+    mdnn_device_memory_t *memory;
+    OK(mdnn_device_memory_create(&config, &memory));
+    return memory;
+}
+
+/* What the device writes at a range's address, where a slot is, comes back with the slot. */
+static void a_slot_stands_for_a_chunk(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_device_memory_t *const memory = make_covering(f);
+    uint64_t chunk, slots[2], start, bytes;
+    mdnn_ticket_t end;
+    uint32_t word = 0;
+    assert_true(mdnn_device_memory_covers(memory));
+    mdnn_device_memory_addresses(memory, &start, &bytes);
+    OK(device.create_chunk(memory, &chunk));
+    OK(device.map(memory, start, chunk));
+    OK(cuMemsetD32(start, 5, CHUNK / 4));
+    OK(cuCtxSynchronize());
+    OK(device.unmap(memory, start, chunk));
+    OK(device.take_slot(memory, &slots[0]));
+    OK(device.take_slot(memory, &slots[1]));
+    OK(device.copy(memory, true, chunk, slots[0], CHUNK, &end));
+    OK(device.wait_a_while(memory, end));
+    OK(device.cover(memory, start, slots[0]));
+    OK(device.cover(memory, start + CHUNK, slots[1]));
+    assert_int_equal(device.cover(memory, start, slots[1]), MDNN_STATUS_DEVICE); /* not empty */
+    OK(cuMemcpyDtoH(&word, start + 4, sizeof word));
+    assert_int_equal(word, 5);
+    OK(cuMemsetD32(start + 8, 6, 1));
+    OK(cuMemsetD32(start + CHUNK, 7, CHUNK / 4));
+    OK(cuCtxSynchronize());
+    OK(device.uncover(memory, start, slots[0]));
+    OK(device.copy(memory, false, chunk, slots[0], CHUNK, &end));
+    OK(device.wait_on_host(memory, end));
+    OK(device.map(memory, start, chunk));
+    OK(cuMemcpyDtoH(&word, start + 8, sizeof word));
+    assert_int_equal(word, 6);
+    OK(device.unmap(memory, start, chunk));
+    OK(device.uncover(memory, start + CHUNK, slots[1]));
+    assert_int_equal(((uint32_t *)(uintptr_t)slots[1])[9], 7);
+    mdnn_device_memory_destroy(memory);
+}
+
+/* Calls up to number `last` from `first` on fail. */
+static bool covers_though(const fixture_t *f, const char *call, uint64_t first, uint64_t last)
+{
+    uint64_t slot;
+    for (uint64_t nth = first; nth <= last; nth++)
+        simulator()->inject(call, nth, CUDA_ERROR_UNKNOWN);
+    mdnn_device_memory_t *const memory = make_covering(f);
+    const bool covers = mdnn_device_memory_covers(memory);
+    OK(mdnn_device_memory_functions().take_slot(memory, &slot)); /* in any case */
+    mdnn_device_memory_destroy(memory);
+    return covers;
+}
+
+static void where_slots_cannot_be_mapped_nothing_is_covered(void **state)
+{
+    const fixture_t *const f = *state;
+    assert_true(covers_though(f, "cuMemCreate", 1, 1)); /* there is another place */
+    assert_false(covers_though(f, "cuMemCreate", 1, 4));
+    assert_true(covers_though(f, "cuMemMap", 1, 1)); /* a piece is tried twice */
+    assert_false(covers_though(f, "cuMemMap", 2, 2));
+    assert_true(covers_though(f, "cuMemSetAccess", 1, 1));
+    assert_false(covers_though(f, "cuMemSetAccess", 2, 2));
+    assert_false(covers_though(f, "cuMemUnmap", 1, 1));
+}
+
+static void a_wait_that_takes_too_long_is_given_up(void **state)
+{
+    const fixture_t *const f = *state;
+    const gate_t gate = close_gate(f->streams[0]);
+    const mdnn_ticket_t behind = mdnn_moments_mark(f->moments, f->numbers[0]);
+    assert_int_equal(mdnn_moments_wait_a_while(f->moments, behind, 1), MDNN_STATUS_BUSY);
+    open_gate(gate, f->streams[0]);
+    OK(mdnn_moments_wait_a_while(f->moments, behind, 1));
+}
+
 static void times_are_of_what_lies_between(void **state)
 {
     const fixture_t *const f = *state;
@@ -551,13 +641,17 @@ static void a_peer_reaches_what_is_mapped_before_and_after(void **state)
                                                 .context = f->context,
                                                 .budget_bytes = 2 * CHUNK,
                                                 .chunk_bytes = CHUNK,
-                                                .host = account_of(4 * (uint64_t)CHUNK)};
+                                                .host = account_of(4 * (uint64_t)CHUNK),
+                                                .covers = true};
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     CUcontext other, popped;
-    uint64_t chunks[2], start, bytes;
+    uint64_t chunks[2], slots[2], start, bytes;
     OK(mdnn_device_memory_create(&config, &memory));
     mdnn_device_memory_addresses(memory, &start, &bytes);
+    for (int i = 0; i < 2; i++)
+        OK(device.take_slot(memory, &slots[i]));
+    OK(device.cover(memory, start + (uint64_t)2 * CHUNK, slots[0]));
     OK(cuDevicePrimaryCtxRetain(&other, 1));
     OK(device.create_chunk(memory, &chunks[0]));
     OK(device.create_chunk(memory, &chunks[1]));
@@ -567,8 +661,9 @@ static void a_peer_reaches_what_is_mapped_before_and_after(void **state)
     OK(cuCtxPopCurrent(&popped));
     OK(mdnn_device_memory_let(memory, 1));
     OK(device.map(memory, start + CHUNK, chunks[1]));
+    OK(device.cover(memory, start + (uint64_t)3 * CHUNK, slots[1]));
     OK(cuCtxPushCurrent(other));
-    OK(cuMemsetD8(start, 1, (size_t)2 * CHUNK));
+    OK(cuMemsetD8(start, 1, (size_t)4 * CHUNK));
     OK(cuCtxSynchronize());
     OK(cuCtxPopCurrent(&popped));
     OK(device.unmap(memory, start, chunks[0]));
@@ -615,6 +710,9 @@ int main(void)
         cmocka_unit_test(slots_share_one_limit),
         cmocka_unit_test(a_stopped_thread_makes_no_more),
         cmocka_unit_test(content_survives_the_way_out_and_back),
+        cmocka_unit_test(a_slot_stands_for_a_chunk),
+        cmocka_unit_test(where_slots_cannot_be_mapped_nothing_is_covered),
+        cmocka_unit_test(a_wait_that_takes_too_long_is_given_up),
         cmocka_unit_test(times_are_of_what_lies_between),
         cmocka_unit_test(another_devices_stream_is_not_timed),
         cmocka_unit_test(a_peer_reaches_what_is_mapped_before_and_after),

@@ -125,6 +125,7 @@ static void configure_locked(void)
     sim_engine.mode = mode && !strcmp(mode, "timing") ? SIM_TIMING : SIM_COMPUTE;
     sim_engine.peer_access = environment_number("MICRODNN_SIM_PEERS", 0) != 0;
     sim_engine.unnamed_allowed = environment_number("MICRODNN_SIM_UNNAMED", 0) != 0;
+    sim_engine.host_handles = environment_number("MICRODNN_SIM_HOST_HANDLES", 1) != 0;
     sim_engine.random = environment_number("MICRODNN_SIM_SEED", 1) * 2 + 1;
     for (int i = 0; i < 8; i++) /* small seeds start alike */
         sim_random();

@@ -162,6 +162,7 @@ typedef struct sim_engine {
     pid_t pid;
     sim_mode_t mode;
     bool peer_access;     /* devices can reach each other's memory */
+    bool host_handles;    /* cuMemCreate makes memory of the host */
     bool unnamed_allowed; /* kernels may touch memory that no parameter of theirs names */
     int device_count;
     int switch_devices; /* devices that share one switch; at least 1 */

@@ -415,6 +415,52 @@ static void both_sides_reach_host_memory_at_a_device_address(void **state)
     expect_success(map_host_memory, "");
 }
 
+/* As a range and a window for copies have it: one with access for the device alone. */
+static void map_host_memory_twice(void)
+{
+    CUdeviceptr base = new_addresses(4 * CHUNK), window = base + 2 * CHUNK;
+    CUmemGenericAllocationHandle handle = new_handle(host_memory(), CHUNK);
+    CUmemAccessDesc access[2] = {
+        {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+        {{CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    OK(cuMemMap(window, CHUNK, 0, handle, 0));
+    OK(cuMemSetAccess(window, CHUNK, access, 2));
+    map_at(base, CHUNK, handle);
+    float *floats = pointer(window);
+    floats[0] = 1;
+    OK(launch_add(pointer(base), 2, 1, 1, NULL));
+    OK(cudaDeviceSynchronize());
+    CHECK(floats[0] == 3 && read_float(base) == 3);
+    OK(cuMemUnmap(base, CHUNK));
+    CHECK(floats[0] == 3);
+    map_at(base, CHUNK, new_handle(device_memory(0), CHUNK)); /* something else is there now */
+    OK(cuMemcpyHtoD(base, floats, sizeof *floats));
+    floats[0] = 7;
+    CHECK(read_float(base) == 3);
+    OK(cuMemUnmap(window, CHUNK));
+    OK(cuMemRelease(handle));
+}
+
+static void an_older_driver(void)
+{
+    CUmemGenericAllocationHandle handle;
+    const CUmemAllocationProp properties = host_memory();
+    int supported = 9;
+    OK(cudaFree(NULL));
+    OK(cuDeviceGetAttribute(&supported,
+                            CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
+    CHECK(supported == 0);
+    CHECK(cuMemCreate(&handle, CHUNK, &properties, 0) == CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuMemRelease(new_handle(device_memory(0), CHUNK)));
+}
+
+static void host_memory_lies_at_two_addresses_or_is_not_to_be_had(void **state)
+{
+    (void)state;
+    expect_success(map_host_memory_twice, "");
+    expect_success(an_older_driver, "MICRODNN_SIM_HOST_HANDLES=0");
+}
+
 static void describe(void)
 {
     CUdeviceptr base = new_addresses(2 * CHUNK), start;
@@ -646,6 +692,7 @@ int main(void)
         cmocka_unit_test(an_operation_meets_the_mappings_of_its_moment),
         cmocka_unit_test(what_is_not_permitted_faults),
         cmocka_unit_test(both_sides_reach_host_memory_at_a_device_address),
+        cmocka_unit_test(host_memory_lies_at_two_addresses_or_is_not_to_be_had),
         cmocka_unit_test(mappings_can_be_asked_about),
         cmocka_unit_test(calls_take_the_time_that_was_measured),
         cmocka_unit_test(mapped_host_memory_is_behind_the_link),

@@ -141,7 +141,9 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
         return sim_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     bool host = location->type == CU_MEM_LOCATION_TYPE_HOST ||
                 (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location->id == 0);
-    return host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!host)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_engine.host_handles ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult granularity(size_t *out, const CUmemAllocationProp *properties,

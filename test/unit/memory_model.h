@@ -60,6 +60,8 @@ typedef struct model {
     uint64_t random;
     uint64_t chunk_at[MODEL_STEPS];       /* 0: nothing is mapped there */
     uint64_t mapped_at[MODEL_CHUNKS + 1]; /* step + 1 */
+    uint64_t slot_at[MODEL_STEPS];        /* HOST; 0: none covers it */
+    uint64_t covers_at[MODEL_SLOTS + 1];  /* step + 1 */
     uint32_t chunk_words[MODEL_CHUNKS + 1][MODEL_WORDS];
     uint64_t chunks, budget;
     uint32_t slot_words[MODEL_SLOTS + 1][MODEL_WORDS];
@@ -71,7 +73,11 @@ typedef struct model {
     uint64_t enqueued[MODEL_QUEUES], done[MODEL_QUEUES];
     unsigned runs_in; /* 1 look at a ticket in so many finds that something has run; 0: none */
     unsigned fail_in; /* 1 call in so many fails; 0: none */
+    bool maps_end;    /* after so many more each fails */
+    unsigned maps_left;
+    unsigned hasty_in; /* 1 wait in so many is given up, where it can; 0: none */
     bool verify;
+    bool dead;              /* a write found no memory: the real device would work no more */
     bool failed;            /* a call since this was cleared */
     uint64_t faults, right; /* of unnamed touches */
     uint64_t waits, stream_waits, copies, tokens, tokens_read;
@@ -114,8 +120,10 @@ static mdnn_status_t model_map(void *context, uint64_t address, uint64_t chunk)
     const uint64_t step = model_step(address);
     assert_true(address % MODEL_CHUNK == 0 && chunk > 0 && chunk <= model->chunks);
     assert_true(model->chunk_at[step] == 0 && model->mapped_at[chunk] == 0);
-    if (call_fails(model))
+    assert_true(model->slot_at[step] == 0);
+    if (call_fails(model) || (model->maps_end && model->maps_left == 0))
         return MDNN_STATUS_DEVICE;
+    model->maps_left -= model->maps_end;
     model->chunk_at[step] = chunk;
     model->mapped_at[chunk] = step + 1;
     return MDNN_STATUS_OK;
@@ -147,6 +155,31 @@ static mdnn_status_t model_unmap(void *context, uint64_t address, uint64_t chunk
         return MDNN_STATUS_DEVICE;
     model->chunk_at[step] = 0;
     model->mapped_at[chunk] = 0;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t model_cover(void *context, uint64_t address, uint64_t slot)
+{
+    model_t *const model = context;
+    const uint64_t step = model_step(address);
+    assert_true(address % MODEL_CHUNK == 0 && model->slot_used[slot]);
+    assert_true(model->chunk_at[step] == 0 && model->slot_at[step] == 0);
+    assert_int_equal(model->covers_at[slot], 0);
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    model->slot_at[step] = slot;
+    model->covers_at[slot] = step + 1;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t model_uncover(void *context, uint64_t address, uint64_t slot)
+{
+    model_t *const model = context;
+    const uint64_t step = model_step(address);
+    assert_true(slot != 0 && model->slot_at[step] == slot);
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    model->slot_at[step] = model->covers_at[slot] = 0;
     return MDNN_STATUS_OK;
 }
 
@@ -186,19 +219,22 @@ static void run_touch(model_t *model, const touch_t *touch)
     for (uint32_t i = 0; i < touch->words; i++) {
         const uint64_t address = touch->address + (uint64_t)i * 512;
         const uint64_t chunk = model->chunk_at[model_step(address)];
-        uint32_t *const word = &model->chunk_words[chunk][address % MODEL_CHUNK / 512];
-        if (chunk == 0) {
+        const uint64_t slot = model->slot_at[model_step(address)];
+        uint32_t *const words = slot ? model->slot_words[slot] : model->chunk_words[chunk];
+        uint32_t *const word = &words[address % MODEL_CHUNK / 512];
+        if (chunk + slot == 0) {
             assert_false(touch->named);
             faulted = true;
             continue;
         }
-        if (touch->before[i] != 0) /* I1, and I2 of what is not named */
+        if (touch->before[i] != 0 && !model->dead) /* I1, and I2 of what is not named */
             assert_int_equal(*word, touch->before[i]);
         if (touch->after_write)
             *word = touch->after[i];
         if (model->verify && !touch->slab)
             assert_true(touch->named);
     }
+    model->dead = model->dead || (faulted && touch->after_write);
     model->faults += !touch->named && faulted;
     model->right += !touch->named && !faulted;
 }
@@ -253,6 +289,14 @@ static mdnn_status_t model_wait_on_host(void *context, mdnn_ticket_t ticket)
     return MDNN_STATUS_OK;
 }
 
+static mdnn_status_t model_wait_a_while(void *context, mdnn_ticket_t ticket)
+{
+    model_t *const model = context;
+    if (model->hasty_in > 0 && pick(model, model->hasty_in) == 0)
+        return MDNN_STATUS_BUSY;
+    return model_wait_on_host(context, ticket);
+}
+
 static mdnn_status_t model_wait_in_stream(void *context, uint64_t stream, mdnn_ticket_t ticket)
 {
     model_t *const model = context;
@@ -302,6 +346,7 @@ static void model_give_slot(void *context, uint64_t slot)
 {
     model_t *const model = context;
     assert_true(slot > 0 && slot <= MODEL_SLOTS && model->slot_used[slot]);
+    assert_int_equal(model->covers_at[slot], 0);
     assert_false(copy_pending(model, 0, slot));
     for (int i = 0; i < MODEL_WORDS; i++)
         model->slot_words[slot][i] = MODEL_POISON;
@@ -324,7 +369,7 @@ static mdnn_status_t model_copy(void *context, bool out, uint64_t chunk, uint64_
 {
     model_t *const model = context;
     assert_true(bytes > 0 && bytes <= MODEL_CHUNK && model->slot_used[slot]);
-    assert_true(model->mapped_at[chunk] == 0); /* nobody can write it meanwhile */
+    assert_true(model->mapped_at[chunk] == 0 && model->covers_at[slot] == 0); /* nobody can write */
     assert_false(copy_pending(model, chunk, slot));
     if (call_fails(model))
         return MDNN_STATUS_DEVICE;
@@ -386,10 +431,13 @@ static const mdnn_memory_device_t model_device = {
     .mark = model_mark,
     .is_done = model_is_done,
     .wait_on_host = model_wait_on_host,
+    .wait_a_while = model_wait_a_while,
     .wait_in_stream = model_wait_in_stream,
     .take_slot = model_take_slot,
     .give_slot = model_give_slot,
     .wait_for_slot = model_wait_for_slot,
+    .cover = model_cover,
+    .uncover = model_uncover,
     .copy = model_copy,
     .time_begin = model_time_begin,
     .time_end = model_time_end,

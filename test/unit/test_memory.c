@@ -45,7 +45,8 @@ typedef struct program {
 /* Chunks that it takes, and one more if it fills many exactly. */
 static uint64_t rooms(const program_t *program, uint64_t bytes)
 {
-    const uint64_t chunks = (bytes - 1) / MODEL_CHUNK + 1, least = program->config.ranges.ended_chunks;
+    const uint64_t chunks = (bytes - 1) / MODEL_CHUNK + 1,
+                   least = program->config.ranges.ended_chunks;
     return chunks + (bytes % MODEL_CHUNK == 0 && least > 0 && chunks >= least &&
                      bytes > program->config.ranges.small_bytes);
 }
@@ -71,6 +72,28 @@ static uint64_t needed_chunks(const program_t *program, area_t *const *named, ui
     return chunks;
 }
 
+static bool serves_all(const program_t *program)
+{
+    return program->config.safety == MDNN_SAFETY_HOST;
+}
+
+static void program_end(program_t *program, open_operation_t *open);
+
+/* HOST: what is between begin and end holds moves up. Whether that is so; then it ends now. */
+static bool held_up(program_t *program, mdnn_status_t status)
+{
+    bool any = false;
+    if (status != MDNN_STATUS_BUSY)
+        return false;
+    for (int i = 0; i < OPEN; i++) {
+        any = any || program->open[i].open;
+        if (program->open[i].open)
+            program_end(program, &program->open[i]);
+    }
+    assert_true(any && serves_all(program));
+    return true;
+}
+
 static void check_refusal(program_t *program, mdnn_status_t status, uint64_t needed)
 {
     program->refusals += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
@@ -90,14 +113,15 @@ static void program_allocate(program_t *program, area_t *area)
     const uint64_t small = program->config.ranges.small_bytes;
     const uint64_t stream = pick(model, MODEL_STREAMS);
     const uint64_t most = program->few_sizes ? 2 * MODEL_CHUNK : 6 * MODEL_CHUNK;
-    const uint64_t bytes =
-        pick(model, 3) == 0   ? 1 + pick(model, MODEL_CHUNK / 4)
-        : pick(model, 3) == 0 ? MODEL_CHUNK * (1 + pick(model, most / MODEL_CHUNK))
-                              : 1 + pick(model, most);
+    const uint64_t bytes = pick(model, 3) == 0 ? 1 + pick(model, MODEL_CHUNK / 4)
+                           : pick(model, 3) == 0
+                               ? MODEL_CHUNK * (1 + pick(model, most / MODEL_CHUNK))
+                               : 1 + pick(model, most);
     uint64_t address = 0, start, found;
-    const uint64_t needed =
-        needed_chunks(program, NULL, 0) + rooms(program, bytes);
+    const uint64_t needed = needed_chunks(program, NULL, 0) + rooms(program, bytes);
     const mdnn_status_t status = mdnn_memory_allocate(program->memory, bytes, stream, &address);
+    if (held_up(program, status))
+        return;
     if (bytes > small)
         check_refusal(program, status, needed);
     else if (program->exact && status != MDNN_STATUS_OK)
@@ -202,6 +226,8 @@ static void program_begin(program_t *program, open_operation_t *open)
     choose_names(program, open);
     const uint64_t needed = needed_chunks(program, open->areas, open->count);
     const mdnn_status_t status = mdnn_memory_begin(program->memory, &open->operation);
+    if (held_up(program, status))
+        return;
     check_refusal(program, status, needed);
     if (status != MDNN_STATUS_OK) {
         assert_true(status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || program->model.failed);
@@ -239,11 +265,14 @@ static void run_operation(program_t *program, open_operation_t *open)
     uint32_t count = 0;
     for (; count < open->count; count++)
         touched[count] = open->areas[count];
-    while (count < MODEL_TOUCHES - 1 && pick(model, 3) == 0) { /* not named: reads only */
+    bool writes[MODEL_TOUCHES];
+    memcpy(writes, open->writes, sizeof writes);
+    while (count < MODEL_TOUCHES - 1 && pick(model, 3) == 0) { /* not named: reads, or HOST */
         area_t *const area = random_area(program);
         bool seen = !area || area->held > 0;
         for (uint32_t n = 0; n < count; n++)
             seen = seen || touched[n] == area;
+        writes[count] = serves_all(program) && pick(model, 2) == 0;
         if (!seen)
             touched[count++] = area;
     }
@@ -253,7 +282,7 @@ static void run_operation(program_t *program, open_operation_t *open)
     item->touch_count = count;
     for (uint32_t n = 0; n < count; n++) {
         fill_touch(program, &item->touches[n], touched[n], n < open->count || touched[n]->pins > 0,
-                   n < open->count && open->writes[n]);
+                   writes[n]);
         touched[n]->last[stream] = model_mark(model, stream);
     }
 }
@@ -314,6 +343,8 @@ static void program_pin(program_t *program)
     } else if (pick(model, 4) == 0) {
         const uint64_t needed = needed_chunks(program, (area_t *const[]){area}, 1);
         const mdnn_status_t status = mdnn_memory_pin(program->memory, area->address, &start);
+        if (held_up(program, status))
+            return;
         check_refusal(program, status, needed);
         area->pins += status == MDNN_STATUS_OK;
     }
@@ -388,9 +419,10 @@ static void program_step(program_t *program)
     check_report(program);
 }
 
-static void program_new(program_t *program, uint64_t seed, bool verify)
+static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
 {
     model_t *const model = &program->model;
+    const bool verify = safety == MDNN_SAFETY_VERIFY;
     memset(program, 0, sizeof *program);
     model->random = seed;
     program->few_sizes = pick(model, 3) == 0;
@@ -406,7 +438,7 @@ static void program_new(program_t *program, uint64_t seed, bool verify)
                    verify || pick(model, 4) == 0 ? 0 : MODEL_CHUNK / 4, pick(model, 3)},
         .budget_bytes = model->budget * MODEL_CHUNK + pick(model, 2) * 100,
         .min_bytes = pick(model, 2) * MODEL_CHUNK,
-        .safety = verify ? MDNN_SAFETY_VERIFY : MDNN_SAFETY_FAST,
+        .safety = safety,
     };
     memset(&advisor, 0, sizeof advisor);
     advisor.random = seed + 1;
@@ -496,7 +528,7 @@ static void check_totals(const totals_t *totals)
 
 typedef void (*adjust_t)(program_t *program);
 
-static void run_programs(uint64_t count, bool verify, adjust_t adjust)
+static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t adjust)
 {
     static program_t program;
     totals_t totals = {0};
@@ -504,22 +536,44 @@ static void run_programs(uint64_t count, bool verify, adjust_t adjust)
     const char *const times = getenv("MEMORY_TEST_TIMES"), *const one = getenv("MEMORY_TEST_SEED");
     count *= times ? strtoull(times, NULL, 10) : 1;
     for (uint64_t seed = one ? strtoull(one, NULL, 10) : 0; seed < count; seed++) {
-        program_new(&program, seed * 2654435761u, verify);
+        program_new(&program, seed * 2654435761u, safety);
         if (adjust)
             adjust(&program);
         if (getenv("MEMORY_TEST_VERBOSE"))
             fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
         const uint64_t steps = 50 + pick(&program.model, 200);
-        for (uint64_t i = 0; i < steps; i++)
+        for (uint64_t i = 0; i < steps && !program.model.dead; i++)
             program_step(&program);
         add_totals(&totals, &program);
         program_finish(&program);
     }
     assert_int_equal(live_allocations, before);
+    return totals;
+}
+
+static void run_programs(uint64_t count, bool verify, adjust_t adjust)
+{
+    totals_t totals =
+        sum_of_programs(count, verify ? MDNN_SAFETY_VERIFY : MDNN_SAFETY_FAST, adjust);
     if (verify) { /* every unnamed touch faults; what is freed is over */
         assert_int_equal(totals.right + totals.stream_waits, 0);
         totals.right = totals.stream_waits = 1;
     }
+    check_totals(&totals);
+}
+
+/* `served`: each unnamed touch must be. */
+static void run_programs_of_host(uint64_t count, bool served, adjust_t adjust)
+{
+    totals_t totals = sum_of_programs(count, MDNN_SAFETY_HOST, adjust);
+    if (served) {
+        assert_int_equal(totals.faults, 0);
+        assert_int_equal(totals.saved, 0);
+        totals.faults = 1;
+    }
+    assert_int_equal(totals.planned_leaves, 0);
+    totals.planned_leaves = totals.planned_returns = 1;
+    totals.saved = totals.called_off = 1; /* only what failed is */
     check_totals(&totals);
 }
 
@@ -561,6 +615,36 @@ static void verify_maps_only_what_is_named(void **state)
     run_programs(800, true, NULL);
 }
 
+static void host_serves_each_unnamed_touch(void **state)
+{
+    (void)state;
+    run_programs_of_host(3000, true, NULL);
+}
+
+static void short_host_memory_costs_refusals_only_in_host(void **state)
+{
+    (void)state;
+    run_programs_of_host(1500, true, limit_slots);
+}
+
+static void failing_calls_lose_nothing_in_host(void **state)
+{
+    (void)state;
+    run_programs_of_host(2000, false, fail_calls);
+}
+
+static void be_hasty(program_t *program)
+{
+    program->model.hasty_in = 1 + (unsigned)pick(&program->model, 3);
+    program->exact = false;
+}
+
+static void host_waits_not_for_ever(void **state)
+{
+    (void)state;
+    run_programs_of_host(1500, false, be_hasty);
+}
+
 static void verify_names_the_first_operation_that_the_device_failed(void **state)
 {
     (void)state;
@@ -568,7 +652,7 @@ static void verify_names_the_first_operation_that_the_device_failed(void **state
     model_t *const model = &program.model;
     mdnn_memory_operation_t operations[3];
     uint64_t address;
-    program_new(&program, 1, true);
+    program_new(&program, 1, MDNN_SAFETY_VERIFY);
     assert_int_equal(mdnn_memory_allocate(program.memory, 2 * MODEL_CHUNK, 0, &address),
                      MDNN_STATUS_OK);
     const mdnn_named_t named = {address, MDNN_USE_WRITE};
@@ -592,11 +676,13 @@ static void verify_names_the_first_operation_that_the_device_failed(void **state
 
 /* ---- single cases ---- */
 
-static mdnn_memory_t *small_memory(model_t *model, uint64_t chunks, uint64_t slots)
+static mdnn_memory_t *memory_of(model_t *model, uint64_t chunks, uint64_t slots,
+                                mdnn_safety_t safety)
 {
     const mdnn_memory_config_t config = {
         .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, 0},
         .budget_bytes = chunks * MODEL_CHUNK,
+        .safety = safety,
     };
     mdnn_memory_t *memory;
     memset(model, 0, sizeof *model);
@@ -605,6 +691,11 @@ static mdnn_memory_t *small_memory(model_t *model, uint64_t chunks, uint64_t slo
     model->slot_limit = slots;
     assert_int_equal(mdnn_memory_create(&config, &model_device, model, &memory), MDNN_STATUS_OK);
     return memory;
+}
+
+static mdnn_memory_t *small_memory(model_t *model, uint64_t chunks, uint64_t slots)
+{
+    return memory_of(model, chunks, slots, MDNN_SAFETY_FAST);
 }
 
 static uint64_t allocate(mdnn_memory_t *memory, uint64_t chunks)
@@ -885,6 +976,88 @@ static void an_operation_tells_what_its_names_led_to(void **state)
     end_memory(&model, memory);
 }
 
+/* Now, in no order with what the mechanism knows of. */
+static void touch(model_t *model, uint64_t address, uint32_t expected, uint32_t written)
+{
+    item_t *const item = enqueue(model, 0, ITEM_OPERATION);
+    item->touch_count = 1;
+    item->touches[0] = (touch_t){.address = address,
+                                 .words = 1,
+                                 .named = true,
+                                 .after_write = true,
+                                 .before = {expected},
+                                 .after = {written}};
+    run_all(model);
+}
+
+static void host_serves_what_is_away_and_what_is_back(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = memory_of(&model, 4, MODEL_SLOTS, MDNN_SAFETY_HOST);
+    const uint64_t first = allocate(memory, 3);
+    touch(&model, first, 0, 5);
+    const uint64_t second = allocate(memory, 3);
+    assert_int_equal(model.slot_at[model_step(first)] > 0, true);
+    touch(&model, first, 5, 6);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(model.slot_at[model_step(first)], 0);
+    touch(&model, first, 6, 7); /* the host copy counts no more, though it was only read */
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    touch(&model, first, 7, 8);
+    assert_int_equal(mdnn_memory_report(memory).saved_bytes, 0);
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK); /* while it is away */
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, 0);
+    end_memory(&model, memory);
+}
+
+static void host_leaves_and_mistrusts_what_failed_half_way_back(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = memory_of(&model, 4, MODEL_SLOTS, MDNN_SAFETY_HOST);
+    const uint64_t first = allocate(memory, 3);
+    touch(&model, first, 0, 5);
+    const uint64_t second = allocate(memory, 3);
+    assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
+    model.maps_end = true;
+    model.maps_left = 1;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_DEVICE);
+    model.maps_end = false;
+    mdnn_memory_progress(memory);
+    assert_int_equal(model.chunk_at[model_step(first) + 1], 0); /* not in a quiet time */
+    touch(&model, first, 5, 6);
+    assert_int_equal(mdnn_memory_free(memory, allocate(memory, 4), 0), MDNN_STATUS_OK);
+    touch(&model, first, 6, 7);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    touch(&model, first, 7, 8);
+    end_memory(&model, memory);
+}
+
+static void host_waits_for_an_operation_that_has_begun_unless_it_is_hurried(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = memory_of(&model, 4, MODEL_SLOTS, MDNN_SAFETY_HOST);
+    const uint64_t first = allocate(memory, 3);
+    uint64_t second = 0, start;
+    mdnn_memory_operation_t open = {.key = 1};
+    assert_int_equal(mdnn_memory_begin(memory, &open), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_allocate(memory, 3 * MODEL_CHUNK, 0, &second), MDNN_STATUS_BUSY);
+    mdnn_memory_hurry(memory, true);
+    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_OK);
+    mdnn_memory_unpin(memory, first);
+    second = allocate(memory, 3);
+    mdnn_memory_hurry(memory, false);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_BUSY);
+    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_BUSY);
+    mdnn_memory_end(memory, &open, true);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    end_memory(&model, memory);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -914,6 +1087,10 @@ int main(void)
         cmocka_unit_test(short_host_memory_costs_refusals_only),
         cmocka_unit_test(failing_calls_lose_nothing),
         cmocka_unit_test(verify_maps_only_what_is_named),
+        cmocka_unit_test(host_serves_each_unnamed_touch),
+        cmocka_unit_test(short_host_memory_costs_refusals_only_in_host),
+        cmocka_unit_test(failing_calls_lose_nothing_in_host),
+        cmocka_unit_test(host_waits_not_for_ever),
         cmocka_unit_test(verify_names_the_first_operation_that_the_device_failed),
         cmocka_unit_test(a_copy_that_the_host_has_is_not_made_again),
         cmocka_unit_test(a_kept_host_copy_gives_way_when_host_memory_is_short),
@@ -926,6 +1103,9 @@ int main(void)
         cmocka_unit_test(what_was_freed_while_it_was_pinned_can_be_pinned_again),
         cmocka_unit_test(what_an_operation_holds_cannot_be_pinned_once_it_is_freed),
         cmocka_unit_test(an_operation_tells_what_its_names_led_to),
+        cmocka_unit_test(host_serves_what_is_away_and_what_is_back),
+        cmocka_unit_test(host_leaves_and_mistrusts_what_failed_half_way_back),
+        cmocka_unit_test(host_waits_for_an_operation_that_has_begun_unless_it_is_hurried),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
