@@ -64,6 +64,7 @@ include scripts/module.mk
 include scripts/install.mk
 include test/standin/module.mk
 include test/clients/module.mk
+include test/libraries/module.mk
 include test/module.mk
 
 all: $(ALL)

@@ -6,6 +6,13 @@
 
 /* ---- the device, as ranges.c sees it ---- */
 
+static void note_resident(mdnn_memory_t *memory)
+{
+    const uint64_t bytes = memory->report.created * memory->chunk_bytes + memory->aside_bytes;
+    if (memory->peak_resident_bytes < bytes)
+        memory->peak_resident_bytes = bytes;
+}
+
 /* The only place where chunks come from, and so the one that holds the budget: in every build, and
  * whatever the bookkeeping elsewhere says. */
 static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
@@ -13,7 +20,7 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
     mdnn_memory_t *const memory = context;
     const uint64_t created = memory->report.created;
     if (created >= memory->chunk_limit ||
-        (created + 1) * memory->chunk_bytes > memory->config.budget_bytes)
+        (created + 1) * memory->chunk_bytes + memory->aside_bytes > memory->config.budget_bytes)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     const mdnn_status_t status = memory->device.create_chunk(memory->context, chunk);
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
@@ -21,6 +28,7 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
     MDNN_TRY(status);
     memory->report.created++;
     memory->steps++;
+    note_resident(memory);
     return MDNN_STATUS_OK;
 }
 
@@ -356,6 +364,7 @@ mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address)
     for (uint32_t i = 0; i < area->use_count; i++)
         if (area->uses[i].moment != 0)
             MDNN_TRY(mdnn_memory_wait(memory, area->uses[i]));
+    MDNN_TRY(mdnn_memory_wait_unseen(memory));
     return mdnn_memory_wait_for_all(memory);
 }
 
@@ -403,6 +412,30 @@ void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address)
         mdnn_area_unpin(memory, area);
 }
 
+/* ---- what is not ours ---- */
+
+uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory)
+{
+    return (memory->config.budget_bytes - memory->aside_bytes) / memory->chunk_bytes;
+}
+
+mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t taken = memory->report.created * memory->chunk_bytes + memory->aside_bytes;
+    if (bytes > memory->config.budget_bytes - taken)
+        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    memory->aside_bytes += bytes;
+    if (memory->chunk_limit > mdnn_memory_chunks_allowed(memory))
+        memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
+    note_resident(memory);
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes)
+{
+    memory->aside_bytes -= bytes;
+}
+
 /* ---- report ---- */
 
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
@@ -410,8 +443,8 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
     mdnn_memory_report_t report = memory->report;
     report.budget_bytes = memory->config.budget_bytes;
-    report.resident_bytes = counts.created * memory->chunk_bytes;
-    report.peak_resident_bytes = report.resident_bytes; /* chunks are never destroyed */
+    report.resident_bytes = counts.created * memory->chunk_bytes + memory->aside_bytes;
+    report.peak_resident_bytes = memory->peak_resident_bytes;
     report.pinned_live_bytes = mdnn_memory_stuck_bytes(memory);
     report.mapped = counts.mapped;
     report.unmapped = counts.unmapped;

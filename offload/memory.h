@@ -173,6 +173,16 @@ bool mdnn_memory_named(const mdnn_memory_t *memory, const mdnn_memory_operation_
  * taken back: unnamed touches by them may fault. */
 void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
 
+/* Around an operation that may use any allocation, nobody knows which, beside those named within.
+ * false: something is away, or memory is short: then it must be named. From begin on nothing is
+ * unmapped, and from end on not before all is over that is enqueued in `stream` then. */
+bool mdnn_memory_unseen_begin(mdnn_memory_t *memory);
+void mdnn_memory_unseen_end(mdnn_memory_t *memory, uint64_t stream);
+
+/* Starts of all live allocations, `capacity` at most; returns how many there are. *fits: all can be
+ * RESIDENT at once. */
+size_t mdnn_memory_live(const mdnn_memory_t *memory, uint64_t *starts, size_t capacity, bool *fits);
+
 /* Takes every move a step further that can be. Never waits. true: something is under way that goes
  * on without the program. */
 bool mdnn_memory_progress(mdnn_memory_t *memory);
@@ -185,9 +195,14 @@ bool mdnn_memory_progress(mdnn_memory_t *memory);
 mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start);
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
 
+/* `bytes` of the budget are for other memory of the device than ours, until they are given back.
+ * OUT_OF_DEVICE_MEMORY: there are chunks in their place. */
+mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes);
+void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
+
 typedef struct mdnn_memory_report {
     uint64_t budget_bytes, resident_bytes,
-        peak_resident_bytes;              /* chunks created: all that we hold */
+        peak_resident_bytes;              /* chunks created, and what is set aside */
     uint64_t live_bytes, peak_live_bytes; /* asked for and not freed, wherever they are */
     uint64_t pinned_live_bytes;           /* cannot leave */
     uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */

@@ -5,6 +5,7 @@
  *   memory_quiet.c  safety = host
  *   memory_names.c  begin and end of operations; the pilot's advice
  *   memory_rounds.c how long a round of what repeats takes
+ *   memory_unseen.c work whose memory nobody knows
  *
  * Content of a range. Copies out begin with the last chunk, copies in and mapping with the first,
  * so five numbers say where everything is:
@@ -24,6 +25,7 @@ enum {
     MDNN_FLIGHTS = 64,    /* copies enqueued at once in a direction, at most, */
     MDNN_TIMINGS = 64,    /* and operations whose time is not known yet */
     MDNN_INLINE_USES = 2, /* streams of an allocation before memory is asked for */
+    MDNN_UNSEEN_STREAMS = 8, /* with unseen work that goes on */
 };
 /* Bytes enqueued at once in a direction: what a demand may have to wait behind. More than one chunk
  * is allowed in any case. */
@@ -110,6 +112,8 @@ struct mdnn_memory {
     mdnn_pilot_t *pilot;
     uint64_t chunk_bytes;
     uint64_t chunk_limit; /* chunks that the budget allows, or the device has */
+    uint64_t aside_bytes; /* of the budget: for other memory than chunks */
+    uint64_t peak_resident_bytes;
 
     mdnn_area_t *areas;                           /* all; newest first */
     mdnn_area_list_t leaving, returning, endings; /* in the order in which they were asked for */
@@ -137,6 +141,8 @@ struct mdnn_memory {
 
     mdnn_round_watch_t watch;
     uint64_t stuck_bytes; /* of ranges that cannot leave, without slabs */
+    uint32_t unseen_open; /* between mdnn_memory_unseen_begin and its end */
+    mdnn_ticket_t unseen[MDNN_UNSEEN_STREAMS]; /* last of each stream; moment 0: none */
     mdnn_memory_report_t report;
 };
 
@@ -151,6 +157,8 @@ void mdnn_area_pin(mdnn_memory_t *memory, mdnn_area_t *area);
 void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area);
 /* What has been freed and is neither held nor pinned ends, now or later. */
 void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area);
+/* Chunks that there may be beside what is set aside. */
+uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
 /* Bytes that no demand can have: slabs and what stays or is pinned. */
 uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
 /* An allocation or an operation failed that this budget would have been enough for. */
@@ -180,6 +188,13 @@ static inline uint64_t mdnn_area_owned(const mdnn_area_t *area)
 {
     return area->range ? mdnn_range_chunks(area->range).owned : 0;
 }
+
+/* ---- memory_unseen.c ---- */
+/* Nothing may be using memory unseen any more. */
+bool mdnn_memory_unseen_over(mdnn_memory_t *memory);
+/* What the next to end is, of those whose end is enqueued; NULL: none. */
+mdnn_ticket_t *mdnn_memory_unseen_use(mdnn_memory_t *memory);
+mdnn_status_t mdnn_memory_wait_unseen(mdnn_memory_t *memory);
 
 /* ---- memory_rounds.c ---- */
 /* After an operation of `stream` was recorded. */

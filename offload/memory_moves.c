@@ -41,7 +41,7 @@ bool mdnn_area_uses_over(mdnn_memory_t *memory, mdnn_area_t *area)
         area->uses[i].moment = 0;
         memory->steps++; /* who saw it unfinished a moment ago looks again */
     }
-    return true;
+    return mdnn_memory_unseen_over(memory);
 }
 
 /* VERIFY maps what an operation names, when it begins. */

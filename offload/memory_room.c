@@ -79,6 +79,8 @@ mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
     mdnn_ticket_t *use = find_use(&memory->leaving);
     if (!use)
         use = find_use(&memory->endings);
+    if (!use && (memory->leaving.first || memory->endings.first))
+        use = mdnn_memory_unseen_use(memory);
     if (memory->wanted.moment != 0)
         return mdnn_memory_wait(memory, memory->wanted);
     if (flights[true].count > 0)
@@ -96,7 +98,7 @@ static void begin_demand(mdnn_memory_t *memory)
 {
     memory->demanding = true;
     memory->demands++;
-    memory->chunk_limit = memory->config.budget_bytes / memory->chunk_bytes;
+    memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
 }
 
 /* How well it would be if the range left: operations until it is used again, as far as is known;

@@ -1,5 +1,5 @@
 /* Decides what a dlsym of the host gets (interposition.md 1.2). Called by the assembly stub for names
- * that begin with "cu"; everything undecided goes to the real dlsym by a jump. */
+ * that begin with "cu" or "nc"; everything undecided goes to the real dlsym by a jump. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdatomic.h>
@@ -7,6 +7,7 @@
 
 #include "shim/driver.h"
 #include "shim/entries.h"
+#include "shim/library_doors.h"
 #include "shim/process.h"
 #include "shim/real.h"
 
@@ -94,6 +95,14 @@ static dlsym_answer_t decide_driver(const char *name, void *found, void *caller)
     return answer(mdnn_driver_entry_of_symbol(name, found));
 }
 
+/* Likewise for cuBLAS, cuSOLVER and NCCL, which look up functions of one another. */
+static dlsym_answer_t decide_library(const char *name, void *found)
+{
+    bool ours;
+    void *const door = mdnn_library_entry_of_symbol(name, soname_at(found, &ours), found);
+    return door ? answer(door) : undecided;
+}
+
 dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
 {
     mdnn_hook_id_t hook;
@@ -101,7 +110,8 @@ dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
     if (!find || handle == RTLD_NEXT)
         return undecided;
     const bool of_driver = mdnn_driver_has_symbol(name);
-    if (!of_driver && !mdnn_hook_of_name(name, &hook))
+    const bool of_library = !of_driver && mdnn_library_has_symbol(name);
+    if (!of_driver && !of_library && !mdnn_hook_of_name(name, &hook))
         return undecided;
     void *found = handle == RTLD_DEFAULT ? NULL : find(handle, name);
     bool ours = handle == RTLD_DEFAULT;
@@ -117,7 +127,8 @@ dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
         return ours ? answer(found) : undecided;
     if (!found)
         return undecided;
-    const dlsym_answer_t decided =
-        of_driver ? decide_driver(name, found, caller) : decide_by_owner(hook, found);
+    const dlsym_answer_t decided = of_driver    ? decide_driver(name, found, caller)
+                                   : of_library ? decide_library(name, found)
+                                                : decide_by_owner(hook, found);
     return !decided.decided && ours ? answer(found) : decided;
 }

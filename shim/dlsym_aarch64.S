@@ -9,10 +9,18 @@ dlsym:
     hint #34                     /* bti c */
     ldrb w9, [x1]
     cmp w9, #'c'
-    b.ne .Lreal
+    b.ne .Lnccl
     ldrb w9, [x1, #1]
     cmp w9, #'u'
+    b.eq .Ldecide
+    b .Lreal
+.Lnccl:
+    cmp w9, #'n'
     b.ne .Lreal
+    ldrb w9, [x1, #1]
+    cmp w9, #'c'
+    b.ne .Lreal
+.Ldecide:
     stp x29, x30, [sp, #-32]!
     .cfi_def_cfa_offset 32
     stp x0, x1, [sp, #16]

@@ -1,7 +1,7 @@
 /* The dlsym door. It must end in a jump to the real dlsym with the caller's own registers and return
  * address: glibc takes the caller's address to answer RTLD_NEXT and RTLD_DEFAULT (interposition.md
  * fact 6). A C function tail-calls only when optimized, so this is assembly. Names that do not begin
- * with "cu" cost two compares and a jump. */
+ * with "cu" or "nc" cost two or three compares and a jump. */
 #if defined(__x86_64__)
     .text
     .globl dlsym
@@ -11,9 +11,16 @@ dlsym:
     .cfi_startproc
     endbr64
     cmpb $'c', (%rsi)
-    jne .Lreal
+    jne .Lnccl
     cmpb $'u', 1(%rsi)
+    je .Ldecide
+    jmp .Lreal
+.Lnccl:
+    cmpb $'n', (%rsi)
     jne .Lreal
+    cmpb $'c', 1(%rsi)
+    jne .Lreal
+.Ldecide:
     pushq %rdi
     .cfi_adjust_cfa_offset 8
     pushq %rsi

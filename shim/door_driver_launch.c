@@ -5,6 +5,7 @@
 
 #include "config/log.h"
 #include "shim/driver.h"
+#include "shim/hidden_names.h"
 #include "shim/launch_scan.h"
 #include "shim/tensor_maps.h"
 
@@ -66,6 +67,7 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
     if (!read)
         operation->overflowed = true;
     operation->name = layout ? layout->name : NULL;
+    mdnn_hidden_name(operation);
     uint64_t key = layout ? layout->name_hash : MDNN_DRIVER_HASH_START;
     key = mdnn_driver_hash(key, (uint64_t)grid_x << 32 | grid_y);
     const CUresult result = mdnn_virtual_begin(operation, mdnn_driver_hash(key, grid_z));

@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 
 #include "shim/driver.h"
+#include "shim/plain_memory.h"
 
 /* As the driver has it: rows begin at multiples of this. */
 enum { PITCH = 512 };
@@ -51,6 +52,8 @@ CUresult mdnn_door_cuMemAlloc_v2(CUresult (*real)(CUdeviceptr *, size_t), bool o
                                  CUdeviceptr *address, size_t bytes)
 {
     (void)own_stream;
+    if (address && bytes > 0 && mdnn_plain_memory_wanted(mdnn_driver_caller()))
+        return mdnn_plain_memory_allocate(real, address, bytes);
     const CUresult result = address && bytes > 0
                                 ? mdnn_virtual_allocate(address, bytes, NULL, false, true)
                                 : CUDA_ERROR_NOT_SUPPORTED;
@@ -78,6 +81,7 @@ CUresult mdnn_door_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, 
 CUresult mdnn_door_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, CUdeviceptr address)
 {
     (void)own_stream;
+    mdnn_plain_memory_forget(address);
     if (!mdnn_virtual_owns(address))
         return real(address);
     if (mdnn_driver_is_exiting())
@@ -158,6 +162,7 @@ CUresult mdnn_door_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
     (void)own_stream;
     if (mdnn_driver_is_exiting() || device < 0 || device >= MOST_DEVICES)
         return real(device);
+    mdnn_plain_memory_device_ends(device);
     mdnn_virtual_device_ends(device);
     atomic_store(&used[device], 0);
     atomic_store(&most_used[device], 0);

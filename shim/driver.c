@@ -22,6 +22,7 @@ typedef void (*function_t)(void);
 static _Atomic(function_t) reals[MDNN_DRIVER_COUNT];
 static _Atomic bool lacks[MDNN_DRIVER_COUNT]; /* looked for, and this driver does not have it */
 static _Thread_local bool inside __attribute__((tls_model("initial-exec")));
+static _Thread_local const void *caller __attribute__((tls_model("initial-exec")));
 
 static function_t function_of(void *symbol)
 {
@@ -85,6 +86,7 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
         if (!mdnn_driver_enter())                                                                  \
             return real(arguments);                                                                \
         CUresult result;                                                                           \
+        caller = __builtin_return_address(0);                                                      \
         handle;                                                                                    \
         mdnn_driver_leave();                                                                       \
         return result;                                                                             \
@@ -288,6 +290,11 @@ bool mdnn_driver_enter(void)
 void mdnn_driver_leave(void)
 {
     inside = false;
+}
+
+const void *mdnn_driver_caller(void)
+{
+    return caller;
 }
 
 bool mdnn_driver_is_exiting(void)

@@ -88,6 +88,8 @@ const mdnn_driver_queries_t *mdnn_driver_queries(void);
  * already. false: call the real function. Every true needs one mdnn_driver_leave. */
 bool mdnn_driver_enter(void);
 void mdnn_driver_leave(void);
+/* Inside a door: an address in the code that called the driver. */
+const void *mdnn_driver_caller(void);
 /* Exit handlers run: what is freed need not be any more. */
 bool mdnn_driver_is_exiting(void);
 

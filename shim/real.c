@@ -106,17 +106,32 @@ static void *search_find(const search_t *search, const char *name)
     return found && !is_our_own(found) ? found : NULL;
 }
 
+/* A failed search must not leave its text for the host's next dlerror. */
+static void forget_error(void)
+{
+    (void)dlerror();
+}
+
+void *mdnn_real_find(const char *const *sonames, const char *name)
+{
+    library_names_t names = {0};
+    search_t search;
+    for (size_t i = 0; i + 1 < sizeof names.sonames / sizeof *names.sonames && sonames[i]; i++)
+        names.sonames[i] = sonames[i];
+    search_open(&search, &names);
+    void *const found = search_find(&search, name);
+    if (!found) {
+        search_close(&search);
+        forget_error();
+    }
+    return found;
+}
+
 static void *hook_find(const search_t *search, mdnn_library_t library, mdnn_hook_id_t hook,
                        const char *name)
 {
     void *const known = atomic_load_explicit(&remembered[library][hook], memory_order_acquire);
     return known ? known : search_find(search, name);
-}
-
-/* A failed search must not leave its text for the host's next dlerror. */
-static void forget_error(void)
-{
-    (void)dlerror();
 }
 
 /* Fills the function pointer at `member`; object pointers and function pointers have one

@@ -94,6 +94,11 @@ const mdnn_cudnn_t *mdnn_real_cudnn(mdnn_library_t library);
 const mdnn_cudart_t *mdnn_real_cudart(void);
 const mdnn_driver_t *mdnn_real_driver(void); /* NULL also if a function is missing */
 
+/* A function of the first of these libraries that has it, before that of the next definition in the
+ * global scope; NULL: none is loaded that does. The list ends with NULL, and has five names at most.
+ */
+void *mdnn_real_find(const char *const *sonames, const char *name);
+
 /* The real function `hook` of `library` as the host's own dlsym found it. */
 void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function);
 

@@ -5,6 +5,7 @@
 
 #include "shim/process.h"
 #include "shim/virtual_internal.h"
+#include "shim/virtual_unseen.h"
 
 /* The names of one device. */
 struct mdnn_virtual_part {
@@ -210,6 +211,15 @@ static void meet(mdnn_virtual_device_t *device, CUdevice other)
     if (!(atomic_fetch_or(&device->met, bit) & bit))
         (void)mdnn_device_memory_let(device->device, other);
     mdnn_virtual_leave(device, entry);
+}
+
+void mdnn_virtual_devices_meet(void)
+{
+    mdnn_virtual_device_t *device, *other;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
+        for (size_t j = 0; (other = mdnn_virtual_device(j)); j++)
+            if (device->bytes > 0 && other->bytes > 0) /* else it was reset */
+                meet(device, other->ordinal);
 }
 
 /* All devices whose memory is named meet each other and the one that does the work. */

@@ -28,6 +28,10 @@ table() {
     mutant DISCARDED_COPY_COUNTS memory_moves.c 's/flight->discarded == area->discarded/true/'
     mutant LEAVES_WHILE_HELD memory_moves.c 's/ \&\& area->held == 0 \&\& area->pins == 0;/ \&\& area->pins == 0;/'
     mutant LEAVES_WHILE_PINNED memory_moves.c 's/ \&\& area->held == 0 \&\& area->pins == 0;/ \&\& area->held == 0;/'
+    mutant UNSEEN_WRITE_KEEPS_HOST_COPY memory_unseen.c 's/^            mdnn_area_written(memory, area);/            ;/'
+    mutant LEAVES_WHILE_USED_UNSEEN memory_moves.c 's/return mdnn_memory_unseen_over(memory);/return true;/'
+    mutant LEAVES_WHILE_UNSEEN_BEGINS memory_unseen.c 's/memory->unseen_open == 0 \&\& !/!/'
+    mutant UNSEEN_ALTHOUGH_AWAY memory_unseen.c 's/area->state != MDNN_AREA_RESIDENT)/false)/'
     # --- I2: no address shows other bytes ---
     mutant LEAVES_MAPPED memory_moves.c \
         's/^    while ((mapped = .*> 0) {/    while ((mapped = 0) > 0) {/;s/area->out_sent > mdnn_range_chunks(area->range).mapped/area->out_sent > 0/'
@@ -60,6 +64,8 @@ table() {
     mutant RETURNS_TAKE_FROM_DEMANDS memory_moves.c 's/^    return !memory->demanding \&\&/    return/'
     mutant RETURNS_KEEP_THEIR_CHUNKS memory_room.c \
         's/(area->state == MDNN_AREA_RESIDENT || area->state == MDNN_AREA_RETURNING)/(area->state == MDNN_AREA_RESIDENT)/'
+    mutant SET_ASIDE_AND_USED memory.c 's/(memory->config.budget_bytes - memory->aside_bytes)/memory->config.budget_bytes/;s/ + memory->aside_bytes >/ >/'
+    mutant UNSEEN_NOT_WAITED_FOR memory_room.c 's/use = mdnn_memory_unseen_use(memory);/use = NULL;/'
     mutant GIVES_UP_TOO_EARLY memory_room.c \
         's/^    const mdnn_status_t status = mdnn_memory_wait_for_a_move(memory);/    const mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'
     mutant SLOT_NOT_WAITED_FOR memory_room.c 's/^    if (memory->slot_busy)/    if (0)/'

@@ -135,7 +135,7 @@ $(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c shim/kernel_la
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -lpthread -o $@
 TESTS += $(B)/test/shim/test_kernel_layout test/pytorch_variables.sh
 # Doors alone, with a driver and a virtual memory of the test's own.
-DOORS_ALONE = $(patsubst %,shim/%.c,door_driver_copy door_driver_graph door_driver_launch kernel_layout tensor_maps)
+DOORS_ALONE = $(patsubst %,shim/%.c,door_driver_copy door_driver_graph door_driver_launch hidden_names kernel_layout tensor_maps)
 $(B)/test/shim/test_driver_nodes: test/shim/test_driver_nodes.c $(DOORS_ALONE) $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)

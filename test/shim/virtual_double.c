@@ -6,6 +6,7 @@
 
 #include "shim/process.h"
 #include "shim/real.h"
+#include "shim/virtual_unseen.h"
 
 typedef struct allocation {
     uint64_t start, bytes;
@@ -306,4 +307,58 @@ CUresult mdnn_device_info(size_t *free_bytes, size_t *total_bytes)
 CUresult mdnn_device_free(CUdeviceptr address)
 {
     return mdnn_real_driver()->cuMemFree(address);
+}
+
+/* ---- for the doors of libraries, which the tests of this double do not call ---- */
+
+bool mdnn_virtual_any(void)
+{
+    return false;
+}
+
+struct mdnn_virtual_device *mdnn_virtual_unseen_begin(CUstream stream, uint64_t *number)
+{
+    (void)stream, (void)number;
+    return NULL;
+}
+
+void mdnn_virtual_unseen_end(struct mdnn_virtual_device *device, uint64_t number)
+{
+    (void)device, (void)number;
+}
+
+uint32_t mdnn_virtual_unseen_open(void)
+{
+    return 0;
+}
+
+uint64_t *mdnn_virtual_live(size_t *count, bool *fits)
+{
+    *count = 0;
+    *fits = true;
+    return NULL;
+}
+
+CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, CUstream stream)
+{
+    (void)words, (void)address, (void)count, (void)stream;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void mdnn_virtual_devices_meet(void) {}
+
+void mdnn_virtual_unpin(CUdeviceptr address)
+{
+    (void)address;
+}
+
+CUresult mdnn_virtual_set_aside(size_t bytes, int *device)
+{
+    (void)bytes, (void)device;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void mdnn_virtual_give_back(size_t bytes, int device)
+{
+    (void)bytes, (void)device;
 }

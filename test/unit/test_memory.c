@@ -39,7 +39,7 @@ typedef struct program {
     unsigned runs;  /* items that run after a step, at most */
     unsigned allocation_fails_in; /* 1 step in so many; 0: never */
     uint32_t next_word;
-    uint64_t operations, refusals, captured;
+    uint64_t operations, refusals, captured, unseen;
 } program_t;
 
 /* Chunks that it takes, and one more if it fills many exactly. */
@@ -321,6 +321,27 @@ static void touch_pinned(program_t *program)
     area->last[stream] = model_mark(&program->model, stream);
 }
 
+/* An operation of which nobody knows what it uses; other things happen while it is begun. */
+static void program_unseen(program_t *program)
+{
+    model_t *const model = &program->model;
+    const uint64_t stream = pick(model, MODEL_STREAMS);
+    area_t *const area = random_area(program);
+    if (!area || area->held > 0 || area->freed || !mdnn_memory_unseen_begin(program->memory))
+        return;
+    mdnn_memory_progress(program->memory);
+    area_t *const other = &program->areas[pick(model, AREAS)];
+    if (other != area && other->bytes > 0 && other->held == 0)
+        program_free(program, other);
+    program_order(program, area, stream);
+    item_t *const item = enqueue(model, stream, ITEM_OPERATION);
+    item->touch_count = 1;
+    fill_touch(program, &item->touches[0], area, true, pick(model, 2) == 0);
+    area->last[stream] = model_mark(model, stream);
+    mdnn_memory_unseen_end(program->memory, stream);
+    program->unseen++;
+}
+
 static void program_pin(program_t *program)
 {
     model_t *const model = &program->model;
@@ -396,7 +417,10 @@ static void program_step(program_t *program)
         program_pin(program);
         break;
     case 4:
-        touch_pinned(program);
+        if (pick(model, 2) == 0)
+            touch_pinned(program);
+        else
+            program_unseen(program);
         break;
     case 5:
         mdnn_memory_progress(program->memory);
@@ -532,6 +556,7 @@ static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t a
 {
     static program_t program;
     totals_t totals = {0};
+    uint64_t unseen = 0;
     const long before = live_allocations;
     const char *const times = getenv("MEMORY_TEST_TIMES"), *const one = getenv("MEMORY_TEST_SEED");
     count *= times ? strtoull(times, NULL, 10) : 1;
@@ -545,9 +570,11 @@ static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t a
         for (uint64_t i = 0; i < steps && !program.model.dead; i++)
             program_step(&program);
         add_totals(&totals, &program);
+        unseen += program.unseen;
         program_finish(&program);
     }
     assert_int_equal(live_allocations, before);
+    assert_true(safety != MDNN_SAFETY_FAST || unseen > 0);
     return totals;
 }
 
@@ -1058,6 +1085,83 @@ static void host_waits_for_an_operation_that_has_begun_unless_it_is_hurried(void
     end_memory(&model, memory);
 }
 
+static void what_is_set_aside_is_nobodys(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    uint64_t address;
+    assert_int_equal(mdnn_memory_set_aside(memory, MODEL_CHUNK + 1), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).resident_bytes, MODEL_CHUNK + 1);
+    assert_int_equal(mdnn_memory_available(memory), 2 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_allocate(memory, 3 * MODEL_CHUNK, 0, &address),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    (void)allocate(memory, 2);
+    assert_int_equal(mdnn_memory_set_aside(memory, MODEL_CHUNK), MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(mdnn_memory_set_aside(memory, MODEL_CHUNK - 1), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).resident_bytes, 4 * MODEL_CHUNK);
+    mdnn_memory_give_back(memory, 2 * MODEL_CHUNK);
+    (void)allocate(memory, 2);
+    assert_int_equal(mdnn_memory_report(memory).peak_resident_bytes, 4 * MODEL_CHUNK);
+    end_memory(&model, memory);
+}
+
+/* Where everything is resident, and memory is not short; then nothing leaves before its end. */
+static void work_that_nobody_knows_keeps_everything(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 1), second = allocate(memory, 2);
+    assert_int_equal(operate(memory, first, second, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    settle(&model, memory);
+    assert_true(mdnn_memory_unseen_begin(memory));
+    enqueue(&model, 1, ITEM_OPERATION);
+    mdnn_memory_unseen_end(memory, 1);
+    const uint64_t waits = mdnn_memory_report(memory).host_waits;
+    const uint64_t third = allocate(memory, 2); /* the first or the second leaves */
+    assert_int_equal(model.done[1], model.enqueued[1]);
+    assert_int_equal(mdnn_memory_report(memory).refused, 0);
+    assert_true(mdnn_memory_report(memory).host_waits > waits);
+    assert_false(mdnn_memory_unseen_begin(memory)); /* something is away */
+    assert_int_equal(operate(memory, third, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    end_memory(&model, memory);
+}
+
+static void nothing_is_unmapped_while_such_work_is_begun(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    assert_true(mdnn_memory_unseen_begin(memory));
+    advisor.leave = 1;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    advisor.leave = 0;
+    run_all(&model);
+    mdnn_memory_progress(memory);
+    assert_int_equal(mdnn_memory_report(memory).planned_leaves, 1);
+    assert_int_equal(mdnn_memory_report(memory).unmapped, 0);
+    mdnn_memory_unseen_end(memory, 0);
+    settle(&model, memory);
+    assert_int_equal(mdnn_memory_report(memory).unmapped, 3);
+    end_memory(&model, memory);
+}
+
+/* It could not be served if it asked for more. */
+static void such_work_needs_room(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+    (void)allocate(memory, 6);
+    assert_true(mdnn_memory_unseen_begin(memory));
+    mdnn_memory_unseen_end(memory, 0);
+    (void)allocate(memory, 1);
+    assert_false(mdnn_memory_unseen_begin(memory));
+    end_memory(&model, memory);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -1106,6 +1210,10 @@ int main(void)
         cmocka_unit_test(host_serves_what_is_away_and_what_is_back),
         cmocka_unit_test(host_leaves_and_mistrusts_what_failed_half_way_back),
         cmocka_unit_test(host_waits_for_an_operation_that_has_begun_unless_it_is_hurried),
+        cmocka_unit_test(what_is_set_aside_is_nobodys),
+        cmocka_unit_test(work_that_nobody_knows_keeps_everything),
+        cmocka_unit_test(nothing_is_unmapped_while_such_work_is_begun),
+        cmocka_unit_test(such_work_needs_room),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);

@@ -1,0 +1,106 @@
+#include "shim/hidden_names.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* initial-exec: see shim/process.c. */
+static _Thread_local mdnn_hidden_t *innermost __attribute__((tls_model("initial-exec")));
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `published` */
+static mdnn_hidden_t published;
+static _Atomic bool any_published;
+
+/* ---- lists ---- */
+
+static bool make_room(mdnn_hidden_t *hidden)
+{
+    if (hidden->count < hidden->capacity)
+        return true;
+    const size_t capacity = hidden->capacity > 0 ? 2 * hidden->capacity : 16;
+    mdnn_hidden_name_t *const grown = reallocarray(hidden->names, capacity, sizeof *grown);
+    if (!grown) {
+        hidden->lost = true;
+        return false;
+    }
+    hidden->names = grown;
+    hidden->capacity = capacity;
+    return true;
+}
+
+void mdnn_hidden_add(mdnn_hidden_t *hidden, uint64_t address, mdnn_use_role_t role,
+                     const void *owner)
+{
+    if (mdnn_virtual_owns(address) && make_room(hidden))
+        hidden->names[hidden->count++] = (mdnn_hidden_name_t){address, role, owner};
+}
+
+void mdnn_hidden_clear(mdnn_hidden_t *hidden)
+{
+    free(hidden->names);
+    *hidden = (mdnn_hidden_t){.outer = hidden->outer};
+}
+
+void mdnn_hidden_enter(mdnn_hidden_t *hidden)
+{
+    hidden->outer = innermost;
+    innermost = hidden;
+}
+
+void mdnn_hidden_leave(mdnn_hidden_t *hidden)
+{
+    innermost = hidden->outer;
+}
+
+/* ---- launches ---- */
+
+static void name_list(mdnn_virtual_operation_t *operation, const mdnn_hidden_t *hidden)
+{
+    for (size_t i = 0; i < hidden->count; i++)
+        mdnn_virtual_name(operation, hidden->names[i].address, hidden->names[i].role);
+    operation->overflowed = operation->overflowed || hidden->lost;
+}
+
+/* Mangled, as a rule. */
+static bool is_of_nccl(const mdnn_virtual_operation_t *operation)
+{
+    return operation->name && strstr(operation->name, "nccl");
+}
+
+void mdnn_hidden_name(mdnn_virtual_operation_t *operation)
+{
+    for (const mdnn_hidden_t *hidden = innermost; hidden; hidden = hidden->outer)
+        name_list(operation, hidden);
+    if (innermost || !atomic_load_explicit(&any_published, memory_order_acquire) ||
+        !is_of_nccl(operation))
+        return;
+    pthread_mutex_lock(&lock);
+    name_list(operation, &published);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- for other threads ---- */
+
+void mdnn_hidden_publish(const mdnn_hidden_name_t *name)
+{
+    pthread_mutex_lock(&lock);
+    mdnn_hidden_add(&published, name->address, name->role, name->owner);
+    atomic_store_explicit(&any_published, true, memory_order_release);
+    pthread_mutex_unlock(&lock);
+}
+
+void mdnn_hidden_done(const void *owner)
+{
+    size_t kept = 0;
+    if (!atomic_load_explicit(&any_published, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < published.count; i++)
+        if (published.names[i].owner != owner)
+            published.names[kept++] = published.names[i];
+    published.count = kept;
+    published.lost = published.lost && kept > 0;
+    atomic_store_explicit(&any_published, kept > 0, memory_order_release);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,42 @@
+/* What the kernels use that a library's call launches, beside what their parameters name. While such a
+ * call runs its list is the thread's, and each kernel that the thread launches names what is in it.
+ *
+ * A list belongs to one thread; what is published is for all. */
+#ifndef MDNN_HIDDEN_NAMES_H
+#define MDNN_HIDDEN_NAMES_H
+
+#include "shim/virtual_memory.h"
+
+typedef struct mdnn_hidden_name {
+    uint64_t address;
+    mdnn_use_role_t role;
+    const void *owner; /* the communicator; NULL: nobody */
+} mdnn_hidden_name_t;
+
+typedef struct mdnn_hidden {
+    struct mdnn_hidden *outer; /* of the call around this one */
+    mdnn_hidden_name_t *names;
+    size_t count, capacity;
+    bool lost; /* a name, for want of memory: launches are refused */
+} mdnn_hidden_t;
+
+/* An empty list needs no end. Addresses that are not ours are passed over. */
+void mdnn_hidden_add(mdnn_hidden_t *hidden, uint64_t address, mdnn_use_role_t role,
+                     const void *owner);
+/* Empty again. */
+void mdnn_hidden_clear(mdnn_hidden_t *hidden);
+
+/* Around the call, in the same thread. */
+void mdnn_hidden_enter(mdnn_hidden_t *hidden);
+void mdnn_hidden_leave(mdnn_hidden_t *hidden);
+
+/* For a launch, whose `name` is set: names what is hidden from it. */
+void mdnn_hidden_name(mdnn_virtual_operation_t *operation);
+
+/* Other threads, of the library's own, may launch the call's kernels, during the call or later (NCCL,
+ * without blocking): kernels of NCCL that a thread without a list launches name it, until its owner is
+ * done. */
+void mdnn_hidden_publish(const mdnn_hidden_name_t *name);
+void mdnn_hidden_done(const void *owner);
+
+#endif

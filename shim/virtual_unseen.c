@@ -1,0 +1,161 @@
+#include "shim/virtual_unseen.h"
+
+#include <stdlib.h>
+
+#include "shim/driver.h"
+#include "shim/virtual_internal.h"
+
+/* initial-exec: see shim/process.c. */
+static _Thread_local uint32_t open_calls __attribute__((tls_model("initial-exec")));
+
+/* From `index` on; those that were reset have no addresses. */
+static mdnn_virtual_device_t *next_device(size_t *index)
+{
+    mdnn_virtual_device_t *device;
+    while ((device = mdnn_virtual_device((*index)++)))
+        if (device->bytes > 0)
+            return device;
+    return NULL;
+}
+
+bool mdnn_virtual_any(void)
+{
+    size_t index = 0;
+    return mdnn_virtual_on() && next_device(&index) != NULL;
+}
+
+/* ---- any memory ---- */
+
+/* Of several devices nobody would know which one's memory is used. */
+static mdnn_virtual_device_t *only_device(void)
+{
+    size_t index = 0;
+    mdnn_virtual_device_t *const device = next_device(&index);
+    return next_device(&index) ? NULL : device;
+}
+
+mdnn_virtual_device_t *mdnn_virtual_unseen_begin(CUstream stream, uint64_t *number)
+{
+    mdnn_virtual_device_t *const device = only_device();
+    if (!device ||
+        mdnn_moments_stream(mdnn_virtual_moments(), stream, false, number) != MDNN_STATUS_OK)
+        return NULL;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    const bool begun = device->memory && mdnn_memory_unseen_begin(device->memory);
+    device->inside += begun;
+    mdnn_virtual_leave(device, entry);
+    open_calls += begun;
+    return begun ? device : NULL;
+}
+
+void mdnn_virtual_unseen_end(mdnn_virtual_device_t *device, uint64_t number)
+{
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory) {
+        mdnn_memory_unseen_end(device->memory, number);
+        mdnn_virtual_count(device);
+    }
+    device->inside--;
+    pthread_cond_broadcast(&device->one_ended);
+    mdnn_virtual_leave(device, entry);
+    open_calls--;
+}
+
+uint32_t mdnn_virtual_unseen_open(void)
+{
+    return open_calls;
+}
+
+/* Entered. Adds to `starts`, which may move; NULL without memory. */
+static uint64_t *add_live(mdnn_virtual_device_t *device, uint64_t *starts, size_t *count, bool *fits)
+{
+    bool fits_here;
+    const size_t more = mdnn_memory_live(device->memory, NULL, 0, &fits_here);
+    uint64_t *const grown = reallocarray(starts, *count + more + 1, sizeof *starts);
+    if (!grown)
+        free(starts);
+    else
+        (void)mdnn_memory_live(device->memory, grown + *count, more, &fits_here);
+    *count += more;
+    *fits = *fits && fits_here && grown;
+    return grown;
+}
+
+uint64_t *mdnn_virtual_live(size_t *count, bool *fits)
+{
+    mdnn_virtual_device_t *device;
+    uint64_t *starts = NULL;
+    *count = 0;
+    *fits = true;
+    for (size_t i = 0; *fits && (device = next_device(&i));) {
+        const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+        if (device->memory)
+            starts = add_live(device, starts, count, fits);
+        mdnn_virtual_leave(device, entry);
+    }
+    if (*fits)
+        return starts;
+    free(starts);
+    return NULL;
+}
+
+/* ---- reading ---- */
+
+/* Through the doors: what is read may be away. */
+CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, CUstream stream)
+{
+    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    CUresult result = mdnn_driver_cuMemcpyAsync((uintptr_t)words, (uintptr_t)address,
+                                                count * sizeof *words, stream);
+    if (result == CUDA_SUCCESS)
+        result = mdnn_driver_cuStreamSynchronize(stream);
+    mdnn_virtual_restore(entry);
+    return result;
+}
+
+/* ---- pins and bytes ---- */
+
+void mdnn_virtual_unpin(CUdeviceptr address)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
+    if (!device)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory)
+        mdnn_memory_unpin(device->memory, address);
+    mdnn_virtual_leave(device, entry);
+}
+
+static mdnn_virtual_device_t *device_with(int ordinal)
+{
+    mdnn_virtual_device_t *device;
+    size_t index = 0;
+    do
+        device = next_device(&index);
+    while (device && device->ordinal != ordinal);
+    return device;
+}
+
+CUresult mdnn_virtual_set_aside(size_t bytes, int *ordinal)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_current();
+    if (!device)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *ordinal = device->ordinal;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    const mdnn_status_t status = device->memory ? mdnn_memory_set_aside(device->memory, bytes)
+                                                : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    mdnn_virtual_leave(device, entry);
+    return status == MDNN_STATUS_OK ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void mdnn_virtual_give_back(size_t bytes, int ordinal)
+{
+    mdnn_virtual_device_t *const device = device_with(ordinal);
+    if (!device)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory)
+        mdnn_memory_give_back(device->memory, bytes);
+    mdnn_virtual_leave(device, entry);
+}

@@ -1,0 +1,510 @@
+/* Programs that call libraries whose kernels use memory that no parameter names: arrays of pointers
+ * (cuBLAS), buffers in a queue (NCCL). Their libraries are those of test/libraries/, whose results a
+ * model on the host foretells. Run by test/library_calls.sh with MICRODNN_SIM_UNNAMED=1, with and
+ * without the library under test; they know nothing of it.
+ *
+ *   library_calls PROGRAM SEED BUFFERS    one of the list at the end; buffers of 3 MiB. Exit status 0
+ *                                         if all was right. */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("line %d: %s\n", __LINE__, #condition);                                         \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define CUDA(call)                                                                                 \
+    do {                                                                                           \
+        const cudaError_t error_ = (call);                                                         \
+        if (error_ != cudaSuccess) {                                                               \
+            printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorString(error_));              \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+enum { WORDS = 768 << 10, SIDE = 512, MODEL_WORDS = 64, MOST = 64, BATCH = 3, ROUNDS = 60 };
+enum { NCCL_IN_PROGRESS = 7 };
+
+typedef struct unique_id {
+    char bytes[128];
+} unique_id_t;
+
+/* As the headers say, with handles and array elements as pointers. */
+int cublasCreate_v2(void **handle);
+int cublasSetStream_v2(void *handle, cudaStream_t stream);
+int cublasSgemmBatched(void *handle, int transpose_a, int transpose_b, int m, int n, int k,
+                       const void *alpha, const void *const *a, int lda, const void *const *b,
+                       int ldb, const void *beta, void *const *c, int ldc, int batch);
+int cublasSgetrfBatched(void *handle, int n, void *const *a, int lda, int *pivots, int *info,
+                        int batch);
+int ncclCommInitRankConfig(void **comm, int ranks, unique_id_t id, int rank, void *config);
+int ncclCommDestroy(void *comm);
+int ncclCommGetAsyncError(void *comm, int *error);
+int ncclGroupStart(void);
+int ncclGroupEnd(void);
+int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, void *comm,
+                  cudaStream_t stream);
+int ncclBcast(void *buffer, size_t count, int type, int root, void *comm, cudaStream_t stream);
+int ncclSend(const void *from, size_t count, int type, int peer, void *comm, cudaStream_t stream);
+int ncclRecv(void *to, size_t count, int type, int peer, void *comm, cudaStream_t stream);
+int ncclCommRegister(void *comm, void *buffer, size_t bytes, void **registration);
+int ncclCommDeregister(void *comm, void *registration);
+int ncclFakeTouch(void *comm, void *registration, size_t count, cudaStream_t stream);
+
+/* ---- buffers: all words of one are alike but for their place, so few stand for all ---- */
+
+static uint32_t *buffers[MOST];
+static uint32_t model[MOST][MODEL_WORDS];
+static int buffer_count;
+static uint64_t random_state;
+static cudaStream_t stream;
+
+static int pick(int count)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int)((random_state >> 33) % (uint64_t)count);
+}
+
+static void fill(uint32_t *words, int buffer)
+{
+    for (uint32_t i = 0; i < WORDS; i++)
+        words[i] = (i % MODEL_WORDS) * 2654435761u + (uint32_t)buffer * 97;
+}
+
+static void begin(uint64_t seed, int count)
+{
+    uint32_t *const host = malloc(WORDS * sizeof *host);
+    CHECK(host && count >= 3 * BATCH && count <= MOST);
+    random_state = seed;
+    buffer_count = count;
+    CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    for (int i = 0; i < count; i++) {
+        fill(host, i);
+        memcpy(model[i], host, sizeof model[i]);
+        CUDA(cudaMalloc((void **)&buffers[i], WORDS * sizeof *host));
+        CUDA(cudaMemcpyAsync(buffers[i], host, WORDS * sizeof *host, cudaMemcpyHostToDevice,
+                             stream));
+    }
+    free(host);
+}
+
+static void check_all(void)
+{
+    uint32_t *const host = malloc(WORDS * sizeof *host);
+    CHECK(host);
+    for (int i = 0; i < buffer_count; i++) {
+        CUDA(cudaMemcpyAsync(host, buffers[i], WORDS * sizeof *host, cudaMemcpyDeviceToHost,
+                             stream));
+        CUDA(cudaStreamSynchronize(stream));
+        for (uint32_t j = 0; j < WORDS; j++)
+            if (host[j] != model[i][j % MODEL_WORDS]) {
+                printf("buffer %d, word %u: %u instead of %u\n", i, j, host[j],
+                       model[i][j % MODEL_WORDS]);
+                exit(1);
+            }
+    }
+    free(host);
+}
+
+/* `count` different buffers. */
+static void choose(int *chosen, int count)
+{
+    for (int i = 0; i < count; i++) {
+        bool again = true;
+        while (again) {
+            chosen[i] = pick(buffer_count);
+            again = false;
+            for (int j = 0; j < i; j++)
+                again = again || chosen[j] == chosen[i];
+        }
+    }
+}
+
+/* Work that names what it uses, so that something else leaves. */
+static void work(void)
+{
+    for (int i = 0; i < 4; i++) {
+        int two[2];
+        choose(two, 2);
+        CUDA(cudaMemcpyAsync(buffers[two[0]], buffers[two[1]], WORDS * sizeof(uint32_t),
+                             cudaMemcpyDeviceToDevice, stream));
+        memcpy(model[two[0]], model[two[1]], sizeof model[0]);
+    }
+}
+
+/* ---- cuBLAS ---- */
+
+static void *cublas;
+static void **arrays; /* in device memory: three of BATCH pointers */
+
+static void begin_cublas(void)
+{
+    CHECK(cublasCreate_v2(&cublas) == 0 && cublasSetStream_v2(cublas, stream) == 0);
+    CUDA(cudaMalloc((void **)&arrays, 3 * BATCH * sizeof *arrays));
+}
+
+/* In the order of the stream. */
+static void write_arrays(const int *chosen)
+{
+    void *pointers[3 * BATCH];
+    for (int i = 0; i < 3 * BATCH; i++)
+        pointers[i] = buffers[chosen[i]];
+    CUDA(cudaMemcpyAsync(arrays, pointers, sizeof pointers, cudaMemcpyHostToDevice, stream));
+}
+
+static void multiply(void)
+{
+    const float one = 1;
+    CHECK(cublasSgemmBatched(cublas, 0, 0, WORDS / SIDE, SIDE, 1, &one,
+                             (const void *const *)arrays, SIDE,
+                             (const void *const *)(arrays + BATCH), SIDE, &one,
+                             arrays + 2 * (size_t)BATCH, SIDE, BATCH) == 0);
+}
+
+static void multiply_model(const int *chosen)
+{
+    for (int i = 0; i < BATCH; i++)
+        for (int j = 0; j < MODEL_WORDS; j++)
+            model[chosen[2 * BATCH + i]][j] =
+                3 * model[chosen[i]][j] + model[chosen[BATCH + i]][j] + 1;
+}
+
+/* It works on SIDE * SIDE words of each; the rest becomes like them. */
+static void factor_model(const int *chosen)
+{
+    for (int i = 0; i < BATCH; i++) {
+        uint32_t *const at = buffers[chosen[i]];
+        for (int copy = 1; copy < WORDS / (SIDE * SIDE); copy++)
+            CUDA(cudaMemcpyAsync(at + (size_t)copy * SIDE * SIDE, at,
+                                 SIDE * SIDE * sizeof *at, cudaMemcpyDeviceToDevice, stream));
+        for (int j = 0; j < MODEL_WORDS; j++)
+            model[chosen[i]][j] = 5 * model[chosen[i]][j] + 1;
+    }
+}
+
+static void batches(uint64_t seed, int count)
+{
+    int chosen[3 * BATCH];
+    begin(seed, count);
+    begin_cublas();
+    for (int round = 0; round < ROUNDS; round++) {
+        choose(chosen, 3 * BATCH);
+        write_arrays(chosen);
+        work();
+        if (pick(3) == 0) {
+            CHECK(cublasSgetrfBatched(cublas, SIDE, arrays, SIDE, NULL, NULL, BATCH) == 0);
+            factor_model(chosen);
+        } else {
+            multiply();
+            multiply_model(chosen);
+        }
+        work();
+    }
+    check_all();
+}
+
+/* The functions as JAX finds them. */
+static void looked_up(uint64_t seed, int count)
+{
+    int chosen[3 * BATCH];
+    int (*getrf)(void *, int, void *const *, int, int *, int *, int);
+    void *const library = dlopen("libcublas.so.13", RTLD_LAZY | RTLD_LOCAL);
+    CHECK(library);
+    *(void **)(void *)&getrf = dlsym(library, "cublasSgetrfBatched");
+    CHECK(getrf);
+    begin(seed, count);
+    begin_cublas();
+    for (int round = 0; round < ROUNDS; round++) {
+        choose(chosen, 3 * BATCH);
+        write_arrays(chosen);
+        work();
+        CHECK(getrf(cublas, SIDE, arrays, SIDE, NULL, NULL, BATCH) == 0);
+        factor_model(chosen);
+    }
+    check_all();
+}
+
+/* So that an event covers all that was enqueued: of what is named by nothing since it is known that
+ * nothing works on it. */
+static void cover(void)
+{
+    void *small;
+    CUDA(cudaMalloc(&small, 256));
+    CUDA(cudaMemsetAsync(small, 0, 256, stream));
+    CUDA(cudaFree(small));
+}
+
+/* More buffers than there is room for, without a wait. */
+static void crowd(int count)
+{
+    for (; buffer_count < count; buffer_count++) {
+        CUDA(cudaMalloc((void **)&buffers[buffer_count], WORDS * sizeof(uint32_t)));
+        CUDA(cudaMemsetAsync(buffers[buffer_count], buffer_count, WORDS * sizeof(uint32_t),
+                             stream));
+        for (int j = 0; j < MODEL_WORDS; j++)
+            memset(&model[buffer_count][j], buffer_count, sizeof model[0][j]);
+    }
+}
+
+/* All is there while the calls are made, and has been on the host before; what makes it leave again
+ * is enqueued behind them. */
+static void then_short(uint64_t seed, int count)
+{
+    int chosen[3 * BATCH];
+    uint32_t first;
+    begin(seed, 3 * BATCH);
+    begin_cublas();
+    crowd(count);
+    while (buffer_count > 3 * BATCH)
+        CUDA(cudaFree(buffers[--buffer_count]));
+    for (int i = 0; i < buffer_count; i++) /* back, and only read */
+        CUDA(cudaMemcpyAsync(&first, buffers[i], sizeof first, cudaMemcpyDeviceToHost, stream));
+    for (int round = 0; round < 3; round++) {
+        choose(chosen, 3 * BATCH);
+        write_arrays(chosen);
+        cover();
+        multiply();
+        multiply_model(chosen);
+    }
+    crowd(count);
+    check_all();
+}
+
+/* Freed behind the call, in another stream that waits for it, and handed on. */
+static void then_freed(uint64_t seed, int count)
+{
+    int chosen[3 * BATCH];
+    cudaStream_t other;
+    cudaEvent_t event;
+    (void)count;
+    begin(seed, 3 * BATCH);
+    begin_cublas();
+    CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    for (int round = 0; round < ROUNDS / 4; round++) {
+        choose(chosen, 3 * BATCH);
+        const int gone = chosen[0];
+        write_arrays(chosen);
+        cover();
+        multiply();
+        multiply_model(chosen);
+        if (pick(2) == 0) {
+            CUDA(cudaEventRecord(event, stream));
+            CUDA(cudaStreamWaitEvent(other, event, 0));
+            CUDA(cudaFreeAsync(buffers[gone], other));
+        } else {
+            CUDA(cudaFree(buffers[gone]));
+        }
+        CUDA(cudaMallocAsync((void **)&buffers[gone], WORDS * sizeof(uint32_t), other));
+        CUDA(cudaMemsetAsync(buffers[gone], round, WORDS * sizeof(uint32_t), other));
+        CUDA(cudaStreamSynchronize(other));
+        for (int j = 0; j < MODEL_WORDS; j++)
+            memset(&model[gone][j], round, sizeof model[gone][j]);
+    }
+    check_all();
+}
+
+/* A call in a graph, whose arrays are written before and stay; other work needs the memory between its
+ * launches. */
+static void captured(uint64_t seed, int count)
+{
+    enum { LAUNCHES = 5 };
+    int chosen[3 * BATCH];
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    begin(seed, 3 * BATCH);
+    begin_cublas();
+    choose(chosen, 3 * BATCH);
+    write_arrays(chosen);
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    multiply();
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    crowd(count);
+    for (int launch = 0; launch < LAUNCHES; launch++) {
+        work();
+        CUDA(cudaGraphLaunch(executable, stream));
+        multiply_model(chosen);
+    }
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaGraphExecDestroy(executable));
+    CUDA(cudaGraphDestroy(graph));
+    check_all();
+}
+
+/* ---- NCCL ---- */
+
+enum { COMMS = 8 }; /* of a MiB and some */
+static void *comm, *comms[COMMS];
+
+static void begin_nccl(int blocking)
+{
+    const unique_id_t id = {{0}};
+    CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, &blocking) == 0);
+}
+
+/* A communicator that does not block is asked until it is done. */
+static void settle(int result)
+{
+    while (result == NCCL_IN_PROGRESS)
+        CHECK(ncclCommGetAsyncError(comm, &result) == 0);
+    CHECK(result == 0);
+}
+
+static void reduce_model(int from, int to)
+{
+    for (int j = 0; j < MODEL_WORDS; j++)
+        model[to][j] = 2 * model[from][j] + 7;
+}
+
+static void one_collective(void)
+{
+    int two[2];
+    choose(two, 2);
+    settle(ncclAllReduce(buffers[two[0]], buffers[two[1]], WORDS, 7, 0, comm, stream));
+    reduce_model(two[0], two[1]);
+    settle(ncclBcast(buffers[two[0]], WORDS, 7, 0, comm, stream));
+    reduce_model(two[0], two[0]);
+}
+
+/* Groups in groups; what is used last is enqueued first. */
+static void one_group(void)
+{
+    int six[6];
+    choose(six, 6);
+    CHECK(ncclGroupStart() == 0);
+    CHECK(ncclAllReduce(buffers[six[0]], buffers[six[1]], WORDS, 7, 0, comm, stream) == 0);
+    CHECK(ncclGroupStart() == 0);
+    CHECK(ncclSend(buffers[six[2]], WORDS, 7, 0, comm, stream) == 0);
+    CHECK(ncclRecv(buffers[six[3]], WORDS, 7, 0, comm, stream) == 0);
+    CHECK(ncclGroupEnd() == 0);
+    work(); /* of the same thread, before anything of the group is launched */
+    CHECK(ncclAllReduce(buffers[six[4]], buffers[six[5]], WORDS, 7, 0, comm, stream) == 0);
+    settle(ncclGroupEnd());
+    for (int i = 0; i < 6; i += 2)
+        reduce_model(six[i], six[i + 1]);
+}
+
+static void collectives(uint64_t seed, int count)
+{
+    begin(seed, count);
+    begin_nccl(1);
+    for (int round = 0; round < ROUNDS; round++) {
+        work();
+        if (pick(2) == 0)
+            one_collective();
+        else
+            one_group();
+    }
+    check_all();
+    CHECK(ncclCommDestroy(comm) == 0);
+}
+
+static void launched_later(uint64_t seed, int count)
+{
+    begin(seed, count);
+    begin_nccl(0);
+    for (int round = 0; round < ROUNDS; round++) {
+        work();
+        if (pick(2) == 0)
+            one_collective();
+        else
+            one_group();
+    }
+    check_all();
+    CHECK(ncclCommDestroy(comm) == 0);
+}
+
+/* Others use a registered buffer at any time, whatever else needs memory. */
+static void registered(uint64_t seed, int count)
+{
+    void *registration;
+    begin(seed, count);
+    begin_nccl(1);
+    for (int round = 0; round < ROUNDS / 10; round++) {
+        const int one = pick(count);
+        CHECK(ncclCommRegister(comm, buffers[one], WORDS * sizeof(uint32_t), &registration) == 0);
+        for (int i = 0; i < 8; i++)
+            work();
+        CHECK(ncclFakeTouch(comm, registration, WORDS, stream) == 0);
+        reduce_model(one, one);
+        CUDA(cudaStreamSynchronize(stream));
+        CHECK(ncclCommDeregister(comm, registration) == 0);
+    }
+    check_all();
+    CHECK(ncclCommDestroy(comm) == 0);
+}
+
+/* Communicators that were there first. */
+static void many_comms(uint64_t seed, int count)
+{
+    for (int i = 0; i < COMMS; i++) {
+        begin_nccl(1);
+        comms[i] = comm;
+    }
+    begin(seed, count);
+    for (int round = 0; round < ROUNDS / 4; round++) {
+        comm = comms[pick(COMMS)];
+        work();
+        one_group();
+    }
+    check_all();
+}
+
+static void comms_gone(uint64_t seed, int count)
+{
+    many_comms(seed, count);
+    for (int i = 0; i < COMMS; i++)
+        CHECK(ncclCommDestroy(comms[i]) == 0);
+    for (int round = 0; round < ROUNDS / 4; round++)
+        work();
+    check_all();
+}
+
+/* Communicators that come when the budget is used up, and go. */
+static void comms_late(uint64_t seed, int count)
+{
+    begin(seed, count);
+    for (int round = 0; round < ROUNDS; round++) {
+        begin_nccl(1);
+        work();
+        one_collective();
+        CUDA(cudaStreamSynchronize(stream));
+        CHECK(ncclCommDestroy(comm) == 0);
+    }
+    check_all();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(uint64_t seed, int count);
+    } programs[] = {{"batches", batches},
+                    {"looked_up", looked_up},
+                    {"then_short", then_short},
+                    {"then_freed", then_freed},
+                    {"captured", captured},
+                    {"collectives", collectives},
+                    {"launched_later", launched_later},
+                    {"registered", registered},
+                    {"many_comms", many_comms},
+                    {"comms_gone", comms_gone},
+                    {"comms_late", comms_late}};
+    for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
+        if (strcmp(programs[i].name, argv[1]) == 0) {
+            programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));
+            return 0;
+        }
+    fprintf(stderr, "usage: library_calls PROGRAM SEED BUFFERS\n");
+    return 2;
+}

@@ -1,0 +1,25 @@
+# Libraries of the simulated GPU that use memory that no kernel's parameters name, under the real ones'
+# sonames; programs find them by LD_LIBRARY_PATH. As the real ones each has its own copy of the runtime.
+LIBRARIES := $(B)/test/libraries
+LIBRARY_LINK = $(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) -fPIC -shared -Wl,-soname,$(@F) -MF $@.d \
+    -Wl,--version-script,$@.map $< -L$(B)/sim -l:libcudart_static.a -l:libcuda.so.1 -ldl -lpthread -o $@
+
+$(LIBRARIES)/libcublas.so.13: test/libraries/fake_cublas.c $(SIM_LIBS)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)printf '%s { global: cublas*; local: *; };\n' $(@F) >$@.map
+	$(Q)$(LIBRARY_LINK)
+$(LIBRARIES)/libnccl.so.2: test/libraries/fake_nccl.c $(SIM_LIBS)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)printf '{ global: nccl*; local: *; };\n' >$@.map
+	$(Q)$(LIBRARY_LINK)
+-include $(wildcard $(LIBRARIES)/*.d)
+
+$(C)/library_calls: $(LIBRARIES)/libcublas.so.13 $(LIBRARIES)/libnccl.so.2
+$(C)/library_calls: private CLIENT_LIBS += -L$(LIBRARIES) -l:libcublas.so.13 -l:libnccl.so.2
+
+ifneq ($(CUDA_INCLUDE),)
+TEST_DEPS += $(C)/library_calls
+TESTS += test/library_calls.sh
+endif
