@@ -14,7 +14,8 @@ SMALL = {"unet3d": 2}  # batches of verify; of the others 4
 FULL = {"vgg16": 256, "resnet50": 64, "densenet121": 32, "inception_v3": 32, "unet3d": 16,
         "vit_b_16": 32, "mobilenet_v3_large": 64}
 SHARES = {"vgg16": (0.80, 0.65)}  # of the others 0.80, 0.60, 0.40
-SPECIAL = ("short_batch", "evaluation", "accumulation", "two_streams", "graph_replays")
+SPECIAL = ("short_batch", "evaluation", "accumulation", "two_streams", "graph_replays", "linear_algebra",
+           "two_ranks")
 ITERATIONS = {"verify": 3, "cells": 20, "refusals": 3}
 HUGE = 100 * GIB
 

@@ -5,6 +5,11 @@ Everything is seeded, so that two runs of the same program compute the same, and
 depends on where memory comes from.
 """
 import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
 
 import torch
 import torchvision
@@ -84,6 +89,8 @@ class Training:
                  size=None):
         settings(mode, deterministic, benchmark)
         torch.manual_seed(0)
+        self.arguments = {"net": net, "batch": batch, "mode": mode, "optimizer": optimizer,
+                          "deterministic": deterministic, "benchmark": benchmark, "size": size}
         self.mode, self.batch, layout = mode, batch, layout_of(net, mode)
         shape = SHAPES.get(net, (3, 224, 224))
         if size:
@@ -216,5 +223,88 @@ def graph_replays(training, count):
     return losses
 
 
+def systems_of(count, side=64, systems=2048):
+    """Batches of symmetric, well conditioned matrices, 32 MiB each."""
+    batches = []
+    for _ in range(count):
+        factor = torch.randn(systems, side, side, device=DEVICE)
+        batches.append(factor @ factor.mT + side * torch.eye(side, device=DEVICE))
+    return batches
+
+
+def solutions(matrices, right):
+    """What cuBLAS and cuSOLVER are given as arrays of pointers: LU factors and their use, Cholesky
+    factors and theirs, triangular systems, least squares."""
+    yield torch.linalg.solve(matrices, right)
+    yield torch.linalg.inv(matrices)
+    factor = torch.linalg.cholesky(matrices)
+    yield factor
+    yield torch.cholesky_solve(right[..., :1], factor)
+    yield torch.linalg.solve_triangular(factor, right, upper=False)
+    yield torch.linalg.lstsq(matrices, right).solution
+
+
+def linear_algebra(training, count):
+    """Batched linear algebra between iterations, on matrices that were not wanted for some of them."""
+    batches = systems_of(6)
+    right = torch.randn(*batches[0].shape[:2], 8, device=DEVICE)
+    losses = []
+    for index in range(count):
+        losses.append(training.iterate())
+        matrices = batches[index % len(batches)]
+        losses += [found.double().square().sum() for found in solutions(matrices, right)]
+        matrices.mul_(1.01)  # so that what is written comes back, too
+    return losses
+
+
+def in_parallel(training, count, rank, ranks, meeting):
+    """One rank of a data-parallel training: gradients are summed over NCCL while others are computed."""
+    torch.distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo",
+                                         init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    own = training.model
+    try:
+        training.model = torch.nn.parallel.DistributedDataParallel(
+            own, device_ids=[rank] if DEVICE == "cuda" else None)
+        losses = [training.iterate() for _ in range(count)]
+        sums = torch.stack(losses).double()
+        torch.distributed.all_reduce(sums)
+        return losses + list(sums)
+    finally:
+        training.model = own
+        torch.distributed.destroy_process_group()
+
+
+def two_ranks(training, count):
+    """Data parallel: this process and, where there is a second GPU, another one on that."""
+    ranks = min(2, torch.cuda.device_count()) if DEVICE == "cuda" else 2
+    with tempfile.TemporaryDirectory() as place:
+        meeting, other = os.path.join(place, "meeting"), None
+        if ranks == 2:
+            # Its statistics are its own affair.
+            kept = {name: value for name, value in os.environ.items() if "STATS_FILE" not in name}
+            other = subprocess.Popen(
+                [sys.executable, __file__, json.dumps([training.arguments, count, meeting])], env=kept,
+                stdout=subprocess.DEVNULL)
+        try:
+            losses = in_parallel(training, count, 0, ranks, meeting)
+            if other and other.wait(timeout=60) != 0:
+                raise RuntimeError(f"the other rank ended with {other.returncode}")
+            return losses
+        finally:
+            if other:
+                other.kill()  # it may wait for this one
+                other.wait()
+
+
+def other_rank(arguments, count, meeting):
+    if DEVICE == "cuda":
+        torch.cuda.set_device(1)
+    in_parallel(Training(**arguments), count, 1, 2, meeting)
+
+
 PROGRAMS = {each.__name__: each for each in
-            (plain, short_batch, evaluation, accumulation, two_streams, graph_replays)}
+            (plain, short_batch, evaluation, accumulation, two_streams, graph_replays, linear_algebra,
+             two_ranks)}
+
+if __name__ == "__main__":
+    other_rank(*json.loads(sys.argv[1]))
