@@ -145,7 +145,7 @@ typedef struct mdnn_memory_operation {
     const char *name; /* for people: of a kernel; may be NULL; valid until the process ends */
     uint64_t stream;
     mdnn_operation_kind_t kind;
-    uint64_t workspace_bytes;
+    uint64_t workspace_bytes; /* begin sets 0 if the workspace is named */
     uint64_t workspace;        /* an address in it, 0: none; named, if it is ours */
     const mdnn_named_t *named; /* borrowed until end; an allocation may be named several times */
     size_t named_count;

@@ -8,6 +8,7 @@
 typedef struct mdnn_sum {
     uint64_t bytes, movable_bytes; /* of what is named; */
     uint64_t workspace_bytes;      /* of movable_bytes, what a smaller workspace would save */
+    bool workspace_named;          /* the workspace is in one of the ranges */
     bool lacking;                  /* something is not RESIDENT */
 } mdnn_sum_t;
 
@@ -44,11 +45,14 @@ static void let_go(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
     }
 }
 
-static void add_movable(mdnn_sum_t *sum, const mdnn_area_t *area, uint64_t workspace)
+static void add_size(mdnn_sum_t *sum, const mdnn_area_t *area, uint64_t workspace)
 {
-    sum->movable_bytes += area->room;
-    if (workspace - area->address < area->bytes)
-        sum->workspace_bytes += area->room;
+    const bool movable = area->range && !area->stays && area->pins == 0;
+    const bool is_workspace = workspace - area->address < area->bytes;
+    sum->bytes += area->room;
+    sum->movable_bytes += movable ? area->room : 0;
+    sum->workspace_bytes += movable && is_workspace ? area->room : 0;
+    sum->workspace_named = sum->workspace_named || is_workspace;
 }
 
 static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
@@ -68,9 +72,7 @@ static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *
             return MDNN_STATUS_OUT_OF_MEMORY;
         }
         area->held++;
-        sum->bytes += area->room;
-        if (area->range && !area->stays && area->pins == 0)
-            add_movable(sum, area, operation->workspace);
+        add_size(sum, area, operation->workspace);
         sum->lacking = sum->lacking || area->state != MDNN_AREA_RESIDENT;
     }
     return MDNN_STATUS_OK;
@@ -163,6 +165,8 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
     MDNN_TRY(reserve_pilot_uses(memory, operation->named_count));
     MDNN_TRY(hold(memory, operation, &sum));
     note_sizes(memory, &sum);
+    if (sum.workspace_named) /* so it is not needed beside them */
+        operation->workspace_bytes = 0;
     mdnn_status_t status = sum.lacking ? demand_named(memory, operation) : MDNN_STATUS_OK;
     if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY)
         status = show_only_named(memory, operation);

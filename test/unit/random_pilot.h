@@ -18,7 +18,7 @@ static struct {
     uint32_t count;
     uint64_t sequence;
     bool time_advised;
-    uint64_t timed, recorded_uses;
+    uint64_t timed, recorded_uses, workspace_bytes;
     void *leaving[PILOT_RANGES], *coming[PILOT_RANGES];
 } advisor;
 
@@ -66,6 +66,7 @@ void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *oper
     for (uint32_t i = 0; i < operation->use_count; i++)
         assert_non_null(advisor.owners[operation->uses[i].range]);
     advisor.recorded_uses += operation->use_count;
+    advisor.workspace_bytes = operation->workspace_bytes;
     advisor.sequence++;
     for (uint32_t i = 0; i < advisor.count; i++) {
         if (advisor.owners[i] && one_in(advisor.leave))

@@ -922,6 +922,30 @@ static void a_refusal_names_a_budget_that_is_enough(void **state)
     }
 }
 
+/* A smaller one may do, so it is not part of what is needed at least; and what is a range that the
+ * operation names is not needed beside it. */
+static void a_workspace_counts_once_and_not_for_the_floor(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+    const uint64_t tensor = allocate(memory, 2), workspace = allocate(memory, 3);
+    const mdnn_named_t named[] = {{tensor, MDNN_USE_READ}, {workspace + 5, MDNN_USE_UNKNOWN}};
+    for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+        mdnn_memory_operation_t operation = {.named = named,
+                                             .named_count = 2,
+                                             .workspace = elsewhere ? 77 : workspace,
+                                             .workspace_bytes = 3 * MODEL_CHUNK};
+        assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
+        mdnn_memory_end(memory, &operation, true);
+        const mdnn_memory_report_t report = mdnn_memory_report(memory);
+        assert_int_equal(report.largest_operation_bytes, 5 * MODEL_CHUNK);
+        assert_int_equal(report.smallest_budget_bytes, (elsewhere ? 5 : 2) * MODEL_CHUNK);
+        assert_int_equal(advisor.workspace_bytes, elsewhere ? 3 * MODEL_CHUNK : 0);
+    }
+    end_memory(&model, memory);
+}
+
 static void what_was_captured_stays(void **state)
 {
     (void)state;
@@ -1203,6 +1227,7 @@ int main(void)
         cmocka_unit_test(a_demand_comes_before_planned_returns),
         cmocka_unit_test(a_join_waits_for_all_moves),
         cmocka_unit_test(a_refusal_names_a_budget_that_is_enough),
+        cmocka_unit_test(a_workspace_counts_once_and_not_for_the_floor),
         cmocka_unit_test(what_was_captured_stays),
         cmocka_unit_test(what_was_freed_while_it_was_pinned_can_be_pinned_again),
         cmocka_unit_test(what_an_operation_holds_cannot_be_pinned_once_it_is_freed),
