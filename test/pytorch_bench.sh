@@ -119,7 +119,50 @@ stock_as_before() {
         [ "$(grep -c stock "$FAKE_LOG")" = 3 ]
 }
 
-plan 14
+# The profiler's events: operators, a call of the run time, and what CUPTI says of its own overhead, which
+# bears the number of the operator around it and so has its kernels too.
+only_kernels_of_operators_count() {
+    PYTHONPATH=scripts/gpu:test/fakes/torch PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
+from types import SimpleNamespace
+import pytorch_worker as worker
+
+def event(name, *durations, children=()):
+    made = SimpleNamespace(name=name, cpu_parent=None, cpu_children=list(children),
+                           kernels=[SimpleNamespace(duration=each) for each in durations])
+    for child in children:
+        child.cpu_parent = made
+    return made
+
+def flat(made):
+    return [made] + [each for child in made.cpu_children for each in flat(child)]
+
+def overheads(*durations):
+    full = event("Command Buffer Full", *durations)
+    return [event("cudaLaunchKernel", 9e5, children=[full]), event("Lazy Function Loading", *durations),
+            event("Activity Buffer Request", 443e3)]
+
+alone = event("aten::cudnn_convolution", 30, 20, children=overheads(30, 20))
+forward = event("aten::conv2d", children=[event("aten::convolution", children=[
+    event("aten::_convolution", children=[alone, event("aten::add_", 7)])])])
+nested = event("aten::convolution", children=[event("aten::cudnn_convolution", 3)])
+backward = event("ConvolutionBackward0", children=[event(
+    "aten::convolution_backward", 100, children=[event("aten::sum", 11, children=overheads(100)), nested,
+                                                 *overheads(100)])])
+other = event("aten::relu", 1000, children=overheads(1000))
+kernel = event("some kernel")
+events = [each for top in (forward, backward, other, kernel) for each in flat(top)]
+assert worker.sum_us(events, worker.WHOLE) == 30 + 20 + 7 + 100 + 11 + 3
+assert worker.sum_us(events, worker.KERNELS) == 30 + 20 + 100 + 3
+END
+}
+
+every_profile_is_kept() {
+    FAKE_MS='{"stock": 8}' passes --set unlimited --only 'alexnet b256 fp32' --profiles 2 &&
+        says '[rows[0][side][name] for side in ("stock", "library")
+               for name in ("conv_ms_each", "kernels_ms_each")] == [[8, 8], [8, 8], [5, 5], [5, 5]]'
+}
+
+plan 16
 check 'the least limit is found, from nothing to everything' every_least_is_found
 check 'with four tries at most, and stock begun once' few_tries
 check 'what is near the gate is looked at longer' unclear_takes_longer
@@ -135,4 +178,6 @@ check 'a crash fails its row' wrong crash 'ended during .net' --set least --only
 check 'rows without time are said' no_time_is_said
 check 'processes without work are no failure' unused_processes_are_no_failure
 check 'other sets compare with stock' stock_as_before
+check 'kernels below convolutions count once, overheads not at all' only_kernels_of_operators_count
+check 'the time of every profile is kept' every_profile_is_kept
 finish

@@ -104,17 +104,29 @@ def settle(training, command):
     return step(training, command)
 
 
-def device_us(event, kind):
-    """Of an averaged event; the attributes' names changed over the versions."""
-    prefix = "self_" if kind == "self" else ""
-    for name in (f"{prefix}device_time_total", f"{prefix}cuda_time_total"):
-        if hasattr(event, name):
-            return getattr(event, name)
-    raise AttributeError("the profiler's events have no device time")
+def own_us(event):
+    """Of the kernels that an operator launched itself. Operators are named NAMESPACE::NAME. What else the
+    profiler puts below one (calls of the run time, and CUPTI's overheads such as "Command Buffer Full")
+    may bear an operator's number and then claims that operator's kernels once more."""
+    return sum(kernel.duration for kernel in event.kernels) if "::" in event.name else 0
+
+
+def total_us(event):
+    return own_us(event) + sum(total_us(child) for child in event.cpu_children)
+
+
+def chosen_us(event, kinds):
+    """Of the chosen operators in a tree of events; one inside another that counts whole is part of that."""
+    kind = kinds.get(event.name)
+    if kind == "total":
+        return total_us(event)
+    return ((own_us(event) if kind == "self" else 0)
+            + sum(chosen_us(child, kinds) for child in event.cpu_children))
 
 
 def sum_us(events, kinds):
-    return sum(device_us(event, kinds[event.key]) for event in events if event.key in kinds)
+    """Not the profiler's own sums, which have overheads in them."""
+    return sum(chosen_us(event, kinds) for event in events if event.cpu_parent is None)
 
 
 def conv(training, command):
@@ -123,7 +135,7 @@ def conv(training, command):
         for _ in range(command["count"]):
             training.iterate()
         torch.cuda.synchronize()
-    events = profile.key_averages()
+    events = profile.events()
     return training, {"ms": sum_us(events, WHOLE) / 1000 / command["count"],
                       "kernels_ms": sum_us(events, KERNELS) / 1000 / command["count"]}
 

@@ -1,0 +1,1 @@
+"""Nothing of it is used beside the PyTorch that stands in."""
