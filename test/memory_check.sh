@@ -59,7 +59,9 @@ every_row_once() {
 # Everything that the issue names.
 nothing_missing() {
     says '{row.policy for row in cells.cell_rows()} >= {"auto", "none", "conv", "all", "dynamic"} and
-          {row.program.program for row in cells.cell_rows()} == {"plain", *cells.SPECIAL} and
+          {row.program.program for row in cells.cell_rows()} == {"plain", "pointers", *cells.SPECIAL} and
+          [dict(row.settings) for row in cells.cell_rows() if row.program.program == "pointers"] ==
+              [{"MICRODNN_MEMORY_SAFETY": "host"}] and
           all((net, share) in {(row.program.net, row.amount) for row in cells.cell_rows()
                                if row.kind == "share" and row.policy == "auto"}
               for net in cells.NETS for share in cells.SHARES.get(net, (0.8, 0.6, 0.4)))'

@@ -112,6 +112,8 @@ def cell_rows(quick=False):
     rows = [row for net in NETS for row in share_rows(net, quick, shares[net][-1:])]
     rows += [Row("cells", Program("resnet50", some, program=name, count=ITERATIONS["cells"]), "share", 0.60)
              for name in SPECIAL]
+    rows.append(Row("cells", Program("resnet50", some, program="pointers", count=ITERATIONS["cells"]),
+                    "share", 0.60, settings=(("MICRODNN_MEMORY_SAFETY", "host"),)))
     rows += [row for net in ("resnet50", "vit_b_16", "mobilenet_v3_large", "unet3d")
              for row in share_rows(net, quick, (shares[net][1],), "bf16", "adamw")]
     rows += floor_rows(quick, (ABOVE_FLOOR,))

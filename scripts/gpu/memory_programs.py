@@ -5,6 +5,7 @@ Everything is seeded, so that two runs of the same program compute the same, and
 depends on where memory comes from.
 """
 import contextlib
+import ctypes
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ CLASSES = 1000
 # Random data makes the first losses jump at usual rates; a loss that is no number compares as nothing.
 LEARNING_RATES = {"sgd": 0.0005, "adamw": 0.0001}
 EVALUATE_EVERY, REPLAY_EVERY = 4, 2
+BUFFERS, BUFFER_WORDS, SUM_EVERY = 16, 8 << 20, 4  # of the program `pointers`
 
 
 class UNet3d(torch.nn.Module):
@@ -302,9 +304,83 @@ def other_rank(arguments, count, meeting):
     in_parallel(Training(**arguments), count, 1, 2, meeting)
 
 
+# h = table[block y]; h[i] = 3 h[i] + block y, in 32 bits
+FOLLOW_PTX = b"""
+.version 6.4
+.target sm_75
+.address_size 64
+.visible .entry follow(.param .u64 table, .param .u32 words)
+{
+    .reg .pred %p;
+    .reg .b32 %r<8>;
+    .reg .b64 %d<6>;
+    ld.param.u64 %d0, [table];
+    ld.param.u32 %r0, [words];
+    cvta.to.global.u64 %d0, %d0;
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.u32 %r4, %r1, %r2, %r3;
+    setp.ge.u32 %p, %r4, %r0;
+    @%p bra done;
+    mov.u32 %r5, %ctaid.y;
+    mul.wide.u32 %d1, %r5, 8;
+    add.u64 %d1, %d0, %d1;
+    ld.global.u64 %d2, [%d1];
+    cvta.to.global.u64 %d2, %d2;
+    mul.wide.u32 %d3, %r4, 4;
+    add.u64 %d4, %d2, %d3;
+    ld.global.u32 %r6, [%d4];
+    mad.lo.u32 %r7, %r6, 3, %r5;
+    st.global.u32 [%d4], %r7;
+done:
+    ret;
+}
+"""
+
+
+class Follower:
+    """Launches that kernel, in PyTorch's context and stream."""
+
+    THREADS = 256
+
+    def __init__(self):
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(self.driver.cuModuleLoadData(ctypes.byref(self.module), FOLLOW_PTX))
+        self.check(self.driver.cuModuleGetFunction(ctypes.byref(self.function), self.module, b"follow"))
+
+    @staticmethod
+    def check(result):
+        if result != 0:
+            raise RuntimeError(f"CUDA error {result}")
+
+    def __call__(self, table, words):
+        values = ctypes.c_uint64(table.data_ptr()), ctypes.c_uint32(words)
+        parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        blocks = -(-words // self.THREADS)
+        self.check(self.driver.cuLaunchKernel(self.function, blocks, len(table), 1, self.THREADS, 1, 1, 0,
+                                              stream, parameters, None))
+
+
+def pointers(training, count):
+    """After each iteration a kernel changes buffers whose addresses it reads in device memory: its
+    arguments name the table alone. Every few iterations one of them is summed, at the end all."""
+    follow, losses = Follower(), []
+    buffers = [torch.full((BUFFER_WORDS,), index, dtype=torch.int32, device=DEVICE) for index in range(BUFFERS)]
+    table = torch.tensor([buffer.data_ptr() for buffer in buffers], dtype=torch.int64, device=DEVICE)
+    for index in range(count):
+        losses.append(training.iterate())
+        follow(table, BUFFER_WORDS)
+        if index % SUM_EVERY == SUM_EVERY - 1:
+            losses.append(buffers[index // SUM_EVERY % BUFFERS].sum())
+    return losses + [buffer.sum() for buffer in buffers]
+
+
 PROGRAMS = {each.__name__: each for each in
             (plain, short_batch, evaluation, accumulation, two_streams, graph_replays, linear_algebra,
-             two_ranks)}
+             two_ranks, pointers)}
 
 if __name__ == "__main__":
     other_rank(*json.loads(sys.argv[1]))
