@@ -162,7 +162,16 @@ every_profile_is_kept() {
                for name in ("conv_ms_each", "kernels_ms_each")] == [[8, 8], [8, 8], [5, 5], [5, 5]]'
 }
 
-plan 16
+# The bound was made of these layers alone.
+bound_is_for_the_layers() {
+    ! FAKE_MS='{"equal": 56}' bench --set limit64 --only resnet50 &&
+        says '[(row["row"]["net"], row["row"]["batch"]) for row in rows].count(("resnet50_layers", 128)) == 2' &&
+        grep -q '^FAIL limit64 resnet50_layers b128 fp32: kernels_ms 56.000, at most 55.990' "$OUT/said" &&
+        grep -q '^FAIL limit64 resnet50_layers b128 tf32: kernels_ms 56.000' "$OUT/said" &&
+        ! grep -q '^FAIL limit64 resnet50 ' "$OUT/said"
+}
+
+plan 17
 check 'the least limit is found, from nothing to everything' every_least_is_found
 check 'with four tries at most, and stock begun once' few_tries
 check 'what is near the gate is looked at longer' unclear_takes_longer
@@ -180,4 +189,5 @@ check 'processes without work are no failure' unused_processes_are_no_failure
 check 'other sets compare with stock' stock_as_before
 check 'kernels below convolutions count once, overheads not at all' only_kernels_of_operators_count
 check 'the time of every profile is kept' every_profile_is_kept
+check 'the bound of single layers is not put on a whole network' bound_is_for_the_layers
 finish

@@ -1,6 +1,6 @@
-"""Trains torchvision networks on fixed random data, as told line by line: each line of the standard
-input is a JSON object {"do": COMMAND, ...}, each answered by one JSON object on one line. A plain
-PyTorch program: it knows nothing of microdnn. bench-pytorch runs several of them side by side.
+"""Trains torchvision networks, or single layers, on fixed random data, as told line by line: each line of
+the standard input is a JSON object {"do": COMMAND, ...}, each answered by one JSON object on one line. A
+plain PyTorch program: it knows nothing of microdnn. bench-pytorch runs several of them side by side.
 
     net (net, batch, mode, benchmark)   builds the model, its data and its optimizer
     warm (count)      iterations with everything that first ones cost: seconds, losses
@@ -34,6 +34,43 @@ WHOLE = {"aten::convolution": "total", "aten::convolution_backward": "total"}
 KERNELS = {"aten::cudnn_convolution": "total", "aten::convolution_backward": "self"}
 
 
+# Those of ResNet-50 that probes of its convolutions sum: count, channels, size, filters, their size, stride,
+# padding.
+RESNET50_LAYERS = ((1, 3, 224, 64, 7, 2, 3), (3, 64, 56, 64, 3, 1, 1), (3, 64, 56, 256, 1, 1, 0),
+                   (3, 128, 28, 128, 3, 1, 1), (5, 256, 14, 256, 3, 1, 1), (6, 256, 14, 1024, 1, 1, 0),
+                   (2, 512, 7, 512, 3, 1, 1))
+
+
+class SingleLayers(torch.nn.Module):
+    """Convolutions beside each other instead of one behind the other. All but those of the images have
+    an input of their own that wants a gradient, as it would inside a network; the loss is the sum of
+    their outputs' mean squares."""
+
+    def __init__(self, layers, batch):
+        super().__init__()
+        self.convolutions, self.inputs = torch.nn.ModuleList(), []
+        for count, channels, size, filters, kernel, stride, padding in layers:
+            for _ in range(count):
+                self.convolutions.append(
+                    torch.nn.Conv2d(channels, filters, kernel, stride, padding, bias=False))
+                self.inputs.append(None if channels == 3 else
+                                   torch.randn(batch, channels, size, size).requires_grad_())
+
+    def forward(self, images):
+        loss = 0.0
+        for convolution, own in zip(self.convolutions, self.inputs):
+            if own is not None:
+                own.grad = None  # no parameter, so that no optimizer changes or forgets it
+            loss = loss + convolution(images if own is None else own).square().mean()
+        return loss
+
+
+def model_of(net, batch):
+    if net == "resnet50_layers":
+        return SingleLayers(RESNET50_LAYERS, batch)
+    return torchvision.models.get_model(net, weights=None)
+
+
 class Training:
     """A network in one of the modes fp32 (strict), tf32, and bf16: autocast and channels-last."""
 
@@ -44,7 +81,7 @@ class Training:
         torch.backends.cuda.matmul.allow_tf32 = mode != "fp32"
         layout = torch.channels_last if mode == "bf16" else torch.contiguous_format
         with torch.device(DEVICE):
-            model = torchvision.models.get_model(net, weights=None)
+            model = model_of(net, batch)
             data = torch.randn(batch, 3, 224, 224)
             self.labels = torch.randint(1000, (batch,))
         for module in model.modules():
@@ -55,13 +92,18 @@ class Training:
         self.optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9)
         self.mode = mode
 
+    def loss(self):
+        outputs = self.model(self.data)
+        return (torch.nn.functional.cross_entropy(outputs, self.labels) if outputs.dim() > 0
+                else outputs)
+
     def iterate(self):
         """Returns the loss, on the GPU and without waiting for it."""
         self.optimizer.zero_grad()
         casts = (torch.autocast(DEVICE, torch.bfloat16) if self.mode == "bf16"
                  else contextlib.nullcontext())
         with casts:
-            loss = torch.nn.functional.cross_entropy(self.model(self.data), self.labels)
+            loss = self.loss()
         loss.backward()
         self.optimizer.step()
         return loss.detach()
