@@ -90,9 +90,11 @@ int mdnn_door_ncclGroupEnd(int (*real)(void))
         group.depth--;
     if (group.depth > 0)
         return real();
-    begin_launches(&group.names);
+    mdnn_hidden_t names = group.names; /* NCCL may open groups of its own meanwhile */
+    group.names = (mdnn_hidden_t){0};
+    begin_launches(&names);
     const int result = real();
-    end_launches(&group.names, result);
+    end_launches(&names, result);
     return result;
 }
 
