@@ -58,7 +58,7 @@ table() {
     mutant MOVES_GO_ON_AFTERWARDS memory_moves.c 's/const bool may_move = .*/const bool may_move = true;/'
     # --- I3: the budget ---
     mutant BUDGET_NOT_KEPT memory.c \
-        's/^    if (created >= memory->chunk_limit ||/    if (0 \&\& created >= memory->chunk_limit ||/;s/(created + 1) \* memory->chunk_bytes > memory->config.budget_bytes/false/'
+        's/^    if (created >= memory->chunk_limit ||/    if (0 \&\& created >= memory->chunk_limit ||/;s/(created + 1) \* memory->chunk_bytes + memory->aside_bytes > memory->config.budget_bytes/false/'
     mutant HOST_SLOTS_LEAK memory_moves.c '/^static void trim_slots/,/^}/s/.*give_slot.*//'
     # --- I4: what fits runs, and every wait ends ---
     mutant RETURNS_TAKE_FROM_DEMANDS memory_moves.c 's/^    return !memory->demanding \&\&/    return/'
