@@ -53,9 +53,9 @@ in_budget="memory['peak_resident_bytes'] <= memory['budget_bytes']"
 
 # program NAME EXPRESSION: right without the library, and with it
 program() {
-    timeout "$seconds" "$client" "$1" 1 $buffers || { echo "wrong by itself"; return 1; }
+    timeout "$seconds" "$client" "$1" 1 "$buffers" || { echo "wrong by itself"; return 1; }
     for seed in 1 2 3; do
-        MICRODNN_SIM_SEED=$seed under 48MiB "$client" "$1" "$seed" $buffers ||
+        MICRODNN_SIM_SEED=$seed under 48MiB "$client" "$1" "$seed" "$buffers" ||
             { echo "seed $seed"; cat "$log"; return 1; }
         holds "$in_budget and $2" && said_nothing || { echo "seed $seed"; return 1; }
     done
@@ -63,7 +63,7 @@ program() {
 
 # What a graph of a call may use stays, if that fits: else one line says that it may not be there.
 too_much_for_a_graph() {
-    under 36MiB "$client" captured 1 $buffers
+    under 36MiB "$client" captured 1 "$buffers"
     [ "$(grep -c 'cublasSgemmBatched is captured: its arrays of pointers cannot be read' "$log")" = 1 ]
 }
 
@@ -71,7 +71,7 @@ too_much_for_a_graph() {
 leaves_alone() {
     : >"$log"
     LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library" \
-        timeout "$seconds" "$client" "$1" 1 $buffers || { cat "$log"; return 1; }
+        timeout "$seconds" "$client" "$1" 1 "$buffers" || { cat "$log"; return 1; }
     python3 -c 'import json, sys
 counters = json.load(open(sys.argv[1]))["counters"]
 sys.exit(counters["pointer_arrays_read"] + counters["pointer_arrays_unread"])' "$stats" && said_nothing
