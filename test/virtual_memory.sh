@@ -93,12 +93,12 @@ unreadable_kernel() {
 }
 
 # A device that is reset is as if it had never been used.
-resets() { # safety
+resets() { # program safety
     for seed in 1 2 3; do
         MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed timeout "$seconds" \
-            "$client" resets "$seed" $((60 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
-        MICRODNN_MEMORY_SAFETY=$1 MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed \
-            under $((40 * mebibyte)) "$client" resets "$seed" $((60 * mebibyte)) ||
+            "$client" "$1" "$seed" $((90 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
+        MICRODNN_MEMORY_SAFETY=$2 MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed \
+            under $((48 * mebibyte)) "$client" "$1" "$seed" $((90 * mebibyte)) ||
             { echo "seed $seed"; cat "$log"; return 1; }
         holds "$each_in_budget" && said_nothing || { echo "seed $seed"; return 1; }
     done
@@ -231,7 +231,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 49
+plan 50
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -253,8 +253,9 @@ check "a capture that could not be ended there goes on, and keeps what it named"
 check "failures of our own calls do not reach the program" survives_failures
 check "a device that cannot be set up goes without a budget, and says so" goes_without
 check "a kernel whose parameters are unknown runs until memory is under a budget" unreadable_kernel
-check "a device that is reset begins afresh, and no other notices" resets fast
-check "likewise with safety = host" resets host
+check "a device that is reset begins afresh, and no other notices" resets resets fast
+check "likewise with safety = host" resets resets host
+check "a device is reset while another thread waits for another device" resets reset_beside fast
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0
 check "two devices that reach each other's memory work on it in any way" peers 1

@@ -671,6 +671,43 @@ static void resets(uint64_t seed)
     finish(&runs[1]);
 }
 
+/* Without kernels, whose code ends with each reset. */
+static void *reset_again_and_again(void *context)
+{
+    enum { ROUNDS = 8, STEPS = 60 };
+    const uint64_t seed = *(const uint64_t *)context;
+    CUDA(cudaSetDevice(0));
+    for (int round = 0; round < ROUNDS; round++) {
+        run_t run;
+        begin(&run, seed * ROUNDS + (uint64_t)round, live_limit, 2);
+        for (int i = 0; i < STEPS; i++) {
+            copy(&run, some_buffer(&run), some_buffer(&run));
+            upload(&run, some_buffer(&run));
+            check_all(&run, some_buffer(&run));
+            allocate(&run);
+        }
+        CUDA(cudaEventDestroy(run.event));
+        CUDA(cudaDeviceReset());
+        forget(&run);
+    }
+    return NULL;
+}
+
+/* One thread resets its device, another works and waits on another one. */
+static void reset_beside(uint64_t seed)
+{
+    pthread_t other;
+    run_t run;
+    CUDA(cudaSetDevice(1));
+    load_mix();
+    begin(&run, seed, live_limit, 2);
+    CHECK(pthread_create(&other, NULL, reset_again_and_again, &seed) == 0);
+    for (int i = 0; i < OPERATIONS; i++)
+        step(&run);
+    CHECK(pthread_join(other, NULL) == 0);
+    finish(&run);
+}
+
 /* Nobody uses the primary context. */
 static void own_context(uint64_t seed)
 {
@@ -697,6 +734,7 @@ int main(int argc, char **argv)
                     {"faulty", faulty, false},
                     {"unreadable", unreadable, false},
                     {"resets", resets, false},
+                    {"reset_beside", reset_beside, false},
                     {"own_context", own_context, true},
                     {"refused", refused, false},
                     {"devices", devices, false},
