@@ -208,6 +208,7 @@ typedef struct mdnn_memory_report {
     uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */
     uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied since the host had it */
     uint64_t host_bytes;                       /* slots in use */
+    uint64_t host_short; /* times that a range could not leave since there was no slot */
     uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;
     uint64_t host_waits, refused;
     double host_wait_us;

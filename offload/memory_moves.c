@@ -240,6 +240,7 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
             memory->device.take_slot(memory->context, &area->slots[area->slots_from - 1]);
         if (status == MDNN_STATUS_OUT_OF_MEMORY && give_up_a_host_copy(memory))
             continue;
+        memory->report.host_short += status == MDNN_STATUS_OUT_OF_MEMORY;
         MDNN_TRY(status);
         area->slots_from--;
         memory->report.host_bytes += memory->chunk_bytes;

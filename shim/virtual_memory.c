@@ -507,6 +507,19 @@ mdnn_status_t mdnn_virtual_pin_entered(mdnn_virtual_device_t *device, uint64_t a
     return status;
 }
 
+static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
+{
+    char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], pinned[MDNN_NUMBER_BYTES];
+    mdnn_format_size_rounded(bytes, refused, sizeof refused);
+    mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
+    mdnn_format_size_rounded(mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)), pinned,
+                             sizeof pinned);
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "%s refused: the budget of %s would do, but what should leave finds no room in %s "
+                  "of pinned host memory; [memory] host_limit sets how much there may be",
+                  refused, budget, pinned);
+}
+
 /* Once, and again when clearly more turns out to be needed: the first refusal may be one that the
  * program can do without, such as a workspace. */
 static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
@@ -516,6 +529,10 @@ static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
                                       ? report.refused_budget_bytes
                                       : report.smallest_budget_bytes;
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], needed[MDNN_NUMBER_BYTES];
+    if (needed_bytes <= device->budget_bytes && report.host_short > 0) {
+        say_host_is_short(device, bytes);
+        return;
+    }
     if (device->said_needed_bytes > 0 &&
         needed_bytes <= device->said_needed_bytes + device->said_needed_bytes / 16)
         return;

@@ -211,6 +211,12 @@ trains_under() {
     holds "a['losses'] == b['losses'] and len(a['losses']) == 4 and $in_budget" && said_nothing
 }
 
+# With too little pinned memory the budget is not what is missing.
+host_limit_is_named() {
+    ! MICRODNN_MEMORY_HOST_LIMIT=1MiB trains_under 40MiB 1 auto >"$TMPDIR/said" &&
+        grep -q 'refused: the budget of .* would do, .* in .* of pinned host memory' "$TMPDIR/said"
+}
+
 # With less memory than it holds at once.
 trains_alike() { # policy
     for seed in 1 2; do
@@ -264,6 +270,7 @@ for policy in none conv all dynamic modnn auto; do
     check "policy $policy: training under a budget has the same losses" trains_alike "$policy"
 done
 check "a budget that is never short moves nothing" leaves_alone
+check "where pinned memory is short, its limit is named" host_limit_is_named
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: kernels that follow pointers are right with safety = host" hidden_program "$name"
 done
