@@ -130,7 +130,9 @@ def common_facts():
 
 
 def commit():
-    """Of the source tree, or None outside a repository (a copied tree)."""
+    """Of the source tree, or None outside a repository. SOURCE_COMMIT says it of a copied tree."""
+    if os.environ.get("SOURCE_COMMIT"):
+        return os.environ["SOURCE_COMMIT"]
     try:
         done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"],
                               text=True, capture_output=True, check=False, timeout=30)
