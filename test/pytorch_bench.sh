@@ -171,7 +171,33 @@ bound_is_for_the_layers() {
         ! grep -q '^FAIL limit64 resnet50 ' "$OUT/said"
 }
 
-plan 17
+rows_in_the_order_asked_for() {
+    FAKE_MS='{"stock": 8}' passes --set undivided64 --set heuristic \
+        --only '(vgg16|alexnet) .* (tf32|bf16)$' --only 'heuristic resnet50 b128 tf32' &&
+        says '[row["name"] for row in rows] == [
+              *(f"undivided64 {net} {mode}" for net in ("alexnet b256", "vgg16 b64") for mode in ("tf32", "bf16")),
+              *(f"heuristic {net} {mode}" for net in ("alexnet b256", "vgg16 b64") for mode in ("tf32", "bf16")),
+              "heuristic resnet50 b128 tf32"]' || return 1
+    bench --set heuristic --only '(' && return 1
+    grep -q 'no regular expression' "$OUT/said"
+}
+
+# A process that hangs costs the row's limit, below that of any command, and no other row its time.
+hanging_row_has_a_limit() {
+    python3 - "$OUT/limited" <<'END'
+import sys
+source = open("scripts/gpu/bench-pytorch").read()
+short = source.replace("LIMIT_FACTOR, LEAST_LIMIT_S = 3, 90", "LIMIT_FACTOR, LEAST_LIMIT_S = 0, 18")
+assert short != source
+open(sys.argv[1], "w").write(short.replace("os.path.abspath(__file__)", "'scripts/gpu/x'"))
+END
+    FAKE_WRONG=hang python3 "$OUT/limited" --build "$BUILD" --worker test/fakes/pytorch_worker.py \
+        --set limit64 --only 'alexnet b256 fp32' >"$OUT/said" 2>&1
+    [ $? = 1 ] && says 'rows[0]["failed"] and 2 < rows[0]["seconds"] < 18' &&
+        grep -q 'no answer to .net. in 3 s' "$OUT/said"
+}
+
+plan 19
 check 'the least limit is found, from nothing to everything' every_least_is_found
 check 'with four tries at most, and stock begun once' few_tries
 check 'what is near the gate is looked at longer' unclear_takes_longer
@@ -189,5 +215,7 @@ check 'processes without work are no failure' unused_processes_are_no_failure
 check 'other sets compare with stock' stock_as_before
 check 'kernels below convolutions count once, overheads not at all' only_kernels_of_operators_count
 check 'the time of every profile is kept' every_profile_is_kept
+check 'rows are chosen by expressions, in the order of the sets' rows_in_the_order_asked_for
+check 'a row that hangs costs its limit' hanging_row_has_a_limit
 check 'the bound of single layers is not put on a whole network' bound_is_for_the_layers
 finish

@@ -2,12 +2,13 @@
 arithmetic, and plays the library's part where it is preloaded. An iteration of stock takes 10 ms, as does
 one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with less it takes $FAKE_SLOW ms,
 else 20. Without micro-batches the convolutions take $FAKE_UNDIVIDED ms, else what $FAKE_MS (a JSON object)
-says for the side that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "losses",
+says for the side that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "hang", "losses",
 "split" (a process that must not split does) or "arena" (it is too large). $FAKE_DIVIDED is what it logs of
 a division into pieces. $FAKE_LOG gets a line for each network that a process was asked for."""
 import json
 import os
 import sys
+import time
 
 LIBRARY = "LD_PRELOAD" in os.environ
 LIMIT = os.environ.get("MICRODNN_CONVOLUTION_WORKSPACE_LIMIT", "stock")
@@ -41,6 +42,8 @@ def net(command):
         file.write(f"{LIMIT}{' undivided' if UNDIVIDED else ''} {command['net']} {command['mode']}\n")
     if WRONG == "crash":
         os.abort()
+    if WRONG == "hang":
+        time.sleep(1000)
     return {}
 
 
