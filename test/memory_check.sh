@@ -207,6 +207,13 @@ plan_is_said() {
               all(("NO plan" in row["notes"][0]) != row["plan"]["active"] for row in rows.values())'
 }
 
+# Also where the budget is a share of stock's peak, so that stock has iterated before.
+losses_are_of_new_trainings() {
+    passes --part speed --only 'resnet50' &&
+        says '[row["stock"]["losses"] for row in rows.values()] ==
+              [row["library"]["losses"] for row in rows.values()] == [[7.0, 6.9, 6.8, 6.7, 6.6]] * 3'
+}
+
 # All kinds of rows, and failures without number: the table is short.
 table_is_short() {
     FAKE_WRONG='{"": "bits"}' memory_check --part all --seconds 60 --warm-seconds 0
@@ -270,7 +277,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 36
+plan 37
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -301,6 +308,7 @@ check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above
     --part budget --only resnet50
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
 check 'whether a plan was active is said' plan_is_said
+check 'first losses are those of a new training on both sides' losses_are_of_new_trainings
 check 'calls that are too slow are found' says \
     'cells.calls_problems({"launch": 2.0}, {"malloc": 1.1, "free": 0.9, "launch": 2.6}) ==
      ["malloc 1.10 us, at most 1.0", "a launch takes 0.60 us more, at most 0.5"]'

@@ -221,6 +221,9 @@ class SpeedRows:
         if row not in self.children:
             known = {"peak": peak_of(place, self.stock)}
             self.start(row, cells.Row("speed", None, row.kind, row.amount).budget(known))
+            # That training has gone on already, and losses are compared from the first one.
+            ask(place, self.stock, "end")
+            build(place, self.stock, row)
         budget, library = self.children[row]
         return speed_row(row, self.stock, library, budget, place)
 

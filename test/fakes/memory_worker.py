@@ -13,7 +13,7 @@ WRONG = json.loads(os.environ.get("FAKE_WRONG", "{}"))
 ASYNC = "PYTORCH_ALLOC_CONF" in os.environ
 USED = os.environ.get("FAKE_USED")  # what the fake NVML answers
 BEFORE, GROWTH = 500 << 20, 100 << 20
-state = {"operations": 0, "net": "", "batch": 0}
+state = {"operations": 0, "net": "", "batch": 0, "iterations": 0}
 
 
 def peak(batch):
@@ -92,7 +92,7 @@ def program(command):
 
 
 def build(command):
-    state.update(net=command["net"], batch=command["batch"])
+    state.update(net=command["net"], batch=command["batch"], iterations=0)
     return {}
 
 
@@ -119,16 +119,25 @@ def end(_):
 
 
 def warm(command):
+    """A loss is the smaller the longer the training has gone on."""
     state["operations"] += 100
     publish()
-    return {"seconds": 1.0, "iterations": command["count"], "losses": [7.0] * command["count"]}
+    begun = state["iterations"]
+    state["iterations"] += command["count"]
+    return {"seconds": 1.0, "iterations": command["count"],
+            "losses": [7.0 - 0.1 * index for index in range(begun, state["iterations"])]}
+
+
+def peak_of_iteration(_):
+    state["iterations"] += 1
+    return {"peak": peak(state["batch"]), "reserved": 0}
 
 
 COMMANDS = {"program": program, "build": build, "step": step, "context": context, "end": end,
             "save_on_cpu": save_on_cpu, "warm": warm,
             "facts": lambda _: {"device": "no device", "cudnn": 91900, "memory_bytes": 0},
             "ioctls": lambda _: {"control": {"0x2b": 5, "0x2a": state["operations"]}, "unified": {}},
-            "peak": lambda _: {"peak": peak(state["batch"]), "reserved": 0},
+            "peak": peak_of_iteration,
             "largest": lambda _: {"batch": 100, "next": 104, "low_trains": True, "high_trains": False}}
 
 print(json.dumps({"torch": "none", "torchvision": "none", "cuda": "none"}), flush=True)
