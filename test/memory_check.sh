@@ -207,6 +207,22 @@ plan_is_said() {
               all(("NO plan" in row["notes"][0]) != row["plan"]["active"] for row in rows.values())'
 }
 
+# Whether it was clear is for the library's own line to say; other exceptions are failures.
+worker_knows_refusals() {
+    PYTHONPATH=scripts/gpu:test/fakes/torch PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
+import torch, memory_cells as cells, memory_worker as worker
+def refused(error):
+    return worker.is_refusal(error)
+assert refused(torch.OutOfMemoryError("no"))
+assert refused(RuntimeError("GET was unable to find an engine to execute this computation"))
+assert refused(RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED_CUDART"))
+assert not refused(RuntimeError("an illegal memory access was encountered"))
+said = "microdnn: 1:1 memory: 1.00 GiB refused: nothing more can leave"
+assert cells.refusal_problems("") and cells.refusal_problems(said)
+assert not cells.refusal_problems(said + "; at least 2.00 GiB are needed")
+END
+}
+
 # Also where the budget is a share of stock's peak, so that stock has iterated before.
 losses_are_of_new_trainings() {
     passes --part speed --only 'resnet50' &&
@@ -277,7 +293,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 37
+plan 38
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -309,6 +325,7 @@ check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
 check 'whether a plan was active is said' plan_is_said
 check 'first losses are those of a new training on both sides' losses_are_of_new_trainings
+check 'a convolution that found no engine counts as refused' worker_knows_refusals
 check 'calls that are too slow are found' says \
     'cells.calls_problems({"launch": 2.0}, {"malloc": 1.1, "free": 0.9, "launch": 2.6}) ==
      ["malloc 1.10 us, at most 1.0", "a launch takes 0.60 us more, at most 0.5"]'

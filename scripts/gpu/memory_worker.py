@@ -86,8 +86,10 @@ def peaks():
     return {"peak": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
 
 
-# A launch that found no memory inside cuDNN is told so.
-REFUSALS = ("out of memory", "cudnn_status_execution_failed_cudart")
+# A launch that found no memory inside cuDNN is told so; where the workspace or the launch of every engine
+# was refused, PyTorch says that there is none.
+REFUSALS = ("out of memory", "cudnn_status_execution_failed_cudart",
+            "unable to find an engine to execute this computation")
 
 
 def is_refusal(error):
