@@ -203,8 +203,19 @@ unnamed_access_that_faults() {
 
 plan_is_said() {
     passes --part speed --only vgg16 &&
-        says '[row["plan"]["active"] for row in rows.values()] == [True, False, True, True] and
+        says '[row["plan"]["active"] for row in rows.values()] == [True, False, True, True, True] and
               all(("NO plan" in row["notes"][0]) != row["plan"]["active"] for row in rows.values())'
+}
+
+# The rows in 12 GiB as a user would run them have the gate; those of memory alone have none.
+settings_are_in_names() {
+    passes --part speed --only 'vgg16' &&
+        says '{name.removeprefix("speed vgg16 b256 "): row["least"] for name, row in rows.items()
+               if "12 GiB" in name} ==
+              {"tf32 12 GiB, convolution wr limit 512MiB": 1 / 2.6, "tf32 12 GiB, convolution off": None,
+               "fp32 12 GiB, convolution wr limit 512MiB": 1 / 1.4, "fp32 12 GiB, convolution off": None}' &&
+        says '{("off" in name, row["memory"]["convolution"], row["memory"]["limit"])
+               for name, row in rows.items()} == {(False, "wr", "512MiB"), (True, "off", None)}'
 }
 
 # Whether it was clear is for the library's own line to say; other exceptions are failures.
@@ -293,7 +304,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 38
+plan 39
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -325,6 +336,7 @@ check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
 check 'whether a plan was active is said' plan_is_said
 check 'first losses are those of a new training on both sides' losses_are_of_new_trainings
+check 'rows of speed are named by their settings' settings_are_in_names
 check 'a convolution that found no engine counts as refused' worker_knows_refusals
 check 'calls that are too slow are found' says \
     'cells.calls_problems({"launch": 2.0}, {"malloc": 1.1, "free": 0.9, "launch": 2.6}) ==

@@ -203,8 +203,7 @@ class SpeedRows:
                 self.start(row, int(row.amount))
 
     def start(self, row, budget):
-        self.children[row] = budget, self.place.child(
-            label(row), budget, settings={"MICRODNN_CONVOLUTION_POLICY": row.convolution})
+        self.children[row] = budget, self.place.child(label(row), budget, settings=row.settings())
 
     def prepare(self):
         """A row that failed may have left stock with a model, or without a process."""

@@ -47,6 +47,8 @@ def memory_statistics(batch, what=None):
                         "planned_leaves": state["operations"] if BUDGET < peak(batch) else 0,
                         "planned_returns": 0, "demand_leaves": 0, "period_operations": 100,
                         "host_waits": 0, "host_wait_ms": 0.0, "demand_returns": 0,
+                        "convolution": os.environ.get("MICRODNN_CONVOLUTION_POLICY"),
+                        "limit": os.environ.get("MICRODNN_CONVOLUTION_WORKSPACE_LIMIT"),
                         "safety": os.environ.get("MICRODNN_MEMORY_SAFETY", "fast"),
                         "unnamed_accesses": 1 if what == "fault" else 0,
                         "first_unnamed": "kernel f" if what == "fault" else ""}]}
