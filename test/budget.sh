@@ -1,0 +1,71 @@
+# Programs under a memory budget on the simulated GPU: how they run, and what is asked of their
+# statistics. Sourced by their tests, after tap.sh.
+# shellcheck shell=sh
+client=$MDNN_BUILD/test/clients/virtual_memory
+graphs=$MDNN_BUILD/test/clients/virtual_graphs
+train_cnn=$MDNN_BUILD/train_cnn
+data=$(dirname "$0")/../docs/examples/data
+stats=$TMPDIR/stats.json
+log=$TMPDIR/log
+library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
+MICRODNN_SIM_PROFILE=toy
+MICRODNN_CONVOLUTION_POLICY=off
+MICRODNN_STATS=json
+MICRODNN_STATS_FILE=$stats
+MICRODNN_LOG_FILE=$log
+export MICRODNN_SIM_PROFILE MICRODNN_CONVOLUTION_POLICY MICRODNN_STATS MICRODNN_STATS_FILE
+export MICRODNN_LOG_FILE
+
+[ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
+
+mebibyte=1048576
+seconds=120
+[ -z "${MDNN_PRELOAD_FIRST:-}" ] || seconds=900 # a sanitizer is up to fifteen times slower
+
+# under BUDGET COMMAND...: the library's lines go to $log
+under() {
+    budget=$1
+    shift
+    : >"$log"
+    (
+        export MICRODNN_MEMORY_BUDGET="$budget"
+        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        exec timeout "$seconds" "$@"
+    )
+}
+
+# holds EXPRESSION: of `memory`, the statistics of device 0, `memories`, those of all, and of a and b, the results of two runs
+holds() {
+    python3 - "$stats" "$TMPDIR" "$1" <<'PYTHON'
+import json, os, sys
+memories = json.load(open(sys.argv[1]))["memory"]
+memory = memories[0]
+a, b = (json.load(open(path)) if os.path.exists(path) else {}
+        for path in (os.path.join(sys.argv[2], name) for name in ("a.json", "b.json")))
+if not eval(sys.argv[3]):
+    sys.exit(f"not so: {sys.argv[3]}\n{memory}\n{a.get('losses')}\n{b.get('losses')}")
+PYTHON
+}
+
+said_nothing() { [ ! -s "$log" ] || { cat "$log"; return 1; }; }
+
+in_budget="memory['peak_resident_bytes'] <= memory['budget_bytes']"
+
+each_in_budget="len(memories) == 2 and all(each['peak_resident_bytes'] <= each['budget_bytes'] and
+    each['out_bytes'] > 0 for each in memories)"
+
+train() { # file
+    "$train_cnn" --data "$data" --quiet --find-repeats 1 --search heuristic --batch 512 \
+        --iterations 4 --seed 3 --workspace-limit 2MiB --deterministic --json "$1"
+}
+
+# trains_under BUDGET SEED POLICY: with the losses of a.json
+trains_under() {
+    : >"$log"
+    (
+        export MICRODNN_SIM_SEED="$2" MICRODNN_MEMORY_POLICY="$3" MICRODNN_MEMORY_BUDGET="$1"
+        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        train "$TMPDIR/b.json"
+    ) || { cat "$log"; return 1; }
+    holds "a['losses'] == b['losses'] and len(a['losses']) == 4 and $in_budget" && said_nothing
+}
