@@ -13,7 +13,8 @@ enum engine_trait {
     SPLITS = 16,
     NO_BETA = 32,
     SMALL_BATCH = 64,
-    EVEN_BATCH = 128
+    EVEN_BATCH = 128,
+    COMPILED = 256
 };
 
 typedef struct engine {
@@ -121,7 +122,7 @@ int sim_engine_numerical_notes(const sim_graph_t *graph, int64_t index, int32_t 
 int sim_engine_behavior_notes(const sim_graph_t *graph, int64_t index, int32_t notes[16])
 {
     const engine_t *const engine = find(graph, index);
-    if (!engine || !(engine->traits & GENERIC))
+    if (!engine || !(engine->traits & (GENERIC | COMPILED)))
         return 0;
     notes[0] = CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
     return 1;
