@@ -138,8 +138,10 @@ static int index_of(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
                     const mdnn_cost_t *cost)
 {
     if (cost->algo >= MDNN_ALGO_ENGINE) {
-        const mdnn_engine_offer_t offer = {cost->engine, cost->deterministic, cost->direct,
-                                           cost->strict};
+        const mdnn_engine_offer_t offer = {.engine = cost->engine,
+                                           .deterministic = cost->deterministic,
+                                           .direct = cost->direct,
+                                           .strict = cost->strict};
         return mdnn_cost_table_engine(table, &offer);
     }
     for (int index = 0; index < MDNN_CANDIDATE_LEGACY; index++)
@@ -239,6 +241,11 @@ double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row)
             row->candidates[i].cost.time_ms < best)
             best = row->candidates[i].cost.time_ms;
     return best;
+}
+
+bool mdnn_cost_row_runs(const mdnn_cost_row_t *row)
+{
+    return mdnn_cost_row_best_ms(row) < nothing_ms;
 }
 
 /* The next larger size of the same role at which the candidate has a time of its own (`measured`)
@@ -393,7 +400,7 @@ static const mdnn_cost_row_t *larger_timed(const mdnn_cost_table_t *table,
     const mdnn_cost_row_t *nearest = NULL;
     for (const mdnn_cost_row_t *each = table->rows; each; each = each->next)
         if (each->role == MDNN_PART_FIRST && each->images > row->images &&
-            mdnn_cost_row_best_ms(each) < nothing_ms &&
+            mdnn_cost_row_runs(each) &&
             (!nearest || each->images < nearest->images))
             nearest = each;
     return nearest;

@@ -29,8 +29,8 @@ typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_UNKNOWN,
     MDNN_CANDIDATE_UNSUPPORTED,
     MDNN_CANDIDATE_EXCLUDED,  /* its workspace was above the limit or not to be had */
-    MDNN_CANDIDATE_POSTPONED, /* an engine that a larger size runs within the limit: not planned
-                                 here */
+    MDNN_CANDIDATE_POSTPONED, /* an engine that a larger size runs within the limit, or that is left to
+                                 the caller's own search: not planned here */
     MDNN_CANDIDATE_TIMED
 } mdnn_candidate_state_t;
 
@@ -77,6 +77,7 @@ mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
 const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
 /* Whether an engine is known to run here, or postponed. */
 bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
+bool mdnn_cost_row_runs(const mdnn_cost_row_t *row); /* something was timed */
 /* Best time among what is known at this size; a huge number before the first. */
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
 

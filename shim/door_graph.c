@@ -477,6 +477,8 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     settle_generosity(&execution);
     find_plan(&execution);
     mdnn_graph_record_leave(execution.record);
+    if (execution.planned)
+        mdnn_search_executed(mdnn_plan_search(execution.planned));
     if (execution.own_plan_may_run && own_fits(execution.record))
         mdnn_graph_record_time_own(execution.record, &execution.call);
     mdnn_convolution_record(&execution.call, execution.planned);

@@ -273,8 +273,10 @@ static bool is_admissible(const mdnn_problem_t *problem, uint32_t notes, uint32_
            (rounds || !(notes & NOTE_TENSOR_CORE)) && !(behaviour & BEHAVIOUR_REORDERED);
 }
 
-void mdnn_engine_judge(const mdnn_problem_t *problem, uint32_t notes, mdnn_engine_offer_t *offer)
+void mdnn_engine_judge(const mdnn_problem_t *problem, uint32_t notes, uint32_t behaviour,
+                       mdnn_engine_offer_t *offer)
 {
+    offer->compiled = behaviour & 1U << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
     offer->deterministic = !(notes & 1U << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
     offer->direct = !(notes & NOTES_INDIRECT);
     offer->strict = !(notes & MDNN_NOTES_WEAK) &&
@@ -302,7 +304,7 @@ static void take_offer(const mdnn_engines_t *engines, cudnnBackendDescriptor_t c
         !is_admissible(engines->problem, notes, behaviour) ||
         is_listed(offers, *count, &offer.engine))
         return;
-    mdnn_engine_judge(engines->problem, notes, &offer);
+    mdnn_engine_judge(engines->problem, notes, behaviour, &offer);
     offers[(*count)++] = offer;
 }
 

@@ -23,6 +23,7 @@ typedef enum mdnn_graph_scaling {
 typedef struct mdnn_engine_offer {
     mdnn_engine_t engine;
     bool deterministic, direct, strict; /* as in mdnn_cost_t */
+    bool compiled; /* when it is planned, for each shape; false also where a database names it */
 } mdnn_engine_offer_t;
 
 typedef struct mdnn_engine_plan {
@@ -78,8 +79,9 @@ mdnn_status_t mdnn_engine_read(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor
                                mdnn_engine_t *engine, uint32_t *notes, uint32_t *behaviour,
                                bool *notes_known);
 
-/* What numerical notes say of an engine for this problem: deterministic, direct, strict. */
-void mdnn_engine_judge(const mdnn_problem_t *problem, uint32_t notes, mdnn_engine_offer_t *offer);
+/* What its notes say of an engine for this problem: everything in an offer but the identity. */
+void mdnn_engine_judge(const mdnn_problem_t *problem, uint32_t notes, uint32_t behaviour,
+                       mdnn_engine_offer_t *offer);
 
 /* Numerical notes that say results are weaker, beside tensor cores: mdnn_problem_t's weak_notes. */
 enum {

@@ -12,6 +12,7 @@
 
 enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
 enum { GENEROSITY_SHARE = 16 }; /* of the device's memory */
+enum { PROBES = 2 };            /* PyTorch's search runs a plan once to load it and once for its time */
 
 static void count_kind(mdnn_graph_kind_t kind)
 {
@@ -68,7 +69,7 @@ static mdnn_status_t read_engine(const mdnn_cudnn_t *cudnn, cudnnBackendDescript
     (void)cudnn->cudnnBackendDestroyDescriptor(configuration);
     if (!notes_known)
         return MDNN_STATUS_UNSUPPORTED;
-    mdnn_engine_judge(&record->graph.problem, notes, &record->engine);
+    mdnn_engine_judge(&record->graph.problem, notes, behaviour, &record->engine);
     record->graph.problem.weak_notes = (int32_t)(notes & MDNN_NOTES_WEAK);
     return MDNN_STATUS_OK;
 }
@@ -195,6 +196,7 @@ void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned)
         record->engine_known ? mdnn_plan_engine_ms(planned, &record->engine) : 0.0;
     atomic_store_explicit(&record->own_ms, own_ms, memory_order_relaxed);
     mdnn_graph_record_leave(record);
+    mdnn_search_met(mdnn_plan_search(planned));
     const bool again = record->engine_known && mdnn_plan_meet_engine(planned, &record->engine);
     const bool dominated = own_ms > 0 && mdnn_plan_engine_is_dominated(planned, &record->engine);
     atomic_store_explicit(&record->expendable, again || dominated, memory_order_relaxed);
@@ -206,9 +208,10 @@ void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *
 {
     mdnn_plan_t *const planned = atomic_load_explicit(&record->planned, memory_order_acquire);
     if (!planned || !record->engine_known ||
-        atomic_load_explicit(&record->own_ms, memory_order_relaxed) != 0)
+        atomic_load_explicit(&record->own_ms, memory_order_relaxed) != 0 ||
+        (mdnn_plan_left_to_search(planned) && atomic_fetch_add(&record->probes, 1) < PROBES))
         return;
-    const double ms = mdnn_plan_time_engine(planned, call);
+    const double ms = mdnn_plan_time_engine(planned, call, record->own_bytes);
     atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
 }
 
@@ -216,7 +219,9 @@ bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_
 {
     const double margin = mdnn_process_options()->convolution_adoption_margin / 100.0;
     const double own_ms = atomic_load_explicit(&record->own_ms, memory_order_relaxed);
-    return own_ms > 0 && ready->configuration->time_ms > (1 - margin) * own_ms;
+    if (own_ms <= 0) /* a search chose by times of its own */
+        return atomic_load_explicit(&record->probes, memory_order_relaxed) > 0;
+    return ready->configuration->time_ms > (1 - margin) * own_ms;
 }
 
 mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t workspace_bytes)

@@ -12,6 +12,10 @@
 /* Of 16-bit data the second guess is an algorithm without tensor cores. */
 enum { SLICES = 8, REPEATS_MAX = 100, SHORTLIST = 3, SHORTLIST_16_BIT = 1, FEW_IMAGES = 4 };
 
+/* Engines that are timed before a program's own search: the heuristics' first ones are seldom far from
+ * the best, and what the search finds beyond them runs as well. */
+enum { SEARCH_ENGINES = 4 };
+
 /* The look itself waits for its launches, so it may seem this much slower than it is. */
 static const double look_excess_ms = 0.05;
 /* With a lead, which hides the launches, a look is nearly a measurement: it must be where a narrow
@@ -41,6 +45,10 @@ struct mdnn_measurement {
     bool surveyed[MDNN_PART_ROLE_COUNT];
     bool has_shortlist;
     unsigned shortlist; /* legacy algorithms, a bit each */
+    const mdnn_engine_plan_t *own_plan; /* the caller's, being timed; else NULL */
+    const mdnn_graph_uids_t *own_uids;
+    int timed, postponed; /* candidates in this session */
+    double begin_us;
     mdnn_scratch_t scratch;
 };
 
@@ -182,6 +190,7 @@ static mdnn_status_t time_parts(mdnn_measurement_t *measurement, const mdnn_call
     mdnn_scratch_t *const scratch = &measurement->scratch;
     double look;
     mdnn_count(MDNN_COUNTER_measurements, 1);
+    measurement->timed++;
     if (expected_ms > 0)
         return time_groups(measurement, parts, distinct, expected_ms,
                            (measurement->request.repeats + 1) / 2, ms);
@@ -262,6 +271,11 @@ static mdnn_status_t pose_engine(mdnn_measurement_t *measurement, const mdnn_cos
     if (!offer || !measurement->request.engines || !row->offered[index - MDNN_CANDIDATE_LEGACY])
         return MDNN_STATUS_UNSUPPORTED;
     whole->algo = MDNN_ALGO_ENGINE + offer->engine.id;
+    if (measurement->own_plan && row->images == mdnn_problem_batch(measurement->problem)) {
+        whole->uids = measurement->own_uids;
+        whole->engine_plan = measurement->own_plan;
+        return MDNN_STATUS_OK;
+    }
     whole->uids = mdnn_engines_uids(measurement->request.engines);
     return mdnn_engines_plan(measurement->request.engines, whole->handle, row->images,
                              scaling_of(measurement, row), &offer->engine, &whole->engine_plan);
@@ -406,8 +420,8 @@ static mdnn_cost_t cost_without_time(const mdnn_measurement_t *measurement,
 }
 
 /* Remembered as offered, so that a tighter limit finds it here. */
-static mdnn_status_t postpone(const mdnn_measurement_t *measurement, mdnn_cost_row_t *row,
-                              int index, mdnn_candidate_t *candidate)
+static mdnn_status_t postpone(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index,
+                              mdnn_candidate_t *candidate)
 {
     const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
     if (candidate->state == MDNN_CANDIDATE_POSTPONED || !offer ||
@@ -416,8 +430,29 @@ static mdnn_status_t postpone(const mdnn_measurement_t *measurement, mdnn_cost_r
     const mdnn_call_t whole = {.algo = MDNN_ALGO_ENGINE + offer->engine.id};
     candidate->cost = cost_without_time(measurement, &whole, index);
     candidate->state = MDNN_CANDIDATE_POSTPONED;
+    measurement->postponed++;
     row->changed = true;
     return MDNN_STATUS_OK;
+}
+
+static int timed_engines(const mdnn_cost_row_t *row)
+{
+    int count = 0;
+    for (int index = MDNN_CANDIDATE_LEGACY; index < row->capacity; index++)
+        count += row->candidates[index].state == MDNN_CANDIDATE_TIMED;
+    return count;
+}
+
+/* Whether planning and timing the engine is left to the caller's own search. Compiling it takes as
+ * long as timing dozens (50 ms each on an H200, for 0.3 % of ResNet-50's convolution time). */
+static bool is_left_to_caller(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
+                              int index)
+{
+    const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
+    if (mdnn_cost_row_look(row, index)->state == MDNN_CANDIDATE_POSTPONED)
+        return measurement->request.spare_postponed;
+    return measurement->request.caller_searches && offer &&
+           (offer->compiled || timed_engines(row) >= SEARCH_ENGINES);
 }
 
 /* Settles one candidate. Only a broken device is an error; all else is a state. */
@@ -432,8 +467,9 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
          candidate->cost.workspace_bytes > measurement->request.limit_bytes))
         return MDNN_STATUS_OK;
     if (index >= MDNN_CANDIDATE_LEGACY &&
-        !mdnn_cost_table_engine_may_pay(measurement->table, row, index,
-                                        measurement->request.limit_bytes))
+        (is_left_to_caller(measurement, row, index) ||
+         !mdnn_cost_table_engine_may_pay(measurement->table, row, index,
+                                         measurement->request.limit_bytes)))
         return postpone(measurement, row, index, candidate);
     const mdnn_slice_descriptors_t *descriptors;
     mdnn_call_t whole;
@@ -511,8 +547,16 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
         take_offer(measurement, row, &offers[i]);
 }
 
+static mdnn_status_t settle_from(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int first,
+                                 int end)
+{
+    for (int index = first; index < end; index++)
+        MDNN_TRY(settle(measurement, row, index));
+    return MDNN_STATUS_OK;
+}
+
 /* Engines first, in the order of the heuristics: a good time found early spares the others theirs.
- */
+ * Those that were spared are tried where nothing else runs. */
 static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     if (measurement->request.engines && !row->listed &&
@@ -523,11 +567,12 @@ static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t
     }
     list_engines(measurement, row);
     const int count = mdnn_cost_table_candidates(measurement->table);
-    for (int index = MDNN_CANDIDATE_LEGACY; index < count; index++)
-        MDNN_TRY(settle(measurement, row, index));
-    for (int index = 0; index < MDNN_CANDIDATE_LEGACY; index++)
-        MDNN_TRY(settle(measurement, row, index));
-    return MDNN_STATUS_OK;
+    MDNN_TRY(settle_from(measurement, row, MDNN_CANDIDATE_LEGACY, count));
+    MDNN_TRY(settle_from(measurement, row, 0, MDNN_CANDIDATE_LEGACY));
+    if (!measurement->request.spare_postponed || mdnn_cost_row_runs(row))
+        return MDNN_STATUS_OK;
+    measurement->request.spare_postponed = measurement->request.caller_searches = false;
+    return settle_from(measurement, row, MDNN_CANDIDATE_LEGACY, count);
 }
 
 /* Before many near sizes, the powers of two: what they tell about the best rate spares most of the
@@ -550,7 +595,9 @@ static mdnn_status_t survey(mdnn_measurement_t *measurement, mdnn_part_role_t ro
 }
 
 mdnn_status_t mdnn_measurement_time_engine(mdnn_measurement_t *measurement,
-                                           const mdnn_engine_offer_t *offer)
+                                           const mdnn_engine_offer_t *offer,
+                                           const mdnn_engine_plan_t *plan,
+                                           const mdnn_graph_uids_t *uids)
 {
     mdnn_cost_row_t *const row = mdnn_cost_table_row(
         measurement->table, mdnn_problem_batch(measurement->problem), MDNN_PART_FIRST);
@@ -563,6 +610,8 @@ mdnn_status_t mdnn_measurement_time_engine(mdnn_measurement_t *measurement,
     if (candidate->state == MDNN_CANDIDATE_UNSUPPORTED) /* it was not offered until now */
         candidate->state = MDNN_CANDIDATE_UNKNOWN;
     row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
+    measurement->own_plan = plan;
+    measurement->own_uids = uids;
     return settle(measurement, row, index);
 }
 
@@ -605,8 +654,21 @@ mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem
     made->slices = slices;
     made->table = table;
     made->request = *request;
+    made->begin_us = mdnn_now_us();
     *measurement = made;
     return MDNN_STATUS_OK;
+}
+
+/* What a program's start costs, problem by problem. */
+static void report(const mdnn_measurement_t *measurement)
+{
+    char title[160];
+    if (measurement->timed + measurement->postponed == 0)
+        return;
+    mdnn_problem_format(measurement->problem, title, sizeof title);
+    MDNN_LOG(MDNN_LOG_DEBUG, "measure", "%s: timed %d candidates, postponed %d, in %.1f ms", title,
+             measurement->timed, measurement->postponed,
+             (mdnn_now_us() - measurement->begin_us) / 1e3);
 }
 
 void mdnn_measurement_end(mdnn_measurement_t *measurement)
@@ -618,6 +680,7 @@ void mdnn_measurement_end(mdnn_measurement_t *measurement)
         (void)measurement->scratch.driver->cuStreamSynchronize(measurement->scratch.stream);
         mdnn_scratch_fini(&measurement->scratch);
     }
+    report(measurement);
     free(measurement);
 }
 

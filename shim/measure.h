@@ -24,6 +24,11 @@ typedef struct mdnn_measure_request {
      * expects to be fast, and parts only where the whole batch lacks a candidate for its workspace.
      */
     bool brief;
+    /* What was left to a search stays so: a later run begins with what is known. */
+    bool spare_postponed;
+    /* The caller runs its own plans, and may: of the engines a few are measured, to have something
+     * good at once, and the others are left to it. */
+    bool caller_searches;
     mdnn_engines_t *engines; /* NULL: no candidates from the graph API */
     /* The engine of the caller's own plan, a candidate for the whole batch also where no heuristics
      * offer it; NULL if there is none. */
@@ -38,9 +43,12 @@ mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem
                                      mdnn_measurement_t **measurement);
 void mdnn_measurement_end(mdnn_measurement_t *measurement); /* NULL accepted; frees the scratch */
 
-/* Times one engine on the whole batch, wherever it comes from, into the table. */
+/* Times one engine on the whole batch, wherever it comes from, into the table. `plan`, whose tensors go
+ * by `uids`, is one of it that need not be made; NULL if there is none. */
 mdnn_status_t mdnn_measurement_time_engine(mdnn_measurement_t *measurement,
-                                           const mdnn_engine_offer_t *offer);
+                                           const mdnn_engine_offer_t *offer,
+                                           const mdnn_engine_plan_t *plan,
+                                           const mdnn_graph_uids_t *uids);
 
 /* The session as a cost source; valid until its end. */
 mdnn_cost_source_t mdnn_measurement_source(mdnn_measurement_t *measurement);

@@ -11,6 +11,7 @@
 #include "shim/measure.h"
 #include "shim/process.h"
 #include "shim/recall.h"
+#include "shim/wd_policy.h"
 
 #define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
 #define HASH_NONFATAL_OOM 1
@@ -46,6 +47,7 @@ struct mdnn_plan {
     _Atomic uint64_t announced[ALGOS]; /* bytes + 1; 0: nothing announced */
     _Atomic bool given_up;
     _Atomic bool generous[FLAGS];
+    mdnn_search_t search;
     struct {
         mdnn_engine_t engine;
         int plans;      /* of callers with it that wait for their first use */
@@ -351,6 +353,13 @@ static bool is_brief(const mdnn_plan_t *plan, const mdnn_options_t *options)
     return plan->engines && options->convolution_engines == ENGINES_AUTO && !plain;
 }
 
+/* Nothing of a caller's own is forbidden. */
+static bool may_be_left_to_search(const mdnn_plan_t *plan)
+{
+    return is_brief(plan, mdnn_process_options()) && mdnn_workspace_limit() == UINT64_MAX &&
+           !mdnn_wd_is_on();
+}
+
 /* Measures and optimizes for workspaces up to `limit_bytes`; publishes the result. */
 static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
@@ -368,6 +377,8 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
         .repeats = options->convolution_measure_repeats,
         .dense = options->convolution_batch_sizes == MDNN_SIZES_ALL && may_be_split(plan),
         .brief = is_brief(plan, options),
+        .spare_postponed = may_be_left_to_search(plan),
+        .caller_searches = call->caller_engine && mdnn_plan_left_to_search(plan),
         .engines = plan->engines,
         .callers_own = call->caller_engine,
     };
@@ -558,9 +569,10 @@ void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
 }
 
 /* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be. */
-static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call)
+static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
 {
     mdnn_measurement_t *measurement = NULL;
+    const mdnn_engine_plan_t own = {.plan = call->caller_plan, .workspace_bytes = plan_bytes};
     const mdnn_measure_request_t request = {
         .limit_bytes = UINT64_MAX,
         .repeats = mdnn_process_options()->convolution_measure_repeats,
@@ -570,7 +582,8 @@ static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call)
         mdnn_measurement_begin(call, &plan->key.problem, plan->slices, plan->costs, &request,
                                &measurement) != MDNN_STATUS_OK)
         return -1;
-    (void)mdnn_measurement_time_engine(measurement, call->caller_engine);
+    (void)mdnn_measurement_time_engine(measurement, call->caller_engine,
+                                       own.plan ? &own : NULL, call->uids);
     mdnn_measurement_end(measurement);
     mdnn_engines_sweep(plan->engines);
     const front_set_t *const set = atomic_load(&plan->set);
@@ -581,7 +594,7 @@ static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call)
     return ms > 0 ? ms : -1;
 }
 
-double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call)
+double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -590,12 +603,22 @@ double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call)
     pthread_mutex_lock(&planning_lock);
     const double begin_us = mdnn_now_us();
     const bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    const double ms = time_engine_locked(plan, call);
+    const double ms = time_engine_locked(plan, call, plan_bytes);
     if (exchanged)
         (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     pthread_mutex_unlock(&planning_lock);
     return ms;
+}
+
+mdnn_search_t *mdnn_plan_search(mdnn_plan_t *plan)
+{
+    return &plan->search;
+}
+
+bool mdnn_plan_left_to_search(const mdnn_plan_t *plan)
+{
+    return mdnn_search_goes_on() && may_be_left_to_search(plan);
 }
 
 const char *mdnn_plan_title(const mdnn_plan_t *plan)

@@ -10,6 +10,7 @@
 
 #include "optimizer/knapsack.h"
 #include "optimizer/wr.h"
+#include "shim/search.h"
 #include "shim/slices.h"
 #include "shim/trial.h"
 
@@ -76,8 +77,14 @@ bool mdnn_plan_engine_is_dominated(const mdnn_plan_t *plan, const mdnn_engine_of
 bool mdnn_plan_meet_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
 void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
 
-/* Likewise for call->caller_engine, which is timed now; 0 during capture, -1 if it cannot be timed. */
-double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call);
+/* Likewise for call->caller_engine, which is timed now by call->caller_plan, which takes `plan_bytes`;
+ * 0 during capture, -1 if it cannot be timed. */
+double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes);
+
+/* What callers do with the problem. */
+mdnn_search_t *mdnn_plan_search(mdnn_plan_t *plan);
+/* True if the program searches, and may run each of its own plans: they are left to its search. */
+bool mdnn_plan_left_to_search(const mdnn_plan_t *plan);
 
 /* Ids of the tensors in the plans of engines; NULL if there are none. */
 const mdnn_graph_uids_t *mdnn_plan_uids(const mdnn_plan_t *plan);

@@ -71,7 +71,7 @@ $(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 	    $(CORE_LIBS) -lm -o $@
 
 TEST_DEPS += $(C)/arena $(C)/virtual_memory $(C)/virtual_graphs $(C)/pointer_table $(C)/graph_matrix $(C)/graph_rules $(C)/graph_faults $(C)/graph_witness.so $(C)/layer_errors $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/route_graph $(C)/plugin.so $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
-TESTS += test/database.sh test/routes.sh test/matrix.sh test/graph_matrix.sh test/graph_limits.sh test/graph_rules.sh test/behaviour.sh test/arena.sh test/virtual_memory.sh test/safety_host.sh
+TESTS += test/database.sh test/routes.sh test/matrix.sh test/graph_matrix.sh test/graph_limits.sh test/graph_search.sh test/graph_rules.sh test/behaviour.sh test/arena.sh test/virtual_memory.sh test/safety_host.sh
 
 # Pieces of shim/ tested alone, with a driver of the test's own.
 $(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c $(B)/libmdnn_core.a
@@ -93,7 +93,11 @@ $(B)/test/shim/test_cost_table: test/shim/test_cost_table.c shim/cost_table.c $(
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -o $@
-TESTS += $(B)/test/shim/test_cost_table $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
+$(B)/test/shim/test_search: test/shim/test_search.c shim/search.c
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@
+TESTS += $(B)/test/shim/test_search $(B)/test/shim/test_cost_table $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
 # Its cuDNN is the one that the library path names.
 $(B)/test/shim/test_engines: test/shim/test_engines.c $(patsubst %,shim/%.c,engines engine_knobs \
     graph_build graph_json json) $(B)/libmdnn_core.a | $(CLIENT_SIM)

@@ -384,7 +384,8 @@ static int64_t number_of(cudnnBackendDescriptor_t from, cudnnBackendAttributeNam
     return number;
 }
 
-static void check_notes(const part_t *part, const mdnn_engine_offer_t *offer, uint32_t notes)
+static void check_notes(const part_t *part, const mdnn_engine_offer_t *offer, uint32_t notes,
+                        uint32_t behaviour)
 {
     const mdnn_problem_t *const problem = part->problem;
     const bool tensor_cores = notes & 1U << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
@@ -397,7 +398,7 @@ static void check_notes(const part_t *part, const mdnn_engine_offer_t *offer, ui
         FAIL(part, "engine %d is weaker than the problem allows", (int)offer->engine.id);
     if (offer->strict && (weak || (tensor_cores && problem->x.type == CUDNN_DATA_FLOAT)))
         FAIL(part, "engine %d is not strict", (int)offer->engine.id);
-    mdnn_engine_judge(problem, notes, &judged);
+    mdnn_engine_judge(problem, notes, behaviour, &judged);
     assert_memory_equal(&judged, offer, sizeof judged);
 }
 
@@ -423,7 +424,9 @@ static void check_engine(const part_t *part, const mdnn_engine_offer_t *offer,
         FAIL(part, "engine %d was asked with %d knobs, %d has been planned with %d",
              (int)offer->engine.id, (int)offer->engine.knob_count, (int)engine.id,
              (int)engine.knob_count);
-    check_notes(part, offer, notes);
+    assert_int_equal(offer->compiled,
+                     (behaviour & 1U << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != 0);
+    check_notes(part, offer, notes, behaviour);
     assert_in_range(made->workspace_bytes, 0,
                     number_of(configuration, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));
     layer_destroy(configuration);

@@ -1,0 +1,101 @@
+#!/bin/sh
+# A program that searches engines by itself, on the graph API, and has no limit: what it runs anyway is
+# not measured before, and nothing is lost by that. Times are simulated.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
+stats=$TMPDIR/stats.json
+log=$TMPDIR/log
+everything=MICRODNN_WORKSPACE_LIMIT=1TiB # what is limited is measured whole
+export MICRODNN_SIM_PROFILE=h200 MICRODNN_SIM_MODE=timing
+
+# train NET BATCH TYPE [VARIABLE=VALUE...]: sets us, the convolution time in microseconds
+train() {
+    net=$1 batch=$2 type=$3
+    shift 3
+    rm -f "$stats"
+    env "$@" "$MDNN_BUILD/train_cnn" --api graph --net "$net" --batch "$batch" --dtype "$type" \
+        --search "${search:-exhaustive}" --workspace-limit none --iterations 4 --warmup 2 \
+        >"$TMPDIR/out" 2>"$log" || { cat "$log"; return 1; }
+    us=$(sed -n 's/^convolutions \([0-9]*\)\.\([0-9]*\) ms .*/\1\2/p' "$TMPDIR/out")
+    [ -n "$us" ] || { echo 'no time'; return 1; }
+}
+
+# The same with the library; sets measurements too.
+measure() {
+    train "$@" LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library" MICRODNN_STATS=json \
+        MICRODNN_STATS_FILE="$stats" MICRODNN_LOG=debug || return 1
+    measurements=$(sed -n 's/^ *"measurements": *\([0-9]*\),*$/\1/p' "$stats")
+    compiled=$(grep -c 'planned engine 9 ' "$log" || true) # the simulator's, with the note
+}
+
+# as_fast ARGUMENTS...: as stock, and as after a measurement of everything, with fewer of them
+as_fast() {
+    train "$@" && stock_us=$us && measure "$@" "$everything" &&
+        whole_us=$us whole_measurements=$measurements whole_compiled=$compiled && measure "$@" || return 1
+    echo "stock $stock_us us, measured whole $whole_us us, now $us us"
+    echo "$measurements of $whole_measurements measurements, $compiled of $whole_compiled compiled engines"
+    [ $((us * 99)) -le $((stock_us * 100)) ] && [ $((us * 199)) -le $((whole_us * 200)) ] &&
+        [ $((measurements * 3)) -le $((whole_measurements * 2)) ] &&
+        [ "$whole_compiled" -ge 10 ] && [ $((compiled * 20)) -le "$whole_compiled" ]
+}
+
+# What the search found is known to the next run, and what was left to it is not measured then.
+starts_warm() {
+    rm -f "$TMPDIR/cache.db"
+    measure "$@" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" || return 1
+    cold_us=$us
+    [ "$measurements" -gt 0 ] || { echo 'the first run measured nothing'; return 1; }
+    for run in second third; do
+        measure "$@" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" || return 1
+        echo "cold $cold_us us, $run $us us with $measurements measurements"
+        [ "$measurements" = 0 ] && [ "$us" -le "$cold_us" ] || return 1
+    done
+}
+
+# A limit does not miss what an earlier run left to its search.
+limits_know_everything() {
+    limit=MICRODNN_WORKSPACE_LIMIT=16MiB
+    rm -f "$TMPDIR/cache.db"
+    measure "$@" "$limit" && limited_us=$us && limited_compiled=$compiled &&
+        measure "$@" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" &&
+        measure "$@" "$limit" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" || return 1
+    echo "$limited_us us with $limited_compiled compiled engines; after a search $us us with $compiled"
+    [ "$us" = "$limited_us" ] && [ $((compiled * 20)) -ge $((limited_compiled * 19)) ]
+}
+
+# What a search chose is there for a program without one, which still may begin with another engine.
+serves_others() {
+    rm -f "$TMPDIR/cache.db"
+    search=heuristic
+    measure "$@" && whole_us=$us || return 1
+    search=exhaustive
+    measure "$@" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" || return 1
+    search=heuristic
+    measure "$@" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" || return 1
+    search=exhaustive
+    echo "$whole_us us with everything measured, after a search $us us"
+    [ $((us * 997)) -le $((whole_us * 1000)) ]
+}
+
+says_what_it_measured() {
+    measure "$@" || return 1
+    said=$(sed -n 's/.*: timed \([0-9]*\) candidates, postponed \([0-9]*\), in [0-9.]* ms$/\1 \2/p' "$log" |
+        awk '{ timed += $1; postponed += $2 } END { print timed, postponed }')
+    echo "$said; $measurements measurements"
+    [ "${said% *}" = "$measurements" ] && [ "${said#* }" -gt 0 ]
+}
+
+plan 10
+check 'a search is as fast with fewer measurements (AlexNet, TF32)' as_fast alexnet 256 tf32
+check 'a search is as fast with fewer measurements (ResNet-18, TF32)' as_fast resnet18 64 tf32
+check 'a search is as fast with fewer measurements (ResNet-18, fp16)' as_fast resnet18 64 fp16
+check 'a search is as fast with fewer measurements (ResNet-50, fp16)' as_fast resnet50 64 fp16
+check 'a warm start measures nothing (AlexNet, TF32)' starts_warm alexnet 256 tf32
+check 'a warm start measures nothing (ResNet-18, fp16)' starts_warm resnet18 64 fp16
+check 'a limit knows everything after a search (AlexNet, TF32)' limits_know_everything alexnet 256 tf32
+check 'a limit knows everything after a search (ResNet-18, TF32)' limits_know_everything resnet18 64 tf32
+check 'what a search chose serves a program without one (ResNet-18, fp16)' serves_others resnet18 64 fp16
+check 'the log says how many were timed and postponed' says_what_it_measured resnet18 64 tf32
+finish
