@@ -1,10 +1,20 @@
 /* How long a round takes on the device: from one operation to the same one a round later, in its
- * stream. While a program is followed one round after the other is timed, one at a time; two events
- * a round. What was cut short by a deviation does not count, and
+ * stream; where rounds are short, some rounds later, since events cost the host more than a launch
+ * does. While a program is followed one stretch after the other is timed, one at a time; two events
+ * each. What was cut short by a deviation does not count, and
  * rounds of one length only are counted together. */
 #include "offload/memory_internal.h"
 
-enum { LOOK_AGAIN = 64 }; /* operations, while nothing is followed */
+enum {
+    LOOK_AGAIN = 64, /* operations, while nothing is followed */
+    STRETCH = 64,    /* operations that are timed together, at least */
+    ASK_AGAIN = 4,   /* operations, while the device is behind */
+};
+
+static uint32_t rounds_together(uint32_t operations)
+{
+    return operations >= STRETCH ? 1 : (STRETCH - 1) / operations + 1;
+}
 
 static void read_ended(mdnn_memory_t *memory)
 {
@@ -19,7 +29,7 @@ static void read_ended(mdnn_memory_t *memory)
     if (status != MDNN_STATUS_OK || !watch->read_counts)
         return;
     watch->sum_us += us;
-    watch->rounds++;
+    watch->rounds += rounds_together(watch->counted);
 }
 
 /* The same period as when it began. */
@@ -54,7 +64,8 @@ static void begin_round(mdnn_memory_t *memory, uint64_t stream, const mdnn_pilot
     watch->token = memory->device.time_begin(memory->context, stream);
     watch->stream = stream;
     watch->operations = report->period_operations;
-    watch->next = memory->report.operations + report->period_operations;
+    watch->next = memory->report.operations + (uint64_t)report->period_operations *
+                                                  rounds_together(report->period_operations);
 }
 
 void mdnn_memory_watch_round(mdnn_memory_t *memory, uint64_t stream)
@@ -64,7 +75,7 @@ void mdnn_memory_watch_round(mdnn_memory_t *memory, uint64_t stream)
         return;
     read_ended(memory);
     if (watch->read_token != 0) { /* the device is a round behind: ask again */
-        watch->next = memory->report.operations + 1;
+        watch->next = memory->report.operations + ASK_AGAIN;
         if (watch->token != 0)
             watch->operations = 0; /* too long by now */
         return;

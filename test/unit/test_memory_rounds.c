@@ -90,6 +90,18 @@ static void rounds_that_are_followed_are_timed_one_after_the_other(void **state)
     assert_int_equal(device.tokens, 11);
 }
 
+static void short_rounds_are_timed_together(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    pilot.period_operations = 3;
+    run(&memory, &device, 66 * 20 + 1);
+    assert_true(mean_us(&memory) == 30);
+    assert_int_equal(memory.watch.rounds, 22 * 19);
+    assert_int_equal(device.tokens, 21);
+}
+
 static void nothing_is_timed_while_nothing_is_followed(void **state)
 {
     (void)state;
@@ -151,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_that_are_followed_are_timed_one_after_the_other),
+        cmocka_unit_test(short_rounds_are_timed_together),
         cmocka_unit_test(nothing_is_timed_while_nothing_is_followed),
         cmocka_unit_test(a_round_with_a_deviation_does_not_count),
         cmocka_unit_test(rounds_of_another_length_begin_anew),
