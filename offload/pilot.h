@@ -18,7 +18,7 @@ typedef struct mdnn_pilot_config {
     uint64_t budget_bytes;     /* for ranges; if the mechanism keeps some of it: mdnn_pilot_short */
     uint64_t host_limit_bytes; /* UINT64_MAX: none */
     mdnn_link_t link;
-    uint32_t effort; /* see mdnn_plan_request_t */
+    uint32_t effort; /* see mdnn_plan_request_t; 0 in the background: as much as a second allows */
     bool background; /* plan on a thread; false: within record (simulated GPU, tests) */
 } mdnn_pilot_config_t;
 

@@ -243,6 +243,16 @@ static double now_ms(void)
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
 }
 
+/* Where nobody waits for the plan there is time for more replays: about a second of one core. */
+static uint32_t effort_of(const mdnn_pilot_config_t *config, const mdnn_period_t *period)
+{
+    enum { REPLAYED_OPERATIONS = 4000000, LEAST = 200, MOST = 4000 };
+    if (config->effort > 0 || !config->background)
+        return config->effort;
+    const uint32_t effort = REPLAYED_OPERATIONS / (period->operation_count + 1);
+    return effort < LEAST ? LEAST : effort > MOST ? MOST : effort;
+}
+
 static mdnn_status_t make_plan(const pilot_job_t *job, pilot_plan_t *made)
 {
     const mdnn_pilot_config_t *const config = &job->config;
@@ -252,7 +262,7 @@ static mdnn_status_t make_plan(const pilot_job_t *job, pilot_plan_t *made)
                                          .link = config->link,
                                          .budget_bytes = config->budget_bytes,
                                          .host_limit_bytes = config->host_limit_bytes,
-                                         .effort = config->effort};
+                                         .effort = effort_of(config, &made->period)};
     const double begin_ms = now_ms();
     if (job->times_us)
         MDNN_TRY(set_times(&made->period, job->times_us));

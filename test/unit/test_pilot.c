@@ -465,6 +465,41 @@ static void a_thread_plans_the_same(void **state)
         assert_true(moved_rounds > 5);
 }
 
+static unsigned better_plans;
+
+/* As it is planned within record, and on a thread. */
+static void check_longer_search(void)
+{
+    uint64_t floor_bytes;
+    double predicted_us[2];
+    fill_training(true);
+    start_program(&program);
+    run_rounds(rounds_to_settle());
+    mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, 2, &floor_bytes);
+    config.effort = 0;
+    for (int background = 0; background < 2; background++) {
+        config.background = background;
+        start_model(&config);
+        play(0);
+        wait_for_plan();
+        predicted_us[background] = mdnn_pilot_report(model.pilot).predicted_us;
+        stop_model();
+        start_program(&program);
+        run_rounds(rounds_to_settle());
+    }
+    CHECK(predicted_us[1] <= predicted_us[0]);
+    better_plans += predicted_us[1] < predicted_us[0];
+}
+
+static void a_thread_searches_for_longer(void **state)
+{
+    (void)state;
+    better_plans = 0;
+    each_seed(check_longer_search, 40);
+    if (!getenv("MDNN_TEST_SEED"))
+        assert_true(better_plans > 0);
+}
+
 static void check_ending(void)
 {
     const long before = live_allocations;
@@ -943,6 +978,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_steady_program_moves_what_the_plan_says),
         cmocka_unit_test(a_thread_plans_the_same),
+        cmocka_unit_test(a_thread_searches_for_longer),
         cmocka_unit_test(the_thread_ends_with_the_pilot),
         cmocka_unit_test(a_forked_child_does_not_wait_for_the_thread),
         cmocka_unit_test(deviations_are_survived_and_the_plan_resumes),
