@@ -374,7 +374,6 @@ void mdnn_area_pin(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     if (area->pins++ == 0 && area->range && !area->stays)
         memory->stuck_bytes += area->room;
-    mdnn_area_written(memory, area); /* from now on at any time */
 }
 
 void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area)

@@ -206,7 +206,7 @@ typedef struct mdnn_memory_report {
     uint64_t live_bytes, peak_live_bytes; /* asked for and not freed, wherever they are */
     uint64_t pinned_live_bytes;           /* cannot leave */
     uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */
-    uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied since the host had it */
+    uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied since it had not come back */
     uint64_t host_bytes;                       /* slots in use */
     uint64_t host_short; /* times that a range could not leave since there was no slot */
     uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;

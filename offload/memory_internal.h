@@ -176,9 +176,7 @@ void mdnn_area_return(mdnn_memory_t *memory, mdnn_area_t *area);
 void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area);
 /* RETURNING without a chunk: AWAY. */
 void mdnn_area_give_up(mdnn_memory_t *memory, mdnn_area_t *area);
-/* An operation may have written it: host copies count for nothing. */
-void mdnn_area_written(mdnn_memory_t *memory, mdnn_area_t *area);
-/* HOST: the same for what is mapped of it, which anyone may write from now on. */
+/* What is mapped of it anyone may write from now on: the host's copies of that count for nothing. */
 void mdnn_area_exposed(mdnn_memory_t *memory, mdnn_area_t *area);
 /* VERIFY: maps it whole, or unmaps it. */
 mdnn_status_t mdnn_area_show(mdnn_memory_t *memory, mdnn_area_t *area, bool shown);

@@ -68,15 +68,6 @@ static void discard_copies_out(mdnn_area_t *area)
     area->out_sent = area->clean;
 }
 
-void mdnn_area_written(mdnn_memory_t *memory, mdnn_area_t *area)
-{
-    if (area->clean == area->count && area->in_flight[true] == 0)
-        return;
-    area->clean = area->count;
-    discard_copies_out(area);
-    trim_slots(memory, area);
-}
-
 void mdnn_area_exposed(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     const uint64_t mapped = mdnn_range_chunks(area->range).mapped;
@@ -114,8 +105,8 @@ void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area)
 static void settle_down(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     area->state = MDNN_AREA_RESIDENT;
-    if (mdnn_memory_serves_all(memory)) /* from now on by anyone, named or not */
-        mdnn_area_written(memory, area);
+    area->clean = area->count; /* from now on it may be written, by whoever is named or not */
+    discard_copies_out(area);
     trim_slots(memory, area);
     memory->steps++;
 }
@@ -212,22 +203,6 @@ static void land(mdnn_memory_t *memory, bool out)
 
 /* ---- out ---- */
 
-/* Host memory ran out: a RESIDENT range gives up the copy that it keeps there, of those the one
- * that was used last. */
-static bool give_up_a_host_copy(mdnn_memory_t *memory)
-{
-    mdnn_area_t *best = NULL;
-    for (mdnn_area_t *area = memory->areas; area; area = area->next)
-        if (area->state == MDNN_AREA_RESIDENT && area->slots_from < area->count &&
-            area->in_flight[true] == 0 && (!best || area->last_use > best->last_use))
-            best = area;
-    if (!best)
-        return false;
-    mdnn_area_written(memory, best);
-    memory->steps++;
-    return true;
-}
-
 /* One slot for each chunk whose content is not on the host. */
 static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
 {
@@ -238,8 +213,6 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
     while (area->slots_from > 0) {
         const mdnn_status_t status =
             memory->device.take_slot(memory->context, &area->slots[area->slots_from - 1]);
-        if (status == MDNN_STATUS_OUT_OF_MEMORY && give_up_a_host_copy(memory))
-            continue;
         memory->report.host_short += status == MDNN_STATUS_OUT_OF_MEMORY;
         MDNN_TRY(status);
         area->slots_from--;
@@ -374,6 +347,8 @@ static bool step_back(mdnn_memory_t *memory, mdnn_area_t *area)
     if (memory->config.safety != MDNN_SAFETY_VERIFY)
         status = mdnn_range_show(memory->ranges, area->range, area->filled);
     memory->steps += mdnn_range_chunks(area->range).mapped - before;
+    if (mdnn_range_chunks(area->range).mapped > before)
+        mdnn_area_exposed(memory, area);
     if (status != MDNN_STATUS_OK)
         memory->trouble = status;
     if (area->filled == area->count && mapped_enough(memory, area)) {

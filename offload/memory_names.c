@@ -225,8 +225,6 @@ static uint32_t mark_uses(mdnn_memory_t *memory, const mdnn_memory_operation_t *
             mdnn_area_find(memory, operation->named[i].address, operation->began);
         if (!area)
             continue;
-        if (role != MDNN_USE_READ)
-            mdnn_area_written(memory, area);
         if (area->pass == memory->passes) {
             mdnn_use_t *const use = &memory->uses[area->use];
             use->role = use->role == role ? role : MDNN_USE_UNKNOWN;

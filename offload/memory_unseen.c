@@ -47,9 +47,6 @@ void mdnn_memory_unseen_end(mdnn_memory_t *memory, uint64_t stream)
     if (place->stream != stream)
         (void)mdnn_memory_wait(memory, *place);
     *place = memory->device.mark(memory->context, stream);
-    for (mdnn_area_t *area = memory->areas; area; area = area->next)
-        if (!area->freed)
-            mdnn_area_written(memory, area);
     memory->unseen_open--;
     memory->steps++;
 }
