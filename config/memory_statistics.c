@@ -138,8 +138,9 @@ void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, 
         mdnn_statistics_print_plain(", safety ", n.safety, out);
     fputc('\n', out);
     print_line(out, "device memory");
-    fprintf(out, "%s held at most; the program had %s at once\n",
-            size_of(n.peak_resident_bytes).text, size_of(n.peak_live_bytes).text);
+    fprintf(out, "%s held at most, %s in use on average; the program had %s at once\n",
+            size_of(n.peak_resident_bytes).text, size_of(n.average_resident_bytes).text,
+            size_of(n.peak_live_bytes).text);
     print_line(out, "operations");
     fprintf(out, "%" PRIu64 "\n", n.operations);
     print_moves(&n, out);

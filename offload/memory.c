@@ -444,6 +444,9 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
     report.budget_bytes = memory->config.budget_bytes;
     report.resident_bytes = counts.created * memory->chunk_bytes + memory->aside_bytes;
     report.peak_resident_bytes = memory->peak_resident_bytes;
+    if (report.operations > 0)
+        report.average_resident_bytes =
+            memory->resident_sum / report.operations * memory->chunk_bytes;
     report.pinned_live_bytes = mdnn_memory_stuck_bytes(memory);
     report.mapped = counts.mapped;
     report.unmapped = counts.unmapped;

@@ -203,6 +203,7 @@ void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
 typedef struct mdnn_memory_report {
     uint64_t budget_bytes, resident_bytes,
         peak_resident_bytes;              /* chunks created, and what is set aside */
+    uint64_t average_resident_bytes;      /* of them in use: the mean over the operations */
     uint64_t live_bytes, peak_live_bytes; /* asked for and not freed, wherever they are */
     uint64_t pinned_live_bytes;           /* cannot leave */
     uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */

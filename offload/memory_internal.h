@@ -140,6 +140,7 @@ struct mdnn_memory {
     size_t first_timing, timing_count, timings_open;
 
     mdnn_round_watch_t watch;
+    uint64_t resident_sum; /* chunks of live ranges and slabs, once for each operation */
     uint64_t stuck_bytes; /* of ranges that cannot leave, without slabs */
     uint32_t unseen_open; /* between mdnn_memory_unseen_begin and its end */
     mdnn_ticket_t unseen[MDNN_UNSEEN_STREAMS]; /* last of each stream; moment 0: none */

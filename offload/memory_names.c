@@ -335,6 +335,7 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
     if (runs) {
         const mdnn_ticket_t end = memory->device.mark(memory->context, operation->stream);
         memory->report.operations++;
+        memory->resident_sum += mdnn_ranges_counts(memory->ranges).chunks_live;
         use_count = mark_uses(memory, operation, end);
         mdnn_area_note_use(&memory->all, end);           /* without HOST it has no place for it */
         if (memory->config.safety == MDNN_SAFETY_VERIFY) /* before anything is unmapped */

@@ -113,6 +113,7 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .budget_bytes = report.budget_bytes,
         .resident_bytes = report.resident_bytes,
         .peak_resident_bytes = report.peak_resident_bytes,
+        .average_resident_bytes = report.average_resident_bytes,
         .live_bytes = report.live_bytes,
         .peak_live_bytes = report.peak_live_bytes,
         .pinned_live_bytes = report.pinned_live_bytes,

@@ -783,6 +783,7 @@ static void what_came_back_is_copied_whole_when_it_leaves_again(void **state)
     mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
     const uint64_t first = allocate(memory, 3);
     assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).average_resident_bytes, 3 * MODEL_CHUNK);
     const uint64_t second = allocate(memory, 3); /* the first leaves */
     settle(&model, memory);
     assert_int_equal(mdnn_memory_report(memory).out_bytes, 3 * MODEL_CHUNK);
