@@ -15,17 +15,10 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include "test/clients/check.h"
 #include "test/reference_convolution.h"
 #include "test/sim/sim.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("line %d: %s\n", __LINE__, #condition);                                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CUDA(call) CHECK((call) == cudaSuccess)
 #define CUDNN(call) CHECK((call) == CUDNN_STATUS_SUCCESS)
 
 enum { FORWARD, BACKWARD_DATA, BACKWARD_FILTER, DIRECTIONS, RESULTS = 16, LAYERS = 3 };

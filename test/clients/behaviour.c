@@ -21,16 +21,10 @@
 #include <cudnn.h>
 
 #include "test/clients/allocator.h"
+#include "test/clients/fail.h"
 #include "test/reference_convolution.h"
 #include "test/sim/sim.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("# line %d: %s\n", __LINE__, #condition);                                       \
-            return false;                                                                          \
-        }                                                                                          \
-    } while (0)
 #define CUDA(call) CHECK((call) == cudaSuccess)
 #define CUDNN(call) CHECK((call) == CUDNN_STATUS_SUCCESS)
 

@@ -12,15 +12,9 @@
 #include <unistd.h>
 
 #include "test/clients/allocator.h"
+#include "test/clients/fail.h"
 #include "test/standin/standin.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("# line %d: %s\n", __LINE__, #condition);                                       \
-            return false;                                                                          \
-        }                                                                                          \
-    } while (0)
 #define CUDNN(call) CHECK((call) == CUDNN_STATUS_SUCCESS)
 #define CALLS(name) standin.calls[STANDIN_##name]
 

@@ -11,17 +11,10 @@
 #include <string.h>
 
 #include "test/clients/allocator.h"
+#include "test/clients/fail.h"
 #include "test/clients/graph_job.h"
 #include "test/clients/graph_witness.h"
 #include "test/sim/sim.h"
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("# line %d: %s\n", __LINE__, #condition);                                       \
-            return false;                                                                          \
-        }                                                                                          \
-    } while (0)
 
 enum { POSITIONS = 24 }; /* of each function; where there are more calls, not every one is tried */
 

@@ -13,17 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test/clients/fail.h"
 #include "test/clients/graph_job.h"
 #include "test/clients/graph_witness.h"
 #include "test/sim/sim.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("# line %d: %s\n", __LINE__, #condition);                                       \
-            return false;                                                                          \
-        }                                                                                          \
-    } while (0)
 #define RIGHT(call)                                                                                \
     do {                                                                                           \
         const char *const wrong_ = (call);                                                         \

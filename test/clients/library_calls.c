@@ -1,10 +1,11 @@
 /* Programs that call libraries whose kernels use memory that no parameter names: arrays of pointers
- * (cuBLAS), buffers in a queue (NCCL). Their libraries are those of test/libraries/, whose results a
- * model on the host foretells. Run by test/library_calls.sh with MICRODNN_SIM_UNNAMED=1, with and
+ * (cuBLAS), buffers in a queue (NCCL). Their libraries are those of test/libraries/, whose results
+ * a model on the host foretells. Run by test/library_calls.sh with MICRODNN_SIM_UNNAMED=1, with and
  * without the library under test; they know nothing of it.
  *
- *   library_calls PROGRAM SEED BUFFERS    one of the list at the end; buffers of 3 MiB. Exit status 0
- *                                         if all was right. */
+ *   library_calls PROGRAM SEED BUFFERS
+ *
+ * PROGRAM: one of the list at the end; buffers of 3 MiB. Exit status 0 if all was right. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,21 +15,7 @@
 
 #include <cuda_runtime_api.h>
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("line %d: %s\n", __LINE__, #condition);                                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        const cudaError_t error_ = (call);                                                         \
-        if (error_ != cudaSuccess) {                                                               \
-            printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorString(error_));              \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "test/clients/check.h"
 
 enum { WORDS = 768 << 10, SIDE = 512, MODEL_WORDS = 64, MOST = 64, BATCH = 3, ROUNDS = 60 };
 enum { NCCL_IN_PROGRESS = 7 };
@@ -163,9 +150,8 @@ static void write_arrays(const int *chosen)
 static void multiply(void)
 {
     const float one = 1;
-    CHECK(cublasSgemmBatched(cublas, 0, 0, WORDS / SIDE, SIDE, 1, &one,
-                             (const void *const *)arrays, SIDE,
-                             (const void *const *)(arrays + BATCH), SIDE, &one,
+    CHECK(cublasSgemmBatched(cublas, 0, 0, WORDS / SIDE, SIDE, 1, &one, (const void *const *)arrays,
+                             SIDE, (const void *const *)(arrays + BATCH), SIDE, &one,
                              arrays + 2 * (size_t)BATCH, SIDE, BATCH) == 0);
 }
 
@@ -183,8 +169,8 @@ static void factor_model(const int *chosen)
     for (int i = 0; i < BATCH; i++) {
         uint32_t *const at = buffers[chosen[i]];
         for (int copy = 1; copy < WORDS / (SIDE * SIDE); copy++)
-            CUDA(cudaMemcpyAsync(at + (size_t)copy * SIDE * SIDE, at,
-                                 SIDE * SIDE * sizeof *at, cudaMemcpyDeviceToDevice, stream));
+            CUDA(cudaMemcpyAsync(at + (size_t)copy * SIDE * SIDE, at, SIDE * SIDE * sizeof *at,
+                                 cudaMemcpyDeviceToDevice, stream));
         for (int j = 0; j < MODEL_WORDS; j++)
             model[chosen[i]][j] = 5 * model[chosen[i]][j] + 1;
     }
@@ -247,8 +233,8 @@ static void crowd(int count)
 {
     for (; buffer_count < count; buffer_count++) {
         CUDA(cudaMalloc((void **)&buffers[buffer_count], WORDS * sizeof(uint32_t)));
-        CUDA(cudaMemsetAsync(buffers[buffer_count], buffer_count, WORDS * sizeof(uint32_t),
-                             stream));
+        CUDA(
+            cudaMemsetAsync(buffers[buffer_count], buffer_count, WORDS * sizeof(uint32_t), stream));
         for (int j = 0; j < MODEL_WORDS; j++)
             memset(&model[buffer_count][j], buffer_count, sizeof model[0][j]);
     }
@@ -312,8 +298,8 @@ static void then_freed(uint64_t seed, int count)
     check_all();
 }
 
-/* A call in a graph, whose arrays are written before and stay; other work needs the memory between its
- * launches. */
+/* A call in a graph, whose arrays are written before and stay; other work needs the memory between
+ * its launches. */
 static void captured(uint64_t seed, int count)
 {
     enum { LAUNCHES = 5 };

@@ -11,23 +11,8 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "test/clients/check.h"
 #include "test/sim/sim.h"
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("line %d: %s\n", __LINE__, #condition);                                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        const cudaError_t error_ = (call);                                                         \
-        if (error_ != cudaSuccess) {                                                               \
-            printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorString(error_));              \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static CUfunction mix, mix_hidden; /* of the current device */
 

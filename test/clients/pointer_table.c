@@ -25,25 +25,10 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "test/clients/check.h"
 #include "test/sim/sim.h"
 
 enum { GOT_ERROR = 3, WRONG = 4, WORDS = 2 << 20, BYTES = WORDS * 4 };
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        const cudaError_t error_ = (call);                                                         \
-        if (error_ != cudaSuccess) {                                                               \
-            printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorString(error_));              \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("line %d: %s\n", __LINE__, #condition);                                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 /* ---- follow_table: h = *table; out[i] = 3 h[i] + 1; if (write) h[i] = out[i] ---- */
 
