@@ -138,6 +138,7 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .mapped_chunks = report.mapped,
         .unmapped_chunks = report.unmapped,
         .period_operations = pilot.period_operations,
+        .plan_short_bytes = pilot.short_bytes,
         .period_out_bytes = pilot.out_bytes,
         .period_in_bytes = pilot.in_bytes,
         .compute_ms = pilot.compute_us / 1e3,
