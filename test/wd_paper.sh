@@ -4,6 +4,8 @@
 . "$(dirname "$0")/tap.sh"
 cd "$(dirname "$0")/.." || exit 1
 
+[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
+    skip_all "the sanitizer's run time must be loaded first, also into Python"
 [ -x "$MDNN_BUILD/microdnn-ilp" ] || skip_all 'microdnn-ilp is not built: there is no GLPK (libglpk-dev)'
 
 figures_are_in_order() {
