@@ -232,6 +232,12 @@ const mdnn_cudart_t *mdnn_real_cudart(void)
 #define SYMBOL_TEXT(name) #name
 #define SYMBOL(name) SYMBOL_TEXT(name) /* cuda.h renames: cuMemAlloc is cuMemAlloc_v2 */
 
+static bool is_set(const char *variable)
+{
+    const char *const value = getenv(variable);
+    return value && strcmp(value, "") != 0 && strcmp(value, "0") != 0;
+}
+
 static const mdnn_driver_t *build_driver(void)
 {
     const mdnn_dlsym_function_t find = mdnn_real_dlsym();
@@ -240,7 +246,8 @@ static const mdnn_driver_t *build_driver(void)
     bool complete = handle && table;
     if (complete) {
         table->has_memory = true;
-        table->is_simulated = find(handle, "sim_api") != NULL;
+        table->is_simulated =
+            find(handle, "sim_api") != NULL && !is_set("MICRODNN_SIM_THREADS");
 #define CUDNN_FUNCTION(name)
 #define DRIVER_FUNCTION(name) complete &= store(&table->name, find(handle, SYMBOL(name)));
 #define MEMORY_FUNCTION(name) table->has_memory &= store(&table->name, find(handle, SYMBOL(name)));

@@ -1,0 +1,229 @@
+/* Programs under a budget that end, fork or give up in the middle of their work, while memory is on
+ * its way. Run by test/endings.sh; they know nothing of the library under test.
+ *
+ *   endings HOW    one of the list at the end; exit status 7 where the program ends by itself, 0
+ * where it goes on and all is right in the end. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/clients/mix.h"
+
+enum { BUFFERS = 24, WORDS = 1 << 20, MODEL_WORDS = 16, ROUNDS = 12, STATUS = 7, SECONDS = 60 };
+
+static uint32_t *buffers[BUFFERS];
+static uint32_t model[BUFFERS][MODEL_WORDS];
+
+static void allocate_all(void)
+{
+    for (int i = 0; i < BUFFERS; i++) {
+        CUDA(cudaMalloc((void **)&buffers[i], WORDS * sizeof(uint32_t)));
+        CUDA(cudaMemsetAsync(buffers[i], i, WORDS * sizeof(uint32_t), NULL));
+        memset(model[i], i, sizeof model[i]);
+    }
+}
+
+static void free_all(void)
+{
+    for (int i = BUFFERS; i-- > 0;)
+        CUDA(cudaFree(buffers[i]));
+}
+
+static void work_on(int i)
+{
+    const int j = (i + 7) % BUFFERS;
+    uint32_t words = WORDS, k = (uint32_t)i;
+    void *parameters[] = {&buffers[i], &buffers[j], &words, &k};
+    CHECK(cuLaunchKernel(mix, WORDS / 256, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL) ==
+          CUDA_SUCCESS);
+    for (int w = 0; w < MODEL_WORDS; w++)
+        model[i][w] = 3 * model[i][w] + model[j][w] + k;
+}
+
+/* What repeats, as training does. */
+static void work(int rounds)
+{
+    for (int round = 0; round < rounds; round++)
+        for (int i = 0; i < BUFFERS; i++)
+            work_on(i);
+}
+
+static void work_half_way(void)
+{
+    allocate_all();
+    work(ROUNDS);
+    for (int i = 0; i < BUFFERS / 2; i++)
+        work_on(i);
+}
+
+static void check_all(void)
+{
+    uint32_t found[MODEL_WORDS];
+    for (int i = 0; i < BUFFERS; i++) {
+        CUDA(cudaMemcpy(found, buffers[i] + WORDS - MODEL_WORDS, sizeof found,
+                        cudaMemcpyDeviceToHost));
+        CHECK(memcmp(found, model[i], sizeof found) == 0);
+    }
+}
+
+static void go_on(void)
+{
+    work(ROUNDS / 2);
+    check_all();
+    free_all();
+}
+
+/* ---- ends ---- */
+
+static void returns(void)
+{
+    work_half_way();
+}
+
+static void exits(void)
+{
+    work_half_way();
+    exit(STATUS);
+}
+
+static void exits_at_once(void)
+{
+    work_half_way();
+    _exit(STATUS);
+}
+
+static void aborts(void)
+{
+    work_half_way();
+    abort();
+}
+
+static void is_killed(void)
+{
+    work_half_way();
+    (void)raise(SIGKILL);
+}
+
+static void is_interrupted(void)
+{
+    work_half_way();
+    (void)raise(SIGINT);
+}
+
+static void *exit_here(void *unused)
+{
+    (void)unused;
+    exit(STATUS);
+}
+
+/* Another thread ends the process while this one goes on. */
+static void exits_beside(void)
+{
+    pthread_t other;
+    work_half_way();
+    CHECK(pthread_create(&other, NULL, exit_here, NULL) == 0);
+    for (;;)
+        work(1);
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void note_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+/* As Python does: the handler takes note, and the program unwinds at the next chance. */
+static void handles_an_interrupt(void)
+{
+    (void)signal(SIGINT, note_interrupt);
+    work_half_way();
+    (void)raise(SIGINT);
+    while (!interrupted)
+        work(1);
+    free_all();
+    exit(STATUS);
+}
+
+/* An exception in the middle of a round: all is dropped while work is enqueued; then again. */
+static void gives_up_and_begins_anew(void)
+{
+    for (int i = 0; i < 3; i++) {
+        work_half_way();
+        free_all();
+    }
+    allocate_all();
+    go_on();
+}
+
+/* ---- children, which never use the GPU ---- */
+
+typedef enum child_end {
+    CHILD_EXIT,
+    CHILD_EXIT_AT_ONCE,
+    CHILD_EXEC,
+    CHILD_ABORT,
+    CHILD_ENDS
+} child_end_t;
+
+static void end_child(child_end_t how)
+{
+    (void)alarm(SECONDS);
+    switch (how) {
+    case CHILD_EXIT:
+        exit(STATUS);
+    case CHILD_EXIT_AT_ONCE:
+        _exit(STATUS);
+    case CHILD_EXEC:
+        (void)execlp("sh", "sh", "-c", "exit 7", (char *)NULL);
+        break;
+    default:
+        abort();
+    }
+}
+
+static void forks(void)
+{
+    work_half_way();
+    for (child_end_t how = 0; how < CHILD_ENDS; how++) {
+        int status;
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0)
+            end_child(how);
+        work(1);
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(how == CHILD_ABORT ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT
+                                 : WIFEXITED(status) && WEXITSTATUS(status) == STATUS);
+    }
+    go_on();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } programs[] = {{"returns", returns},
+                    {"exits", exits},
+                    {"exits_at_once", exits_at_once},
+                    {"aborts", aborts},
+                    {"is_killed", is_killed},
+                    {"is_interrupted", is_interrupted},
+                    {"exits_beside", exits_beside},
+                    {"handles_an_interrupt", handles_an_interrupt},
+                    {"gives_up_and_begins_anew", gives_up_and_begins_anew},
+                    {"forks", forks}};
+    for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
+        if (strcmp(argv[1], programs[i].name) == 0) {
+            load_mix();
+            programs[i].run();
+            return 0;
+        }
+    fprintf(stderr, "usage: endings HOW\n");
+    return 2;
+}

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Programs under a budget that end or fork in the middle of their work: no hang, nothing said, the
+# status that they would have without the library. With the library's threads, as on a real GPU, and
+# without, as else on the simulated one.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+# shellcheck source=test/budget.sh
+. "$(dirname "$0")/budget.sh"
+client=$MDNN_BUILD/test/clients/endings
+ulimit -c 0
+
+# ends STATUS HOW
+ends() {
+    timeout "$seconds" "$client" "$2" >"$TMPDIR/plain" 2>&1
+    [ $? -eq "$1" ] || { echo "wrong by itself"; cat "$TMPDIR/plain"; return 1; }
+    for threads in 0 1; do
+        for seed in 1 2; do
+            rm -f "$stats"
+            MICRODNN_SIM_THREADS=$threads MICRODNN_SIM_SEED=$seed \
+                under $((48 * mebibyte)) "$client" "$2" >"$TMPDIR/said" 2>&1
+            status=$?
+            # The shell tells of signals.
+            [ "$status" -eq "$1" ] && ! grep -Ev '^(Aborted|Killed)' "$TMPDIR/said" && said_nothing ||
+                { echo "threads $threads, seed $seed: status $status"; cat "$TMPDIR/said"; return 1; }
+        done
+    done
+}
+
+# Statistics are those of the program that ended by exit, not of its children.
+ends_with_statistics() {
+    ends "$@" && holds "$in_budget and memory['out_bytes'] > 0 and memory['in_bytes'] > 0" &&
+        [ "$(find "$TMPDIR" -name 'stats*' | wc -l)" = 1 ]
+}
+
+plan 10
+check "main returns while memory moves" ends_with_statistics 0 returns
+check "exit while memory moves" ends_with_statistics 7 exits
+check "exit of another thread" ends 7 exits_beside
+check "an interrupt that the program handles" ends_with_statistics 7 handles_an_interrupt
+check "_exit while memory moves" ends 7 exits_at_once
+check "abort while memory moves" ends 134 aborts
+check "a kill while memory moves" ends 137 is_killed
+check "an interrupt while memory moves" ends 130 is_interrupted
+check "an exception in the middle of a round" ends_with_statistics 0 gives_up_and_begins_anew
+check "children that do not use the GPU" ends_with_statistics 0 forks
