@@ -295,6 +295,7 @@ static void then_freed(uint64_t seed, int count)
         for (int j = 0; j < MODEL_WORDS; j++)
             memset(&model[gone][j], round, sizeof model[gone][j]);
     }
+    CUDA(cudaEventDestroy(event));
     check_all();
 }
 
