@@ -35,7 +35,7 @@ SANITIZE_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
 SANITIZE_tsan := -fsanitize=thread
 SANITIZE_cov := --coverage
 SANITIZE := $(SANITIZE_$(FLAVOUR))
-OPTIMIZE ?= $(if $(filter cov,$(FLAVOUR)),-O0,-O2)
+OPTIMIZE ?= $(if $(filter cov,$(FLAVOUR)),-O1,-O2)
 CFLAGS ?= $(OPTIMIZE) -g
 BASE_CFLAGS := -std=c11 -D_GNU_SOURCE -DMDNN_VERSION='"$(VERSION)"' $(WARNINGS) -MMD -MP -I. $(SANITIZE)
 CUDA_CFLAGS := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
