@@ -112,6 +112,15 @@ host_limit_is_named() {
         grep -q 'refused: the budget of .* would do, .* in .* of pinned host memory' "$TMPDIR/said"
 }
 
+# As on a real GPU: host memory is made, and plans, beside the program.
+trains_alike_with_threads() {
+    export MICRODNN_SIM_THREADS=1
+    trains_under 40MiB 1 auto && trains_under 40MiB 2 auto
+    result=$?
+    unset MICRODNN_SIM_THREADS
+    return $result
+}
+
 # With less memory than it holds at once.
 trains_alike() { # policy
     for seed in 1 2; do
@@ -132,7 +141,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 39
+plan 40
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -164,6 +173,7 @@ check "what cannot be is refused, and everything else goes on" refuses
 for policy in none conv all dynamic modnn auto; do
     check "policy $policy: training under a budget has the same losses" trains_alike "$policy"
 done
+check "and so has training beside the library's threads" trains_alike_with_threads
 check "a budget that is never short moves nothing" leaves_alone
 check "where pinned memory is short, its limit is named" host_limit_is_named
 finish
