@@ -176,6 +176,7 @@ void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *ev
 
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes)
 {
+    needed_bytes += memory->aside_bytes;
     memory->report.refused++;
     if (memory->report.refused_budget_bytes < needed_bytes)
         memory->report.refused_budget_bytes = needed_bytes;
@@ -432,7 +433,8 @@ mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
 
 void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes)
 {
-    memory->aside_bytes -= bytes;
+    /* More than there is: it was set aside before a reset. */
+    memory->aside_bytes -= bytes < memory->aside_bytes ? bytes : memory->aside_bytes;
 }
 
 /* ---- report ---- */

@@ -13,8 +13,8 @@
  *     mapped when its copy has ended.
  * Blocks of slabs (small ones) are always RESIDENT. No chunk is mapped at its range's own address
  * while a copy of it runs that will be used: whoever touches it without being named faults. A host
- * copy that no operation could have written since, by the roles of its names, is kept, and leaving
- * again copies nothing. With MDNN_SAFETY_HOST all that is otherwise (offload/memory_quiet.c): no
+ * copy counts only for what is not mapped: what is may be written by anyone, and is copied whole
+ * when it leaves again. With MDNN_SAFETY_HOST all that is otherwise (offload/memory_quiet.c): no
  * unnamed touch faults, and none is lost.
  *
  * Everything moves in mdnn_memory_progress, which never waits; begin and allocate call it and wait

@@ -129,7 +129,8 @@ static mdnn_status_t show_only_named(mdnn_memory_t *memory,
 static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
 {
     const uint64_t needed =
-        sum->movable_bytes - sum->workspace_bytes + mdnn_memory_stuck_bytes(memory);
+        sum->movable_bytes - sum->workspace_bytes + mdnn_memory_stuck_bytes(memory) +
+        memory->aside_bytes;
     if (memory->report.largest_operation_bytes < sum->bytes)
         memory->report.largest_operation_bytes = sum->bytes;
     if (memory->report.smallest_budget_bytes < needed)

@@ -1,12 +1,10 @@
 /* `safety = host`: whatever touches a live range without naming it is served right, for reading and
- * for writing. Three rules make that so:
+ * for writing. Two rules make that so:
  *   - What is AWAY is covered: its host copy is mapped at its own address.
  *   - A range changes mapping, and is copied, only in a quiet time: nothing is between begin and
  *     end, and all that was enqueued before, in any stream, has ended. Everything that a demand
  *     moves has arrived when the quiet time ends, so no operation is ever enqueued during a move.
  *     Each operation is therefore taken for a use of every range, and nothing moves ahead of time.
- *   - A host copy counts only while it is the only one: a range that is RESIDENT may be written by
- *     anyone, so it is copied whole when it leaves again.
  * What else of the mechanism is as in `fast`; where a call of the device fails or the wait takes
  * too long, an address may be without memory for a while, and who touches it then faults. */
 #include "offload/memory_internal.h"

@@ -81,13 +81,16 @@ CUresult mdnn_door_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, 
 CUresult mdnn_door_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, CUdeviceptr address)
 {
     (void)own_stream;
-    mdnn_plain_memory_forget(address);
-    if (!mdnn_virtual_owns(address))
-        return real(address);
-    if (mdnn_driver_is_exiting())
+    if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
         return CUDA_SUCCESS;
-    const CUresult result = free_counted(address, NULL, false, true);
-    return result == CUDA_ERROR_NOT_SUPPORTED ? real(address) : result;
+    mdnn_plain_block_t *const block = mdnn_plain_memory_take(address);
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (mdnn_virtual_owns(address))
+        result = free_counted(address, NULL, false, true);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        result = real(address);
+    mdnn_plain_memory_ended(block, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult mdnn_door_cuMemAllocAsync(CUresult (*real)(CUdeviceptr *, size_t, CUstream),

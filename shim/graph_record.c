@@ -219,7 +219,9 @@ bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_
 {
     const double margin = mdnn_process_options()->convolution_adoption_margin / 100.0;
     const double own_ms = atomic_load_explicit(&record->own_ms, memory_order_relaxed);
-    if (own_ms <= 0) /* a search chose by times of its own */
+    if (own_ms < 0) /* it cannot be timed */
+        return false;
+    if (own_ms == 0) /* a search chooses by times of its own */
         return atomic_load_explicit(&record->probes, memory_order_relaxed) > 0;
     return ready->configuration->time_ms > (1 - margin) * own_ms;
 }

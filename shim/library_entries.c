@@ -146,7 +146,7 @@ static int64_t sum_of_longs(int64_t count, const int64_t *sizes)
 
 static const struct {
     const char *name;
-    mdnn_called_library_t library;
+    mdnn_called_library_t called;
     function_t entry;
 } hooks[HOOK_COUNT] = {
 #define BATCH_HOOK(library, name, parameters, arguments, arrays)                                   \
@@ -181,11 +181,13 @@ bool mdnn_library_has_symbol(const char *symbol)
 void *mdnn_library_entry_of_symbol(const char *symbol, const char *soname, void *found)
 {
     const hook_id_t hook = hook_of_symbol(symbol);
-    const char *const start = libraries[hooks[hook].library].soname_start;
     void *entry;
+    if (hook == HOOK_COUNT)
+        return NULL;
+    const char *const start = libraries[hooks[hook].called].soname_start;
     if (strncmp(soname, start, strlen(start)) != 0)
         return NULL;
-    remember(hook, hooks[hook].library, found);
+    remember(hook, hooks[hook].called, found);
     memcpy(&entry, &hooks[hook].entry, sizeof entry);
     return entry;
 }

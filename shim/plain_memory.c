@@ -60,8 +60,8 @@ bool mdnn_plain_memory_wanted(const void *caller)
 
 /* ---- what there is ---- */
 
-typedef struct block {
-    struct block *next;
+typedef struct mdnn_plain_block {
+    struct mdnn_plain_block *next;
     CUdeviceptr address;
     size_t bytes; /* set aside for it; 0: it is virtual and pinned */
     int device;
@@ -130,8 +130,10 @@ void mdnn_plain_memory_device_ends(CUdevice device)
     pthread_mutex_unlock(&lock);
 }
 
-static block_t *take(CUdeviceptr address)
+mdnn_plain_block_t *mdnn_plain_memory_take(CUdeviceptr address)
 {
+    if (atomic_load(&block_count) == 0)
+        return NULL;
     pthread_mutex_lock(&lock);
     block_t **at = &blocks;
     while (*at && (*at)->address != address)
@@ -145,12 +147,26 @@ static block_t *take(CUdeviceptr address)
     return block;
 }
 
-void mdnn_plain_memory_forget(CUdeviceptr address)
+static void put_back(block_t *block)
 {
-    block_t *const block = atomic_load(&block_count) > 0 ? take(address) : NULL;
-    if (block && block->bytes > 0)
+    pthread_mutex_lock(&lock);
+    block->next = blocks;
+    blocks = block;
+    atomic_fetch_add(&block_count, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+void mdnn_plain_memory_ended(mdnn_plain_block_t *block, bool freed)
+{
+    if (!block)
+        return;
+    if (!freed) {
+        put_back(block);
+        return;
+    }
+    if (block->bytes > 0)
         mdnn_virtual_give_back(block->bytes, block->device);
-    else if (block)
+    else
         mdnn_virtual_unpin(block->address);
     free(block);
 }

@@ -18,7 +18,10 @@ CUresult mdnn_plain_memory_allocate(CUresult (*real)(CUdeviceptr *, size_t), CUd
                                     size_t bytes);
 /* The device is about to be reset, which ends all of it there. */
 void mdnn_plain_memory_device_ends(CUdevice device);
-/* Before the memory at `address` is freed, whatever it is: it is NCCL's no more. */
-void mdnn_plain_memory_forget(CUdeviceptr address);
+/* Around a free of the memory at `address`, whatever it is. take: before, so that nobody else's at the
+ * same address is meant; NULL: it is not NCCL's. ended: after; what was not freed stays NCCL's. */
+typedef struct mdnn_plain_block mdnn_plain_block_t;
+mdnn_plain_block_t *mdnn_plain_memory_take(CUdeviceptr address);
+void mdnn_plain_memory_ended(mdnn_plain_block_t *block, bool freed);
 
 #endif

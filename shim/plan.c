@@ -206,7 +206,10 @@ static mdnn_status_t make_means(mdnn_plan_t *plan, const mdnn_call_t *call,
                                scaling_of(plan, configuration, index), &micro->cost.engine,
                                &part->engine_plan));
     mdnn_engines_keep(part->engine_plan);
-    return MDNN_STATUS_OK;
+    /* What was measured may have been the host's own plan of the engine, whose knobs need less. */
+    return part->engine_plan->workspace_bytes <= micro->cost.workspace_bytes
+               ? MDNN_STATUS_OK
+               : MDNN_STATUS_UNSUPPORTED;
 }
 
 static mdnn_status_t make_ready(mdnn_plan_t *plan, const mdnn_call_t *call,

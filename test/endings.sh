@@ -43,3 +43,4 @@ check "a kill while memory moves" ends 137 is_killed
 check "an interrupt while memory moves" ends 130 is_interrupted
 check "an exception in the middle of a round" ends_with_statistics 0 gives_up_and_begins_anew
 check "children that do not use the GPU" ends_with_statistics 0 forks
+finish

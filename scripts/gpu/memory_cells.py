@@ -218,6 +218,12 @@ def problems_of_library(memory, budget):
     return problems
 
 
+def safety_problems(row, memory):
+    """A row that asks for a kind of safety must have had it: the library falls back to another one."""
+    wanted = dict(row.settings).get("MICRODNN_MEMORY_SAFETY")
+    return [f"safety was {memory.get('safety')}, not {wanted}"] if wanted not in (None, memory.get("safety")) else []
+
+
 def refusal_problems(said):
     """How a program must be told, beside its own exception: the last line of ours about it names a
     budget."""
@@ -237,7 +243,7 @@ def judge(row, run, stock, floor):
     """run: answer, statistics, status, said, budget. floor: bytes or None. Returns the entry's
     verdict, notes and problems."""
     memory = memory_of(run["statistics"])
-    problems = problems_of_library(memory, run["budget"])
+    problems = problems_of_library(memory, run["budget"]) + safety_problems(row, memory)
     if run["status"] != 0:
         problems.append(f"ended with status {run['status']}")
     share = run["budget"] / floor if floor else math.inf
