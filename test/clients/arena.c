@@ -270,19 +270,23 @@ static void begin(void)
     free_at_begin = free_now();
 }
 
-/* Algorithms are chosen: from here on only running convolutions makes calls of the driver. */
-static void inject_fault(void)
+static const sim_api_t *simulator(void)
 {
-    char name[64];
-    unsigned long long nth;
-    if (sscanf(fault, "%63[^:]:%llu", name, &nth) != 2)
-        return;
     void *const cuda = dlopen("libcuda.so.1", RTLD_NOW);
     void *const symbol = cuda ? dlsym(cuda, "sim_api") : NULL;
     sim_api_function_t get;
     CHECK(symbol);
     memcpy(&get, &symbol, sizeof get);
-    get()->inject(name, nth, CUDA_ERROR_OUT_OF_MEMORY);
+    return get();
+}
+
+/* Algorithms are chosen: from here on only running convolutions makes calls of the driver. */
+static void inject_fault(void)
+{
+    char name[64];
+    unsigned long long nth;
+    if (sscanf(fault, "%63[^:]:%llu", name, &nth) == 2)
+        simulator()->inject(name, nth, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* ---- programs ---- */
@@ -578,6 +582,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc >= 3 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
             programs[i].run();
+            CHECK(simulator()->faults_fired() == (*fault != 0));
             return 0;
         }
     fprintf(stderr, "usage: arena PROGRAM TOTAL_BYTES [FUNCTION:NTH]\n");

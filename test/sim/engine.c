@@ -1,5 +1,5 @@
 /* The simulated driver's common state: configuration, the lock around every driver function, the
- * calling thread's context, fault injection, and sim_api(). */
+ * calling thread's context, and sim_api(). */
 #include "test/sim/engine.h"
 
 #include <stdio.h>
@@ -7,18 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_FAULTS = 64, MAX_CONTEXT_STACK = 16 };
-
-typedef struct fault {
-    char name[64];
-    uint64_t countdown; /* 1: the next call; 0: spent */
-    CUresult code;
-} fault_t;
+enum { MAX_CONTEXT_STACK = 16 };
 
 sim_engine_t sim_engine = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static fault_t faults[MAX_FAULTS];
-static size_t fault_count;
 static bool configured, profile_known;
 static _Thread_local CUcontext context_stack[MAX_CONTEXT_STACK];
 static _Thread_local unsigned context_depth;
@@ -75,22 +67,6 @@ static uint64_t environment_number(const char *name, uint64_t fallback)
     return unit ? value << (10 * (unit - units + 1)) : value;
 }
 
-static void read_faults(void)
-{
-    const char *text = getenv("MICRODNN_SIM_FAULTS");
-    while (text && *text) {
-        fault_t fault = {0};
-        unsigned long long nth;
-        int code, length = 0;
-        if (sscanf(text, "%63[^:]:%llu:%d%n", fault.name, &nth, &code, &length) == 3)
-            sim_inject(fault.name, nth, (CUresult)code);
-        else
-            fprintf(stderr, "simulated GPU: MICRODNN_SIM_FAULTS: cannot read \"%s\"\n", text);
-        text += length;
-        text = *text == ',' ? text + 1 : NULL;
-    }
-}
-
 static const sim_profile_t *chosen_profile(void)
 {
     const char *name = getenv("MICRODNN_SIM_PROFILE");
@@ -140,7 +116,7 @@ static void configure_locked(void)
         device->profile.memory_bytes =
             environment_number("MICRODNN_SIM_MEMORY", device->profile.memory_bytes);
     }
-    read_faults();
+    sim_read_faults();
 }
 
 void sim_configure(void)
@@ -162,31 +138,10 @@ CUresult sim_initialise(void)
     return result;
 }
 
-void sim_inject(const char *name, uint64_t nth, CUresult code)
-{
-    size_t i = 0;
-    while (i < fault_count && faults[i].countdown > 0)
-        i++;
-    if (i == MAX_FAULTS)
-        sim_panic("too many faults to inject");
-    fault_count += i == fault_count;
-    faults[i] = (fault_t){.countdown = nth, .code = code};
-    snprintf(faults[i].name, sizeof faults[i].name, "%s", name);
-}
-
-static CUresult injected(const char *name)
-{
-    CUresult code = CUDA_SUCCESS;
-    for (size_t i = 0; i < fault_count; i++)
-        if (faults[i].countdown > 0 && !strcmp(faults[i].name, name) && --faults[i].countdown == 0)
-            code = faults[i].code;
-    return code;
-}
-
 static CUresult admit(const char *name, sim_need_t need)
 {
     configure_locked();
-    CUresult code = fault_count > 0 ? injected(name) : CUDA_SUCCESS;
+    CUresult code = sim_fault(name);
     if (code != CUDA_SUCCESS || need == SIM_NEED_NOTHING)
         return code;
     if (!sim_engine.initialised)
@@ -307,11 +262,19 @@ static void api_inject(const char *name, uint64_t nth, CUresult code)
     pthread_mutex_unlock(&sim_engine.mutex);
 }
 
+static uint64_t api_faults_fired(void)
+{
+    pthread_mutex_lock(&sim_engine.mutex);
+    const uint64_t fired = sim_faults_fired();
+    pthread_mutex_unlock(&sim_engine.mutex);
+    return fired;
+}
+
 const sim_api_t *sim_api(void);
 const sim_api_t *sim_api(void)
 {
     static const sim_api_t api = {
         1,          api_mode,         api_profile,        api_function, sim_set_next_cost_us,
-        sim_memory, api_host_time_us, api_operations_run, api_inject};
+        sim_memory, api_host_time_us, api_operations_run, api_inject,   api_faults_fired};
     return &api;
 }

@@ -213,6 +213,9 @@ uint64_t sim_random(void);
 void *sim_allocate(size_t bytes); /* zeroed; ends the process when there is none */
 void *sim_resize(void *old, size_t count, size_t each);
 void sim_inject(const char *name, uint64_t nth, CUresult code);
+void sim_read_faults(void);           /* those of MICRODNN_SIM_FAULTS */
+CUresult sim_fault(const char *name); /* the error that this call of `name` is to have */
+uint64_t sim_faults_fired(void);
 void sim_fail_context(CUcontext context, CUresult error);
 _Noreturn void sim_panic(const char *message);
 

@@ -71,6 +71,8 @@ typedef struct sim_api {
     uint64_t (*operations_run)(void);
     /* Fault injection: the `nth` following call (1 = next) of driver function `name` returns `code`. */
     void (*inject)(const char *name, uint64_t nth, CUresult code);
+    /* How many faults, injected in whatever way, calls of the driver have had so far. */
+    uint64_t (*faults_fired)(void);
 } sim_api_t;
 
 /* The one extra export: const sim_api_t *sim_api(void). */

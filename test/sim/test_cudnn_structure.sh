@@ -55,7 +55,9 @@ the_dispatcher_looks_its_own_names_up() {
 }
 
 a_fault_is_injected_by_name_and_number() {
-    MICRODNN_SIM_FAULTS=cudnnPoolingForward:2:4000 "$client" >"$TMPDIR/out" 2>&1 && return 1
+    MICRODNN_SIM_FAULTS=cudnnPoolingForward:2:4000 MICRODNN_SIM_FAULTS_FIRED=$TMPDIR/fired \
+        "$client" >"$TMPDIR/out" 2>&1 && return 1
+    [ "$(cat "$TMPDIR/fired")" = cudnnPoolingForward:2:4000 ] || return 1
     grep -q 'cudnnPoolingForward.* gives CUDNN_STATUS_INTERNAL_ERROR' "$TMPDIR/out" ||
         { cat "$TMPDIR/out"; return 1; }
 }

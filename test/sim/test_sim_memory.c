@@ -332,6 +332,7 @@ static void second_and_third_fail(void)
     CHECK(launch_add(memory, 1, 1, 1, NULL) == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     OK(launch_add(memory, 1, 1, 1, NULL));
     OK(cudaDeviceSynchronize());
+    CHECK(sim_api()->faults_fired() == 3);
 }
 
 static void faults_are_injected_by_environment_and_by_call(void **state)

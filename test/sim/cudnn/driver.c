@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "test/sim/cudnn/internal.h"
+#include "test/sim/fault_fired.h"
 
 static sim_driver_t driver;
 static bool driver_found;
@@ -132,8 +133,10 @@ cudnnStatus_t sim_cudnn_fault(const char *function)
     pthread_once(&faults_once, read_faults);
     for (size_t i = 0; i < fault_count; i++)
         if (!strcmp(faults[i].name, function) &&
-            atomic_fetch_add(&faults[i].calls, 1) + 1 == faults[i].nth)
+            atomic_fetch_add(&faults[i].calls, 1) + 1 == faults[i].nth) {
+            sim_fault_fired(function, faults[i].nth, faults[i].code);
             return (cudnnStatus_t)faults[i].code;
+        }
     return CUDNN_STATUS_SUCCESS;
 }
 
