@@ -19,10 +19,8 @@ static double ways_of_gap(const mdnn_gap_t *gap)
     double ways = 1;
     if (gap->from == MDNN_GAP_ALWAYS)
         return 2;
-    for (int32_t copy = gap->copy_from; copy < gap->to - 1; copy++) {
-        const int32_t leave = copy > gap->from ? copy : gap->from;
+    for (int32_t leave = gap->from; leave < gap->to - 1; leave++)
         ways += gap->one_way ? 1 : gap->to - 1 - leave;
-    }
     return ways;
 }
 
@@ -74,9 +72,7 @@ static mdnn_status_t try_gaps(search_t *search, size_t g)
     MDNN_TRY(try_gaps(search, g + 1));
     if (gap->from == MDNN_GAP_ALWAYS)
         return try_move(search, g, move);
-    for (int32_t copy = gap->copy_from; copy < gap->to - 1; copy++) {
-        move.copy_after = copy;
-        move.leave_after = copy > gap->from ? copy : gap->from;
+    for (move.leave_after = gap->from; move.leave_after < gap->to - 1; move.leave_after++) {
         if (gap->one_way) {
             MDNN_TRY(try_move(search, g, move));
             continue;

@@ -241,13 +241,8 @@ double mdnn_period_compute_us(const mdnn_period_t *period, const uint32_t *choic
 /* ---- gaps ---- */
 
 /* All uses sorted by range, then by position: counting sort. */
-typedef struct sorted_use {
-    int32_t position;
-    mdnn_use_role_t role;
-} sorted_use_t;
-
 typedef struct sorted {
-    sorted_use_t *uses;
+    int32_t *uses;   /* positions */
     uint32_t *first; /* range_count + 1 */
 } sorted_t;
 
@@ -274,41 +269,25 @@ static mdnn_status_t sort_uses(const mdnn_period_t *period, sorted_t *sorted)
     for (uint32_t i = 0; i < period->operation_count; i++)
         for (uint32_t u = 0; u < period->operations[i].use_count; u++) {
             const mdnn_use_t *const use = &period->uses[period->operations[i].first_use + u];
-            sorted->uses[next[use->range]++] = (sorted_use_t){(int32_t)i, use->role};
+            sorted->uses[next[use->range]++] = (int32_t)i;
         }
     return MDNN_STATUS_OK;
 }
 
 /* The uses of one range in the order of its life. */
 typedef struct life {
-    const sorted_use_t *uses;
+    const int32_t *uses;
     int32_t count, first; /* the use with which life begins */
     int32_t period;       /* operations */
     int32_t end;          /* one behind the death, counted on; without meaning if permanent */
     bool permanent;
 } life_t;
 
-static const sorted_use_t *use_at(const life_t *life, int32_t k)
-{
-    return &life->uses[(life->first + k + life->count) % life->count];
-}
-
-/* Position of the k-th use, -count <= k <= count, counted on past either end of the period. */
+/* Position of the k-th use, k <= count, counted on past the end of the period. */
 static int32_t use_position(const life_t *life, int32_t k)
 {
     const int32_t at = life->first + k;
-    const int32_t round = at < 0 ? -1 : at / life->count;
-    return use_at(life, k)->position + round * life->period;
-}
-
-/* The last use up to the k-th that may write, once around for a permanent range. */
-static int32_t last_write(const life_t *life, int32_t k)
-{
-    const int32_t end = life->permanent ? k - life->count : -1;
-    for (int32_t at = k; at > end; at--)
-        if (use_at(life, at)->role != MDNN_USE_READ)
-            return use_position(life, at);
-    return use_position(life, k);
+    return life->uses[at % life->count] + at / life->count * life->period;
 }
 
 static size_t gaps_of_life(const life_t *life, uint32_t range, mdnn_gap_t *gaps)
@@ -319,14 +298,12 @@ static size_t gaps_of_life(const life_t *life, uint32_t range, mdnn_gap_t *gaps)
         mdnn_gap_t gap = {.range = range,
                           .from = use_position(life, k),
                           .to = one_way ? life->end : use_position(life, k + 1),
-                          .copy_from = last_write(life, k),
                           .one_way = one_way};
         if (gap.to <= gap.from + 1)
             continue;
         const int32_t back = gap.from >= life->period ? life->period : 0;
         gap.from -= back;
         gap.to -= back;
-        gap.copy_from -= back;
         gaps[made++] = gap;
     }
     return made;
@@ -341,13 +318,13 @@ static size_t gaps_of_range(const mdnn_period_t *period, const sorted_t *sorted,
     if (range->stays || range->bytes == 0)
         return 0;
     if (count == 0) {
-        gaps[0] = (mdnn_gap_t){r, MDNN_GAP_ALWAYS, MDNN_GAP_ALWAYS, MDNN_GAP_ALWAYS, false};
+        gaps[0] = (mdnn_gap_t){r, MDNN_GAP_ALWAYS, MDNN_GAP_ALWAYS, false};
         return 1;
     }
     const int32_t operations = (int32_t)period->operation_count;
     life_t life = {sorted->uses + first, (int32_t)count, 0, operations, 0, permanent};
     if (!permanent) {
-        while ((uint32_t)life.uses[life.first].position != range->birth)
+        while ((uint32_t)life.uses[life.first] != range->birth)
             life.first++;
         life.end = (int32_t)range->death + 1 + (range->death < range->birth ? operations : 0);
     }

@@ -111,9 +111,7 @@ typedef struct mdnn_gap {
     int32_t
         from;   /* last use, 0 to count - 1; MDNN_GAP_ALWAYS for a permanent range without a use */
     int32_t to; /* next use, > from + 1; one_way: the position behind the death */
-    int32_t copy_from; /* last position, <= from, that may have written it: a copy of it may begin
-                          after that. Down to -count. `from` if nothing writes it */
-    bool one_way;      /* not used again before it dies */
+    bool one_way; /* not used again before it dies */
 } mdnn_gap_t;
 #define MDNN_GAP_ALWAYS INT32_MIN
 

@@ -430,10 +430,8 @@ static void find_away(pilot_plan_t *plan, uint32_t position)
     const mdnn_schedule_t *const schedule = &plan->plan.schedule;
     memset(plan->passed, 0, plan->period.range_count * sizeof *plan->passed);
     for (size_t m = 0; m < schedule->move_count; m++) {
-        int32_t from = 0, to = (int32_t)plan->period.operation_count;
+        int32_t from, to;
         mdnn_move_away(&plan->period, &schedule->moves[m], &from, &to);
-        if (schedule->moves[m].leave_after != MDNN_GAP_ALWAYS)
-            from = plan->begins[m] + 1;
         if (is_within(plan, position, from, to) || is_within(plan, position + 1, from, to))
             plan->passed[schedule->moves[m].range] = true;
     }

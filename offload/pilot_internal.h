@@ -20,8 +20,7 @@ typedef struct pilot_unused {
 typedef struct pilot_plan {
     mdnn_period_t period; /* owned, with measured times */
     mdnn_plan_t plan;
-    int32_t *begins;        /* of each move: position behind which it begins, as copy_after */
-    pilot_lists_t leaves;   /* moves that begin behind a position, in the schedule's order */
+    pilot_lists_t leaves;   /* moves that leave behind a position, in the schedule's order */
     pilot_lists_t backs;    /* moves that return behind it */
     bool *joins;            /* before each position */
     pilot_unused_t *unused; /* sorted by bytes */

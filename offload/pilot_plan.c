@@ -33,7 +33,6 @@ void pilot_plan_destroy(pilot_plan_t *plan)
         return;
     mdnn_period_fini(&plan->period);
     mdnn_plan_fini(&plan->plan);
-    free(plan->begins);
     free_lists(&plan->leaves);
     free_lists(&plan->backs);
     free(plan->joins);
@@ -112,45 +111,6 @@ static mdnn_status_t set_times(mdnn_period_t *period, const double *times_us)
     return MDNN_STATUS_OK;
 }
 
-/* ---- where moves begin ---- */
-
-/* Of the moves' gaps: `from` of the one that holds the move. Gaps are ordered by range. */
-static int32_t last_use_before(const mdnn_gap_t *gaps, size_t count, const mdnn_move_t *move)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (gaps[middle].range < move->range)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < count && gaps[low].range == move->range; low++)
-        if (move->leave_after >= gaps[low].from && move->leave_after < gaps[low].to)
-            return gaps[low].from;
-    return move->leave_after;
-}
-
-/* A range is unmapped before it is copied, so nothing begins before the last use. */
-static mdnn_status_t find_begins(pilot_plan_t *made)
-{
-    const mdnn_schedule_t *const schedule = &made->plan.schedule;
-    mdnn_gap_t *gaps;
-    size_t count;
-    MDNN_TRY(mdnn_period_gaps(&made->period, &gaps, &count));
-    for (size_t m = 0; m < schedule->move_count; m++) {
-        const mdnn_move_t *const move = &schedule->moves[m];
-        made->begins[m] = move->copy_after;
-        if (move->leave_after == MDNN_GAP_ALWAYS)
-            continue;
-        const int32_t used = last_use_before(gaps, count, move);
-        if (used > made->begins[m])
-            made->begins[m] = used;
-    }
-    free(gaps);
-    return MDNN_STATUS_OK;
-}
-
 /* ---- by position ---- */
 
 static bool has_position(int32_t position)
@@ -166,7 +126,8 @@ static uint32_t on_circle(const pilot_plan_t *made, int32_t position)
 
 static int32_t position_of(const pilot_plan_t *made, size_t move, bool back)
 {
-    return back ? made->plan.schedule.moves[move].return_after : made->begins[move];
+    const mdnn_move_t *const moved = &made->plan.schedule.moves[move];
+    return back ? moved->return_after : moved->leave_after;
 }
 
 /* Moves keep their order within a position. */
@@ -213,17 +174,15 @@ static mdnn_status_t index_plan(pilot_plan_t *made)
 {
     const mdnn_schedule_t *const schedule = &made->plan.schedule;
     const size_t moves = schedule->move_count, ranges = made->period.range_count;
-    made->begins = calloc(moves + 1, sizeof *made->begins);
     made->unused = calloc(moves + 1, sizeof *made->unused);
     made->joins = calloc((size_t)made->period.operation_count + 1, sizeof *made->joins);
     made->handles = calloc(ranges + 1, sizeof *made->handles);
     made->passed = calloc(ranges + 1, sizeof *made->passed);
     made->leave = calloc(2 * moves + 1, sizeof *made->leave);
     made->back = calloc(ranges + moves + 1, sizeof *made->back);
-    if (!made->begins || !made->unused || !made->joins || !made->handles || !made->passed ||
-        !made->leave || !made->back)
+    if (!made->unused || !made->joins || !made->handles || !made->passed || !made->leave ||
+        !made->back)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    MDNN_TRY(find_begins(made));
     MDNN_TRY(fill_lists(made, false, &made->leaves));
     MDNN_TRY(fill_lists(made, true, &made->backs));
     for (size_t i = 0; i < schedule->join_count; i++)

@@ -19,7 +19,8 @@ typedef struct modnn {
     size_t *open;      /* of each range: the move that is away now, SIZE_MAX if it is there */
     bool *touched;     /* of each range: used since it was born or brought back (criterion 1) */
     bool *named;       /* of each range: by the task */
-    bool *on_host;     /* of each range: it was offloaded before; nothing is copied again */
+    bool *early;       /* of each range: brought back and not used since; nothing is copied if it
+                          goes again, since it never came then */
     double *finish_us; /* of each task; +1: finish of what is before the period */
     double now_us, transfer_us; /* the current time; when the transfer stream is free */
     uint64_t resident_bytes;
@@ -62,12 +63,12 @@ static bool may_go(const modnn_t *modnn, const mdnn_gap_t *gap, int32_t until, b
 }
 
 /* When the transfer of a range that goes now would be over: it is put right behind the task that
- * wrote or used it last (figure 3), where the stream is free. */
+ * used it last (figure 3), where the stream is free. */
 static double gone_us(const modnn_t *modnn, const mdnn_gap_t *gap)
 {
-    if (modnn->on_host[gap->range])
+    if (modnn->early[gap->range])
         return modnn->finish_us[gap->from + 1];
-    return fmax(modnn->transfer_us, modnn->finish_us[gap->copy_from + 1]) +
+    return fmax(modnn->transfer_us, modnn->finish_us[gap->from + 1]) +
            trans_us(modnn, bytes_of(modnn, gap->range), true);
 }
 
@@ -102,9 +103,8 @@ static mdnn_status_t offload(modnn_t *modnn, const mdnn_gap_t *gap)
 {
     const size_t earlier = earlier_move(modnn, gap);
     const double over_us = gone_us(modnn, gap);
-    if (!modnn->on_host[gap->range])
+    if (!modnn->early[gap->range])
         modnn->transfer_us = over_us;
-    modnn->on_host[gap->range] = true;
     modnn->now_us = fmax(modnn->now_us, over_us); /* T_cost: the memory is wanted now */
     modnn->resident_bytes -= bytes_of(modnn, gap->range);
     if (earlier != SIZE_MAX) { /* as if it had never come back */
@@ -146,6 +146,7 @@ static void load(modnn_t *modnn, uint32_t range)
     move->return_after = (int32_t)modnn->task - 1;
     modnn->open[range] = SIZE_MAX;
     modnn->touched[range] = false;
+    modnn->early[range] = true;
     modnn->resident_bytes += bytes_of(modnn, range);
     modnn->transfer_us =
         fmax(modnn->transfer_us, modnn->now_us) + trans_us(modnn, bytes_of(modnn, range), false);
@@ -286,7 +287,7 @@ static mdnn_status_t prepare_data(modnn_t *modnn)
     return MDNN_STATUS_OK;
 }
 
-/* Lines 28 to 31. What is written is no longer what the host has. */
+/* Lines 28 to 31. */
 static void finish_task(modnn_t *modnn, double time_us, uint64_t workspace_bytes)
 {
     const mdnn_operation_t *const operation = &modnn->period->operations[modnn->task];
@@ -296,7 +297,7 @@ static void finish_task(modnn_t *modnn, double time_us, uint64_t workspace_bytes
     for (uint32_t u = 0; u < operation->use_count; u++) {
         const mdnn_use_t *const use = &modnn->period->uses[operation->first_use + u];
         modnn->touched[use->range] |= modnn->period->ranges[use->range].birth != modnn->task;
-        modnn->on_host[use->range] &= use->role == MDNN_USE_READ;
+        modnn->early[use->range] = false;
     }
     for (uint32_t r = 0; r < modnn->period->range_count; r++)
         if (modnn->period->ranges[r].death == modnn->task && modnn->open[r] == SIZE_MAX)
@@ -328,10 +329,10 @@ static mdnn_status_t prepare(modnn_t *modnn)
     modnn->open = calloc(ranges, sizeof *modnn->open);
     modnn->touched = calloc(ranges, sizeof *modnn->touched);
     modnn->named = calloc(ranges, sizeof *modnn->named);
-    modnn->on_host = calloc(ranges, sizeof *modnn->on_host);
+    modnn->early = calloc(ranges, sizeof *modnn->early);
     modnn->finish_us = calloc(tasks, sizeof *modnn->finish_us);
     modnn->schedule.choices = calloc(tasks, sizeof *modnn->schedule.choices);
-    if (!modnn->open || !modnn->touched || !modnn->named || !modnn->on_host || !modnn->finish_us ||
+    if (!modnn->open || !modnn->touched || !modnn->named || !modnn->early || !modnn->finish_us ||
         !modnn->schedule.choices)
         return MDNN_STATUS_OUT_OF_MEMORY;
     for (uint32_t r = 0; r < modnn->period->range_count; r++) {
@@ -362,7 +363,7 @@ mdnn_status_t mdnn_policy_modnn(const mdnn_plan_request_t *request, mdnn_plan_t 
     free(modnn.open);
     free(modnn.touched);
     free(modnn.named);
-    free(modnn.on_host);
+    free(modnn.early);
     free(modnn.finish_us);
     return status;
 }

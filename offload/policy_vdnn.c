@@ -161,14 +161,11 @@ static bool move_of(const mdnn_period_t *period, const layers_t *layers, const m
     const uint32_t from = layers->of[gap->from], to = layers->of[gap->to];
     if (!layers->forward[from] || layers->forward[to] || to <= from)
         return false;
-    const int32_t begin = (int32_t)layers->begin[from] - 1;
     const int32_t next = (int32_t)layers->begin[from + 1];
     const bool before = to > 0 && !layers->forward[to - 1] && layers->backward[to - 1];
     *move = mdnn_move_of_gap(gap);
-    move->copy_after = begin > gap->copy_from ? begin : gap->copy_from;
-    move->leave_after = next - 1 < gap->to - 1 ? next - 1 : gap->from;
     move->return_after = (int32_t)layers->begin[before ? to - 1 : to] - 1;
-    if (move->return_after <= move->leave_after || move->leave_after >= gap->to - 1)
+    if (move->return_after < next) /* wanted before its layer is over */
         return false;
     if (next < end)
         joins[next] = true;

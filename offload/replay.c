@@ -11,7 +11,7 @@ enum { NONE = -1, DIRECTIONS = 2, OUT = 0, IN = 1 };
 typedef struct copy {
     uint32_t range;
     int32_t move;    /* IN */
-    bool called_off; /* OUT: not to be started any more */
+    bool called_off; /* OUT: not to be started any more; thrown away if it runs */
     bool orphaned;   /* OUT: the range died meanwhile */
 } copy_t;
 
@@ -27,11 +27,6 @@ typedef struct lists {
     uint32_t *first, *items;
 } lists_t;
 
-typedef struct range_state {
-    int64_t copying; /* index of its copy in the OUT engine, NONE if there is none */
-    bool host_valid; /* the host's copy is what the range holds */
-} range_state_t;
-
 typedef struct move_state {
     bool left;  /* behind leave_after and not back yet */
     bool freed; /* its memory went to others */
@@ -41,12 +36,12 @@ typedef struct replay {
     const mdnn_replay_request_t *request;
     const mdnn_period_t *period;
     const mdnn_move_t *moves;
-    int32_t count;                                          /* operations */
-    lists_t births, deaths, copies, leaves, returns, backs; /* by position; backs: moves that must
-                                                               have returned before it */
-    lists_t of_range;                                       /* moves of each range */
+    int32_t count;                                  /* operations */
+    lists_t births, deaths, leaves, returns, backs; /* by position; backs: moves that must have
+                                                       returned before it */
+    lists_t of_range;                               /* moves of each range */
     bool *joins;
-    range_state_t *ranges;
+    int64_t *copying; /* of each range: index of its copy in the OUT engine; NONE */
     move_state_t *states;
     engine_t engines[DIRECTIONS];
     size_t join_out, join_in; /* copies that must be done before the next operation */
@@ -79,11 +74,6 @@ static int32_t birth_of(const replay_t *replay, uint32_t range)
 static int32_t death_of(const replay_t *replay, uint32_t range)
 {
     return (int32_t)replay->period->ranges[range].death;
-}
-
-static int32_t copy_of(const replay_t *replay, uint32_t move)
-{
-    return on_circle(replay, replay->moves[move].copy_after);
 }
 
 static int32_t leave_of(const replay_t *replay, uint32_t move)
@@ -175,19 +165,17 @@ static uint64_t bytes_of(const replay_t *replay, uint32_t range)
     return replay->period->ranges[range].bytes;
 }
 
-static void make_host_valid(replay_t *replay, uint32_t range)
+static void take_host(replay_t *replay, uint32_t range)
 {
-    replay->ranges[range].host_valid = true;
     replay->host_bytes += bytes_of(replay, range);
     if (replay->host_bytes > replay->result.host_peak_bytes)
         replay->result.host_peak_bytes = replay->host_bytes;
 }
 
-static void forget_host(replay_t *replay, uint32_t range)
+static void give_host(replay_t *replay, uint32_t range)
 {
-    if (replay->ranges[range].host_valid)
-        replay->host_bytes -= bytes_of(replay, range);
-    replay->ranges[range].host_valid = false;
+    assert(bytes_of(replay, range) <= replay->host_bytes);
+    replay->host_bytes -= bytes_of(replay, range);
 }
 
 /* ---- copies ---- */
@@ -222,10 +210,12 @@ static void start_copy(replay_t *replay, int direction, uint32_t range)
     const double full = direction == OUT ? link->out_bytes_per_us : link->in_bytes_per_us;
     engine->running = true;
     engine->left_bytes = (double)bytes_of(replay, range) + link->latency_us * full;
-    if (direction == OUT)
+    if (direction == OUT) {
         replay->result.out_bytes += bytes_of(replay, range);
-    else
+        take_host(replay, range);
+    } else {
         replay->result.in_bytes += bytes_of(replay, range);
+    }
     observe(replay, direction == OUT ? MDNN_REPLAY_OUT_START : MDNN_REPLAY_IN_START, range);
 }
 
@@ -268,12 +258,13 @@ static void finish_out(replay_t *replay)
     const copy_t *const copy = &engine->copies[engine->done++];
     engine->running = false;
     observe(replay, MDNN_REPLAY_OUT_END, copy->range);
-    if (copy->orphaned) {
-        give(replay, bytes_of(replay, copy->range), copy->range);
+    if (copy->called_off) {
+        give_host(replay, copy->range);
+        if (copy->orphaned)
+            give(replay, bytes_of(replay, copy->range), copy->range);
         return;
     }
-    replay->ranges[copy->range].copying = NONE;
-    make_host_valid(replay, copy->range);
+    replay->copying[copy->range] = NONE;
     free_left(replay, copy->range);
 }
 
@@ -283,67 +274,59 @@ static void finish_in(replay_t *replay)
     const copy_t *const copy = &engine->copies[engine->done++];
     engine->running = false;
     observe(replay, MDNN_REPLAY_IN_END, copy->range);
+    give_host(replay, copy->range); /* it may be written now, by whoever is named or not */
     replay->states[copy->move] = (move_state_t){0};
 }
 
 /* ---- what happens between two operations ---- */
 
-static bool is_copied_now(const replay_t *replay, uint32_t range)
+/* The copy out that runs, if it is of this range and of its present life; else NULL. */
+static copy_t *copy_now(const replay_t *replay, uint32_t range)
 {
     const engine_t *const out = &replay->engines[OUT];
-    return out->running && replay->ranges[range].copying == (int64_t)out->done;
+    copy_t *const copy = out->running ? &out->copies[out->done] : NULL;
+    return copy && copy->range == range && !copy->orphaned ? copy : NULL;
 }
 
-/* The copy of a range that dies or is to stay, unless it runs or there is none. */
+/* The copy of a range that dies or is to stay, if there is one. */
 static void call_off(replay_t *replay, uint32_t range)
 {
-    range_state_t *const state = &replay->ranges[range];
-    if (state->copying != NONE && !is_copied_now(replay, range))
-        replay->engines[OUT].copies[state->copying].called_off = true;
-    state->copying = NONE;
+    if (replay->copying[range] != NONE)
+        replay->engines[OUT].copies[replay->copying[range]].called_off = true;
+    replay->copying[range] = NONE;
 }
 
 static void die(replay_t *replay, uint32_t range)
 {
-    range_state_t *const state = &replay->ranges[range];
+    copy_t *const copy = copy_now(replay, range);
     bool freed = false;
     EACH(replay->of_range, range, m)
     {
         freed |= replay->states[m].freed;
         replay->states[m] = (move_state_t){0};
     }
-    if (is_copied_now(replay, range)) /* its memory is free when the copy is done */
-        replay->engines[OUT].copies[state->copying].orphaned = true;
-    else if (!freed)
-        give(replay, bytes_of(replay, range), range);
     call_off(replay, range);
-    forget_host(replay, range);
-}
-
-static bool ask_out(replay_t *replay, uint32_t range)
-{
-    range_state_t *const state = &replay->ranges[range];
-    if (state->host_valid || state->copying != NONE)
-        return true;
-    state->copying = (int64_t)replay->engines[OUT].asked;
-    return ask(&replay->engines[OUT], (copy_t){.range = range, .move = NONE});
+    if (copy) /* its memory is free when the copy is done */
+        copy->orphaned = true;
+    else if (freed)
+        give_host(replay, range);
+    else
+        give(replay, bytes_of(replay, range), range);
 }
 
 static bool leave(replay_t *replay, uint32_t move)
 {
     const uint32_t range = replay->moves[move].range;
     replay->states[move].left = true;
-    if (replay->ranges[range].host_valid)
-        free_left(replay, range);
-    return ask_out(replay, range); /* again, if an earlier copy was called off */
+    replay->copying[range] = (int64_t)replay->engines[OUT].asked;
+    return ask(&replay->engines[OUT], (copy_t){.range = range, .move = NONE});
 }
 
 static bool ask_in(replay_t *replay, uint32_t move)
 {
     if (!replay->states[move].freed) { /* still leaving: called off */
         replay->states[move].left = false;
-        if (!is_copied_now(replay, replay->moves[move].range))
-            call_off(replay, replay->moves[move].range);
+        call_off(replay, replay->moves[move].range);
         return true;
     }
     return ask(&replay->engines[IN],
@@ -355,14 +338,12 @@ static bool pass(replay_t *replay, int32_t position)
 {
     const int32_t next = (position + 1) % replay->count;
     bool ok = true;
-    replay->join_out = replay->joins[next] ? replay->engines[OUT].asked : 0;
-    replay->join_in = replay->joins[next] ? replay->engines[IN].asked : 0;
     EACH(replay->deaths, position, range)
     die(replay, range);
-    EACH(replay->copies, position, move)
-    ok &= ask_out(replay, replay->moves[move].range);
     EACH(replay->leaves, position, move)
     ok &= leave(replay, move);
+    replay->join_out = replay->joins[next] ? replay->engines[OUT].asked : 0;
+    replay->join_in = replay->joins[next] ? replay->engines[IN].asked : 0;
     EACH(replay->returns, position, move)
     ok &= ask_in(replay, move);
     return ok;
@@ -393,17 +374,6 @@ static bool grant(replay_t *replay)
     return replay->granted = true;
 }
 
-static bool writes_what_is_copied(const replay_t *replay)
-{
-    const mdnn_operation_t *const operation = &replay->period->operations[replay->position];
-    for (uint32_t u = 0; u < operation->use_count; u++) {
-        const mdnn_use_t *const use = &replay->period->uses[operation->first_use + u];
-        if (use->role != MDNN_USE_READ && replay->ranges[use->range].copying != NONE)
-            return true;
-    }
-    return false;
-}
-
 /* What the next operation waits for; NULL if it can start. */
 static double *wait_of(replay_t *replay)
 {
@@ -414,17 +384,11 @@ static double *wait_of(replay_t *replay)
     EACH(replay->backs, replay->position, move)
     if (replay->states[move].left)
         return &replay->result.wait_return_us;
-    return writes_what_is_copied(replay) ? &replay->result.wait_memory_us : NULL;
+    return NULL;
 }
 
 static void start_operation(replay_t *replay)
 {
-    const mdnn_operation_t *const operation = &replay->period->operations[replay->position];
-    for (uint32_t u = 0; u < operation->use_count; u++) {
-        const mdnn_use_t *const use = &replay->period->uses[operation->first_use + u];
-        if (use->role != MDNN_USE_READ)
-            forget_host(replay, use->range);
-    }
     replay->running = true;
     replay->finish_us = replay->now_us + variant_at(replay, replay->position)->time_us;
     observe(replay, MDNN_REPLAY_START, MDNN_NO_POSITION);
@@ -514,13 +478,12 @@ static mdnn_status_t run(replay_t *replay, uint32_t iterations)
 
 /* ---- start and end ---- */
 
-/* Ranges that live across the beginning are there, but for those whose move says otherwise. Copies
- * that belong before the beginning are done. */
+/* Ranges that live across the beginning are there, but for those whose move says otherwise. */
 static void begin_state(replay_t *replay)
 {
     for (uint32_t r = 0; r < replay->period->range_count; r++) {
         const mdnn_period_range_t *const range = &replay->period->ranges[r];
-        replay->ranges[r].copying = NONE;
+        replay->copying[r] = NONE;
         if (mdnn_range_is_permanent(range) || range->death < range->birth)
             replay->held_bytes += range->bytes;
     }
@@ -528,15 +491,10 @@ static void begin_state(replay_t *replay)
         const mdnn_move_t *const move = &replay->moves[m];
         int32_t from, to;
         mdnn_move_away(replay->period, move, &from, &to);
-        const bool for_good = move->leave_after == MDNN_GAP_ALWAYS;
-        const bool away = for_good || (from <= replay->count && to > replay->count);
-        const bool across = move->copy_after < 0 || (move->copy_after < replay->count &&
-                                                     move->leave_after >= replay->count);
-        if ((away || across) && !replay->ranges[move->range].host_valid)
-            make_host_valid(replay, move->range);
-        if (!away)
+        if (move->leave_after != MDNN_GAP_ALWAYS && (from > replay->count || to <= replay->count))
             continue;
         replay->states[m] = (move_state_t){.left = true, .freed = true};
+        take_host(replay, move->range);
         replay->held_bytes -= bytes_of(replay, move->range);
     }
     replay->result.peak_bytes = replay->held_bytes;
@@ -548,12 +506,11 @@ static mdnn_status_t prepare(replay_t *replay)
     const uint32_t count = replay->period->operation_count, ranges = replay->period->range_count;
     const uint32_t moves = (uint32_t)schedule->move_count;
     replay->joins = calloc((size_t)count + 1, sizeof *replay->joins);
-    replay->ranges = calloc((size_t)ranges + 1, sizeof *replay->ranges);
+    replay->copying = calloc((size_t)ranges + 1, sizeof *replay->copying);
     replay->states = calloc((size_t)moves + 1, sizeof *replay->states);
-    if (!replay->joins || !replay->ranges || !replay->states ||
+    if (!replay->joins || !replay->copying || !replay->states ||
         !fill_lists(replay, &replay->births, count, ranges, birth_of) ||
         !fill_lists(replay, &replay->deaths, count, ranges, death_of) ||
-        !fill_lists(replay, &replay->copies, count, moves, copy_of) ||
         !fill_lists(replay, &replay->leaves, count, moves, leave_of) ||
         !fill_lists(replay, &replay->returns, count, moves, return_of) ||
         !fill_lists(replay, &replay->backs, count, moves, back_of) ||
@@ -567,14 +524,14 @@ static mdnn_status_t prepare(replay_t *replay)
 
 static void replay_fini(replay_t *replay)
 {
-    lists_t *const all[] = {&replay->births,  &replay->deaths, &replay->copies,  &replay->leaves,
+    lists_t *const all[] = {&replay->births,  &replay->deaths, &replay->leaves,
                             &replay->returns, &replay->backs,  &replay->of_range};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free_lists(all[i]);
     for (int d = 0; d < DIRECTIONS; d++)
         free(replay->engines[d].copies);
     free(replay->joins);
-    free(replay->ranges);
+    free(replay->copying);
     free(replay->states);
 }
 
@@ -587,7 +544,7 @@ static bool is_within_budget(const mdnn_replay_request_t *request, uint64_t *res
     return true;
 }
 
-/* The first round may begin unlike the others, and what is read only is copied out once. */
+/* The first round begins with no copy under way, unlike the others, and the second may feel it. */
 enum { STEADY_ITERATIONS = 3 };
 
 mdnn_status_t mdnn_replay(const mdnn_replay_request_t *request, mdnn_replay_result_t *result)

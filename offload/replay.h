@@ -5,8 +5,9 @@
  * one copy engine for each direction, first come first served; a copy alone in its direction runs
  * at the full rate, two in opposite directions at the duplex rates. Memory is a number of bytes:
  * ranges are backed by equal chunks, so nothing is lost to gaps between them. What an operation
- * needs comes before what returns early. A return that is asked for while its range is still
- * leaving is called off: the range stays. */
+ * needs comes before what returns early. Whatever leaves is copied out, though it was only read
+ * since it came back: the mechanism trusts no host copy of what is mapped. A leave whose range is
+ * to return before its copy has ended is called off: the range stays, the copy is thrown away. */
 #ifndef MDNN_REPLAY_H
 #define MDNN_REPLAY_H
 
@@ -53,13 +54,13 @@ typedef struct mdnn_replay_result {
     double time_us;
     double compute_us;     /* time = compute + the waits */
     double wait_return_us; /* for ranges to return */
-    double
-        wait_memory_us;  /* for memory that is not free yet, or a copy that must not see a write */
-    double wait_join_us; /* for joins */
-    uint64_t peak_bytes; /* of all iterations */
+    double wait_memory_us; /* for memory that is not free yet */
+    double wait_join_us;   /* for joins */
+    uint64_t peak_bytes;   /* of all iterations */
     double average_bytes;
     uint64_t out_bytes, in_bytes;
-    uint64_t host_peak_bytes; /* host copies, each kept until the range is written or dies */
+    uint64_t host_peak_bytes; /* host copies, each from the beginning of its copy out until the
+                                 range is back or dies */
 } mdnn_replay_result_t;
 
 /* NOT_FOUND if the schedule needs more memory than the budget in program order, or gets stuck;

@@ -65,10 +65,10 @@ mdnn_status_t mdnn_schedule_add_join(mdnn_schedule_t *schedule, uint32_t before)
 mdnn_move_t mdnn_move_of_gap(const mdnn_gap_t *gap)
 {
     if (gap->from == MDNN_GAP_ALWAYS)
-        return (mdnn_move_t){gap->range, MDNN_GAP_ALWAYS, MDNN_GAP_ALWAYS, MDNN_NEVER, MDNN_NEVER};
+        return (mdnn_move_t){gap->range, MDNN_GAP_ALWAYS, MDNN_NEVER, MDNN_NEVER};
     if (gap->one_way)
-        return (mdnn_move_t){gap->range, gap->copy_from, gap->from, MDNN_NEVER, MDNN_NEVER};
-    return (mdnn_move_t){gap->range, gap->copy_from, gap->from, gap->to - 1, gap->to};
+        return (mdnn_move_t){gap->range, gap->from, MDNN_NEVER, MDNN_NEVER};
+    return (mdnn_move_t){gap->range, gap->from, gap->to - 1, gap->to};
 }
 
 void mdnn_move_away(const mdnn_period_t *period, const mdnn_move_t *move, int32_t *from,
@@ -137,9 +137,7 @@ static bool lies_in(const mdnn_move_t *move, const mdnn_gap_t *gap)
         return false;
     if (gap->from == MDNN_GAP_ALWAYS || move->leave_after == MDNN_GAP_ALWAYS)
         return gap->from == move->leave_after && move->return_before == MDNN_NEVER;
-    const bool leaves = move->copy_after >= gap->copy_from &&
-                        move->copy_after <= move->leave_after && move->leave_after >= gap->from &&
-                        move->leave_after < gap->to - 1;
+    const bool leaves = move->leave_after >= gap->from && move->leave_after < gap->to - 1;
     if (gap->one_way)
         return leaves && move->return_before == MDNN_NEVER;
     return leaves && move->return_before == gap->to && move->return_after >= move->leave_after &&

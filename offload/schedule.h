@@ -7,17 +7,17 @@
 #include "offload/period.h"
 
 /* One leave and one return of a range within one of its gaps (mdnn_gap_t). Positions mean "after
- * operation" and "before operation"; copy_after may be negative, returns may lie past the end of
- * the period. In program order the range's memory is free for others behind leave_after and taken
- * again behind return_after; in time, whoever takes memory waits until it is really free.
- *   copy_after    its copy to the host may begin, if the host's copy is not valid anyway
- *   leave_after   >= copy_after: nothing uses it until return_before
+ * operation" and "before operation"; returns may lie past the end of the period. In program order
+ * the range's memory is free for others behind leave_after and taken again behind return_after; in
+ * time, whoever takes memory waits until it is really free.
+ *   leave_after   it is unmapped, and its copy to the host may begin: nothing uses it until
+ *                 return_before
  *   return_after  >= leave_after: memory is taken and the copy back is enqueued
  *   return_before > return_after: the use that waits for it; MDNN_NEVER: it dies while it is away
  * A permanent range that nothing uses may be away for good: leave_after MDNN_GAP_ALWAYS. */
 typedef struct mdnn_move {
     uint32_t range;
-    int32_t copy_after, leave_after, return_after, return_before;
+    int32_t leave_after, return_after, return_before;
 } mdnn_move_t;
 #define MDNN_NEVER INT32_MAX
 
@@ -25,8 +25,8 @@ typedef struct mdnn_move {
 typedef struct mdnn_schedule {
     mdnn_move_t *moves; /* owned. Copies in one direction that may begin at once go in this order */
     size_t move_count, move_capacity;
-    uint32_t *joins; /* owned. Before these operations the compute stream waits for all copies that
-                        were enqueued before (vDNN); ascending */
+    uint32_t *joins; /* owned. Before these operations the compute stream waits for all that leaves
+                        by then and all that was to return before (vDNN); ascending */
     size_t join_count, join_capacity;
     uint32_t *choices; /* owned; the variant of each operation; NULL: the recorded ones */
 } mdnn_schedule_t;
@@ -38,7 +38,7 @@ mdnn_status_t mdnn_schedule_copy(const mdnn_schedule_t *schedule, uint32_t opera
 mdnn_status_t mdnn_schedule_add_move(mdnn_schedule_t *schedule, mdnn_move_t move);
 mdnn_status_t mdnn_schedule_add_join(mdnn_schedule_t *schedule, uint32_t before);
 
-/* The whole gap, copied as early and brought back as late as can be. */
+/* The whole gap: leaves as early and is brought back as late as can be. */
 mdnn_move_t mdnn_move_of_gap(const mdnn_gap_t *gap);
 
 /* First operation, counted on, in which the move's range holds no memory, and the one behind the
@@ -52,8 +52,8 @@ void mdnn_move_away(const mdnn_period_t *period, const mdnn_move_t *move, int32_
 void mdnn_schedule_resident_bytes(const mdnn_period_t *period, const mdnn_schedule_t *schedule,
                                   uint64_t *resident_bytes);
 
-/* Whether each move lies within a gap of its range, copies nothing before it is written, no two
- * moves of a range meet, and choices and joins exist. INVALID_ARGUMENT if not; OUT_OF_MEMORY. */
+/* Whether each move lies within a gap of its range, no two moves of a range meet, and choices and
+ * joins exist. INVALID_ARGUMENT if not; OUT_OF_MEMORY. */
 mdnn_status_t mdnn_schedule_check(const mdnn_period_t *period, const mdnn_schedule_t *schedule);
 
 #endif

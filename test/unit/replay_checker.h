@@ -11,8 +11,11 @@ typedef struct replay_checker {
     const mdnn_replay_request_t *request;
     int *taken;    /* of each range: memory held, twice where a copy outlives the range before */
     bool *content; /* of each range: it is there */
+    bool *saved;   /* of each range: it was copied out, and neither used nor mapped since */
     double out_since, in_since, operation_since, now_us; /* < 0: none runs */
     uint32_t out_range, in_range;
+    bool out_spoiled; /* the range was used meanwhile */
+    bool out_orphan;  /* it has died meanwhile */
     uint64_t held_bytes, workspace_bytes;
     uint64_t operations; /* finished */
     const char *fault;   /* the first; NULL if all is well */
@@ -40,9 +43,8 @@ static inline void check_operation(replay_checker_t *checker, const mdnn_replay_
         const mdnn_use_t *const use = &period->uses[operation->first_use + u];
         REPLAY_EXPECT(checker->taken[use->range]);
         REPLAY_EXPECT(checker->content[use->range]);
-        /* What is being copied must not change; of two, the copy is of the one before. */
-        REPLAY_EXPECT(use->role == MDNN_USE_READ || checker->out_since < 0 ||
-                      checker->out_range != use->range || checker->taken[use->range] == 2);
+        checker->saved[use->range] = false;
+        checker->out_spoiled |= checker->out_range == use->range;
     }
     REPLAY_EXPECT(checker->workspace_bytes ==
                   checker_variant(checker, event->operation)->workspace_bytes);
@@ -57,6 +59,10 @@ static inline void check_memory(replay_checker_t *checker, const mdnn_replay_eve
         checker->held_bytes += take ? bytes : 0 - bytes;
     } else {
         const uint64_t bytes = checker->request->period->ranges[event->range].bytes;
+        const bool dies =
+            checker->request->period->ranges[event->range].death == event->operation ||
+            (checker->out_orphan && checker->out_range == event->range);
+        REPLAY_EXPECT(take || checker->saved[event->range] || dies);
         checker->taken[event->range] += take ? 1 : -1;
         REPLAY_EXPECT(checker->taken[event->range] >= 0 && checker->taken[event->range] <= 2);
         checker->content[event->range] = checker->taken[event->range] > 0; /* IN_START: not yet */
@@ -80,6 +86,8 @@ static inline void check_copy(replay_checker_t *checker, const mdnn_replay_event
         *range = event->range;
         *since = event->time_us;
         checker->content[event->range] = out;
+        if (out)
+            checker->out_spoiled = checker->out_orphan = false;
         return;
     }
     const double took = event->time_us - *since;
@@ -88,6 +96,7 @@ static inline void check_copy(replay_checker_t *checker, const mdnn_replay_event
     REPLAY_EXPECT(took <= (bytes + link->latency_us * rate) / duplex * (1 + 1e-9) + 1e-9);
     *since = -1;
     checker->content[event->range] = true;
+    checker->saved[event->range] = out && !checker->out_spoiled && !checker->out_orphan;
 }
 
 static inline void replay_check(void *context, const mdnn_replay_event_t *event)
@@ -107,6 +116,9 @@ static inline void replay_check(void *context, const mdnn_replay_event_t *event)
                            checker_variant(checker, event->operation)->time_us) < 1e-6);
         checker->operation_since = -1;
         checker->operations++;
+        checker->out_orphan |=
+            checker->out_since >= 0 &&
+            checker->request->period->ranges[checker->out_range].death == event->operation;
         break;
     case MDNN_REPLAY_TAKE:
     case MDNN_REPLAY_GIVE:
@@ -131,6 +143,7 @@ static inline const char *replay_watched(mdnn_replay_request_t *request,
     replay_checker_t *const checker = &state;
     state.taken = calloc((size_t)period->range_count + 1, sizeof *state.taken);
     state.content = calloc((size_t)period->range_count + 1, sizeof *state.content);
+    state.saved = calloc((size_t)period->range_count + 1, sizeof *state.saved);
     for (uint32_t r = 0; r < period->range_count; r++)
         state.taken[r] = mdnn_range_is_permanent(&period->ranges[r]) ||
                          period->ranges[r].death < period->ranges[r].birth;
@@ -157,6 +170,7 @@ static inline const char *replay_watched(mdnn_replay_request_t *request,
     }
     free(state.taken);
     free(state.content);
+    free(state.saved);
     return state.fault;
 }
 

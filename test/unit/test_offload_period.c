@@ -79,22 +79,13 @@ static bool oracle_gap(uint32_t range, int32_t from, mdnn_gap_t *gap)
     const int32_t count = (int32_t)instance.period.operation_count;
     const mdnn_period_range_t *const life = &instance.ranges[range];
     const bool permanent = mdnn_range_is_permanent(life);
-    *gap = (mdnn_gap_t){.range = range, .from = from, .to = from, .copy_from = from};
+    *gap = (mdnn_gap_t){.range = range, .from = from, .to = from};
     for (gap->to++;; gap->to++) {
         if (!permanent && (uint32_t)((gap->to - 1) % count) == life->death) {
             gap->one_way = true;
             break;
         }
         if (use_of((uint32_t)(gap->to % count), range))
-            break;
-    }
-    for (int32_t at = from; at > from - count; at--) {
-        const mdnn_use_t *const use = use_of((uint32_t)((at + count) % count), range);
-        if (use && use->role != MDNN_USE_READ) {
-            gap->copy_from = at;
-            break;
-        }
-        if (!permanent && (uint32_t)((at + count) % count) == life->birth)
             break;
     }
     return gap->to > from + 1;
@@ -119,7 +110,6 @@ static void check_gaps(void)
             bool found = false;
             for (size_t g = 0; g < count; g++)
                 found |= gaps[g].range == r && gaps[g].from == from && gaps[g].to == expected.to &&
-                         gaps[g].copy_from == expected.copy_from &&
                          gaps[g].one_way == expected.one_way;
             CHECK(found);
             seen++;

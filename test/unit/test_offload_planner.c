@@ -211,6 +211,22 @@ static mdnn_plan_t plan_vgg16(mdnn_policy_t policy, double budget_gib)
     return plan;
 }
 
+/* A row of docs/design.md. */
+static void print_table(double budget_gib)
+{
+    static const mdnn_policy_t policies[] = {MDNN_POLICY_CONV, MDNN_POLICY_ALL, MDNN_POLICY_MODNN,
+                                             MDNN_POLICY_AUTO};
+    print_message("%g GiB, ms:", budget_gib);
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        mdnn_plan_t plan = plan_vgg16(policies[i], budget_gib);
+        if (plan.verdict == MDNN_VERDICT_FITS)
+            print_message(" %s %.1f,", mdnn_policy_name(policies[i]), plan.predicted.time_us / 1e3);
+        if (policies[i] == MDNN_POLICY_AUTO)
+            print_message(" link bound %.1f\n", plan.link_bound_us / 1e3);
+        mdnn_plan_fini(&plan);
+    }
+}
+
 /* 256 images, with the H200's link and times in TF32. What the paper's policies move whatever the
  * budget, and what the budget really asks for. */
 static void vgg16_moves_what_the_budget_asks_for(void **state)
@@ -247,6 +263,8 @@ static void vgg16_moves_what_the_budget_asks_for(void **state)
     }
     mdnn_plan_fini(&conv);
     mdnn_plan_fini(&all);
+    for (double budget = 14; budget >= 10; budget -= 2)
+        print_table(budget);
     /* moDNN keeps to the budget, but lets more go than it must. */
     conv = plan_vgg16(MDNN_POLICY_MODNN, 12);
     assert_true(conv.verdict == MDNN_VERDICT_FITS && conv.predicted.out_bytes > 4 * gib);

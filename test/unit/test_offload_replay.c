@@ -55,7 +55,7 @@ static mdnn_replay_result_t replay_by_hand(mdnn_move_t *move, uint32_t *join, md
 
 static void times_are_those_worked_out_by_hand(void **state)
 {
-    mdnn_move_t move = {0, 0, 0, 3, 4};
+    mdnn_move_t move = {0, 0, 3, 4};
     uint32_t join = 1;
     mdnn_replay_result_t result;
     (void)state;
@@ -74,9 +74,9 @@ static void times_are_those_worked_out_by_hand(void **state)
     move.return_after = 3;
     result = replay_by_hand(&move, NULL, (mdnn_link_t){2, 4, 2, 4, 0}, 40);
     assert_true(result.time_us == 70 && result.wait_memory_us == 10);
-    /* vDNN: the second operation waits for the copy... */
+    /* vDNN: the second operation waits for the copy, or the third. */
     result = replay_by_hand(&move, &join, four, 40);
-    assert_true(result.time_us == 60 && result.wait_join_us == 0); /* asked after the join */
+    assert_true(result.time_us == 70 && result.wait_join_us == 10);
     join = 2;
     result = replay_by_hand(&move, &join, (mdnn_link_t){2, 4, 2, 4, 0}, 70);
     assert_true(result.time_us == 70 && result.wait_join_us == 10);
@@ -87,7 +87,7 @@ static void times_are_those_worked_out_by_hand(void **state)
 
 static void too_small_a_budget_is_told(void **state)
 {
-    mdnn_move_t move = {0, 0, 0, 3, 4};
+    mdnn_move_t move = {0, 0, 3, 4};
     const mdnn_schedule_t schedule = {.moves = &move, .move_count = 1};
     mdnn_replay_request_t request = {
         .period = &instance.period, .schedule = &schedule, .link = four, .budget_bytes = 39};
@@ -104,7 +104,7 @@ static void too_small_a_budget_is_told(void **state)
 /* Both directions at once: two ranges cross on a link that gives each half. */
 static void directions_share_a_link_that_cannot_do_both(void **state)
 {
-    mdnn_move_t moves[] = {{0, 0, 0, 1, 3}, {1, 1, 1, 3, 4}};
+    mdnn_move_t moves[] = {{0, 0, 1, 3}, {1, 1, 3, 4}};
     const mdnn_schedule_t schedule = {.moves = moves, .move_count = 2};
     mdnn_replay_request_t request = {.period = &instance.period,
                                      .schedule = &schedule,
@@ -130,10 +130,10 @@ static void directions_share_a_link_that_cannot_do_both(void **state)
     assert_true(result.wait_return_us == 20);
 }
 
-/* What is only read is copied out once; after that it just goes. */
-static void content_that_the_host_has_is_not_copied_again(void **state)
+/* The mechanism trusts no host copy of what is mapped, and copies nothing that is. */
+static void what_was_only_read_is_copied_out_behind_its_last_use(void **state)
 {
-    mdnn_move_t move = {0, 0, 0, 2, 3};
+    mdnn_move_t move = {0, 0, 2, 3};
     const mdnn_schedule_t schedule = {.moves = &move, .move_count = 1};
     mdnn_replay_request_t request = {.period = &instance.period,
                                      .schedule = &schedule,
@@ -150,10 +150,24 @@ static void content_that_the_host_has_is_not_copied_again(void **state)
             random_period_use(&instance, 0, MDNN_USE_READ);
     }
     assert_null(replay_watched(&request, &result, &status));
-    assert_true(status == MDNN_STATUS_OK && result.out_bytes == 0 && result.in_bytes == 40);
-    instance.uses[1].role = MDNN_USE_UNKNOWN;
-    assert_null(replay_watched(&request, &result, &status));
     assert_true(status == MDNN_STATUS_OK && result.out_bytes == 40 && result.in_bytes == 40);
+    /* Out 10-20, in 30-40 while nothing runs. */
+    assert_true(result.time_us == 50 && result.wait_return_us == 10);
+    assert_true(result.host_peak_bytes == 40);
+}
+
+/* At 1 byte a microsecond it lasts from 10 to 50; range 0 is to return from 20 on and is written
+ * at 40. */
+static void a_leave_that_is_called_off_delays_nobody(void **state)
+{
+    mdnn_move_t move = {0, 0, 1, 4};
+    (void)state;
+    fill_by_hand();
+    instance.uses[instance.period.use_count - 1].role = MDNN_USE_WRITE;
+    const mdnn_replay_result_t result =
+        replay_by_hand(&move, NULL, (mdnn_link_t){1, 4, 1, 4, 0}, 70);
+    assert_true(result.time_us == 50 && result.out_bytes == 40 && result.in_bytes == 0);
+    assert_true(result.host_peak_bytes == 40);
 }
 
 /* ---- random ---- */
@@ -169,10 +183,8 @@ static void random_schedule(mdnn_schedule_t *schedule)
         if (random_period_below(&instance, 2))
             continue;
         if (gap->from != MDNN_GAP_ALWAYS) {
-            move.copy_after +=
-                (int32_t)random_period_below(&instance, (uint64_t)(gap->to - 1 - move.copy_after));
-            if (move.copy_after > move.leave_after)
-                move.leave_after = move.copy_after;
+            move.leave_after +=
+                (int32_t)random_period_below(&instance, (uint64_t)(gap->to - 1 - gap->from));
             if (!gap->one_way)
                 move.return_after =
                     move.leave_after +
@@ -227,11 +239,11 @@ static void random_schedules_keep_every_rule(void **state)
 static void schedules_without_sense_are_refused(void **state)
 {
     static const mdnn_move_t bad[] = {
-        {0, 0, 0, 3, 3}, {0, -1, 0, 3, 4},
-        {0, 0, 0, 4, 4}, {0, 0, 3, 3, 4},
-        {1, 2, 2, 3, 4}, {7, 0, 0, 3, 4},
-        {0, 2, 1, 3, 4}, {0, 0, 0, 3, MDNN_NEVER},
-        {0, 0, 1, 0, 4}, {0, MDNN_GAP_ALWAYS, MDNN_GAP_ALWAYS, MDNN_NEVER, MDNN_NEVER},
+        {0, 0, 3, 3},          {0, -1, 3, 4},
+        {0, 0, 4, 4},          {0, 3, 3, 4},
+        {1, 2, 3, 4},          {7, 0, 3, 4},
+        {0, 0, 3, MDNN_NEVER}, {0, 1, 0, 4},
+        {0, 4, 8, 9},          {0, MDNN_GAP_ALWAYS, MDNN_NEVER, MDNN_NEVER},
     };
     (void)state;
     fill_by_hand();
@@ -241,7 +253,7 @@ static void schedules_without_sense_are_refused(void **state)
         assert_int_equal(mdnn_schedule_check(&instance.period, &schedule),
                          MDNN_STATUS_INVALID_ARGUMENT);
     }
-    mdnn_move_t twice[] = {{0, 0, 0, 3, 4}, {0, 0, 0, 3, 4}};
+    mdnn_move_t twice[] = {{0, 0, 3, 4}, {0, 0, 3, 4}};
     uint32_t joins[] = {2, 2}, choices[] = {0, 0, 1, 0, 0};
     const mdnn_schedule_t schedules[] = {
         {.moves = twice, .move_count = 2}, {.joins = joins, .join_count = 2}, {.choices = choices}};
@@ -256,7 +268,8 @@ int main(void)
         cmocka_unit_test(times_are_those_worked_out_by_hand),
         cmocka_unit_test(too_small_a_budget_is_told),
         cmocka_unit_test(directions_share_a_link_that_cannot_do_both),
-        cmocka_unit_test(content_that_the_host_has_is_not_copied_again),
+        cmocka_unit_test(what_was_only_read_is_copied_out_behind_its_last_use),
+        cmocka_unit_test(a_leave_that_is_called_off_delays_nobody),
         cmocka_unit_test(random_schedules_keep_every_rule),
         cmocka_unit_test(schedules_without_sense_are_refused),
     };

@@ -43,7 +43,7 @@ static void each_seed(void (*check)(void), uint64_t count)
 typedef struct object {
     uint64_t bytes;
     uint32_t handle, mirror; /* in the pilot, in the history of our own */
-    bool alive, resident, host_valid;
+    bool alive, resident;
 } object_t;
 
 enum { LATE = 8 };
@@ -133,8 +133,7 @@ static void send_away(object_t *object, uint32_t number)
         return;
     object->resident = false;
     model.held_bytes -= object->bytes;
-    model.out_at[number] += object->host_valid ? 0 : object->bytes;
-    object->host_valid = true;
+    model.out_at[number] += object->bytes;
 }
 
 static void obey(const mdnn_advice_t *advice, uint32_t number)
@@ -180,7 +179,6 @@ static void run_operation(const event_t *event)
         object_t *const object = &model.objects[event->ids[u]];
         model.demand_at[number] += !object->resident;
         bring_back(object, number);
-        object->host_valid &= event->roles[u] == MDNN_USE_READ;
         uses[u] = (mdnn_use_t){object->handle, event->roles[u]};
         mirrored[u] = (mdnn_use_t){object->mirror, event->roles[u]};
     }
