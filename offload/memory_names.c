@@ -283,11 +283,11 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
             mdnn_area_leave(memory, area);
         }
     }
+    if (advice->join) /* before returns begin that are to run beside the next operation */
+        join_moves(memory);
     for (size_t i = 0; moves && i < advice->back_count; i++)
         mdnn_area_return(memory, advice->back[i]);
     memory->time_next = memory->time_next || advice->time;
-    if (advice->join)
-        join_moves(memory);
 }
 
 static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,

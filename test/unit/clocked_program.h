@@ -211,9 +211,10 @@ static inline void run_operation(uint32_t position)
         if (network.ranges[r].birth == position)
             allocate_range(r);
     MUST(operation->use_count <= sizeof names / sizeof names[0]);
-    for (uint32_t u = 0; u < operation->use_count; u++)
-        names[u] = (mdnn_named_t){addresses[network.uses[operation->first_use + u].range],
-                                  MDNN_USE_UNKNOWN};
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const mdnn_use_t *const use = &network.uses[operation->first_use + u];
+        names[u] = (mdnn_named_t){addresses[use->range], use->role};
+    }
     mdnn_memory_operation_t running = {.key = 1 + position,
                                        .kind = operation->kind,
                                        .named = names,

@@ -77,6 +77,28 @@ static void training_needs_no_demand(void **state)
         }
 }
 
+/* A host that waits for each operation, as the replay has it. vDNN's joins wait for what leaves,
+ * and not for what begins to return behind them. */
+static void vdnn_takes_the_time_that_was_predicted(void **state)
+{
+    enum { ROUNDS = 4 };
+    const uint64_t budget = (uint64_t)16 << 30;
+    (void)state;
+    vgg16_fill(&network, 256, 55000, 122000);
+    start(budget, budget, 1024, MDNN_POLICY_CONV);
+    settle(true);
+    const double begin_us = end_of(&device, 0);
+    for (uint32_t i = 0; i < ROUNDS * network.period.operation_count; i++) {
+        run_operation(i % network.period.operation_count);
+        synchronize();
+    }
+    const double round_us = (end_of(&device, 0) - begin_us) / ROUNDS;
+    const double predicted_us = mdnn_memory_pilot_report(memory).predicted_us;
+    print_message("conv: %.1f ms a round, predicted %.1f\n", round_us / 1e3, predicted_us / 1e3);
+    assert_true(round_us <= predicted_us * 1.02 && round_us >= predicted_us * 0.95);
+    mdnn_memory_destroy(memory);
+}
+
 /* Slabs that are not full take memory of which the pilot knows nothing. */
 static void what_the_pilot_does_not_know_of_is_left_alone(void **state)
 {
@@ -210,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_needs_no_demand),
+        cmocka_unit_test(vdnn_takes_the_time_that_was_predicted),
         cmocka_unit_test(what_the_pilot_does_not_know_of_is_left_alone),
         cmocka_unit_test(demand_alone_takes_longer),
         cmocka_unit_test(logging_costs_little),
