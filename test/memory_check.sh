@@ -201,6 +201,29 @@ unnamed_access_that_faults() {
     [ $? = 1 ] && grep -q '^FAILED .*: 1 unnamed accesses, the first: kernel f' "$OUT/said"
 }
 
+# Two ranks need two GPUs: a row that cannot be run shows nothing, and says so.
+skipped_with_the_reason() {
+    FAKE_GPUS=1 passes --part cells --only _rank &&
+        says '{name.split()[5]: (row["verdict"], row["notes"]) for name, row in rows.items()
+               if row["part"] == "cells"} ==
+              {"one_rank": ("identical", []), "two_ranks": ("skipped", ["there is one GPU"])}' &&
+        grep -q '^cells: 1 identical, 1 skipped' "$OUT/said" &&
+        FAKE_GPUS=2 passes --part cells --only two_ranks --resume "$OUT/memory.json" --again skipped &&
+        says '"skipped" not in [row["verdict"] for row in rows.values()]'
+}
+
+two_ranks_need_two_gpus() {
+    PYTHONPATH=scripts/gpu:test/fakes/torch PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
+import torch, memory_programs as programs, memory_worker as worker
+programs.DEVICE = "cuda"
+torch.cuda.device_count = lambda: 1
+worker.reset_peak = lambda: None
+worker.train = lambda command: programs.two_ranks(None, command["count"])
+answer = worker.program(None, {"count": 1})
+assert answer == (None, {"skipped": "two ranks need two GPUs, and there is one"}), answer
+END
+}
+
 plan_is_said() {
     passes --part speed --only vgg16 &&
         says '[row["plan"]["active"] for row in rows.values()] == [True, False, True, True, True] and
@@ -304,7 +327,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 39
+plan 41
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -312,6 +335,8 @@ check 'a loss that is no number is found' wrong plain nan 'no number'
 check 'an unclear refusal is found' wrong plain unclear 'does not say what would be enough'
 check 'a process that crashes is a failed row' wrong evaluation crash 'ended during'
 check 'a process that hangs is ended, and a failed row' wrong evaluation hang 'no answer'
+check 'what this machine cannot run is skipped, with the reason' skipped_with_the_reason
+check 'two ranks are not run on one GPU' two_ranks_need_two_gpus
 check 'a byte above the budget is found' wrong plain above '1 bytes more than the budget'
 check 'where two stock runs differ, the row says so' control_differs
 check 'stock runs a second time only where a row differs' control_only_where_needed

@@ -15,7 +15,7 @@ FULL = {"vgg16": 256, "resnet50": 64, "densenet121": 32, "inception_v3": 32, "un
         "vit_b_16": 32, "mobilenet_v3_large": 64}
 SHARES = {"vgg16": (0.80, 0.65)}  # of the others 0.80, 0.60, 0.40
 SPECIAL = ("short_batch", "evaluation", "accumulation", "two_streams", "graph_replays", "linear_algebra",
-           "two_ranks")
+           "one_rank", "two_ranks")
 ITERATIONS = {"verify": 3, "cells": 20, "refusals": 3}
 HUGE = 100 * GIB
 
@@ -136,8 +136,15 @@ def same(a, b):
     return a["losses"] == b["losses"] and a["hashes"] == b["hashes"]
 
 
+def skipped(why):
+    """The entry of what this machine cannot run: no failure, and nothing shown."""
+    return {"verdict": "skipped", "notes": [why], "problems": []}
+
+
 def stock_of_answer(answer):
     """The entry of one stock run."""
+    if "skipped" in answer:
+        return skipped(answer["skipped"])
     if "refused" in answer:
         return {"verdict": "FAILED", "notes": [],
                 "problems": [f"stock was refused memory: {answer['refused']['text']}"]}

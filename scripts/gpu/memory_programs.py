@@ -24,6 +24,10 @@ EVALUATE_EVERY, REPLAY_EVERY = 4, 2
 BUFFERS, BUFFER_WORDS, SUM_EVERY = 16, 8 << 20, 4  # of the program `pointers`
 
 
+class Skipped(Exception):
+    """Why a program cannot run on this machine."""
+
+
 class UNet3d(torch.nn.Module):
     """Two levels down and up again, with 3-D convolutions, batch normalisation, transposed
     convolutions and concatenated skips; classes are of the whole volume."""
@@ -276,26 +280,31 @@ def in_parallel(training, count, rank, ranks, meeting):
         torch.distributed.destroy_process_group()
 
 
-def two_ranks(training, count):
-    """Data parallel: this process and, where there is a second GPU, another one on that."""
-    ranks = min(2, torch.cuda.device_count()) if DEVICE == "cuda" else 2
+def one_rank(training, count):
+    """Data parallel with nobody else: NCCL's kernels, but nothing to exchange."""
     with tempfile.TemporaryDirectory() as place:
-        meeting, other = os.path.join(place, "meeting"), None
-        if ranks == 2:
-            # Its statistics are its own affair.
-            kept = {name: value for name, value in os.environ.items() if "STATS_FILE" not in name}
-            other = subprocess.Popen(
-                [sys.executable, __file__, json.dumps([training.arguments, count, meeting])], env=kept,
-                stdout=subprocess.DEVNULL)
+        return in_parallel(training, count, 0, 1, os.path.join(place, "meeting"))
+
+
+def two_ranks(training, count):
+    """Data parallel: this process and another one on a second GPU."""
+    if DEVICE == "cuda" and torch.cuda.device_count() < 2:
+        raise Skipped("two ranks need two GPUs, and there is one")
+    with tempfile.TemporaryDirectory() as place:
+        meeting = os.path.join(place, "meeting")
+        # Its statistics are its own affair.
+        kept = {name: value for name, value in os.environ.items() if "STATS_FILE" not in name}
+        other = subprocess.Popen(
+            [sys.executable, __file__, json.dumps([training.arguments, count, meeting])], env=kept,
+            stdout=subprocess.DEVNULL)
         try:
-            losses = in_parallel(training, count, 0, ranks, meeting)
-            if other and other.wait(timeout=60) != 0:
+            losses = in_parallel(training, count, 0, 2, meeting)
+            if other.wait(timeout=60) != 0:
                 raise RuntimeError(f"the other rank ended with {other.returncode}")
             return losses
         finally:
-            if other:
-                other.kill()  # it may wait for this one
-                other.wait()
+            other.kill()  # it may wait for this one
+            other.wait()
 
 
 def other_rank(arguments, count, meeting):
@@ -380,7 +389,7 @@ def pointers(training, count):
 
 PROGRAMS = {each.__name__: each for each in
             (plain, short_batch, evaluation, accumulation, two_streams, graph_replays, linear_algebra,
-             two_ranks, pointers)}
+             one_rank, two_ranks, pointers)}
 
 if __name__ == "__main__":
     other_rank(*json.loads(sys.argv[1]))

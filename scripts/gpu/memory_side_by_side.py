@@ -218,7 +218,7 @@ def control_run(program, place, report, pool):
 
 def stock_of(program, report):
     row = report.get(stock_name(program))
-    return row if row and row["verdict"] != "FAILED" else None
+    return row if row and row["verdict"] not in ("FAILED", "skipped") else None
 
 
 def stock_need(program, report):
@@ -361,6 +361,8 @@ class Cells:
         for row in [row for row in self.rows if row.program == program]:
             if entry["verdict"] == "FAILED":
                 self.settle(row, failed("stock failed: " + "; ".join(entry["problems"])[:200]))
+            elif entry["verdict"] == "skipped":
+                self.settle(row, cells.skipped(*entry["notes"]))
             elif row in self.held:
                 self.judge(row, *self.held[row])
 

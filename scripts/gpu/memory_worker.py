@@ -5,7 +5,8 @@ plain PyTorch program: it knows nothing of microdnn.
     context ()        makes the GPU's context and the libraries' handles, but trains nothing yet
     program (net, batch, mode, optimizer, program, count)
                       a deterministic training: losses, and hashes of all that it leaves behind.
-                      A refused allocation is an answer: {"refused": {type, text}}
+                      A refused allocation is an answer: {"refused": {type, text}}; so is a
+                      program that this machine cannot run: {"skipped": why}
     build (net, batch, mode)    for timing: with cudnn.benchmark, not deterministic
     warm (count, seconds)    so many iterations, and for so long: seconds, iterations, first losses
     step (count)      iterations: milliseconds of each on average, by events, host time too
@@ -123,6 +124,8 @@ def program(_, command):
     reset_peak()
     try:
         training, losses = train(command)
+    except programs.Skipped as why:
+        return None, {"skipped": str(why)}
     except Exception as error:  # pylint: disable=broad-except
         if not is_refusal(error):
             raise

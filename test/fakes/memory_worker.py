@@ -2,7 +2,7 @@
 arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a JSON object) says what
 goes wrong in programs whose text has a key: "bits", "unclear", "crash", "hang", "control",
 "nan", "above", "nvml", "slow", "still" (nothing leaves), "fault" (an unnamed access ends the
-operation). A program takes $FAKE_SECONDS."""
+operation). A program takes $FAKE_SECONDS. $FAKE_GPUS is how many there are."""
 import json
 import os
 import sys
@@ -71,6 +71,8 @@ def refuse(what):
 
 def program(command):
     what = wrong(command) if BUDGET else None
+    if command["program"] == "two_ranks" and os.environ.get("FAKE_GPUS") == "1":
+        return {"skipped": "there is one GPU"}
     time.sleep(float(os.environ.get("FAKE_SECONDS", 0)))
     state.update(net=command["net"], batch=command["batch"], operations=state["operations"] + 100)
     if what == "crash":
