@@ -197,7 +197,7 @@ END
         grep -q 'no answer to .net. in 3 s' "$OUT/said"
 }
 
-plan 19
+plan 20
 check 'the least limit is found, from nothing to everything' every_least_is_found
 check 'with four tries at most, and stock begun once' few_tries
 check 'what is near the gate is looked at longer' unclear_takes_longer
@@ -209,6 +209,8 @@ check 'slower than undivided is found' slower_than_undivided
 check 'a side that must not split and does is found' wrong split 'executions were split' \
     --set undivided64 --only 'alexnet b256 fp32'
 check 'other losses are found' wrong losses 'losses differ by 0.14' --set least --only 'alexnet b256 fp32'
+check 'a workspace above the limit that is tried is found' wrong workspace \
+    'workspace_mib 65.000, at most 64.000' --set least --only 'alexnet b256 fp32'
 check 'a crash fails its row' wrong crash 'ended during .net' --set least --only 'alexnet b256 fp32'
 check 'rows without time are said' no_time_is_said
 check 'processes without work are no failure' unused_processes_are_no_failure

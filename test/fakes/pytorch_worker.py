@@ -3,8 +3,8 @@ arithmetic, and plays the library's part where it is preloaded. An iteration of 
 one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with less it takes $FAKE_SLOW ms,
 else 20. Without micro-batches the convolutions take $FAKE_UNDIVIDED ms, else what $FAKE_MS (a JSON object)
 says for the side that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "hang", "losses",
-"split" (a process that must not split does) or "arena" (it is too large). $FAKE_DIVIDED is what it logs of
-a division into pieces. $FAKE_LOG gets a line for each network that a process was asked for."""
+"split" (a process that must not split does), "workspace" (above the limit) or "arena" (it is too large).
+$FAKE_DIVIDED is what it logs of a division into pieces. $FAKE_LOG gets a line for each network that a process was asked for."""
 import json
 import os
 import sys
@@ -59,7 +59,7 @@ def conv(_):
 
 
 def memory(_):
-    used = min(limit_mib(), 100) * MIB
+    used = min(limit_mib(), 100) * MIB + MIB * (WRONG == "workspace")
     return {"peak_ever": 200 * MIB, "peak": 200 * MIB, "workspaces": [used], "workspace": used}
 
 
