@@ -399,16 +399,36 @@ static void allocate_or_free(program_t *program, area_t *area)
         program_allocate(program, area);
 }
 
-static void program_step(program_t *program)
+static void program_allocation_may_fail(program_t *program)
 {
     model_t *const model = &program->model;
-    area_t *const area = &program->areas[pick(model, AREAS)];
-    open_operation_t *const open = &program->open[pick(model, 4) == 0];
-    if (program->allocation_fails_in > 0 && pick(model, program->allocation_fails_in) == 0) {
-        fail_allocation_at = pick(model, 4) == 0 ? -1 : 1 + (long)pick(model, 5);
-        model->failed = true;
-    }
-    switch (pick(model, 12)) {
+    if (program->allocation_fails_in == 0 || pick(model, program->allocation_fails_in) != 0)
+        return;
+    fail_allocation_at = pick(model, 4) == 0 ? -1 : 1 + (long)pick(model, 5);
+    model->failed = true;
+}
+
+static void program_wait_idle(program_t *program, const area_t *area)
+{
+    model_t *const model = &program->model;
+    if (area->bytes == 0 || area->freed || pick(model, 4) != 0)
+        return;
+    const mdnn_status_t status = mdnn_memory_wait_idle(program->memory, area->address);
+    assert_true(status == MDNN_STATUS_OK || model->failed);
+}
+
+static void program_operate(program_t *program, open_operation_t *open)
+{
+    model_t *const model = &program->model;
+    if (!open->open)
+        program_begin(program, open);
+    if (open->open && (open == &program->open[0] || model->verify || pick(model, 3) == 0))
+        program_end(program, open);
+}
+
+static void program_act(program_t *program, area_t *area, open_operation_t *open)
+{
+    switch (pick(&program->model, 12)) {
     case 0:
     case 1:
     case 2:
@@ -418,7 +438,7 @@ static void program_step(program_t *program)
         program_pin(program);
         break;
     case 4:
-        if (pick(model, 2) == 0)
+        if (pick(&program->model, 2) == 0)
             touch_pinned(program);
         else
             program_unseen(program);
@@ -427,17 +447,20 @@ static void program_step(program_t *program)
         mdnn_memory_progress(program->memory);
         break;
     case 6:
-        if (area->bytes > 0 && !area->freed && pick(model, 4) == 0) {
-            const mdnn_status_t status = mdnn_memory_wait_idle(program->memory, area->address);
-            assert_true(status == MDNN_STATUS_OK || model->failed);
-        }
+        program_wait_idle(program, area);
         break;
     default:
-        if (!open->open)
-            program_begin(program, open);
-        if (open->open && (open == &program->open[0] || model->verify || pick(model, 3) == 0))
-            program_end(program, open);
+        program_operate(program, open);
     }
+}
+
+static void program_step(program_t *program)
+{
+    model_t *const model = &program->model;
+    area_t *const area = &program->areas[pick(model, AREAS)];
+    open_operation_t *const open = &program->open[pick(model, 4) == 0];
+    program_allocation_may_fail(program);
+    program_act(program, area, open);
     fail_allocation_at = 0;
     for (uint64_t i = pick(model, program->runs + 1); i > 0; i--)
         run_one(model);
