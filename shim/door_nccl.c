@@ -84,17 +84,36 @@ int mdnn_door_ncclGroupStart(int (*real)(void))
     return result;
 }
 
-int mdnn_door_ncclGroupEnd(int (*real)(void))
+/* What the group has named, if that was the outermost one, for the call that ends it. */
+static mdnn_hidden_t leave_group(void)
 {
+    mdnn_hidden_t names = {0}; /* of its own: NCCL may open groups meanwhile */
     if (group.depth > 0)
         group.depth--;
-    if (group.depth > 0)
-        return real();
-    mdnn_hidden_t names = group.names; /* NCCL may open groups of its own meanwhile */
-    group.names = (mdnn_hidden_t){0};
+    if (group.depth == 0) {
+        names = group.names;
+        group.names = (mdnn_hidden_t){0};
+    }
+    return names;
+}
+
+int mdnn_door_ncclGroupEnd(int (*real)(void))
+{
+    mdnn_hidden_t names = leave_group();
     begin_launches(&names);
     const int result = real();
     end_launches(&names, result);
+    return result;
+}
+
+/* Nothing is launched, but connections may be made. */
+int mdnn_door_ncclGroupSimulateEnd(int (*real)(void *), void *info)
+{
+    mdnn_hidden_t names = leave_group();
+    mdnn_hidden_clear(&names);
+    mdnn_nccl_enter();
+    const int result = real(info);
+    mdnn_nccl_leave();
     return result;
 }
 

@@ -27,6 +27,7 @@ under() {
     budget=$1
     shift
     : >"$log"
+    rm -f "$stats"
     (
         export MICRODNN_MEMORY_BUDGET="$budget"
         export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
@@ -62,6 +63,7 @@ train() { # file
 # trains_under BUDGET SEED POLICY: with the losses of a.json
 trains_under() {
     : >"$log"
+    rm -f "$stats"
     (
         export MICRODNN_SIM_SEED="$2" MICRODNN_MEMORY_POLICY="$3" MICRODNN_MEMORY_BUDGET="$1"
         export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"

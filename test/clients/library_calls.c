@@ -37,6 +37,7 @@ int ncclCommDestroy(void *comm);
 int ncclCommGetAsyncError(void *comm, int *error);
 int ncclGroupStart(void);
 int ncclGroupEnd(void);
+int ncclGroupSimulateEnd(void *info);
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, void *comm,
                   cudaStream_t stream);
 int ncclBcast(void *buffer, size_t count, int type, int root, void *comm, cudaStream_t stream);
@@ -396,6 +397,25 @@ static void collectives(uint64_t seed, int count)
     CHECK(ncclCommDestroy(comm) == 0);
 }
 
+/* Groups that are only estimated: their calls are not made, those after them are. */
+static void simulated(uint64_t seed, int count)
+{
+    begin(seed, count);
+    begin_nccl(1);
+    for (int round = 0; round < ROUNDS / 2; round++) {
+        int two[2];
+        choose(two, 2);
+        CHECK(ncclGroupStart() == 0);
+        CHECK(ncclAllReduce(buffers[two[0]], buffers[two[1]], WORDS, 7, 0, comm, stream) == 0);
+        CHECK(ncclGroupSimulateEnd(NULL) == 0);
+        work();
+        one_collective();
+        one_group();
+    }
+    check_all();
+    CHECK(ncclCommDestroy(comm) == 0);
+}
+
 static void launched_later(uint64_t seed, int count)
 {
     begin(seed, count);
@@ -482,6 +502,7 @@ int main(int argc, char **argv)
                     {"then_freed", then_freed},
                     {"captured", captured},
                     {"collectives", collectives},
+                    {"simulated", simulated},
                     {"launched_later", launched_later},
                     {"registered", registered},
                     {"many_comms", many_comms},
