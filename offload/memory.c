@@ -401,6 +401,8 @@ mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t 
     if (status == MDNN_STATUS_OK) {
         mdnn_area_pin(memory, area);
         *start = area->address;
+    } else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {
+        mdnn_memory_refused(memory, area->room + mdnn_memory_stuck_bytes(memory));
     }
     return status;
 }
@@ -410,6 +412,13 @@ void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address)
     mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
     if (area)
         mdnn_area_unpin(memory, area);
+}
+
+bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address)
+{
+    const mdnn_area_t *const area = find_kept(memory, address);
+    return !area || !area->range || area->stays || area->pins > 0 ||
+           area->room <= mdnn_memory_available(memory);
 }
 
 /* ---- what is not ours ---- */

@@ -194,6 +194,8 @@ bool mdnn_memory_progress(mdnn_memory_t *memory);
  * OUT_OF_DEVICE_MEMORY. */
 mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start);
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
+/* Whether operations have as much room as they needed so far beside the allocation, were it pinned. */
+bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address);
 
 /* `bytes` of the budget are for other memory of the device than ours, until they are given back.
  * OUT_OF_DEVICE_MEMORY: there are chunks in their place. */

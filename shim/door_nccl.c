@@ -1,10 +1,11 @@
 /* NCCL. A collective's buffers go to a queue from where a kernel takes them that is launched in the
  * call, at the end of a group, or (communicators that do not block) by a thread of NCCL's own: that
  * kernel names them. What NCCL allocates is plain memory (shim/plain_memory.h). */
-#include <pthread.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 
+#include "config/log.h"
 #include "shim/library_doors.h"
+#include "shim/registrations.h"
 #include "shim/virtual_unseen.h"
 
 /* initial-exec: see shim/process.c. */
@@ -127,142 +128,85 @@ int mdnn_door_ncclCommGetAsyncError(int (*real)(void *, int *), void *comm, int 
     return result;
 }
 
-int mdnn_door_ncclCommDestroy(int (*real)(void *), void *comm)
-{
-    const int result = real(comm);
-    mdnn_hidden_done(comm);
-    return result;
-}
-
-int mdnn_door_ncclCommAbort(int (*real)(void *), void *comm)
-{
-    const int result = real(comm);
-    mdnn_hidden_done(comm);
-    return result;
-}
-
 /* ---- memory that is used at any time ---- */
 
-/* An allocation that is pinned for a handle (of a registration, a window) or an operation. */
-typedef struct registered {
-    struct registered *next;
-    const void *comm;
-    uint64_t handle, address;
-} registered_t;
+enum { UNHANDLED_CUDA_ERROR = 1 }; /* as NCCL says where CUDA is out of memory */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `all` */
-static registered_t *all;
+/* Those that were not made got NULL, as NCCL's own where it makes none. */
+static _Atomic bool any_skipped;
 
-static void unpin_list(registered_t *list)
+static int skip_registration(void **handle)
 {
-    for (registered_t *each = list, *next; each; each = next) {
-        next = each->next;
-        mdnn_virtual_unpin(each->address);
-        free(each);
-    }
+    MDNN_LOG_ONCE(
+        MDNN_LOG_WARN, "memory",
+        "a buffer is not registered with NCCL, which may be slower: it would have to stay, and "
+        "the budget has no room for that beside what must be there");
+    atomic_store(&any_skipped, true);
+    if (handle)
+        *handle = NULL;
+    return 0;
 }
-
-/* Pins what lies in the bytes; false: not all of it. */
-static bool pin_all(const void *buffer, size_t bytes, registered_t **list)
-{
-    uint64_t address = (uintptr_t)buffer, start, length;
-    const uint64_t end = address + bytes;
-    int device;
-    while (address < end && mdnn_virtual_owns(address) &&
-           mdnn_virtual_find(address, &start, &length, &device)) {
-        registered_t *const made = malloc(sizeof *made);
-        if (!made || mdnn_virtual_pin(start) != CUDA_SUCCESS) {
-            free(made);
-            return false;
-        }
-        *made = (registered_t){.next = *list, .address = start};
-        *list = made;
-        address = start + length;
-    }
-    return true;
-}
-
-static void keep(registered_t *list, const void *comm, uint64_t handle)
-{
-    registered_t *last = list;
-    if (!list)
-        return;
-    for (registered_t *each = list; each; each = each->next) {
-        each->comm = comm;
-        each->handle = handle;
-        last = each;
-    }
-    pthread_mutex_lock(&lock);
-    last->next = all;
-    all = list;
-    pthread_mutex_unlock(&lock);
-}
-
-static void forget(const void *comm, uint64_t handle)
-{
-    registered_t *gone = NULL;
-    pthread_mutex_lock(&lock);
-    for (registered_t **at = &all; *at;) {
-        registered_t *const each = *at;
-        if (each->comm == comm && each->handle == handle) {
-            *at = each->next;
-            each->next = gone;
-            gone = each;
-        } else {
-            at = &each->next;
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    unpin_list(gone);
-}
-
-enum { UNHANDLED_CUDA_ERROR = 1 };
 
 int mdnn_door_ncclCommRegister(int (*real)(void *, void *, size_t, void **), void *comm,
                                void *buffer, size_t bytes, void **handle)
 {
-    registered_t *list = NULL;
-    int result = UNHANDLED_CUDA_ERROR;
+    mdnn_pin_t *pins;
+    if (!mdnn_pins_take_if_spare(buffer, bytes, &pins))
+        return skip_registration(handle);
     mdnn_nccl_enter();
-    if (pin_all(buffer, bytes, &list))
-        result = real(comm, buffer, bytes, handle);
+    const int result = real(comm, buffer, bytes, handle);
     mdnn_nccl_leave();
-    if (result == 0 && handle)
-        keep(list, comm, (uintptr_t)*handle);
+    if (result == 0 && handle && *handle)
+        mdnn_registration_add(comm, (uintptr_t)*handle, pins);
     else
-        unpin_list(list);
+        mdnn_pins_drop(pins);
     return result;
+}
+
+/* Around the call that ends a handle; 0 is none. */
+static void end_registration(const void *comm, uint64_t handle, mdnn_pin_t *pins, int result)
+{
+    if (handle != 0 && result != 0)
+        mdnn_registration_add(comm, handle, pins);
+    else
+        mdnn_pins_drop(pins);
 }
 
 int mdnn_door_ncclCommDeregister(int (*real)(void *, void *), void *comm, void *handle)
 {
+    if (!handle && atomic_load(&any_skipped))
+        return 0; /* not every version takes NULL */
+    mdnn_pin_t *const pins = handle ? mdnn_registration_take(comm, (uintptr_t)handle) : NULL;
     const int result = real(comm, handle);
-    if (result == 0)
-        forget(comm, (uintptr_t)handle);
+    end_registration(comm, (uintptr_t)handle, pins, result);
     return result;
 }
 
+/* In a group, and while a communicator that does not block is at it, there is no handle yet: it
+ * stays until the communicator ends. All ranks make the call together, and map the memory into each
+ * other: it cannot be skipped, nor done with what may leave. */
 int mdnn_door_ncclCommWindowRegister(int (*real)(void *, void *, size_t, void **, int), void *comm,
                                      void *buffer, size_t bytes, void **window, int flags)
 {
-    registered_t *list = NULL;
-    int result = UNHANDLED_CUDA_ERROR;
+    mdnn_pin_t *pins;
+    if (mdnn_pins_take(buffer, bytes, &pins) != CUDA_SUCCESS)
+        return UNHANDLED_CUDA_ERROR;
     mdnn_nccl_enter();
-    if (pin_all(buffer, bytes, &list))
-        result = real(comm, buffer, bytes, window, flags);
+    const int result = real(comm, buffer, bytes, window, flags);
     mdnn_nccl_leave();
-    if ((result == 0 || result == MDNN_NCCL_IN_PROGRESS) && window)
-        keep(list, comm, result == 0 ? (uintptr_t)*window : 0);
+    const bool later = result == MDNN_NCCL_IN_PROGRESS || (result == 0 && group.depth > 0);
+    if (later || (result == 0 && window && *window))
+        mdnn_registration_add(comm, later ? 0 : (uintptr_t)*window, pins);
     else
-        unpin_list(list);
+        mdnn_pins_drop(pins);
     return result;
 }
 
 int mdnn_door_ncclCommWindowDeregister(int (*real)(void *, void *), void *comm, void *window)
 {
+    mdnn_pin_t *const pins = window ? mdnn_registration_take(comm, (uintptr_t)window) : NULL;
     const int result = real(comm, window);
-    if (result == 0)
-        forget(comm, (uintptr_t)window);
+    end_registration(comm, (uintptr_t)window, pins, result);
     return result;
 }
 
@@ -270,21 +214,46 @@ int mdnn_door_ncclCommWindowDeregister(int (*real)(void *, void *), void *comm, 
 int mdnn_door_ncclRedOpCreatePreMulSum(int (*real)(int *, void *, int, int, void *), int *operation,
                                        void *scalar, int type, int residence, void *comm)
 {
-    registered_t *list = NULL;
-    int result = UNHANDLED_CUDA_ERROR;
-    if (pin_all(scalar, 1, &list))
-        result = real(operation, scalar, type, residence, comm);
+    mdnn_pin_t *pins;
+    if (mdnn_pins_take(scalar, 1, &pins) != CUDA_SUCCESS)
+        return UNHANDLED_CUDA_ERROR;
+    const int result = real(operation, scalar, type, residence, comm);
     if (result == 0 && operation)
-        keep(list, comm, (uint64_t)*operation);
+        mdnn_registration_add(comm, (uint64_t)*operation, pins);
     else
-        unpin_list(list);
+        mdnn_pins_drop(pins);
     return result;
 }
 
 int mdnn_door_ncclRedOpDestroy(int (*real)(int, void *), int operation, void *comm)
 {
+    mdnn_pin_t *const pins = mdnn_registration_take(comm, (uint64_t)operation);
     const int result = real(operation, comm);
-    if (result == 0)
-        forget(comm, (uint64_t)operation);
+    end_registration(comm, (uint64_t)operation, pins, result);
     return result;
+}
+
+/* ---- ends of communicators ---- */
+
+/* Finalized or revoked ones keep what is registered until then. */
+static int end_communicator(int (*real)(void *), void *comm)
+{
+    mdnn_registration_t *const registrations = mdnn_registrations_take(comm);
+    const int result = real(comm);
+    mdnn_hidden_done(comm);
+    if (result == 0 || result == MDNN_NCCL_IN_PROGRESS)
+        mdnn_registrations_drop(registrations);
+    else
+        mdnn_registrations_restore(registrations);
+    return result;
+}
+
+int mdnn_door_ncclCommDestroy(int (*real)(void *), void *comm)
+{
+    return end_communicator(real, comm);
+}
+
+int mdnn_door_ncclCommAbort(int (*real)(void *), void *comm)
+{
+    return end_communicator(real, comm);
 }

@@ -707,12 +707,14 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
 CUresult mdnn_virtual_pin(CUdeviceptr address)
 {
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
-    uint64_t start;
+    uint64_t start, bytes = 0;
     if (!device)
         return CUDA_ERROR_NOT_SUPPORTED;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory)
+        (void)mdnn_memory_find(device->memory, address, &start, &bytes);
     const CUresult result =
-        mdnn_virtual_result(device, mdnn_virtual_pin_entered(device, address, &start), 0);
+        mdnn_virtual_result(device, mdnn_virtual_pin_entered(device, address, &start), bytes);
     mdnn_virtual_leave(device, entry);
     return result;
 }

@@ -67,7 +67,8 @@ uint32_t mdnn_virtual_unseen_open(void)
 }
 
 /* Entered. Adds to `starts`, which may move; NULL without memory. */
-static uint64_t *add_live(mdnn_virtual_device_t *device, uint64_t *starts, size_t *count, bool *fits)
+static uint64_t *add_live(mdnn_virtual_device_t *device, uint64_t *starts, size_t *count,
+                          bool *fits)
 {
     bool fits_here;
     const size_t more = mdnn_memory_live(device->memory, NULL, 0, &fits_here);
@@ -114,6 +115,17 @@ CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, C
 }
 
 /* ---- pins and bytes ---- */
+
+bool mdnn_virtual_can_stay(CUdeviceptr address)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
+    if (!device)
+        return true;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    const bool can = !device->memory || mdnn_memory_can_stay(device->memory, address);
+    mdnn_virtual_leave(device, entry);
+    return can;
+}
 
 void mdnn_virtual_unpin(CUdeviceptr address)
 {

@@ -1,5 +1,6 @@
-/* What the doors of libraries ask of virtual memory: calls whose kernels use memory that none of their
- * parameters names (shim/library_hooks.def), and memory of other kinds that counts in the budget. */
+/* What the doors of libraries ask of virtual memory: calls whose kernels use memory that none of
+ * their parameters names (shim/library_hooks.def), and memory of other kinds that counts in the
+ * budget. */
 #ifndef MDNN_VIRTUAL_UNSEEN_H
 #define MDNN_VIRTUAL_UNSEEN_H
 
@@ -9,8 +10,8 @@
 bool mdnn_virtual_any(void);
 
 /* The calling thread is about to enqueue work in `stream` that may use any memory. A device: all is
- * resident and stays so until that work has ended; mdnn_virtual_unseen_end follows. NULL: it has to be
- * named. *number: the stream's. */
+ * resident and stays so until that work has ended; mdnn_virtual_unseen_end follows. NULL: it has to
+ * be named. *number: the stream's. */
 struct mdnn_virtual_device;
 struct mdnn_virtual_device *mdnn_virtual_unseen_begin(CUstream stream, uint64_t *number);
 void mdnn_virtual_unseen_end(struct mdnn_virtual_device *device, uint64_t number);
@@ -28,6 +29,9 @@ CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, C
  * other. */
 void mdnn_virtual_devices_meet(void);
 
+/* Whether the allocation around `address` can be pinned and operations still have the room that
+ * they needed so far. */
+bool mdnn_virtual_can_stay(CUdeviceptr address);
 /* The opposite of mdnn_virtual_pin. */
 void mdnn_virtual_unpin(CUdeviceptr address);
 

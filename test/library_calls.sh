@@ -68,6 +68,19 @@ too_much_for_a_graph() {
     [ "$(grep -c 'cublasSgemmBatched is captured: its arrays of pointers cannot be read' "$log")" = 1 ]
 }
 
+registers_what_fits() {
+    under 48MiB "$client" all_registered 1 "$buffers" && holds "$in_budget and $moved" &&
+        [ "$(grep -c 'a buffer is not registered with NCCL' "$log")" = 1 ] &&
+        [ "$(wc -l <"$log")" = 1 ] || { cat "$log"; return 1; }
+}
+
+windows_are_refused() {
+    made=$(under 48MiB "$client" all_windows 1 "$buffers") && holds "$in_budget" &&
+        [ "$made" -gt 8 ] && [ "$made" -lt 16 ] &&
+        grep -q '3.*MiB refused: nothing more can leave .* 4[89].* are needed' "$log" &&
+        [ "$(wc -l <"$log")" = 1 ] || { echo "$made windows"; cat "$log"; return 1; }
+}
+
 # Without a budget nothing is looked at.
 leaves_alone() {
     : >"$log"
@@ -87,7 +100,7 @@ forgets_the_run_before() {
 moved="memory['out_bytes'] > 0 and memory['in_bytes'] > 0"
 read="counters['pointer_arrays_read'] > 0"
 unread="counters['pointer_arrays_unread'] > 0 and counters['pointer_arrays_read'] == 0"
-plan 16
+plan 20
 check "what arrays of pointers lead to is there when the kernel runs" program batches "$moved and $read"
 check "so it is where the program looked the function up" program looked_up "$moved and $read"
 check "where all is there, arrays are not read, and what they lead to stays until the kernel has run" \
@@ -101,6 +114,11 @@ check "buffers of collectives are there when their kernel runs, alone and in gro
 check "a group that is only estimated ends, too" program simulated "$moved"
 check "so they are where another thread launches it, after the call" program launched_later "$moved"
 check "a registered buffer stays" program registered "$moved"
+check "one that is registered twice stays until it is no more" program registered_twice "$moved"
+check "and none stays longer than its communicator" program never_deregistered "$moved"
+check "where the budget has no room for more that stays, the rest is not registered, and that is told" \
+    registers_what_fits
+check "a window that does not fit is out of memory, and the log says what would do" windows_are_refused
 check "what the collectives' library allocates for itself is plain memory, in the budget" \
     program many_comms "memory['peak_live_bytes'] < 92 << 20 and memory['created_chunks'] <= 20"
 check "and what was in its place is there again when it is freed" \

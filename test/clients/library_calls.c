@@ -34,6 +34,7 @@ int cublasSgetrfBatched(void *handle, int n, void *const *a, int lda, int *pivot
                         int batch);
 int ncclCommInitRankConfig(void **comm, int ranks, unique_id_t id, int rank, void *config);
 int ncclCommDestroy(void *comm);
+int ncclCommAbort(void *comm);
 int ncclCommGetAsyncError(void *comm, int *error);
 int ncclGroupStart(void);
 int ncclGroupEnd(void);
@@ -45,6 +46,8 @@ int ncclSend(const void *from, size_t count, int type, int peer, void *comm, cud
 int ncclRecv(void *to, size_t count, int type, int peer, void *comm, cudaStream_t stream);
 int ncclCommRegister(void *comm, void *buffer, size_t bytes, void **registration);
 int ncclCommDeregister(void *comm, void *registration);
+int ncclCommWindowRegister(void *comm, void *buffer, size_t bytes, void **window, int flags);
+int ncclCommWindowDeregister(void *comm, void *window);
 int ncclFakeTouch(void *comm, void *registration, size_t count, cudaStream_t stream);
 
 /* ---- buffers: all words of one are alike but for their place, so few stand for all ---- */
@@ -431,6 +434,12 @@ static void launched_later(uint64_t seed, int count)
     CHECK(ncclCommDestroy(comm) == 0);
 }
 
+static void touch(void *registration, int buffer)
+{
+    CHECK(ncclFakeTouch(comm, registration, WORDS, stream) == 0);
+    reduce_model(buffer, buffer);
+}
+
 /* Others use a registered buffer at any time, whatever else needs memory. */
 static void registered(uint64_t seed, int count)
 {
@@ -442,11 +451,94 @@ static void registered(uint64_t seed, int count)
         CHECK(ncclCommRegister(comm, buffers[one], WORDS * sizeof(uint32_t), &registration) == 0);
         for (int i = 0; i < 8; i++)
             work();
-        CHECK(ncclFakeTouch(comm, registration, WORDS, stream) == 0);
-        reduce_model(one, one);
+        touch(registration, one);
         CUDA(cudaStreamSynchronize(stream));
         CHECK(ncclCommDeregister(comm, registration) == 0);
     }
+    check_all();
+    CHECK(ncclCommDestroy(comm) == 0);
+}
+
+/* The library counts: one handle for a buffer and its parts, which ends with the last of them. */
+static void registered_twice(uint64_t seed, int count)
+{
+    void *registration, *again;
+    begin(seed, count);
+    begin_nccl(1);
+    for (int round = 0; round < ROUNDS / 10; round++) {
+        const int one = pick(count);
+        CHECK(ncclCommRegister(comm, buffers[one], WORDS * sizeof(uint32_t), &registration) == 0);
+        CHECK(ncclCommRegister(comm, buffers[one] + 1, sizeof(uint32_t), &again) == 0);
+        CHECK(again == registration && ncclCommDeregister(comm, again) == 0);
+        for (int i = 0; i < 8; i++)
+            work();
+        touch(registration, one);
+        CUDA(cudaStreamSynchronize(stream));
+        CHECK(ncclCommDeregister(comm, registration) == 0);
+    }
+    check_all();
+    CHECK(ncclCommDestroy(comm) == 0);
+}
+
+/* What is registered ends with its communicator. */
+static void never_deregistered(uint64_t seed, int count)
+{
+    void *registration;
+    begin(seed, count);
+    for (int round = 0; round < ROUNDS; round++) {
+        const int one = round % count;
+        begin_nccl(1);
+        if (pick(2) == 0)
+            CHECK(ncclCommWindowRegister(comm, buffers[one], WORDS * sizeof(uint32_t),
+                                         &registration, 0) == 0);
+        else
+            CHECK(ncclCommRegister(comm, buffers[one], WORDS * sizeof(uint32_t), &registration) ==
+                  0);
+        work();
+        touch(registration, one);
+        CUDA(cudaStreamSynchronize(stream));
+        CHECK((pick(2) == 0 ? ncclCommDestroy(comm) : ncclCommAbort(comm)) == 0);
+    }
+    check_all();
+}
+
+/* More than there is room for. */
+static void all_registered(uint64_t seed, int count)
+{
+    void *registrations[MOST];
+    begin(seed, count);
+    begin_nccl(1);
+    work();
+    for (int i = 0; i < count; i++)
+        CHECK(ncclCommRegister(comm, buffers[i], WORDS * sizeof(uint32_t), &registrations[i]) == 0);
+    for (int round = 0; round < ROUNDS / 4; round++) {
+        work();
+        one_collective();
+    }
+    for (int i = 0; i < count; i++) {
+        if (registrations[i])
+            touch(registrations[i], i);
+        CUDA(cudaStreamSynchronize(stream));
+        CHECK(ncclCommDeregister(comm, registrations[i]) == 0);
+    }
+    check_all();
+    CHECK(ncclCommDestroy(comm) == 0);
+}
+
+/* Likewise of windows, which the program can do without. */
+static void all_windows(uint64_t seed, int count)
+{
+    void *windows[MOST];
+    int made = 0;
+    begin(seed, count);
+    begin_nccl(1);
+    while (made < count && ncclCommWindowRegister(comm, buffers[made], WORDS * sizeof(uint32_t),
+                                                  &windows[made], 0) == 0)
+        made++;
+    for (int i = 0; i < made; i++)
+        CHECK(ncclCommWindowDeregister(comm, windows[i]) == 0);
+    printf("%d\n", made);
+    work();
     check_all();
     CHECK(ncclCommDestroy(comm) == 0);
 }
@@ -505,6 +597,10 @@ int main(int argc, char **argv)
                     {"simulated", simulated},
                     {"launched_later", launched_later},
                     {"registered", registered},
+                    {"registered_twice", registered_twice},
+                    {"never_deregistered", never_deregistered},
+                    {"all_registered", all_registered},
+                    {"all_windows", all_windows},
                     {"many_comms", many_comms},
                     {"comms_gone", comms_gone},
                     {"comms_late", comms_late}};

@@ -1,7 +1,7 @@
-/* A libnccl.so.2 for one process, with what makes the real one hard to watch: buffers go to a queue in
- * device memory, where the kernel takes them; the kernel works through a staging buffer that nobody
- * names, allocated by a thread of the library's own; a communicator that does not block launches by
- * another thread, after the call has returned.
+/* A libnccl.so.2 for one process, with what makes the real one hard to watch: buffers go to a queue
+ * in device memory, where the kernel takes them; the kernel works through a staging buffer that
+ * nobody names, allocated by a thread of the library's own; a communicator that does not block
+ * launches by another thread, after the call has returned.
  *
  * A collective of `count` words: to[j] = 2 from[j] + 7, as if the ranks had that to add; send and
  * receive, in a group, are one such pair. */
@@ -13,13 +13,25 @@
 
 #include "test/libraries/kernels.h"
 
-enum { SUCCESS = 0, UNHANDLED_CUDA_ERROR = 1, INTERNAL_ERROR = 3, IN_PROGRESS = 7 };
+enum {
+    SUCCESS = 0,
+    UNHANDLED_CUDA_ERROR = 1,
+    INTERNAL_ERROR = 3,
+    INVALID_USAGE = 5,
+    IN_PROGRESS = 7
+};
 enum { MOST = 64, STAGING_WORDS = 1 << 18 };
 
 typedef struct work {
     uint64_t from, to, staging;
     uint64_t words;
 } work_t;
+
+/* A buffer; registering a part of one that is there counts it once more. */
+typedef struct registration {
+    uint64_t first, end;
+    int count; /* 0: free */
+} registration_t;
 
 typedef struct comm {
     work_t *queue;     /* in device memory */
@@ -32,6 +44,7 @@ typedef struct comm {
     pthread_t launcher;
     bool launching;
     int result;
+    registration_t registrations[MOST];
 } comm_t;
 
 typedef struct unique_id {
@@ -74,6 +87,7 @@ static void *allocate_staging(void *context)
 
 int ncclCommInitRankConfig(void **made, int ranks, unique_id_t id, int rank, void *config);
 int ncclCommDestroy(void *handle);
+int ncclCommAbort(void *handle);
 int ncclCommGetAsyncError(void *handle, int *error);
 int ncclGroupStart(void);
 int ncclGroupEnd(void);
@@ -87,6 +101,8 @@ int ncclSend(const void *from, size_t count, int type, int peer, void *handle, c
 int ncclRecv(void *to, size_t count, int type, int peer, void *handle, cudaStream_t stream);
 int ncclCommRegister(void *handle, void *buffer, size_t bytes, void **registration);
 int ncclCommDeregister(void *handle, void *registration);
+int ncclCommWindowRegister(void *handle, void *buffer, size_t bytes, void **window, int flags);
+int ncclCommWindowDeregister(void *handle, void *window);
 int ncclFakeTouch(void *handle, void *registration, size_t count, cudaStream_t stream);
 
 /* `config`: an int, 0 for one that does not block. */
@@ -122,6 +138,11 @@ int ncclCommDestroy(void *handle)
     cudaFree(comm->staging);
     free(comm);
     return SUCCESS;
+}
+
+int ncclCommAbort(void *handle)
+{
+    return ncclCommDestroy(handle);
 }
 
 int ncclCommGetAsyncError(void *handle, int *error)
@@ -257,19 +278,49 @@ int ncclRecv(void *to, size_t count, int type, int peer, void *handle, cudaStrea
 
 int ncclCommRegister(void *handle, void *buffer, size_t bytes, void **registration)
 {
-    (void)handle, (void)bytes;
-    *registration = buffer;
+    comm_t *const comm = handle;
+    const uint64_t first = (uintptr_t)buffer, end = first + bytes;
+    registration_t *place = NULL;
+    for (registration_t *each = comm->registrations; each < comm->registrations + MOST; each++)
+        if (each->count > 0 && each->first <= first && end <= each->end) {
+            each->count++;
+            *registration = each;
+            return SUCCESS;
+        } else if (each->count == 0) {
+            place = each;
+        }
+    if (!place)
+        return INTERNAL_ERROR;
+    *place = (registration_t){first, end, 1};
+    *registration = place;
     return SUCCESS;
 }
 
+/* As versions that do not take NULL. */
 int ncclCommDeregister(void *handle, void *registration)
 {
-    (void)handle, (void)registration;
+    comm_t *const comm = handle;
+    registration_t *const one = registration;
+    if (one < comm->registrations || one >= comm->registrations + MOST || one->count == 0)
+        return INVALID_USAGE;
+    one->count--;
     return SUCCESS;
+}
+
+int ncclCommWindowRegister(void *handle, void *buffer, size_t bytes, void **window, int flags)
+{
+    (void)flags;
+    return ncclCommRegister(handle, buffer, bytes, window);
+}
+
+int ncclCommWindowDeregister(void *handle, void *window)
+{
+    return ncclCommDeregister(handle, window);
 }
 
 /* No function of the real one: what other ranks do with a registered buffer. */
 int ncclFakeTouch(void *handle, void *registration, size_t count, cudaStream_t stream)
 {
-    return enqueue(handle, (uintptr_t)registration, (uintptr_t)registration, count, stream);
+    const registration_t *const one = registration;
+    return enqueue(handle, one->first, one->first, count, stream);
 }

@@ -347,6 +347,12 @@ CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, C
 
 void mdnn_virtual_devices_meet(void) {}
 
+bool mdnn_virtual_can_stay(CUdeviceptr address)
+{
+    (void)address;
+    return true;
+}
+
 void mdnn_virtual_unpin(CUdeviceptr address)
 {
     (void)address;
