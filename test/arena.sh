@@ -177,29 +177,52 @@ alexnet_gains_as_foreseen() {
         holds "a['workspace_bytes'] == 0 and b['workspace_bytes'] == 0"
 }
 
-glpk_divides() {
-    [ -x "$MDNN_BUILD/microdnn-ilp" ] || return 0
+# asks_glpk HOST MILLISECONDS SCRIPT...: a model is switched while SCRIPT, if there is one, is what the library
+# finds in the place of microdnn-ilp. HOST "ignores" SIGCHLD, "reaps" all children, or is "plain".
+asks_glpk() (
+    host=$1
+    MICRODNN_CONVOLUTION_SOLVER=glpk MICRODNN_CONVOLUTION_SOLVER_TIME=$2
+    export MICRODNN_CONVOLUTION_SOLVER MICRODNN_CONVOLUTION_SOLVER_TIME
+    shift 2
+    rm -rf "$TMPDIR/lib" "$TMPDIR/asked" && mkdir "$TMPDIR/lib" && cp "$library" "$TMPDIR/lib/libmicrodnn.so" ||
+        exit 1
+    library=$TMPDIR/lib/libmicrodnn.so
+    if [ $# -gt 0 ]; then
+        { echo '#!/bin/sh'; echo "echo >>'$TMPDIR/asked'"; printf '%s\n' "$@"; } >"$TMPDIR/lib/microdnn-ilp"
+        chmod +x "$TMPDIR/lib/microdnn-ilp"
+    fi
+    [ "$host" = ignores ] && trap '' CHLD
+    [ "$host" = reaps ] || host=
     : >"$log"
-    MICRODNN_CONVOLUTION_SOLVER=glpk MICRODNN_CONVOLUTION_SOLVER_TIME=5000 \
-        wd 1048576 sum "$arena" switches_models 1048576 &&
-        counts "divisions_solved -ge 2" "divisions_unproven -eq 0" && said_nothing
+    wd 1048576 sum "$arena" switches_models 1048576 "$host" || { cat "$log"; exit 1; }
+    counts "divisions_solved -ge 2" "divisions_solved -le 4" "divisions_unproven -eq 0" || exit 1
+    [ $# = 0 ] || [ "$(wc -l <"$TMPDIR/asked")" = "$(count divisions_solved)" ]
+)
+
+glpk_divides() {
+    for host in plain ignores reaps; do
+        asks_glpk $host 5000 "exec '$MDNN_BUILD/microdnn-ilp' \"\$@\"" && said_nothing ||
+            { echo "$host"; return 1; }
+    done
 }
 
-without_glpk_it_goes_on() {
-    mkdir -p "$TMPDIR/lib" && cp "$library" "$TMPDIR/lib/libmicrodnn.so" || return 1
-    : >"$log"
-    library=$TMPDIR/lib/libmicrodnn.so MICRODNN_CONVOLUTION_SOLVER=glpk \
-        wd 1048576 sum "$arena" switches_models 1048576 &&
-        counts "divisions_solved -ge 2" "divisions_unproven -eq 0" || return 1
-    [ "$(grep -c "the library's own is used" "$log")" = 1 ] && [ "$(wc -l <"$log")" = 1 ]
+# without_glpk SCRIPT...: as if the library's own had been asked for; one line says so.
+without_glpk() {
+    for host in plain ignores reaps; do
+        asks_glpk $host 50 "$@" || { echo "$host"; return 1; }
+        [ "$(grep -c "the library's own is used" "$log")" = 1 ] && [ "$(wc -l <"$log")" = 1 ] ||
+            { echo "$host"; cat "$log"; return 1; }
+    done
 }
 
 [ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
-plan 23
+plan 27
 check 'training asks for no workspace and is right' program trains 1048576 'networks -eq 1' \
     'networks_followed -eq 1' 'arena_divisions -eq 1'
 check 'a model that is switched is planned once for each switch' program switches_models 1048576 \
     'networks -eq 2' 'networks_followed -eq 4' 'divisions_solved -le 4' 'arena_divisions -eq 1'
+check 'two models in turns are right, and nothing grows' program alternates_models 1048576 \
+    'networks -le 2' 'networks_followed -le 2' 'divisions_solved -le 2' 'arena_divisions -eq 1'
 check 'an evaluation is one change each way, an odd last batch is none' program runs_epochs 1048576 \
     'networks -eq 2' 'networks_followed -eq 8' 'divisions_solved -le 8' 'arena_divisions -eq 1'
 check 'two models in two threads are two networks' program two_models_in_two_threads 1048576 \
@@ -223,6 +246,13 @@ check 'nor with graphs and a workspace for each layer' trains_alike 1e-6 --api g
 check 'nor with branches on streams of their own' branch_streams_train_alike
 check 'nor with their graphs' branch_streams_train_alike --api graph
 check 'AlexNet gains what was worked out on paper' alexnet_gains_as_foreseen
-check 'GLPK divides' glpk_divides
-check 'without microdnn-ilp it goes on' without_glpk_it_goes_on
+if [ -x "$MDNN_BUILD/microdnn-ilp" ]; then
+    check 'GLPK divides, whatever the host does with its children' glpk_divides
+else
+    skip 'GLPK divides, whatever the host does with its children' 'microdnn-ilp is not built: there is no GLPK'
+fi
+check 'without microdnn-ilp it goes on' without_glpk
+check 'so it does where microdnn-ilp is killed' without_glpk 'cat >/dev/null' 'kill -9 $$'
+check 'or slow' without_glpk 'exec sleep 60'
+check 'or answers rubbish' without_glpk 'cat >/dev/null' 'echo microdnn-ilp solution 1; echo state optimal; echo 7'
 finish

@@ -3,14 +3,16 @@
  *
  *   arena PROGRAM TOTAL_BYTES [FAULT]    one of the list at the end; exit status 0 if all was
  * right. FAULT, like cuEventRecord:3, makes that call of the driver fail once algorithms are
- * chosen. */
+ * chosen; "reaps" has a thread wait for children the while: there must be none. */
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
@@ -324,6 +326,31 @@ static void switches_models(void)
     lane_close(&lane);
 }
 
+/* In turns, as a generator and its adversary; once it has settled, nothing grows any more. */
+static void alternates_models(void)
+{
+    enum { SETTLED = 20, ROUNDS = 60, SLACK_BYTES = 4096 };
+    static model_t models[2];
+    lane_t lane;
+    size_t device = 0, host = 0;
+    for (int i = 0; i < 2; i++)
+        model_open(&models[i], BATCH + 4 * i);
+    lane_open(&lane);
+    begin();
+    for (int i = 0; i < 2; i++)
+        choose_all(&lane, &models[i]);
+    for (int round = 1; round <= ROUNDS; round++) {
+        for (int i = 0; i < 2; i++)
+            train_and_check(&lane, &models[i], 1);
+        if (round == SETTLED) {
+            device = free_now();
+            host = mallinfo2().uordblks;
+        }
+    }
+    CHECK(free_now() == device && mallinfo2().uordblks <= host + SLACK_BYTES);
+    lane_close(&lane);
+}
+
 /* Each epoch ends with an odd last batch of the same problem sizes elsewhere, and an evaluation. */
 static void runs_epochs(void)
 {
@@ -564,6 +591,7 @@ static const struct {
 } programs[] = {
     {"trains", trains},
     {"switches_models", switches_models},
+    {"alternates_models", alternates_models},
     {"runs_epochs", runs_epochs},
     {"two_models_in_two_threads", two_models_in_two_threads},
     {"two_threads_on_one_stream", two_threads_on_one_stream},
@@ -573,6 +601,32 @@ static const struct {
     {"captures_in_flight", captures_in_flight},
 };
 
+static atomic_bool reaping;
+
+static void *reap(void *unused)
+{
+    while (atomic_load(&reaping))
+        CHECK(waitpid(-1, NULL, WNOHANG) < 0);
+    return unused;
+}
+
+static void run_and_reap(void (*program)(void))
+{
+    pthread_t reaper;
+    atomic_store(&reaping, true);
+    CHECK(pthread_create(&reaper, NULL, reap, NULL) == 0);
+    program();
+    atomic_store(&reaping, false);
+    CHECK(pthread_join(reaper, NULL) == 0);
+}
+
+/* Without the fault that was asked for, results say nothing of it. */
+static void run_with_fault(void (*program)(void))
+{
+    program();
+    CHECK(simulator()->faults_fired() == (*fault != 0));
+}
+
 int main(int argc, char **argv)
 {
     if (argc >= 3)
@@ -581,10 +635,9 @@ int main(int argc, char **argv)
         fault = argv[3];
     for (size_t i = 0; argc >= 3 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
-            programs[i].run();
-            CHECK(simulator()->faults_fired() == (*fault != 0));
+            (strcmp(fault, "reaps") == 0 ? run_and_reap : run_with_fault)(programs[i].run);
             return 0;
         }
-    fprintf(stderr, "usage: arena PROGRAM TOTAL_BYTES [FUNCTION:NTH]\n");
+    fprintf(stderr, "usage: arena PROGRAM TOTAL_BYTES [FUNCTION:NTH | reaps]\n");
     return 2;
 }

@@ -126,13 +126,27 @@ static void *reap_everything(void *unused)
     return unused;
 }
 
-static void host_that_reaps_everything_finds_only_its_own(void **state)
+static pthread_t begin_to_reap(void)
 {
     pthread_t reaper;
-    (void)state;
-    need_program();
+    atomic_store(&reaped, 0);
     atomic_store(&reaping, true);
     assert_int_equal(pthread_create(&reaper, NULL, reap_everything, NULL), 0);
+    return reaper;
+}
+
+static int end_reaping(pthread_t reaper)
+{
+    atomic_store(&reaping, false);
+    pthread_join(reaper, NULL);
+    return atomic_load(&reaped);
+}
+
+static void host_that_reaps_everything_finds_only_its_own(void **state)
+{
+    (void)state;
+    need_program();
+    const pthread_t reaper = begin_to_reap();
     const pid_t own = fork();
     if (own == 0)
         _exit(0);
@@ -140,9 +154,7 @@ static void host_that_reaps_everything_finds_only_its_own(void **state)
         assert_solved();
     while (atomic_load(&reaped) == 0)
         continue;
-    atomic_store(&reaping, false);
-    pthread_join(reaper, NULL);
-    assert_int_equal(atomic_load(&reaped), 1);
+    assert_int_equal(end_reaping(reaper), 1);
 }
 
 static void host_without_standard_descriptors_is_served(void **state)
@@ -249,6 +261,26 @@ static void slow_programs_are_ended(void **state)
     }
 }
 
+/* Whatever a host does with its children, it finds none of ours, and we find what became of ours.
+ */
+static void trouble_is_the_same_in_every_host(void **state)
+{
+    static void (*const handlers[])(int) = {SIG_IGN, count_sigchld};
+    static void (*const troubles[])(void **) = {programs_that_do_not_answer_are_io,
+                                                rubbish_is_refused, slow_programs_are_ended};
+    atomic_store(&sigchld_count, 0);
+    for (size_t i = 0; i < 2 * 3; i++) {
+        signal(SIGCHLD, handlers[i % 2]);
+        troubles[i / 2](state);
+    }
+    signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(atomic_load(&sigchld_count), 0);
+    const pthread_t reaper = begin_to_reap();
+    for (size_t i = 0; i < 3; i++)
+        troubles[i](state);
+    assert_int_equal(end_reaping(reaper), 0);
+}
+
 static void child_inherits_neither_environment_nor_descriptors(void **state)
 {
     const int secret = open("/dev/null", O_RDONLY); /* no O_CLOEXEC */
@@ -300,6 +332,7 @@ int main(void)
         cmocka_unit_test(programs_that_do_not_answer_are_io),
         cmocka_unit_test(rubbish_is_refused),
         cmocka_unit_test(slow_programs_are_ended),
+        cmocka_unit_test(trouble_is_the_same_in_every_host),
         cmocka_unit_test(child_inherits_neither_environment_nor_descriptors),
         cmocka_unit_test(solution_is_replaced_only_by_a_better_one),
     };
