@@ -185,20 +185,29 @@ static mdnn_status_t write_costs(void *context, sqlite3 *handle)
     return MDNN_STATUS_OK;
 }
 
+static bool has_new(const mdnn_cost_memory_t *memory)
+{
+    for (size_t i = 0; i < memory->count; i++)
+        if (memory->entries[i].is_new)
+            return true;
+    return false;
+}
+
+static void mark_written(mdnn_cost_memory_t *memory)
+{
+    for (size_t i = 0; i < memory->count; i++)
+        memory->entries[i].is_new = false;
+}
+
 mdnn_status_t mdnn_database_store_costs(const mdnn_database_t *database,
                                         const mdnn_database_key_t *key, mdnn_cost_memory_t *memory)
 {
     costs_visit_t visit = {.key = key, .memory = memory};
-    bool any = false;
-
-    for (size_t i = 0; i < memory->count; i++)
-        any = any || memory->entries[i].is_new;
-    if (!any || !database->path[0])
+    if (!has_new(memory) || !database->path[0])
         return MDNN_STATUS_OK;
     MDNN_TRY(mdnn_database_visit(database->path, MDNN_VISIT_WRITE, database->budget_ms, write_costs,
                                  &visit));
-    for (size_t i = 0; i < memory->count; i++)
-        memory->entries[i].is_new = false;
+    mark_written(memory);
     return MDNN_STATUS_OK;
 }
 
@@ -296,6 +305,20 @@ static mdnn_status_t write_configuration(void *context, sqlite3 *handle)
                            &written);
 }
 
+/* Encodes what is to be written; the caller frees visit->blob.bytes. */
+static mdnn_status_t prepare_configuration(configuration_visit_t *visit,
+                                           const mdnn_wr_request_t *request, uint64_t limit_bytes,
+                                           const mdnn_configuration_t *configuration)
+{
+    unsigned char *bytes;
+    size_t size;
+    MDNN_TRY(mdnn_parts_encode(configuration, &bytes, &size));
+    format_request(request, limit_bytes, visit->request_text);
+    visit->blob = (mdnn_database_blob_t){
+        .is_configuration = true, .request = visit->request_text, .bytes = bytes, .size = size};
+    return MDNN_STATUS_OK;
+}
+
 mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
                                                 const mdnn_database_key_t *key,
                                                 const mdnn_wr_request_t *request,
@@ -304,17 +327,42 @@ mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
                                                 mdnn_database_conflict_t conflict)
 {
     configuration_visit_t visit = {.key = key, .conflict = conflict};
-    unsigned char *bytes;
-    size_t size;
-
     if (!database->path[0])
         return MDNN_STATUS_OK;
-    MDNN_TRY(mdnn_parts_encode(configuration, &bytes, &size));
-    format_request(request, limit_bytes, visit.request_text);
-    visit.blob = (mdnn_database_blob_t){
-        .is_configuration = true, .request = visit.request_text, .bytes = bytes, .size = size};
+    MDNN_TRY(prepare_configuration(&visit, request, limit_bytes, configuration));
     const mdnn_status_t status = mdnn_database_visit(
         database->path, MDNN_VISIT_WRITE, database->budget_ms, write_configuration, &visit);
-    free(bytes);
+    free((void *)(uintptr_t)visit.blob.bytes);
+    return status;
+}
+
+typedef struct store_visit {
+    costs_visit_t costs;
+    configuration_visit_t configuration;
+} store_visit_t;
+
+static mdnn_status_t write_both(void *context, sqlite3 *handle)
+{
+    store_visit_t *const visit = context;
+    MDNN_TRY(write_costs(&visit->costs, handle));
+    return write_configuration(&visit->configuration, handle);
+}
+
+mdnn_status_t mdnn_database_store(const mdnn_database_t *database, const mdnn_database_key_t *key,
+                                  mdnn_cost_memory_t *memory, const mdnn_wr_request_t *request,
+                                  const mdnn_configuration_t *configuration,
+                                  mdnn_database_conflict_t conflict)
+{
+    store_visit_t visit = {.costs = {.key = key, .memory = memory},
+                           .configuration = {.key = key, .conflict = conflict}};
+    if (!database->path[0])
+        return MDNN_STATUS_OK;
+    MDNN_TRY(prepare_configuration(&visit.configuration, request, request->workspace_limit_bytes,
+                                   configuration));
+    const mdnn_status_t status = mdnn_database_visit(database->path, MDNN_VISIT_WRITE,
+                                                     database->budget_ms, write_both, &visit);
+    if (status == MDNN_STATUS_OK)
+        mark_written(memory);
+    free((void *)(uintptr_t)visit.configuration.blob.bytes);
     return status;
 }

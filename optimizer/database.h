@@ -92,6 +92,12 @@ mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
                                                 const mdnn_configuration_t *configuration,
                                                 mdnn_database_conflict_t conflict);
 
+/* What both store, at the limit of the request: one visit, one transaction. */
+mdnn_status_t mdnn_database_store(const mdnn_database_t *database, const mdnn_database_key_t *key,
+                                  mdnn_cost_memory_t *memory, const mdnn_wr_request_t *request,
+                                  const mdnn_configuration_t *configuration,
+                                  mdnn_database_conflict_t conflict);
+
 /* ---- for `microdnn cache`: paths are used as they are; no file is ever moved aside here but
  * `into` of a merge ---- */
 

@@ -11,7 +11,8 @@ enum {
     EXTRAPOLATED = 4,
     UNTIMED = 8,
     STRICT = 16,
-    ALL_FLAGS = 31,
+    LEFT = 32, /* files of before have none, and such candidates as untimed ones without workspace */
+    ALL_FLAGS = 63,
     HEADER_BYTES = 8
 };
 
@@ -95,7 +96,7 @@ static unsigned char *put_cost(unsigned char *bytes, const mdnn_cost_t *cost)
     return put32(bytes, (cost->deterministic ? DETERMINISTIC : 0u) | (cost->direct ? DIRECT : 0u) |
                             (cost->strict ? STRICT : 0u) |
                             (cost->extrapolated ? EXTRAPOLATED : 0u) |
-                            (cost->untimed ? UNTIMED : 0u));
+                            (cost->untimed ? UNTIMED : 0u) | (cost->left ? LEFT : 0u));
 }
 
 static bool take_cost(const unsigned char **bytes, mdnn_cost_t *cost)
@@ -112,8 +113,11 @@ static bool take_cost(const unsigned char **bytes, mdnn_cost_t *cost)
     cost->strict = (flags & STRICT) != 0;
     cost->extrapolated = (flags & EXTRAPOLATED) != 0;
     cost->untimed = (flags & UNTIMED) != 0;
+    cost->left = (flags & LEFT) != 0;
     const bool timed = isfinite(cost->time_ms) && cost->time_ms > 0;
-    return is_engine && (cost->untimed ? cost->time_ms == 0 : timed) && (flags & ~(uint32_t)ALL_FLAGS) == 0;
+    return is_engine && (cost->untimed ? cost->time_ms == 0 : timed) &&
+           (!cost->left || (cost->untimed && cost->workspace_bytes == 0)) &&
+           (flags & ~(uint32_t)ALL_FLAGS) == 0;
 }
 
 void mdnn_costs_encode(const mdnn_cost_t *costs, size_t count, unsigned char *bytes)
@@ -142,7 +146,8 @@ static bool is_same_part(const mdnn_micro_config_t *a, const mdnn_micro_config_t
            a->cost.deterministic == b->cost.deterministic && a->cost.direct == b->cost.direct &&
            a->cost.strict == b->cost.strict &&
            memcmp(&a->cost.engine, &b->cost.engine, sizeof a->cost.engine) == 0 &&
-           a->cost.extrapolated == b->cost.extrapolated && a->cost.untimed == b->cost.untimed;
+           a->cost.extrapolated == b->cost.extrapolated && a->cost.untimed == b->cost.untimed &&
+           a->cost.left == b->cost.left;
 }
 
 static size_t run_end(const mdnn_configuration_t *configuration, size_t begin)

@@ -151,12 +151,16 @@ static int index_of(mdnn_cost_table_t *table, const mdnn_problem_t *problem,
     return -1;
 }
 
-/* What was left out for its workspace needs some; a postponed one is remembered with none. */
-static mdnn_candidate_state_t recalled_state(const mdnn_cost_t *cost)
+/* What was left out for its workspace needs some; what was not tried is remembered with none. The
+ * whole batch postpones nothing, so there an untried engine was left to a search, also where an older
+ * version of ours did not say so. */
+static mdnn_candidate_state_t recalled_state(const mdnn_cost_t *cost, bool is_whole)
 {
     if (!cost->untimed)
         return MDNN_CANDIDATE_TIMED;
-    return cost->workspace_bytes > 0 ? MDNN_CANDIDATE_EXCLUDED : MDNN_CANDIDATE_POSTPONED;
+    if (cost->workspace_bytes > 0)
+        return MDNN_CANDIDATE_EXCLUDED;
+    return cost->left || is_whole ? MDNN_CANDIDATE_LEFT : MDNN_CANDIDATE_POSTPONED;
 }
 
 /* One remembered size: what it does not name cannot run there. */
@@ -177,7 +181,9 @@ static mdnn_status_t recall_row(mdnn_cost_table_t *table, const mdnn_problem_t *
         if (!candidate)
             return MDNN_STATUS_OUT_OF_MEMORY;
         candidate->cost = entry->costs[j];
-        candidate->state = recalled_state(&entry->costs[j]);
+        candidate->cost.left = false; /* the state says it */
+        candidate->state =
+            recalled_state(&entry->costs[j], entry->images == problem->x.dims[0]);
         if (index >= MDNN_CANDIDATE_LEGACY)
             row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
     }
@@ -214,6 +220,7 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
                 candidate->state == MDNN_CANDIDATE_UNSUPPORTED)
                 continue;
             costs[count] = candidate->cost;
+            costs[count].left = candidate->state == MDNN_CANDIDATE_LEFT;
             costs[count++].untimed = candidate->state != MDNN_CANDIDATE_TIMED;
         }
         MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
@@ -221,6 +228,15 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
         *any = true;
     }
     return MDNN_STATUS_OK;
+}
+
+bool mdnn_cost_table_has_left(const mdnn_cost_table_t *table)
+{
+    for (const mdnn_cost_row_t *row = table->rows; row; row = row->next)
+        for (int i = MDNN_CANDIDATE_LEGACY; i < row->capacity; i++)
+            if (row->candidates[i].state == MDNN_CANDIDATE_LEFT)
+                return true;
+    return false;
 }
 
 bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row)

@@ -29,8 +29,9 @@ typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_UNKNOWN,
     MDNN_CANDIDATE_UNSUPPORTED,
     MDNN_CANDIDATE_EXCLUDED,  /* its workspace was above the limit or not to be had */
-    MDNN_CANDIDATE_POSTPONED, /* an engine that a larger size runs within the limit, or that is left to
-                                 the caller's own search: not planned here */
+    MDNN_CANDIDATE_POSTPONED, /* an engine that a larger size runs within the limit: not planned here */
+    MDNN_CANDIDATE_LEFT,      /* an engine that was left to a caller's own search: not tried here, so
+                                 a caller that does not search has it measured */
     MDNN_CANDIDATE_TIMED
 } mdnn_candidate_state_t;
 
@@ -67,6 +68,9 @@ mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_proble
 mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory,
                                        bool *any);
 
+/* Whether an engine of any size was left to a search. */
+bool mdnn_cost_table_has_left(const mdnn_cost_table_t *table);
+
 /* The row of a size and role, made if it is not there; NULL if memory is short. Stays valid. */
 mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,
                                      mdnn_part_role_t role);
@@ -75,7 +79,7 @@ mdnn_cost_row_t *mdnn_cost_table_row(mdnn_cost_table_t *table, int64_t images,
 mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
 /* The same to be read. */
 const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
-/* Whether an engine is known to run here, or postponed. */
+/* Whether an engine is known to run here, or was not tried. */
 bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
 bool mdnn_cost_row_runs(const mdnn_cost_row_t *row); /* something was timed */
 /* Best time among what is known at this size; a huge number before the first. */

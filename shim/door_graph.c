@@ -478,7 +478,7 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     find_plan(&execution);
     mdnn_graph_record_leave(execution.record);
     if (execution.planned)
-        mdnn_search_executed(mdnn_plan_search(execution.planned));
+        mdnn_graph_record_run(execution.record, execution.planned, &execution.call);
     if (execution.own_plan_may_run && own_fits(execution.record))
         mdnn_graph_record_time_own(execution.record, &execution.call);
     mdnn_convolution_record(&execution.call, execution.planned);

@@ -12,7 +12,6 @@
 
 enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
 enum { GENEROSITY_SHARE = 16 }; /* of the device's memory */
-enum { PROBES = 2 };            /* PyTorch's search runs a plan once to load it and once for its time */
 
 static void count_kind(mdnn_graph_kind_t kind)
 {
@@ -196,21 +195,43 @@ void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned)
         record->engine_known ? mdnn_plan_engine_ms(planned, &record->engine) : 0.0;
     atomic_store_explicit(&record->own_ms, own_ms, memory_order_relaxed);
     mdnn_graph_record_leave(record);
-    mdnn_search_met(mdnn_plan_search(planned));
     const bool again = record->engine_known && mdnn_plan_meet_engine(planned, &record->engine);
+    if (!again)
+        mdnn_search_met(mdnn_plan_search(planned));
     const bool dominated = own_ms > 0 && mdnn_plan_engine_is_dominated(planned, &record->engine);
     atomic_store_explicit(&record->expendable, again || dominated, memory_order_relaxed);
     atomic_store_explicit(&record->planned, planned, memory_order_release);
     atomic_store(&record->waiting, record->engine_known);
 }
 
+static void keep_own_ms(mdnn_graph_record_t *record, const mdnn_plan_t *planned)
+{
+    const double ms = mdnn_plan_engine_ms(planned, &record->engine);
+    atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
+}
+
+void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_plan_t *planned,
+                           const mdnn_call_t *call)
+{
+    int runs = atomic_load_explicit(&record->runs, memory_order_relaxed);
+    if (runs <= MDNN_SEARCH_PROBES) {
+        runs = atomic_fetch_add(&record->runs, 1) + 1;
+        mdnn_search_ran(mdnn_plan_search(planned), runs);
+    }
+    if (mdnn_plan_complete(planned, call) && record->engine_known)
+        keep_own_ms(record, planned);
+}
+
 void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call)
 {
     mdnn_plan_t *const planned = atomic_load_explicit(&record->planned, memory_order_acquire);
     if (!planned || !record->engine_known ||
-        atomic_load_explicit(&record->own_ms, memory_order_relaxed) != 0 ||
-        (mdnn_plan_left_to_search(planned) && atomic_fetch_add(&record->probes, 1) < PROBES))
+        atomic_load_explicit(&record->own_ms, memory_order_relaxed) != 0)
         return;
+    if (mdnn_plan_left_to_search(planned) && atomic_load(&record->runs) <= MDNN_SEARCH_PROBES) {
+        atomic_store_explicit(&record->probed, true, memory_order_relaxed);
+        return;
+    }
     const double ms = mdnn_plan_time_engine(planned, call, record->own_bytes);
     atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
 }
@@ -222,7 +243,7 @@ bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_
     if (own_ms < 0) /* it cannot be timed */
         return false;
     if (own_ms == 0) /* a search chooses by times of its own */
-        return atomic_load_explicit(&record->probes, memory_order_relaxed) > 0;
+        return atomic_load_explicit(&record->probed, memory_order_relaxed);
     return ready->configuration->time_ms > (1 - margin) * own_ms;
 }
 

@@ -15,7 +15,8 @@ typedef struct mdnn_graph_record {
     uint64_t own_bytes;            /* workspace that the host's plan takes */
     uint64_t limit_bytes;          /* workspace up to which candidates are of interest to the host */
     _Atomic double own_ms;         /* measured time of the host's plan; 0: not known, < 0: cannot be */
-    _Atomic int probes;            /* runs without a time of it, in the host's own search */
+    _Atomic int runs;              /* counted up to those of a search and the one after it */
+    _Atomic bool probed;           /* it ran without a time of it, in the host's own search */
     _Atomic bool waiting;          /* counted by mdnn_plan_meet_engine */
     _Atomic bool expendable;       /* the host has, or can have, one as good in no more workspace */
     _Atomic(mdnn_plan_t *) planned; /* ours for this convolution, once it was looked for; else NULL */
@@ -36,8 +37,10 @@ mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t han
 void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned);
 /* The host runs this plan, or gives it up: it no longer waits for its first use. */
 void mdnn_graph_record_leave(mdnn_graph_record_t *record);
-/* The host is about to run this plan: times its engine if that was not done, in a search only if the
- * plan outlives that. */
+/* The host is about to run this plan: what was left to a search is measured if this is none. */
+void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_plan_t *planned,
+                           const mdnn_call_t *call);
+/* Then: times its engine if that was not done, in a search only if the plan outlives that. */
 void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call);
 /* True if `ready` is not clearly faster than the host's own plan: then that runs, where it may. A
  * choice between equals is the host's, and so is the time of what its search tries. */

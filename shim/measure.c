@@ -47,7 +47,7 @@ struct mdnn_measurement {
     unsigned shortlist; /* legacy algorithms, a bit each */
     const mdnn_engine_plan_t *own_plan; /* the caller's, being timed; else NULL */
     const mdnn_graph_uids_t *own_uids;
-    int timed, postponed; /* candidates in this session */
+    int timed, untried; /* candidates in this session */
     double begin_us;
     mdnn_scratch_t scratch;
 };
@@ -419,18 +419,19 @@ static mdnn_cost_t cost_without_time(const mdnn_measurement_t *measurement,
     };
 }
 
-/* Remembered as offered, so that a tighter limit finds it here. */
-static mdnn_status_t postpone(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index,
-                              mdnn_candidate_t *candidate)
+/* Neither planned nor timed, but remembered as offered: a tighter limit, or a caller that does not
+ * search, finds it here. */
+static mdnn_status_t set_untried(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index,
+                                 mdnn_candidate_state_t state)
 {
+    mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
     const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
-    if (candidate->state == MDNN_CANDIDATE_POSTPONED || !offer ||
-        !row->offered[index - MDNN_CANDIDATE_LEGACY])
+    if (candidate->state == state || !offer || !row->offered[index - MDNN_CANDIDATE_LEGACY])
         return MDNN_STATUS_OK;
     const mdnn_call_t whole = {.algo = MDNN_ALGO_ENGINE + offer->engine.id};
     candidate->cost = cost_without_time(measurement, &whole, index);
-    candidate->state = MDNN_CANDIDATE_POSTPONED;
-    measurement->postponed++;
+    candidate->state = state;
+    measurement->untried++;
     row->changed = true;
     return MDNN_STATUS_OK;
 }
@@ -449,10 +450,9 @@ static bool is_left_to_caller(const mdnn_measurement_t *measurement, const mdnn_
                               int index)
 {
     const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
-    if (mdnn_cost_row_look(row, index)->state == MDNN_CANDIDATE_POSTPONED)
-        return measurement->request.spare_postponed;
     return measurement->request.caller_searches && offer &&
-           (offer->compiled || timed_engines(row) >= SEARCH_ENGINES);
+           (mdnn_cost_row_look(row, index)->state == MDNN_CANDIDATE_LEFT || offer->compiled ||
+            timed_engines(row) >= SEARCH_ENGINES);
 }
 
 /* Settles one candidate. Only a broken device is an error; all else is a state. */
@@ -467,10 +467,11 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
          candidate->cost.workspace_bytes > measurement->request.limit_bytes))
         return MDNN_STATUS_OK;
     if (index >= MDNN_CANDIDATE_LEGACY &&
-        (is_left_to_caller(measurement, row, index) ||
-         !mdnn_cost_table_engine_may_pay(measurement->table, row, index,
-                                         measurement->request.limit_bytes)))
-        return postpone(measurement, row, index, candidate);
+        !mdnn_cost_table_engine_may_pay(measurement->table, row, index,
+                                        measurement->request.limit_bytes))
+        return set_untried(measurement, row, index, MDNN_CANDIDATE_POSTPONED);
+    if (is_left_to_caller(measurement, row, index))
+        return set_untried(measurement, row, index, MDNN_CANDIDATE_LEFT);
     const mdnn_slice_descriptors_t *descriptors;
     mdnn_call_t whole;
     candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
@@ -556,7 +557,7 @@ static mdnn_status_t settle_from(mdnn_measurement_t *measurement, mdnn_cost_row_
 }
 
 /* Engines first, in the order of the heuristics: a good time found early spares the others theirs.
- * Those that were spared are tried where nothing else runs. */
+ * Those that were left to the caller are tried where nothing else runs. */
 static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     if (measurement->request.engines && !row->listed &&
@@ -569,9 +570,9 @@ static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t
     const int count = mdnn_cost_table_candidates(measurement->table);
     MDNN_TRY(settle_from(measurement, row, MDNN_CANDIDATE_LEGACY, count));
     MDNN_TRY(settle_from(measurement, row, 0, MDNN_CANDIDATE_LEGACY));
-    if (!measurement->request.spare_postponed || mdnn_cost_row_runs(row))
+    if (!measurement->request.caller_searches || mdnn_cost_row_runs(row))
         return MDNN_STATUS_OK;
-    measurement->request.spare_postponed = measurement->request.caller_searches = false;
+    measurement->request.caller_searches = false;
     return settle_from(measurement, row, MDNN_CANDIDATE_LEGACY, count);
 }
 
@@ -663,11 +664,11 @@ mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem
 static void report(const mdnn_measurement_t *measurement)
 {
     char title[160];
-    if (measurement->timed + measurement->postponed == 0)
+    if (measurement->timed + measurement->untried == 0)
         return;
     mdnn_problem_format(measurement->problem, title, sizeof title);
-    MDNN_LOG(MDNN_LOG_DEBUG, "measure", "%s: timed %d candidates, postponed %d, in %.1f ms", title,
-             measurement->timed, measurement->postponed,
+    MDNN_LOG(MDNN_LOG_DEBUG, "measure", "%s: timed %d candidates, left %d untried, in %.1f ms", title,
+             measurement->timed, measurement->untried,
              (mdnn_now_us() - measurement->begin_us) / 1e3);
 }
 

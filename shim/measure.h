@@ -24,10 +24,8 @@ typedef struct mdnn_measure_request {
      * expects to be fast, and parts only where the whole batch lacks a candidate for its workspace.
      */
     bool brief;
-    /* What was left to a search stays so: a later run begins with what is known. */
-    bool spare_postponed;
     /* The caller runs its own plans, and may: of the engines a few are measured, to have something
-     * good at once, and the others are left to it. */
+     * good at once, and the others are left to it, as are those that were left to an earlier search. */
     bool caller_searches;
     mdnn_engines_t *engines; /* NULL: no candidates from the graph API */
     /* The engine of the caller's own plan, a candidate for the whole batch also where no heuristics

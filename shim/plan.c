@@ -23,6 +23,7 @@ enum { DETERMINISTIC = 1, DIRECT = 2, STRICT = 4, FLAGS = 8, ALGOS = 16 };
 /* Fronts for every combination of demands, and what runs them. Immutable once published. */
 typedef struct front_set {
     uint64_t limit_bytes; /* candidates up to this workspace were considered */
+    bool left;            /* but for those that were left to a search */
     mdnn_front_t *fronts[FLAGS];
     mdnn_ready_t *ready[FLAGS];
     size_t counts[FLAGS];
@@ -333,15 +334,16 @@ static void load_accumulator(mdnn_plan_t *plan)
 }
 
 /* Before first use, so that the next run chooses the same; nothing where nothing new was measured.
- */
-static void remember(mdnn_plan_t *plan, const front_set_t *set)
+ * Whoever came first is on record, unless that was a choice among fewer candidates. */
+static void remember(mdnn_plan_t *plan, const front_set_t *set, mdnn_database_conflict_t conflict)
 {
     const mdnn_wr_request_t request = request_for(plan, set->limit_bytes, 0);
     bool any;
     if (mdnn_cost_table_remember(plan->costs, &plan->recall.memory, &any) == MDNN_STATUS_OK && any)
         mdnn_recall_store(&plan->recall, &request,
                           set->counts[0] > 0 ? set->ready[0][set->counts[0] - 1].configuration
-                                             : NULL);
+                                             : NULL,
+                          conflict);
 }
 
 /* A first iteration has little time. Where inputs may be rounded the engines have nearly
@@ -357,10 +359,15 @@ static bool is_brief(const mdnn_plan_t *plan, const mdnn_options_t *options)
 }
 
 /* Nothing of a caller's own is forbidden. */
-static bool may_be_left_to_search(const mdnn_plan_t *plan)
+static bool may_be_left(const mdnn_plan_t *plan)
 {
     return is_brief(plan, mdnn_process_options()) && mdnn_workspace_limit() == UINT64_MAX &&
            !mdnn_wd_is_on();
+}
+
+static bool is_left_to_search(const mdnn_plan_t *plan, const mdnn_call_t *call)
+{
+    return call->caller_engine && mdnn_plan_left_to_search(plan);
 }
 
 /* Measures and optimizes for workspaces up to `limit_bytes`; publishes the result. */
@@ -371,6 +378,7 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
         return MDNN_STATUS_OUT_OF_MEMORY;
     set->limit_bytes = limit_bytes;
     load_accumulator(plan);
+    const bool completes = mdnn_cost_table_has_left(plan->costs);
     mdnn_measurement_t *measurement = NULL;
     mdnn_status_t status;
     const mdnn_options_t *const options = mdnn_process_options();
@@ -380,8 +388,7 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
         .repeats = options->convolution_measure_repeats,
         .dense = options->convolution_batch_sizes == MDNN_SIZES_ALL && may_be_split(plan),
         .brief = is_brief(plan, options),
-        .spare_postponed = may_be_left_to_search(plan),
-        .caller_searches = call->caller_engine && mdnn_plan_left_to_search(plan),
+        .caller_searches = is_left_to_search(plan, call),
         .engines = plan->engines,
         .callers_own = call->caller_engine,
     };
@@ -395,7 +402,9 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
     if (plan->engines)
         mdnn_engines_sweep(plan->engines);
     report(plan, call, set);
-    remember(plan, set);
+    remember(plan, set,
+             completes && !request.caller_searches ? MDNN_DATABASE_REPLACE : MDNN_DATABASE_KEEP);
+    set->left = request.caller_searches && mdnn_cost_table_has_left(plan->costs);
     set->replaced = atomic_load(&plan->set);
     atomic_store(&plan->next_limit, mdnn_cost_table_next_limit(plan->costs, limit_bytes));
     atomic_store_explicit(&plan->set, set, memory_order_release);
@@ -429,11 +438,18 @@ static mdnn_status_t build_relaxed(mdnn_plan_t *plan, const mdnn_call_t *call, u
     return status;
 }
 
-static bool is_ready(const mdnn_plan_t *plan, uint64_t limit_bytes)
+static bool is_ready(const mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
     const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
-    return set && (limit_bytes <= set->limit_bytes ||
-                   limit_bytes < atomic_load_explicit(&plan->next_limit, memory_order_relaxed));
+    return set && (!set->left || is_left_to_search(plan, call)) &&
+           (limit_bytes <= set->limit_bytes ||
+            limit_bytes < atomic_load_explicit(&plan->next_limit, memory_order_relaxed));
+}
+
+static bool has_left(const mdnn_plan_t *plan)
+{
+    const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
+    return set && set->left;
 }
 
 /* A capture may run what is ready, for a smaller workspace if need be, but must not measure. */
@@ -443,6 +459,27 @@ static mdnn_plan_t *plan_in_capture(mdnn_plan_t *known)
         return known;
     mdnn_count(MDNN_COUNTER_passed_capture, 1);
     return NULL;
+}
+
+/* What is there stays at least as complete. Callers hold the planning lock. */
+static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes,
+                                    const mdnn_driver_t *driver)
+{
+    if (is_ready(plan, call, limit_bytes) || atomic_load(&plan->given_up))
+        return MDNN_STATUS_OK;
+    const front_set_t *const set = atomic_load(&plan->set);
+    const uint64_t most = set && set->limit_bytes > limit_bytes ? set->limit_bytes : limit_bytes;
+    const mdnn_status_t status = build_relaxed(plan, call, most, driver);
+    if (status != MDNN_STATUS_OK)
+        mdnn_plan_give_up(plan);
+    return status;
+}
+
+static void report_trouble(mdnn_status_t status)
+{
+    if (status != MDNN_STATUS_OK)
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "plan", "a convolution could not be planned and passes: %s",
+                      mdnn_status_string(status));
 }
 
 static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash,
@@ -456,19 +493,27 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
     const double begin_us = mdnn_now_us();
     if (!plan && !(plan = lookup(key, hash)))
         plan = insert(call, key, hash);
-    mdnn_status_t status = plan ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
-    if (plan && !is_ready(plan, limit_bytes) && !atomic_load(&plan->given_up)) {
-        status = build_relaxed(plan, call, limit_bytes, driver);
-        if (status != MDNN_STATUS_OK)
-            mdnn_plan_give_up(plan);
-    }
+    const mdnn_status_t status =
+        plan ? make_ready_for(plan, call, limit_bytes, driver) : MDNN_STATUS_OUT_OF_MEMORY;
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     pthread_mutex_unlock(&planning_lock);
-    if (status == MDNN_STATUS_OK)
-        return plan;
-    MDNN_LOG_ONCE(MDNN_LOG_WARN, "plan", "a convolution could not be planned and passes: %s",
-                  mdnn_status_string(status));
-    return NULL;
+    report_trouble(status);
+    return status == MDNN_STATUS_OK ? plan : NULL;
+}
+
+bool mdnn_plan_complete(mdnn_plan_t *plan, const mdnn_call_t *call)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    if (!has_left(plan) || !mdnn_search_missed(&plan->search) || mdnn_plan_is_given_up(plan) ||
+        !driver || is_capturing(call, driver))
+        return false;
+    pthread_mutex_lock(&planning_lock);
+    const double begin_us = mdnn_now_us();
+    const mdnn_status_t status = make_ready_for(plan, call, 0, driver);
+    mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
+    pthread_mutex_unlock(&planning_lock);
+    report_trouble(status);
+    return status == MDNN_STATUS_OK;
 }
 
 /* Everything that decides before a plan is looked at. */
@@ -505,8 +550,8 @@ mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
     }
     const uint32_t hash = hash_of(&key);
     mdnn_plan_t *plan = lookup(&key, hash);
-    if (!plan || !is_ready(plan, limit_bytes)) {
-        if (permission == MDNN_PLAN_IF_KNOWN)
+    if (!plan || !is_ready(plan, call, limit_bytes)) {
+        if (permission == MDNN_PLAN_IF_KNOWN && !(plan && has_left(plan)))
             return NULL;
         if (!plan || !atomic_load_explicit(&plan->given_up, memory_order_relaxed))
             plan = plan_now(call, &key, hash, limit_bytes);
@@ -591,7 +636,7 @@ static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uin
     mdnn_engines_sweep(plan->engines);
     const front_set_t *const set = atomic_load(&plan->set);
     if (set)
-        remember(plan, set);
+        remember(plan, set, MDNN_DATABASE_KEEP);
     const double ms = mdnn_cost_table_engine_ms(plan->costs, &call->caller_engine->engine,
                                                 mdnn_problem_batch(&plan->key.problem));
     return ms > 0 ? ms : -1;
@@ -621,7 +666,7 @@ mdnn_search_t *mdnn_plan_search(mdnn_plan_t *plan)
 
 bool mdnn_plan_left_to_search(const mdnn_plan_t *plan)
 {
-    return mdnn_search_goes_on() && may_be_left_to_search(plan);
+    return mdnn_search_goes_on(&plan->search) && may_be_left(plan);
 }
 
 const char *mdnn_plan_title(const mdnn_plan_t *plan)

@@ -85,6 +85,9 @@ double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_
 mdnn_search_t *mdnn_plan_search(mdnn_plan_t *plan);
 /* True if the program searches, and may run each of its own plans: they are left to its search. */
 bool mdnn_plan_left_to_search(const mdnn_plan_t *plan);
+/* Measures what was left to a search, if `call` turned out to be none of it. True if anything changed;
+ * two atomic reads if nothing was left. */
+bool mdnn_plan_complete(mdnn_plan_t *plan, const mdnn_call_t *call);
 
 /* Ids of the tensors in the plans of engines; NULL if there are none. */
 const mdnn_graph_uids_t *mdnn_plan_uids(const mdnn_plan_t *plan);

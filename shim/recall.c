@@ -88,16 +88,15 @@ void mdnn_recall_open(mdnn_recall_t *recall, const mdnn_call_t *call, const mdnn
 }
 
 void mdnn_recall_store(mdnn_recall_t *recall, const mdnn_wr_request_t *request,
-                       const mdnn_configuration_t *configuration)
+                       const mdnn_configuration_t *configuration, mdnn_database_conflict_t conflict)
 {
     if (!recall->active)
         return;
-    report(mdnn_database_store_costs(database(), recall->key, &recall->memory), "cannot write");
-    if (configuration)
-        report(mdnn_database_store_configuration(database(), recall->key, request,
-                                                 request->workspace_limit_bytes, configuration,
-                                                 MDNN_DATABASE_KEEP),
-               "cannot write");
+    report(configuration
+               ? mdnn_database_store(database(), recall->key, &recall->memory, request,
+                                     configuration, conflict)
+               : mdnn_database_store_costs(database(), recall->key, &recall->memory),
+           "cannot write");
 }
 
 void mdnn_recall_fini(mdnn_recall_t *recall)

@@ -19,9 +19,9 @@ typedef struct mdnn_recall {
 void mdnn_recall_open(mdnn_recall_t *recall, const mdnn_call_t *call,
                       const mdnn_problem_t *problem);
 /* Writes what is new in recall->memory, and the configuration that was chosen under `request` (NULL:
- * none fits) unless the file has one: whoever came first is on record. */
+ * none fits). */
 void mdnn_recall_store(mdnn_recall_t *recall, const mdnn_wr_request_t *request,
-                       const mdnn_configuration_t *configuration);
+                       const mdnn_configuration_t *configuration, mdnn_database_conflict_t conflict);
 void mdnn_recall_fini(mdnn_recall_t *recall);
 
 /* The problem's key, whether a database is kept or not; "" if it has none or is too long. Callers

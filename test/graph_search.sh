@@ -79,15 +79,77 @@ serves_others() {
     [ $((us * 997)) -le $((whole_us * 1000)) ]
 }
 
+# plans WAYS [VARIABLE=VALUE...]: a program that plans some convolutions as WAYS says; sets measurements,
+# and times, what each one takes at last
+plans() {
+    ways=$1
+    shift
+    rm -f "$stats"
+    env "$@" LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library" MICRODNN_STATS=json \
+        MICRODNN_STATS_FILE="$stats" MICRODNN_LOG=debug \
+        "$MDNN_BUILD/test/clients/graph_search" "$ways" >"$TMPDIR/out" 2>&1 ||
+        { cat "$TMPDIR/out"; return 1; }
+    times=$(grep ' us$' "$TMPDIR/out")
+    measurements=$(sed -n 's/^ *"measurements": *\([0-9]*\),*$/\1/p' "$stats")
+}
+
+kept() { # as plans, with the database
+    kept_ways=$1
+    shift
+    plans "$kept_ways" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" "$@"
+}
+
+# What was left to a search is measured by the first program that does not search, and by it only.
+measures_what_was_left() {
+    rm -f "$TMPDIR/cache.db"
+    plans ffff && whole_times=$times whole_measurements=$measurements && kept ssss || return 1
+    kept ffff && left_measurements=$measurements left_times=$times && kept ffff || return 1
+    echo "$whole_measurements measurements at first, after a search $left_measurements, then $measurements"
+    [ $((left_measurements * 5)) -ge "$whole_measurements" ] &&
+        [ "$left_measurements" -lt "$whole_measurements" ] && [ "$measurements" = 0 ] && [ "$left_times" = "$whole_times" ] && [ "$times" = "$whole_times" ]
+}
+
+# Nor is what a limit needs, in a search that has one.
+measures_what_a_limit_needs() {
+    rm -f "$TMPDIR/cache.db"
+    limit=MICRODNN_WORKSPACE_LIMIT=1MiB
+    plans ssss "$limit" && whole_times=$times && kept ssss && kept ssss "$limit" || return 1
+    limited=$measurements
+    [ "$limited" -gt 0 ] && [ "$times" = "$whole_times" ] || { echo "$limited measurements; $times"; return 1; }
+    kept ffff "$limit" && [ "$measurements" = 0 ]
+}
+
+# The last that the log says of each problem: how many of its candidates nobody tried.
+left() {
+    sed -n 's/.* \(forward .*\): timed [0-9]* candidates, left \([0-9]*\) untried.*/\2 \1/p' "$TMPDIR/out" |
+        awk '{ of[$5] = $1 } END { for (each in of) sum += of[each]; print sum + 0 }'
+}
+
+# finds_out WAYS THEN: nothing is left of what WAYS does not search, so that THEN measures nothing.
+finds_out() {
+    rm -f "$TMPDIR/cache.db"
+    kept "$1" && left=$(left) && kept "$2" || return 1
+    echo "$left candidates left, then $measurements measurements"
+    [ "$left" = 0 ] && [ "$measurements" = 0 ]
+}
+
+# A search leaves what it does not run, and what it tried is not measured again in the next one.
+leaves_and_knows() {
+    rm -f "$TMPDIR/cache.db"
+    kept ssss && left=$(left) && kept ssss || return 1
+    echo "$left candidates left, then $measurements measurements"
+    [ "$left" -gt 0 ] && [ "$measurements" = 0 ]
+}
+
 says_what_it_measured() {
     measure "$@" || return 1
-    said=$(sed -n 's/.*: timed \([0-9]*\) candidates, postponed \([0-9]*\), in [0-9.]* ms$/\1 \2/p' "$log" |
+    said=$(sed -n 's/.*: timed \([0-9]*\) candidates, left \([0-9]*\) untried, in [0-9.]* ms$/\1 \2/p' "$log" |
         awk '{ timed += $1; postponed += $2 } END { print timed, postponed }')
     echo "$said; $measurements measurements"
     [ "${said% *}" = "$measurements" ] && [ "${said#* }" -gt 0 ]
 }
 
-plan 10
+plan 16
 check 'a search is as fast with fewer measurements (AlexNet, TF32)' as_fast alexnet 256 tf32
 check 'a search is as fast with fewer measurements (ResNet-18, TF32)' as_fast resnet18 64 tf32
 check 'a search is as fast with fewer measurements (ResNet-18, fp16)' as_fast resnet18 64 fp16
@@ -97,5 +159,11 @@ check 'a warm start measures nothing (ResNet-18, fp16)' starts_warm resnet18 64 
 check 'a limit knows everything after a search (AlexNet, TF32)' limits_know_everything alexnet 256 tf32
 check 'a limit knows everything after a search (ResNet-18, TF32)' limits_know_everything resnet18 64 tf32
 check 'what a search chose serves a program without one (ResNet-18, fp16)' serves_others resnet18 64 fp16
+check 'what was left to a search is measured for a program without one' measures_what_was_left
+check 'what was left to a search is measured for one with a limit' measures_what_a_limit_needs
+check 'a search leaves candidates to the program, and so does the next one' leaves_and_knows
+check 'a program that asks like a search and tries nothing is found out' finds_out saaa .fff
+check 'a program that ends its searches is found out' finds_out sfffff .fffff
+check 'a search in between does not hide who takes the first plan' finds_out sfffffsffff .fffff.ffff
 check 'the log says how many were timed and postponed' says_what_it_measured resnet18 64 tf32
 finish

@@ -118,6 +118,52 @@ static void a_database_brings_postponed_engines_back_as_postponed(void **state)
     assert_true(row->listed && row->offered[0] && row->offered[1]);
 }
 
+static void a_database_tells_what_was_left_to_a_search_from_what_was_postponed(void **state)
+{
+    (void)state;
+    const mdnn_problem_t problem = {.x = {.dims = {WHOLE}}};
+    mdnn_cost_memory_t memory = {0};
+    bool any;
+    put(3, WHOLE, MDNN_CANDIDATE_TIMED, 0);
+    put(4, WHOLE, MDNN_CANDIDATE_LEFT, 0);
+    put(3, WHOLE / 2, MDNN_CANDIDATE_POSTPONED, 0);
+    put(4, WHOLE / 2, MDNN_CANDIDATE_LEFT, 0);
+    assert_true(mdnn_cost_table_has_left(table));
+    assert_int_equal(mdnn_cost_table_remember(table, &memory, &any), MDNN_STATUS_OK);
+    mdnn_cost_table_destroy(table);
+    assert_int_equal(mdnn_cost_table_create(&table), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_cost_table_recall(table, &problem, &memory), MDNN_STATUS_OK);
+    mdnn_cost_memory_fini(&memory);
+    const mdnn_engine_offer_t first = offer_of(3), second = offer_of(4);
+    const mdnn_cost_row_t *const whole = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
+    const int index = mdnn_cost_table_engine(table, &second);
+    assert_int_equal(mdnn_cost_row_look(whole, index)->state, MDNN_CANDIDATE_LEFT);
+    assert_int_equal(mdnn_cost_row_look(half(), index)->state, MDNN_CANDIDATE_LEFT);
+    assert_int_equal(mdnn_cost_row_look(half(), mdnn_cost_table_engine(table, &first))->state,
+                     MDNN_CANDIDATE_POSTPONED);
+    assert_true(mdnn_cost_table_has_left(table));
+}
+
+/* Files of before do not tell the two apart; the whole batch had nothing else to postpone. */
+static void an_old_database_left_what_it_does_not_know_of_the_whole_batch(void **state)
+{
+    (void)state;
+    const mdnn_problem_t problem = {.x = {.dims = {WHOLE}}};
+    const mdnn_engine_offer_t offer = offer_of(3);
+    const mdnn_cost_t untimed = {
+        .algo = MDNN_ALGO_ENGINE + 3, .engine = offer.engine, .untimed = true};
+    mdnn_cost_memory_t memory = {0};
+    for (int64_t images = WHOLE / 2; images <= WHOLE; images *= 2)
+        assert_int_equal(mdnn_cost_memory_put(&memory, images, MDNN_PART_FIRST, &untimed, 1, true),
+                         MDNN_STATUS_OK);
+    assert_int_equal(mdnn_cost_table_recall(table, &problem, &memory), MDNN_STATUS_OK);
+    mdnn_cost_memory_fini(&memory);
+    const mdnn_cost_row_t *const whole = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
+    const int index = mdnn_cost_table_engine(table, &offer);
+    assert_int_equal(mdnn_cost_row_look(whole, index)->state, MDNN_CANDIDATE_LEFT);
+    assert_int_equal(mdnn_cost_row_look(half(), index)->state, MDNN_CANDIDATE_POSTPONED);
+}
+
 static void a_size_that_was_kept_without_engines_is_listed_again_when_asked(void **state)
 {
     (void)state;
@@ -152,6 +198,8 @@ int main(void)
         TEST(a_tighter_limit_makes_an_engine_worth_planning_for_parts),
         TEST(a_database_brings_postponed_engines_back_as_postponed),
         TEST(a_brief_measurement_times_no_parts_if_nothing_was_left_out_whole),
+        TEST(a_database_tells_what_was_left_to_a_search_from_what_was_postponed),
+        TEST(an_old_database_left_what_it_does_not_know_of_the_whole_batch),
         TEST(a_size_that_was_kept_without_engines_is_listed_again_when_asked),
     };
     return cmocka_run_group_tests_name("cost table", tests, NULL, NULL);

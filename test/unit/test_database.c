@@ -271,6 +271,40 @@ static void newer_costs_replace_older_ones(void **state)
     mdnn_cost_memory_fini(&read);
 }
 
+/* One cost of size 32, as a file gives it back; false if nothing does. */
+static bool keep_cost(const mdnn_cost_t *cost, mdnn_cost_t *kept)
+{
+    const mdnn_database_key_t key = key_number(1);
+    mdnn_cost_memory_t memory = {0}, read = {0};
+    assert_int_equal(mdnn_cost_memory_put(&memory, 32, MDNN_PART_FIRST, cost, 1, true),
+                     MDNN_STATUS_OK);
+    assert_int_equal(mdnn_database_store_costs(&database, &key, &memory), MDNN_STATUS_OK);
+    const bool known = mdnn_database_load_costs(&database, &key, &read) == MDNN_STATUS_OK;
+    if (known)
+        *kept = mdnn_cost_memory_find(&read, 32, MDNN_PART_FIRST)->costs[0];
+    mdnn_cost_memory_fini(&memory);
+    mdnn_cost_memory_fini(&read);
+    return known;
+}
+
+static void what_was_left_to_a_search_is_neither_timed_nor_just_untimed(void **state)
+{
+    mdnn_cost_t cost = cost_of(32, MDNN_PART_FIRST, 6), kept;
+    (void)state;
+    cost.workspace_bytes = 0;
+    cost.time_ms = 0;
+    cost.untimed = true;
+    assert_true(keep_cost(&cost, &kept) && kept.untimed && !kept.left);
+    cost.left = true;
+    assert_true(keep_cost(&cost, &kept) && kept.untimed && kept.left);
+    assert_same_cost(&kept, &cost);
+    cost.workspace_bytes = 1; /* nobody planned it, so nobody knows that */
+    assert_false(keep_cost(&cost, &kept));
+    cost = cost_of(32, MDNN_PART_FIRST, 6);
+    cost.left = true;
+    assert_false(keep_cost(&cost, &kept));
+}
+
 static void everything_but_the_ordinal_of_the_device_is_in_the_key(void **state)
 {
     const mdnn_problem_t problem = problem_number(3);
@@ -492,6 +526,31 @@ static void a_configuration_belongs_to_its_limit_and_options(void **state)
             mdnn_database_load_configuration(&database, &key, &request, 1 << 20, &found),
             MDNN_STATUS_NOT_FOUND);
     }
+}
+
+static void costs_and_the_choice_among_them_are_written_together(void **state)
+{
+    const mdnn_database_key_t key = key_number(1);
+    mdnn_micro_config_t parts[4];
+    const mdnn_configuration_t configuration = four_four_three_one(parts);
+    mdnn_configuration_t found;
+    mdnn_cost_memory_t memory = {0}, read = {0};
+    (void)state;
+    put_size(&memory, 32, MDNN_PART_FIRST);
+    assert_int_equal(mdnn_database_store(&database, &key, &memory, &REQUEST, &configuration,
+                                         MDNN_DATABASE_KEEP),
+                     MDNN_STATUS_OK);
+    assert_false(memory.entries[0].is_new);
+    assert_int_equal(mdnn_database_load_costs(&database, &key, &read), MDNN_STATUS_OK);
+    assert_int_equal(read.count, 1);
+    assert_entry_is_true(&read.entries[0]);
+    assert_int_equal(mdnn_database_load_configuration(&database, &key, &REQUEST,
+                                                      REQUEST.workspace_limit_bytes, &found),
+                     MDNN_STATUS_OK);
+    assert_same_configuration(&found, &configuration);
+    free(found.parts);
+    mdnn_cost_memory_fini(&memory);
+    mdnn_cost_memory_fini(&read);
 }
 
 static void the_first_record_is_kept_unless_it_is_to_be_replaced(void **state)
@@ -1193,6 +1252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(costs_come_back_as_they_were_stored),
         TEST(newer_costs_replace_older_ones),
+        TEST(what_was_left_to_a_search_is_neither_timed_nor_just_untimed),
         TEST(everything_but_the_ordinal_of_the_device_is_in_the_key),
         TEST(the_longest_problem_fits_a_key_and_a_longer_name_does_not),
         TEST(second_run_measures_nothing_and_chooses_alike),
@@ -1200,6 +1260,7 @@ int main(void)
         TEST(a_table_is_a_source),
         TEST(configurations_come_back_as_they_were_recorded),
         TEST(a_configuration_belongs_to_its_limit_and_options),
+        TEST(costs_and_the_choice_among_them_are_written_together),
         TEST(the_first_record_is_kept_unless_it_is_to_be_replaced),
         TEST(a_record_that_breaks_a_rule_of_the_request_is_no_configuration),
         TEST(the_import_is_asked_second_and_never_changed),
