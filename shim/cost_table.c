@@ -189,6 +189,7 @@ static mdnn_status_t recall_row(mdnn_cost_table_t *table, const mdnn_problem_t *
     }
     row->changed = false;
     row->listed = mdnn_cost_row_has_engines(row);
+    row->partly = mdnn_cost_row_has_left(row);
     return MDNN_STATUS_OK;
 }
 
@@ -230,12 +231,19 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
     return MDNN_STATUS_OK;
 }
 
+bool mdnn_cost_row_has_left(const mdnn_cost_row_t *row)
+{
+    for (int i = MDNN_CANDIDATE_LEGACY; i < row->capacity; i++)
+        if (row->candidates[i].state == MDNN_CANDIDATE_LEFT)
+            return true;
+    return false;
+}
+
 bool mdnn_cost_table_has_left(const mdnn_cost_table_t *table)
 {
     for (const mdnn_cost_row_t *row = table->rows; row; row = row->next)
-        for (int i = MDNN_CANDIDATE_LEGACY; i < row->capacity; i++)
-            if (row->candidates[i].state == MDNN_CANDIDATE_LEFT)
-                return true;
+        if (mdnn_cost_row_has_left(row))
+            return true;
     return false;
 }
 

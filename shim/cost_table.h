@@ -44,7 +44,8 @@ typedef struct mdnn_cost_row {
     int64_t images;
     mdnn_part_role_t role;
     bool changed; /* since it was last remembered */
-    bool listed;  /* its engines are known: heuristics were asked, or a database remembers */
+    bool listed;  /* its engines are known: heuristics were asked, or a database remembers ... */
+    bool partly;  /* ... maybe not those that a search was left with anyway */
     bool offered[MDNN_CANDIDATE_ENGINES]; /* by the heuristics for this size */
     int capacity;                         /* those behind are unknown: most rows need few */
     mdnn_candidate_t *candidates;         /* owned by the table */
@@ -82,6 +83,7 @@ const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index
 /* Whether an engine is known to run here, or was not tried. */
 bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
 bool mdnn_cost_row_runs(const mdnn_cost_row_t *row); /* something was timed */
+bool mdnn_cost_row_has_left(const mdnn_cost_row_t *row); /* an engine was left to a search */
 /* Best time among what is known at this size; a huge number before the first. */
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
 

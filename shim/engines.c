@@ -589,24 +589,41 @@ static void try_neighbours(offer_list_t *list)
     free(bases);
 }
 
+/* PyTorch tries 10 plans unless told otherwise (torch.backends.cudnn.benchmark_limit). */
+enum { FIRST_INSTANT = 12, FIRST_FALLBACK = 4 };
+
+/* At most `more` offers of one list, behind those that are there. */
+static void add_list(const mdnn_engines_t *engines, cudnnBackendDescriptor_t graph,
+                     cudnnBackendHeurMode_t mode, size_t more, mdnn_engine_offer_t *offers,
+                     size_t capacity, size_t *count)
+{
+    const size_t room = capacity - *count;
+    ask_heuristics(engines, graph, mode, offers, *count + (more < room ? more : room), count);
+}
+
+mdnn_status_t mdnn_engines_list_instant(mdnn_engines_t *engines, cudnnHandle_t handle,
+                                        int64_t images, mdnn_graph_scaling_t scaling,
+                                        mdnn_engine_offer_t *offers, size_t capacity, size_t *count)
+{
+    sized_graph_t *graph;
+    *count = 0;
+    MDNN_TRY(graph_for(engines, handle, images, scaling, &graph));
+    add_list(engines, graph->graph, CUDNN_HEUR_MODE_INSTANT,
+             engines->first_only ? FIRST_INSTANT : capacity, offers, capacity, count);
+    return MDNN_STATUS_OK;
+}
+
 mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
                                 mdnn_graph_scaling_t scaling, mdnn_engine_offer_t *offers,
                                 size_t capacity, size_t *count)
 {
-    /* PyTorch tries 10 plans unless told otherwise (torch.backends.cudnn.benchmark_limit). */
-    static const struct {
-        cudnnBackendHeurMode_t mode;
-        size_t first;
-    } lists[] = {
-        {CUDNN_HEUR_MODE_INSTANT, 12}, {CUDNN_HEUR_MODE_B, 0}, {CUDNN_HEUR_MODE_FALLBACK, 4}};
     sized_graph_t *graph;
-    *count = 0;
+    MDNN_TRY(mdnn_engines_list_instant(engines, handle, images, scaling, offers, capacity, count));
     MDNN_TRY(graph_for(engines, handle, images, scaling, &graph));
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        const size_t most = engines->first_only ? *count + lists[i].first : capacity;
-        ask_heuristics(engines, graph->graph, lists[i].mode, offers,
-                       most < capacity ? most : capacity, count);
-    }
+    if (!engines->first_only)
+        add_list(engines, graph->graph, CUDNN_HEUR_MODE_B, capacity, offers, capacity, count);
+    add_list(engines, graph->graph, CUDNN_HEUR_MODE_FALLBACK,
+             engines->first_only ? FIRST_FALLBACK : capacity, offers, capacity, count);
     if (engines->all) {
         offer_list_t list = {engines, handle, graph, offers, capacity, count, 0};
         try_defaults(&list);

@@ -62,6 +62,12 @@ mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, i
                                 mdnn_graph_scaling_t scaling, mdnn_engine_offer_t *offers,
                                 size_t capacity, size_t *count);
 
+/* Only those of the first list: for the few engines that it falls back to cuDNN 9 takes several times as
+ * long. */
+mdnn_status_t mdnn_engines_list_instant(mdnn_engines_t *engines, cudnnHandle_t handle,
+                                        int64_t images, mdnn_graph_scaling_t scaling,
+                                        mdnn_engine_offer_t *offers, size_t capacity, size_t *count);
+
 /* UNSUPPORTED if the engine cannot run this part; that is remembered too. *plan stays valid. */
 mdnn_status_t mdnn_engines_plan(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
                                 mdnn_graph_scaling_t scaling, const mdnn_engine_t *engine,

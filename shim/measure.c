@@ -526,26 +526,32 @@ static const mdnn_problem_tensor_t *output_of(const mdnn_problem_t *problem)
                                                         : &problem->y;
 }
 
-/* Asks cuDNN which engines it offers for this size; once a row. Some engines of cuDNN 9 write into
- * the gaps of an output that has them (seen on an H100): none but the host's own is tried there. */
+/* Asks cuDNN which engines it offers for this size; once a row, or twice where the first one was a
+ * search that had enough. Some engines of cuDNN 9 write into the gaps of an output that has them (seen
+ * on an H100): none but the host's own is tried there. */
 static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     mdnn_engine_offer_t offers[MDNN_CANDIDATE_ENGINES];
     size_t count = 0;
-    if (row->listed || !measurement->request.engines ||
+    const bool partly = measurement->request.caller_searches && !row->listed;
+    if ((row->listed && !row->partly) || !measurement->request.engines ||
         !mdnn_cost_table_engines_may_pay(measurement->table, row, measurement->request.limit_bytes))
         return;
     row->listed = true;
+    row->partly = partly;
     if (row->images == mdnn_problem_batch(measurement->problem) && measurement->request.callers_own)
         take_offer(measurement, row, measurement->request.callers_own);
     if (mdnn_tensor_has_gaps(output_of(measurement->problem)))
         return;
-    if (mdnn_engines_list(measurement->request.engines, measurement->call.handle, row->images,
-                          scaling_of(measurement, row), offers, MDNN_CANDIDATE_ENGINES,
-                          &count) != MDNN_STATUS_OK)
-        return;
-    for (size_t i = 0; i < count; i++)
+    const double begin_us = mdnn_now_us();
+    const mdnn_status_t status =
+        (partly ? mdnn_engines_list_instant : mdnn_engines_list)(
+            measurement->request.engines, measurement->call.handle, row->images,
+            scaling_of(measurement, row), offers, MDNN_CANDIDATE_ENGINES, &count);
+    for (size_t i = 0; status == MDNN_STATUS_OK && i < count; i++)
         take_offer(measurement, row, &offers[i]);
+    MDNN_LOG(MDNN_LOG_DEBUG, "measure", "listed %zu engines for %lld images in %.1f ms", count,
+             (long long)row->images, (mdnn_now_us() - begin_us) / 1e3);
 }
 
 static mdnn_status_t settle_from(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int first,
@@ -556,8 +562,16 @@ static mdnn_status_t settle_from(mdnn_measurement_t *measurement, mdnn_cost_row_
     return MDNN_STATUS_OK;
 }
 
-/* Engines first, in the order of the heuristics: a good time found early spares the others theirs.
- * Those that were left to the caller are tried where nothing else runs. */
+/* Engines first, in the order of the heuristics: a good time found early spares the others theirs. */
+static mdnn_status_t settle_listed(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
+{
+    const int count = mdnn_cost_table_candidates(measurement->table);
+    MDNN_TRY(settle_from(measurement, row, MDNN_CANDIDATE_LEGACY, count));
+    return settle_from(measurement, row, 0, MDNN_CANDIDATE_LEGACY);
+}
+
+/* What is left to a search is tried where nothing else runs, and what it is spared is listed where
+ * nothing was left to it. */
 static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     if (measurement->request.engines && !row->listed &&
@@ -566,14 +580,16 @@ static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t
         row->changed = false; /* nothing is known of it: another limit may want to know */
         return MDNN_STATUS_OK;
     }
-    list_engines(measurement, row);
-    const int count = mdnn_cost_table_candidates(measurement->table);
-    MDNN_TRY(settle_from(measurement, row, MDNN_CANDIDATE_LEGACY, count));
-    MDNN_TRY(settle_from(measurement, row, 0, MDNN_CANDIDATE_LEGACY));
-    if (!measurement->request.caller_searches || mdnn_cost_row_runs(row))
+    if (!measurement->request.caller_searches || !row->listed)
+        list_engines(measurement, row);
+    MDNN_TRY(settle_listed(measurement, row));
+    const bool leaves = mdnn_cost_row_has_left(row);
+    if (!measurement->request.caller_searches || (leaves && mdnn_cost_row_runs(row)))
         return MDNN_STATUS_OK;
-    measurement->request.caller_searches = false;
-    return settle_from(measurement, row, MDNN_CANDIDATE_LEGACY, count);
+    if (leaves)
+        measurement->request.caller_searches = false;
+    list_engines(measurement, row);
+    return settle_listed(measurement, row);
 }
 
 /* Before many near sizes, the powers of two: what they tell about the best rate spares most of the

@@ -105,8 +105,9 @@ measures_what_was_left() {
     plans ffff && whole_times=$times whole_measurements=$measurements && kept ssss || return 1
     kept ffff && left_measurements=$measurements left_times=$times && kept ffff || return 1
     echo "$whole_measurements measurements at first, after a search $left_measurements, then $measurements"
-    [ $((left_measurements * 5)) -ge "$whole_measurements" ] &&
-        [ "$left_measurements" -lt "$whole_measurements" ] && [ "$measurements" = 0 ] && [ "$left_times" = "$whole_times" ] && [ "$times" = "$whole_times" ]
+    [ $((left_measurements * 8)) -ge $((whole_measurements * 3)) ] &&
+        [ "$left_measurements" -lt "$whole_measurements" ] && [ "$measurements" = 0 ] &&
+        [ "$left_times" = "$whole_times" ] && [ "$times" = "$whole_times" ]
 }
 
 # Nor is what a limit needs, in a search that has one.
