@@ -53,7 +53,7 @@ CUresult mdnn_door_cuMemAlloc_v2(CUresult (*real)(CUdeviceptr *, size_t), bool o
 {
     (void)own_stream;
     if (address && bytes > 0 && mdnn_plain_memory_wanted(mdnn_driver_caller()))
-        return mdnn_plain_memory_allocate(real, address, bytes);
+        return counted(mdnn_plain_memory_allocate(real, address, bytes), address);
     const CUresult result = address && bytes > 0
                                 ? mdnn_virtual_allocate(address, bytes, NULL, false, true)
                                 : CUDA_ERROR_NOT_SUPPORTED;
@@ -152,9 +152,11 @@ CUresult mdnn_door_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CU
     if (mdnn_driver_is_exiting())
         return real(context);
     mdnn_virtual_context_ends(context);
+    mdnn_plain_block_t *const blocks = mdnn_plain_memory_take_context(context);
     const CUresult result = real(context);
     while (result == CUDA_SUCCESS && mdnn_virtual_take_bound(context, &address))
         (void)free_counted(address, NULL, false, true);
+    mdnn_plain_memory_ended(blocks, result == CUDA_SUCCESS);
     return result;
 }
 

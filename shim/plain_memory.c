@@ -12,12 +12,21 @@
 
 /* ---- whose ---- */
 
-/* The library's code and data. Several copies: the last. */
-static _Atomic uintptr_t first = UINTPTR_MAX, end;
-
+/* Code and data of a copy of the library. Never changed nor freed once it is in the list: NCCL's
+ * threads look at any time. */
 typedef struct image {
-    uintptr_t inside, first, end;
+    struct image *next;
+    uintptr_t inside; /* what is asked about */
+    uintptr_t first, end;
 } image_t;
+
+static _Atomic(image_t *) images;
+
+static bool is_named_nccl(const char *path)
+{
+    const char *const slash = strrchr(path, '/');
+    return strncmp(slash ? slash + 1 : path, "libnccl", strlen("libnccl")) == 0;
+}
 
 static int find_image(struct dl_phdr_info *info, size_t bytes, void *context)
 {
@@ -29,33 +38,42 @@ static int find_image(struct dl_phdr_info *info, size_t bytes, void *context)
         if (info->dlpi_phdr[i].p_type != PT_LOAD)
             continue;
         low = start < low ? start : low;
-        high = start + info->dlpi_phdr[i].p_memsz > high ? start + info->dlpi_phdr[i].p_memsz
-                                                         : high;
+        high =
+            start + info->dlpi_phdr[i].p_memsz > high ? start + info->dlpi_phdr[i].p_memsz : high;
     }
     /* A program may have NCCL within: then not all that it allocates is NCCL's. */
-    if (image->inside < low || image->inside >= high || !strstr(info->dlpi_name, "libnccl"))
+    if (image->inside < low || image->inside >= high || !is_named_nccl(info->dlpi_name))
         return 0;
     image->first = low;
     image->end = high;
     return 1;
 }
 
+static bool is_nccl(uintptr_t address)
+{
+    const image_t *image = atomic_load_explicit(&images, memory_order_acquire);
+    while (image && (address < image->first || address >= image->end))
+        image = image->next;
+    return image != NULL;
+}
+
 void mdnn_plain_memory_of(void *function)
 {
     image_t image = {.inside = (uintptr_t)function};
-    if (!dl_iterate_phdr(find_image, &image))
+    if (is_nccl(image.inside) || !dl_iterate_phdr(find_image, &image))
         return;
-    atomic_store(&end, 0);
-    atomic_store(&first, image.first);
-    atomic_store(&end, image.end);
+    image_t *const made = malloc(sizeof *made);
+    if (!made)
+        return; /* the next function of the library may find memory */
+    *made = image;
+    made->next = atomic_load(&images);
+    while (!atomic_compare_exchange_weak(&images, &made->next, made)) {
+    }
 }
 
 bool mdnn_plain_memory_wanted(const void *caller)
 {
-    const uintptr_t address = (uintptr_t)caller;
-    return mdnn_nccl_is_inside() ||
-           (address >= atomic_load_explicit(&first, memory_order_relaxed) &&
-            address < atomic_load_explicit(&end, memory_order_relaxed));
+    return mdnn_nccl_is_inside() || is_nccl((uintptr_t)caller);
 }
 
 /* ---- what there is ---- */
@@ -65,11 +83,21 @@ typedef struct mdnn_plain_block {
     CUdeviceptr address;
     size_t bytes; /* set aside for it; 0: it is virtual and pinned */
     int device;
+    CUcontext context;
 } block_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `blocks` */
 static block_t *blocks;
 static _Atomic size_t block_count;
+
+static void add(block_t *block)
+{
+    pthread_mutex_lock(&lock);
+    block->next = blocks;
+    blocks = block;
+    atomic_fetch_add(&block_count, 1);
+    pthread_mutex_unlock(&lock);
+}
 
 static CUresult allocate_pinned(CUdeviceptr *address, size_t bytes)
 {
@@ -81,7 +109,7 @@ static CUresult allocate_pinned(CUdeviceptr *address, size_t bytes)
 
 static CUresult allocate(block_t *block, CUresult (*real)(CUdeviceptr *, size_t))
 {
-    CUresult result = mdnn_virtual_set_aside(block->bytes, &block->device);
+    CUresult result = mdnn_virtual_set_aside(block->bytes, &block->device, &block->context);
     if (result == CUDA_SUCCESS) {
         result = real(&block->address, block->bytes);
         if (result != CUDA_SUCCESS)
@@ -106,67 +134,84 @@ CUresult mdnn_plain_memory_allocate(CUresult (*real)(CUdeviceptr *, size_t), CUd
         return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, bytes) : result;
     }
     *address = block->address;
-    pthread_mutex_lock(&lock);
-    block->next = blocks;
-    blocks = block;
-    atomic_fetch_add(&block_count, 1);
-    pthread_mutex_unlock(&lock);
+    add(block);
     return CUDA_SUCCESS;
 }
 
-void mdnn_plain_memory_device_ends(CUdevice device)
+/* The blocks that are like `like`: of its address, context, or device. */
+typedef bool (*alike_t)(const block_t *block, const block_t *like);
+
+static bool has_address(const block_t *block, const block_t *like)
 {
+    return block->address == like->address;
+}
+
+static bool has_context(const block_t *block, const block_t *like)
+{
+    return block->context == like->context;
+}
+
+static bool has_device(const block_t *block, const block_t *like)
+{
+    return block->device == like->device;
+}
+
+static block_t *take(alike_t alike, const block_t *like)
+{
+    block_t *taken = NULL;
+    if (atomic_load(&block_count) == 0)
+        return NULL;
     pthread_mutex_lock(&lock);
     for (block_t **at = &blocks; *at;) {
         block_t *const block = *at;
-        if (block->device != device) {
+        if (!alike(block, like)) {
             at = &block->next;
             continue;
         }
         *at = block->next;
-        free(block);
+        block->next = taken;
+        taken = block;
         atomic_fetch_sub(&block_count, 1);
     }
     pthread_mutex_unlock(&lock);
+    return taken;
+}
+
+void mdnn_plain_memory_device_ends(CUdevice device)
+{
+    block_t *const gone = take(has_device, &(block_t){.device = device});
+    for (block_t *block = gone, *next; block; block = next) {
+        next = block->next;
+        free(block);
+    }
 }
 
 mdnn_plain_block_t *mdnn_plain_memory_take(CUdeviceptr address)
 {
-    if (atomic_load(&block_count) == 0)
-        return NULL;
-    pthread_mutex_lock(&lock);
-    block_t **at = &blocks;
-    while (*at && (*at)->address != address)
-        at = &(*at)->next;
-    block_t *const block = *at;
-    if (block) {
-        *at = block->next;
-        atomic_fetch_sub(&block_count, 1);
-    }
-    pthread_mutex_unlock(&lock);
-    return block;
+    return take(has_address, &(block_t){.address = address});
 }
 
-static void put_back(block_t *block)
+mdnn_plain_block_t *mdnn_plain_memory_take_context(CUcontext context)
 {
-    pthread_mutex_lock(&lock);
-    block->next = blocks;
-    blocks = block;
-    atomic_fetch_add(&block_count, 1);
-    pthread_mutex_unlock(&lock);
+    return take(has_context, &(block_t){.context = context});
 }
 
-void mdnn_plain_memory_ended(mdnn_plain_block_t *block, bool freed)
+static void end_block(block_t *block)
 {
-    if (!block)
-        return;
-    if (!freed) {
-        put_back(block);
-        return;
-    }
     if (block->bytes > 0)
         mdnn_virtual_give_back(block->bytes, block->device);
     else
         mdnn_virtual_unpin(block->address);
     free(block);
+}
+
+void mdnn_plain_memory_ended(mdnn_plain_block_t *ended, bool freed)
+{
+    for (block_t *block = ended, *next; block; block = next) {
+        next = block->next;
+        if (freed)
+            end_block(block);
+        else
+            add(block);
+    }
 }

@@ -18,10 +18,12 @@ CUresult mdnn_plain_memory_allocate(CUresult (*real)(CUdeviceptr *, size_t), CUd
                                     size_t bytes);
 /* The device is about to be reset, which ends all of it there. */
 void mdnn_plain_memory_device_ends(CUdevice device);
-/* Around a free of the memory at `address`, whatever it is. take: before, so that nobody else's at the
- * same address is meant; NULL: it is not NCCL's. ended: after; what was not freed stays NCCL's. */
+/* Around a free of the memory at `address`, whatever it is, and around the end of a context, with which
+ * its memory ends. take: before, so that nobody else's at the same address is meant; NULL: it is not
+ * NCCL's. ended: after; what was not freed stays NCCL's. */
 typedef struct mdnn_plain_block mdnn_plain_block_t;
 mdnn_plain_block_t *mdnn_plain_memory_take(CUdeviceptr address);
-void mdnn_plain_memory_ended(mdnn_plain_block_t *block, bool freed);
+mdnn_plain_block_t *mdnn_plain_memory_take_context(CUcontext context);
+void mdnn_plain_memory_ended(mdnn_plain_block_t *blocks, bool freed);
 
 #endif

@@ -25,13 +25,14 @@ typedef struct mdnn_virtual_device {
     uint64_t budget_bytes;
     uint64_t said_needed_bytes; /* in the last line about a refusal; 0: none yet */
     mdnn_device_memory_t *device;
-    mdnn_memory_t *memory;    /* NULL: it was reset */
-    _Atomic uint64_t met;     /* other devices, a bit each, that worked on its memory */
-    uint64_t ended;           /* operations, for publishing statistics now and then */
-    uint32_t inside;          /* operations between begin and end */
-    bool serves_all;          /* safety = host */
-    bool hurried;             /* mdnn_memory_hurry is in force */
-    pthread_cond_t one_ended; /* of those */
+    mdnn_memory_t *memory;      /* NULL: it was reset */
+    uint64_t small_plain_bytes; /* of memory of the driver's that shares pages */
+    _Atomic uint64_t met;       /* other devices, a bit each, that worked on its memory */
+    uint64_t ended;             /* operations, for publishing statistics now and then */
+    uint32_t inside;            /* operations between begin and end */
+    bool serves_all;            /* safety = host */
+    bool hurried;               /* mdnn_memory_hurry is in force */
+    pthread_cond_t one_ended;   /* of those */
     struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;
 

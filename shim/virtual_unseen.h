@@ -35,10 +35,10 @@ bool mdnn_virtual_can_stay(CUdeviceptr address);
 /* The opposite of mdnn_virtual_pin. */
 void mdnn_virtual_unpin(CUdeviceptr address);
 
-/* `bytes` of the current device's budget are for memory of another kind. CUDA_ERROR_OUT_OF_MEMORY:
- * virtual memory has taken them; CUDA_ERROR_NOT_SUPPORTED: there is no budget. *device: for
- * mdnn_virtual_give_back. */
-CUresult mdnn_virtual_set_aside(size_t bytes, int *device);
+/* Of the current device's budget what an allocation of `bytes` takes of the driver's pages.
+ * CUDA_ERROR_OUT_OF_MEMORY: virtual memory has taken it; CUDA_ERROR_NOT_SUPPORTED: there is no
+ * budget. *device: for mdnn_virtual_give_back; *context: the current one. */
+CUresult mdnn_virtual_set_aside(size_t bytes, int *device, CUcontext *context);
 void mdnn_virtual_give_back(size_t bytes, int device);
 
 #endif

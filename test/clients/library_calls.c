@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "test/clients/check.h"
@@ -48,6 +49,7 @@ int ncclCommRegister(void *comm, void *buffer, size_t bytes, void **registration
 int ncclCommDeregister(void *comm, void *registration);
 int ncclCommWindowRegister(void *comm, void *buffer, size_t bytes, void **window, int flags);
 int ncclCommWindowDeregister(void *comm, void *window);
+int ncclMemAlloc(void **address, size_t bytes);
 int ncclFakeTouch(void *comm, void *registration, size_t count, cudaStream_t stream);
 
 /* ---- buffers: all words of one are alike but for their place, so few stand for all ---- */
@@ -569,6 +571,16 @@ static void comms_gone(uint64_t seed, int count)
     check_all();
 }
 
+/* What the pool of the device says to be in use is: nothing, or what the program has allocated. */
+static void check_pool(void)
+{
+    cudaMemPool_t pool;
+    uint64_t used;
+    CUDA(cudaDeviceGetDefaultMemPool(&pool, 0));
+    CUDA(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+    CHECK(used == 0 || used == (uint64_t)buffer_count * WORDS * sizeof(uint32_t));
+}
+
 /* Communicators that come when the budget is used up, and go. */
 static void comms_late(uint64_t seed, int count)
 {
@@ -580,6 +592,32 @@ static void comms_late(uint64_t seed, int count)
         CUDA(cudaStreamSynchronize(stream));
         CHECK(ncclCommDestroy(comm) == 0);
     }
+    check_all();
+    check_pool();
+}
+
+/* Contexts of the program's own, whose memory ends with them: before the budget is used up, and
+ * then. */
+static void end_contexts(void)
+{
+    enum { CONTEXTS = 24 };
+    for (int i = 0; i < CONTEXTS; i++) {
+        CUcontext context;
+        void *address;
+        CHECK(cuCtxCreate(&context, NULL, 0, 0) == CUDA_SUCCESS);
+        CHECK(ncclMemAlloc(&address, WORDS * sizeof(uint32_t)) == 0);
+        CHECK(cuCtxDestroy(context) == CUDA_SUCCESS);
+    }
+}
+
+static void contexts_end(uint64_t seed, int count)
+{
+    CUDA(cudaFree(NULL));
+    end_contexts();
+    begin(seed, count);
+    end_contexts();
+    for (int round = 0; round < ROUNDS / 4; round++)
+        work();
     check_all();
 }
 
@@ -603,7 +641,8 @@ int main(int argc, char **argv)
                     {"all_windows", all_windows},
                     {"many_comms", many_comms},
                     {"comms_gone", comms_gone},
-                    {"comms_late", comms_late}};
+                    {"comms_late", comms_late},
+                    {"contexts_end", contexts_end}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(programs[i].name, argv[1]) == 0) {
             programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));

@@ -103,6 +103,7 @@ int ncclCommRegister(void *handle, void *buffer, size_t bytes, void **registrati
 int ncclCommDeregister(void *handle, void *registration);
 int ncclCommWindowRegister(void *handle, void *buffer, size_t bytes, void **window, int flags);
 int ncclCommWindowDeregister(void *handle, void *window);
+int ncclMemAlloc(void **address, size_t bytes);
 int ncclFakeTouch(void *handle, void *registration, size_t count, cudaStream_t stream);
 
 /* `config`: an int, 0 for one that does not block. */
@@ -316,6 +317,11 @@ int ncclCommWindowRegister(void *handle, void *buffer, size_t bytes, void **wind
 int ncclCommWindowDeregister(void *handle, void *window)
 {
     return ncclCommDeregister(handle, window);
+}
+
+int ncclMemAlloc(void **address, size_t bytes)
+{
+    return cudaMalloc(address, bytes) == cudaSuccess ? SUCCESS : UNHANDLED_CUDA_ERROR;
 }
 
 /* No function of the real one: what other ranks do with a registered buffer. */

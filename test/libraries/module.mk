@@ -17,9 +17,15 @@ $(LIBRARIES)/libnccl.so.2: test/libraries/fake_nccl.c $(SIM_LIBS)
 -include $(wildcard $(LIBRARIES)/*.d)
 
 $(C)/library_calls: $(LIBRARIES)/libcublas.so.13 $(LIBRARIES)/libnccl.so.2
-$(C)/library_calls: private CLIENT_LIBS += -L$(LIBRARIES) -l:libcublas.so.13 -l:libnccl.so.2
+$(C)/library_calls: private CLIENT_LIBS += -L$(LIBRARIES) -l:libcublas.so.13 -l:libnccl.so.2 \
+    -L$(B)/sim -l:libcuda.so.1
+
+$(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/plain_memory.c | $(LIBRARIES)/libnccl.so.2
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -ldl -lpthread -o $@
 
 ifneq ($(CUDA_INCLUDE),)
 TEST_DEPS += $(C)/library_calls
-TESTS += test/library_calls.sh
+TESTS += test/library_calls.sh $(B)/test/shim/test_plain_memory
 endif

@@ -358,9 +358,9 @@ void mdnn_virtual_unpin(CUdeviceptr address)
     (void)address;
 }
 
-CUresult mdnn_virtual_set_aside(size_t bytes, int *device)
+CUresult mdnn_virtual_set_aside(size_t bytes, int *device, CUcontext *context)
 {
-    (void)bytes, (void)device;
+    (void)bytes, (void)device, (void)context;
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
