@@ -54,6 +54,26 @@ static void sort_by_time(mdnn_algo_perf_t *results, int count)
     }
 }
 
+/* Least workspace in which a call under this number can run. */
+static uint64_t least_bytes(const mdnn_plan_t *plan, const mdnn_call_t *call, int algo)
+{
+    const mdnn_demand_t demand = mdnn_demand_of(call->direction, algo, 0);
+    return mdnn_plan_least_bytes(plan, &demand);
+}
+
+/* Under policy wd: the number that demands the same bits each time only where that costs no workspace.
+ * What a host may call it by, the arena must always have room for, and a division must fit. */
+static int least_demanding(const mdnn_plan_t *plan, const mdnn_call_t *call, int algo)
+{
+    const bool direct = mdnn_algo_is_direct(call->direction, algo);
+    for (int other = 0; other < mdnn_algo_count(call->direction); other++)
+        if (mdnn_algo_is_direct(call->direction, other) == direct &&
+            !mdnn_algo_is_deterministic(call->direction, other) &&
+            least_bytes(plan, call, other) < least_bytes(plan, call, algo))
+            return other;
+    return algo;
+}
+
 /* The entry of our best configuration, under the number of its leading algorithm; an engine has none
  * and goes by that of stock's first answer. */
 static int lead_with(mdnn_plan_t *plan, const mdnn_call_t *call, const mdnn_ready_t *best,
@@ -61,9 +81,13 @@ static int lead_with(mdnn_plan_t *plan, const mdnn_call_t *call, const mdnn_read
 {
     const int algo = leading_part(best->configuration)->cost.algo;
     memset(&results[0], 0, sizeof results[0]);
-    results[0].algo = algo < MDNN_ALGO_ENGINE ? (cudnnConvolutionFwdAlgo_t)algo : stock[0].algo;
+    const int own = algo < MDNN_ALGO_ENGINE ? algo : (int)stock[0].algo;
+    results[0].algo =
+        (cudnnConvolutionFwdAlgo_t)(mdnn_wd_is_on() ? least_demanding(plan, call, own) : own);
     results[0].mathType = (cudnnMathType_t)mdnn_plan_problem(plan)->math_type;
     describe(best, told_bytes(plan, call, (int)results[0].algo, best), &results[0]);
+    if (!mdnn_algo_is_deterministic(call->direction, (int)results[0].algo))
+        results[0].determinism = CUDNN_NON_DETERMINISTIC;
     mdnn_plan_announce(plan, (int)results[0].algo, results[0].memory);
     return 1;
 }

@@ -46,6 +46,7 @@ typedef struct mdnn_arena {
     CUdeviceptr base;
     uint64_t bytes;
     uint64_t divisible_bytes; /* the rest belongs to captures */
+    uint64_t promised_bytes;  /* most that a convolution needs whose caller was told of none */
     slot_t slots[SLOTS];
     capture_t captures[CAPTURES];
     int capture_count;
@@ -396,7 +397,8 @@ static bool bring_to_rest(const arena_t *arena)
 /* Bytes that streams keep for one convolution, whatever captures there are. */
 static uint64_t kept_bytes(const arena_t *arena)
 {
-    return arena->bytes / 4;
+    const uint64_t quarter = arena->bytes / 4;
+    return arena->promised_bytes > quarter ? arena->promised_bytes : quarter;
 }
 
 /* Half of what is left, but `needed_bytes` if that is more and streams keep theirs. */
@@ -589,6 +591,21 @@ static bool find_stream(const mdnn_call_t *call, CUstream *stream, bool *capturi
     return true;
 }
 
+/* What needs more than streams keep for one convolution is promised that, if captures have not taken it,
+ * and if a capture that cannot have as much finds something weaker to run. */
+static bool promise(arena_t *arena, const mdnn_plan_t *plan, const mdnn_demand_t *demand,
+                    uint64_t needed_bytes)
+{
+    const mdnn_demand_t weaker = {.strict = demand->strict};
+    if (needed_bytes <= kept_bytes(arena))
+        return true;
+    if (needed_bytes > arena->divisible_bytes ||
+        mdnn_plan_least_bytes(plan, &weaker) > arena->bytes / 4)
+        return false;
+    arena->promised_bytes = needed_bytes;
+    return true;
+}
+
 bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_plan_t *plan,
                        const mdnn_demand_t *demand)
 {
@@ -601,7 +618,7 @@ bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_plan_t *plan,
     pthread_rwlock_wrlock(&arena->lock);
     if (!arena->tried && find_stream(call, &stream, &capturing) && !capturing)
         allocate(arena);
-    const bool serves = least <= kept_bytes(arena);
+    const bool serves = promise(arena, plan, demand, least);
     pthread_rwlock_unlock(&arena->lock);
     return serves;
 }

@@ -216,9 +216,11 @@ without_glpk() {
 }
 
 [ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
-plan 27
+plan 30
 check 'training asks for no workspace and is right' program trains 1048576 'networks -eq 1' \
     'networks_followed -eq 1' 'arena_divisions -eq 1'
+check 'where the same bits each time take more than a quarter of the total' program trains 2048
+check 'nor does who asks for these bring workspace' program asks_for_the_same_bits 4096
 check 'a model that is switched is planned once for each switch' program switches_models 1048576 \
     'networks -eq 2' 'networks_followed -eq 4' 'divisions_solved -le 4' 'arena_divisions -eq 1'
 check 'two models in turns are right, and nothing grows' program alternates_models 1048576 \
@@ -234,6 +236,7 @@ check 'a region that is too small is left for the whole' program many_streams 81
 check 'branches on streams of their own' program branches 1048576 'networks -eq 3' \
     'networks_followed -eq 3' 'divisions_solved -eq 1' 'arena_divisions -le 4'
 check 'captured graphs have memory of their own' program captures 1048576 'arena_waits -eq 0'
+check 'graphs whose convolutions need most of the total' program captures 2048
 check 'captures beside work in the arena' captures_in_flight
 check 'what is not there is halved' halves_what_is_not_there
 for function in cuEventCreate cuEventRecord cuStreamWaitEvent cuStreamIsCapturing; do
