@@ -171,7 +171,9 @@ CUresult mdnn_door_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
     mdnn_virtual_device_ends(device);
     atomic_store(&used[device], 0);
     atomic_store(&most_used[device], 0);
-    return real(device);
+    const CUresult result = real(device);
+    mdnn_virtual_device_ended(device);
+    return result;
 }
 
 /* ---- questions ---- */

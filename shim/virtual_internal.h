@@ -4,7 +4,7 @@
  *   virtual_graphs.c      captures and graphs
  *   virtual_contexts.c    ends of contexts
  *
- * Locks, in this order: a device's, then that of captures. Neither is held while a call of the
+ * Locks: a device's, then that of captures or that of contexts. None is held while a call of the
  * program's own runs. */
 #ifndef MDNN_VIRTUAL_INTERNAL_H
 #define MDNN_VIRTUAL_INTERNAL_H
@@ -25,7 +25,7 @@ typedef struct mdnn_virtual_device {
     uint64_t budget_bytes;
     uint64_t said_needed_bytes; /* in the last line about a refusal; 0: none yet */
     mdnn_device_memory_t *device;
-    mdnn_memory_t *memory;      /* NULL: it was reset */
+    mdnn_memory_t *memory;      /* NULL: it was reset, or will be now */
     uint64_t small_plain_bytes; /* of memory of the driver's that shares pages */
     _Atomic uint64_t met;       /* other devices, a bit each, that worked on its memory */
     uint64_t ended;             /* operations, for publishing statistics now and then */
@@ -37,7 +37,8 @@ typedef struct mdnn_virtual_device {
 } mdnn_virtual_device_t;
 
 /* Between enter and leave a device is locked, its context is current, and what captures forbid
- * other calls of the thread is allowed. */
+ * other calls of the thread is allowed. Whoever enters looks whether it still has memory: another
+ * thread may have reset it; so does whoever waited within for another thread. */
 typedef struct mdnn_virtual_entry {
     mdnn_context_change_t change;
     CUstreamCaptureMode mode;
@@ -59,7 +60,8 @@ mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context); /* and which
 mdnn_virtual_device_t *mdnn_virtual_device(size_t index);
 
 /* Takes the device out of those above, gives back all that it has of the driver but its retained
- * context, and forgets all that was allocated. false: it is none of those. */
+ * context, and forgets all that was allocated; until mdnn_virtual_device_ended it goes without a
+ * budget. false: it is none of those. */
 bool mdnn_virtual_withdraw(CUdevice ordinal);
 /* Nobody holds any more what lies there, nor does it end with a context. */
 void mdnn_virtual_forget_holds(uint64_t start, uint64_t bytes);

@@ -60,16 +60,17 @@ void mdnn_virtual_restore(mdnn_virtual_entry_t entry)
 mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device)
 {
     mdnn_virtual_entry_t entry = mdnn_virtual_relax();
-    entry.change = mdnn_context_enter(mdnn_real_driver(), device->context);
     mdnn_failure_forget();
     pthread_mutex_lock(&device->lock);
+    if (device->memory) /* else its context may be gone, too */
+        entry.change = mdnn_context_enter(mdnn_real_driver(), device->context);
     return entry;
 }
 
 void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry)
 {
-    pthread_mutex_unlock(&device->lock);
     mdnn_context_leave(mdnn_real_driver(), entry.change);
+    pthread_mutex_unlock(&device->lock);
     mdnn_virtual_restore(entry);
 }
 
@@ -410,17 +411,32 @@ mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
     return find_device(*context, &ordinal);
 }
 
-/* What still runs ends first: it may use the memory. */
+/* Entered. Operations of other threads that are between begin and end, for as long as a call takes:
+ * one that lasts may wait for what this thread will do. */
+static void await_ends(mdnn_virtual_device_t *device)
+{
+    struct timespec limit;
+    clock_gettime(CLOCK_MONOTONIC, &limit);
+    limit.tv_sec++;
+    while (device->inside > mdnn_virtual_unseen_open() &&
+           pthread_cond_timedwait(&device->one_ended, &device->lock, &limit) == 0)
+        continue;
+}
+
+/* From now on nobody begins anything there. What still runs ends first: it may use the memory. */
 static void empty(mdnn_virtual_device_t *device)
 {
     mdnn_memory_statistics_t numbers;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    (void)mdnn_real_driver()->cuCtxSynchronize();
+    mdnn_memory_t *const memory = device->memory;
     fill_numbers(device, &numbers);
     mdnn_memory_statistics_publish(device->ordinal, &numbers);
-    mdnn_memory_destroy(device->memory);
-    mdnn_device_memory_destroy(device->device);
     device->memory = NULL;
+    pthread_cond_broadcast(&device->one_ended);
+    await_ends(device);
+    (void)mdnn_real_driver()->cuCtxSynchronize();
+    mdnn_memory_destroy(memory);
+    mdnn_device_memory_destroy(device->device);
     device->device = NULL;
     mdnn_virtual_leave(device, entry);
 }
@@ -440,9 +456,14 @@ bool mdnn_virtual_withdraw(CUdevice ordinal)
         device->next_withdrawn = withdrawn;
         withdrawn = device;
     }
-    atomic_store(&tried[ordinal], false);
+    atomic_store(&tried[ordinal], true); /* what was set up now would not outlive the reset */
     pthread_mutex_unlock(&making);
     return device != NULL;
+}
+
+void mdnn_virtual_device_ended(CUdevice ordinal)
+{
+    atomic_store(&tried[ordinal], false);
 }
 
 mdnn_virtual_device_t *mdnn_virtual_current(void)
@@ -460,10 +481,10 @@ bool mdnn_virtual_await_end(mdnn_virtual_device_t *device)
     struct timespec limit;
     clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_sec += SECONDS;
-    while (device->inside > mdnn_virtual_unseen_open() && device->ended == before)
+    while (device->memory && device->inside > mdnn_virtual_unseen_open() && device->ended == before)
         if (pthread_cond_timedwait(&device->one_ended, &device->lock, &limit) != 0)
             return false;
-    return device->ended != before;
+    return device->memory && device->ended != before;
 }
 
 static void hurry(mdnn_virtual_device_t *device, bool hurried)
@@ -482,9 +503,9 @@ bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status,
     if (device->hurried)
         hurry(device, false);
     if (held_up) {
-        if (!mdnn_virtual_await_end(device))
+        if (!mdnn_virtual_await_end(device) && device->memory)
             hurry(device, true);
-        return true;
+        return device->memory != NULL;
     }
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
         return mdnn_virtual_await_end(device);
@@ -561,7 +582,8 @@ CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status
         return CUDA_ERROR_INVALID_VALUE;
     case MDNN_STATUS_OUT_OF_DEVICE_MEMORY:
     case MDNN_STATUS_OVERFLOW:
-        say_refused(device, bytes);
+        if (device->memory)
+            say_refused(device, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     case MDNN_STATUS_DEVICE: {
         const CUresult error = mdnn_failure_take();
@@ -576,10 +598,11 @@ CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status
 
 /* ---- allocations ---- */
 
-/* Host memory for what lives beyond the budget, and some more. */
-static void want_slots(mdnn_virtual_device_t *device, uint64_t live_bytes)
+/* Entered. Host memory for what lives beyond the budget, and some more. */
+static void want_slots(mdnn_virtual_device_t *device)
 {
     const uint64_t budget = device->budget_bytes;
+    const uint64_t live_bytes = mdnn_memory_report(device->memory).live_bytes;
     const uint64_t ahead = budget / 2 < 1024 * mebibyte ? budget / 2 : 1024 * mebibyte;
     if (live_bytes > budget / 2)
         mdnn_host_slots_want(mdnn_device_memory_slots(device->device),
@@ -617,6 +640,25 @@ static CUresult told_of_allocation(mdnn_virtual_device_t *device, mdnn_status_t 
                                                                           : result;
 }
 
+/* Entered. NOT_FOUND: it was just reset. */
+static mdnn_status_t allocate_entered(mdnn_virtual_device_t *device, size_t bytes, uint64_t number,
+                                      unsigned long long capture, uint64_t *start)
+{
+    mdnn_status_t status;
+    bool retried = false;
+    do
+        status = device->memory ? mdnn_memory_allocate(device->memory, bytes, number, start)
+                                : MDNN_STATUS_NOT_FOUND;
+    while (mdnn_virtual_try_again(device, status, &retried));
+    if (!device->memory)
+        return MDNN_STATUS_NOT_FOUND;
+    if (status == MDNN_STATUS_OK && capture)
+        mdnn_virtual_hold_captured(device, capture, *start);
+    if (status == MDNN_STATUS_OK)
+        want_slots(device);
+    return status;
+}
+
 static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
                          bool synchronous, bool quiet)
 {
@@ -627,24 +669,16 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bo
     if (!device || order_of(stream, per_thread, synchronous, &number, &capture) != MDNN_STATUS_OK)
         return CUDA_ERROR_NOT_SUPPORTED;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    mdnn_status_t status;
-    bool retried = false;
-    do
-        status = mdnn_memory_allocate(device->memory, bytes, number, &start);
-    while (mdnn_virtual_try_again(device, status, &retried));
-    if (status == MDNN_STATUS_OK && capture)
-        mdnn_virtual_hold_captured(device, capture, start);
-    const CUresult result = status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && quiet
+    const mdnn_status_t status = allocate_entered(device, bytes, number, capture, &start);
+    const CUresult result = status == MDNN_STATUS_NOT_FOUND ? CUDA_ERROR_NOT_SUPPORTED
+                            : status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && quiet
                                 ? CUDA_ERROR_OUT_OF_MEMORY
                                 : told_of_allocation(device, status, bytes);
-    const uint64_t live_bytes = mdnn_memory_report(device->memory).live_bytes;
+    if (result == CUDA_SUCCESS && synchronous && !quiet && context != device->context)
+        mdnn_virtual_bind(context, start);
     mdnn_virtual_leave(device, entry);
-    if (result == CUDA_SUCCESS) {
-        want_slots(device, live_bytes);
+    if (result == CUDA_SUCCESS)
         *address = start;
-        if (synchronous && !quiet && context != device->context)
-            mdnn_virtual_bind(context, start);
-    }
     return result;
 }
 
@@ -667,12 +701,14 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
     }
     mdnn_virtual_unbind(address); /* before another may get it */
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED; /* it was just reset: the driver says so */
     if (capture)
         mdnn_virtual_hold_captured(device, capture, address);
-    if (synchronous) /* where it fails the memory is used again later, that is all */
-        (void)mdnn_memory_wait_idle(device->memory, address);
-    const CUresult result =
-        mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
+    if (device->memory) {
+        if (synchronous) /* where it fails the memory is used again later, that is all */
+            (void)mdnn_memory_wait_idle(device->memory, address);
+        result = mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
+    }
     mdnn_virtual_leave(device, entry);
     return result;
 }
@@ -683,7 +719,7 @@ bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *
     if (!device)
         return false;
     pthread_mutex_lock(&device->lock);
-    const bool found = mdnn_memory_find(device->memory, address, start, bytes);
+    const bool found = device->memory && mdnn_memory_find(device->memory, address, start, bytes);
     pthread_mutex_unlock(&device->lock);
     *ordinal = device->ordinal;
     return found;
@@ -695,9 +731,12 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
     if (!device)
         return false;
     pthread_mutex_lock(&device->lock);
-    *free_bytes = mdnn_memory_available(device->memory);
-    const uint64_t live_bytes = mdnn_memory_report(device->memory).live_bytes;
+    const bool there = device->memory != NULL;
+    *free_bytes = there ? mdnn_memory_available(device->memory) : 0;
+    const uint64_t live_bytes = there ? mdnn_memory_report(device->memory).live_bytes : 0;
     pthread_mutex_unlock(&device->lock);
+    if (!there)
+        return false;
     /* PyTorch asserts that what is free and what it holds together are no more than the total. */
     *total_bytes = *free_bytes + live_bytes > device->budget_bytes ? *free_bytes + live_bytes
                                                                    : device->budget_bytes;
@@ -751,7 +790,8 @@ CUresult mdnn_device_free(CUdeviceptr address)
     if (!device)
         return mdnn_real_driver()->cuMemFree(address);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    mdnn_memory_unpin(device->memory, address);
+    if (device->memory)
+        mdnn_memory_unpin(device->memory, address);
     mdnn_virtual_leave(device, entry);
     return mdnn_virtual_free(address, NULL, false, true);
 }

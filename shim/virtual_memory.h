@@ -129,8 +129,9 @@ unsigned long long mdnn_virtual_stream_destroyed(CUstream stream);
 void mdnn_virtual_capture_lost(unsigned long long capture);
 
 /* The device is about to be reset: all that we have of it is given back, all allocations there end.
- * It gets a budget anew with the next one. */
+ * After the real call, which may have failed: it gets a budget anew with its next allocation. */
 void mdnn_virtual_device_ends(CUdevice device);
+void mdnn_virtual_device_ended(CUdevice device);
 /* A context of the program's own is about to be destroyed. */
 void mdnn_virtual_context_ends(CUcontext context);
 /* Memory of cuMemAlloc ends with its context, that of pools does not: an allocation that is to be

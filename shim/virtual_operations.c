@@ -13,6 +13,7 @@ struct mdnn_virtual_part {
     mdnn_virtual_device_t *device;
     mdnn_memory_operation_t operation;
     mdnn_named_t *own; /* NULL: the operation's names, all of one device */
+    bool begun;
 };
 
 /* The convolution that is being enqueued. initial-exec: see shim/process.c. */
@@ -141,40 +142,54 @@ static bool add_part(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t 
     return true;
 }
 
-/* HOST: it may reach what is on any device. */
-static bool add_all_parts(mdnn_virtual_operation_t *operation, const mdnn_memory_operation_t *what)
-{
-    mdnn_virtual_device_t *device;
-    const bool one = !mdnn_virtual_device(1);
-    bool made = true;
-    for (size_t i = 0; made && (device = mdnn_virtual_device(i)); i++)
-        made = device->bytes == 0 || add_part(operation, device, one, what);
-    return made && operation->parts;
-}
-
-/* In the same order of devices for all: whoever waits holds only what comes before. */
-static bool make_parts(mdnn_virtual_operation_t *operation, const mdnn_memory_operation_t *what)
+/* Each device that has names; `host`: every device, since it may reach what is on any. */
+static bool add_parts(mdnn_virtual_operation_t *operation, bool host,
+                      const mdnn_memory_operation_t *what)
 {
     const mdnn_named_t *const names = names_of(operation);
     const size_t count = operation->name_count;
-    if (mdnn_process_options()->memory_safety == MDNN_SAFETY_HOST)
-        return add_all_parts(operation, what);
-    if (count == 0)
-        return add_part(operation, mdnn_virtual_current(), true, what);
-    mdnn_virtual_device_t *device = mdnn_virtual_device_of(names[0].address);
-    size_t same = 1;
-    while (same < count && names[same].address - device->start < device->bytes)
-        same++;
-    if (same == count)
-        return add_part(operation, device, true, what);
+    const bool one = !mdnn_virtual_device(1);
+    mdnn_virtual_device_t *device;
     bool made = true;
     for (size_t i = 0; made && (device = mdnn_virtual_device(i)); i++) {
         size_t first = 0;
         while (first < count && mdnn_virtual_device_of(names[first].address) != device)
             first++;
-        made = first == count || add_part(operation, device, false, what);
+        if (first < count || (host && device->bytes > 0))
+            made = add_part(operation, device, one, what);
     }
     return made;
+}
+
+/* Another thread resets a device between naming and begin: what is there ends with its context. */
+static bool names_what_is_gone(mdnn_virtual_operation_t *operation)
+{
+    for (size_t i = 0; i < operation->name_count; i++)
+        if (!mdnn_virtual_device_of(names_of(operation)[i].address))
+            return true;
+    return false;
+}
+
+/* In the same order of devices for all: whoever waits holds only what comes before. An operation
+ * without names may have none. */
+static CUresult make_parts(mdnn_virtual_operation_t *operation, const mdnn_memory_operation_t *what)
+{
+    const mdnn_named_t *const names = names_of(operation);
+    const size_t count = operation->name_count;
+    const bool host = mdnn_process_options()->memory_safety == MDNN_SAFETY_HOST;
+    mdnn_virtual_device_t *const device =
+        count > 0 ? mdnn_virtual_device_of(names[0].address) : mdnn_virtual_current();
+    size_t same = 0;
+    while (device && same < count && names[same].address - device->start < device->bytes)
+        same++;
+    bool made = true;
+    if (!host && same == count)
+        made = !device || add_part(operation, device, true, what);
+    else if (names_what_is_gone(operation))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    else
+        made = add_parts(operation, host, what);
+    return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* ---- peers ---- */
@@ -208,7 +223,7 @@ static void meet(mdnn_virtual_device_t *device, CUdevice other)
         return;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     /* Where it fails the real call says what is wrong. */
-    if (!(atomic_fetch_or(&device->met, bit) & bit))
+    if (device->memory && !(atomic_fetch_or(&device->met, bit) & bit))
         (void)mdnn_device_memory_let(device->device, other);
     mdnn_virtual_leave(device, entry);
 }
@@ -266,28 +281,39 @@ static CUresult begin_part(struct mdnn_virtual_part *part)
     mdnn_virtual_device_t *const device = part->device;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     mdnn_status_t status;
+    CUresult result = CUDA_SUCCESS;
     bool retried = false;
     do
-        status = mdnn_memory_begin(device->memory, &part->operation);
+        status = device->memory ? mdnn_memory_begin(device->memory, &part->operation)
+                                : MDNN_STATUS_NOT_FOUND;
     while (mdnn_virtual_try_again(device, status, &retried));
-    device->inside += status == MDNN_STATUS_OK;
-    const CUresult result = mdnn_virtual_result(
-        device, status, mdnn_memory_report(device->memory).largest_operation_bytes);
+    part->begun = device->memory && status == MDNN_STATUS_OK;
+    device->inside += part->begun;
+    if (device->memory)
+        result = mdnn_virtual_result(device, status,
+                                     mdnn_memory_report(device->memory).largest_operation_bytes);
+    else if (part->operation.named_count > 0)
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     mdnn_virtual_leave(device, entry);
     return result;
 }
 
 static void end_part(struct mdnn_virtual_part *part, unsigned long long capture, bool enqueued)
 {
-    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(part->device);
-    mdnn_memory_end(part->device->memory, &part->operation, enqueued);
-    /* Not before: what was not captured gives back its own pin, not an earlier operation's. */
-    if (enqueued && capture)
-        hold_names(part->device, capture, &part->operation);
-    part->device->inside--;
-    mdnn_virtual_count(part->device);
-    pthread_cond_broadcast(&part->device->one_ended);
-    mdnn_virtual_leave(part->device, entry);
+    mdnn_virtual_device_t *const device = part->device;
+    if (!part->begun)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory) { /* else another thread has reset it meanwhile */
+        mdnn_memory_end(device->memory, &part->operation, enqueued);
+        /* Not before: what was not captured gives back its own pin, not an earlier operation's. */
+        if (enqueued && capture)
+            hold_names(device, capture, &part->operation);
+        mdnn_virtual_count(device);
+    }
+    device->inside--;
+    pthread_cond_broadcast(&device->one_ended);
+    mdnn_virtual_leave(device, entry);
 }
 
 /* The kind is the first operation's alone: what the next ones are is known by their keys only. */
@@ -353,10 +379,12 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
     const CUresult error = status == MDNN_STATUS_DEVICE ? mdnn_failure_take() : CUDA_SUCCESS;
     if (error != CUDA_SUCCESS)
         result = error; /* of the stream: the real call would fail, too */
-    else if (status == MDNN_STATUS_OK && !operation->overflowed && make_parts(operation, &what))
+    else if (status == MDNN_STATUS_OK && !operation->overflowed)
+        result = make_parts(operation, &what);
+    if (result == CUDA_SUCCESS && operation->parts)
         result = begin_parts(operation);
     operation->capture = capture;
-    operation->begun = result == CUDA_SUCCESS;
+    operation->begun = result == CUDA_SUCCESS && operation->parts;
     if (!operation->begun)
         free_parts(operation);
     return result;

@@ -55,6 +55,20 @@ resets() { # program safety
     done
 }
 
+# Other threads may be told anything of what they do there meanwhile.
+resets_under_others() {
+    for safety in fast host verify; do
+        for seed in 1 2; do
+            MICRODNN_SIM_SEED=$seed timeout "$seconds" "$client" reset_under "$seed" \
+                $((90 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
+            MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) \
+                "$client" reset_under "$seed" $((90 * mebibyte)) ||
+                { echo "$safety, seed $seed"; cat "$log"; return 1; }
+            holds "$in_budget and memory['out_bytes'] > 0" || { echo "$safety, seed $seed"; return 1; }
+        done
+    done
+}
+
 # Calls of ours that fail once are made again, or give up without the program's noticing.
 survives_failures() {
     for seed in 1 2 3; do
@@ -141,7 +155,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 40
+plan 41
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -166,6 +180,7 @@ check "a kernel whose parameters are unknown runs until memory is under a budget
 check "a device that is reset begins afresh, and no other notices" resets resets fast
 check "likewise with safety = host" resets resets host
 check "a device is reset while another thread waits for another device" resets reset_beside fast
+check "a device is reset while other threads use it" resets_under_others
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0
 check "two devices that reach each other's memory work on it in any way" peers 1

@@ -8,11 +8,13 @@
  * the kernels get the addresses of their buffers in a table, which they read; on the simulated GPU
  * only with MICRODNN_SIM_UNNAMED=1. Exit status 0 if all was right. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "test/clients/mix.h"
 
@@ -709,6 +711,60 @@ static void reset_beside(uint64_t seed)
     finish(&run);
 }
 
+static atomic_bool resets_are_over;
+
+/* Whatever these calls say: the device may be reset before any of them, or within. */
+static void *use_carelessly(void *context)
+{
+    enum { BYTES = 3 << 20, KEPT = 8 };
+    char *const host = malloc(BYTES);
+    void *kept[KEPT] = {NULL};
+    size_t free_bytes, total_bytes;
+    (void)context;
+    CHECK(host);
+    for (unsigned i = 0; !atomic_load(&resets_are_over); i++) {
+        void **const memory = &kept[i % KEPT];
+        (void)(i % 2 ? cudaFree(*memory) : cudaFreeAsync(*memory, NULL));
+        *memory = NULL;
+        (void)(i % 3 ? cudaMalloc(memory, BYTES) : cudaMallocAsync(memory, BYTES, NULL));
+        (void)cudaMemsetAsync(*memory, 1, BYTES, NULL);
+        (void)cudaMemcpyAsync(kept[i * 5 % KEPT], *memory, BYTES, cudaMemcpyDeviceToDevice, NULL);
+        (void)cudaMemcpy(host, kept[i * 3 % KEPT], BYTES, cudaMemcpyDeviceToHost);
+        (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+        (void)cudaGetLastError();
+    }
+    free(host);
+    return NULL;
+}
+
+/* One thread resets the device that others use: they may be told anything, but no more. */
+static void reset_under(uint64_t seed)
+{
+    enum { RESETS = 40, USERS = 2 };
+    pthread_t users[USERS];
+    for (int i = 0; i < USERS; i++)
+        CHECK(pthread_create(&users[i], NULL, use_carelessly, NULL) == 0);
+    for (int i = 0; i < RESETS; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)(1 + (seed + (uint64_t)i) % 7)},
+                  NULL);
+        (void)cudaDeviceReset();
+    }
+    atomic_store(&resets_are_over, true);
+    for (int i = 0; i < USERS; i++)
+        CHECK(pthread_join(users[i], NULL) == 0);
+    CUDA(cudaDeviceReset());
+    run_t run;
+    begin(&run, seed, live_limit, 2);
+    CUDA(cudaStreamDestroy(run.streams[1]));
+    run.stream_count = 1;
+    for (int i = 0; i < OPERATIONS / 4; i++) {
+        copy(&run, some_buffer(&run), some_buffer(&run));
+        upload(&run, some_buffer(&run));
+        allocate(&run);
+    }
+    finish(&run);
+}
+
 /* Nobody uses the primary context. */
 static void own_context(uint64_t seed)
 {
@@ -736,6 +792,7 @@ int main(int argc, char **argv)
                     {"unreadable", unreadable, false},
                     {"resets", resets, false},
                     {"reset_beside", reset_beside, false},
+                    {"reset_under", reset_under, false},
                     {"own_context", own_context, true},
                     {"refused", refused, false},
                     {"devices", devices, false},

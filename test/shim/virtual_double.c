@@ -264,6 +264,12 @@ void mdnn_virtual_device_ends(CUdevice device)
     event("device-ends");
 }
 
+void mdnn_virtual_device_ended(CUdevice device)
+{
+    (void)device;
+    event("device-ended");
+}
+
 void mdnn_virtual_context_ends(CUcontext context)
 {
     (void)context;
