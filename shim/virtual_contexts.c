@@ -98,12 +98,16 @@ static bool is_ours(CUcontext context)
     return false;
 }
 
-/* Of streams there others may have been told, though the device has no budget. */
+/* Of streams there others may have been told, though the device has no budget. Where there is no
+ * such context none is made: a retain would. */
 static void forget_primary(mdnn_moments_t *moments, CUdevice device)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
     CUcontext primary = NULL;
-    if (driver->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+    unsigned flags;
+    int active = 0;
+    if (driver->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+        driver->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
         return;
     mdnn_moments_context_ends(moments, primary);
     (void)driver->cuDevicePrimaryCtxRelease(device);

@@ -55,6 +55,17 @@ resets() { # program safety
     done
 }
 
+# The program retains the context that it uses, the library likewise, and nobody another.
+makes_no_context() {
+    for nth in 2 3; do
+        rm -f "$TMPDIR/fired"
+        MICRODNN_SIM_FAULTS=cuDevicePrimaryCtxRetain:$nth:999 MICRODNN_SIM_FAULTS_FIRED=$TMPDIR/fired \
+            under $((48 * mebibyte)) "$client" reset_unused 1 $((90 * mebibyte)) || return 1
+        [ $nth = 3 ] || [ -s "$TMPDIR/fired" ] || { echo "the library's own never came"; return 1; }
+    done
+    [ ! -e "$TMPDIR/fired" ] || { cat "$TMPDIR/fired"; return 1; }
+}
+
 # Other threads may be told anything of what they do there meanwhile.
 resets_under_others() {
     for safety in fast host verify; do
@@ -155,7 +166,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 41
+plan 42
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -180,6 +191,7 @@ check "a kernel whose parameters are unknown runs until memory is under a budget
 check "a device that is reset begins afresh, and no other notices" resets resets fast
 check "likewise with safety = host" resets resets host
 check "a device is reset while another thread waits for another device" resets reset_beside fast
+check "a reset of a device that nobody has used makes no context there" makes_no_context
 check "a device is reset while other threads use it" resets_under_others
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0

@@ -711,6 +711,20 @@ static void reset_beside(uint64_t seed)
     finish(&run);
 }
 
+/* Nobody has used the other device. */
+static void reset_unused(uint64_t seed)
+{
+    enum { OTHER = 1 };
+    unsigned flags;
+    int active = -1;
+    run_t run;
+    begin(&run, seed, live_limit, 1);
+    allocate(&run);
+    CHECK(cuDevicePrimaryCtxReset(OTHER) == CUDA_SUCCESS);
+    CHECK(cuDevicePrimaryCtxGetState(OTHER, &flags, &active) == CUDA_SUCCESS && active == 0);
+    finish(&run);
+}
+
 static atomic_bool resets_are_over;
 
 /* Whatever these calls say: the device may be reset before any of them, or within. */
@@ -792,6 +806,7 @@ int main(int argc, char **argv)
                     {"unreadable", unreadable, false},
                     {"resets", resets, false},
                     {"reset_beside", reset_beside, false},
+                    {"reset_unused", reset_unused, false},
                     {"reset_under", reset_under, false},
                     {"own_context", own_context, true},
                     {"refused", refused, false},
