@@ -184,7 +184,7 @@ asks_glpk() (
     MICRODNN_CONVOLUTION_SOLVER=glpk MICRODNN_CONVOLUTION_SOLVER_TIME=$2
     export MICRODNN_CONVOLUTION_SOLVER MICRODNN_CONVOLUTION_SOLVER_TIME
     shift 2
-    rm -rf "$TMPDIR/lib" "$TMPDIR/asked" && mkdir "$TMPDIR/lib" && cp "$library" "$TMPDIR/lib/libmicrodnn.so" ||
+    rm -rf "${TMPDIR:?}/lib" "$TMPDIR/asked" && mkdir "$TMPDIR/lib" && cp "$library" "$TMPDIR/lib/libmicrodnn.so" ||
         exit 1
     library=$TMPDIR/lib/libmicrodnn.so
     if [ $# -gt 0 ]; then
@@ -257,5 +257,5 @@ fi
 check 'without microdnn-ilp it goes on' without_glpk
 check 'so it does where microdnn-ilp is killed' without_glpk 'cat >/dev/null' 'kill -9 $$'
 check 'or slow' without_glpk 'exec sleep 60'
-check 'or answers rubbish' without_glpk 'cat >/dev/null' 'echo microdnn-ilp solution 1; echo state optimal; echo 7'
+check 'or answers rubbish' without_glpk 'cat >/dev/null' 'echo microdnn-ilp solution 1' 'echo state optimal'
 finish

@@ -24,7 +24,7 @@ $(C)/behaviour $(C)/arena: $(C)/reference_convolution.o
 $(C)/graph_matrix: $(C)/graph_cases.o $(C)/graph_problem.o $(C)/reference_convolution.o \
     $(B)/obj/docs/examples/graph.o
 $(C)/layer_errors: $(C)/elements.o $(C)/parallel.o
-$(C)/virtual_memory $(C)/virtual_graphs $(C)/endings $(C)/pointer_table: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
+$(C)/virtual_memory $(C)/virtual_graphs $(C)/endings $(C)/every_fault $(C)/pointer_table: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
 $(C)/graph_rules $(C)/graph_faults: $(C)/graph_job.o $(C)/graph_cases.o $(C)/graph_problem.o \
     $(C)/reference_convolution.o $(B)/obj/docs/examples/graph.o
 $(C)/graph_search: $(B)/obj/docs/examples/graph.o
@@ -71,8 +71,11 @@ $(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 	    $$(printf '%s\n' $(SHIM_OBJECTS) $(CORE_OBJECTS) | grep -vx "$(B)/obj/$${file%.*}.o") \
 	    $(CORE_LIBS) -lm -o $@
 
-TEST_DEPS += $(C)/graph_search $(C)/arena $(C)/virtual_memory $(C)/virtual_graphs $(C)/endings $(C)/pointer_table $(C)/graph_matrix $(C)/graph_rules $(C)/graph_faults $(C)/graph_witness.so $(C)/layer_errors $(C)/behaviour $(C)/conv_matrix $(C)/layers $(C)/route_linked $(C)/route $(C)/route_cnn $(C)/route_graph $(C)/plugin.so $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
-TESTS += test/database.sh test/routes.sh test/matrix.sh test/graph_matrix.sh test/graph_limits.sh test/graph_search.sh test/graph_rules.sh test/behaviour.sh test/arena.sh test/virtual_memory.sh test/endings.sh test/safety_host.sh
+TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings every_fault graph_faults graph_matrix \
+    graph_rules graph_search graph_witness.so layer_errors layers plugin.so pointer_table route route_cnn \
+    route_graph route_linked virtual_graphs virtual_memory) $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
+TESTS += $(patsubst %,test/%.sh,database routes matrix graph_matrix graph_limits graph_search graph_rules \
+    behaviour arena virtual_memory endings every_fault safety_host)
 
 # Pieces of shim/ tested alone, with a driver of the test's own.
 $(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c $(B)/libmdnn_core.a
