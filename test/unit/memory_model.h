@@ -73,7 +73,8 @@ typedef struct model {
     uint64_t enqueued[MODEL_QUEUES], done[MODEL_QUEUES];
     unsigned runs_in; /* 1 look at a ticket in so many finds that something has run; 0: none */
     unsigned fail_in; /* 1 call in so many fails; 0: none */
-    bool maps_end;    /* after so many more each fails */
+    uint64_t calls, fail_at; /* that one call fails; 0: none */
+    bool maps_end;           /* after so many more each fails */
     unsigned maps_left;
     unsigned hasty_in; /* 1 wait in so many is given up, where it can; 0: none */
     bool verify;
@@ -91,7 +92,8 @@ static uint64_t pick(model_t *model, uint64_t below)
 
 static bool call_fails(model_t *model)
 {
-    const bool fails = model->fail_in > 0 && pick(model, model->fail_in) == 0;
+    const bool fails = ++model->calls == model->fail_at ||
+                       (model->fail_in > 0 && pick(model, model->fail_in) == 0);
     model->failed = model->failed || fails;
     return fails;
 }

@@ -38,6 +38,7 @@ typedef struct program {
     bool few_sizes; /* what is freed is taken as it is */
     unsigned runs;  /* items that run after a step, at most */
     unsigned allocation_fails_in; /* 1 step in so many; 0: never */
+    long allocation_fails_at;     /* counts down; 0: never */
     uint32_t next_word;
     uint64_t operations, refusals, captured, unseen;
 } program_t;
@@ -460,7 +461,14 @@ static void program_step(program_t *program)
     area_t *const area = &program->areas[pick(model, AREAS)];
     open_operation_t *const open = &program->open[pick(model, 4) == 0];
     program_allocation_may_fail(program);
+    const bool armed = program->allocation_fails_at > 0;
+    if (armed) {
+        fail_allocation_at = program->allocation_fails_at;
+        model->failed = true; /* it may be in this step */
+    }
     program_act(program, area, open);
+    if (armed)
+        program->allocation_fails_at = fail_allocation_at;
     fail_allocation_at = 0;
     for (uint64_t i = pick(model, program->runs + 1); i > 0; i--)
         run_one(model);
@@ -554,21 +562,26 @@ static void add_totals(totals_t *totals, const program_t *program)
     totals->demand_returns += report.demand_returns;
 }
 
+static void print_totals(uint64_t count, const totals_t *totals)
+{
+    print_message(
+        "%llu programs: operations %llu, refusals %llu, captured %llu, copies %llu, waits %llu, in "
+        "streams %llu, "
+        "faults %llu, right %llu, timed %llu, saved %llu, called off %llu, leaves %llu "
+        "planned %llu on demand, returns %llu planned %llu on demand\n",
+        (unsigned long long)count, (unsigned long long)totals->operations,
+        (unsigned long long)totals->refusals, (unsigned long long)totals->captured,
+        (unsigned long long)totals->copies, (unsigned long long)totals->waits,
+        (unsigned long long)totals->stream_waits, (unsigned long long)totals->faults,
+        (unsigned long long)totals->right, (unsigned long long)totals->timed,
+        (unsigned long long)totals->saved, (unsigned long long)totals->called_off,
+        (unsigned long long)totals->planned_leaves, (unsigned long long)totals->demand_leaves,
+        (unsigned long long)totals->planned_returns, (unsigned long long)totals->demand_returns);
+}
+
 /* Each of these has happened, or the programs test less than they should. */
 static void check_totals(const totals_t *totals)
 {
-    print_message(
-        "operations %llu, refusals %llu, captured %llu, copies %llu, waits %llu, in streams %llu, "
-        "faults %llu, right %llu, timed %llu, saved %llu, called off %llu, leaves %llu "
-        "planned %llu on demand, returns %llu planned %llu on demand\n",
-        (unsigned long long)totals->operations, (unsigned long long)totals->refusals,
-        (unsigned long long)totals->captured, (unsigned long long)totals->copies,
-        (unsigned long long)totals->waits, (unsigned long long)totals->stream_waits,
-        (unsigned long long)totals->faults, (unsigned long long)totals->right,
-        (unsigned long long)totals->timed, (unsigned long long)totals->saved,
-        (unsigned long long)totals->called_off, (unsigned long long)totals->planned_leaves,
-        (unsigned long long)totals->demand_leaves, (unsigned long long)totals->planned_returns,
-        (unsigned long long)totals->demand_returns);
     const uint64_t *const all = &totals->operations;
     for (size_t i = 0; i < sizeof *totals / sizeof *all; i++)
         assert_true(all[i] > 0);
@@ -599,6 +612,7 @@ static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t a
     }
     assert_int_equal(live_allocations, before);
     assert_true(safety != MDNN_SAFETY_FAST || unseen > 0);
+    print_totals(count, &totals);
     return totals;
 }
 
@@ -658,6 +672,48 @@ static void failing_calls_lose_nothing(void **state)
 {
     (void)state;
     run_programs(2000, false, fail_calls);
+}
+
+/* How many calls of the device, or allocations, there were: each failed once, in a run of its own.
+ */
+static uint64_t fail_each(uint64_t seed, mdnn_safety_t safety, bool allocations)
+{
+    enum { STEPS = 80 };
+    static program_t program;
+    uint64_t count = 0;
+    for (bool came = true; came; count += came) {
+        program_new(&program, seed * 2654435761u, safety);
+        program.exact = false;
+        const uint64_t fail_at = program.model.calls + count + 1;
+        if (allocations)
+            program.allocation_fails_at = (long)count + 1;
+        else
+            program.model.fail_at = fail_at;
+        for (int i = 0; i < STEPS && !program.model.dead; i++)
+            program_step(&program);
+        came = allocations ? program.allocation_fails_at == 0 : program.model.calls >= fail_at;
+        program.model.fail_at = 0;
+        program_finish(&program);
+    }
+    return count;
+}
+
+static void each_failure_alone_loses_nothing(void **state)
+{
+    enum { SEEDS = 12 };
+    const mdnn_safety_t safeties[] = {MDNN_SAFETY_FAST, MDNN_SAFETY_HOST, MDNN_SAFETY_VERIFY};
+    uint64_t calls = 0, allocations = 0;
+    const long before = live_allocations;
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++)
+        for (size_t i = 0; i < sizeof safeties / sizeof *safeties; i++) {
+            calls += fail_each(seed, safeties[i], false);
+            allocations += fail_each(seed, safeties[i], true);
+        }
+    print_message("%llu calls of the device and %llu allocations, each failed once\n",
+                  (unsigned long long)calls, (unsigned long long)allocations);
+    assert_true(calls > 1000 && allocations > 500);
+    assert_int_equal(live_allocations, before);
 }
 
 static void verify_maps_only_what_is_named(void **state)
@@ -1228,6 +1284,7 @@ int main(void)
         cmocka_unit_test(operations_find_what_the_program_put_there),
         cmocka_unit_test(short_host_memory_costs_refusals_only),
         cmocka_unit_test(failing_calls_lose_nothing),
+        cmocka_unit_test(each_failure_alone_loses_nothing),
         cmocka_unit_test(verify_maps_only_what_is_named),
         cmocka_unit_test(host_serves_each_unnamed_touch),
         cmocka_unit_test(short_host_memory_costs_refusals_only_in_host),
