@@ -32,15 +32,9 @@ bool mdnn_nccl_is_inside(void)
 
 /* ---- collectives ---- */
 
-static void publish(const mdnn_hidden_t *names, size_t first)
-{
-    for (size_t i = first; i < names->count; i++)
-        mdnn_hidden_publish(&names->names[i]);
-}
-
 static void begin_launches(mdnn_hidden_t *names)
 {
-    publish(names, 0);
+    mdnn_hidden_publish(names);
     mdnn_nccl_enter();
     mdnn_hidden_enter(names);
 }
@@ -49,8 +43,9 @@ static void end_launches(mdnn_hidden_t *names, int result)
 {
     mdnn_hidden_leave(names);
     mdnn_nccl_leave();
-    for (size_t i = 0; result != MDNN_NCCL_IN_PROGRESS && i < names->count; i++)
-        mdnn_hidden_done(names->names[i].owner);
+    mdnn_hidden_settle(names, result == 0                       ? MDNN_HIDDEN_LAUNCHED
+                              : result == MDNN_NCCL_IN_PROGRESS ? MDNN_HIDDEN_LATER
+                                                                : MDNN_HIDDEN_REFUSED);
     mdnn_hidden_clear(names);
 }
 
@@ -70,7 +65,7 @@ void mdnn_collective_buffer(mdnn_collective_t *collective, const void *buffer, m
     mdnn_virtual_devices_meet(); /* kernels of other ranks reach into it */
     mdnn_hidden_add(collective->names, (uintptr_t)buffer, role, collective->comm);
     if (collective->names == &collective->own)
-        publish(&collective->own, collective->own.count - 1);
+        mdnn_hidden_publish(&collective->own);
 }
 
 void mdnn_collective_end(mdnn_collective_t *collective, int result)

@@ -33,7 +33,7 @@ void mdnn_hidden_add(mdnn_hidden_t *hidden, uint64_t address, mdnn_use_role_t ro
                      const void *owner)
 {
     if (mdnn_virtual_owns(address) && make_room(hidden))
-        hidden->names[hidden->count++] = (mdnn_hidden_name_t){address, role, owner};
+        hidden->names[hidden->count++] = (mdnn_hidden_name_t){address, role, owner, 0};
 }
 
 void mdnn_hidden_clear(mdnn_hidden_t *hidden)
@@ -82,25 +82,55 @@ void mdnn_hidden_name(mdnn_virtual_operation_t *operation)
 
 /* ---- for other threads ---- */
 
-void mdnn_hidden_publish(const mdnn_hidden_name_t *name)
+static void publish_one(const mdnn_hidden_name_t *name, uint64_t call)
 {
-    pthread_mutex_lock(&lock);
+    const size_t before = published.count;
     mdnn_hidden_add(&published, name->address, name->role, name->owner);
+    if (published.count > before)
+        published.names[before].call = call;
+}
+
+void mdnn_hidden_publish(mdnn_hidden_t *hidden)
+{
+    static uint64_t calls;
+    if (hidden->published == hidden->count)
+        return;
+    pthread_mutex_lock(&lock);
+    if (hidden->call == 0)
+        hidden->call = ++calls;
+    for (; hidden->published < hidden->count; hidden->published++)
+        publish_one(&hidden->names[hidden->published], hidden->call);
     atomic_store_explicit(&any_published, true, memory_order_release);
     pthread_mutex_unlock(&lock);
 }
 
-void mdnn_hidden_done(const void *owner)
+/* The owner's, of the calls from `first` to `last`. */
+static void withdraw(const void *owner, uint64_t first, uint64_t last)
 {
     size_t kept = 0;
-    if (!atomic_load_explicit(&any_published, memory_order_acquire))
-        return;
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < published.count; i++)
-        if (published.names[i].owner != owner)
-            published.names[kept++] = published.names[i];
+    for (size_t i = 0; i < published.count; i++) {
+        const mdnn_hidden_name_t *const name = &published.names[i];
+        if (name->owner != owner || name->call < first || name->call > last)
+            published.names[kept++] = *name;
+    }
     published.count = kept;
     published.lost = published.lost && kept > 0;
     atomic_store_explicit(&any_published, kept > 0, memory_order_release);
     pthread_mutex_unlock(&lock);
+}
+
+void mdnn_hidden_settle(const mdnn_hidden_t *hidden, mdnn_hidden_outcome_t outcome)
+{
+    const uint64_t first = outcome == MDNN_HIDDEN_REFUSED ? hidden->call : 0;
+    const uint64_t last = outcome == MDNN_HIDDEN_LATER ? hidden->call - 1 : hidden->call;
+    for (size_t i = 0; i < hidden->published; i++)
+        if (i == 0 || hidden->names[i].owner != hidden->names[i - 1].owner)
+            withdraw(hidden->names[i].owner, first, last);
+}
+
+void mdnn_hidden_done(const void *owner)
+{
+    if (atomic_load_explicit(&any_published, memory_order_acquire))
+        withdraw(owner, 0, UINT64_MAX);
 }

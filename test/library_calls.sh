@@ -102,7 +102,7 @@ read="counters['pointer_arrays_read'] > 0"
 unread="counters['pointer_arrays_unread'] > 0 and counters['pointer_arrays_read'] == 0"
 # As the driver gives memory out.
 pages="memory['resident_bytes'] % (2 << 20) == 0"
-plan 21
+plan 22
 check "what arrays of pointers lead to is there when the kernel runs" program batches "$moved and $read"
 check "so it is where the program looked the function up" program looked_up "$moved and $read"
 check "where all is there, arrays are not read, and what they lead to stays until the kernel has run" \
@@ -115,6 +115,8 @@ check "buffers of collectives are there when their kernel runs, alone and in gro
     program collectives "$moved"
 check "a group that is only estimated ends, too" program simulated "$moved"
 check "so they are where another thread launches it, after the call" program launched_later "$moved"
+check "so they are where the program never asks, and what is over is named no more" \
+    program never_asked "$moved and memory['largest_operation_bytes'] < 20 << 20"
 check "a registered buffer stays" program registered "$moved"
 check "one that is registered twice stays until it is no more" program registered_twice "$moved"
 check "and none stays longer than its communicator" program never_deregistered "$moved"

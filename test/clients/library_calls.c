@@ -19,7 +19,7 @@
 #include "test/clients/check.h"
 
 enum { WORDS = 768 << 10, SIDE = 512, MODEL_WORDS = 64, MOST = 64, BATCH = 3, ROUNDS = 60 };
-enum { NCCL_IN_PROGRESS = 7 };
+enum { NCCL_INVALID_ARGUMENT = 4, NCCL_IN_PROGRESS = 7 };
 
 typedef struct unique_id {
     char bytes[128];
@@ -436,6 +436,31 @@ static void launched_later(uint64_t seed, int count)
     CHECK(ncclCommDestroy(comm) == 0);
 }
 
+/* Without a question in between: the library takes a call when it has launched that before. Some
+ * are refused, which launches nothing. */
+static void never_asked(uint64_t seed, int count)
+{
+    int two[2], before[2] = {0, 0};
+    begin(seed, count);
+    begin_nccl(0);
+    for (int round = 0; round < ROUNDS; round++) {
+        choose(two, 2);
+        if (pick(3) == 0)
+            CHECK(ncclAllReduce(buffers[two[1]], buffers[two[0]], WORDS, -1, 0, comm, stream) ==
+                  NCCL_INVALID_ARGUMENT);
+        work();
+        CHECK(ncclAllReduce(buffers[two[0]], buffers[two[1]], WORDS, 7, 0, comm, stream) ==
+              NCCL_IN_PROGRESS);
+        if (round > 0)
+            reduce_model(before[0], before[1]);
+        memcpy(before, two, sizeof before);
+    }
+    settle(NCCL_IN_PROGRESS);
+    reduce_model(before[0], before[1]);
+    check_all();
+    CHECK(ncclCommDestroy(comm) == 0);
+}
+
 static void touch(void *registration, int buffer)
 {
     CHECK(ncclFakeTouch(comm, registration, WORDS, stream) == 0);
@@ -634,6 +659,7 @@ int main(int argc, char **argv)
                     {"collectives", collectives},
                     {"simulated", simulated},
                     {"launched_later", launched_later},
+                    {"never_asked", never_asked},
                     {"registered", registered},
                     {"registered_twice", registered_twice},
                     {"never_deregistered", never_deregistered},

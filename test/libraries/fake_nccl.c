@@ -1,7 +1,8 @@
 /* A libnccl.so.2 for one process, with what makes the real one hard to watch: buffers go to a queue
  * in device memory, where the kernel takes them; the kernel works through a staging buffer that
  * nobody names, allocated by a thread of the library's own; a communicator that does not block
- * launches by another thread, after the call has returned.
+ * launches by another thread, after the call has returned, and as late as it may: when it is asked
+ * or used again.
  *
  * A collective of `count` words: to[j] = 2 from[j] + 7, as if the ranks had that to add; send and
  * receive, in a group, are one such pair. */
@@ -17,6 +18,7 @@ enum {
     SUCCESS = 0,
     UNHANDLED_CUDA_ERROR = 1,
     INTERNAL_ERROR = 3,
+    INVALID_ARGUMENT = 4,
     INVALID_USAGE = 5,
     IN_PROGRESS = 7
 };
@@ -40,9 +42,8 @@ typedef struct comm {
     cudaStream_t stream; /* of what is waiting */
     work_t waiting[MOST];
     uint32_t count;
-    bool later; /* does not block */
-    pthread_t launcher;
-    bool launching;
+    bool later;      /* does not block */
+    bool is_pending; /* what waits is for another thread to launch */
     int result;
     registration_t registrations[MOST];
 } comm_t;
@@ -124,11 +125,16 @@ int ncclCommInitRankConfig(void **made, int ranks, unique_id_t id, int rank, voi
     return comm->staging ? SUCCESS : UNHANDLED_CUDA_ERROR;
 }
 
+static void *launch_later(void *context);
+
 static void join(comm_t *comm)
 {
-    if (comm->launching)
-        pthread_join(comm->launcher, NULL);
-    comm->launching = false;
+    pthread_t launcher;
+    if (!comm->is_pending)
+        return;
+    comm->is_pending = false;
+    if (pthread_create(&launcher, NULL, launch_later, comm) == 0)
+        pthread_join(launcher, NULL);
 }
 
 int ncclCommDestroy(void *handle)
@@ -171,7 +177,8 @@ static int launch(comm_t *comm)
 static void *launch_later(void *context)
 {
     comm_t *const comm = context;
-    comm->result = launch(comm);
+    const int result = launch(comm);
+    comm->result = comm->result == SUCCESS ? result : comm->result;
     return NULL;
 }
 
@@ -179,9 +186,8 @@ static int finish(comm_t *comm)
 {
     if (!comm->later)
         return launch(comm);
-    join(comm);
-    comm->launching = pthread_create(&comm->launcher, NULL, launch_later, comm) == 0;
-    return comm->launching ? IN_PROGRESS : INTERNAL_ERROR;
+    comm->is_pending = true;
+    return IN_PROGRESS;
 }
 
 static int enqueue(comm_t *comm, uint64_t from, uint64_t to, size_t words, cudaStream_t stream)
@@ -243,7 +249,9 @@ int ncclGroupSimulateEnd(void *info)
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, void *handle,
                   cudaStream_t stream)
 {
-    (void)type, (void)operation;
+    (void)operation;
+    if (type < 0)
+        return INVALID_ARGUMENT;
     return enqueue(handle, (uintptr_t)from, (uintptr_t)to, count, stream);
 }
 
