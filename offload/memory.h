@@ -3,7 +3,7 @@
  * enqueued every range that it names is made resident; finding memory for one may send others away.
  * That alone is right for any program; the pilot's advice only moves the same work earlier.
  *
- * A range is in one of four states (invariants I1, I2 of DESIGN.md):
+ * A range is in one of four states (for invariants I1 and I2 of docs/design.md):
  *   - RESIDENT: mapped.
  *   - LEAVING: mapped still; once all work enqueued on it has ended it is unmapped, chunk by chunk,
  *     and each is copied to the host through its alias, and serves others when its copy has ended.
@@ -216,7 +216,7 @@ typedef struct mdnn_memory_report {
     uint64_t host_waits, refused;
     double host_wait_us;
     /* Least that is known to be needed: the largest operation without its workspace, for which a
-     * smaller one may do, and what never leaves (2019-modnn.txt, equation 6). */
+     * smaller one may do, and what never leaves (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
     uint64_t created, mapped, unmapped; /* chunks, since the start */

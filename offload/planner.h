@@ -2,10 +2,10 @@
  * computation, nothing runs; every answer is checked against the budget and timed by the replay.
  *
  *   none      nothing leaves
- *   conv      vDNN conv (2016-vdnn.txt, 3.3): the input X of every convolution leaves in forward
+ *   conv      vDNN conv (Rhu 2016, 3.3): the input X of every convolution leaves in forward
  *   all       vDNN all: the inputs of all operations of forward leave
  *   dynamic   vDNN's profiling passes, replayed; the first configuration that fits
- *   modnn     2019-modnn.txt, Algorithm 1: leave when memory is short, return when it is time
+ *   modnn     Chen 2019, Algorithm 1: leave when memory is short, return when it is time
  *   auto      ours: fewest bytes, longest reuse distance, leave as early and return as late as the
  *             link allows; the best of several such choices, improved step by step */
 #ifndef MDNN_PLANNER_H

@@ -1,4 +1,4 @@
-/* moDNN's scheduling (2019-modnn.txt, Algorithm 1), one simulated round in program order.
+/* moDNN's scheduling (Chen 2019, Algorithm 1), one simulated round in program order.
  * Differences: memory is chunks that any range can have, so an offloading scheme is a set of
  * ranges, not a run of neighbours, and nothing is ever defragmented (lines 5, 16 and 17 fall away:
  * where the two criteria of 5.2.1 leave too little to offload, whatever the task does not name may

@@ -1,4 +1,4 @@
-/* vDNN's static policies and its dynamic one (2016-vdnn.txt, 3.2, 3.3 and figure 8).
+/* vDNN's static policies and its dynamic one (Rhu 2016, 3.2, 3.3 and figure 8).
  *
  * A period knows no layers, so they are cut from the convolution calls. A layer of forward begins
  * with its convolution and ends before the next. In backward the operations that follow a

@@ -1,4 +1,4 @@
-/* Desirable sets (2018-micro-cudnn.txt, III-C.1): the configurations of a convolution that no other
+/* Desirable sets (Oyama 2018, III-C.1): the configurations of a convolution that no other
  * one beats in both time and workspace, as input of Workspace Division.
  *
  * The front of WR is that set already: its rounds under falling limits find, for every workspace,

@@ -1,5 +1,5 @@
 /* Multiple-choice knapsack, exact: one item of each class, least total time, total workspace within
- * a capacity. What Workspace Division comes down to (2018-micro-cudnn.txt, equations 1 to 4). */
+ * a capacity. What Workspace Division comes down to (Oyama 2018, equations 1 to 4). */
 #ifndef MDNN_KNAPSACK_H
 #define MDNN_KNAPSACK_H
 

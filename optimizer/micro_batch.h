@@ -1,6 +1,6 @@
 /* Micro-batches: the nouns of the optimizer. Plain C, no CUDA.
  *
- * Glossary (2018-micro-cudnn.txt, section III-A):
+ * Glossary (Oyama 2018, section III-A):
  *   batch                 the N images of one convolution call
  *   part, micro-batch     a contiguous run of images computed by one cuDNN call
  *   micro-configuration   algorithm and number of images of one part

@@ -1,5 +1,5 @@
 /* Workspace Division: one total for the whole network, divided so that the convolutions take least
- * time (2018-micro-cudnn.txt, III-C).
+ * time (Oyama 2018, III-C).
  *
  * Kernels that run one after another share an arena, whose size is the largest workspace that is
  * chosen in it; arenas exist side by side, and their sum stays within the total:

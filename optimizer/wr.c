@@ -1,4 +1,4 @@
-/* Dynamic program of 2018-micro-cudnn.txt, III-B, with three additions: the first part has a cost
+/* Dynamic program of Oyama 2018, III-B, with three additions: the first part has a cost
  * of its own, parts before the last are multiples of the granularity, and the program is repeated
  * under falling workspace thresholds to give the whole Pareto set.
  *

@@ -1,4 +1,4 @@
-/* Workspace Reuse: the fastest way to cover a batch with micro-batches (2018-micro-cudnn.txt,
+/* Workspace Reuse: the fastest way to cover a batch with micro-batches (Oyama 2018,
  * III-B), kept as a Pareto front over workspace so that a new limit needs no new costs. */
 #ifndef MDNN_WR_H
 #define MDNN_WR_H

@@ -96,7 +96,7 @@ typedef struct tool_plan {
 
 void tool_plan_print_table(const tool_plan_t *plan);
 void tool_plan_print_json(const tool_plan_t *plan);
-/* The division by layer and direction, as figure 14 of 2018-micro-cudnn.txt. */
+/* The division by layer and direction, as figure 14 of Oyama 2018. */
 void tool_plan_draw_division(const tool_plan_t *plan, FILE *out);
 /* The desirable set of a kernel, as figure 8. */
 void tool_plan_draw_set(const tool_plan_t *plan, size_t kernel, FILE *out);

@@ -1,4 +1,4 @@
-/* Decides what a dlsym of the host gets (interposition.md 1.2). Called by the assembly stub for names
+/* Decides what a dlsym of the host gets. Called by the assembly stub for names
  * that begin with "cu" or "nc"; everything undecided goes to the real dlsym by a jump. */
 #include <dlfcn.h>
 #include <link.h>

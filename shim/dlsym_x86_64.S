@@ -1,6 +1,6 @@
 /* The dlsym door. It must end in a jump to the real dlsym with the caller's own registers and return
- * address: glibc takes the caller's address to answer RTLD_NEXT and RTLD_DEFAULT (interposition.md
- * fact 6). A C function tail-calls only when optimized, so this is assembly. Names that do not begin
+ * address: glibc takes the caller's address to answer RTLD_NEXT and RTLD_DEFAULT.
+ * A C function tail-calls only when optimized, so this is assembly. Names that do not begin
  * with "cu" or "nc" cost two or three compares and a jump. */
 #if defined(__x86_64__)
     .text

@@ -23,7 +23,7 @@ mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t work
 }
 
 /* Parts of a weight gradient add up: in 16 bit through the accumulator, else later parts add, with
- * beta 1, to what the first one wrote (2018-micro-cudnn.txt, II). */
+ * beta 1, to what the first one wrote (Oyama 2018, II). */
 static void add_up(const mdnn_plan_t *plan, size_t index, size_t count, mdnn_call_t *part)
 {
     if (part->direction != MDNN_BACKWARD_FILTER || count == 1)

@@ -1,7 +1,7 @@
 /* State of the process that the doors obey, and the guard against our own and cuDNN's inner calls.
  *
  * Nothing happens before the first call through a CUDA or cuDNN door: no file, no environment but
- * MICRODNN_DISABLE, no thread, no exit handler (promise P2). */
+ * MICRODNN_DISABLE, no thread, no exit handler (promise P2 of docs/design.md). */
 #ifndef MDNN_PROCESS_H
 #define MDNN_PROCESS_H
 

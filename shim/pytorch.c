@@ -23,7 +23,7 @@ static const char *first_set(void)
     return NULL;
 }
 
-/* The one constructor (DESIGN.md): Python loads libtorch long before anything of CUDA is looked up,
+/* The library's one constructor: Python loads libtorch long before anything of CUDA is looked up,
  * so a lookup is too late for the better way. Looks at the environment only, and at nothing else of
  * it while no budget stands there. */
 __attribute__((constructor)) static void mdnn_set_pytorch_backend(void)

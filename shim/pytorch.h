@@ -1,5 +1,5 @@
 /* PyTorch keeps freed memory for itself; under a budget each tensor is to be an allocation of its
- * own (DESIGN.md). Two ways, the first better: its cudaMallocAsync backend, which must be set
+ * own. Two ways, the first better: its cudaMallocAsync backend, which must be set
  * before libtorch is loaded, or no cache, which must be set before the first allocation. */
 #ifndef MDNN_PYTORCH_H
 #define MDNN_PYTORCH_H

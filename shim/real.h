@@ -1,6 +1,6 @@
 /* The real functions behind the doors.
  *
- * Order of the search (interposition.md 1.4): a pointer remembered from a dlsym of the host, the next
+ * Order of the search: a pointer remembered from a dlsym of the host, the next
  * definition in the global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds
  * nothing inside Python, whose libraries are RTLD_LOCAL. Nothing is ever loaded by us. Tables are
  * built without a lock and published once; they are never freed, since the host may call at any

@@ -56,7 +56,7 @@ every_row_once() {
           len({str(row) for row in cells.verify_rows()}) == 28'
 }
 
-# Everything that the issue names.
+# Every policy and program, and each network in its shares of stock's peak.
 nothing_missing() {
     says '{row.policy for row in cells.cell_rows()} >= {"auto", "none", "conv", "all", "dynamic"} and
           {row.program.program for row in cells.cell_rows()} == {"plain", "pointers", *cells.SPECIAL} and

@@ -1,6 +1,6 @@
 #!/bin/sh
 # microdnn plan: divisions from a database, without a GPU, of networks and of what ran, and figure 13
-# of 2018-micro-cudnn.txt in shape (simulated: nothing here was measured on a P100).
+# of Oyama 2018 in shape (simulated: nothing here was measured on a P100).
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
 

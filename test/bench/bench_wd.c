@@ -1,6 +1,6 @@
 /* Time to divide one workspace among the kernels of a network: `bench_wd [microdnn-ilp
  * [PROBLEM...]]`. Each PROBLEM is a recorded one in text form; ResNet-50's has 577 variables
- * (2018-micro-cudnn.txt, IV-D: 562 and 5.46 ms with GLPK). Others are made up, of its size (53
+ * (Oyama 2018, IV-D: 562 and 5.46 ms with GLPK). Others are made up, of its size (53
  * convolutions in three directions) and larger. GLPK's times include the start of the program. Exit
  * status 1 if a limit is missed. */
 #include <stdio.h>

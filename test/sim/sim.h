@@ -3,7 +3,7 @@
  *
  * A simulated kernel is a C function. It is launched through cuLaunchKernel[Ex] with real parameter
  * layouts: each parameter is copied at the launch, the body runs later, when its dependencies allow
- * and something waits for it (the adversarial rule of DESIGN.md), and sees device memory only through
+ * and something waits for it, so that a missing wait shows, and sees device memory only through
  * sim_memory, and of that only what a parameter names: a library's kernel that touches more would
  * break what was measured of the real ones, and the simulator ends the process. MICRODNN_SIM_UNNAMED=1
  * in the environment takes that check away, for programs whose own kernels follow pointers that they
