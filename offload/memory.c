@@ -105,6 +105,7 @@ void mdnn_memory_destroy(mdnn_memory_t *memory)
     mdnn_ranges_destroy(memory->ranges);
     free(memory->uses);
     free(memory->streams);
+    free(memory->unseen);
     free(memory);
 }
 

@@ -25,7 +25,6 @@ enum {
     MDNN_FLIGHTS = 64,    /* copies enqueued at once in a direction, at most, */
     MDNN_TIMINGS = 64,    /* and operations whose time is not known yet */
     MDNN_INLINE_USES = 2, /* streams of an allocation before memory is asked for */
-    MDNN_UNSEEN_STREAMS = 8, /* with unseen work that goes on */
 };
 /* Bytes enqueued at once in a direction: what a demand may have to wait behind. More than one chunk
  * is allowed in any case. */
@@ -143,7 +142,8 @@ struct mdnn_memory {
     uint64_t resident_sum; /* chunks of live ranges and slabs, once for each operation */
     uint64_t stuck_bytes; /* of ranges that cannot leave, without slabs */
     uint32_t unseen_open; /* between mdnn_memory_unseen_begin and its end */
-    mdnn_ticket_t unseen[MDNN_UNSEEN_STREAMS]; /* last of each stream; moment 0: none */
+    mdnn_ticket_t *unseen; /* last of each stream; moment 0: none */
+    uint32_t unseen_count, unseen_room;
     mdnn_memory_report_t report;
 };
 

@@ -1,6 +1,8 @@
-/* Work whose memory nobody knows: it may use anything. It is let through where everything is RESIDENT,
- * and then nothing is unmapped, nor handed on, before it has ended. */
+/* Work whose memory nobody knows: it may use anything. It is let through where everything is
+ * RESIDENT, and then nothing is unmapped, nor handed on, before it has ended. */
 #include "offload/memory_internal.h"
+
+#include <stdlib.h>
 
 /* A library that is called may want memory of its own; what it asks for finds room without anything
  * leaving. */
@@ -26,34 +28,51 @@ bool mdnn_memory_unseen_begin(mdnn_memory_t *memory)
     return true;
 }
 
-/* The place for the stream's moment: its own, one that is over, or the oldest's. */
+static mdnn_ticket_t *add_place(mdnn_memory_t *memory)
+{
+    if (memory->unseen_count == memory->unseen_room) {
+        const uint32_t room = 2 * memory->unseen_room + 8;
+        mdnn_ticket_t *const grown = reallocarray(memory->unseen, room, sizeof *grown);
+        if (!grown)
+            return NULL;
+        memory->unseen = grown;
+        memory->unseen_room = room;
+    }
+    return &memory->unseen[memory->unseen_count++];
+}
+
+/* The place for the stream's moment: its own, one that is over, or a new one. NULL without memory.
+ */
 static mdnn_ticket_t *place_of(mdnn_memory_t *memory, uint64_t stream)
 {
-    mdnn_ticket_t *place = NULL;
-    for (int i = 0; i < MDNN_UNSEEN_STREAMS; i++)
-        if (memory->unseen[i].moment != 0 && memory->unseen[i].stream == stream)
-            return &memory->unseen[i];
-    for (int i = 0; i < MDNN_UNSEEN_STREAMS; i++)
-        if (!place || memory->unseen[i].moment < place->moment)
-            place = &memory->unseen[i];
-    return place;
+    mdnn_ticket_t *over = NULL;
+    for (uint32_t i = 0; i < memory->unseen_count; i++) {
+        mdnn_ticket_t *const use = &memory->unseen[i];
+        if (use->moment != 0 && use->stream == stream)
+            return use;
+        if (use->moment == 0 || memory->device.is_done(memory->context, *use))
+            over = use;
+    }
+    return over ? over : add_place(memory);
 }
 
 void mdnn_memory_unseen_end(mdnn_memory_t *memory, uint64_t stream)
 {
-    mdnn_ticket_t *const place = place_of(memory, stream);
     if (memory->unseen_open == 0)
         return; /* it began before a reset */
-    if (place->stream != stream)
-        (void)mdnn_memory_wait(memory, *place);
-    *place = memory->device.mark(memory->context, stream);
+    const mdnn_ticket_t end = memory->device.mark(memory->context, stream);
+    mdnn_ticket_t *const place = place_of(memory, stream);
+    if (place)
+        *place = end;
+    else if (mdnn_memory_wait(memory, end) != MDNN_STATUS_OK)
+        return; /* nobody will know when it is over: it stays open, and nothing leaves any more */
     memory->unseen_open--;
     memory->steps++;
 }
 
 mdnn_ticket_t *mdnn_memory_unseen_use(mdnn_memory_t *memory)
 {
-    for (int i = 0; i < MDNN_UNSEEN_STREAMS; i++) {
+    for (uint32_t i = 0; i < memory->unseen_count; i++) {
         mdnn_ticket_t *const use = &memory->unseen[i];
         if (use->moment != 0 && !memory->device.is_done(memory->context, *use))
             return use;

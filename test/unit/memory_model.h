@@ -26,7 +26,8 @@ enum {
     MODEL_STREAMS = 4,         /* the program's */
     MODEL_OUT = MODEL_STREAMS, /* the stream of copies out */
     MODEL_IN = MODEL_STREAMS + 1,
-    MODEL_QUEUES = MODEL_STREAMS + 2,
+    MODEL_MORE = MODEL_STREAMS + 2, /* and on: streams of the program's for single tests */
+    MODEL_QUEUES = MODEL_MORE + 8,
     MODEL_QUEUE = 512,
     MODEL_TOUCHES = 8,
     MODEL_AREA_WORDS = 6 * MODEL_WORDS,

@@ -1242,6 +1242,54 @@ static void nothing_is_unmapped_while_such_work_is_begun(void **state)
     end_memory(&model, memory);
 }
 
+/* As many streams as there are, each with such work; a failing wait in between forgets none. */
+static mdnn_memory_t *begin_unseen_everywhere(model_t *model, bool without_memory)
+{
+    mdnn_memory_t *const memory = small_memory(model, 4, MODEL_SLOTS);
+    (void)allocate(memory, 1);
+    (void)allocate(memory, 2);
+    for (uint64_t queue = 0; queue < MODEL_QUEUES; queue++) {
+        if (queue == MODEL_OUT || queue == MODEL_IN)
+            continue;
+        assert_true(mdnn_memory_unseen_begin(memory));
+        enqueue(model, queue, ITEM_OPERATION);
+        fail_allocation_at = without_memory ? -1 : 0;
+        model->fail_in = 1;
+        mdnn_memory_unseen_end(memory, queue);
+        model->fail_in = 0;
+        fail_allocation_at = 0;
+    }
+    return memory;
+}
+
+static void such_work_is_waited_for_in_every_stream(void **state)
+{
+    (void)state;
+    static model_t model;
+    for (uint64_t seed = 1; seed <= 50; seed++) { /* what is not waited for may be over by chance */
+        mdnn_memory_t *const memory = begin_unseen_everywhere(&model, false);
+        model.random = seed;
+        (void)allocate(memory, 2); /* the first or the second leaves */
+        for (uint64_t queue = 0; queue < MODEL_QUEUES; queue++)
+            if (queue != MODEL_OUT && queue != MODEL_IN)
+                assert_int_equal(model.done[queue], model.enqueued[queue]);
+        end_memory(&model, memory);
+    }
+}
+
+/* Neither noted for want of memory, nor waited for. */
+static void nothing_leaves_where_the_end_of_such_work_is_unknown(void **state)
+{
+    (void)state;
+    static model_t model;
+    uint64_t address;
+    mdnn_memory_t *const memory = begin_unseen_everywhere(&model, true);
+    assert_int_equal(mdnn_memory_allocate(memory, 2 * MODEL_CHUNK, 0, &address),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(mdnn_memory_report(memory).unmapped, 0);
+    end_memory(&model, memory);
+}
+
 /* It could not be served if it asked for more. */
 static void such_work_needs_room(void **state)
 {
@@ -1309,6 +1357,8 @@ int main(void)
         cmocka_unit_test(what_is_set_aside_is_nobodys),
         cmocka_unit_test(work_that_nobody_knows_keeps_everything),
         cmocka_unit_test(nothing_is_unmapped_while_such_work_is_begun),
+        cmocka_unit_test(such_work_is_waited_for_in_every_stream),
+        cmocka_unit_test(nothing_leaves_where_the_end_of_such_work_is_unknown),
         cmocka_unit_test(such_work_needs_room),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
