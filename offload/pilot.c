@@ -102,8 +102,11 @@ void mdnn_pilot_destroy(mdnn_pilot_t *pilot)
     pilot_plan_t *unwanted = NULL;
     if (!pilot)
         return;
-    if (pilot->job && pilot_job_finish(pilot->job, &unwanted) == MDNN_STATUS_OK)
-        pilot_plan_destroy(unwanted);
+    if (pilot->job) {
+        pilot_job_give_up(pilot->job);
+        if (pilot_job_finish(pilot->job, &unwanted) == MDNN_STATUS_OK)
+            pilot_plan_destroy(unwanted);
+    }
     for (int i = 0; i < PERIODS; i++)
         forget(pilot, &pilot->entries[i]);
     mdnn_history_destroy(pilot->history);

@@ -44,7 +44,10 @@ mdnn_status_t pilot_job_start(const mdnn_pilot_config_t *config, const mdnn_peri
 /* Never waits. A load while the thread works. */
 bool pilot_job_is_done(pilot_job_t *job);
 
-/* Waits for the thread, if it works still; frees the job. */
+/* The plan is not wanted any more: finish will not wait long. */
+void pilot_job_give_up(pilot_job_t *job);
+
+/* Waits for the thread, if it works still; frees the job. BUSY: it was given up. */
 mdnn_status_t pilot_job_finish(pilot_job_t *job, pilot_plan_t **plan);
 
 void pilot_plan_destroy(pilot_plan_t *plan); /* accepts NULL */

@@ -15,7 +15,7 @@ struct pilot_job {
     double *times_us;
     pilot_plan_t *made;
     mdnn_status_t status;
-    atomic_bool done;
+    atomic_bool done, unwanted;
     bool threaded, joined;
     pthread_t thread;
     pid_t process; /* a forked child has no such thread */
@@ -221,7 +221,8 @@ static mdnn_status_t make_plan(const pilot_job_t *job, pilot_plan_t *made)
                                          .link = config->link,
                                          .budget_bytes = config->budget_bytes,
                                          .host_limit_bytes = config->host_limit_bytes,
-                                         .effort = effort_of(config, &made->period)};
+                                         .effort = effort_of(config, &made->period),
+                                         .unwanted = &job->unwanted};
     const double begin_ms = now_ms();
     if (job->times_us)
         MDNN_TRY(set_times(&made->period, job->times_us));
@@ -301,6 +302,11 @@ bool pilot_job_is_done(pilot_job_t *job)
     if (job->threaded && !job->joined && job->process == getpid())
         job->joined = pthread_tryjoin_np(job->thread, NULL) == 0;
     return !job->threaded || job->joined;
+}
+
+void pilot_job_give_up(pilot_job_t *job)
+{
+    atomic_store_explicit(&job->unwanted, true, memory_order_relaxed);
 }
 
 mdnn_status_t pilot_job_finish(pilot_job_t *job, pilot_plan_t **plan)

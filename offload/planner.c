@@ -95,6 +95,7 @@ static mdnn_status_t judge(const mdnn_plan_request_t *request, const mdnn_schedu
                                           .schedule = schedule,
                                           .link = request->link,
                                           .budget_bytes = request->budget_bytes};
+    MDNN_TRY(mdnn_plan_goes_on(request));
     MDNN_TRY(peak_of(request->period, schedule, needed_bytes));
     *verdict = MDNN_VERDICT_NEEDS_MORE;
     if (*needed_bytes > request->budget_bytes)
@@ -106,6 +107,13 @@ static mdnn_status_t judge(const mdnn_plan_request_t *request, const mdnn_schedu
         *verdict = result->host_peak_bytes > request->host_limit_bytes ? MDNN_VERDICT_HOST_LIMIT
                                                                        : MDNN_VERDICT_FITS;
     return status;
+}
+
+mdnn_status_t mdnn_plan_goes_on(const mdnn_plan_request_t *request)
+{
+    return request->unwanted && atomic_load_explicit(request->unwanted, memory_order_relaxed)
+               ? MDNN_STATUS_BUSY
+               : MDNN_STATUS_OK;
 }
 
 mdnn_status_t mdnn_plan_consider(const mdnn_plan_request_t *request, mdnn_policy_t policy,

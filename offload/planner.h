@@ -11,6 +11,8 @@
 #ifndef MDNN_PLANNER_H
 #define MDNN_PLANNER_H
 
+#include <stdatomic.h>
+
 #include "offload/replay.h"
 
 typedef enum mdnn_policy {
@@ -41,6 +43,7 @@ typedef struct mdnn_plan_request {
     uint64_t budget_bytes;
     uint64_t host_limit_bytes; /* for host copies; UINT64_MAX: none */
     uint32_t effort;           /* auto: replays it may spend; 0: 200 */
+    const atomic_bool *unwanted; /* set by another thread: give up; may be NULL */
 } mdnn_plan_request_t;
 
 typedef enum mdnn_verdict {
@@ -62,7 +65,8 @@ typedef struct mdnn_plan {
     mdnn_variants_t variants;       /* policy of the papers was best */
 } mdnn_plan_t;
 
-/* Deterministic. INVALID_ARGUMENT for a link without rates, OUT_OF_MEMORY; *plan untouched then.
+/* Deterministic. INVALID_ARGUMENT for a link without rates, OUT_OF_MEMORY; BUSY: given up, which
+ * takes no longer than a replay, or the choice of one range; *plan untouched then.
  * Milliseconds for a few thousand operations; auto: `effort` replays of about as many events as the
  * period has operations, times three. Thread-safe: keeps no state. */
 mdnn_status_t mdnn_plan(const mdnn_plan_request_t *request, mdnn_plan_t *plan);

@@ -5,6 +5,9 @@
 
 #include "offload/planner.h"
 
+/* BUSY if the plan is not wanted any more. */
+mdnn_status_t mdnn_plan_goes_on(const mdnn_plan_request_t *request);
+
 /* Takes over `schedule` (empty afterwards). A schedule that fits is kept in the plan if the plan
  * has none that fits, or a slower one; of equals the one that moves less, then the one that holds
  * less. Otherwise only verdict and needs are noted. `variants` says what was chosen, if anything

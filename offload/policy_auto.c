@@ -156,7 +156,7 @@ static bool take_slower(chooser_t *chooser, uint32_t position, uint64_t missing)
     return true;
 }
 
-/* False if nothing is left to choose: forbidden gaps only. */
+/* False if nothing is left to choose: forbidden gaps only, or nobody wants to know any more. */
 static bool relieve(chooser_t *chooser, const recipe_t *recipe, uint32_t position)
 {
     const uint64_t budget = chooser->request->budget_bytes;
@@ -166,6 +166,8 @@ static bool relieve(chooser_t *chooser, const recipe_t *recipe, uint32_t positio
             continue;
         size_t best = SIZE_MAX;
         double best_score = -1;
+        if (mdnn_plan_goes_on(chooser->request) != MDNN_STATUS_OK)
+            return false;
         for (size_t g = 0; g < chooser->gap_count; g++) {
             if (chooser->chosen[g] || chooser->marks[g] == FORBIDDEN ||
                 !covers(chooser, g, (int32_t)position))
@@ -326,7 +328,7 @@ static mdnn_status_t attempt(chooser_t *chooser, const recipe_t *recipe, bool *b
     const mdnn_plan_t before = *chooser->plan;
     *better = false;
     if (!select_gaps(chooser, recipe))
-        return MDNN_STATUS_OK;
+        return mdnn_plan_goes_on(chooser->request);
     MDNN_TRY(propose(chooser, recipe));
     *better = chooser->plan->verdict < before.verdict ||
               chooser->plan->predicted.time_us < before.predicted.time_us;

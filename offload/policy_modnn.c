@@ -306,6 +306,7 @@ static void finish_task(modnn_t *modnn, double time_us, uint64_t workspace_bytes
 
 static mdnn_status_t run_task(modnn_t *modnn)
 {
+    MDNN_TRY(mdnn_plan_goes_on(modnn->request));
     mark_named(modnn, true);
     MDNN_TRY(prepare_data(modnn));
     const uint32_t choice = choose_variant(modnn);
