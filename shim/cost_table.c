@@ -13,6 +13,9 @@ static const double worthwhile_factor = 0.99;
 /* Within this of each other two engines may change places from one measurement to the next. */
 static const double clearly_faster_factor = 0.95;
 
+/* A run that a program waits for may seem longer than it is by its launches. */
+static const double launch_ms = 0.05;
+
 /* Best time where nothing ran. */
 static const double nothing_ms = 1e300;
 
@@ -345,6 +348,38 @@ double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engi
             return candidate->state == MDNN_CANDIDATE_TIMED ? candidate->cost.time_ms : 0;
     }
     return 0;
+}
+
+/* Its own time is as good as a measurement, or cannot matter. */
+static bool is_settled_by(const mdnn_candidate_t *candidate, const mdnn_own_run_t *run, double best_ms)
+{
+    if (run->chosen)
+        return (1 - run->margin) * run->most_ms <= best_ms;
+    return candidate->state == MDNN_CANDIDATE_LEFT && best_ms < nothing_ms &&
+           run->most_ms > MDNN_HOPELESS_FACTOR_MANY * best_ms + launch_ms;
+}
+
+bool mdnn_cost_table_take_run(mdnn_cost_table_t *table, const mdnn_engine_offer_t *offer,
+                              const mdnn_own_run_t *run)
+{
+    mdnn_cost_row_t *const row = mdnn_cost_table_row(table, run->images, MDNN_PART_FIRST);
+    const int index = mdnn_cost_table_engine(table, offer);
+    mdnn_candidate_t *const candidate =
+        row && index >= 0 ? mdnn_cost_row_candidate(row, index) : NULL;
+    if (!candidate || run->most_ms <= 0 || candidate->state == MDNN_CANDIDATE_TIMED ||
+        !is_settled_by(candidate, run, mdnn_cost_row_best_ms(row)))
+        return false;
+    candidate->cost = (mdnn_cost_t){.algo = MDNN_ALGO_ENGINE + offer->engine.id,
+                                    .engine = offer->engine,
+                                    .workspace_bytes = run->workspace_bytes,
+                                    .time_ms = run->most_ms,
+                                    .deterministic = offer->deterministic,
+                                    .direct = offer->direct,
+                                    .strict = offer->strict};
+    candidate->state = MDNN_CANDIDATE_TIMED;
+    row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
+    row->changed = true;
+    return true;
 }
 
 static bool dominates(const mdnn_cost_t *cost, const mdnn_engine_offer_t *offer,

@@ -54,6 +54,15 @@ typedef struct mdnn_cost_row {
 
 typedef struct mdnn_cost_table mdnn_cost_table_t;
 
+/* A caller's own run of an engine on the whole batch. */
+typedef struct mdnn_own_run {
+    int64_t images;
+    uint64_t workspace_bytes;
+    double most_ms; /* it takes no longer */
+    bool chosen;    /* by a search, over what else that tried */
+    double margin;  /* as adoption_margin: a choice within it stands */
+} mdnn_own_run_t;
+
 mdnn_status_t mdnn_cost_table_create(mdnn_cost_table_t **table);
 void mdnn_cost_table_destroy(mdnn_cost_table_t *table);
 /* Smallest workspace above `limit_bytes` of a candidate that was left out; UINT64_MAX if none was.
@@ -94,6 +103,11 @@ const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_cost_table_t *table,
 /* Time of an engine in the role FIRST at a size; 0 if it was not timed there. */
 double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engine_t *engine,
                                  int64_t images);
+/* Takes the time of an engine on the whole batch that a caller's own run of it shows: at most that long.
+ * True if that settles whether it is worth a measurement: it is `chosen` and no slower than the best of
+ * what is known by more than `margin`, or it was left to a search and is far slower. Then it is timed. */
+bool mdnn_cost_table_take_run(mdnn_cost_table_t *table, const mdnn_engine_offer_t *offer,
+                              const mdnn_own_run_t *run);
 /* True if another engine, as repeatable, direct and strict as `offer`, was clearly faster at this
  * size in no more workspace. */
 bool mdnn_cost_table_engine_is_dominated(const mdnn_cost_table_t *table,

@@ -456,7 +456,7 @@ static cudnnStatus_t run_best(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     if (ready && execution->own_plan_may_run && own_fits(execution->record) &&
         mdnn_graph_prefers_own(execution->record, ready)) {
         mdnn_count(MDNN_COUNTER_executions_own, 1);
-        return real->cudnnBackendExecute(handle, plan, pack);
+        return mdnn_graph_record_execute_own(execution->record, real, handle, plan, pack);
     }
     return mdnn_convolution_run_planned(&execution->call, execution->planned, &execution->demand);
 }

@@ -12,6 +12,8 @@
 
 enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
 enum { GENEROSITY_SHARE = 16 }; /* of the device's memory */
+/* As many runs of a plan tell its time, which are had after a few more where they are not timed. */
+enum { TIMED_RUNS = 3, COUNTED_RUNS = 10 };
 
 static void count_kind(mdnn_graph_kind_t kind)
 {
@@ -165,10 +167,26 @@ void mdnn_graph_record_leave(mdnn_graph_record_t *record)
         mdnn_plan_leave_engine(atomic_load(&record->planned), &record->engine);
 }
 
+/* What a search tried and did not choose is known, too, as far as its own runs tell. */
+static void give_up_watch(mdnn_graph_record_t *record)
+{
+    mdnn_plan_t *const planned = atomic_load(&record->planned);
+    double ms;
+    if (mdnn_process_state() != MDNN_PROCESS_ACTIVE)
+        return; /* CUDA may be gone */
+    if (planned && atomic_load(&record->own_ms) == 0 &&
+        mdnn_stopwatch_read(&record->watch, &ms) > 0)
+        (void)mdnn_plan_take_run(planned, &record->engine, record->own_bytes, ms, false);
+    mdnn_stopwatch_fini(&record->watch);
+}
+
 void mdnn_graph_record_destroy(mdnn_graph_record_t *record)
 {
-    if (record)
-        mdnn_graph_record_leave(record);
+    if (!record)
+        return;
+    mdnn_graph_record_leave(record);
+    if (atomic_load(&record->probed))
+        give_up_watch(record);
     free(record);
 }
 
@@ -213,13 +231,31 @@ static void keep_own_ms(mdnn_graph_record_t *record, const mdnn_plan_t *planned)
 void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_plan_t *planned,
                            const mdnn_call_t *call)
 {
-    int runs = atomic_load_explicit(&record->runs, memory_order_relaxed);
-    if (runs <= MDNN_SEARCH_PROBES) {
-        runs = atomic_fetch_add(&record->runs, 1) + 1;
-        mdnn_search_ran(mdnn_plan_search(planned), runs);
+    if (atomic_load_explicit(&record->runs, memory_order_relaxed) < COUNTED_RUNS) {
+        const int run = atomic_fetch_add(&record->runs, 1) + 1;
+        mdnn_search_ran(mdnn_plan_search(planned), run);
+        /* By now a search has given up its other plans. */
+        if (run == MDNN_SEARCH_PROBES + 2 && mdnn_plan_has_left(planned))
+            mdnn_plan_remember(planned);
     }
     if (mdnn_plan_complete(planned, call) && record->engine_known)
         keep_own_ms(record, planned);
+}
+
+/* True while the runs of a chosen plan are being timed, or if they have shown enough. */
+static bool is_timed_by_runs(mdnn_graph_record_t *record, mdnn_plan_t *planned)
+{
+    double ms;
+    const int times = mdnn_stopwatch_read(&record->watch, &ms);
+    if (times < TIMED_RUNS)
+        return atomic_load_explicit(&record->runs, memory_order_relaxed) < COUNTED_RUNS;
+    if (!mdnn_plan_take_run(planned, &record->engine, record->own_bytes, ms, true))
+        return false;
+    atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
+    mdnn_plan_remember(planned);
+    MDNN_LOG(MDNN_LOG_DEBUG, "graph", "own plan of engine %d of %s: %.4f ms by its own runs",
+             (int)record->engine.engine.id, mdnn_plan_title(planned), ms);
+    return true;
 }
 
 void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call)
@@ -232,8 +268,34 @@ void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *
         atomic_store_explicit(&record->probed, true, memory_order_relaxed);
         return;
     }
+    if (atomic_load_explicit(&record->probed, memory_order_relaxed) &&
+        is_timed_by_runs(record, planned))
+        return;
     const double ms = mdnn_plan_time_engine(planned, call, record->own_bytes);
     atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
+}
+
+/* Not the first run, which loads kernels, nor where memory may be on its way. */
+static bool is_timed_now(const mdnn_graph_record_t *record)
+{
+    return atomic_load_explicit(&record->probed, memory_order_relaxed) &&
+           atomic_load_explicit(&record->own_ms, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&record->runs, memory_order_relaxed) >= MDNN_SEARCH_PROBES &&
+           !mdnn_virtual_on();
+}
+
+cudnnStatus_t mdnn_graph_record_execute_own(mdnn_graph_record_t *record, const mdnn_cudnn_t *cudnn,
+                                            cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                            cudnnBackendDescriptor_t pack)
+{
+    cudaStream_t stream;
+    const bool timed = is_timed_now(record) &&
+                       cudnn->cudnnGetStream(handle, &stream) == CUDNN_STATUS_SUCCESS &&
+                       mdnn_stopwatch_begin(&record->watch, stream);
+    const cudnnStatus_t status = cudnn->cudnnBackendExecute(handle, plan, pack);
+    if (timed)
+        mdnn_stopwatch_end(&record->watch, stream);
+    return status;
 }
 
 bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_t *ready)

@@ -5,6 +5,7 @@
 
 #include "shim/graph_json.h"
 #include "shim/plan.h"
+#include "shim/stopwatch.h"
 
 typedef struct mdnn_graph_record {
     const mdnn_cudnn_t *cudnn;
@@ -15,8 +16,9 @@ typedef struct mdnn_graph_record {
     uint64_t own_bytes;            /* workspace that the host's plan takes */
     uint64_t limit_bytes;          /* workspace up to which candidates are of interest to the host */
     _Atomic double own_ms;         /* measured time of the host's plan; 0: not known, < 0: cannot be */
-    _Atomic int runs;              /* counted up to those of a search and the one after it */
+    _Atomic int runs;              /* counted until a search must be over */
     _Atomic bool probed;           /* it ran without a time of it, in the host's own search */
+    mdnn_stopwatch_t watch;        /* times such runs */
     _Atomic bool waiting;          /* counted by mdnn_plan_meet_engine */
     _Atomic bool expendable;       /* the host has, or can have, one as good in no more workspace */
     _Atomic(mdnn_plan_t *) planned; /* ours for this convolution, once it was looked for; else NULL */
@@ -40,8 +42,13 @@ void mdnn_graph_record_leave(mdnn_graph_record_t *record);
 /* The host is about to run this plan: what was left to a search is measured if this is none. */
 void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_plan_t *planned,
                            const mdnn_call_t *call);
-/* Then: times its engine if that was not done, in a search only if the plan outlives that. */
+/* Then: times its engine if that was not done, in a search only if the plan outlives that and its own
+ * runs leave open whether anything is faster. */
 void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call);
+/* The host's own plan, timed where that is wanted. */
+cudnnStatus_t mdnn_graph_record_execute_own(mdnn_graph_record_t *record, const mdnn_cudnn_t *cudnn,
+                                            cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                            cudnnBackendDescriptor_t pack);
 /* True if `ready` is not clearly faster than the host's own plan: then that runs, where it may. A
  * choice between equals is the host's, and so is the time of what its search tries. */
 bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_t *ready);

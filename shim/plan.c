@@ -446,7 +446,7 @@ static bool is_ready(const mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t 
             limit_bytes < atomic_load_explicit(&plan->next_limit, memory_order_relaxed));
 }
 
-static bool has_left(const mdnn_plan_t *plan)
+bool mdnn_plan_has_left(const mdnn_plan_t *plan)
 {
     const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
     return set && set->left;
@@ -504,7 +504,7 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
 bool mdnn_plan_complete(mdnn_plan_t *plan, const mdnn_call_t *call)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (!has_left(plan) || !mdnn_search_missed(&plan->search) || mdnn_plan_is_given_up(plan) ||
+    if (!mdnn_plan_has_left(plan) || !mdnn_search_missed(&plan->search) || mdnn_plan_is_given_up(plan) ||
         !driver || is_capturing(call, driver))
         return false;
     pthread_mutex_lock(&planning_lock);
@@ -551,7 +551,7 @@ mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
     const uint32_t hash = hash_of(&key);
     mdnn_plan_t *plan = lookup(&key, hash);
     if (!plan || !is_ready(plan, call, limit_bytes)) {
-        if (permission == MDNN_PLAN_IF_KNOWN && !(plan && has_left(plan)))
+        if (permission == MDNN_PLAN_IF_KNOWN && !(plan && mdnn_plan_has_left(plan)))
             return NULL;
         if (!plan || !atomic_load_explicit(&plan->given_up, memory_order_relaxed))
             plan = plan_now(call, &key, hash, limit_bytes);
@@ -657,6 +657,31 @@ double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     pthread_mutex_unlock(&planning_lock);
     return ms;
+}
+
+bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
+                        uint64_t workspace_bytes, double most_ms, bool chosen)
+{
+    const mdnn_own_run_t run = {
+        .images = mdnn_problem_batch(&plan->key.problem),
+        .workspace_bytes = workspace_bytes,
+        .most_ms = most_ms,
+        .chosen = chosen,
+        .margin = mdnn_process_options()->convolution_adoption_margin / 100.0,
+    };
+    pthread_mutex_lock(&planning_lock);
+    const bool taken = mdnn_cost_table_take_run(plan->costs, offer, &run);
+    pthread_mutex_unlock(&planning_lock);
+    return taken;
+}
+
+void mdnn_plan_remember(mdnn_plan_t *plan)
+{
+    pthread_mutex_lock(&planning_lock);
+    const front_set_t *const set = atomic_load(&plan->set);
+    if (set)
+        remember(plan, set, MDNN_DATABASE_KEEP);
+    pthread_mutex_unlock(&planning_lock);
 }
 
 mdnn_search_t *mdnn_plan_search(mdnn_plan_t *plan)

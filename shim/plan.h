@@ -81,10 +81,18 @@ void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
  * 0 during capture, -1 if it cannot be timed. */
 double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes);
 
+/* The caller's own runs of an engine's plan, which takes `workspace_bytes`, show that it needs at most
+ * this long. True if that is all that need be known: `chosen` by a search, it is no slower than what was
+ * measured, or it is far slower. mdnn_plan_remember then keeps it in the database. */
+bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
+                        uint64_t workspace_bytes, double most_ms, bool chosen);
+void mdnn_plan_remember(mdnn_plan_t *plan);
+
 /* What callers do with the problem. */
 mdnn_search_t *mdnn_plan_search(mdnn_plan_t *plan);
 /* True if the program searches, and may run each of its own plans: they are left to its search. */
 bool mdnn_plan_left_to_search(const mdnn_plan_t *plan);
+bool mdnn_plan_has_left(const mdnn_plan_t *plan); /* something was left to one */
 /* Measures what was left to a search, if `call` turned out to be none of it. True if anything changed;
  * two atomic reads if nothing was left. */
 bool mdnn_plan_complete(mdnn_plan_t *plan, const mdnn_call_t *call);

@@ -103,11 +103,30 @@ kept() { # as plans, with the database
 measures_what_was_left() {
     rm -f "$TMPDIR/cache.db"
     plans ffff && whole_times=$times whole_measurements=$measurements && kept ssss || return 1
-    kept ffff && left_measurements=$measurements left_times=$times && kept ffff || return 1
+    kept ffff && left_measurements=$measurements left_times=$times || return 1
+    listed=$(grep -c 'listed [1-9]' "$TMPDIR/out")
+    kept ffff || return 1
     echo "$whole_measurements measurements at first, after a search $left_measurements, then $measurements"
-    [ $((left_measurements * 8)) -ge $((whole_measurements * 3)) ] &&
+    echo "$listed lists of engines"
+    [ $((left_measurements * 10)) -ge "$whole_measurements" ] && [ "$listed" = 3 ] &&
         [ "$left_measurements" -lt "$whole_measurements" ] && [ "$measurements" = 0 ] &&
         [ "$left_times" = "$whole_times" ] && [ "$times" = "$whole_times" ]
+}
+
+# What a search tried and found slow is as good as measured, and what it chose is timed where it runs.
+knows_what_was_tried() {
+    rm -f "$TMPDIR/cache.db"
+    kept ssss && left=$(left) && kept ffff || return 1
+    echo "$left candidates left, of which $measurements were measured later"
+    [ "$measurements" -gt 0 ] && [ $((measurements * 3)) -lt $((left * 2)) ]
+}
+
+times_what_was_chosen() {
+    measure "$@" || return 1
+    again=$(grep -c ': timed 1 candidates, left 0 untried' "$log" || true)
+    taken=$(grep -c 'own plan of engine .* by its own runs' "$log" || true)
+    echo "$again chosen plans timed on scratch, $taken by their own runs"
+    [ "$again" = 0 ] && [ "$taken" -ge 5 ]
 }
 
 # Nor is what a limit needs, in a search that has one.
@@ -150,7 +169,7 @@ says_what_it_measured() {
     [ "${said% *}" = "$measurements" ] && [ "${said#* }" -gt 0 ]
 }
 
-plan 16
+plan 18
 check 'a search is as fast with fewer measurements (AlexNet, TF32)' as_fast alexnet 256 tf32
 check 'a search is as fast with fewer measurements (ResNet-18, TF32)' as_fast resnet18 64 tf32
 check 'a search is as fast with fewer measurements (ResNet-18, fp16)' as_fast resnet18 64 fp16
@@ -161,6 +180,8 @@ check 'a limit knows everything after a search (AlexNet, TF32)' limits_know_ever
 check 'a limit knows everything after a search (ResNet-18, TF32)' limits_know_everything resnet18 64 tf32
 check 'what a search chose serves a program without one (ResNet-18, fp16)' serves_others resnet18 64 fp16
 check 'what was left to a search is measured for a program without one' measures_what_was_left
+check 'what a search tried and found slow is not measured again' knows_what_was_tried
+check 'what a search chose is timed where it runs (ResNet-18, TF32)' times_what_was_chosen resnet18 64 tf32
 check 'what was left to a search is measured for one with a limit' measures_what_a_limit_needs
 check 'a search leaves candidates to the program, and so does the next one' leaves_and_knows
 check 'a program that asks like a search and tries nothing is found out' finds_out saaa .fff

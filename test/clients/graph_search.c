@@ -18,7 +18,7 @@
 #include "docs/examples/graph.h"
 #include "test/clients/bail.h"
 
-enum { MOST = 16, TURNS = 6, IMAGES = 64, SIDE = 14, TENSOR_BYTES = 1 << 24 };
+enum { MOST = 16, TURNS = 6, IMAGES = 256, SIDE = 28, TENSOR_BYTES = 1 << 28 };
 
 typedef struct layer {
     int channels;

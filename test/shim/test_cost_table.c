@@ -164,6 +164,52 @@ static void an_old_database_left_what_it_does_not_know_of_the_whole_batch(void *
     assert_int_equal(mdnn_cost_row_look(half(), index)->state, MDNN_CANDIDATE_POSTPONED);
 }
 
+enum { BEST = 3, LEFT = 4, OWN = 5 };
+
+/* Whether a run of engine `id` says enough; the best one that was timed takes 1 ms. */
+static bool take_run(int id, double most_ms, bool chosen)
+{
+    const mdnn_engine_offer_t offer = offer_of(id);
+    const mdnn_own_run_t run = {.images = WHOLE,
+                                .workspace_bytes = LIMIT,
+                                .most_ms = most_ms,
+                                .chosen = chosen,
+                                .margin = 0.02};
+    return mdnn_cost_table_take_run(table, &offer, &run);
+}
+
+static double time_of(int id)
+{
+    const mdnn_engine_offer_t offer = offer_of(id);
+    return mdnn_cost_table_engine_ms(table, &offer.engine, WHOLE);
+}
+
+static void a_chosen_engine_that_nothing_beats_needs_no_measurement(void **state)
+{
+    (void)state;
+    put(BEST, WHOLE, MDNN_CANDIDATE_TIMED, 0);
+    put(LEFT, WHOLE, MDNN_CANDIDATE_LEFT, 0);
+    assert_false(take_run(LEFT, 1.03, true));
+    assert_true(time_of(LEFT) == 0);
+    assert_true(take_run(LEFT, 1.01, true) && time_of(LEFT) == 1.01);
+    assert_true(take_run(OWN, 0.9, true) && time_of(OWN) == 0.9); /* no heuristics offered it */
+    assert_false(take_run(BEST, 0.1, true)); /* it was measured */
+    assert_true(time_of(BEST) == 1);
+}
+
+static void an_engine_that_a_search_found_slow_needs_none(void **state)
+{
+    (void)state;
+    put(LEFT, WHOLE, MDNN_CANDIDATE_LEFT, 0);
+    assert_false(take_run(LEFT, 10, false)); /* than what? */
+    put(BEST, WHOLE, MDNN_CANDIDATE_TIMED, 0);
+    assert_false(take_run(LEFT, 1.2, false));
+    assert_false(take_run(OWN, 10, false)); /* nobody left it to a search */
+    assert_true(take_run(LEFT, 2, false) && time_of(LEFT) == 2);
+    assert_true(time_of(BEST) == 1);
+    assert_false(mdnn_cost_table_has_left(table));
+}
+
 static void a_size_that_was_kept_without_engines_is_listed_again_when_asked(void **state)
 {
     (void)state;
@@ -200,6 +246,8 @@ int main(void)
         TEST(a_brief_measurement_times_no_parts_if_nothing_was_left_out_whole),
         TEST(a_database_tells_what_was_left_to_a_search_from_what_was_postponed),
         TEST(an_old_database_left_what_it_does_not_know_of_the_whole_batch),
+        TEST(a_chosen_engine_that_nothing_beats_needs_no_measurement),
+        TEST(an_engine_that_a_search_found_slow_needs_none),
         TEST(a_size_that_was_kept_without_engines_is_listed_again_when_asked),
     };
     return cmocka_run_group_tests_name("cost table", tests, NULL, NULL);

@@ -1,0 +1,90 @@
+#include "shim/stopwatch.h"
+
+/* Another thread may be capturing in global mode, which a question like this would end. */
+static CUresult query(CUevent event)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const CUresult result = driver->cuEventQuery(event);
+    if (exchanged)
+        (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
+/* Keeps what has come to its end. Callers hold the watch. */
+static void collect(mdnn_stopwatch_t *watch)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    float ms;
+    if (!watch->under_way)
+        return;
+    const CUresult ended = query(watch->end);
+    if (ended == CUDA_ERROR_NOT_READY)
+        return;
+    watch->under_way = false;
+    if (ended != CUDA_SUCCESS ||
+        driver->cuEventElapsedTime(&ms, watch->begin, watch->end) != CUDA_SUCCESS)
+        return;
+    if (watch->times++ == 0 || ms < watch->least_ms)
+        watch->least_ms = ms;
+}
+
+static bool has_events(mdnn_stopwatch_t *watch)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    if (!watch->begin &&
+        driver->cuEventCreate(&watch->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        watch->begin = NULL;
+    if (watch->begin && !watch->end &&
+        driver->cuEventCreate(&watch->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        watch->end = NULL;
+    return watch->end != NULL;
+}
+
+static bool is_capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return mdnn_real_driver()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool mdnn_stopwatch_begin(mdnn_stopwatch_t *watch, CUstream stream)
+{
+    if (is_capturing(stream) || atomic_exchange(&watch->taken, true))
+        return false;
+    collect(watch);
+    if (!watch->under_way && has_events(watch) &&
+        mdnn_real_driver()->cuEventRecord(watch->begin, stream) == CUDA_SUCCESS)
+        return true;
+    atomic_store(&watch->taken, false);
+    return false;
+}
+
+void mdnn_stopwatch_end(mdnn_stopwatch_t *watch, CUstream stream)
+{
+    watch->under_way = mdnn_real_driver()->cuEventRecord(watch->end, stream) == CUDA_SUCCESS;
+    atomic_store(&watch->taken, false);
+}
+
+int mdnn_stopwatch_read(mdnn_stopwatch_t *watch, double *ms)
+{
+    if (atomic_exchange(&watch->taken, true))
+        return 0;
+    collect(watch);
+    const int times = watch->times;
+    if (times > 0)
+        *ms = (double)watch->least_ms;
+    atomic_store(&watch->taken, false);
+    return times;
+}
+
+void mdnn_stopwatch_fini(mdnn_stopwatch_t *watch)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    if (watch->begin)
+        (void)driver->cuEventDestroy(watch->begin);
+    if (watch->end)
+        (void)driver->cuEventDestroy(watch->end);
+    *watch = (mdnn_stopwatch_t){.times = 0};
+}
