@@ -92,7 +92,7 @@ table() {
         behaviour capture_of_an_unknown_problem_passes
     mutant CAPTURE_MODE_KEPT shim/plan.c 's/^    if (exchanged)/    if (0 \&\& exchanged)/' doors measuring_gives_everything_back
     mutant SCRATCH_LEAK shim/scratch.c 's/^    if (scratch->blocks\[use\])/    if (0)/' behaviour measuring_gives_everything_back
-    mutant EVENT_LEAK shim/scratch.c '/^void mdnn_scratch_fini/,/^}/s/.*cuEventDestroy(scratch->end);//' doors measuring_gives_everything_back
+    mutant EVENT_LEAK shim/scratch.c '/^void mdnn_scratch_fini/,/^}/s/destroy_events(scratch);//' doors measuring_gives_everything_back
     # HAMi 1181: an unsigned difference below zero.
     mutant SIZE_UNDERFLOW shim/scratch.c 's/available < reserve_bytes || bytes/bytes/' doors little_memory_is_left_to_the_host
 
