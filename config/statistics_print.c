@@ -232,25 +232,33 @@ static void print_text_times(const mdnn_statistics_row_t *row, FILE *out)
     fputc(')', out);
 }
 
+static void print_text_row(const mdnn_statistics_row_t *row, FILE *out)
+{
+    char workspace[MDNN_NUMBER_BYTES];
+    fputs("  ", out);
+    print_plain(row->problem, out);
+    fputs(": ", out);
+    if (!(row->configuration_ms >= 0)) {
+        fputs("nothing of ours fits, runs as the caller asked\n", out);
+        return;
+    }
+    print_plain(row->configuration, out);
+    mdnn_format_size_rounded(row->workspace_bytes, workspace, sizeof workspace);
+    fprintf(out, ", workspace %s", workspace);
+    print_text_times(row, out);
+    fputc('\n', out);
+}
+
 static void print_text_rows(const record_t *record, FILE *out)
 {
     if (record->rows > 0)
         fprintf(out, "convolutions: %" PRIu32 "\n", record->rows);
     for (uint32_t i = 0; i < record->rows; i++) {
         mdnn_statistics_row_t row;
-        if (get_row(record, i, &row) != MDNN_STATUS_OK) {
+        if (get_row(record, i, &row) == MDNN_STATUS_OK)
+            print_text_row(&row, out);
+        else
             fputs("  (was being written when the process ended)\n", out);
-            continue;
-        }
-        char workspace[MDNN_NUMBER_BYTES];
-        mdnn_format_size_rounded(row.workspace_bytes, workspace, sizeof workspace);
-        fputs("  ", out);
-        print_plain(row.problem, out);
-        fputs(": ", out);
-        print_plain(row.configuration, out);
-        fprintf(out, ", workspace %s", workspace);
-        print_text_times(&row, out);
-        fputc('\n', out);
     }
     if (record->rows_dropped > 0)
         fprintf(out, "  %" PRIu32 " more were not recorded\n", record->rows_dropped);

@@ -184,6 +184,9 @@ static void finish_as_text(void)
     mdnn_count(MDNN_COUNTER_calls_forward, 12);
     add_row("forward x", "2 x 8 @ algo 1", 2.5);
     add_row("forward y", "1 x 8 @ algo 0", -1);
+    mdnn_statistics_row(&(int){-1}, &(mdnn_statistics_row_t){.problem = "forward z",
+                                                             .undivided_ms = -1,
+                                                             .configuration_ms = -1});
     mdnn_statistics_finish();
 }
 
@@ -196,11 +199,12 @@ static void the_text_shows_counters_that_counted_and_a_line_for_each_convolution
     const char *const body = strchr(text, '\n');
     assert_string_equal(body,
                         "\n                  12  cudnnConvolutionForward calls\n"
-                        "convolutions: 2\n"
+                        "convolutions: 3\n"
                         "  forward x: 2 x 8 @ algo 1, workspace 63.0 MiB, 1.250 ms (undivided "
                         "2.500 ms, 2.00x)\n"
                         "  forward y: 1 x 8 @ algo 0, workspace 63.0 MiB, 1.250 ms (undivided does "
-                        "not fit)\n");
+                        "not fit)\n"
+                        "  forward z: nothing of ours fits, runs as the caller asked\n");
     free(text);
     free(printed(target, MDNN_STATISTICS_JSON, MDNN_STATUS_BAD_FORMAT));
 }
