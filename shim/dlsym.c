@@ -1,13 +1,13 @@
 /* Decides what a dlsym of the host gets. Called by the assembly stub for names
  * that begin with "cu" or "nc"; everything undecided goes to the real dlsym by a jump. */
 #include <dlfcn.h>
-#include <link.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "shim/driver.h"
 #include "shim/entries.h"
 #include "shim/library_doors.h"
+#include "shim/loaded_object.h"
 #include "shim/process.h"
 #include "shim/real.h"
 
@@ -28,45 +28,12 @@ static dlsym_answer_t answer(void *result)
     return (dlsym_answer_t){result, (void *)&undecided};
 }
 
-/* SONAME of the object that contains `address`, or "" if it has none. */
-static const char *soname_at(void *address, bool *ours)
-{
-    Dl_info info, own;
-    struct link_map *map = NULL;
-    *ours = false;
-    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_ld)
-        return "";
-    *ours = dladdr((void *)&undecided, &own) && own.dli_fbase == info.dli_fbase;
-    const char *strings = NULL;
-    ElfW(Xword) offset = 0;
-    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == DT_STRTAB) {
-            const ElfW(Addr) at = entry->d_un.d_ptr;
-            strings = (const char *)(at >= map->l_addr ? at : map->l_addr + at);
-        } else if (entry->d_tag == DT_SONAME) {
-            offset = entry->d_un.d_val;
-        }
-    }
-    return strings && offset ? strings + offset : "";
-}
-
 /* The definition that the caller would see if we were not here: the next one in the global scope,
  * else one in the scope of the caller's own object (an RTLD_LOCAL extension with its libraries). */
 static void *find_without_us(mdnn_dlsym_function_t find, const char *name, void *caller)
 {
-    void *found = find(RTLD_NEXT, name);
-    Dl_info info;
-    if (found || !dladdr(caller, &info) || !info.dli_fname)
-        return found;
-    void *const scope = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    if (scope) {
-        found = find(scope, name);
-        dlclose(scope);
-    }
-    bool ours = false;
-    if (found)
-        (void)soname_at(found, &ours);
-    return ours ? NULL : found;
+    void *const found = find(RTLD_NEXT, name);
+    return found ? found : mdnn_object_find(caller, name);
 }
 
 /* Owner-of-result rule: only what lies in the library that hosts call is replaced. cuDNN's dispatcher
@@ -74,7 +41,7 @@ static void *find_without_us(mdnn_dlsym_function_t find, const char *name, void 
 static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
 {
     bool ours;
-    const mdnn_library_t library = mdnn_library_of_soname(soname_at(found, &ours));
+    const mdnn_library_t library = mdnn_library_of_soname(mdnn_object_soname(found, &ours));
     if (library == MDNN_LIBRARY_COUNT || library == MDNN_LIBRARY_CUDNN9_CNN ||
         library == MDNN_LIBRARY_CUDNN9_GRAPH)
         return undecided;
@@ -89,8 +56,8 @@ static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
 static dlsym_answer_t decide_driver(const char *name, void *found, void *caller)
 {
     bool ours;
-    if (strcmp(soname_at(found, &ours), "libcuda.so.1") != 0 ||
-        strcmp(soname_at(caller, &ours), "libcuda.so.1") == 0)
+    if (strcmp(mdnn_object_soname(found, &ours), "libcuda.so.1") != 0 ||
+        strcmp(mdnn_object_soname(caller, &ours), "libcuda.so.1") == 0)
         return undecided;
     return answer(mdnn_driver_entry_of_symbol(name, found));
 }
@@ -99,7 +66,7 @@ static dlsym_answer_t decide_driver(const char *name, void *found, void *caller)
 static dlsym_answer_t decide_library(const char *name, void *found)
 {
     bool ours;
-    void *const door = mdnn_library_entry_of_symbol(name, soname_at(found, &ours), found);
+    void *const door = mdnn_library_entry_of_symbol(name, mdnn_object_soname(found, &ours), found);
     return door ? answer(door) : undecided;
 }
 
@@ -116,7 +83,7 @@ dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
     void *found = handle == RTLD_DEFAULT ? NULL : find(handle, name);
     bool ours = handle == RTLD_DEFAULT;
     if (found)
-        (void)soname_at(found, &ours);
+        (void)mdnn_object_soname(found, &ours);
     if (ours) {
         /* Our exports alone must not make a process without CUDA look like one with it. */
         found = find_without_us(find, name, caller);

@@ -2,24 +2,11 @@
  * what the pointers lead to is there, either all is and stays so, or the arrays are read back first,
  * which has the host wait for the stream. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/library_doors.h"
 #include "shim/virtual_unseen.h"
-
-typedef int (*get_stream_t)(void *handle, CUstream *stream);
-
-static bool stream_of(mdnn_called_library_t library, void *handle, CUstream *stream)
-{
-    void *const symbol = mdnn_library_function(library, library == MDNN_CALLED_CUBLAS
-                                                            ? "cublasGetStream_v2"
-                                                            : "cusolverDnGetStream");
-    get_stream_t get;
-    memcpy(&get, &symbol, sizeof get);
-    return get && get(handle, stream) == 0;
-}
 
 /* What is captured now runs later, with what the arrays hold then. */
 static void name_everything(mdnn_batch_t *batch)
@@ -37,11 +24,11 @@ static void name_everything(mdnn_batch_t *batch)
     free(starts);
 }
 
-void mdnn_batch_begin(mdnn_batch_t *batch, mdnn_called_library_t library, void *handle,
+void mdnn_batch_begin(mdnn_batch_t *batch, mdnn_get_stream_t get_stream, void *handle,
                       const char *name)
 {
     *batch = (mdnn_batch_t){.way = MDNN_BATCH_PASSED, .name = name};
-    if (!mdnn_virtual_any() || !stream_of(library, handle, &batch->stream))
+    if (!mdnn_virtual_any() || !get_stream || get_stream(handle, &batch->stream) != 0)
         return;
     if (mdnn_virtual_capture(batch->stream, false) != 0)
         batch->way = MDNN_BATCH_ALL;

@@ -9,14 +9,8 @@
 
 #include <cuda.h>
 
+#include "shim/called_functions.h"
 #include "shim/hidden_names.h"
-
-typedef enum mdnn_called_library {
-    MDNN_CALLED_CUBLAS,
-    MDNN_CALLED_CUSOLVER,
-    MDNN_CALLED_NCCL,
-    MDNN_CALLED_COUNT
-} mdnn_called_library_t;
 
 /* By value, as NCCL takes it. */
 typedef struct mdnn_nccl_unique_id {
@@ -29,9 +23,6 @@ enum { MDNN_NCCL_IN_PROGRESS = 7 };
  * library of that soname; NULL: nothing does. */
 bool mdnn_library_has_symbol(const char *symbol);
 void *mdnn_library_entry_of_symbol(const char *symbol, const char *soname, void *found);
-
-/* A function of the library that is not hooked; NULL: not loaded, or it lacks it. */
-void *mdnn_library_function(mdnn_called_library_t library, const char *symbol);
 
 /* ---- arrays of pointers ---- */
 
@@ -52,7 +43,7 @@ typedef struct mdnn_batch {
     const char *name;
 } mdnn_batch_t;
 
-void mdnn_batch_begin(mdnn_batch_t *batch, mdnn_called_library_t library, void *handle,
+void mdnn_batch_begin(mdnn_batch_t *batch, mdnn_get_stream_t get_stream, void *handle,
                       const char *name);
 void mdnn_batch_array(mdnn_batch_t *batch, const void *array, int64_t count, mdnn_use_role_t role);
 void mdnn_batch_end(mdnn_batch_t *batch);

@@ -1,17 +1,15 @@
 /* The exported entries of shim/library_hooks.def, without versions: such a definition satisfies a
  * reference to any version of the library. */
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "config/log.h"
+#include "shim/called_functions.h"
 #include "shim/library_doors.h"
-#include "shim/plain_memory.h"
-#include "shim/real.h"
 
 #define PARAMETERS(...) __VA_ARGS__
 #define ARGUMENTS(...) __VA_ARGS__
-
-typedef void (*function_t)(void);
-
 
 typedef enum hook_id {
 #define BATCH_HOOK(library, name, parameters, arguments, arrays) HOOK_##name,
@@ -28,45 +26,28 @@ typedef enum hook_id {
     HOOK_COUNT
 } hook_id_t;
 
-static const struct {
-    const char *sonames[5]; /* NULL ends */
-    const char *soname_start;
-    int not_initialized; /* what the library calls that */
-} libraries[MDNN_CALLED_COUNT] = {
-    [MDNN_CALLED_CUBLAS] = {{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"},
-                            "libcublas.so.", 1},
-    [MDNN_CALLED_CUSOLVER] = {{"libcusolver.so.12", "libcusolver.so.11"}, "libcusolver.so.", 1},
-    [MDNN_CALLED_NCCL] = {{"libnccl.so.2"}, "libnccl.so.", 3},
-};
+static const int not_initialized[MDNN_CALLED_COUNT] = {
+    [MDNN_CALLED_CUBLAS] = 1, [MDNN_CALLED_CUSOLVER] = 1, [MDNN_CALLED_NCCL] = 3};
 
-static _Atomic(function_t) reals[HOOK_COUNT];
+/* What the program's dlsym has found, of one copy of each library. */
+static _Atomic(const mdnn_called_t *) looked_up[HOOK_COUNT];
+static _Atomic bool has_other_copies;
 
-static function_t function_of(void *symbol)
+static mdnn_called_t looked_up_function(hook_id_t hook)
 {
-    function_t function;
-    memcpy(&function, &symbol, sizeof function);
-    return function;
+    const mdnn_called_t *const called =
+        atomic_load_explicit(&looked_up[hook], memory_order_acquire);
+    return called ? *called : (mdnn_called_t){0};
 }
 
-static void remember(hook_id_t hook, mdnn_called_library_t library, void *found)
+/* A budget is on. */
+static void tell_of_other_copies(void)
 {
-    if (library == MDNN_CALLED_NCCL)
-        mdnn_plain_memory_of(found);
-    atomic_store_explicit(&reals[hook], function_of(found), memory_order_release);
-}
-
-void *mdnn_library_function(mdnn_called_library_t library, const char *symbol)
-{
-    return mdnn_real_find(libraries[library].sonames, symbol);
-}
-
-static function_t real_of(hook_id_t hook, mdnn_called_library_t library, const char *symbol)
-{
-    function_t real = atomic_load_explicit(&reals[hook], memory_order_acquire);
-    void *const found = real ? NULL : mdnn_library_function(library, symbol);
-    if (found)
-        remember(hook, library, found);
-    return real ? real : function_of(found);
+    if (atomic_load_explicit(&has_other_copies, memory_order_relaxed))
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "memory",
+            "there are several copies of cuBLAS, cuSOLVER or NCCL: what memory the kernels of "
+            "one of them use may be away");
 }
 
 /* ---- entries ---- */
@@ -74,7 +55,7 @@ static function_t real_of(hook_id_t hook, mdnn_called_library_t library, const c
 #define READS_THROUGH(array, count) mdnn_batch_array(&call, array, count, MDNN_USE_READ);
 #define WRITES_THROUGH(array, count) mdnn_batch_array(&call, array, count, MDNN_USE_UNKNOWN);
 #define SUM(groups, sizes)                                                                         \
-    _Generic((sizes), const int *: sum_of_ints, const int64_t *: sum_of_longs)(groups, sizes)
+    _Generic((sizes), const int * : sum_of_ints, const int64_t * : sum_of_longs)(groups, sizes)
 #define READS(buffer) mdnn_collective_buffer(&call, buffer, MDNN_USE_READ);
 #define WRITES(buffer) mdnn_collective_buffer(&call, buffer, MDNN_USE_UNKNOWN);
 
@@ -94,25 +75,35 @@ static int64_t sum_of_longs(int64_t count, const int64_t *sizes)
     return sum;
 }
 
+/* Two ways in, with a real function each: the linker's and dlsym's. */
 #define ENTRY(library, name, parameters, arguments, door)                                          \
     int name(parameters);                                                                          \
     __attribute__((visibility("default"))) int name(parameters)                                    \
     {                                                                                              \
-        int (*const real)(parameters) =                                                            \
-            (int (*)(parameters))real_of(HOOK_##name, MDNN_CALLED_##library, #name);               \
-        int result;                                                                                \
-        if (!real)                                                                                 \
-            return libraries[MDNN_CALLED_##library].not_initialized;                               \
-        if (!mdnn_virtual_on())                                                                    \
-            return real(arguments);                                                                \
-        door;                                                                                      \
-        return result;                                                                             \
+        const mdnn_called_t called =                                                               \
+            mdnn_called_by(MDNN_CALLED_##library, #name, __builtin_return_address(0));             \
+        RUN(library, PARAMETERS(parameters), ARGUMENTS(arguments), door)                           \
+    }                                                                                              \
+    static int looked_up_##name(parameters)                                                        \
+    {                                                                                              \
+        const mdnn_called_t called = looked_up_function(HOOK_##name);                              \
+        RUN(library, PARAMETERS(parameters), ARGUMENTS(arguments), door)                           \
     }
+#define RUN(library, parameters, arguments, door)                                                  \
+    int (*const real)(parameters) = (int (*)(parameters))called.function;                          \
+    int result;                                                                                    \
+    if (!real)                                                                                     \
+        return not_initialized[MDNN_CALLED_##library];                                             \
+    if (!mdnn_virtual_on())                                                                        \
+        return real(arguments);                                                                    \
+    tell_of_other_copies();                                                                        \
+    door;                                                                                          \
+    return result;
 
 #define BATCH_HOOK(library, name, parameters, arguments, arrays)                                   \
     ENTRY(library, name, PARAMETERS(parameters), ARGUMENTS(arguments), {                           \
         mdnn_batch_t call;                                                                         \
-        mdnn_batch_begin(&call, MDNN_CALLED_##library, handle, #name);                             \
+        mdnn_batch_begin(&call, called.get_stream, handle, #name);                                 \
         arrays;                                                                                    \
         result = real(arguments);                                                                  \
         mdnn_batch_end(&call);                                                                     \
@@ -147,16 +138,17 @@ static int64_t sum_of_longs(int64_t count, const int64_t *sizes)
 static const struct {
     const char *name;
     mdnn_called_library_t called;
-    function_t entry;
+    mdnn_function_t entry;
 } hooks[HOOK_COUNT] = {
 #define BATCH_HOOK(library, name, parameters, arguments, arrays)                                   \
-    [HOOK_##name] = {#name, MDNN_CALLED_##library, (function_t)&name},
+    [HOOK_##name] = {#name, MDNN_CALLED_##library, (mdnn_function_t)&looked_up_##name},
 #define COLLECTIVE_HOOK(name, parameters, arguments, buffers)                                      \
-    [HOOK_##name] = {#name, MDNN_CALLED_NCCL, (function_t)&name},
+    [HOOK_##name] = {#name, MDNN_CALLED_NCCL, (mdnn_function_t)&looked_up_##name},
 #define NCCL_HOOK(name, parameters, arguments)                                                     \
-    [HOOK_##name] = {#name, MDNN_CALLED_NCCL, (function_t)&name},
+    [HOOK_##name] = {#name, MDNN_CALLED_NCCL, (mdnn_function_t)&looked_up_##name},
 #define NCCL_INNER_HOOK NCCL_HOOK
-#define NCCL_GROUP_HOOK(name) [HOOK_##name] = {#name, MDNN_CALLED_NCCL, (function_t)&name},
+#define NCCL_GROUP_HOOK(name)                                                                      \
+    [HOOK_##name] = {#name, MDNN_CALLED_NCCL, (mdnn_function_t)&looked_up_##name},
 #include "shim/library_hooks.def"
 #undef BATCH_HOOK
 #undef COLLECTIVE_HOOK
@@ -178,16 +170,31 @@ bool mdnn_library_has_symbol(const char *symbol)
     return hook_of_symbol(symbol) != HOOK_COUNT;
 }
 
+/* false: it is another copy's function, or memory is short: the program calls it itself. */
+static bool keep_looked_up(hook_id_t hook, void *found)
+{
+    const mdnn_called_t *known = atomic_load(&looked_up[hook]);
+    mdnn_called_t *const made = known ? NULL : malloc(sizeof *made);
+    if (made) {
+        *made = mdnn_called_found(hooks[hook].called, found);
+        if (atomic_compare_exchange_strong(&looked_up[hook], &known, made))
+            return true;
+        free(made);
+    }
+    const bool same = known && memcmp(&known->function, &found, sizeof found) == 0;
+    if (known && !same)
+        atomic_store(&has_other_copies, true);
+    return same;
+}
+
 void *mdnn_library_entry_of_symbol(const char *symbol, const char *soname, void *found)
 {
     const hook_id_t hook = hook_of_symbol(symbol);
     void *entry;
     if (hook == HOOK_COUNT)
         return NULL;
-    const char *const start = libraries[hooks[hook].called].soname_start;
-    if (strncmp(soname, start, strlen(start)) != 0)
+    if (!mdnn_called_is_library(hooks[hook].called, soname) || !keep_looked_up(hook, found))
         return NULL;
-    remember(hook, hooks[hook].called, found);
     memcpy(&entry, &hooks[hook].entry, sizeof entry);
     return entry;
 }

@@ -20,12 +20,34 @@ $(C)/library_calls: $(LIBRARIES)/libcublas.so.13 $(LIBRARIES)/libnccl.so.2
 $(C)/library_calls: private CLIENT_LIBS += -L$(LIBRARIES) -l:libcublas.so.13 -l:libnccl.so.2 \
     -L$(B)/sim -l:libcuda.so.1
 
+# Copies of cuBLAS, and libraries that call each: with the version that the real one has, with another
+# name (as tools that bundle libraries make it), and within the library that uses it.
+COPIES := $(LIBRARIES)/copies
+COPY_LINK = $(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) -fPIC -shared -MF $@.d
+$(COPIES)/libcublas.so.12 $(COPIES)/libcublas.so.13 $(COPIES)/libcublas-0f2c.so.13: test/libraries/copy_of_cublas.c
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)printf 'libcublas.so%s { global: cublas*; local: *; };\n' $(suffix $@) >$@.map
+	$(Q)$(COPY_LINK) -Wl,-soname,$(@F) -Wl,--version-script,$@.map $< -o $@
+$(COPIES)/user_12.so: $(COPIES)/libcublas.so.12
+$(COPIES)/user_13.so: $(COPIES)/libcublas.so.13
+$(COPIES)/user_renamed.so: $(COPIES)/libcublas-0f2c.so.13
+$(COPIES)/user_12.so $(COPIES)/user_13.so $(COPIES)/user_renamed.so: test/libraries/user_of_cublas.c
+	$(call say,LD,$@)
+	$(Q)$(COPY_LINK) $(filter %.c,$^) -Wl,-rpath,'$$ORIGIN' $(filter-out %.c,$^) -o $@
+$(COPIES)/static.so: test/libraries/user_of_cublas.c test/libraries/copy_of_cublas.c
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(COPY_LINK) $^ -o $@
+-include $(wildcard $(COPIES)/*.d)
+$(C)/library_copies: | $(patsubst %,$(COPIES)/%.so,user_12 user_13 user_renamed static)
+
 $(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/plain_memory.c | $(LIBRARIES)/libnccl.so.2
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -ldl -lpthread -o $@
 
 ifneq ($(CUDA_INCLUDE),)
-TEST_DEPS += $(C)/library_calls
-TESTS += test/library_calls.sh $(B)/test/shim/test_plain_memory
+TEST_DEPS += $(C)/library_calls $(C)/library_copies
+TESTS += test/library_calls.sh test/library_copies.sh $(B)/test/shim/test_plain_memory
 endif
