@@ -115,7 +115,7 @@ table() {
     mutant ARENA_REGIONS_OVERLAP shim/wd_policy.c 's/{g \* share, share}/{0, bytes}/' arena branches 2097152
     mutant CAPTURES_SHARE_MEMORY shim/arena.c 's/^        arena->divisible_bytes -= bytes;//' arena captures 2097152
     mutant CAPTURE_TAKES_WHAT_IS_IN_USE shim/arena.c 's/(is_at_rest(arena) || /(1 || /' arena captures_in_flight 2097152
-    mutant ARENA_NOT_PROMISED shim/arena.c 's/^    if (!wanted && least > demand->workspace_bytes)/    if (0)/' arena many_streams 8192
+    mutant ARENA_NOT_PROMISED shim/arena.c 's/^    if (!wanted && least > demand->workspace_bytes)/    if (0)/' arena many_streams_of_the_same_bits 8192
 
     # --- the graph API ---
     mutant TOLD_IS_LAST shim/door_graph.c 's/^    return smaller(bytes, told);/    return bytes;/;s/^    while (bytes < told \&\& !atomic/    while (!atomic/' \

@@ -480,6 +480,12 @@ static void many_streams(void)
     }
 }
 
+static void many_streams_of_the_same_bits(void)
+{
+    same_bits = true;
+    many_streams();
+}
+
 /* As Inception: the layers of a module run side by side, and join. */
 static void branches(void)
 {
@@ -612,6 +618,7 @@ static const struct {
     {"two_models_in_two_threads", two_models_in_two_threads},
     {"two_threads_on_one_stream", two_threads_on_one_stream},
     {"many_streams", many_streams},
+    {"many_streams_of_the_same_bits", many_streams_of_the_same_bits},
     {"branches", branches},
     {"captures", captures},
     {"captures_in_flight", captures_in_flight},
