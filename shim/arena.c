@@ -7,6 +7,7 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/capture_mode.h"
 #include "shim/captures.h"
 #include "shim/process.h"
 #include "shim/virtual_memory.h"
@@ -105,33 +106,19 @@ static arena_t *current_arena(void)
     return arena;
 }
 
-/* Another thread may be capturing in global mode, which forbids more than it needs to. */
-static bool relax(CUstreamCaptureMode *mode)
-{
-    *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    return mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(mode) == CUDA_SUCCESS;
-}
-
-static void restore(bool relaxed, CUstreamCaptureMode *mode)
-{
-    if (relaxed)
-        (void)mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(mode);
-}
-
 static void allocate(arena_t *arena)
 {
-    CUstreamCaptureMode mode;
     uint64_t bytes = mdnn_process_options()->convolution_total_workspace;
     bytes -= bytes % MDNN_WD_ALIGNMENT_BYTES;
     const uint64_t wanted = bytes;
     arena->tried = true;
-    const bool relaxed = relax(&mode);
+    const mdnn_capture_mode_t mode = mdnn_capture_relax();
     while (bytes > 0 && mdnn_device_allocate(&arena->base, bytes) != CUDA_SUCCESS) {
         mdnn_count(MDNN_COUNTER_arena_halvings, 1);
         bytes = bytes / 2 < least_bytes ? 0 : bytes / 2;
         bytes -= bytes % MDNN_WD_ALIGNMENT_BYTES;
     }
-    restore(relaxed, &mode);
+    mdnn_capture_restore(mode);
     arena->bytes = arena->divisible_bytes = bytes;
     mdnn_count(MDNN_COUNTER_arena_bytes, bytes);
     if (bytes < wanted)
@@ -263,11 +250,10 @@ static bool add_slot_locked(arena_t *arena, CUstream stream)
 
 static bool add_slot(arena_t *arena, CUstream stream)
 {
-    CUstreamCaptureMode mode;
     pthread_rwlock_wrlock(&arena->lock);
-    const bool relaxed = relax(&mode);
+    const mdnn_capture_mode_t mode = mdnn_capture_relax();
     const bool added = add_slot_locked(arena, stream);
-    restore(relaxed, &mode);
+    mdnn_capture_restore(mode);
     pthread_rwlock_unlock(&arena->lock);
     return added;
 }
@@ -378,7 +364,7 @@ static bool is_at_rest(const arena_t *arena)
 {
     for (int i = 0; i < SLOTS; i++)
         if (arena->slots[i].used &&
-            mdnn_real_driver()->cuEventQuery(arena->slots[i].event) != CUDA_SUCCESS)
+            mdnn_event_query(arena->slots[i].event) != CUDA_SUCCESS)
             return false;
     return true;
 }
@@ -417,15 +403,14 @@ static uint64_t share_of_capture(const arena_t *arena, uint64_t needed_bytes)
 
 static void give_to_capture(arena_t *arena, capture_t *capture, uint64_t needed_bytes)
 {
-    CUstreamCaptureMode mode;
     const uint64_t bytes = share_of_capture(arena, needed_bytes);
-    const bool relaxed = relax(&mode);
+    const mdnn_capture_mode_t mode = mdnn_capture_relax();
     if (bytes > 0 && (is_at_rest(arena) || (needed_bytes > 0 && bring_to_rest(arena)))) {
         arena->divisible_bytes -= bytes;
         capture->memory = (mdnn_wd_segment_t){arena->divisible_bytes, bytes};
         divide(arena, NULL);
     }
-    restore(relaxed, &mode);
+    mdnn_capture_restore(mode);
 }
 
 static void add_capture(arena_t *arena, unsigned long long id, CUstream stream,

@@ -8,6 +8,7 @@
 #include "config/clock.h"
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/capture_mode.h"
 #include "shim/measure.h"
 #include "shim/process.h"
 #include "shim/recall.h"
@@ -425,16 +426,12 @@ static bool is_capturing(const mdnn_call_t *call, const mdnn_driver_t *driver)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Another thread may be capturing in global mode, which forbids our allocations too unless this
- * thread says that it is no part of that. */
-static mdnn_status_t build_relaxed(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes,
-                                   const mdnn_driver_t *driver)
+/* We allocate, too. */
+static mdnn_status_t build_relaxed(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const mdnn_capture_mode_t mode = mdnn_capture_relax();
     const mdnn_status_t status = build_locked(plan, call, limit_bytes);
-    if (exchanged)
-        (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
+    mdnn_capture_restore(mode);
     return status;
 }
 
@@ -462,14 +459,13 @@ static mdnn_plan_t *plan_in_capture(mdnn_plan_t *known)
 }
 
 /* What is there stays at least as complete. Callers hold the planning lock. */
-static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes,
-                                    const mdnn_driver_t *driver)
+static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
     if (is_ready(plan, call, limit_bytes) || atomic_load(&plan->given_up))
         return MDNN_STATUS_OK;
     const front_set_t *const set = atomic_load(&plan->set);
     const uint64_t most = set && set->limit_bytes > limit_bytes ? set->limit_bytes : limit_bytes;
-    const mdnn_status_t status = build_relaxed(plan, call, most, driver);
+    const mdnn_status_t status = build_relaxed(plan, call, most);
     if (status != MDNN_STATUS_OK)
         mdnn_plan_give_up(plan);
     return status;
@@ -494,7 +490,7 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
     if (!plan && !(plan = lookup(key, hash)))
         plan = insert(call, key, hash);
     const mdnn_status_t status =
-        plan ? make_ready_for(plan, call, limit_bytes, driver) : MDNN_STATUS_OUT_OF_MEMORY;
+        plan ? make_ready_for(plan, call, limit_bytes) : MDNN_STATUS_OUT_OF_MEMORY;
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     pthread_mutex_unlock(&planning_lock);
     report_trouble(status);
@@ -509,7 +505,7 @@ bool mdnn_plan_complete(mdnn_plan_t *plan, const mdnn_call_t *call)
         return false;
     pthread_mutex_lock(&planning_lock);
     const double begin_us = mdnn_now_us();
-    const mdnn_status_t status = make_ready_for(plan, call, 0, driver);
+    const mdnn_status_t status = make_ready_for(plan, call, 0);
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     pthread_mutex_unlock(&planning_lock);
     report_trouble(status);
@@ -645,15 +641,13 @@ static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uin
 double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (!call->caller_engine || !driver || is_capturing(call, driver))
         return 0;
     pthread_mutex_lock(&planning_lock);
     const double begin_us = mdnn_now_us();
-    const bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const mdnn_capture_mode_t mode = mdnn_capture_relax();
     const double ms = time_engine_locked(plan, call, plan_bytes);
-    if (exchanged)
-        (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
+    mdnn_capture_restore(mode);
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     pthread_mutex_unlock(&planning_lock);
     return ms;

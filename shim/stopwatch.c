@@ -1,16 +1,6 @@
 #include "shim/stopwatch.h"
 
-/* Another thread may be capturing in global mode, which a question like this would end. */
-static CUresult query(CUevent event)
-{
-    const mdnn_driver_t *const driver = mdnn_real_driver();
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    const CUresult result = driver->cuEventQuery(event);
-    if (exchanged)
-        (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
-    return result;
-}
+#include "shim/capture_mode.h"
 
 /* Keeps what has come to its end. Callers hold the watch. */
 static void collect(mdnn_stopwatch_t *watch)
@@ -19,7 +9,7 @@ static void collect(mdnn_stopwatch_t *watch)
     float ms;
     if (!watch->under_way)
         return;
-    const CUresult ended = query(watch->end);
+    const CUresult ended = mdnn_event_query(watch->end);
     if (ended == CUDA_ERROR_NOT_READY)
         return;
     watch->under_way = false;

@@ -5,6 +5,7 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/capture_mode.h"
 
 /* The first calls warm caches and load kernels; then pairs, of which the medians count. */
 enum { WARM_UPS = 2, PAIRS = 5, TIMED = 2 * PAIRS };
@@ -116,7 +117,7 @@ static int next_ticket(mdnn_trial_t *trial)
 {
     const int number = trial->calls - WARM_UPS;
     if (number > 0 && number % 2 == 0) {
-        if (mdnn_real_driver()->cuEventQuery(trial->ends[number - 1]) == CUDA_ERROR_NOT_READY)
+        if (mdnn_event_query(trial->ends[number - 1]) == CUDA_ERROR_NOT_READY)
             return -1;
         decide(trial, number / 2);
         if (atomic_load(&trial->verdict) != PENDING)

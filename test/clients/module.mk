@@ -78,12 +78,12 @@ TESTS += $(patsubst %,test/%.sh,database routes matrix graph_matrix graph_limits
     behaviour arena virtual_memory endings every_fault safety_host)
 
 # Pieces of shim/ tested alone, with a driver of the test's own.
-$(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c shim/capture_mode.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -lpthread -o $@
-$(B)/test/shim/test_stopwatch: test/shim/test_stopwatch.c shim/stopwatch.c
+$(B)/test/shim/test_stopwatch: test/shim/test_stopwatch.c shim/stopwatch.c shim/capture_mode.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@

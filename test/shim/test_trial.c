@@ -15,6 +15,7 @@ static float split_ms, rival_ms;
 static int live_events, fail_event_at;
 static CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 static CUresult query_result = CUDA_SUCCESS;
+static CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 static CUresult event_create(CUevent *event, unsigned flags)
 {
@@ -39,10 +40,20 @@ static CUresult event_record(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
+/* Forbidden while another thread captures, unless this one says that it is no part of that. */
 static CUresult event_query(CUevent event)
 {
     (void)event;
+    assert_int_equal(thread_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
     return query_result;
+}
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+    const CUstreamCaptureMode before = thread_mode;
+    thread_mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
 }
 
 static CUresult event_elapsed(float *ms, CUevent begin, CUevent end)
@@ -67,7 +78,8 @@ const mdnn_driver_t *mdnn_real_driver(void)
                                          .cuEventRecord = event_record,
                                          .cuEventQuery = event_query,
                                          .cuEventElapsedTime = event_elapsed,
-                                         .cuStreamIsCapturing = is_capturing};
+                                         .cuStreamIsCapturing = is_capturing,
+                                         .cuThreadExchangeStreamCaptureMode = exchange_mode};
     return &driver;
 }
 
