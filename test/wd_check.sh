@@ -64,6 +64,8 @@ assert len({str(row) for row in rows}) == len(rows) == 14
 assert {row.net for row in rows} == {"alexnet", "vgg16", "resnet50", "inception-v3"}
 assert {row.program for row in rows if row.net == "resnet50"} == {"cnn", "pytorch"}
 assert all(row.streams == (row.net == "inception-v3") for row in rows)
+assert [str(row) for row in rows[:2]] == [f"cnn alexnet b256 fp32 {total}MiB" for total in (120, 960)]
+assert [row.estimate_s for row in rows] == sorted(row.estimate_s for row in rows)
 END
 }
 
@@ -116,11 +118,34 @@ with tempfile.TemporaryDirectory() as scratch:
     options = types.SimpleNamespace(build=sys.argv[1], database=None, seconds=wd.END_S + 2, turns=10**6)
     bench = wd.Bench(options, machine.find(sys.argv[1]), scratch)
     try:
-        wd.measure_cnn(bench, wd.ROWS[0], 23)
+        wd.measure_cnn(bench, wd.ROWS[0], 23, {config: bench.folder() for config in wd.EVERY})
     except training.RunFailed as failure:
         sys.exit(0 if str(failure).startswith("killed after 2 s") else str(failure))
 sys.exit("it went on")
 END
+}
+
+# What was divided, by which costs, what ran and what the library said of it.
+a_division_can_be_read() {
+    pytorch "$AS_PREDICTED" '' &&
+        says 'rows[0]["division"] == dict(a="2 @ 1, 104857600 bytes, 5 ms", b="2 @ 0, 0 bytes, 8 ms") and
+              rows[0]["costs"] == dict(forward=["2 @ 0, 0 bytes, 8 ms", "2 @ 1, 104857600 bytes, 5 ms"]) and
+              rows[0]["measured"]["sum"]["ran"] == dict(forward="2 @ 1, 7 bytes, 5 ms") and
+              rows[0]["measured"]["stock"]["facts"]["torch"] == "none" and
+              rows[0]["said"] == dict(wr=[], shared=[], equal=[], sum=
+                  ["wd: 2 layers of 1 streams: 13 ms in 1 of 2 bytes",
+                   "wd: 1 layers of 1 streams: 3.000 ms in 1 of 2 bytes"])'
+}
+
+# Also of a row that failed, and before anything that comes after it.
+a_row_is_printed_when_it_ends() {
+    ! pytorch "$AS_PREDICTED" whole --only 'pytorch alexnet b256 tf32 120MiB' &&
+        says '[row["said"]["sum"] for row in rows] == [["wd: the workspace is divided equally: not found"]] * 2' &&
+        awk '/^FAIL pytorch alexnet/ && !first { first = NR } /^pytorch resnet50/ && !second { second = NR }
+             /^row / && !heading { heading = NR }
+             END { exit !(heading == 1 && first && second && first < second) }' "$OUT/said" && return
+    cat "$OUT/said"
+    return 1
 }
 
 no_time_is_said() {
@@ -128,7 +153,7 @@ no_time_is_said() {
         grep -q '^LEFT OUT, no time: pytorch resnet50 b64 tf32 120MiB' "$OUT/said"
 }
 
-plan 16
+plan 19
 check 'small networks pass, with and without streams, losses included' small_networks_pass
 check 'AlexNet passes' alexnet_passes
 check 'what is predicted and measured is far apart where it should be' times_are_apart
@@ -143,8 +168,11 @@ check 'an order that was not predicted is found' fails \
 check 'less speed than predicted is found' fails \
     '{"wr": 10, "shared": 10, "sum": 13.4}' '' 'sum at 0.970 of its predicted speed'
 check 'an arena above the total is found' fails "$AS_PREDICTED" arena 'shared: 125829121 bytes of the arena'
+check 'a division that did not happen is found' fails "$AS_PREDICTED" whole 'sum: the library divided nothing'
 check 'other losses are found' fails "$AS_PREDICTED" losses 'sum: losses differ by 0.14'
 check 'a crash fails its row' fails "$AS_PREDICTED" crash 'ended during .net'
 check 'a row ends in its time' a_row_ends_in_its_time
 check 'rows without time are said' no_time_is_said
+check 'a row says enough to understand its division' a_division_can_be_read
+check 'a row is printed when it ends' a_row_is_printed_when_it_ends
 finish

@@ -3,8 +3,8 @@ arithmetic, and plays the library's part where it is preloaded. An iteration of 
 one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with less it takes $FAKE_SLOW ms,
 else 20. Without micro-batches the convolutions take $FAKE_UNDIVIDED ms, else what $FAKE_MS (a JSON object)
 says for the side that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "hang", "losses",
-"split" (a process that must not split does), "workspace" (above the limit) or "arena" (it is too large).
-$FAKE_DIVIDED is what it logs of a division into pieces. $FAKE_LOG gets a line for each network that a process was asked for."""
+"split" (a process that must not split does), "workspace" (above the limit), "arena" (it is too large) or
+"whole" (nothing is divided). $FAKE_DIVIDED is what it logs of a division into pieces, else 13. $FAKE_LOG gets a line for each network that a process was asked for."""
 import json
 import os
 import sys
@@ -72,13 +72,18 @@ for line in sys.stdin:
     command = json.loads(line)
     print(json.dumps(COMMANDS[command["do"]](command)), flush=True)
     asked += 1
-if side() == "sum" and "FAKE_DIVIDED" in os.environ:
+if side() == "sum":
+    ms = os.environ.get("FAKE_DIVIDED", "13")
     with open(os.environ["MICRODNN_GENERAL_LOG_FILE"], "w", encoding="utf-8") as file:
-        file.write(f"microdnn: 1:1 wd: 2 layers of 1 streams: {os.environ['FAKE_DIVIDED']} ms in 1 of 2 bytes\n"
+        file.write("microdnn: 1:1 wd: the workspace is divided equally: not found\n" if WRONG == "whole" else
+                   "microdnn: 1:1 plan: not of the division\n"
+                   f"microdnn: 1:1 wd: 2 layers of 1 streams: {ms} ms in 1 of 2 bytes\n"
                    "microdnn: 1:1 wd: 1 layers of 1 streams: 3.000 ms in 1 of 2 bytes\n")
 if LIBRARY:
     split = 0 if UNDIVIDED and WRONG != "split" else asked
     with open(os.environ["MICRODNN_GENERAL_STATS_FILE"], "w", encoding="utf-8") as file:
-        json.dump({"counters": {"passed_trouble": 0, "calls_graph_execute": asked,
+        json.dump({"convolutions": [{"problem": "forward", "configuration": "2 @ 1", "workspace_bytes": 7,
+                                     "configuration_ms": 5}],
+                   "counters": {"passed_trouble": 0, "calls_graph_execute": asked,
                                 "executions_split": split, "arena_halvings": 0, "arena_uses": asked,
                                 "arena_bytes": TOTAL + (WRONG == "arena")}}, file)
