@@ -1,6 +1,7 @@
 #!/bin/sh
 # scripts/gpu/wd-check: train_cnn under policy wd on the simulated GPU, computing and in its timing mode, and
-# PyTorch's part with a worker of test/fakes, which plays the library's part, and a tool of its own.
+# PyTorch's part with a worker of test/fakes, which plays the library's part, and a tool of its own. The page
+# that scripts/wd-table makes of rows.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
 cd "$(dirname "$0")/.." || exit 1
@@ -73,7 +74,7 @@ pytorch() { # FAKE_MS WHAT ARGUMENT...
     ms=$1 what=$2
     shift 2
     FAKE_MS=$ms FAKE_WRONG=$what scripts/gpu/wd-check --build "$BUILD" --worker test/fakes/pytorch_worker.py \
-        --only 'pytorch resnet50 b64 tf32 120MiB' "$@" >"$OUT/said" 2>&1
+        --only "${ONLY:-pytorch resnet50 b64 tf32 120MiB}" "$@" >"$OUT/said" 2>&1
 }
 AS_PREDICTED='{"wr": 10, "shared": 10, "sum": 13, "equal": 16}'
 
@@ -140,7 +141,8 @@ a_division_can_be_read() {
 # Also of a row that failed, and before anything that comes after it.
 a_row_is_printed_when_it_ends() {
     ! pytorch "$AS_PREDICTED" whole --only 'pytorch alexnet b256 tf32 120MiB' &&
-        says '[row["said"]["sum"] for row in rows] == [["wd: the workspace is divided equally: not found"]] * 2' &&
+        says '[row["said"]["sum"] for row in rows] ==
+              [["wd: the workspace is divided equally: not found"]] * 2' &&
         awk '/^FAIL pytorch alexnet/ && !first { first = NR } /^pytorch resnet50/ && !second { second = NR }
              /^row / && !heading { heading = NR }
              END { exit !(heading == 1 && first && second && first < second) }' "$OUT/said" && return
@@ -148,12 +150,43 @@ a_row_is_printed_when_it_ends() {
     return 1
 }
 
+wd_table() { "$OUT/scripts/wd-table" "$@"; }
+copy_of_docs() { rm -rf "$OUT/docs" "$OUT/scripts" && cp -r scripts docs "$OUT"; }
+page=$OUT/docs/benchmarks/wd.md
+
+page_is_of_the_kept_rows() {
+    copy_of_docs && rm "$page" && wd_table && cmp docs/benchmarks/wd.md "$page"
+}
+
+# A failed row, one that takes its place, and beside it one of another file.
+page_of_these_rows() {
+    copy_of_docs && rm "$OUT/docs/benchmarks/data/h200-wd.json" || return 1
+    ! pytorch "$AS_PREDICTED" losses && cp "$OUT/wd.json" "$OUT/first.json" &&
+        wd_table --keep rows --note 'An old note.' "$OUT/first.json" && wd_table &&
+        grep -q '^| pytorch resnet50 b64 tf32 120MiB | FAILED ' "$page" && grep -q 'losses differ by' "$page" &&
+        pytorch '{"wr": 10, "shared": 10, "sum": 12.5, "equal": 16}' '' && wd_table --keep rows "$OUT/wd.json" &&
+        ONLY='pytorch alexnet b256 tf32 120MiB' && ! pytorch "$AS_PREDICTED" whole &&
+        wd_table --keep rows --note 'A note.' "$OUT/wd.json" && wd_table || return 1
+    ONLY=
+    ! grep -q 'An old note' "$page" || return 1
+    for line in '^| pytorch alexnet .*| holds, sum not divided |' '^| pytorch alexnet .*| FAILED ' '^- A note' \
+        '^| pytorch resnet50 b64 tf32 120MiB | 2 | 10.00 | 10.00 | 13.00 | 16.00 | 10.00 | 10.00 | 12.50 | 16.00 |'; do
+        grep -q "$line" "$page" || { echo "no $line" && cat "$page" && return 1; }
+    done
+}
+
+simulated_rows_are_no_page() {
+    copy_of_docs && simulated --only 'cnn resnet50 b64 fp32 120MiB' &&
+        ! wd_table --keep rows "$OUT/wd.json" &&
+        cmp docs/benchmarks/data/h200-wd.json "$OUT/docs/benchmarks/data/h200-wd.json"
+}
+
 no_time_is_said() {
     ! pytorch "$AS_PREDICTED" '' --seconds 30 && says 'not rows and len(report["left_out"]) == 1' &&
         grep -q '^LEFT OUT, no time: pytorch resnet50 b64 tf32 120MiB' "$OUT/said"
 }
 
-plan 19
+plan 22
 check 'small networks pass, with and without streams, losses included' small_networks_pass
 check 'AlexNet passes' alexnet_passes
 check 'what is predicted and measured is far apart where it should be' times_are_apart
@@ -175,4 +208,7 @@ check 'a row ends in its time' a_row_ends_in_its_time
 check 'rows without time are said' no_time_is_said
 check 'a row says enough to understand its division' a_division_can_be_read
 check 'a row is printed when it ends' a_row_is_printed_when_it_ends
+check 'the page in docs is made of the kept rows' page_is_of_the_kept_rows
+check 'a page is made of such rows, the last of each name' page_of_these_rows
+check 'rows of the simulated GPU are not kept' simulated_rows_are_no_page
 finish

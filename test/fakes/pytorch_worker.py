@@ -4,7 +4,8 @@ one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with 
 else 20. Without micro-batches the convolutions take $FAKE_UNDIVIDED ms, else what $FAKE_MS (a JSON object)
 says for the side that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "hang", "losses",
 "split" (a process that must not split does), "workspace" (above the limit), "arena" (it is too large) or
-"whole" (nothing is divided). $FAKE_DIVIDED is what it logs of a division into pieces, else 13. $FAKE_LOG gets a line for each network that a process was asked for."""
+"whole" (nothing is divided). $FAKE_DIVIDED is what it logs of a division into pieces, else 13. $FAKE_LOG gets
+a line for each network that a process was asked for."""
 import json
 import os
 import sys
@@ -67,7 +68,8 @@ COMMANDS = {"net": net, "warm": warm, "conv": conv, "memory": memory, "end": lam
             "settle": lambda _: {"ms": iteration_ms()}, "step": lambda _: {"ms": iteration_ms()}}
 
 asked = 0
-print(json.dumps({"torch": "none", "device": "no device"}), flush=True)
+print(json.dumps({"torch": "none", "torchvision": "none", "cuda": "none", "cudnn": 91900,
+                  "device": "no device"}), flush=True)
 for line in sys.stdin:
     command = json.loads(line)
     print(json.dumps(COMMANDS[command["do"]](command)), flush=True)
