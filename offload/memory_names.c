@@ -90,16 +90,22 @@ static mdnn_status_t reserve_pilot_uses(mdnn_memory_t *memory, size_t count)
     return MDNN_STATUS_OK;
 }
 
+enum { FEW_NAMES = 16 }; /* as nearly every operation has: no memory is allocated for them */
+
 static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
 {
-    mdnn_area_t **const areas = calloc(operation->named_count, sizeof(mdnn_area_t *));
+    mdnn_area_t *few[FEW_NAMES];
+    mdnn_area_t **const areas = operation->named_count <= FEW_NAMES
+                                    ? few
+                                    : calloc(operation->named_count, sizeof(mdnn_area_t *));
     if (!areas)
         return MDNN_STATUS_OUT_OF_MEMORY;
     memory->passes++;
     for (size_t i = 0; i < operation->named_count; i++)
         areas[i] = meet(memory, operation, i);
     const mdnn_status_t status = mdnn_memory_demand(memory, areas, operation->named_count);
-    free(areas);
+    if (areas != few)
+        free(areas);
     return status;
 }
 

@@ -289,10 +289,10 @@ static CUresult begin_part(struct mdnn_virtual_part *part)
     while (mdnn_virtual_try_again(device, status, &retried));
     part->begun = device->memory && status == MDNN_STATUS_OK;
     device->inside += part->begun;
-    if (device->memory)
+    if (device->memory && status != MDNN_STATUS_OK) /* a report costs as much as all else here */
         result = mdnn_virtual_result(device, status,
                                      mdnn_memory_report(device->memory).largest_operation_bytes);
-    else if (part->operation.named_count > 0)
+    if (!device->memory && part->operation.named_count > 0)
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     mdnn_virtual_leave(device, entry);
     return result;
