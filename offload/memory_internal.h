@@ -126,7 +126,7 @@ struct mdnn_memory {
     mdnn_ticket_t wanted;                         /* of released memory; moment 0: none */
     mdnn_status_t trouble;                        /* last failure of the device */
 
-    mdnn_area_t all; /* HOST: no allocation; its uses are all operations */
+    mdnn_area_t all; /* HOST, VERIFY: no allocation; its uses are all operations */
     uint32_t open;   /* operations between begin and end */
     bool quiet, hurried;
 

@@ -58,7 +58,7 @@ static void add_size(mdnn_sum_t *sum, const mdnn_area_t *area, uint64_t workspac
 static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
                           mdnn_sum_t *sum)
 {
-    if (mdnn_memory_serves_all(memory) && !operation->capturing)
+    if (memory->config.safety != MDNN_SAFETY_FAST && !operation->capturing)
         MDNN_TRY(mdnn_area_reserve_use(memory, &memory->all, operation->stream));
     memory->all.held++;
     memory->passes++;
@@ -109,18 +109,17 @@ static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_opera
     return status;
 }
 
-/* VERIFY: what is named is mapped, and nothing else but what others hold or have pinned. What an
- * earlier operation used is waited for first, should its own wait have failed. */
+/* VERIFY: what is named is mapped, and nothing else but what others hold or have pinned. Earlier
+ * operations are waited for first, should the wait of one have failed: it may touch anything. */
 static mdnn_status_t show_only_named(mdnn_memory_t *memory,
                                      const mdnn_memory_operation_t *operation)
 {
+    for (uint32_t i = 0; i < memory->all.use_count; i++)
+        MDNN_TRY(mdnn_memory_wait(memory, memory->all.uses[i]));
     for (mdnn_area_t *area = memory->areas; area; area = area->next) {
         if (!area->range || area->held + area->pins > 0 || area->state == MDNN_AREA_ENDING ||
             mdnn_range_chunks(area->range).mapped == 0)
             continue;
-        for (uint32_t i = 0; i < area->use_count; i++)
-            if (area->uses[i].moment != 0)
-                MDNN_TRY(mdnn_memory_wait(memory, area->uses[i]));
         MDNN_TRY(mdnn_area_show(memory, area, false));
     }
     memory->passes++;
@@ -344,7 +343,7 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
         memory->report.operations++;
         memory->resident_sum += mdnn_ranges_counts(memory->ranges).chunks_live;
         use_count = mark_uses(memory, operation, end);
-        mdnn_area_note_use(&memory->all, end);           /* without HOST it has no place for it */
+        mdnn_area_note_use(&memory->all, end);           /* with FAST it has no place for it */
         if (memory->config.safety == MDNN_SAFETY_VERIFY) /* before anything is unmapped */
             prove(memory, operation, mdnn_memory_wait(memory, end));
     }
