@@ -4,20 +4,13 @@
 # order of work shows missing waits.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
+# shellcheck source=test/preloaded.sh
+. "$(dirname "$0")/preloaded.sh"
 
 arena=$MDNN_BUILD/test/clients/arena
-train_cnn=$MDNN_BUILD/train_cnn
-data=$(dirname "$0")/../docs/examples/data
-stats=$TMPDIR/stats.json
-log=$TMPDIR/log
-library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
-MICRODNN_SIM_PROFILE=toy
 MICRODNN_CONVOLUTION_MEASURE_REPEATS=1
-MICRODNN_STATS=json
-MICRODNN_STATS_FILE=$stats
 MICRODNN_CACHE_FILE=$TMPDIR/costs.db # measuring is most of the time
-export MICRODNN_SIM_PROFILE MICRODNN_CONVOLUTION_MEASURE_REPEATS MICRODNN_STATS MICRODNN_STATS_FILE
-export MICRODNN_CACHE_FILE
+export MICRODNN_CONVOLUTION_MEASURE_REPEATS MICRODNN_CACHE_FILE
 
 # wd TOTAL MODEL COMMAND...: under policy wd; the library's lines go to $log
 wd() {
@@ -27,7 +20,7 @@ wd() {
     (
         export MICRODNN_CONVOLUTION_POLICY=wd MICRODNN_CONVOLUTION_TOTAL_WORKSPACE="$wd_total"
         export MICRODNN_CONVOLUTION_WD_MODEL="$wd_model" MICRODNN_LOG_FILE="$log"
-        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        preload_library
         "$@"
     )
 }
@@ -48,8 +41,6 @@ counts() {
         }
     done
 }
-
-said_nothing() { [ ! -s "$log" ] || { cat "$log"; return 1; }; }
 
 # program NAME TOTAL EXPRESSION...: right in both models under several orders of work
 program() {
@@ -121,7 +112,7 @@ shared_equals_wr() {
     MICRODNN_CACHE_FILE=
     for total in 65536 1048576; do
         (
-            export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+            preload_library
             short_run "$TMPDIR/a.json" --workspace-limit "$total"
         ) || return 1
         parts=$(count parts)
@@ -151,7 +142,7 @@ branch_streams_train_alike() ( # arguments...
     export MICRODNN_SIM_SEED
     short_run "$TMPDIR/a.json" --net inception-tiny "$@" || return 1
     (
-        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        preload_library
         short_run "$TMPDIR/b.json" --net inception-tiny --branch-streams --workspace-limit 65536 "$@"
     ) && counts "problems -gt 0" &&
         holds "all(abs(p - q) <= 1e-4 for p, q in zip(a['losses'], b['losses']))" || return 1
@@ -165,7 +156,7 @@ alexnet_gains_as_foreseen() {
             export MICRODNN_SIM_MODE=timing MICRODNN_SIM_PROFILE=h200
             set -- short_run "$TMPDIR/$policy.json" --net alexnet --batch 256 --iterations 8 \
                 --workspace-limit 8MiB --workspace-per-layer
-            export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+            preload_library
             if [ "$policy" = wr ]; then "$@"; else wd 120MiB "$policy" "$@"; fi
         ) || return 1
     done
@@ -215,7 +206,6 @@ without_glpk() {
     done
 }
 
-[ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
 plan 30
 check 'training asks for no workspace and is right' program trains 1048576 'networks -eq 1' \
     'networks_followed -eq 1' 'arena_divisions -eq 1'

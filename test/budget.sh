@@ -1,22 +1,13 @@
 # Programs under a memory budget on the simulated GPU: how they run, and what is asked of their
 # statistics. Sourced by their tests, after tap.sh.
 # shellcheck shell=sh
+# shellcheck source=test/preloaded.sh
+. "$(dirname "$0")/preloaded.sh"
 client=$MDNN_BUILD/test/clients/virtual_memory
 graphs=$MDNN_BUILD/test/clients/virtual_graphs
-train_cnn=$MDNN_BUILD/train_cnn
-data=$(dirname "$0")/../docs/examples/data
-stats=$TMPDIR/stats.json
-log=$TMPDIR/log
-library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
-MICRODNN_SIM_PROFILE=toy
 MICRODNN_CONVOLUTION_POLICY=off
-MICRODNN_STATS=json
-MICRODNN_STATS_FILE=$stats
 MICRODNN_LOG_FILE=$log
-export MICRODNN_SIM_PROFILE MICRODNN_CONVOLUTION_POLICY MICRODNN_STATS MICRODNN_STATS_FILE
-export MICRODNN_LOG_FILE
-
-[ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
+export MICRODNN_CONVOLUTION_POLICY MICRODNN_LOG_FILE
 
 mebibyte=1048576
 seconds=120
@@ -30,7 +21,7 @@ under() {
     rm -f "$stats"
     (
         export MICRODNN_MEMORY_BUDGET="$budget"
-        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        preload_library
         exec timeout "$seconds" "$@"
     )
 }
@@ -48,8 +39,6 @@ if not eval(sys.argv[3]):
 PYTHON
 }
 
-said_nothing() { [ ! -s "$log" ] || { cat "$log"; return 1; }; }
-
 in_budget="memory['peak_resident_bytes'] <= memory['budget_bytes']"
 
 each_in_budget="len(memories) == 2 and all(each['peak_resident_bytes'] <= each['budget_bytes'] and
@@ -66,7 +55,7 @@ trains_under() {
     rm -f "$stats"
     (
         export MICRODNN_SIM_SEED="$2" MICRODNN_MEMORY_POLICY="$3" MICRODNN_MEMORY_BUDGET="$1"
-        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
+        preload_library
         train "$TMPDIR/b.json"
     ) || { cat "$log"; return 1; }
     holds "a['losses'] == b['losses'] and len(a['losses']) == 4 and $in_budget" && said_nothing

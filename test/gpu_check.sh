@@ -3,13 +3,8 @@
 # networks at full size, and every figure labelled.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
-cd "$(dirname "$0")/.." || exit 1
-
-[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
-    skip_all "the sanitizer's run time must be loaded first, also into Python"
-OUT=$(mktemp -d)
-export OUT
-trap 'rm -rf "$OUT"' EXIT
+# shellcheck source=test/measuring.sh
+. "$(dirname "$0")/measuring.sh"
 
 quick_check() {
     MICRODNN_SIM=1 scripts/gpu-check --build "$MDNN_BUILD" --quick --pairs 1 >"$OUT/said" 2>&1 &&
@@ -20,12 +15,7 @@ quick_check() {
 
 labelled() { grep -q '^SIMULATED: ' "$OUT/said" && ! grep -q '^measured: ' "$OUT/said"; }
 
-# A look at the rows: the Python expression must be true for `report`.
-rows_say() {
-    python3 -c 'import json, sys
-report = json.load(open(sys.argv[1]))
-sys.exit(0 if eval(sys.argv[2]) else repr(report)[:2000])' "$OUT/rows.json" "$1"
-}
+rows_say() { report_says rows.json "$1"; }
 
 page_is_labelled() {
     scripts/benchmarks-table "$OUT/rows.json" >"$OUT/page" && grep -q 'Simulated' "$OUT/page" &&

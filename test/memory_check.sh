@@ -4,18 +4,11 @@
 # PyTorch, and plays the library's part.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
-cd "$(dirname "$0")/.." || exit 1
-
-[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
-    skip_all "the sanitizer's run time must be loaded first, also into Python"
-command -v gcc >/dev/null || skip_all "no gcc, which makes the stand-ins"
-OUT=$(mktemp -d)
-export OUT FAKE_USED="$OUT/used"
-trap 'rm -rf "$OUT"' EXIT
-BUILD=$OUT/build
-mkdir "$BUILD"
-# Something that can be preloaded, and a tool that shows the statistics of a running process.
-printf 'int memory_check_stands_in;\n' | gcc -shared -fPIC -x c - -o "$BUILD/libmicrodnn.so"
+# shellcheck source=test/measuring.sh
+. "$(dirname "$0")/measuring.sh"
+export FAKE_USED="$OUT/used"
+make_stand_in
+# And a tool that shows the statistics of a running process.
 gcc -shared -fPIC test/fakes/nvml.c -o "$BUILD/libnvidia-ml.so.1"
 cp test/fakes/microdnn "$BUILD"
 

@@ -4,18 +4,10 @@
 # PyTorch, and plays the library's part.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
-cd "$(dirname "$0")/.." || exit 1
-
-[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
-    skip_all "the sanitizer's run time must be loaded first, also into Python"
-command -v gcc >/dev/null || skip_all "no gcc, which makes the stand-in"
-OUT=$(mktemp -d)
-export OUT FAKE_LOG="$OUT/log"
-trap 'rm -rf "$OUT"' EXIT
-BUILD=$OUT/build
-mkdir "$BUILD"
-# Something that can be preloaded.
-printf 'int pytorch_bench_stands_in;\n' | gcc -shared -fPIC -x c - -o "$BUILD/libmicrodnn.so"
+# shellcheck source=test/measuring.sh
+. "$(dirname "$0")/measuring.sh"
+export FAKE_LOG="$OUT/log"
+make_stand_in
 
 bench() { # arguments...
     rm -f "$FAKE_LOG"
@@ -29,15 +21,7 @@ passes() {
     return 1
 }
 
-# The Python expression must be true for `rows` and `report`.
-says() {
-    python3 - "$OUT/pytorch-graph.json" "$1" <<'END'
-import json, sys
-report = json.load(open(sys.argv[1]))
-rows = report["rows"]
-sys.exit(0 if eval(f"({sys.argv[2]})") else repr(report)[:4000])
-END
-}
+says() { report_says pytorch-graph.json "$1"; }
 
 # finds_least MIB LIMIT...: with that need the least is the first limit, by way of the others.
 finds_least() {

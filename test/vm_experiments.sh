@@ -2,14 +2,9 @@
 # scripts/gpu/vm-experiments: its steps on the simulated GPU, and that no part can hang.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
-cd "$(dirname "$0")/.." || exit 1
-
-[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
-    skip_all "the sanitizer's run time must be loaded first, also into Python"
+# shellcheck source=test/measuring.sh
+. "$(dirname "$0")/measuring.sh"
 command -v gcc >/dev/null || skip_all "no gcc, which the script needs"
-OUT=$(mktemp -d)
-export OUT
-trap 'rm -rf "$OUT"' EXIT
 
 experiments() { scripts/gpu/vm-experiments --simulated "$MDNN_BUILD" "$@" >"$OUT/said" 2>&1; }
 

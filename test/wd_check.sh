@@ -4,18 +4,11 @@
 # that scripts/wd-table makes of rows.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
-cd "$(dirname "$0")/.." || exit 1
-
-[ -z "${MDNN_PRELOAD_FIRST:-}" ] ||
-    skip_all "the sanitizer's run time must be loaded first, also into Python"
+# shellcheck source=test/measuring.sh
+. "$(dirname "$0")/measuring.sh"
 [ -e "$MDNN_BUILD/sim/libcudnn.so.9" ] || skip_all "there is no simulated GPU in this build"
-command -v gcc >/dev/null || skip_all "no gcc, which makes the stand-in"
-OUT=$(mktemp -d)
-export OUT FAKE_LOG="$OUT/log"
-trap 'rm -rf "$OUT"' EXIT
-BUILD=$OUT/build
-mkdir "$BUILD"
-printf 'int wd_check_stands_in;\n' | gcc -shared -fPIC -x c - -o "$BUILD/libmicrodnn.so"
+export FAKE_LOG="$OUT/log"
+make_stand_in
 cp test/fakes/microdnn_plan "$BUILD/microdnn"
 
 simulated() { # arguments...
@@ -24,15 +17,7 @@ simulated() { # arguments...
     return 1
 }
 
-# The Python expression must be true for `rows` and `report`.
-says() {
-    python3 - "$OUT/wd.json" "$1" <<'END'
-import json, sys
-report = json.load(open(sys.argv[1]))
-rows = report["rows"]
-sys.exit(0 if eval(f"({sys.argv[2]})") else repr(report)[:4000])
-END
-}
+says() { report_says wd.json "$1"; }
 
 small_networks_pass() {
     MICRODNN_SIM_MODE=compute MICRODNN_SIM_PROFILE=toy simulated --small &&
