@@ -33,9 +33,32 @@ struct mdnn_captures {
     size_t part_count, part_capacity;
 };
 
+/* Room for one more item. */
+static bool reserve(void **items, size_t count, size_t *capacity, size_t item_bytes)
+{
+    if (count < *capacity)
+        return true;
+    const size_t grown = *capacity > 0 ? 2 * *capacity : 8;
+    void *const moved = realloc(*items, grown * item_bytes);
+    if (!moved)
+        return false;
+    *items = moved;
+    *capacity = grown;
+    return true;
+}
+
+/* There is room for a few captures from the beginning: one that could not be remembered for want of
+ * memory would let go of nothing if it failed. */
 mdnn_captures_t *mdnn_captures_create(void)
 {
-    return calloc(1, sizeof(mdnn_captures_t));
+    mdnn_captures_t *const captures = calloc(1, sizeof *captures);
+    void *items = NULL;
+    if (captures && reserve(&items, 0, &captures->capture_capacity, sizeof *captures->under_way)) {
+        captures->under_way = items;
+        return captures;
+    }
+    free(captures);
+    return NULL;
 }
 
 void mdnn_captures_destroy(mdnn_captures_t *captures)
@@ -51,20 +74,6 @@ void mdnn_captures_destroy(mdnn_captures_t *captures)
     free(captures->under_way);
     free(captures->parts);
     free(captures);
-}
-
-/* Room for one more item. */
-static bool reserve(void **items, size_t count, size_t *capacity, size_t item_bytes)
-{
-    if (count < *capacity)
-        return true;
-    const size_t grown = *capacity > 0 ? 2 * *capacity : 8;
-    void *const moved = realloc(*items, grown * item_bytes);
-    if (!moved)
-        return false;
-    *items = moved;
-    *capacity = grown;
-    return true;
 }
 
 /* ---- holders ---- */
@@ -281,29 +290,38 @@ void mdnn_captures_part(mdnn_captures_t *captures, CUgraph whole)
 
 /* ---- the driver's word ---- */
 
-static CUstreamCaptureStatus ask(CUstream stream, cuuint64_t *id, CUgraph *graph)
+/* Looked for here, since old drivers lack it and headers differ. */
+typedef CUresult (*get_info_t)(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *,
+                               const CUgraphNode **, size_t *);
+
+static get_info_t find_get_info(void)
 {
-    /* Looked for here, since old drivers lack it and headers differ. */
-    typedef CUresult (*get_info_t)(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *,
-                                   const CUgraphNode **, size_t *);
     static _Atomic(get_info_t) known;
     get_info_t get = atomic_load_explicit(&known, memory_order_relaxed);
+    if (get)
+        return get;
+    void *const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *const symbol = library ? mdnn_real_dlsym()(library, "cuStreamGetCaptureInfo_v2") : NULL;
+    memcpy(&get, &symbol, sizeof get);
+    if (library)
+        dlclose(library);
+    if (!get)
+        (void)dlerror(); /* not the host's */
+    else
+        atomic_store_explicit(&known, get, memory_order_relaxed);
+    return get;
+}
+
+/* A failure that may pass is asked about again: what is not known to be captured is not kept for
+ * its graph, and an end that is not known lets go of nothing. */
+static CUstreamCaptureStatus ask(CUstream stream, cuuint64_t *id, CUgraph *graph)
+{
+    const get_info_t get = find_get_info();
     CUstreamCaptureStatus status;
-    if (!get) {
-        void *const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-        void *const symbol =
-            library ? mdnn_real_dlsym()(library, "cuStreamGetCaptureInfo_v2") : NULL;
-        memcpy(&get, &symbol, sizeof get);
-        if (library)
-            dlclose(library);
-        if (!get)
-            (void)dlerror(); /* not the host's */
-        else
-            atomic_store_explicit(&known, get, memory_order_relaxed);
-    }
-    return get && get(stream, &status, id, graph, NULL, NULL) == CUDA_SUCCESS
-               ? status
-               : CU_STREAM_CAPTURE_STATUS_NONE;
+    for (int tries = 0; get && tries < 2; tries++)
+        if (get(stream, &status, id, graph, NULL, NULL) == CUDA_SUCCESS)
+            return status;
+    return CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 bool mdnn_capture_of(CUstream stream, unsigned long long *id)

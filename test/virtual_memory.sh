@@ -37,6 +37,20 @@ graph() {
     done
 }
 
+# Whichever question about a capture fails once: nothing stays that is let go, nor goes that is kept.
+survives_unanswered() { # programs
+    for program in "$@"; do
+        nth=0
+        while [ $((nth += 1)) -lt 100 ]; do
+            rm -f "$TMPDIR/fired"
+            MICRODNN_SIM_FAULTS=cuStreamGetCaptureInfo_v2:$nth:999 MICRODNN_SIM_FAULTS_FIRED=$TMPDIR/fired \
+                under $((48 * mebibyte)) "$graphs" "$program" || { echo "$program, question $nth"; return 1; }
+            [ -e "$TMPDIR/fired" ] || break
+        done
+        [ $nth -gt 20 ] && [ $nth -lt 100 ] || { echo "$program: $nth questions"; return 1; }
+    done
+}
+
 # It runs while no memory is under a budget, is refused then, and one line says why.
 unreadable_kernel() {
     under $((48 * mebibyte)) "$client" unreadable 1 $((90 * mebibyte)) || { cat "$log"; return 1; }
@@ -166,7 +180,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 42
+plan 43
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -185,6 +199,8 @@ check "an invalidated capture lets go of what it named" graph invalidated
 check "a capture that is invalidated takes nothing from another" graph invalidated_beside_another
 check "a capture that was not joined lets go of what it named" graph unjoined
 check "a capture that could not be ended there goes on, and keeps what it named" graph ended_wrongly
+check "a question about a capture that fails once changes nothing" \
+    survives_unanswered invalidated invalidated_beside_another ended_wrongly
 check "failures of our own calls do not reach the program" survives_failures
 check "a device that cannot be set up goes without a budget, and says so" goes_without
 check "a kernel whose parameters are unknown runs until memory is under a budget" unreadable_kernel

@@ -157,7 +157,7 @@ TESTS += $(B)/test/shim/test_driver_nodes
 $(B)/test/shim/test_captures: test/shim/test_captures.c shim/captures.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -ldl -lpthread -o $@
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -Wl,--wrap=realloc -lcmocka -ldl -lpthread -o $@
 TESTS += $(B)/test/shim/test_captures
 $(B)/test/bench/bench_launches: test/bench/bench_launches.c $(DOORS_ALONE) $(B)/libmdnn_core.a
 	@mkdir -p $(@D)

@@ -16,6 +16,14 @@ mdnn_dlsym_function_t mdnn_real_dlsym(void)
 }
 
 static mdnn_captures_t *captures;
+static bool memory_is_out;
+
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    return memory_is_out ? NULL : __real_realloc(memory, bytes);
+}
 
 static int begin(void **state)
 {
@@ -157,6 +165,23 @@ static void parts_in_a_circle_end_a_search_all_the_same(void **state)
     assert_ptr_equal(mdnn_captures_whole(captures, graph(1)), graph(1));
 }
 
+/* Their failing ends could not be told from others otherwise. */
+static void a_few_captures_are_remembered_without_memory(void **state)
+{
+    enum { FEW = 8 };
+    (void)state;
+    memory_is_out = true;
+    for (uintptr_t i = 1; i <= FEW; i++) {
+        const mdnn_capture_t each = {.stream = (CUstream)(i * 16), .id = i};
+        assert_true(mdnn_captures_begin(captures, &each));
+    }
+    const mdnn_capture_t another = {.id = FEW + 1};
+    assert_false(mdnn_captures_begin(captures, &another));
+    memory_is_out = false;
+    for (uintptr_t i = 1; i <= FEW; i++)
+        assert_true(mdnn_captures_end(captures, i));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +190,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_kept_is_never_let_go, begin, end),
         cmocka_unit_test_setup_teardown(a_holder_is_known_by_another_name, begin, end),
         cmocka_unit_test_setup_teardown(captures_are_found_by_stream_thread_and_graph, begin, end),
+        cmocka_unit_test_setup_teardown(a_few_captures_are_remembered_without_memory, begin, end),
         cmocka_unit_test_setup_teardown(parts_belong_to_the_whole_and_end_with_it, begin, end),
         cmocka_unit_test_setup_teardown(parts_in_a_circle_end_a_search_all_the_same, begin, end),
     };
