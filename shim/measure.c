@@ -49,6 +49,9 @@ struct mdnn_measurement {
     const mdnn_graph_uids_t *own_uids;
     int timed, untried; /* candidates in this session */
     double begin_us;
+    struct {
+        double lists, guesses, plans, memory;
+    } us; /* of it beside the runs */
     mdnn_scratch_t scratch;
 };
 
@@ -242,10 +245,12 @@ static unsigned legacy_shortlist(mdnn_measurement_t *measurement)
     if (descriptors->w)
         whole.w_desc = descriptors->w;
     const int32_t type = measurement->problem->x.type;
+    const double begin_us = mdnn_now_us();
     measurement->shortlist = mdnn_shortlist(
         &whole,
         type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16 ? SHORTLIST_16_BIT : SHORTLIST,
         measurement->request.limit_bytes);
+    measurement->us.guesses += mdnn_now_us() - begin_us;
     return measurement->shortlist;
 }
 
@@ -277,8 +282,12 @@ static mdnn_status_t pose_engine(mdnn_measurement_t *measurement, const mdnn_cos
         return MDNN_STATUS_OK;
     }
     whole->uids = mdnn_engines_uids(measurement->request.engines);
-    return mdnn_engines_plan(measurement->request.engines, whole->handle, row->images,
-                             scaling_of(measurement, row), &offer->engine, &whole->engine_plan);
+    const double begin_us = mdnn_now_us();
+    const mdnn_status_t status =
+        mdnn_engines_plan(measurement->request.engines, whole->handle, row->images,
+                          scaling_of(measurement, row), &offer->engine, &whole->engine_plan);
+    measurement->us.plans += mdnn_now_us() - begin_us;
+    return status;
 }
 
 /* Fills in everything about a candidate but its data: algorithm, math type, scalars, descriptors.
@@ -323,8 +332,10 @@ static mdnn_status_t time_candidate(mdnn_measurement_t *measurement, mdnn_call_t
                                     double *ms)
 {
     mdnn_call_t parts[SLICES];
+    const double begin_us = mdnn_now_us();
     MDNN_TRY(open_scratch(measurement));
     MDNN_TRY(mdnn_scratch_reserve(&measurement->scratch, MDNN_SCRATCH_WORKSPACE, workspace_bytes));
+    measurement->us.memory += mdnn_now_us() - begin_us;
     const mdnn_call_t data = measurement->call;
     whole->x = data.x;
     whole->w = data.w;
@@ -550,6 +561,7 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
             scaling_of(measurement, row), offers, MDNN_CANDIDATE_ENGINES, &count);
     for (size_t i = 0; status == MDNN_STATUS_OK && i < count; i++)
         take_offer(measurement, row, &offers[i]);
+    measurement->us.lists += mdnn_now_us() - begin_us;
     MDNN_LOG(MDNN_LOG_DEBUG, "measure", "listed %zu engines for %lld images in %.1f ms", count,
              (long long)row->images, (mdnn_now_us() - begin_us) / 1e3);
 }
@@ -683,9 +695,13 @@ static void report(const mdnn_measurement_t *measurement)
     if (measurement->timed + measurement->untried == 0)
         return;
     mdnn_problem_format(measurement->problem, title, sizeof title);
-    MDNN_LOG(MDNN_LOG_DEBUG, "measure", "%s: timed %d candidates, left %d untried, in %.1f ms", title,
-             measurement->timed, measurement->untried,
-             (mdnn_now_us() - measurement->begin_us) / 1e3);
+    MDNN_LOG(MDNN_LOG_DEBUG, "measure",
+             "%s: timed %d candidates, left %d untried, in %.1f ms (lists %.1f, cuDNN's guesses %.1f, "
+             "plans %.1f, memory %.1f)",
+             title, measurement->timed, measurement->untried,
+             (mdnn_now_us() - measurement->begin_us) / 1e3, measurement->us.lists / 1e3,
+             measurement->us.guesses / 1e3, measurement->us.plans / 1e3,
+             measurement->us.memory / 1e3);
 }
 
 void mdnn_measurement_end(mdnn_measurement_t *measurement)
@@ -694,8 +710,10 @@ void mdnn_measurement_end(mdnn_measurement_t *measurement)
         return;
     if (measurement->has_scratch) {
         /* Memory goes back only when nothing of ours runs in it any more. */
+        const double begin_us = mdnn_now_us();
         (void)measurement->scratch.driver->cuStreamSynchronize(measurement->scratch.stream);
         mdnn_scratch_fini(&measurement->scratch);
+        measurement->us.memory += mdnn_now_us() - begin_us;
     }
     report(measurement);
     free(measurement);
