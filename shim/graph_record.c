@@ -92,18 +92,34 @@ static int32_t math_type_of(const mdnn_graph_record_t *record)
     return type == CUDNN_DATA_DOUBLE ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH;
 }
 
+/* Memory of the current device; 0 if nobody says. The driver asks the kernel each time, and a search
+ * makes a dozen plans of each problem. */
+static uint64_t device_bytes(void)
+{
+    enum { DEVICES = 16 };
+    static _Atomic size_t known[DEVICES];
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    size_t free_bytes, total_bytes;
+    CUdevice device;
+    if (!driver || driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return 0;
+    const bool constant = !mdnn_virtual_on() && device >= 0 && device < DEVICES;
+    if (constant && atomic_load_explicit(&known[device], memory_order_relaxed) > 0)
+        return atomic_load_explicit(&known[device], memory_order_relaxed);
+    if (mdnn_device_info(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        return 0;
+    if (constant)
+        atomic_store_explicit(&known[device], total_bytes, memory_order_relaxed);
+    return total_bytes;
+}
+
 /* A host may be told of more than its plan takes, but not of any amount: a share of the device. */
 static uint64_t limit_of(const mdnn_graph_record_t *record)
 {
-    const mdnn_driver_t *const driver = mdnn_real_driver();
     const uint64_t user_limit = mdnn_workspace_limit();
-    size_t free_bytes, total_bytes;
-    uint64_t most = record->own_bytes;
-    if (mdnn_wd_is_on())
-        most = mdnn_wd_limit() > most ? mdnn_wd_limit() : most;
-    else if (driver && mdnn_device_info(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-        total_bytes / GENEROSITY_SHARE > most)
-        most = total_bytes / GENEROSITY_SHARE;
+    const uint64_t share =
+        mdnn_wd_is_on() ? mdnn_wd_limit() : device_bytes() / GENEROSITY_SHARE;
+    const uint64_t most = share > record->own_bytes ? share : record->own_bytes;
     return most < user_limit ? most : user_limit;
 }
 
