@@ -113,6 +113,33 @@ static void check_free(size_t expected)
     CHECK(now == expected);
 }
 
+static void replay_and_end(cudaGraphExec_t executable, size_t free_afterwards)
+{
+    replay(executable);
+    CUDA(cudaGraphExecDestroy(executable));
+    check_free(free_afterwards);
+}
+
+/* The graph itself ends. */
+static cudaGraphExec_t only_instance_of(cudaGraph_t graph)
+{
+    cudaGraphExec_t const executable = instance_of(graph);
+    CUDA(cudaGraphDestroy(graph));
+    return executable;
+}
+
+static CUDA_KERNEL_NODE_PARAMS mix_node(unsigned blocks, void **parameters)
+{
+    return (CUDA_KERNEL_NODE_PARAMS){.func = mix,
+                                     .gridDimX = blocks,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = 256,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
+                                     .kernelParams = parameters};
+}
+
 /* ---- who gets what a graph holds ---- */
 
 static void cloned(void)
@@ -122,11 +149,8 @@ static void cloned(void)
     CUgraph copy;
     DRIVER(cuGraphClone(&copy, graph));
     CUDA(cudaGraphDestroy(graph));
-    cudaGraphExec_t const executable = instance_of(copy);
-    CUDA(cudaGraphDestroy(copy));
-    replay(executable);
-    CUDA(cudaGraphExecDestroy(executable));
-    check_free(before);
+    cudaGraphExec_t const executable = only_instance_of(copy);
+    replay_and_end(executable, before);
 }
 
 /* A graph that has memory of its own already, and one that has none. */
@@ -146,8 +170,7 @@ static void child(void)
         }
         DRIVER(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
         CUDA(cudaGraphDestroy(graph));
-        cudaGraphExec_t const executable = instance_of(parent);
-        CUDA(cudaGraphDestroy(parent));
+        cudaGraphExec_t const executable = only_instance_of(parent);
         CUDA(cudaMemset(out, 0, BYTES));
         fill_others();
         CUDA(cudaGraphLaunch(executable, stream));
@@ -189,8 +212,7 @@ static void updated(void)
 {
     const size_t before = free_bytes();
     cudaGraph_t graph = new_graph();
-    cudaGraphExec_t const executable = instance_of(graph);
-    CUDA(cudaGraphDestroy(graph));
+    cudaGraphExec_t const executable = only_instance_of(graph);
     for (int i = 0; i < 4; i++) {
         graph = new_graph();
         check_free(before - 2 * BYTES);
@@ -228,8 +250,7 @@ static void update_fails(void)
 {
     const size_t before = free_bytes();
     cudaGraph_t const graph = new_graph();
-    cudaGraphExec_t const executable = instance_of(graph);
-    CUDA(cudaGraphDestroy(graph));
+    cudaGraphExec_t const executable = only_instance_of(graph);
     cudaGraph_t longer;
     CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     capture_scratch();
@@ -237,9 +258,7 @@ static void update_fails(void)
     CUDA(cudaStreamEndCapture(stream, &longer));
     CHECK(update(executable, longer) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     CUDA(cudaGraphDestroy(longer));
-    replay(executable);
-    CUDA(cudaGraphExecDestroy(executable));
-    check_free(before);
+    replay_and_end(executable, before);
 }
 
 /* A node is given memory that the program freed and another graph holds, and that graph ends. */
@@ -258,14 +277,7 @@ static void node_set(void)
     size_t nodes = 1;
     uint32_t *inside = scratch + WORDS / 2, words = WORDS / 2, k = 5;
     void *parameters[] = {&inside, &out, &words, &k};
-    const CUDA_KERNEL_NODE_PARAMS uses = {.func = mix,
-                                          .gridDimX = WORDS / 512,
-                                          .gridDimY = 1,
-                                          .gridDimZ = 1,
-                                          .blockDimX = 256,
-                                          .blockDimY = 1,
-                                          .blockDimZ = 1,
-                                          .kernelParams = parameters};
+    const CUDA_KERNEL_NODE_PARAMS uses = mix_node(WORDS / 512, parameters);
     DRIVER(cuGraphGetNodes(first, &node, &nodes));
     DRIVER(cuGraphExecKernelNodeSetParams(executable, node, &uses));
     CUDA(cudaGraphDestroy(second));
@@ -293,14 +305,7 @@ static void node_set_astray(void)
     size_t nodes = 1;
     uint32_t words = 0, k = 5;
     void *parameters[] = {&out, &gone, &words, &k};
-    const CUDA_KERNEL_NODE_PARAMS uses = {.func = mix,
-                                          .gridDimX = 1,
-                                          .gridDimY = 1,
-                                          .gridDimZ = 1,
-                                          .blockDimX = 256,
-                                          .blockDimY = 1,
-                                          .blockDimZ = 1,
-                                          .kernelParams = parameters};
+    const CUDA_KERNEL_NODE_PARAMS uses = mix_node(1, parameters);
     DRIVER(cuGraphGetNodes(graph, &node, &nodes));
     DRIVER(cuGraphExecKernelNodeSetParams(executable, node, &uses));
     CUDA(cudaGraphDestroy(graph));
@@ -322,11 +327,8 @@ static void destroyed_later(void)
     check_free(before - BYTES);
     replay(executable);
     CUDA(cudaGraphExecDestroy(executable));
-    executable = instance_of(graph);
-    CUDA(cudaGraphDestroy(graph));
-    replay(executable);
-    CUDA(cudaGraphExecDestroy(executable));
-    check_free(before);
+    executable = only_instance_of(graph);
+    replay_and_end(executable, before);
 }
 
 /* A launch that fails takes nothing from those that were captured before it. */
@@ -345,11 +347,8 @@ static void launch_fails(void)
               CUDA_ERROR_INVALID_VALUE);
     CUDA(cudaFreeAsync(scratch, stream));
     CUDA(cudaStreamEndCapture(stream, &graph));
-    cudaGraphExec_t const executable = instance_of(graph);
-    CUDA(cudaGraphDestroy(graph));
-    replay(executable);
-    CUDA(cudaGraphExecDestroy(executable));
-    check_free(before);
+    cudaGraphExec_t const executable = only_instance_of(graph);
+    replay_and_end(executable, before);
 }
 
 /* ---- captures that come to nothing ---- */
@@ -387,11 +386,8 @@ static void invalidated_beside_another(void)
     check_free(before - BYTES);
     stream = first;
     CUDA(cudaStreamEndCapture(first, &graph));
-    cudaGraphExec_t const executable = instance_of(graph);
-    CUDA(cudaGraphDestroy(graph));
-    replay(executable);
-    CUDA(cudaGraphExecDestroy(executable));
-    check_free(before);
+    cudaGraphExec_t const executable = only_instance_of(graph);
+    replay_and_end(executable, before);
 }
 
 static void unjoined(void)
@@ -444,8 +440,7 @@ static void ended_wrongly(void)
     (void)cudaGetLastError();
     check_free(before - BYTES);
     CUDA(cudaStreamEndCapture(stream, &graph));
-    cudaGraphExec_t const executable = instance_of(graph);
-    CUDA(cudaGraphDestroy(graph));
+    cudaGraphExec_t const executable = only_instance_of(graph);
     replay(executable);
     CUDA(cudaGraphExecDestroy(executable));
     CUDA(cudaStreamDestroy(branch));

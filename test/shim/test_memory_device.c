@@ -198,6 +198,18 @@ static mdnn_host_account_t *account_of(uint64_t limit_bytes)
     return &account;
 }
 
+static mdnn_device_memory_config_t config_of(const fixture_t *f, uint64_t budget_bytes,
+                                             uint64_t host_chunks)
+{
+    return (mdnn_device_memory_config_t){.driver = f->driver,
+                                         .moments = f->moments,
+                                         .device = f->device,
+                                         .context = f->context,
+                                         .budget_bytes = budget_bytes,
+                                         .chunk_bytes = CHUNK,
+                                         .host = account_of(host_chunks * CHUNK)};
+}
+
 static mdnn_host_slots_t *make_slots(const fixture_t *f, uint64_t limit_bytes, bool background)
 {
     const mdnn_host_slots_config_t config = {.driver = f->driver,
@@ -407,13 +419,8 @@ static void a_device_gives_all_back(void **state)
         driver.cuMemUnmap = give_mapping;
         if (pinned)
             driver.cuDeviceGetAttribute = no_attribute;
-        const mdnn_device_memory_config_t config = {.driver = &driver,
-                                                    .moments = f->moments,
-                                                    .device = f->device,
-                                                    .context = f->context,
-                                                    .budget_bytes = 3 * CHUNK,
-                                                    .chunk_bytes = CHUNK,
-                                                    .host = account_of(64 * (uint64_t)CHUNK)};
+        mdnn_device_memory_config_t config = config_of(f, 3 * CHUNK, 64);
+        config.driver = &driver;
         failing = 0;
         do {
             mdnn_device_memory_t *memory = NULL;
@@ -448,13 +455,7 @@ static void a_failure_is_not_told_later(void **state)
 static void content_survives_the_way_out_and_back(void **state)
 {
     const fixture_t *const f = *state;
-    const mdnn_device_memory_config_t config = {.driver = f->driver,
-                                                .moments = f->moments,
-                                                .device = f->device,
-                                                .context = f->context,
-                                                .budget_bytes = 3 * CHUNK + 1,
-                                                .chunk_bytes = CHUNK,
-                                                .host = account_of(64 * (uint64_t)CHUNK)};
+    const mdnn_device_memory_config_t config = config_of(f, 3 * CHUNK + 1, 64);
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     uint64_t chunks[4], slot, start, bytes;
@@ -488,14 +489,8 @@ static void content_survives_the_way_out_and_back(void **state)
 
 static mdnn_device_memory_t *make_covering(const fixture_t *f)
 {
-    const mdnn_device_memory_config_t config = {.driver = f->driver,
-                                                .moments = f->moments,
-                                                .device = f->device,
-                                                .context = f->context,
-                                                .budget_bytes = 3 * CHUNK,
-                                                .chunk_bytes = CHUNK,
-                                                .host = account_of(8 * (uint64_t)CHUNK),
-                                                .covers = true};
+    mdnn_device_memory_config_t config = config_of(f, 3 * CHUNK, 8);
+    config.covers = true;
     mdnn_device_memory_t *memory;
     OK(mdnn_device_memory_create(&config, &memory));
     return memory;
@@ -579,13 +574,7 @@ static void a_wait_that_takes_too_long_is_given_up(void **state)
 static void times_are_of_what_lies_between(void **state)
 {
     const fixture_t *const f = *state;
-    const mdnn_device_memory_config_t config = {.driver = f->driver,
-                                                .moments = f->moments,
-                                                .device = f->device,
-                                                .context = f->context,
-                                                .budget_bytes = CHUNK,
-                                                .chunk_bytes = CHUNK,
-                                                .host = account_of(4 * (uint64_t)CHUNK)};
+    const mdnn_device_memory_config_t config = config_of(f, CHUNK, 4);
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     double time_us = -1;
@@ -609,13 +598,7 @@ static void times_are_of_what_lies_between(void **state)
 static void another_devices_stream_is_not_timed(void **state)
 {
     const fixture_t *const f = *state;
-    const mdnn_device_memory_config_t config = {.driver = f->driver,
-                                                .moments = f->moments,
-                                                .device = f->device,
-                                                .context = f->context,
-                                                .budget_bytes = CHUNK,
-                                                .chunk_bytes = CHUNK,
-                                                .host = account_of(4 * (uint64_t)CHUNK)};
+    const mdnn_device_memory_config_t config = config_of(f, CHUNK, 4);
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     CUcontext other, popped;
@@ -635,14 +618,8 @@ static void another_devices_stream_is_not_timed(void **state)
 static void a_peer_reaches_what_is_mapped_before_and_after(void **state)
 {
     const fixture_t *const f = *state;
-    const mdnn_device_memory_config_t config = {.driver = f->driver,
-                                                .moments = f->moments,
-                                                .device = f->device,
-                                                .context = f->context,
-                                                .budget_bytes = 2 * CHUNK,
-                                                .chunk_bytes = CHUNK,
-                                                .host = account_of(4 * (uint64_t)CHUNK),
-                                                .covers = true};
+    mdnn_device_memory_config_t config = config_of(f, 2 * CHUNK, 4);
+    config.covers = true;
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     CUcontext other, popped;
@@ -675,13 +652,7 @@ static void a_peer_reaches_what_is_mapped_before_and_after(void **state)
 static void the_link_is_measured(void **state)
 {
     const fixture_t *const f = *state;
-    const mdnn_device_memory_config_t config = {.driver = f->driver,
-                                                .moments = f->moments,
-                                                .device = f->device,
-                                                .context = f->context,
-                                                .budget_bytes = CHUNK,
-                                                .chunk_bytes = CHUNK,
-                                                .host = account_of(64 * (uint64_t)CHUNK)};
+    const mdnn_device_memory_config_t config = config_of(f, CHUNK, 64);
     const sim_profile_t *const profile = simulator()->profile(0);
     mdnn_device_memory_t *memory;
     mdnn_link_t link = {.latency_us = 3};
