@@ -10,57 +10,11 @@
 #include <cmocka.h>
 
 #include "offload/ranges.h"
+#include "test/unit/failing_allocator.h"
 
 enum { STEPS = 256, STREAMS = 4, LIVE = 48, PAST = 4096 };
 #define CHUNK ((uint64_t)1 << 20)
 #define BASE ((uint64_t)1 << 40)
-
-/* Allocation failures; the linker routes the core's calls here. */
-static long fail_allocation_at; /* 0: never; counts down */
-static long live_blocks;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_reallocarray(void *memory, size_t count, size_t bytes);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_reallocarray(void *memory, size_t count, size_t bytes);
-void __wrap_free(void *memory);
-
-static bool allocation_fails(void)
-{
-    return fail_allocation_at > 0 && --fail_allocation_at == 0;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    void *const memory = allocation_fails() ? NULL : __real_malloc(bytes);
-    live_blocks += memory != NULL;
-    return memory;
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    void *const memory = allocation_fails() ? NULL : __real_calloc(count, bytes);
-    live_blocks += memory != NULL;
-    return memory;
-}
-
-void *__wrap_reallocarray(void *memory, size_t count, size_t bytes)
-{
-    if (allocation_fails())
-        return NULL;
-    void *const grown = __real_reallocarray(memory, count, bytes);
-    live_blocks += grown && !memory;
-    return grown;
-}
-
-void __wrap_free(void *memory)
-{
-    live_blocks -= memory != NULL;
-    __real_free(memory);
-}
 
 typedef struct past {
     uint64_t start, bytes;
@@ -465,7 +419,7 @@ static void random_programs_keep_order_and_budget(void **state)
 {
     (void)state;
     static model_t model;
-    const long before = live_blocks;
+    const long before = live_allocations;
     for (unsigned seed = 0; seed < 40; seed++) {
         srand(seed);
         mdnn_ranges_t *const ranges = new_ranges(&model, 8 + (uint64_t)rand() % 80);
@@ -474,14 +428,14 @@ static void random_programs_keep_order_and_budget(void **state)
             step(&model, ranges, all);
         mdnn_ranges_destroy(ranges);
     }
-    assert_int_equal(live_blocks, before);
+    assert_int_equal(live_allocations, before);
 }
 
 static void random_failures_lose_nothing(void **state)
 {
     (void)state;
     static model_t model;
-    const long before = live_blocks;
+    const long before = live_allocations;
     for (unsigned seed = 0; seed < 40; seed++) {
         srand(seed);
         mdnn_ranges_t *const ranges = new_ranges(&model, 40);
@@ -494,7 +448,7 @@ static void random_failures_lose_nothing(void **state)
         }
         mdnn_ranges_destroy(ranges);
     }
-    assert_int_equal(live_blocks, before);
+    assert_int_equal(live_allocations, before);
 }
 
 /* What is extended behind its end does not wander off. */
