@@ -28,6 +28,8 @@ table() {
     mutant LEAVES_WHILE_PINNED memory_moves.c 's/ \&\& area->held == 0 \&\& area->pins == 0;/ \&\& area->held == 0;/'
     mutant LEAVES_WHILE_USED_UNSEEN memory_moves.c 's/return mdnn_memory_unseen_over(memory);/return true;/'
     mutant LEAVES_WHILE_UNSEEN_BEGINS memory_unseen.c 's/memory->unseen_open == 0 \&\& !/!/'
+    mutant UNSEEN_END_UNKNOWN_YET_OVER memory_unseen.c \
+        's/else if (mdnn_memory_wait(memory, end) != MDNN_STATUS_OK)/else if (mdnn_memory_wait(memory, end), 0)/'
     mutant UNSEEN_ALTHOUGH_AWAY memory_unseen.c 's/area->state != MDNN_AREA_RESIDENT)/false)/'
     # --- I2: no address shows other bytes ---
     mutant LEAVES_MAPPED memory_moves.c \
@@ -40,6 +42,8 @@ table() {
     mutant FREED_IS_NOT_PINNED_AGAIN memory.c 's/(!area->freed || area->pins > 0)/!area->freed/'
     mutant FREED_IS_PINNED_TOO_LATE memory.c 's/(!area->freed || area->pins > 0)/true/'
     mutant NAMES_WHAT_CAME_LATER memory.c 's/area->born < began \&\& //'
+    mutant VERIFY_BEGINS_BESIDE_UNPROVED memory_names.c \
+        's/MDNN_TRY(mdnn_memory_wait(memory, memory->all.uses\[i\]));/continue;/'
     mutant VERIFY_MAPS_ALL memory_names.c 's/MDNN_TRY(mdnn_area_show(memory, area, false));//'
     mutant TRUSTS_THE_KEPT_HOST_COPY memory_moves.c 's/^    area->clean = area->count; .*//'
     # --- safety = host: each unnamed touch is served, and no write is lost ---
