@@ -161,6 +161,13 @@ table() {
     mutant ANY_LAYOUT_TAKEN shim/graph_json.c 's/^    if (!layouts_are_ours(&read, &chain))/    if (0)/' \
         graph_rules unknown_graphs_keep_their_bits
 
+    # --- virtual memory: failures of the driver (of its rules: test/memory_mutants.sh) ---
+    mutant COPY_FAILURE_HIDDEN shim/memory_device.c 's/^    MDNN_TRY(mdnn_failure_note(out ? driver/    (void)(mdnn_failure_note(out ? driver/' \
+        every_fault cuMemcpyHtoDAsync_v2
+    mutant FAILED_QUERY_IS_OVER shim/stream_moments.c \
+        's/^        status = note(result);/        status = note(result == CUDA_ERROR_NOT_READY ? result : CUDA_SUCCESS);/' \
+        every_fault cuEventQuery
+
     # --- the key of a plan ---
     key DIRECTION 'problem->direction = 0'
     key PAD 'memset(problem->pad, 0, sizeof problem->pad); memset(problem->pad_after, 0, sizeof problem->pad_after)'
@@ -206,6 +213,13 @@ arena() { # library, program, total
             timeout 60 "$MDNN_BUILD/test/clients/arena" "$2" "$3" || return 1
     done
     [ "$2" = captures_in_flight ] || [ ! -s "$TMPDIR/arena.log" ]
+}
+# Each call of a function of the driver that the library makes for itself fails once, in no program's sight.
+every_fault() { # library, function
+    MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET=6MiB MICRODNN_LOG_FILE=$TMPDIR/every_fault.log \
+        MICRODNN_CONVOLUTION_POLICY=off LD_PRELOAD=$(preload "$1") \
+        timeout 120 "$MDNN_BUILD/test/clients/every_fault" "$2" >"$TMPDIR/every_fault" &&
+        ! grep -v ' 0 times told$' "$TMPDIR/every_fault"
 }
 graph_rules() { MDNN_LIBRARY=$1 timeout 60 test/graph_rules.sh "$2"; }
 routes() { MDNN_LIBRARY=$1 timeout 60 test/routes.sh; }
