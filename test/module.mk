@@ -1,5 +1,6 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
-TESTS += test/runner.sh test/exports.sh test/innocent.sh test/install.sh test/gpu_check.sh test/vm_experiments.sh test/memory_check.sh test/pytorch_bench.sh test/wd_check.sh test/papers.sh
+TESTS += $(patsubst %,test/%.sh,runner exports innocent install mutant_scripts gpu_check vm_experiments \
+    memory_check pytorch_bench wd_check papers)
 
 test: $(ALL) $(TEST_DEPS) $(TESTS)
 	@test/run --build $(B) $(TEST_OPTIONS) $(TESTS)
