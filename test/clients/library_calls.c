@@ -1,7 +1,7 @@
 /* Programs that call libraries whose kernels use memory that no parameter names: arrays of pointers
  * (cuBLAS), buffers in a queue (NCCL). Their libraries are those of test/libraries/, whose results
- * a model on the host foretells. Run by test/library_calls.sh with MICRODNN_SIM_UNNAMED=1, with and
- * without the library under test; they know nothing of it.
+ * a model on the host foretells. Run by test/library_calls.sh and test/nccl_calls.sh with
+ * MICRODNN_SIM_UNNAMED=1, with and without the library under test; they know nothing of it.
  *
  *   library_calls PROGRAM SEED BUFFERS
  *

@@ -49,5 +49,5 @@ $(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/plain_memor
 
 ifneq ($(CUDA_INCLUDE),)
 TEST_DEPS += $(C)/library_calls $(C)/library_copies
-TESTS += test/library_calls.sh test/library_copies.sh $(B)/test/shim/test_plain_memory
+TESTS += test/library_calls.sh test/nccl_calls.sh test/library_copies.sh $(B)/test/shim/test_plain_memory
 endif
