@@ -111,8 +111,10 @@ int mdnn_cost_table_candidates(const mdnn_cost_table_t *table)
 int mdnn_cost_table_engine(mdnn_cost_table_t *table, const mdnn_engine_offer_t *offer)
 {
     for (int i = 0; i < table->engine_count; i++)
-        if (memcmp(&table->engines[i].engine, &offer->engine, sizeof offer->engine) == 0)
+        if (memcmp(&table->engines[i].engine, &offer->engine, sizeof offer->engine) == 0) {
+            table->engines[i].fallback |= offer->fallback;
             return MDNN_CANDIDATE_LEGACY + i;
+        }
     if (table->engine_count == MDNN_CANDIDATE_ENGINES)
         return -1;
     table->engines[table->engine_count] = *offer;
@@ -437,6 +439,17 @@ bool mdnn_cost_table_engines_may_pay(const mdnn_cost_table_t *table, const mdnn_
 {
     const mdnn_cost_row_t *const larger = larger_with_engines(table, row);
     return !larger || has_excluded(larger, limit_bytes);
+}
+
+bool mdnn_cost_table_offer_fallback(const mdnn_cost_table_t *table, int64_t images,
+                                    mdnn_cost_row_t *part)
+{
+    const mdnn_cost_row_t *const row = row_of(table, images, MDNN_PART_FIRST);
+    bool any = false;
+    for (int i = 0; row && row != part && i < table->engine_count; i++)
+        if (table->engines[i].fallback && row->offered[i])
+            part->offered[i] = any = true;
+    return any;
 }
 
 bool mdnn_cost_table_engine_may_pay(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,

@@ -136,6 +136,10 @@ bool mdnn_cost_table_engines_may_pay(const mdnn_cost_table_t *table, const mdnn_
 /* The same for one engine: false if a larger size ran it within the limit. */
 bool mdnn_cost_table_engine_may_pay(const mdnn_cost_table_t *table, const mdnn_cost_row_t *row,
                                     int index, uint64_t limit_bytes);
+/* Offers `part` the engines that cuDNN falls back to at another size, the whole batch: they hardly depend
+ * on it, and cuDNN is slow to name them. False if they are not known there. */
+bool mdnn_cost_table_offer_fallback(const mdnn_cost_table_t *table, int64_t images,
+                                    mdnn_cost_row_t *part);
 
 /* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
  * tried; else *expected_ms > 0 if a near size was timed, so that a first look is needless. */

@@ -622,8 +622,11 @@ mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, i
     MDNN_TRY(graph_for(engines, handle, images, scaling, &graph));
     if (!engines->first_only)
         add_list(engines, graph->graph, CUDNN_HEUR_MODE_B, capacity, offers, capacity, count);
+    const size_t before = *count;
     add_list(engines, graph->graph, CUDNN_HEUR_MODE_FALLBACK,
              engines->first_only ? FIRST_FALLBACK : capacity, offers, capacity, count);
+    for (size_t i = before; i < *count; i++)
+        offers[i].fallback = true;
     if (engines->all) {
         offer_list_t list = {engines, handle, graph, offers, capacity, count, 0};
         try_defaults(&list);

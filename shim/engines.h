@@ -24,6 +24,7 @@ typedef struct mdnn_engine_offer {
     mdnn_engine_t engine;
     bool deterministic, direct, strict; /* as in mdnn_cost_t */
     bool compiled; /* when it is planned, for each shape; false also where a database names it */
+    bool fallback; /* cuDNN falls back to it; likewise */
 } mdnn_engine_offer_t;
 
 typedef struct mdnn_engine_plan {

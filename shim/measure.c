@@ -555,8 +555,10 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
     if (mdnn_tensor_has_gaps(output_of(measurement->problem)))
         return;
     const double begin_us = mdnn_now_us();
+    const bool fallback_known = mdnn_cost_table_offer_fallback(
+        measurement->table, mdnn_problem_batch(measurement->problem), row);
     const mdnn_status_t status =
-        (partly ? mdnn_engines_list_instant : mdnn_engines_list)(
+        (partly || fallback_known ? mdnn_engines_list_instant : mdnn_engines_list)(
             measurement->request.engines, measurement->call.handle, row->images,
             scaling_of(measurement, row), offers, MDNN_CANDIDATE_ENGINES, &count);
     for (size_t i = 0; status == MDNN_STATUS_OK && i < count; i++)

@@ -164,6 +164,23 @@ static void an_old_database_left_what_it_does_not_know_of_the_whole_batch(void *
     assert_int_equal(mdnn_cost_row_look(half(), index)->state, MDNN_CANDIDATE_POSTPONED);
 }
 
+static void parts_take_the_engines_to_fall_back_to_of_the_whole_batch(void **state)
+{
+    (void)state;
+    mdnn_cost_row_t *const part = half();
+    mdnn_engine_offer_t fallback = offer_of(4);
+    put(3, WHOLE, MDNN_CANDIDATE_TIMED, 0);
+    const int index = put(4, WHOLE, MDNN_CANDIDATE_TIMED, 0);
+    assert_false(mdnn_cost_table_offer_fallback(table, WHOLE, part)); /* nobody said so yet */
+    fallback.fallback = true;
+    assert_int_equal(mdnn_cost_table_engine(table, &fallback), index);
+    assert_true(mdnn_cost_table_offer_fallback(table, WHOLE, part));
+    assert_true(part->offered[index - MDNN_CANDIDATE_LEGACY]);
+    assert_false(part->offered[0]);
+    mdnn_cost_row_t *const whole = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
+    assert_false(mdnn_cost_table_offer_fallback(table, WHOLE, whole));
+}
+
 enum { BEST = 3, LEFT = 4, OWN = 5 };
 
 /* Whether a run of engine `id` says enough; the best one that was timed takes 1 ms. */
@@ -246,6 +263,7 @@ int main(void)
         TEST(a_brief_measurement_times_no_parts_if_nothing_was_left_out_whole),
         TEST(a_database_tells_what_was_left_to_a_search_from_what_was_postponed),
         TEST(an_old_database_left_what_it_does_not_know_of_the_whole_batch),
+        TEST(parts_take_the_engines_to_fall_back_to_of_the_whole_batch),
         TEST(a_chosen_engine_that_nothing_beats_needs_no_measurement),
         TEST(an_engine_that_a_search_found_slow_needs_none),
         TEST(a_size_that_was_kept_without_engines_is_listed_again_when_asked),

@@ -456,6 +456,21 @@ static bool check_offer(const part_t *part, const mdnn_engine_offer_t *offer)
     return true;
 }
 
+/* The short list is the head of the long one, and has nothing that cuDNN falls back to. */
+static void check_order(const part_t *part, const mdnn_engine_offer_t *offers, size_t count)
+{
+    mdnn_engine_offer_t instant[CAPACITY];
+    size_t instant_count = 99999;
+    assert_int_equal(mdnn_engines_list_instant(part->engines, HANDLE, part->images, part->scaling,
+                                               instant, CAPACITY, &instant_count),
+                     MDNN_STATUS_OK);
+    assert_in_range(instant_count, 0, count);
+    for (size_t i = 0; i < instant_count; i++)
+        if (memcmp(&offers[i].engine, &instant[i].engine, sizeof instant[i].engine) != 0 ||
+            offers[i].fallback || instant[i].fallback)
+            FAIL(part, "offer %zu is another one in the short list", i);
+}
+
 static size_t list(const part_t *part, mdnn_engine_offer_t *offers, size_t capacity)
 {
     size_t count = 99999;
@@ -468,6 +483,8 @@ static size_t list(const part_t *part, mdnn_engine_offer_t *offers, size_t capac
         for (size_t j = 0; j < i; j++)
             if (memcmp(&offers[i].engine, &offers[j].engine, sizeof offers[i].engine) == 0)
                 FAIL(part, "offers %zu and %zu are equal", i, j);
+    if (capacity == CAPACITY && part->images == part->problem->x.dims[0])
+        check_order(part, offers, count);
     return count;
 }
 
