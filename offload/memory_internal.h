@@ -52,11 +52,12 @@ typedef struct mdnn_area {
     /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to
      * `out_sent` are enqueued. */
     uint64_t count, filled, clean, in_sent, out_sent;
+    uint64_t target; /* LEAVING, RETURNING: so many of its first chunks are there in the end */
     uint64_t *slots, slots_from; /* host slots are there from here on; slots_from <= clean */
-    bool cut;                    /* LEAVING: nothing works on it, and it is unmapped */
-    uint64_t covered;            /* HOST, AWAY: at so many of its steps its slots are mapped */
-    uint32_t in_flight[2];       /* copies under way; [true]: out */
-    uint32_t discarded;          /* copies out of an earlier number count for nothing */
+    bool cut;              /* LEAVING: nothing works on it, and it is unmapped from `target` on */
+    uint64_t covered;      /* HOST, AWAY: at so many of its steps its slots are mapped */
+    uint32_t in_flight[2]; /* copies under way; [true]: out */
+    uint32_t discarded;    /* copies out of an earlier number count for nothing */
 
     mdnn_ticket_t *uses; /* last of each stream; moment 0: reserved, or over */
     uint32_t use_count, use_room;
@@ -123,8 +124,9 @@ struct mdnn_memory {
     uint64_t began;                               /* of operations begun */
     uint64_t steps;                               /* grows whenever anything changes */
     bool slot_busy;                               /* a host slot is being made */
-    mdnn_ticket_t wanted;                         /* of released memory; moment 0: none */
-    mdnn_status_t trouble;                        /* last failure of the device */
+    bool hasty;            /* a wait was too long once: slow_down does nothing */
+    mdnn_ticket_t wanted;  /* of released memory; moment 0: none */
+    mdnn_status_t trouble; /* last failure of the device */
 
     mdnn_area_t all; /* HOST, VERIFY: no allocation; its uses are all operations */
     uint32_t open;   /* operations between begin and end */
@@ -140,8 +142,8 @@ struct mdnn_memory {
 
     mdnn_round_watch_t watch;
     uint64_t resident_sum; /* chunks of live ranges and slabs, once for each operation */
-    uint64_t stuck_bytes; /* of ranges that cannot leave, without slabs */
-    uint32_t unseen_open; /* between mdnn_memory_unseen_begin and its end */
+    uint64_t stuck_bytes;  /* of ranges that cannot leave, without slabs */
+    uint32_t unseen_open;  /* between mdnn_memory_unseen_begin and its end */
     mdnn_ticket_t *unseen; /* last of each stream; moment 0: none */
     uint32_t unseen_count, unseen_room;
     mdnn_memory_report_t report;
@@ -169,15 +171,17 @@ void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *ev
 /* ---- memory_moves.c ---- */
 bool mdnn_area_can_leave(const mdnn_area_t *area);
 bool mdnn_area_uses_over(mdnn_memory_t *memory, mdnn_area_t *area);
-/* RESIDENT or RETURNING, and can leave: LEAVING. */
-void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area);
-/* Any state: RESIDENT, or RETURNING as soon as there are chunks. */
-void mdnn_area_return(mdnn_memory_t *memory, mdnn_area_t *area);
+/* It can leave: LEAVING, all but its first `keep` chunks. */
+void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t keep);
+/* Any state: its first `upto` chunks at least are there, or come as soon as there are chunks. All
+ * of them: RESIDENT then. */
+void mdnn_area_return(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto);
 /* Takes it out of the list of its moves; the caller says what state follows. */
 void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area);
-/* RETURNING without a chunk: AWAY. */
+/* RETURNING, and lacks chunks: AWAY, if nothing of it is under way. */
 void mdnn_area_give_up(mdnn_memory_t *memory, mdnn_area_t *area);
-/* What is mapped of it anyone may write from now on: the host's copies of that count for nothing. */
+/* What is mapped of it anyone may write from now on: the host's copies of that count for nothing.
+ */
 void mdnn_area_exposed(mdnn_memory_t *memory, mdnn_area_t *area);
 /* VERIFY: maps it whole, or unmaps it. */
 mdnn_status_t mdnn_area_show(mdnn_memory_t *memory, mdnn_area_t *area, bool shown);
@@ -217,6 +221,10 @@ mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket);
 mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket); /* or BUSY */
 /* Waits for one thing that is under way. NOT_FOUND: nothing is. */
 mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory);
+/* After an operation that ends with `end`: planned returns get only memory that is idle, and what
+ * the host allocates far ahead of the device would take it from them. So the host waits until they
+ * have what the plan gives them, as long as that operation keeps the device at work behind it. */
+void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end);
 /* As mdnn_ranges_acquire, but whatever it takes is done and waited for. */
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                   mdnn_allocation_t *allocation);

@@ -18,8 +18,31 @@ void mdnn_list_remove(mdnn_area_list_t *list, mdnn_area_t *area)
     area->next_move = area->before_move = NULL;
 }
 
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Bytes of its content from chunk `from` on. */
+static uint64_t bytes_from(const mdnn_memory_t *memory, const mdnn_area_t *area, uint64_t from)
+{
+    const uint64_t before = from * memory->chunk_bytes;
+    return before < area->bytes ? area->bytes - before : 0;
+}
+
+/* Of what moves: chunks from `from` up to `to`. */
 static void tell(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
-                 const mdnn_area_t *area)
+                 const mdnn_area_t *area, uint64_t from, uint64_t to)
+{
+    const mdnn_memory_event_t event = {.kind = kind,
+                                       .address = area->address,
+                                       .bytes = bytes_from(memory, area, from) -
+                                                bytes_from(memory, area, to)};
+    mdnn_memory_tell(memory, &event);
+}
+
+static void tell_end(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
+                     const mdnn_area_t *area)
 {
     const mdnn_memory_event_t event = {
         .kind = kind, .address = area->address, .bytes = area->bytes};
@@ -45,10 +68,10 @@ bool mdnn_area_uses_over(mdnn_memory_t *memory, mdnn_area_t *area)
 }
 
 /* VERIFY maps what an operation names, when it begins. */
-static bool mapped_enough(const mdnn_memory_t *memory, const mdnn_area_t *area)
+static bool mapped_enough(const mdnn_memory_t *memory, const mdnn_area_t *area, uint64_t upto)
 {
     return memory->config.safety == MDNN_SAFETY_VERIFY ||
-           mdnn_range_chunks(area->range).mapped == area->count;
+           mdnn_range_chunks(area->range).mapped >= upto;
 }
 
 /* Gives back host slots without content, unless copies out still write them, or will. */
@@ -84,20 +107,21 @@ void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area)
         mdnn_list_remove(&memory->leaving, area);
         discard_copies_out(area);
         if (area->cut)
-            tell(memory, MDNN_MEMORY_LEFT, area);
+            tell_end(memory, MDNN_MEMORY_LEFT, area);
         area->cut = false;
     } else if (area->state == MDNN_AREA_RETURNING) {
         mdnn_list_remove(&memory->returning, area);
-        if (mdnn_area_owned(area) == area->count)
-            tell(memory, MDNN_MEMORY_RETURNED, area);
+        if (mdnn_area_owned(area) >= area->target)
+            tell_end(memory, MDNN_MEMORY_RETURNED, area);
     }
 }
 
-void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area)
+void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t keep)
 {
-    if (area->state == MDNN_AREA_RETURNING)
+    if (area->state == MDNN_AREA_LEAVING || area->state == MDNN_AREA_RETURNING)
         mdnn_area_stop(memory, area);
     area->state = MDNN_AREA_LEAVING;
+    area->target = keep;
     mdnn_list_add(&memory->leaving, area);
     memory->steps++;
 }
@@ -111,28 +135,56 @@ static void settle_down(mdnn_memory_t *memory, mdnn_area_t *area)
     memory->steps++;
 }
 
-void mdnn_area_return(mdnn_memory_t *memory, mdnn_area_t *area)
+static void begin_return(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
 {
-    if (area->state != MDNN_AREA_LEAVING && area->state != MDNN_AREA_AWAY)
-        return;
-    if (area->state == MDNN_AREA_LEAVING) {
-        memory->report.called_off++;
-        mdnn_area_stop(memory, area);
-        if (area->filled == area->count && mapped_enough(memory, area)) {
-            settle_down(memory, area);
-            return;
-        }
-    }
     area->state = MDNN_AREA_RETURNING;
+    area->target = upto;
     mdnn_list_add(&memory->returning, area);
     trim_slots(memory, area);
     memory->steps++;
-    if (mdnn_area_owned(area) == area->count)
-        tell(memory, MDNN_MEMORY_RETURN, area);
+    if (mdnn_area_owned(area) >= upto)
+        tell(memory, MDNN_MEMORY_RETURN, area, area->filled, upto);
+}
+
+static void raise_target(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+{
+    if (area->target >= upto)
+        return;
+    area->target = upto;
+    memory->steps++;
+}
+
+static void call_off(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+{
+    /* What is to be there has not gone yet: it stays, and the rest goes on leaving. */
+    if (upto <= area->target || (upto < area->count && upto <= area->clean)) {
+        raise_target(memory, area, upto);
+        return;
+    }
+    memory->report.called_off++;
+    mdnn_area_stop(memory, area);
+    if (area->filled == area->count && mapped_enough(memory, area, area->count))
+        settle_down(memory, area);
+    else
+        begin_return(memory, area, upto);
+}
+
+void mdnn_area_return(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+{
+    if (area->state == MDNN_AREA_LEAVING)
+        call_off(memory, area, upto);
+    else if (area->state == MDNN_AREA_RETURNING)
+        raise_target(memory, area, upto);
+    else if (area->state == MDNN_AREA_AWAY && mdnn_area_owned(area) < upto)
+        begin_return(memory, area, upto);
 }
 
 void mdnn_area_give_up(mdnn_memory_t *memory, mdnn_area_t *area)
 {
+    const uint64_t owned = mdnn_area_owned(area);
+    if (area->filled < owned || area->in_flight[false] > 0 ||
+        (owned > 0 && mdnn_memory_serves_all(memory))) /* a part of it would be without memory */
+        return;
     mdnn_list_remove(&memory->returning, area);
     area->state = MDNN_AREA_AWAY;
 }
@@ -210,7 +262,7 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
         area->slots = calloc(area->count, sizeof *area->slots);
     if (!area->slots)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    while (area->slots_from > 0) {
+    while (area->slots_from > area->target) {
         const mdnn_status_t status =
             memory->device.take_slot(memory->context, &area->slots[area->slots_from - 1]);
         memory->report.host_short += status == MDNN_STATUS_OUT_OF_MEMORY;
@@ -222,33 +274,29 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
     return MDNN_STATUS_OK;
 }
 
-/* Bytes of its content from chunk `from` on. */
-static uint64_t bytes_from(const mdnn_memory_t *memory, const mdnn_area_t *area, uint64_t from)
-{
-    const uint64_t before = from * memory->chunk_bytes;
-    return before < area->bytes ? area->bytes - before : 0;
-}
-
 /* Copies out of what is unmapped. */
 static void send_out(mdnn_memory_t *memory, mdnn_area_t *area)
 {
-    while (area->out_sent > mdnn_range_chunks(area->range).mapped && may_send(memory, true) &&
+    while (area->out_sent > area->target &&
+           area->out_sent > mdnn_range_chunks(area->range).mapped && may_send(memory, true) &&
            send(memory, area, area->out_sent - 1, true))
         area->out_sent--;
 }
 
-/* All of it, and each chunk is copied while the next is unmapped: together that takes as long as
- * the slower of the two. */
+/* All that leaves, and each chunk is copied while the next is unmapped: together that takes as long
+ * as the slower of the two. */
 static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     uint64_t mapped;
     area->cut = true;
-    tell(memory, MDNN_MEMORY_LEAVE, area);
-    while ((mapped = mdnn_range_chunks(area->range).mapped) > 0) {
+    tell(memory, MDNN_MEMORY_LEAVE, area, area->target, mdnn_area_owned(area));
+    while ((mapped = mdnn_range_chunks(area->range).mapped) > area->target) {
         MDNN_TRY(mdnn_range_hide(memory->ranges, area->range, mapped - 1));
         send_out(memory, area);
     }
-    memory->report.saved_bytes += bytes_from(memory, area, area->clean);
+    if (area->clean < mdnn_area_owned(area))
+        memory->report.saved_bytes +=
+            bytes_from(memory, area, area->clean) - bytes_from(memory, area, mdnn_area_owned(area));
     memory->steps++;
     return MDNN_STATUS_OK;
 }
@@ -271,9 +319,19 @@ static bool cut_off(mdnn_memory_t *memory, mdnn_area_t *area)
     if (status != MDNN_STATUS_OK) {
         if (status != MDNN_STATUS_OUT_OF_MEMORY)
             memory->trouble = status;
-        mdnn_area_return(memory, area);
+        mdnn_area_return(memory, area, area->count);
     }
     return status == MDNN_STATUS_OK;
+}
+
+/* Gives its chunks from `keep` on to others. */
+static void give_chunks(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t keep)
+{
+    if (mdnn_area_owned(area) <= keep)
+        return;
+    mdnn_range_give(memory->ranges, area->range, keep);
+    area->filled = area->in_sent = least_of(area->filled, keep);
+    memory->steps++;
 }
 
 static void step_out(mdnn_memory_t *memory, mdnn_area_t *area)
@@ -281,12 +339,9 @@ static void step_out(mdnn_memory_t *memory, mdnn_area_t *area)
     if (!cut_off(memory, area))
         return;
     send_out(memory, area);
-    if (mdnn_area_owned(area) > area->clean) {
-        mdnn_range_give(memory->ranges, area->range, area->clean);
-        area->filled = area->in_sent = area->clean;
-        memory->steps++;
-    }
-    if (area->clean == 0) {
+    const uint64_t stays = least_of(area->target, area->filled);
+    give_chunks(memory, area, area->clean > stays ? area->clean : stays);
+    if (area->clean <= stays) {
         mdnn_area_stop(memory, area);
         area->state = MDNN_AREA_AWAY;
         mdnn_area_cover(memory, area);
@@ -303,59 +358,103 @@ static bool may_take(const mdnn_memory_t *memory, const mdnn_area_t *area)
     if (area->held + area->pins > 0)
         return true;
     return !memory->demanding &&
-           area->count - mdnn_area_owned(area) <=
+           area->target - mdnn_area_owned(area) <=
                counts.chunks_spare + counts.chunks_kept + memory->chunk_limit - counts.created;
 }
 
-static bool take_chunks(mdnn_memory_t *memory, mdnn_area_t *area)
+/* All or none of the chunks up to `upto`. What the host would have to wait for is `wanted`. */
+static bool take_chunks(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
 {
     const mdnn_ticket_t *waits;
     size_t wait_count;
-    if (mdnn_area_owned(area) == area->count)
-        return true;
-    if (!may_take(memory, area))
-        return false;
-    const mdnn_status_t status = mdnn_range_take(memory->ranges, area->range, &waits, &wait_count);
+    const mdnn_status_t status =
+        mdnn_range_take(memory->ranges, area->range, upto, &waits, &wait_count);
     if (status == MDNN_STATUS_BUSY && wait_count > 0)
         memory->wanted = waits[0];
     else if (status == MDNN_STATUS_BUSY)
         memory->steps++; /* over meanwhile: ask again */
     else if (status != MDNN_STATUS_OK && status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
         memory->trouble = status;
-    if (status != MDNN_STATUS_OK)
-        return false;
-    if (area->held + area->pins == 0)
-        memory->report.planned_returns++;
-    memory->steps++;
-    tell(memory, MDNN_MEMORY_RETURN, area);
-    return true;
+    return status == MDNN_STATUS_OK;
 }
 
-static bool step_back(mdnn_memory_t *memory, mdnn_area_t *area)
+/* It takes what there is, and its copies begin: what is planned has its memory in the plan, and
+ * what is waited for would get it anyway. Then that waits for what is free next, not for all that
+ * it lacks. With HOST an address would be without memory for longer. */
+static void take_some(mdnn_memory_t *memory, mdnn_area_t *area)
 {
-    if (!take_chunks(memory, area))
-        return false;
+    if (mdnn_memory_serves_all(memory))
+        return;
+    do {
+        const uint64_t spare = mdnn_ranges_counts(memory->ranges).chunks_spare;
+        const uint64_t upto = mdnn_area_owned(area) + (spare > 0 ? spare : 1);
+        if (!take_chunks(memory, area, least_of(upto, area->target)))
+            return;
+    } while (mdnn_area_owned(area) < area->target);
+}
+
+/* false: it lacks chunks. */
+static bool find_chunks(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    const uint64_t owned = mdnn_area_owned(area);
+    if (owned < area->target && may_take(memory, area) && !take_chunks(memory, area, area->target))
+        take_some(memory, area);
+    const bool has_all = mdnn_area_owned(area) >= area->target;
+    if (mdnn_area_owned(area) == owned)
+        return has_all;
+    memory->steps++;
+    if (owned == area->filled) /* else some of it is under way already */
+        tell(memory, MDNN_MEMORY_RETURN, area, area->filled, area->target);
+    if (has_all && area->held + area->pins == 0 && area->target == area->count)
+        memory->report.planned_returns++;
+    return has_all;
+}
+
+/* As much of it is there as is to be there. */
+static void end_return(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    mdnn_area_stop(memory, area);
+    if (area->target == area->count) {
+        settle_down(memory, area);
+        return;
+    }
+    area->state = MDNN_AREA_AWAY;
+    give_chunks(memory, area, area->target);
+    trim_slots(memory, area);
+}
+
+/* Copies to and maps the chunks that it has. */
+static void fill_chunks(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    const uint64_t upto = least_of(mdnn_area_owned(area), area->target);
     mdnn_status_t status = mdnn_area_uncover(memory, area);
     if (status != MDNN_STATUS_OK) {
         memory->trouble = status;
-        return true;
+        return;
     }
-    while (area->in_sent < area->count && may_send(memory, false) &&
+    while (area->in_sent < upto && may_send(memory, false) &&
            send(memory, area, area->in_sent, false))
         area->in_sent++;
     const uint64_t before = mdnn_range_chunks(area->range).mapped;
     if (memory->config.safety != MDNN_SAFETY_VERIFY)
-        status = mdnn_range_show(memory->ranges, area->range, area->filled);
+        status = mdnn_range_show(memory->ranges, area->range, least_of(area->filled, upto));
     memory->steps += mdnn_range_chunks(area->range).mapped - before;
     if (mdnn_range_chunks(area->range).mapped > before)
         mdnn_area_exposed(memory, area);
     if (status != MDNN_STATUS_OK)
         memory->trouble = status;
-    if (area->filled == area->count && mapped_enough(memory, area)) {
-        mdnn_area_stop(memory, area);
-        settle_down(memory, area);
-    }
-    return true;
+    if (area->filled >= area->target && mapped_enough(memory, area, area->target) &&
+        (area->target == area->count || area->in_flight[false] == 0)) /* what it gives is idle */
+        end_return(memory, area);
+}
+
+/* false: it lacks chunks. */
+static bool step_back(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    const bool has_all = find_chunks(memory, area);
+    if (has_all || !mdnn_memory_serves_all(memory))
+        fill_chunks(memory, area);
+    return has_all;
 }
 
 /* What is waited for comes first; of what was planned, nothing overtakes one that lacks chunks. */
@@ -370,7 +469,7 @@ static void step_all_back(mdnn_memory_t *memory)
     }
     for (mdnn_area_t *area = memory->returning.first; area; area = next) {
         next = area->next_move;
-        if (area->held + area->pins == 0 && (!blocked || mdnn_area_owned(area) == area->count))
+        if (area->held + area->pins == 0 && (!blocked || mdnn_area_owned(area) >= area->target))
             blocked = !step_back(memory, area) || blocked;
     }
 }

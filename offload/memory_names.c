@@ -133,9 +133,8 @@ static mdnn_status_t show_only_named(mdnn_memory_t *memory,
 
 static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
 {
-    const uint64_t needed =
-        sum->movable_bytes - sum->workspace_bytes + mdnn_memory_stuck_bytes(memory) +
-        memory->aside_bytes;
+    const uint64_t needed = sum->movable_bytes - sum->workspace_bytes +
+                            mdnn_memory_stuck_bytes(memory) + memory->aside_bytes;
     if (memory->report.largest_operation_bytes < sum->bytes)
         memory->report.largest_operation_bytes = sum->bytes;
     if (memory->report.smallest_budget_bytes < needed)
@@ -278,20 +277,29 @@ static void join_moves(mdnn_memory_t *memory)
     }
 }
 
+/* Those that its first `bytes` need. */
+static uint64_t chunks_in(const mdnn_memory_t *memory, const mdnn_area_t *area, uint64_t bytes)
+{
+    const uint64_t chunks = bytes / memory->chunk_bytes + (bytes % memory->chunk_bytes > 0);
+    return chunks < area->count ? chunks : area->count;
+}
+
 static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
 {
     const bool moves = !mdnn_memory_serves_all(memory); /* HOST: nothing moves ahead of time */
     for (size_t i = 0; moves && i < advice->leave_count; i++) {
-        mdnn_area_t *const area = advice->leave[i];
-        if (area->state == MDNN_AREA_RESIDENT && mdnn_area_can_leave(area)) {
+        mdnn_area_t *const area = advice->leave[i].owner;
+        const uint64_t keep = chunks_in(memory, area, advice->leave[i].bytes);
+        if (area->state == MDNN_AREA_RESIDENT && mdnn_area_can_leave(area) && keep < area->count) {
             memory->report.planned_leaves++;
-            mdnn_area_leave(memory, area);
+            mdnn_area_leave(memory, area, keep);
         }
     }
     if (advice->join) /* before returns begin that are to run beside the next operation */
         join_moves(memory);
     for (size_t i = 0; moves && i < advice->back_count; i++)
-        mdnn_area_return(memory, advice->back[i]);
+        mdnn_area_return(memory, advice->back[i].owner,
+                         chunks_in(memory, advice->back[i].owner, advice->back[i].bytes));
     memory->time_next = memory->time_next || advice->time;
 }
 
@@ -333,13 +341,14 @@ static void prove(mdnn_memory_t *memory, const mdnn_memory_operation_t *operatio
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued)
 {
     uint32_t use_count = 0;
+    mdnn_ticket_t end = {0};
     if (operation->capturing && !enqueued)
         pin_named(memory, operation, false);
     if (!operation->capturing)
         end_timing(memory, operation, enqueued);
     const bool runs = enqueued && !operation->capturing;
     if (runs) {
-        const mdnn_ticket_t end = memory->device.mark(memory->context, operation->stream);
+        end = memory->device.mark(memory->context, operation->stream);
         memory->report.operations++;
         memory->resident_sum += mdnn_ranges_counts(memory->ranges).chunks_live;
         use_count = mark_uses(memory, operation, end);
@@ -352,4 +361,5 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
     if (runs)
         record(memory, operation, use_count);
     mdnn_memory_progress(memory);
+    mdnn_memory_slow_down(memory, end);
 }

@@ -9,9 +9,9 @@
  * every change, and a round without a change ends one of finitely many tickets. A device call that
  * fails is no change, so a device that fails for good ends the demand with its status.
  *
- * Nobody holds chunks while waiting for more: a range takes all that it lacks or none, and what a
- * planned return has taken can be taken back. So no two demands and returns can block each other.
- */
+ * There is one demand at a time, and only what it wants holds chunks while it waits for more: what
+ * a planned return has taken can be taken back, and so can what a demand had taken that failed. So
+ * no two demands and returns can block each other. */
 #include "offload/memory_internal.h"
 
 static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_ticket_t ticket,
@@ -73,20 +73,68 @@ static mdnn_status_t wait_for_use(mdnn_memory_t *memory, mdnn_ticket_t *use)
     return MDNN_STATUS_OK;
 }
 
+static const mdnn_ticket_t *next_landing(const mdnn_memory_t *memory)
+{
+    for (int out = 1; out >= 0; out--)
+        if (memory->flights[out].count > 0)
+            return &memory->flights[out].ring[memory->flights[out].first].end;
+    return NULL;
+}
+
+/* What ends before the ticket does, as far as is known, and lets something move then. It is not
+ * over yet, or will be taken note of: each wait is for something else. */
+static mdnn_ticket_t next_before(const mdnn_memory_t *memory, mdnn_ticket_t ticket)
+{
+    const mdnn_ticket_t *const landing = next_landing(memory);
+    if (landing)
+        return *landing;
+    for (const mdnn_area_t *area = memory->leaving.first; area; area = area->next_move)
+        for (uint32_t i = 0; i < area->use_count; i++)
+            if (area->uses[i].moment != 0 && area->uses[i].stream == ticket.stream &&
+                area->uses[i].moment < ticket.moment &&
+                !memory->device.is_done(memory->context, area->uses[i]))
+                ticket.moment = area->uses[i].moment;
+    return ticket;
+}
+
+/* Moves go on meanwhile: they are not to stand still for as long as an operation takes. */
+static mdnn_status_t wait_and_move(mdnn_memory_t *memory, mdnn_ticket_t ticket,
+                                   mdnn_status_t (*wait)(void *, mdnn_ticket_t))
+{
+    while (ticket.moment != 0 && !memory->device.is_done(memory->context, ticket)) {
+        MDNN_TRY(wait_counted(memory, next_before(memory, ticket), wait));
+        mdnn_memory_progress(memory);
+    }
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end)
+{
+    while (memory->wanted.moment != 0 && memory->wanted.stream == end.stream &&
+           memory->wanted.moment < end.moment && !memory->hasty) {
+        const uint64_t before = memory->steps;
+        const mdnn_status_t status =
+            wait_and_move(memory, memory->wanted, memory->device.wait_a_while);
+        memory->hasty = status == MDNN_STATUS_BUSY;
+        mdnn_memory_progress(memory);
+        if (status != MDNN_STATUS_OK || memory->steps == before)
+            return;
+    }
+}
+
 mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
 {
-    const mdnn_flights_t *const flights = memory->flights;
+    const mdnn_ticket_t *const landing = next_landing(memory);
     mdnn_ticket_t *use = find_use(&memory->leaving);
     if (!use)
         use = find_use(&memory->endings);
     if (!use && (memory->leaving.first || memory->endings.first))
         use = mdnn_memory_unseen_use(memory);
+    /* Copies end soon, and more can follow then. */
+    if (landing)
+        return mdnn_memory_wait(memory, *landing);
     if (memory->wanted.moment != 0)
-        return mdnn_memory_wait(memory, memory->wanted);
-    if (flights[true].count > 0)
-        return mdnn_memory_wait(memory, flights[true].ring[flights[true].first].end);
-    if (flights[false].count > 0)
-        return mdnn_memory_wait(memory, flights[false].ring[flights[false].first].end);
+        return wait_and_move(memory, memory->wanted, memory->device.wait_on_host);
     if (use)
         return wait_for_use(memory, use);
     if (memory->slot_busy)
@@ -109,11 +157,18 @@ static uint64_t distance(const mdnn_memory_t *memory, const mdnn_area_t *area)
     return known > 0 ? known : memory->report.operations - area->last_use;
 }
 
+/* Chunks that it has and that nothing has sent away. */
+static uint64_t kept_by(const mdnn_area_t *area)
+{
+    const uint64_t owned = mdnn_area_owned(area);
+    if (area->state == MDNN_AREA_ENDING)
+        return 0;
+    return area->state == MDNN_AREA_LEAVING && area->target < owned ? area->target : owned;
+}
+
 static bool is_victim(const mdnn_memory_t *memory, const mdnn_area_t *area)
 {
-    return (area->state == MDNN_AREA_RESIDENT || area->state == MDNN_AREA_RETURNING) &&
-           mdnn_area_can_leave(area) && area->demand != memory->demands &&
-           mdnn_area_owned(area) > 0;
+    return mdnn_area_can_leave(area) && area->demand != memory->demands && kept_by(area) > 0;
 }
 
 static mdnn_area_t *choose_victim(const mdnn_memory_t *memory)
@@ -141,11 +196,11 @@ static uint64_t chunks_in_sight(const mdnn_memory_t *memory, bool victims)
     if (memory->chunk_limit > counts.created)
         chunks += memory->chunk_limit - counts.created;
     for (const mdnn_area_t *area = memory->leaving.first; area; area = area->next_move)
-        chunks += mdnn_area_owned(area);
+        chunks += mdnn_area_owned(area) - kept_by(area);
     for (const mdnn_area_t *area = memory->endings.first; area; area = area->next_move)
         chunks += mdnn_area_owned(area);
     for (const mdnn_area_t *area = memory->areas; victims && area; area = area->next)
-        chunks += is_victim(memory, area) ? mdnn_area_owned(area) : 0;
+        chunks += is_victim(memory, area) ? kept_by(area) : 0;
     return chunks;
 }
 
@@ -163,10 +218,10 @@ static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
         mdnn_area_t *const victim = choose_victim(memory);
         if (!victim)
             return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-        in_sight += mdnn_area_owned(victim);
+        in_sight += kept_by(victim);
         victim->demand = memory->demands;
         memory->report.demand_leaves++;
-        mdnn_area_leave(memory, victim);
+        mdnn_area_leave(memory, victim, 0);
     }
     return MDNN_STATUS_OK;
 }
@@ -198,8 +253,9 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
         if (status == MDNN_STATUS_OK)
             break;
         if (status == MDNN_STATUS_BUSY) /* without waits: over meanwhile */
-            status = allocation->wait_count > 0 ? mdnn_memory_wait(memory, allocation->waits[0])
-                                                : MDNN_STATUS_OK;
+            status = allocation->wait_count > 0
+                         ? wait_and_move(memory, allocation->waits[0], memory->device.wait_on_host)
+                         : MDNN_STATUS_OK;
         else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
             status = make_room(memory, wanted);
     } while (status == MDNN_STATUS_OK);
@@ -217,7 +273,7 @@ static bool bring(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count
         mdnn_area_t *const area = areas[i];
         if (!area || area->state == MDNN_AREA_RESIDENT)
             continue;
-        mdnn_area_return(memory, area);
+        mdnn_area_return(memory, area, area->count);
         any = any || area->state != MDNN_AREA_RESIDENT;
         *lacking += area->count - mdnn_area_owned(area);
     }
@@ -241,18 +297,21 @@ mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *area
         MDNN_TRY(mdnn_memory_quieten(memory));
     begin_demand(memory);
     for (size_t i = 0; i < count; i++) {
-        if (!areas[i] || mdnn_area_owned(areas[i]) > 0)
+        const mdnn_area_t *const area = areas[i];
+        if (!area || mdnn_area_owned(area) == area->count)
             continue;
-        if (areas[i]->state == MDNN_AREA_AWAY)
+        if (area->state == MDNN_AREA_AWAY ||
+            (area->state == MDNN_AREA_RETURNING && area->target < area->count))
             memory->report.demand_returns++;
-        else if (areas[i]->state == MDNN_AREA_RETURNING) /* there was no memory for it yet */
+        else if (area->state == MDNN_AREA_RETURNING) /* there was no memory for it yet */
             memory->report.planned_returns++;
     }
     while (status == MDNN_STATUS_OK && bring(memory, areas, count, &lacking))
         status = make_room(memory, lacking);
     memory->demanding = false;
     for (size_t i = 0; i < count && status != MDNN_STATUS_OK; i++)
-        if (areas[i] && areas[i]->state == MDNN_AREA_RETURNING && mdnn_area_owned(areas[i]) == 0)
+        if (areas[i] && areas[i]->state == MDNN_AREA_RETURNING &&
+            mdnn_area_owned(areas[i]) < areas[i]->count)
             mdnn_area_give_up(memory, areas[i]);
     mdnn_memory_end_quiet(memory);
     return status;

@@ -342,16 +342,49 @@ static void *owner_of(const mdnn_pilot_t *pilot, uint32_t slot)
     return range == MDNN_NO_POSITION ? NULL : pilot->ranges[range].owner;
 }
 
-static void add_leave(mdnn_pilot_t *pilot, uint32_t slot, mdnn_advice_t *advice)
+/* The entry for the owner among the first `count`, or the one behind them. */
+static mdnn_advised_t *advised(mdnn_advised_t *entries, size_t count, const void *owner)
 {
-    if (pilot->active->handles[slot] != MDNN_NO_POSITION)
-        pilot->active->leave[advice->leave_count++] = owner_of(pilot, slot);
+    size_t at = 0;
+    while (at < count && entries[at].owner != owner)
+        at++;
+    return &entries[at];
 }
 
-static void add_back(mdnn_pilot_t *pilot, uint32_t slot, mdnn_advice_t *advice)
+/* All but its first `keep` bytes. */
+static void add_leave(mdnn_pilot_t *pilot, uint32_t slot, uint64_t keep, mdnn_advice_t *advice)
 {
-    if (pilot->active->handles[slot] != MDNN_NO_POSITION)
-        pilot->active->back[advice->back_count++] = owner_of(pilot, slot);
+    mdnn_advised_t *const leave = pilot->active->leave;
+    void *const owner = owner_of(pilot, slot);
+    mdnn_advised_t *const entry = advised(leave, advice->leave_count, owner);
+    if (!owner || (entry < leave + advice->leave_count && entry->bytes <= keep))
+        return;
+    advice->leave_count += entry == leave + advice->leave_count;
+    *entry = (mdnn_advised_t){owner, keep};
+}
+
+/* Its first `upto` bytes. */
+static void add_back(mdnn_pilot_t *pilot, uint32_t slot, uint64_t upto, mdnn_advice_t *advice)
+{
+    mdnn_advised_t *const back = pilot->active->back;
+    void *const owner = owner_of(pilot, slot);
+    mdnn_advised_t *const entry = advised(back, advice->back_count, owner);
+    if (!owner || (entry < back + advice->back_count && entry->bytes >= upto))
+        return;
+    advice->back_count += entry == back + advice->back_count;
+    *entry = (mdnn_advised_t){owner, upto};
+}
+
+/* The last parts of a range leave, and the first of those come back first. */
+static void add_move(mdnn_pilot_t *pilot, uint32_t move, bool back, mdnn_advice_t *advice)
+{
+    const mdnn_parts_t *const parts = &pilot->active->parts;
+    const uint32_t part = pilot->active->plan.schedule.moves[move].range;
+    if (back)
+        add_back(pilot, parts->whole[part], parts->begin[part] + parts->period.ranges[part].bytes,
+                 advice);
+    else
+        add_leave(pilot, parts->whole[part], parts->begin[part], advice);
 }
 
 /* A range that nothing uses is as good as any other of its size for being away for good. */
@@ -376,7 +409,7 @@ static void send_unused(mdnn_pilot_t *pilot, uint32_t range, mdnn_advice_t *advi
         if (plan->handles[plan->unused[low].range] != MDNN_NO_POSITION)
             continue;
         assign(pilot, range, plan->unused[low].range);
-        add_leave(pilot, plan->unused[low].range, advice);
+        add_leave(pilot, plan->unused[low].range, 0, advice);
         return;
     }
 }
@@ -434,9 +467,9 @@ static void find_away(pilot_plan_t *plan, uint32_t position)
     memset(plan->passed, 0, plan->period.range_count * sizeof *plan->passed);
     for (size_t m = 0; m < schedule->move_count; m++) {
         int32_t from, to;
-        mdnn_move_away(&plan->period, &schedule->moves[m], &from, &to);
+        mdnn_move_away(&plan->parts.period, &schedule->moves[m], &from, &to);
         if (is_within(plan, position, from, to) || is_within(plan, position + 1, from, to))
-            plan->passed[schedule->moves[m].range] = true;
+            plan->passed[plan->parts.whole[schedule->moves[m].range]] = true;
     }
 }
 
@@ -456,7 +489,7 @@ static void take_up(mdnn_pilot_t *pilot, pilot_plan_t *plan, uint32_t position,
         for (uint32_t u = 0; u < operation->use_count; u++) {
             const uint32_t slot = plan->period.uses[operation->first_use + u].range;
             if (!plan->passed[slot])
-                add_back(pilot, slot, advice);
+                add_back(pilot, slot, UINT64_MAX, advice);
             plan->passed[slot] = true;
         }
     }
@@ -481,7 +514,6 @@ static void follow(mdnn_pilot_t *pilot, entry_t *entry, const mdnn_history_opera
 {
     pilot_plan_t *const plan = entry->plan;
     const uint32_t position = pilot->place.position, count = plan->period.operation_count;
-    const mdnn_move_t *const moves = plan->plan.schedule.moves;
     const bool known = pilot->active == plan && pilot->followed_for > 1;
     if (known)
         learn_ranges(pilot, operation);
@@ -490,9 +522,9 @@ static void follow(mdnn_pilot_t *pilot, entry_t *entry, const mdnn_history_opera
     if (known ? pilot->followed_for % count == 0 : pilot->followed_for >= count)
         send_all_unused(pilot, advice);
     for (uint32_t i = plan->leaves.first[position]; i < plan->leaves.first[position + 1]; i++)
-        add_leave(pilot, moves[plan->leaves.items[i]].range, advice);
+        add_move(pilot, plan->leaves.items[i], false, advice);
     for (uint32_t i = plan->backs.first[position]; i < plan->backs.first[position + 1]; i++)
-        add_back(pilot, moves[plan->backs.items[i]].range, advice);
+        add_move(pilot, plan->backs.items[i], true, advice);
     advice->leave = plan->leave;
     advice->back = plan->back;
     advice->join = plan->joins[(position + 1) % count];

@@ -16,6 +16,7 @@ typedef struct mdnn_pilot_config {
     mdnn_policy_t policy;
     mdnn_variants_t variants;
     uint64_t budget_bytes;     /* for ranges; if the mechanism keeps some of it: mdnn_pilot_short */
+    uint64_t chunk_bytes;      /* ranges may leave and return in parts of so many; 0: whole only */
     uint64_t host_limit_bytes; /* UINT64_MAX: none */
     mdnn_link_t link;
     uint32_t effort; /* see mdnn_plan_request_t; 0 in the background: as much as a second allows */
@@ -34,12 +35,18 @@ void mdnn_pilot_end_range(mdnn_pilot_t *pilot, uint32_t range);
 /* What to do behind the operation that was just recorded. Arrays are the pilot's, valid until the
  * next call. The owners in them are alive; they may be where they should be already: a range that
  * is to leave may be away, one that is to return resident. */
+typedef struct mdnn_advised {
+    void *owner;
+    uint64_t bytes; /* of its first */
+} mdnn_advised_t;
+
 typedef struct mdnn_advice {
-    void *const *leave; /* begin to leave, in this order */
+    const mdnn_advised_t *leave; /* begin to leave, all but so many, in this order */
     size_t leave_count;
-    void *const *back; /* begin to return as soon as memory is free, in this order */
-    size_t back_count;
-    bool join; /* vDNN: wait for all copies under way before the next operation */
+    const mdnn_advised_t
+        *back;         /* so many, at least, begin to return as soon as memory is free, in */
+    size_t back_count; /* this order */
+    bool join;         /* vDNN: wait for all copies under way before the next operation */
     bool time; /* the next operation should be timed: its time is wanted with the next record */
 } mdnn_advice_t;
 

@@ -2,6 +2,7 @@
 #ifndef MDNN_PILOT_INTERNAL_H
 #define MDNN_PILOT_INTERNAL_H
 
+#include "offload/parts.h"
 #include "offload/pilot.h"
 
 /* Lists of indices, one a position: items[first[p]] to items[first[p + 1]]. */
@@ -19,6 +20,7 @@ typedef struct pilot_unused {
 /* Immutable once made, but for what is marked "state". */
 typedef struct pilot_plan {
     mdnn_period_t period; /* owned, with measured times */
+    mdnn_parts_t parts;   /* of the period: what moves in the plan */
     mdnn_plan_t plan;
     pilot_lists_t leaves;   /* moves that leave behind a position, in the schedule's order */
     pilot_lists_t backs;    /* moves that return behind it */
@@ -27,9 +29,9 @@ typedef struct pilot_plan {
     size_t unused_count;
     double compute_us, planning_ms;
     /* State, of the period that is followed: */
-    uint32_t *handles;    /* the history's, of each range of the period; MDNN_NO_POSITION */
-    bool *passed;         /* of each range: away, or advised already; scratch */
-    void **leave, **back; /* the advice: moves, ranges + moves */
+    uint32_t *handles;            /* the history's, of each range of the period; MDNN_NO_POSITION */
+    bool *passed;                 /* of each range: away, or advised already; scratch */
+    mdnn_advised_t *leave, *back; /* the advice: moves, ranges + moves */
 } pilot_plan_t;
 
 /* The making of one plan, on a thread or at once. */

@@ -32,6 +32,7 @@ void pilot_plan_destroy(pilot_plan_t *plan)
     if (!plan)
         return;
     mdnn_period_fini(&plan->period);
+    mdnn_parts_fini(&plan->parts);
     mdnn_plan_fini(&plan->plan);
     free_lists(&plan->leaves);
     free_lists(&plan->backs);
@@ -43,6 +44,11 @@ void pilot_plan_destroy(pilot_plan_t *plan)
     free(plan->back);
     free(plan);
 }
+
+/* Parts of ranges are a budget's share this large, or more, */
+enum { PARTS_OF_BUDGET = 64 };
+/* and a plan that moves them must be faster by this factor. */
+static const double WORTH_PARTS = 1.005;
 
 /* ---- times ---- */
 
@@ -163,7 +169,7 @@ static void fill_unused(pilot_plan_t *made)
     const mdnn_schedule_t *const schedule = &made->plan.schedule;
     for (size_t m = 0; m < schedule->move_count; m++)
         if (schedule->moves[m].leave_after == MDNN_GAP_ALWAYS) {
-            const uint32_t range = schedule->moves[m].range;
+            const uint32_t range = made->parts.whole[schedule->moves[m].range]; /* all of it */
             made->unused[made->unused_count++] =
                 (pilot_unused_t){made->period.ranges[range].bytes, range, 0};
         }
@@ -208,26 +214,75 @@ static uint32_t effort_of(const mdnn_pilot_config_t *config, const mdnn_period_t
     enum { REPLAYED_OPERATIONS = 4000000, LEAST = 200, MOST = 4000 };
     if (config->effort > 0 || !config->background)
         return config->effort;
-    const uint32_t effort = REPLAYED_OPERATIONS / (period->operation_count + 1);
+    const uint32_t work = period->operation_count + period->use_count / 8;
+    const uint32_t effort = REPLAYED_OPERATIONS / (work + 1);
     return effort < LEAST ? LEAST : effort > MOST ? MOST : effort;
 }
 
-static mdnn_status_t make_plan(const pilot_job_t *job, pilot_plan_t *made)
+/* A plan for the period with ranges in parts of `part_bytes`. */
+static mdnn_status_t plan_parts(const pilot_job_t *job, const mdnn_period_t *period,
+                                uint64_t part_bytes, mdnn_parts_t *parts, mdnn_plan_t *plan)
 {
     const mdnn_pilot_config_t *const config = &job->config;
-    const mdnn_plan_request_t request = {.period = &made->period,
+    MDNN_TRY(mdnn_parts_cut(period, config->chunk_bytes, part_bytes, parts));
+    const mdnn_plan_request_t request = {.period = &parts->period,
                                          .policy = config->policy,
                                          .variants = config->variants,
                                          .link = config->link,
                                          .budget_bytes = config->budget_bytes,
                                          .host_limit_bytes = config->host_limit_bytes,
-                                         .effort = effort_of(config, &made->period),
+                                         .effort = effort_of(config, &parts->period),
                                          .unwanted = &job->unwanted};
+    const mdnn_status_t status = mdnn_plan(&request, plan);
+    if (status == MDNN_STATUS_OK)
+        mdnn_parts_order(parts, &plan->schedule);
+    else
+        mdnn_parts_fini(parts);
+    return status;
+}
+
+/* Whether parts might do better than whole ranges; the papers' policies move those. */
+static bool may_gain(const mdnn_pilot_config_t *config, const mdnn_plan_t *whole)
+{
+    if (config->policy != MDNN_POLICY_AUTO || config->chunk_bytes == 0)
+        return false;
+    return whole->verdict == MDNN_VERDICT_HOST_LIMIT ||
+           (whole->verdict == MDNN_VERDICT_FITS &&
+            whole->predicted.time_us > whole->predicted.compute_us * WORTH_PARTS);
+}
+
+/* The plan is replaced if that is faster: each part costs the host a little. */
+static void try_parts(const pilot_job_t *job, pilot_plan_t *made)
+{
+    const uint64_t part_bytes = job->config.budget_bytes / PARTS_OF_BUDGET;
+    mdnn_parts_t parts = {0};
+    mdnn_plan_t plan = {0};
+    if (!may_gain(&job->config, &made->plan) ||
+        plan_parts(job, &made->period, part_bytes, &parts, &plan) != MDNN_STATUS_OK)
+        return;
+    const bool better = plan.verdict < made->plan.verdict ||
+                        (plan.verdict == made->plan.verdict &&
+                         plan.predicted.time_us * WORTH_PARTS < made->plan.predicted.time_us);
+    if (better) {
+        const mdnn_plan_t whole = made->plan;
+        const mdnn_parts_t wholes = made->parts;
+        made->plan = plan;
+        made->parts = parts;
+        plan = whole;
+        parts = wholes;
+    }
+    mdnn_plan_fini(&plan);
+    mdnn_parts_fini(&parts);
+}
+
+static mdnn_status_t make_plan(const pilot_job_t *job, pilot_plan_t *made)
+{
     const double begin_ms = now_ms();
     if (job->times_us)
         MDNN_TRY(set_times(&made->period, job->times_us));
     made->compute_us = mdnn_period_compute_us(&made->period, NULL);
-    MDNN_TRY(mdnn_plan(&request, &made->plan));
+    MDNN_TRY(plan_parts(job, &made->period, UINT64_MAX, &made->parts, &made->plan));
+    try_parts(job, made);
     MDNN_TRY(index_plan(made));
     made->planning_ms = now_ms() - begin_ms;
     return MDNN_STATUS_OK;

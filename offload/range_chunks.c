@@ -42,15 +42,15 @@ void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep)
     }
 }
 
-mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range,
+mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto,
                               const mdnn_ticket_t **waits, size_t *wait_count)
 {
     ranges->wait_count = 0;
-    const mdnn_status_t status = mdnn_kept_gather(ranges, range->count - range->owned);
+    const mdnn_status_t status = mdnn_kept_gather(ranges, upto - range->owned);
     *waits = ranges->waits;
     *wait_count = ranges->wait_count;
     MDNN_TRY(status);
-    while (range->owned < range->count) {
+    while (range->owned < upto) {
         range->chunks[range->owned++] = ranges->spare[--ranges->counts.chunks_spare];
         ranges->counts.chunks_live++;
         ranges->counts.chunks_hidden++;

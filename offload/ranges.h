@@ -123,10 +123,10 @@ mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64
 /* Gives its chunks from `keep` (>= mapped) on to whoever wants them. */
 void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 
-/* Has it own as many chunks as it can have; the new ones are not mapped, and nothing runs in them.
+/* Has it own its first `upto` chunks; the new ones are not mapped, and nothing runs in them.
  * All or none. BUSY (with *waits, which are valid until the next call) and failures as
  * mdnn_ranges_acquire. */
-mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range,
+mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto,
                               const mdnn_ticket_t **waits, size_t *wait_count);
 
 /* Ends a range that has nothing mapped; its chunks serve others at once. Never fails. */

@@ -284,6 +284,7 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
                                                : (mdnn_policy_t)options->memory_policy,
                   .variants = MDNN_VARIANTS_RECORDED,
                   .budget_bytes = device->budget_bytes,
+                  .chunk_bytes = chunk_bytes,
                   .host_limit_bytes = host.limit_bytes,
                   .link = link_of(device),
                   .background = !mdnn_real_driver()->is_simulated}};

@@ -20,10 +20,12 @@ table() {
         's/^    mdnn_area_note_use(area, memory->device.mark(memory->context, stream));//'
     mutant EARLIER_USERS_NOT_WAITED_FOR memory.c 's/i < got->wait_count; i++/i < 0 * got->wait_count; i++/'
     mutant GIVES_BEFORE_THE_COPY_ENDED memory_moves.c \
-        's/mdnn_range_give(memory->ranges, area->range, area->clean);/mdnn_range_give(memory->ranges, area->range, area->out_sent);/;s/mdnn_area_owned(area) > area->clean)/mdnn_area_owned(area) > area->out_sent)/'
+        's/area->clean > stays ? area->clean : stays/area->out_sent > stays ? area->out_sent : stays/'
     mutant MAPS_BEFORE_THE_COPY_ENDED memory_moves.c \
         's/mdnn_range_show(memory->ranges, area->range, area->filled)/mdnn_range_show(memory->ranges, area->range, area->in_sent)/'
     mutant BEGIN_WAITS_FOR_NOTHING memory_names.c 's/sum.lacking ? demand_named/false ? demand_named/'
+    mutant GIVES_WHILE_A_COPY_COMES memory_moves.c 's/ || area->in_flight\[false\] == 0)) .*/ || true))/'
+    mutant KEEPS_NOTHING_BUT_SAYS_SO memory_moves.c 's/area->filled = area->in_sent = least_of(area->filled, keep);//'
     mutant DISCARDED_COPY_COUNTS memory_moves.c 's/flight->discarded == area->discarded/true/'
     mutant LEAVES_WHILE_HELD memory_moves.c 's/ \&\& area->held == 0 \&\& area->pins == 0;/ \&\& area->pins == 0;/'
     mutant LEAVES_WHILE_PINNED memory_moves.c 's/ \&\& area->held == 0 \&\& area->pins == 0;/ \&\& area->held == 0;/'
@@ -34,7 +36,7 @@ table() {
     mutant UNSEEN_ALTHOUGH_AWAY memory_unseen.c 's/area->state != MDNN_AREA_RESIDENT)/false)/'
     # --- I2: no address shows other bytes ---
     mutant LEAVES_MAPPED memory_moves.c \
-        's/^    while ((mapped = .*> 0) {/    while ((mapped = 0) > 0) {/;s/area->out_sent > mdnn_range_chunks(area->range).mapped/area->out_sent > 0/'
+        's/^    while ((mapped = .*> area->target) {/    while ((mapped = 0) > 0) {/;s/area->out_sent > mdnn_range_chunks(area->range).mapped/true/'
     mutant FREED_WITHOUT_ITS_USES memory.c \
         's/area->address, area->uses, kept) ==/area->address, area->uses, 0) ==/'
     mutant FREED_WHILE_COPIES_RUN memory.c \
@@ -65,7 +67,10 @@ table() {
     # --- I4: what fits runs, and every wait ends ---
     mutant RETURNS_TAKE_FROM_DEMANDS memory_moves.c 's/^    return !memory->demanding \&\&/    return/'
     mutant RETURNS_KEEP_THEIR_CHUNKS memory_room.c \
-        's/(area->state == MDNN_AREA_RESIDENT || area->state == MDNN_AREA_RETURNING)/(area->state == MDNN_AREA_RESIDENT)/'
+        's/return mdnn_area_can_leave(area) \&\&/return area->state != MDNN_AREA_RETURNING \&\& mdnn_area_can_leave(area) \&\&/'
+    mutant PARTS_THAT_STAYED_STAY memory_room.c 's/if (area->state == MDNN_AREA_ENDING)/if (area->state >= MDNN_AREA_AWAY)/'
+    mutant WAITS_FOR_WHAT_IS_OVER memory_room.c \
+        's/^                !memory->device.is_done(memory->context, area->uses\[i\]))/                true)/'
     mutant SET_ASIDE_AND_USED memory.c 's/(memory->config.budget_bytes - memory->aside_bytes)/memory->config.budget_bytes/;s/ + memory->aside_bytes >/ >/'
     mutant UNSEEN_NOT_WAITED_FOR memory_room.c 's/use = mdnn_memory_unseen_use(memory);/use = NULL;/'
     mutant GIVES_UP_TOO_EARLY memory_room.c \

@@ -178,6 +178,7 @@ static const mdnn_memory_device_t functions = {
     .mark = device_mark,
     .is_done = device_is_done,
     .wait_on_host = device_wait,
+    .wait_a_while = device_wait,
     .wait_in_stream = device_wait_in_stream,
     .take_slot = device_take_slot,
     .give_slot = device_give_slot,
@@ -273,6 +274,7 @@ static inline void start(uint64_t budget_bytes, uint64_t pilot_bytes, uint64_t p
         .min_bytes = chunk_bytes,
         .pilot = {.policy = policy,
                   .budget_bytes = pilot_bytes,
+                  .chunk_bytes = chunk_bytes,
                   .host_limit_bytes = UINT64_MAX,
                   .link = device.link}};
     for (int i = 0; i < QUEUES; i++)

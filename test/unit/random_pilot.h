@@ -14,12 +14,14 @@ struct mdnn_pilot {
 static struct {
     uint64_t random;
     unsigned leave, back, join, time; /* 1 in so many; 0: never */
+    bool parts;                       /* advice for parts of ranges, too */
     void *owners[PILOT_RANGES];       /* NULL: dead */
+    uint64_t bytes[PILOT_RANGES];
     uint32_t count;
     uint64_t sequence;
     bool time_advised;
     uint64_t timed, recorded_uses, workspace_bytes;
-    void *leaving[PILOT_RANGES], *coming[PILOT_RANGES];
+    mdnn_advised_t leaving[PILOT_RANGES], coming[PILOT_RANGES];
 } advisor;
 
 mdnn_pilot_t *mdnn_pilot_create(const mdnn_pilot_config_t *config)
@@ -41,6 +43,7 @@ uint32_t mdnn_pilot_begin_range(mdnn_pilot_t *pilot, uint64_t bytes, bool stays,
     if (advisor.count == PILOT_RANGES)
         return MDNN_NO_POSITION;
     advisor.owners[advisor.count] = owner;
+    advisor.bytes[advisor.count] = bytes;
     return advisor.count++;
 }
 
@@ -58,6 +61,12 @@ static bool one_in(unsigned count)
     return count > 0 && random_next(&advisor.random) % count == 0;
 }
 
+/* A part of range `i`, or `all` that is usual. */
+static uint64_t some_of(uint32_t i, uint64_t all)
+{
+    return advisor.parts && one_in(2) ? random_next(&advisor.random) % (advisor.bytes[i] + 1) : all;
+}
+
 void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *operation,
                        mdnn_advice_t *advice)
 {
@@ -70,9 +79,10 @@ void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *oper
     advisor.sequence++;
     for (uint32_t i = 0; i < advisor.count; i++) {
         if (advisor.owners[i] && one_in(advisor.leave))
-            advisor.leaving[leave++] = advisor.owners[i];
+            advisor.leaving[leave++] = (mdnn_advised_t){advisor.owners[i], some_of(i, 0)};
         if (advisor.owners[i] && one_in(advisor.back))
-            advisor.coming[back++] = advisor.owners[i];
+            advisor.coming[back++] =
+                (mdnn_advised_t){advisor.owners[i], some_of(i, advisor.bytes[i])};
     }
     *advice = (mdnn_advice_t){
         advisor.leaving, leave, advisor.coming, back, one_in(advisor.join), one_in(advisor.time)};

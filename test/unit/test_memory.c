@@ -668,6 +668,33 @@ static void fail_calls(program_t *program)
     program->exact = false;
 }
 
+/* The pilot may have a part of a range leave, and parts come back one after the other. */
+static void move_parts(program_t *program)
+{
+    (void)program;
+    advisor.parts = true;
+}
+
+static void parts_of_ranges_move(void **state)
+{
+    (void)state;
+    run_programs(3000, false, move_parts);
+    run_programs(500, true, move_parts);
+}
+
+static void fail_calls_with_parts(program_t *program)
+{
+    fail_calls(program);
+    program->allocation_fails_in = 0;
+    move_parts(program);
+}
+
+static void failing_calls_lose_no_part(void **state)
+{
+    (void)state;
+    run_programs(2000, false, fail_calls_with_parts);
+}
+
 static void failing_calls_lose_nothing(void **state)
 {
     (void)state;
@@ -1331,6 +1358,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations_find_what_the_program_put_there),
         cmocka_unit_test(short_host_memory_costs_refusals_only),
+        cmocka_unit_test(parts_of_ranges_move),
+        cmocka_unit_test(failing_calls_lose_no_part),
         cmocka_unit_test(failing_calls_lose_nothing),
         cmocka_unit_test(each_failure_alone_loses_nothing),
         cmocka_unit_test(verify_maps_only_what_is_named),

@@ -121,6 +121,34 @@ static void what_the_pilot_does_not_know_of_is_left_alone(void **state)
     }
 }
 
+/* A feature map of VGG-16 is a quarter of the budget: a part of it leaves, and what has room comes
+ * back before the rest. */
+static void parts_of_ranges_take_less_time(void **state)
+{
+    (void)state;
+    for (double gib = 12; gib > 10.9; gib -= 1) {
+        vgg16_fill(&network, 256, 55000, 122000);
+        const uint64_t budget = (uint64_t)(gib * (1 << 30));
+        const mdnn_plan_request_t request = {.period = &network.period,
+                                             .policy = MDNN_POLICY_AUTO,
+                                             .link = {55300, 55400, 50800, 50800, 0},
+                                             .budget_bytes = budget,
+                                             .host_limit_bytes = UINT64_MAX};
+        mdnn_plan_t whole;
+        assert_int_equal(mdnn_plan(&request, &whole), MDNN_STATUS_OK);
+        start(budget, budget, 1024, MDNN_POLICY_AUTO);
+        settle(true);
+        for (int i = 0; i < 20; i++)
+            run_round(true);
+        const rounds_t rounds = watch(true);
+        print_message("%4.1f GiB: %.1f ms a round, %.1f predicted for whole ranges\n", gib,
+                      rounds.round_us / 1e3, whole.predicted.time_us / 1e3);
+        assert_true(rounds.round_us < 0.85 * whole.predicted.time_us);
+        mdnn_plan_fini(&whole);
+        mdnn_memory_destroy(memory);
+    }
+}
+
 /* The same without advice: everything comes back only when it is named. */
 static void demand_alone_takes_longer(void **state)
 {
@@ -140,7 +168,7 @@ static void demand_alone_takes_longer(void **state)
     }
     print_message("13 GiB: %.1f ms a round on demand, %.1f as planned\n", round_us[0] / 1e3,
                   round_us[1] / 1e3);
-    assert_true(round_us[0] > 1.1 * round_us[1]);
+    assert_true(round_us[0] > 1.05 * round_us[1]);
 }
 
 /* A line of logging now and then: for eight operations the program is lost. What the plan missed
@@ -234,6 +262,7 @@ int main(void)
         cmocka_unit_test(training_needs_no_demand),
         cmocka_unit_test(vdnn_takes_the_time_that_was_predicted),
         cmocka_unit_test(what_the_pilot_does_not_know_of_is_left_alone),
+        cmocka_unit_test(parts_of_ranges_take_less_time),
         cmocka_unit_test(demand_alone_takes_longer),
         cmocka_unit_test(logging_costs_little),
         cmocka_unit_test(any_budget_from_the_floor_on_needs_no_demand),

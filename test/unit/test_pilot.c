@@ -139,12 +139,12 @@ static void send_away(object_t *object, uint32_t number)
 static void obey(const mdnn_advice_t *advice, uint32_t number)
 {
     for (size_t i = 0; i < advice->leave_count; i++) {
-        object_t *const object = advice->leave[i];
+        object_t *const object = advice->leave[i].owner;
         CHECK(object && object->alive);
         send_away(object, number);
     }
     for (size_t i = 0; i < advice->back_count; i++) {
-        object_t *const object = advice->back[i];
+        object_t *const object = advice->back[i].owner;
         CHECK(object && object->alive);
         bring_back(object, number);
     }
@@ -812,7 +812,7 @@ static void check_noise(void)
                                                     .use_count = below(2) ? count : 0};
         mdnn_pilot_record(pilot, &operation, &advice);
         for (size_t a = 0; a < advice.leave_count; a++)
-            CHECK(((object_t *)advice.leave[a])->alive);
+            CHECK(((object_t *)advice.leave[a].owner)->alive);
         const double times[] = {1, -1, INFINITY, NAN, 0};
         mdnn_pilot_timed(pilot, below(3) ? i : below(UINT64_MAX), times[below(5)]);
         CHECK(mdnn_pilot_distance(pilot, (uint32_t)below(3000)) <= UINT32_MAX);

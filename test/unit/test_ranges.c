@@ -311,21 +311,22 @@ static void check_chunks(const model_t *model, const mdnn_range_t *range, live_t
     live->mapped = chunks.mapped;
 }
 
-static void take(model_t *model, mdnn_ranges_t *ranges, mdnn_range_t *range, const live_t *live)
+static void take(model_t *model, mdnn_ranges_t *ranges, mdnn_range_t *range, const live_t *live,
+                 uint64_t upto)
 {
     const mdnn_ticket_t *waits;
     size_t wait_count;
-    mdnn_status_t status = mdnn_range_take(ranges, range, &waits, &wait_count);
+    mdnn_status_t status = mdnn_range_take(ranges, range, upto, &waits, &wait_count);
     if (status == MDNN_STATUS_BUSY) {
         assert_int_equal(mdnn_range_chunks(range).owned, live->owned); /* all or none */
         assert_true(wait_count > 0);
         for (size_t i = 0; i < wait_count; i++)
             finish(model, waits[i]);
-        status = mdnn_range_take(ranges, range, &waits, &wait_count);
+        status = mdnn_range_take(ranges, range, upto, &waits, &wait_count);
         assert_int_not_equal(status, MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
     }
     assert_int_equal(mdnn_range_chunks(range).owned,
-                     status == MDNN_STATUS_OK ? chunks_of(live) : live->owned);
+                     status == MDNN_STATUS_OK ? upto : live->owned);
 }
 
 static bool runs_on(const model_t *model, const live_t *live)
@@ -362,7 +363,8 @@ static void move_chunks(model_t *model, mdnn_ranges_t *ranges, live_t *live)
                         live->mapped + (uint64_t)rand() % (live->owned - live->mapped + 1));
         break;
     case 3:
-        take(model, ranges, range, live);
+        take(model, ranges, range, live,
+             live->owned + (uint64_t)rand() % (chunks_of(live) - live->owned + 1));
         break;
     default:
         if (live->mapped > 0)
