@@ -435,18 +435,23 @@ static mdnn_status_t build_relaxed(mdnn_plan_t *plan, const mdnn_call_t *call, u
     return status;
 }
 
-static bool is_ready(const mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
-{
-    const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
-    return set && (!set->left || is_left_to_search(plan, call)) &&
-           (limit_bytes <= set->limit_bytes ||
-            limit_bytes < atomic_load_explicit(&plan->next_limit, memory_order_relaxed));
-}
-
 bool mdnn_plan_has_left(const mdnn_plan_t *plan)
 {
     const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
     return set && set->left;
+}
+
+static bool covers(const mdnn_plan_t *plan, uint64_t limit_bytes)
+{
+    const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
+    return set && (limit_bytes <= set->limit_bytes ||
+                   limit_bytes < atomic_load_explicit(&plan->next_limit, memory_order_relaxed));
+}
+
+static bool is_ready(const mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
+{
+    return covers(plan, limit_bytes) &&
+           (!mdnn_plan_has_left(plan) || is_left_to_search(plan, call));
 }
 
 /* A capture may run what is ready, for a smaller workspace if need be, but must not measure. */
@@ -547,7 +552,7 @@ mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
     const uint32_t hash = hash_of(&key);
     mdnn_plan_t *plan = lookup(&key, hash);
     if (!plan || !is_ready(plan, call, limit_bytes)) {
-        if (permission == MDNN_PLAN_IF_KNOWN && !(plan && mdnn_plan_has_left(plan)))
+        if (permission == MDNN_PLAN_IF_KNOWN && !(plan && covers(plan, limit_bytes)))
             return NULL;
         if (!plan || !atomic_load_explicit(&plan->given_up, memory_order_relaxed))
             plan = plan_now(call, &key, hash, limit_bytes);

@@ -44,7 +44,7 @@ typedef struct mdnn_demand {
 
 typedef enum mdnn_plan_permission {
     MDNN_PLAN_MAY_MEASURE,  /* plans if needed, unless the stream is being captured */
-    MDNN_PLAN_IF_KNOWN
+    MDNN_PLAN_IF_KNOWN /* that good; what was left to a search may be measured */
 } mdnn_plan_permission_t;
 
 /* The plan for the problem that `call` poses, good for workspaces up to `limit_bytes`. NULL if the
