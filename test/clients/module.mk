@@ -75,7 +75,7 @@ TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings every_fault g
     graph_rules graph_search graph_witness.so layer_errors layers plugin.so pointer_table route route_cnn \
     route_graph route_linked virtual_graphs virtual_memory) $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
 TESTS += $(patsubst %,test/%.sh,database routes matrix graph_matrix graph_limits graph_search graph_rules \
-    behaviour arena virtual_memory endings every_fault safety_host)
+    behaviour arena virtual_memory resets endings every_fault safety_host)
 
 # Pieces of shim/ tested alone, with a driver of the test's own.
 $(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c shim/capture_mode.c $(B)/libmdnn_core.a
