@@ -162,26 +162,85 @@ mdnn_status_t mdnn_database_load_costs(const mdnn_database_t *database,
     return status == MDNN_STATUS_OK ? MDNN_STATUS_NOT_FOUND : status;
 }
 
+/* What is written of one size and role. */
+typedef struct joined_costs {
+    int64_t images;
+    int64_t role;
+    mdnn_cost_t costs[MDNN_COSTS_PER_SIZE];
+    size_t count;
+} joined_costs_t;
+
+static mdnn_cost_t *find_candidate(joined_costs_t *joined, const mdnn_cost_t *candidate)
+{
+    for (size_t i = 0; i < joined->count; i++) {
+        mdnn_cost_t *const cost = &joined->costs[i];
+        if (cost->algo == candidate->algo && cost->math_type == candidate->math_type &&
+            memcmp(&cost->engine, &candidate->engine, sizeof cost->engine) == 0)
+            return cost;
+    }
+    return NULL;
+}
+
+/* Another process may know what this one left to a search, and candidates that it was not offered. */
+static mdnn_status_t join_costs(void *context, const mdnn_database_blob_t *blob)
+{
+    joined_costs_t *const joined = context;
+    mdnn_cost_t costs[MDNN_COSTS_PER_SIZE];
+    size_t count;
+    if (blob->images != joined->images || blob->role != joined->role ||
+        mdnn_costs_decode(blob->bytes, blob->size, costs, &count) != MDNN_STATUS_OK)
+        return MDNN_STATUS_OK;
+    for (size_t i = 0; i < count; i++) {
+        mdnn_cost_t *const ours = find_candidate(joined, &costs[i]);
+        const bool tells = !costs[i].untimed || costs[i].workspace_bytes > 0;
+        if (ours && ours->left && tells)
+            *ours = costs[i];
+        else if (!ours && joined->count < MDNN_COSTS_PER_SIZE)
+            joined->costs[joined->count++] = costs[i];
+    }
+    return MDNN_STATUS_OK;
+}
+
+static bool has_left(const mdnn_cost_entry_t *entry)
+{
+    for (size_t i = 0; i < entry->count; i++)
+        if (entry->costs[i].left)
+            return true;
+    return false;
+}
+
+static mdnn_status_t write_entry(const costs_visit_t *visit, sqlite3 *handle, int64_t problem,
+                                 const mdnn_cost_entry_t *entry)
+{
+    unsigned char bytes[MDNN_COSTS_BYTES];
+    int written;
+    joined_costs_t joined = {
+        .images = entry->images, .role = entry->role, .count = entry->count};
+    if (entry->count > 0)
+        memcpy(joined.costs, entry->costs, entry->count * sizeof *entry->costs);
+    if (has_left(entry))
+        MDNN_TRY(mdnn_blobs_read(
+            handle,
+            &(mdnn_blob_query_t){.key = visit->key->text, .problem = problem, .salvage = true},
+            join_costs, &joined));
+    mdnn_costs_encode(joined.costs, joined.count, bytes);
+    const mdnn_database_blob_t blob = {.images = entry->images,
+                                       .role = entry->role,
+                                       .bytes = bytes,
+                                       .size = joined.count * MDNN_COST_BYTES};
+    return mdnn_blob_write(handle, visit->key->text, problem, &blob, MDNN_DATABASE_REPLACE,
+                           &written);
+}
+
 static mdnn_status_t write_costs(void *context, sqlite3 *handle)
 {
     const costs_visit_t *const visit = context;
-    unsigned char bytes[MDNN_COSTS_BYTES];
     int64_t problem;
-    int written;
 
     MDNN_TRY(mdnn_problem_row_make(handle, visit->key->text, visit->key->title, &problem));
-    for (size_t i = 0; i < visit->memory->count; i++) {
-        const mdnn_cost_entry_t *const entry = &visit->memory->entries[i];
-        if (!entry->is_new)
-            continue;
-        mdnn_costs_encode(entry->costs, entry->count, bytes);
-        const mdnn_database_blob_t blob = {.images = entry->images,
-                                           .role = entry->role,
-                                           .bytes = bytes,
-                                           .size = entry->count * MDNN_COST_BYTES};
-        MDNN_TRY(mdnn_blob_write(handle, visit->key->text, problem, &blob, MDNN_DATABASE_REPLACE,
-                                 &written));
-    }
+    for (size_t i = 0; i < visit->memory->count; i++)
+        if (visit->memory->entries[i].is_new)
+            MDNN_TRY(write_entry(visit, handle, problem, &visit->memory->entries[i]));
     return MDNN_STATUS_OK;
 }
 

@@ -305,6 +305,34 @@ static void what_was_left_to_a_search_is_neither_timed_nor_just_untimed(void **s
     assert_false(keep_cost(&cost, &kept));
 }
 
+static void what_another_process_measured_is_not_left_again(void **state)
+{
+    const mdnn_database_key_t key = key_number(1);
+    mdnn_cost_memory_t measured = {0}, left = {0}, read = {0};
+    const mdnn_cost_t known[] = {cost_of(32, MDNN_PART_FIRST, 6), cost_of(32, MDNN_PART_FIRST, 7)};
+    mdnn_cost_t ours[] = {cost_of(32, MDNN_PART_FIRST, 5), cost_of(32, MDNN_PART_FIRST, 6)};
+    (void)state;
+    ours[1].left = ours[1].untimed = true;
+    ours[1].time_ms = 0;
+    ours[1].workspace_bytes = 0;
+    assert_int_equal(mdnn_cost_memory_put(&measured, 32, MDNN_PART_FIRST, known, 2, true),
+                     MDNN_STATUS_OK);
+    assert_int_equal(mdnn_cost_memory_put(&left, 32, MDNN_PART_FIRST, ours, 2, true),
+                     MDNN_STATUS_OK);
+    assert_int_equal(mdnn_database_store_costs(&database, &key, &measured), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_database_store_costs(&database, &key, &left), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_database_load_costs(&database, &key, &read), MDNN_STATUS_OK);
+    const mdnn_cost_entry_t *const entry = mdnn_cost_memory_find(&read, 32, MDNN_PART_FIRST);
+    assert_int_equal(entry->count, 3);
+    assert_same_cost(&entry->costs[0], &ours[0]);
+    assert_same_cost(&entry->costs[1], &known[0]);
+    assert_false(entry->costs[1].left || entry->costs[1].untimed);
+    assert_same_cost(&entry->costs[2], &known[1]);
+    mdnn_cost_memory_fini(&measured);
+    mdnn_cost_memory_fini(&left);
+    mdnn_cost_memory_fini(&read);
+}
+
 static void everything_but_the_ordinal_of_the_device_is_in_the_key(void **state)
 {
     const mdnn_problem_t problem = problem_number(3);
@@ -1253,6 +1281,7 @@ int main(void)
         TEST(costs_come_back_as_they_were_stored),
         TEST(newer_costs_replace_older_ones),
         TEST(what_was_left_to_a_search_is_neither_timed_nor_just_untimed),
+        TEST(what_another_process_measured_is_not_left_again),
         TEST(everything_but_the_ordinal_of_the_device_is_in_the_key),
         TEST(the_longest_problem_fits_a_key_and_a_longer_name_does_not),
         TEST(second_run_measures_nothing_and_chooses_alike),
