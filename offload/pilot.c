@@ -65,7 +65,8 @@ struct mdnn_pilot {
     uint32_t round;             /* operations of its period */
     pilot_plan_t *active;       /* whose ranges are known; of an entry */
     uint64_t flown;             /* records in a row in which it was followed */
-    uint64_t short_bytes;       /* most that was missing in the last round of these */
+    uint64_t short_bytes;       /* most that was missing in the last round of these, */
+    uint64_t short_before;      /* and in the one before */
     pilot_job_t *job;           /* NULL: none is under way */
     uint64_t job_period;
     timed_t *timed; /* ring of TIMED */
@@ -310,14 +311,17 @@ static void adopt_plan(mdnn_pilot_t *pilot)
     }
 }
 
-/* After each round under the plan. */
+/* After each round under the plan. What is missing in one round only comes of something else than
+ * less memory: a word that looked like the address of what is away, a call that deviated. */
 static void plan_with_less(mdnn_pilot_t *pilot, entry_t *entry)
 {
-    const uint64_t bytes = pilot->short_bytes;
-    if (bytes == 0 || pilot->job)
+    const uint64_t now = pilot->short_bytes, before = pilot->short_before;
+    const uint64_t bytes = now < before ? now : before;
+    if (pilot->job)
         return;
+    pilot->short_before = bytes > 0 ? 0 : now;
     pilot->short_bytes = 0;
-    if (entry->replans >= REPLANS || bytes > pilot->config.budget_bytes - entry->short_bytes)
+    if (bytes == 0 || entry->replans >= REPLANS || bytes > pilot->config.budget_bytes - entry->short_bytes)
         return;
     entry->replans++;
     entry->short_bytes += bytes;
@@ -480,7 +484,7 @@ static void take_up(mdnn_pilot_t *pilot, pilot_plan_t *plan, uint32_t position,
 {
     const uint32_t count = plan->period.operation_count;
     pilot->active = plan;
-    pilot->flown = pilot->short_bytes = 0;
+    pilot->flown = pilot->short_bytes = pilot->short_before = 0;
     find_ranges(pilot);
     find_away(plan, position);
     for (uint32_t ahead = 1; ahead <= TAKE_UP_AHEAD && ahead < count; ahead++) {

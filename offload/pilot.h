@@ -65,9 +65,9 @@ uint64_t mdnn_pilot_sequence(const mdnn_pilot_t *pilot); /* of the next record *
 uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range);
 
 /* Memory had to be found on demand: so many bytes were missing. If that comes although the plan has
- * been followed for a whole round, there is less memory than the budget says (slabs that are not
- * full, pinned ranges, some that the period does not know): the period is planned again with so
- * much less. */
+ * been followed for a whole round, and again in the next one, there is less memory than the budget
+ * says (slabs that are not full, pinned ranges, some that the period does not know): the period is
+ * planned again with so much less as was missing in both. */
 void mdnn_pilot_short(mdnn_pilot_t *pilot, uint64_t bytes);
 
 typedef struct mdnn_pilot_report {

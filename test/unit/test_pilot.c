@@ -919,6 +919,9 @@ static void check_shortage(void)
     play(0);
     CHECK(mdnn_pilot_report(model.pilot).short_bytes == 0);
     const uint64_t before = most_held(), missing = 1 + below(6);
+    mdnn_pilot_short(model.pilot, missing + below(3)); /* only once so many */
+    run_more_rounds(1);
+    CHECK(mdnn_pilot_report(model.pilot).short_bytes == 0);
     mdnn_pilot_short(model.pilot, missing);
     mdnn_pilot_short(model.pilot, 1 + below(missing)); /* the same, once more */
     run_more_rounds(4);
@@ -934,6 +937,10 @@ static void check_shortage(void)
     run_more_rounds(1);
     mdnn_pilot_short(model.pilot, 1);
     run_more_rounds(4);
+    mdnn_pilot_short(model.pilot, 1); /* now and then */
+    run_more_rounds(2);
+    mdnn_pilot_short(model.pilot, 1);
+    run_more_rounds(2);
     CHECK(most_held() == now);
     CHECK(mdnn_pilot_report(model.pilot).short_bytes == (possible ? missing : 0));
     planned_again += possible;
