@@ -8,7 +8,8 @@
  *   - LEAVING: mapped still; once all work enqueued on it has ended it is unmapped, chunk by chunk,
  *     and each is copied to the host through its alias, and serves others when its copy has ended.
  *     Naming it calls that off; what is already gone comes back.
- *   - AWAY: unmapped, its content is on the host.
+ *   - AWAY: unmapped, its content is on the host; but for its first chunks, if the pilot had those
+ *     stay or brought them back before the rest: they are mapped.
  *   - RETURNING: waits for chunks, has them, copies to them run through their aliases; each is
  *     mapped when its copy has ended.
  * Blocks of slabs (small ones) are always RESIDENT. No chunk is mapped at its range's own address
