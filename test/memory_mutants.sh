@@ -22,7 +22,7 @@ table() {
     mutant GIVES_BEFORE_THE_COPY_ENDED memory_moves.c \
         's/area->clean > stays ? area->clean : stays/area->out_sent > stays ? area->out_sent : stays/'
     mutant MAPS_BEFORE_THE_COPY_ENDED memory_moves.c \
-        's/mdnn_range_show(memory->ranges, area->range, area->filled)/mdnn_range_show(memory->ranges, area->range, area->in_sent)/'
+        's/area->range, least_of(area->filled, upto));/area->range, least_of(area->in_sent, upto));/'
     mutant BEGIN_WAITS_FOR_NOTHING memory_names.c 's/sum.lacking ? demand_named/false ? demand_named/'
     mutant GIVES_WHILE_A_COPY_COMES memory_moves.c 's/ || area->in_flight\[false\] == 0)) .*/ || true))/'
     mutant KEEPS_NOTHING_BUT_SAYS_SO memory_moves.c 's/area->filled = area->in_sent = least_of(area->filled, keep);//'

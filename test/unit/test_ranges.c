@@ -422,7 +422,7 @@ static void random_programs_keep_order_and_budget(void **state)
     (void)state;
     static model_t model;
     const long before = live_allocations;
-    for (unsigned seed = 0; seed < 40; seed++) {
+    for (unsigned seed = 0; seed < 80; seed++) {
         srand(seed);
         mdnn_ranges_t *const ranges = new_ranges(&model, 8 + (uint64_t)rand() % 80);
         live_t all[LIVE] = {{0}};
