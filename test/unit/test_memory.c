@@ -671,7 +671,7 @@ static void fail_calls(program_t *program)
 /* The pilot may have a part of a range leave, and parts come back one after the other. */
 static void move_parts(program_t *program)
 {
-    (void)program;
+    program->model.hasty_in = 50; /* waits that may be given up */
     advisor.parts = true;
 }
 
