@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every call of the driver that the library makes for a brief program under a budget fails once, on the
+# Each call of the driver by which the library serves a brief program under a budget fails once, on the
 # simulated GPU: allocations, mappings, copies, events and waits (test/clients/every_fault.c).
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
