@@ -235,6 +235,21 @@ settings_are_in_names() {
 }
 
 # Whether it was clear is for the library's own line to say; other exceptions are failures.
+first_iterations_may_search() {
+    PYTHONPATH=scripts/gpu:test/fakes/torch PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
+import time, memory_programs as programs, memory_worker as worker
+class Training:
+    ended = 0
+    def iterate(self):
+        self.ended += 1
+        time.sleep(0.2 if self.ended <= 3 else 0.001)
+        return 0.0
+programs.DEVICE, worker.synchronize, worker.values_of = "cpu", lambda: None, list
+_, answer = worker.warm(Training(), {"count": 3, "seconds": 0.05})
+assert 3 < answer["iterations"] < 60, answer
+END
+}
+
 worker_knows_refusals() {
     PYTHONPATH=scripts/gpu:test/fakes/torch PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
 import torch, memory_cells as cells, memory_worker as worker
@@ -320,7 +335,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 41
+plan 42
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -353,6 +368,7 @@ check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above
     --part budget --only resnet50
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
 check 'whether a plan was active is said' plan_is_said
+check 'however long the first iterations take, more are warm' first_iterations_may_search
 check 'first losses are those of a new training on both sides' losses_are_of_new_trainings
 check 'rows of speed are named by their settings' settings_are_in_names
 check 'a convolution that found no engine counts as refused' worker_knows_refusals

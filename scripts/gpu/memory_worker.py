@@ -8,7 +8,7 @@ plain PyTorch program: it knows nothing of microdnn.
                       A refused allocation is an answer: {"refused": {type, text}}; so is a
                       program that this machine cannot run: {"skipped": why}
     build (net, batch, mode)    for timing: with cudnn.benchmark, not deterministic
-    warm (count, seconds)    so many iterations, and for so long: seconds, iterations, first losses
+    warm (count, seconds)    so many iterations, then more for so long: seconds, iterations, first losses
     step (count)      iterations: milliseconds of each on average, by events, host time too
     save_on_cpu ()    from here on what backward needs is kept in pinned host memory, by PyTorch
     peak ()           one iteration: bytes at its peak
@@ -142,12 +142,16 @@ def build(_, command):
 
 
 def warm(training, command):
-    """The host stays two iterations ahead, or a time on its clock would say nothing of the GPU's."""
+    """`count` iterations, then `seconds` more of them: the first ones may search for a minute. The host
+    stays two iterations ahead, or a time on its clock would say nothing of the GPU's."""
     begin, count, losses, marks = time.perf_counter(), 0, [], []
-    while count < command["count"] or time.perf_counter() - begin < command.get("seconds", 0):
+    counted = begin
+    while count < command["count"] or time.perf_counter() - counted < command.get("seconds", 0):
         loss = training.iterate()
         losses += [loss] if count < LOSSES else []
         count += 1
+        if count == command["count"]:
+            counted = time.perf_counter()
         if programs.DEVICE == "cuda":
             marks.append(torch.cuda.Event())
             marks[-1].record()
