@@ -124,6 +124,7 @@ void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end)
 
 mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
 {
+    const uint64_t before = memory->steps;
     const mdnn_ticket_t *const landing = next_landing(memory);
     mdnn_ticket_t *use = find_use(&memory->leaving);
     if (!use)
@@ -139,7 +140,8 @@ mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
         return wait_for_use(memory, use);
     if (memory->slot_busy)
         return wait_for_slot(memory);
-    return MDNN_STATUS_NOT_FOUND;
+    /* What there was to wait for may have ended while it was looked for. */
+    return memory->steps != before ? MDNN_STATUS_OK : MDNN_STATUS_NOT_FOUND;
 }
 
 static void begin_demand(mdnn_memory_t *memory)

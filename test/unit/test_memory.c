@@ -1249,6 +1249,27 @@ static void work_that_nobody_knows_keeps_everything(void **state)
     end_memory(&model, memory);
 }
 
+/* Whether it is over may be asked twice, and be answered differently. */
+static void such_work_may_end_at_any_look(void **state)
+{
+    (void)state;
+    static model_t model;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+        model.random = seed;
+        model.runs_in = (uint32_t)(1 + seed % 6);
+        (void)allocate(memory, 1);
+        (void)allocate(memory, 2);
+        assert_true(mdnn_memory_unseen_begin(memory));
+        for (uint64_t i = 0; i < seed % 4 + 1; i++)
+            enqueue(&model, 1, ITEM_OPERATION);
+        mdnn_memory_unseen_end(memory, 1);
+        (void)allocate(memory, 2); /* the first or the second leaves */
+        assert_int_equal(mdnn_memory_report(memory).refused, 0);
+        end_memory(&model, memory);
+    }
+}
+
 static void nothing_is_unmapped_while_such_work_is_begun(void **state)
 {
     (void)state;
@@ -1385,6 +1406,7 @@ int main(void)
         cmocka_unit_test(host_waits_for_an_operation_that_has_begun_unless_it_is_hurried),
         cmocka_unit_test(what_is_set_aside_is_nobodys),
         cmocka_unit_test(work_that_nobody_knows_keeps_everything),
+        cmocka_unit_test(such_work_may_end_at_any_look),
         cmocka_unit_test(nothing_is_unmapped_while_such_work_is_begun),
         cmocka_unit_test(such_work_is_waited_for_in_every_stream),
         cmocka_unit_test(nothing_leaves_where_the_end_of_such_work_is_unknown),
