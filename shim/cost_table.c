@@ -13,7 +13,7 @@ static const double worthwhile_factor = 0.99;
 /* Within this of each other two engines may change places from one measurement to the next. */
 static const double clearly_faster_factor = 0.95;
 
-/* A run that a program waits for may seem longer than it is by its launches. */
+/* A run that a program waits for may seem longer than it is by the gaps between its kernels. */
 static const double launch_ms = 0.05;
 
 /* Best time where nothing ran. */
@@ -358,7 +358,7 @@ static bool is_settled_by(const mdnn_candidate_t *candidate, const mdnn_own_run_
     if (run->chosen)
         return (1 - run->margin) * run->most_ms <= best_ms;
     return candidate->state == MDNN_CANDIDATE_LEFT && best_ms < nothing_ms &&
-           run->most_ms > MDNN_HOPELESS_FACTOR_MANY * best_ms + launch_ms;
+           run->device_ms > MDNN_HOPELESS_FACTOR_MANY * best_ms + launch_ms;
 }
 
 bool mdnn_cost_table_take_run(mdnn_cost_table_t *table, const mdnn_engine_offer_t *offer,

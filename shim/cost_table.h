@@ -58,9 +58,10 @@ typedef struct mdnn_cost_table mdnn_cost_table_t;
 typedef struct mdnn_own_run {
     int64_t images;
     uint64_t workspace_bytes;
-    double most_ms; /* it takes no longer */
-    bool chosen;    /* by a search, over what else that tried */
-    double margin;  /* as adoption_margin: a choice within it stands */
+    double most_ms;   /* it takes no longer */
+    double device_ms; /* nor less, as far as the host goes: it may have been slow to make the call */
+    bool chosen;      /* by a search, over what else that tried */
+    double margin;    /* as adoption_margin: a choice within it stands */
 } mdnn_own_run_t;
 
 mdnn_status_t mdnn_cost_table_create(mdnn_cost_table_t **table);

@@ -187,12 +187,12 @@ void mdnn_graph_record_leave(mdnn_graph_record_t *record)
 static void give_up_watch(mdnn_graph_record_t *record)
 {
     mdnn_plan_t *const planned = atomic_load(&record->planned);
-    double ms;
+    mdnn_stopwatch_times_t times;
     if (mdnn_process_state() != MDNN_PROCESS_ACTIVE)
         return; /* CUDA may be gone */
     if (planned && atomic_load(&record->own_ms) == 0 &&
-        mdnn_stopwatch_read(&record->watch, &ms) > 0)
-        (void)mdnn_plan_take_run(planned, &record->engine, record->own_bytes, ms, false);
+        mdnn_stopwatch_read(&record->watch, &times) > 0)
+        (void)mdnn_plan_take_run(planned, &record->engine, record->own_bytes, &times, false);
     mdnn_stopwatch_fini(&record->watch);
 }
 
@@ -261,16 +261,15 @@ void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_plan_t *planned,
 /* True while the runs of a chosen plan are being timed, or if they have shown enough. */
 static bool is_timed_by_runs(mdnn_graph_record_t *record, mdnn_plan_t *planned)
 {
-    double ms;
-    const int times = mdnn_stopwatch_read(&record->watch, &ms);
-    if (times < TIMED_RUNS)
+    mdnn_stopwatch_times_t times;
+    if (mdnn_stopwatch_read(&record->watch, &times) < TIMED_RUNS)
         return atomic_load_explicit(&record->runs, memory_order_relaxed) < COUNTED_RUNS;
-    if (!mdnn_plan_take_run(planned, &record->engine, record->own_bytes, ms, true))
+    if (!mdnn_plan_take_run(planned, &record->engine, record->own_bytes, &times, true))
         return false;
-    atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
+    atomic_store_explicit(&record->own_ms, times.most_ms, memory_order_relaxed);
     mdnn_plan_remember(planned);
     MDNN_LOG(MDNN_LOG_DEBUG, "graph", "own plan of engine %d of %s: %.4f ms by its own runs",
-             (int)record->engine.engine.id, mdnn_plan_title(planned), ms);
+             (int)record->engine.engine.id, mdnn_plan_title(planned), times.most_ms);
     return true;
 }
 
@@ -310,7 +309,7 @@ cudnnStatus_t mdnn_graph_record_execute_own(mdnn_graph_record_t *record, const m
                        mdnn_stopwatch_begin(&record->watch, stream);
     const cudnnStatus_t status = cudnn->cudnnBackendExecute(handle, plan, pack);
     if (timed)
-        mdnn_stopwatch_end(&record->watch, stream);
+        mdnn_stopwatch_end(&record->watch, stream, status != CUDNN_STATUS_SUCCESS);
     return status;
 }
 

@@ -659,12 +659,13 @@ double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_
 }
 
 bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
-                        uint64_t workspace_bytes, double most_ms, bool chosen)
+                        uint64_t workspace_bytes, const mdnn_stopwatch_times_t *times, bool chosen)
 {
     const mdnn_own_run_t run = {
         .images = mdnn_problem_batch(&plan->key.problem),
         .workspace_bytes = workspace_bytes,
-        .most_ms = most_ms,
+        .most_ms = times->most_ms,
+        .device_ms = times->device_ms,
         .chosen = chosen,
         .margin = mdnn_process_options()->convolution_adoption_margin / 100.0,
     };

@@ -12,6 +12,7 @@
 #include "optimizer/wr.h"
 #include "shim/search.h"
 #include "shim/slices.h"
+#include "shim/stopwatch.h"
 #include "shim/trial.h"
 
 typedef struct mdnn_ready_part {
@@ -81,11 +82,11 @@ void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
  * 0 during capture, -1 if it cannot be timed. */
 double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes);
 
-/* The caller's own runs of an engine's plan, which takes `workspace_bytes`, show that it needs at most
- * this long. True if that is all that need be known: `chosen` by a search, it is no slower than what was
+/* The caller's own runs of an engine's plan, which takes `workspace_bytes`, show how long it takes.
+ * True if that is all that need be known: `chosen` by a search, it is no slower than what was
  * measured, or it is far slower. mdnn_plan_remember then keeps it in the database. */
 bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
-                        uint64_t workspace_bytes, double most_ms, bool chosen);
+                        uint64_t workspace_bytes, const mdnn_stopwatch_times_t *times, bool chosen);
 void mdnn_plan_remember(mdnn_plan_t *plan);
 
 /* What callers do with the problem. */

@@ -1,6 +1,17 @@
 #include "shim/stopwatch.h"
 
+#include "config/clock.h"
 #include "shim/capture_mode.h"
+
+static void keep_least(mdnn_stopwatch_t *watch, double ms)
+{
+    const double device_ms = ms > watch->host_ms ? ms - watch->host_ms : 0;
+    const bool first = watch->times++ == 0;
+    if (first || ms < watch->least.most_ms)
+        watch->least.most_ms = ms;
+    if (first || device_ms < watch->least.device_ms)
+        watch->least.device_ms = device_ms;
+}
 
 /* Keeps what has come to its end. Callers hold the watch. */
 static void collect(mdnn_stopwatch_t *watch)
@@ -13,11 +24,9 @@ static void collect(mdnn_stopwatch_t *watch)
     if (ended == CUDA_ERROR_NOT_READY)
         return;
     watch->under_way = false;
-    if (ended != CUDA_SUCCESS ||
-        driver->cuEventElapsedTime(&ms, watch->begin, watch->end) != CUDA_SUCCESS)
-        return;
-    if (watch->times++ == 0 || ms < watch->least_ms)
-        watch->least_ms = ms;
+    if (ended == CUDA_SUCCESS &&
+        driver->cuEventElapsedTime(&ms, watch->begin, watch->end) == CUDA_SUCCESS)
+        keep_least(watch, (double)ms);
 }
 
 static bool has_events(mdnn_stopwatch_t *watch)
@@ -44,27 +53,31 @@ bool mdnn_stopwatch_begin(mdnn_stopwatch_t *watch, CUstream stream)
     if (is_capturing(stream) || atomic_exchange(&watch->taken, true))
         return false;
     collect(watch);
-    if (!watch->under_way && has_events(watch) &&
-        mdnn_real_driver()->cuEventRecord(watch->begin, stream) == CUDA_SUCCESS)
-        return true;
+    if (!watch->under_way && has_events(watch)) {
+        watch->begin_us = mdnn_now_us();
+        if (mdnn_real_driver()->cuEventRecord(watch->begin, stream) == CUDA_SUCCESS)
+            return true;
+    }
     atomic_store(&watch->taken, false);
     return false;
 }
 
-void mdnn_stopwatch_end(mdnn_stopwatch_t *watch, CUstream stream)
+void mdnn_stopwatch_end(mdnn_stopwatch_t *watch, CUstream stream, bool failed)
 {
-    watch->under_way = mdnn_real_driver()->cuEventRecord(watch->end, stream) == CUDA_SUCCESS;
+    watch->under_way =
+        !failed && mdnn_real_driver()->cuEventRecord(watch->end, stream) == CUDA_SUCCESS;
+    watch->host_ms = (mdnn_now_us() - watch->begin_us) / 1e3;
     atomic_store(&watch->taken, false);
 }
 
-int mdnn_stopwatch_read(mdnn_stopwatch_t *watch, double *ms)
+int mdnn_stopwatch_read(mdnn_stopwatch_t *watch, mdnn_stopwatch_times_t *least)
 {
     if (atomic_exchange(&watch->taken, true))
         return 0;
     collect(watch);
     const int times = watch->times;
     if (times > 0)
-        *ms = (double)watch->least_ms;
+        *least = watch->least;
     atomic_store(&watch->taken, false);
     return times;
 }

@@ -184,15 +184,21 @@ static void parts_take_the_engines_to_fall_back_to_of_the_whole_batch(void **sta
 enum { BEST = 3, LEFT = 4, OWN = 5 };
 
 /* Whether a run of engine `id` says enough; the best one that was timed takes 1 ms. */
-static bool take_run(int id, double most_ms, bool chosen)
+static bool take_slow_call(int id, double most_ms, double device_ms, bool chosen)
 {
     const mdnn_engine_offer_t offer = offer_of(id);
     const mdnn_own_run_t run = {.images = WHOLE,
                                 .workspace_bytes = LIMIT,
                                 .most_ms = most_ms,
+                                .device_ms = device_ms,
                                 .chosen = chosen,
                                 .margin = 0.02};
     return mdnn_cost_table_take_run(table, &offer, &run);
+}
+
+static bool take_run(int id, double ms, bool chosen)
+{
+    return take_slow_call(id, ms, ms, chosen);
 }
 
 static double time_of(int id)
@@ -225,6 +231,16 @@ static void an_engine_that_a_search_found_slow_needs_none(void **state)
     assert_true(take_run(LEFT, 2, false) && time_of(LEFT) == 2);
     assert_true(time_of(BEST) == 1);
     assert_false(mdnn_cost_table_has_left(table));
+}
+
+static void a_slow_host_makes_no_engine_slow(void **state)
+{
+    (void)state;
+    put(LEFT, WHOLE, MDNN_CANDIDATE_LEFT, 0);
+    put(BEST, WHOLE, MDNN_CANDIDATE_TIMED, 0);
+    assert_false(take_slow_call(LEFT, 10, 1, false));
+    assert_true(mdnn_cost_table_has_left(table));
+    assert_true(take_slow_call(LEFT, 10, 2, false) && time_of(LEFT) == 10);
 }
 
 static void a_size_that_was_kept_without_engines_is_listed_again_when_asked(void **state)
@@ -266,6 +282,7 @@ int main(void)
         TEST(parts_take_the_engines_to_fall_back_to_of_the_whole_batch),
         TEST(a_chosen_engine_that_nothing_beats_needs_no_measurement),
         TEST(an_engine_that_a_search_found_slow_needs_none),
+        TEST(a_slow_host_makes_no_engine_slow),
         TEST(a_size_that_was_kept_without_engines_is_listed_again_when_asked),
     };
     return cmocka_run_group_tests_name("cost table", tests, NULL, NULL);
