@@ -46,6 +46,8 @@ typedef struct mdnn_virtual_entry {
 } mdnn_virtual_entry_t;
 
 mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device);
+/* false: another thread is in there. */
+bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t *entry);
 void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry);
 /* Without a device: only what captures forbid. */
 mdnn_virtual_entry_t mdnn_virtual_relax(void);

@@ -57,14 +57,30 @@ void mdnn_virtual_restore(mdnn_virtual_entry_t entry)
         (void)mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&entry.mode);
 }
 
+/* Locked. */
+static void enter_context(const mdnn_virtual_device_t *device, mdnn_virtual_entry_t *entry)
+{
+    if (device->memory) /* else its context may be gone, too */
+        entry->change = mdnn_context_enter(mdnn_real_driver(), device->context);
+}
+
 mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device)
 {
     mdnn_virtual_entry_t entry = mdnn_virtual_relax();
     mdnn_failure_forget();
     pthread_mutex_lock(&device->lock);
-    if (device->memory) /* else its context may be gone, too */
-        entry.change = mdnn_context_enter(mdnn_real_driver(), device->context);
+    enter_context(device, &entry);
     return entry;
+}
+
+bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t *entry)
+{
+    if (pthread_mutex_trylock(&device->lock) != 0)
+        return false;
+    *entry = mdnn_virtual_relax();
+    mdnn_failure_forget();
+    enter_context(device, entry);
+    return true;
 }
 
 void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry)

@@ -401,12 +401,18 @@ void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
 
 /* ---- waiting ---- */
 
+/* Never waits: whoever is in there moves things himself, and may wait for work that goes on only once
+ * this thread has seen the end of other work. */
 static bool progress_all(void)
 {
     mdnn_virtual_device_t *device;
+    mdnn_virtual_entry_t entry;
     bool under_way = false;
     for (size_t i = 0; (device = mdnn_virtual_device(i)); i++) {
-        const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+        if (!mdnn_virtual_try_enter(device, &entry)) {
+            under_way = true;
+            continue;
+        }
         under_way |= device->memory && mdnn_memory_progress(device->memory);
         mdnn_virtual_leave(device, entry);
     }

@@ -99,6 +99,15 @@ peers() { # reach
     done
 }
 
+# A thread that waits is not held up by one for which memory is being made.
+waits_beside() {
+    for seed in 1 2 3; do
+        MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$client" wait_beside "$seed" \
+            $((90 * mebibyte)) || { echo "seed $seed"; cat "$log"; return 1; }
+        holds "$in_budget and memory['out_bytes'] > 0" && said_nothing || return 1
+    done
+}
+
 # Refusals are errors of the call, and one line says what would be enough.
 refuses() {
     under $((48 * mebibyte)) "$client" refused 1 $((90 * mebibyte)) || { cat "$log"; return 1; }
@@ -143,7 +152,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 38
+plan 39
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -170,6 +179,7 @@ check "a kernel whose parameters are unknown runs until memory is under a budget
 check "each device has a budget of its own" two_devices
 check "two devices copy between each other's memory" peers 0
 check "two devices that reach each other's memory work on it in any way" peers 1
+check "a thread that waits is not held up by another's wait for memory" waits_beside
 check "what cannot be is refused, and everything else goes on" refuses
 for policy in none conv all dynamic modnn auto; do
     check "policy $policy: training under a budget has the same losses" trains_alike "$policy"

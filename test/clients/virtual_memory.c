@@ -725,6 +725,64 @@ static void reset_unused(uint64_t seed)
     finish(&run);
 }
 
+/* What streams wait for: words that the host writes. */
+enum { FIRST, SECOND, WORDS };
+
+typedef struct waits {
+    uint32_t *words;
+    cudaStream_t streams[WORDS];
+} waits_t;
+
+static void *write_second_soon(void *context)
+{
+    const waits_t *const waits = context;
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+    __atomic_store_n(&waits->words[SECOND], 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void *write_first_behind_second(void *context)
+{
+    const waits_t *const waits = context;
+    CUDA(cudaStreamSynchronize(waits->streams[SECOND]));
+    __atomic_store_n(&waits->words[FIRST], 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Memory is short until a stream has gone on, which it does once another thread has seen the end of
+ * work in another one. */
+static void wait_beside(uint64_t seed)
+{
+    enum { VALUE = 7, BYTES = 30 << 20 };
+    void *(*const writers[WORDS])(void *) = {write_first_behind_second, write_second_soon};
+    unsigned char *before, *behind;
+    unsigned char *const host = malloc(BYTES);
+    waits_t waits;
+    pthread_t threads[WORDS];
+    (void)seed;
+    CHECK(host);
+    CUDA(cudaHostAlloc((void **)&waits.words, sizeof *waits.words * WORDS, 0));
+    memset(waits.words, 0, sizeof *waits.words * WORDS);
+    CUDA(cudaMalloc((void **)&before, BYTES));
+    for (int i = 0; i < WORDS; i++) {
+        CUDA(cudaStreamCreateWithFlags(&waits.streams[i], cudaStreamNonBlocking));
+        CHECK(cuStreamWaitValue32(waits.streams[i], (uintptr_t)&waits.words[i], 1,
+                                  CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS);
+    }
+    CUDA(cudaMemsetAsync(before, VALUE, BYTES, waits.streams[FIRST]));
+    for (int i = 0; i < WORDS; i++)
+        CHECK(pthread_create(&threads[i], NULL, writers[i], &waits) == 0);
+    CUDA(cudaMalloc((void **)&behind, BYTES));
+    CUDA(cudaMemsetAsync(behind, 0, BYTES, waits.streams[FIRST]));
+    for (int i = 0; i < WORDS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CUDA(cudaStreamSynchronize(waits.streams[FIRST]));
+    CUDA(cudaMemcpy(host, before, BYTES, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < BYTES; i++)
+        CHECK(host[i] == VALUE);
+    free(host);
+}
+
 static atomic_bool resets_are_over;
 
 /* Whatever these calls say: the device may be reset before any of them, or within. */
@@ -810,6 +868,7 @@ int main(int argc, char **argv)
                     {"reset_under", reset_under, false},
                     {"own_context", own_context, true},
                     {"refused", refused, false},
+                    {"wait_beside", wait_beside, false},
                     {"devices", devices, false},
                     {"peers", peers, false}};
     hidden = argc == 5 && strcmp(argv[4], "hidden") == 0;
