@@ -115,11 +115,13 @@ int mdnn_door_ncclGroupSimulateEnd(int (*real)(void *), void *info)
 
 /* ---- communicators that do not block ---- */
 
+/* Any thread asks at any time: the answer says nothing of a call that comes back later. */
 int mdnn_door_ncclCommGetAsyncError(int (*real)(void *, int *), void *comm, int *error)
 {
+    const uint64_t asked = mdnn_hidden_moment();
     const int result = real(comm, error);
     if (result == 0 && error && *error != MDNN_NCCL_IN_PROGRESS)
-        mdnn_hidden_done(comm);
+        mdnn_hidden_done(comm, asked);
     return result;
 }
 
@@ -235,7 +237,7 @@ static int end_communicator(int (*real)(void *), void *comm)
 {
     mdnn_registration_t *const registrations = mdnn_registrations_take(comm);
     const int result = real(comm);
-    mdnn_hidden_done(comm);
+    mdnn_hidden_end(comm);
     if (result == 0 || result == MDNN_NCCL_IN_PROGRESS)
         mdnn_registrations_drop(registrations);
     else

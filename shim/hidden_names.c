@@ -11,6 +11,7 @@ static _Thread_local mdnn_hidden_t *innermost __attribute__((tls_model("initial-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `published` */
 static mdnn_hidden_t published;
 static _Atomic bool any_published;
+static uint64_t moments; /* calls begin and come back, in this order */
 
 /* ---- lists ---- */
 
@@ -33,7 +34,7 @@ void mdnn_hidden_add(mdnn_hidden_t *hidden, uint64_t address, mdnn_use_role_t ro
                      const void *owner)
 {
     if (mdnn_virtual_owns(address) && make_room(hidden))
-        hidden->names[hidden->count++] = (mdnn_hidden_name_t){address, role, owner, 0};
+        hidden->names[hidden->count++] = (mdnn_hidden_name_t){address, role, owner, 0, 0};
 }
 
 void mdnn_hidden_clear(mdnn_hidden_t *hidden)
@@ -92,45 +93,85 @@ static void publish_one(const mdnn_hidden_name_t *name, uint64_t call)
 
 void mdnn_hidden_publish(mdnn_hidden_t *hidden)
 {
-    static uint64_t calls;
     if (hidden->published == hidden->count)
         return;
     pthread_mutex_lock(&lock);
     if (hidden->call == 0)
-        hidden->call = ++calls;
+        hidden->call = ++moments;
     for (; hidden->published < hidden->count; hidden->published++)
         publish_one(&hidden->names[hidden->published], hidden->call);
     atomic_store_explicit(&any_published, true, memory_order_release);
     pthread_mutex_unlock(&lock);
 }
 
-/* The owner's, of the calls from `first` to `last`. */
-static void withdraw(const void *owner, uint64_t first, uint64_t last)
+typedef struct over {
+    uint64_t first, last; /* calls */
+    uint64_t returned;    /* at that moment at the latest */
+} over_t;
+
+static bool is_over(const mdnn_hidden_name_t *name, const over_t *over)
+{
+    return name->call >= over->first && name->call <= over->last &&
+           (over->returned == UINT64_MAX ||
+            (name->returned > 0 && name->returned <= over->returned));
+}
+
+static void withdraw(const void *owner, const over_t *over)
 {
     size_t kept = 0;
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < published.count; i++) {
-        const mdnn_hidden_name_t *const name = &published.names[i];
-        if (name->owner != owner || name->call < first || name->call > last)
-            published.names[kept++] = *name;
-    }
+    for (size_t i = 0; i < published.count; i++)
+        if (published.names[i].owner != owner || !is_over(&published.names[i], over))
+            published.names[kept++] = published.names[i];
     published.count = kept;
     published.lost = published.lost && kept > 0;
     atomic_store_explicit(&any_published, kept > 0, memory_order_release);
     pthread_mutex_unlock(&lock);
 }
 
-void mdnn_hidden_settle(const mdnn_hidden_t *hidden, mdnn_hidden_outcome_t outcome)
+/* What the call left is there to be asked about. */
+static void mark_returned(uint64_t call)
 {
-    const uint64_t first = outcome == MDNN_HIDDEN_REFUSED ? hidden->call : 0;
-    const uint64_t last = outcome == MDNN_HIDDEN_LATER ? hidden->call - 1 : hidden->call;
-    for (size_t i = 0; i < hidden->published; i++)
-        if (i == 0 || hidden->names[i].owner != hidden->names[i - 1].owner)
-            withdraw(hidden->names[i].owner, first, last);
+    pthread_mutex_lock(&lock);
+    const uint64_t now = ++moments;
+    for (size_t i = 0; i < published.count; i++)
+        if (published.names[i].call == call)
+            published.names[i].returned = now;
+    pthread_mutex_unlock(&lock);
 }
 
-void mdnn_hidden_done(const void *owner)
+void mdnn_hidden_settle(const mdnn_hidden_t *hidden, mdnn_hidden_outcome_t outcome)
+{
+    const over_t over = {
+        .first = outcome == MDNN_HIDDEN_REFUSED ? hidden->call : 0,
+        .last = outcome == MDNN_HIDDEN_LATER ? hidden->call - 1 : hidden->call,
+        .returned = UINT64_MAX,
+    };
+    for (size_t i = 0; i < hidden->published; i++)
+        if (i == 0 || hidden->names[i].owner != hidden->names[i - 1].owner)
+            withdraw(hidden->names[i].owner, &over);
+    if (outcome == MDNN_HIDDEN_LATER && hidden->published > 0)
+        mark_returned(hidden->call);
+}
+
+uint64_t mdnn_hidden_moment(void)
+{
+    if (!atomic_load_explicit(&any_published, memory_order_acquire))
+        return 0;
+    pthread_mutex_lock(&lock);
+    const uint64_t now = moments;
+    pthread_mutex_unlock(&lock);
+    return now;
+}
+
+void mdnn_hidden_done(const void *owner, uint64_t moment)
+{
+    if (moment > 0)
+        withdraw(owner, &(over_t){.last = UINT64_MAX, .returned = moment});
+}
+
+void mdnn_hidden_end(const void *owner)
 {
     if (atomic_load_explicit(&any_published, memory_order_acquire))
-        withdraw(owner, 0, UINT64_MAX);
+        withdraw(owner, &(over_t){.last = UINT64_MAX, .returned = UINT64_MAX});
 }

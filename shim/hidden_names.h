@@ -12,7 +12,8 @@ typedef struct mdnn_hidden_name {
     uint64_t address;
     mdnn_use_role_t role;
     const void *owner; /* the communicator; NULL: nobody */
-    uint64_t call;     /* published: which call's */
+    uint64_t call;     /* published: which call's ... */
+    uint64_t returned; /* ... and the moment when it came back; 0: it is under way */
 } mdnn_hidden_name_t;
 
 typedef struct mdnn_hidden {
@@ -48,7 +49,10 @@ typedef enum mdnn_hidden_outcome {
 } mdnn_hidden_outcome_t;
 /* Once, after the call; of all that was published only what is still to be launched remains. */
 void mdnn_hidden_settle(const mdnn_hidden_t *hidden, mdnn_hidden_outcome_t outcome);
-/* All of the owner's is launched. */
-void mdnn_hidden_done(const void *owner);
+/* All is launched that calls for the owner left when they came back, up to a moment; then even calls that
+ * are under way will launch nothing more. mdnn_hidden_moment: now; any thread may ask. */
+uint64_t mdnn_hidden_moment(void);
+void mdnn_hidden_done(const void *owner, uint64_t moment);
+void mdnn_hidden_end(const void *owner);
 
 #endif

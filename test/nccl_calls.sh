@@ -20,10 +20,12 @@ windows_are_refused() {
 
 # As the driver gives memory out.
 pages="memory['resident_bytes'] % (2 << 20) == 0"
-plan 14
+plan 15
 check "buffers of collectives are there when their kernel runs, alone and in groups" \
     program collectives "$moved"
 check "so they are where another thread launches it, after the call" program launched_later "$moved"
+check "and where another thread asks meanwhile whether all is launched" \
+    program watched "$moved"
 check "and where the program never asks, and what is over is named no more" \
     program never_asked "$moved and memory['largest_operation_bytes'] < 20 << 20"
 check "a group that is only estimated ends, too" program simulated "$moved"

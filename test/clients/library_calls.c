@@ -7,6 +7,7 @@
  *
  * PROGRAM: one of the list at the end; buffers of 3 MiB. Exit status 0 if all was right. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -51,6 +52,7 @@ int ncclCommWindowRegister(void *comm, void *buffer, size_t bytes, void **window
 int ncclCommWindowDeregister(void *comm, void *window);
 int ncclMemAlloc(void **address, size_t bytes);
 int ncclFakeTouch(void *comm, void *registration, size_t count, cudaStream_t stream);
+void ncclFakeMeanwhile(void (*call)(void));
 
 /* ---- buffers: all words of one are alike but for their place, so few stand for all ---- */
 
@@ -436,6 +438,27 @@ static void launched_later(uint64_t seed, int count)
     CHECK(ncclCommDestroy(comm) == 0);
 }
 
+static void *ask(void *unused)
+{
+    int result;
+    CHECK(ncclCommGetAsyncError(comm, &result) == 0);
+    return unused;
+}
+
+static void watch(void)
+{
+    pthread_t watchdog;
+    CHECK(pthread_create(&watchdog, NULL, ask, NULL) == 0);
+    CHECK(pthread_join(watchdog, NULL) == 0);
+}
+
+/* As PyTorch's watchdog asks, at any time. */
+static void watched(uint64_t seed, int count)
+{
+    ncclFakeMeanwhile(watch);
+    launched_later(seed, count);
+}
+
 /* Without a question in between: the library takes a call when it has launched that before. Some
  * are refused, which launches nothing. */
 static void never_asked(uint64_t seed, int count)
@@ -659,6 +682,7 @@ int main(int argc, char **argv)
                     {"collectives", collectives},
                     {"simulated", simulated},
                     {"launched_later", launched_later},
+                    {"watched", watched},
                     {"never_asked", never_asked},
                     {"registered", registered},
                     {"registered_twice", registered_twice},

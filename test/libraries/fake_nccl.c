@@ -106,6 +106,7 @@ int ncclCommWindowRegister(void *handle, void *buffer, size_t bytes, void **wind
 int ncclCommWindowDeregister(void *handle, void *window);
 int ncclMemAlloc(void **address, size_t bytes);
 int ncclFakeTouch(void *handle, void *registration, size_t count, cudaStream_t stream);
+void ncclFakeMeanwhile(void (*call)(void));
 
 /* `config`: an int, 0 for one that does not block. */
 int ncclCommInitRankConfig(void **made, int ranks, unique_id_t id, int rank, void *config)
@@ -182,10 +183,14 @@ static void *launch_later(void *context)
     return NULL;
 }
 
+static void (*meanwhile)(void);
+
 static int finish(comm_t *comm)
 {
     if (!comm->later)
         return launch(comm);
+    if (meanwhile)
+        meanwhile();
     comm->is_pending = true;
     return IN_PROGRESS;
 }
@@ -337,4 +342,11 @@ int ncclFakeTouch(void *handle, void *registration, size_t count, cudaStream_t s
 {
     const registration_t *const one = registration;
     return enqueue(handle, one->first, one->first, count, stream);
+}
+
+/* No function of the real one: what other threads of the program do just before a call that does not
+ * block is handed to the thread that launches it. */
+void ncclFakeMeanwhile(void (*call)(void))
+{
+    meanwhile = call;
 }
