@@ -28,11 +28,22 @@ static dlsym_answer_t answer(void *result)
     return (dlsym_answer_t){result, (void *)&undecided};
 }
 
-/* The definition that the caller would see if we were not here: the next one in the global scope,
+/* One that precedes us: the program's own, or another preload's. */
+static void *find_before_us(mdnn_dlsym_function_t find, const char *name)
+{
+    bool ours = false;
+    void *const found = find(RTLD_DEFAULT, name);
+    if (found)
+        (void)mdnn_object_soname(found, &ours);
+    return ours ? NULL : found;
+}
+
+/* The definition that the caller would see if we were not here: the first other one in the global scope,
  * else one in the scope of the caller's own object (an RTLD_LOCAL extension with its libraries). */
 static void *find_without_us(mdnn_dlsym_function_t find, const char *name, void *caller)
 {
-    void *const found = find(RTLD_NEXT, name);
+    void *const before = find_before_us(find, name);
+    void *const found = before ? before : find(RTLD_NEXT, name);
     return found ? found : mdnn_object_find(caller, name);
 }
 

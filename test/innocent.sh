@@ -116,9 +116,34 @@ for name in ("cudaMalloc", "cudnnConvolutionForward", "cuInit", "cuGetProcAddres
         print(name, "found")
     except AttributeError as error:
         print(name, "missing:", str(error).partition(": ")[2])  # before it: who was asked'
+print_own() { # a program with functions of its own by such names, which it exports
+    cat <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int cudaMalloc(void) { return 1; }
+int cuMemAlloc_v2(void) { return 2; }
+int cublasSgemmBatched(void) { return 3; }
+int ncclGroupStart(void) { return 4; }
+static void look(const char *name, int (*own)(void))
+{
+    printf("%s %d %d\n", name, dlsym(RTLD_DEFAULT, name) == (void *)own,
+           dlsym(dlopen(NULL, RTLD_LAZY), name) == (void *)own);
+}
+int main(void)
+{
+    look("cudaMalloc", cudaMalloc);
+    look("cuMemAlloc_v2", cuMemAlloc_v2);
+    look("cublasSgemmBatched", cublasSgemmBatched);
+    look("ncclGroupStart", ncclGroupStart);
+}
+C
+}
+print_own >own.c
+gcc -rdynamic -o own own.c -ldl
 threads='print([line for line in open("/proc/self/status") if line.startswith("Threads")])'
 
-plan 19
+plan 20
 check 'true is unchanged' same true
 check 'false keeps its exit status' same false
 check 'a signal keeps its meaning' same sh -c 'kill -TERM $$'
@@ -139,6 +164,7 @@ if pid == 0:
     os._exit(3)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), subprocess.run(["true"]).returncode)'
 check 'looking up CUDA names finds as little as before' same "$python" -c "$lookups"
+check 'a program finds its own functions by CUDA names' same ./own
 under_trace 'true opens no file of ours and makes no thread' true
 under_trace 'python3 opens no file of ours and makes no thread' "$python" -c pass
 under_trace 'gcc opens no file of ours and makes no thread' gcc -o hello hello.c
