@@ -48,8 +48,8 @@ typedef struct mdnn_memory_device {
      * was enqueued before it. */
     bool (*is_done)(void *context, mdnn_ticket_t ticket);
     mdnn_status_t (*wait_on_host)(void *context, mdnn_ticket_t ticket);
-    /* The same, but BUSY if it takes too long: where nothing depends on it. */
-    mdnn_status_t (*wait_a_while)(void *context, mdnn_ticket_t ticket);
+    /* The same, but BUSY if it takes longer: where nothing depends on it. */
+    mdnn_status_t (*wait_a_while)(void *context, mdnn_ticket_t ticket, double seconds);
     mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_ticket_t ticket);
 
     /* Pinned host memory. BUSY: being made, ask again; OUT_OF_MEMORY: no more than this. */

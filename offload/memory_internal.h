@@ -124,7 +124,7 @@ struct mdnn_memory {
     uint64_t began;                               /* of operations begun */
     uint64_t steps;                               /* grows whenever anything changes */
     bool slot_busy;                               /* a host slot is being made */
-    bool hasty;            /* a wait was too long once: slow_down does nothing */
+    double hasty_until_us; /* a wait was too long: slow_down does nothing so long */
     mdnn_ticket_t wanted;  /* of released memory; moment 0: none */
     mdnn_status_t trouble; /* last failure of the device */
 
@@ -218,7 +218,8 @@ mdnn_status_t mdnn_area_uncover(mdnn_memory_t *memory, mdnn_area_t *area);
 /* ---- memory_room.c ---- */
 /* Waits on the host, counted. */
 mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket);
-mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket); /* or BUSY */
+mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket,
+                                       double seconds); /* or BUSY */
 /* Waits for one thing that is under way. NOT_FOUND: nothing is. */
 mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory);
 /* After an operation that ends with `end`: planned returns get only memory that is idle, and what

@@ -19,9 +19,10 @@ bool mdnn_memory_serves_all(const mdnn_memory_t *memory)
 /* What does not end soon may itself wait for what this thread would do next. */
 mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory)
 {
+    enum { SECONDS = 10 };
     mdnn_area_t *const all = &memory->all;
     for (uint32_t i = 0; i < all->use_count; i++) {
-        const mdnn_status_t status = mdnn_memory_wait_a_while(memory, all->uses[i]);
+        const mdnn_status_t status = mdnn_memory_wait_a_while(memory, all->uses[i], SECONDS);
         if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
             return status;
         all->uses[i].moment = 0;

@@ -14,13 +14,17 @@
  * no two demands and returns can block each other. */
 #include "offload/memory_internal.h"
 
-static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_ticket_t ticket,
-                                  mdnn_status_t (*wait)(void *, mdnn_ticket_t))
+#include <math.h>
+
+/* BUSY after `seconds`; INFINITY: as long as it takes. */
+static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_ticket_t ticket, double seconds)
 {
     if (ticket.moment == 0 || memory->device.is_done(memory->context, ticket))
         return MDNN_STATUS_OK;
     const double begin_us = memory->device.now_us(memory->context);
-    const mdnn_status_t status = wait(memory->context, ticket);
+    const mdnn_status_t status = seconds < INFINITY
+                                     ? memory->device.wait_a_while(memory->context, ticket, seconds)
+                                     : memory->device.wait_on_host(memory->context, ticket);
     if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
         return status;
     const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_STALL,
@@ -35,12 +39,12 @@ static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_ticket_t ticket,
 
 mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket)
 {
-    return wait_counted(memory, ticket, memory->device.wait_on_host);
+    return wait_counted(memory, ticket, INFINITY);
 }
 
-mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket)
+mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket, double seconds)
 {
-    return wait_counted(memory, ticket, memory->device.wait_a_while);
+    return wait_counted(memory, ticket, seconds);
 }
 
 static mdnn_status_t wait_for_slot(mdnn_memory_t *memory)
@@ -98,24 +102,45 @@ static mdnn_ticket_t next_before(const mdnn_memory_t *memory, mdnn_ticket_t tick
 }
 
 /* Moves go on meanwhile: they are not to stand still for as long as an operation takes. */
-static mdnn_status_t wait_and_move(mdnn_memory_t *memory, mdnn_ticket_t ticket,
-                                   mdnn_status_t (*wait)(void *, mdnn_ticket_t))
+static mdnn_status_t wait_and_move(mdnn_memory_t *memory, mdnn_ticket_t ticket, double seconds)
 {
     while (ticket.moment != 0 && !memory->device.is_done(memory->context, ticket)) {
-        MDNN_TRY(wait_counted(memory, next_before(memory, ticket), wait));
+        MDNN_TRY(wait_counted(memory, next_before(memory, ticket), seconds));
         mdnn_memory_progress(memory);
     }
     return MDNN_STATUS_OK;
 }
 
+/* The device is a few rounds behind the host at most. What takes longer may wait for what this
+ * thread does next, or for another process. */
+static double patience(const mdnn_memory_t *memory)
+{
+    static const double least_s = 1, most_s = 10, rounds = 3;
+    const double seconds = least_s + rounds * mdnn_pilot_report(memory->pilot).predicted_us / 1e6;
+    return seconds < most_s ? seconds : most_s;
+}
+
+static bool is_hasty(const mdnn_memory_t *memory)
+{
+    return memory->hasty_until_us > 0 &&
+           memory->device.now_us(memory->context) < memory->hasty_until_us;
+}
+
+/* Waits that are given up again and again cost a hundredth of the time. */
+static void be_hasty(mdnn_memory_t *memory, double waited_s)
+{
+    memory->hasty_until_us = memory->device.now_us(memory->context) + 100 * waited_s * 1e6;
+}
+
 void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end)
 {
     while (memory->wanted.moment != 0 && memory->wanted.stream == end.stream &&
-           memory->wanted.moment < end.moment && !memory->hasty) {
+           memory->wanted.moment < end.moment && !is_hasty(memory)) {
         const uint64_t before = memory->steps;
-        const mdnn_status_t status =
-            wait_and_move(memory, memory->wanted, memory->device.wait_a_while);
-        memory->hasty = status == MDNN_STATUS_BUSY;
+        const double seconds = patience(memory);
+        const mdnn_status_t status = wait_and_move(memory, memory->wanted, seconds);
+        if (status == MDNN_STATUS_BUSY)
+            be_hasty(memory, seconds);
         mdnn_memory_progress(memory);
         if (status != MDNN_STATUS_OK || memory->steps == before)
             return;
@@ -135,7 +160,7 @@ mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
     if (landing)
         return mdnn_memory_wait(memory, *landing);
     if (memory->wanted.moment != 0)
-        return wait_and_move(memory, memory->wanted, memory->device.wait_on_host);
+        return wait_and_move(memory, memory->wanted, INFINITY);
     if (use)
         return wait_for_use(memory, use);
     if (memory->slot_busy)
@@ -256,7 +281,7 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
             break;
         if (status == MDNN_STATUS_BUSY) /* without waits: over meanwhile */
             status = allocation->wait_count > 0
-                         ? wait_and_move(memory, allocation->waits[0], memory->device.wait_on_host)
+                         ? wait_and_move(memory, allocation->waits[0], INFINITY)
                          : MDNN_STATUS_OK;
         else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
             status = make_room(memory, wanted);

@@ -140,24 +140,25 @@ static mdnn_status_t wait_on_host(void *context, mdnn_ticket_t ticket)
     return mdnn_moments_wait_on_host(memory->config.moments, ticket);
 }
 
-static mdnn_status_t wait_a_while(void *context, mdnn_ticket_t ticket)
+static mdnn_status_t wait_a_while(void *context, mdnn_ticket_t ticket, double seconds)
 {
-    enum { SECONDS = 10 };
     const mdnn_device_memory_t *const memory = context;
     /* The clock of the simulated GPU hardly moves while it is only asked. */
     if (memory->config.driver->is_simulated && !memory->config.covers)
         return wait_on_host(context, ticket);
-    const mdnn_status_t status = mdnn_moments_wait_a_while(memory->config.moments, ticket, SECONDS);
+    const mdnn_status_t status = mdnn_moments_wait_a_while(memory->config.moments, ticket, seconds);
     if (status == MDNN_STATUS_BUSY && memory->config.covers)
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                      "the device was at work for more than %d s: memory moves beside that, which "
-                      "may not touch what it does not name",
-                      (int)SECONDS);
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "memory",
+            "the device was at work for more than %.0f s: memory moves beside that, which "
+            "may not touch what it does not name",
+            seconds);
     else if (status == MDNN_STATUS_BUSY)
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                      "the device was at work for more than %d s: from now on the program does not "
-                      "wait where memory is to return ahead of time",
-                      (int)SECONDS);
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "memory",
+            "the device was at work for more than %.1f s: for a hundred times as long the "
+            "program does not wait where memory is to return ahead of time",
+            seconds);
     return status;
 }
 

@@ -414,17 +414,22 @@ bool mdnn_moments_is_done(mdnn_moments_t *moments, mdnn_ticket_t ticket)
     return ask(moments, ticket) == MDNN_STATUS_OK;
 }
 
-mdnn_status_t mdnn_moments_wait_a_while(mdnn_moments_t *moments, mdnn_ticket_t ticket, int seconds)
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+mdnn_status_t mdnn_moments_wait_a_while(mdnn_moments_t *moments, mdnn_ticket_t ticket,
+                                        double seconds)
 {
     enum { EAGER = 200 };
     static const struct timespec pause = {.tv_nsec = 20000};
-    struct timespec now;
     mdnn_status_t status;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const time_t end = now.tv_sec + seconds;
+    const double end_s = now_s() + seconds;
     for (unsigned round = 0; (status = ask(moments, ticket)) == MDNN_STATUS_BUSY; round++) {
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if (now.tv_sec >= end)
+        if (now_s() >= end_s)
             break;
         if (round < EAGER)
             sched_yield();

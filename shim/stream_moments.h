@@ -56,7 +56,7 @@ bool mdnn_moments_is_done(mdnn_moments_t *moments, mdnn_ticket_t ticket);
 /* BUSY: it cannot be waited for, since the stream is being captured. DEVICE. */
 mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t ticket);
 /* The same, asked for again and again; BUSY also after `seconds`. */
-mdnn_status_t mdnn_moments_wait_a_while(mdnn_moments_t *moments, mdnn_ticket_t ticket, int seconds);
+mdnn_status_t mdnn_moments_wait_a_while(mdnn_moments_t *moments, mdnn_ticket_t ticket, double seconds);
 /* Enqueues the wait in stream `number`; nothing for its own moments. */
 mdnn_status_t mdnn_moments_wait_in_stream(mdnn_moments_t *moments, uint64_t number,
                                           mdnn_ticket_t ticket);

@@ -515,7 +515,7 @@ static void a_slot_stands_for_a_chunk(void **state)
     OK(device.take_slot(memory, &slots[0]));
     OK(device.take_slot(memory, &slots[1]));
     OK(device.copy(memory, true, chunk, slots[0], CHUNK, &end));
-    OK(device.wait_a_while(memory, end));
+    OK(device.wait_a_while(memory, end, 10));
     OK(device.cover(memory, start, slots[0]));
     OK(device.cover(memory, start + CHUNK, slots[1]));
     assert_int_equal(device.cover(memory, start, slots[1]), MDNN_STATUS_DEVICE); /* not empty */

@@ -166,6 +166,12 @@ static inline mdnn_status_t device_time_read(void *context, uint64_t token, doub
     return MDNN_STATUS_OK;
 }
 
+static inline mdnn_status_t device_wait_a_while(void *context, mdnn_ticket_t ticket, double seconds)
+{
+    (void)seconds;
+    return device_wait(context, ticket);
+}
+
 static inline double device_now_us(void *context)
 {
     return ((device_t *)context)->now_us;
@@ -178,7 +184,7 @@ static const mdnn_memory_device_t functions = {
     .mark = device_mark,
     .is_done = device_is_done,
     .wait_on_host = device_wait,
-    .wait_a_while = device_wait,
+    .wait_a_while = device_wait_a_while,
     .wait_in_stream = device_wait_in_stream,
     .take_slot = device_take_slot,
     .give_slot = device_give_slot,

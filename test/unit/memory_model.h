@@ -74,6 +74,7 @@ typedef struct model {
     uint64_t enqueued[MODEL_QUEUES], done[MODEL_QUEUES];
     unsigned runs_in; /* 1 look at a ticket in so many finds that something has run; 0: none */
     unsigned fail_in; /* 1 call in so many fails; 0: none */
+    double now_us;
     uint64_t calls, fail_at; /* that one call fails; 0: none */
     bool maps_end;           /* after so many more each fails */
     unsigned maps_left;
@@ -292,9 +293,10 @@ static mdnn_status_t model_wait_on_host(void *context, mdnn_ticket_t ticket)
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t model_wait_a_while(void *context, mdnn_ticket_t ticket)
+static mdnn_status_t model_wait_a_while(void *context, mdnn_ticket_t ticket, double seconds)
 {
     model_t *const model = context;
+    assert_true(seconds >= 1 && seconds <= 10);
     if (model->hasty_in > 0 && pick(model, model->hasty_in) == 0)
         return MDNN_STATUS_BUSY;
     return model_wait_on_host(context, ticket);
@@ -423,8 +425,7 @@ static mdnn_status_t model_time_read(void *context, uint64_t token, double *time
 
 static double model_now_us(void *context)
 {
-    (void)context;
-    return 0;
+    return ((model_t *)context)->now_us;
 }
 
 static const mdnn_memory_device_t model_device = {

@@ -1325,6 +1325,47 @@ static void such_work_is_waited_for_in_every_stream(void **state)
     }
 }
 
+/* Another operation, in whose order a range that is away is to return; enqueued, but it has not run. */
+static void ask_back(model_t *model, mdnn_memory_t *memory, uint64_t address)
+{
+    enqueue(model, 0, ITEM_OPERATION);
+    advisor.back = 1;
+    assert_int_equal(operate(memory, address, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    advisor.back = 0;
+}
+
+/* A planned return is waited for, unless that took too long; then not for a while. */
+static void a_wait_for_a_return_that_is_given_up_is_tried_again_later(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 5, MODEL_SLOTS);
+    const uint64_t other = allocate(memory, 1), first = allocate(memory, 2);
+    advisor.leave = 1;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    advisor.leave = 0;
+    settle(&model, memory);
+    const uint64_t second = allocate(memory, 4); /* nothing else is left */
+    enqueue(&model, 0, ITEM_OPERATION);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
+    model.hasty_in = 1;
+    ask_back(&model, memory, other);
+    model.hasty_in = 0;
+    const uint64_t waits = model.waits, done = model.done[0];
+    assert_true(done < model.enqueued[0]);
+    ask_back(&model, memory, other);
+    model.now_us += 99e6; /* a hundred seconds are not over: it waited for one at least */
+    ask_back(&model, memory, other);
+    assert_int_equal(model.waits, waits);
+    assert_int_equal(model.done[0], done);
+    model.now_us += 1000e6;
+    ask_back(&model, memory, other);
+    assert_true(model.waits > waits && model.done[0] > done);
+    assert_true(model.done[0] < model.enqueued[0]); /* for what the device still works at */
+    end_memory(&model, memory);
+}
+
 /* Neither noted for want of memory, nor waited for. */
 static void nothing_leaves_where_the_end_of_such_work_is_unknown(void **state)
 {
@@ -1410,6 +1451,7 @@ int main(void)
         cmocka_unit_test(nothing_is_unmapped_while_such_work_is_begun),
         cmocka_unit_test(such_work_is_waited_for_in_every_stream),
         cmocka_unit_test(nothing_leaves_where_the_end_of_such_work_is_unknown),
+        cmocka_unit_test(a_wait_for_a_return_that_is_given_up_is_tried_again_later),
         cmocka_unit_test(such_work_needs_room),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
