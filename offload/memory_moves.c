@@ -116,13 +116,24 @@ void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area)
     }
 }
 
+/* What goes already goes on; the rest is cut off, too. */
+static void leave_more(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (area->cut)
+        tell_end(memory, MDNN_MEMORY_LEFT, area);
+    area->cut = false;
+}
+
 void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t keep)
 {
-    if (area->state == MDNN_AREA_LEAVING || area->state == MDNN_AREA_RETURNING)
+    if (area->state == MDNN_AREA_LEAVING) {
+        leave_more(memory, area);
+    } else {
         mdnn_area_stop(memory, area);
-    area->state = MDNN_AREA_LEAVING;
+        area->state = MDNN_AREA_LEAVING;
+        mdnn_list_add(&memory->leaving, area);
+    }
     area->target = keep;
-    mdnn_list_add(&memory->leaving, area);
     memory->steps++;
 }
 

@@ -15,6 +15,7 @@ static struct {
     uint64_t random;
     unsigned leave, back, join, time; /* 1 in so many; 0: never */
     bool parts;                       /* advice for parts of ranges, too */
+    uint64_t keep;                    /* of each that leaves; bytes */
     void *owners[PILOT_RANGES];       /* NULL: dead */
     uint64_t bytes[PILOT_RANGES];
     uint32_t count;
@@ -79,7 +80,7 @@ void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *oper
     advisor.sequence++;
     for (uint32_t i = 0; i < advisor.count; i++) {
         if (advisor.owners[i] && one_in(advisor.leave))
-            advisor.leaving[leave++] = (mdnn_advised_t){advisor.owners[i], some_of(i, 0)};
+            advisor.leaving[leave++] = (mdnn_advised_t){advisor.owners[i], some_of(i, advisor.keep)};
         if (advisor.owners[i] && one_in(advisor.back))
             advisor.coming[back++] =
                 (mdnn_advised_t){advisor.owners[i], some_of(i, advisor.bytes[i])};

@@ -1325,6 +1325,32 @@ static void such_work_is_waited_for_in_every_stream(void **state)
     }
 }
 
+/* `advisor` has everything leave, all but `keep` chunks; nothing has ended yet. */
+static void leave_all(mdnn_memory_t *memory, uint64_t keep)
+{
+    advisor.leave = 1;
+    advisor.keep = keep * MODEL_CHUNK;
+    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    advisor.leave = 0;
+}
+
+static void what_leaves_in_part_and_then_whole_is_copied_once(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 6, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 6);
+    touch(&model, first, 0, 5);
+    leave_all(memory, 2);
+    assert_int_equal(mdnn_memory_report(memory).out_bytes, 4 * MODEL_CHUNK); /* under way */
+    const uint64_t second = allocate(memory, 6);
+    assert_int_equal(mdnn_memory_report(memory).out_bytes, 6 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    touch(&model, first, 5, 6);
+    end_memory(&model, memory);
+}
+
 /* Another operation, in whose order a range that is away is to return; enqueued, but it has not run. */
 static void ask_back(model_t *model, mdnn_memory_t *memory, uint64_t address)
 {
@@ -1451,6 +1477,7 @@ int main(void)
         cmocka_unit_test(nothing_is_unmapped_while_such_work_is_begun),
         cmocka_unit_test(such_work_is_waited_for_in_every_stream),
         cmocka_unit_test(nothing_leaves_where_the_end_of_such_work_is_unknown),
+        cmocka_unit_test(what_leaves_in_part_and_then_whole_is_copied_once),
         cmocka_unit_test(a_wait_for_a_return_that_is_given_up_is_tried_again_later),
         cmocka_unit_test(such_work_needs_room),
         cmocka_unit_test(wrong_arguments_are_refused),
