@@ -312,6 +312,13 @@ static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_area_t *area)
     return MDNN_STATUS_OK;
 }
 
+/* What it has stays there; with HOST all of it, or a part would be without memory. */
+static void stay(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    mdnn_area_return(memory, area,
+                     mdnn_memory_serves_all(memory) ? area->count : mdnn_area_owned(area));
+}
+
 /* Whether nothing works on it at its own address any more, and nothing can. */
 static bool cut_off(mdnn_memory_t *memory, mdnn_area_t *area)
 {
@@ -330,7 +337,7 @@ static bool cut_off(mdnn_memory_t *memory, mdnn_area_t *area)
     if (status != MDNN_STATUS_OK) {
         if (status != MDNN_STATUS_OUT_OF_MEMORY)
             memory->trouble = status;
-        mdnn_area_return(memory, area, area->count);
+        stay(memory, area);
     }
     return status == MDNN_STATUS_OK;
 }

@@ -1351,6 +1351,29 @@ static void what_leaves_in_part_and_then_whole_is_copied_once(void **state)
     end_memory(&model, memory);
 }
 
+/* A request that fails for want of host memory brings nothing back. */
+static void a_part_that_cannot_leave_stays_as_it_is(void **state)
+{
+    (void)state;
+    static model_t model;
+    uint64_t address;
+    mdnn_memory_t *const memory = small_memory(&model, 8, 4);
+    const uint64_t first = allocate(memory, 6);
+    touch(&model, first, 0, 5);
+    leave_all(memory, 2);
+    settle(&model, memory);
+    assert_int_equal(mdnn_memory_allocate(memory, 8 * MODEL_CHUNK, 0, &address),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    settle(&model, memory);
+    assert_int_equal(mdnn_memory_report(memory).in_bytes, 0);
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, 4 * MODEL_CHUNK);
+    touch(&model, first, 5, 6); /* it is mapped */
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    touch(&model, first + 5 * MODEL_CHUNK, 0, 7);
+    touch(&model, first, 6, 8);
+    end_memory(&model, memory);
+}
+
 /* Another operation, in whose order a range that is away is to return; enqueued, but it has not run. */
 static void ask_back(model_t *model, mdnn_memory_t *memory, uint64_t address)
 {
@@ -1478,6 +1501,7 @@ int main(void)
         cmocka_unit_test(such_work_is_waited_for_in_every_stream),
         cmocka_unit_test(nothing_leaves_where_the_end_of_such_work_is_unknown),
         cmocka_unit_test(what_leaves_in_part_and_then_whole_is_copied_once),
+        cmocka_unit_test(a_part_that_cannot_leave_stays_as_it_is),
         cmocka_unit_test(a_wait_for_a_return_that_is_given_up_is_tried_again_later),
         cmocka_unit_test(such_work_needs_room),
         cmocka_unit_test(wrong_arguments_are_refused),
