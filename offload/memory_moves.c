@@ -362,6 +362,7 @@ static void step_out(mdnn_memory_t *memory, mdnn_area_t *area)
     if (area->clean <= stays) {
         mdnn_area_stop(memory, area);
         area->state = MDNN_AREA_AWAY;
+        trim_slots(memory, area);
         mdnn_area_cover(memory, area);
     }
 }

@@ -78,6 +78,7 @@ typedef struct model {
     uint64_t calls, fail_at; /* that one call fails; 0: none */
     bool maps_end;           /* after so many more each fails */
     unsigned maps_left;
+    bool copies_end; /* each fails */
     unsigned hasty_in; /* 1 wait in so many is given up, where it can; 0: none */
     bool verify;
     bool dead;              /* a write found no memory: the real device would work no more */
@@ -376,7 +377,7 @@ static mdnn_status_t model_copy(void *context, bool out, uint64_t chunk, uint64_
     assert_true(bytes > 0 && bytes <= MODEL_CHUNK && model->slot_used[slot]);
     assert_true(model->mapped_at[chunk] == 0 && model->covers_at[slot] == 0); /* nobody can write */
     assert_false(copy_pending(model, chunk, slot));
-    if (call_fails(model))
+    if (call_fails(model) || model->copies_end)
         return MDNN_STATUS_DEVICE;
     const uint64_t stream = out ? MODEL_OUT : MODEL_IN;
     item_t *const item = enqueue(model, stream, ITEM_COPY);

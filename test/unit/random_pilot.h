@@ -80,7 +80,8 @@ void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *oper
     advisor.sequence++;
     for (uint32_t i = 0; i < advisor.count; i++) {
         if (advisor.owners[i] && one_in(advisor.leave))
-            advisor.leaving[leave++] = (mdnn_advised_t){advisor.owners[i], some_of(i, advisor.keep)};
+            advisor.leaving[leave++] =
+                (mdnn_advised_t){advisor.owners[i], some_of(i, advisor.keep)};
         if (advisor.owners[i] && one_in(advisor.back))
             advisor.coming[back++] =
                 (mdnn_advised_t){advisor.owners[i], some_of(i, advisor.bytes[i])};

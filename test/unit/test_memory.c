@@ -1374,7 +1374,29 @@ static void a_part_that_cannot_leave_stays_as_it_is(void **state)
     end_memory(&model, memory);
 }
 
-/* Another operation, in whose order a range that is away is to return; enqueued, but it has not run. */
+/* Its first chunks are called back before their copies were begun. */
+static void a_leave_that_ends_early_holds_no_host_memory_for_the_rest(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+    (void)allocate(memory, 6);
+    model.copies_end = true;
+    leave_all(memory, 0);
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, 6 * MODEL_CHUNK);
+    advisor.back = 1;
+    advisor.bytes[0] = 2 * MODEL_CHUNK;
+    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    advisor.back = 0;
+    model.copies_end = false;
+    settle(&model, memory);
+    assert_int_equal(mdnn_memory_report(memory).out_bytes, 4 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_report(memory).host_bytes, 4 * MODEL_CHUNK);
+    end_memory(&model, memory);
+}
+
+/* Another operation, in whose order a range that is away is to return; enqueued, but it has not
+ * run. */
 static void ask_back(model_t *model, mdnn_memory_t *memory, uint64_t address)
 {
     enqueue(model, 0, ITEM_OPERATION);
@@ -1502,6 +1524,7 @@ int main(void)
         cmocka_unit_test(nothing_leaves_where_the_end_of_such_work_is_unknown),
         cmocka_unit_test(what_leaves_in_part_and_then_whole_is_copied_once),
         cmocka_unit_test(a_part_that_cannot_leave_stays_as_it_is),
+        cmocka_unit_test(a_leave_that_ends_early_holds_no_host_memory_for_the_rest),
         cmocka_unit_test(a_wait_for_a_return_that_is_given_up_is_tried_again_later),
         cmocka_unit_test(such_work_needs_room),
         cmocka_unit_test(wrong_arguments_are_refused),
