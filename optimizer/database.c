@@ -168,7 +168,16 @@ typedef struct joined_costs {
     int64_t role;
     mdnn_cost_t costs[MDNN_COSTS_PER_SIZE];
     size_t count;
+    bool complete; /* nothing was left where the file knows of this size */
 } joined_costs_t;
+
+static bool any_left(const mdnn_cost_t *costs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (costs[i].left)
+            return true;
+    return false;
+}
 
 static mdnn_cost_t *find_candidate(joined_costs_t *joined, const mdnn_cost_t *candidate)
 {
@@ -192,21 +201,22 @@ static mdnn_status_t join_costs(void *context, const mdnn_database_blob_t *blob)
         return MDNN_STATUS_OK;
     for (size_t i = 0; i < count; i++) {
         mdnn_cost_t *const ours = find_candidate(joined, &costs[i]);
-        const bool tells = !costs[i].untimed || costs[i].workspace_bytes > 0;
+        const bool tells =
+            !costs[i].untimed || (costs[i].workspace_bytes > 0 && ours && ours->untimed);
         if (ours && ours->left && tells)
             *ours = costs[i];
         else if (!ours && joined->count < MDNN_COSTS_PER_SIZE)
             joined->costs[joined->count++] = costs[i];
     }
+    joined->complete = !any_left(costs, count);
     return MDNN_STATUS_OK;
 }
 
-static bool has_left(const mdnn_cost_entry_t *entry)
+/* The file knows all the others. */
+static void complete(joined_costs_t *joined)
 {
-    for (size_t i = 0; i < entry->count; i++)
-        if (entry->costs[i].left)
-            return true;
-    return false;
+    for (size_t i = 0; i < joined->count; i++)
+        joined->costs[i].left = joined->costs[i].left && joined->costs[i].untimed;
 }
 
 static mdnn_status_t write_entry(const costs_visit_t *visit, sqlite3 *handle, int64_t problem,
@@ -218,11 +228,13 @@ static mdnn_status_t write_entry(const costs_visit_t *visit, sqlite3 *handle, in
         .images = entry->images, .role = entry->role, .count = entry->count};
     if (entry->count > 0)
         memcpy(joined.costs, entry->costs, entry->count * sizeof *entry->costs);
-    if (has_left(entry))
+    if (any_left(entry->costs, entry->count))
         MDNN_TRY(mdnn_blobs_read(
             handle,
             &(mdnn_blob_query_t){.key = visit->key->text, .problem = problem, .salvage = true},
             join_costs, &joined));
+    if (joined.complete)
+        complete(&joined);
     mdnn_costs_encode(joined.costs, joined.count, bytes);
     const mdnn_database_blob_t blob = {.images = entry->images,
                                        .role = entry->role,

@@ -116,7 +116,7 @@ static bool take_cost(const unsigned char **bytes, mdnn_cost_t *cost)
     cost->left = (flags & LEFT) != 0;
     const bool timed = isfinite(cost->time_ms) && cost->time_ms > 0;
     return is_engine && (cost->untimed ? cost->time_ms == 0 : timed) &&
-           (!cost->left || (cost->untimed && cost->workspace_bytes == 0)) &&
+           (!cost->left || !cost->untimed || cost->workspace_bytes == 0) &&
            (flags & ~(uint32_t)ALL_FLAGS) == 0;
 }
 

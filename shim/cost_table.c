@@ -195,6 +195,8 @@ static mdnn_status_t recall_row(mdnn_cost_table_t *table, const mdnn_problem_t *
     row->changed = false;
     row->listed = mdnn_cost_row_has_engines(row);
     row->partly = mdnn_cost_row_has_left(row);
+    for (size_t j = 0; j < entry->count; j++)
+        row->partly = row->partly || entry->costs[j].left;
     return MDNN_STATUS_OK;
 }
 
@@ -226,7 +228,9 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
                 candidate->state == MDNN_CANDIDATE_UNSUPPORTED)
                 continue;
             costs[count] = candidate->cost;
-            costs[count].left = candidate->state == MDNN_CANDIDATE_LEFT;
+            costs[count].left =
+                candidate->state == MDNN_CANDIDATE_LEFT ||
+                (candidate->state == MDNN_CANDIDATE_TIMED && row->partly);
             costs[count++].untimed = candidate->state != MDNN_CANDIDATE_TIMED;
         }
         MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
@@ -247,7 +251,7 @@ bool mdnn_cost_row_has_left(const mdnn_cost_row_t *row)
 bool mdnn_cost_table_has_left(const mdnn_cost_table_t *table)
 {
     for (const mdnn_cost_row_t *row = table->rows; row; row = row->next)
-        if (mdnn_cost_row_has_left(row))
+        if (row->partly || mdnn_cost_row_has_left(row))
             return true;
     return false;
 }

@@ -79,7 +79,7 @@ mdnn_status_t mdnn_cost_table_recall(mdnn_cost_table_t *table, const mdnn_proble
 mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memory_t *memory,
                                        bool *any);
 
-/* Whether an engine of any size was left to a search. */
+/* Whether an engine of any size was left to a search, or not even listed for one. */
 bool mdnn_cost_table_has_left(const mdnn_cost_table_t *table);
 
 /* The row of a size and role, made if it is not there; NULL if memory is short. Stays valid. */

@@ -549,6 +549,7 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
         !mdnn_cost_table_engines_may_pay(measurement->table, row, measurement->request.limit_bytes))
         return;
     row->listed = true;
+    row->changed = row->changed || row->partly != partly;
     row->partly = partly;
     if (row->images == mdnn_problem_batch(measurement->problem) && measurement->request.callers_own)
         take_offer(measurement, row, measurement->request.callers_own);
@@ -594,10 +595,11 @@ static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t
         row->changed = false; /* nothing is known of it: another limit may want to know */
         return MDNN_STATUS_OK;
     }
+    const bool was_partly = row->partly;
     if (!measurement->request.caller_searches || !row->listed)
         list_engines(measurement, row);
     MDNN_TRY(settle_listed(measurement, row));
-    const bool leaves = mdnn_cost_row_has_left(row);
+    const bool leaves = was_partly || mdnn_cost_row_has_left(row);
     if (!measurement->request.caller_searches || (leaves && mdnn_cost_row_runs(row)))
         return MDNN_STATUS_OK;
     if (leaves)

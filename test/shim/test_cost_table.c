@@ -233,6 +233,30 @@ static void an_engine_that_a_search_found_slow_needs_none(void **state)
     assert_false(mdnn_cost_table_has_left(table));
 }
 
+/* Those that cuDNN falls back to were not even listed. */
+static void a_size_is_not_known_whole_because_a_search_tried_all_that_was_left(void **state)
+{
+    (void)state;
+    const mdnn_problem_t problem = {.x = {.dims = {WHOLE}}};
+    mdnn_cost_memory_t memory = {0};
+    bool any;
+    put(BEST, WHOLE, MDNN_CANDIDATE_TIMED, 0);
+    put(LEFT, WHOLE, MDNN_CANDIDATE_LEFT, 0);
+    mdnn_cost_row_t *row = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
+    row->partly = row->listed = true;
+    assert_true(take_run(LEFT, 2, false));
+    assert_int_equal(mdnn_cost_table_remember(table, &memory, &any), MDNN_STATUS_OK);
+    mdnn_cost_table_destroy(table);
+    assert_int_equal(mdnn_cost_table_create(&table), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_cost_table_recall(table, &problem, &memory), MDNN_STATUS_OK);
+    mdnn_cost_memory_fini(&memory);
+    row = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
+    assert_true(time_of(LEFT) == 2 && !mdnn_cost_row_has_left(row));
+    assert_true(row->listed && row->partly && mdnn_cost_table_has_left(table));
+    for (int i = 0; i < row->capacity; i++)
+        assert_false(mdnn_cost_row_look(row, i)->cost.left); /* plans are made of these */
+}
+
 static void a_slow_host_makes_no_engine_slow(void **state)
 {
     (void)state;
@@ -282,6 +306,7 @@ int main(void)
         TEST(parts_take_the_engines_to_fall_back_to_of_the_whole_batch),
         TEST(a_chosen_engine_that_nothing_beats_needs_no_measurement),
         TEST(an_engine_that_a_search_found_slow_needs_none),
+        TEST(a_size_is_not_known_whole_because_a_search_tried_all_that_was_left),
         TEST(a_slow_host_makes_no_engine_slow),
         TEST(a_size_that_was_kept_without_engines_is_listed_again_when_asked),
     };

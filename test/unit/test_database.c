@@ -301,8 +301,9 @@ static void what_was_left_to_a_search_is_neither_timed_nor_just_untimed(void **s
     cost.workspace_bytes = 1; /* nobody planned it, so nobody knows that */
     assert_false(keep_cost(&cost, &kept));
     cost = cost_of(32, MDNN_PART_FIRST, 6);
-    cost.left = true;
-    assert_false(keep_cost(&cost, &kept));
+    cost.left = true; /* others were */
+    assert_true(keep_cost(&cost, &kept) && !kept.untimed && kept.left);
+    assert_same_cost(&kept, &cost);
 }
 
 static void what_another_process_measured_is_not_left_again(void **state)
@@ -330,6 +331,34 @@ static void what_another_process_measured_is_not_left_again(void **state)
     assert_same_cost(&entry->costs[2], &known[1]);
     mdnn_cost_memory_fini(&measured);
     mdnn_cost_memory_fini(&left);
+    mdnn_cost_memory_fini(&read);
+}
+
+static void a_size_that_another_process_knows_whole_leaves_nothing(void **state)
+{
+    const mdnn_database_key_t key = key_number(1);
+    mdnn_cost_memory_t whole = {0}, partly = {0}, read = {0};
+    mdnn_cost_t known[] = {cost_of(32, MDNN_PART_FIRST, 6), cost_of(32, MDNN_PART_FIRST, 7)};
+    mdnn_cost_t ours[] = {cost_of(32, MDNN_PART_FIRST, 5), cost_of(32, MDNN_PART_FIRST, 6)};
+    (void)state;
+    ours[0].left = ours[1].left = true;
+    known[0].untimed = true; /* there it was above the limit */
+    known[0].time_ms = 0;
+    assert_int_equal(mdnn_cost_memory_put(&whole, 32, MDNN_PART_FIRST, known, 2, true),
+                     MDNN_STATUS_OK);
+    assert_int_equal(mdnn_cost_memory_put(&partly, 32, MDNN_PART_FIRST, ours, 2, true),
+                     MDNN_STATUS_OK);
+    assert_int_equal(mdnn_database_store_costs(&database, &key, &whole), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_database_store_costs(&database, &key, &partly), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_database_load_costs(&database, &key, &read), MDNN_STATUS_OK);
+    const mdnn_cost_entry_t *const entry = mdnn_cost_memory_find(&read, 32, MDNN_PART_FIRST);
+    assert_int_equal(entry->count, 3);
+    ours[0].left = ours[1].left = false;
+    assert_same_cost(&entry->costs[0], &ours[0]);
+    assert_same_cost(&entry->costs[1], &ours[1]);
+    assert_same_cost(&entry->costs[2], &known[1]);
+    mdnn_cost_memory_fini(&whole);
+    mdnn_cost_memory_fini(&partly);
     mdnn_cost_memory_fini(&read);
 }
 
@@ -1282,6 +1311,7 @@ int main(void)
         TEST(newer_costs_replace_older_ones),
         TEST(what_was_left_to_a_search_is_neither_timed_nor_just_untimed),
         TEST(what_another_process_measured_is_not_left_again),
+        TEST(a_size_that_another_process_knows_whole_leaves_nothing),
         TEST(everything_but_the_ordinal_of_the_device_is_in_the_key),
         TEST(the_longest_problem_fits_a_key_and_a_longer_name_does_not),
         TEST(second_run_measures_nothing_and_chooses_alike),
