@@ -18,6 +18,20 @@ program() {
     done
 }
 
+# What a program does again and again is planned, in parts of buffers, too; in one stream and in two.
+rounds() {
+    timeout "$seconds" "$client" rounds 1 $((45 * mebibyte)) || { echo "wrong by itself"; return 1; }
+    for seed in 1 2 3 4; do
+        for safety in fast verify; do
+            MICRODNN_SIM_THREADS=$((seed / 3)) MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed \
+                under $((24 * mebibyte)) "$client" rounds "$seed" $((45 * mebibyte)) ||
+                { echo "seed $seed, $safety"; cat "$log"; return 1; }
+            holds "$in_budget and (memory['planned_returns'] > 20 or $((seed / 3)))" && said_nothing ||
+                { echo "seed $seed, $safety"; return 1; }
+        done
+    done
+}
+
 # Work in contexts of the program's own is counted, and what ends with them is free again.
 own_contexts() {
     program contexts && holds "memory['live_bytes'] == 0 and memory['peak_live_bytes'] > 80 * 2**20"
@@ -152,10 +166,11 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 39
+plan 40
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
+check "rounds that are planned for are right, and within the budget" rounds
 check "contexts of the program's own come and go beside the primary one" own_contexts
 check "a clone keeps what its graph held" graph cloned
 check "a graph keeps what its child held" graph child

@@ -276,6 +276,69 @@ static void default_stream(uint64_t seed)
     finish(&run);
 }
 
+/* In the stream of the buffer's number. */
+static void mix_into(run_t *run, uint32_t to, uint32_t from)
+{
+    const int stream = (int)(to % (uint32_t)run->stream_count);
+    follow(run, &run->buffers[to], stream);
+    follow(run, &run->buffers[from], stream);
+    launch(run, run->streams[stream], &run->buffers[to], &run->buffers[from], to, 1);
+}
+
+/* Every other one comes and goes in each round. */
+static void forward(run_t *run, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        buffer_t *const buffer = &run->buffers[i];
+        if (!buffer->device) {
+            const size_t bytes = (size_t)buffer->words * 4;
+            buffer->stream = (int)(i % (uint32_t)run->stream_count);
+            CUDA(cudaMallocAsync((void **)&buffer->device, bytes, run->streams[buffer->stream]));
+            CUDA(cudaMemsetAsync(buffer->device, (int)i, bytes, run->streams[buffer->stream]));
+            memset(buffer->model, (int)i, bytes);
+        }
+        if (i > 0)
+            mix_into(run, i, i - 1);
+    }
+}
+
+static void backward(run_t *run, uint32_t count)
+{
+    for (uint32_t i = count - 1; i-- > 0;) {
+        buffer_t *const last = &run->buffers[i + 1];
+        mix_into(run, i, i + 1);
+        if (i % 2 != 0)
+            continue;
+        CUDA(cudaFreeAsync(last->device, run->streams[last->stream]));
+        last->device = NULL;
+    }
+}
+
+/* Like training: the same operations in rounds, which are planned for, in parts of buffers, too;
+ * now and then something else. */
+static void rounds(uint64_t seed)
+{
+    enum { ROUNDS = 30, LEAST_BYTES = 3 << 20 };
+    run_t run;
+    uint32_t count = 0;
+    begin(&run, seed, live_limit, 1 + (int)(seed % 2));
+    while (count < BUFFERS && run.live_bytes + MOST_BYTES <= run.limit_bytes) {
+        const uint32_t words = (LEAST_BYTES + pick(&run, MOST_BYTES - LEAST_BYTES)) / 4;
+        run.buffers[count] = (buffer_t){.words = words, .model = malloc((size_t)words * 4)};
+        CHECK(run.buffers[count++].model);
+        run.live_bytes += (size_t)words * 4;
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        forward(&run, count);
+        if (pick(&run, 4) == 0)
+            check_all(&run, &run.buffers[pick(&run, count)]);
+        if (pick(&run, 8) == 0)
+            copy(&run, live_buffer(&run), live_buffer(&run));
+        backward(&run, count);
+    }
+    finish(&run);
+}
+
 static void *of_thread(void *context)
 {
     const uint64_t seed = *(const uint64_t *)context;
@@ -856,6 +919,7 @@ int main(int argc, char **argv)
         bool own_context;
     } programs[] = {{"one_stream", one_stream, false},
                     {"many_streams", many_streams, false},
+                    {"rounds", rounds, false},
                     {"default_stream", default_stream, false},
                     {"threads", threads, false},
                     {"graphs", graphs, false},
