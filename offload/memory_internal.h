@@ -124,7 +124,7 @@ struct mdnn_memory {
     uint64_t began;                               /* of operations begun */
     uint64_t steps;                               /* grows whenever anything changes */
     bool slot_busy;                               /* a host slot is being made */
-    double hasty_until_us; /* a wait was too long: slow_down does nothing so long */
+    double hasty_until_us; /* a wait was too long: slow_down and join do nothing so long */
     mdnn_ticket_t wanted;  /* of released memory; moment 0: none */
     mdnn_status_t trouble; /* last failure of the device */
 
@@ -220,8 +220,9 @@ mdnn_status_t mdnn_area_uncover(mdnn_memory_t *memory, mdnn_area_t *area);
 mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket);
 mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket,
                                        double seconds); /* or BUSY */
-/* Waits for one thing that is under way. NOT_FOUND: nothing is. */
-mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory);
+/* Waits until nothing moves any more (what cannot move for want of memory does not). A failure of
+ * the device ends it, and a wait that takes too long. */
+void mdnn_memory_join(mdnn_memory_t *memory);
 /* After an operation that ends with `end`: planned returns get only memory that is idle, and what
  * the host allocates far ahead of the device would take it from them. So the host waits until they
  * have what the plan gives them, as long as that operation keeps the device at work behind it. */

@@ -263,20 +263,6 @@ static void end_timing(mdnn_memory_t *memory, const mdnn_memory_operation_t *ope
         operation->time_token, enqueued ? mdnn_pilot_sequence(memory->pilot) : UINT64_MAX};
 }
 
-/* Waits until nothing moves any more (what cannot move for want of memory does not). A failure of
- * the device ends it. */
-static void join_moves(mdnn_memory_t *memory)
-{
-    uint64_t before;
-    mdnn_status_t status = MDNN_STATUS_OK;
-    while (status == MDNN_STATUS_OK) {
-        before = memory->steps;
-        mdnn_memory_progress(memory);
-        if (memory->steps == before)
-            status = mdnn_memory_wait_for_a_move(memory);
-    }
-}
-
 /* Those that its first `bytes` need. */
 static uint64_t chunks_in(const mdnn_memory_t *memory, const mdnn_area_t *area, uint64_t bytes)
 {
@@ -296,7 +282,7 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
         }
     }
     if (advice->join) /* before returns begin that are to run beside the next operation */
-        join_moves(memory);
+        mdnn_memory_join(memory);
     for (size_t i = 0; moves && i < advice->back_count; i++)
         mdnn_area_return(memory, advice->back[i].owner,
                          chunks_in(memory, advice->back[i].owner, advice->back[i].bytes));

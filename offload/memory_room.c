@@ -70,9 +70,9 @@ static mdnn_ticket_t *find_use(const mdnn_area_list_t *list)
 }
 
 /* Each use is waited for once, even where that helps nothing (a release that lacks memory). */
-static mdnn_status_t wait_for_use(mdnn_memory_t *memory, mdnn_ticket_t *use)
+static mdnn_status_t wait_for_use(mdnn_memory_t *memory, mdnn_ticket_t *use, double seconds)
 {
-    MDNN_TRY(mdnn_memory_wait(memory, *use));
+    MDNN_TRY(wait_counted(memory, *use, seconds));
     use->moment = 0;
     return MDNN_STATUS_OK;
 }
@@ -147,7 +147,8 @@ void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end)
     }
 }
 
-mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
+/* Waits for one thing that is under way. NOT_FOUND: nothing is. BUSY after `seconds`. */
+static mdnn_status_t wait_for_a_move(mdnn_memory_t *memory, double seconds)
 {
     const uint64_t before = memory->steps;
     const mdnn_ticket_t *const landing = next_landing(memory);
@@ -158,15 +159,30 @@ mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory)
         use = mdnn_memory_unseen_use(memory);
     /* Copies end soon, and more can follow then. */
     if (landing)
-        return mdnn_memory_wait(memory, *landing);
+        return wait_counted(memory, *landing, seconds);
     if (memory->wanted.moment != 0)
-        return wait_and_move(memory, memory->wanted, INFINITY);
+        return wait_and_move(memory, memory->wanted, seconds);
     if (use)
-        return wait_for_use(memory, use);
+        return wait_for_use(memory, use, seconds);
     if (memory->slot_busy)
         return wait_for_slot(memory);
     /* What there was to wait for may have ended while it was looked for. */
     return memory->steps != before ? MDNN_STATUS_OK : MDNN_STATUS_NOT_FOUND;
+}
+
+void mdnn_memory_join(mdnn_memory_t *memory)
+{
+    const double seconds = patience(memory);
+    mdnn_status_t status = is_hasty(memory) ? MDNN_STATUS_BUSY : MDNN_STATUS_OK;
+    while (status == MDNN_STATUS_OK) {
+        const uint64_t before = memory->steps;
+        mdnn_memory_progress(memory);
+        if (memory->steps != before)
+            continue;
+        status = wait_for_a_move(memory, seconds);
+        if (status == MDNN_STATUS_BUSY)
+            be_hasty(memory, seconds);
+    }
 }
 
 static void begin_demand(mdnn_memory_t *memory)
@@ -262,7 +278,7 @@ static mdnn_status_t make_room(mdnn_memory_t *memory, uint64_t wanted)
     mdnn_memory_progress(memory);
     if (memory->steps != before)
         return MDNN_STATUS_OK;
-    const mdnn_status_t status = mdnn_memory_wait_for_a_move(memory);
+    const mdnn_status_t status = wait_for_a_move(memory, INFINITY);
     if (status != MDNN_STATUS_NOT_FOUND)
         return status;
     return memory->trouble != MDNN_STATUS_OK ? memory->trouble : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;

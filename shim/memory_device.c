@@ -157,7 +157,7 @@ static mdnn_status_t wait_a_while(void *context, mdnn_ticket_t ticket, double se
         MDNN_LOG_ONCE(
             MDNN_LOG_WARN, "memory",
             "the device was at work for more than %.1f s: for a hundred times as long the "
-            "program does not wait where memory is to return ahead of time",
+            "program does not wait for memory that moves ahead of time",
             seconds);
     return status;
 }

@@ -74,7 +74,7 @@ table() {
     mutant SET_ASIDE_AND_USED memory.c 's/(memory->config.budget_bytes - memory->aside_bytes)/memory->config.budget_bytes/;s/ + memory->aside_bytes >/ >/'
     mutant UNSEEN_NOT_WAITED_FOR memory_room.c 's/use = mdnn_memory_unseen_use(memory);/use = NULL;/'
     mutant GIVES_UP_TOO_EARLY memory_room.c \
-        's/^    const mdnn_status_t status = mdnn_memory_wait_for_a_move(memory);/    const mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'
+        's/^    const mdnn_status_t status = wait_for_a_move(memory, INFINITY);/    const mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'
     mutant GIVES_UP_FOR_GOOD memory_room.c 's/^    memory->hasty_until_us = .*/    memory->hasty_until_us = INFINITY + waited_s;/'
     mutant SLOT_NOT_WAITED_FOR memory_room.c 's/^    if (memory->slot_busy)/    if (0)/'
     mutant SAME_VICTIM_AGAIN memory_room.c 's/ \&\& area->demand != memory->demands \&\&/ \&\&/'

@@ -1395,6 +1395,28 @@ static void a_leave_that_ends_early_holds_no_host_memory_for_the_rest(void **sta
     end_memory(&model, memory);
 }
 
+/* What leaves may be used by work that waits for what the program does next. */
+static void a_join_that_takes_too_long_is_given_up(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 2);
+    enqueue(&model, 0, ITEM_OPERATION);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    model.hasty_in = 1;
+    advisor.join = 1;
+    leave_all(memory, 0);
+    model.hasty_in = 0;
+    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(model.done[0], 0); /* nor was it waited for again */
+    model.now_us += 1000e6;
+    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).out_bytes, 2 * MODEL_CHUNK);
+    assert_int_equal(model.done[MODEL_OUT], 2);
+    end_memory(&model, memory);
+}
+
 /* Another operation, in whose order a range that is away is to return; enqueued, but it has not
  * run. */
 static void ask_back(model_t *model, mdnn_memory_t *memory, uint64_t address)
@@ -1525,6 +1547,7 @@ int main(void)
         cmocka_unit_test(what_leaves_in_part_and_then_whole_is_copied_once),
         cmocka_unit_test(a_part_that_cannot_leave_stays_as_it_is),
         cmocka_unit_test(a_leave_that_ends_early_holds_no_host_memory_for_the_rest),
+        cmocka_unit_test(a_join_that_takes_too_long_is_given_up),
         cmocka_unit_test(a_wait_for_a_return_that_is_given_up_is_tried_again_later),
         cmocka_unit_test(such_work_needs_room),
         cmocka_unit_test(wrong_arguments_are_refused),
