@@ -577,7 +577,7 @@ static bool find_stream(const mdnn_call_t *call, CUstream *stream, bool *capturi
 }
 
 /* What needs more than streams keep for one convolution is promised that, if captures have not taken it,
- * and if a capture that cannot have as much finds something weaker to run. */
+ * and if a capture that cannot have as much finds something weaker that needs nothing. */
 static bool promise(arena_t *arena, const mdnn_plan_t *plan, const mdnn_demand_t *demand,
                     uint64_t needed_bytes)
 {
@@ -585,7 +585,7 @@ static bool promise(arena_t *arena, const mdnn_plan_t *plan, const mdnn_demand_t
     if (needed_bytes <= kept_bytes(arena))
         return true;
     if (needed_bytes > arena->divisible_bytes ||
-        mdnn_plan_least_bytes(plan, &weaker) > arena->bytes / 4)
+        mdnn_plan_least_bytes(plan, &weaker) > 0)
         return false;
     arena->promised_bytes = needed_bytes;
     return true;
