@@ -490,6 +490,16 @@ static void touch(void *registration, int buffer)
     reduce_model(buffer, buffer);
 }
 
+/* After other work, for which the buffer would have to leave. */
+static void use_and_deregister(void *registration, int buffer)
+{
+    for (int i = 0; i < 8; i++)
+        work();
+    touch(registration, buffer);
+    CUDA(cudaStreamSynchronize(stream));
+    CHECK(ncclCommDeregister(comm, registration) == 0);
+}
+
 /* Others use a registered buffer at any time, whatever else needs memory. */
 static void registered(uint64_t seed, int count)
 {
@@ -499,11 +509,7 @@ static void registered(uint64_t seed, int count)
     for (int round = 0; round < ROUNDS / 10; round++) {
         const int one = pick(count);
         CHECK(ncclCommRegister(comm, buffers[one], WORDS * sizeof(uint32_t), &registration) == 0);
-        for (int i = 0; i < 8; i++)
-            work();
-        touch(registration, one);
-        CUDA(cudaStreamSynchronize(stream));
-        CHECK(ncclCommDeregister(comm, registration) == 0);
+        use_and_deregister(registration, one);
     }
     check_all();
     CHECK(ncclCommDestroy(comm) == 0);
@@ -520,11 +526,7 @@ static void registered_twice(uint64_t seed, int count)
         CHECK(ncclCommRegister(comm, buffers[one], WORDS * sizeof(uint32_t), &registration) == 0);
         CHECK(ncclCommRegister(comm, buffers[one] + 1, sizeof(uint32_t), &again) == 0);
         CHECK(again == registration && ncclCommDeregister(comm, again) == 0);
-        for (int i = 0; i < 8; i++)
-            work();
-        touch(registration, one);
-        CUDA(cudaStreamSynchronize(stream));
-        CHECK(ncclCommDeregister(comm, registration) == 0);
+        use_and_deregister(registration, one);
     }
     check_all();
     CHECK(ncclCommDestroy(comm) == 0);

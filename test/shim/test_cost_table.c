@@ -94,21 +94,27 @@ static void a_tighter_limit_makes_an_engine_worth_planning_for_parts(void **stat
     assert_true(mdnn_cost_table_engine_may_pay(table, half(), index, LIMIT - 1));
 }
 
-static void a_database_brings_postponed_engines_back_as_postponed(void **state)
+/* As another process finds it. */
+static void store_and_recall(void)
 {
-    (void)state;
-    const mdnn_problem_t problem = {0};
+    const mdnn_problem_t problem = {.x = {.dims = {WHOLE}}};
     mdnn_cost_memory_t memory = {0};
     bool any;
-    put(3, WHOLE, MDNN_CANDIDATE_TIMED, LIMIT);
-    put(4, WHOLE, MDNN_CANDIDATE_EXCLUDED, LIMIT + 1);
-    put(3, WHOLE / 2, MDNN_CANDIDATE_POSTPONED, 0);
-    put(4, WHOLE / 2, MDNN_CANDIDATE_EXCLUDED, LIMIT + 1);
     assert_int_equal(mdnn_cost_table_remember(table, &memory, &any), MDNN_STATUS_OK);
     mdnn_cost_table_destroy(table);
     assert_int_equal(mdnn_cost_table_create(&table), MDNN_STATUS_OK);
     assert_int_equal(mdnn_cost_table_recall(table, &problem, &memory), MDNN_STATUS_OK);
     mdnn_cost_memory_fini(&memory);
+}
+
+static void a_database_brings_postponed_engines_back_as_postponed(void **state)
+{
+    (void)state;
+    put(3, WHOLE, MDNN_CANDIDATE_TIMED, LIMIT);
+    put(4, WHOLE, MDNN_CANDIDATE_EXCLUDED, LIMIT + 1);
+    put(3, WHOLE / 2, MDNN_CANDIDATE_POSTPONED, 0);
+    put(4, WHOLE / 2, MDNN_CANDIDATE_EXCLUDED, LIMIT + 1);
+    store_and_recall();
     const mdnn_engine_offer_t first = offer_of(3), second = offer_of(4);
     const mdnn_cost_row_t *const row = half();
     assert_int_equal(mdnn_cost_row_look(row, mdnn_cost_table_engine(table, &first))->state,
@@ -121,19 +127,12 @@ static void a_database_brings_postponed_engines_back_as_postponed(void **state)
 static void a_database_tells_what_was_left_to_a_search_from_what_was_postponed(void **state)
 {
     (void)state;
-    const mdnn_problem_t problem = {.x = {.dims = {WHOLE}}};
-    mdnn_cost_memory_t memory = {0};
-    bool any;
     put(3, WHOLE, MDNN_CANDIDATE_TIMED, 0);
     put(4, WHOLE, MDNN_CANDIDATE_LEFT, 0);
     put(3, WHOLE / 2, MDNN_CANDIDATE_POSTPONED, 0);
     put(4, WHOLE / 2, MDNN_CANDIDATE_LEFT, 0);
     assert_true(mdnn_cost_table_has_left(table));
-    assert_int_equal(mdnn_cost_table_remember(table, &memory, &any), MDNN_STATUS_OK);
-    mdnn_cost_table_destroy(table);
-    assert_int_equal(mdnn_cost_table_create(&table), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_cost_table_recall(table, &problem, &memory), MDNN_STATUS_OK);
-    mdnn_cost_memory_fini(&memory);
+    store_and_recall();
     const mdnn_engine_offer_t first = offer_of(3), second = offer_of(4);
     const mdnn_cost_row_t *const whole = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
     const int index = mdnn_cost_table_engine(table, &second);
@@ -237,19 +236,12 @@ static void an_engine_that_a_search_found_slow_needs_none(void **state)
 static void a_size_is_not_known_whole_because_a_search_tried_all_that_was_left(void **state)
 {
     (void)state;
-    const mdnn_problem_t problem = {.x = {.dims = {WHOLE}}};
-    mdnn_cost_memory_t memory = {0};
-    bool any;
     put(BEST, WHOLE, MDNN_CANDIDATE_TIMED, 0);
     put(LEFT, WHOLE, MDNN_CANDIDATE_LEFT, 0);
     mdnn_cost_row_t *row = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
     row->partly = row->listed = true;
     assert_true(take_run(LEFT, 2, false));
-    assert_int_equal(mdnn_cost_table_remember(table, &memory, &any), MDNN_STATUS_OK);
-    mdnn_cost_table_destroy(table);
-    assert_int_equal(mdnn_cost_table_create(&table), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_cost_table_recall(table, &problem, &memory), MDNN_STATUS_OK);
-    mdnn_cost_memory_fini(&memory);
+    store_and_recall();
     row = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
     assert_true(time_of(LEFT) == 2 && !mdnn_cost_row_has_left(row));
     assert_true(row->listed && row->partly && mdnn_cost_table_has_left(table));
