@@ -99,6 +99,8 @@ typedef struct mdnn_round_watch {
     uint32_t operations;    /* of the round that is timed */
     uint64_t read_token;    /* ended, to be read; 0: none */
     bool read_counts;       /* it was a whole round */
+    uint64_t plan;          /* that was followed all along, of the round that is timed, */
+    uint64_t read_plan;     /* and of the one to be read; 0: none */
     uint32_t counted;       /* operations of each of the rounds below */
     double sum_us;
     uint64_t rounds;

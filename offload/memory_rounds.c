@@ -28,6 +28,9 @@ static void read_ended(mdnn_memory_t *memory)
     watch->read_token = 0;
     if (status != MDNN_STATUS_OK || !watch->read_counts)
         return;
+    if (watch->read_plan != 0)
+        mdnn_pilot_round_took(memory->pilot, watch->read_plan,
+                              us / rounds_together(watch->counted));
     watch->sum_us += us;
     watch->rounds += rounds_together(watch->counted);
 }
@@ -47,6 +50,8 @@ static void end_round(mdnn_memory_t *memory, const mdnn_pilot_report_t *report)
     memory->device.time_end(memory->context, watch->stream, watch->token);
     watch->read_token = watch->token;
     watch->read_counts = is_whole(watch, report);
+    watch->read_plan =
+        watch->plan == mdnn_pilot_followed_plan(memory->pilot) ? watch->plan : 0;
     watch->token = 0;
 }
 
@@ -63,6 +68,7 @@ static void begin_round(mdnn_memory_t *memory, uint64_t stream, const mdnn_pilot
     }
     watch->token = memory->device.time_begin(memory->context, stream);
     watch->stream = stream;
+    watch->plan = mdnn_pilot_followed_plan(memory->pilot);
     watch->operations = report->period_operations;
     watch->next = memory->report.operations + (uint64_t)report->period_operations *
                                                   rounds_together(report->period_operations);

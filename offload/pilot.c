@@ -15,6 +15,10 @@ enum {
         64 /* operations: what they use is called back when the program is found again */
 };
 static const uint64_t never = UINT64_MAX;
+/* Of two plans whose rounds differ by less, the one that keeps to its schedule. */
+static const double AS_FAST = 1.01;
+/* Rounds may take so much less than is predicted: moves begin earlier than the replay has it. */
+static const double PREDICTED_LONG = 1.1;
 
 typedef enum stage {
     STAGE_TIMING,
@@ -35,7 +39,7 @@ typedef struct entry {
     uint64_t short_bytes; /* of the budget, left alone by plans that are made now */
     unsigned replans;
     pilot_plan_t *plan;
-    uint64_t plan_short_bytes;
+    pilot_plan_t *before; /* the plan, with more memory, as long as `plan` has to prove itself */
 } entry_t;
 
 /* One of the history's ranges; the same index. */
@@ -69,6 +73,7 @@ struct mdnn_pilot {
     uint64_t short_before;      /* and in the one before */
     pilot_job_t *job;           /* NULL: none is under way */
     uint64_t job_period;
+    uint64_t plans; /* made */
     timed_t *timed; /* ring of TIMED */
     uint32_t periods;
 };
@@ -94,6 +99,7 @@ static void forget(mdnn_pilot_t *pilot, entry_t *entry)
     if (entry->plan == pilot->active)
         pilot->active = NULL;
     pilot_plan_destroy(entry->plan);
+    pilot_plan_destroy(entry->before);
     free(entry->times_us);
     *entry = (entry_t){0};
 }
@@ -276,20 +282,75 @@ static void start_planning(mdnn_pilot_t *pilot, entry_t *entry)
         plan_failed(entry, status);
 }
 
-/* Takes over *made, if it is of use: a second plan may find that there is too little memory. */
+/* Of the last rounds under the plan the shortest: what disturbs them makes them longer. */
+static double round_of(const pilot_plan_t *plan)
+{
+    double least_us = plan->rounds_us[0];
+    for (int i = 1; i < PILOT_ROUNDS; i++)
+        least_us = plan->rounds_us[i] < least_us ? plan->rounds_us[i] : least_us;
+    return least_us;
+}
+
+static bool is_measured(const pilot_plan_t *plan)
+{
+    return plan->rounds >= PILOT_ROUNDS;
+}
+
+/* A plan with less memory may find that there is too little; and it may move so much more that what
+ * is missing now costs less. */
+static bool may_help(const pilot_plan_t *before, const pilot_plan_t *made)
+{
+    return made->plan.verdict == MDNN_VERDICT_FITS &&
+           made->plan.predicted.time_us <= PREDICTED_LONG * round_of(before);
+}
+
+/* Takes over *made, if it is of use. */
 static void adopt_for(mdnn_pilot_t *pilot, entry_t *entry, pilot_plan_t *made)
 {
-    if (entry->plan && made->plan.verdict != MDNN_VERDICT_FITS) {
+    if (entry->plan && !may_help(entry->plan, made)) {
         entry->replans = REPLANS;
         pilot_plan_destroy(made);
         return;
     }
     if (entry->plan == pilot->active)
         pilot->active = NULL;
-    pilot_plan_destroy(entry->plan);
+    entry->before = entry->plan;
     entry->plan = made;
-    entry->plan_short_bytes = entry->short_bytes;
+    made->number = ++pilot->plans;
+    made->short_bytes = entry->short_bytes;
     entry->stage = STAGE_PLANNED;
+}
+
+/* The plan with less memory stays, or the one before does. */
+static void judge_plan(mdnn_pilot_t *pilot, entry_t *entry)
+{
+    if (!entry->before || !is_measured(entry->plan))
+        return;
+    pilot_plan_t *worse = entry->before;
+    if (round_of(entry->plan) > AS_FAST * round_of(entry->before)) {
+        worse = entry->plan;
+        entry->plan = entry->before;
+        entry->replans = REPLANS;
+        pilot->active = NULL;
+    }
+    pilot_plan_destroy(worse);
+    entry->before = NULL;
+}
+
+uint64_t mdnn_pilot_followed_plan(const mdnn_pilot_t *pilot)
+{
+    return pilot->active && pilot->flown >= pilot->active->period.operation_count
+               ? pilot->active->number
+               : 0;
+}
+
+void mdnn_pilot_round_took(mdnn_pilot_t *pilot, uint64_t plan, double time_us)
+{
+    for (int i = 0; i < PERIODS; i++) {
+        pilot_plan_t *const followed = pilot->entries[i].plan;
+        if (followed && followed->number == plan)
+            followed->rounds_us[followed->rounds++ % PILOT_ROUNDS] = time_us;
+    }
 }
 
 /* The plan that was being made is ready. Its period may be forgotten by now. */
@@ -321,7 +382,8 @@ static void plan_with_less(mdnn_pilot_t *pilot, entry_t *entry)
         return;
     pilot->short_before = bytes > 0 ? 0 : now;
     pilot->short_bytes = 0;
-    if (bytes == 0 || entry->replans >= REPLANS || bytes > pilot->config.budget_bytes - entry->short_bytes)
+    if (bytes == 0 || entry->before || !is_measured(entry->plan) || entry->replans >= REPLANS ||
+        bytes > pilot->config.budget_bytes - entry->short_bytes)
         return;
     entry->replans++;
     entry->short_bytes += bytes;
@@ -516,6 +578,7 @@ static void learn_ranges(mdnn_pilot_t *pilot, const mdnn_history_operation_t *op
 static void follow(mdnn_pilot_t *pilot, entry_t *entry, const mdnn_history_operation_t *operation,
                    mdnn_advice_t *advice)
 {
+    judge_plan(pilot, entry); /* first: a plan may end here */
     pilot_plan_t *const plan = entry->plan;
     const uint32_t position = pilot->place.position, count = plan->period.operation_count;
     const bool known = pilot->active == plan && pilot->followed_for > 1;
@@ -639,7 +702,7 @@ mdnn_pilot_report_t mdnn_pilot_report(const mdnn_pilot_t *pilot)
             continue;
         most = entry->followed;
         report_plan(&report, entry->plan);
-        report.short_bytes = entry->plan_short_bytes;
+        report.short_bytes = entry->plan->short_bytes;
     }
     return report;
 }

@@ -67,8 +67,15 @@ uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range);
 /* Memory had to be found on demand: so many bytes were missing. If that comes although the plan has
  * been followed for a whole round, and again in the next one, there is less memory than the budget
  * says (slabs that are not full, pinned ranges, some that the period does not know): the period is
- * planned again with so much less as was missing in both. */
+ * planned again with so much less as was missing in both, if that is expected to help. */
 void mdnn_pilot_short(mdnn_pilot_t *pilot, uint64_t bytes);
+
+/* A round of the program took so long on the device under the plan of that number. A plan with less
+ * memory is kept only if rounds take no longer with it than before. */
+void mdnn_pilot_round_took(mdnn_pilot_t *pilot, uint64_t plan, double time_us);
+
+/* The plan that has been followed for a whole round up to now; 0: none. */
+uint64_t mdnn_pilot_followed_plan(const mdnn_pilot_t *pilot);
 
 typedef struct mdnn_pilot_report {
     uint64_t operations;        /* recorded */

@@ -10,6 +10,9 @@ typedef struct pilot_lists {
     uint32_t *first, *items;
 } pilot_lists_t;
 
+/* So many rounds show how fast a plan is. */
+enum { PILOT_ROUNDS = 4 };
+
 /* A range that should be away for good: one of those of its size that nothing uses. */
 typedef struct pilot_unused {
     uint64_t bytes;
@@ -28,10 +31,14 @@ typedef struct pilot_plan {
     pilot_unused_t *unused; /* sorted by bytes */
     size_t unused_count;
     double compute_us, planning_ms;
+    uint64_t short_bytes; /* of the budget, left alone */
+    uint64_t number;      /* of the pilot's; from 1 */
     /* State, of the period that is followed: */
     uint32_t *handles;            /* the history's, of each range of the period; MDNN_NO_POSITION */
     bool *passed;                 /* of each range: away, or advised already; scratch */
     mdnn_advised_t *leave, *back; /* the advice: moves, ranges + moves */
+    double rounds_us[PILOT_ROUNDS]; /* those that took as long under it: the last ones, */
+    uint64_t rounds;                /* of so many */
 } pilot_plan_t;
 
 /* The making of one plan, on a thread or at once. */

@@ -171,7 +171,7 @@ hanging_row_has_a_limit() {
     python3 - "$OUT/limited" <<'END'
 import sys
 source = open("scripts/gpu/bench-pytorch").read()
-short = source.replace("LIMIT_FACTOR, LEAST_LIMIT_S = 3, 90", "LIMIT_FACTOR, LEAST_LIMIT_S = 0, 18")
+short = source.replace("LIMIT_FACTOR, LEAST_LIMIT_S = 3, 150", "LIMIT_FACTOR, LEAST_LIMIT_S = 0, 18")
 assert short != source
 open(sys.argv[1], "w").write(short.replace("os.path.abspath(__file__)", "'scripts/gpu/x'"))
 END

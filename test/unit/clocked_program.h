@@ -31,7 +31,7 @@ typedef struct device {
     mdnn_link_t link;
     double *end_us[QUEUES]; /* of each moment */
     uint64_t moments[QUEUES];
-    double took_us[TOKENS];
+    double token_us[TOKENS]; /* when the stream came by */
     uint64_t tokens, token_moment[TOKENS];
     uint64_t chunks, slots;
     double map_us, unmap_us; /* what they cost the host, with access */
@@ -145,11 +145,11 @@ static inline uint64_t device_time_begin(void *context, uint64_t stream)
 {
     device_t *const device = context;
     const uint64_t token = ++device->tokens;
-    (void)stream;
+    const double end_us = end_of(device, stream);
+    device->token_us[token % TOKENS] = end_us > device->now_us ? end_us : device->now_us;
     return token;
 }
 
-/* An operation's own time is that of the last moment. */
 static inline void device_time_end(void *context, uint64_t stream, uint64_t token)
 {
     device_t *const device = context;
@@ -162,7 +162,7 @@ static inline mdnn_status_t device_time_read(void *context, uint64_t token, doub
     const mdnn_ticket_t ticket = {0, device->token_moment[token % TOKENS]};
     if (!device_is_done(device, ticket))
         return MDNN_STATUS_BUSY;
-    *time_us = device->took_us[ticket.moment % TOKENS];
+    *time_us = ticket_us(device, ticket) - device->token_us[token % TOKENS];
     return MDNN_STATUS_OK;
 }
 
@@ -202,6 +202,10 @@ static random_period_t network;
 static uint64_t addresses[RANDOM_PERIOD_RANGES];
 static device_t device;
 static mdnn_memory_t *memory;
+/* A range is allocated so many operations before the first that names it. */
+static uint32_t allocated_ahead;
+/* What dies is freed only after what follows was allocated. */
+static bool frees_late;
 
 static inline void allocate_range(uint32_t range)
 {
@@ -209,14 +213,30 @@ static inline void allocate_range(uint32_t range)
     MUST(mdnn_memory_allocate(memory, bytes, 0, &addresses[range]) == MDNN_STATUS_OK);
 }
 
+/* Those that begin with operation `position`, if they do so ahead of it or, else, at it. */
+static inline void allocate_ahead(uint32_t position)
+{
+    const uint32_t first = (position + allocated_ahead) % network.period.operation_count;
+    for (uint32_t r = 0; r < network.period.range_count; r++)
+        if (network.ranges[r].birth == first)
+            allocate_range(r);
+}
+
+static inline void free_behind(uint32_t position)
+{
+    for (uint32_t r = 0; r < network.period.range_count; r++)
+        if (network.ranges[r].death == position)
+            MUST(mdnn_memory_free(memory, addresses[r], 0) == MDNN_STATUS_OK);
+}
+
 static inline void run_operation(uint32_t position)
 {
     const mdnn_operation_t *const operation = &network.operations[position];
     const double time_us = network.variants[operation->first_variant].time_us;
     mdnn_named_t names[16];
-    for (uint32_t r = 0; r < network.period.range_count; r++)
-        if (network.ranges[r].birth == position)
-            allocate_range(r);
+    allocate_ahead(position);
+    if (frees_late && position > 0)
+        free_behind(position - 1);
     MUST(operation->use_count <= sizeof names / sizeof names[0]);
     for (uint32_t u = 0; u < operation->use_count; u++) {
         const mdnn_use_t *const use = &network.uses[operation->first_use + u];
@@ -229,11 +249,9 @@ static inline void run_operation(uint32_t position)
     MUST(mdnn_memory_begin(memory, &running) == MDNN_STATUS_OK);
     device.now_us += HOST_US;
     enqueue(&device, 0, time_us);
-    device.took_us[device.moments[0] % TOKENS] = time_us;
     mdnn_memory_end(memory, &running, true);
-    for (uint32_t r = 0; r < network.period.range_count; r++)
-        if (network.ranges[r].death == position)
-            MUST(mdnn_memory_free(memory, addresses[r], 0) == MDNN_STATUS_OK);
+    if (!frees_late || position + 1 == network.period.operation_count)
+        free_behind(position);
 }
 
 static inline void log_something(uint32_t key)
@@ -241,7 +259,6 @@ static inline void log_something(uint32_t key)
     mdnn_memory_operation_t running = {.key = 1000 + key};
     MUST(mdnn_memory_begin(memory, &running) == MDNN_STATUS_OK);
     enqueue(&device, 0, 1);
-    device.took_us[device.moments[0] % TOKENS] = 1;
     mdnn_memory_end(memory, &running, true);
 }
 
@@ -289,6 +306,9 @@ static inline void start(uint64_t budget_bytes, uint64_t pilot_bytes, uint64_t p
     MUST(mdnn_memory_create(&config, &functions, &device, &memory) == MDNN_STATUS_OK);
     for (uint32_t r = 0; r < network.period.range_count; r++)
         if (mdnn_range_is_permanent(&network.ranges[r]))
+            allocate_range(r);
+    for (uint32_t r = 0; r < network.period.range_count; r++)
+        if (network.ranges[r].birth < allocated_ahead)
             allocate_range(r);
 }
 

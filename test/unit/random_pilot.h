@@ -109,6 +109,19 @@ void mdnn_pilot_short(mdnn_pilot_t *pilot, uint64_t bytes)
     assert_true(bytes > 0);
 }
 
+uint64_t mdnn_pilot_followed_plan(const mdnn_pilot_t *pilot)
+{
+    (void)pilot;
+    return random_next(&advisor.random) % 3;
+}
+
+void mdnn_pilot_round_took(mdnn_pilot_t *pilot, uint64_t plan, double time_us)
+{
+    (void)pilot;
+    assert_true(plan == 1 || plan == 2);
+    assert_true(time_us >= 0);
+}
+
 uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range)
 {
     (void)pilot;

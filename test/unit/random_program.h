@@ -26,6 +26,7 @@ static inline uint64_t below(uint64_t end)
 typedef struct slot {
     uint64_t bytes;
     uint32_t birth, death; /* steps; death < birth: in the next round; both MOST_STEPS: always */
+    uint32_t ahead; /* allocated so many steps before its birth, where it is used first */
 } slot_t;
 
 typedef struct step {
@@ -58,6 +59,7 @@ static inline void fill_program(program_t *program, uint64_t first_key)
     for (uint32_t s = 0; s < program->slot_count; s++) {
         slot_t *const slot = &program->slots[s];
         slot->bytes = 1 + below(3);
+        slot->ahead = 0;
         slot->birth = slot->death = MOST_STEPS;
         if (below(3) == 0)
             continue;
@@ -111,7 +113,7 @@ typedef struct event {
 static event_t events[MOST_EVENTS];
 static uint32_t event_count, id_count;
 static uint32_t living[ROOM_SLOTS];
-static bool slot_is_there[ROOM_SLOTS];
+static bool slot_is_there[ROOM_SLOTS], slot_is_ahead[ROOM_SLOTS];
 
 static inline event_t *add_event(event_t event)
 {
@@ -154,6 +156,17 @@ static inline void exchange_slot(const program_t *program)
     begin_slot(s, program->slots[s].bytes);
 }
 
+/* What is allocated some steps before it is used. */
+static inline void begin_ahead(const program_t *program, uint32_t step, uint64_t factor)
+{
+    for (uint32_t s = 0; s < program->slot_count; s++)
+        if (program->slots[s].ahead > 0 && program->slots[s].birth == step + program->slots[s].ahead &&
+            !slot_is_there[s]) {
+            begin_slot(s, program->slots[s].bytes * factor);
+            slot_is_ahead[s] = true;
+        }
+}
+
 /* Steps up to `end`; sizes are multiplied, as with a batch of another size. Slots that a short
  * round left alive are ended, those that are missing are begun. */
 static inline void run_round(const program_t *program, uint32_t end, uint64_t factor, bool regular)
@@ -161,11 +174,13 @@ static inline void run_round(const program_t *program, uint32_t end, uint64_t fa
     for (uint32_t i = 0; i < end; i++) {
         const step_t *const step = &program->steps[i];
         event_t event = {.kind = OPERATION, .key = step->key, .regular = regular};
+        begin_ahead(program, i, factor);
         for (uint32_t u = 0; u < step->use_count; u++) {
             const uint32_t s = step->slots[u];
             const bool anew = program->slots[s].birth == i;
-            if (slot_is_there[s] && anew)
+            if (slot_is_there[s] && anew && !slot_is_ahead[s])
                 end_slot(s);
+            slot_is_ahead[s] = false;
             if (!slot_is_there[s])
                 begin_slot(s, program->slots[s].bytes *
                                   (program->slots[s].birth == MOST_STEPS ? 1 : factor));
@@ -185,6 +200,7 @@ static inline void start_program(const program_t *program)
 {
     event_count = id_count = 0;
     memset(slot_is_there, 0, sizeof slot_is_there);
+    memset(slot_is_ahead, 0, sizeof slot_is_ahead);
     for (uint32_t s = 0; s < program->slot_count; s++)
         if (program->slots[s].birth == MOST_STEPS)
             begin_slot(s, program->slots[s].bytes);

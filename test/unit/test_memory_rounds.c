@@ -25,6 +25,24 @@ mdnn_pilot_report_t mdnn_pilot_report(const mdnn_pilot_t *unused)
     return pilot;
 }
 
+static uint64_t followed_plan = 1;
+static unsigned rounds_told;
+static double told_us;
+
+uint64_t mdnn_pilot_followed_plan(const mdnn_pilot_t *unused)
+{
+    (void)unused;
+    return followed_plan;
+}
+
+void mdnn_pilot_round_took(mdnn_pilot_t *unused, uint64_t plan, double time_us)
+{
+    (void)unused;
+    assert_int_equal(plan, 1);
+    rounds_told++;
+    told_us = time_us;
+}
+
 static uint64_t time_begin(void *context, uint64_t stream)
 {
     device_t *const device = context;
@@ -159,6 +177,28 @@ static void a_device_that_is_behind_loses_a_round_and_no_stopwatch(void **state)
         assert_int_equal(device.states[token], READ);
 }
 
+static void the_pilot_is_told_of_rounds_under_one_plan(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    rounds_told = 0;
+    run(&memory, &device, 501);
+    assert_int_equal(rounds_told, 4);
+    assert_true(told_us == 1000);
+    followed_plan = 0; /* in the middle of the next one */
+    run(&memory, &device, 300);
+    assert_int_equal(rounds_told, 5);
+    followed_plan = 1;
+    run(&memory, &device, 99);
+    assert_int_equal(rounds_told, 5); /* it began without */
+    run(&memory, &device, 201);
+    assert_int_equal(rounds_told, 6);
+    pilot.period_operations = 3; /* several together */
+    run(&memory, &device, 500);
+    assert_true(rounds_told > 6 && told_us == 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +208,7 @@ int main(void)
         cmocka_unit_test(a_round_with_a_deviation_does_not_count),
         cmocka_unit_test(rounds_of_another_length_begin_anew),
         cmocka_unit_test(a_device_that_is_behind_loses_a_round_and_no_stopwatch),
+        cmocka_unit_test(the_pilot_is_told_of_rounds_under_one_plan),
     };
     return cmocka_run_group_tests_name("memory rounds", tests, NULL, NULL);
 }
