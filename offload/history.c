@@ -75,9 +75,6 @@ uint32_t mdnn_history_begin_range(mdnn_history_t *history, uint64_t bytes, bool 
                                .used_at = never,
                                .lives = true,
                                .stays = stays};
-    history->living_bytes += bytes;
-    if (history->living_bytes > history->most_bytes)
-        history->most_bytes = history->living_bytes;
     return index;
 }
 
@@ -101,7 +98,6 @@ void mdnn_history_end_range(mdnn_history_t *history, uint32_t range)
         return;
     history->ranges[range].lives = false;
     history->ranges[range].died_at = history->recorded;
-    history->living_bytes -= history->ranges[range].bytes;
     release_range(history, range);
 }
 
@@ -158,7 +154,6 @@ static void append(mdnn_history_t *history, const mdnn_history_operation_t *oper
                                   .stream = operation->stream,
                                   .kind = operation->kind,
                                   .workspace_bytes = operation->workspace_bytes,
-                                  .passing_bytes = history->most_bytes - history->living_bytes,
                                   .time_us = operation->time_us,
                                   .first_use = history->uses_recorded};
     for (uint32_t u = 0; u < use_count; u++) {
@@ -176,7 +171,6 @@ static void append(mdnn_history_t *history, const mdnn_history_operation_t *oper
     }
     history->uses_recorded += kept->use_count;
     kept->symbol = symbol_of(kept);
-    history->most_bytes = history->living_bytes;
     history->recorded++;
 }
 

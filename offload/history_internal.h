@@ -16,8 +16,6 @@ typedef struct history_operation {
     uint32_t use_count, stream;
     mdnn_operation_kind_t kind;
     uint64_t key, workspace_bytes;
-    uint64_t passing_bytes; /* that lived at once between the operation before and this one, beyond
-                               what lived when it was recorded */
     double time_us;
 } history_operation_t;
 
@@ -53,7 +51,6 @@ struct mdnn_history {
     uint64_t uses_recorded;
     history_range_t *ranges;
     uint32_t range_capacity, first_free; /* free entries are chained by used_operand */
-    uint64_t living_bytes, most_bytes;   /* now, and at most since the last operation */
     remembered_t remembered[MDNN_HISTORY_PERIODS];
     uint64_t periods_made;
     /* Following: remembered[followed], or lost if it is negative. */

@@ -246,11 +246,6 @@ static void settle_lives(build_t *build)
             period->uses[u].range = build->last_use[period->uses[u].range];
 }
 
-static bool is_never_used(const build_t *build, const history_range_t *range)
-{
-    return range->lives && range->first_used_at == UINT64_MAX && range->born_at < build->begin;
-}
-
 /* Ranges that went into others leave the list; what lives and is never used joins it. */
 static void compact(build_t *build)
 {
@@ -388,46 +383,6 @@ static bool index_symbols(remembered_t *made, const build_t *build, uint32_t beg
     return ok;
 }
 
-/* ---- memory that no operation names ---- */
-
-static uint64_t lesser(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* The program takes memory before the first operation that names it (a convolution's result is
- * allocated, then come kernels that name its workspace alone), and frees what it has done with after
- * it has allocated what comes next. A range's life begins with its first use here, and ends before the
- * next operation's; what is held beyond is unnamed. */
-static bool add_unnamed(build_t *build)
-{
-    const mdnn_history_t *const history = build->history;
-    const uint64_t end = build->begin + build->count;
-    int64_t *const change = calloc((size_t)build->count + 1, sizeof *change);
-    int64_t unused = 0;
-    if (!change)
-        return false;
-    for (uint32_t i = 0; i < history->range_capacity; i++) {
-        const history_range_t *const range = &history->ranges[i];
-        const uint64_t until = lesser(lesser(range->first_used_at, range->died_at), end);
-        const uint64_t from = range->born_at > build->begin ? range->born_at : build->begin;
-        if ((!range->lives && range->references == 0) || is_never_used(build, range) || from >= until)
-            continue;
-        change[from - build->begin] += (int64_t)range->bytes;
-        change[until - build->begin] -= (int64_t)range->bytes;
-    }
-    for (uint32_t i = 0; i < build->count; i++) {
-        const uint64_t number = build->begin + i;
-        unused += change[i];
-        build->period.operations[i].unnamed_bytes =
-            (uint64_t)unused +
-            lesser(history_operation_at(history, number)->passing_bytes,
-                   history_operation_at(history, number - build->count)->passing_bytes);
-    }
-    free(change);
-    return true;
-}
-
 /* ---- all together ---- */
 
 static bool prepare(build_t *build)
@@ -462,8 +417,6 @@ static bool build_period(build_t *build, remembered_t *made, uint32_t *position)
     copy_operations(build);
     settle_lives(build);
     compact(build);
-    if (!add_unnamed(build))
-        return false;
     made->period = build->period;
     build->period = (mdnn_period_t){0};
     uint64_t *const live = calloc(build->count, sizeof *live);

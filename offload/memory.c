@@ -225,7 +225,10 @@ static void fill_area(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t address
     area->stays = !area->range || bytes < memory->config.min_bytes;
     area->born = memory->began;
     area->gone = UINT64_MAX;
-    area->filled = area->in_sent = area->out_sent = area->clean = area->slots_from = area->count;
+    area->blank = area->range && mdnn_area_owned(area) < area->count;
+    area->slots_from = area->count;
+    area->filled = area->in_sent = area->out_sent = area->clean = area->blank ? 0 : area->count;
+    area->state = area->blank ? MDNN_AREA_AWAY : MDNN_AREA_RESIDENT;
     area->last_use = memory->report.operations;
 }
 
@@ -259,6 +262,17 @@ static void note_refusal(mdnn_memory_t *memory, uint64_t bytes)
     mdnn_memory_refused(memory, room + mdnn_memory_stuck_bytes(memory));
 }
 
+/* A plan has the memory from the first operation on that names it. With HOST each address has
+ * memory, and what must not leave has it from the beginning. */
+static mdnn_first_use_t first_use(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    if (memory->config.safety != MDNN_SAFETY_FAST || bytes < memory->config.min_bytes ||
+        bytes <= memory->config.ranges.small_bytes)
+        return MDNN_FIRST_USE_UNKNOWN;
+    return mdnn_pilot_first_use(memory->pilot, mdnn_ranges_chunks_for(memory->ranges, bytes) *
+                                                   memory->chunk_bytes);
+}
+
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address)
 {
@@ -268,7 +282,8 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
         return MDNN_STATUS_OUT_OF_MEMORY;
     area->uses = area->first_uses;
     area->use_room = MDNN_INLINE_USES;
-    mdnn_status_t status = mdnn_memory_acquire(memory, bytes, stream, &got);
+    mdnn_status_t status =
+        mdnn_memory_acquire(memory, bytes, stream, first_use(memory, bytes), &got);
     if (status != MDNN_STATUS_OK) {
         free_area(area);
         if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)

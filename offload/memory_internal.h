@@ -15,7 +15,10 @@
  *
  * Chunks below `filled` have the content; from `clean` on the host has it. Since clean <= filled,
  * each chunk's content is in one place at least at every moment, whatever is called off or fails
- * half-way. Chunks from `clean` on may be given away, those below `filled` may be mapped. */
+ * half-way. Chunks from `clean` on may be given away, those below `filled` may be mapped.
+ *
+ * Where a plan says that no chunk is wanted yet, an allocation gets addresses alone: it is AWAY, and
+ * blank. It takes chunks when an operation names it. */
 #ifndef MDNN_MEMORY_INTERNAL_H
 #define MDNN_MEMORY_INTERNAL_H
 
@@ -52,6 +55,7 @@ typedef struct mdnn_area {
     /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to
      * `out_sent` are enqueued. */
     uint64_t count, filled, clean, in_sent, out_sent;
+    bool blank; /* nobody has named it yet, so from `clean` on there is no content, nor a slot */
     uint64_t target; /* LEAVING, RETURNING: so many of its first chunks are there in the end */
     uint64_t *slots, slots_from; /* host slots are there from here on; slots_from <= clean */
     bool cut;              /* LEAVING: nothing works on it, and it is unmapped from `target` on */
@@ -229,9 +233,10 @@ void mdnn_memory_join(mdnn_memory_t *memory);
  * the host allocates far ahead of the device would take it from them. So the host waits until they
  * have what the plan gives them, as long as that operation keeps the device at work behind it. */
 void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end);
-/* As mdnn_ranges_acquire, but whatever it takes is done and waited for. */
+/* As mdnn_ranges_acquire, but whatever it takes is done and waited for. Where the first use is
+ * known, nothing is sent away for it: then, or if it is LATER, as mdnn_ranges_reserve. */
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                                  mdnn_allocation_t *allocation);
+                                  mdnn_first_use_t first_use, mdnn_allocation_t *allocation);
 /* Has all of `areas`, which are held or pinned, RESIDENT; NULL ones are passed over. */
 mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count);
 

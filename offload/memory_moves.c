@@ -140,6 +140,7 @@ void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t keep)
 static void settle_down(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     area->state = MDNN_AREA_RESIDENT;
+    area->blank = false;
     area->clean = area->count; /* from now on it may be written, by whoever is named or not */
     discard_copies_out(area);
     trim_slots(memory, area);
@@ -225,7 +226,9 @@ static bool send(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t index, bool 
     mdnn_flight_t *const flight = &flights->ring[(flights->first + flights->count) % MDNN_FLIGHTS];
     mdnn_status_t status = MDNN_STATUS_OK;
     flight->end = (mdnn_ticket_t){0, 0};
-    if (bytes > 0) /* else it is the chunk behind an end (mdnn_ranges_config_t.ended_chunks) */
+    /* Else it is the chunk behind an end (mdnn_ranges_config_t.ended_chunks), or nothing is in it.
+     */
+    if (bytes > 0 && (out || !area->blank))
         status =
             memory->device.copy(memory->context, out, mdnn_range_chunks(area->range).chunks[index],
                                 area->slots[index], bytes, &flight->end);
@@ -237,7 +240,8 @@ static bool send(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t index, bool 
     flight->discarded = area->discarded;
     flights->count++;
     area->in_flight[out]++;
-    *(out ? &memory->report.out_bytes : &memory->report.in_bytes) += bytes;
+    *(out ? &memory->report.out_bytes : &memory->report.in_bytes) +=
+        out || !area->blank ? bytes : 0;
     memory->steps++;
     return true;
 }
@@ -328,6 +332,8 @@ static bool cut_off(mdnn_memory_t *memory, mdnn_area_t *area)
         area->in_flight[true] > 0)
         return false;
     mdnn_status_t status = take_slots(memory, area);
+    if (status == MDNN_STATUS_OK)
+        area->blank = false; /* what is in its slots will do */
     if (status == MDNN_STATUS_BUSY) {
         memory->slot_busy = true;
         return false;

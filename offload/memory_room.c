@@ -284,11 +284,27 @@ static mdnn_status_t make_room(mdnn_memory_t *memory, uint64_t wanted)
     return memory->trouble != MDNN_STATUS_OK ? memory->trouble : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
 }
 
+/* Addresses alone. NOT_FOUND: no demand could ever have so many chunks. */
+static mdnn_status_t reserve(mdnn_memory_t *memory, uint64_t bytes, uint64_t wanted,
+                             mdnn_allocation_t *allocation)
+{
+    const uint64_t allowed = mdnn_memory_chunks_allowed(memory);
+    const uint64_t stuck = mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes;
+    if (stuck > allowed || wanted > allowed - stuck)
+        return MDNN_STATUS_NOT_FOUND;
+    allocation->wait_count = 0;
+    return mdnn_ranges_reserve(memory->ranges, bytes, &allocation->address);
+}
+
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                                  mdnn_allocation_t *allocation)
+                                  mdnn_first_use_t first_use, mdnn_allocation_t *allocation)
 {
     const uint64_t wanted = mdnn_ranges_chunks_for(memory->ranges, bytes);
+    const bool known = first_use != MDNN_FIRST_USE_UNKNOWN;
     mdnn_status_t status;
+    if (first_use == MDNN_FIRST_USE_LATER &&
+        reserve(memory, bytes, wanted, allocation) == MDNN_STATUS_OK)
+        return MDNN_STATUS_OK;
     begin_demand(memory);
     do {
         mdnn_memory_progress(memory);
@@ -299,7 +315,11 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
             status = allocation->wait_count > 0
                          ? wait_and_move(memory, allocation->waits[0], INFINITY)
                          : MDNN_STATUS_OK;
-        else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && known &&
+                 reserve(memory, bytes, wanted, allocation) == MDNN_STATUS_OK) {
+            status = MDNN_STATUS_OK;
+            break;
+        } else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
             status = make_room(memory, wanted);
     } while (status == MDNN_STATUS_OK);
     memory->demanding = false;
@@ -343,6 +363,8 @@ mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *area
         const mdnn_area_t *const area = areas[i];
         if (!area || mdnn_area_owned(area) == area->count)
             continue;
+        if (area->blank && area->filled == 0)
+            continue; /* it has never been anywhere else */
         if (area->state == MDNN_AREA_AWAY ||
             (area->state == MDNN_AREA_RETURNING && area->target < area->count))
             memory->report.demand_returns++;

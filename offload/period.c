@@ -194,66 +194,39 @@ uint32_t mdnn_operation_smallest(const mdnn_period_t *period, uint32_t position)
     return best_variant(period, position, UINT64_MAX, false);
 }
 
-/* For each operation what it names, and what may not leave then. */
-static mdnn_status_t named_bytes(const mdnn_period_t *period, uint64_t *bytes)
+mdnn_status_t mdnn_period_floor(const mdnn_period_t *period, uint64_t *floor_bytes)
 {
+    uint64_t *const stay = calloc((size_t)period->operation_count + 1, sizeof *stay);
     mdnn_period_range_t *const staying = calloc((size_t)period->range_count + 1, sizeof *staying);
-    if (!staying)
+    uint64_t most = 0;
+    if (!stay || !staying) {
+        free(stay);
+        free(staying);
         return MDNN_STATUS_OUT_OF_MEMORY;
+    }
     for (uint32_t r = 0; r < period->range_count; r++) {
         staying[r] = period->ranges[r];
         staying[r].bytes = period->ranges[r].stays ? period->ranges[r].bytes : 0;
     }
     mdnn_period_t only = *period;
     only.ranges = staying;
-    mdnn_period_live_bytes(&only, bytes);
-    free(staying);
+    mdnn_period_live_bytes(&only, stay);
     for (uint32_t i = 0; i < period->operation_count; i++) {
         const mdnn_operation_t *const operation = &period->operations[i];
+        uint64_t bytes = stay[i];
         for (uint32_t u = 0; u < operation->use_count; u++) {
             const mdnn_period_range_t *const range =
                 &period->ranges[period->uses[operation->first_use + u].range];
-            bytes[i] += range->stays ? 0 : range->bytes;
+            bytes += range->stays ? 0 : range->bytes;
         }
+        bytes += period->variants[operation->first_variant + mdnn_operation_smallest(period, i)]
+                     .workspace_bytes;
+        most = bytes > most ? bytes : most;
     }
+    free(stay);
+    free(staying);
+    *floor_bytes = most;
     return MDNN_STATUS_OK;
-}
-
-mdnn_status_t mdnn_period_floor(const mdnn_period_t *period, uint64_t *floor_bytes)
-{
-    uint64_t *const bytes = calloc((size_t)period->operation_count + 1, sizeof *bytes);
-    uint64_t most = 0;
-    const mdnn_status_t status =
-        bytes ? named_bytes(period, bytes) : MDNN_STATUS_OUT_OF_MEMORY;
-    for (uint32_t i = 0; status == MDNN_STATUS_OK && i < period->operation_count; i++) {
-        const uint32_t smallest =
-            period->operations[i].first_variant + mdnn_operation_smallest(period, i);
-        bytes[i] += period->variants[smallest].workspace_bytes;
-        most = bytes[i] > most ? bytes[i] : most;
-    }
-    free(bytes);
-    if (status == MDNN_STATUS_OK)
-        *floor_bytes = most;
-    return status;
-}
-
-mdnn_status_t mdnn_period_add_unnamed(mdnn_period_t *period, uint64_t budget_bytes)
-{
-    uint64_t *const named = calloc((size_t)period->operation_count + 1, sizeof *named);
-    const mdnn_status_t status =
-        named ? named_bytes(period, named) : MDNN_STATUS_OUT_OF_MEMORY;
-    for (uint32_t i = 0; status == MDNN_STATUS_OK && i < period->operation_count; i++) {
-        const mdnn_operation_t *const operation = &period->operations[i];
-        for (uint32_t v = 0; v < operation->variant_count; v++) {
-            uint64_t *const bytes =
-                &period->variants[operation->first_variant + v].workspace_bytes;
-            const uint64_t taken = named[i] + *bytes;
-            const uint64_t room = taken < budget_bytes ? budget_bytes - taken : 0;
-            *bytes += operation->unnamed_bytes < room ? operation->unnamed_bytes : room;
-        }
-    }
-    free(named);
-    return status;
 }
 
 double mdnn_period_compute_us(const mdnn_period_t *period, const uint32_t *choices)

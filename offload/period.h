@@ -50,9 +50,6 @@ typedef struct mdnn_operation {
     mdnn_operation_kind_t kind;
     uint32_t first_use, use_count;         /* into uses; a range at most once an operation */
     uint32_t first_variant, variant_count; /* into variants, >= 1; the first is what was recorded */
-    /* The program holds so much more while it runs, in ranges that it has not named yet or has done
-     * with. It could do without: planners do not look at it but as mdnn_period_add_unnamed has it. */
-    uint64_t unnamed_bytes;
 } mdnn_operation_t;
 
 typedef struct mdnn_period_range {
@@ -103,10 +100,6 @@ uint32_t mdnn_operation_smallest(const mdnn_period_t *period, uint32_t position)
  * caller's batch): the largest, over the operations, of the ranges that it names, those that live
  * then and may not leave, and its smallest workspace. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_period_floor(const mdnn_period_t *period, uint64_t *floor_bytes);
-
-/* Adds what is unnamed to the workspaces, as far as there is room for it beside what an operation
- * needs: without room, it leaves. OUT_OF_MEMORY. */
-mdnn_status_t mdnn_period_add_unnamed(mdnn_period_t *period, uint64_t budget_bytes);
 
 /* Sum of the times of the recorded variants, or of `choices` (one a position; may be NULL). */
 double mdnn_period_compute_us(const mdnn_period_t *period, const uint32_t *choices);

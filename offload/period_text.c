@@ -34,8 +34,6 @@ static mdnn_status_t add_operation(mdnn_text_t *text, const mdnn_period_t *perio
     MDNN_TRY(mdnn_text_add(text, "operation %s %" PRIu32 " %" PRIx64 " %" PRIu32 " %" PRIu32 "\n",
                  kinds[operation->kind], operation->stream, operation->key, operation->use_count,
                  operation->variant_count));
-    if (operation->unnamed_bytes > 0)
-        MDNN_TRY(mdnn_text_add(text, "unnamed %" PRIu64 "\n", operation->unnamed_bytes));
     for (uint32_t u = 0; u < operation->use_count; u++) {
         const mdnn_use_t *const use = &period->uses[operation->first_use + u];
         MDNN_TRY(mdnn_text_add(text, "use %" PRIu32 " %s\n", use->range, roles[use->role]));
@@ -266,9 +264,6 @@ static mdnn_status_t read_operation(reader_t *reader, mdnn_operation_t *operatio
         !take_number(reader, 16, UINT64_MAX, &operation->key) || !take(reader, " ") ||
         !take_index(reader, &operation->use_count) || !take(reader, " ") ||
         !take_index(reader, &operation->variant_count) || !take_line_end(reader))
-        return MDNN_STATUS_BAD_FORMAT;
-    if (take(reader, "unnamed ") &&
-        (!take_number(reader, 10, UINT64_MAX, &operation->unnamed_bytes) || !take_line_end(reader)))
         return MDNN_STATUS_BAD_FORMAT;
     operation->kind = (mdnn_operation_kind_t)kind;
     operation->first_use = reader->period.use_count;

@@ -8,7 +8,6 @@
  *     operations 4
  *     operation forward 0 1f3a 2 1  kind (other, forward, backward_data, backward_filter), stream,
  *                                   key in hexadecimal, numbers of uses and of variants; then these
- *     unnamed 4096                  bytes that the program holds beside them; not if there are none
  *     use 1 read                    range and role (read, write, unknown)
  *     use 0 unknown
  *     variant 120.500000 1048576    microseconds, at most six decimals, and bytes of workspace

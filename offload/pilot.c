@@ -10,6 +10,7 @@ enum {
     PERIODS = 4,     /* as many as the history remembers */
     TIMED = 1 << 13, /* records whose times may still come */
     REPLANS = 8,     /* for want of memory */
+    BEGUN = 16,      /* ranges that began last, of which some were not used yet */
     TRIES = 3,       /* plans of a period that may fail for want of host memory */
     TAKE_UP_AHEAD =
         64 /* operations: what they use is called back when the program is found again */
@@ -48,7 +49,7 @@ typedef struct known_range {
     uint64_t bytes;
     uint64_t touched_at; /* sequence behind its last use or its beginning; `never`: not alive */
     uint32_t slot;       /* in the period of pilot->active; MDNN_NO_POSITION */
-    bool stays;
+    bool stays, used;
 } known_range_t;
 
 typedef struct timed {
@@ -63,6 +64,8 @@ struct mdnn_pilot {
     uint64_t sequence; /* of the next record */
     known_range_t *ranges;
     uint32_t range_capacity;
+    uint32_t begun[BEGUN]; /* a ring of those that began last */
+    uint32_t begun_count;
     entry_t entries[PERIODS];
     mdnn_history_place_t place; /* of the last record */
     uint64_t followed_for;      /* records in a row that stood one behind the other there */
@@ -160,6 +163,7 @@ uint32_t mdnn_pilot_begin_range(mdnn_pilot_t *pilot, uint64_t bytes, bool stays,
                                            .touched_at = pilot->sequence,
                                            .slot = MDNN_NO_POSITION,
                                            .stays = stays};
+    pilot->begun[pilot->begun_count++ % BEGUN] = range;
     return range;
 }
 
@@ -640,8 +644,10 @@ void mdnn_pilot_record(mdnn_pilot_t *pilot, const mdnn_history_operation_t *oper
     mdnn_history_record(pilot->history, operation);
     pilot->sequence++;
     for (uint32_t u = 0; u < operation->use_count; u++)
-        if (lives(pilot, operation->uses[u].range))
+        if (lives(pilot, operation->uses[u].range)) {
             pilot->ranges[operation->uses[u].range].touched_at = pilot->sequence;
+            pilot->ranges[operation->uses[u].range].used = true;
+        }
     if (pilot->job && pilot_job_is_done(pilot->job))
         adopt_plan(pilot);
     entry_t *const entry = find_place(pilot);
@@ -663,6 +669,50 @@ static bool is_unused(const mdnn_pilot_t *pilot, uint32_t range)
 {
     return lives(pilot, range) && pilot->followed_for >= pilot->round &&
            pilot->sequence - pilot->ranges[range].touched_at >= pilot->round;
+}
+
+/* That is followed where the program is. */
+static const pilot_plan_t *plan_of_place(const mdnn_pilot_t *pilot)
+{
+    const uint64_t period = pilot->place.period;
+    for (int i = 0; period != 0 && i < PERIODS; i++)
+        if (pilot->entries[i].number == period && pilot->entries[i].plan == pilot->active)
+            return pilot->active;
+    return NULL;
+}
+
+/* Ranges of that size that began not long ago and were not used yet. */
+static uint32_t unused_of(const mdnn_pilot_t *pilot, uint64_t bytes)
+{
+    const uint32_t count = pilot->begun_count < BEGUN ? pilot->begun_count : BEGUN;
+    uint32_t unused = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t range = pilot->begun[i];
+        bool again = false; /* it ended, and another began */
+        for (uint32_t before = 0; before < i; before++)
+            again |= pilot->begun[before] == range;
+        unused += !again && lives(pilot, range) && !pilot->ranges[range].used &&
+                  pilot->ranges[range].bytes == bytes;
+    }
+    return unused;
+}
+
+mdnn_first_use_t mdnn_pilot_first_use(const mdnn_pilot_t *pilot, uint64_t bytes)
+{
+    const pilot_plan_t *const plan = plan_of_place(pilot);
+    if (!plan || pilot->flown == 0 || plan->plan.schedule.move_count == 0)
+        return MDNN_FIRST_USE_UNKNOWN;
+    const mdnn_period_t *const period = &plan->period;
+    const uint32_t next = (pilot->place.position + 1) % period->operation_count;
+    const mdnn_operation_t *const operation = &period->operations[next];
+    uint32_t births = 0;
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const mdnn_period_range_t *const range =
+            &period->ranges[period->uses[operation->first_use + u].range];
+        births += range->birth == next && range->bytes == bytes;
+    }
+    return births > 0 && births > unused_of(pilot, bytes) ? MDNN_FIRST_USE_NEXT
+                                                          : MDNN_FIRST_USE_LATER;
 }
 
 uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range)

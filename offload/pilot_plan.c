@@ -225,7 +225,6 @@ static mdnn_status_t plan_parts(const pilot_job_t *job, const mdnn_period_t *per
 {
     const mdnn_pilot_config_t *const config = &job->config;
     MDNN_TRY(mdnn_parts_cut(period, config->chunk_bytes, part_bytes, parts));
-    mdnn_status_t status = mdnn_period_add_unnamed(&parts->period, config->budget_bytes);
     const mdnn_plan_request_t request = {.period = &parts->period,
                                          .policy = config->policy,
                                          .variants = config->variants,
@@ -234,10 +233,7 @@ static mdnn_status_t plan_parts(const pilot_job_t *job, const mdnn_period_t *per
                                          .host_limit_bytes = config->host_limit_bytes,
                                          .effort = effort_of(config, &parts->period),
                                          .unwanted = &job->unwanted};
-    if (status == MDNN_STATUS_OK)
-        status = mdnn_plan(&request, plan);
-    if (status == MDNN_STATUS_OK)
-        status = mdnn_period_floor(period, &plan->floor_bytes); /* without what is unnamed */
+    const mdnn_status_t status = mdnn_plan(&request, plan);
     if (status == MDNN_STATUS_OK)
         mdnn_parts_order(parts, &plan->schedule);
     else

@@ -121,6 +121,39 @@ mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
     return status;
 }
 
+/* The first of `count` steps in a row that have no range; ranges->top: there are none. */
+static uint64_t find_bare(const mdnn_ranges_t *ranges, uint64_t count)
+{
+    uint64_t first = 0;
+    for (uint64_t step = 0; step < ranges->end && step - first < count;) {
+        const mdnn_range_t *const range = ranges->at[step];
+        step += range ? range->count : 1;
+        if (range)
+            first = step;
+    }
+    return ranges->top - first < count ? ranges->top : first;
+}
+
+mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t *address)
+{
+    const uint64_t count = mdnn_ranges_chunks_for(ranges, bytes), first = find_bare(ranges, count);
+    if (first == ranges->top)
+        return MDNN_STATUS_OVERFLOW;
+    mdnn_range_t *const range = calloc(1, sizeof *range);
+    if (!range)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    *range = (mdnn_range_t){
+        .first = first, .count = count, .bytes = bytes, .chunks = ranges->chunks + first};
+    for (uint64_t step = first; step < first + count; step++)
+        ranges->at[step] = range;
+    ranges->used += count;
+    if (ranges->end < first + count)
+        ranges->end = first + count;
+    ranges->counts.live_bytes += bytes;
+    *address = mdnn_ranges_address(ranges, first);
+    return MDNN_STATUS_OK;
+}
+
 static mdnn_range_t *range_at(const mdnn_ranges_t *ranges, uint64_t address)
 {
     const uint64_t offset = address - ranges->config.start;

@@ -91,6 +91,10 @@ uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                   mdnn_allocation_t *allocation);
 
+/* Addresses alone for `bytes`, which are not small: a live range that owns no chunk, until
+ * mdnn_range_take. OVERFLOW: none left. OUT_OF_MEMORY. */
+mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t *address);
+
 /* Gives the allocation that starts at `address` back; whoever gets its memory next waits for
  * `tickets`, moments after the last work there of each stream that used it. If none of them is of
  * the stream that acquired it, which waited for earlier users, those are waited for again.

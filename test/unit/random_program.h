@@ -26,7 +26,7 @@ static inline uint64_t below(uint64_t end)
 typedef struct slot {
     uint64_t bytes;
     uint32_t birth, death; /* steps; death < birth: in the next round; both MOST_STEPS: always */
-    uint32_t ahead; /* allocated so many steps before its birth, where it is used first */
+    uint32_t ahead;        /* allocated so many steps before its birth, where it is used first */
 } slot_t;
 
 typedef struct step {
@@ -160,8 +160,8 @@ static inline void exchange_slot(const program_t *program)
 static inline void begin_ahead(const program_t *program, uint32_t step, uint64_t factor)
 {
     for (uint32_t s = 0; s < program->slot_count; s++)
-        if (program->slots[s].ahead > 0 && program->slots[s].birth == step + program->slots[s].ahead &&
-            !slot_is_there[s]) {
+        if (program->slots[s].ahead > 0 &&
+            program->slots[s].birth == step + program->slots[s].ahead && !slot_is_there[s]) {
             begin_slot(s, program->slots[s].bytes * factor);
             slot_is_ahead[s] = true;
         }

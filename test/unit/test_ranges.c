@@ -325,8 +325,7 @@ static void take(model_t *model, mdnn_ranges_t *ranges, mdnn_range_t *range, con
         status = mdnn_range_take(ranges, range, upto, &waits, &wait_count);
         assert_int_not_equal(status, MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
     }
-    assert_int_equal(mdnn_range_chunks(range).owned,
-                     status == MDNN_STATUS_OK ? upto : live->owned);
+    assert_int_equal(mdnn_range_chunks(range).owned, status == MDNN_STATUS_OK ? upto : live->owned);
 }
 
 static bool runs_on(const model_t *model, const live_t *live)
@@ -662,6 +661,44 @@ static void the_end_of_a_large_allocation_is_nobodys(void **state)
     mdnn_ranges_destroy(ranges);
 }
 
+/* Addresses without chunks: in the first stretch that is long enough and nobody's. */
+static void addresses_alone_take_no_chunk(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *const ranges = new_ranges(&model, 8);
+    const uint64_t first = get(ranges, 2, 0, 0), second = get(ranges, 3, 0, 0);
+    const mdnn_ranges_counts_t before = mdnn_ranges_counts(ranges);
+    const mdnn_ticket_t *waits;
+    size_t wait_count;
+    uint64_t bare, start, bytes;
+    give(ranges, first, 0, 1); /* its steps are kept, and so taken */
+    assert_int_equal(mdnn_ranges_reserve(ranges, 6 * CHUNK - 5, &bare), MDNN_STATUS_OK);
+    assert_true(bare >= second + 3 * CHUNK);
+    assert_int_equal(mdnn_ranges_counts(ranges).created, before.created);
+    assert_int_equal(mdnn_ranges_counts(ranges).mapped, before.mapped);
+    assert_int_equal(mdnn_ranges_counts(ranges).live_bytes, 3 * CHUNK + 6 * CHUNK - 5);
+    assert_true(mdnn_ranges_find(ranges, bare + 5 * CHUNK, &start, &bytes));
+    assert_true(start == bare && bytes == 6 * CHUNK - 5);
+    mdnn_range_t *const range = mdnn_ranges_at(ranges, bare);
+    assert_int_equal(mdnn_range_chunks(range).count, 6);
+    assert_int_equal(mdnn_range_chunks(range).owned, 0);
+    assert_int_equal(mdnn_range_take(ranges, range, 6, &waits, &wait_count),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    give(ranges, second, 0, 1);
+    model.done[0] = 1;
+    assert_int_equal(mdnn_range_take(ranges, range, 6, &waits, &wait_count), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_range_show(ranges, range, 6), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_ranges_release(ranges, bare, NULL, 0), MDNN_STATUS_OK);
+    uint64_t none;
+    assert_int_equal(mdnn_ranges_reserve(ranges, STEPS * CHUNK, &none), MDNN_STATUS_OVERFLOW);
+    assert_int_equal(mdnn_ranges_reserve(ranges, 2 * CHUNK, &none), MDNN_STATUS_OK);
+    mdnn_range_drop(ranges, mdnn_ranges_at(ranges, none));
+    assert_false(mdnn_ranges_find(ranges, none, &start, &bytes));
+    assert_int_equal(mdnn_ranges_counts(ranges).live_bytes, 0);
+    mdnn_ranges_destroy(ranges);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -706,6 +743,7 @@ int main(void)
         cmocka_unit_test(gaps_between_what_is_kept_are_filled),
         cmocka_unit_test(chunks_move_when_their_work_is_done),
         cmocka_unit_test(the_end_of_a_large_allocation_is_nobodys),
+        cmocka_unit_test(addresses_alone_take_no_chunk),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests_name("ranges", tests, NULL, NULL);
