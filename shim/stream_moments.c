@@ -424,14 +424,17 @@ static double now_s(void)
 mdnn_status_t mdnn_moments_wait_a_while(mdnn_moments_t *moments, mdnn_ticket_t ticket,
                                         double seconds)
 {
-    enum { EAGER = 200 };
+    /* A copy takes a fraction of a millisecond, and the next one waits for the host. A sleep ends
+     * some 50 us late (timer slack), so it is for what takes longer. */
+    static const double eager_s = 0.005;
     static const struct timespec pause = {.tv_nsec = 20000};
     mdnn_status_t status;
-    const double end_s = now_s() + seconds;
-    for (unsigned round = 0; (status = ask(moments, ticket)) == MDNN_STATUS_BUSY; round++) {
-        if (now_s() >= end_s)
+    const double begin_s = now_s();
+    while ((status = ask(moments, ticket)) == MDNN_STATUS_BUSY) {
+        const double waited_s = now_s() - begin_s;
+        if (waited_s >= seconds)
             break;
-        if (round < EAGER)
+        if (waited_s < eager_s)
             sched_yield();
         else
             nanosleep(&pause, NULL);

@@ -19,6 +19,7 @@ from processes import Failed
 SIDES = ("stock", "library")
 SAMPLE_S, LATE_SAMPLES_MS = 0.002, 4.0
 SLOW_MS = 400  # an iteration that takes longer is timed in fewer turns
+LEAST_STEPS = 5  # of a turn: what moves in an iteration begins in the one before
 
 
 # --- The budget from outside ----------------------------------------------------------------------
@@ -122,7 +123,7 @@ def peak_of(place, child):
 def turns(place, both, row):
     """Milliseconds of each side, in turns."""
     slower = max(ask(place, child, "step", count=2)["ms"] for child in both)
-    count = max(2, min(60, int(1000 * place.options.turn / slower)))
+    count = max(LEAST_STEPS, min(60, int(1000 * place.options.turn / slower)))
     times = ([], [])
     pairs = place.options.pairs if slower < SLOW_MS else min(3, place.options.pairs)
     for index in range(pairs):
