@@ -57,7 +57,7 @@ typedef struct mdnn_area {
     uint64_t count, filled, clean, in_sent, out_sent;
     bool blank; /* nobody has named it yet, so from `clean` on there is no content, nor a slot */
     uint64_t target; /* LEAVING, RETURNING: so many of its first chunks are there in the end */
-    uint64_t *slots, slots_from; /* host slots are there from here on; slots_from <= clean */
+    uint64_t *slots, slots_from; /* host slots are there from here on; <= clean, unless blank: none then */
     bool cut;              /* LEAVING: nothing works on it, and it is unmapped from `target` on */
     uint64_t covered;      /* HOST, AWAY: at so many of its steps its slots are mapped */
     uint32_t in_flight[2]; /* copies under way; [true]: out */

@@ -30,6 +30,12 @@ static uint64_t bytes_from(const mdnn_memory_t *memory, const mdnn_area_t *area,
     return before < area->bytes ? area->bytes - before : 0;
 }
 
+/* What is blank takes chunks, but nothing comes back. */
+static bool is_no_move(mdnn_memory_event_kind_t kind, const mdnn_area_t *area)
+{
+    return area->blank && (kind == MDNN_MEMORY_RETURN || kind == MDNN_MEMORY_RETURNED);
+}
+
 /* Of what moves: chunks from `from` up to `to`. */
 static void tell(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
                  const mdnn_area_t *area, uint64_t from, uint64_t to)
@@ -38,7 +44,8 @@ static void tell(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
                                        .address = area->address,
                                        .bytes = bytes_from(memory, area, from) -
                                                 bytes_from(memory, area, to)};
-    mdnn_memory_tell(memory, &event);
+    if (!is_no_move(kind, area))
+        mdnn_memory_tell(memory, &event);
 }
 
 static void tell_end(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
@@ -46,7 +53,8 @@ static void tell_end(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
 {
     const mdnn_memory_event_t event = {
         .kind = kind, .address = area->address, .bytes = area->bytes};
-    mdnn_memory_tell(memory, &event);
+    if (!is_no_move(kind, area))
+        mdnn_memory_tell(memory, &event);
 }
 
 bool mdnn_area_can_leave(const mdnn_area_t *area)
@@ -77,9 +85,10 @@ static bool mapped_enough(const mdnn_memory_t *memory, const mdnn_area_t *area, 
 /* Gives back host slots without content, unless copies out still write them, or will. */
 static void trim_slots(mdnn_memory_t *memory, mdnn_area_t *area)
 {
+    const uint64_t upto = area->blank ? area->count : area->clean;
     if (area->in_flight[true] > 0 || area->state == MDNN_AREA_LEAVING)
         return;
-    for (; area->slots_from < area->clean; area->slots_from++) {
+    for (; area->slots_from < upto; area->slots_from++) {
         memory->device.give_slot(memory->context, area->slots[area->slots_from]);
         memory->report.host_bytes -= memory->chunk_bytes;
     }
@@ -226,9 +235,7 @@ static bool send(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t index, bool 
     mdnn_flight_t *const flight = &flights->ring[(flights->first + flights->count) % MDNN_FLIGHTS];
     mdnn_status_t status = MDNN_STATUS_OK;
     flight->end = (mdnn_ticket_t){0, 0};
-    /* Else it is the chunk behind an end (mdnn_ranges_config_t.ended_chunks), or nothing is in it.
-     */
-    if (bytes > 0 && (out || !area->blank))
+    if (bytes > 0) /* else it is the chunk behind an end (mdnn_ranges_config_t.ended_chunks) */
         status =
             memory->device.copy(memory->context, out, mdnn_range_chunks(area->range).chunks[index],
                                 area->slots[index], bytes, &flight->end);
@@ -240,8 +247,7 @@ static bool send(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t index, bool 
     flight->discarded = area->discarded;
     flights->count++;
     area->in_flight[out]++;
-    *(out ? &memory->report.out_bytes : &memory->report.in_bytes) +=
-        out || !area->blank ? bytes : 0;
+    *(out ? &memory->report.out_bytes : &memory->report.in_bytes) += bytes;
     memory->steps++;
     return true;
 }
@@ -270,9 +276,12 @@ static void land(mdnn_memory_t *memory, bool out)
 
 /* ---- out ---- */
 
-/* One slot for each chunk whose content is not on the host. */
+/* One slot for each chunk whose content is not on the host. What is blank needs none, unless
+ * something of it has been mapped: then what is in the slots of the rest will do. */
 static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
 {
+    if (area->blank && area->clean <= area->target)
+        return MDNN_STATUS_OK;
     if (!area->slots)
         area->slots = calloc(area->count, sizeof *area->slots);
     if (!area->slots)
@@ -286,6 +295,7 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
         memory->report.host_bytes += memory->chunk_bytes;
         memory->steps++;
     }
+    area->blank = false;
     return MDNN_STATUS_OK;
 }
 
@@ -309,7 +319,7 @@ static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_area_t *area)
         MDNN_TRY(mdnn_range_hide(memory->ranges, area->range, mapped - 1));
         send_out(memory, area);
     }
-    if (area->clean < mdnn_area_owned(area))
+    if (area->clean < mdnn_area_owned(area) && !area->blank)
         memory->report.saved_bytes +=
             bytes_from(memory, area, area->clean) - bytes_from(memory, area, mdnn_area_owned(area));
     memory->steps++;
@@ -332,8 +342,6 @@ static bool cut_off(mdnn_memory_t *memory, mdnn_area_t *area)
         area->in_flight[true] > 0)
         return false;
     mdnn_status_t status = take_slots(memory, area);
-    if (status == MDNN_STATUS_OK)
-        area->blank = false; /* what is in its slots will do */
     if (status == MDNN_STATUS_BUSY) {
         memory->slot_busy = true;
         return false;
@@ -448,6 +456,18 @@ static void end_return(mdnn_memory_t *memory, mdnn_area_t *area)
     trim_slots(memory, area);
 }
 
+/* Copies to its first chunks, which it has. */
+static void send_in(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+{
+    if (area->blank && area->filled < upto) { /* there is nothing to wait for */
+        area->filled = area->in_sent = upto;
+        memory->steps++;
+    }
+    while (area->in_sent < upto && may_send(memory, false) &&
+           send(memory, area, area->in_sent, false))
+        area->in_sent++;
+}
+
 /* Copies to and maps the chunks that it has. */
 static void fill_chunks(mdnn_memory_t *memory, mdnn_area_t *area)
 {
@@ -457,9 +477,7 @@ static void fill_chunks(mdnn_memory_t *memory, mdnn_area_t *area)
         memory->trouble = status;
         return;
     }
-    while (area->in_sent < upto && may_send(memory, false) &&
-           send(memory, area, area->in_sent, false))
-        area->in_sent++;
+    send_in(memory, area, upto);
     const uint64_t before = mdnn_range_chunks(area->range).mapped;
     if (memory->config.safety != MDNN_SAFETY_VERIFY)
         status = mdnn_range_show(memory->ranges, area->range, least_of(area->filled, upto));

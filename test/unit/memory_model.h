@@ -86,6 +86,7 @@ typedef struct model {
     uint64_t faults, right; /* of unnamed touches */
     uint64_t waits, stream_waits, copies, tokens, tokens_read;
     uint8_t token_state[4096]; /* 1: begun, 2: ended, 3: read */
+    uint64_t told[MDNN_MEMORY_EVENT_COUNT];
 } model_t;
 
 static uint64_t pick(model_t *model, uint64_t below)
@@ -429,6 +430,11 @@ static double model_now_us(void *context)
     return ((model_t *)context)->now_us;
 }
 
+static void model_event(void *context, const mdnn_memory_event_t *event)
+{
+    ((model_t *)context)->told[event->kind]++;
+}
+
 static const mdnn_memory_device_t model_device = {
     .create_chunk = model_create,
     .map = model_map,
@@ -448,6 +454,7 @@ static const mdnn_memory_device_t model_device = {
     .time_end = model_time_end,
     .time_read = model_time_read,
     .now_us = model_now_us,
+    .event = model_event,
 };
 
 /* Runs all that is enqueued. */

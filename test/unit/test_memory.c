@@ -939,8 +939,12 @@ static void an_allocation_without_room_takes_memory_when_it_is_named(void **stat
     settle(&model, memory);
     touch(&model, second, 0, 6);
     assert_int_equal(mdnn_memory_report(memory).out_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(model.told[MDNN_MEMORY_RETURN], 0);
+    assert_int_equal(model.told[MDNN_MEMORY_RETURNED], 0);
     assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
     settle(&model, memory);
+    assert_int_equal(model.told[MDNN_MEMORY_RETURN], 1);
+    assert_int_equal(model.told[MDNN_MEMORY_RETURNED], 1);
     touch(&model, first, 5, 7);
     assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
     touch(&model, second, 6, 8);
@@ -969,6 +973,82 @@ static void what_has_no_memory_yet_can_be_pinned_and_sent_away(void **state)
     touch(&model, first, 5, 7);
     assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
     touch(&model, second, 6, 8);
+    end_memory(&model, memory);
+}
+
+/* What is named next takes memory as far as nothing leaves, in the order of its stream; other
+ * allocations take none. */
+static void only_what_is_named_next_takes_memory_at_once(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+    advisor.first_use = MDNN_FIRST_USE_LATER;
+    const uint64_t later = allocate(memory, 2);
+    assert_int_equal(model.chunks, 0);
+    advisor.first_use = MDNN_FIRST_USE_NEXT;
+    const uint64_t next = allocate(memory, 2);
+    assert_int_equal(model.chunks, 2);
+    touch(&model, next, 0, 5);
+    assert_int_equal(operate(memory, later, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    assert_int_equal(model.chunks, 4);
+    touch(&model, later, 0, 6);
+    end_memory(&model, memory);
+}
+
+/* Nothing is copied for it, so it waits for no copy of others. */
+static void what_has_no_memory_yet_waits_for_no_copies(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3), other = allocate(memory, 1);
+    touch(&model, first, 0, 5);
+    advisor.leave = 1;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    advisor.leave = 0;
+    settle(&model, memory);
+    advisor.back = 1;
+    assert_int_equal(operate(memory, other, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    advisor.back = 0;
+    const uint64_t waits = mdnn_memory_report(memory).host_waits, done = model.done[MODEL_IN];
+    assert_true(model.enqueued[MODEL_IN] > done); /* the first comes back */
+    advisor.first_use = MDNN_FIRST_USE_LATER;
+    const uint64_t second = allocate(memory, 2);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).host_waits, waits);
+    assert_int_equal(model.done[MODEL_IN], done);
+    settle(&model, memory);
+    touch(&model, second, 0, 6);
+    touch(&model, first, 5, 7);
+    end_memory(&model, memory);
+}
+
+/* What is mapped of it may have been touched; where host memory is short, that stays, and the rest
+ * takes none. */
+static void what_has_some_of_its_memory_keeps_no_slots(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, 2);
+    const uint64_t first = allocate(memory, 3);
+    touch(&model, first, 0, 5);
+    advisor.first_use = MDNN_FIRST_USE_LATER;
+    const uint64_t second = allocate(memory, 3);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY); /* it has a chunk now */
+    advisor.first_use = MDNN_FIRST_USE_UNKNOWN;
+    assert_int_equal(mdnn_memory_allocate(memory, 4 * MODEL_CHUNK, 0, &(uint64_t){0}),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY); /* neither can leave */
+    settle(&model, memory);
+    assert_int_equal(model.slots_used, 0);
+    const uint64_t asked = mdnn_memory_report(memory).host_short;
+    assert_false(mdnn_memory_progress(memory));
+    assert_int_equal(mdnn_memory_report(memory).host_short, asked);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    touch(&model, second, 0, 6);
+    assert_int_equal(mdnn_memory_report(memory).in_bytes, 0);
     end_memory(&model, memory);
 }
 
@@ -1594,6 +1674,9 @@ int main(void)
         cmocka_unit_test(what_came_back_is_copied_whole_when_it_leaves_again),
         cmocka_unit_test(an_allocation_without_room_takes_memory_when_it_is_named),
         cmocka_unit_test(what_has_no_memory_yet_can_be_pinned_and_sent_away),
+        cmocka_unit_test(only_what_is_named_next_takes_memory_at_once),
+        cmocka_unit_test(what_has_no_memory_yet_waits_for_no_copies),
+        cmocka_unit_test(what_has_some_of_its_memory_keeps_no_slots),
         cmocka_unit_test(an_unnamed_write_to_what_came_back_is_not_lost),
         cmocka_unit_test(a_range_that_is_named_while_it_leaves_stays),
         cmocka_unit_test(advice_moves_without_a_wait),
