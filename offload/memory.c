@@ -199,6 +199,7 @@ static void link_area(mdnn_memory_t *memory, mdnn_area_t *area)
     memory->areas = area;
     mdnn_ranges_set_owner(memory->ranges, area->address, area);
     memory->report.live_bytes += area->bytes;
+    memory->live_room_bytes += area->room;
     if (memory->report.peak_live_bytes < memory->report.live_bytes)
         memory->report.peak_live_bytes = memory->report.live_bytes;
     if (area->range && area->stays)
@@ -251,6 +252,7 @@ static void forget(mdnn_memory_t *memory, mdnn_area_t *area)
     if (area->pins == 0)
         area->gone = memory->began;
     memory->report.live_bytes -= area->bytes;
+    memory->live_room_bytes -= area->room;
     mdnn_pilot_end_range(memory->pilot, area->pilot_range);
     area->pilot_range = MDNN_NO_POSITION;
     mdnn_area_end(memory, area);

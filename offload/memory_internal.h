@@ -119,6 +119,7 @@ struct mdnn_memory {
     uint64_t chunk_bytes;
     uint64_t chunk_limit; /* chunks that the budget allows, or the device has */
     uint64_t aside_bytes; /* of the budget: for other memory than chunks */
+    uint64_t live_room_bytes; /* what all that is not freed takes, wherever it is */
     uint64_t peak_resident_bytes;
 
     mdnn_area_t *areas;                           /* all; newest first */

@@ -284,13 +284,25 @@ static mdnn_status_t make_room(mdnn_memory_t *memory, uint64_t wanted)
     return memory->trouble != MDNN_STATUS_OK ? memory->trouble : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
 }
 
-/* Addresses alone. NOT_FOUND: no demand could ever have so many chunks. */
-static mdnn_status_t reserve(mdnn_memory_t *memory, uint64_t bytes, uint64_t wanted,
-                             mdnn_allocation_t *allocation)
+/* Whether a demand could have so many chunks some day: then all that lives beside them must find
+ * room on the host. What is refused is refused here, where programs expect it, and not when the
+ * memory is named. */
+static bool may_have(const mdnn_memory_t *memory, uint64_t wanted)
 {
     const uint64_t allowed = mdnn_memory_chunks_allowed(memory);
     const uint64_t stuck = mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes;
+    const uint64_t room = allowed * memory->chunk_bytes, host = memory->config.pilot.host_limit_bytes;
     if (stuck > allowed || wanted > allowed - stuck)
+        return false;
+    return host > UINT64_MAX - room ||
+           memory->live_room_bytes + wanted * memory->chunk_bytes <= room + host;
+}
+
+/* Addresses alone. NOT_FOUND: it may never have chunks. */
+static mdnn_status_t reserve(mdnn_memory_t *memory, uint64_t bytes, uint64_t wanted,
+                             mdnn_allocation_t *allocation)
+{
+    if (!may_have(memory, wanted))
         return MDNN_STATUS_NOT_FOUND;
     allocation->wait_count = 0;
     return mdnn_ranges_reserve(memory->ranges, bytes, &allocation->address);

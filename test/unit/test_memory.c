@@ -505,6 +505,7 @@ static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
         .budget_bytes = model->budget * MODEL_CHUNK + pick(model, 2) * 100,
         .min_bytes = pick(model, 2) * MODEL_CHUNK,
         .safety = safety,
+        .pilot.host_limit_bytes = UINT64_MAX,
     };
     memset(&advisor, 0, sizeof advisor);
     advisor.random = seed + 1;
@@ -830,6 +831,7 @@ static mdnn_memory_t *memory_of(model_t *model, uint64_t chunks, uint64_t slots,
         .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, 0},
         .budget_bytes = chunks * MODEL_CHUNK,
         .safety = safety,
+        .pilot.host_limit_bytes = slots * MODEL_CHUNK,
     };
     mdnn_memory_t *memory;
     memset(model, 0, sizeof *model);
@@ -1049,6 +1051,24 @@ static void what_has_some_of_its_memory_keeps_no_slots(void **state)
     assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
     touch(&model, second, 0, 6);
     assert_int_equal(mdnn_memory_report(memory).in_bytes, 0);
+    end_memory(&model, memory);
+}
+
+/* A program is told so when it allocates, not when it launches. */
+static void what_finds_no_room_on_the_host_is_refused_at_once(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, 2);
+    const uint64_t first = allocate(memory, 4);
+    for (int next = 0; next < 2; next++) {
+        advisor.first_use = next ? MDNN_FIRST_USE_NEXT : MDNN_FIRST_USE_LATER;
+        const uint64_t second = allocate(memory, 2);
+        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK, 0, &(uint64_t){0}),
+                         MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+        assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
+    }
+    touch(&model, first, 0, 5);
     end_memory(&model, memory);
 }
 
@@ -1677,6 +1697,7 @@ int main(void)
         cmocka_unit_test(only_what_is_named_next_takes_memory_at_once),
         cmocka_unit_test(what_has_no_memory_yet_waits_for_no_copies),
         cmocka_unit_test(what_has_some_of_its_memory_keeps_no_slots),
+        cmocka_unit_test(what_finds_no_room_on_the_host_is_refused_at_once),
         cmocka_unit_test(an_unnamed_write_to_what_came_back_is_not_lost),
         cmocka_unit_test(a_range_that_is_named_while_it_leaves_stays),
         cmocka_unit_test(advice_moves_without_a_wait),
