@@ -265,11 +265,11 @@ static void note_refusal(mdnn_memory_t *memory, uint64_t bytes)
 }
 
 /* A plan has the memory from the first operation on that names it. With HOST each address has
- * memory, and what must not leave has it from the beginning. */
+ * memory; what must not leave has it from the beginning, and so has what may be used unseen. */
 static mdnn_first_use_t first_use(const mdnn_memory_t *memory, uint64_t bytes)
 {
-    if (memory->config.safety != MDNN_SAFETY_FAST || bytes < memory->config.min_bytes ||
-        bytes <= memory->config.ranges.small_bytes)
+    if (memory->config.safety != MDNN_SAFETY_FAST || memory->unseen_open > 0 ||
+        bytes < memory->config.min_bytes || bytes <= memory->config.ranges.small_bytes)
         return MDNN_FIRST_USE_UNKNOWN;
     return mdnn_pilot_first_use(memory->pilot, mdnn_ranges_chunks_for(memory->ranges, bytes) *
                                                    memory->chunk_bytes);

@@ -1072,6 +1072,23 @@ static void what_finds_no_room_on_the_host_is_refused_at_once(void **state)
     end_memory(&model, memory);
 }
 
+/* It may be used by work that names nothing. */
+static void what_is_allocated_beside_unseen_work_has_memory_at_once(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+    (void)allocate(memory, 3);
+    advisor.first_use = MDNN_FIRST_USE_LATER;
+    assert_true(mdnn_memory_unseen_begin(memory));
+    const uint64_t second = allocate(memory, 2);
+    touch(&model, second, 0, 6);
+    mdnn_memory_unseen_end(memory, 0);
+    (void)allocate(memory, 1);
+    assert_false(mdnn_memory_unseen_begin(memory)); /* such work may use it, too */
+    end_memory(&model, memory);
+}
+
 static void an_unnamed_write_to_what_came_back_is_not_lost(void **state)
 {
     (void)state;
@@ -1698,6 +1715,7 @@ int main(void)
         cmocka_unit_test(what_has_no_memory_yet_waits_for_no_copies),
         cmocka_unit_test(what_has_some_of_its_memory_keeps_no_slots),
         cmocka_unit_test(what_finds_no_room_on_the_host_is_refused_at_once),
+        cmocka_unit_test(what_is_allocated_beside_unseen_work_has_memory_at_once),
         cmocka_unit_test(an_unnamed_write_to_what_came_back_is_not_lost),
         cmocka_unit_test(a_range_that_is_named_while_it_leaves_stays),
         cmocka_unit_test(advice_moves_without_a_wait),
