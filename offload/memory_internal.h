@@ -70,6 +70,7 @@ typedef struct mdnn_area {
     uint32_t pilot_range;
     uint64_t last_use; /* number of the operation */
     uint64_t demand;   /* that last sent it away */
+    uint64_t keeps;    /* so many of its first chunks were to stay then */
     uint64_t pass;     /* that last saw it */
     uint32_t use;      /* of that pass: index in memory->uses */
 

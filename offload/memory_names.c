@@ -307,6 +307,9 @@ static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
                                        .name = operation->name,
                                        .stream = operation->stream};
     mdnn_memory_tell(memory, &event);
+    mdnn_pilot_set_aside(memory->pilot,
+                         memory->aside_bytes +
+                             mdnn_ranges_counts(memory->ranges).chunks_slab * memory->chunk_bytes);
     mdnn_pilot_record(memory->pilot, &recorded, &advice);
     mdnn_memory_watch_round(memory, operation->stream);
     follow_advice(memory, &advice);

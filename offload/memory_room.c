@@ -3,11 +3,12 @@
  * Why every demand ends (I4). A demand goes round: take every move a step further; if that changed
  * nothing, wait for one thing that is under way; if nothing is, fail. What it waits for is a ticket
  * of work that is enqueued already, or a host slot that is being made, and neither depends on what
- * the waiting thread would do next. Each range is sent away at most once a demand (area->demand),
- * planned returns get no chunks meanwhile (memory->demanding), and nothing else begins to move. So
- * the number of copies, unmappings and mappings that can still happen is finite and falls with
- * every change, and a round without a change ends one of finitely many tickets. A device call that
- * fails is no change, so a device that fails for good ends the demand with its status.
+ * the waiting thread would do next. What leaves for a demand does not return before its end, unless
+ * it cannot leave, and then it is not sent again (area->demand); planned returns get no chunks
+ * meanwhile (memory->demanding), and nothing else begins to move. So the number of copies,
+ * unmappings and mappings that can still happen is finite and falls with every change, and a round
+ * without a change ends one of finitely many tickets. A device call that fails is no change, so a
+ * device that fails for good ends the demand with its status.
  *
  * There is one demand at a time, and only what it wants holds chunks while it waits for more: what
  * a planned return has taken can be taken back, and so can what a demand had taken that failed. So
@@ -211,7 +212,9 @@ static uint64_t kept_by(const mdnn_area_t *area)
 
 static bool is_victim(const mdnn_memory_t *memory, const mdnn_area_t *area)
 {
-    return mdnn_area_can_leave(area) && area->demand != memory->demands && kept_by(area) > 0;
+    const bool sent = area->demand == memory->demands; /* a part of it, perhaps, which went */
+    return mdnn_area_can_leave(area) && kept_by(area) > 0 &&
+           (!sent || kept_by(area) <= area->keeps);
 }
 
 static mdnn_area_t *choose_victim(const mdnn_memory_t *memory)
@@ -247,6 +250,15 @@ static uint64_t chunks_in_sight(const mdnn_memory_t *memory, bool victims)
     return chunks;
 }
 
+/* How many of its first chunks a victim keeps. Without a plan more will be wanted soon, and what
+ * goes beside work meanwhile need not be waited for then. */
+static uint64_t may_keep(const mdnn_memory_t *memory, const mdnn_area_t *victim, uint64_t missing)
+{
+    const uint64_t kept = kept_by(victim);
+    const bool planned = mdnn_pilot_followed_plan(memory->pilot) != 0;
+    return planned && !mdnn_memory_serves_all(memory) && missing < kept ? kept - missing : 0;
+}
+
 /* Sends ranges away until `wanted` chunks are in sight; none, if there are not so many. */
 static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
 {
@@ -261,10 +273,12 @@ static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
         mdnn_area_t *const victim = choose_victim(memory);
         if (!victim)
             return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-        in_sight += kept_by(victim);
+        const uint64_t keep = may_keep(memory, victim, wanted - in_sight);
+        in_sight += kept_by(victim) - keep;
         victim->demand = memory->demands;
+        victim->keeps = keep;
         memory->report.demand_leaves++;
-        mdnn_area_leave(memory, victim, 0);
+        mdnn_area_leave(memory, victim, keep);
     }
     return MDNN_STATUS_OK;
 }

@@ -76,8 +76,9 @@ struct mdnn_pilot {
     uint64_t short_before;      /* and in the one before */
     pilot_job_t *job;           /* NULL: none is under way */
     uint64_t job_period;
-    uint64_t plans; /* made */
-    timed_t *timed; /* ring of TIMED */
+    uint64_t plans;       /* made */
+    uint64_t aside_bytes; /* of the budget */
+    timed_t *timed;       /* ring of TIMED */
     uint32_t periods;
 };
 
@@ -268,7 +269,8 @@ static mdnn_status_t start_job(mdnn_pilot_t *pilot, const entry_t *entry,
                                const mdnn_period_t *period, const double *times_us)
 {
     mdnn_pilot_config_t config = pilot->config;
-    config.budget_bytes -= entry->short_bytes;
+    const uint64_t alone = entry->short_bytes + pilot->aside_bytes;
+    config.budget_bytes -= alone < config.budget_bytes ? alone : config.budget_bytes;
     pilot->job_period = entry->number;
     return pilot_job_start(&config, period, times_us, &pilot->job);
 }
@@ -346,6 +348,11 @@ uint64_t mdnn_pilot_followed_plan(const mdnn_pilot_t *pilot)
     return pilot->active && pilot->flown >= pilot->active->period.operation_count
                ? pilot->active->number
                : 0;
+}
+
+void mdnn_pilot_set_aside(mdnn_pilot_t *pilot, uint64_t bytes)
+{
+    pilot->aside_bytes = bytes;
 }
 
 void mdnn_pilot_round_took(mdnn_pilot_t *pilot, uint64_t plan, double time_us)

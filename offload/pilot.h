@@ -70,6 +70,10 @@ uint32_t mdnn_pilot_distance(const mdnn_pilot_t *pilot, uint32_t range);
  * planned again with so much less as was missing in both, if that is expected to help. */
 void mdnn_pilot_short(mdnn_pilot_t *pilot, uint64_t bytes);
 
+/* Bytes of the budget that are not for ranges now (slabs, what is set aside): a plan that is made
+ * from here on leaves them alone. */
+void mdnn_pilot_set_aside(mdnn_pilot_t *pilot, uint64_t bytes);
+
 /* A round of the program took so long on the device under the plan of that number. A plan with less
  * memory is kept only if rounds take no longer with it than before. */
 void mdnn_pilot_round_took(mdnn_pilot_t *pilot, uint64_t plan, double time_us);

@@ -16,9 +16,11 @@ static struct {
     unsigned leave, back, join, time; /* 1 in so many; 0: never */
     bool parts;                       /* advice for parts of ranges, too */
     bool follows;                     /* a plan, now and then */
-    mdnn_first_use_t first_use;       /* without `follows` */
-    uint64_t keep;                    /* of each that leaves; bytes */
-    void *owners[PILOT_RANGES];       /* NULL: dead */
+    mdnn_first_use_t first_use;       /* without `follows`, */
+    uint64_t plan;                    /* and the plan that is followed then; 0: none */
+    uint64_t aside_bytes;
+    uint64_t keep;              /* of each that leaves; bytes */
+    void *owners[PILOT_RANGES]; /* NULL: dead */
     uint64_t bytes[PILOT_RANGES];
     uint32_t count;
     uint64_t sequence;
@@ -114,7 +116,7 @@ void mdnn_pilot_short(mdnn_pilot_t *pilot, uint64_t bytes)
 uint64_t mdnn_pilot_followed_plan(const mdnn_pilot_t *pilot)
 {
     (void)pilot;
-    return advisor.follows ? random_next(&advisor.random) % 3 : 0;
+    return advisor.follows ? random_next(&advisor.random) % 3 : advisor.plan;
 }
 
 mdnn_first_use_t mdnn_pilot_first_use(const mdnn_pilot_t *pilot, uint64_t bytes)
@@ -122,6 +124,12 @@ mdnn_first_use_t mdnn_pilot_first_use(const mdnn_pilot_t *pilot, uint64_t bytes)
     (void)pilot, (void)bytes;
     return advisor.follows ? (mdnn_first_use_t)(random_next(&advisor.random) % 3)
                            : advisor.first_use;
+}
+
+void mdnn_pilot_set_aside(mdnn_pilot_t *pilot, uint64_t bytes)
+{
+    (void)pilot;
+    advisor.aside_bytes = bytes;
 }
 
 void mdnn_pilot_round_took(mdnn_pilot_t *pilot, uint64_t plan, double time_us)

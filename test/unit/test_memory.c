@@ -956,6 +956,54 @@ static void an_allocation_without_room_takes_memory_when_it_is_named(void **stat
     end_memory(&model, memory);
 }
 
+/* Under a plan what is missing is little: the rest of a victim stays where it is. */
+static void a_demand_under_a_plan_sends_away_what_is_missing(void **state)
+{
+    (void)state;
+    static model_t model;
+    for (int planned = 0; planned < 2; planned++) {
+        mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+        advisor.plan = (uint64_t)planned;
+        const uint64_t first = allocate(memory, 6);
+        touch(&model, first, 0, 5);
+        touch(&model, first + 5 * MODEL_CHUNK, 0, 6);
+        allocate(memory, 3);
+        settle(&model, memory);
+        const uint64_t left = planned ? 1 : 6;
+        assert_int_equal(mdnn_memory_report(memory).out_bytes, left * MODEL_CHUNK);
+        allocate(memory, 1);
+        settle(&model, memory);
+        assert_int_equal(mdnn_memory_report(memory).out_bytes,
+                         (planned ? left + 1 : left) * MODEL_CHUNK);
+        assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+        settle(&model, memory);
+        touch(&model, first, 5, 7);
+        touch(&model, first + 5 * MODEL_CHUNK, 6, 7);
+        end_memory(&model, memory);
+    }
+}
+
+static void slabs_are_no_memory_for_plans(void **state)
+{
+    (void)state;
+    static model_t model;
+    const mdnn_memory_config_t config = {
+        .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, MODEL_CHUNK / 4},
+        .budget_bytes = 8 * MODEL_CHUNK};
+    mdnn_memory_t *memory = small_memory(&model, 8, MODEL_SLOTS);
+    end_memory(&model, memory);
+    assert_int_equal(mdnn_memory_create(&config, &model_device, &model, &memory), MDNN_STATUS_OK);
+    const uint64_t first = allocate(memory, 2);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(advisor.aside_bytes, 0);
+    uint64_t small;
+    assert_int_equal(mdnn_memory_allocate(memory, 100, 0, &small), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_set_aside(memory, 2 * MODEL_CHUNK), MDNN_STATUS_OK);
+    assert_int_equal(operate(memory, first, small, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(advisor.aside_bytes, 3 * MODEL_CHUNK);
+    end_memory(&model, memory);
+}
+
 /* A pin has all of it, and so has a copy of what nobody has written. */
 static void what_has_no_memory_yet_can_be_pinned_and_sent_away(void **state)
 {
@@ -1716,6 +1764,8 @@ int main(void)
         cmocka_unit_test(what_has_some_of_its_memory_keeps_no_slots),
         cmocka_unit_test(what_finds_no_room_on_the_host_is_refused_at_once),
         cmocka_unit_test(what_is_allocated_beside_unseen_work_has_memory_at_once),
+        cmocka_unit_test(a_demand_under_a_plan_sends_away_what_is_missing),
+        cmocka_unit_test(slabs_are_no_memory_for_plans),
         cmocka_unit_test(an_unnamed_write_to_what_came_back_is_not_lost),
         cmocka_unit_test(a_range_that_is_named_while_it_leaves_stays),
         cmocka_unit_test(advice_moves_without_a_wait),
