@@ -73,6 +73,12 @@ both_sides_have_the_library() {
         grep -q '^64MiB resnet50 bf16' "$FAKE_LOG"
 }
 
+neither_side_has_the_library() {
+    passes --set control && says 'len(rows) == 4 and rows[0]["iteration"] == 1 and not rows[0]["gates"]' &&
+        [ "$(grep -c '^stock mobilenet_v3_large bf16' "$FAKE_LOG")" = 2 ] && ! grep -v '^stock' "$FAKE_LOG" &&
+        scripts/pytorch-table --print "$OUT/pytorch-graph.json" | grep '^| control densenet121 b64 tf32 |'
+}
+
 slower_than_undivided() {
     ! FAKE_UNDIVIDED=4.9 bench --set undivided64 --only 'alexnet b256 fp32' &&
         grep -q '^FAIL undivided64 alexnet b256 fp32: conv 0.980, at least 0.990' "$OUT/said"
@@ -181,7 +187,7 @@ END
         grep -q 'no answer to .net. in 3 s' "$OUT/said"
 }
 
-plan 20
+plan 21
 check 'the least limit is found, from nothing to everything' every_least_is_found
 check 'with four tries at most, and stock begun once' few_tries
 check 'what is near the gate is looked at longer' unclear_takes_longer
@@ -189,6 +195,7 @@ check 'that no limit keeps the speed is a failure' no_limit_is_enough
 check 'every large network in every arithmetic has a row' least_has_each_row
 check 'the page has the least limits' page_has_least
 check 'undivided64 has the library on both sides' both_sides_have_the_library
+check 'control has it on neither' neither_side_has_the_library
 check 'slower than undivided is found' slower_than_undivided
 check 'a side that must not split and does is found' wrong split 'executions were split' \
     --set undivided64 --only 'alexnet b256 fp32'
