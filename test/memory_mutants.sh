@@ -1,7 +1,7 @@
 #!/bin/sh
-# Breaks the rules of virtual memory's mechanism and address space, one at a time, and shows that
+# Breaks the rules of virtual memory's mechanism, address space and pilot, one at a time, and shows that
 # their unit tests fail each time: I1 latest content, I2 no foreign bytes, I3 budget, I4 no endless
-# wait, and reuse in order with few mappings (TAP). Part of
+# wait, memory from the first use on, and reuse in order with few mappings (TAP). Part of
 # `make test-mutants`; compiles one source and the test for each. With --unchanged it only names those whose
 # script changes nothing.
 # shellcheck source=test/tap.sh
@@ -78,6 +78,28 @@ table() {
     mutant GIVES_UP_FOR_GOOD memory_room.c 's/^    memory->hasty_until_us = .*/    memory->hasty_until_us = INFINITY + waited_s;/'
     mutant SLOT_NOT_WAITED_FOR memory_room.c 's/^    if (memory->slot_busy)/    if (0)/'
     mutant SAME_VICTIM_AGAIN memory_room.c 's/ \&\& area->demand != memory->demands \&\&/ \&\&/'
+    # --- memory from the first use on ---
+    mutant BLANK_IS_COPIED_IN memory_moves.c 's/if (area->blank \&\& area->filled < upto) {.*/if (0) {/'
+    mutant BLANK_AGAIN_WHEN_IT_LEFT memory_moves.c '/^static mdnn_status_t take_slots/,/^}/s/^    area->blank = false;//'
+    mutant BLANK_LEAVES_WITHOUT_SLOTS memory_moves.c 's/if (area->blank \&\& area->clean <= area->target)/if (area->blank)/'
+    mutant BLANK_STAYS_FOR_WANT_OF_SLOTS memory_moves.c 's/if (area->blank \&\& area->clean <= area->target)/if (0)/'
+    mutant BLANK_KEEPS_SLOTS memory_moves.c 's/area->blank ? area->count : area->clean;/area->clean;/'
+    mutant BLANK_IS_SAID_TO_RETURN memory_moves.c 's/return area->blank \&\& (kind == .*/return false;/'
+    mutant BLANK_RETURNS_ON_DEMAND memory_room.c 's/if (area->blank \&\& area->filled == 0)/if (0)/'
+    mutant RESERVES_WHAT_CANNOT_BE memory_room.c 's/if (stuck > allowed || wanted > allowed - stuck)/if (0)/'
+    mutant RESERVES_BEYOND_THE_HOST memory_room.c 's/return host > UINT64_MAX - room ||/return true ||/'
+    mutant NEXT_TAKES_NO_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (known \&\&/'
+    mutant LATER_TAKES_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (0 \&\&/'
+    mutant NEXT_SENDS_OTHERS_AWAY memory_room.c 's/MDNN_STATUS_OUT_OF_DEVICE_MEMORY \&\& known \&\&/MDNN_STATUS_OUT_OF_DEVICE_MEMORY \&\& 0 \&\&/'
+    mutant BLANK_BESIDE_UNSEEN_WORK memory.c 's/ || memory->unseen_open > 0 ||/ ||/'
+    mutant BLANK_THOUGH_IT_STAYS memory.c 's/^        bytes < memory->config.min_bytes || bytes <=/        bytes <=/'
+    mutant RESERVED_OVER_ANOTHER ranges.c '/^static uint64_t find_bare/,/^}/s/if (range)/if (0)/'
+    # --- plans ---
+    mutant SLOWER_PLAN_STAYS pilot.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (0)/'
+    mutant FASTER_PLAN_IS_TAKEN_BACK pilot.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (1)/'
+    mutant NEXT_IS_WHERE_THE_PROGRAM_IS pilot.c \
+        '/^mdnn_first_use_t/,/^}/s/(pilot->place.position + 1)/(pilot->place.position + 0)/'
+    mutant ALL_OF_A_SIZE_ARE_NEXT pilot.c 's/births > unused_of(pilot, bytes)/true/'
     # --- the address space: memory is reused in order, and mappings rarely change ---
     mutant PART_FORGETS_USERS ranges_kept.c 's/^    mdnn_users_join(ranges, &tail->users, &range->users);//'
     mutant NEIGHBOUR_FORGETS_USERS ranges_kept.c 's/^        mdnn_users_join(ranges, &range->users, &other->users);//'
@@ -100,6 +122,7 @@ fails() { # source, script
     ! cmp -s "offload/$1" "$work/$1" || { echo "the script changes nothing in $1"; return 1; }
     case $1 in
     range*) test=test_ranges ;;
+    pilot*) test=test_pilot ;;
     *) test=test_memory ;;
     esac
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -w -I. -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free \
@@ -115,9 +138,10 @@ fi
 table_count=0
 mutant() { table_count=$((table_count + 1)); }
 table
-plan $((table_count + 2))
+plan $((table_count + 3))
 check "the mechanism as it is passes" "${MDNN_BUILD:-build}/test/unit/test_memory"
 check "the address space as it is passes" "${MDNN_BUILD:-build}/test/unit/test_ranges"
+check "the pilot as it is passes" "${MDNN_BUILD:-build}/test/unit/test_pilot"
 mutant() { check "$1 is caught" fails "$2" "$3"; }
 table
 finish

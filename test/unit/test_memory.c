@@ -1102,6 +1102,28 @@ static void what_has_some_of_its_memory_keeps_no_slots(void **state)
     end_memory(&model, memory);
 }
 
+/* Anyone may have written to it. */
+static void what_has_some_of_its_memory_leaves_with_it(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, 2);
+    const uint64_t first = allocate(memory, 3);
+    advisor.first_use = MDNN_FIRST_USE_LATER;
+    const uint64_t second = allocate(memory, 3);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY); /* it has a chunk now */
+    advisor.first_use = MDNN_FIRST_USE_UNKNOWN;
+    touch(&model, second, 0, 6);
+    model.slot_limit = MODEL_SLOTS;
+    const uint64_t third = allocate(memory, 4);
+    assert_int_equal(mdnn_memory_free(memory, third, 0), MDNN_STATUS_OK);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    touch(&model, second, 6, 7);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    end_memory(&model, memory);
+}
+
 /* A program is told so when it allocates, not when it launches. */
 static void what_finds_no_room_on_the_host_is_refused_at_once(void **state)
 {
@@ -1762,6 +1784,7 @@ int main(void)
         cmocka_unit_test(only_what_is_named_next_takes_memory_at_once),
         cmocka_unit_test(what_has_no_memory_yet_waits_for_no_copies),
         cmocka_unit_test(what_has_some_of_its_memory_keeps_no_slots),
+        cmocka_unit_test(what_has_some_of_its_memory_leaves_with_it),
         cmocka_unit_test(what_finds_no_room_on_the_host_is_refused_at_once),
         cmocka_unit_test(what_is_allocated_beside_unseen_work_has_memory_at_once),
         cmocka_unit_test(a_demand_under_a_plan_sends_away_what_is_missing),
