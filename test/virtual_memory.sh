@@ -32,6 +32,25 @@ rounds() {
     done
 }
 
+# What is allocated before it is used has memory from its first use on, of whatever kind that is. So
+# what is freed unused sends nothing away.
+early() {
+    timeout "$seconds" "$client" early 1 $((45 * mebibyte)) || { echo "wrong by itself"; return 1; }
+    for seed in 1 2 3; do
+        safeties=fast
+        [ $seed = 2 ] || safeties="$safeties verify host"
+        for safety in $safeties; do
+            MICRODNN_SIM_THREADS=$((seed / 3)) MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed \
+                under $((24 * mebibyte)) "$client" early "$seed" $((45 * mebibyte)) ||
+                { echo "seed $seed, $safety"; cat "$log"; return 1; }
+            holds "$in_budget and memory['refused'] == 0" && said_nothing ||
+                { echo "seed $seed, $safety"; return 1; }
+            [ $((seed / 3)) = 1 ] || [ $safety != fast ] ||
+                holds "memory['demand_leaves'] < 240 and memory['planned_returns'] > 100" || return 1
+        done
+    done
+}
+
 # Work in contexts of the program's own is counted, and what ends with them is free again.
 own_contexts() {
     program contexts && holds "memory['live_bytes'] == 0 and memory['peak_live_bytes'] > 80 * 2**20"
@@ -166,11 +185,12 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 40
+plan 41
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
 check "rounds that are planned for are right, and within the budget" rounds
+check "what is allocated early is right, and sends less away" early
 check "contexts of the program's own come and go beside the primary one" own_contexts
 check "a clone keeps what its graph held" graph cloned
 check "a graph keeps what its child held" graph child

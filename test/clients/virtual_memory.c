@@ -341,6 +341,154 @@ static void rounds(uint64_t seed)
         free(run.buffers[i].model); /* what came and went */
 }
 
+/* ---- memory that is allocated some operations before it is used ---- */
+
+static void allocate_early(run_t *run, uint32_t i)
+{
+    buffer_t *const buffer = &run->buffers[i];
+    const size_t bytes = (size_t)buffer->words * 4;
+    buffer->stream = (int)(i % (uint32_t)run->stream_count);
+    buffer->ordered = i % 4 != 1;
+    if (buffer->ordered)
+        CUDA(cudaMallocAsync((void **)&buffer->device, bytes, run->streams[buffer->stream]));
+    else
+        CUDA(cudaMalloc((void **)&buffer->device, bytes));
+}
+
+/* The driver knows of it all that it knows of other memory. */
+static void ask_about(const buffer_t *buffer)
+{
+    const CUdeviceptr address = (uintptr_t)buffer->device;
+    struct cudaPointerAttributes attributes;
+    CUdeviceptr start;
+    size_t bytes;
+    CUDA(cudaPointerGetAttributes(&attributes, buffer->device + 1));
+    CHECK(attributes.type == cudaMemoryTypeDevice && attributes.device == 0);
+    CHECK(cuMemGetAddressRange(&start, &bytes, address + 4) == CUDA_SUCCESS);
+    CHECK(start == address && bytes == (size_t)buffer->words * 4);
+}
+
+/* A graph sets it, which is captured now. */
+static void set_by_graph(const buffer_t *buffer, cudaStream_t stream, int value)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CUDA(cudaMemsetAsync(buffer->device, value, (size_t)buffer->words * 4, stream));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    CUDA(cudaGraphLaunch(executable, stream));
+    CUDA(cudaGraphExecDestroy(executable));
+}
+
+static void set_halves_in_two_streams(run_t *run, buffer_t *buffer, int value)
+{
+    const uint32_t half = buffer->words / 2;
+    const int other = (buffer->stream + 1) % run->stream_count;
+    CUDA(cudaEventRecord(run->event, run->streams[buffer->stream])); /* where it was allocated */
+    CUDA(cudaStreamWaitEvent(run->streams[other], run->event, 0));
+    CUDA(cudaMemsetAsync(buffer->device, value, (size_t)half * 4, run->streams[buffer->stream]));
+    CUDA(cudaMemsetAsync(buffer->device + half, value, (size_t)(buffer->words - half) * 4,
+                         run->streams[other]));
+    CUDA(cudaEventRecord(run->event, run->streams[other]));
+    CUDA(cudaStreamWaitEvent(run->streams[buffer->stream], run->event, 0));
+}
+
+/* Always in the same way, but for a graph now and then. */
+static void use_first(run_t *run, uint32_t i, int round)
+{
+    buffer_t *const buffer = &run->buffers[i];
+    cudaStream_t const stream = run->streams[buffer->stream];
+    const size_t bytes = (size_t)buffer->words * 4;
+    memset(buffer->model, (int)i, bytes);
+    if (round % 8 == 7 && i % 6 == 1)
+        set_by_graph(buffer, stream, (int)i);
+    else if (i % 6 == 5)
+        set_halves_in_two_streams(run, buffer, (int)i);
+    else if (i % 6 != 3)
+        CUDA(cudaMemsetAsync(buffer->device, (int)i, bytes, stream));
+    else {
+        CUDA(cudaMemcpyAsync(buffer->device, buffer->model, bytes, cudaMemcpyHostToDevice, stream));
+        CUDA(cudaStreamSynchronize(stream));
+    }
+}
+
+/* It is freed before anything uses it, in this stream or in another. */
+static void allocate_for_nothing(run_t *run, uint32_t i)
+{
+    void *nothing;
+    cudaStream_t const stream = run->streams[i % (uint32_t)run->stream_count];
+    cudaStream_t const other = run->streams[i / 2 % (uint32_t)run->stream_count];
+    if (i % 2 == 0) {
+        CUDA(cudaMallocAsync(&nothing, MOST_BYTES, stream));
+        CUDA(cudaEventRecord(run->event, stream));
+        CUDA(cudaStreamWaitEvent(other, run->event, 0));
+        CUDA(cudaFreeAsync(nothing, other));
+    } else {
+        CUDA(cudaMalloc(&nothing, MOST_BYTES));
+        CUDA(cudaFree(nothing));
+    }
+}
+
+static void forward_early(run_t *run, uint32_t count, int round)
+{
+    enum { AHEAD = 2 };
+    static bool fresh[BUFFERS];
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t next = i; next < count && next <= i + AHEAD; next++)
+            if (!run->buffers[next].device) {
+                allocate_early(run, next);
+                fresh[next] = true;
+                if (round % 4 == 3 && next % 3 == 0)
+                    ask_about(&run->buffers[next]);
+            }
+        if (fresh[i])
+            use_first(run, i, round);
+        fresh[i] = false;
+        allocate_for_nothing(run, i);
+        if (i > 0)
+            mix_into(run, i, i - 1);
+    }
+}
+
+/* Every other one is freed, an operation late. */
+static void backward_early(run_t *run, uint32_t count)
+{
+    buffer_t *last = NULL;
+    for (uint32_t i = count - 1; i-- > 0;) {
+        mix_into(run, i, i + 1);
+        if (last && last->ordered)
+            CUDA(cudaFreeAsync(last->device, run->streams[last->stream]));
+        else if (last)
+            CUDA(cudaFree(last->device));
+        if (last)
+            last->device = NULL;
+        last = i % 2 == 0 ? &run->buffers[i + 1] : NULL;
+    }
+}
+
+static void early(uint64_t seed)
+{
+    enum { ROUNDS = 40, LEAST_BYTES = 3 << 20 };
+    run_t run;
+    uint32_t count = 0;
+    begin(&run, seed, live_limit, 1 + (int)(seed % 2));
+    while (count < BUFFERS && run.live_bytes + MOST_BYTES <= run.limit_bytes) {
+        const uint32_t words = (LEAST_BYTES + pick(&run, MOST_BYTES - LEAST_BYTES)) / 4;
+        run.buffers[count] = (buffer_t){.words = words, .model = malloc((size_t)words * 4)};
+        CHECK(run.buffers[count++].model);
+        run.live_bytes += (size_t)words * 4;
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        forward_early(&run, count, round);
+        backward_early(&run, count);
+    }
+    finish(&run);
+    for (uint32_t i = 1; i < count; i += 2)
+        free(run.buffers[i].model); /* what came and went */
+}
+
 static void *of_thread(void *context)
 {
     const uint64_t seed = *(const uint64_t *)context;
@@ -922,6 +1070,7 @@ int main(int argc, char **argv)
     } programs[] = {{"one_stream", one_stream, false},
                     {"many_streams", many_streams, false},
                     {"rounds", rounds, false},
+                    {"early", early, false},
                     {"default_stream", default_stream, false},
                     {"threads", threads, false},
                     {"graphs", graphs, false},
