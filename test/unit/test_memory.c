@@ -505,7 +505,7 @@ static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
         .budget_bytes = model->budget * MODEL_CHUNK + pick(model, 2) * 100,
         .min_bytes = pick(model, 2) * MODEL_CHUNK,
         .safety = safety,
-        .pilot.host_limit_bytes = UINT64_MAX,
+        .pilot.host_limit_bytes = pick(model, 3) == 0 ? pick(model, 60) * MODEL_CHUNK : UINT64_MAX,
     };
     memset(&advisor, 0, sizeof advisor);
     advisor.random = seed + 1;
