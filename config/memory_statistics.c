@@ -58,16 +58,17 @@ static void print_line(FILE *out, const char *what)
     fprintf(out, "  %-20s", what);
 }
 
-/* ", 86 % of the speed at the link bound", only where both times are known. A round that is faster
- * than a bound shows that the bound was computed from wrong rates. */
-static void print_share(FILE *out, const char *bound, double bound_ms, double round_ms)
+/* ", 86 % of the speed at the link bound", only where both times are known; or what a round that is
+ * faster shows. */
+static void print_share(FILE *out, const char *bound, const char *faster, double bound_ms,
+                        double round_ms)
 {
     size_text_t share;
     if (!(bound_ms > 0) || !(round_ms > 0))
         return;
     mdnn_format_decimal(100 * bound_ms / round_ms, 0, false, share.text, sizeof share.text);
     if (bound_ms > 1.05 * round_ms)
-        fprintf(out, ", faster than the %s bound, which is wrong", bound);
+        fprintf(out, ", %s", faster);
     else
         fprintf(out, ", %s %% of the speed at the %s bound", share.text, bound);
 }
@@ -87,8 +88,10 @@ static void print_round(const mdnn_memory_statistics_t *n, FILE *out)
         return;
     print_line(out, "it took");
     fprintf(out, "%s ms", ms_of(n->round_ms).text);
-    print_share(out, "link", n->link_bound_ms, n->round_ms);
-    print_share(out, "schedule", n->predicted_ms, n->round_ms);
+    print_share(out, "link", "faster than the link bound, so its rates are wrong", n->link_bound_ms,
+                n->round_ms);
+    print_share(out, "schedule", "less than its schedule was expected to take", n->predicted_ms,
+                n->round_ms);
     fputc('\n', out);
 }
 

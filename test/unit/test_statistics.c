@@ -752,8 +752,8 @@ static void the_text_says_what_memory_was_held_and_how_near_the_bounds_are(void 
         "5.00 GiB, as far as is known (largest operation 3.00 GiB, cannot leave 2.00 GiB)\n",
         "4; the largest would need a budget of 20.0 GiB\n",
         "virtual memory of device 3",
-        "400.00 ms, 50 % of the speed at the link bound, faster than the schedule bound, which is "
-        "wrong\n",
+        "400.00 ms, 50 % of the speed at the link bound, less than its schedule was expected to "
+        "take\n",
         "2; the first: kernel \"k\" ? ?\n",
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
