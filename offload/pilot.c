@@ -10,7 +10,7 @@ enum {
     PERIODS = 4,     /* as many as the history remembers */
     TIMED = 1 << 13, /* records whose times may still come */
     REPLANS = 8,     /* for want of memory */
-    BEGUN = 16,      /* ranges that began last, of which some were not used yet */
+    BEGUN = 16,      /* ranges that began last and may leave, of which some were not used yet */
     TRIES = 3,       /* plans of a period that may fail for want of host memory */
     TAKE_UP_AHEAD =
         64 /* operations: what they use is called back when the program is found again */
@@ -164,7 +164,8 @@ uint32_t mdnn_pilot_begin_range(mdnn_pilot_t *pilot, uint64_t bytes, bool stays,
                                            .touched_at = pilot->sequence,
                                            .slot = MDNN_NO_POSITION,
                                            .stays = stays};
-    pilot->begun[pilot->begun_count++ % BEGUN] = range;
+    if (!stays) /* nobody asks when those are used */
+        pilot->begun[pilot->begun_count++ % BEGUN] = range;
     return range;
 }
 

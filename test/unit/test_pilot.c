@@ -129,11 +129,16 @@ static void ask_for_first_use(const event_t *event)
         nexts[!has_one_more(next, event->bytes, event->id)]++;
 }
 
+static unsigned small_beside; /* so many come and go at each beginning */
+
 static void begin_object(const event_t *event)
 {
     object_t *const object = &model.objects[event->id];
     if (model.pilot)
         ask_for_first_use(event);
+    for (unsigned i = 0; model.pilot && i < small_beside; i++)
+        mdnn_pilot_end_range(model.pilot,
+                             mdnn_pilot_begin_range(model.pilot, 1, true, &small_beside));
     *object = (object_t){.bytes = event->bytes, .alive = true, .resident = true};
     model.held_bytes += object->bytes;
     object->handle = MDNN_NO_POSITION;
@@ -1148,7 +1153,9 @@ static void check_first_use(void)
 
 static void check_first_use_alike(void)
 {
+    small_beside = below(2) ? 20 : 0;
     play_ahead(true);
+    small_beside = 0;
 }
 
 /* Of those of a size as many take memory as the next operation uses. */
