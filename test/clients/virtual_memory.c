@@ -314,20 +314,28 @@ static void backward(run_t *run, uint32_t count)
     }
 }
 
+/* As many as may live, large enough to leave; not allocated yet. */
+static uint32_t plan_buffers(run_t *run)
+{
+    enum { LEAST_BYTES = 3 << 20 };
+    uint32_t count = 0;
+    while (count < BUFFERS && run->live_bytes + MOST_BYTES <= run->limit_bytes) {
+        const uint32_t words = (LEAST_BYTES + pick(run, MOST_BYTES - LEAST_BYTES)) / 4;
+        run->buffers[count] = (buffer_t){.words = words, .model = malloc((size_t)words * 4)};
+        CHECK(run->buffers[count++].model);
+        run->live_bytes += (size_t)words * 4;
+    }
+    return count;
+}
+
 /* Like training: the same operations in rounds, which are planned for, in parts of buffers, too;
  * now and then something else. */
 static void rounds(uint64_t seed)
 {
-    enum { ROUNDS = 30, LEAST_BYTES = 3 << 20 };
+    enum { ROUNDS = 30 };
     run_t run;
-    uint32_t count = 0;
     begin(&run, seed, live_limit, 1 + (int)(seed % 2));
-    while (count < BUFFERS && run.live_bytes + MOST_BYTES <= run.limit_bytes) {
-        const uint32_t words = (LEAST_BYTES + pick(&run, MOST_BYTES - LEAST_BYTES)) / 4;
-        run.buffers[count] = (buffer_t){.words = words, .model = malloc((size_t)words * 4)};
-        CHECK(run.buffers[count++].model);
-        run.live_bytes += (size_t)words * 4;
-    }
+    const uint32_t count = plan_buffers(&run);
     for (int i = 0; i < ROUNDS; i++) {
         forward(&run, count);
         if (pick(&run, 4) == 0)
@@ -470,16 +478,10 @@ static void backward_early(run_t *run, uint32_t count)
 
 static void early(uint64_t seed)
 {
-    enum { ROUNDS = 40, LEAST_BYTES = 3 << 20 };
+    enum { ROUNDS = 40 };
     run_t run;
-    uint32_t count = 0;
     begin(&run, seed, live_limit, 1 + (int)(seed % 2));
-    while (count < BUFFERS && run.live_bytes + MOST_BYTES <= run.limit_bytes) {
-        const uint32_t words = (LEAST_BYTES + pick(&run, MOST_BYTES - LEAST_BYTES)) / 4;
-        run.buffers[count] = (buffer_t){.words = words, .model = malloc((size_t)words * 4)};
-        CHECK(run.buffers[count++].model);
-        run.live_bytes += (size_t)words * 4;
-    }
+    const uint32_t count = plan_buffers(&run);
     for (int round = 0; round < ROUNDS; round++) {
         forward_early(&run, count, round);
         backward_early(&run, count);
