@@ -116,8 +116,8 @@ static void print_needs(const mdnn_memory_statistics_t *n, FILE *out)
 {
     print_line(out, "needs at least");
     fprintf(out, "%s, as far as is known (largest operation %s, cannot leave %s)\n",
-            size_of(n->smallest_budget_bytes).text,
-            size_of(n->largest_operation_bytes).text, size_of(n->pinned_live_bytes).text);
+            size_of(n->smallest_budget_bytes).text, size_of(n->largest_operation_bytes).text,
+            size_of(n->pinned_live_bytes).text);
     if (n->refused == 0)
         return;
     print_line(out, "refused requests");

@@ -17,8 +17,8 @@
  * each chunk's content is in one place at least at every moment, whatever is called off or fails
  * half-way. Chunks from `clean` on may be given away, those below `filled` may be mapped.
  *
- * Where a plan says that no chunk is wanted yet, an allocation gets addresses alone: it is AWAY, and
- * blank. It takes chunks when an operation names it. */
+ * Where a plan says that no chunk is wanted yet, an allocation gets addresses alone: it is AWAY,
+ * and blank. It takes chunks when an operation names it. */
 #ifndef MDNN_MEMORY_INTERNAL_H
 #define MDNN_MEMORY_INTERNAL_H
 
@@ -57,9 +57,10 @@ typedef struct mdnn_area {
     uint64_t count, filled, clean, in_sent, out_sent;
     bool blank; /* nobody has named it yet, so from `clean` on there is no content, nor a slot */
     uint64_t target; /* LEAVING, RETURNING: so many of its first chunks are there in the end */
-    uint64_t *slots, slots_from; /* host slots are there from here on; <= clean, unless blank: none then */
-    bool cut;              /* LEAVING: nothing works on it, and it is unmapped from `target` on */
-    uint64_t covered;      /* HOST, AWAY: at so many of its steps its slots are mapped */
+    uint64_t *slots,
+        slots_from;   /* host slots are there from here on; <= clean, unless blank: none then */
+    bool cut;         /* LEAVING: nothing works on it, and it is unmapped from `target` on */
+    uint64_t covered; /* HOST, AWAY: at so many of its steps its slots are mapped */
     uint32_t in_flight[2]; /* copies under way; [true]: out */
     uint32_t discarded;    /* copies out of an earlier number count for nothing */
 
@@ -118,8 +119,8 @@ struct mdnn_memory {
     mdnn_ranges_t *ranges;
     mdnn_pilot_t *pilot;
     uint64_t chunk_bytes;
-    uint64_t chunk_limit; /* chunks that the budget allows, or the device has */
-    uint64_t aside_bytes; /* of the budget: for other memory than chunks */
+    uint64_t chunk_limit;     /* chunks that the budget allows, or the device has */
+    uint64_t aside_bytes;     /* of the budget: for other memory than chunks */
     uint64_t live_room_bytes; /* what all that is not freed takes, wherever it is */
     uint64_t peak_resident_bytes;
 

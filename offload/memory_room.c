@@ -305,7 +305,8 @@ static bool may_have(const mdnn_memory_t *memory, uint64_t wanted)
 {
     const uint64_t allowed = mdnn_memory_chunks_allowed(memory);
     const uint64_t stuck = mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes;
-    const uint64_t room = allowed * memory->chunk_bytes, host = memory->config.pilot.host_limit_bytes;
+    const uint64_t room = allowed * memory->chunk_bytes,
+                   host = memory->config.pilot.host_limit_bytes;
     if (stuck > allowed || wanted > allowed - stuck)
         return false;
     return host > UINT64_MAX - room ||
@@ -326,7 +327,6 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
                                   mdnn_first_use_t first_use, mdnn_allocation_t *allocation)
 {
     const uint64_t wanted = mdnn_ranges_chunks_for(memory->ranges, bytes);
-    const bool known = first_use != MDNN_FIRST_USE_UNKNOWN;
     mdnn_status_t status;
     if (first_use == MDNN_FIRST_USE_LATER &&
         reserve(memory, bytes, wanted, allocation) == MDNN_STATUS_OK)
@@ -335,17 +335,16 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
     do {
         mdnn_memory_progress(memory);
         status = mdnn_ranges_acquire(memory->ranges, bytes, stream, allocation);
+        if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && first_use != MDNN_FIRST_USE_UNKNOWN &&
+            reserve(memory, bytes, wanted, allocation) == MDNN_STATUS_OK)
+            status = MDNN_STATUS_OK;
         if (status == MDNN_STATUS_OK)
             break;
         if (status == MDNN_STATUS_BUSY) /* without waits: over meanwhile */
             status = allocation->wait_count > 0
                          ? wait_and_move(memory, allocation->waits[0], INFINITY)
                          : MDNN_STATUS_OK;
-        else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && known &&
-                 reserve(memory, bytes, wanted, allocation) == MDNN_STATUS_OK) {
-            status = MDNN_STATUS_OK;
-            break;
-        } else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
             status = make_room(memory, wanted);
     } while (status == MDNN_STATUS_OK);
     memory->demanding = false;

@@ -50,8 +50,7 @@ static void end_round(mdnn_memory_t *memory, const mdnn_pilot_report_t *report)
     memory->device.time_end(memory->context, watch->stream, watch->token);
     watch->read_token = watch->token;
     watch->read_counts = is_whole(watch, report);
-    watch->read_plan =
-        watch->plan == mdnn_pilot_followed_plan(memory->pilot) ? watch->plan : 0;
+    watch->read_plan = watch->plan == mdnn_pilot_followed_plan(memory->pilot) ? watch->plan : 0;
     watch->token = 0;
 }
 
@@ -70,8 +69,8 @@ static void begin_round(mdnn_memory_t *memory, uint64_t stream, const mdnn_pilot
     watch->stream = stream;
     watch->plan = mdnn_pilot_followed_plan(memory->pilot);
     watch->operations = report->period_operations;
-    watch->next = memory->report.operations + (uint64_t)report->period_operations *
-                                                  rounds_together(report->period_operations);
+    watch->next = memory->report.operations +
+                  (uint64_t)report->period_operations * rounds_together(report->period_operations);
 }
 
 void mdnn_memory_watch_round(mdnn_memory_t *memory, uint64_t stream)

@@ -81,7 +81,8 @@ void mdnn_pilot_round_took(mdnn_pilot_t *pilot, uint64_t plan, double time_us);
 /* The plan that has been followed for a whole round up to now; 0: none. */
 uint64_t mdnn_pilot_followed_plan(const mdnn_pilot_t *pilot);
 
-/* When the next operation that names a new range of `bytes` comes, in a plan that moves something. */
+/* When the next operation that names a new range of `bytes` comes, in a plan that moves something.
+ */
 typedef enum mdnn_first_use {
     MDNN_FIRST_USE_UNKNOWN, /* no such plan is followed */
     MDNN_FIRST_USE_NEXT,

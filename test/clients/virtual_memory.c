@@ -1,6 +1,6 @@
 /* Programs that hold more than the budget they are given: random work whose results a model on the
- * host foretells, word by word. Run by test/virtual_memory.sh, resets.sh and safety_host.sh, with and
- * without the library; they know nothing of it.
+ * host foretells, word by word. Run by test/virtual_memory.sh, resets.sh and safety_host.sh, with
+ * and without the library; they know nothing of it.
  *
  *   virtual_memory PROGRAM SEED LIVE_BYTES [hidden]
  *

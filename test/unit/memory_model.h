@@ -78,7 +78,7 @@ typedef struct model {
     uint64_t calls, fail_at; /* that one call fails; 0: none */
     bool maps_end;           /* after so many more each fails */
     unsigned maps_left;
-    bool copies_end; /* each fails */
+    bool copies_end;   /* each fails */
     unsigned hasty_in; /* 1 wait in so many is given up, where it can; 0: none */
     bool verify;
     bool dead;              /* a write found no memory: the real device would work no more */

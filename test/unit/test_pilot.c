@@ -108,8 +108,8 @@ static bool has_one_more(const event_t *next, uint64_t bytes, uint32_t begun)
         firsts += !object->used && (!is_begun || object->bytes == bytes);
     }
     for (uint32_t id = begun > 64 ? begun - 64 : 0; id < begun; id++)
-        waiting += model.objects[id].alive && !model.objects[id].used &&
-                   model.objects[id].bytes == bytes;
+        waiting +=
+            model.objects[id].alive && !model.objects[id].used && model.objects[id].bytes == bytes;
     return firsts > waiting;
 }
 
@@ -321,6 +321,19 @@ static mdnn_pilot_config_t random_config(mdnn_policy_t policy, double rate, uint
                                  .effort = 40};
 }
 
+static const double at_once = 1e12; /* bytes a microsecond: nothing is called off for lateness */
+
+/* The program, in rounds that are enough for a plan to be followed, and a pilot that has seen none
+ * of them yet. */
+static mdnn_pilot_config_t start_settled(uint32_t rounds, uint64_t *floor_bytes)
+{
+    start_program(&program);
+    run_rounds(rounds);
+    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, floor_bytes);
+    start_model(&config);
+    return config;
+}
+
 /* What the pilot should have planned. */
 static mdnn_plan_t plan_again(const mdnn_pilot_config_t *config, mdnn_period_t *period)
 {
@@ -343,7 +356,6 @@ static mdnn_plan_t plan_again(const mdnn_pilot_config_t *config, mdnn_period_t *
 }
 
 static unsigned moved_rounds, sent_for_good;
-static const double at_once = 1e12; /* bytes a microsecond: nothing is called off for lateness */
 
 /* The last round kept to the plan that the followed period should have. */
 static void check_last_round(const mdnn_pilot_config_t *config, const mdnn_period_t *period,
@@ -662,10 +674,7 @@ static void check_exchanges(void)
 {
     uint64_t floor_bytes;
     fill_training(below(2));
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, &floor_bytes);
-    start_model(&config);
+    const mdnn_pilot_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
     play(0);
     check_plan(&config, true);
     continue_events();
@@ -701,10 +710,7 @@ static void check_many(void)
     static program_t first;
     uint64_t floor_bytes;
     fill_training(true);
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, &floor_bytes);
-    start_model(&config);
+    const mdnn_pilot_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
     play(0);
     first = program;
     for (uint32_t i = 0; i <= MANY; i++) {
@@ -790,10 +796,7 @@ static void check_turns(void)
     other.steps[0].key = 2000;
     for (uint32_t i = 1; i < other.step_count; i++)
         other.steps[i].key += 70;
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, &floor_bytes);
-    start_model(&config);
+    const mdnn_pilot_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
     play(0);
     for (uint32_t turn = 0; turn < 6; turn++) {
         continue_events();
@@ -963,10 +966,7 @@ static void check_shortage(void)
 {
     uint64_t floor_bytes;
     fill_training(true);
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, &floor_bytes);
-    start_model(&config);
+    const mdnn_pilot_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
     mdnn_pilot_short(model.pilot, 1); /* without a plan, that says nothing */
     play(0);
     CHECK(mdnn_pilot_report(model.pilot).short_bytes == 0);
@@ -1006,16 +1006,13 @@ static void check_shortage(void)
     stop_model();
 }
 
-/* Less memory makes the plan slower, which turns out when it is made, or when it is followed; or, for
- * all that was missing, faster. */
+/* Less memory makes the plan slower, which turns out when it is made, or when it is followed; or,
+ * for all that was missing, faster. */
 static void check_loss(bool at_once_known, bool faster)
 {
     uint64_t floor_bytes;
     fill_training(true);
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, &floor_bytes);
-    start_model(&config);
+    const mdnn_pilot_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
     play(0);
     const mdnn_pilot_report_t first = mdnn_pilot_report(model.pilot);
     const uint64_t before = most_held();
@@ -1138,10 +1135,7 @@ static void play_ahead(bool alike)
     allocate_ahead();
     for (uint32_t s = 0; s < program.slot_count && !alike; s++)
         program.slots[s].bytes = program.slots[s].bytes * ROOM_SLOTS + s;
-    start_program(&program);
-    run_rounds(2 * rounds_to_settle());
-    const mdnn_pilot_config_t config = random_config(MDNN_POLICY_AUTO, at_once, &floor_bytes);
-    start_model(&config);
+    (void)start_settled(2 * rounds_to_settle(), &floor_bytes);
     play(0);
     stop_model();
 }
