@@ -97,18 +97,7 @@ static mdnn_status_t reserve_tensors(mdnn_measurement_t *measurement, int64_t im
     return MDNN_STATUS_OK;
 }
 
-/* How many batches have `over_bytes` of inputs and outputs. */
-static int64_t batches_over(const mdnn_problem_t *problem, uint64_t over_bytes)
-{
-    const int64_t batch = mdnn_problem_batch(problem);
-    const uint64_t bytes =
-        mdnn_tensor_bytes(&problem->x, batch) + mdnn_tensor_bytes(&problem->y, batch);
-    const uint64_t batches = bytes > 0 ? over_bytes / bytes + (over_bytes % bytes > 0) : 1;
-    return batches < 1 ? 1 : batches > SLICES ? SLICES : (int64_t)batches;
-}
-
-/* As many images as the device has room for, up to those that are wanted; parts that are larger are
- * extrapolated. */
+/* As many images as the device has room for; larger parts are extrapolated. */
 static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
 {
     if (measurement->has_scratch)
@@ -120,12 +109,11 @@ static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
         return MDNN_STATUS_DEVICE;
     MDNN_TRY(mdnn_scratch_init(&measurement->scratch, driver, stream));
     measurement->has_scratch = true;
-    const int64_t batch = mdnn_problem_batch(measurement->problem);
-    int64_t images = batch * batches_over(measurement->problem, measurement->request.over_bytes);
+    int64_t images = mdnn_problem_batch(measurement->problem);
     mdnn_status_t status;
     while ((status = reserve_tensors(measurement, images)) == MDNN_STATUS_OUT_OF_DEVICE_MEMORY &&
            images > 1)
-        images = images > batch ? images - batch : images / 2;
+        images /= 2;
     if (status == MDNN_STATUS_OK)
         measurement->capacity_images = images;
     return status;

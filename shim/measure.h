@@ -19,7 +19,6 @@ typedef struct mdnn_measure_request {
         *accumulator;     /* for parts smaller than the batch; NULL if none is needed */
     uint64_t limit_bytes; /* candidates with more workspace are left out */
     int64_t repeats;      /* timed groups of each candidate; their median counts */
-    uint64_t over_bytes;  /* of inputs and outputs, over which runs go in turn; 0: one batch */
     bool dense;           /* nearly every size will be asked for */
     /* Only what a first iteration has time for: of the legacy algorithms those that cuDNN itself
      * expects to be fast, and parts only where the whole batch lacks a candidate for its workspace.

@@ -387,7 +387,6 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
         .accumulator = mdnn_plan_accumulator(plan),
         .limit_bytes = limit_bytes,
         .repeats = options->convolution_measure_repeats,
-        .over_bytes = options->convolution_measure_over,
         .dense = options->convolution_batch_sizes == MDNN_SIZES_ALL && may_be_split(plan),
         .brief = is_brief(plan, options),
         .caller_searches = is_left_to_search(plan, call),
@@ -626,7 +625,6 @@ static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uin
     const mdnn_measure_request_t request = {
         .limit_bytes = UINT64_MAX,
         .repeats = mdnn_process_options()->convolution_measure_repeats,
-        .over_bytes = mdnn_process_options()->convolution_measure_over,
         .engines = plan->engines,
     };
     if (!plan->engines ||
