@@ -4,58 +4,14 @@
 #include <string.h>
 
 #include "shim/driver.h"
+#include "shim/kernels.h"
 
-enum { THREADS = 256, BLOCKS_MAX = 1024, CONTEXTS = 16, ALIGNMENT = 256 };
-
-extern const char mdnn_accumulate_ptx[];
-
-/* Modules live as long as their contexts; a context that is destroyed and made anew at the same
- * address has lost them, so that a launch fails and the problem is given up. */
-static struct loaded {
-    CUcontext context;
-    CUmodule module;
-    CUfunction half, bfloat16;
-} loaded[CONTEXTS];
-static int loaded_count;
+enum { THREADS = 256, BLOCKS_MAX = 1024, ALIGNMENT = 256 };
 
 bool mdnn_accumulator_needed(const mdnn_problem_t *problem)
 {
     return problem->direction == MDNN_BACKWARD_FILTER &&
            (problem->w.type == CUDNN_DATA_HALF || problem->w.type == CUDNN_DATA_BFLOAT16);
-}
-
-static mdnn_status_t load(const mdnn_driver_t *driver, struct loaded *into)
-{
-    if (driver->cuModuleLoadData(&into->module, mdnn_accumulate_ptx) != CUDA_SUCCESS)
-        return MDNN_STATUS_DEVICE;
-    if (driver->cuModuleGetFunction(&into->half, into->module, "mdnn_accumulate_half") ==
-            CUDA_SUCCESS &&
-        driver->cuModuleGetFunction(&into->bfloat16, into->module, "mdnn_accumulate_bfloat16") ==
-            CUDA_SUCCESS)
-        return MDNN_STATUS_OK;
-    (void)driver->cuModuleUnload(into->module);
-    return MDNN_STATUS_DEVICE;
-}
-
-static mdnn_status_t find_functions(const struct loaded **found)
-{
-    const mdnn_driver_t *const driver = mdnn_real_driver();
-    CUcontext context;
-    if (!driver || driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS)
-        return MDNN_STATUS_DEVICE;
-    for (int i = 0; i < loaded_count; i++)
-        if (loaded[i].context == context) {
-            *found = &loaded[i];
-            return MDNN_STATUS_OK;
-        }
-    if (loaded_count == CONTEXTS)
-        return MDNN_STATUS_UNSUPPORTED;
-    struct loaded *const slot = &loaded[loaded_count];
-    MDNN_TRY(load(driver, slot));
-    slot->context = context;
-    loaded_count++;
-    *found = slot;
-    return MDNN_STATUS_OK;
 }
 
 static uint64_t round_up(uint64_t bytes)
@@ -70,12 +26,13 @@ mdnn_status_t mdnn_accumulator_init(mdnn_accumulator_t *accumulator, const mdnn_
         if (__builtin_mul_overflow(elements, (uint64_t)problem->w.dims[i], &elements) ||
             elements > UINT64_MAX / 16)
             return MDNN_STATUS_OVERFLOW;
-    const struct loaded *functions;
-    MDNN_TRY(find_functions(&functions));
+    const mdnn_kernels_t *kernels;
+    MDNN_TRY(mdnn_kernels_get(&kernels));
     const uint64_t sums_bytes = round_up(elements * sizeof(float));
     *accumulator = (mdnn_accumulator_t){
         .function =
-            problem->w.type == CUDNN_DATA_HALF ? functions->half : functions->bfloat16,
+            problem->w.type == CUDNN_DATA_HALF ? kernels->accumulate_half
+                                                          : kernels->accumulate_bfloat16,
         .elements = elements,
         .sums_bytes = sums_bytes,
         .overhead_bytes = sums_bytes + round_up(elements * sizeof(uint16_t)),

@@ -33,12 +33,12 @@ NVCC ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) nvcc)
 make_ptx = $(NVCC) -ptx -arch=compute_75 -O3 -o $(2) $(1) && \
     sed -i -e '/^\/\//d' -e 's/^\.version .*/.version 6.4/' $(2)
 
-ptx: shim/accumulate.cu
-	$(Q)$(call make_ptx,$<,shim/accumulate.ptx)
-check-ptx: shim/accumulate.cu
-	$(Q)mkdir -p $(B)/obj/shim && $(call make_ptx,$<,$(B)/obj/shim/accumulate.ptx)
-	$(Q)diff shim/accumulate.ptx $(B)/obj/shim/accumulate.ptx
-$(B)/obj/shim/accumulate_ptx.o: shim/accumulate.ptx
+ptx: shim/kernels.cu
+	$(Q)$(call make_ptx,$<,shim/kernels.ptx)
+check-ptx: shim/kernels.cu
+	$(Q)mkdir -p $(B)/obj/shim && $(call make_ptx,$<,$(B)/obj/shim/kernels.ptx)
+	$(Q)diff shim/kernels.ptx $(B)/obj/shim/kernels.ptx
+$(B)/obj/shim/kernels_ptx.o: shim/kernels.ptx
 .PHONY: ptx check-ptx
 
 # As the other fuzzers (config/module.mk); it starts from plans that cuDNN wrote.

@@ -23,6 +23,8 @@ typedef struct mdnn_scratch {
     CUevent events[MDNN_SCRATCH_GROUPS + 1]; /* between groups */
     CUdeviceptr blocks[MDNN_SCRATCH_COUNT];  /* 0: none */
     uint64_t bytes[MDNN_SCRATCH_COUNT];
+    double call_us; /* that the host took for a call, of those timed last */
+    bool cannot_hold;
 } mdnn_scratch_t;
 
 /* Events on `stream`; no memory yet. DEVICE on failure, with nothing to free. */
@@ -37,16 +39,18 @@ mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t u
  * faster than real data (stream-ordered). */
 mdnn_status_t mdnn_scratch_randomize(mdnn_scratch_t *scratch, mdnn_scratch_use_t use, int32_t type);
 
-/* Runs `lead` calls untimed, then `count` timed, calls[i % distinct] each, all back to back; *ms
- * per timed call by events. Waits. The lead keeps the GPU busy while the host enqueues, as the
- * earlier parts of a split do: without it, short calls seemed up to 1.9 times slower than they ran
- * (H200). */
+typedef struct mdnn_timed_runs {
+    size_t lead;   /* calls before them, untimed */
+    size_t count;  /* calls of a group */
+    size_t groups; /* 1 to MDNN_SCRATCH_GROUPS */
+    bool held;     /* the GPU begins when all is enqueued */
+} mdnn_timed_runs_t;
+
+/* Runs the lead, then the groups, calls[i % distinct] each, all back to back; ms[groups] per call by
+ * events. Waits. The lead keeps the GPU busy while the host enqueues, as the earlier parts of a split
+ * do: without it, short calls seemed up to 1.9 times slower than they ran (H200). Where the host takes
+ * longer for a call than the GPU, no lead lasts, and without `held` it is the host that is timed. */
 mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,
-                                size_t lead, size_t count, double *ms);
-/* The same for up to MDNN_SCRATCH_GROUPS groups of `count` calls behind one lead and with one wait:
- * ms[groups]. */
-mdnn_status_t mdnn_scratch_time_groups(mdnn_scratch_t *scratch, const mdnn_call_t *calls,
-                                       size_t distinct, size_t lead, size_t count, size_t groups,
-                                       double *ms);
+                                const mdnn_timed_runs_t *runs, double *ms);
 
 #endif

@@ -134,6 +134,7 @@ CUresult sim_initialise(void)
         return CUDA_ERROR_NO_DEVICE;
     CUresult result = sim_map_init(sim_engine.mode == SIM_COMPUTE);
     sim_register_accumulate();
+    sim_register_hold();
     sim_engine.initialised = result == CUDA_SUCCESS;
     return result;
 }

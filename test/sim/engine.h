@@ -386,6 +386,10 @@ bool sim_vmm_same(uint64_t a, uint64_t b); /* inside one and the same */
 
 /* ---- module.c ---- */
 CUfunction sim_function(const sim_kernel_t *kernel);
-void sim_register_accumulate(void); /* the kernels that the library under test ships as PTX */
+/* The kernels that the library under test ships as PTX. */
+void sim_register_accumulate(void);
+void sim_register_hold(void);
+/* How long `kernel` holds its stream by what it was told; 0: it is another one. */
+double sim_hold_us(const sim_kernel_t *kernel, const void *parameters);
 
 #endif

@@ -259,7 +259,7 @@ CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *cons
     }
     *out = (sim_work_t){.kind = SIM_KERNEL,
                         .unit = SIM_UNIT_COMPUTE,
-                        .amount = cost_us,
+                        .amount = fmax(cost_us, sim_hold_us(kernel, parameters)),
                         .kernel = kernel,
                         .parameters = parameters};
     return CUDA_SUCCESS;

@@ -1,11 +1,11 @@
-// Sums 16-bit weight gradients of micro-batches in fp32.
+// Our own kernels: one that sums 16-bit weight gradients of micro-batches in fp32, one that waits.
 //
-// cuDNN has no fp32 output for 16-bit convolutions, and beta 1 would round the running sum to 16 bits
+// Gradients: cuDNN has no fp32 output for 16-bit convolutions, and beta 1 would round the running sum to 16 bits
 // after every part. So each part writes its gradient to scratch, this kernel adds it to an fp32
 // accumulator, and the last part converts the sum once, with the caller's alpha and beta.
 //
 // The PTX beside this file is what the library carries; `make ptx` makes it anew, `make check-ptx`
-// compares. test/sim/accumulate.c does the same for the simulated GPU.
+// compares. test/sim/accumulate.c and hold.c do the same for the simulated GPU.
 #include <cuda_fp16.h>
 
 enum { FIRST, ADD, FINISH };
@@ -78,4 +78,19 @@ extern "C" __global__ void mdnn_accumulate_bfloat16(float *sums, const unsigned 
                                                     int mode, float alpha, float beta)
 {
     accumulate<bfloat16_type>(sums, parts, out, n, mode, alpha, beta);
+}
+
+static __device__ unsigned long long now_ns()
+{
+    unsigned long long ns;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+    return ns;
+}
+
+// One thread: keeps a stream from going on for `ns`, while the host enqueues what is to be timed.
+extern "C" __global__ void mdnn_hold(unsigned long long ns)
+{
+    const unsigned long long begin = now_ns();
+    while (now_ns() - begin < ns)
+        __nanosleep(500);
 }

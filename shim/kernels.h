@@ -1,0 +1,19 @@
+/* Our own kernels (shim/kernels.cu), which the library carries as PTX: loaded into each context that
+ * wants one. */
+#ifndef MDNN_KERNELS_H
+#define MDNN_KERNELS_H
+
+#include "config/status.h"
+#include "shim/real.h"
+
+typedef struct mdnn_kernels {
+    CUfunction accumulate_half, accumulate_bfloat16; /* shim/accumulate.h */
+    CUfunction hold; /* (nanoseconds, uint64_t), one thread: does nothing for so long */
+} mdnn_kernels_t;
+
+/* Those of the current context, loaded once per context; they live as long as that. DEVICE if that
+ * fails, UNSUPPORTED for too many contexts. Must not run during stream capture. Callers hold the
+ * planning lock. */
+mdnn_status_t mdnn_kernels_get(const mdnn_kernels_t **kernels);
+
+#endif
