@@ -7,6 +7,8 @@ plain PyTorch program: it knows nothing of microdnn. bench-pytorch runs several 
     settle (count)    gives cached memory back, iterates: milliseconds of an iteration
     step (count)      iterations: milliseconds of each on average, by events
     conv (count)      iterations under the profiler: milliseconds of convolutions in each, on the GPU
+    each              one iteration under the profiler: its convolutions, each with input shapes, kernels,
+                      microseconds on the GPU, in the order of the host's calls
     memory            one iteration: bytes at its peak, largest workspaces
     end               drops the model
 
@@ -171,15 +173,46 @@ def sum_us(events, kinds):
     return sum(chosen_us(event, kinds) for event in events if event.cpu_parent is None)
 
 
-def conv(training, command):
+def profiled(training, count, **options):
+    """The profiler's events of `count` iterations."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profile:
-        for _ in range(command["count"]):
+    with torch.profiler.profile(activities=activities, **options) as profile:
+        for _ in range(count):
             training.iterate()
         torch.cuda.synchronize()
-    events = profile.events()
+    return profile.events()
+
+
+def conv(training, command):
+    events = profiled(training, command["count"])
     return training, {"ms": sum_us(events, WHOLE) / 1000 / command["count"],
                       "kernels_ms": sum_us(events, KERNELS) / 1000 / command["count"]}
+
+
+def kernels_of(event):
+    """Names of what an operator and those below it launched."""
+    own = [kernel.name for kernel in event.kernels] if "::" in event.name else []
+    return own + [name for child in event.cpu_children for name in kernels_of(child)]
+
+
+def outermost(events, kinds):
+    """Those of the chosen operators that are in no other of them."""
+    for event in events:
+        if event.name in kinds:
+            yield event
+        else:
+            yield from outermost(event.cpu_children, kinds)
+
+
+def operators(events):
+    chosen = sorted(outermost([event for event in events if event.cpu_parent is None], WHOLE),
+                    key=lambda event: event.time_range.start)
+    return [[event.name, [shape for shape in event.input_shapes if shape], kernels_of(event), total_us(event)]
+            for event in chosen]
+
+
+def each(training, _):
+    return training, {"operators": operators(profiled(training, 1, record_shapes=True))}
 
 
 def workspaces(events):
@@ -215,7 +248,7 @@ def end(*_):
     return None, {}
 
 
-COMMANDS = {each.__name__: each for each in (net, warm, settle, step, conv, memory, end)}
+COMMANDS = {command.__name__: command for command in (net, warm, settle, step, conv, each, memory, end)}
 
 
 def facts():

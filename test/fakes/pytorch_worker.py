@@ -3,7 +3,7 @@ arithmetic, and plays the library's part where it is preloaded. An iteration of 
 one of the library whose limit is $FAKE_NEEDS MiB at least (nan: none is); with less it takes $FAKE_SLOW ms,
 else 20. Without micro-batches the convolutions take $FAKE_UNDIVIDED ms, else what $FAKE_MS (a JSON object)
 says for the side that wd-check calls so, else 5. $FAKE_WRONG says what goes wrong: "crash", "hang", "losses",
-"split" (a process that must not split does), "workspace" (above the limit), "arena" (it is too large) or
+"split" (a process that must not split does), "shapes" (its operators are others), "workspace" (above the limit), "arena" (it is too large) or
 "whole" (nothing is divided). $FAKE_DIVIDED is what it logs of a division into pieces, else 13. $FAKE_LOG gets
 a line for each network that a process was asked for."""
 import json
@@ -64,7 +64,15 @@ def memory(_):
     return {"peak_ever": 200 * MIB, "peak": 200 * MIB, "workspaces": [used], "workspace": used}
 
 
-COMMANDS = {"net": net, "warm": warm, "conv": conv, "memory": memory, "end": lambda _: {},
+def each(_):
+    """The second operator runs another kernel with the library, and another shape if that is wrong."""
+    loses = [[2, 5 if WRONG == "shapes" else 3]]
+    return {"operators": [["aten::convolution", [[2, 3]], ["gemm"], 100.0],
+                          ["aten::convolution_backward", loses, ["slow" if LIBRARY else "quick"],
+                           iteration_ms() + (3.0 if LIBRARY else 0.0)]]}
+
+
+COMMANDS = {"net": net, "each": each, "warm": warm, "conv": conv, "memory": memory, "end": lambda _: {},
             "settle": lambda _: {"ms": iteration_ms()}, "step": lambda _: {"ms": iteration_ms()}}
 
 asked = 0
