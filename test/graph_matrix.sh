@@ -53,6 +53,43 @@ brief_matrix_passes() {
     MICRODNN_CONVOLUTION_ENGINES=auto matrix_passes 16384 powerOfTwo 60
 }
 
+# of_one WORDS...: the client on one graph that nothing knows but cuDNN, of several plans: what a record says
+# of plan P begins at byte 32 + 24 * P, with a sum of its result.
+of_one() { GRAPH_MATRIX_SHARE=305/351 "$matrix" "$@" >"$TMPDIR/out" 2>&1; }
+
+# Makes another sum of plan PLAN in RECORD.
+change_sum() { # RECORD PLAN
+    at=$((32 + 24 * $2))
+    byte=$(od -An -tu1 -j "$at" -N 1 "$1")
+    # shellcheck disable=SC2059 # an octal escape
+    printf "\\$(printf %o $((255 - byte)))" | dd of="$1" bs=1 seek="$at" conv=notrunc 2>/dev/null
+}
+
+# Stock's bits are the recorded ones, or it says which plan's are not.
+bits_hold() {
+    of_one check "$TMPDIR/joined" 268435456 close || { failures; return 1; }
+    grep -q '^# [1-9][0-9]* executions of 1 graphs' "$TMPDIR/out"
+}
+bits_fail() {
+    ! of_one check "$TMPDIR/joined" 268435456 close &&
+        grep -q "^# plan $1 of .*: not the bits that were recorded" "$TMPDIR/out"
+}
+
+bits_that_differ_are_not_held() {
+    of_one record "$TMPDIR/earlier" && change_sum "$TMPDIR/earlier" 0 &&
+        of_one record "$TMPDIR/joined" "$TMPDIR/earlier" &&
+        grep -q '^# 306 - forward+exp tf32 .*: 1 of [1-9][0-9]* plans do not repeat their bits' "$TMPDIR/out" &&
+        change_sum "$TMPDIR/joined" 0 && bits_hold
+}
+
+# A second process that agrees takes nothing away, and the other plans are held to theirs.
+bits_that_repeat_are_held() {
+    change_sum "$TMPDIR/joined" 1 && bits_fail 1 || return 1
+    of_one record "$TMPDIR/earlier" && of_one record "$TMPDIR/joined" "$TMPDIR/earlier" &&
+        ! grep 'do not repeat' "$TMPDIR/out" && bits_hold || return 1
+    change_sum "$TMPDIR/joined" 0 && bits_fail 0
+}
+
 # It needs no device. What needs the compiler of kernels at run time is refused there. What that library
 # keeps to the end is not ours to free.
 nvidia_plans() {
@@ -70,10 +107,12 @@ check_if_fast() { # name, command...
     fi
 }
 
-plan 8
+plan 10
 check 'cuDNN alone records its results' "$matrix" record "$record"
 check 'cuDNN alone passes its own matrix, bit for bit' stock_passes 268435456 exact
 check 'cuDNN alone passes it within a small limit' stock_passes 65536 close 7
+check 'bits that stock did not give in another process are not asked for' bits_that_differ_are_not_held
+check 'bits that stock gave in both processes are' bits_that_repeat_are_held
 least_graphs=340
 check_if_fast 'an undivided batch gives the same results' matrix_passes 268435456 undivided
 check 'a tight workspace with powers of two gives the same results' matrix_passes 16384 powerOfTwo 150

@@ -166,14 +166,22 @@ static double activated(cudnnPointwiseMode_t activation, double x)
     }
 }
 
-/* From `convolved`, what the convolution gives, to the output. */
+/* What the convolution gives, for the steps after it: y or x, there are none after weights. */
+static const reference_tensor_t *convolved_shape(const problem_t *problem)
+{
+    const reference_convolution_t *const c = &problem->convolution;
+    return problem->test->direction == GRAPH_FORWARD ? &c->y : &c->x;
+}
+
+/* From `convolved` to the output. */
 static void finish(problem_t *problem, const double *convolved)
 {
     const graph_case_t *const test = problem->test;
-    const size_t count = elements_of(&problem->convolution.y);
-    const size_t pixels = count / (size_t)(test->n * test->k);
+    const reference_tensor_t *const shape = convolved_shape(problem);
+    const size_t count = elements_of(shape), channels = (size_t)shape->dims[1];
+    const size_t pixels = count / ((size_t)shape->dims[0] * channels);
     for (size_t i = 0; i < count; i++) {
-        const size_t channel = i / pixels % (size_t)test->k;
+        const size_t channel = i / pixels % channels;
         double value = convolved[i];
         if (test->steps & CASE_ADD)
             value += test->alpha2 * problem->operands[OPERAND_Z].values[i];
@@ -192,8 +200,6 @@ void problem_solve(problem_t *problem)
     const graph_case_t *const test = problem->test;
     const size_t bytes = elements_of(&problem->output->packed) * sizeof(double);
     problem->truth = allocate(bytes);
-    if (test->direction != GRAPH_FORWARD && graph_case_fused(test))
-        return; /* compared bit for bit only */
     double *data[] = {problem->operands[OPERAND_X].values, problem->operands[OPERAND_W].values,
                       problem->operands[OPERAND_Y].values};
     if (!graph_case_fused(test)) {
@@ -203,8 +209,9 @@ void problem_solve(problem_t *problem)
                               data[2]);
         return;
     }
-    double *const convolved = allocate(elements_of(&problem->convolution.y) * sizeof(double));
-    reference_convolution(&problem->convolution, test->alpha, 0, data[0], data[1], convolved);
+    double *const convolved = allocate(elements_of(convolved_shape(problem)) * sizeof(double));
+    data[test->direction == GRAPH_FORWARD ? OPERAND_Y : OPERAND_X] = convolved;
+    reference_convolution(&problem->convolution, test->alpha, 0, data[0], data[1], data[2]);
     finish(problem, convolved);
     free(convolved);
 }
