@@ -1,6 +1,6 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
 TESTS += $(patsubst %,test/%.sh,runner exports innocent install mutant_scripts gpu_check vm_experiments \
-    memory_check pytorch_bench wd_check papers)
+    memory_check pytorch_bench wd_check check_matrix papers)
 
 test: $(ALL) $(TEST_DEPS) $(TESTS)
 	@test/run --build $(B) $(TEST_OPTIONS) $(TESTS)

@@ -117,11 +117,12 @@ def find_simulated(build, mode):
     return Machine(environment, {**facts, "driver": None, **common_facts()})
 
 
-def find(build):
-    """The real GPU, or with MICRODNN_SIM=1 the simulated one in `build`; None where there is none."""
+def find(build, mode="timing"):
+    """The real GPU, or with MICRODNN_SIM=1 the simulated one in `build`, in this mode if MICRODNN_SIM_MODE
+    says no other; None where there is none."""
     if os.environ.get("MICRODNN_SIM", "") in ("", "0"):
         return find_real()
-    return find_simulated(build, os.environ.get("MICRODNN_SIM_MODE", "timing"))
+    return find_simulated(build, os.environ.get("MICRODNN_SIM_MODE", mode))
 
 
 def common_facts():

@@ -73,7 +73,8 @@ $(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 
 TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings every_fault graph_faults graph_matrix \
     graph_rules graph_search graph_witness.so layer_errors layers plugin.so pointer_table route route_cnn \
-    route_graph route_linked virtual_graphs virtual_memory) $(B)/mutants/DLSYM_BY_NAME/libmicrodnn.so
+    route_graph route_linked virtual_graphs virtual_memory) \
+    $(patsubst %,$(B)/mutants/%/libmicrodnn.so,BETA_NOT_ONE DLSYM_BY_NAME)
 TESTS += $(patsubst %,test/%.sh,database routes matrix graph_matrix graph_limits graph_search graph_rules \
     behaviour arena virtual_memory resets endings every_fault safety_host)
 
