@@ -1,7 +1,7 @@
 #!/bin/sh
 # scripts/gpu/check-matrix: the client graph_matrix on the simulated GPU, with the library and with one that
 # computes wrong results; and with a client of test/fakes, what it says of graphs that fail, of processes that
-# do not finish and of a library that does nothing.
+# do not finish and of a library that does nothing. The section that scripts/graph-table makes of it.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=test/measuring.sh
@@ -111,7 +111,26 @@ needs_a_build() {
     [ $? = 2 ] && grep -q 'no libmicrodnn.so' "$OUT/said"
 }
 
-plan 9
+# Beside the files of the page it would be made of what is kept.
+page_says() { # TEXT...
+    for text in "$@"; do
+        grep -qF -- "$text" "$OUT/page" || { echo "no $text"; cat "$OUT/page"; return 1; }
+    done
+}
+page_has_each_run() {
+    FAKE_FAILS='stock:308:other bits;tight:308:other bits' passes "$BUILD" || return 1
+    PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 python3 - "$OUT/matrix.json" >"$OUT/page" <<'END' || return 1
+import sys
+from pages import module_of
+page = module_of("graph-table")
+print("\n".join(page.matrix_section({"reports": [page.keep_matrix(sys.argv[1])], "notes": ["kept by a test"]})))
+END
+    page_says '| stock | 340 | 11 | 1 | 2000 | - | - | - | - |' \
+        '| library, 64 KiB | 340 | 11 | 1 | 2000 | 10 | 190 | 0 | 0 |' '- forward graph 308: ' \
+        '- forward+sum tf32: 14 of 14 plans do not repeat' '- kept by a test' 'simulated'
+}
+
+plan 10
 check 'stock and the library hold on the simulated GPU' library_holds
 check 'a library with wrong results fails' wrong_results_fail
 check 'what fails with stock may fail with the library' failures_of_stock_are_allowed
@@ -120,5 +139,6 @@ check 'a process that hangs leaves the others their time' hanging_process_is_end
 check 'a process that dies is told' dead_process_is_told
 check 'too few graphs fail' too_few_graphs_fail
 check 'a library that does nothing fails' idle_library_fails
+check 'the page has each run and what failed' page_has_each_run
 check 'without a build there is nothing to check' needs_a_build
 finish
