@@ -75,7 +75,7 @@ both_sides_have_the_library() {
 
 neither_side_has_the_library() {
     passes --set control && says 'len(rows) == 4 and rows[0]["iteration"] == 1 and not rows[0]["gates"]' &&
-        [ "$(grep -c '^stock mobilenet_v3_large bf16' "$FAKE_LOG")" = 2 ] && ! grep -v '^stock' "$FAKE_LOG" &&
+        [ "$(grep -c '^stock mobilenet_v3_large bf16' "$FAKE_LOG")" = 4 ] && ! grep -v '^stock' "$FAKE_LOG" &&
         scripts/pytorch-table --print "$OUT/pytorch-graph.json" | grep '^| control densenet121 b64 tf32 |'
 }
 
@@ -187,7 +187,138 @@ END
         grep -q 'no answer to .net. in 3 s' "$OUT/said"
 }
 
-plan 21
+# Two equal processes differ for as long as they live.
+host_bound_rows_have_two_generations() {
+    ! FAKE_LUCK='[10, 12.5]' bench --set unlimited --only 'densenet121 b64 tf32' &&
+        says 'rows[0]["generations"] == [{"pairs": 12, "iteration": 1.0}, {"pairs": 12, "iteration": 0.8}] and
+              rows[0]["pairs"] == len(rows[0]["library"]["ms"]) == 24 and rows[0]["iteration"] == 0.9 and
+              rows[0]["iteration_lower_quartile"] == 0.8 and rows[0]["library"]["iteration_ms"] == 11.25 and
+              rows[0]["row"]["estimate_s"] == 50' &&
+        [ "$(grep -c '^none densenet121' "$FAKE_LOG")" = 2 ] &&
+        [ "$(grep -c '^stock densenet121' "$FAKE_LOG")" = 2 ]
+}
+
+# The second process of the library would find a database.
+first_costs_are_the_first_ones() {
+    FAKE_LUCK='[10, 10]' passes --set unlimited --only 'densenet121 b64 tf32' &&
+        says 'rows[0]["library"]["first_s"] == 1.0 and rows[0]["library"]["first_cost_s"] == 0.9 and
+              len(rows[0]["library"]["conv_ms_each"]) == 3'
+}
+
+# turns_of LISTS ARGUMENT...: of each row the pairs of turns of each pair of processes
+turns_of() {
+    expected=$1
+    shift
+    passes "$@" && says "[[each['pairs'] for each in row['generations']] for row in rows] == $expected"
+}
+
+turns_are_divided() {
+    turns_of '[[3]]' --set heuristic --only 'resnet50 b128 tf32' &&
+        turns_of '[[1, 1, 2]]' --set heuristic --only 'resnet50 b128 tf32' --processes 3 --pairs 4 &&
+        turns_of '[[1, 1, 1, 1]]' --set heuristic --only 'resnet50 b128 tf32' --processes 4 &&
+        turns_of '[[24]] * 4' --set heuristic --only 'densenet|mobilenet' --processes 1 &&
+        turns_of '[[15, 16]]' --set heuristic --only 'mobilenet_v3_large b128 bf16' --pairs 31 &&
+        passes --set least --only 'vgg16 b64 tf32' --processes 3 &&
+        says '(rows[0]["row"]["processes"], rows[0]["row"]["estimate_s"]) == (1, 40)'
+}
+
+every_set_has_host_bound_rows() {
+    turns_of '[[12, 12]] * 12' --set unlimited --set heuristic --set control --only 'densenet|mobilenet'
+}
+
+no_process_number() {
+    bench --set control --processes 0 && return 1
+    grep -q 'a number, 1 at least' "$OUT/said"
+}
+
+# The counters of each process are looked at, also of those that ended before the row did.
+each_generation_is_checked() {
+    ! FAKE_WRONG='split' bench --set undivided64 --only 'alexnet b256 fp32' --processes 3 &&
+        [ "$(grep -c '^FAIL .*executions were split' "$OUT/said")" = 3 ] &&
+        says 'len(report["counters"]) == 6'
+}
+
+page_has_each_generation() {
+    FAKE_LUCK='[10, 12.5]' bench --set heuristic --only 'densenet121 b64 (tf32|bf16)$' && return 1
+    grep -q '^heuristic densenet121 b64 tf32 .* 0.900 (1.000, 0.800) ' "$OUT/said" &&
+        scripts/pytorch-table --print "$OUT/pytorch-graph.json" >"$OUT/page" &&
+        grep -q '^| heuristic densenet121 b64 tf32 | .* | 0.900 (1.000, 0.800) | 0.800 |' "$OUT/page"
+}
+
+# As they were kept before there were such fields.
+page_has_old_rows() {
+    bench --set heuristic --only 'densenet121 b64 tf32'
+    python3 - "$OUT/pytorch-graph.json" <<'END'
+import json, sys
+report = json.load(open(sys.argv[1]))
+row = report["rows"][0]
+del row["generations"], row["row"]["processes"], row["row"]["pairs"]
+json.dump(report, open(sys.argv[1], "w"))
+END
+    scripts/pytorch-table --print "$OUT/pytorch-graph.json" |
+        grep -q '^| heuristic densenet121 b64 tf32 | 10.00 / 10.00 | 1.000 | 1.000 |'
+}
+
+# in_order NAME: a row of two pairs of processes, of which a recorder tells in what order what happened
+in_order() {
+    PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 python3 - "$OUT" "$1" <<'END'
+import sys, types
+import pages
+bench = pages.module_of("gpu/bench-pytorch")
+events, late = [], sys.argv[2] == "late"
+
+class Child:
+    def __init__(self, name, *_):
+        self.name, self.number, self.alive, self.statistics_file = name, int(name.split()[-1]), True, None
+        self.process = types.SimpleNamespace(stdin=types.SimpleNamespace(close=lambda: None))
+        events.append(("start", self.number))
+
+    def ready(self, timeout):
+        events.append(("ready", self.number))
+
+    def ask(self, command, timeout, **arguments):
+        events.append((command, self.number))
+        return {"ms": 10.0, "kernels_ms": 5.0, "seconds": 1.0, "losses": [7.0] * 10, "workspace": 0, "peak": 0}
+
+    def finish(self, timeout):
+        self.alive = False
+        events.append(("finish", self.number))
+
+class Clock(bench.Clock):
+    def begin_row(self, row):
+        events.append(("limit", row.limit_s()))
+
+    def left(self):
+        # What a pair of processes took lies between.
+        return (0 if late and ("memory", 2) in events else 500)
+
+bench.Child = Child
+sys.argv[1:] = ["--set", "heuristic", "--only", "densenet121 b64 tf32", "--build", sys.argv[1] + "/build"]
+options = bench.parse()
+row, = bench.chosen(options)
+pool = bench.Pool(options, Clock(500), sys.argv[2])
+entry = bench.measure(row, pool, options)
+assert not entry["problems"], entry
+place = {event: events.index(event) for event in reversed(events)}
+if late:
+    assert [each["pairs"] for each in entry["generations"]] == [12], entry
+    assert pages.iteration_text(entry) == "1.000 (1.000, -)"
+    assert ("finish", 1) not in place and ("net", 3) not in place
+    pool.close()
+    assert {number for kind, number in events if kind == "finish"} == {1, 2, 3, 4}
+else:
+    assert {number for kind, number in events if kind == "start"} == {1, 2, 3, 4}
+    assert place["start", 3] < place["step", 1] and place["start", 4] < place["step", 1]
+    assert place["finish", 1] < place["ready", 3] and place["finish", 2] < place["ready", 3], events
+    assert place["finish", 2] < place["limit", 150] < place["net", 3]
+    assert ("conv", 3) not in place and ("memory", 3) not in place
+END
+}
+
+starved_row_has_one_generation() { in_order late; }
+next_generation_begins_early() { in_order early; }
+
+plan 31
 check 'the least limit is found, from nothing to everything' every_least_is_found
 check 'with four tries at most, and stock begun once' few_tries
 check 'what is near the gate is looked at longer' unclear_takes_longer
@@ -211,4 +342,14 @@ check 'the time of every profile is kept' every_profile_is_kept
 check 'rows are chosen by expressions, in the order of the sets' rows_in_the_order_asked_for
 check 'a row that hangs costs its limit' hanging_row_has_a_limit
 check 'the bound of single layers is not put on a whole network' bound_is_for_the_layers
+check 'rows that the host bounds are measured with two pairs of processes' host_bound_rows_have_two_generations
+check 'first costs and profiles are of the first pair' first_costs_are_the_first_ones
+check 'the turns are divided among the pairs of processes' turns_are_divided
+check 'in each set that has such rows' every_set_has_host_bound_rows
+check 'no number of processes below one' no_process_number
+check 'the counters of each process are looked at' each_generation_is_checked
+check 'the page has the ratio of each pair of processes' page_has_each_generation
+check 'the page has rows that were kept before' page_has_old_rows
+check 'a row without time for a second pair keeps the first' starved_row_has_one_generation
+check 'the second pair starts while the first takes its turns' next_generation_begins_early
 finish

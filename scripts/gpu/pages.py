@@ -42,6 +42,15 @@ def table(head, rows):
             *("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows)]
 
 
+def iteration_text(entry):
+    """The ratio of a row of bench-pytorch, and of each pair of its processes if there was to be more than one
+    ("-": no time for it). Rows that were kept before that do not say how many they had."""
+    text = f"{entry['iteration']:.3f}"
+    each = [f"{generation['iteration']:.3f}" for generation in entry.get("generations", [])]
+    missing = ["-"] * (entry["row"].get("processes", 1) - len(each))
+    return f"{text} ({', '.join(each + missing)})" if len(each + missing) > 1 else text
+
+
 def notes_of(kept):
     return ["", *(f"- {note}" for note in kept["notes"])] if kept["notes"] else []
 
