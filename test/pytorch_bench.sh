@@ -216,14 +216,15 @@ turns_are_divided() {
     turns_of '[[3]]' --set heuristic --only 'resnet50 b128 tf32' &&
         turns_of '[[1, 1, 2]]' --set heuristic --only 'resnet50 b128 tf32' --processes 3 --pairs 4 &&
         turns_of '[[1, 1, 1, 1]]' --set heuristic --only 'resnet50 b128 tf32' --processes 4 &&
-        turns_of '[[24]] * 4' --set heuristic --only 'densenet|mobilenet' --processes 1 &&
+        turns_of '[[24], [24]]' --set limit64 --only 'densenet|mobilenet' --processes 1 &&
         turns_of '[[15, 16]]' --set heuristic --only 'mobilenet_v3_large b128 bf16' --pairs 31 &&
         passes --set least --only 'vgg16 b64 tf32' --processes 3 &&
         says '(rows[0]["row"]["processes"], rows[0]["row"]["estimate_s"]) == (1, 40)'
 }
 
 every_set_has_host_bound_rows() {
-    turns_of '[[12, 12]] * 12' --set unlimited --set heuristic --set control --only 'densenet|mobilenet'
+    turns_of '[[12, 12]] * 14' --set unlimited --set heuristic --set limit64 --set control --only 'densenet|mobilenet' &&
+        says '{row["row"]["mode"] for row in rows if row["row"]["set"] == "limit64"} == {"bf16"}'
 }
 
 no_process_number() {
@@ -318,7 +319,17 @@ END
 starved_row_has_one_generation() { in_order late; }
 next_generation_begins_early() { in_order early; }
 
-plan 31
+limit64_bf16() { bench --set limit64 --only '(densenet121 b64|mobilenet_v3_large b128) bf16'; }
+
+host_bound_limit_has_gates() {
+    ! FAKE_NEEDS=65 FAKE_SLOW=10.6 limit64_bf16 &&
+        [ "$(grep -c '^FAIL limit64 .*: iteration 0.943, at least 0.950' "$OUT/said")" = 2 ] || return 1
+    FAKE_NEEDS=65 FAKE_SLOW=10.4 limit64_bf16 || return 1
+    ! FAKE_WRONG=workspace limit64_bf16 &&
+        [ "$(grep -c '^FAIL limit64 .*: workspace_mib 65.000, at most 64.000' "$OUT/said")" = 2 ]
+}
+
+plan 32
 check 'the least limit is found, from nothing to everything' every_least_is_found
 check 'with four tries at most, and stock begun once' few_tries
 check 'what is near the gate is looked at longer' unclear_takes_longer
@@ -352,4 +363,5 @@ check 'the page has the ratio of each pair of processes' page_has_each_generatio
 check 'the page has rows that were kept before' page_has_old_rows
 check 'a row without time for a second pair keeps the first' starved_row_has_one_generation
 check 'the second pair starts while the first takes its turns' next_generation_begins_early
+check 'bf16 under 64 MiB keeps stock'\''s speed where the host bounds it' host_bound_limit_has_gates
 finish
