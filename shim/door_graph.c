@@ -113,10 +113,11 @@ static void shadow_plan_attribute(mdnn_plan_shadow_t *plan, cudnnBackendAttribut
     } else if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
         /* The host may allocate what it heard of the configuration, before any plan was there. */
         memcpy(&configuration, elements, sizeof configuration);
-        const mdnn_shadow_t *const shadow =
+        mdnn_shadow_t *const shadow =
             mdnn_shadow_find(configuration, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        plan->configuration = 0;
         if (shadow)
-            atomic_store(&plan->told_bytes, shadow->configuration_told_bytes);
+            mdnn_shadow_join(plan, &shadow->configuration);
         if (!plan->deviceless && !plan->handle)
             plan->handle = graph_handle;
     } else if (name == CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP) {
@@ -283,15 +284,6 @@ static uint64_t find_answer(mdnn_shadow_t *shadow, mdnn_graph_record_t *record)
     return answer;
 }
 
-/* An answer is never more than one that was given before: the host may have kept that. */
-static uint64_t tell(mdnn_plan_shadow_t *plan, uint64_t bytes)
-{
-    uint64_t told = atomic_load(&plan->told_bytes);
-    while (bytes < told && !atomic_compare_exchange_weak(&plan->told_bytes, &told, bytes))
-        ;
-    return smaller(bytes, told);
-}
-
 static void answer_plan(const mdnn_cudnn_t *real, mdnn_shadow_t *shadow, int64_t *bytes)
 {
     mdnn_count(MDNN_COUNTER_calls_graph_workspace, 1);
@@ -299,7 +291,7 @@ static void answer_plan(const mdnn_cudnn_t *real, mdnn_shadow_t *shadow, int64_t
     uint64_t answer = (uint64_t)*bytes;
     if (record && shadow->plan.handle)
         answer = find_answer(shadow, record);
-    *bytes = (int64_t)tell(&shadow->plan, answer);
+    *bytes = (int64_t)mdnn_shadow_tell(&shadow->plan, answer);
 }
 
 static void answer_attribute(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,
@@ -313,9 +305,28 @@ static void answer_attribute(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t 
     } else {
         shadow = mdnn_shadow_find(descriptor, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
         if (shadow && *bytes >= 0)
-            shadow->configuration_told_bytes =
-                smaller(shadow->configuration_told_bytes, (uint64_t)*bytes);
+            mdnn_shadow_tell_configuration(&shadow->configuration, (uint64_t)*bytes);
     }
+}
+
+/* cuDNN has filled a configuration that the host may ask instead of its plan. */
+static void follow_configuration(cudnnBackendDescriptor_t descriptor, const void *elements)
+{
+    cudnnBackendDescriptor_t filled;
+    memcpy(&filled, elements, sizeof filled);
+    mdnn_shadow_t *const plan =
+        mdnn_shadow_find(descriptor, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    mdnn_shadow_t *const configuration =
+        mdnn_shadow_find(filled, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (plan && configuration)
+        mdnn_shadow_join(&plan->plan, &configuration->configuration);
+}
+
+static bool is_followed(cudnnBackendAttributeName_t name)
+{
+    return name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE ||
+           name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG ||
+           name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE;
 }
 
 cudnnStatus_t mdnn_door_cudnnBackendGetAttribute(mdnn_library_t library,
@@ -325,13 +336,13 @@ cudnnStatus_t mdnn_door_cudnnBackendGetAttribute(mdnn_library_t library,
                                                  int64_t requested, int64_t *count, void *elements)
 {
     REAL_OR_FAIL(real, library, cudnnBackendGetAttribute);
-    if ((name != CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE &&
-         name != CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE) ||
-        requested < 1 || !elements || !mdnn_guard_enter())
+    if (!is_followed(name) || requested < 1 || !elements || !mdnn_guard_enter())
         return real->cudnnBackendGetAttribute(descriptor, name, type, requested, count, elements);
     const cudnnStatus_t status =
         real->cudnnBackendGetAttribute(descriptor, name, type, requested, count, elements);
-    if (status == CUDNN_STATUS_SUCCESS) {
+    if (status == CUDNN_STATUS_SUCCESS && name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+        follow_configuration(descriptor, elements);
+    else if (status == CUDNN_STATUS_SUCCESS) {
         int64_t bytes;
         memcpy(&bytes, elements, sizeof bytes);
         answer_attribute(real, descriptor, name, &bytes);

@@ -35,6 +35,7 @@ struct mdnn_graph_record;
 typedef struct mdnn_plan_shadow {
     cudnnHandle_t handle;        /* its own or its graph's; NULL: not told */
     bool deviceless;             /* made for a described device */
+    uint64_t configuration;      /* of which engine configuration; 0: nobody can ask one */
     _Atomic uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
     _Atomic bool generous;       /* it was told of more than it takes by itself, and has not run yet */
     _Atomic bool finalized;
@@ -42,13 +43,18 @@ typedef struct mdnn_plan_shadow {
     struct mdnn_graph_record *record; /* owned; NULL: passes */
 } mdnn_plan_shadow_t;
 
+typedef struct mdnn_configuration_shadow {
+    uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
+    uint64_t number;     /* the same for descriptors of one plan's; 0: no plan was made from it */
+} mdnn_configuration_shadow_t;
+
 typedef struct mdnn_shadow {
     cudnnBackendDescriptor_t descriptor;
     cudnnBackendDescriptorType_t type; /* VARIANT_PACK, EXECUTION_PLAN or ENGINECFG */
     union {
         mdnn_pack_shadow_t pack;
         mdnn_plan_shadow_t plan;
-        uint64_t configuration_told_bytes; /* UINT64_MAX: not asked */
+        mdnn_configuration_shadow_t configuration;
     };
 } mdnn_shadow_t;
 
@@ -65,6 +71,14 @@ void mdnn_shadow_finalize(cudnnBackendDescriptor_t descriptor);
 /* NULL for a descriptor without a shadow or of another type. Valid until it is destroyed. */
 mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
                                 cudnnBackendDescriptorType_t type);
+
+/* An answer to a plan's query is never more than one before: the host may have kept that. Returns what
+ * it is told. */
+uint64_t mdnn_shadow_tell(mdnn_plan_shadow_t *plan, uint64_t bytes);
+/* `plan` was made from this configuration, or gave it out: what one is told, the other is. */
+void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration);
+/* The host was told of so many bytes for this configuration, and thereby for its plans. */
+void mdnn_shadow_tell_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes);
 
 /* Keeps `count` elements of eight bytes. */
 void mdnn_pack_keep(mdnn_pack_values_t *values, int64_t count, const void *elements);

@@ -194,6 +194,58 @@ static bool an_answer_of_the_configuration_binds(void)
     return true;
 }
 
+static size_t configuration_bytes(cudnnBackendDescriptor_t configuration)
+{
+    int64_t count, bytes = -1;
+    CUDNN(cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE,
+                                   CUDNN_TYPE_INT64, 1, &count, &bytes));
+    return (size_t)bytes;
+}
+
+/* The second of two plans, which take some workspace, is told of more than that. */
+static int open_generous(const job_t *job, cudnnBackendDescriptor_t *first,
+                         cudnnBackendDescriptor_t *second)
+{
+    for (int i = 0; i < job->count; i++) {
+        *first = job_plan(job, i);
+        (void)told_bytes(*first);
+        *second = job_plan(job, i);
+        if (own_bytes(*second) > 0 && told_bytes(*second) > own_bytes(*second))
+            return i;
+        DESTROY(*first);
+        DESTROY(*second);
+    }
+    BAIL("no plan that takes workspace was told of more");
+}
+
+/* Likewise when it is asked after the plan, by the descriptor that the plan was made from or by one
+ * that the plan gives out. */
+static bool a_later_answer_of_the_configuration_binds(void)
+{
+    for (int given = 0; given < 2; given++) {
+        job_t job;
+        int64_t count;
+        cudnnBackendDescriptor_t first, plan, from_plan;
+        const graph_case_t test = small_case(GRAPH_FORWARD, CASE_FP32, 45 + 2 * given);
+        job_open(&job, &test, handle, NULL);
+        const int config = open_generous(&job, &first, &plan);
+        CUDNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &from_plan));
+        CUDNN(cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &from_plan));
+        const size_t asked =
+            configuration_bytes(given ? from_plan : job.configs[config].descriptor);
+        CHECK(asked == own_bytes(plan));
+        DESTROY(from_plan);
+        RIGHT(job_run(&job, handle, plan, asked));
+        CHECK(told_bytes(plan) <= asked);
+        RIGHT(job_run(&job, handle, plan, asked));
+        DESTROY(plan);
+        DESTROY(first);
+        job_close(&job);
+    }
+    return true;
+}
+
 static bool without_a_question_the_plans_own_need_holds(void)
 {
     for (int i = 0; i < CASES; i++) {
@@ -1325,6 +1377,7 @@ static const struct {
     TEST(no_answer_exceeds_the_limit),
     TEST(the_smallest_answer_holds),
     TEST(an_answer_of_the_configuration_binds),
+    TEST(a_later_answer_of_the_configuration_binds),
     TEST(without_a_question_the_plans_own_need_holds),
     TEST(a_missing_workspace_is_no_catastrophe),
     TEST(a_shrunk_plan_never_runs_itself),
