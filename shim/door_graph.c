@@ -14,6 +14,7 @@
 #include "shim/execute.h"
 #include "shim/graph_record.h"
 #include "shim/graph_shadow.h"
+#include "shim/handles.h"
 #include "shim/process.h"
 
 #define REAL_OR_FAIL(real, library, name)                                                          \
@@ -289,7 +290,7 @@ static void answer_plan(const mdnn_cudnn_t *real, mdnn_shadow_t *shadow, int64_t
     mdnn_count(MDNN_COUNTER_calls_graph_workspace, 1);
     mdnn_graph_record_t *const record = look_at(real, shadow);
     uint64_t answer = (uint64_t)*bytes;
-    if (record && shadow->plan.handle)
+    if (record && shadow->plan.handle && mdnn_handle_is_usable_now(shadow->plan.handle))
         answer = find_answer(shadow, record);
     *bytes = (int64_t)mdnn_shadow_tell(&shadow->plan, answer);
 }

@@ -9,6 +9,7 @@
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/capture_mode.h"
+#include "shim/handles.h"
 #include "shim/measure.h"
 #include "shim/process.h"
 #include "shim/recall.h"
@@ -528,7 +529,8 @@ static mdnn_status_t make_key(const mdnn_call_t *call, plan_key_t *key)
     if (!call->cudnn->complete)
         key->problem.interfaces &= ~MDNN_INTERFACE_LEGACY;
     CUdevice device;
-    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        !mdnn_handle_is_usable(call->handle, device))
         return MDNN_STATUS_UNSUPPORTED;
     key->problem.device = device;
     key->library = call->cudnn->library;

@@ -106,6 +106,10 @@ table() {
     rule plans_from_json_are_plans_like_others 'graph_plans == 1 && executions_undivided + executions_split == 2' '' $small
     rule plans_without_a_device_run_on_one 'executions_undivided + executions_split > 0' "$properties" MICRODNN_SIM_PROFILE=h200
     rule any_handle_on_any_stream_runs_a_plan 'executions_undivided + executions_split == 9' '' $small
+    rule a_plan_outlives_its_handle 'passed_capture == 0 && executions_undivided + executions_split == 4'
+    rule a_plan_outlives_its_handle 'passed_capture == 0 && executions_split == 4' 'within 4096' $small
+    rule the_current_device_may_be_another 'executions_undivided > 0 && passed_trouble == 0' '' MICRODNN_SIM_DEVICES=2
+    rule the_current_device_may_be_another 'executions_split > 0 && passed_trouble == 0' 'within 4096' $small MICRODNN_SIM_DEVICES=2
     rule two_threads_run_one_plan_on_two_streams 'calls_graph_execute == 24 && executions_undivided + executions_split > 0'
     rule two_threads_run_one_plan_on_two_streams 'calls_graph_execute == 24 && executions_split > 0' 'within 4096' $small
     rule capture_of_an_unknown_plan_passes 'passed_capture == 1 && executions_passed == 1'

@@ -491,6 +491,52 @@ static bool any_handle_on_any_stream_runs_a_plan(void)
     return true;
 }
 
+/* What a plan was made with may be gone when it is asked or run: nobody needs it any more. */
+static bool a_plan_outlives_its_handle(void)
+{
+    for (int named = 0; named < 2; named++) {
+        job_t job;
+        cudnnHandle_t first;
+        const graph_case_t test = hungry_case(GRAPH_FORWARD, 48 + named);
+        CUDNN(cudnnCreate(&first));
+        job_open(&job, &test, first, NULL);
+        job.handle = named ? first : NULL; /* else it is its graph's */
+        cudnnBackendDescriptor_t plan = job_plan(&job, job_hungriest(&job));
+        CUDNN(cudnnDestroy(first));
+        const size_t bytes = told_bytes(plan);
+        RIGHT(job_run(&job, handle, plan, bytes));
+        RIGHT(job_run(&job, handle, plan, bytes));
+        DESTROY(plan);
+        job_close(&job);
+    }
+    return true;
+}
+
+/* A question may come while another device is current: nothing can be measured for the handle's then. */
+static bool the_current_device_may_be_another(void)
+{
+    cudaStream_t stream;
+    CUDA(cudaStreamCreate(&stream));
+    for (int i = 0; i < 6; i++) {
+        job_t job;
+        const graph_case_t test = small_case((graph_direction_t)(i / 2), CASE_FP16, 50 + i);
+        CUDNN(cudnnSetStream(handle, i % 2 ? stream : NULL));
+        job_open(&job, &test, handle, NULL);
+        cudnnBackendDescriptor_t plan = job_plan(&job, job_hungriest(&job));
+        CUDA(cudaSetDevice(1));
+        const size_t bytes = told_bytes(plan);
+        CUDA(cudaDeviceSynchronize());
+        CUDA(cudaSetDevice(0));
+        RIGHT(job_run(&job, handle, plan, bytes));
+        RIGHT(job_run(&job, handle, plan, bytes));
+        DESTROY(plan);
+        job_close(&job);
+    }
+    CUDNN(cudnnSetStream(handle, NULL));
+    CUDA(cudaStreamDestroy(stream));
+    return true;
+}
+
 typedef struct worker {
     job_t job; /* data of its own; the plan is everybody's */
     cudnnHandle_t handle;
@@ -1386,6 +1432,8 @@ static const struct {
     TEST(plans_from_json_are_plans_like_others),
     TEST(plans_without_a_device_run_on_one),
     TEST(any_handle_on_any_stream_runs_a_plan),
+    TEST(a_plan_outlives_its_handle),
+    TEST(the_current_device_may_be_another),
     TEST(two_threads_run_one_plan_on_two_streams),
     TEST(capture_of_an_unknown_plan_passes),
     TEST(capture_of_a_known_plan_replays),

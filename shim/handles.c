@@ -1,0 +1,93 @@
+#include "shim/handles.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "shim/real.h"
+
+#define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+/* Kept when the handle is gone: its address says so until it is given out again. */
+typedef struct handle_entry {
+    cudnnHandle_t handle;
+    CUdevice device;
+    bool is_gone;
+    UT_hash_handle hh;
+} handle_entry_t;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `table` */
+static handle_entry_t *table;
+
+/* NULL if it is not known; the lock is held. */
+static handle_entry_t *find(cudnnHandle_t handle)
+{
+    handle_entry_t *entry = NULL;
+    HASH_FIND_PTR(table, &handle, entry);
+    return entry;
+}
+
+static handle_entry_t *add(cudnnHandle_t handle)
+{
+    handle_entry_t *const entry = calloc(1, sizeof *entry);
+    if (!entry)
+        return NULL;
+    entry->handle = handle;
+    HASH_ADD_PTR(table, handle, entry);
+    if (entry->hh.tbl)
+        return entry;
+    free(entry);
+    return NULL;
+}
+
+static bool current_device(CUdevice *device)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    return driver && driver->cuCtxGetDevice(device) == CUDA_SUCCESS;
+}
+
+/* Without memory, or a device, it stays unknown. */
+void mdnn_handle_created(cudnnHandle_t handle)
+{
+    CUdevice device;
+    const bool known = current_device(&device);
+    pthread_mutex_lock(&lock);
+    handle_entry_t *entry = find(handle);
+    if (!entry && known)
+        entry = add(handle);
+    if (entry && known) {
+        entry->device = device;
+        entry->is_gone = false;
+    } else if (entry) {
+        HASH_DEL(table, entry);
+        free(entry);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void mdnn_handle_destroyed(cudnnHandle_t handle)
+{
+    pthread_mutex_lock(&lock);
+    handle_entry_t *entry = find(handle);
+    if (!entry)
+        entry = add(handle);
+    if (entry)
+        entry->is_gone = true;
+    pthread_mutex_unlock(&lock);
+}
+
+bool mdnn_handle_is_usable(cudnnHandle_t handle, CUdevice device)
+{
+    pthread_mutex_lock(&lock);
+    const handle_entry_t *const entry = find(handle);
+    const bool is_usable = !entry || (!entry->is_gone && entry->device == device);
+    pthread_mutex_unlock(&lock);
+    return is_usable;
+}
+
+bool mdnn_handle_is_usable_now(cudnnHandle_t handle)
+{
+    CUdevice device;
+    return current_device(&device) && mdnn_handle_is_usable(handle, device);
+}
