@@ -118,8 +118,15 @@ table() {
     mutant ARENA_NOT_PROMISED shim/arena.c 's/^    if (!wanted && least > demand->workspace_bytes)/    if (0)/' arena many_streams_of_the_same_bits 8192
 
     # --- the graph API ---
-    mutant TOLD_IS_LAST shim/door_graph.c 's/^    return smaller(bytes, told);/    return bytes;/;s/^    while (bytes < told \&\& !atomic/    while (!atomic/' \
+    mutant TOLD_IS_LAST shim/graph_shadow.c 's/^    return bytes < told ? bytes : told;/    return bytes;/;s/^    while (bytes < told \&\& !atomic/    while (!atomic/' \
         graph_rules a_shrunk_plan_never_runs_itself
+    mutant ASKED_LATER shim/graph_shadow.c 's/^    if (configuration->number == 0)/    if (1)/' \
+        graph_rules a_later_answer_of_the_configuration_binds
+    mutant GIVEN_CONFIGURATION shim/door_graph.c 's/^        follow_configuration(descriptor, elements);/        (void)follow_configuration;/' \
+        graph_rules a_later_answer_of_the_configuration_binds
+    mutant HANDLE_NEVER_GONE shim/handles.c 's/!entry->is_gone \&\& //' graph_rules a_plan_outlives_its_handle
+    mutant HANDLE_OF_ANY_DEVICE shim/handles.c 's/ \&\& entry->device == device);/);/' \
+        graph_rules the_current_device_may_be_another
     mutant SHRUNK_PLAN_RUNS shim/door_graph.c 's/own_plan_may_run = told >= record->own_bytes;/own_plan_may_run = true;/' \
         graph_rules a_shrunk_plan_never_runs_itself
     mutant SHRUNK_PLAN_IN_CUDA_GRAPH shim/door_graph.c 's/^    if (execution.own_plan_may_run)$/    if (1)/' \
