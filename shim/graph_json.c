@@ -277,6 +277,19 @@ static bool is_sane(const tensor_t *tensor)
     return true;
 }
 
+/* The stride of a single element says nothing, and cuDNN takes any. Elsewhere 0 means that there are no
+ * strides, so it gets one that lies behind what the later dimensions reach. */
+static void settle_strides(tensor_t *tensor)
+{
+    int64_t span = 1;
+    for (int i = tensor->dims.count; i-- > 0 && span <= INT32_MAX;) {
+        int32_t *const stride = &tensor->strides.at[i];
+        if (tensor->dims.at[i] == 1 && *stride < 1)
+            *stride = (int32_t)span;
+        span += ((int64_t)tensor->dims.at[i] - 1) * (*stride > 0 ? *stride : 0);
+    }
+}
+
 static bool read_tensors(const mdnn_json_t *json, int tensors, plan_graph_t *graph)
 {
     for (int at = mdnn_json_first(json, tensors); at >= 0; at = mdnn_json_next(json, tensors, at)) {
@@ -285,6 +298,7 @@ static bool read_tensors(const mdnn_json_t *json, int tensors, plan_graph_t *gra
             !mdnn_json_fields(json, at, TENSOR_FIELDS, &tensor) || !is_sane(&tensor) ||
             find(graph, tensor.uid))
             return false;
+        settle_strides(&tensor);
         graph->tensors[graph->tensor_count++] = tensor;
     }
     return true;
@@ -520,7 +534,7 @@ static bool types_are_ours(const plan_graph_t *graph, const chain_t *chain)
 static bool is_plain(const tensor_t *tensor)
 {
     for (int i = 0; i < tensor->dims.count; i++)
-        if (tensor->dims.at[i] > 1 && tensor->strides.at[i] < 1)
+        if (tensor->strides.at[i] < 1)
             return false;
     return tensor->vector_count == 1 && tensor->reordering == CUDNN_TENSOR_REORDERING_NONE;
 }

@@ -27,6 +27,8 @@ typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
 /* The problem as mdnn_problem_t says, and besides:
  * - x, w and y name the convolution's tensors in every direction; behind a chain, y is what the
  * last operation writes. z is the residual, bias has the dims 1 k 1 1 (1).
+ * - strides are positive: that of one element, which may be anything, lies behind what the later
+ *   dimensions reach, where it is not.
  * - w has its strides always, and a format if the legacy API can say it too, else -1. Where both
  *   formats fit (one input channel a group, or one element a plane), it is that of x.
  * - spatial_dims is 1 for tensors of three dims.

@@ -646,6 +646,23 @@ static void filters_have_a_format_where_the_legacy_api_has_it(void **state)
     assert_int_equal(channels_last.problem.w.format, CUDNN_TENSOR_NHWC);
 }
 
+static void a_single_element_has_a_stride(void **state)
+{
+    (void)state;
+    const mdnn_graph_t image =
+        CHANGED(PLAN, {"\"dim\":[8,64,56,56]", "\"dim\":[1,64,56,56]"},
+                {"\"dim\":[8,64,56,56]", "\"dim\":[1,64,56,56]"},
+                {"[200704,3136,56,1]", "[0,3200,57,1]"}, {"[200704,3136,56,1]", "[-9,3136,56,1]"});
+    const mdnn_problem_tensor_t *const x = &image.problem.x, *const y = &image.problem.y;
+    const int32_t padded = x->strides[1] == 3200 ? x->strides[0] : y->strides[0];
+    const int32_t dense = x->strides[1] == 3200 ? y->strides[0] : x->strides[0];
+    assert_int_equal(padded, 63 * 3200 + 55 * 57 + 55 + 1);
+    assert_int_equal(dense, 64 * 56 * 56);
+    const mdnn_graph_t point = CHANGED("fwd-f32-1x1", {"[64,1,1,1]", "[64,1,0,-7]"});
+    assert_int_equal(point.problem.w.strides[2], 1);
+    assert_int_equal(point.problem.w.strides[3], 1);
+}
+
 static void wider_sums_and_operands_are_taken(void **state)
 {
     (void)state;
@@ -702,6 +719,7 @@ int main(void)
         cmocka_unit_test(the_order_is_that_of_the_data),
         cmocka_unit_test(activations_keep_their_parameters),
         cmocka_unit_test(filters_have_a_format_where_the_legacy_api_has_it),
+        cmocka_unit_test(a_single_element_has_a_stride),
         cmocka_unit_test(wider_sums_and_operands_are_taken),
         cmocka_unit_test(a_decimal_comma_changes_nothing),
         cmocka_unit_test(what_is_too_large_passes),
