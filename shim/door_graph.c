@@ -60,16 +60,17 @@ cudnnStatus_t mdnn_door_cudnnBackendDestroyDescriptor(mdnn_library_t library,
     return real->cudnnBackendDestroyDescriptor(descriptor);
 }
 
-/* Memory of the caller's own, so its type is not known: it passes from now on. */
+/* As new, of the same type. Memory of the caller's own has no shadow, and passes. */
 cudnnStatus_t mdnn_door_cudnnBackendInitialize(mdnn_library_t library,
                                                cudnnBackendDescriptor_t descriptor)
 {
     REAL_OR_FAIL(real, library, cudnnBackendInitialize);
-    if (mdnn_guard_enter_even_at_exit()) {
-        mdnn_shadow_destroy(descriptor);
-        mdnn_guard_leave();
-    }
-    return real->cudnnBackendInitialize(descriptor);
+    const cudnnStatus_t status = real->cudnnBackendInitialize(descriptor);
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
+        return status;
+    mdnn_shadow_renew(descriptor);
+    mdnn_guard_leave();
+    return status;
 }
 
 cudnnStatus_t mdnn_door_cudnnBackendFinalize(mdnn_library_t library,

@@ -94,6 +94,13 @@ static mdnn_shadow_t *find(cudnnBackendDescriptor_t descriptor)
     return entry ? &entry->shadow : NULL;
 }
 
+void mdnn_shadow_renew(cudnnBackendDescriptor_t descriptor)
+{
+    const mdnn_shadow_t *const shadow = find(descriptor);
+    if (shadow)
+        mdnn_shadow_create(descriptor, shadow->type);
+}
+
 void mdnn_shadow_finalize(cudnnBackendDescriptor_t descriptor)
 {
     mdnn_shadow_t *const shadow = find(descriptor);

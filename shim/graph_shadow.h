@@ -65,6 +65,8 @@ bool mdnn_shadow_wanted(cudnnBackendDescriptorType_t type);
  * Without memory there is none, and the descriptor passes. */
 void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
 void mdnn_shadow_destroy(cudnnBackendDescriptor_t descriptor);
+/* The descriptor is as when it was created. */
+void mdnn_shadow_renew(cudnnBackendDescriptor_t descriptor);
 /* cuDNN has accepted the descriptor. */
 void mdnn_shadow_finalize(cudnnBackendDescriptor_t descriptor);
 

@@ -124,6 +124,7 @@ table() {
     rule later_parts_of_a_gradient_add 'executions_split > 10' '' MICRODNN_WORKSPACE_LIMIT=16384 MICRODNN_CONVOLUTION_BATCH_SIZES=all
     rule nothing_is_kept_of_what_was_destroyed 1
     rule addresses_may_be_used_again 'executions_undivided + executions_split > 20' '' $small $reuse
+    rule a_descriptor_may_be_initialized 'executions_undivided + executions_split == 2 && executions_passed == 0' '' $small
     rule wrong_calls_get_the_same_statuses 'executions_undivided + executions_split == 2 && passed_trouble == 0' '' $small
     rule cuda_graphs_are_as_cudnn_makes_them 'graph_plans > 1' '' $small
     rule unknown_graphs_keep_their_bits 'graph_plans == 0 && graph_plans_layout > 0 && graph_plans_many > 0 && executions_passed > 0' '' $small

@@ -124,6 +124,8 @@ table() {
         graph_rules a_later_answer_of_the_configuration_binds
     mutant GIVEN_CONFIGURATION shim/door_graph.c 's/^        follow_configuration(descriptor, elements);/        (void)follow_configuration;/' \
         graph_rules a_later_answer_of_the_configuration_binds
+    mutant INITIALIZED_PASSES shim/door_graph.c 's/^    mdnn_shadow_renew(descriptor);/    mdnn_shadow_destroy(descriptor);/' \
+        graph_rules a_descriptor_may_be_initialized
     mutant HANDLE_NEVER_GONE shim/handles.c 's/!entry->is_gone \&\& //' graph_rules a_plan_outlives_its_handle
     mutant HANDLE_OF_ANY_DEVICE shim/handles.c 's/ \&\& entry->device == device);/);/' \
         graph_rules the_current_device_may_be_another

@@ -149,12 +149,16 @@ int job_hungriest(const job_t *job)
     return hungriest;
 }
 
+bool initializes_packs;
+
 cudnnBackendDescriptor_t job_pack(const backend_api_t *api, const job_t *job, void *workspace)
 {
     cudnnBackendDescriptor_t pack;
     graph_pack_t bound = {.workspace = workspace};
     problem_bind(&job->problem, &bound);
     CUDNN(api->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
+    if (initializes_packs)
+        CUDNN(api->cudnnBackendInitialize(pack));
     CUDNN(api->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
                                         CUDNN_TYPE_VOID_PTR, bound.count, bound.pointers));
     CUDNN(api->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,

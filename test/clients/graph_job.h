@@ -55,7 +55,9 @@ size_t told_bytes(cudnnBackendDescriptor_t plan);
 /* A configuration with the most workspace. */
 int job_hungriest(const job_t *job);
 
-/* A finalized variant pack with the job's data at `workspace`. Caller destroys. */
+/* A finalized variant pack with the job's data at `workspace`. Caller destroys. Initialized before
+ * anything is set, if that is wanted. */
+extern bool initializes_packs;
 cudnnBackendDescriptor_t job_pack(const backend_api_t *api, const job_t *job, void *workspace);
 
 /* Stores new operands and executes within exactly `bytes`. NULL if the result is right and nothing

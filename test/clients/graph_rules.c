@@ -1027,6 +1027,39 @@ static bool addresses_may_be_used_again(void)
     return true;
 }
 
+/* Forgets what was set, and may be told of it anew. */
+static bool a_descriptor_may_be_initialized(void)
+{
+    job_t job;
+    size_t bytes;
+    const graph_case_t test = hungry_case(GRAPH_FORWARD, 58);
+    job_open(&job, &test, handle, NULL);
+    const int config = job_hungriest(&job);
+    for (int turn = 0; turn < 2; turn++) {
+        cudnnBackendDescriptor_t plan = job_plan(&job, config);
+        if (turn > 0) {
+            (void)told_bytes(plan);
+            CUDNN(cudnnBackendInitialize(plan));
+            CUDNN(cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE,
+                                           CUDNN_TYPE_HANDLE, 1, &handle));
+            CUDNN(cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                           &job.configs[config].descriptor));
+            CUDNN(cudnnBackendFinalize(plan));
+        }
+        bytes = told_bytes(plan);
+        CHECK(bytes < own_bytes(plan));
+        atomic_store(&seen->plan, plan);
+        initializes_packs = true;
+        RIGHT(job_run(&job, handle, plan, bytes));
+        initializes_packs = false;
+        DESTROY(plan);
+    }
+    CHECK(atomic_load(&seen->plan_runs) == 0);
+    job_close(&job);
+    return true;
+}
+
 /* ---- statuses ---- */
 
 /* Wrong calls that cuDNN answers without a crash (docs/simulator.md names those that crash it). */
@@ -1446,6 +1479,7 @@ static const struct {
     TEST(later_parts_of_a_gradient_add),
     TEST(nothing_is_kept_of_what_was_destroyed),
     TEST(addresses_may_be_used_again),
+    TEST(a_descriptor_may_be_initialized),
     TEST(wrong_calls_get_the_same_statuses),
     TEST(cuda_graphs_are_as_cudnn_makes_them),
     TEST(unknown_graphs_keep_their_bits),

@@ -197,6 +197,20 @@ static void descriptors_come_and_go(void **state)
     RULE(SUCCESS, cudnnBackendInitialize(make(CUDNN_BACKEND_TENSOR_DESCRIPTOR)));
 }
 
+/* It is as new, and of its type. */
+static void an_initialized_plan_begins_anew(void **state)
+{
+    (void)state;
+    descriptor_t plan = usual_plan(), config = usual_config();
+    int64_t bytes = 0;
+    RULE(SUCCESS, cudnnBackendInitialize(plan));
+    RULE(EARLY, GET(plan, EXECUTION_PLAN_WORKSPACE_SIZE, INT64, 1, NULL, &bytes));
+    RULE(UNFINISHED, FINALIZE(plan));
+    RULE(SUCCESS, SET(plan, EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1, &config));
+    RULE(SUCCESS, FINALIZE(plan));
+    RULE(SUCCESS, GET(plan, EXECUTION_PLAN_WORKSPACE_SIZE, INT64, 1, NULL, &bytes));
+}
+
 static void empty_descriptors_finalize_or_not(void **state)
 {
     (void)state;
@@ -657,6 +671,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(descriptors_come_and_go),
+        TEST(an_initialized_plan_begins_anew),
         TEST(empty_descriptors_finalize_or_not),
         TEST(a_tensor_takes_what_fits),
         TEST(a_tensor_gives_back_all_but_its_alignment),

@@ -43,8 +43,9 @@ static bool is_simulated(cudnnBackendDescriptorType_t type)
 }
 
 /* What a descriptor says before anything is set. */
-static void set_defaults(sim_backend_t *descriptor)
+static void begin(sim_backend_t *descriptor, int32_t type)
 {
+    *descriptor = (sim_backend_t){.magic = SIM_BACKEND_MAGIC, .type = type};
     descriptor->tensor.type = -1;
     descriptor->tensor.vector_count = 1;
     descriptor->tensor.vector_dim = -1;
@@ -68,9 +69,7 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendCreateDescriptor(cudnnBackendDescriptorTyp
     SIM_CUDNN_REQUIRE(is_simulated(descriptorType), CUDNN_STATUS_NOT_SUPPORTED);
     sim_backend_t *const made = calloc(1, sizeof *made);
     SIM_CUDNN_REQUIRE(made, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED);
-    made->magic = SIM_BACKEND_MAGIC;
-    made->type = (int32_t)descriptorType;
-    set_defaults(made);
+    begin(made, (int32_t)descriptorType);
     *descriptor = made;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -91,7 +90,11 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t
 cudnnStatus_t CUDNNWINAPI cudnnBackendInitialize(cudnnBackendDescriptor_t descriptor)
 {
     SIM_CUDNN_ENTRY();
-    SIM_CUDNN_REQUIRE(sim_backend_valid(descriptor), CUDNN_STATUS_BAD_PARAM);
+    sim_backend_t *const again = descriptor;
+    SIM_CUDNN_REQUIRE(sim_backend_valid(again), CUDNN_STATUS_BAD_PARAM);
+    sim_graph_release(again->graph);
+    free(again->json);
+    begin(again, again->type);
     return CUDNN_STATUS_SUCCESS;
 }
 
