@@ -12,6 +12,7 @@
 
 enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
 enum { GENEROSITY_SHARE = 16 }; /* of the device's memory */
+enum { USUAL_JSON_BYTES = 64 * 1024 };
 /* As many runs of a plan tell its time, which are had after a few more where they are not timed. */
 enum { TIMED_RUNS = 3, COUNTED_RUNS = 10 };
 
@@ -28,22 +29,48 @@ static void count_kind(mdnn_graph_kind_t kind)
     mdnn_count(counters[kind], 1);
 }
 
-/* The text of a plan is a few kilobytes; runtime-compiled engines put their code into it, and one that
- * is too long to be read passes. */
+/* What a plan says of itself, `bytes` of them, or fewer: it is to be freed, NULL if that is not to be
+ * had. */
+static char *text_of(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t plan, int64_t *bytes)
+{
+    const int64_t room = *bytes;
+    char *const text = malloc((size_t)room);
+    if (text &&
+        cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                        CUDNN_TYPE_CHAR, room, bytes, text) == CUDNN_STATUS_SUCCESS &&
+        *bytes > 0 && *bytes <= room)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* How long it is, which takes cuDNN as long as the text does; 0 if it does not say. */
+static int64_t length_of(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t plan)
+{
+    int64_t bytes = 0;
+    return cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                           CUDNN_TYPE_CHAR, 0, &bytes, NULL) == CUDNN_STATUS_SUCCESS
+               ? bytes
+               : 0;
+}
+
+/* Mostly two kilobytes; engines that are compiled at run time put their code into it, which is dozens
+ * or hundreds. */
 static mdnn_status_t read_json(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t plan,
                                mdnn_graph_t *graph, mdnn_graph_kind_t *kind)
 {
-    mdnn_status_t status = MDNN_STATUS_UNSUPPORTED;
-    int64_t count = 0;
+    int64_t bytes = USUAL_JSON_BYTES;
     *kind = MDNN_GRAPH_UNKNOWN;
-    char *const text = malloc(MDNN_JSON_BYTES);
+    char *text = text_of(cudnn, plan, &bytes);
+    if (!text) {
+        bytes = length_of(cudnn, plan);
+        if (bytes <= USUAL_JSON_BYTES || bytes > MDNN_JSON_BYTES)
+            return MDNN_STATUS_UNSUPPORTED;
+        text = text_of(cudnn, plan, &bytes);
+    }
     if (!text)
-        return MDNN_STATUS_OUT_OF_MEMORY;
-    if (cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
-                                        CUDNN_TYPE_CHAR, MDNN_JSON_BYTES, &count,
-                                        text) == CUDNN_STATUS_SUCCESS &&
-        count > 0 && count <= MDNN_JSON_BYTES)
-        status = mdnn_graph_read(text, strnlen(text, (size_t)count), graph, kind);
+        return MDNN_STATUS_UNSUPPORTED;
+    const mdnn_status_t status = mdnn_graph_read(text, strnlen(text, (size_t)bytes), graph, kind);
     free(text);
     return status;
 }

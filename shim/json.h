@@ -18,7 +18,7 @@ typedef struct mdnn_json mdnn_json_t;
 
 /* BAD_FORMAT unless the text is one JSON object; UNSUPPORTED beyond MDNN_JSON_BYTES; OUT_OF_MEMORY.
  * A zero byte ends the text. */
-enum { MDNN_JSON_BYTES = 64 * 1024, MDNN_JSON_ROOT = 0 };
+enum { MDNN_JSON_BYTES = 16 * 1024 * 1024, MDNN_JSON_ROOT = 0 };
 mdnn_status_t mdnn_json_open(const char *text, size_t bytes, mdnn_json_t **json);
 void mdnn_json_close(mdnn_json_t *json); /* may be NULL */
 

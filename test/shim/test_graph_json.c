@@ -17,6 +17,7 @@
 #include <cudnn.h>
 
 #include "shim/graph_json.h"
+#include "shim/json.h"
 
 #define FOLDER "test/data/plan-json/"
 
@@ -696,14 +697,14 @@ static void what_is_too_large_passes(void **state)
     (void)state;
     plan_t plan = plan_of(PLAN);
     mdnn_graph_t graph;
-    char *const spaces = malloc(64 * 1024 + 1);
+    char *const spaces = malloc(MDNN_JSON_BYTES + 1);
     assert_non_null(spaces);
-    memset(spaces, ' ', 64 * 1024 + 1);
+    memset(spaces, ' ', MDNN_JSON_BYTES + 1);
     memcpy(spaces, plan.text, plan.bytes);
-    assert_int_equal(read_into(&(plan_t){spaces, 64 * 1024}, &graph), MDNN_GRAPH_RECOGNISED);
-    assert_int_equal(read_into(&(plan_t){spaces, 64 * 1024 + 1}, &graph), MDNN_GRAPH_UNKNOWN);
-    memset(spaces, '[', 64 * 1024);
-    assert_int_equal(read_into(&(plan_t){spaces, 64 * 1024}, &graph), NOT_JSON);
+    assert_int_equal(read_into(&(plan_t){spaces, MDNN_JSON_BYTES}, &graph), MDNN_GRAPH_RECOGNISED);
+    assert_int_equal(read_into(&(plan_t){spaces, MDNN_JSON_BYTES + 1}, &graph), MDNN_GRAPH_UNKNOWN);
+    memset(spaces, '[', MDNN_JSON_BYTES);
+    assert_int_equal(read_into(&(plan_t){spaces, MDNN_JSON_BYTES}, &graph), NOT_JSON);
     free(spaces);
     free(plan.text);
 }
