@@ -90,6 +90,7 @@ table() {
     rule an_answer_is_all_that_is_touched 'executions_split + executions_undivided > 50'
     rule an_answer_is_all_that_is_touched 'executions_split > 20' 'within 4096' $small
     rule an_answer_is_all_that_is_touched 'executions_split > 20' 'within 32768' MICRODNN_WORKSPACE_LIMIT=32768
+    rule an_answer_is_all_that_is_touched 'executions_split > 20' 'all engines' $small MICRODNN_CONVOLUTION_ENGINES=all
     rule no_answer_exceeds_the_limit 'graph_plans > 20' 0 MICRODNN_WORKSPACE_LIMIT=0
     rule no_answer_exceeds_the_limit 'graph_plans > 20' 4096 $small
     rule no_answer_exceeds_the_limit 'graph_plans > 20' 20000 MICRODNN_WORKSPACE_LIMIT=20000

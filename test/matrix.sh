@@ -29,6 +29,22 @@ matrix_passes() {
     }
 }
 
+# engines_pass auto|heuristics|all: engines of the graph API, which only two of these give a legacy
+# program, compute within the gate.
+engines_pass() {
+    MICRODNN_CONVOLUTION_ENGINES=$1 MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 \
+        MICRODNN_WORKSPACE_LIMIT=16384 MICRODNN_LOG=info MICRODNN_LOG_FILE=$TMPDIR/log \
+        LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library \
+        "$matrix" check "$record" 16384 close >"$TMPDIR/out" 2>&1 || {
+        grep -A1 -e '^not ok' -e '^Bail' "$TMPDIR/out" | head -n 40
+        return 1
+    }
+    engines=$(grep -c ' plan: .*@ e[0-9]' "$TMPDIR/log")
+    rm -f "$TMPDIR/log"
+    echo "$engines of the plans have an engine"
+    if [ "$1" = auto ]; then [ "$engines" = 0 ]; else [ "$engines" -gt 20 ]; fi
+}
+
 # The layers of a network, each in its own shape.
 layers_pass() {
     for type in fp32 tf32 fp16; do
@@ -45,7 +61,7 @@ layers_pass() {
     done
 }
 
-plan 8
+plan 11
 check 'cuDNN alone records its results' "$matrix" record "$record"
 check 'cuDNN alone passes its own matrix' "$matrix" check "$record" 67108864 bitwise
 check 'a tight workspace with powers of two gives the same results' matrix_passes powerOfTwo 16384 100
@@ -54,4 +70,7 @@ check 'a wide workspace with powers of two gives the same results' matrix_passes
 check 'every size gives the same results' matrix_passes all 16384 40 127
 check 'the layers of a network are within the gate' layers_pass
 check 'an undivided batch gives the same results' matrix_passes undivided 65536 0 257
+for engines_option in auto heuristics all; do
+    check "a legacy program gets right results with engines = $engines_option" engines_pass $engines_option
+done
 finish
