@@ -117,7 +117,7 @@ static void shadow_plan_attribute(mdnn_plan_shadow_t *plan, cudnnBackendAttribut
         memcpy(&configuration, elements, sizeof configuration);
         mdnn_shadow_t *const shadow =
             mdnn_shadow_find(configuration, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-        plan->configuration = 0;
+        atomic_store(&plan->configuration, 0);
         if (shadow)
             mdnn_shadow_join(plan, &shadow->configuration);
         if (!plan->deviceless && !plan->handle)

@@ -53,7 +53,7 @@ static void begin(mdnn_shadow_t *shadow)
     if (shadow->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
         atomic_init(&shadow->plan.told_bytes, UINT64_MAX);
     else if (shadow->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
-        shadow->configuration.told_bytes = UINT64_MAX;
+        atomic_init(&shadow->configuration.told_bytes, UINT64_MAX);
 }
 
 void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type)
@@ -117,35 +117,50 @@ mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
     return shadow && shadow->type == type ? shadow : NULL;
 }
 
-uint64_t mdnn_shadow_tell(mdnn_plan_shadow_t *plan, uint64_t bytes)
+/* Returns what is least. */
+static uint64_t keep_least(_Atomic uint64_t *least, uint64_t bytes)
 {
-    uint64_t told = atomic_load(&plan->told_bytes);
-    while (bytes < told && !atomic_compare_exchange_weak(&plan->told_bytes, &told, bytes))
+    uint64_t told = atomic_load(least);
+    while (bytes < told && !atomic_compare_exchange_weak(least, &told, bytes))
         ;
     return bytes < told ? bytes : told;
 }
 
-void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration)
+uint64_t mdnn_shadow_tell(mdnn_plan_shadow_t *plan, uint64_t bytes)
+{
+    return keep_least(&plan->told_bytes, bytes);
+}
+
+static uint64_t number_of(mdnn_configuration_shadow_t *configuration)
 {
     static _Atomic uint64_t last;
-    if (plan->configuration == 0)
-        plan->configuration =
-            configuration->number > 0 ? configuration->number : atomic_fetch_add(&last, 1) + 1;
-    configuration->number = plan->configuration;
-    (void)mdnn_shadow_tell(plan, configuration->told_bytes);
+    uint64_t number = atomic_load(&configuration->number);
+    if (number > 0)
+        return number;
+    const uint64_t fresh = atomic_fetch_add(&last, 1) + 1;
+    return atomic_compare_exchange_strong(&configuration->number, &number, fresh) ? fresh : number;
+}
+
+void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration)
+{
+    if (atomic_load(&plan->configuration) == 0)
+        atomic_store(&plan->configuration, number_of(configuration));
+    atomic_store(&configuration->number, atomic_load(&plan->configuration));
+    /* Who is told meanwhile finds the plan, or is found here. */
+    (void)mdnn_shadow_tell(plan, atomic_load(&configuration->told_bytes));
 }
 
 void mdnn_shadow_tell_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes)
 {
     shadow_entry_t *entry, *next;
-    if (bytes < configuration->told_bytes)
-        configuration->told_bytes = bytes;
-    if (configuration->number == 0)
+    (void)keep_least(&configuration->told_bytes, bytes);
+    const uint64_t number = atomic_load(&configuration->number);
+    if (number == 0)
         return;
     pthread_mutex_lock(&lock);
     HASH_ITER (hh, table, entry, next)
         if (entry->shadow.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
-            entry->shadow.plan.configuration == configuration->number)
+            atomic_load(&entry->shadow.plan.configuration) == number)
             (void)mdnn_shadow_tell(&entry->shadow.plan, bytes);
     pthread_mutex_unlock(&lock);
 }

@@ -35,7 +35,7 @@ struct mdnn_graph_record;
 typedef struct mdnn_plan_shadow {
     cudnnHandle_t handle;        /* its own or its graph's; NULL: not told */
     bool deviceless;             /* made for a described device */
-    uint64_t configuration;      /* of which engine configuration; 0: nobody can ask one */
+    _Atomic uint64_t configuration; /* of which engine configuration; 0: nobody can ask one */
     _Atomic uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
     _Atomic bool generous;       /* it was told of more than it takes by itself, and has not run yet */
     _Atomic bool finalized;
@@ -43,9 +43,10 @@ typedef struct mdnn_plan_shadow {
     struct mdnn_graph_record *record; /* owned; NULL: passes */
 } mdnn_plan_shadow_t;
 
+/* Likewise: one may make a plan from it while another asks. */
 typedef struct mdnn_configuration_shadow {
-    uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
-    uint64_t number;     /* the same for descriptors of one plan's; 0: no plan was made from it */
+    _Atomic uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
+    _Atomic uint64_t number;     /* the same for descriptors of one plan's; 0: no plan was made from it */
 } mdnn_configuration_shadow_t;
 
 typedef struct mdnn_shadow {
