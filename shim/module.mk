@@ -44,7 +44,7 @@ $(B)/obj/shim/kernels_ptx.o: shim/kernels.ptx
 # As the other fuzzers (config/module.mk); it starts from plans that cuDNN wrote.
 .PHONY: fuzz-graph_json
 $(B)/fuzz/fuzz_graph_json: private BASE_CFLAGS += $(CUDA_CFLAGS)
-$(B)/fuzz/fuzz_graph_json: shim/graph_json.c shim/json.c $(filter optimizer/%,$(CORE_SOURCES))
+$(B)/fuzz/fuzz_graph_json: shim/graph_json.c shim/graph_chain.c shim/json.c $(filter optimizer/%,$(CORE_SOURCES))
 fuzz-graph_json: fuzz-%: $(B)/fuzz/fuzz_%
 	@mkdir -p $(B)/fuzz/$*
 	$(B)/fuzz/fuzz_$* -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(B)/fuzz/ -print_final_stats=1 \

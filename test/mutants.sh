@@ -167,7 +167,7 @@ table() {
         graph_rules wrong_calls_get_the_same_statuses
     mutant GRAPH_MEASURED_IN_CAPTURE shim/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
         graph_rules capture_of_an_unknown_plan_passes
-    mutant ANY_LAYOUT_TAKEN shim/graph_json.c 's/^    if (!layouts_are_ours(&read, &chain))/    if (0)/' \
+    mutant ANY_LAYOUT_TAKEN shim/graph_chain.c 's/^    if (!layouts_are_ours(said, &chain))/    if (0)/' \
         graph_rules unknown_graphs_keep_their_bits
 
     # --- virtual memory: failures of the driver (of its rules: test/memory_mutants.sh) ---

@@ -88,7 +88,7 @@ $(B)/test/shim/test_stopwatch: test/shim/test_stopwatch.c shim/stopwatch.c shim/
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@
-$(B)/test/shim/test_graph_json: test/shim/test_graph_json.c shim/graph_json.c shim/json.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_graph_json: test/shim/test_graph_json.c shim/graph_json.c shim/graph_chain.c shim/json.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
@@ -109,7 +109,7 @@ $(B)/test/shim/test_search: test/shim/test_search.c shim/search.c
 TESTS += $(B)/test/shim/test_stopwatch $(B)/test/shim/test_search $(B)/test/shim/test_cost_table $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
 # Its cuDNN is the one that the library path names.
 $(B)/test/shim/test_engines: test/shim/test_engines.c $(patsubst %,shim/%.c,engines engine_knobs \
-    graph_build graph_json json) $(B)/libmdnn_core.a | $(CLIENT_SIM)
+    graph_build graph_chain graph_json json) $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \

@@ -250,7 +250,7 @@ static mdnn_graph_kind_t read_into(const plan_t *plan, mdnn_graph_t *graph)
     }
     return kind;
 }
-#define NOT_JSON MDNN_GRAPH_KIND_COUNT
+#define UNREADABLE MDNN_GRAPH_KIND_COUNT
 
 /* Packed; as the tool wrote the strides. */
 static void set_tensor(mdnn_problem_tensor_t *tensor, cudnnDataType_t type, layout_t layout,
@@ -408,10 +408,10 @@ static void check_change(const change_t *change)
 #define FUSED "add-bias-relu-f32"
 static const change_t changes[] = {
     /* Versions and the outline. */
-    {PLAN, "\"schemaVersion\":4", "\"schemaVersion\":3", MDNN_GRAPH_UNKNOWN},
-    {PLAN, "\"schemaVersion\":4", "\"schemaVersion\":5", MDNN_GRAPH_UNKNOWN},
-    {PLAN, "\"schemaVersion\":4", "\"schemaVersion\":\"4\"", MDNN_GRAPH_UNKNOWN},
-    {PLAN, "\"schemaVersion\":4,", "", MDNN_GRAPH_UNKNOWN},
+    {PLAN, "\"schemaVersion\":4", "\"schemaVersion\":3", UNREADABLE},
+    {PLAN, "\"schemaVersion\":4", "\"schemaVersion\":5", UNREADABLE},
+    {PLAN, "\"schemaVersion\":4", "\"schemaVersion\":\"4\"", UNREADABLE},
+    {PLAN, "\"schemaVersion\":4,", "", UNREADABLE},
     {PLAN, "\"cudnnVersion\":91900", "\"cudnnVersion\":99999", MDNN_GRAPH_RECOGNISED},
     {PLAN, "\"engine\"", "\"motor\"", MDNN_GRAPH_RECOGNISED},
     {PLAN, "\"nodes\"", "\"knots\"", MDNN_GRAPH_UNKNOWN},
@@ -511,14 +511,14 @@ static const change_t changes[] = {
     {PLAN, "\"ptrAlignment\":32", "\"ptrAlignment\":24", MDNN_GRAPH_UNKNOWN},
     {PLAN, "\"name\":\"121\"", "\"name\":\"120\"", MDNN_GRAPH_UNKNOWN},
     /* What is not JSON, though jsmn takes some of it. */
-    {PLAN, "\"schemaVersion\":4,", "\"schemaVersion\":4", NOT_JSON},
-    {PLAN, "\"schemaVersion\":4,", "\"schemaVersion\",", NOT_JSON},
-    {PLAN, "\"schemaVersion\":4,", "4:\"schemaVersion\",", NOT_JSON},
+    {PLAN, "\"schemaVersion\":4,", "\"schemaVersion\":4", UNREADABLE},
+    {PLAN, "\"schemaVersion\":4,", "\"schemaVersion\",", UNREADABLE},
+    {PLAN, "\"schemaVersion\":4,", "4:\"schemaVersion\",", UNREADABLE},
     {PLAN, "\"pad\":[1,1]", "\"pad\":[1:1]", MDNN_GRAPH_UNKNOWN},
-    {PLAN, "\"pad\":[1,1]", "\"pad\":[1,1}", NOT_JSON},
-    {PLAN, "{\"cudnnVersion\"", "[{\"cudnnVersion\"", NOT_JSON},
-    {PLAN, "{\"cudnnVersion\"", "{}{\"cudnnVersion\"", NOT_JSON},
-    {PLAN, "{\"cudnnVersion\"", "{},{\"cudnnVersion\"", NOT_JSON},
+    {PLAN, "\"pad\":[1,1]", "\"pad\":[1,1}", UNREADABLE},
+    {PLAN, "{\"cudnnVersion\"", "[{\"cudnnVersion\"", UNREADABLE},
+    {PLAN, "{\"cudnnVersion\"", "{}{\"cudnnVersion\"", UNREADABLE},
+    {PLAN, "{\"cudnnVersion\"", "{},{\"cudnnVersion\"", UNREADABLE},
 };
 
 static void a_change_is_seen(void **state)
@@ -540,7 +540,7 @@ static void a_plan_cut_short_is_no_json(void **state)
         const plan_t cut = {malloc(bytes ? bytes : 1), bytes};
         assert_non_null(cut.text);
         memcpy(cut.text, plan.text, bytes);
-        assert_int_equal(read_into(&cut, &graph), NOT_JSON);
+        assert_int_equal(read_into(&cut, &graph), UNREADABLE);
         free(cut.text);
     }
     assert_int_equal(read_into(&(plan_t){plan.text, whole}, &graph), MDNN_GRAPH_RECOGNISED);
@@ -704,7 +704,7 @@ static void what_is_too_large_passes(void **state)
     assert_int_equal(read_into(&(plan_t){spaces, MDNN_JSON_BYTES}, &graph), MDNN_GRAPH_RECOGNISED);
     assert_int_equal(read_into(&(plan_t){spaces, MDNN_JSON_BYTES + 1}, &graph), MDNN_GRAPH_UNKNOWN);
     memset(spaces, '[', MDNN_JSON_BYTES);
-    assert_int_equal(read_into(&(plan_t){spaces, MDNN_JSON_BYTES}, &graph), NOT_JSON);
+    assert_int_equal(read_into(&(plan_t){spaces, MDNN_JSON_BYTES}, &graph), UNREADABLE);
     free(spaces);
     free(plan.text);
 }
