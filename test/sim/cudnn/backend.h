@@ -83,6 +83,9 @@ bool sim_backend_valid(const sim_backend_t *descriptor);
 bool sim_backend_ready(const sim_backend_t *descriptor, int32_t type);
 
 /* backend_json.c. Texts are on the heap, their length excludes the final 0. */
+/* The schema that plans' JSON says and is read by: MICRODNN_SIM_PLAN_SCHEMA, else 4. 0: plans do not
+ * give theirs. */
+int sim_plan_schema(void);
 char *sim_plan_json(const sim_backend_t *plan, int64_t *bytes);
 char *sim_device_json(const sim_profile_t *profile, int device, int64_t *bytes);
 

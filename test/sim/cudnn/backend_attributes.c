@@ -289,6 +289,9 @@ static cudnnStatus_t get_json(const sim_backend_t *descriptor, int64_t requested
                               void *values)
 {
     const int64_t bytes = descriptor->json_bytes;
+    SIM_CUDNN_REQUIRE(descriptor->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
+                          sim_plan_schema() > 0,
+                      CUDNN_STATUS_NOT_SUPPORTED);
     SIM_CUDNN_REQUIRE(count && requested >= 0, CUDNN_STATUS_BAD_PARAM);
     SIM_CUDNN_REQUIRE(requested == 0 || requested >= bytes,
                       CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);

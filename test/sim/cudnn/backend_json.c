@@ -10,6 +10,7 @@
 /* Text that a runtime-compiled engine carries along: one of the real ones has 63 KB, others more (H200).
  * Where they put it is not known; its place here is made up. */
 enum { COMPILED_BYTES = 100 * 1024 };
+enum { KNOWN_SCHEMA = 4 };
 
 /* The shortest decimal that reads back the same, with a point or an exponent. */
 static void put_double(FILE *out, double value)
@@ -200,12 +201,18 @@ static void put_engine(FILE *out, const sim_backend_t *plan)
     fputs("}", out);
 }
 
+int sim_plan_schema(void)
+{
+    const char *const wanted = secure_getenv("MICRODNN_SIM_PLAN_SCHEMA");
+    return wanted ? (int)strtol(wanted, NULL, 10) : KNOWN_SCHEMA;
+}
+
 static void put_plan(FILE *out, const sim_backend_t *plan)
 {
     fprintf(out,
-            "{\"cudnnVersion\":%d,\"schemaVersion\":4,\"operationGraph\":{\"finalizeMode\":\"%s\","
+            "{\"cudnnVersion\":%d,\"schemaVersion\":%d,\"operationGraph\":{\"finalizeMode\":\"%s\","
             "\"tensors\":[",
-            CUDNN_VERSION, finalize_mode(plan->graph));
+            CUDNN_VERSION, sim_plan_schema(), finalize_mode(plan->graph));
     put_tensors(out, plan->graph);
     fputs("],\"nodes\":[", out);
     for (int i = 0; i < plan->graph->node_count; i++) {

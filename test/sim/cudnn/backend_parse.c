@@ -7,8 +7,6 @@
 #include "test/sim/cudnn/backend_names.h"
 #include "test/sim/cudnn/json_tree.h"
 
-enum { SCHEMA = 4 };
-
 static bool to_uid(const char *text, int64_t *uid)
 {
     char *end = NULL;
@@ -176,7 +174,8 @@ static cudnnStatus_t parse_engine(const sim_json_t *value, sim_backend_t *plan)
 static cudnnStatus_t parse_plan(const sim_json_t *root, sim_backend_t *plan)
 {
     SIM_CUDNN_REQUIRE(root, CUDNN_STATUS_BAD_PARAM);
-    SIM_CUDNN_REQUIRE(sim_json_integer(sim_json_member(root, "schemaVersion"), -1) == SCHEMA,
+    SIM_CUDNN_REQUIRE(sim_json_integer(sim_json_member(root, "schemaVersion"), -1) ==
+                          sim_plan_schema(),
                       CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH);
     plan->graph = sim_graph_create();
     SIM_CUDNN_REQUIRE(plan->graph, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED);
