@@ -12,6 +12,7 @@
 #include "shim/arena.h"
 #include "shim/doors.h"
 #include "shim/execute.h"
+#include "shim/graph_follow.h"
 #include "shim/graph_record.h"
 #include "shim/graph_shadow.h"
 #include "shim/handles.h"
@@ -44,6 +45,8 @@ cudnnStatus_t mdnn_door_cudnnBackendCreateDescriptor(mdnn_library_t library,
         return status;
     if (mdnn_shadow_wanted(type))
         mdnn_shadow_create(*descriptor, type);
+    if (mdnn_follow_is_on())
+        mdnn_follow_create(*descriptor, type);
     mdnn_guard_leave();
     return status;
 }
@@ -55,6 +58,8 @@ cudnnStatus_t mdnn_door_cudnnBackendDestroyDescriptor(mdnn_library_t library,
     REAL_OR_FAIL(real, library, cudnnBackendDestroyDescriptor);
     if (mdnn_guard_enter_even_at_exit()) {
         mdnn_shadow_destroy(descriptor);
+        if (mdnn_follow_is_on())
+            mdnn_follow_destroy(descriptor);
         mdnn_guard_leave();
     }
     return real->cudnnBackendDestroyDescriptor(descriptor);
@@ -69,6 +74,8 @@ cudnnStatus_t mdnn_door_cudnnBackendInitialize(mdnn_library_t library,
     if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
         return status;
     mdnn_shadow_renew(descriptor);
+    if (mdnn_follow_is_on())
+        mdnn_follow_renew(descriptor);
     mdnn_guard_leave();
     return status;
 }
@@ -80,6 +87,8 @@ cudnnStatus_t mdnn_door_cudnnBackendFinalize(mdnn_library_t library,
     const cudnnStatus_t status = real->cudnnBackendFinalize(descriptor);
     if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
         return status;
+    if (mdnn_follow_is_on())
+        mdnn_follow_finalize(descriptor);
     mdnn_shadow_finalize(descriptor);
     mdnn_guard_leave();
     return status;
@@ -128,6 +137,12 @@ static void shadow_plan_attribute(mdnn_plan_shadow_t *plan, cudnnBackendAttribut
     }
 }
 
+static bool is_of_pack(cudnnBackendAttributeName_t name)
+{
+    return name >= CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS &&
+           name <= CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES;
+}
+
 static void shadow_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                              int64_t count, const void *elements)
 {
@@ -135,8 +150,7 @@ static void shadow_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAt
         return;
     if (name == CUDNN_ATTR_OPERATIONGRAPH_HANDLE)
         memcpy(&graph_handle, elements, sizeof graph_handle);
-    if (name >= CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS &&
-        name <= CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES) {
+    if (is_of_pack(name)) {
         mdnn_shadow_t *const shadow =
             mdnn_shadow_find(descriptor, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
         if (shadow)
@@ -151,6 +165,23 @@ static void shadow_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAt
     }
 }
 
+/* While graphs are followed; apart, so that the door costs no more while they are not. */
+__attribute__((noinline, cold)) static cudnnStatus_t
+set_and_follow(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,
+               cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+               const void *elements)
+{
+    const cudnnStatus_t status =
+        real->cudnnBackendSetAttribute(descriptor, name, type, count, elements);
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
+        return status;
+    shadow_attribute(descriptor, name, count, elements);
+    if (!is_of_pack(name))
+        mdnn_follow_set(descriptor, name, type, count, elements);
+    mdnn_guard_leave();
+    return status;
+}
+
 cudnnStatus_t mdnn_door_cudnnBackendSetAttribute(mdnn_library_t library,
                                                  cudnnBackendDescriptor_t descriptor,
                                                  cudnnBackendAttributeName_t name,
@@ -158,6 +189,8 @@ cudnnStatus_t mdnn_door_cudnnBackendSetAttribute(mdnn_library_t library,
                                                  const void *elements)
 {
     REAL_OR_FAIL(real, library, cudnnBackendSetAttribute);
+    if (mdnn_follow_is_on())
+        return set_and_follow(real, descriptor, name, type, count, elements);
     const cudnnStatus_t status =
         real->cudnnBackendSetAttribute(descriptor, name, type, count, elements);
     if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
@@ -324,11 +357,25 @@ static void follow_configuration(cudnnBackendDescriptor_t descriptor, const void
         mdnn_shadow_join(&plan->plan, &configuration->configuration);
 }
 
-static bool is_followed(cudnnBackendAttributeName_t name)
+static bool is_ours_to_hear(cudnnBackendAttributeName_t name)
 {
     return name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE ||
            name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG ||
            name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE;
+}
+
+/* cuDNN has answered; what the host hears may be another answer. */
+static void hear(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,
+                 cudnnBackendAttributeName_t name, void *elements)
+{
+    int64_t bytes;
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
+        follow_configuration(descriptor, elements);
+    } else if (is_ours_to_hear(name)) {
+        memcpy(&bytes, elements, sizeof bytes);
+        answer_attribute(real, descriptor, name, &bytes);
+        memcpy(elements, &bytes, sizeof bytes);
+    }
 }
 
 cudnnStatus_t mdnn_door_cudnnBackendGetAttribute(mdnn_library_t library,
@@ -338,18 +385,15 @@ cudnnStatus_t mdnn_door_cudnnBackendGetAttribute(mdnn_library_t library,
                                                  int64_t requested, int64_t *count, void *elements)
 {
     REAL_OR_FAIL(real, library, cudnnBackendGetAttribute);
-    if (!is_followed(name) || requested < 1 || !elements || !mdnn_guard_enter())
+    const bool fills = type == CUDNN_TYPE_BACKEND_DESCRIPTOR && mdnn_follow_is_on();
+    if ((!fills && !is_ours_to_hear(name)) || requested < 1 || !elements || !mdnn_guard_enter())
         return real->cudnnBackendGetAttribute(descriptor, name, type, requested, count, elements);
     const cudnnStatus_t status =
         real->cudnnBackendGetAttribute(descriptor, name, type, requested, count, elements);
-    if (status == CUDNN_STATUS_SUCCESS && name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
-        follow_configuration(descriptor, elements);
-    else if (status == CUDNN_STATUS_SUCCESS) {
-        int64_t bytes;
-        memcpy(&bytes, elements, sizeof bytes);
-        answer_attribute(real, descriptor, name, &bytes);
-        memcpy(elements, &bytes, sizeof bytes);
-    }
+    if (status == CUDNN_STATUS_SUCCESS && fills)
+        mdnn_follow_fill(descriptor, name, requested, count ? *count : -1, elements);
+    if (status == CUDNN_STATUS_SUCCESS)
+        hear(real, descriptor, name, elements);
     mdnn_guard_leave();
     return status;
 }

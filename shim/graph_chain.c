@@ -1,5 +1,5 @@
-/* From what is said of a graph to a problem: whether its tensors are sane, the chain that the operations
- * form, then whether its tensors are of types and layouts that we know. */
+/* From what is said of a graph to a problem: whether its tensors are sane, the chain that the
+ * operations form, then whether its tensors are of types and layouts that we know. */
 #include "shim/graph_chain.h"
 
 #include <float.h>
@@ -58,8 +58,8 @@ static bool is_sane(const tensor_t *tensor)
     return true;
 }
 
-/* The stride of a single element says nothing, and cuDNN takes any. Elsewhere 0 means that there are no
- * strides, so it gets one that lies behind what the later dimensions reach. */
+/* The stride of a single element says nothing, and cuDNN takes any. Elsewhere 0 means that there
+ * are no strides, so it gets one that lies behind what the later dimensions reach. */
 static void settle_strides(tensor_t *tensor)
 {
     int64_t span = 1;
@@ -71,6 +71,11 @@ static void settle_strides(tensor_t *tensor)
     }
 }
 
+static bool same_list(const mdnn_json_list_t *a, const mdnn_json_list_t *b)
+{
+    return a->count == b->count && memcmp(a->at, b->at, (size_t)a->count * sizeof *a->at) == 0;
+}
+
 bool mdnn_chain_add_tensor(graph_t *graph, const tensor_t *tensor)
 {
     if (graph->tensor_count == MDNN_CHAIN_TENSORS || !is_sane(tensor) ||
@@ -79,6 +84,27 @@ bool mdnn_chain_add_tensor(graph_t *graph, const tensor_t *tensor)
     graph->tensors[graph->tensor_count] = *tensor;
     settle_strides(&graph->tensors[graph->tensor_count++]);
     return true;
+}
+
+static bool same_tensor(const tensor_t *a, const tensor_t *b)
+{
+    return a->uid == b->uid && a->type == b->type && a->alignment == b->alignment &&
+           a->vector_count == b->vector_count && a->vector_dim == b->vector_dim &&
+           a->reordering == b->reordering && a->is_virtual == b->is_virtual &&
+           a->by_value == b->by_value && same_list(&a->dims, &b->dims) &&
+           same_list(&a->strides, &b->strides);
+}
+
+bool mdnn_chain_use_tensor(graph_t *graph, const tensor_t *tensor)
+{
+    const tensor_t *const known = mdnn_chain_find(graph, tensor->uid);
+    tensor_t settled = *tensor;
+    if (!known)
+        return mdnn_chain_add_tensor(graph, tensor);
+    if (!is_sane(tensor))
+        return false;
+    settle_strides(&settled);
+    return same_tensor(known, &settled);
 }
 
 /* The graph as a convolution and, in the order of the data, what follows it. */
@@ -95,11 +121,6 @@ typedef struct chain {
     bool activated;
     step_t steps[MDNN_PROBLEM_POINTWISE];
 } chain_t;
-
-static bool same_list(const mdnn_json_list_t *a, const mdnn_json_list_t *b)
-{
-    return a->count == b->count && memcmp(a->at, b->at, (size_t)a->count * sizeof *a->at) == 0;
-}
 
 /* One value for each channel of `output`. */
 static bool is_bias_of(const tensor_t *bias, const tensor_t *output)

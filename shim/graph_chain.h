@@ -1,5 +1,6 @@
-/* A graph of operations, as its plan or its host says it, as a convolution problem, if it is one that we
- * know how to run otherwise. Whoever reads one (graph_json, graph_follow) fills mdnn_chain_graph_t.
+/* A graph of operations, as its plan or its host says it, as a convolution problem, if it is one
+ * that we know how to run otherwise. Whoever reads one (graph_json, graph_follow) fills
+ * mdnn_chain_graph_t.
  *
  * Recognised: one convolution in any direction; or a forward convolution and behind it, in any
  * order and through virtual tensors, at most one bias, one residual and one activation. Everything
@@ -97,14 +98,16 @@ typedef struct mdnn_chain_graph {
 
 /* ---- what it is ---- */
 
-/* By the operations that there are, before any field is looked at: those of other operations are not ours
- * to know. `pointwise` are those of the modes above, `others` all else. */
+/* By the operations that there are, before any field is looked at: those of other operations are
+ * not ours to know. `pointwise` are those of the modes above, `others` all else. */
 mdnn_graph_kind_t mdnn_chain_survey(int convolutions, int pointwise, bool others);
 
 /* A pointwise operation with cuDNN's defaults, of no mode. */
 mdnn_chain_pointwise_t mdnn_chain_pointwise(void);
 /* False if there is no such tensor, or one of that uid is there already, or too many. */
 bool mdnn_chain_add_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *tensor);
+/* Likewise, but the same tensor may be there already. */
+bool mdnn_chain_use_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *tensor);
 /* NULL if there is none of that uid. */
 mdnn_chain_tensor_t *mdnn_chain_find(mdnn_chain_graph_t *said, int64_t uid);
 

@@ -1,4 +1,5 @@
-/* From the JSON of a plan to what it says: what kinds of operations there are, then their fields. */
+/* From the JSON of a plan to what it says: what kinds of operations there are, then their fields.
+ */
 #include "shim/graph_json.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* The JSON of a cuDNN execution plan (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, schema 4) as a
- * convolution problem (graph_chain.h). Another field than those known here makes the graph unknown. */
+ * convolution problem (graph_chain.h). Another field than those known here makes the graph unknown.
+ */
 #ifndef MDNN_GRAPH_JSON_H
 #define MDNN_GRAPH_JSON_H
 

@@ -5,6 +5,7 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/graph_follow.h"
 #include "shim/json.h"
 #include "shim/process.h"
 #include "shim/virtual_memory.h"
@@ -29,19 +30,24 @@ static void count_kind(mdnn_graph_kind_t kind)
     mdnn_count(counters[kind], 1);
 }
 
-/* What a plan says of itself, `bytes` of them, or fewer: it is to be freed, NULL if that is not to be
- * had. */
-static char *text_of(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t plan, int64_t *bytes)
+/* What a plan says of itself, `bytes` of them, or fewer: *text is to be freed. BAD_FORMAT if cuDNN does not
+ * give it. */
+static mdnn_status_t get_text(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t plan,
+                              int64_t *bytes, char **text)
 {
     const int64_t room = *bytes;
-    char *const text = malloc((size_t)room);
-    if (text &&
-        cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
-                                        CUDNN_TYPE_CHAR, room, bytes, text) == CUDNN_STATUS_SUCCESS &&
-        *bytes > 0 && *bytes <= room)
-        return text;
-    free(text);
-    return NULL;
+    char *const memory = malloc((size_t)room);
+    if (!memory)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    if (cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                        CUDNN_TYPE_CHAR, room, bytes,
+                                        memory) == CUDNN_STATUS_SUCCESS &&
+        *bytes > 0 && *bytes <= room) {
+        *text = memory;
+        return MDNN_STATUS_OK;
+    }
+    free(memory);
+    return MDNN_STATUS_BAD_FORMAT;
 }
 
 /* How long it is, which takes cuDNN as long as the text does; 0 if it does not say. */
@@ -60,19 +66,28 @@ static mdnn_status_t read_json(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor
                                mdnn_graph_t *graph, mdnn_graph_kind_t *kind)
 {
     int64_t bytes = USUAL_JSON_BYTES;
+    char *text = NULL;
     *kind = MDNN_GRAPH_UNKNOWN;
-    char *text = text_of(cudnn, plan, &bytes);
-    if (!text) {
-        bytes = length_of(cudnn, plan);
-        if (bytes <= USUAL_JSON_BYTES || bytes > MDNN_JSON_BYTES)
-            return MDNN_STATUS_UNSUPPORTED;
-        text = text_of(cudnn, plan, &bytes);
-    }
-    if (!text)
-        return MDNN_STATUS_UNSUPPORTED;
-    const mdnn_status_t status = mdnn_graph_read(text, strnlen(text, (size_t)bytes), graph, kind);
+    mdnn_status_t status = get_text(cudnn, plan, &bytes, &text);
+    if (status == MDNN_STATUS_BAD_FORMAT && (bytes = length_of(cudnn, plan)) > USUAL_JSON_BYTES)
+        status = bytes > MDNN_JSON_BYTES ? MDNN_STATUS_UNSUPPORTED
+                                         : get_text(cudnn, plan, &bytes, &text);
+    MDNN_TRY(status);
+    status = mdnn_graph_read(text, strnlen(text, (size_t)bytes), graph, kind);
     free(text);
     return status;
+}
+
+/* By its JSON, else by what its host has set. The first plan without JSON that can be read passes. */
+static mdnn_status_t read_graph(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t plan,
+                                mdnn_graph_t *graph, mdnn_graph_kind_t *kind)
+{
+    const mdnn_status_t status = read_json(cudnn, plan, graph, kind);
+    if (status != MDNN_STATUS_BAD_FORMAT)
+        return status;
+    *kind = mdnn_follow_plan(plan, graph);
+    mdnn_follow_begin();
+    return *kind == MDNN_GRAPH_RECOGNISED ? MDNN_STATUS_OK : MDNN_STATUS_UNSUPPORTED;
 }
 
 /* The engine of the host's plan. Its notes say what the host accepts. */
@@ -172,7 +187,7 @@ static mdnn_status_t fill(mdnn_graph_record_t *record, cudnnBackendDescriptor_t 
 {
     const mdnn_cudnn_t *const cudnn = record->cudnn;
     int64_t bytes = -1, count = 0;
-    MDNN_TRY(read_json(cudnn, plan, &record->graph, kind));
+    MDNN_TRY(read_graph(cudnn, plan, &record->graph, kind));
     *kind = MDNN_GRAPH_UNKNOWN;
     MDNN_TRY(read_engine(cudnn, plan, record));
     if (cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,

@@ -73,6 +73,12 @@ remembered() {
     diff "$TMPDIR/first" "$TMPDIR/second"
 }
 
+says_once_that_it_follows() {
+    process graph_rules graphs_are_known_without_json '' "$@" MICRODNN_LOG=info >"$TMPDIR/out" 2>&1 || return 1
+    grep followed "$TMPDIR/out" >"$TMPDIR/said"
+    [ "$(wc -l <"$TMPDIR/said")" = 1 ] || { cat "$TMPDIR/said"; return 1; }
+}
+
 disabled_says_nothing() { process graph_rules everything_is_as_without '' "$@" && [ ! -e "$stats" ]; }
 
 also() { # name, command
@@ -135,6 +141,34 @@ table() {
     rule strict_plans_never_run_tensor_cores 'executions_undivided > 50'
     rule direct_plans_stay_direct 'executions_undivided > 0' free
     rule direct_plans_stay_direct 'executions_undivided > 0' direct MICRODNN_CONVOLUTION_NUMERICS=direct
+    for schema in 5 0; do
+        unread=MICRODNN_SIM_PLAN_SCHEMA=$schema
+        rule graphs_are_known_without_json 'graph_plans >= 8 && graph_plans_unknown == 2 && executions_passed == 2 && executions_split + executions_undivided == 24 && executions_split > 10' \
+            "schema $schema" $small $unread
+        rule an_answer_is_all_that_is_touched 'graph_plans_unknown == 1 && executions_split > 20' "schema $schema" $small $unread
+        rule a_descriptor_may_be_initialized 'graph_plans_unknown == 1 && executions_undivided + executions_split == 2' "schema $schema" $small $unread
+    done
+    unread=MICRODNN_SIM_PLAN_SCHEMA=5
+    also it_is_said_once_that_graphs_are_followed says_once_that_it_follows $small $unread
+    rule no_answer_exceeds_the_limit 'graph_plans_unknown == 1 && graph_plans > 20' 4096 $small $unread
+    rule a_later_answer_of_the_configuration_binds 'graph_plans_unknown == 1' unread $unread
+    rule two_threads_run_one_plan_on_two_streams 'graph_plans_unknown == 1 && executions_split > 0' unread $small $unread
+    rule two_threads_build_graphs 'graph_plans > 20 && graph_plans_unknown == 0' '' $small
+    rule two_threads_build_graphs 'graph_plans > 20 && graph_plans_unknown == 1' unread $small $unread $reuse
+    rule packs_are_understood_however_made 'graph_plans_unknown == 1 && executions_undivided + executions_split > 50' unread $small $unread
+    rule uids_are_names_not_places 'graph_plans_unknown == 1 && executions_split > 10' unread $small $unread
+    rule later_parts_of_a_gradient_add 'graph_plans_unknown == 1 && executions_split > 10' unread MICRODNN_WORKSPACE_LIMIT=16384 MICRODNN_CONVOLUTION_BATCH_SIZES=all $unread
+    rule nothing_is_kept_of_what_was_destroyed 'graph_plans_unknown == 1' unread $unread
+    rule addresses_may_be_used_again 'graph_plans_unknown == 1 && executions_undivided + executions_split > 20' unread $small $reuse $unread
+    rule wrong_calls_get_the_same_statuses 'graph_plans_unknown == 1 && passed_trouble == 0' unread $small $unread
+    rule unknown_graphs_keep_their_bits 'graph_plans == 0 && graph_plans_unknown == 1 && graph_plans_layout > 0 && graph_plans_many > 0' unread $small $unread
+    rule a_pointwise_graph_keeps_its_bits 'graph_plans_unknown == 1 && graph_plans_other == 1' unread $unread
+    rule strict_plans_never_run_tensor_cores 'graph_plans_unknown == 1 && executions_undivided > 50' unread $unread
+    for direction in 2 3; do
+        rule_of graph_faults any_failing_allocation_of_a_graph_is_survived 'graph_plans_unknown > 10 && graph_plans > 0' "$direction" $unread
+        rule_of graph_faults any_failing_backend_call_is_survived 'executions_undivided > 20' "$direction unread" $unread
+        rule_of graph_faults any_failing_allocation_is_survived 'calls_graph_execute > 20' "$direction unread" $unread
+    done
     for direction in 0 1 2 3 4; do
         rule_of graph_faults any_failing_backend_call_is_survived 'executions_undivided > 20' "$direction"
         rule_of graph_faults any_failing_allocation_is_survived 'calls_graph_execute > 20' "$direction"

@@ -1420,6 +1420,92 @@ static bool direct_plans_stay_direct(void)
     return true;
 }
 
+/* ---- plans whose JSON cannot be read ---- */
+
+/* Uses the first plan of a job as it is: nobody knows it. */
+static bool use_unread(job_t *job)
+{
+    cudnnBackendDescriptor_t plan = job_plan(job, job_hungriest(job));
+    CHECK(told_bytes(plan) == own_bytes(plan));
+    atomic_store(&seen->plan, plan);
+    atomic_store(&seen->plan_runs, 0);
+    RIGHT(job_run(job, handle, plan, own_bytes(plan)));
+    CHECK(atomic_load(&seen->plan_runs) == 1);
+    DESTROY(plan);
+    return true;
+}
+
+/* The first plan passes, and so does another of its graph. Graphs that are built later are known. */
+static bool graphs_are_known_without_json(void)
+{
+    for (int i = 0; i < CASES; i++) {
+        job_t job;
+        size_t bytes = 0;
+        const graph_case_t test = hungry_case((graph_direction_t)(i % 3), 62 + i);
+        job_open(&job, &test, handle, NULL);
+        if (i == 0) {
+            CHECK(use_unread(&job) && use_unread(&job));
+        } else {
+            cudnnBackendDescriptor_t plan = shrunk_plan(&job, &bytes);
+            for (int run = 0; run < 3; run++)
+                RIGHT(job_run(&job, handle, plan, bytes));
+            DESTROY(plan);
+        }
+        job_close(&job);
+    }
+    return true;
+}
+
+/* One plan, of which nobody can know: from then on graphs are followed. Tests run behind it where plans'
+ * JSON cannot be read. */
+static void use_one_unread(void)
+{
+    job_t job;
+    const graph_case_t test = hungry_case(GRAPH_FORWARD, 61);
+    job_open(&job, &test, handle, NULL);
+    cudnnBackendDescriptor_t plan = job_plan(&job, 0);
+    (void)told_bytes(plan);
+    CUDNN(cudnnBackendDestroyDescriptor(plan));
+    job_close(&job);
+}
+
+static void *build_and_run(void *image_count)
+{
+    static const char *const failed = "failed";
+    const int images = *(const int *)image_count;
+    cudnnHandle_t own;
+    CUDNN(cudnnCreate(&own));
+    for (int i = 0; i < 4; i++) {
+        job_t job;
+        graph_case_t test = small_case(GRAPH_FORWARD, CASE_FP16, images);
+        test.alpha = 1 + i / 64.0;
+        job_open(&job, &test, own, NULL);
+        for (int config = 0; config < job.count; config++) {
+            cudnnBackendDescriptor_t plan = job_plan(&job, config);
+            size_t bytes;
+            if (graph_plan_workspace(plan, &bytes) != CUDNN_STATUS_SUCCESS || bytes > 4096)
+                return (void *)(uintptr_t)failed;
+            (void)cudnnBackendDestroyDescriptor(plan);
+        }
+        job_close(&job);
+    }
+    CUDNN(cudnnDestroy(own));
+    return NULL;
+}
+
+/* Descriptors of both are created and destroyed at once, at each other's addresses. */
+static bool two_threads_build_graphs(void)
+{
+    static const int images[2] = {33, 47};
+    pthread_t threads[2];
+    void *failed;
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, build_and_run, (void *)(uintptr_t)&images[i]) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], &failed) == 0 && !failed);
+    return true;
+}
+
 /* ---- what is remembered ---- */
 
 static bool answers_are_printed(void)
@@ -1487,6 +1573,8 @@ static const struct {
     TEST(plans_that_repeat_never_run_what_varies),
     TEST(strict_plans_never_run_tensor_cores),
     TEST(direct_plans_stay_direct),
+    TEST(graphs_are_known_without_json),
+    TEST(two_threads_build_graphs),
     TEST(answers_are_printed),
 };
 
@@ -1501,6 +1589,8 @@ int main(int argc, char **argv)
     if (strcmp(name, "exit_child") == 0 && atexit(execute_at_exit) != 0)
         BAIL("no exit handler");
     CUDNN(cudnnCreate(&handle));
+    if (getenv("MICRODNN_SIM_PLAN_SCHEMA") && strcmp(name, "graphs_are_known_without_json") != 0)
+        use_one_unread();
     for (size_t i = 0; i < sizeof all_tests / sizeof *all_tests; i++)
         if (strcmp(name, all_tests[i].name) == 0)
             return all_tests[i].run() ? 0 : 1;

@@ -116,6 +116,17 @@ $(B)/test/shim/test_engines: test/shim/test_engines.c $(patsubst %,shim/%.c,engi
 	    -lcmocka -lm -ldl -o $@
 TESTS += $(B)/test/shim/test_engines test/shim/test_engines_real.sh
 
+# Likewise; each call of its cuDNN is followed.
+$(B)/test/shim/test_graph_follow: test/shim/test_graph_follow.c $(patsubst %,shim/%.c,graph_assemble graph_build \
+    graph_chain graph_follow graph_json graph_piece json) $(C)/graph_cases.o $(C)/graph_problem.o \
+    $(C)/reference_convolution.o $(B)/obj/docs/examples/graph.o $(B)/libmdnn_core.a | $(CLIENT_SIM)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c %.o,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	    $(CLIENT_LIBS) $(patsubst %,-Wl$(comma)--wrap=cudnnBackend%,CreateDescriptor DestroyDescriptor \
+	    Initialize Finalize SetAttribute GetAttribute) -Wl,--wrap=calloc -lcmocka -lm -ldl -lpthread -o $@
+TESTS += $(B)/test/shim/test_graph_follow test/shim/test_graph_follow_real.sh
+
 # The library with a double of virtual memory that writes down what the doors say.
 $(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_double.c shim/exports.map
 	@mkdir -p $(@D)
