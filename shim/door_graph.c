@@ -127,6 +127,7 @@ static void shadow_plan_attribute(mdnn_plan_shadow_t *plan, cudnnBackendAttribut
         mdnn_shadow_t *const shadow =
             mdnn_shadow_find(configuration, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
         atomic_store(&plan->configuration, 0);
+        atomic_store(&plan->told_bytes, UINT64_MAX); /* of another configuration, if anything */
         if (shadow)
             mdnn_shadow_join(plan, &shadow->configuration);
         if (!plan->deviceless && !plan->handle)
@@ -354,7 +355,7 @@ static void follow_configuration(cudnnBackendDescriptor_t descriptor, const void
     mdnn_shadow_t *const configuration =
         mdnn_shadow_find(filled, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (plan && configuration)
-        mdnn_shadow_join(&plan->plan, &configuration->configuration);
+        mdnn_shadow_fill(&plan->plan, &configuration->configuration);
 }
 
 static bool is_ours_to_hear(cudnnBackendAttributeName_t name)

@@ -150,6 +150,14 @@ void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *con
     (void)mdnn_shadow_tell(plan, atomic_load(&configuration->told_bytes));
 }
 
+/* In place: what another thread asks meanwhile must not be gone. */
+void mdnn_shadow_fill(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration)
+{
+    atomic_store(&configuration->number, 0);
+    atomic_store(&configuration->told_bytes, UINT64_MAX);
+    mdnn_shadow_join(plan, configuration);
+}
+
 void mdnn_shadow_tell_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes)
 {
     shadow_entry_t *entry, *next;

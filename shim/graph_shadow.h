@@ -78,8 +78,10 @@ mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
 /* An answer to a plan's query is never more than one before: the host may have kept that. Returns what
  * it is told. */
 uint64_t mdnn_shadow_tell(mdnn_plan_shadow_t *plan, uint64_t bytes);
-/* `plan` was made from this configuration, or gave it out: what one is told, the other is. */
+/* `plan` was made from this configuration: what one is told, the other is. */
 void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration);
+/* Likewise, of one that `plan` gave out: whatever it was before, it answered for that. */
+void mdnn_shadow_fill(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration);
 /* The host was told of so many bytes for this configuration, and thereby for its plans. */
 void mdnn_shadow_tell_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes);
 

@@ -103,6 +103,8 @@ table() {
     rule the_smallest_answer_holds 'passed_capture > 0' '' $small
     rule an_answer_of_the_configuration_binds 'executions_own + executions_undivided + executions_split == 2'
     rule a_later_answer_of_the_configuration_binds 'executions_own + executions_undivided + executions_split == 4'
+    rule a_configuration_may_be_filled_again 'executions_own + executions_undivided + executions_split == 1'
+    rule a_plan_may_get_another_configuration 'executions_own + executions_undivided + executions_split == 1'
     rule without_a_question_the_plans_own_need_holds 'executions_undivided > 10'
     rule without_a_question_the_plans_own_need_holds 'executions_split > 10' 'within 4096' $small
     rule a_missing_workspace_is_no_catastrophe 'executions_undivided > 0'

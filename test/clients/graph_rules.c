@@ -246,6 +246,62 @@ static bool a_later_answer_of_the_configuration_binds(void)
     return true;
 }
 
+static int config_that_takes_less(const job_t *job, size_t bytes)
+{
+    for (int i = 0; i < job->count; i++)
+        if (configuration_bytes(job->configs[i].descriptor) < bytes)
+            return i;
+    BAIL("no configuration takes less");
+}
+
+/* What it answered as another plan's does not bind the plan that it is filled from later. */
+static bool a_configuration_may_be_filled_again(void)
+{
+    job_t job;
+    int64_t count;
+    const graph_case_t test = small_case(GRAPH_FORWARD, CASE_FP32, 66);
+    job_open(&job, &test, handle, NULL);
+    cudnnBackendDescriptor_t plan = job_plan(&job, job_hungriest(&job));
+    const size_t told = told_bytes(plan);
+    graph_config_t *const other = &job.configs[config_that_takes_less(&job, told)];
+    CUDNN(cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &other->descriptor));
+    CHECK(told_bytes(plan) == told);
+    RIGHT(job_run(&job, handle, plan, told));
+    CHECK(configuration_bytes(other->descriptor) == own_bytes(plan));
+    CHECK(told_bytes(plan) <= own_bytes(plan));
+    DESTROY(plan);
+    job_close(&job);
+    return true;
+}
+
+/* Nor does what one answered that the plan was first to be made from. */
+static bool a_plan_may_get_another_configuration(void)
+{
+    job_t job;
+    const graph_case_t test = small_case(GRAPH_FORWARD, CASE_FP32, 67);
+    job_open(&job, &test, handle, NULL);
+    const int wanted = job_hungriest(&job);
+    const int given[] = {config_that_takes_less(
+                             &job, configuration_bytes(job.configs[wanted].descriptor)),
+                         wanted};
+    cudnnBackendDescriptor_t plan;
+    CUDNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan));
+    CUDNN(cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                                   &handle));
+    for (int i = 0; i < 2; i++)
+        CUDNN(cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                       &job.configs[given[i]].descriptor));
+    CUDNN(cudnnBackendFinalize(plan));
+    CHECK(own_bytes(plan) == configuration_bytes(job.configs[wanted].descriptor));
+    CHECK(told_bytes(plan) == own_bytes(plan));
+    RIGHT(job_run(&job, handle, plan, own_bytes(plan)));
+    DESTROY(plan);
+    job_close(&job);
+    return true;
+}
+
 static bool without_a_question_the_plans_own_need_holds(void)
 {
     for (int i = 0; i < CASES; i++) {
@@ -1543,6 +1599,8 @@ static const struct {
     TEST(the_smallest_answer_holds),
     TEST(an_answer_of_the_configuration_binds),
     TEST(a_later_answer_of_the_configuration_binds),
+    TEST(a_configuration_may_be_filled_again),
+    TEST(a_plan_may_get_another_configuration),
     TEST(without_a_question_the_plans_own_need_holds),
     TEST(a_missing_workspace_is_no_catastrophe),
     TEST(a_shrunk_plan_never_runs_itself),
