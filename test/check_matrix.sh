@@ -101,6 +101,13 @@ too_few_graphs_fail() {
     FAKE_RUNS=199 fails '.*: 199 graphs ran, fewer than 200' "$BUILD" && FAKE_RUNS=200 passes "$BUILD"
 }
 
+lost_graphs_fail() {
+    FAKE_REFUSES='wide:17:no plan within 268435456 bytes' \
+        fails 'library, 256 MiB: graph 17, forward graph 17: stock ran it: no plan within' "$BUILD" &&
+        FAKE_COUNTS=wide:1:999 fails 'library, 256 MiB: 1999 executions, but 2000 with stock' "$BUILD" &&
+        FAKE_REFUSES='tight:17:no plan within 65536 bytes' FAKE_COUNTS=tight:1:999 passes "$BUILD"
+}
+
 idle_library_fails() {
     FAKE_SPLIT=0 fails 'library, 64 KiB: nothing was split' "$BUILD" &&
         FAKE_SEES=0 fails 'library, .*: the library saw no graph' "$BUILD"
@@ -130,7 +137,7 @@ END
         '- forward+sum tf32: 14 of 14 plans do not repeat' '- kept by a test' 'simulated'
 }
 
-plan 10
+plan 11
 check 'stock and the library hold on the simulated GPU' library_holds
 check 'a library with wrong results fails' wrong_results_fail
 check 'what fails with stock may fail with the library' failures_of_stock_are_allowed
@@ -138,6 +145,7 @@ check 'what fails otherwise may not' failures_of_the_library_are_not
 check 'a process that hangs leaves the others their time' hanging_process_is_ended
 check 'a process that dies is told' dead_process_is_told
 check 'too few graphs fail' too_few_graphs_fail
+check 'a library that loses graphs or plans fails' lost_graphs_fail
 check 'a library that does nothing fails' idle_library_fails
 check 'the page has each run and what failed' page_has_each_run
 check 'without a build there is nothing to check' needs_a_build
