@@ -36,7 +36,7 @@ typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
  * - alignment_bytes is what the graph demands of each tensor's address.
  * - alpha1 of a pointwise operation scales what the operation before wrote, alpha2 the operand,
  * however the graph had named the inputs.
- * - activation parameters that the plan does not name have cuDNN's defaults: clips 0 and the
+ * - activation parameters that the host does not set have cuDNN's defaults: clips 0 and the
  * largest double, slope 0; 1 for elu, softplus and swish. They are zero in operations without them.
  * - interfaces has LEGACY unless the padding is asymmetric, w has no format, there are three dims
  * or a chain.

@@ -119,21 +119,21 @@ static const mdnn_json_field_t *const DIRECTION_FIELDS[] = {
     {                                                                                              \
         IGNORED("operation"), NAME_FIELD("pointwiseMode", pointwise_t, mode, POINTWISE_MODES),     \
             NAME_FIELD("mathPrec", pointwise_t, compute_type, TYPES),                              \
-            FIELD("alpha1", DOUBLE, OPTIONAL, pointwise_t, alpha1),                                \
-            FIELD("alpha2", DOUBLE, OPTIONAL, pointwise_t, alpha2),                                \
+            FIELD("alpha1", DOUBLE, REQUIRED, pointwise_t, alpha1),                                \
+            FIELD("alpha2", DOUBLE, REQUIRED, pointwise_t, alpha2),                                \
             FIELD("X", DECIMAL, REQUIRED, pointwise_t, x),                                         \
             FIELD("Y", DECIMAL, REQUIRED, pointwise_t, y), __VA_ARGS__, END                        \
     }
 static const mdnn_json_field_t ADD_FIELDS[] =
     POINTWISE_FIELDS(FIELD("B", DECIMAL, REQUIRED, pointwise_t, b));
 static const mdnn_json_field_t RELU_FIELDS[] =
-    POINTWISE_FIELDS(FIELD("lowerClip", DOUBLE, OPTIONAL, pointwise_t, lower_clip),
-                     FIELD("upperClip", DOUBLE, OPTIONAL, pointwise_t, upper_clip),
-                     FIELD("lowerClipSlope", DOUBLE, OPTIONAL, pointwise_t, slope));
+    POINTWISE_FIELDS(FIELD("lowerClip", DOUBLE, REQUIRED, pointwise_t, lower_clip),
+                     FIELD("upperClip", DOUBLE, REQUIRED, pointwise_t, upper_clip),
+                     FIELD("lowerClipSlope", DOUBLE, REQUIRED, pointwise_t, slope));
 static const mdnn_json_field_t ALPHA_FIELDS[] =
-    POINTWISE_FIELDS(FIELD("alpha", DOUBLE, OPTIONAL, pointwise_t, parameter));
+    POINTWISE_FIELDS(FIELD("alpha", DOUBLE, REQUIRED, pointwise_t, parameter));
 static const mdnn_json_field_t BETA_FIELDS[] =
-    POINTWISE_FIELDS(FIELD("beta", DOUBLE, OPTIONAL, pointwise_t, parameter));
+    POINTWISE_FIELDS(FIELD("beta", DOUBLE, REQUIRED, pointwise_t, parameter));
 static const mdnn_json_field_t PLAIN_FIELDS[] = POINTWISE_FIELDS(END);
 
 static const mdnn_json_field_t *fields_of(int32_t pointwise_mode)

@@ -308,6 +308,7 @@ typedef struct recipe {
     bool nan_said, propagate;
     bool clips_said;
     double lower, upper;
+    double parameter; /* of elu or swish; 0: not said */
 } recipe_t;
 
 typedef struct parts {
@@ -424,6 +425,12 @@ static void say_activation(const recipe_t *recipe, cudnnBackendDescriptor_t d)
         SET(d, POINTWISE_RELU_LOWER_CLIP, DOUBLE, 1, &recipe->lower);
         SET(d, POINTWISE_RELU_UPPER_CLIP, DOUBLE, 1, &recipe->upper);
     }
+    if (recipe->parameter != 0)
+        DONE(cudnnBackendSetAttribute(d,
+                                      recipe->activation == CUDNN_POINTWISE_ELU_FWD
+                                          ? CUDNN_ATTR_POINTWISE_ELU_ALPHA
+                                          : CUDNN_ATTR_POINTWISE_SWISH_BETA,
+                                      CUDNN_TYPE_DOUBLE, 1, &recipe->parameter));
 }
 
 static void add_pointwise(parts_t *parts, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
@@ -518,6 +525,10 @@ static const recipe_t recipes[] = {
      .clips_said = true, .lower = 0, .upper = DBL_MAX},
     {"elu", BIAS, FACTORS(FLOAT, 1, 0), .activation = CUDNN_POINTWISE_ELU_FWD},
     {"swish", BIAS, FACTORS(FLOAT, 1, 0), .activation = CUDNN_POINTWISE_SWISH_FWD},
+    {"elu of another alpha", BIAS, FACTORS(FLOAT, 1, 0), .activation = CUDNN_POINTWISE_ELU_FWD,
+     .parameter = 0.3},
+    {"swish of another beta", BIAS, FACTORS(FLOAT, 1, 0), .activation = CUDNN_POINTWISE_SWISH_FWD,
+     .parameter = 0.3},
     {"exp", BIAS, FACTORS(FLOAT, 1, 0), .activation = CUDNN_POINTWISE_EXP},
 };
 

@@ -406,6 +406,8 @@ static void check_change(const change_t *change)
 
 #define PLAN "fwd-f32-nchw"
 #define FUSED "add-bias-relu-f32"
+#define RELU_NODE "POINTWISE_RELU_FWD\",\"mathPrec\":\"CUDNN_DATA_FLOAT\","
+#define CLIPS "\"upperClip\":1.7976931348623157e308,\"lowerClip\":0.0,\"lowerClipSlope\":0.0,"
 static const change_t changes[] = {
     /* Versions and the outline. */
     {PLAN, "\"schemaVersion\":4", "\"schemaVersion\":3", UNREADABLE},
@@ -439,6 +441,11 @@ static const change_t changes[] = {
     {FUSED, "\"dim\":[8,64,56,56]", "\"dim\":[8,64,56,55]", MDNN_GRAPH_MANY_OPERATIONS},
     {FUSED, "\"upperClip\"", "\"middleClip\"", MDNN_GRAPH_UNKNOWN},
     {FUSED, "\"upperClip\"", "\"alpha\"", MDNN_GRAPH_UNKNOWN},
+    {FUSED, "\"lowerClip\":0.0,", "", MDNN_GRAPH_UNKNOWN},
+    {FUSED, "\"alpha1\":1.0,", "", MDNN_GRAPH_UNKNOWN},
+    {FUSED, RELU_NODE CLIPS, "POINTWISE_ELU_FWD\",\"mathPrec\":\"CUDNN_DATA_FLOAT\",", MDNN_GRAPH_UNKNOWN},
+    {FUSED, RELU_NODE CLIPS, "POINTWISE_SWISH_FWD\",\"mathPrec\":\"CUDNN_DATA_FLOAT\",", MDNN_GRAPH_UNKNOWN},
+    {FUSED, RELU_NODE CLIPS, "POINTWISE_TANH_FWD\",\"mathPrec\":\"CUDNN_DATA_FLOAT\",", MDNN_GRAPH_RECOGNISED},
     {FUSED, "\"X\":\"66\"", "\"X\":\"66\",\"B\":\"98\"", MDNN_GRAPH_UNKNOWN},
     {FUSED, "1.7976931348623157e308", "1.7976931348623157e309", MDNN_GRAPH_UNKNOWN},
     {FUSED, "1.7976931348623157e308", "null", MDNN_GRAPH_UNKNOWN},
@@ -593,11 +600,10 @@ static void the_order_is_that_of_the_data(void **state)
     assert_int_equal(bias.z_uid, Z_UID);
 }
 
-/* cuDNN 9.19 asks for these fields when it reads a plan. */
+/* cuDNN 9.19 asks for these fields, every one, when it reads a plan. */
 static void activations_keep_their_parameters(void **state)
 {
     (void)state;
-#define CLIPS "\"upperClip\":1.7976931348623157e308,\"lowerClip\":0.0,\"lowerClipSlope\":0.0,"
     static const struct {
         const char *name, *fields;
         int mode;
@@ -607,12 +613,9 @@ static void activations_keep_their_parameters(void **state)
          "\"upperClip\":6.5,\"lowerClip\":-1.0,\"lowerClipSlope\":0.25,",
          CUDNN_POINTWISE_RELU_FWD,
          {-1, 6.5, 0.25}},
-        {"RELU", "", CUDNN_POINTWISE_RELU_FWD, {0, DBL_MAX, 0}},
         {"ELU", "\"alpha\":0.3,", CUDNN_POINTWISE_ELU_FWD, {0.3}},
-        {"ELU", "", CUDNN_POINTWISE_ELU_FWD, {1}},
         {"SOFTPLUS", "\"beta\":0.3,", CUDNN_POINTWISE_SOFTPLUS_FWD, {0.3}},
         {"SWISH", "\"beta\":2.0,", CUDNN_POINTWISE_SWISH_FWD, {2}},
-        {"SWISH", "", CUDNN_POINTWISE_SWISH_FWD, {1}},
         {"TANH", "", CUDNN_POINTWISE_TANH_FWD, {0}},
         {"SIGMOID", "", CUDNN_POINTWISE_SIGMOID_FWD, {0}},
         {"GELU", "", CUDNN_POINTWISE_GELU_FWD, {0}},

@@ -111,6 +111,20 @@ static void put_convolution(FILE *out, const sim_graph_t *graph, const sim_graph
         fprintf(out, ",\"groupCount\":%lld", (long long)groups);
 }
 
+/* Elu's, softplus' and swish's one. */
+static void put_parameter(FILE *out, const sim_graph_pointwise_t *pointwise)
+{
+    const int32_t mode = pointwise->mode;
+    if (mode == CUDNN_POINTWISE_ELU_FWD) {
+        fputs(",\"alpha\":", out);
+        put_double(out, pointwise->elu_alpha);
+    } else if (mode == CUDNN_POINTWISE_SOFTPLUS_FWD || mode == CUDNN_POINTWISE_SWISH_FWD) {
+        fputs(",\"beta\":", out);
+        put_double(out, mode == CUDNN_POINTWISE_SWISH_FWD ? pointwise->swish_beta
+                                                          : pointwise->softplus_beta);
+    }
+}
+
 static void put_pointwise(FILE *out, const sim_graph_t *graph, const sim_graph_node_t *node)
 {
     const sim_graph_pointwise_t *const pointwise = &node->pointwise;
@@ -126,6 +140,7 @@ static void put_pointwise(FILE *out, const sim_graph_t *graph, const sim_graph_n
             put_double(out, clips[i]);
         }
     }
+    put_parameter(out, pointwise);
     put_scaling(out, "alpha1", "alpha2", node);
     put_uid(out, graph, "X", node->in);
     put_uid(out, graph, "Y", node->out);

@@ -113,7 +113,9 @@ static cudnnStatus_t parse_pointwise(const sim_json_t *value, sim_graph_node_t *
     pointwise->upper_clip = sim_json_number(sim_json_member(value, "upperClip"), DBL_MAX);
     pointwise->lower_clip = sim_json_number(sim_json_member(value, "lowerClip"), 0.0);
     pointwise->lower_slope = sim_json_number(sim_json_member(value, "lowerClipSlope"), 0.0);
-    pointwise->elu_alpha = pointwise->softplus_beta = pointwise->swish_beta = 1.0;
+    pointwise->elu_alpha = sim_json_number(sim_json_member(value, "alpha"), 1.0);
+    pointwise->softplus_beta = pointwise->swish_beta =
+        sim_json_number(sim_json_member(value, "beta"), 1.0);
     SIM_CUDNN_REQUIRE(pointwise->mode >= 0, CUDNN_STATUS_BAD_PARAM);
     return CUDNN_STATUS_SUCCESS;
 }
