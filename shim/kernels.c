@@ -4,14 +4,14 @@ enum { CONTEXTS = 16 };
 
 extern const char mdnn_kernels_ptx[];
 
-/* Modules live as long as their contexts; a context that is destroyed and made anew at the same
- * address has lost them, so that a launch fails and the problem is given up. */
+/* Modules live as long as their contexts. One that is made anew, as cudaDeviceReset does, has none of them,
+ * but the address and another id (no id: drivers before CUDA 12, where it is left to the launch to fail). */
 static struct loaded {
     CUcontext context;
+    unsigned long long id;
     CUmodule module;
     mdnn_kernels_t kernels;
 } loaded[CONTEXTS];
-static int loaded_count;
 
 static mdnn_status_t find_kernels(const mdnn_driver_t *driver, CUmodule module,
                                   mdnn_kernels_t *kernels)
@@ -38,23 +38,36 @@ static mdnn_status_t load(const mdnn_driver_t *driver, struct loaded *into)
     return status;
 }
 
+/* The place of that context, else one that nothing is loaded into; NULL if there is none. */
+static struct loaded *place_for(CUcontext context)
+{
+    struct loaded *unused = NULL;
+    for (int i = 0; i < CONTEXTS; i++) {
+        if (loaded[i].context == context)
+            return &loaded[i];
+        if (!unused && !loaded[i].context)
+            unused = &loaded[i];
+    }
+    return unused;
+}
+
 mdnn_status_t mdnn_kernels_get(const mdnn_kernels_t **kernels)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
     CUcontext context;
-    if (!driver || driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+    unsigned long long id = 0;
+    if (!driver || driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context ||
+        (driver->cuCtxGetId && driver->cuCtxGetId(context, &id) != CUDA_SUCCESS))
         return MDNN_STATUS_DEVICE;
-    for (int i = 0; i < loaded_count; i++)
-        if (loaded[i].context == context) {
-            *kernels = &loaded[i].kernels;
-            return MDNN_STATUS_OK;
-        }
-    if (loaded_count == CONTEXTS)
+    struct loaded *const place = place_for(context);
+    if (!place)
         return MDNN_STATUS_UNSUPPORTED;
-    struct loaded *const slot = &loaded[loaded_count];
-    MDNN_TRY(load(driver, slot));
-    slot->context = context;
-    loaded_count++;
-    *kernels = &slot->kernels;
+    if (place->context != context || place->id != id) {
+        place->context = NULL;
+        MDNN_TRY(load(driver, place));
+        place->context = context;
+        place->id = id;
+    }
+    *kernels = &place->kernels;
     return MDNN_STATUS_OK;
 }

@@ -156,10 +156,12 @@ static bool fill_cudnn(mdnn_cudnn_t *table, const search_t *search)
     table->complete = true;
 #define CUDNN_FUNCTION(name) table->complete &= store(&table->name, search_find(search, #name));
 #define DRIVER_FUNCTION(name)
+#define OPTIONAL_FUNCTION(name)
 #define MEMORY_FUNCTION(name)
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
+#undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
     table->complete &= table->cudnnConvolutionForward != NULL;
     table->has_graph = table->cudnnGetVersion && table->cudnnGetStream &&
@@ -250,10 +252,12 @@ static const mdnn_driver_t *build_driver(void)
             find(handle, "sim_api") != NULL && !is_set("MICRODNN_SIM_THREADS");
 #define CUDNN_FUNCTION(name)
 #define DRIVER_FUNCTION(name) complete &= store(&table->name, find(handle, SYMBOL(name)));
+#define OPTIONAL_FUNCTION(name) (void)store(&table->name, find(handle, SYMBOL(name)));
 #define MEMORY_FUNCTION(name) table->has_memory &= store(&table->name, find(handle, SYMBOL(name)));
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
+#undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
     }
     forget_error();

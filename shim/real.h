@@ -56,10 +56,12 @@ typedef struct mdnn_cudnn {
 #undef RUNTIME_HOOK
 #define CUDNN_FUNCTION(name) __typeof__(&name) name;
 #define DRIVER_FUNCTION(name)
+#define OPTIONAL_FUNCTION(name)
 #define MEMORY_FUNCTION(name)
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
+#undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
     bool complete;  /* all of support.def was found: the legacy API can run convolutions for us */
     bool has_graph; /* so was what we need of the graph API */
@@ -80,10 +82,12 @@ typedef struct mdnn_cudart {
 typedef struct mdnn_driver {
 #define CUDNN_FUNCTION(name)
 #define DRIVER_FUNCTION(name) __typeof__(&name) name;
+#define OPTIONAL_FUNCTION DRIVER_FUNCTION
 #define MEMORY_FUNCTION DRIVER_FUNCTION
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
+#undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
     bool has_memory;   /* all of MEMORY_FUNCTION were found: there can be virtual memory */
     bool is_simulated; /* test/sim/: nothing of ours may depend on the host's real time */

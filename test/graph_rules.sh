@@ -81,6 +81,12 @@ says_once_that_it_follows() {
 
 disabled_says_nothing() { process graph_rules everything_is_as_without '' "$@" && [ ! -e "$stats" ]; }
 
+# Nor does it end the kernels of ours that the next problem is measured with.
+a_reset_takes_no_kernels() {
+    process graph_rules a_device_may_be_reset '' MICRODNN_LOG=info MICRODNN_SIM_PROFILE=h200 $small 2>"$TMPDIR/said" &&
+        ! grep 'does not run here' "$TMPDIR/said"
+}
+
 also() { # name, command
     case $wanted in
     '  ' | *" $1 "*) ;;
@@ -127,6 +133,8 @@ table() {
     rule a_shrunk_plan_does_not_run_itself_at_exit 1 '' $small
     also switched_off_everything_is_as_without disabled_says_nothing MICRODNN_DISABLE=1 $small
     rule everything_is_as_without 'executions_passed > 50 && passed_disabled > 0' 'policy off' MICRODNN_CONVOLUTION_POLICY=off $small
+    rule a_device_may_be_reset 'executions_undivided + executions_split > 0 && passed_trouble == 0' '' $small
+    also a_device_that_was_reset_is_held a_reset_takes_no_kernels
     rule packs_are_understood_however_made 'executions_undivided + executions_split > 50' '' $small
     rule uids_are_names_not_places 'executions_undivided > 10'
     rule uids_are_names_not_places 'executions_split > 10' 'within 4096' $small

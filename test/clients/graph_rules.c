@@ -965,6 +965,27 @@ static bool packs_agree(job_t *job, cudnnBackendDescriptor_t plan, size_t bytes)
     return all;
 }
 
+/* What was loaded for a context ends with it, and the next one may have its address. */
+static bool a_device_may_be_reset(void)
+{
+    for (int round = 0; round < 2; round++) {
+        job_t job;
+        const graph_case_t test = small_case(GRAPH_BACKWARD_FILTER, CASE_FP16, 68 + round);
+        job_open(&job, &test, handle, NULL);
+        cudnnBackendDescriptor_t plan = job_plan(&job, job_hungriest(&job));
+        const size_t bytes = told_bytes(plan);
+        RIGHT(job_run(&job, handle, plan, bytes));
+        RIGHT(job_run(&job, handle, plan, bytes));
+        DESTROY(plan);
+        job_close(&job);
+        CUDNN(cudnnDestroy(handle));
+        CUDA(cudaSetDevice(0));
+        CUDA(cudaDeviceReset());
+        CUDNN(cudnnCreate(&handle));
+    }
+    return true;
+}
+
 static bool packs_are_understood_however_made(void)
 {
     for (int direction = GRAPH_FORWARD; direction <= GRAPH_BACKWARD_FILTER; direction++) {
@@ -1618,6 +1639,7 @@ static const struct {
     TEST(exit_child),
     TEST(a_shrunk_plan_does_not_run_itself_at_exit),
     TEST(everything_is_as_without),
+    TEST(a_device_may_be_reset),
     TEST(packs_are_understood_however_made),
     TEST(uids_are_names_not_places),
     TEST(later_parts_of_a_gradient_add),

@@ -229,6 +229,17 @@ static CUresult get_current(CUcontext *context)
 
 SIM_ENTRY(INIT, cuCtxGetCurrent, (CUcontext * context), get_current(context))
 
+static CUresult get_id(CUcontext context, unsigned long long *id)
+{
+    const CUcontext of = context ? context : sim_current();
+    if (!id || !of)
+        return id ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+    *id = of->id;
+    return CUDA_SUCCESS;
+}
+
+SIM_ENTRY(INIT, cuCtxGetId, (CUcontext context, unsigned long long *id), get_id(context, id))
+
 CUcontext sim_context_after(CUcontext context)
 {
     const sim_device_t *const device = context ? sim_device(context->device) : NULL;

@@ -132,6 +132,7 @@ struct CUevent_st {
 
 struct CUctx_st {
     int device;
+    uint64_t id; /* another one each time that it is made */
     unsigned retained, flags;
     CUresult sticky;
     uint32_t peers;   /* devices whose memory its kernels may reach, a bit each */
@@ -144,6 +145,7 @@ struct CUctx_st {
 struct CUfunc_st {
     const sim_kernel_t *kernel;
     bool is_kernel_handle;
+    uint64_t context_id; /* of the context that its module was loaded into; 0: it goes with none */
     struct CUfunc_st *next;
 };
 

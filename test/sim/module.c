@@ -13,30 +13,31 @@ struct CUmod_st {
 
 static CUfunction functions; /* two handles for each registered kernel */
 
-static CUfunction find_function(const sim_kernel_t *kernel, const char *name, bool kernel_handle)
+static CUfunction find_function(const sim_kernel_t *kernel, const char *name, bool kernel_handle,
+                                uint64_t context_id)
 {
     for (CUfunction each = functions; each; each = each->next)
-        if (each->is_kernel_handle == kernel_handle &&
+        if (each->is_kernel_handle == kernel_handle && each->context_id == context_id &&
             (kernel ? each->kernel == kernel : !strcmp(each->kernel->name, name)))
             return each;
     return NULL;
 }
 
-static CUfunction add_function(const sim_kernel_t *kernel, bool kernel_handle)
+static CUfunction add_function(const sim_kernel_t *kernel, bool kernel_handle, uint64_t context_id)
 {
     CUfunction function = sim_allocate(sizeof *function);
-    *function = (struct CUfunc_st){kernel, kernel_handle, functions};
+    *function = (struct CUfunc_st){kernel, kernel_handle, context_id, functions};
     return functions = function;
 }
 
 /* As most launched handles of real programs, it is a CUkernel passed as a CUfunction. */
 CUfunction sim_function(const sim_kernel_t *kernel)
 {
-    CUfunction function = find_function(kernel, NULL, true);
+    CUfunction function = find_function(kernel, NULL, true, 0);
     if (function)
         return function;
-    add_function(kernel, false);
-    return add_function(kernel, true);
+    add_function(kernel, false, 0);
+    return add_function(kernel, true, 0);
 }
 
 /* Whether PTX text has a kernel of that name: ".entry name(". */
@@ -82,16 +83,24 @@ static CUresult module_unload(CUmodule module)
     return CUDA_SUCCESS;
 }
 
+/* Code of a module ends with its context. */
+static CUfunction function_here(CUfunction function)
+{
+    const uint64_t id = sim_current()->id;
+    CUfunction here = find_function(function->kernel, NULL, false, id);
+    return here ? here : add_function(function->kernel, false, id);
+}
+
 static CUresult module_function(CUfunction *out, CUmodule module, const char *name,
                                 bool kernel_handle)
 {
     if (!out || !module || !name)
         return CUDA_ERROR_INVALID_VALUE;
     CUfunction function =
-        has_entry(module->ptx, name) ? find_function(NULL, name, kernel_handle) : NULL;
+        has_entry(module->ptx, name) ? find_function(NULL, name, kernel_handle, 0) : NULL;
     if (!function)
         return CUDA_ERROR_NOT_FOUND;
-    *out = function;
+    *out = kernel_handle ? function : function_here(function);
     return CUDA_SUCCESS;
 }
 
@@ -127,7 +136,7 @@ static CUresult kernel_function(CUfunction *out, CUkernel kernel)
     CUfunction handle = (CUfunction)(void *)kernel;
     if (!out || !handle || !handle->is_kernel_handle)
         return out ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
-    *out = find_function(handle->kernel, NULL, false);
+    *out = find_function(handle->kernel, NULL, false, 0);
     return CUDA_SUCCESS;
 }
 
@@ -173,7 +182,7 @@ static CUresult launch(CUfunction function, uint64_t blocks, uint64_t threads, C
                        void **parameters, void **extra)
 {
     CUstream stream;
-    if (!function)
+    if (!function || (function->context_id && function->context_id != sim_current()->id))
         return CUDA_ERROR_INVALID_HANDLE;
     if (blocks == 0 || threads == 0 || threads > 1024)
         return CUDA_ERROR_INVALID_VALUE;

@@ -96,8 +96,10 @@ static void destroy_stream(CUstream stream)
 
 void sim_context_open(CUcontext context, int device)
 {
+    static uint64_t last_id;
     if (context->streams)
         return;
+    context->id = ++last_id;
     context->device = device;
     sim_stream_create(context, CU_STREAM_DEFAULT, 0, &context->legacy);
     context->legacy->legacy = true;

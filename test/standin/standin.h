@@ -23,10 +23,12 @@ typedef enum standin_function {
 #undef RUNTIME_HOOK
 #define CUDNN_FUNCTION(name) STANDIN_##name,
 #define DRIVER_FUNCTION(name) STANDIN_##name,
+#define OPTIONAL_FUNCTION(name) /* nor ids of contexts */
 #define MEMORY_FUNCTION(name) /* the stand-in is a driver without virtual memory */
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
+#undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
     STANDIN_FUNCTION_COUNT
 } standin_function_t;
