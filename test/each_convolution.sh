@@ -37,6 +37,10 @@ others_cannot_be_compared() {
     ! FAKE_WRONG=shapes compare && grep -q 'do not run the same operators' "$OUT/said"
 }
 
+iterations_with_others_are_not_mixed() {
+    ! FAKE_WRONG=order compare && grep -q 'library 1: its iterations do not run the same' "$OUT/said"
+}
+
 failures_are_said() { ! FAKE_WRONG=crash compare && grep -q '^each-convolution: library 1: ended' "$OUT/said"; }
 
 # The profiler's events: nested operators, each once, in the order of their calls.
@@ -65,10 +69,11 @@ assert read == [["aten::convolution", [[1]], ["gemm"], 7],
 END
 }
 
-plan 5
+plan 6
 check 'what is slower is shown with its kernels' losses_are_shown_with_their_kernels
 check 'two processes of each kind run in turn' two_processes_of_each
 check 'sides with other operators are not compared' others_cannot_be_compared
+check "operators of a process's iterations are not mixed" iterations_with_others_are_not_mixed
 check 'a process that fails is said' failures_are_said
 check "a profile's convolutions are read in the order of their calls" operators_are_read
 finish

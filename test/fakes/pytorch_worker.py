@@ -79,11 +79,13 @@ def memory(_):
 
 
 def each(_):
-    """The second operator runs another kernel with the library, and another shape if that is wrong."""
+    """The second operator runs another kernel with the library, and another shape if that is wrong, or now and
+    then before the first."""
     loses = [[2, 5 if WRONG == "shapes" else 3]]
-    return {"operators": [["aten::convolution", [[2, 3]], ["gemm"], 100.0],
-                          ["aten::convolution_backward", loses, ["slow" if LIBRARY else "quick"],
-                           iteration_ms() + (3.0 if LIBRARY else 0.0)]]}
+    operators = [["aten::convolution", [[2, 3]], ["gemm"], 100.0],
+                 ["aten::convolution_backward", loses, ["slow" if LIBRARY else "quick"],
+                  iteration_ms() + (3.0 if LIBRARY else 0.0)]]
+    return {"operators": operators[::-1] if WRONG == "order" and asked % 2 else operators}
 
 
 COMMANDS = {"net": net, "each": each, "warm": warm, "conv": conv, "memory": memory, "end": lambda _: {},
