@@ -388,6 +388,7 @@ bool sim_vmm_same(uint64_t a, uint64_t b); /* inside one and the same */
 
 /* ---- module.c ---- */
 CUfunction sim_function(const sim_kernel_t *kernel);
+void sim_modules_end(uint64_t context_id); /* with their context */
 /* The kernels that the library under test ships as PTX. */
 void sim_register_accumulate(void);
 void sim_register_hold(void);

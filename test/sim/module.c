@@ -9,7 +9,11 @@
 
 struct CUmod_st {
     char *ptx;
+    uint64_t context_id; /* that it ends with; 0: none */
+    CUmodule next;
 };
+
+static CUmodule modules; /* of contexts */
 
 static CUfunction functions; /* two handles for each registered kernel */
 
@@ -55,7 +59,7 @@ static bool has_entry(const char *ptx, const char *name)
     return false;
 }
 
-static CUresult module_load(CUmodule *out, const void *image)
+static CUresult module_load(CUmodule *out, const void *image, uint64_t context_id)
 {
     if (!out || !image)
         return CUDA_ERROR_INVALID_VALUE;
@@ -70,17 +74,37 @@ static CUresult module_load(CUmodule *out, const void *image)
         return CUDA_ERROR_INVALID_PTX;
     CUmodule module = sim_allocate(sizeof *module);
     module->ptx = strcpy(sim_allocate(strlen(text) + 1), text);
+    module->context_id = context_id;
+    if (context_id) {
+        module->next = modules;
+        modules = module;
+    }
     *out = module;
     return CUDA_SUCCESS;
 }
 
 static CUresult module_unload(CUmodule module)
 {
+    CUmodule *at = &modules;
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
+    while (*at && *at != module)
+        at = &(*at)->next;
+    if (*at)
+        *at = module->next;
     free(module->ptx);
     free(module);
     return CUDA_SUCCESS;
+}
+
+void sim_modules_end(uint64_t context_id)
+{
+    CUmodule *at = &modules;
+    while (*at)
+        if ((*at)->context_id == context_id)
+            module_unload(*at);
+        else
+            at = &(*at)->next;
 }
 
 /* Code of a module ends with its context. */
@@ -105,13 +129,13 @@ static CUresult module_function(CUfunction *out, CUmodule module, const char *na
 }
 
 SIM_ENTRY(CONTEXT, cuModuleLoadData, (CUmodule * module, const void *image),
-          module_load(module, image))
+          module_load(module, image, sim_current()->id))
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned option_count,
                             CUjit_option *options, void **values)
 {
     (void)option_count, (void)options, (void)values; /* nothing is compiled */
-    SIM_CALL(SIM_NEED_CONTEXT, module_load(module, image));
+    SIM_CALL(SIM_NEED_CONTEXT, module_load(module, image, sim_current()->id));
 }
 
 SIM_ENTRY(CONTEXT, cuModuleUnload, (CUmodule module), module_unload(module))
@@ -124,7 +148,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
                            void **values, unsigned count)
 {
     (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
-    SIM_CALL(SIM_NEED_INIT, module_load((CUmodule *)(void *)library, code));
+    SIM_CALL(SIM_NEED_INIT, module_load((CUmodule *)(void *)library, code, 0));
 }
 
 SIM_ENTRY(INIT, cuLibraryUnload, (CUlibrary library), module_unload((CUmodule)(void *)library))

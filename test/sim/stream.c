@@ -117,6 +117,7 @@ void sim_context_close(CUcontext context)
     const int device = context->device;
     const bool primary = context == &sim_engine.devices[device].context;
     sim_wait_device(device);
+    sim_modules_end(context->id);
     while (context->streams)
         destroy_stream(context->streams);
     context->legacy = NULL;
