@@ -105,6 +105,7 @@ lost_graphs_fail() {
     FAKE_REFUSES='wide:17:no plan within 268435456 bytes' \
         fails 'library, 256 MiB: graph 17, forward graph 17: stock ran it: no plan within' "$BUILD" &&
         FAKE_COUNTS=wide:1:999 fails 'library, 256 MiB: 1999 executions, but 2000 with stock' "$BUILD" &&
+        FAKE_FAILS='stock:308:other bits;wide:308:other bits' FAKE_COUNTS=wide:1:950 passes "$BUILD" &&
         FAKE_REFUSES='tight:17:no plan within 65536 bytes' FAKE_COUNTS=tight:1:999 passes "$BUILD"
 }
 
