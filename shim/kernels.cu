@@ -92,6 +92,7 @@ static __device__ unsigned long long now_ns()
 extern "C" __global__ void mdnn_hold(unsigned long long ns)
 {
     const unsigned long long begin = now_ns();
+#pragma unroll 1
     for (int turns = 0; turns < 1000000 && now_ns() - begin < ns; turns++)
         __nanosleep(500);
 }
