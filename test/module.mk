@@ -1,9 +1,14 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
 TESTS += $(patsubst %,test/%.sh,runner exports innocent install mutant_scripts gpu_check vm_experiments \
-    memory_check pytorch_bench wd_check check_matrix papers)
+    memory_check pytorch_bench each_convolution wd_check check_matrix papers)
 
 test: $(ALL) $(TEST_DEPS) $(TESTS)
 	@test/run --build $(B) $(TEST_OPTIONS) $(TESTS)
+
+# What is not in it never runs: test/runner.sh compares.
+list-tests:
+	@printf '%s\n' $(TESTS)
+.PHONY: list-tests
 
 # Without the tests of the simulated GPU, of the example and of scripts.
 LIBRARY_TESTS = $(filter-out $(B)/test/sim/% test/sim/% $(patsubst %,test/%.sh,runner exports innocent install \

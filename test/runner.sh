@@ -2,7 +2,8 @@
 # The runner itself: what it counts as passed, failed and skipped, and what programs see.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
-runner=$(cd "$(dirname "$0")" && pwd)/run
+sources=$(cd "$(dirname "$0")/.." && pwd)
+runner=$sources/test/run
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
@@ -41,7 +42,14 @@ program none 'echo "1..0 # SKIP no GPU at all"'
 program clean 'env | grep -q "^MICRODNN_" && exit 1
 [ -z "$(ls -A "$XDG_CONFIG_HOME")" ] && [ -d "$TMPDIR" ] && echo 1..1 && echo "ok 1 - $MDNN_BUILD"'
 
-plan 13
+# Scripts of mutants are a target of their own.
+every_script_is_run() {
+    (cd "$sources" && make --no-print-directory list-tests) >listed.txt || return 1
+    (cd "$sources" && find test -name '*.sh' -perm -u+x) | grep -v 'mutants\.sh$' >scripts.txt
+    [ "$(wc -l <scripts.txt)" -gt 30 ] && ! grep -vxFf listed.txt scripts.txt
+}
+
+plan 14
 check 'passed tests are counted' outcome 0 '2 passed, 0 failed, 0 skipped' ./good
 check 'several groups of one program add up' outcome 0 '2 passed, 0 failed, 0 skipped' ./groups
 check 'a failed test fails the run' outcome 1 '3 passed, 1 failed, 0 skipped' ./good ./bad
@@ -54,5 +62,6 @@ check 'a program that hangs is a failure' outcome 1 '1 passed, 1 failed, 0 skipp
 check 'skipped tests are counted apart' outcome 0 '1 passed, 0 failed, 1 skipped' ./skips
 check 'the reason of a skip is shown' shows 'skipped: no GPU'
 check 'a run that passes nothing fails' outcome 1 '0 passed, 0 failed, 1 skipped' ./none
+check 'every test script is run' every_script_is_run
 check 'programs see a clean environment' outcome 0 '1 passed, 0 failed, 0 skipped' ./clean
 finish
