@@ -4,6 +4,8 @@
 # NVIDIA's own library plans those graphs as the simulated one does.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
+# shellcheck source=test/nvidia.sh
+. "$(dirname "$0")/nvidia.sh"
 
 matrix=$MDNN_BUILD/test/clients/graph_matrix
 library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
@@ -12,13 +14,6 @@ record=$TMPDIR/record
 stats=$TMPDIR/stats.json
 least_graphs=200 # that must run
 export MICRODNN_SIM_PROFILE=toy
-
-# The directory of NVIDIA's library, or nothing.
-nvidia_directory() {
-    for directory in ${CUDA_HOME:+"$CUDA_HOME/lib64"} /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu; do
-        [ ! -e "$directory/libcudnn_engines_precompiled.so.9" ] || { echo "$directory"; return; }
-    done
-}
 
 failures() {
     grep -A1 -e '^not ok' -e '^Bail' -e '^microdnn' "$TMPDIR/out" | head -n 40

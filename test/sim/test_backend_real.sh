@@ -3,19 +3,17 @@
 # plans without a GPU; where it is not installed, there is nothing to ask.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=test/nvidia.sh
+. "$(dirname "$0")/../nvidia.sh"
 
 here=$(dirname "$0")
 data=$here/../data
 rules=$MDNN_BUILD/test/sim/test_backend_rules
 plans=$MDNN_BUILD/test/tools/plan_graphs
-real=
-for folder in ${CUDA_HOME:+"$CUDA_HOME/lib64"} /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu; do
-    [ -n "$real" ] || [ ! -e "$folder/libcudnn_engines_precompiled.so.9" ] || real=$folder
-done
+real=$(nvidia_directory)
 
 [ -x "$rules" ] || skip_all "there is no simulated GPU in this build"
-[ "${MDNN_BUILD##*/}" != asan ] || skip_all "the real cuDNN does not run under the address sanitizer"
-[ "${MDNN_BUILD##*/}" != tsan ] || skip_all "the real cuDNN does not run under the thread sanitizer"
+skip_all_under_sanitizers
 
 with_real() { LD_LIBRARY_PATH=$real "$@"; }
 
