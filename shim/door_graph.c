@@ -166,23 +166,6 @@ static void shadow_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAt
     }
 }
 
-/* While graphs are followed; apart, so that the door costs no more while they are not. */
-__attribute__((noinline, cold)) static cudnnStatus_t
-set_and_follow(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,
-               cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-               const void *elements)
-{
-    const cudnnStatus_t status =
-        real->cudnnBackendSetAttribute(descriptor, name, type, count, elements);
-    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
-        return status;
-    shadow_attribute(descriptor, name, count, elements);
-    if (!is_of_pack(name))
-        mdnn_follow_set(descriptor, name, type, count, elements);
-    mdnn_guard_leave();
-    return status;
-}
-
 cudnnStatus_t mdnn_door_cudnnBackendSetAttribute(mdnn_library_t library,
                                                  cudnnBackendDescriptor_t descriptor,
                                                  cudnnBackendAttributeName_t name,
@@ -190,13 +173,13 @@ cudnnStatus_t mdnn_door_cudnnBackendSetAttribute(mdnn_library_t library,
                                                  const void *elements)
 {
     REAL_OR_FAIL(real, library, cudnnBackendSetAttribute);
-    if (mdnn_follow_is_on())
-        return set_and_follow(real, descriptor, name, type, count, elements);
     const cudnnStatus_t status =
         real->cudnnBackendSetAttribute(descriptor, name, type, count, elements);
     if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
         return status;
     shadow_attribute(descriptor, name, count, elements);
+    if (mdnn_follow_is_on() && !is_of_pack(name))
+        mdnn_follow_set(descriptor, name, type, count, elements);
     mdnn_guard_leave();
     return status;
 }
@@ -358,21 +341,21 @@ static void follow_configuration(cudnnBackendDescriptor_t descriptor, const void
         mdnn_shadow_fill(&plan->plan, &configuration->configuration);
 }
 
-static bool is_ours_to_hear(cudnnBackendAttributeName_t name)
+static bool is_answered_by_us(cudnnBackendAttributeName_t name)
 {
     return name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE ||
            name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG ||
            name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE;
 }
 
-/* cuDNN has answered; what the host hears may be another answer. */
-static void hear(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,
+/* cuDNN has answered; the host may get another answer. */
+static void replace_answer(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,
                  cudnnBackendAttributeName_t name, void *elements)
 {
     int64_t bytes;
     if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
         follow_configuration(descriptor, elements);
-    } else if (is_ours_to_hear(name)) {
+    } else if (is_answered_by_us(name)) {
         memcpy(&bytes, elements, sizeof bytes);
         answer_attribute(real, descriptor, name, &bytes);
         memcpy(elements, &bytes, sizeof bytes);
@@ -387,14 +370,14 @@ cudnnStatus_t mdnn_door_cudnnBackendGetAttribute(mdnn_library_t library,
 {
     REAL_OR_FAIL(real, library, cudnnBackendGetAttribute);
     const bool fills = type == CUDNN_TYPE_BACKEND_DESCRIPTOR && mdnn_follow_is_on();
-    if ((!fills && !is_ours_to_hear(name)) || requested < 1 || !elements || !mdnn_guard_enter())
+    if ((!fills && !is_answered_by_us(name)) || requested < 1 || !elements || !mdnn_guard_enter())
         return real->cudnnBackendGetAttribute(descriptor, name, type, requested, count, elements);
     const cudnnStatus_t status =
         real->cudnnBackendGetAttribute(descriptor, name, type, requested, count, elements);
     if (status == CUDNN_STATUS_SUCCESS && fills)
         mdnn_follow_fill(descriptor, name, requested, count ? *count : -1, elements);
     if (status == CUDNN_STATUS_SUCCESS)
-        hear(real, descriptor, name, elements);
+        replace_answer(real, descriptor, name, elements);
     mdnn_guard_leave();
     return status;
 }

@@ -15,8 +15,8 @@
 
 #include "shim/graph_chain.h"
 
-extern _Atomic bool
-    mdnn_follow_flag; /* of the following alone; every door of the graph API looks at it */
+/* For mdnn_follow_is_on alone, which every door of the graph API asks. */
+extern _Atomic bool mdnn_follow_flag;
 static inline bool mdnn_follow_is_on(void)
 {
     return __builtin_expect(atomic_load_explicit(&mdnn_follow_flag, memory_order_relaxed), false);

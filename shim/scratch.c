@@ -12,7 +12,7 @@
 /* Left to the host while we hold scratch: other threads allocate too. */
 static const uint64_t reserve_bytes = (uint64_t)64 << 20;
 
-/* The host takes as long for a call of one or two kernels (7 us seen for one of cuBLASLt's, H200). */
+/* The host takes less for a call of one or two kernels, as a rule. */
 static const double least_call_us = 10;
 /* Something in a call may wait for the GPU: then the host is held up no longer than this. */
 static const double longest_hold_us = 5000;
