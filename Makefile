@@ -2,6 +2,7 @@
 #   make                    the library, the tool, the example, the simulated GPU
 #   make test               every test that needs no GPU
 #   make asan ubsan tsan    the same tests in a sanitizer build (each in build/<flavour>)
+#   make debug              the same tests where the library checks itself (MDNN_DEBUG), as those do
 #   make check-exports      exports, dependencies, symbol versions and the dlsym stub against their rules
 #   make check-aarch64      compiles the library for the other architecture
 #   make coverage           the same tests, and how many lines of the library they run
@@ -35,9 +36,10 @@ SANITIZE_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
 SANITIZE_tsan := -fsanitize=thread
 SANITIZE_cov := --coverage
 SANITIZE := $(SANITIZE_$(FLAVOUR))
+DEBUG := $(if $(filter debug asan ubsan tsan,$(FLAVOUR)),-DMDNN_DEBUG)
 OPTIMIZE ?= $(if $(filter cov,$(FLAVOUR)),-O1,-O2)
 CFLAGS ?= $(OPTIMIZE) -g
-BASE_CFLAGS := -std=c11 -D_GNU_SOURCE -DMDNN_VERSION='"$(VERSION)"' $(WARNINGS) -MMD -MP -I. $(SANITIZE)
+BASE_CFLAGS := -std=c11 -D_GNU_SOURCE -DMDNN_VERSION='"$(VERSION)"' $(WARNINGS) -MMD -MP -I. $(DEBUG) $(SANITIZE)
 CUDA_CFLAGS := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
 
 # Filled by the fragments.
@@ -100,10 +102,10 @@ $(B)/test/bench/%: test/bench/%.c $(B)/libmdnn_core.a
 	$(call say,BENCH,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(EXTRA_CFLAGS) $(CFLAGS) $< $(B)/libmdnn_core.a $(CORE_LIBS) -lm -ldl -lpthread -o $@
 
-.PHONY: all test bench format install check-exports asan ubsan tsan coverage clean
+.PHONY: all test bench format install check-exports asan ubsan tsan debug coverage clean
 
 # TSan runs the simulated GPU up to fifteen times slower.
-asan ubsan tsan:
+asan ubsan tsan debug:
 	$(MAKE) FLAVOUR=$@ TEST_OPTIONS='--timeout 900' test
 
 # Line coverage by the tests of the library (threads count together without atomics, so a branch may come
@@ -119,6 +121,6 @@ format:
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
 
 clean:
-	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/cov build/aarch64 build/standin build/mutants $(CLEAN)
+	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/debug build/cov build/aarch64 build/standin build/mutants $(CLEAN)
 
 -include $(shell find $(B)/obj $(B)/test $(B)/sim -name '*.d' 2>/dev/null)

@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/lock.h"
 #include "config/log.h"
 #include "config/options.h"
 #include "config/paths.h"
@@ -41,7 +41,7 @@ typedef struct move {
 } move_t;
 
 struct mdnn_trace {
-    pthread_mutex_t lock;
+    mdnn_lock_t lock;
     char path[MDNN_OPTION_STRING_BYTES];
     pid_t process; /* whose file it is */
     bool started;  /* the time below is set */
@@ -327,7 +327,7 @@ mdnn_trace_t *mdnn_trace_open(const char *pattern, uint64_t events_max)
     char absolute[MDNN_OPTION_STRING_BYTES];
     mdnn_absolute_pattern(pattern, absolute, sizeof absolute);
     mdnn_expand_pattern(absolute, trace->path, sizeof trace->path);
-    pthread_mutex_init(&trace->lock, NULL);
+    mdnn_lock_init(&trace->lock, MDNN_LOCK_TRACE);
     trace->process = getpid();
     trace->events_max = events_max;
     return trace;
@@ -339,12 +339,12 @@ void mdnn_trace_device(mdnn_trace_t *trace, int device, const char *name, uint64
         return;
     char title[128];
     snprintf(title, sizeof title, "device %d: %s", device, name);
-    pthread_mutex_lock(&trace->lock);
+    mdnn_lock(&trace->lock);
     trace->devices[device].budget_bytes = budget_bytes;
     put_name(trace, "process_name", device, 0, title);
     put_name(trace, "thread_name", device, HOST_TRACK, "host");
     put_counter(trace, device, "budget", budget_bytes);
-    pthread_mutex_unlock(&trace->lock);
+    mdnn_unlock(&trace->lock);
 }
 
 void mdnn_trace_event(mdnn_trace_t *trace, int device, double now_us,
@@ -353,14 +353,14 @@ void mdnn_trace_event(mdnn_trace_t *trace, int device, double now_us,
     if (trace == NULL || device < 0 || device >= DEVICES)
         return;
     const int saved = errno;
-    pthread_mutex_lock(&trace->lock);
+    mdnn_lock(&trace->lock);
     if (!trace->dead) {
         set_now(trace, now_us);
         put_event(trace, device, event);
         if (trace->now_us - trace->flushed_us >= flush_us)
             flush(trace);
     }
-    pthread_mutex_unlock(&trace->lock);
+    mdnn_unlock(&trace->lock);
     errno = saved;
 }
 
@@ -375,7 +375,7 @@ static void end_devices(mdnn_trace_t *trace)
 
 void mdnn_trace_finish(mdnn_trace_t *trace)
 {
-    if (trace == NULL || pthread_mutex_trylock(&trace->lock) != 0)
+    if (trace == NULL || !mdnn_trylock(&trace->lock))
         return;
     while (!trace->dead && trace->move_count > 0)
         put_end(trace, 0, false);
@@ -388,14 +388,14 @@ void mdnn_trace_finish(mdnn_trace_t *trace)
         flush(trace);
     }
     trace->dead = true;
-    pthread_mutex_unlock(&trace->lock);
+    mdnn_unlock(&trace->lock);
 }
 
 void mdnn_trace_close(mdnn_trace_t *trace)
 {
     if (trace == NULL)
         return;
-    pthread_mutex_destroy(&trace->lock);
+    mdnn_lock_destroy(&trace->lock);
     free(trace->moves);
     free(trace);
 }

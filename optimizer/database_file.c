@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/lock.h"
 #include "config/log.h"
 #include "optimizer/database.h"
 
@@ -33,7 +34,7 @@ enum {
 
 /* SQLite keeps its file locks by process, and closing any descriptor of a file drops them all: the
  * look at the header must not coincide with a visit of another thread. */
-static pthread_mutex_t visit_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static mdnn_lock_t visit_mutex = MDNN_LOCK_INIT_RECURSIVE(DATABASE);
 
 /* ---- time ---- */
 
@@ -394,12 +395,12 @@ mdnn_status_t mdnn_database_visit(const char *path, mdnn_visit_mode_t mode, unsi
     mdnn_status_t status = MDNN_STATUS_BUSY;
 
     guard_begin(&guard);
-    if (pthread_mutex_timedlock(&visit_mutex, &lock_end) == 0) {
+    if (mdnn_timedlock(&visit_mutex, &lock_end)) {
         bool moved = false;
         status = visit_once(path, mode, &clock, work, context, &moved);
         if (moved && mode == MDNN_VISIT_WRITE)
             status = visit_once(path, mode, &clock, work, context, &moved);
-        pthread_mutex_unlock(&visit_mutex);
+        mdnn_unlock(&visit_mutex);
     }
     guard_end(&guard);
     return status;

@@ -1,10 +1,10 @@
 #include "shim/arena.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/lock.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/capture_mode.h"
@@ -18,7 +18,7 @@ static const uint64_t least_bytes = (uint64_t)1 << 20;
 /* A stream and its region. Written under the arena's lock for writing, or under that for reading
  * and the slot's own. */
 typedef struct slot {
-    pthread_mutex_t lock;
+    mdnn_lock_t lock;
     bool taken;
     CUstream stream;
     const void *thread; /* of the per-thread default stream; else NULL */
@@ -34,7 +34,7 @@ typedef struct slot {
 /* What the convolutions of one stream in one capture have for good. Written under the arena's lock
  * for writing. */
 typedef struct capture {
-    pthread_mutex_t lock;
+    mdnn_lock_t lock;
     unsigned long long id;
     CUstream stream;
     mdnn_wd_segment_t memory; /* 0 bytes: there was none to be had, so far */
@@ -42,8 +42,8 @@ typedef struct capture {
 
 typedef struct mdnn_arena {
     CUcontext context;
-    pthread_rwlock_t lock; /* reading: while a convolution is enqueued; writing: regions change */
-    bool tried;            /* allocated, or not to be had */
+    mdnn_shared_lock_t lock; /* reading: while a convolution is enqueued; writing: regions change */
+    bool tried;              /* allocated, or not to be had */
     CUdeviceptr base;
     uint64_t bytes;
     uint64_t divisible_bytes; /* the rest belongs to captures */
@@ -56,8 +56,8 @@ typedef struct mdnn_arena {
     struct mdnn_arena *next;
 } arena_t;
 
-static _Atomic(arena_t *) arenas;                               /* of all contexts; never removed */
-static pthread_mutex_t arenas_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the adding */
+static _Atomic(arena_t *) arenas;                        /* of all contexts; never removed */
+static mdnn_lock_t arenas_lock = MDNN_LOCK_INIT(ARENAS); /* guards the adding */
 
 /* ---- one for each context ---- */
 
@@ -69,22 +69,17 @@ static arena_t *find_arena(CUcontext context)
     return arena;
 }
 
-/* A writer must get its turn although streams keep coming. */
 static arena_t *make_arena(CUcontext context)
 {
     arena_t *const arena = calloc(1, sizeof *arena);
-    pthread_rwlockattr_t attributes;
     if (!arena)
         return NULL;
     arena->context = context;
-    pthread_rwlockattr_init(&attributes);
-    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    pthread_rwlock_init(&arena->lock, &attributes);
-    pthread_rwlockattr_destroy(&attributes);
+    mdnn_shared_lock_init(&arena->lock, MDNN_LOCK_ARENA);
     for (int i = 0; i < SLOTS; i++)
-        pthread_mutex_init(&arena->slots[i].lock, NULL);
+        mdnn_lock_init(&arena->slots[i].lock, MDNN_LOCK_ARENA_SLOT);
     for (int i = 0; i < CAPTURES; i++)
-        pthread_mutex_init(&arena->captures[i].lock, NULL);
+        mdnn_lock_init(&arena->captures[i].lock, MDNN_LOCK_ARENA_CAPTURE);
     return arena;
 }
 
@@ -96,13 +91,13 @@ static arena_t *current_arena(void)
     arena_t *arena = find_arena(context);
     if (arena)
         return arena;
-    pthread_mutex_lock(&arenas_lock);
+    mdnn_lock(&arenas_lock);
     arena = find_arena(context);
     if (!arena && (arena = make_arena(context))) {
         arena->next = atomic_load(&arenas);
         atomic_store_explicit(&arenas, arena, memory_order_release);
     }
-    pthread_mutex_unlock(&arenas_lock);
+    mdnn_unlock(&arenas_lock);
     return arena;
 }
 
@@ -250,11 +245,11 @@ static bool add_slot_locked(arena_t *arena, CUstream stream)
 
 static bool add_slot(arena_t *arena, CUstream stream)
 {
-    pthread_rwlock_wrlock(&arena->lock);
+    mdnn_lock_to_write(&arena->lock);
     const mdnn_capture_mode_t mode = mdnn_capture_relax();
     const bool added = add_slot_locked(arena, stream);
     mdnn_capture_restore(mode);
-    pthread_rwlock_unlock(&arena->lock);
+    mdnn_unlock_shared(&arena->lock);
     return added;
 }
 
@@ -263,13 +258,13 @@ static bool add_slot(arena_t *arena, CUstream stream)
 static int enter(arena_t *arena, CUstream stream)
 {
     for (int attempts = 0; attempts < 3; attempts++) {
-        pthread_rwlock_rdlock(&arena->lock);
+        mdnn_lock_to_read(&arena->lock);
         const int slot = find_slot(arena, stream);
         if (slot >= 0) {
-            pthread_mutex_lock(&arena->slots[slot].lock);
+            mdnn_lock(&arena->slots[slot].lock);
             return slot;
         }
-        pthread_rwlock_unlock(&arena->lock);
+        mdnn_unlock_shared(&arena->lock);
         if (!add_slot(arena, stream))
             return -1;
     }
@@ -278,8 +273,8 @@ static int enter(arena_t *arena, CUstream stream)
 
 static void leave(arena_t *arena, int slot)
 {
-    pthread_mutex_unlock(&arena->slots[slot].lock);
-    pthread_rwlock_unlock(&arena->lock);
+    mdnn_unlock(&arena->slots[slot].lock);
+    mdnn_unlock_shared(&arena->lock);
 }
 
 /* ---- watching ---- */
@@ -339,9 +334,9 @@ static int enter_and_observe(arena_t *arena, CUstream stream, const mdnn_network
         return -1;
     if (observe(arena, &arena->slots[slot], call, &layer)) {
         leave(arena, slot);
-        pthread_rwlock_wrlock(&arena->lock);
+        mdnn_lock_to_write(&arena->lock);
         divide(arena, NULL);
-        pthread_rwlock_unlock(&arena->lock);
+        mdnn_unlock_shared(&arena->lock);
         slot = enter(arena, stream);
     }
     if (slot >= 0)
@@ -416,7 +411,7 @@ static void give_to_capture(arena_t *arena, capture_t *capture, uint64_t needed_
 static void add_capture(arena_t *arena, unsigned long long id, CUstream stream,
                         uint64_t needed_bytes)
 {
-    pthread_rwlock_wrlock(&arena->lock);
+    mdnn_lock_to_write(&arena->lock);
     int index = find_capture(arena, id, stream);
     if (index < 0 && arena->capture_count < CAPTURES) {
         index = arena->capture_count++;
@@ -425,7 +420,7 @@ static void add_capture(arena_t *arena, unsigned long long id, CUstream stream,
     }
     if (index >= 0 && arena->captures[index].memory.bytes == 0)
         give_to_capture(arena, &arena->captures[index], needed_bytes);
-    pthread_rwlock_unlock(&arena->lock);
+    mdnn_unlock_shared(&arena->lock);
 }
 
 /* ---- leases ---- */
@@ -499,21 +494,21 @@ static void begin_captured(mdnn_lease_t *lease, arena_t *arena, mdnn_call_t *cal
         mdnn_count(MDNN_COUNTER_arena_misses, 1);
         return;
     }
-    pthread_rwlock_rdlock(&arena->lock);
+    mdnn_lock_to_read(&arena->lock);
     int index = find_capture(arena, id, lease->stream);
     if (index < 0 || arena->captures[index].memory.bytes < needed) {
-        pthread_rwlock_unlock(&arena->lock);
+        mdnn_unlock_shared(&arena->lock);
         add_capture(arena, id, lease->stream, needed);
-        pthread_rwlock_rdlock(&arena->lock);
+        mdnn_lock_to_read(&arena->lock);
         index = find_capture(arena, id, lease->stream);
     }
     if (index < 0 || !pays(plan, demand, arena->captures[index].memory.bytes)) {
         mdnn_count(MDNN_COUNTER_arena_misses,
                    index < 0 || arena->captures[index].memory.bytes == 0);
-        pthread_rwlock_unlock(&arena->lock);
+        mdnn_unlock_shared(&arena->lock);
         return;
     }
-    pthread_mutex_lock(&arena->captures[index].lock);
+    mdnn_lock(&arena->captures[index].lock);
     lease->kind = MDNN_LEASE_CAPTURE;
     lease->index = index;
     lend(lease, arena, &arena->captures[index].memory, call, demand);
@@ -523,13 +518,13 @@ static void begin_captured(mdnn_lease_t *lease, arena_t *arena, mdnn_call_t *cal
 static void begin_whole(mdnn_lease_t *lease, arena_t *arena, mdnn_call_t *call,
                         const mdnn_plan_t *plan, mdnn_demand_t *demand)
 {
-    pthread_rwlock_wrlock(&arena->lock);
+    mdnn_lock_to_write(&arena->lock);
     const mdnn_wd_segment_t whole = {0, arena->divisible_bytes};
     const int index = find_slot(arena, lease->stream);
     if (index < 0 || !pays(plan, demand, whole.bytes) ||
         !wait_for_turn(arena, &arena->slots[index], ~(1U << index), lease->stream)) {
         mdnn_count(MDNN_COUNTER_arena_misses, 1);
-        pthread_rwlock_unlock(&arena->lock);
+        mdnn_unlock_shared(&arena->lock);
         return;
     }
     for (int i = 0; i < SLOTS; i++)
@@ -600,11 +595,11 @@ bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_plan_t *plan,
     arena_t *const arena = mdnn_wd_is_on() ? current_arena() : NULL;
     if (!arena || least == UINT64_MAX)
         return mdnn_wd_is_on() && least == 0;
-    pthread_rwlock_wrlock(&arena->lock);
+    mdnn_lock_to_write(&arena->lock);
     if (!arena->tried && find_stream(call, &stream, &capturing) && !capturing)
         allocate(arena);
     const bool serves = promise(arena, plan, demand, least);
-    pthread_rwlock_unlock(&arena->lock);
+    mdnn_unlock_shared(&arena->lock);
     return serves;
 }
 
@@ -633,12 +628,12 @@ void mdnn_lease_end(mdnn_lease_t *lease)
         return;
     lease->arena = NULL;
     if (lease->kind == MDNN_LEASE_CAPTURE) {
-        pthread_mutex_unlock(&arena->captures[lease->index].lock);
+        mdnn_unlock(&arena->captures[lease->index].lock);
     } else {
         slot_t *const slot = &arena->slots[lease->index];
         mark_end(arena, slot, lease->stream);
         if (lease->kind == MDNN_LEASE_REGION)
-            pthread_mutex_unlock(&slot->lock);
+            mdnn_unlock(&slot->lock);
     }
-    pthread_rwlock_unlock(&arena->lock);
+    mdnn_unlock_shared(&arena->lock);
 }

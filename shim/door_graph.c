@@ -4,9 +4,9 @@
  * The workspace rule: Execute gets a pointer and no size, so a plan uses at most the smallest size
  * that any query ever returned for it, and a plan that was told of less than it takes never runs
  * itself; a configuration that fits was finalised before the answer. */
-#include <pthread.h>
 #include <string.h>
 
+#include "config/lock.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/arena.h"
@@ -26,7 +26,7 @@
 /* The handle of the operation graph that this thread made last. Plans need none of their own. */
 static _Thread_local cudnnHandle_t graph_handle __attribute__((tls_model("initial-exec")));
 
-static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the making of records */
+static mdnn_lock_t look_lock = MDNN_LOCK_INIT(RECORDS); /* guards the making of records */
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -194,13 +194,13 @@ static mdnn_graph_record_t *look_at(const mdnn_cudnn_t *real, mdnn_shadow_t *sha
         return plan->record;
     if (!atomic_load(&plan->finalized))
         return NULL; /* cuDNN refuses it; it may be finalized later */
-    pthread_mutex_lock(&look_lock);
+    mdnn_lock(&look_lock);
     if (!atomic_load_explicit(&plan->looked_at, memory_order_relaxed)) {
         if (real->has_graph)
             plan->record = mdnn_graph_record_create(real, shadow->descriptor);
         atomic_store_explicit(&plan->looked_at, true, memory_order_release);
     }
-    pthread_mutex_unlock(&look_lock);
+    mdnn_unlock(&look_lock);
     return plan->record;
 }
 

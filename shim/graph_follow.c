@@ -1,8 +1,8 @@
 #include "shim/graph_follow.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "config/lock.h"
 #include "config/log.h"
 #include "shim/graph_assemble.h"
 
@@ -25,7 +25,7 @@ typedef struct entry {
 } entry_t;
 
 _Atomic bool mdnn_follow_flag;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below, and users */
+static mdnn_lock_t lock = MDNN_LOCK_INIT(FOLLOWED); /* guards all below, and users */
 static entry_t *table;                                   /* by piece.descriptor */
 static uint64_t last_number;
 
@@ -110,27 +110,27 @@ static void add(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_
 
 void mdnn_follow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     drop(find(descriptor));
     if (is_wanted(type))
         add(descriptor, type);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 void mdnn_follow_destroy(cudnnBackendDescriptor_t descriptor)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     drop(find(descriptor));
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 void mdnn_follow_renew(cudnnBackendDescriptor_t descriptor)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     entry_t *const entry = find(descriptor);
     if (entry)
         begin_anew(entry);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 static void number_links(mdnn_piece_attribute_t *attribute)
@@ -154,11 +154,11 @@ void mdnn_follow_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeN
 {
     if (!mdnn_piece_matters(name))
         return;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     entry_t *const entry = find(descriptor);
     if (entry)
         keep(entry, mdnn_piece_copy(name, type, count, elements));
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 static entry_t *linked(const mdnn_piece_link_t *link)
@@ -221,7 +221,7 @@ static followed_t *inherit(const mdnn_piece_t *piece)
 
 void mdnn_follow_finalize(cudnnBackendDescriptor_t descriptor)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     entry_t *const entry = find(descriptor);
     if (entry && !entry->piece.finalized) {
         entry->piece.finalized = true;
@@ -229,7 +229,7 @@ void mdnn_follow_finalize(cudnnBackendDescriptor_t descriptor)
                               ? assemble(&entry->piece)
                               : inherit(&entry->piece);
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 /* Whether attribute `name` of `from` gives out descriptors of that type, of the same graph. */
@@ -261,24 +261,24 @@ void mdnn_follow_fill(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t
                       int64_t count, const cudnnBackendDescriptor_t *filled)
 {
     const int64_t most = count >= 0 && count < room ? count : room;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const entry_t *const source = count >= 0 ? find(from) : NULL;
     for (int64_t i = 0; i < most; i++) {
         entry_t *const entry = find(filled[i]);
         if (entry && entry != source)
             fill(source, name, entry);
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 mdnn_graph_kind_t mdnn_follow_plan(cudnnBackendDescriptor_t plan, mdnn_graph_t *graph)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const entry_t *const entry = find(plan);
     const followed_t *const followed = entry && !entry->piece.gap ? entry->followed : NULL;
     const mdnn_graph_kind_t kind = followed ? followed->kind : MDNN_GRAPH_UNKNOWN;
     if (kind == MDNN_GRAPH_RECOGNISED)
         *graph = followed->graph;
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return kind;
 }

@@ -1,9 +1,9 @@
 #include "shim/graph_shadow.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/lock.h"
 #include "shim/graph_record.h"
 
 #define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
@@ -15,7 +15,7 @@ typedef struct shadow_entry {
     UT_hash_handle hh;
 } shadow_entry_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `table` */
+static mdnn_lock_t lock = MDNN_LOCK_INIT(SHADOWS); /* guards `table` */
 static shadow_entry_t *table;
 
 bool mdnn_shadow_wanted(cudnnBackendDescriptorType_t type)
@@ -64,7 +64,7 @@ void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescrip
         entry->shadow.type = type;
         begin(&entry->shadow);
     }
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     shadow_entry_t *const stale = detach(descriptor);
     if (entry) {
         HASH_ADD_PTR(table, shadow.descriptor, entry);
@@ -73,24 +73,24 @@ void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescrip
             entry = NULL;
         }
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     release(stale);
 }
 
 void mdnn_shadow_destroy(cudnnBackendDescriptor_t descriptor)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     shadow_entry_t *const entry = detach(descriptor);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     release(entry);
 }
 
 static mdnn_shadow_t *find(cudnnBackendDescriptor_t descriptor)
 {
     shadow_entry_t *entry = NULL;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     HASH_FIND_PTR(table, &descriptor, entry);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return entry ? &entry->shadow : NULL;
 }
 
@@ -165,12 +165,12 @@ void mdnn_shadow_tell_configuration(mdnn_configuration_shadow_t *configuration, 
     const uint64_t number = atomic_load(&configuration->number);
     if (number == 0)
         return;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     HASH_ITER (hh, table, entry, next)
         if (entry->shadow.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
             atomic_load(&entry->shadow.plan.configuration) == number)
             (void)mdnn_shadow_tell(&entry->shadow.plan, bytes);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 void mdnn_pack_keep(mdnn_pack_values_t *values, int64_t count, const void *elements)

@@ -1,8 +1,8 @@
 #include "shim/handles.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "config/lock.h"
 #include "shim/real.h"
 
 #define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
@@ -17,7 +17,7 @@ typedef struct handle_entry {
     UT_hash_handle hh;
 } handle_entry_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `table` */
+static mdnn_lock_t lock = MDNN_LOCK_INIT(HANDLES); /* guards `table` */
 static handle_entry_t *table;
 
 /* NULL if it is not known; the lock is held. */
@@ -52,7 +52,7 @@ void mdnn_handle_created(cudnnHandle_t handle)
 {
     CUdevice device;
     const bool known = current_device(&device);
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     handle_entry_t *entry = find(handle);
     if (!entry && known)
         entry = add(handle);
@@ -63,26 +63,26 @@ void mdnn_handle_created(cudnnHandle_t handle)
         HASH_DEL(table, entry);
         free(entry);
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 void mdnn_handle_destroyed(cudnnHandle_t handle)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     handle_entry_t *entry = find(handle);
     if (!entry)
         entry = add(handle);
     if (entry)
         entry->is_gone = true;
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 bool mdnn_handle_is_usable(cudnnHandle_t handle, CUdevice device)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const handle_entry_t *const entry = find(handle);
     const bool is_usable = !entry || (!entry->is_gone && entry->device == device);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return is_usable;
 }
 

@@ -1,14 +1,15 @@
 #include "shim/hidden_names.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/lock.h"
+
 /* initial-exec: see shim/process.c. */
 static _Thread_local mdnn_hidden_t *innermost __attribute__((tls_model("initial-exec")));
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `published` */
+static mdnn_lock_t lock = MDNN_LOCK_INIT(OPERANDS); /* of `published` */
 static mdnn_hidden_t published;
 static _Atomic bool any_published;
 static uint64_t moments; /* calls begin and come back, in this order */
@@ -76,9 +77,9 @@ void mdnn_hidden_name(mdnn_virtual_operation_t *operation)
     if (innermost || !atomic_load_explicit(&any_published, memory_order_acquire) ||
         !is_of_nccl(operation))
         return;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     name_list(operation, &published);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 /* ---- for other threads ---- */
@@ -95,13 +96,13 @@ void mdnn_hidden_publish(mdnn_hidden_t *hidden)
 {
     if (hidden->published == hidden->count)
         return;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     if (hidden->call == 0)
         hidden->call = ++moments;
     for (; hidden->published < hidden->count; hidden->published++)
         publish_one(&hidden->names[hidden->published], hidden->call);
     atomic_store_explicit(&any_published, true, memory_order_release);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 typedef struct over {
@@ -119,25 +120,25 @@ static bool is_over(const mdnn_hidden_name_t *name, const over_t *over)
 static void withdraw(const void *owner, const over_t *over)
 {
     size_t kept = 0;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     for (size_t i = 0; i < published.count; i++)
         if (published.names[i].owner != owner || !is_over(&published.names[i], over))
             published.names[kept++] = published.names[i];
     published.count = kept;
     published.lost = published.lost && kept > 0;
     atomic_store_explicit(&any_published, kept > 0, memory_order_release);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 /* What the call left is there to be asked about. */
 static void mark_returned(uint64_t call)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const uint64_t now = ++moments;
     for (size_t i = 0; i < published.count; i++)
         if (published.names[i].call == call)
             published.names[i].returned = now;
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 void mdnn_hidden_settle(const mdnn_hidden_t *hidden, mdnn_hidden_outcome_t outcome)
@@ -158,9 +159,9 @@ uint64_t mdnn_hidden_moment(void)
 {
     if (!atomic_load_explicit(&any_published, memory_order_acquire))
         return 0;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const uint64_t now = moments;
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return now;
 }
 

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "config/lock.h"
 #include "config/log.h"
 
 /* A mappable slot. */
@@ -23,8 +24,8 @@ struct mdnn_host_slots {
     uint64_t window_bytes; /* all that can be made */
     own_handle_t *own;     /* by slot in the window; NULL: not mappable */
 
-    pthread_mutex_t lock;
-    pthread_cond_t wanted_more, made_more;
+    mdnn_lock_t lock;
+    mdnn_condition_t wanted_more, made_more;
     uint64_t wanted_bytes, made_bytes;
     uint64_t *free_slots; /* a stack */
     size_t free_count, free_capacity;
@@ -191,9 +192,9 @@ static void make_piece(mdnn_host_slots_t *slots)
     if (!take_from_account(slots))
         return;
     slots->making = true;
-    pthread_mutex_unlock(&slots->lock);
+    mdnn_unlock(&slots->lock);
     const CUresult result = create_piece(slots, offset, &start);
-    pthread_mutex_lock(&slots->lock);
+    mdnn_lock(&slots->lock);
     slots->making = false;
     if (result == CUDA_SUCCESS && make_room(slots, count) && remember_piece(slots, start)) {
         for (size_t i = count; i-- > 0;)
@@ -233,17 +234,17 @@ static bool will_have_more(const mdnn_host_slots_t *slots)
 static void *run(void *context)
 {
     mdnn_host_slots_t *const slots = context;
-    pthread_mutex_lock(&slots->lock);
+    mdnn_lock(&slots->lock);
     while (!slots->stopping) {
         if (can_grow(slots) && slots->made_bytes < slots->wanted_bytes) {
             make_piece(slots);
-            pthread_cond_broadcast(&slots->made_more);
+            mdnn_condition_broadcast(&slots->made_more);
             continue;
         }
-        pthread_cond_broadcast(&slots->made_more); /* others may have taken all there is */
-        pthread_cond_wait(&slots->wanted_more, &slots->lock);
+        mdnn_condition_broadcast(&slots->made_more); /* others may have taken all there is */
+        mdnn_condition_wait(&slots->wanted_more, &slots->lock);
     }
-    pthread_mutex_unlock(&slots->lock);
+    mdnn_unlock(&slots->lock);
     return NULL;
 }
 
@@ -272,12 +273,12 @@ static bool start_thread(mdnn_host_slots_t *slots)
 
 static void stop(mdnn_host_slots_t *slots)
 {
-    pthread_mutex_lock(&slots->lock);
+    mdnn_lock(&slots->lock);
     const bool join = slots->started && !slots->stopping;
     slots->stopping = true;
-    pthread_cond_broadcast(&slots->wanted_more);
-    pthread_cond_broadcast(&slots->made_more);
-    pthread_mutex_unlock(&slots->lock);
+    mdnn_condition_broadcast(&slots->wanted_more);
+    mdnn_condition_broadcast(&slots->made_more);
+    mdnn_unlock(&slots->lock);
     if (join)
         (void)pthread_join(slots->thread, NULL);
 }
@@ -298,7 +299,7 @@ static void have_made(mdnn_host_slots_t *slots, uint64_t bytes)
     if (slots->config.background && !slots->started)
         slots->config.background = slots->started = start_thread(slots);
     if (slots->config.background)
-        pthread_cond_signal(&slots->wanted_more);
+        mdnn_condition_signal(&slots->wanted_more);
 }
 
 /* ---- the outside ---- */
@@ -345,9 +346,9 @@ mdnn_status_t mdnn_host_slots_create(const mdnn_host_slots_config_t *config,
            made->piece_bytes <= limit_bytes / 16)
         made->piece_bytes *= 2;
     made->window_bytes = limit_bytes / made->piece_bytes * made->piece_bytes;
-    pthread_mutex_init(&made->lock, NULL);
-    pthread_cond_init(&made->wanted_more, NULL);
-    pthread_cond_init(&made->made_more, NULL);
+    mdnn_lock_init(&made->lock, MDNN_LOCK_HOST_SLOTS);
+    mdnn_condition_init(&made->wanted_more);
+    mdnn_condition_init(&made->made_more);
     reserve_window(made);
     const mdnn_status_t status = config->mappable ? make_own_handles(made) : MDNN_STATUS_OK;
     if (status == MDNN_STATUS_OK)
@@ -359,16 +360,16 @@ mdnn_status_t mdnn_host_slots_create(const mdnn_host_slots_config_t *config,
 
 void mdnn_host_slots_want(mdnn_host_slots_t *slots, uint64_t bytes)
 {
-    pthread_mutex_lock(&slots->lock);
+    mdnn_lock(&slots->lock);
     if (bytes > slots->wanted_bytes)
         have_made(slots, bytes);
-    pthread_mutex_unlock(&slots->lock);
+    mdnn_unlock(&slots->lock);
 }
 
 mdnn_status_t mdnn_host_slots_take(mdnn_host_slots_t *slots, uint64_t *slot)
 {
     mdnn_status_t status = MDNN_STATUS_OK;
-    pthread_mutex_lock(&slots->lock);
+    mdnn_lock(&slots->lock);
     if (slots->free_count == 0 && can_grow(slots)) {
         have_made(slots, slots->made_bytes + slots->made_bytes / 4 + slots->piece_bytes);
         if (!slots->config.background)
@@ -378,26 +379,26 @@ mdnn_status_t mdnn_host_slots_take(mdnn_host_slots_t *slots, uint64_t *slot)
         *slot = slots->free_slots[--slots->free_count];
     else
         status = will_have_more(slots) ? MDNN_STATUS_BUSY : MDNN_STATUS_OUT_OF_MEMORY;
-    pthread_mutex_unlock(&slots->lock);
+    mdnn_unlock(&slots->lock);
     return status;
 }
 
 void mdnn_host_slots_give(mdnn_host_slots_t *slots, uint64_t slot)
 {
-    pthread_mutex_lock(&slots->lock);
+    mdnn_lock(&slots->lock);
     slots->free_slots[slots->free_count++] = slot; /* there is room for all of them */
-    pthread_cond_broadcast(&slots->made_more);
-    pthread_mutex_unlock(&slots->lock);
+    mdnn_condition_broadcast(&slots->made_more);
+    mdnn_unlock(&slots->lock);
 }
 
 mdnn_status_t mdnn_host_slots_wait(mdnn_host_slots_t *slots)
 {
-    pthread_mutex_lock(&slots->lock);
+    mdnn_lock(&slots->lock);
     while (slots->free_count == 0 && will_have_more(slots) && slots->config.background) {
-        pthread_cond_signal(&slots->wanted_more);
-        pthread_cond_wait(&slots->made_more, &slots->lock);
+        mdnn_condition_signal(&slots->wanted_more);
+        mdnn_condition_wait(&slots->made_more, &slots->lock);
     }
-    pthread_mutex_unlock(&slots->lock);
+    mdnn_unlock(&slots->lock);
     return MDNN_STATUS_OK;
 }
 
@@ -442,17 +443,17 @@ CUresult mdnn_host_slots_let(mdnn_host_slots_t *slots, const CUmemAccessDesc *ac
 
 CUresult mdnn_host_slots_error(mdnn_host_slots_t *slots)
 {
-    pthread_mutex_lock(&slots->lock);
+    mdnn_lock(&slots->lock);
     const CUresult error = slots->error;
-    pthread_mutex_unlock(&slots->lock);
+    mdnn_unlock(&slots->lock);
     return error;
 }
 
 uint64_t mdnn_host_slots_bytes(mdnn_host_slots_t *slots)
 {
-    pthread_mutex_lock(&slots->lock);
+    mdnn_lock(&slots->lock);
     const uint64_t bytes = slots->made_bytes;
-    pthread_mutex_unlock(&slots->lock);
+    mdnn_unlock(&slots->lock);
     return bytes;
 }
 

@@ -3,11 +3,11 @@
  * again, the old entry serves. */
 #include "shim/kernel_layout.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/lock.h"
 #include "shim/driver.h"
 
 enum { MOST_PARAMETERS = 4096, FIRST_CAPACITY = 1024 };
@@ -27,7 +27,7 @@ typedef struct table {
 
 static _Atomic(table_t *) table;
 static _Atomic uint64_t generation = 1;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static mdnn_lock_t lock = MDNN_LOCK_INIT(LAYOUTS);
 
 static size_t first_slot(const table_t *in, CUfunction function)
 {
@@ -188,9 +188,9 @@ const mdnn_kernel_layout_t *mdnn_kernel_layout(CUfunction function)
     entry_t *const entry = ask_driver(function);
     if (!entry)
         return NULL;
-    (void)pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const mdnn_kernel_layout_t *const layout = add(entry, now);
-    (void)pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return layout;
 }
 

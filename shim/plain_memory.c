@@ -1,12 +1,12 @@
 #include "shim/plain_memory.h"
 
 #include <link.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/lock.h"
 #include "shim/library_doors.h"
 #include "shim/virtual_unseen.h"
 
@@ -86,17 +86,17 @@ typedef struct mdnn_plain_block {
     CUcontext context;
 } block_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `blocks` */
+static mdnn_lock_t lock = MDNN_LOCK_INIT(PLAIN_MEMORY); /* of `blocks` */
 static block_t *blocks;
 static _Atomic size_t block_count;
 
 static void add(block_t *block)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     block->next = blocks;
     blocks = block;
     atomic_fetch_add(&block_count, 1);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 static CUresult allocate_pinned(CUdeviceptr *address, size_t bytes)
@@ -161,7 +161,7 @@ static block_t *take(alike_t alike, const block_t *like)
     block_t *taken = NULL;
     if (atomic_load(&block_count) == 0)
         return NULL;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     for (block_t **at = &blocks; *at;) {
         block_t *const block = *at;
         if (!alike(block, like)) {
@@ -173,7 +173,7 @@ static block_t *take(alike_t alike, const block_t *like)
         taken = block;
         atomic_fetch_sub(&block_count, 1);
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return taken;
 }
 

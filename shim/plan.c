@@ -1,11 +1,11 @@
 #include "shim/plan.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/clock.h"
+#include "config/lock.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/capture_mode.h"
@@ -61,8 +61,8 @@ struct mdnn_plan {
     UT_hash_handle hh;
 };
 
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;    /* guards `table` */
-static pthread_mutex_t planning_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before table_lock */
+static mdnn_lock_t table_lock = MDNN_LOCK_INIT(PLAN_TABLE); /* guards `table` */
+static mdnn_lock_t planning_lock = MDNN_LOCK_INIT(PLANNING);
 static mdnn_plan_t *table;
 
 uint64_t mdnn_workspace_limit(void)
@@ -93,9 +93,9 @@ static uint32_t hash_of(const plan_key_t *key)
 static mdnn_plan_t *lookup(const plan_key_t *key, uint32_t hash)
 {
     mdnn_plan_t *plan = NULL;
-    pthread_mutex_lock(&table_lock);
+    mdnn_lock(&table_lock);
     HASH_FIND_BYHASHVALUE(hh, table, key, sizeof *key, hash, plan);
-    pthread_mutex_unlock(&table_lock);
+    mdnn_unlock(&table_lock);
     return plan;
 }
 
@@ -144,10 +144,10 @@ static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint3
         destroy(plan);
         return NULL;
     }
-    pthread_mutex_lock(&table_lock);
+    mdnn_lock(&table_lock);
     HASH_ADD_BYHASHVALUE(hh, table, key, sizeof plan->key, hash, plan);
     const bool added = plan->hh.tbl != NULL;
-    pthread_mutex_unlock(&table_lock);
+    mdnn_unlock(&table_lock);
     if (!added) {
         destroy(plan);
         return NULL;
@@ -491,14 +491,14 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
     mdnn_plan_t *plan = lookup(key, hash);
     if (is_capturing(call, driver))
         return plan_in_capture(plan);
-    pthread_mutex_lock(&planning_lock);
+    mdnn_lock(&planning_lock);
     const double begin_us = mdnn_now_us();
     if (!plan && !(plan = lookup(key, hash)))
         plan = insert(call, key, hash);
     const mdnn_status_t status =
         plan ? make_ready_for(plan, call, limit_bytes) : MDNN_STATUS_OUT_OF_MEMORY;
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
-    pthread_mutex_unlock(&planning_lock);
+    mdnn_unlock(&planning_lock);
     report_trouble(status);
     return status == MDNN_STATUS_OK ? plan : NULL;
 }
@@ -509,11 +509,11 @@ bool mdnn_plan_complete(mdnn_plan_t *plan, const mdnn_call_t *call)
     if (!mdnn_plan_has_left(plan) || !mdnn_search_missed(&plan->search) || mdnn_plan_is_given_up(plan) ||
         !driver || is_capturing(call, driver))
         return false;
-    pthread_mutex_lock(&planning_lock);
+    mdnn_lock(&planning_lock);
     const double begin_us = mdnn_now_us();
     const mdnn_status_t status = make_ready_for(plan, call, 0);
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
-    pthread_mutex_unlock(&planning_lock);
+    mdnn_unlock(&planning_lock);
     report_trouble(status);
     return status == MDNN_STATUS_OK;
 }
@@ -581,10 +581,10 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
 
 bool mdnn_plan_engine_is_dominated(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
-    pthread_mutex_lock(&planning_lock);
+    mdnn_lock(&planning_lock);
     const bool dominated = mdnn_cost_table_engine_is_dominated(
         plan->costs, offer, mdnn_problem_batch(&plan->key.problem));
-    pthread_mutex_unlock(&planning_lock);
+    mdnn_unlock(&planning_lock);
     return dominated;
 }
 
@@ -606,17 +606,17 @@ static int count_met(mdnn_plan_t *plan, const mdnn_engine_t *engine, int change)
 
 bool mdnn_plan_meet_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
-    pthread_mutex_lock(&planning_lock);
+    mdnn_lock(&planning_lock);
     const int before = count_met(plan, &offer->engine, 1);
-    pthread_mutex_unlock(&planning_lock);
+    mdnn_unlock(&planning_lock);
     return before > 0;
 }
 
 void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
-    pthread_mutex_lock(&planning_lock);
+    mdnn_lock(&planning_lock);
     (void)count_met(plan, &offer->engine, -1);
-    pthread_mutex_unlock(&planning_lock);
+    mdnn_unlock(&planning_lock);
 }
 
 /* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be. */
@@ -650,13 +650,13 @@ double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_
     const mdnn_driver_t *const driver = mdnn_real_driver();
     if (!call->caller_engine || !driver || is_capturing(call, driver))
         return 0;
-    pthread_mutex_lock(&planning_lock);
+    mdnn_lock(&planning_lock);
     const double begin_us = mdnn_now_us();
     const mdnn_capture_mode_t mode = mdnn_capture_relax();
     const double ms = time_engine_locked(plan, call, plan_bytes);
     mdnn_capture_restore(mode);
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
-    pthread_mutex_unlock(&planning_lock);
+    mdnn_unlock(&planning_lock);
     return ms;
 }
 
@@ -671,19 +671,19 @@ bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
         .chosen = chosen,
         .margin = mdnn_process_options()->convolution_adoption_margin / 100.0,
     };
-    pthread_mutex_lock(&planning_lock);
+    mdnn_lock(&planning_lock);
     const bool taken = mdnn_cost_table_take_run(plan->costs, offer, &run);
-    pthread_mutex_unlock(&planning_lock);
+    mdnn_unlock(&planning_lock);
     return taken;
 }
 
 void mdnn_plan_remember(mdnn_plan_t *plan)
 {
-    pthread_mutex_lock(&planning_lock);
+    mdnn_lock(&planning_lock);
     const front_set_t *const set = atomic_load(&plan->set);
     if (set)
         remember(plan, set, MDNN_DATABASE_KEEP);
-    pthread_mutex_unlock(&planning_lock);
+    mdnn_unlock(&planning_lock);
 }
 
 mdnn_search_t *mdnn_plan_search(mdnn_plan_t *plan)
@@ -721,10 +721,10 @@ uint64_t mdnn_plan_least_bytes(const mdnn_plan_t *plan, const mdnn_demand_t *dem
 
 double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
-    pthread_mutex_lock(&planning_lock);
+    mdnn_lock(&planning_lock);
     const double ms = mdnn_cost_table_engine_ms(plan->costs, &offer->engine,
                                                 mdnn_problem_batch(&plan->key.problem));
-    pthread_mutex_unlock(&planning_lock);
+    mdnn_unlock(&planning_lock);
     return ms;
 }
 

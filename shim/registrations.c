@@ -1,8 +1,8 @@
 #include "shim/registrations.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "config/lock.h"
 #include "shim/virtual_unseen.h"
 
 struct mdnn_pin {
@@ -17,7 +17,7 @@ struct mdnn_registration {
     mdnn_pin_t *pins; /* each allocation once */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `all` */
+static mdnn_lock_t lock = MDNN_LOCK_INIT(REGISTRATIONS); /* of `all` */
 static mdnn_registration_t *all;
 
 /* ---- pins ---- */
@@ -114,7 +114,7 @@ static mdnn_registration_t *make(const void *comm, uint64_t handle)
 void mdnn_registration_add(const void *comm, uint64_t handle, mdnn_pin_t *pins)
 {
     mdnn_pin_t *twice = NULL;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     mdnn_registration_t *each = *find(comm, handle);
     if (!each && pins)
         each = make(comm, handle); /* without memory for it they stay for good */
@@ -122,28 +122,28 @@ void mdnn_registration_add(const void *comm, uint64_t handle, mdnn_pin_t *pins)
         each->count++;
         twice = merge(&each->pins, pins);
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     mdnn_pins_drop(twice);
 }
 
 mdnn_pin_t *mdnn_registration_take(const void *comm, uint64_t handle)
 {
     mdnn_pin_t *pins = NULL;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     mdnn_registration_t **const at = find(comm, handle), *const each = *at;
     if (each && --each->count == 0) {
         pins = each->pins;
         *at = each->next;
         free(each);
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return pins;
 }
 
 mdnn_registration_t *mdnn_registrations_take(const void *comm)
 {
     mdnn_registration_t *taken = NULL;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     for (mdnn_registration_t **at = &all; *at;) {
         mdnn_registration_t *const each = *at;
         if (each->comm != comm) {
@@ -154,7 +154,7 @@ mdnn_registration_t *mdnn_registrations_take(const void *comm)
         each->next = taken;
         taken = each;
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return taken;
 }
 
@@ -169,11 +169,11 @@ void mdnn_registrations_drop(mdnn_registration_t *registrations)
 
 void mdnn_registrations_restore(mdnn_registration_t *registrations)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     for (mdnn_registration_t *each = registrations, *next; each; each = next) {
         next = each->next;
         each->next = all;
         all = each;
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }

@@ -1,12 +1,12 @@
 #include "shim/stream_moments.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "config/lock.h"
 #include "shim/failure.h"
 
 enum { RING = 16, FIRST_BUCKETS = 64 };
@@ -36,7 +36,7 @@ typedef struct stream {
 
 struct mdnn_moments {
     const mdnn_driver_t *driver;
-    pthread_mutex_t lock;
+    mdnn_lock_t lock;
     uint64_t now; /* the last moment of all */
     stream_t **buckets;
     size_t bucket_count, stream_count; /* a power of two */
@@ -196,7 +196,7 @@ mdnn_moments_t *mdnn_moments_create(const mdnn_driver_t *driver)
     moments->driver = driver;
     moments->bucket_count = FIRST_BUCKETS;
     moments->buckets = calloc(FIRST_BUCKETS, sizeof *moments->buckets);
-    pthread_mutex_init(&moments->lock, NULL);
+    mdnn_lock_init(&moments->lock, MDNN_LOCK_MOMENTS);
     if (!moments->buckets) {
         mdnn_moments_destroy(moments);
         return NULL;
@@ -219,7 +219,7 @@ void mdnn_moments_destroy(mdnn_moments_t *moments)
         free(event);
     }
     free(moments->buckets);
-    pthread_mutex_destroy(&moments->lock);
+    mdnn_lock_destroy(&moments->lock);
     free(moments);
 }
 
@@ -246,21 +246,21 @@ mdnn_status_t mdnn_moments_stream(mdnn_moments_t *moments, CUstream stream, bool
     stream_t what = {.handle = stream, .own_of_thread = stream == CU_STREAM_PER_THREAD};
     MDNN_TRY(note(driver->cuStreamGetId(stream, &id)));
     what.number = *number = id;
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     const stream_t *found = find(moments, id);
     if (!found && note(context_of(driver, stream, &what.context)) == MDNN_STATUS_OK)
         found = add(moments, &what);
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
     return found ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
 }
 
 CUstream mdnn_moments_handle(mdnn_moments_t *moments, uint64_t number, CUcontext context)
 {
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     const stream_t *const stream = find(moments, number);
     const bool usable = stream && !stream->ended && stream->context == context;
     CUstream const handle = usable ? stream->handle : NULL;
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
     return handle;
 }
 
@@ -356,11 +356,11 @@ static void pop_through(mdnn_moments_t *moments, stream_t *stream, const event_t
 
 mdnn_ticket_t mdnn_moments_mark(mdnn_moments_t *moments, uint64_t number)
 {
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     stream_t *const stream = find(moments, number);
     if (stream && stream->ended) { /* nothing more was enqueued there */
         const mdnn_ticket_t last = {number, stream->marked};
-        pthread_mutex_unlock(&moments->lock);
+        mdnn_unlock(&moments->lock);
         return last;
     }
     const mdnn_ticket_t ticket = {number, ++moments->now};
@@ -369,14 +369,14 @@ mdnn_ticket_t mdnn_moments_mark(mdnn_moments_t *moments, uint64_t number)
         if (stream->own_of_thread || mdnn_moments_is_capturing(moments))
             (void)cover(moments, stream, true);
     }
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
     return ticket;
 }
 
 mdnn_status_t mdnn_moments_mark_event(mdnn_moments_t *moments, uint64_t number,
                                       mdnn_ticket_t *ticket)
 {
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     stream_t *const stream = find(moments, number);
     *ticket = (mdnn_ticket_t){number, ++moments->now};
     const event_t *event = NULL;
@@ -384,7 +384,7 @@ mdnn_status_t mdnn_moments_mark_event(mdnn_moments_t *moments, uint64_t number,
         stream->marked = ticket->moment;
         event = cover(moments, stream, true);
     }
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
     return event ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
 }
 
@@ -392,7 +392,7 @@ mdnn_status_t mdnn_moments_mark_event(mdnn_moments_t *moments, uint64_t number,
 static mdnn_status_t ask(mdnn_moments_t *moments, mdnn_ticket_t ticket)
 {
     unsigned place;
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     stream_t *const stream = find(moments, ticket.stream);
     const bool over = is_over(stream, ticket.moment);
     event_t *const event = over ? NULL : event_for(moments, stream, ticket.moment, &place);
@@ -405,7 +405,7 @@ static mdnn_status_t ask(mdnn_moments_t *moments, mdnn_ticket_t ticket)
         else if (result == CUDA_ERROR_NOT_READY)
             status = MDNN_STATUS_BUSY;
     }
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
     return status;
 }
 
@@ -460,7 +460,7 @@ static void finish_wait(mdnn_moments_t *moments, mdnn_ticket_t ticket, event_t *
 mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t ticket)
 {
     unsigned place;
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     stream_t *const stream = find(moments, ticket.stream);
     mdnn_status_t status = MDNN_STATUS_OK;
     if (!is_over(stream, ticket.moment)) {
@@ -470,13 +470,13 @@ mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t t
                                                       : MDNN_STATUS_BUSY;
         if (event) {
             event->waiters++;
-            pthread_mutex_unlock(&moments->lock);
+            mdnn_unlock(&moments->lock);
             status = note(moments->driver->cuEventSynchronize(event->handle));
-            pthread_mutex_lock(&moments->lock);
+            mdnn_lock(&moments->lock);
             finish_wait(moments, ticket, event, status == MDNN_STATUS_OK);
         }
     }
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
     return status;
 }
 
@@ -488,7 +488,7 @@ mdnn_status_t mdnn_moments_wait_in_stream(mdnn_moments_t *moments, uint64_t numb
         return mdnn_moments_wait_on_host(moments, ticket);
     if (number == ticket.stream)
         return MDNN_STATUS_OK;
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     stream_t *const of = find(moments, ticket.stream);
     const stream_t *const waiter = find(moments, number);
     mdnn_status_t status = MDNN_STATUS_OK;
@@ -503,7 +503,7 @@ mdnn_status_t mdnn_moments_wait_in_stream(mdnn_moments_t *moments, uint64_t numb
             mdnn_context_leave(moments->driver, change);
         }
     }
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
     return status;
 }
 
@@ -524,7 +524,7 @@ void mdnn_moments_stream_ends(mdnn_moments_t *moments, CUstream handle)
     unsigned place;
     if (is_default(handle) || moments->driver->cuStreamGetId(handle, &id) != CUDA_SUCCESS)
         return;
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     stream_t *const stream = find(moments, id);
     if (stream && !is_over(stream, stream->marked) &&
         !event_for(moments, stream, stream->marked, &place) &&
@@ -532,7 +532,7 @@ void mdnn_moments_stream_ends(mdnn_moments_t *moments, CUstream handle)
         stream->done = stream->marked;
     if (stream)
         stream->ended = true;
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
 }
 
 static bool has_streams(const mdnn_moments_t *moments, CUcontext context)
@@ -580,27 +580,27 @@ static void destroy_events(mdnn_moments_t *moments, CUcontext context)
 /* Where the wait fails the context is broken, and nothing of it runs any more. */
 void mdnn_moments_context_ends(mdnn_moments_t *moments, CUcontext context)
 {
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     const bool known = has_streams(moments, context);
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
     if (known) {
         const mdnn_context_change_t change = mdnn_context_enter(moments->driver, context);
         (void)moments->driver->cuCtxSynchronize();
         mdnn_context_leave(moments->driver, change);
     }
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     forget_streams(moments, context);
     destroy_events(moments, context);
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
 }
 
 void mdnn_moments_capture_began(mdnn_moments_t *moments)
 {
-    pthread_mutex_lock(&moments->lock);
+    mdnn_lock(&moments->lock);
     if (!mdnn_moments_is_capturing(moments))
         cover_all(moments);
     atomic_fetch_add(&moments->captures, 1);
-    pthread_mutex_unlock(&moments->lock);
+    mdnn_unlock(&moments->lock);
 }
 
 void mdnn_moments_capture_ended(mdnn_moments_t *moments)

@@ -1,10 +1,11 @@
 #include "shim/tensor_maps.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "config/lock.h"
 
 enum { WORDS = sizeof(CUtensorMap) / sizeof(uint64_t) };
 
@@ -19,7 +20,7 @@ enum { CHAINS = 4096 };
 /* Heads are published last and entries never leave, so readers need no lock. */
 static _Atomic(hidden_t *) chains[CHAINS];
 static _Atomic size_t hidden_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static mdnn_lock_t lock = MDNN_LOCK_INIT(TENSOR_MAPS);
 
 static size_t chain_of(const uint64_t *words)
 {
@@ -54,7 +55,7 @@ bool mdnn_tensor_map_remember(const CUtensorMap *map, uint64_t address)
         return false;
     memcpy(entry->words, map, sizeof entry->words);
     entry->address = address;
-    (void)pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     if (find(entry->words)) {
         free(entry);
     } else {
@@ -63,7 +64,7 @@ bool mdnn_tensor_map_remember(const CUtensorMap *map, uint64_t address)
         atomic_store_explicit(head, entry, memory_order_release);
         (void)atomic_fetch_add_explicit(&hidden_count, 1, memory_order_release);
     }
-    (void)pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include <uthash.h>
 
+#include "config/lock.h"
 #include "config/log.h"
 #include "shim/kernel_layout.h"
 #include "shim/virtual_internal.h"
@@ -17,7 +18,7 @@ typedef struct bound {
     UT_hash_handle hh;
 } bound_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static mdnn_lock_t lock = MDNN_LOCK_INIT(CONTEXTS);
 static bound_t *bound;             /* by address */
 static _Atomic size_t bound_count; /* so that programs without such contexts take no lock */
 
@@ -27,11 +28,11 @@ void mdnn_virtual_bind(CUcontext context, CUdeviceptr address)
     if (!one)
         return; /* then it stays until it is freed */
     *one = (bound_t){.address = address, .context = context};
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     HASH_ADD(hh, bound, address, sizeof one->address, one);
     const bool added = one->hh.tbl != NULL;
     atomic_store(&bound_count, HASH_COUNT(bound));
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (!added)
         free(one);
 }
@@ -41,12 +42,12 @@ void mdnn_virtual_unbind(CUdeviceptr address)
     bound_t *one;
     if (atomic_load(&bound_count) == 0)
         return;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     HASH_FIND(hh, bound, &address, sizeof address, one);
     if (one)
         HASH_DEL(bound, one);
     atomic_store(&bound_count, HASH_COUNT(bound));
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     free(one);
 }
 
@@ -54,7 +55,7 @@ void mdnn_virtual_unbind_all(uint64_t start, uint64_t bytes)
 {
     bound_t *one, *next;
     bool any = false;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     HASH_ITER(hh, bound, one, next)
     {
         if (one->address - start >= bytes)
@@ -64,7 +65,7 @@ void mdnn_virtual_unbind_all(uint64_t start, uint64_t bytes)
         any = true;
     }
     atomic_store(&bound_count, HASH_COUNT(bound));
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (any)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "a device is reset while other contexts have memory there: they lose it");
@@ -75,13 +76,13 @@ bool mdnn_virtual_take_bound(CUcontext context, CUdeviceptr *address)
     bound_t *one = NULL;
     if (atomic_load(&bound_count) == 0)
         return false;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     for (one = bound; one && one->context != context;)
         one = one->hh.next;
     if (one)
         HASH_DEL(bound, one);
     atomic_store(&bound_count, HASH_COUNT(bound));
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (!one)
         return false;
     *address = one->address;

@@ -1,9 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/lock.h"
 #include "shim/virtual_internal.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of mdnn_virtual_captures() */
+static mdnn_lock_t lock = MDNN_LOCK_INIT(CAPTURES); /* of mdnn_virtual_captures() */
 
 static CUstream handle_of(CUstream stream, bool per_thread)
 {
@@ -31,10 +32,10 @@ static holder_t executable_holder(CUgraphExec executable)
 static holder_t graph_holder(CUgraph graph)
 {
     mdnn_capture_t capture;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     CUgraph const whole = mdnn_captures_whole(mdnn_virtual_captures(), graph);
     const bool made = mdnn_captures_making(mdnn_virtual_captures(), whole, &capture);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return made && !capture.given ? capture_holder(capture.id)
                                   : (holder_t){MDNN_HOLDER_GRAPH, (uintptr_t)whole};
 }
@@ -42,10 +43,10 @@ static holder_t graph_holder(CUgraph graph)
 /* Entered. It was pinned for this; once is enough. Without memory for the note it stays so. */
 static void note(mdnn_virtual_device_t *device, holder_t holder, uint64_t start)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const mdnn_status_t status =
         mdnn_captures_hold(mdnn_virtual_captures(), holder.kind, holder.id, start);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (status == MDNN_STATUS_BUSY)
         mdnn_memory_unpin(device->memory, start);
 }
@@ -99,18 +100,18 @@ static void unpin(uint64_t *addresses, size_t count)
 
 void mdnn_virtual_forget_holds(uint64_t start, uint64_t bytes)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     mdnn_captures_forget(mdnn_virtual_captures(), start, bytes);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 static void release(holder_t holder)
 {
     size_t count;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     uint64_t *const addresses =
         mdnn_captures_release(mdnn_virtual_captures(), holder.kind, holder.id, &count);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     unpin(addresses, count);
 }
 
@@ -119,14 +120,14 @@ static void release(holder_t holder)
 static uint64_t *held(holder_t holder, size_t *count)
 {
     uint64_t *mine = NULL;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const uint64_t *const addresses =
         mdnn_captures_held(mdnn_virtual_captures(), holder.kind, holder.id, count);
     if (*count > 0 && (mine = malloc(*count * sizeof *mine)))
         memcpy(mine, addresses, *count * sizeof *mine);
     else if (*count > 0)
         mdnn_captures_keep(mdnn_virtual_captures(), holder.kind, holder.id);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (!mine)
         *count = 0;
     return mine;
@@ -145,10 +146,10 @@ static void copy_holds(holder_t from, holder_t to)
 /* The same, where what `from` gets later may be `to`'s, too. */
 static void pass_on(holder_t from, holder_t to)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const mdnn_status_t status =
         mdnn_captures_share(mdnn_virtual_captures(), from.kind, from.id, to.kind, to.id);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (status == MDNN_STATUS_BUSY)
         copy_holds(from, to);
 }
@@ -179,9 +180,9 @@ void mdnn_virtual_capture_begins(void)
 /* The capture under way that began in the stream (a handle_of). */
 static bool find_capture(CUstream stream, mdnn_capture_t *capture)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const bool found = mdnn_captures_in(mdnn_virtual_captures(), stream, pthread_self(), capture);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return found;
 }
 
@@ -202,9 +203,9 @@ void mdnn_virtual_capture_lost(unsigned long long id)
 {
     if (id == 0)
         return;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const bool known = mdnn_captures_end(mdnn_virtual_captures(), id);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (known)
         let_go(id);
 }
@@ -223,9 +224,9 @@ void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph,
         return;
     if (capture.given)
         capture.graph = graph;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     (void)mdnn_captures_begin(mdnn_virtual_captures(), &capture);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
@@ -249,11 +250,11 @@ void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long 
     const bool known = find_capture(handle, &capture) || id != 0;
     if (!graph && (!known || mdnn_capture_goes_on(handle)))
         return;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     (void)mdnn_captures_end(mdnn_virtual_captures(), capture.id);
     if (!graph && !capture.given && capture.graph)
         mdnn_captures_part(mdnn_virtual_captures(), capture.graph);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (!graph && capture.given)
         graph = capture.graph; /* with the nodes up to there */
     if (graph)
@@ -282,9 +283,9 @@ void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child)
     } else if (owner.executable) {
         copy_holds(from, executable_holder(owner.executable));
     } else {
-        pthread_mutex_lock(&lock);
+        mdnn_lock(&lock);
         mdnn_captures_keep(mdnn_virtual_captures(), from.kind, from.id);
-        pthread_mutex_unlock(&lock);
+        mdnn_unlock(&lock);
     }
 }
 
@@ -294,9 +295,9 @@ void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
         return;
     const holder_t from = graph_holder(part);
     copy_holds(from, graph_holder(whole));
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const bool joined = mdnn_captures_join(mdnn_virtual_captures(), whole, part);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (joined)
         release(from);
 }
@@ -323,11 +324,11 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
         pass_on(from, to);
         return;
     }
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     uint64_t *const addresses =
         mdnn_captures_release(mdnn_virtual_captures(), to.kind, to.id, &count);
     (void)mdnn_captures_share(mdnn_virtual_captures(), from.kind, from.id, to.kind, to.id);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     unpin(addresses, count);
 }
 
@@ -339,10 +340,10 @@ static uint64_t set_aside(holder_t holder)
     static uint64_t last = 1;
     if (!mdnn_virtual_captures())
         return 0;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const uint64_t number = last += 2;
     mdnn_captures_rename(mdnn_virtual_captures(), holder.kind, holder.id, number);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return number;
 }
 
@@ -350,12 +351,12 @@ static void end(holder_t holder, uint64_t number, bool ended)
 {
     if (number == 0)
         return;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     if (!ended)
         mdnn_captures_rename(mdnn_virtual_captures(), holder.kind, number, holder.id);
     else if (holder.kind == MDNN_HOLDER_GRAPH)
         mdnn_captures_part(mdnn_virtual_captures(), (CUgraph)(uintptr_t)number);
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (ended)
         release((holder_t){holder.kind, number});
 }

@@ -9,16 +9,16 @@
 #ifndef MDNN_VIRTUAL_INTERNAL_H
 #define MDNN_VIRTUAL_INTERNAL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "config/lock.h"
 #include "shim/captures.h"
 #include "shim/memory_device.h"
 #include "shim/virtual_memory.h"
 
 /* A device under a budget. The struct lives as long as the process, what it has until a reset. */
 typedef struct mdnn_virtual_device {
-    pthread_mutex_t lock;
+    mdnn_lock_t lock;
     CUdevice ordinal;
     CUcontext context;     /* the primary one, retained */
     uint64_t start, bytes; /* its addresses */
@@ -32,7 +32,7 @@ typedef struct mdnn_virtual_device {
     uint32_t inside;            /* operations between begin and end */
     bool serves_all;            /* safety = host */
     bool hurried;               /* mdnn_memory_hurry is in force */
-    pthread_cond_t one_ended;   /* of those */
+    mdnn_condition_t one_ended;   /* of those */
     struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;
 

@@ -1,3 +1,4 @@
+#include "config/lock.h"
 #include "shim/virtual_internal.h"
 
 #include <inttypes.h>
@@ -21,12 +22,12 @@ static const uint64_t mebibyte = (uint64_t)1 << 20;
 
 static _Atomic(mdnn_virtual_device_t *) devices[DEVICES]; /* filled from the front */
 /* In the place of one that was reset, until another takes it. */
-static mdnn_virtual_device_t nothing = {.lock = PTHREAD_MUTEX_INITIALIZER, .ordinal = -1};
+static mdnn_virtual_device_t nothing = {.lock = MDNN_LOCK_INIT(DEVICE), .ordinal = -1};
 static mdnn_virtual_device_t *withdrawn; /* others may have seen them, so they stay */
 static _Atomic uint64_t lowest = UINT64_MAX, highest;     /* all addresses lie in there */
 static _Atomic bool tried[DEVICES];                       /* by ordinal */
 
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of all below, and of devices */
+static mdnn_lock_t making = MDNN_LOCK_INIT(MAKING); /* of all below, and of devices */
 static _Atomic(mdnn_moments_t *) moments;
 static _Atomic(mdnn_captures_t *) captures;
 static mdnn_trace_t *trace;
@@ -68,14 +69,14 @@ mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device)
 {
     mdnn_virtual_entry_t entry = mdnn_virtual_relax();
     mdnn_failure_forget();
-    pthread_mutex_lock(&device->lock);
+    mdnn_lock(&device->lock);
     enter_context(device, &entry);
     return entry;
 }
 
 bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t *entry)
 {
-    if (pthread_mutex_trylock(&device->lock) != 0)
+    if (!mdnn_trylock(&device->lock))
         return false;
     *entry = mdnn_virtual_relax();
     mdnn_failure_forget();
@@ -86,7 +87,7 @@ bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t 
 void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry)
 {
     mdnn_context_leave(mdnn_real_driver(), entry.change);
-    pthread_mutex_unlock(&device->lock);
+    mdnn_unlock(&device->lock);
     mdnn_virtual_restore(entry);
 }
 
@@ -175,12 +176,12 @@ static bool numbers_of(int ordinal, mdnn_memory_statistics_t *numbers)
 {
     mdnn_virtual_device_t *device;
     for (size_t i = 0; (device = mdnn_virtual_device(i)); i++) {
-        if (device->ordinal != ordinal || pthread_mutex_trylock(&device->lock) != 0)
+        if (device->ordinal != ordinal || !mdnn_trylock(&device->lock))
             continue;
         const bool there = device->memory != NULL;
         if (there)
             fill_numbers(device, numbers);
-        pthread_mutex_unlock(&device->lock);
+        mdnn_unlock(&device->lock);
         return there;
     }
     return false;
@@ -239,9 +240,9 @@ static bool has_common(void)
     const mdnn_driver_t *const driver = mdnn_virtual_on() ? mdnn_real_driver() : NULL;
     if (!driver || !driver->has_memory)
         return false;
-    pthread_mutex_lock(&making);
+    mdnn_lock(&making);
     const bool made = make_common(driver);
-    pthread_mutex_unlock(&making);
+    mdnn_unlock(&making);
     return made;
 }
 
@@ -351,12 +352,8 @@ static void publish(mdnn_virtual_device_t *device)
 
 static void init_locks(mdnn_virtual_device_t *device)
 {
-    pthread_condattr_t attributes;
-    pthread_mutex_init(&device->lock, NULL);
-    pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&device->one_ended, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mdnn_lock_init(&device->lock, MDNN_LOCK_DEVICE);
+    mdnn_condition_init(&device->one_ended);
 }
 
 /* In the device's primary context, which is made if there is none: mappings are for a device,
@@ -421,10 +418,10 @@ mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
     mdnn_virtual_device_t *const device = find_device(*context, &ordinal);
     if (device || ordinal < 0 || ordinal >= DEVICES || atomic_load(&tried[ordinal]))
         return device;
-    pthread_mutex_lock(&making);
+    mdnn_lock(&making);
     if (!atomic_load(&tried[ordinal]))
         make_device(ordinal);
-    pthread_mutex_unlock(&making);
+    mdnn_unlock(&making);
     return find_device(*context, &ordinal);
 }
 
@@ -436,7 +433,7 @@ static void await_ends(mdnn_virtual_device_t *device)
     clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_sec++;
     while (device->inside > mdnn_virtual_unseen_open() &&
-           pthread_cond_timedwait(&device->one_ended, &device->lock, &limit) == 0)
+           mdnn_condition_wait_until(&device->one_ended, &device->lock, &limit))
         continue;
 }
 
@@ -449,7 +446,7 @@ static void empty(mdnn_virtual_device_t *device)
     fill_numbers(device, &numbers);
     mdnn_memory_statistics_publish(device->ordinal, &numbers);
     device->memory = NULL;
-    pthread_cond_broadcast(&device->one_ended);
+    mdnn_condition_broadcast(&device->one_ended);
     await_ends(device);
     (void)mdnn_real_driver()->cuCtxSynchronize();
     mdnn_memory_destroy(memory);
@@ -462,7 +459,7 @@ bool mdnn_virtual_withdraw(CUdevice ordinal)
 {
     mdnn_virtual_device_t *device;
     size_t index = 0;
-    pthread_mutex_lock(&making);
+    mdnn_lock(&making);
     while ((device = mdnn_virtual_device(index)) && device->ordinal != ordinal)
         index++;
     if (device) {
@@ -474,7 +471,7 @@ bool mdnn_virtual_withdraw(CUdevice ordinal)
         withdrawn = device;
     }
     atomic_store(&tried[ordinal], true); /* what was set up now would not outlive the reset */
-    pthread_mutex_unlock(&making);
+    mdnn_unlock(&making);
     return device != NULL;
 }
 
@@ -499,7 +496,7 @@ bool mdnn_virtual_await_end(mdnn_virtual_device_t *device)
     clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_sec += SECONDS;
     while (device->memory && device->inside > mdnn_virtual_unseen_open() && device->ended == before)
-        if (pthread_cond_timedwait(&device->one_ended, &device->lock, &limit) != 0)
+        if (!mdnn_condition_wait_until(&device->one_ended, &device->lock, &limit))
             return false;
     return device->memory && device->ended != before;
 }
@@ -735,9 +732,9 @@ bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
     if (!device)
         return false;
-    pthread_mutex_lock(&device->lock);
+    mdnn_lock(&device->lock);
     const bool found = device->memory && mdnn_memory_find(device->memory, address, start, bytes);
-    pthread_mutex_unlock(&device->lock);
+    mdnn_unlock(&device->lock);
     *ordinal = device->ordinal;
     return found;
 }
@@ -747,11 +744,11 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
     mdnn_virtual_device_t *const device = mdnn_virtual_current();
     if (!device)
         return false;
-    pthread_mutex_lock(&device->lock);
+    mdnn_lock(&device->lock);
     const bool there = device->memory != NULL;
     *free_bytes = there ? mdnn_memory_available(device->memory) : 0;
     const uint64_t live_bytes = there ? mdnn_memory_report(device->memory).live_bytes : 0;
-    pthread_mutex_unlock(&device->lock);
+    mdnn_unlock(&device->lock);
     if (!there)
         return false;
     /* PyTorch asserts that what is free and what it holds together are no more than the total. */

@@ -312,7 +312,7 @@ static void end_part(struct mdnn_virtual_part *part, unsigned long long capture,
         mdnn_virtual_count(device);
     }
     device->inside--;
-    pthread_cond_broadcast(&device->one_ended);
+    mdnn_condition_broadcast(&device->one_ended);
     mdnn_virtual_leave(device, entry);
 }
 

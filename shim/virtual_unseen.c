@@ -56,7 +56,7 @@ void mdnn_virtual_unseen_end(mdnn_virtual_device_t *device, uint64_t number)
         mdnn_virtual_count(device);
     }
     device->inside--;
-    pthread_cond_broadcast(&device->one_ended);
+    mdnn_condition_broadcast(&device->one_ended);
     mdnn_virtual_leave(device, entry);
     open_calls--;
 }

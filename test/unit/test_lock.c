@@ -1,0 +1,221 @@
+/* Ranks of locks, as debug builds check them, whatever this build is. Each violation happens in a child
+ * and ends that. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#ifndef MDNN_DEBUG
+#define MDNN_DEBUG
+#endif
+#include "config/lock.c"
+
+static mdnn_lock_t planning = MDNN_LOCK_INIT(PLANNING);
+static mdnn_lock_t device = MDNN_LOCK_INIT(DEVICE);
+static mdnn_lock_t other_device = MDNN_LOCK_INIT(DEVICE);
+static mdnn_lock_t moments = MDNN_LOCK_INIT(MOMENTS);
+static mdnn_lock_t table = MDNN_LOCK_INIT(SHADOWS);
+static mdnn_lock_t recursive = MDNN_LOCK_INIT_RECURSIVE(DATABASE);
+static mdnn_shared_lock_t arena;
+static mdnn_condition_t condition;
+
+/* What the child says on stderr before SIGABRT; "" if it ends in order. */
+static const char *death_of(void (*violate)(void))
+{
+    static char text[512];
+    int ends[2], status;
+    memset(text, 0, sizeof text);
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit none = {0, 0};
+        (void)setrlimit(RLIMIT_CORE, &none);
+        (void)signal(SIGABRT, SIG_DFL); /* cmocka's own */
+        (void)dup2(ends[1], STDERR_FILENO);
+        violate();
+        _exit(0);
+    }
+    close(ends[1]);
+    for (ssize_t got, at = 0; (got = read(ends[0], text + at, sizeof text - 1 - (size_t)at)) > 0;)
+        at += got;
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (text[0])
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    else
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return text;
+}
+
+static void take_in_order(void)
+{
+    mdnn_lock_to_read(&arena);
+    mdnn_lock(&planning);
+    mdnn_lock(&device);
+    mdnn_lock(&moments);
+    mdnn_unlock(&moments);
+    mdnn_lock(&moments);
+    mdnn_unlock(&device); /* in any order */
+    mdnn_unlock(&moments);
+    mdnn_unlock(&planning);
+    mdnn_unlock_shared(&arena);
+    mdnn_lock(&planning);
+    mdnn_lock(&table);
+    mdnn_unlock(&table);
+    mdnn_unlock(&planning);
+}
+
+static void take_upwards(void)
+{
+    mdnn_lock(&moments);
+    mdnn_lock(&device);
+}
+
+static void take_two_of_a_rank(void)
+{
+    mdnn_lock(&device);
+    mdnn_lock(&other_device);
+}
+
+static void take_twice(void)
+{
+    mdnn_lock(&device);
+    mdnn_lock(&device);
+}
+
+/* SHADOWS is further up than DEVICE, but its row names nothing. */
+static void take_what_no_row_names(void)
+{
+    mdnn_lock(&table);
+    mdnn_lock(&device);
+}
+
+static void read_twice(void)
+{
+    mdnn_lock_to_read(&arena);
+    mdnn_lock_to_read(&arena);
+}
+
+static void release_what_is_not_held(void)
+{
+    mdnn_unlock(&device);
+}
+
+static void wait_locked(void)
+{
+    mdnn_lock(&device);
+    mdnn_lock_may_wait();
+}
+
+static void wait_for_condition_locked(void)
+{
+    const struct timespec past = {0};
+    mdnn_lock(&device);
+    mdnn_lock(&moments);
+    (void)mdnn_condition_wait_until(&condition, &moments, &past);
+}
+
+static void test_order_is_free(void **state)
+{
+    (void)state;
+    assert_string_equal(death_of(take_in_order), "");
+}
+
+static void test_violations_end_the_process(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(death_of(take_upwards), "taking DEVICE (all that the mechanism knows of one "
+                                                   "device) while MOMENTS is held"));
+    assert_non_null(strstr(death_of(take_two_of_a_rank), "taking DEVICE"));
+    assert_non_null(strstr(death_of(take_twice), "taking DEVICE"));
+    assert_non_null(strstr(death_of(take_what_no_row_names), "while SHADOWS is held"));
+    assert_non_null(strstr(death_of(read_twice), "taking ARENA"));
+    assert_non_null(strstr(death_of(release_what_is_not_held), "does not hold it"));
+}
+
+static void test_nobody_waits_with_a_short_lock(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(death_of(wait_locked), "a wait while DEVICE is held"));
+    assert_non_null(strstr(death_of(wait_for_condition_locked), "a wait while DEVICE is held"));
+}
+
+/* Not wrong: what does not wait blocks nobody; the recursive one; a wait that lets its lock go. */
+static void test_what_is_allowed(void **state)
+{
+    const struct timespec past = {0};
+    (void)state;
+    mdnn_lock(&moments);
+    assert_true(mdnn_trylock(&device));
+    mdnn_unlock(&device);
+    mdnn_unlock(&moments);
+    assert_true(mdnn_timedlock(&recursive, &past));
+    assert_true(mdnn_timedlock(&recursive, &past));
+    mdnn_unlock(&recursive);
+    mdnn_unlock(&recursive);
+    mdnn_lock(&planning);
+    mdnn_lock(&device);
+    assert_false(mdnn_condition_wait_until(&condition, &device, &past));
+    mdnn_unlock(&device);
+    mdnn_lock_may_wait();
+    mdnn_unlock(&planning);
+}
+
+/* A lock that another thread has is not taken by a try. */
+static void *try_device(void *taken)
+{
+    *(bool *)taken = mdnn_trylock(&device);
+    if (*(bool *)taken)
+        mdnn_unlock(&device);
+    return NULL;
+}
+
+static void test_locks_lock(void **state)
+{
+    pthread_t thread;
+    bool taken = true;
+    (void)state;
+    mdnn_lock(&device);
+    assert_int_equal(pthread_create(&thread, NULL, try_device, &taken), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_false(taken);
+    mdnn_unlock(&device);
+    assert_int_equal(pthread_create(&thread, NULL, try_device, &taken), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(taken);
+}
+
+/* No row names a rank that is further up, so the rows have no circle. */
+static void test_rows_lead_downwards(void **state)
+{
+    (void)state;
+    for (unsigned rank = 0; rank < MDNN_LOCK_COUNT; rank++) {
+        const uint64_t up_to_it = ((uint64_t)2 << rank) - 1;
+        if (ranks[rank].after != ALL_BELOW)
+            assert_int_equal(ranks[rank].after & up_to_it, 0);
+        assert_true(strlen(ranks[rank].protects) > 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order_is_free),
+        cmocka_unit_test(test_violations_end_the_process),
+        cmocka_unit_test(test_nobody_waits_with_a_short_lock),
+        cmocka_unit_test(test_what_is_allowed),
+        cmocka_unit_test(test_locks_lock),
+        cmocka_unit_test(test_rows_lead_downwards),
+    };
+    mdnn_shared_lock_init(&arena, MDNN_LOCK_ARENA);
+    mdnn_condition_init(&condition);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
