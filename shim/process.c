@@ -4,6 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "config/log.h"
 #include "config/statistics.h"
@@ -14,9 +17,38 @@ static mdnn_options_t options;
 /* initial-exec: we are preloaded, never dlopened, and this is read on every call. */
 static _Thread_local int depth __attribute__((tls_model("initial-exec")));
 
+/* The kernel gives a child that has a copy of our memory this page empty, however the child was
+ * made; handlers of pthread_atfork run in those of fork() alone. NULL: the kernel is too old. */
+static volatile unsigned char *mark;
+static pid_t process; /* that started us */
+
+static void set_mark(void)
+{
+    const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    process = (pid_t)syscall(SYS_getpid);
+    void *const page =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return;
+    if (madvise(page, bytes, MADV_WIPEONFORK) != 0) {
+        (void)munmap(page, bytes);
+        return;
+    }
+    mark = page;
+    *mark = 1;
+}
+
+/* By the system call: what the C library remembers may be the parent's. */
+bool mdnn_process_is_child(void)
+{
+    return process != 0 && (pid_t)syscall(SYS_getpid) != process;
+}
+
 static void at_exit(void)
 {
     int expected = MDNN_PROCESS_ACTIVE;
+    if (mdnn_process_is_child())
+        return; /* with its parent's memory, perhaps, which goes on */
     if (atomic_compare_exchange_strong(&state, &expected, MDNN_PROCESS_EXITING))
         mdnn_statistics_finish();
 }
@@ -63,6 +95,7 @@ static int start(void)
         if (status != MDNN_STATUS_OK)
             MDNN_LOG(MDNN_LOG_WARN, "config", "statistics: %s: %s", options.general_stats_file,
                      mdnn_status_string(status));
+        set_mark();
         if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(at_exit) != 0)
             next = MDNN_PROCESS_DISABLED;
     }
@@ -77,6 +110,10 @@ mdnn_process_state_t mdnn_process_state(void)
     if (now == MDNN_PROCESS_NEW && depth == 0 &&
         atomic_compare_exchange_strong(&state, &now, MDNN_PROCESS_STARTING))
         now = start();
+    if ((now == MDNN_PROCESS_ACTIVE || now == MDNN_PROCESS_EXITING) && mark && !*mark) {
+        in_child();
+        now = MDNN_PROCESS_FORKED;
+    }
     return (mdnn_process_state_t)now;
 }
 

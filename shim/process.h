@@ -14,12 +14,15 @@ typedef enum mdnn_process_state {
     MDNN_PROCESS_STARTING, /* some thread reads the options; meanwhile calls pass */
     MDNN_PROCESS_ACTIVE,
     MDNN_PROCESS_DISABLED,
-    MDNN_PROCESS_FORKED,  /* a child without exec: CUDA does not work here */
+    MDNN_PROCESS_FORKED,  /* a child without exec, by fork or by clone: CUDA does not work here */
     MDNN_PROCESS_EXITING  /* exit handlers run: CUDA may be gone */
 } mdnn_process_state_t;
 
 /* Starts us at the first call. */
 mdnn_process_state_t mdnn_process_state(void);
+/* Whether this is another process than the one that started us, even one that shares its memory
+ * (vfork), of which the state does not tell. A system call. */
+bool mdnn_process_is_child(void);
 /* True if MICRODNN_DISABLE is set in the environment; looks at nothing else. */
 bool mdnn_process_disabled_by_environment(void);
 

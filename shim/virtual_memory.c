@@ -200,8 +200,8 @@ void mdnn_virtual_count(mdnn_virtual_device_t *device)
 
 static void at_exit(void)
 {
-    if (mdnn_process_state() == MDNN_PROCESS_FORKED)
-        return;
+    if (mdnn_process_is_child())
+        return; /* the threads that it would wait for are its parent's */
     mdnn_host_slots_stop_all();
     mdnn_trace_finish(trace);
 }

@@ -32,7 +32,7 @@ ends_with_statistics() {
         [ "$(find "$TMPDIR" -name 'stats*' | wc -l)" = 1 ]
 }
 
-plan 10
+plan 12
 check "main returns while memory moves" ends_with_statistics 0 returns
 check "exit while memory moves" ends_with_statistics 7 exits
 check "exit of another thread" ends 7 exits_beside
@@ -43,4 +43,6 @@ check "a kill while memory moves" ends 137 is_killed
 check "an interrupt while memory moves" ends 130 is_interrupted
 check "an exception in the middle of a round" ends_with_statistics 0 gives_up_and_begins_anew
 check "children that do not use the GPU" ends_with_statistics 0 forks
+check "children without fork handlers" ends_with_statistics 0 clones
+check "a child without fork handlers that uses the GPU" ends_with_statistics 0 clones_that_ask
 finish

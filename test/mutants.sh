@@ -49,7 +49,10 @@ table() {
         's/^    const cudaError_t error = real->cudaMemGetInfo.*/&\n    if (*free_bytes > *total_bytes)\n        *free_bytes = *total_bytes;/' \
         doors optional_results_may_be_null
     # vllm speculators 889, pytorch 17357: CUDA does not work in a forked child.
-    mutant FORK_KEEPS_RUNNING shim/process.c 's/^    atomic_store(&state, MDNN_PROCESS_FORKED);//' doors a_forked_child_passes
+    mutant FORK_KEEPS_RUNNING shim/process.c 's/^    atomic_store(&state, MDNN_PROCESS_FORKED);//;s/ && mark && !\*mark)/ \&\& false)/' doors a_forked_child_passes
+    # Nor in one that was made without fork handlers, which has none of the library's threads.
+    mutant CLONE_KEEPS_RUNNING shim/process.c 's/ && mark && !\*mark)/ \&\& false)/' doors a_cloned_child_passes
+    mutant CLONE_WAITS_FOR_THREADS shim/process.c 's/^    return process != 0 && .*/    return false;/' budgeted endings clones
     # cccl 7063, kaldi 2178: nor while exit handlers run.
     mutant EXIT_KEEPS_RUNNING shim/process.c 's/, MDNN_PROCESS_EXITING))/, MDNN_PROCESS_ACTIVE))/' doors calls_during_exit_pass
     mutant DISABLE_IGNORED shim/process.c 's/if (!options.general_disable)/if (true)/;s/disabled = value && .*/disabled = 0;/' routes
@@ -229,6 +232,13 @@ every_fault() { # library, function
         MICRODNN_CONVOLUTION_POLICY=off LD_PRELOAD=$(preload "$1") \
         timeout 120 "$MDNN_BUILD/test/clients/every_fault" "$2" >"$TMPDIR/every_fault" &&
         ! grep -v ' 0 times told$' "$TMPDIR/every_fault"
+}
+# A client under a budget of 48 MiB, with the library's threads; it says nothing.
+budgeted() { # library, client, program
+    rm -f "$TMPDIR/budgeted.log"
+    MICRODNN_SIM_THREADS=1 MICRODNN_MEMORY_BUDGET=48MiB MICRODNN_LOG_FILE=$TMPDIR/budgeted.log \
+        MICRODNN_CONVOLUTION_POLICY=off LD_PRELOAD=$(preload "$1") \
+        timeout 60 "$MDNN_BUILD/test/clients/$2" "$3" && [ ! -s "$TMPDIR/budgeted.log" ]
 }
 graph_rules() { MDNN_LIBRARY=$1 timeout 60 test/graph_rules.sh "$2"; }
 routes() { MDNN_LIBRARY=$1 timeout 60 test/routes.sh; }

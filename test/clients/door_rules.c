@@ -5,9 +5,11 @@
  *
  *   door_rules [NAME...]     all tests, or those named, in the order of the list below */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -632,12 +634,12 @@ static bool answers_are_complete_and_counted(void)
     return true;
 }
 
-static bool a_forked_child_passes(void)
+static bool a_child_passes(pid_t (*make)(void))
 {
     const problem_t known = problem_of(FORWARD, 64), unknown = problem_of(FORWARD, 43);
     CUDNN(run(&known, 0, 8 * MIB));
     fflush(stdout);
-    const pid_t child = fork();
+    const pid_t child = make();
     CHECK(child >= 0);
     if (child == 0) {
         const bool right =
@@ -649,6 +651,22 @@ static bool a_forked_child_passes(void)
     int status = 0;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     return true;
+}
+
+static bool a_forked_child_passes(void)
+{
+    return a_child_passes(fork);
+}
+
+/* No handler of pthread_atfork runs in it. */
+static pid_t clone_raw(void)
+{
+    return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
+}
+
+static bool a_cloned_child_passes(void)
+{
+    return a_child_passes(clone_raw);
 }
 
 /* In a process of its own; registered before the library's exit handler, this one runs after it. */
@@ -807,6 +825,7 @@ static const struct {
     TEST(answers_are_complete_and_counted),
     TEST(problems_that_differ_are_planned_apart),
     TEST(a_forked_child_passes),
+    TEST(a_cloned_child_passes),
     TEST(calls_during_exit_pass),
 };
 

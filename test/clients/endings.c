@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -186,12 +187,18 @@ static void end_child(child_end_t how)
     }
 }
 
-static void forks(void)
+/* As programs do that want a child without fork handlers: a copy of this process. */
+static pid_t clone_raw(void)
+{
+    return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
+}
+
+static void make_children(pid_t (*make)(void))
 {
     work_half_way();
     for (child_end_t how = 0; how < CHILD_ENDS; how++) {
         int status;
-        const pid_t child = fork();
+        const pid_t child = make();
         CHECK(child >= 0);
         if (child == 0)
             end_child(how);
@@ -200,6 +207,35 @@ static void forks(void)
         CHECK(how == CHILD_ABORT ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT
                                  : WIFEXITED(status) && WEXITSTATUS(status) == STATUS);
     }
+    go_on();
+}
+
+static void forks(void)
+{
+    make_children(fork);
+}
+
+static void clones(void)
+{
+    make_children(clone_raw);
+}
+
+/* A child that asks about the device and ends: it is told of trouble, and waits for nothing. */
+static void clones_that_ask(void)
+{
+    int status;
+    work_half_way();
+    const pid_t child = clone_raw();
+    CHECK(child >= 0);
+    if (child == 0) {
+        size_t free_bytes, total_bytes;
+        (void)alarm(SECONDS);
+        (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+        (void)cudaFree(buffers[0]);
+        exit(STATUS);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == STATUS);
     go_on();
 }
 
@@ -217,7 +253,9 @@ int main(int argc, char **argv)
                     {"exits_beside", exits_beside},
                     {"handles_an_interrupt", handles_an_interrupt},
                     {"gives_up_and_begins_anew", gives_up_and_begins_anew},
-                    {"forks", forks}};
+                    {"forks", forks},
+                    {"clones", clones},
+                    {"clones_that_ask", clones_that_ask}};
     for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
             load_mix();
