@@ -6,7 +6,6 @@
 # shellcheck source=test/budget.sh
 . "$(dirname "$0")/budget.sh"
 MICRODNN_STATS=off
-seconds=$((3 * seconds)) # for a process a fault
 
 # survives SAFETY FUNCTION...: right results, or an error that the program is told of
 survives() {

@@ -19,7 +19,7 @@ process() {
     rm -f "$stats"
     env MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_STATS=json \
         MICRODNN_STATS_FILE="$stats" LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library:$clients/graph_witness.so" \
-        "$@" timeout 300 "$process_program" "$process_name" "$process_argument"
+        "$@" "$process_program" "$process_name" "$process_argument"
 }
 
 # Counters of the last run, as variables of their names; 0 where there are none.

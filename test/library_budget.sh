@@ -18,9 +18,7 @@ export MICRODNN_STATS MICRODNN_STATS_FILE MICRODNN_LOG_FILE
 
 [ -e "$client" ] || skip_all "there is no simulated GPU in this build"
 
-seconds=120
-[ -z "${MDNN_PRELOAD_FIRST:-}" ] || seconds=900 # a sanitizer is up to fifteen times slower
-buffers=30                                      # of 3 MiB
+buffers=30 # of 3 MiB
 
 under() { # budget, command...
     budget=$1
@@ -30,7 +28,7 @@ under() { # budget, command...
     (
         export MICRODNN_MEMORY_BUDGET="$budget"
         export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library"
-        exec timeout "$seconds" "$@"
+        exec "$@"
     )
 }
 
@@ -51,7 +49,7 @@ in_budget="memory['peak_resident_bytes'] <= memory['budget_bytes']"
 
 # program NAME EXPRESSION: right without the library, and with it
 program() {
-    timeout "$seconds" "$client" "$1" 1 "$buffers" || { echo "wrong by itself"; return 1; }
+    "$client" "$1" 1 "$buffers" || { echo "wrong by itself"; return 1; }
     for seed in 1 2 3; do
         MICRODNN_SIM_SEED=$seed under 48MiB "$client" "$1" "$seed" "$buffers" ||
             { echo "seed $seed"; cat "$log"; return 1; }
@@ -64,7 +62,7 @@ leaves_alone() {
     : >"$log"
     rm -f "$stats"
     LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library" \
-        timeout "$seconds" "$client" "$1" 1 "$buffers" || { cat "$log"; return 1; }
+        "$client" "$1" 1 "$buffers" || { cat "$log"; return 1; }
     python3 -c 'import json, sys
 counters = json.load(open(sys.argv[1]))["counters"]
 sys.exit(counters["pointer_arrays_read"] + counters["pointer_arrays_unread"])' "$stats" && said_nothing

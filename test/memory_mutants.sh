@@ -127,7 +127,7 @@ fails() { # source, script
     esac
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -w -I. -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free \
         "test/unit/$test.c" "$work/$1" "$core" -lcmocka -lm -o "$work/test" || return 1
-    ! timeout 20 "$work/test" >"$work/said" 2>&1
+    ! test/limits.py --cpu 20 --idle 20 "$work/test" >"$work/said" 2>&1
 }
 
 if [ "${1:-}" = --unchanged ]; then

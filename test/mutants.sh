@@ -212,36 +212,39 @@ preload() { echo "${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$1"; }
 doors() {
     doors_library=$1
     shift
-    MDNN_LIBRARY=$doors_library timeout 20 test/doors.sh "$@"
+    MDNN_LIBRARY=$doors_library test/limits.py --cpu 20 --idle 20 test/doors.sh "$@"
 }
-behaviour() { MDNN_LIBRARY=$1 timeout 60 test/behaviour.sh "$2"; }
+behaviour() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/behaviour.sh "$2"; }
 # Under policy wd: right results, in silence. One order of work may hide a missing wait.
 arena() { # library, program, total
     rm -f "$TMPDIR/arena.log"
     for arena_seed in 1 2 3; do
         MICRODNN_SIM_SEED=$arena_seed MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 \
             MICRODNN_CONVOLUTION_POLICY=wd MICRODNN_CONVOLUTION_TOTAL_WORKSPACE="$3" \
-            MICRODNN_LOG_FILE="$TMPDIR/arena.log" LD_PRELOAD=$(preload "$1") \
-            timeout 60 "$MDNN_BUILD/test/clients/arena" "$2" "$3" || return 1
+            MICRODNN_LOG_FILE="$TMPDIR/arena.log" \
+            test/limits.py --cpu 60 --idle 60 env LD_PRELOAD="$(preload "$1")" \
+            "$MDNN_BUILD/test/clients/arena" "$2" "$3" || return 1
     done
     [ "$2" = captures_in_flight ] || [ ! -s "$TMPDIR/arena.log" ]
 }
 # Each call of a function of the driver that the library makes for itself fails once, in no program's sight.
 every_fault() { # library, function
     MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET=6MiB MICRODNN_LOG_FILE=$TMPDIR/every_fault.log \
-        MICRODNN_CONVOLUTION_POLICY=off LD_PRELOAD=$(preload "$1") \
-        timeout 120 "$MDNN_BUILD/test/clients/every_fault" "$2" >"$TMPDIR/every_fault" &&
+        MICRODNN_CONVOLUTION_POLICY=off \
+        test/limits.py --cpu 120 --idle 120 env LD_PRELOAD="$(preload "$1")" \
+            "$MDNN_BUILD/test/clients/every_fault" "$2" >"$TMPDIR/every_fault" &&
         ! grep -v ' 0 times told$' "$TMPDIR/every_fault"
 }
 # A client under a budget of 48 MiB, with the library's threads; it says nothing.
 budgeted() { # library, client, program
     rm -f "$TMPDIR/budgeted.log"
     MICRODNN_SIM_THREADS=1 MICRODNN_MEMORY_BUDGET=48MiB MICRODNN_LOG_FILE=$TMPDIR/budgeted.log \
-        MICRODNN_CONVOLUTION_POLICY=off LD_PRELOAD=$(preload "$1") \
-        timeout 60 "$MDNN_BUILD/test/clients/$2" "$3" && [ ! -s "$TMPDIR/budgeted.log" ]
+        MICRODNN_CONVOLUTION_POLICY=off \
+        test/limits.py --cpu 60 --idle 60 env LD_PRELOAD="$(preload "$1")" \
+            "$MDNN_BUILD/test/clients/$2" "$3" && [ ! -s "$TMPDIR/budgeted.log" ]
 }
-graph_rules() { MDNN_LIBRARY=$1 timeout 60 test/graph_rules.sh "$2"; }
-routes() { MDNN_LIBRARY=$1 timeout 60 test/routes.sh; }
+graph_rules() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/graph_rules.sh "$2"; }
+routes() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/routes.sh; }
 exports() { shim/check-exports "$1"; }
 without_cuda() {
     env -u LD_LIBRARY_PATH LD_PRELOAD="$(preload "$1")" python3 -c 'import ctypes, sys
@@ -251,7 +254,8 @@ sys.exit(hasattr(ctypes.CDLL(None), "cudaMalloc"))'
 matrix() {
     [ -e "$TMPDIR/record" ] || "$MDNN_BUILD/test/clients/conv_matrix" record "$TMPDIR/record" || return 1
     MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_WORKSPACE_LIMIT=16384 \
-        LD_PRELOAD=$(preload "$1") timeout 60 "$MDNN_BUILD/test/clients/conv_matrix" check \
+        test/limits.py --cpu 60 --idle 60 env LD_PRELOAD="$(preload "$1")" \
+            "$MDNN_BUILD/test/clients/conv_matrix" check \
         "$TMPDIR/record" 16384 bitwise 127
 }
 

@@ -9,7 +9,7 @@
 # A device that is reset is as if it had never been used.
 resets() { # program safety
     for seed in 1 2 3; do
-        MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed timeout "$seconds" \
+        MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed \
             "$client" "$1" "$seed" $((90 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
         MICRODNN_MEMORY_SAFETY=$2 MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed \
             under $((48 * mebibyte)) "$client" "$1" "$seed" $((90 * mebibyte)) ||
@@ -33,7 +33,7 @@ makes_no_context() {
 resets_under_others() {
     for safety in fast host verify; do
         for seed in 1 2; do
-            MICRODNN_SIM_SEED=$seed timeout "$seconds" "$client" reset_under "$seed" \
+            MICRODNN_SIM_SEED=$seed "$client" reset_under "$seed" \
                 $((90 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
             MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) \
                 "$client" reset_under "$seed" $((90 * mebibyte)) ||

@@ -200,10 +200,11 @@ static void fill_hostile(size_t classes, size_t items)
     }
 }
 
-static double now_ms(void)
+/* How long the process has computed: other programs may keep it from doing so. */
+static double cpu_ms(void)
 {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
 }
 
@@ -213,9 +214,9 @@ static void thousand_hostile_classes_end_in_time_with_a_good_solution(void **sta
     mdnn_knapsack_result_t result;
     (void)state;
     fill_hostile(MOST_CLASSES, 8);
-    const double begin = now_ms();
+    const double begin = cpu_ms();
     CHECK(solve(&limits, &result) == MDNN_STATUS_OK);
-    assert_true(now_ms() - begin < 5000); /* sanitizers and busy machines */
+    assert_true(cpu_ms() - begin < 5000); /* sanitizers */
     assert_true(result.time_ms <= 1.001 * result.bound_ms);
 }
 
