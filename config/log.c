@@ -10,6 +10,8 @@
 #include "config/options.h"
 #include "config/paths.h"
 #include "config/quiet_write.h"
+#include "config/safe_path.h"
+#include "config/standard_error.h"
 
 /* A line fits what a pipe takes in one piece (PIPE_BUF), and a small thread's stack. */
 enum { LINE_BYTES = 2048, HOST_BYTES = 256 };
@@ -26,7 +28,7 @@ __attribute__((used)) static const char what_string[] = "@(#)libmicrodnn " MDNN_
 void mdnn_log_configure(mdnn_log_level_t level, const char *file)
 {
     atomic_store_explicit(&log_target, NULL, memory_order_release);
-    if (file != NULL && *file != '\0' && strcmp(file, "stderr") != 0) {
+    if (file != NULL && !mdnn_standard_error_is_meant(file)) {
         mdnn_absolute_pattern(file, log_file, sizeof log_file);
         atomic_store_explicit(&log_target, log_file, memory_order_release);
     }
@@ -58,8 +60,7 @@ void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes)
     out[used] = '\0';
 }
 
-/* -1 if the log is stderr or its file cannot be opened. O_NONBLOCK: a FIFO that nobody reads must
- * not stop the host. */
+/* -1 if the log is stderr or its file cannot be opened. */
 static int open_target(void)
 {
     const char *const pattern = atomic_load_explicit(&log_target, memory_order_acquire);
@@ -67,7 +68,7 @@ static int open_target(void)
         return -1;
     char path[MDNN_OPTION_STRING_BYTES];
     mdnn_expand_pattern(pattern, path, sizeof path);
-    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    return mdnn_safe_open(path, O_WRONLY | O_APPEND | O_CREAT, 0666);
 }
 
 /* Ends the line of `length` bytes, of which the buffer holds at most LINE_BYTES - 1. */
@@ -101,8 +102,11 @@ void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *f
     va_end(arguments);
     const size_t bytes = finish_line(line, (size_t)prefix + (size_t)(text > 0 ? text : 0));
     const int file = open_target();
-    (void)mdnn_quiet_write_once(file >= 0 ? file : STDERR_FILENO, line, bytes);
-    if (file >= 0)
+    if (file >= 0) {
+        (void)mdnn_quiet_write_once(file, line, bytes);
         close(file);
+    } else {
+        (void)mdnn_standard_error_write(line, bytes, true);
+    }
     errno = saved;
 }

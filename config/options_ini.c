@@ -17,6 +17,8 @@
 
 #include <ini.h>
 
+#include "config/safe_path.h"
+
 enum { FILE_BYTES_MAX = 1 << 20, SHOWN_BYTES = 64 };
 
 typedef struct ini_source {
@@ -280,6 +282,8 @@ static const char *unfit_to_read(const struct stat *information)
 {
     if (S_ISCHR(information->st_mode) && information->st_rdev == makedev(1, 3))
         return NULL;
+    if (!mdnn_safe_is_trusted(information))
+        return "others than root and this user may write it";
     if (S_ISDIR(information->st_mode))
         return "it is a directory";
     if (!S_ISREG(information->st_mode))
@@ -305,10 +309,25 @@ static bool read_all(int descriptor, char *buffer, size_t capacity, size_t *byte
     return true;
 }
 
+/* Options name files that are written: whoever decides what they are writes as the user. Links are
+ * followed where the user or root made them (a home directory that is kept elsewhere). */
+static int open_readable(const char *path)
+{
+    mdnn_safe_path_t place;
+    if (!mdnn_safe_path_open(path, true, &place))
+        return -1;
+    place.shared = false; /* whose it is, is said of the file itself */
+    const int descriptor = mdnn_safe_file_open(&place, O_RDONLY, 0);
+    const int error = errno;
+    mdnn_safe_path_close(&place);
+    errno = error;
+    return descriptor;
+}
+
 mdnn_status_t mdnn_options_load_file(mdnn_options_t *options, const char *path,
                                      mdnn_options_report_t report, void *context)
 {
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int descriptor = open_readable(path);
     if (descriptor < 0)
         return errno == ENOENT || errno == ENOTDIR
                    ? MDNN_STATUS_NOT_FOUND

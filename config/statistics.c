@@ -14,6 +14,8 @@
 #include "config/log.h"
 #include "config/paths.h"
 #include "config/quiet_write.h"
+#include "config/safe_path.h"
+#include "config/standard_error.h"
 #include "config/statistics_file.h"
 
 static _Atomic uint64_t private_counters[MDNN_COUNTER_COUNT];
@@ -111,8 +113,7 @@ void mdnn_statistics_execution(const mdnn_statistics_execution_t *execution)
 static mdnn_statistics_region_t *map_new_file(const char *path, struct stat *information)
 {
     const size_t bytes = sizeof(mdnn_statistics_region_t);
-    const int descriptor =
-        open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0666);
+    const int descriptor = mdnn_safe_open(path, O_RDWR | O_CREAT | O_EXCL, 0666);
     if (descriptor < 0)
         return NULL;
     int error = posix_fallocate(descriptor, 0, (off_t)bytes);
@@ -176,17 +177,18 @@ static void fold_private_counters(mdnn_statistics_region_t *region)
     }
 }
 
-/* A device or a FIFO is written in place and has no live file beside it. */
+/* A device or a FIFO is written in place and has no live file beside it. A link is neither followed
+ * nor replaced: it is opened in place, which fails. */
 static bool is_replaceable(const char *path)
 {
     struct stat information;
-    return stat(path, &information) != 0 || S_ISREG(information.st_mode);
+    return lstat(path, &information) != 0 || S_ISREG(information.st_mode);
 }
 
 static void set_target_path(const char *file)
 {
     target.path[0] = '\0';
-    if (*file == '\0' || strcmp(file, "stderr") == 0)
+    if (mdnn_standard_error_is_meant(file))
         return;
     char pattern[MDNN_OPTION_STRING_BYTES];
     mdnn_absolute_pattern(file, pattern, sizeof pattern);
@@ -226,9 +228,10 @@ static mdnn_status_t write_target(const char *path, const char *text, size_t byt
     char temporary[MDNN_OPTION_STRING_BYTES + 32];
     snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
     const char *const written = in_place ? path : temporary;
-    const int descriptor = open(
-        written, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (in_place ? 0 : O_CREAT | O_TRUNC),
-        0666);
+    if (!in_place)
+        (void)unlink(temporary); /* of an earlier process with our number */
+    const int descriptor =
+        mdnn_safe_open(written, O_WRONLY | (in_place ? 0 : O_CREAT | O_EXCL), 0666);
     if (descriptor < 0)
         return MDNN_STATUS_IO;
     mdnn_status_t status = mdnn_quiet_write_all(descriptor, text, bytes);
@@ -270,7 +273,7 @@ void mdnn_statistics_finish(void)
             status = MDNN_STATUS_OUT_OF_MEMORY;
     }
     if (status == MDNN_STATUS_OK)
-        status = target.path[0] == '\0' ? mdnn_quiet_write_all(STDERR_FILENO, text, bytes)
+        status = target.path[0] == '\0' ? mdnn_standard_error_write(text, bytes, false)
                                         : write_target(target.path, text, bytes);
     if (status == MDNN_STATUS_OK)
         remove_live_file();

@@ -14,6 +14,7 @@
 #include "config/options.h"
 #include "config/paths.h"
 #include "config/quiet_write.h"
+#include "config/safe_path.h"
 
 enum {
     DEVICES = 16,
@@ -47,6 +48,8 @@ struct mdnn_trace {
     bool started;  /* the time below is set */
     double start_us, now_us, flushed_us;
     bool created, has_events, dead;
+    dev_t file_device; /* of the file that was created */
+    ino_t file_inode;
     uint64_t events, events_max, moves_begun;
     device_t devices[DEVICES];
     move_t *moves; /* under way, oldest first */
@@ -73,6 +76,26 @@ static bool append(int descriptor, const char *text, size_t bytes)
     return false;
 }
 
+/* The file of the first batch, made or emptied; later the same one. -1 with errno set. */
+static int open_file(mdnn_trace_t *trace)
+{
+    struct stat found;
+    const int descriptor = mdnn_safe_open(
+        trace->path, O_WRONLY | O_APPEND | (trace->created ? 0 : O_CREAT | O_TRUNC), 0666);
+    if (descriptor < 0 || fstat(descriptor, &found) != 0)
+        return descriptor;
+    if (!trace->created) {
+        trace->created = true;
+        trace->file_device = found.st_dev;
+        trace->file_inode = found.st_ino;
+    }
+    if (found.st_dev == trace->file_device && found.st_ino == trace->file_inode)
+        return descriptor;
+    close(descriptor);
+    errno = ESTALE;
+    return -1;
+}
+
 /* Writes the buffer to the file, which is open within this function only. May change errno. */
 static void flush(mdnn_trace_t *trace)
 {
@@ -83,15 +106,11 @@ static void flush(mdnn_trace_t *trace)
         trace->dead = true; /* a forked child: the buffer is its parent's */
         return;
     }
-    const int descriptor = open(trace->path,
-                                O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
-                                    (trace->created ? 0 : O_CREAT | O_TRUNC),
-                                0666);
+    const int descriptor = open_file(trace);
     if (descriptor < 0) {
         give_up(trace, strerrordesc_np(errno));
         return;
     }
-    trace->created = true;
     if (!append(descriptor, trace->buffer, trace->used))
         give_up(trace, mdnn_status_string(MDNN_STATUS_IO));
     close(descriptor);

@@ -7,6 +7,7 @@
 #include <sys/auxv.h>
 
 #include "config/log.h"
+#include "config/standard_error.h"
 #include "shim/process.h"
 #include "shim/virtual_memory.h"
 
@@ -25,9 +26,11 @@ static const char *first_set(void)
 
 /* The library's one constructor: Python loads libtorch long before anything of CUDA is looked up,
  * so a lookup is too late for the better way. Looks at the environment only, and at nothing else of
- * it while no budget stands there. */
+ * it while no budget stands there; and at what standard error is, before the program may close it.
+ */
 __attribute__((constructor)) static void mdnn_set_pytorch_backend(void)
 {
+    mdnn_standard_error_remember();
     const char *const budget = getauxval(AT_SECURE) ? NULL : getenv("MICRODNN_MEMORY_BUDGET");
     if (!budget || !*budget || strcmp(budget, "none") == 0)
         return;

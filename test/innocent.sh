@@ -40,14 +40,14 @@ same() { # command...: equal output, errors and status; nothing of ours left beh
 }
 
 # Each system call that names a file or makes a process or thread: its name and the path, sorted.
-# Temporary names of the compiler are made equal.
+# Temporary names of the compiler are made equal. A look at descriptor 2 names no file.
 trace() { # output, command...; strace_options are used as they are
     trace_out=$1
     shift
     # shellcheck disable=SC2086 # several options, none with a space
     strace -f -qq $strace_options -e trace=%file,clone,clone3,fork,vfork -o "$trace_out.raw" \
         "$@" >/dev/null 2>&1
-    sed -n '/ resumed>/d;s/^[0-9]* *\([a-z0-9_]*\)(\([^"]*"\([^"]*\)"\)\{0,1\}.*/\1 \3/p' \
+    sed -n '/ resumed>/d;/statx(2, "",/d;s/^[0-9]* *\([a-z0-9_]*\)(\([^"]*"\([^"]*\)"\)\{0,1\}.*/\1 \3/p' \
         "$trace_out.raw" | sed 's/cc[A-Za-z0-9]\{6\}\(\.[a-z]*\)*$/ccTEMPORARY/' |
         sort -u >"$trace_out"
     grep -cE '(clone3?|v?fork)\(' "$trace_out.raw" >"$trace_out.children"

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -517,6 +518,51 @@ static void without_a_name_there_is_no_trace(void **state)
 
 #define TEST(name) cmocka_unit_test_setup(name, fresh_directory)
 
+static void write_text(const char *file, const char *text)
+{
+    FILE *const stream = fopen(file, "w");
+    assert_non_null(stream);
+    fputs(text, stream);
+    fclose(stream);
+}
+
+/* One batch at the end. */
+static void trace_something(void)
+{
+    const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_OPERATION, .name = "a"};
+    mdnn_trace_t *const trace = mdnn_trace_open(path, 100);
+    assert_non_null(trace);
+    mdnn_trace_event(trace, 0, 1, &event);
+    mdnn_trace_finish(trace);
+    mdnn_trace_close(trace);
+}
+
+static void what_is_planted_under_its_name_is_neither_cut_nor_written(void **state)
+{
+    char victim[300];
+    (void)state;
+    snprintf(victim, sizeof victim, "%s/victim", directory);
+    write_text(victim, "precious");
+    assert_int_equal(symlink(victim, path), 0);
+    trace_something();
+    char *text = content_of(victim);
+    assert_string_equal(text, "precious");
+    free(text);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(link(victim, path), 0);
+    assert_int_equal(chmod(directory, 01777), 0);
+    trace_something();
+    assert_int_equal(chmod(directory, 0700), 0);
+    text = content_of(victim);
+    assert_string_equal(text, "precious");
+    free(text);
+    assert_int_equal(unlink(path), 0);
+    trace_something();
+    text = content_of(path);
+    assert_non_null(strstr(text, "\"a\""));
+    free(text);
+}
+
 int main(void)
 {
     if (mkdtemp(directory) == NULL)
@@ -534,6 +580,7 @@ int main(void)
         TEST(a_forked_child_writes_nothing),
         TEST(two_devices_write_one_trace),
         TEST(without_a_name_there_is_no_trace),
+        TEST(what_is_planted_under_its_name_is_neither_cut_nor_written),
     };
     const int failed = cmocka_run_group_tests_name("trace", tests, NULL, NULL);
     char command[300];
