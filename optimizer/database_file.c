@@ -23,6 +23,7 @@
 #include "config/lock.h"
 #include "config/log.h"
 #include "optimizer/database.h"
+#include "optimizer/database_system.h"
 
 enum {
     APPLICATION_ID = 0x6d646e6e, /* "mdnn" */
@@ -127,58 +128,92 @@ static file_kind_t kind_of_page(const unsigned char *page, size_t bytes)
     return page[18] != 1 || page[19] != 1 ? FILE_DAMAGED : FILE_OURS;
 }
 
-static mdnn_status_t look_at_file(const char *path, file_kind_t *kind, struct stat *identity)
+/* The file of a visit, in its folder. */
+typedef struct visited_file {
+    const char *path; /* for messages */
+    mdnn_safe_path_t place;
+    file_kind_t kind;
+    struct stat identity; /* unless it is missing */
+    bool own;             /* the user's, and nobody else can have written it */
+} visited_file_t;
+
+static mdnn_status_t look_at_file(visited_file_t *file)
 {
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (descriptor < 0 && errno == ENOENT) {
-        *kind = FILE_MISSING;
-        return MDNN_STATUS_OK;
-    }
+    mdnn_safe_path_t place = file->place;
+    place.shared = false; /* a look changes nothing */
+    const int descriptor = mdnn_safe_file_open(&place, O_RDONLY, 0);
+    file->own = true;
+    file->kind = FILE_MISSING;
+    if (descriptor < 0 && errno == ELOOP)
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is a symbolic link: it is not used", file->path);
     if (descriptor < 0)
-        return MDNN_STATUS_IO;
+        return errno == ENOENT ? MDNN_STATUS_OK : MDNN_STATUS_IO;
 
     unsigned char page[PAGE_BYTES];
+    struct stat *const identity = &file->identity;
     const bool regular = fstat(descriptor, identity) == 0 && S_ISREG(identity->st_mode);
     const ssize_t bytes = regular ? pread(descriptor, page, sizeof page, 0) : -1;
     close(descriptor);
     if (bytes < 0)
         return regular ? MDNN_STATUS_IO : MDNN_STATUS_BAD_FORMAT;
-    *kind = kind_of_page(page, (size_t)bytes);
+    file->own = mdnn_safe_is_own(&file->place, identity);
+    file->kind = kind_of_page(page, (size_t)bytes);
     return MDNN_STATUS_OK;
+}
+
+/* A name beside the file's. False if it is too long for a name. */
+static bool name_beside(const char *name, const char *ending, char beside[NAME_MAX + 1])
+{
+    return snprintf(beside, NAME_MAX + 1, "%s%s", name, ending) <= NAME_MAX;
+}
+
+/* A journal that somebody else made would be rolled back into the file. */
+static bool has_foreign_journal(const visited_file_t *file)
+{
+    char name[NAME_MAX + 1];
+    struct stat found;
+    return name_beside(file->place.name, "-journal", name) &&
+           fstatat(file->place.folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+           !mdnn_safe_is_own(&file->place, &found);
 }
 
 /* ---- setting aside ---- */
 
 /* A name that is not taken, or the last one. */
-static void name_aside(const char *path, char *aside, size_t bytes)
+static bool name_aside(const mdnn_safe_path_t *place, char aside[NAME_MAX + 1])
 {
-    for (int n = 1; n <= ASIDE_MOST; n++) {
+    bool fits = true;
+    for (int n = 1; n <= ASIDE_MOST && fits; n++) {
+        char ending[16];
         struct stat unused;
-        snprintf(aside, bytes, "%s.damaged-%d", path, n);
-        if (lstat(aside, &unused) != 0)
-            return;
+        snprintf(ending, sizeof ending, ".damaged-%d", n);
+        fits = name_beside(place->name, ending, aside);
+        if (fits && fstatat(place->folder, aside, &unused, AT_SYMLINK_NOFOLLOW) != 0)
+            return true;
     }
+    return fits;
 }
 
 /* The journal goes first: one that stayed behind would be rolled back into the next file. Nothing
  * is done if the path has another file by now: somebody else was quicker. */
-static void set_aside(const char *path, const struct stat *damaged)
+static void set_aside(const visited_file_t *file)
 {
-    char aside[MDNN_DATABASE_PATH_BYTES + 32], journal[MDNN_DATABASE_PATH_BYTES + 32];
-    char journal_aside[MDNN_DATABASE_PATH_BYTES + 64];
+    const int folder = file->place.folder;
+    char aside[NAME_MAX + 1], journal[NAME_MAX + 1], journal_aside[NAME_MAX + 1];
     struct stat now;
 
-    if (stat(path, &now) != 0 || now.st_ino != damaged->st_ino || now.st_dev != damaged->st_dev)
+    if (fstatat(folder, file->place.name, &now, AT_SYMLINK_NOFOLLOW) != 0 ||
+        now.st_ino != file->identity.st_ino || now.st_dev != file->identity.st_dev ||
+        !name_aside(&file->place, aside))
         return;
-    name_aside(path, aside, sizeof aside);
-    snprintf(journal, sizeof journal, "%s-journal", path);
-    snprintf(journal_aside, sizeof journal_aside, "%s-journal", aside);
-    (void)rename(journal, journal_aside);
-    if (rename(path, aside) == 0)
-        MDNN_LOG(MDNN_LOG_WARN, "cache", "%s is damaged; it is kept as %s and begun anew", path,
-                 aside);
+    if (name_beside(file->place.name, "-journal", journal) &&
+        name_beside(aside, "-journal", journal_aside))
+        (void)renameat(folder, journal, folder, journal_aside);
+    if (renameat(folder, file->place.name, folder, aside) == 0)
+        MDNN_LOG(MDNN_LOG_WARN, "cache", "%s is damaged; it is kept beside as %s and begun anew",
+                 file->path, aside);
     else
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is damaged and cannot be moved: %s", path,
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is damaged and cannot be moved: %s", file->path,
                       strerror(errno));
 }
 
@@ -217,15 +252,17 @@ static mdnn_status_t execute(sqlite3 *handle, const char *statements)
     return mdnn_status_of_sqlite(sqlite3_exec(handle, statements, NULL, NULL, NULL));
 }
 
-static mdnn_status_t open_handle(const char *path, mdnn_visit_mode_t mode, visit_clock_t *clock,
-                                 sqlite3 **handle)
+static mdnn_status_t open_handle(const mdnn_seen_files_t *files, mdnn_visit_mode_t mode,
+                                 visit_clock_t *clock, sqlite3 **handle)
 {
+    char uri[MDNN_SEEN_PATH_BYTES];
     /* Reading opens for writing too: what a killed writer left half done must be rolled back. */
-    const int flags = mode == MDNN_VISIT_FOREIGN ? SQLITE_OPEN_READONLY
-                      : mode == MDNN_VISIT_READ  ? SQLITE_OPEN_READWRITE
-                                                 : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-    MDNN_TRY(
-        mdnn_status_of_sqlite(sqlite3_open_v2(path, handle, flags | SQLITE_OPEN_NOMUTEX, NULL)));
+    const int flags = mode == MDNN_VISIT_FOREIGN || files->immutable ? SQLITE_OPEN_READONLY
+                      : mode == MDNN_VISIT_READ                      ? SQLITE_OPEN_READWRITE
+                                                : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    mdnn_seen_files_uri(files, uri);
+    MDNN_TRY(mdnn_status_of_sqlite(sqlite3_open_v2(
+        uri, handle, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL)));
     sqlite3_busy_handler(*handle, wait_for_lock, clock);
     sqlite3_progress_handler(*handle, OPERATIONS_PER_LOOK, look_at_clock, clock);
     sqlite3_limit(*handle, SQLITE_LIMIT_LENGTH, LARGEST_VALUE_BYTES);
@@ -313,38 +350,78 @@ static mdnn_status_t run_transaction(sqlite3 *handle, mdnn_visit_mode_t mode, vi
     return status;
 }
 
-static mdnn_status_t open_and_run(const char *path, mdnn_visit_mode_t mode, visit_clock_t *clock,
-                                  visit_work_t *work, void *context)
+/* Nobody else's file is written, nor are locks or a journal of his made in its folder. */
+static mdnn_status_t open_and_run(const visited_file_t *file, mdnn_visit_mode_t mode,
+                                  visit_clock_t *clock, visit_work_t *work, void *context)
 {
+    mdnn_seen_files_t files = {.place = &file->place, .immutable = !file->own};
     sqlite3 *handle = NULL;
-    mdnn_status_t status = open_handle(path, mode, clock, &handle);
+    if (!mdnn_seen_files_begin(&files))
+        return MDNN_STATUS_UNSUPPORTED;
+    mdnn_status_t status = open_handle(&files, mode, clock, &handle);
     if (status == MDNN_STATUS_OK)
         status = run_transaction(handle, mode, work, context);
     sqlite3_close(handle);
+    mdnn_seen_files_end(&files);
+    return status;
+}
+
+/* OK if the file may be visited so. */
+static mdnn_status_t check_owner(const visited_file_t *file, mdnn_visit_mode_t mode)
+{
+    if (!file->own && mode == MDNN_VISIT_WRITE) {
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is not this user's own: it is read, not written",
+                      file->path);
+        return MDNN_STATUS_UNSUPPORTED;
+    }
+    if (file->own && has_foreign_journal(file)) {
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache",
+                      "%s-journal is not this user's own: the database is not used", file->path);
+        return MDNN_STATUS_UNSUPPORTED;
+    }
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t visit_file(visited_file_t *file, mdnn_visit_mode_t mode, visit_clock_t *clock,
+                                visit_work_t *work, void *context, bool *moved)
+{
+    MDNN_TRY(look_at_file(file));
+    const file_kind_t kind = file->kind;
+    if ((kind == FILE_MISSING || kind == FILE_EMPTY) && mode != MDNN_VISIT_WRITE)
+        return MDNN_STATUS_NOT_FOUND;
+    if (kind == FILE_NEWER || kind == FILE_OTHER) {
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is %s; it is left alone", file->path,
+                      kind == FILE_NEWER ? "from a newer version" : "not a database of microdnn");
+        return kind == FILE_NEWER ? MDNN_STATUS_UNSUPPORTED : MDNN_STATUS_BAD_FORMAT;
+    }
+    MDNN_TRY(check_owner(file, mode));
+    const mdnn_status_t status = kind == FILE_DAMAGED
+                                     ? MDNN_STATUS_BAD_FORMAT
+                                     : open_and_run(file, mode, clock, work, context);
+    if (status == MDNN_STATUS_BAD_FORMAT && mode != MDNN_VISIT_FOREIGN && file->own &&
+        kind != FILE_MISSING) {
+        set_aside(file);
+        *moved = true;
+    }
     return status;
 }
 
 static mdnn_status_t visit_once(const char *path, mdnn_visit_mode_t mode, visit_clock_t *clock,
                                 visit_work_t *work, void *context, bool *moved)
 {
-    file_kind_t kind;
-    struct stat identity;
-    mdnn_status_t status;
-
-    MDNN_TRY(look_at_file(path, &kind, &identity));
-    if ((kind == FILE_MISSING || kind == FILE_EMPTY) && mode != MDNN_VISIT_WRITE)
-        return MDNN_STATUS_NOT_FOUND;
-    if (kind == FILE_NEWER || kind == FILE_OTHER) {
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is %s; it is left alone", path,
-                      kind == FILE_NEWER ? "from a newer version" : "not a database of microdnn");
-        return kind == FILE_NEWER ? MDNN_STATUS_UNSUPPORTED : MDNN_STATUS_BAD_FORMAT;
+    visited_file_t file = {.path = path};
+    if (!mdnn_safe_path_open(path, false, &file.place)) {
+        if (errno == ENOENT && mode != MDNN_VISIT_WRITE)
+            return MDNN_STATUS_NOT_FOUND;
+        if (errno == ELOOP)
+            MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache",
+                          "%s leads through a symbolic link in a folder that others may write: it "
+                          "is not used",
+                          path);
+        return MDNN_STATUS_IO;
     }
-    status = kind == FILE_DAMAGED ? MDNN_STATUS_BAD_FORMAT
-                                  : open_and_run(path, mode, clock, work, context);
-    if (status == MDNN_STATUS_BAD_FORMAT && mode != MDNN_VISIT_FOREIGN && kind != FILE_MISSING) {
-        set_aside(path, &identity);
-        *moved = true;
-    }
+    const mdnn_status_t status = visit_file(&file, mode, clock, work, context, moved);
+    mdnn_safe_path_close(&file.place);
     return status;
 }
 
