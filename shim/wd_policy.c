@@ -1,15 +1,15 @@
 #include "shim/wd_policy.h"
 
-#include <dlfcn.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config/log.h"
 #include "config/statistics.h"
 #include "optimizer/ilp_child.h"
+#include "shim/installation.h"
 #include "shim/process.h"
 
 enum { POLICY_WD = 2, OPTION_SUM = 1 };
@@ -164,29 +164,17 @@ static mdnn_status_t pose(division_t *division, mdnn_wd_items_t items, uint64_t 
 
 /* ---- solving ---- */
 
-/* microdnn-ilp lies beside the library (build/) or in bin/ next to its lib/. */
-static bool find_program(char *path, size_t bytes)
-{
-    static const char *const places[] = {"microdnn-ilp", "../bin/microdnn-ilp"};
-    Dl_info info;
-    if (!dladdr(places, &info) || !info.dli_fname)
-        return false;
-    const char *const slash = strrchr(info.dli_fname, '/');
-    const int length = slash ? (int)(slash - info.dli_fname + 1) : 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const int written = snprintf(path, bytes, "%.*s%s", length, info.dli_fname, places[i]);
-        if (written > 0 && (size_t)written < bytes && access(path, X_OK) == 0)
-            return true;
-    }
-    return false;
-}
-
 static void ask_glpk(division_t *division, mdnn_wd_result_t *result)
 {
-    char found[4096];
+    char found[PATH_MAX];
     const char *program = division->settings->glpk_program;
-    if (!program)
-        program = find_program(found, sizeof found) ? found : "microdnn-ilp";
+    if (!program && !mdnn_installation_find("microdnn-ilp", found, sizeof found)) {
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "wd",
+                      "no microdnn-ilp is installed with this library that only its owner can write: "
+                      "the library's own is used");
+        return;
+    }
+    program = program ? program : found;
     bool improved = false;
     const mdnn_status_t status =
         mdnn_ilp_improve(program, &division->problem, division->settings->solver_ms,

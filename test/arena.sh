@@ -206,7 +206,20 @@ without_glpk() {
     done
 }
 
-plan 30
+# A program of that name where the process stands and in PATH, and beside the library one that others may write.
+planted_programs_do_not_run() {
+    planted=$TMPDIR/planted
+    mkdir -p "$planted" || return 1
+    { echo '#!/bin/sh'; echo "echo >>'$TMPDIR/ran'"; } >"$planted/microdnn-ilp"
+    chmod +x "$planted/microdnn-ilp" && (cd "$planted" && PATH=$planted:$PATH without_glpk) || return 1
+    [ ! -e "$TMPDIR/ran" ] || { echo 'it ran'; return 1; }
+    asks_glpk plain 50 'cat >/dev/null' && chmod o+w "$TMPDIR/lib/microdnn-ilp" && rm "$TMPDIR/asked" || return 1
+    : >"$log"
+    MICRODNN_CONVOLUTION_SOLVER=glpk library=$TMPDIR/lib/libmicrodnn.so \
+        wd 1048576 sum "$arena" switches_models 1048576 && [ ! -e "$TMPDIR/asked" ]
+}
+
+plan 31
 check 'training asks for no workspace and is right' program trains 1048576 'networks -eq 1' \
     'networks_followed -eq 1' 'arena_divisions -eq 1'
 check 'where the same bits each time take more than a quarter of the total' program trains 2048
@@ -246,6 +259,7 @@ else
     skip 'GLPK divides, whatever the host does with its children' 'microdnn-ilp is not built: there is no GLPK'
 fi
 check 'without microdnn-ilp it goes on' without_glpk
+check 'nor is one run that is not installed with it' planted_programs_do_not_run
 check 'so it does where microdnn-ilp is killed' without_glpk 'cat >/dev/null' 'kill -9 $$'
 check 'or slow' without_glpk 'exec sleep 60'
 check 'or answers rubbish' without_glpk 'cat >/dev/null' 'echo microdnn-ilp solution 1' 'echo state optimal'
