@@ -1,48 +1,64 @@
 /* Allocations and what programs ask about them. cudart's allocations come here, too. */
-#include <stdatomic.h>
-
 #include "shim/driver.h"
 #include "shim/plain_memory.h"
+#include "shim/pool_counters.h"
 
 /* As the driver has it: rows begin at multiples of this. */
 enum { PITCH = 512 };
 
-/* ---- what a pool's counters should say: our allocations, too ---- */
+/* ---- pools ---- */
 
 enum { MOST_DEVICES = 64 };
-static _Atomic uint64_t used[MOST_DEVICES], most_used[MOST_DEVICES];
 
-static bool find(CUdeviceptr address, uint64_t *bytes, int *device)
+static bool is_default_pool(CUmemoryPool pool, CUdevice device)
 {
-    uint64_t start;
-    return mdnn_virtual_find(address, &start, bytes, device) && *device >= 0 &&
-           *device < MOST_DEVICES;
+    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
+    CUmemoryPool known;
+    return ask->cuDeviceGetDefaultMemPool &&
+           ask->cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS && known == pool;
 }
 
-/* After an allocation. */
-static CUresult counted(CUresult result, const CUdeviceptr *address)
+/* What cuMemAllocAsync takes from; NULL: not known. */
+static CUmemoryPool current_pool(CUdevice device)
 {
-    uint64_t bytes;
+    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
+    CUmemoryPool pool = NULL;
+    return ask->cuDeviceGetMemPool && ask->cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS ? pool
+                                                                                            : NULL;
+}
+
+/* Whether the pool is the current device's. One of the program's own may be shared with other
+ * processes or lie elsewhere: it is the driver's, unless the program has made it the device's. */
+static bool is_pool_of_device(CUmemoryPool pool)
+{
+    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
+    CUdevice device;
+    return pool && ask->cuCtxGetDevice && ask->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+           (is_default_pool(pool, device) || current_pool(device) == pool);
+}
+
+/* After an allocation in the place of one of the pool (NULL: the device's current one). What belongs
+ * to a capture is no pool's. */
+static CUresult counted(CUresult result, CUdeviceptr address, CUmemoryPool pool, CUstream stream,
+                        bool own_stream)
+{
+    uint64_t start, bytes;
     int device;
-    if (result != CUDA_SUCCESS || !find(*address, &bytes, &device))
+    if (result != CUDA_SUCCESS || mdnn_virtual_capture(stream, own_stream) != 0 ||
+        !mdnn_virtual_find(address, &start, &bytes, &device))
         return result;
-    const uint64_t now = atomic_fetch_add(&used[device], bytes) + bytes;
-    uint64_t most = atomic_load(&most_used[device]);
-    while (now > most && !atomic_compare_exchange_weak(&most_used[device], &most, now)) {
-    }
+    if (pool || (pool = current_pool(device)))
+        mdnn_pool_allocated(pool, device, address, bytes);
     return result;
 }
 
-/* Frees and counts; what was there is known only before. */
 static CUresult free_counted(CUdeviceptr address, CUstream stream, bool own_stream,
                              bool synchronous)
 {
-    uint64_t bytes;
-    int device;
-    const bool known = find(address, &bytes, &device);
+    const mdnn_pool_share_t share = mdnn_pool_take(address);
     const CUresult result = mdnn_virtual_free(address, stream, own_stream, synchronous);
-    if (known && result == CUDA_SUCCESS)
-        (void)atomic_fetch_sub(&used[device], bytes);
+    if (result != CUDA_SUCCESS && share.pool)
+        mdnn_pool_allocated(share.pool, share.device, address, share.bytes);
     return result;
 }
 
@@ -53,11 +69,11 @@ CUresult mdnn_door_cuMemAlloc_v2(CUresult (*real)(CUdeviceptr *, size_t), bool o
 {
     (void)own_stream;
     if (address && bytes > 0 && mdnn_plain_memory_wanted(mdnn_driver_caller()))
-        return counted(mdnn_plain_memory_allocate(real, address, bytes), address);
+        return mdnn_plain_memory_allocate(real, address, bytes);
     const CUresult result = address && bytes > 0
                                 ? mdnn_virtual_allocate(address, bytes, NULL, false, true)
                                 : CUDA_ERROR_NOT_SUPPORTED;
-    return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, bytes) : counted(result, address);
+    return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, bytes) : result;
 }
 
 CUresult mdnn_door_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, size_t, size_t,
@@ -75,7 +91,7 @@ CUresult mdnn_door_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, 
     if (result == CUDA_SUCCESS)
         *pitch = row_bytes;
     return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, pitch, width, rows, element_bytes)
-                                              : counted(result, address);
+                                              : result;
 }
 
 CUresult mdnn_door_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, CUdeviceptr address)
@@ -100,23 +116,9 @@ CUresult mdnn_door_cuMemAllocAsync(CUresult (*real)(CUdeviceptr *, size_t, CUstr
     const CUresult result = address && bytes > 0
                                 ? mdnn_virtual_allocate(address, bytes, stream, own_stream, false)
                                 : CUDA_ERROR_NOT_SUPPORTED;
-    return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, bytes, stream)
-                                              : counted(result, address);
-}
-
-/* A pool of the program's own may be shared with other processes or lie elsewhere: only the
- * device's pools are ours. */
-static bool is_pool_of_device(CUmemoryPool pool, CUdevice *device)
-{
-    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
-    CUmemoryPool known;
-    if (!ask->cuCtxGetDevice || ask->cuCtxGetDevice(device) != CUDA_SUCCESS || *device < 0 ||
-        *device >= MOST_DEVICES)
-        return false;
-    return (ask->cuDeviceGetDefaultMemPool &&
-            ask->cuDeviceGetDefaultMemPool(&known, *device) == CUDA_SUCCESS && known == pool) ||
-           (ask->cuDeviceGetMemPool && ask->cuDeviceGetMemPool(&known, *device) == CUDA_SUCCESS &&
-            known == pool);
+    return result == CUDA_ERROR_NOT_SUPPORTED
+               ? real(address, bytes, stream)
+               : counted(result, *address, NULL, stream, own_stream);
 }
 
 CUresult mdnn_door_cuMemAllocFromPoolAsync(CUresult (*real)(CUdeviceptr *, size_t, CUmemoryPool,
@@ -124,12 +126,12 @@ CUresult mdnn_door_cuMemAllocFromPoolAsync(CUresult (*real)(CUdeviceptr *, size_
                                            bool own_stream, CUdeviceptr *address, size_t bytes,
                                            CUmemoryPool pool, CUstream stream)
 {
-    CUdevice device;
-    const CUresult result = address && bytes > 0 && is_pool_of_device(pool, &device)
+    const CUresult result = address && bytes > 0 && is_pool_of_device(pool)
                                 ? mdnn_virtual_allocate(address, bytes, stream, own_stream, false)
                                 : CUDA_ERROR_NOT_SUPPORTED;
-    return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, bytes, pool, stream)
-                                              : counted(result, address);
+    return result == CUDA_ERROR_NOT_SUPPORTED
+               ? real(address, bytes, pool, stream)
+               : counted(result, *address, pool, stream, own_stream);
 }
 
 CUresult mdnn_door_cuMemFreeAsync(CUresult (*real)(CUdeviceptr, CUstream), bool own_stream,
@@ -169,8 +171,7 @@ CUresult mdnn_door_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
         return real(device);
     mdnn_plain_memory_device_ends(device);
     mdnn_virtual_device_ends(device);
-    atomic_store(&used[device], 0);
-    atomic_store(&most_used[device], 0);
+    mdnn_pools_device_ends(device);
     const CUresult result = real(device);
     mdnn_virtual_device_ended(device);
     return result;
@@ -205,7 +206,7 @@ CUresult mdnn_door_cuMemGetAddressRange_v2(CUresult (*real)(CUdeviceptr *, size_
     return CUDA_SUCCESS;
 }
 
-/* ---- counters of pools ---- */
+/* ---- attributes of pools ---- */
 
 CUresult mdnn_door_cuMemPoolGetAttribute(CUresult (*real)(CUmemoryPool, CUmemPool_attribute,
                                                           void *),
@@ -213,33 +214,32 @@ CUresult mdnn_door_cuMemPoolGetAttribute(CUresult (*real)(CUmemoryPool, CUmemPoo
                                          CUmemPool_attribute attribute, void *value)
 {
     (void)own_stream;
-    CUdevice device;
     const CUresult result = real(pool, attribute, value);
-    if (result != CUDA_SUCCESS || !is_pool_of_device(pool, &device))
-        return result;
-    cuuint64_t *const bytes = value;
-    if (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ||
-        attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
-        *bytes += atomic_load(&used[device]);
-    else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
-             attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
-        *bytes += atomic_load(&most_used[device]);
+    if (result == CUDA_SUCCESS)
+        mdnn_pool_add_to(pool, attribute, value);
     return result;
 }
 
-/* High-water marks can be set to 0 only, which means: as of now. */
+/* The driver refuses what cannot be set: high-water marks to anything but 0, which means as of now,
+ * and what there is now. */
 CUresult mdnn_door_cuMemPoolSetAttribute(CUresult (*real)(CUmemoryPool, CUmemPool_attribute,
                                                           void *),
                                          bool own_stream, CUmemoryPool pool,
                                          CUmemPool_attribute attribute, void *value)
 {
     (void)own_stream;
-    CUdevice device;
     const CUresult result = real(pool, attribute, value);
-    if (result == CUDA_SUCCESS &&
-        (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
-         attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) &&
-        is_pool_of_device(pool, &device))
-        atomic_store(&most_used[device], atomic_load(&used[device]));
+    if (result == CUDA_SUCCESS)
+        mdnn_pool_attribute_set(pool, attribute);
+    return result;
+}
+
+CUresult mdnn_door_cuMemPoolDestroy(CUresult (*real)(CUmemoryPool), bool own_stream,
+                                    CUmemoryPool pool)
+{
+    (void)own_stream;
+    const CUresult result = real(pool);
+    if (result == CUDA_SUCCESS)
+        mdnn_pool_ended(pool);
     return result;
 }

@@ -679,14 +679,6 @@ static void allocations(void)
     CUmemoryPool pool;
     OK(cuDeviceGetDefaultMemPool(&pool, 0));
     ALLOCATES(cuMemAllocFromPoolAsync(&address, 1000, pool, s), s, false, false);
-    cuuint64_t used, most;
-    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
-    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &most));
-    CHECK(used == 1000 && most == 3072);
-    most = 0;
-    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &most));
-    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &most));
-    CHECK(most == 1000);
     FREES(cudaFreeAsync((void *)address, s), s, false, false);
     void *pointer;
     ALLOCATES(cudaMalloc(&pointer, 1000), NULL, false, true);
@@ -696,6 +688,109 @@ static void allocations(void)
     size_t free_bytes, total;
     OK(cudaMemGetInfo(&free_bytes, &total));
     CHECK(free_bytes == 111 && total == 222);
+}
+
+/* What a pool says: of the memory that stands in for its own. */
+static void check_pool(CUmemoryPool pool, cuuint64_t now, cuuint64_t used_high,
+                       cuuint64_t reserved_high)
+{
+    const CUmemPool_attribute attributes[] = {
+        CU_MEMPOOL_ATTR_USED_MEM_CURRENT, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+        CU_MEMPOOL_ATTR_USED_MEM_HIGH, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
+        CU_MEMPOOL_ATTR_RELEASE_THRESHOLD};
+    const cuuint64_t wanted[] = {now, now, used_high, reserved_high, 0};
+    for (int i = 0; i < 5; i++) {
+        cuuint64_t value = 1;
+        OK(cuMemPoolGetAttribute(pool, attributes[i], &value));
+        if (value != wanted[i])
+            fprintf(stderr, "# attribute %d: %llu\n", (int)attributes[i], (unsigned long long)value);
+        CHECK(value == wanted[i]);
+    }
+}
+
+static void begin_again(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+    cuuint64_t value = 1;
+    CHECK(cuMemPoolSetAttribute(pool, attribute, &value) == CUDA_ERROR_INVALID_VALUE);
+    value = 0;
+    OK(cuMemPoolSetAttribute(pool, attribute, &value));
+}
+
+/* Only what pools hold counts, each mark begins anew by itself, and a capture's memory is no
+ * pool's. */
+static void pool_counters(void)
+{
+    start();
+    CUdeviceptr whole, pitched, first, second, captured;
+    CUmemoryPool pool;
+    size_t pitch;
+    int flag = 0;
+    cudaStream_t s = new_stream();
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemAllocAsync(&captured, 1000, s));
+    seen->no_capture = true;
+    OK(cuMemAlloc(&whole, 8 << 20));
+    OK(cuMemAllocPitch(&pitched, &pitch, 700, 3, 4));
+    check_pool(pool, 0, 0, 0);
+    OK(cuMemAllocAsync(&first, 1000, s));
+    OK(cuMemAllocFromPoolAsync(&second, 5000, pool, s));
+    check_pool(pool, 6000, 6000, 6000);
+    OK(cuMemFree(second));
+    OK(cuMemFreeAsync(whole, s));
+    check_pool(pool, 1000, 6000, 6000);
+    begin_again(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
+    check_pool(pool, 1000, 6000, 1000);
+    begin_again(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
+    check_pool(pool, 1000, 1000, 1000);
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &flag));
+    CHECK(flag == 1);
+    CHECK(cuMemPoolGetAttribute(pool, (CUmemPool_attribute)99, &flag) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFreeAsync(first + 512, s) != CUDA_SUCCESS);
+    OK(cuMemFreeAsync(first, s));
+    OK(cuMemFree(pitched));
+    OK(cuMemFreeAsync(captured, s));
+    check_pool(pool, 0, 1000, 1000);
+}
+
+static void a_pool_counts_what_it_would_hold(void **state)
+{
+    (void)state;
+    expect_success(pool_counters, BUDGET);
+}
+
+/* One of the program's own counts what is allocated from it while it is the device's, also when it is
+ * not any more; its next of the same handle begins with nothing. */
+static void own_pool(void)
+{
+    start();
+    const CUmemPoolProps properties = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUdeviceptr first, second;
+    CUmemoryPool first_pool, pool;
+    cudaStream_t s = new_stream();
+    seen->no_capture = true;
+    OK(cuDeviceGetDefaultMemPool(&first_pool, 0));
+    OK(cuMemPoolCreate(&pool, &properties));
+    OK(cuDeviceSetMemPool(0, pool));
+    OK(cuMemAllocAsync(&first, 1000, s));
+    OK(cuMemAllocFromPoolAsync(&second, 300, first_pool, s));
+    OK(cuDeviceSetMemPool(0, first_pool));
+    check_pool(pool, 1000, 1000, 1000);
+    check_pool(first_pool, 300, 300, 300);
+    OK(cuMemFreeAsync(first, s));
+    check_pool(pool, 0, 1000, 1000);
+    OK(cuMemPoolDestroy(pool));
+    OK(cuMemPoolCreate(&pool, &properties));
+    check_pool(pool, 0, 0, 0);
+    OK(cuMemFreeAsync(second, s));
+    check_pool(first_pool, 0, 300, 300);
+}
+
+static void so_does_one_of_the_programs_own(void **state)
+{
+    (void)state;
+    expect_success(own_pool, BUDGET);
 }
 
 static void allocations_and_frees_are_served(void **state)
@@ -953,6 +1048,8 @@ int main(void)
         cmocka_unit_test(a_refused_operation_does_not_run),
         cmocka_unit_test(a_failed_operation_ends_as_not_enqueued),
         cmocka_unit_test(allocations_and_frees_are_served),
+        cmocka_unit_test(a_pool_counts_what_it_would_hold),
+        cmocka_unit_test(so_does_one_of_the_programs_own),
         cmocka_unit_test(what_is_not_served_is_the_drivers),
         cmocka_unit_test(questions_about_an_address_find_the_memory_there),
         cmocka_unit_test(waits_of_the_program_let_moves_go_on),

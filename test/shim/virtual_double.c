@@ -168,7 +168,7 @@ void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph,
 unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
 {
     (void)stream, (void)per_thread;
-    return 7;
+    return seen.no_capture ? 0 : 7;
 }
 
 void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long long capture,

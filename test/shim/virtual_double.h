@@ -23,6 +23,7 @@ typedef struct virtual_double {
     bool refuse;       /* the test's: operations are refused, */
     bool out;          /* allocations too, */
     bool not_served;   /* or left to the driver */
+    bool no_capture;   /* nothing is captured, else all is */
     char events[2000]; /* calls about captures and graphs, one word each */
 } virtual_double_t;
 
