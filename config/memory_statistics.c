@@ -144,6 +144,11 @@ void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, 
     fprintf(out, "%s held at most, %s in use on average; the program had %s at once\n",
             size_of(n.peak_resident_bytes).text, size_of(n.average_resident_bytes).text,
             size_of(n.peak_live_bytes).text);
+    if (n.peak_other_bytes > 0) {
+        print_line(out, "not virtual");
+        fprintf(out, "%s of that at most: memory that the program has in other ways\n",
+                size_of(n.peak_other_bytes).text);
+    }
     print_line(out, "operations");
     fprintf(out, "%" PRIu64 "\n", n.operations);
     print_moves(&n, out);

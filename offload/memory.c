@@ -6,11 +6,15 @@
 
 /* ---- the device, as ranges.c sees it ---- */
 
-static void note_resident(mdnn_memory_t *memory)
+/* What is being made room for is not there yet. */
+void mdnn_memory_note_resident(mdnn_memory_t *memory)
 {
-    const uint64_t bytes = memory->report.created * memory->chunk_bytes + memory->aside_bytes;
+    const uint64_t bytes =
+        mdnn_memory_chunks_there(memory) * memory->chunk_bytes + memory->aside_bytes;
     if (memory->peak_resident_bytes < bytes)
         memory->peak_resident_bytes = bytes;
+    if (memory->report.peak_other_bytes < memory->aside_bytes)
+        memory->report.peak_other_bytes = memory->aside_bytes;
 }
 
 /* The only place where chunks come from, and so the one that holds the budget: in every build, and
@@ -18,17 +22,27 @@ static void note_resident(mdnn_memory_t *memory)
 static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
 {
     mdnn_memory_t *const memory = context;
-    const uint64_t created = memory->report.created;
-    if (created >= memory->chunk_limit ||
-        (created + 1) * memory->chunk_bytes + memory->aside_bytes > memory->config.budget_bytes)
+    const uint64_t there = mdnn_memory_chunks_there(memory);
+    if (there >= memory->chunk_limit || (there + 1) * memory->chunk_bytes + memory->aside_bytes +
+                                                memory->claimed_bytes >
+                                            memory->config.budget_bytes)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     const mdnn_status_t status = memory->device.create_chunk(memory->context, chunk);
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-        memory->chunk_limit = created; /* until the next demand */
+        memory->chunk_limit = there; /* until the next demand */
     MDNN_TRY(status);
     memory->report.created++;
     memory->steps++;
-    note_resident(memory);
+    mdnn_memory_note_resident(memory);
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t destroy_chunk(void *context, uint64_t chunk)
+{
+    mdnn_memory_t *const memory = context;
+    MDNN_TRY(memory->device.destroy_chunk(memory->context, chunk));
+    memory->report.destroyed++;
+    memory->steps++;
     return MDNN_STATUS_OK;
 }
 
@@ -55,7 +69,7 @@ mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
                                  mdnn_memory_t **memory)
 {
     static const mdnn_ranges_device_t ranges_device = {create_chunk, map_chunk, unmap_chunk,
-                                                       is_done};
+                                                       is_done, destroy_chunk};
     mdnn_memory_t *const made = calloc(1, sizeof *made);
     if (!made)
         return MDNN_STATUS_OUT_OF_MEMORY;
@@ -177,7 +191,7 @@ void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *ev
 
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes)
 {
-    needed_bytes += memory->aside_bytes;
+    needed_bytes += memory->aside_bytes + memory->claimed_bytes;
     memory->report.refused++;
     if (memory->report.refused_budget_bytes < needed_bytes)
         memory->report.refused_budget_bytes = needed_bytes;
@@ -413,8 +427,11 @@ mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t 
         return MDNN_STATUS_NOT_FOUND;
     area->held++;
     mdnn_status_t status = mdnn_memory_demand(memory, &area, 1);
-    if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY && area->range)
-        status = mdnn_area_show(memory, area, true);
+    if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY && area->range) {
+        status = mdnn_memory_wait_for_earlier(memory);
+        if (status == MDNN_STATUS_OK)
+            status = mdnn_area_show(memory, area, true);
+    }
     area->held--;
     if (status == MDNN_STATUS_OK) {
         mdnn_area_pin(memory, area);
@@ -439,31 +456,6 @@ bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address)
            area->room <= mdnn_memory_available(memory);
 }
 
-/* ---- what is not ours ---- */
-
-uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory)
-{
-    return (memory->config.budget_bytes - memory->aside_bytes) / memory->chunk_bytes;
-}
-
-mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
-{
-    const uint64_t taken = memory->report.created * memory->chunk_bytes + memory->aside_bytes;
-    if (bytes > memory->config.budget_bytes - taken)
-        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    memory->aside_bytes += bytes;
-    if (memory->chunk_limit > mdnn_memory_chunks_allowed(memory))
-        memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
-    note_resident(memory);
-    return MDNN_STATUS_OK;
-}
-
-void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes)
-{
-    /* More than there is: it was set aside before a reset. */
-    memory->aside_bytes -= bytes < memory->aside_bytes ? bytes : memory->aside_bytes;
-}
-
 /* ---- report ---- */
 
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
@@ -471,7 +463,9 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
     mdnn_memory_report_t report = memory->report;
     report.budget_bytes = memory->config.budget_bytes;
-    report.resident_bytes = counts.created * memory->chunk_bytes + memory->aside_bytes;
+    report.resident_bytes =
+        mdnn_ranges_chunks_there(&counts) * memory->chunk_bytes + memory->aside_bytes;
+    report.other_bytes = memory->aside_bytes;
     report.peak_resident_bytes = memory->peak_resident_bytes;
     if (report.operations > 0)
         report.average_resident_bytes =

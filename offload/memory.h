@@ -38,6 +38,7 @@ typedef struct mdnn_memory_device {
     /* A chunk is mapped in a window of aliases for as long as it lives. OUT_OF_DEVICE_MEMORY also
      * when the budget is used up: the caller of the library asks only within the budget. */
     mdnn_status_t (*create_chunk)(void *context, uint64_t *chunk);
+    mdnn_status_t (*destroy_chunk)(void *context, uint64_t chunk); /* nothing uses it, or is mapped */
     mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk); /* read and write */
     mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
 
@@ -198,14 +199,18 @@ void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
 /* Whether operations have as much room as they needed so far beside the allocation, were it pinned. */
 bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address);
 
-/* `bytes` of the budget are for other memory of the device than ours, until they are given back.
- * OUT_OF_DEVICE_MEMORY: there are chunks in their place. */
+/* `bytes` of the budget are for other memory of the device than ours, which the caller takes
+ * afterwards, until they are given back. Ranges leave for it, and chunks are destroyed: waits on the
+ * host as allocate does. OUT_OF_DEVICE_MEMORY: not so much can leave. HOST: BUSY as in allocate.
+ * all_the_same: for what is there already; it counts, also beyond the budget. */
 mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes);
+void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
 
 typedef struct mdnn_memory_report {
     uint64_t budget_bytes, resident_bytes,
-        peak_resident_bytes;              /* chunks created, and what is set aside */
+        peak_resident_bytes;              /* chunks that there are, and what is set aside */
+    uint64_t other_bytes, peak_other_bytes; /* the latter */
     uint64_t average_resident_bytes;      /* of them in use: the mean over the operations */
     uint64_t live_bytes, peak_live_bytes; /* asked for and not freed, wherever they are */
     uint64_t pinned_live_bytes;           /* cannot leave */
@@ -220,7 +225,7 @@ typedef struct mdnn_memory_report {
      * smaller one may do, and what never leaves (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
-    uint64_t created, mapped, unmapped; /* chunks, since the start */
+    uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */
     double round_us; /* of one round of what repeats, as it ran, on the device; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to
      * what is not mapped leaves no context behind, so more than one is the same. */

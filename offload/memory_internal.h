@@ -6,6 +6,7 @@
  *   memory_names.c  begin and end of operations; the pilot's advice
  *   memory_rounds.c how long a round of what repeats takes
  *   memory_unseen.c work whose memory nobody knows
+ *   memory_aside.c  what others have of the budget
  *
  * Content of a range. Copies out begin with the last chunk, copies in and mapping with the first,
  * so five numbers say where everything is:
@@ -120,7 +121,8 @@ struct mdnn_memory {
     mdnn_pilot_t *pilot;
     uint64_t chunk_bytes;
     uint64_t chunk_limit;     /* chunks that the budget allows, or the device has */
-    uint64_t aside_bytes;     /* of the budget: for other memory than chunks */
+    uint64_t aside_bytes;     /* of the budget: for other memory than chunks; */
+    uint64_t claimed_bytes;   /* and what such memory will have when there is room */
     uint64_t live_room_bytes; /* what all that is not freed takes, wherever it is */
     uint64_t peak_resident_bytes;
 
@@ -169,8 +171,7 @@ void mdnn_area_pin(mdnn_memory_t *memory, mdnn_area_t *area);
 void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area);
 /* What has been freed and is neither held nor pinned ends, now or later. */
 void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area);
-/* Chunks that there may be beside what is set aside. */
-uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
+void mdnn_memory_note_resident(mdnn_memory_t *memory);
 /* Bytes that no demand can have: slabs and what stays or is pinned. */
 uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
 /* An allocation or an operation failed that this budget would have been enough for. */
@@ -208,6 +209,14 @@ bool mdnn_memory_unseen_over(mdnn_memory_t *memory);
 mdnn_ticket_t *mdnn_memory_unseen_use(mdnn_memory_t *memory);
 mdnn_status_t mdnn_memory_wait_unseen(mdnn_memory_t *memory);
 
+/* ---- memory_aside.c ---- */
+/* Chunks that there are, and that there may be beside what is set aside. */
+uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
+uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
+
+/* ---- memory_names.c ---- */
+mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory);
+
 /* ---- memory_rounds.c ---- */
 /* After an operation of `stream` was recorded. */
 void mdnn_memory_watch_round(mdnn_memory_t *memory, uint64_t stream);
@@ -240,6 +249,11 @@ void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end);
  * known, nothing is sent away for it: then, or if it is LATER, as mdnn_ranges_reserve. */
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                   mdnn_first_use_t first_use, mdnn_allocation_t *allocation);
+/* Parts of the above: planned returns get nothing from now on; one round for `wanted` chunks (OK: go
+ * on); a host wait beside which moves go on (moment 0: none). */
+void mdnn_memory_begin_demand(mdnn_memory_t *memory);
+mdnn_status_t mdnn_memory_make_room(mdnn_memory_t *memory, uint64_t wanted);
+mdnn_status_t mdnn_memory_wait_and_move(mdnn_memory_t *memory, mdnn_ticket_t ticket);
 /* Has all of `areas`, which are held or pinned, RESIDENT; NULL ones are passed over. */
 mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count);
 

@@ -390,9 +390,10 @@ static bool may_take(const mdnn_memory_t *memory, const mdnn_area_t *area)
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
     if (area->held + area->pins > 0)
         return true;
-    return !memory->demanding &&
-           area->target - mdnn_area_owned(area) <=
-               counts.chunks_spare + counts.chunks_kept + memory->chunk_limit - counts.created;
+    const uint64_t there = mdnn_ranges_chunks_there(&counts);
+    const uint64_t more = memory->chunk_limit > there ? memory->chunk_limit - there : 0;
+    return !memory->demanding && area->target - mdnn_area_owned(area) <=
+                                     counts.chunks_spare + counts.chunks_kept + more;
 }
 
 /* All or none of the chunks up to `upto`. What the host would have to wait for is `wanted`. */

@@ -109,13 +109,19 @@ static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_opera
     return status;
 }
 
-/* VERIFY: what is named is mapped, and nothing else but what others hold or have pinned. Earlier
- * operations are waited for first, should the wait of one have failed: it may touch anything. */
-static mdnn_status_t show_only_named(mdnn_memory_t *memory,
-                                     const mdnn_memory_operation_t *operation)
+/* VERIFY: should the wait for an operation have failed at its end: it may touch anything. */
+mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory)
 {
     for (uint32_t i = 0; i < memory->all.use_count; i++)
         MDNN_TRY(mdnn_memory_wait(memory, memory->all.uses[i]));
+    return MDNN_STATUS_OK;
+}
+
+/* VERIFY: what is named is mapped, and nothing else but what others hold or have pinned. */
+static mdnn_status_t show_only_named(mdnn_memory_t *memory,
+                                     const mdnn_memory_operation_t *operation)
+{
+    MDNN_TRY(mdnn_memory_wait_for_earlier(memory));
     for (mdnn_area_t *area = memory->areas; area; area = area->next) {
         if (!area->range || area->held + area->pins > 0 || area->state == MDNN_AREA_ENDING ||
             mdnn_range_chunks(area->range).mapped == 0)

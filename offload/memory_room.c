@@ -112,6 +112,11 @@ static mdnn_status_t wait_and_move(mdnn_memory_t *memory, mdnn_ticket_t ticket, 
     return MDNN_STATUS_OK;
 }
 
+mdnn_status_t mdnn_memory_wait_and_move(mdnn_memory_t *memory, mdnn_ticket_t ticket)
+{
+    return wait_and_move(memory, ticket, INFINITY);
+}
+
 /* The device is a few rounds behind the host at most. What takes longer may wait for what this
  * thread does next, or for another process. */
 static double patience(const mdnn_memory_t *memory)
@@ -186,7 +191,7 @@ void mdnn_memory_join(mdnn_memory_t *memory)
     }
 }
 
-static void begin_demand(mdnn_memory_t *memory)
+void mdnn_memory_begin_demand(mdnn_memory_t *memory)
 {
     memory->demanding = true;
     memory->demands++;
@@ -239,8 +244,9 @@ static uint64_t chunks_in_sight(const mdnn_memory_t *memory, bool victims)
 {
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
     uint64_t chunks = counts.chunks_spare + counts.chunks_kept;
-    if (memory->chunk_limit > counts.created)
-        chunks += memory->chunk_limit - counts.created;
+    const uint64_t there = mdnn_ranges_chunks_there(&counts);
+    if (memory->chunk_limit > there)
+        chunks += memory->chunk_limit - there;
     for (const mdnn_area_t *area = memory->leaving.first; area; area = area->next_move)
         chunks += mdnn_area_owned(area) - kept_by(area);
     for (const mdnn_area_t *area = memory->endings.first; area; area = area->next_move)
@@ -284,7 +290,7 @@ static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
 }
 
 /* One round for `wanted` chunks. OK: go on. */
-static mdnn_status_t make_room(mdnn_memory_t *memory, uint64_t wanted)
+mdnn_status_t mdnn_memory_make_room(mdnn_memory_t *memory, uint64_t wanted)
 {
     const uint64_t before = memory->steps;
     memory->trouble = MDNN_STATUS_OK;
@@ -331,7 +337,7 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
     if (first_use == MDNN_FIRST_USE_LATER &&
         reserve(memory, bytes, wanted, allocation) == MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
-    begin_demand(memory);
+    mdnn_memory_begin_demand(memory);
     do {
         mdnn_memory_progress(memory);
         status = mdnn_ranges_acquire(memory->ranges, bytes, stream, allocation);
@@ -345,7 +351,7 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
                          ? wait_and_move(memory, allocation->waits[0], INFINITY)
                          : MDNN_STATUS_OK;
         else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-            status = make_room(memory, wanted);
+            status = mdnn_memory_make_room(memory, wanted);
     } while (status == MDNN_STATUS_OK);
     memory->demanding = false;
     mdnn_memory_end_quiet(memory);
@@ -383,7 +389,7 @@ mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *area
     mdnn_status_t status = MDNN_STATUS_OK;
     if (is_lacking(areas, count))
         MDNN_TRY(mdnn_memory_quieten(memory));
-    begin_demand(memory);
+    mdnn_memory_begin_demand(memory);
     for (size_t i = 0; i < count; i++) {
         const mdnn_area_t *const area = areas[i];
         if (!area || mdnn_area_owned(area) == area->count)
@@ -397,7 +403,7 @@ mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *area
             memory->report.planned_returns++;
     }
     while (status == MDNN_STATUS_OK && bring(memory, areas, count, &lacking))
-        status = make_room(memory, lacking);
+        status = mdnn_memory_make_room(memory, lacking);
     memory->demanding = false;
     for (size_t i = 0; i < count && status != MDNN_STATUS_OK; i++)
         if (areas[i] && areas[i]->state == MDNN_AREA_RETURNING &&

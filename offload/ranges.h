@@ -42,6 +42,8 @@ typedef struct mdnn_ranges_device {
     mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk);
     mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
     bool (*is_done)(void *context, mdnn_ticket_t ticket);
+    /* Gives a chunk back that is mapped nowhere. NULL where mdnn_ranges_shrink is not called. */
+    mdnn_status_t (*destroy_chunk)(void *context, uint64_t chunk);
 } mdnn_ranges_device_t;
 
 typedef struct mdnn_ranges_config {
@@ -55,7 +57,7 @@ typedef struct mdnn_ranges_config {
 
 /* What the library has done since it was made, and holds now. */
 typedef struct mdnn_ranges_counts {
-    uint64_t created, mapped, unmapped;  /* chunks */
+    uint64_t created, destroyed, mapped, unmapped; /* chunks */
     uint64_t live_bytes;                 /* as asked for */
     uint64_t chunks_live, chunks_kept;   /* of ranges that are in use (slabs included), released */
     uint64_t chunks_spare;               /* of nobody, nowhere mapped */
@@ -141,5 +143,15 @@ bool mdnn_ranges_find(const mdnn_ranges_t *ranges, uint64_t address, uint64_t *s
                       uint64_t *bytes);
 
 mdnn_ranges_counts_t mdnn_ranges_counts(const mdnn_ranges_t *ranges);
+static inline uint64_t mdnn_ranges_chunks_there(const mdnn_ranges_counts_t *counts)
+{
+    return counts->created - counts->destroyed;
+}
+
+/* Destroys `count` chunks that nobody has, or that released ranges have. What is destroyed is so
+ * after a failure, too. BUSY (with *waits, which are valid until the next call): the rest is there
+ * when the host has waited for those; OUT_OF_DEVICE_MEMORY: there are not so many. */
+mdnn_status_t mdnn_ranges_shrink(mdnn_ranges_t *ranges, uint64_t count, const mdnn_ticket_t **waits,
+                                 size_t *wait_count);
 
 #endif

@@ -168,7 +168,7 @@ static mdnn_status_t strip(mdnn_ranges_t *ranges, mdnn_range_t *range)
 /* Room to put every chunk that exists aside, and one more. */
 static mdnn_status_t make_spare_room(mdnn_ranges_t *ranges)
 {
-    if (ranges->counts.created < ranges->spare_room)
+    if (mdnn_ranges_chunks_there(&ranges->counts) < ranges->spare_room)
         return MDNN_STATUS_OK;
     const size_t room = ranges->spare_room * 2 + 64;
     uint64_t *const spare = reallocarray(ranges->spare, room, sizeof *spare);
@@ -234,14 +234,12 @@ static mdnn_status_t create_spare(mdnn_ranges_t *ranges, uint64_t count)
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t gather(mdnn_ranges_t *ranges, uint64_t count, window_t except)
+/* Has `count` chunks aside, of those that there are. */
+static mdnn_status_t collect(mdnn_ranges_t *ranges, uint64_t count, window_t except)
 {
-    mdnn_status_t status = create_spare(ranges, count);
-    if (status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-        return status;
     while (ranges->counts.chunks_spare < count) {
         const uint64_t missing = count - ranges->counts.chunks_spare;
-        status = strip_one(ranges, missing, except);
+        const mdnn_status_t status = strip_one(ranges, missing, except);
         if (status == MDNN_STATUS_NOT_FOUND)
             return note_blockers(ranges, missing, except);
         MDNN_TRY(status);
@@ -249,9 +247,31 @@ static mdnn_status_t gather(mdnn_ranges_t *ranges, uint64_t count, window_t exce
     return MDNN_STATUS_OK;
 }
 
+static mdnn_status_t gather(mdnn_ranges_t *ranges, uint64_t count, window_t except)
+{
+    const mdnn_status_t status = create_spare(ranges, count);
+    return status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY ? collect(ranges, count, except) : status;
+}
+
 mdnn_status_t mdnn_kept_gather(mdnn_ranges_t *ranges, uint64_t count)
 {
     return gather(ranges, count, (window_t){0, 0});
+}
+
+mdnn_status_t mdnn_ranges_shrink(mdnn_ranges_t *ranges, uint64_t count, const mdnn_ticket_t **waits,
+                                 size_t *wait_count)
+{
+    ranges->wait_count = 0;
+    const mdnn_status_t status = collect(ranges, count, (window_t){0, 0});
+    *waits = ranges->waits;
+    *wait_count = status == MDNN_STATUS_BUSY ? ranges->wait_count : 0;
+    for (; count > 0 && ranges->counts.chunks_spare > 0; count--) {
+        const uint64_t chunk = ranges->spare[ranges->counts.chunks_spare - 1];
+        MDNN_TRY(ranges->device.destroy_chunk(ranges->context, chunk));
+        ranges->counts.chunks_spare--;
+        ranges->counts.destroyed++;
+    }
+    return status;
 }
 
 /* ---- serving ---- */

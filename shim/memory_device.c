@@ -14,13 +14,17 @@ typedef struct stopwatch {
     bool taken, ended, failed;
 } stopwatch_t;
 
+/* A place for a chunk. */
+typedef enum chunk_state { CHUNK_NONE, CHUNK_THERE, CHUNK_WITHOUT_ALIAS } chunk_state_t;
+
 struct mdnn_device_memory {
     mdnn_device_memory_config_t config;
     CUdeviceptr addresses, aliases; /* reservations */
     uint64_t address_bytes, alias_bytes;
     CUmemGenericAllocationHandle *chunks;
     CUdeviceptr *mapped; /* by chunk: its range's address; 0: it is mapped for none */
-    size_t chunk_count, chunk_capacity;
+    chunk_state_t *states;
+    size_t chunk_count, chunk_capacity; /* places that were ever taken, and all */
     CUmemAccessDesc access[1 + MDNN_MEMORY_PEERS]; /* who may use ranges; the device itself first */
     size_t access_count;
     struct {
@@ -61,18 +65,46 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->config.device}};
     CUmemGenericAllocationHandle handle;
-    if (memory->chunk_count == memory->chunk_capacity)
+    size_t place = 0;
+    while (place < memory->chunk_count && memory->states[place] != CHUNK_NONE)
+        place++;
+    if (place == memory->chunk_capacity)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY; /* as many as the budget has */
     MDNN_TRY(mdnn_failure_note(
         driver->cuMemCreate(&handle, memory->config.chunk_bytes, &properties, 0)));
     const mdnn_status_t status =
-        map_handle(memory, alias_of(memory, memory->chunk_count + 1), handle, 1);
+        map_handle(memory, alias_of(memory, place + 1), handle, 1);
     if (status != MDNN_STATUS_OK) {
         (void)driver->cuMemRelease(handle);
         return status;
     }
-    memory->chunks[memory->chunk_count++] = handle;
-    *chunk = memory->chunk_count;
+    memory->chunks[place] = handle;
+    memory->states[place] = CHUNK_THERE;
+    memory->chunk_count += place == memory->chunk_count;
+    *chunk = place + 1;
+    return MDNN_STATUS_OK;
+}
+
+/* Its alias may be missing since destroying it failed. */
+static mdnn_status_t have_alias(mdnn_device_memory_t *memory, uint64_t chunk)
+{
+    if (memory->states[chunk - 1] == CHUNK_THERE)
+        return MDNN_STATUS_OK;
+    MDNN_TRY(map_handle(memory, alias_of(memory, chunk), memory->chunks[chunk - 1], 1));
+    memory->states[chunk - 1] = CHUNK_THERE;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t destroy_chunk(void *context, uint64_t chunk)
+{
+    mdnn_device_memory_t *const memory = context;
+    const mdnn_driver_t *const driver = memory->config.driver;
+    if (memory->states[chunk - 1] == CHUNK_THERE)
+        MDNN_TRY(mdnn_failure_note(
+            driver->cuMemUnmap(alias_of(memory, chunk), memory->config.chunk_bytes)));
+    memory->states[chunk - 1] = CHUNK_WITHOUT_ALIAS;
+    MDNN_TRY(mdnn_failure_note(driver->cuMemRelease(memory->chunks[chunk - 1])));
+    memory->states[chunk - 1] = CHUNK_NONE;
     return MDNN_STATUS_OK;
 }
 
@@ -220,6 +252,7 @@ static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot
     CUstream const stream = memory->copies[out].stream;
     const CUdeviceptr alias = alias_of(memory, chunk);
     void *const host = (void *)(uintptr_t)slot;
+    MDNN_TRY(have_alias(memory, chunk));
     MDNN_TRY(mdnn_failure_note(out ? driver->cuMemcpyDtoHAsync(host, alias, bytes, stream)
                                    : driver->cuMemcpyHtoDAsync(alias, host, bytes, stream)));
     const mdnn_status_t status =
@@ -308,6 +341,7 @@ static void event(void *context, const mdnn_memory_event_t *what)
 mdnn_memory_device_t mdnn_device_memory_functions(void)
 {
     return (mdnn_memory_device_t){.create_chunk = create_chunk,
+                                  .destroy_chunk = destroy_chunk,
                                   .map = map,
                                   .unmap = unmap,
                                   .mark = mark,
@@ -441,8 +475,9 @@ static mdnn_status_t fill(mdnn_device_memory_t *memory)
     memory->chunk_capacity = (size_t)(config->budget_bytes / config->chunk_bytes);
     memory->chunks = calloc(memory->chunk_capacity + 1, sizeof *memory->chunks);
     memory->mapped = calloc(memory->chunk_capacity + 1, sizeof *memory->mapped);
+    memory->states = calloc(memory->chunk_capacity + 1, sizeof *memory->states);
     memory->access[memory->access_count++] = access_of(config->device);
-    if (!memory->chunks || !memory->mapped || memory->chunk_capacity == 0)
+    if (!memory->chunks || !memory->mapped || !memory->states || memory->chunk_capacity == 0)
         return MDNN_STATUS_OUT_OF_MEMORY;
     MDNN_TRY(reserve_aliases(memory)); /* first: the other takes what is left */
     MDNN_TRY(reserve_addresses(memory));
@@ -490,8 +525,10 @@ void mdnn_device_memory_destroy(mdnn_device_memory_t *memory)
     for (size_t i = 0; i < memory->chunk_count; i++) {
         if (memory->mapped[i])
             (void)driver->cuMemUnmap(memory->mapped[i], memory->config.chunk_bytes);
-        (void)driver->cuMemUnmap(alias_of(memory, i + 1), memory->config.chunk_bytes);
-        (void)driver->cuMemRelease(memory->chunks[i]);
+        if (memory->states[i] == CHUNK_THERE)
+            (void)driver->cuMemUnmap(alias_of(memory, i + 1), memory->config.chunk_bytes);
+        if (memory->states[i] != CHUNK_NONE)
+            (void)driver->cuMemRelease(memory->chunks[i]);
     }
     for (size_t i = 0; i < TIMERS; i++) {
         if (memory->timers[i].begin)
@@ -505,6 +542,7 @@ void mdnn_device_memory_destroy(mdnn_device_memory_t *memory)
         (void)driver->cuMemAddressFree(memory->addresses, memory->address_bytes);
     free(memory->chunks);
     free(memory->mapped);
+    free(memory->states);
     free(memory);
 }
 

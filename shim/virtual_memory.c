@@ -132,6 +132,8 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .resident_bytes = report.resident_bytes,
         .peak_resident_bytes = report.peak_resident_bytes,
         .average_resident_bytes = report.average_resident_bytes,
+        .other_bytes = report.other_bytes,
+        .peak_other_bytes = report.peak_other_bytes,
         .live_bytes = report.live_bytes,
         .peak_live_bytes = report.peak_live_bytes,
         .pinned_live_bytes = report.pinned_live_bytes,

@@ -62,7 +62,7 @@ table() {
     mutant MOVES_GO_ON_AFTERWARDS memory_moves.c 's/const bool may_move = .*/const bool may_move = true;/'
     # --- I3: the budget ---
     mutant BUDGET_NOT_KEPT memory.c \
-        's/^    if (created >= memory->chunk_limit ||/    if (0 \&\& created >= memory->chunk_limit ||/;s/(created + 1) \* memory->chunk_bytes + memory->aside_bytes > memory->config.budget_bytes/false/'
+        's/^    if (there >= memory->chunk_limit || (there + 1)/    if (0 * there > 0 || 0 * (there + 1)/;s/memory->chunk_bytes + memory->aside_bytes +$/0 +/;s/^  *memory->claimed_bytes >$/0 >/'
     mutant HOST_SLOTS_LEAK memory_moves.c '/^static void trim_slots/,/^}/s/.*give_slot.*//'
     # --- I4: what fits runs, and every wait ends ---
     mutant RETURNS_TAKE_FROM_DEMANDS memory_moves.c 's/^    return !memory->demanding \&\&/    return/'
@@ -71,7 +71,10 @@ table() {
     mutant PARTS_THAT_STAYED_STAY memory_room.c 's/if (area->state == MDNN_AREA_ENDING)/if (area->state >= MDNN_AREA_AWAY)/'
     mutant WAITS_FOR_WHAT_IS_OVER memory_room.c \
         's/^                !memory->device.is_done(memory->context, area->uses\[i\]))/                true)/'
-    mutant SET_ASIDE_AND_USED memory.c 's/(memory->config.budget_bytes - memory->aside_bytes)/memory->config.budget_bytes/;s/ + memory->aside_bytes >/ >/'
+    mutant SET_ASIDE_AND_USED memory_aside.c 's/= memory->aside_bytes + memory->claimed_bytes,/= 0,/'
+    mutant SET_ASIDE_WITHOUT_ROOM memory_aside.c 's/^        status = shrink(memory);/        status = MDNN_STATUS_OK;/'
+    mutant CLAIMED_FOR_EVER memory_aside.c 's/^        memory->claimed_bytes -= bytes;//'
+    mutant DESTROYED_WHILE_USED ranges_kept.c 's/(lies_in(range, except) || !mdnn_users_done(ranges, \&range->users))/lies_in(range, except)/'
     mutant UNSEEN_NOT_WAITED_FOR memory_room.c 's/use = mdnn_memory_unseen_use(memory);/use = NULL;/'
     mutant GIVES_UP_TOO_EARLY memory_room.c \
         's/^    const mdnn_status_t status = wait_for_a_move(memory, INFINITY);/    const mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'

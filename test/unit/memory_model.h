@@ -64,7 +64,9 @@ typedef struct model {
     uint64_t slot_at[MODEL_STEPS];        /* HOST; 0: none covers it */
     uint64_t covers_at[MODEL_SLOTS + 1];  /* step + 1 */
     uint32_t chunk_words[MODEL_CHUNKS + 1][MODEL_WORDS];
+    bool chunk_there[MODEL_CHUNKS + 1];
     uint64_t chunks, budget;
+    uint64_t aside_bytes, budget_bytes; /* of others; for both */
     uint32_t slot_words[MODEL_SLOTS + 1][MODEL_WORDS];
     bool slot_used[MODEL_SLOTS + 1];
     uint64_t slots_used, slot_limit;
@@ -111,10 +113,16 @@ static uint64_t model_step(uint64_t address)
 static mdnn_status_t model_create(void *context, uint64_t *chunk)
 {
     model_t *const model = context;
-    assert_true(model->chunks < model->budget); /* I3 */
+    assert_true(model->chunks * MODEL_CHUNK + model->aside_bytes + MODEL_CHUNK <=
+                model->budget_bytes); /* I3 */
     if (call_fails(model))
         return pick(model, 2) ? MDNN_STATUS_DEVICE : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    *chunk = ++model->chunks;
+    *chunk = 1;
+    while (model->chunk_there[*chunk])
+        ++*chunk;
+    assert_true(*chunk <= MODEL_CHUNKS);
+    model->chunk_there[*chunk] = true;
+    model->chunks++;
     for (int i = 0; i < MODEL_WORDS; i++)
         model->chunk_words[*chunk][i] = MODEL_POISON;
     return MDNN_STATUS_OK;
@@ -124,7 +132,7 @@ static mdnn_status_t model_map(void *context, uint64_t address, uint64_t chunk)
 {
     model_t *const model = context;
     const uint64_t step = model_step(address);
-    assert_true(address % MODEL_CHUNK == 0 && chunk > 0 && chunk <= model->chunks);
+    assert_true(address % MODEL_CHUNK == 0 && chunk > 0 && model->chunk_there[chunk]);
     assert_true(model->chunk_at[step] == 0 && model->mapped_at[chunk] == 0);
     assert_true(model->slot_at[step] == 0);
     if (call_fails(model) || (model->maps_end && model->maps_left == 0))
@@ -343,10 +351,23 @@ static bool copy_pending(const model_t *model, uint64_t chunk, uint64_t slot)
     for (int stream = MODEL_STREAMS; stream < MODEL_QUEUES; stream++)
         for (uint64_t i = model->done[stream]; i < model->enqueued[stream]; i++) {
             const item_t *const item = model->queue[stream][i % MODEL_QUEUE];
-            if (item->chunk == chunk || item->slot == slot)
+            if (item->kind == ITEM_COPY && (item->chunk == chunk || item->slot == slot))
                 return true;
         }
     return false;
+}
+
+/* Nothing that is mapped, or that a copy runs on. */
+static mdnn_status_t model_destroy(void *context, uint64_t chunk)
+{
+    model_t *const model = context;
+    assert_true(model->chunk_there[chunk] && model->mapped_at[chunk] == 0);
+    assert_false(copy_pending(model, chunk, 0));
+    if (call_fails(model))
+        return MDNN_STATUS_DEVICE;
+    model->chunk_there[chunk] = false;
+    model->chunks--;
+    return MDNN_STATUS_OK;
 }
 
 static void model_give_slot(void *context, uint64_t slot)
@@ -437,6 +458,7 @@ static void model_event(void *context, const mdnn_memory_event_t *event)
 
 static const mdnn_memory_device_t model_device = {
     .create_chunk = model_create,
+    .destroy_chunk = model_destroy,
     .map = model_map,
     .unmap = model_unmap,
     .mark = model_mark,

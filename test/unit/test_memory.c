@@ -40,7 +40,7 @@ typedef struct program {
     unsigned allocation_fails_in; /* 1 step in so many; 0: never */
     long allocation_fails_at;     /* counts down; 0: never */
     uint32_t next_word;
-    uint64_t operations, refusals, captured, unseen;
+    uint64_t operations, refusals, captured, asides, unseen;
 } program_t;
 
 /* Chunks that it takes, and one more if it fills many exactly. */
@@ -95,12 +95,18 @@ static bool held_up(program_t *program, mdnn_status_t status)
     return true;
 }
 
+/* Chunks that there may be beside what is set aside. */
+static uint64_t room(const program_t *program)
+{
+    return (program->model.budget_bytes - program->model.aside_bytes) / MODEL_CHUNK;
+}
+
 static void check_refusal(program_t *program, mdnn_status_t status, uint64_t needed)
 {
     program->refusals += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     if (!program->exact)
         return;
-    if (needed > program->model.budget)
+    if (needed > room(program))
         assert_int_equal(status, MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
     else
         assert_int_equal(status, MDNN_STATUS_OK);
@@ -127,16 +133,16 @@ static void program_allocate(program_t *program, area_t *area)
                           bytes >= program->config.min_bytes && bytes > small &&
                           mdnn_memory_report(program->memory).pinned_live_bytes / MODEL_CHUNK +
                                   rooms(program, bytes) <=
-                              model->budget;
+                              room(program);
     const mdnn_status_t status = mdnn_memory_allocate(program->memory, bytes, stream, &address);
     if (held_up(program, status))
         return;
     if (may_wait && status == MDNN_STATUS_OK)
-        allocated_bare += needed > model->budget; /* for what operations hold, at least */
+        allocated_bare += needed > room(program); /* for what operations hold, at least */
     else if (bytes > small)
         check_refusal(program, status, needed);
     else if (program->exact && status != MDNN_STATUS_OK)
-        assert_true(needed > model->budget);
+        assert_true(needed > room(program));
     if (status != MDNN_STATUS_OK) {
         assert_true(status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || model->failed);
         return;
@@ -383,6 +389,32 @@ static void program_pin(program_t *program)
     }
 }
 
+/* Other memory of the device comes and goes: what is virtual makes room for it. */
+static void program_set_aside(program_t *program)
+{
+    model_t *const model = &program->model;
+    if (pick(model, 2) == 0) {
+        const uint64_t bytes = model->aside_bytes - pick(model, 2) * model->aside_bytes / 2;
+        mdnn_memory_give_back(program->memory, bytes);
+        model->aside_bytes -= bytes;
+        return;
+    }
+    const uint64_t bytes = 1 + pick(model, 3 * MODEL_CHUNK);
+    const uint64_t needed = needed_chunks(program, NULL, 0) * MODEL_CHUNK + model->aside_bytes;
+    const mdnn_status_t status = mdnn_memory_set_aside(program->memory, bytes);
+    if (held_up(program, status))
+        return;
+    program->refusals += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    if (program->exact)
+        assert_int_equal(status, needed + bytes > model->budget_bytes
+                                     ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
+                                     : MDNN_STATUS_OK);
+    if (status != MDNN_STATUS_OK)
+        return;
+    model->aside_bytes += bytes; /* now it is taken */
+    program->asides++;
+}
+
 static void check_report(const program_t *program)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(program->memory);
@@ -391,7 +423,8 @@ static void check_report(const program_t *program)
     for (int i = 0; i < AREAS; i++)
         live += program->areas[i].freed ? 0 : program->areas[i].bytes;
     assert_int_equal(report.live_bytes, live);
-    assert_int_equal(report.resident_bytes, model->chunks * MODEL_CHUNK);
+    assert_int_equal(report.resident_bytes, model->chunks * MODEL_CHUNK + model->aside_bytes);
+    assert_int_equal(report.other_bytes, model->aside_bytes);
     assert_true(report.resident_bytes <= report.budget_bytes); /* I3 */
     assert_int_equal(report.host_bytes, model->slots_used * MODEL_CHUNK);
     assert_true(report.peak_live_bytes >= live);
@@ -439,7 +472,7 @@ static void program_operate(program_t *program, open_operation_t *open)
 
 static void program_act(program_t *program, area_t *area, open_operation_t *open)
 {
-    switch (pick(&program->model, 12)) {
+    switch (pick(&program->model, 13)) {
     case 0:
     case 1:
     case 2:
@@ -459,6 +492,9 @@ static void program_act(program_t *program, area_t *area, open_operation_t *open
         break;
     case 6:
         program_wait_idle(program, area);
+        break;
+    case 7:
+        program_set_aside(program);
         break;
     default:
         program_operate(program, open);
@@ -514,6 +550,7 @@ static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
     advisor.join = pick(model, 4) == 0 ? 10 : 0;
     advisor.time = 3;
     advisor.follows = seed % 2 == 0;
+    model->budget_bytes = program->config.budget_bytes;
     assert_int_equal(mdnn_memory_create(&program->config, &model_device, model, &program->memory),
                      MDNN_STATUS_OK);
 }
@@ -550,7 +587,7 @@ static void program_finish(program_t *program)
 }
 
 typedef struct totals {
-    uint64_t operations, refusals, captured, copies, waits, stream_waits, faults, right, timed,
+    uint64_t operations, refusals, captured, asides, copies, waits, stream_waits, faults, right, timed,
         saved, called_off, planned_leaves, planned_returns, demand_leaves, demand_returns;
 } totals_t;
 
@@ -560,6 +597,7 @@ static void add_totals(totals_t *totals, const program_t *program)
     totals->operations += program->operations;
     totals->refusals += program->refusals;
     totals->captured += program->captured;
+    totals->asides += program->asides;
     totals->copies += program->model.copies;
     totals->waits += program->model.waits;
     totals->stream_waits += program->model.stream_waits;
@@ -577,12 +615,13 @@ static void add_totals(totals_t *totals, const program_t *program)
 static void print_totals(uint64_t count, const totals_t *totals)
 {
     print_message(
-        "%llu programs: operations %llu, refusals %llu, captured %llu, copies %llu, waits %llu, in "
+        "%llu programs: operations %llu, refusals %llu, captured %llu, set aside %llu, copies %llu, waits %llu, in "
         "streams %llu, "
         "faults %llu, right %llu, timed %llu, saved %llu, called off %llu, leaves %llu "
         "planned %llu on demand, returns %llu planned %llu on demand\n",
         (unsigned long long)count, (unsigned long long)totals->operations,
         (unsigned long long)totals->refusals, (unsigned long long)totals->captured,
+        (unsigned long long)totals->asides,
         (unsigned long long)totals->copies, (unsigned long long)totals->waits,
         (unsigned long long)totals->stream_waits, (unsigned long long)totals->faults,
         (unsigned long long)totals->right, (unsigned long long)totals->timed,
@@ -837,6 +876,7 @@ static mdnn_memory_t *memory_of(model_t *model, uint64_t chunks, uint64_t slots,
     memset(model, 0, sizeof *model);
     memset(&advisor, 0, sizeof advisor);
     model->budget = chunks;
+    model->budget_bytes = chunks * MODEL_CHUNK;
     model->slot_limit = slots;
     assert_int_equal(mdnn_memory_create(&config, &model_device, model, &memory), MDNN_STATUS_OK);
     return memory;
@@ -1461,6 +1501,60 @@ static void host_waits_for_an_operation_that_has_begun_unless_it_is_hurried(void
     end_memory(&model, memory);
 }
 
+/* Ranges leave for it, whose content is still there, and their chunks are nobody's any more. What
+ * cannot leave stays, and nothing is sent away in vain. */
+static void what_is_set_aside_sends_ranges_away(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+    uint64_t start;
+    const uint64_t first = allocate(memory, 3), second = allocate(memory, 3);
+    touch(&model, first, 0, 5);
+    touch(&model, second, 0, 6);
+    assert_int_equal(mdnn_memory_set_aside(memory, 4 * MODEL_CHUNK + 1), MDNN_STATUS_OK);
+    assert_true(model.chunks <= 3);
+    model.aside_bytes = 4 * MODEL_CHUNK + 1;
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    touch(&model, first, 5, 7);
+    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    touch(&model, second, 6, 8);
+    assert_int_equal(operate(memory, first, second, MDNN_USE_READ, false),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_OK);
+    const uint64_t leaves = mdnn_memory_report(memory).demand_leaves;
+    assert_int_equal(mdnn_memory_set_aside(memory, MODEL_CHUNK), MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(mdnn_memory_set_aside(memory, UINT64_MAX), MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(mdnn_memory_report(memory).demand_leaves, leaves);
+    mdnn_memory_unpin(memory, first);
+    mdnn_memory_give_back(memory, model.aside_bytes);
+    model.aside_bytes = 0;
+    assert_int_equal(operate(memory, first, second, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    touch(&model, second, 8, 8);
+    end_memory(&model, memory);
+}
+
+/* It counts, and what can make room does. */
+static void what_is_there_already_counts_beyond_the_budget(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    uint64_t address;
+    const uint64_t first = allocate(memory, 2);
+    mdnn_memory_set_aside_all_the_same(memory, 3 * MODEL_CHUNK);
+    assert_true(model.chunks <= 1);
+    mdnn_memory_set_aside_all_the_same(memory, 3 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_report(memory).other_bytes, 6 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_available(memory), 0);
+    assert_int_equal(mdnn_memory_allocate(memory, 1, 0, &address),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(mdnn_memory_set_aside(memory, 1), MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    mdnn_memory_give_back(memory, 4 * MODEL_CHUNK);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    end_memory(&model, memory);
+}
+
 static void what_is_set_aside_is_nobodys(void **state)
 {
     (void)state;
@@ -1473,7 +1567,6 @@ static void what_is_set_aside_is_nobodys(void **state)
     assert_int_equal(mdnn_memory_allocate(memory, 3 * MODEL_CHUNK, 0, &address),
                      MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
     (void)allocate(memory, 2);
-    assert_int_equal(mdnn_memory_set_aside(memory, MODEL_CHUNK), MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
     assert_int_equal(mdnn_memory_set_aside(memory, MODEL_CHUNK - 1), MDNN_STATUS_OK);
     assert_int_equal(mdnn_memory_report(memory).resident_bytes, 4 * MODEL_CHUNK);
     mdnn_memory_give_back(memory, 2 * MODEL_CHUNK);
@@ -1804,6 +1897,8 @@ int main(void)
         cmocka_unit_test(host_leaves_and_mistrusts_what_failed_half_way_back),
         cmocka_unit_test(host_waits_for_an_operation_that_has_begun_unless_it_is_hurried),
         cmocka_unit_test(what_is_set_aside_is_nobodys),
+        cmocka_unit_test(what_is_set_aside_sends_ranges_away),
+        cmocka_unit_test(what_is_there_already_counts_beyond_the_budget),
         cmocka_unit_test(work_that_nobody_knows_keeps_everything),
         cmocka_unit_test(such_work_may_end_at_any_look),
         cmocka_unit_test(nothing_is_unmapped_while_such_work_is_begun),

@@ -684,6 +684,7 @@ static bool two_devices(int device, mdnn_memory_statistics_t *numbers)
     *numbers = (mdnn_memory_statistics_t){.budget_bytes = UINT64_C(12) << 30,
                                           .peak_resident_bytes = UINT64_C(11) << 30,
                                           .average_resident_bytes = UINT64_C(9) << 30,
+                                          .peak_other_bytes = UINT64_C(1) << 30,
                                           .peak_live_bytes = UINT64_C(17) << 30,
                                           .largest_operation_bytes = UINT64_C(3) << 30,
                                           .pinned_live_bytes = UINT64_C(2) << 30,
@@ -748,6 +749,7 @@ static void the_text_says_what_memory_was_held_and_how_near_the_bounds_are(void 
     static const char *const expected[] = {
         "virtual memory of device 0: budget 12.0 GiB, policy auto, safety verify\n",
         "11.0 GiB held at most, 9.00 GiB in use on average; the program had 17.0 GiB at once\n",
+        "1.00 GiB of that at most: memory that the program has in other ways\n",
         "400.00 ms, 50 % of the speed at the link bound, 63 % of the speed at the schedule bound\n",
         "5.00 GiB, as far as is known (largest operation 3.00 GiB, cannot leave 2.00 GiB)\n",
         "4; the largest would need a budget of 20.0 GiB\n",

@@ -1,0 +1,78 @@
+/* The budget's other part: device memory that is the driver's own, and so cannot leave. What is to
+ * be set aside must not be there yet; chunks make room for it, and go back to the driver. */
+#include "offload/memory_internal.h"
+
+uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
+{
+    return memory->report.created - memory->report.destroyed;
+}
+
+uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory)
+{
+    const uint64_t others = memory->aside_bytes + memory->claimed_bytes,
+                   budget = memory->config.budget_bytes;
+    return others < budget ? (budget - others) / memory->chunk_bytes : 0;
+}
+
+static uint64_t chunks_over(const mdnn_memory_t *memory)
+{
+    const uint64_t there = mdnn_memory_chunks_there(memory),
+                   allowed = mdnn_memory_chunks_allowed(memory);
+    return there > allowed ? there - allowed : 0;
+}
+
+/* Destroys chunks until what is claimed has room. As a demand for them (offload/memory_room.c). */
+static mdnn_status_t shrink(mdnn_memory_t *memory)
+{
+    const mdnn_ticket_t *waits;
+    size_t wait_count;
+    uint64_t over;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    mdnn_memory_begin_demand(memory);
+    while (status == MDNN_STATUS_OK && (over = chunks_over(memory)) > 0) {
+        mdnn_memory_progress(memory);
+        status = mdnn_ranges_shrink(memory->ranges, over, &waits, &wait_count);
+        if (status == MDNN_STATUS_BUSY)
+            status = mdnn_memory_wait_and_move(memory, wait_count > 0 ? waits[0]
+                                                                      : (mdnn_ticket_t){0, 0});
+        else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && (over = chunks_over(memory)) > 0)
+            status = mdnn_memory_make_room(memory, over);
+    }
+    memory->demanding = false;
+    mdnn_memory_end_quiet(memory);
+    return status;
+}
+
+mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t taken = memory->aside_bytes + memory->claimed_bytes,
+                   budget = memory->config.budget_bytes;
+    mdnn_status_t status = MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    if (taken <= budget && bytes <= budget - taken) {
+        memory->claimed_bytes += bytes; /* nobody else takes it meanwhile */
+        status = shrink(memory);
+        memory->claimed_bytes -= bytes;
+    }
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        mdnn_memory_refused(memory, bytes + mdnn_memory_stuck_bytes(memory));
+    else if (status == MDNN_STATUS_OK)
+        memory->aside_bytes += bytes;
+    memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
+    mdnn_memory_note_resident(memory);
+    return status;
+}
+
+void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes)
+{
+    memory->aside_bytes += bytes;
+    (void)shrink(memory);
+    memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
+    mdnn_memory_note_resident(memory);
+}
+
+void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes)
+{
+    /* More than there is: it was set aside before a reset. */
+    memory->aside_bytes -= bytes < memory->aside_bytes ? bytes : memory->aside_bytes;
+    memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
+}
