@@ -1,6 +1,5 @@
 #include "shim/pool_counters.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -9,6 +8,8 @@
 #define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
 
 #include <uthash.h>
+
+#include "config/lock.h"
 
 typedef struct pool {
     CUmemoryPool handle;
@@ -24,7 +25,7 @@ typedef struct share {
     UT_hash_handle hh;
 } share_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
+static mdnn_lock_t lock = MDNN_LOCK_INIT(POOL_COUNTERS); /* of all below */
 static pool_t *pools; /* a few: a device has one, and programs have some */
 static share_t *shares;
 static _Atomic size_t share_count; /* so that frees of programs without pools take no lock */
@@ -61,7 +62,7 @@ void mdnn_pool_allocated(CUmemoryPool handle, CUdevice device, CUdeviceptr addre
     share_t *const share = malloc(sizeof *share);
     if (!share)
         return;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     *share = (share_t){.address = address, .bytes = bytes, .pool = find_or_add(handle, device)};
     if (share->pool)
         HASH_ADD(hh, shares, address, sizeof share->address, share);
@@ -69,7 +70,7 @@ void mdnn_pool_allocated(CUmemoryPool handle, CUdevice device, CUdeviceptr addre
     if (added)
         count(share->pool, bytes);
     atomic_store(&share_count, HASH_COUNT(shares));
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (!added)
         free(share);
 }
@@ -88,14 +89,14 @@ mdnn_pool_share_t mdnn_pool_take(CUdeviceptr address)
     share_t *share = NULL;
     if (atomic_load(&share_count) == 0)
         return taken;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     HASH_FIND(hh, shares, &address, sizeof address, share);
     if (share) {
         taken = (mdnn_pool_share_t){share->pool->handle, share->pool->device, share->bytes};
         share->pool->used -= share->bytes;
         forget(share);
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     return taken;
 }
 
@@ -104,7 +105,7 @@ mdnn_pool_share_t mdnn_pool_take(CUdeviceptr address)
 void mdnn_pool_add_to(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
 {
     uint64_t more = 0;
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     const pool_t *const pool = find(handle);
     if (pool && (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ||
                  attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT))
@@ -113,20 +114,20 @@ void mdnn_pool_add_to(CUmemoryPool handle, CUmemPool_attribute attribute, void *
         more = pool->used_high;
     else if (pool && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
         more = pool->reserved_high;
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
     if (more > 0) /* else it may be of another type */
         *(cuuint64_t *)value += more;
 }
 
 void mdnn_pool_attribute_set(CUmemoryPool handle, CUmemPool_attribute attribute)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     pool_t *const pool = find(handle);
     if (pool && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         pool->used_high = pool->used;
     else if (pool && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
         pool->reserved_high = pool->used;
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 /* ---- ends ---- */
@@ -144,7 +145,7 @@ static void forget_shares(const pool_t *pool)
 
 void mdnn_pool_ended(CUmemoryPool handle)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     pool_t **at = &pools;
     while (*at && (*at)->handle != handle)
         at = &(*at)->next;
@@ -154,17 +155,17 @@ void mdnn_pool_ended(CUmemoryPool handle)
         *at = pool->next;
         free(pool);
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
 
 void mdnn_pools_device_ends(CUdevice device)
 {
-    pthread_mutex_lock(&lock);
+    mdnn_lock(&lock);
     for (pool_t *pool = pools; pool; pool = pool->next) {
         if (pool->device != device)
             continue;
         forget_shares(pool);
         pool->used = pool->used_high = pool->reserved_high = 0;
     }
-    pthread_mutex_unlock(&lock);
+    mdnn_unlock(&lock);
 }
