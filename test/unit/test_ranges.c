@@ -87,7 +87,7 @@ static mdnn_status_t unmap_chunk(void *context, uint64_t address, uint64_t chunk
     return MDNN_STATUS_OK;
 }
 
-static const mdnn_ranges_device_t device = {create_chunk, map_chunk, unmap_chunk, is_done};
+static const mdnn_ranges_device_t device = {create_chunk, map_chunk, unmap_chunk, is_done, NULL};
 
 static mdnn_ranges_t *new_ranges(model_t *model, uint64_t budget)
 {
