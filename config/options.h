@@ -2,8 +2,9 @@
  *
  * Sources, last wins: default, /etc/microdnn.ini, $XDG_CONFIG_HOME/microdnn/microdnn.ini (or
  * ~/.config/microdnn/microdnn.ini), $MICRODNN_CONFIG, environment MICRODNN_<SECTION>_<KEY> and the
- * short aliases. A bad line never stops anything: it gives one message with its place and the
- * accepted values, and the value so far is kept. */
+ * short aliases. A bad line never stops anything here: it gives one message with its place and the
+ * accepted values, and the value so far is kept. A budget that is lost so is remembered: whoever
+ * asked for one does not want to run without. */
 #ifndef MDNN_OPTIONS_H
 #define MDNN_OPTIONS_H
 
@@ -51,6 +52,9 @@ typedef struct mdnn_options {
 #undef OPTION_ENUM
 #undef OPTION_STRING
     char origin[MDNN_OPTION_COUNT][MDNN_ORIGIN_BYTES];
+    /* Where a memory.budget was asked for that could not be read, and none was afterwards; "":
+     * nowhere. */
+    char unread_budget[MDNN_ORIGIN_BYTES];
 } mdnn_options_t;
 
 /* Called once for every message of a load: one finished line without newline. */

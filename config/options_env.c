@@ -87,6 +87,13 @@ static bool is_known_name(const char *name, char best[MDNN_ENVIRONMENT_NAME_BYTE
     return false;
 }
 
+static bool is_from_environment(const mdnn_options_reader_t *reader)
+{
+    static const char environment[] = "environment ";
+    return strncmp(reader->options->origin[MDNN_OPTION_memory_budget], environment,
+                   sizeof environment - 1) == 0;
+}
+
 static void warn_unknown_names(mdnn_options_reader_t *reader)
 {
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
@@ -104,6 +111,8 @@ static void warn_unknown_names(mdnn_options_reader_t *reader)
                         "unknown variable%s%s%s; accepted: MICRODNN_<SECTION>_<KEY> as `microdnn "
                         "config --markdown` lists them; ignored",
                         *best != '\0' ? ", did you mean " : "", best, *best != '\0' ? "?" : "");
+        if (strcmp(best, "MICRODNN_MEMORY_BUDGET") == 0 && !is_from_environment(reader))
+            mdnn_reader_note_unread_budget(reader);
         reader->place = NULL;
     }
 }

@@ -191,6 +191,25 @@ static bool accept_line(ini_source_t *source, span_t raw, span_t line)
     return *line.start == '[' ? accept_header(source, line) : accept_assignment(source, line);
 }
 
+static bool is_word_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Whether the first word is the key of the budget, or is meant to be. */
+static bool asks_for_budget(span_t line)
+{
+    char word[SHOWN_BYTES + 1];
+    size_t bytes = 0;
+    while (bytes < line.bytes && bytes < SHOWN_BYTES && is_word_byte(line.start[bytes]))
+        bytes++;
+    snprintf(word, sizeof word, "%.*s", (int)bytes, line.start);
+    mdnn_nearest_t nearest = {.wanted = word};
+    for (int i = 0; i < MDNN_OPTION_COUNT; i++)
+        mdnn_nearest_offer(&nearest, mdnn_option_table[i].key);
+    return nearest.best != NULL && strcmp(nearest.best, "budget") == 0;
+}
+
 /* inih's fgets. */
 static char *read_line(char *buffer, int bytes, void *stream)
 {
@@ -199,8 +218,11 @@ static char *read_line(char *buffer, int bytes, void *stream)
         return NULL;
     const span_t raw = next_raw_line(source);
     span_t line = without_comment(raw);
-    if (!accept_line(source, raw, line) || line.bytes >= (size_t)bytes)
+    if (!accept_line(source, raw, line) || line.bytes >= (size_t)bytes) {
+        if (asks_for_budget(line))
+            mdnn_reader_note_unread_budget(&source->reader);
         line.bytes = 0;
+    }
     memcpy(buffer, line.start, line.bytes);
     buffer[line.bytes] = '\0';
     return buffer;
@@ -238,6 +260,8 @@ static int take_assignment(void *user, const char *section, const char *key, con
     mdnn_option_id_t id;
     if (mdnn_option_find(section, strlen(section), key, strlen(key), &id) != MDNN_STATUS_OK) {
         say_unknown_key(source, section, key);
+        if (asks_for_budget((span_t){key, strlen(key)}))
+            mdnn_reader_note_unread_budget(&source->reader);
         return 1;
     }
     if (source->set_in_line[id] != 0) {

@@ -47,6 +47,13 @@ void mdnn_reader_say(mdnn_options_reader_t *reader, const char *format, ...)
     reader->report(reader->context, message);
 }
 
+void mdnn_reader_note_unread_budget(mdnn_options_reader_t *reader)
+{
+    char *const place = reader->options->unread_budget;
+    format_place(reader, place, MDNN_ORIGIN_BYTES);
+    make_printable(place);
+}
+
 void mdnn_reader_kept(const mdnn_options_reader_t *reader, mdnn_option_id_t id, char *buffer,
                       size_t bytes)
 {
@@ -63,6 +70,9 @@ mdnn_status_t mdnn_reader_apply(mdnn_options_reader_t *reader, mdnn_option_id_t 
     format_place(reader, origin, sizeof origin);
     make_printable(origin);
     const mdnn_status_t status = mdnn_option_set(reader->options, id, text, origin);
+    if (id == MDNN_OPTION_memory_budget)
+        snprintf(reader->options->unread_budget, MDNN_ORIGIN_BYTES, "%s",
+                 status == MDNN_STATUS_OK ? "" : origin);
     if (status == MDNN_STATUS_OK)
         return status;
     const mdnn_option_info_t *const info = &mdnn_option_table[id];

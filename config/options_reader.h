@@ -28,6 +28,9 @@ void mdnn_reader_say(mdnn_options_reader_t *reader, const char *format, ...)
 mdnn_status_t mdnn_reader_apply(mdnn_options_reader_t *reader, mdnn_option_id_t id,
                                 const char *text);
 
+/* The place seems to ask for a memory.budget, and nobody can say which. */
+void mdnn_reader_note_unread_budget(mdnn_options_reader_t *reader);
+
 /* The value so far and its origin, for messages: "warn (default)". */
 void mdnn_reader_kept(const mdnn_options_reader_t *reader, mdnn_option_id_t id, char *buffer,
                       size_t bytes);

@@ -10,6 +10,7 @@
 
 #include "config/options_table.h"
 #include "config/paths.h"
+#include "config/sizes.h"
 
 static const char usage[] =
     "usage: microdnn run [options] [--] program [arguments]\n"
@@ -70,6 +71,20 @@ static bool is_file_pattern(mdnn_option_id_t id)
            id == MDNN_OPTION_memory_trace;
 }
 
+static bool is_plausible(const mdnn_options_t *options, mdnn_option_id_t id, const char *shown,
+                         const char *value)
+{
+    const mdnn_option_info_t *const info = &mdnn_option_table[id];
+    char why[MDNN_TROUBLE_BYTES];
+    if (info->type != MDNN_OPTION_SIZE)
+        return true;
+    const uint64_t bytes = *(const uint64_t *)((const char *)options + info->offset);
+    if (mdnn_size_is_plausible(id, value, bytes, why, sizeof why))
+        return true;
+    tool_complain("%s: %s", shown, why);
+    return false;
+}
+
 /* Checks `value` as the library will, then hands it over by the full name, which beats any file and
  * any short name that is set already. */
 bool tool_export_option(mdnn_option_id_t id, const char *shown, const char *value)
@@ -85,6 +100,8 @@ bool tool_export_option(mdnn_option_id_t id, const char *shown, const char *valu
                       out_of_range ? "" : mdnn_option_kind(id), accepted);
         return false;
     }
+    if (!is_plausible(&scratch, id, shown, value))
+        return false;
     char name[MDNN_ENVIRONMENT_NAME_BYTES], absolute[MDNN_OPTION_STRING_BYTES];
     mdnn_option_environment_name(id, name, sizeof name);
     if (is_file_pattern(id) && *value != '\0' && strcmp(value, "stderr") != 0) {
@@ -255,6 +272,18 @@ int tool_become(char **arguments)
     return error == ENOENT || error == ENOTDIR ? TOOL_RUN_NOT_FOUND : TOOL_RUN_CANNOT_EXECUTE;
 }
 
+/* What the library would end the program for at its first allocation, wherever it was said. */
+static bool budget_can_be_kept(void)
+{
+    const mdnn_options_t *const options = tool_exported_options();
+    char why[MDNN_TROUBLE_BYTES];
+    if (!options->memory_strict || options->general_disable ||
+        mdnn_budget_can_be_kept(options, why, sizeof why))
+        return true;
+    tool_complain("%s", why);
+    return false;
+}
+
 int tool_take_run_options(int argc, char **argv, bool *help)
 {
     const char *library = NULL;
@@ -270,7 +299,7 @@ int tool_take_run_options(int argc, char **argv, bool *help)
         fprintf(stderr, "Try `microdnn %s --help`.\n", argv[0]);
         return TOOL_RUN_FAILED;
     }
-    return tool_export_preload(library) ? TOOL_OK : TOOL_RUN_FAILED;
+    return budget_can_be_kept() && tool_export_preload(library) ? TOOL_OK : TOOL_RUN_FAILED;
 }
 
 int tool_run(int argc, char **argv)

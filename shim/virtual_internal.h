@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "config/lock.h"
+#include "config/sizes.h"
 #include "shim/captures.h"
 #include "shim/memory_device.h"
 #include "shim/virtual_memory.h"
@@ -33,6 +34,7 @@ typedef struct mdnn_virtual_device {
     bool serves_all;            /* safety = host */
     bool hurried;               /* mdnn_memory_hurry is in force */
     mdnn_condition_t one_ended;   /* of those */
+    char trouble[MDNN_TROUBLE_BYTES]; /* why it could not be set up; "": the failure says it */
     struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;
 
@@ -58,6 +60,9 @@ mdnn_virtual_device_t *mdnn_virtual_device_of(uint64_t address);
 /* Of the calling thread's context, made at the first call; NULL: not under a budget. */
 mdnn_virtual_device_t *mdnn_virtual_current(void);
 mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context); /* and which that is */
+/* What an allocation is told that finds no device there: NOT_SUPPORTED, the driver's own memory
+ * serves, or OUT_OF_MEMORY, a budget was asked for that cannot be kept. */
+CUresult mdnn_virtual_without(CUcontext context);
 /* By index; NULL behind the last. One that was reset has no addresses and no memory. */
 mdnn_virtual_device_t *mdnn_virtual_device(size_t index);
 

@@ -12,6 +12,7 @@
 #include "config/log.h"
 #include "config/memory_statistics.h"
 #include "config/numbers.h"
+#include "config/sizes.h"
 #include "shim/process.h"
 #include "shim/virtual_unseen.h"
 
@@ -25,7 +26,7 @@ static _Atomic(mdnn_virtual_device_t *) devices[DEVICES]; /* filled from the fro
 static mdnn_virtual_device_t nothing = {.lock = MDNN_LOCK_INIT(DEVICE), .ordinal = -1};
 static mdnn_virtual_device_t *withdrawn; /* others may have seen them, so they stay */
 static _Atomic uint64_t lowest = UINT64_MAX, highest;     /* all addresses lie in there */
-static _Atomic bool tried[DEVICES];                       /* by ordinal */
+static _Atomic bool tried[DEVICES], failed[DEVICES];      /* by ordinal */
 
 static mdnn_lock_t making = MDNN_LOCK_INIT(MAKING); /* of all below, and of devices */
 static _Atomic(mdnn_moments_t *) moments;
@@ -33,11 +34,18 @@ static _Atomic(mdnn_captures_t *) captures;
 static mdnn_trace_t *trace;
 static mdnn_host_account_t host; /* of all devices */
 
+/* Somebody asked for a budget, but nobody can say which: none is kept then. */
+static bool is_unread(const mdnn_options_t *options)
+{
+    return options->memory_strict && options->unread_budget[0] != '\0';
+}
+
 bool mdnn_virtual_on(void)
 {
     const mdnn_process_state_t state = mdnn_process_state();
+    const mdnn_options_t *const options = mdnn_process_options();
     return (state == MDNN_PROCESS_ACTIVE || state == MDNN_PROCESS_EXITING) &&
-           mdnn_process_options()->memory_budget != UINT64_MAX;
+           (options->memory_budget != UINT64_MAX || is_unread(options));
 }
 
 /* ---- entering ---- */
@@ -258,17 +266,6 @@ mdnn_captures_t *mdnn_virtual_captures(void)
     return has_common() ? atomic_load(&captures) : NULL;
 }
 
-/* A power of two: from the budget 1024 chunks between 2 and 32 MiB (docs/design.md). */
-static uint64_t chunk_bytes_of(uint64_t budget_bytes, uint64_t option)
-{
-    const uint64_t wanted = option ? option : budget_bytes / 1024;
-    const uint64_t most = option ? UINT64_MAX : 32 * mebibyte;
-    uint64_t bytes = 2 * mebibyte;
-    while (bytes < wanted && bytes < most)
-        bytes *= 2;
-    return bytes;
-}
-
 /* Measured; where that fails, rates that are common. The latency is what mapping a chunk costs. */
 static mdnn_link_t link_of(mdnn_virtual_device_t *device)
 {
@@ -315,9 +312,11 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
     const mdnn_options_t *const options = mdnn_process_options();
     const mdnn_driver_t *const driver = mdnn_real_driver();
     size_t total = 0;
+    if (!mdnn_budget_can_be_kept(options, device->trouble, sizeof device->trouble))
+        return MDNN_STATUS_INVALID_ARGUMENT;
     MDNN_TRY(mdnn_failure_note(driver->cuDeviceTotalMem(&total, device->ordinal)));
     device->budget_bytes = options->memory_budget < total ? options->memory_budget : total;
-    const uint64_t chunk_bytes = chunk_bytes_of(device->budget_bytes, options->memory_chunk_size);
+    const uint64_t chunk_bytes = mdnn_chunk_bytes(device->budget_bytes, options->memory_chunk_size);
     const mdnn_device_memory_config_t config = {.driver = driver,
                                                 .moments = atomic_load(&moments),
                                                 .device = device->ordinal,
@@ -328,9 +327,13 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
                                                 .covers =
                                                     options->memory_safety == MDNN_SAFETY_HOST,
                                                 .trace = trace};
+    snprintf(device->trouble, sizeof device->trouble,
+             "addresses or streams for it are not to be had; too little address space (ulimit -v) "
+             "is one reason");
     MDNN_TRY(mdnn_device_memory_create(&config, &device->device));
     device->serves_all = mdnn_device_memory_covers(device->device);
     mdnn_device_memory_addresses(device->device, &device->start, &device->bytes);
+    device->trouble[0] = '\0';
     const mdnn_status_t status = make_memory(device, chunk_bytes);
     if (status != MDNN_STATUS_OK)
         mdnn_device_memory_destroy(device->device);
@@ -376,13 +379,66 @@ static mdnn_status_t fill_in_primary(mdnn_virtual_device_t *device)
     return status;
 }
 
+/* What becomes of allocations there, in one line. */
+static void say_without(int ordinal, const char *why)
+{
+    if (mdnn_process_options()->memory_strict)
+        MDNN_LOG(MDNN_LOG_ERROR, "memory",
+                 "device %d: the budget cannot be kept, so nothing is allocated: %s ([memory] "
+                 "strict = no: run without a limit)",
+                 ordinal, why);
+    else
+        MDNN_LOG(MDNN_LOG_ERROR, "memory", "device %d goes without a budget: %s", ordinal, why);
+}
+
+static void say_failed(const mdnn_virtual_device_t *device, mdnn_status_t status)
+{
+    const CUresult error = mdnn_failure_take();
+    const char *const what = device->trouble[0] ? device->trouble : mdnn_status_string(status);
+    char why[MDNN_TROUBLE_BYTES + 32];
+    snprintf(why, sizeof why, error == CUDA_SUCCESS ? "%s" : "%s (CUDA error %d)", what, (int)error);
+    say_without((int)device->ordinal, why);
+}
+
+/* Without what all devices share. */
+static void say_nowhere(void)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    if (!atomic_flag_test_and_set(&said))
+        say_without(0, driver && driver->has_memory
+                           ? mdnn_status_string(MDNN_STATUS_OUT_OF_MEMORY)
+                           : "the driver lacks functions for virtual memory, which CUDA 12 has");
+}
+
+CUresult mdnn_virtual_without(CUcontext context)
+{
+    CUdevice ordinal;
+    if (!mdnn_virtual_on())
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const CUresult refused = mdnn_process_options()->memory_strict ? CUDA_ERROR_OUT_OF_MEMORY
+                                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    if (!has_common()) {
+        say_nowhere();
+        return refused;
+    }
+    /* Without a context, or with one that is lost, the driver says so itself. */
+    if (!context || mdnn_real_driver()->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal < 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    /* While it is being reset, what is allocated there ends with it. */
+    return ordinal >= DEVICES || atomic_load(&failed[ordinal]) ? refused : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 /* `making` is locked; the device was not tried yet. It is tried once. */
 static void make_device(CUdevice ordinal)
 {
     atomic_store(&tried[ordinal], true);
     mdnn_virtual_device_t *const device = calloc(1, sizeof *device);
-    if (!device)
+    if (!device) {
+        say_without((int)ordinal, mdnn_status_string(MDNN_STATUS_OUT_OF_MEMORY));
+        atomic_store(&failed[ordinal], true);
         return;
+    }
     device->ordinal = ordinal;
     init_locks(device);
     const mdnn_status_t status = fill_in_primary(device);
@@ -390,8 +446,8 @@ static void make_device(CUdevice ordinal)
         publish(device);
         return;
     }
-    MDNN_LOG(MDNN_LOG_ERROR, "memory", "device %d goes without a budget: %s (CUDA error %d)",
-             (int)ordinal, mdnn_status_string(status), (int)mdnn_failure_take());
+    say_failed(device, status);
+    atomic_store(&failed[ordinal], true);
     free(device);
 }
 
@@ -479,6 +535,7 @@ bool mdnn_virtual_withdraw(CUdevice ordinal)
 
 void mdnn_virtual_device_ended(CUdevice ordinal)
 {
+    atomic_store(&failed[ordinal], false);
     atomic_store(&tried[ordinal], false);
 }
 
@@ -682,8 +739,12 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bo
     mdnn_virtual_device_t *const device = bytes > 0 ? mdnn_virtual_current_in(&context) : NULL;
     uint64_t number, start = 0;
     unsigned long long capture;
-    if (!device || order_of(stream, per_thread, synchronous, &number, &capture) != MDNN_STATUS_OK)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!device)
+        return bytes > 0 ? mdnn_virtual_without(context) : CUDA_ERROR_NOT_SUPPORTED;
+    if (order_of(stream, per_thread, synchronous, &number, &capture) != MDNN_STATUS_OK) {
+        const CUresult error = mdnn_failure_take(); /* of the stream: the real call's, too */
+        return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     const mdnn_status_t status = allocate_entered(device, bytes, number, capture, &start);
     const CUresult result = status == MDNN_STATUS_NOT_FOUND ? CUDA_ERROR_NOT_SUPPORTED

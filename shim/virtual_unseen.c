@@ -191,7 +191,7 @@ CUresult mdnn_virtual_set_aside(size_t bytes, int *ordinal, CUcontext *context)
 {
     mdnn_virtual_device_t *const device = mdnn_virtual_current_in(context);
     if (!device)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return mdnn_virtual_without(*context);
     *ordinal = device->ordinal;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     const mdnn_status_t status = set_aside(device, bytes);

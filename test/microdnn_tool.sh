@@ -101,6 +101,31 @@ bad_options_are_refused() {
         refuses 'unrecognized option' --nonsense true &&
         refuses 'which program?' --log info
 }
+implausible_sizes_are_refused() {
+    refuses '--memory: 12 means 12 bytes, which is less than a chunk of memory, 2MiB; did you mean 12GiB?' --memory 12 true &&
+        refuses '; did you mean 2048MiB?' --memory 2048 true &&
+        refuses '--memory: 0 is less than a chunk of memory, 2MiB; `none` sets no limit' --memory 0 true &&
+        refuses '--memory: 12KiB is less than a chunk of memory' --memory 12k true &&
+        refuses '--set memory.budget: 12 means 12 bytes' --set memory.budget=12 true &&
+        refuses '--workspace-limit: 64 means 64 bytes, which is next to nothing; did you mean 64MiB?' --workspace-limit 64 true &&
+        refuses 'did you mean 512MiB?' --set convolution.total_workspace=512 true &&
+        refuses 'did you mean 8GiB?' --set memory.host_limit=8 true &&
+        refuses 'did you mean 32MiB?' --set memory.chunk_size=32 true &&
+        refuses 'chunks of 1GiB, which the budget of 512MiB has no room for' \
+            --memory 512m --set memory.chunk_size=1g true
+}
+budget_that_is_lost_is_refused() {
+    printf '[memory]\nbudget = 12 gigabytes\n' > "$work/lost.ini"
+    refuses "memory.budget cannot be read ($work/lost.ini:2)" --config "$work/lost.ini" true &&
+        exits 0 "$microdnn" run --config "$work/lost.ini" --memory 12GiB true &&
+        exits 0 "$microdnn" run --config "$work/lost.ini" --set memory.strict=no true &&
+        exits 125 env MICRODNN_MEMORY_BUDGET=12 "$microdnn" run true &&
+        exits 125 env MICRODNN_MEMORY_BUDGET=12GB? "$microdnn" verify true
+}
+small_sizes_that_mean_something_are_taken() {
+    exits 0 "$microdnn" run --workspace-limit 0 --memory none --set memory.host_limit=0 --set memory.chunk_size=0 \
+        --set memory.min_size=512 true && exits 0 "$microdnn" run --workspace-limit 4096 --memory 2m true
+}
 program_keeps_its_options() {
     same '-x --log=1 --' "$("$microdnn" run echo -x --log=1 --)" &&
         same '--help' "$("$microdnn" run -- sh -c 'echo "$1"' sh --help)"
@@ -335,7 +360,7 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 42
+plan 45
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
 check 'wrong usage exits 2 with advice' wrong_usage
@@ -345,6 +370,9 @@ check 'run: relative output files become absolute' relative_files_become_absolut
 check 'run: the configuration file is passed on by its absolute path' config_file_is_passed_on
 check 'run: mistakes in the configuration file are said and the program runs' config_file_with_mistakes_runs
 check 'run: bad options are refused with what is accepted' bad_options_are_refused
+check 'run: sizes that nobody can mean are refused' implausible_sizes_are_refused
+check 'run: a budget that is lost is refused' budget_that_is_lost_is_refused
+check 'run: small sizes that mean something are taken' small_sizes_that_mean_something_are_taken
 check 'run: options after the program are the program'"'"'s' program_keeps_its_options
 check 'run: exit statuses are those of a shell' exit_statuses
 check 'run: the program takes the place of the tool' program_replaces_the_tool

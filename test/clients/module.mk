@@ -76,7 +76,7 @@ TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings every_fault g
     route_graph route_linked virtual_graphs virtual_memory) \
     $(patsubst %,$(B)/mutants/%/libmicrodnn.so,BETA_NOT_ONE DLSYM_BY_NAME)
 TESTS += $(patsubst %,test/%.sh,database routes matrix graph_matrix graph_limits graph_search graph_rules \
-    short_calls behaviour arena virtual_memory resets endings every_fault safety_host)
+    short_calls behaviour arena virtual_memory resets endings every_fault safety_host strict)
 
 # Pieces of shim/ tested alone, with a driver of the test's own.
 $(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c shim/capture_mode.c $(B)/libmdnn_core.a

@@ -247,6 +247,33 @@ static void a_good_file_sets_values_and_origins_without_a_word(void **state)
     assert_string_equal(options.origin[MDNN_OPTION_convolution_numerics], "default");
 }
 
+static void a_budget_that_is_lost_is_remembered(void **state)
+{
+    static const struct {
+        const char *text, *place;
+    } cases[] = {{"[memory]\nbudget = 12 gigabytes", "f.ini:2"},
+                 {"[memory]\nbudget = -1", "f.ini:2"},
+                 {"[memory]\nbudget", "f.ini:2"},
+                 {"[memory]\nbudget 12GiB", "f.ini:2"},
+                 {"[memory]\nBudget = 12GiB", "f.ini:2"},
+                 {"[memory]\nbugdet = 12GiB", "f.ini:2"},
+                 {"[memory]\nbudget = 12\aGiB", "f.ini:2"},
+                 {"[memroy]\n\nbudget = 12GiB", "f.ini:3"},
+                 {"[memory\nbudget = 12GiB", "f.ini:2"},
+                 {"[general]\nbudget = 12GiB", "f.ini:2"},
+                 {"budget = 12GiB", "f.ini:1"},
+                 {"[memory]\nbudget = none", ""},
+                 {"[memory]\nbudget = x\nbudget = 12GiB", ""},
+                 {"[memory]\nbudget = 12GiB\nbudget = x", ""},
+                 {"[memory]\n; budget = x\npolicy = budget", ""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mdnn_options_set_defaults(&options);
+        load(cases[i].text);
+        assert_string_equal(options.unread_budget, cases[i].place);
+    }
+}
+
 static void truth_values_have_four_words_each(void **state)
 {
     (void)state;
@@ -808,6 +835,7 @@ int main(void)
         PLAIN(defaults_are_those_of_the_list),
         PLAIN(every_section_of_the_list_is_known),
         PLAIN(a_good_file_sets_values_and_origins_without_a_word),
+        PLAIN(a_budget_that_is_lost_is_remembered),
         PLAIN(truth_values_have_four_words_each),
         PLAIN(an_unknown_section_is_named_and_its_keys_are_ignored),
         PLAIN(an_unknown_key_is_named_with_the_nearest_one),
