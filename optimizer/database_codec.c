@@ -16,6 +16,9 @@ enum {
     HEADER_BYTES = 8
 };
 
+/* Sums of what is below stay numbers; eleven days are no time for a convolution. */
+static const double longest_ms = 1e9;
+
 static unsigned char *put32(unsigned char *bytes, uint32_t value)
 {
     value = htole32(value);
@@ -114,7 +117,7 @@ static bool take_cost(const unsigned char **bytes, mdnn_cost_t *cost)
     cost->extrapolated = (flags & EXTRAPOLATED) != 0;
     cost->untimed = (flags & UNTIMED) != 0;
     cost->left = (flags & LEFT) != 0;
-    const bool timed = isfinite(cost->time_ms) && cost->time_ms > 0;
+    const bool timed = cost->time_ms > 0 && cost->time_ms <= longest_ms;
     return is_engine && (cost->untimed ? cost->time_ms == 0 : timed) &&
            (!cost->left || !cost->untimed || cost->workspace_bytes == 0) &&
            (flags & ~(uint32_t)ALL_FLAGS) == 0;

@@ -86,4 +86,12 @@ bool mdnn_problem_equal(const mdnn_problem_t *a, const mdnn_problem_t *b);
 /* One line for people: "forward 256x64x27x27 * 192x64x5x5 pad 2 float ...". Always terminated. */
 void mdnn_problem_format(const mdnn_problem_t *problem, char *buffer, size_t bytes);
 
+/* What the convolution writes. */
+static inline const mdnn_problem_tensor_t *mdnn_problem_output(const mdnn_problem_t *problem)
+{
+    return problem->direction == MDNN_BACKWARD_DATA     ? &problem->x
+           : problem->direction == MDNN_BACKWARD_FILTER ? &problem->w
+                                                        : &problem->y;
+}
+
 #endif

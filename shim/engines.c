@@ -40,6 +40,14 @@ typedef struct sized_graph {
     struct sized_graph *next;
 } sized_graph_t;
 
+/* Notes belong to the engine, whatever its knobs and the size. */
+typedef struct judged_engine {
+    int32_t id;
+    bool admissible;
+    mdnn_engine_offer_t offer;
+    struct judged_engine *next;
+} judged_engine_t;
+
 struct mdnn_engines {
     const mdnn_cudnn_t *cudnn;
     const mdnn_problem_t *problem;
@@ -47,6 +55,7 @@ struct mdnn_engines {
     bool all;
     bool first_only; /* short lists */
     sized_graph_t *graphs;
+    judged_engine_t *judged;
 };
 
 static const mdnn_graph_uids_t own_uids = {'x', 'w', 'y', 'z', 'b'};
@@ -105,6 +114,11 @@ void mdnn_engines_destroy(mdnn_engines_t *engines)
         sized_graph_t *const next = engines->graphs->next;
         destroy_graph(engines->cudnn, engines->graphs);
         engines->graphs = next;
+    }
+    while (engines->judged) {
+        judged_engine_t *const next = engines->judged->next;
+        free(engines->judged);
+        engines->judged = next;
     }
     free(engines);
 }
@@ -442,6 +456,53 @@ static void destroy_recipe(recipe_t *recipe)
     destroy(recipe->cudnn, recipe->configuration);
     destroy_many(recipe->cudnn, recipe->choices, (size_t)recipe->choice_count);
     destroy(recipe->cudnn, recipe->engine);
+}
+
+/* False if cuDNN has no such engine for the graph. */
+static bool read_engine(const mdnn_engines_t *engines, const sized_graph_t *graph,
+                        judged_engine_t *judged)
+{
+    recipe_t recipe = {.cudnn = engines->cudnn};
+    uint32_t notes, behaviour;
+    const bool read = make_engine(&recipe, graph->graph, judged->id) &&
+                      read_notes(engines->cudnn, recipe.engine, &notes, &behaviour);
+    destroy_recipe(&recipe);
+    if (!read)
+        return false;
+    judged->admissible = is_admissible(engines->problem, notes, behaviour);
+    mdnn_engine_judge(engines->problem, notes, behaviour, &judged->offer);
+    return true;
+}
+
+static mdnn_status_t judge_anew(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
+                                int32_t id, const judged_engine_t **judged)
+{
+    sized_graph_t *graph;
+    MDNN_TRY(graph_for(engines, handle, images, MDNN_SCALING_CALLER, &graph));
+    judged_engine_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    made->id = id;
+    if (!read_engine(engines, graph, made)) {
+        free(made);
+        return MDNN_STATUS_UNSUPPORTED;
+    }
+    made->next = engines->judged;
+    engines->judged = made;
+    *judged = made;
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_engines_judge(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
+                                 int32_t id, mdnn_engine_offer_t *offer)
+{
+    const judged_engine_t *judged = engines->judged;
+    while (judged && judged->id != id)
+        judged = judged->next;
+    if (!judged)
+        MDNN_TRY(judge_anew(engines, handle, images, id, &judged));
+    *offer = judged->offer;
+    return judged->admissible ? MDNN_STATUS_OK : MDNN_STATUS_UNSUPPORTED;
 }
 
 static bool make_plan(const mdnn_cudnn_t *cudnn, cudnnHandle_t handle,

@@ -69,6 +69,12 @@ mdnn_status_t mdnn_engines_list_instant(mdnn_engines_t *engines, cudnnHandle_t h
                                         int64_t images, mdnn_graph_scaling_t scaling,
                                         mdnn_engine_offer_t *offers, size_t capacity, size_t *count);
 
+/* What cuDNN says of engine `id` for a part of `images` images, into *offer but for its identity: of
+ * an engine that somebody else names. UNSUPPORTED if cuDNN does not know it here, or its numerics are
+ * weaker than the problem allows. */
+mdnn_status_t mdnn_engines_judge(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
+                                 int32_t id, mdnn_engine_offer_t *offer);
+
 /* UNSUPPORTED if the engine cannot run this part; that is remembered too. *plan stays valid. */
 mdnn_status_t mdnn_engines_plan(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
                                 mdnn_graph_scaling_t scaling, const mdnn_engine_t *engine,

@@ -550,13 +550,6 @@ static void take_offer(mdnn_measurement_t *measurement, mdnn_cost_row_t *row,
         row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
 }
 
-static const mdnn_problem_tensor_t *output_of(const mdnn_problem_t *problem)
-{
-    return problem->direction == MDNN_BACKWARD_DATA     ? &problem->x
-           : problem->direction == MDNN_BACKWARD_FILTER ? &problem->w
-                                                        : &problem->y;
-}
-
 /* Asks cuDNN which engines it offers for this size; once a row, or twice where the first one was a
  * search that had enough. Some engines of cuDNN 9 write into the gaps of an output that has them (seen
  * on an H100): none but the host's own is tried there. */
@@ -573,7 +566,7 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
     row->partly = partly;
     if (row->images == mdnn_problem_batch(measurement->problem) && measurement->request.callers_own)
         take_offer(measurement, row, measurement->request.callers_own);
-    if (mdnn_tensor_has_gaps(output_of(measurement->problem)))
+    if (mdnn_tensor_has_gaps(mdnn_problem_output(measurement->problem)))
         return;
     const double begin_us = mdnn_now_us();
     const bool fallback_known = mdnn_cost_table_offer_fallback(

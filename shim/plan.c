@@ -13,6 +13,7 @@
 #include "shim/measure.h"
 #include "shim/process.h"
 #include "shim/recall.h"
+#include "shim/recall_check.h"
 #include "shim/wd_policy.h"
 
 #define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
@@ -44,6 +45,7 @@ struct mdnn_plan {
     mdnn_engines_t *engines; /* NULL: legacy algorithms only */
     mdnn_cost_table_t *costs;
     mdnn_recall_t recall;
+    bool believes_file;                /* costs came from a database */
     mdnn_accumulator_t accumulator;    /* function NULL: not needed or not to be had */
     _Atomic(front_set_t *) set;        /* NULL until planned */
     _Atomic uint64_t next_limit;       /* a larger set pays only from this workspace on */
@@ -139,6 +141,8 @@ static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint3
         return NULL;
     }
     mdnn_recall_open(&plan->recall, call, &plan->key.problem);
+    mdnn_recall_restrict(&plan->recall.memory, call, &plan->key.problem, plan->engines);
+    plan->believes_file = plan->recall.memory.count > 0;
     if (mdnn_cost_table_recall(plan->costs, &plan->key.problem, &plan->recall.memory) !=
         MDNN_STATUS_OK) {
         destroy(plan);
@@ -194,23 +198,58 @@ static mdnn_graph_scaling_t scaling_of(const mdnn_plan_t *plan,
     return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;
 }
 
-/* How a part is computed: by an engine's plan, or by an algorithm with its descriptor. */
-static mdnn_status_t make_means(mdnn_plan_t *plan, const mdnn_call_t *call,
-                                const mdnn_configuration_t *configuration, size_t index,
-                                mdnn_ready_part_t *part)
+static mdnn_status_t make_engine_plan(mdnn_plan_t *plan, const mdnn_call_t *call,
+                                      const mdnn_configuration_t *configuration, size_t index,
+                                      mdnn_ready_part_t *part)
 {
     const mdnn_micro_config_t *const micro = &configuration->parts[index];
-    part->algo = micro->cost.algo;
-    if (part->algo < MDNN_ALGO_ENGINE)
-        return mdnn_slices_convolution(plan->slices, micro->cost.math_type, &part->convolution);
     if (!plan->engines)
         return MDNN_STATUS_UNSUPPORTED;
     MDNN_TRY(mdnn_engines_plan(plan->engines, call->handle, micro->images,
                                scaling_of(plan, configuration, index), &micro->cost.engine,
                                &part->engine_plan));
     mdnn_engines_keep(part->engine_plan);
-    /* What was measured may have been the host's own plan of the engine, whose knobs need less. */
-    return part->engine_plan->workspace_bytes <= micro->cost.workspace_bytes
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t algorithm_bytes(const mdnn_call_t *call, const mdnn_ready_part_t *part,
+                                     size_t *bytes)
+{
+    mdnn_call_t whole = *call;
+    whole.x_desc = part->descriptors->x;
+    whole.y_desc = part->descriptors->y;
+    if (part->descriptors->w)
+        whole.w_desc = part->descriptors->w;
+    whole.conv_desc = part->convolution;
+    whole.algo = part->algo;
+    return mdnn_call_workspace(&whole, bytes) == CUDNN_STATUS_SUCCESS ? MDNN_STATUS_OK
+                                                                      : MDNN_STATUS_UNSUPPORTED;
+}
+
+/* How a part is computed: by an engine's plan, or by an algorithm with its descriptor. */
+static mdnn_status_t make_means(mdnn_plan_t *plan, const mdnn_call_t *call,
+                                const mdnn_configuration_t *configuration, size_t index,
+                                mdnn_ready_part_t *part)
+{
+    const mdnn_micro_config_t *const micro = &configuration->parts[index];
+    const bool adds_up = configuration->part_count > 1 &&
+                         plan->key.problem.direction == MDNN_BACKWARD_FILTER &&
+                         mdnn_plan_accumulator(plan);
+    size_t bytes = 0;
+    part->algo = micro->cost.algo;
+    if (part->algo < MDNN_ALGO_ENGINE) {
+        MDNN_TRY(mdnn_slices_convolution(plan->slices, micro->cost.math_type, &part->convolution));
+        if (plan->believes_file)
+            MDNN_TRY(algorithm_bytes(call, part, &bytes));
+    } else {
+        MDNN_TRY(make_engine_plan(plan, call, configuration, index, part));
+        bytes = part->engine_plan->workspace_bytes;
+    }
+    /* What was measured may have been the host's own plan of the engine, whose knobs need less; and a
+     * file may say anything. */
+    const uint64_t overhead_bytes = adds_up ? plan->accumulator.overhead_bytes : 0;
+    return overhead_bytes <= micro->cost.workspace_bytes &&
+                   bytes <= micro->cost.workspace_bytes - overhead_bytes
                ? MDNN_STATUS_OK
                : MDNN_STATUS_UNSUPPORTED;
 }
@@ -464,6 +503,21 @@ static mdnn_plan_t *plan_in_capture(mdnn_plan_t *known)
     return NULL;
 }
 
+/* What a file said of the problem was not so: as if it had said nothing. True if it had. */
+static bool forget_file(mdnn_plan_t *plan)
+{
+    mdnn_cost_table_t *empty;
+    if (!plan->believes_file || mdnn_cost_table_create(&empty) != MDNN_STATUS_OK)
+        return false;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache",
+                  "what the database says of a convolution is not so, and is measured anew: %s",
+                  plan->title);
+    mdnn_cost_table_destroy(plan->costs);
+    plan->costs = empty;
+    plan->believes_file = false;
+    return true;
+}
+
 /* What is there stays at least as complete. Callers hold the planning lock. */
 static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
@@ -471,7 +525,9 @@ static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call, 
         return MDNN_STATUS_OK;
     const front_set_t *const set = atomic_load(&plan->set);
     const uint64_t most = set && set->limit_bytes > limit_bytes ? set->limit_bytes : limit_bytes;
-    const mdnn_status_t status = build_relaxed(plan, call, most);
+    mdnn_status_t status = build_relaxed(plan, call, most);
+    if (status == MDNN_STATUS_UNSUPPORTED && forget_file(plan))
+        status = build_relaxed(plan, call, most);
     if (status != MDNN_STATUS_OK)
         mdnn_plan_give_up(plan);
     return status;

@@ -58,13 +58,24 @@ a_file_that_cannot_be_made_is_said_once() {
         [ "$(grep -c 'cache' "$TMPDIR/nowhere.err")" -eq 1 ]
 }
 
+# With right checksums: what a file says of workspace is not so, and is found out; the right results come all the same.
+a_file_that_lies_admits_nothing() {
+    for lie in flags workspace; do
+        rm -f "$cache" && cp "$TMPDIR/imported.db" "$cache" &&
+            "$MDNN_BUILD/test/tools/forge_costs" "$cache" "$lie" && one "$lie" || { cat "$TMPDIR/$lie.err"; return 1; }
+    done
+    [ -n "$(timed workspace)" ] && grep -q 'is not so, and is measured anew' "$TMPDIR/workspace.err" &&
+        ! grep -q 'failed with' "$TMPDIR/workspace.err" && [ "$(choices workspace)" = "$(choices first)" ]
+}
+
 export MICRODNN_CACHE_FILE=$cache
 "$matrix" record "$record" || exit 1
-plan 6
+plan 7
 check 'a cold run measures and keeps costs and choices' cold_run_measures
 check 'later runs time nothing and choose the same' later_runs_repeat
 check 'processes that measure at the same time do not disturb each other' several_at_once
 check 'an import serves and stays untouched' an_import_serves_and_stays_untouched
 check 'a damaged file is set aside, said, and made anew' a_damaged_file_is_set_aside
+check 'a file that lies about what it measured admits nothing' a_file_that_lies_admits_nothing
 check 'a file that cannot be made is said once' a_file_that_cannot_be_made_is_said_once
 finish

@@ -93,11 +93,18 @@ $(B)/test/shim/test_graph_json: test/shim/test_graph_json.c shim/graph_json.c sh
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -o $@
-$(B)/test/shim/test_wd_policy: test/shim/test_wd_policy.c shim/wd_policy.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_wd_policy: test/shim/test_wd_policy.c shim/wd_policy.c shim/installation.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -o $@
-$(B)/test/shim/test_cost_table: test/shim/test_cost_table.c shim/cost_table.c $(B)/libmdnn_core.a
+$(B)/test/tools/forge_costs: test/tools/forge_costs.c $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lm -o $@
+TEST_DEPS += $(B)/test/tools/forge_costs
+$(B)/test/shim/test_recall_check: test/shim/test_recall_check.c shim/recall_check.c
+$(B)/test/shim/test_cost_table: test/shim/test_cost_table.c
+$(B)/test/shim/test_cost_table $(B)/test/shim/test_recall_check: shim/cost_table.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
@@ -106,7 +113,7 @@ $(B)/test/shim/test_search: test/shim/test_search.c shim/search.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@
-TESTS += $(B)/test/shim/test_stopwatch $(B)/test/shim/test_search $(B)/test/shim/test_cost_table $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
+TESTS += $(B)/test/shim/test_stopwatch $(B)/test/shim/test_search $(B)/test/shim/test_cost_table $(B)/test/shim/test_recall_check $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
 # Its cuDNN is the one that the library path names.
 $(B)/test/shim/test_engines: test/shim/test_engines.c $(patsubst %,shim/%.c,engines engine_knobs \
     graph_build graph_chain graph_json json) $(B)/libmdnn_core.a | $(CLIENT_SIM)
