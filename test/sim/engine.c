@@ -101,7 +101,9 @@ static void configure_locked(void)
     sim_engine.mode = mode && !strcmp(mode, "timing") ? SIM_TIMING : SIM_COMPUTE;
     sim_engine.peer_access = environment_number("MICRODNN_SIM_PEERS", 0) != 0;
     sim_engine.unnamed_allowed = environment_number("MICRODNN_SIM_UNNAMED", 0) != 0;
+    sim_engine.clean = environment_number("MICRODNN_SIM_POISON", 1) == 0;
     sim_engine.host_handles = environment_number("MICRODNN_SIM_HOST_HANDLES", 1) != 0;
+    sim_engine.limit_bytes = environment_number("MICRODNN_SIM_LIMIT", 0);
     sim_engine.random = environment_number("MICRODNN_SIM_SEED", 1) * 2 + 1;
     for (int i = 0; i < 8; i++) /* small seeds start alike */
         sim_random();
@@ -213,6 +215,25 @@ sim_device_t *sim_device(int device)
     return device >= 0 && device < sim_engine.device_count ? &sim_engine.devices[device] : NULL;
 }
 
+void sim_memory_taken(sim_device_t *device, uint64_t bytes)
+{
+    device->used_bytes += bytes;
+    if (device->used_bytes > device->most_used_bytes)
+        device->most_used_bytes = device->used_bytes;
+    if (sim_engine.limit_bytes == 0 || device->used_bytes <= sim_engine.limit_bytes)
+        return;
+    char message[160];
+    snprintf(message, sizeof message,
+             "device %d holds %llu bytes, which is more than MICRODNN_SIM_LIMIT",
+             (int)(device - sim_engine.devices), (unsigned long long)device->used_bytes);
+    sim_panic(message);
+}
+
+void sim_memory_given_back(sim_device_t *device, uint64_t bytes)
+{
+    device->used_bytes -= bytes;
+}
+
 void sim_fail_context(CUcontext context, CUresult error)
 {
     if (context->sticky == CUDA_SUCCESS)
@@ -271,11 +292,47 @@ static uint64_t api_faults_fired(void)
     return fired;
 }
 
+/* One number of the engine's, under its lock. */
+static uint64_t read_number(const uint64_t *number)
+{
+    pthread_mutex_lock(&sim_engine.mutex);
+    const uint64_t value = *number;
+    pthread_mutex_unlock(&sim_engine.mutex);
+    return value;
+}
+
+static uint64_t api_used_bytes(int device)
+{
+    return read_number(&sim_engine.devices[device].used_bytes);
+}
+
+static uint64_t api_most_used_bytes(int device)
+{
+    return read_number(&sim_engine.devices[device].most_used_bytes);
+}
+
+static uint64_t api_pinned_bytes(void)
+{
+    return read_number(&sim_engine.pinned_bytes);
+}
+
 const sim_api_t *sim_api(void);
 const sim_api_t *sim_api(void)
 {
     static const sim_api_t api = {
-        1,          api_mode,         api_profile,        api_function, sim_set_next_cost_us,
-        sim_memory, api_host_time_us, api_operations_run, api_inject,   api_faults_fired};
+        .version = 1,
+        .mode = api_mode,
+        .profile = api_profile,
+        .function = api_function,
+        .set_next_cost_us = sim_set_next_cost_us,
+        .memory = sim_memory,
+        .host_time_us = api_host_time_us,
+        .operations_run = api_operations_run,
+        .inject = api_inject,
+        .faults_fired = api_faults_fired,
+        .used_bytes = api_used_bytes,
+        .most_used_bytes = api_most_used_bytes,
+        .pinned_bytes = api_pinned_bytes,
+    };
     return &api;
 }

@@ -153,7 +153,7 @@ typedef struct sim_device {
     sim_profile_t profile;
     struct CUctx_st context;
     bool context_exists;
-    uint64_t used_bytes;
+    uint64_t used_bytes, most_used_bytes;
     sim_op_t *busy[SIM_UNITS];
 } sim_device_t;
 
@@ -165,14 +165,17 @@ typedef struct sim_engine {
     sim_mode_t mode;
     bool peer_access;     /* devices can reach each other's memory */
     bool host_handles;    /* cuMemCreate makes memory of the host */
+    bool clean;           /* fresh memory is zero, not poisoned */
     bool unnamed_allowed; /* kernels may touch memory that no parameter of theirs names */
     int device_count;
     int switch_devices; /* devices that share one switch; at least 1 */
     sim_device_t devices[SIM_MAX_DEVICES];
     CUcontext created; /* by cuCtxCreate, the destroyed ones too */
     uint64_t random;
-    double host_us; /* virtual time of the host; never before now_us */
-    double now_us;  /* up to which the devices are simulated */
+    uint64_t limit_bytes;  /* more of a device's memory ends the process; 0: none */
+    uint64_t pinned_bytes; /* of the host, in whatever way */
+    double host_us;        /* virtual time of the host; never before now_us */
+    double now_us;         /* up to which the devices are simulated */
     uint64_t sequence, generation, operations_run, next_id;
     sim_lane_t *active;
 } sim_engine_t;
@@ -208,6 +211,9 @@ void sim_set_current(CUcontext context);
 bool sim_push_current(CUcontext context);
 bool sim_pop_current(void);
 sim_device_t *sim_device(int device);
+/* Count memory of a device. */
+void sim_memory_taken(sim_device_t *device, uint64_t bytes);
+void sim_memory_given_back(sim_device_t *device, uint64_t bytes);
 bool sim_context_exists(CUcontext context);
 /* The first (NULL), the next; NULL behind the last. Each device's primary context is one. */
 CUcontext sim_context_after(CUcontext context);
@@ -315,8 +321,10 @@ CUresult sim_query(sim_op_t *op); /* CUDA_SUCCESS or CUDA_ERROR_NOT_READY */
 /* ---- work.c ---- */
 sim_work_t sim_work_copy(const sim_work_t *work);
 void sim_work_clear(sim_work_t *work);
-/* Runs the body; drops the lock meanwhile if it is a host call. */
+/* Runs the body of what is no host call. */
 void sim_work_run(CUcontext context, const sim_work_t *work);
+/* Runs that of a host call, without the lock. */
+void sim_work_call_host(const sim_work_t *work);
 CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *const *values,
                          void **extra);
 uint64_t sim_shape_bytes(const sim_shape_t *shape);

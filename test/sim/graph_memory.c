@@ -29,7 +29,7 @@ void sim_graph_memory_drop(sim_graph_memory_t *memory)
         return;
     if (memory->address != 0) {
         const sim_range_t *range = sim_map_find(memory->address);
-        sim_device(range->device)->used_bytes -= range->pages_bytes;
+        sim_memory_given_back(sim_device(range->device), range->pages_bytes);
         sim_map_remove(memory->address);
     }
     free(memory);
@@ -56,7 +56,7 @@ CUresult sim_graph_allocate(CUstream stream, uint64_t bytes, CUdeviceptr *out)
     CUresult result = sim_map_add_device(stream->context->device, bytes, &range);
     if (result != CUDA_SUCCESS)
         return result;
-    device->used_bytes += range.pages_bytes;
+    sim_memory_taken(device, range.pages_bytes);
     sim_graph_memory_t *memory = sim_allocate(sizeof *memory);
     *memory = (sim_graph_memory_t){.refs = 1, .address = range.start, .mark = ++sim_engine.next_id};
     sim_map_edit(range.start)->graph_memory = memory;

@@ -212,6 +212,9 @@ static bool back(uint64_t start, uint64_t bytes)
 {
     if (!map.alias)
         return true;
+    if (sim_engine.clean)
+        return mmap(alias_of(start), bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
     if (!prepare_poison(bytes < POISON_BYTES ? bytes : POISON_BYTES))
         return false;
     for (uint64_t done = 0; done < bytes; done += POISON_BYTES) {
@@ -257,6 +260,7 @@ CUresult sim_map_add_pinned(void *host, uint64_t bytes, unsigned flags, bool own
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     insert_range(&(sim_range_t){
         .start = start, .bytes = bytes, .place = SIM_PLACE_PINNED, .flags = flags, .owned = owned});
+    sim_engine.pinned_bytes += bytes;
     return CUDA_SUCCESS;
 }
 
@@ -267,8 +271,10 @@ void sim_map_remove(uint64_t start)
     memmove(map.ranges + at, map.ranges + at + 1, (--map.range_count - at) * sizeof *map.ranges);
     if (range.host_access && map.alias)
         seal((void *)(uintptr_t)range.start, range.bytes);
-    if (range.place != SIM_PLACE_DEVICE)
+    if (range.place != SIM_PLACE_DEVICE) {
+        sim_engine.pinned_bytes -= range.bytes;
         return;
+    }
     unback(range.pages_start, range.pages_bytes);
     if (!range.physical) /* else they remain the program's */
         extents_give(&map.addresses, range.pages_start, range.pages_bytes + SIM_PAGE);
@@ -376,7 +382,8 @@ bool sim_map_fill_physical(sim_physical_t *physical)
         return true;
     if (!extents_take(&map.physical_space, physical->bytes, SIM_PAGE, &physical->offset))
         return false;
-    if (write_poison(map.physical, physical->offset, physical->offset + physical->bytes))
+    if (sim_engine.clean ||
+        write_poison(map.physical, physical->offset, physical->offset + physical->bytes))
         return true;
     sim_map_empty_physical(physical);
     return false;

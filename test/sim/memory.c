@@ -32,7 +32,7 @@ static CUresult add_device_range(CUdeviceptr *out, int index, uint64_t bytes)
     CUresult result = sim_map_add_device(index, bytes, &range);
     if (result != CUDA_SUCCESS)
         return result;
-    device->used_bytes += range.pages_bytes;
+    sim_memory_taken(device, range.pages_bytes);
     sim_map_edit(range.start)->context = sim_current();
     *out = range.start;
     return CUDA_SUCCESS;
@@ -86,7 +86,7 @@ static CUresult mem_free(CUdeviceptr address)
     if (pool)
         sim_pool_freed(pool, bytes);
     else
-        sim_device(device)->used_bytes -= bytes;
+        sim_memory_given_back(sim_device(device), bytes);
     return CUDA_SUCCESS;
 }
 
@@ -146,7 +146,7 @@ static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (host == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (sim_engine.mode == SIM_COMPUTE)
+    if (sim_engine.mode == SIM_COMPUTE && !sim_engine.clean)
         memset(host, 0xFF, bytes);
     sim_clock_spend(alloc_us + (double)bytes / (1 << 20) * pin_us_per_mib);
     *out = host;

@@ -104,7 +104,7 @@ static bool trim(CUmemoryPool pool, uint64_t keep)
             continue;
         uint64_t given = take_from(pool, i, pool->reserved - keep);
         pool->reserved -= given;
-        sim_device(pool->device)->used_bytes -= given;
+        sim_memory_given_back(sim_device(pool->device), given);
     }
     return pool->reserved < before;
 }
@@ -144,7 +144,7 @@ void sim_pools_reset(int device)
             continue;
         while (pool->freed_count > 0)
             forget(pool, 0);
-        sim_device(device)->used_bytes -= pool->reserved;
+        sim_memory_given_back(sim_device(device), pool->reserved);
         pool->reserved = pool->used = 0;
     }
 }
@@ -203,7 +203,7 @@ static bool find_memory(CUmemoryPool pool, uint64_t bytes, const sim_lane_t *lan
     take_ready(pool, lane, search);
     uint64_t room = device_room(pool->device);
     uint64_t growth = search->missing < room ? search->missing : room;
-    sim_device(pool->device)->used_bytes += growth;
+    sim_memory_taken(sim_device(pool->device), growth);
     pool->reserved += growth;
     search->missing -= growth;
     take_pending(pool, search);

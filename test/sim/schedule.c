@@ -9,6 +9,16 @@
 
 enum { QUEUE_LIMIT = 1024, MOST_DENIALS = 3 };
 
+/* As with the real driver, one thread makes the host calls of all streams, one after the other. So
+ * a call that blocks holds up its stream and later calls, but nobody who does not wait for them. */
+typedef struct host_call {
+    sim_op_t *op; /* counted reference */
+    struct host_call *next;
+} host_call_t;
+
+static host_call_t *first_call, **end_of_calls = &first_call;
+static pthread_cond_t call_is_there = PTHREAD_COND_INITIALIZER;
+
 /* Host time of a query, so that a polling loop gets on in timing mode. An assumption. */
 static const double poll_us = 0.5;
 
@@ -164,15 +174,62 @@ static bool value_awaited(void)
     return false;
 }
 
-static void run(sim_op_t *op)
+static void finish(sim_op_t *op)
 {
     sim_lane_t *lane = op->lane;
-    op->executing = true;
-    sim_work_run(lane->context, &op->work);
     op->executed = true;
     lane->run_head = op->next;
     pthread_cond_broadcast(&sim_engine.changed);
     sim_op_retire(lane);
+}
+
+static void *make_host_calls(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&sim_engine.mutex);
+    for (;;) {
+        host_call_t *call = first_call;
+        if (!call) {
+            pthread_cond_wait(&call_is_there, &sim_engine.mutex);
+            continue;
+        }
+        first_call = call->next;
+        if (!first_call)
+            end_of_calls = &first_call;
+        pthread_mutex_unlock(&sim_engine.mutex);
+        sim_work_call_host(&call->op->work);
+        pthread_mutex_lock(&sim_engine.mutex);
+        finish(call->op);
+        sim_op_drop(call->op);
+        free(call);
+    }
+    return NULL;
+}
+
+static void ask_for_host_call(sim_op_t *op)
+{
+    static bool started;
+    pthread_t thread;
+    host_call_t *call = sim_allocate(sizeof *call);
+    call->op = sim_op_hold(op);
+    *end_of_calls = call;
+    end_of_calls = &call->next;
+    pthread_cond_signal(&call_is_there);
+    if (!started &&
+        (pthread_create(&thread, NULL, make_host_calls, NULL) != 0 || pthread_detach(thread) != 0))
+        sim_panic("no thread for host calls");
+    started = true;
+}
+
+static void run(sim_op_t *op)
+{
+    op->executing = true;
+    if (op->work.kind == SIM_HOST_CALL) {
+        ask_for_host_call(op);
+        return;
+    }
+    sim_work_run(op->lane->context, &op->work);
+    finish(op);
 }
 
 /* A random operation that can run and was marked since `generation`, or NULL. */
@@ -188,13 +245,14 @@ static sim_op_t *pick(uint64_t generation)
     return chosen;
 }
 
-/* Gives other threads of the program a moment to write the value. */
-static void wait_for_value(void)
+/* Gives other threads of the program a moment to write the value. `executing`: one of them is at an
+ * operation. */
+static void wait_for_value(bool executing)
 {
     static const struct timespec moment = {0, 100000};
     static unsigned moments;
     static uint64_t operations;
-    moments = operations == sim_engine.operations_run ? moments + 1 : 0;
+    moments = operations == sim_engine.operations_run && !executing ? moments + 1 : 0;
     operations = sim_engine.operations_run;
     if (moments > 100000)
         sim_panic("a stream waits for a value that nobody writes");
@@ -216,10 +274,10 @@ static void run_some(uint64_t generation)
     bool executing = false;
     for (sim_lane_t *lane = sim_engine.active; lane; lane = lane->next_active)
         executing = executing || (lane->run_head && lane->run_head->executing);
-    if (executing)
+    if (value_awaited())
+        wait_for_value(executing); /* the host's own writes tell nobody */
+    else if (executing)
         pthread_cond_wait(&sim_engine.changed, &sim_engine.mutex);
-    else if (value_awaited())
-        wait_for_value();
     else
         sim_panic("operations wait for one another");
 }
@@ -231,6 +289,20 @@ static void mark_needed(sim_op_t *op, uint64_t generation)
         for (unsigned i = 0; i < op->need_count; i++)
             mark_needed(op->needs[i], generation);
     }
+}
+
+/* Whether it has to wait for something that the host's code does. */
+static bool needs_host(sim_op_t *op, uint64_t generation)
+{
+    for (; op && !op->executed && op->mark < generation; op = op->previous) {
+        op->mark = generation;
+        if (op->work.kind == SIM_HOST_CALL || op->work.kind == SIM_WAIT_VALUE)
+            return true;
+        for (unsigned i = 0; i < op->need_count; i++)
+            if (needs_host(op->needs[i], generation))
+                return true;
+    }
+    return false;
 }
 
 static void run_needed(sim_op_t *op)
@@ -299,7 +371,7 @@ CUresult sim_query(sim_op_t *op)
     bool done = sim_op_done(op) && op->end_us <= sim_engine.host_us;
     if (!done && sim_engine.mode == SIM_TIMING) {
         sim_clock_spend(poll_us);
-    } else if (!done && value_awaited()) {
+    } else if (!done && (value_awaited() || needs_host(op, ++sim_engine.generation))) {
         sim_op_t *other = pick(0); /* waiting for `op` might never end */
         if (other)
             run(other);

@@ -73,6 +73,11 @@ typedef struct sim_api {
     void (*inject)(const char *name, uint64_t nth, CUresult code);
     /* How many faults, injected in whatever way, calls of the driver have had so far. */
     uint64_t (*faults_fired)(void);
+    /* Bytes of that device's memory that the process holds, and the most that it has held. */
+    uint64_t (*used_bytes)(int device);
+    uint64_t (*most_used_bytes)(int device);
+    /* Bytes of the host's memory that are pinned, registered, or a handle of the driver's. */
+    uint64_t (*pinned_bytes)(void);
 } sim_api_t;
 
 /* The one extra export: const sim_api_t *sim_api(void). */

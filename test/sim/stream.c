@@ -133,7 +133,7 @@ void sim_context_close(CUcontext context)
         if (range->graph_memory)
             sim_graph_memory_lose(range->graph_memory);
         if (!range->pool)
-            sim_engine.devices[device].used_bytes -= range->pages_bytes;
+            sim_memory_given_back(&sim_engine.devices[device], range->pages_bytes);
         sim_map_remove(range->start);
     }
 }

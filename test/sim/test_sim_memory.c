@@ -373,6 +373,47 @@ static void a_machine_without_devices_says_so(void **state)
     expect_success(without_device, "MICRODNN_SIM_DEVICES=0");
 }
 
+static void count_memory(void)
+{
+    const uint64_t page = 4096;
+    CHECK(sim_api()->used_bytes(0) == 0 && sim_api()->pinned_bytes() == 0);
+    void *one = new_device(page), *pinned = new_pinned(page), *two;
+    OK(cudaMallocAsync(&two, 3 * page, NULL));
+    CHECK(sim_api()->used_bytes(0) == 4 * page && sim_api()->pinned_bytes() == page);
+    OK(cudaFreeAsync(two, NULL));
+    OK(cudaFree(one));
+    OK(cudaFreeHost(pinned));
+    OK(cudaDeviceSynchronize());
+    CHECK(sim_api()->used_bytes(0) == 0 && sim_api()->pinned_bytes() == 0);
+    CHECK(sim_api()->most_used_bytes(0) == 4 * page);
+}
+
+static void what_is_held_is_counted_and_limited(void **state)
+{
+    (void)state;
+    expect_success(count_memory, "MICRODNN_SIM_LIMIT=16384");
+    failure_expected = true;
+    const int status = run_child(count_memory, "MICRODNN_SIM_LIMIT=16383");
+    failure_expected = false;
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void read_zeros(void)
+{
+    unsigned char byte = 1;
+    unsigned char *device = new_device(1), *pinned = new_pinned(1);
+    OK(cudaMemcpy(&byte, device, 1, cudaMemcpyDeviceToHost));
+    CHECK(byte == 0 && *pinned == 0);
+    OK(cudaFree(device));
+    OK(cudaFreeHost(pinned));
+}
+
+static void fresh_memory_may_be_zero(void **state)
+{
+    (void)state;
+    expect_success(read_zeros, "MICRODNN_SIM_POISON=0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +431,8 @@ int main(void)
         cmocka_unit_test(faults_are_injected_by_environment_and_by_call),
         cmocka_unit_test(a_forked_child_has_no_device),
         cmocka_unit_test(a_machine_without_devices_says_so),
+        cmocka_unit_test(what_is_held_is_counted_and_limited),
+        cmocka_unit_test(fresh_memory_may_be_zero),
     };
     return cmocka_run_group_tests_name("sim_memory", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The order of operations: what the simulated GPU promises and, more to the point, what it does
  * not. */
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 
 #include "test/sim/test_sim.h"
@@ -239,6 +240,66 @@ static void host_functions_run_in_order_and_may_not_call_cuda(void **state)
     expect_success(host_function, "MICRODNN_SIM_MODE=timing");
 }
 
+static void wait_for_post(void *semaphore)
+{
+    while (sem_wait(semaphore) != 0)
+        ;
+}
+
+/* A host call that blocks holds up its stream; others, the device's memory and questions go on in
+ * the very thread that has to end it. */
+static void blocked_host_function(void)
+{
+    sem_t semaphore;
+    CHECK(sem_init(&semaphore, 0, 0) == 0);
+    float *pinned = new_pinned(sizeof *pinned), *device = new_device(sizeof *device);
+    cudaStream_t held = new_stream(), free_stream = new_stream();
+    cudaEvent_t behind = new_event();
+    OK(cudaLaunchHostFunc(held, wait_for_post, &semaphore));
+    OK(cudaEventRecord(behind, held));
+    for (int i = 0; i < 40; i++) {
+        OK(cudaMemsetAsync(device, 0, sizeof *device, free_stream));
+        OK(launch_add(device, (float)i, 1, 10, free_stream));
+        OK(cudaMemcpyAsync(pinned, device, sizeof *pinned, cudaMemcpyDeviceToHost, free_stream));
+        OK(cudaStreamSynchronize(free_stream));
+        CHECK(*pinned == (float)i);
+        CHECK(cudaEventQuery(behind) == cudaErrorNotReady);
+        CHECK(cudaStreamQuery(held) == cudaErrorNotReady);
+    }
+    CHECK(sem_post(&semaphore) == 0);
+    OK(cudaEventSynchronize(behind));
+    OK(cudaFree(device));
+}
+
+/* Likewise for what is behind a word that the host writes, several operations on. */
+static void asked_behind_a_value(void)
+{
+    uint32_t *word = new_pinned(sizeof *word);
+    float *device = new_device(sizeof *device);
+    cudaStream_t held = new_stream();
+    cudaEvent_t behind = new_event();
+    *word = 0;
+    OK(launch_add(device, 1, 1, 10, held));
+    OK(cuStreamWaitValue32(held, (uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(launch_add(device, 1, 1, 10, held));
+    OK(cudaEventRecord(behind, held));
+    for (int i = 0; i < 40; i++)
+        CHECK(cudaEventQuery(behind) == cudaErrorNotReady);
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    OK(cudaEventSynchronize(behind));
+}
+
+static void nobody_waits_for_the_host_but_who_asks_to(void **state)
+{
+    (void)state;
+    for (const char *const *seed = (const char *const[]){"1", "2", "3", "4", NULL}; *seed; seed++) {
+        char environment[64];
+        snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%s", *seed);
+        expect_success(blocked_host_function, environment);
+        expect_success(asked_behind_a_value, environment);
+    }
+}
+
 static void *work_alone(void *argument)
 {
     (void)argument;
@@ -336,6 +397,7 @@ int main(void)
         cmocka_unit_test(pageable_sources_are_taken_at_the_call_and_pinned_ones_late),
         cmocka_unit_test(polling_is_denied_at_first_and_ends),
         cmocka_unit_test(host_functions_run_in_order_and_may_not_call_cuda),
+        cmocka_unit_test(nobody_waits_for_the_host_but_who_asks_to),
         cmocka_unit_test(threads_with_streams_of_their_own_do_not_disturb_each_other),
         cmocka_unit_test(a_full_queue_makes_the_host_wait_and_destroyed_streams_drain),
         cmocka_unit_test(events_order_streams_of_two_devices),

@@ -190,7 +190,9 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t bytes,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (on_device(location))
-        sim_device(location->id)->used_bytes += bytes;
+        sim_memory_taken(sim_device(location->id), bytes);
+    else
+        sim_engine.pinned_bytes += bytes;
     *out = add_handle(handle);
     return CUDA_SUCCESS;
 }
@@ -217,7 +219,9 @@ static void drop_if_unused(sim_physical_t *handle)
     remove_handle(handle);
     sim_map_empty_physical(handle);
     if (on_device(&handle->properties.location))
-        sim_device(handle->properties.location.id)->used_bytes -= handle->bytes;
+        sim_memory_given_back(sim_device(handle->properties.location.id), handle->bytes);
+    else
+        sim_engine.pinned_bytes -= handle->bytes;
     free(handle);
 }
 

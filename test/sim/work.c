@@ -173,13 +173,11 @@ static void run_rows(const sim_work_t *work)
             (work->kind == SIM_COPY ? copy_row : fill_row)(work, slice, row);
 }
 
-static void run_host_call(const sim_work_t *work)
+void sim_work_call_host(const sim_work_t *work)
 {
-    pthread_mutex_unlock(&sim_engine.mutex);
     in_host_call = true;
     work->function(work->user_data);
     in_host_call = false;
-    pthread_mutex_lock(&sim_engine.mutex);
 }
 
 static void run_on_memory(const sim_work_t *work)
@@ -210,8 +208,6 @@ void sim_work_run(CUcontext context, const sim_work_t *work)
         running_context = context;
         run_on_memory(work);
         running_context = NULL;
-    } else if (work->kind == SIM_HOST_CALL) {
-        run_host_call(work);
     } else if (work->kind == SIM_RELEASE) {
         sim_map_remove(work->destination);
     } else if (work->graph_memory) {
