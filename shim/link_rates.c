@@ -90,19 +90,20 @@ static bool create_events(link_test_t *test)
 }
 
 mdnn_status_t mdnn_link_measure(const mdnn_driver_t *driver, CUstream in, CUstream out,
-                                uint64_t host, uint64_t bytes, mdnn_link_t *link)
+                                CUdeviceptr device, uint64_t host, uint64_t bytes,
+                                mdnn_link_t *link)
 {
-    link_test_t test = {.driver = driver, .streams = {in, out}, .host = host, .bytes = bytes};
+    link_test_t test = {.driver = driver,
+                        .streams = {in, out},
+                        .device = device,
+                        .host = host,
+                        .bytes = bytes};
     test.copies = measured_bytes / bytes > FEWEST_COPIES ? measured_bytes / bytes : FEWEST_COPIES;
-    if (driver->cuMemAlloc(&test.device, bytes) != CUDA_SUCCESS)
-        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    bool good = create_events(&test);
-    if (good) {
-        good = measure(&test, link);
-        for (int direction = 0; direction < DIRECTIONS; direction++)
-            (void)driver->cuStreamSynchronize(test.streams[direction]);
-        destroy_events(&test);
-    }
-    (void)driver->cuMemFree(test.device);
+    if (!create_events(&test))
+        return MDNN_STATUS_DEVICE;
+    const bool good = measure(&test, link);
+    for (int direction = 0; direction < DIRECTIONS; direction++)
+        (void)driver->cuStreamSynchronize(test.streams[direction]);
+    destroy_events(&test);
     return good ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
 }

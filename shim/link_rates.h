@@ -5,11 +5,12 @@
 #include "offload/replay.h"
 #include "shim/real.h"
 
-/* Copies between device memory of its own and pinned host memory at `host`, `bytes` large, in one
- * direction after the other and in both at once, by events in the two streams; a few milliseconds.
- * The context is current; nothing of the program's waits for it. DEVICE or OUT_OF_DEVICE_MEMORY:
- * *link is untouched. */
+/* Copies between `device` and pinned host memory at `host`, each `bytes` large and the caller's, in
+ * one direction after the other and in both at once, by events in the two streams; a few
+ * milliseconds. Waits for these copies alone: work of the program may itself wait for its host. The
+ * context is current. DEVICE: *link is untouched. */
 mdnn_status_t mdnn_link_measure(const mdnn_driver_t *driver, CUstream in, CUstream out,
-                                uint64_t host, uint64_t bytes, mdnn_link_t *link);
+                                CUdeviceptr device, uint64_t host, uint64_t bytes,
+                                mdnn_link_t *link);
 
 #endif

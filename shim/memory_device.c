@@ -555,11 +555,16 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
 
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
 {
-    uint64_t slot;
+    uint64_t slot, chunk;
     if (await_slot(memory, &slot) != MDNN_STATUS_OK)
         return;
-    (void)mdnn_link_measure(memory->config.driver, memory->copies[0].stream,
-                            memory->copies[1].stream, slot, memory->config.chunk_bytes, link);
+    /* A chunk, since cuMemFree would wait for all that the device does. */
+    if (create_chunk(memory, &chunk) == MDNN_STATUS_OK) {
+        (void)mdnn_link_measure(memory->config.driver, memory->copies[0].stream,
+                                memory->copies[1].stream, alias_of(memory, chunk), slot,
+                                memory->config.chunk_bytes, link);
+        (void)destroy_chunk(memory, chunk);
+    }
     give_slot(memory, slot);
 }
 

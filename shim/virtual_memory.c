@@ -28,6 +28,8 @@ static mdnn_virtual_device_t *withdrawn; /* others may have seen them, so they s
 static _Atomic uint64_t lowest = UINT64_MAX, highest;     /* all addresses lie in there */
 static _Atomic bool tried[DEVICES], failed[DEVICES];      /* by ordinal */
 
+/* Whether this thread makes a device. */
+static _Thread_local bool makes __attribute__((tls_model("initial-exec")));
 static mdnn_lock_t making = MDNN_LOCK_INIT(MAKING); /* of all below, and of devices */
 static _Atomic(mdnn_moments_t *) moments;
 static _Atomic(mdnn_captures_t *) captures;
@@ -432,7 +434,6 @@ CUresult mdnn_virtual_without(CUcontext context)
 /* `making` is locked; the device was not tried yet. It is tried once. */
 static void make_device(CUdevice ordinal)
 {
-    atomic_store(&tried[ordinal], true);
     mdnn_virtual_device_t *const device = calloc(1, sizeof *device);
     if (!device) {
         say_without((int)ordinal, mdnn_status_string(MDNN_STATUS_OUT_OF_MEMORY));
@@ -474,11 +475,14 @@ mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
     if (!has_common() || mdnn_real_driver()->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context)
         return NULL;
     mdnn_virtual_device_t *const device = find_device(*context, &ordinal);
-    if (device || ordinal < 0 || ordinal >= DEVICES || atomic_load(&tried[ordinal]))
+    if (device || ordinal < 0 || ordinal >= DEVICES || atomic_load(&tried[ordinal]) || makes)
         return device;
     mdnn_lock(&making);
+    makes = true;
     if (!atomic_load(&tried[ordinal]))
         make_device(ordinal);
+    atomic_store(&tried[ordinal], true); /* not before it is there: who comes now has to wait */
+    makes = false;
     mdnn_unlock(&making);
     return find_device(*context, &ordinal);
 }
