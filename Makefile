@@ -5,6 +5,7 @@
 #   make debug              the same tests where the library checks itself (MDNN_DEBUG), as those do
 #   make check-exports      exports, dependencies, symbol versions and the dlsym stub against their rules
 #   make check-aarch64      compiles the library for the other architecture
+#   make test-hostile       thousands of random programs (HOSTILE_PROGRAMS=, HOSTILE_SEED=, FLAVOUR=)
 #   make coverage           the same tests, and how many lines of the library they run
 #   make test-mutants       puts defects back and shows that a test catches each
 #   make bench format install DESTDIR= PREFIX=      V=1 shows the commands
@@ -67,6 +68,7 @@ include scripts/install.mk
 include test/standin/module.mk
 include test/clients/module.mk
 include test/libraries/module.mk
+include test/hostile/module.mk
 include test/module.mk
 
 all: $(ALL)
