@@ -25,6 +25,21 @@ void mdnn_problem_init(mdnn_problem_t *problem)
     problem->interfaces = MDNN_INTERFACE_LEGACY;
 }
 
+mdnn_alpha_class_t mdnn_alpha_class(double alpha)
+{
+    if (alpha == 1)
+        return MDNN_ALPHA_ONE;
+    return alpha >= -1 && alpha < 1 ? MDNN_ALPHA_SHRINKS : MDNN_ALPHA_ENLARGES;
+}
+
+enum { TYPE_HALF = 2 }; /* of cudnnDataType_t */
+
+bool mdnn_problem_parts_may_add_up(const mdnn_problem_t *problem)
+{
+    return problem->direction != MDNN_BACKWARD_FILTER ||
+           (problem->w.type != TYPE_HALF && problem->alpha_class != MDNN_ALPHA_ENLARGES);
+}
+
 uint64_t mdnn_problem_hash(const mdnn_problem_t *problem)
 {
     return XXH3_64bits(problem, sizeof *problem);

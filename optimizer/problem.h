@@ -44,6 +44,13 @@ typedef enum mdnn_operand { MDNN_OPERAND_NONE, MDNN_OPERAND_Z, MDNN_OPERAND_BIAS
 
 enum { MDNN_PROBLEM_POINTWISE = 3 }; /* one residual, one bias, one activation */
 
+/* What alpha does to a number. */
+typedef enum mdnn_alpha_class {
+    MDNN_ALPHA_ENLARGES = -1, /* or it is no number */
+    MDNN_ALPHA_SHRINKS,       /* or keeps the magnitude, but is not 1 */
+    MDNN_ALPHA_ONE
+} mdnn_alpha_class_t;
+
 /* Which interfaces can express the problem. */
 enum { MDNN_INTERFACE_LEGACY = 1, MDNN_INTERFACE_GRAPH = 2 };
 
@@ -63,7 +70,7 @@ typedef struct mdnn_problem {
     int32_t groups;
     int32_t reorder;                      /* cudnnReorderType_t */
     int32_t beta_is_zero;                 /* 1 if the caller's beta (alpha2) is 0 */
-    int32_t alpha_is_one;
+    int32_t alpha_class;                  /* mdnn_alpha_class_t */
     int32_t in_place;                     /* 1 if z and y (bias activation) are the same memory */
     int32_t activation_mode;              /* cudnnActivationMode_t; -1 without one */
     int32_t activation_nan;
@@ -80,6 +87,14 @@ typedef struct mdnn_problem {
 
 /* All zero but the fields whose "none" is another number. */
 void mdnn_problem_init(mdnn_problem_t *problem);
+
+mdnn_alpha_class_t mdnn_alpha_class(double alpha);
+
+/* Whether the result may be added up from those of parts of the batch, each scaled with alpha and rounded to
+ * the type of the output: true in the directions that add nothing up. A sum of gradients in which parts cancel
+ * may be finite although a part is not: in fp16 at magnitudes that programs have, in every type where alpha
+ * enlarges the parts. */
+bool mdnn_problem_parts_may_add_up(const mdnn_problem_t *problem);
 
 uint64_t mdnn_problem_hash(const mdnn_problem_t *problem);
 bool mdnn_problem_equal(const mdnn_problem_t *a, const mdnn_problem_t *b);

@@ -220,14 +220,15 @@ static int64_t granularity_of(const mdnn_problem_tensor_t *tensor)
     return images;
 }
 
-/* As the library asks (shim/plan.c): with 16-bit weights an accumulator makes all parts alike. */
+/* As the library asks (shim/plan.c): with bf16 weights an accumulator makes all parts alike. */
 static mdnn_wr_request_t wr_request(const mdnn_problem_t *problem, mdnn_batch_sizes_t sizes)
 {
     const int64_t x = granularity_of(&problem->x), y = granularity_of(&problem->y);
     const int64_t z = granularity_of(&problem->z), larger = x > y ? x : y;
     const bool wide = problem->w.type <= 1;
     return (mdnn_wr_request_t){.batch = problem->x.dims[0],
-                               .sizes = sizes,
+                               .sizes = mdnn_problem_parts_may_add_up(problem) ? sizes
+                                                                               : MDNN_SIZES_UNDIVIDED,
                                .granularity = z > larger ? z : larger,
                                .roles_differ = problem->direction == MDNN_BACKWARD_FILTER &&
                                                problem->beta_is_zero && wide,

@@ -11,7 +11,7 @@ enum { THREADS = 256, BLOCKS_MAX = 1024, ALIGNMENT = 256 };
 bool mdnn_accumulator_needed(const mdnn_problem_t *problem)
 {
     return problem->direction == MDNN_BACKWARD_FILTER &&
-           (problem->w.type == CUDNN_DATA_HALF || problem->w.type == CUDNN_DATA_BFLOAT16);
+           problem->w.type == CUDNN_DATA_BFLOAT16;
 }
 
 static uint64_t round_up(uint64_t bytes)
@@ -30,9 +30,7 @@ mdnn_status_t mdnn_accumulator_init(mdnn_accumulator_t *accumulator, const mdnn_
     MDNN_TRY(mdnn_kernels_get(&kernels));
     const uint64_t sums_bytes = round_up(elements * sizeof(float));
     *accumulator = (mdnn_accumulator_t){
-        .function =
-            problem->w.type == CUDNN_DATA_HALF ? kernels->accumulate_half
-                                                          : kernels->accumulate_bfloat16,
+        .function = kernels->accumulate_bfloat16,
         .elements = elements,
         .sums_bytes = sums_bytes,
         .overhead_bytes = sums_bytes + round_up(elements * sizeof(uint16_t)),
@@ -42,7 +40,7 @@ mdnn_status_t mdnn_accumulator_init(mdnn_accumulator_t *accumulator, const mdnn_
 
 cudnnStatus_t mdnn_accumulator_run(const mdnn_accumulator_t *accumulator, CUstream stream,
                                    mdnn_accumulate_mode_t mode, void *workspace, void *out,
-                                   const void *alpha, const void *beta)
+                                   const void *beta)
 {
     const uint64_t quads = accumulator->elements / 4 + 1;
     const uint64_t wanted = (quads + THREADS - 1) / THREADS;
@@ -50,11 +48,9 @@ cudnnStatus_t mdnn_accumulator_run(const mdnn_accumulator_t *accumulator, CUstre
     void *parts = (char *)workspace + accumulator->sums_bytes;
     uint64_t elements = accumulator->elements;
     int mode_number = (int)mode;
-    float alpha_value, beta_value;
-    memcpy(&alpha_value, alpha, sizeof alpha_value);
+    float beta_value;
     memcpy(&beta_value, beta, sizeof beta_value);
-    void *parameters[] = {&workspace, &parts,       &out,       &elements,
-                          &mode_number, &alpha_value, &beta_value};
+    void *parameters[] = {&workspace, &parts, &out, &elements, &mode_number, &beta_value};
     return mdnn_driver_cuLaunchKernel(accumulator->function, blocks, 1, 1, THREADS, 1, 1, 0, stream,
                                       parameters, NULL) == CUDA_SUCCESS
                ? CUDNN_STATUS_SUCCESS

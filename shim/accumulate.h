@@ -1,6 +1,9 @@
-/* Exact sums of 16-bit weight gradients: each part of a split writes its gradient to 16-bit scratch,
- * a small kernel of ours adds it in fp32, the last part converts the sum with the caller's alpha and
- * beta. Scratch and accumulator lie at the head of the convolution's own workspace. */
+/* Sums of bf16 weight gradients: each part of a split writes its gradient, scaled with the caller's alpha, to
+ * bf16 scratch, a small kernel of ours adds it in fp32, and with the last part rounds the sum and what beta
+ * keeps once. Scratch and accumulator lie at the head of the convolution's own workspace.
+ *
+ * fp16 has no accumulator, and is not split: no scale keeps every part of a finite sum in its range. bf16 has
+ * the range of fp32, in which cuDNN adds up itself. */
 #ifndef MDNN_ACCUMULATE_H
 #define MDNN_ACCUMULATE_H
 
@@ -26,7 +29,7 @@ typedef struct mdnn_accumulator {
     uint64_t overhead_bytes; /* accumulator and scratch together */
 } mdnn_accumulator_t;
 
-/* True if a split of `problem` needs an accumulator. */
+/* True if a split of `problem` needs an accumulator: without it bf16 would round the sum after every part. */
 bool mdnn_accumulator_needed(const mdnn_problem_t *problem);
 
 /* Loads the kernel into the current context (once per context). DEVICE if that fails, OVERFLOW for
@@ -34,9 +37,9 @@ bool mdnn_accumulator_needed(const mdnn_problem_t *problem);
 mdnn_status_t mdnn_accumulator_init(mdnn_accumulator_t *accumulator, const mdnn_problem_t *problem);
 
 /* Enqueues the kernel: workspace holds the sums and, behind them, the part's gradient; `out` is the
- * caller's. alpha and beta are read at FINISH only. */
+ * caller's. beta is read at FINISH only. */
 cudnnStatus_t mdnn_accumulator_run(const mdnn_accumulator_t *accumulator, CUstream stream,
                                    mdnn_accumulate_mode_t mode, void *workspace, void *out,
-                                   const void *alpha, const void *beta);
+                                   const void *beta);
 
 #endif

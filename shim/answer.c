@@ -147,6 +147,7 @@ void mdnn_answer_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int r
     count = add_stock(plan, call, limit, results, *returned, answer, count);
     sort_by_time(answer + 1, count - 1);
     count = add_failures(results, *returned, answer, count);
+    mdnn_convolution_told_less(); /* what leads may take less under its number than stock would */
     *returned = count < requested ? count : requested;
     memcpy(results, answer, (size_t)*returned * sizeof *results);
 }
@@ -171,6 +172,7 @@ bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64
     const bool is_stock = stock_bytes != UINT64_MAX;
     if (is_served_by_arena(call, is_stock)) {
         *bytes = 0;
+        mdnn_convolution_told_less();
         return true;
     }
     const uint64_t user_limit = mdnn_workspace_limit();
@@ -186,5 +188,7 @@ bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64
     if (!ready)
         return false;
     *bytes = ready->configuration->workspace_bytes;
+    if (*bytes < stock_bytes)
+        mdnn_convolution_told_less();
     return true;
 }

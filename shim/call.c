@@ -58,14 +58,13 @@ static cudnnStatus_t run_real(const mdnn_call_t *call)
     return CUDNN_STATUS_BAD_PARAM;
 }
 
-/* The gradient goes, unscaled, to the scratch behind the sums; cuDNN works behind that. */
+/* The gradient goes, scaled with alpha, to the scratch behind the sums; cuDNN works behind that. */
 static cudnnStatus_t run_accumulating(const mdnn_call_t *call)
 {
-    static const float one = 1.0F, zero = 0.0F;
+    static const float zero = 0.0F;
     const mdnn_accumulator_t *const accumulator = call->accumulator;
     cudaStream_t stream;
     mdnn_call_t part = *call;
-    part.alpha = &one;
     part.beta = &zero;
     part.w = (char *)call->workspace + accumulator->sums_bytes;
     part.workspace = (char *)call->workspace + accumulator->overhead_bytes;
@@ -77,7 +76,7 @@ static cudnnStatus_t run_accumulating(const mdnn_call_t *call)
     if (status != CUDNN_STATUS_SUCCESS)
         return status;
     return mdnn_accumulator_run(accumulator, stream, call->accumulate_mode, call->workspace,
-                                call->w, call->alpha, call->beta);
+                                call->w, call->beta);
 }
 
 cudnnStatus_t mdnn_call_run(const mdnn_call_t *call)
@@ -238,7 +237,8 @@ mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem
     if (call->direction == MDNN_BIAS_ACTIVATION_FORWARD)
         MDNN_TRY(read_fused(call, problem));
     const cudnnDataType_t type = (cudnnDataType_t)problem->x.type;
-    problem->alpha_is_one = !call->alpha || scalar(call->alpha, type) == 1.0;
+    problem->alpha_class =
+        call->alpha ? mdnn_alpha_class(scalar(call->alpha, type)) : MDNN_ALPHA_ONE;
     problem->beta_is_zero = !call->beta || scalar(call->beta, type) == 0.0;
     offer_to_engines(call, problem);
     return MDNN_STATUS_OK;

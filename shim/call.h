@@ -26,7 +26,7 @@ typedef struct mdnn_call {
     int algo;
     void *workspace;
     size_t workspace_bytes;
-    /* Set for a part of a 16-bit backward filter: the part adds to an accumulator at the head of the
+    /* Set for a part of a bf16 backward filter: the part adds to an accumulator at the head of the
      * workspace (workspace_bytes includes it) instead of writing to `w`. NULL otherwise. */
     const mdnn_accumulator_t *accumulator;
     mdnn_accumulate_mode_t accumulate_mode;

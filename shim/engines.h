@@ -16,7 +16,7 @@
 typedef enum mdnn_graph_scaling {
     MDNN_SCALING_CALLER, /* the problem's alpha and beta */
     MDNN_SCALING_ADD,    /* the problem's alpha, beta 1: later parts of backward filter */
-    MDNN_SCALING_PLAIN,  /* alpha 1, beta 0: parts that an accumulator adds up */
+    MDNN_SCALING_APART,  /* the problem's alpha, beta 0: parts that an accumulator adds up */
     MDNN_SCALING_COUNT
 } mdnn_graph_scaling_t;
 

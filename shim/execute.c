@@ -1,6 +1,7 @@
 #include "shim/execute.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "config/log.h"
 #include "config/statistics.h"
@@ -22,7 +23,7 @@ mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t work
     };
 }
 
-/* Parts of a weight gradient add up: in 16 bit through the accumulator, else later parts add, with
+/* Parts of a weight gradient add up: in bf16 through the accumulator, else later parts add, with
  * beta 1, to what the first one wrote (Oyama 2018, II). */
 static void add_up(const mdnn_plan_t *plan, size_t index, size_t count, mdnn_call_t *part)
 {
@@ -48,24 +49,66 @@ static bool may_be_redone(const mdnn_problem_t *problem, const mdnn_call_t *part
     return problem->beta_is_zero || part->accumulator;
 }
 
-/* The call as it is; but a caller that was told under policy wd that it needs no workspace gets an
- * algorithm that needs none, if its own does: any that is no weaker. */
-static cudnnStatus_t pass(const mdnn_call_t *call)
+/* Legacy callers: of the graph API a plan is told of less only where one that fits is ready. */
+static _Atomic bool told_less;
+
+void mdnn_convolution_told_less(void)
 {
-    const int algo_count = mdnn_algo_count(call->direction);
+    atomic_store_explicit(&told_less, true, memory_order_relaxed);
+}
+
+/* Whether the caller's algorithm may lack the workspace that it needs because we said that less is enough. */
+static bool lacks_workspace(const mdnn_call_t *call)
+{
+    size_t bytes;
+    return atomic_load_explicit(&told_less, memory_order_relaxed) && !call->problem &&
+           mdnn_call_workspace(call, &bytes) == CUDNN_STATUS_SUCCESS &&
+           bytes > (call->workspace ? call->workspace_bytes : 0);
+}
+
+static bool is_no_weaker(const mdnn_demand_t *demand, mdnn_direction_t direction, int algo)
+{
+    return (!demand->deterministic || mdnn_algo_is_deterministic(direction, algo)) &&
+           (!demand->direct || mdnn_algo_is_direct(direction, algo));
+}
+
+/* An algorithm that runs within the workspace; -1 if there is none. */
+static int find_modest(const mdnn_call_t *call, const mdnn_demand_t *demand)
+{
     mdnn_call_t other = *call;
     size_t bytes;
-    if (!mdnn_wd_is_on() || call->problem ||
-        (mdnn_call_workspace(call, &bytes) == CUDNN_STATUS_SUCCESS &&
-         bytes <= (call->workspace ? call->workspace_bytes : 0)))
+    for (other.algo = 0; other.algo < mdnn_algo_count(call->direction); other.algo++)
+        if (is_no_weaker(demand, call->direction, other.algo) &&
+            mdnn_call_workspace(&other, &bytes) == CUDNN_STATUS_SUCCESS &&
+            bytes <= (call->workspace ? call->workspace_bytes : 0))
+            return other.algo;
+    return -1;
+}
+
+/* A result that is right, but maybe not the same to the bit in each run, is better than none. */
+static void say_weaker(void)
+{
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "execute",
+                  "a convolution has less memory than its algorithm needs%s: one runs that may not be "
+                  "deterministic",
+                  mdnn_wd_is_on() ? " (more captured graphs than total_workspace has room for?)" : "");
+}
+
+/* The call as it is; but a caller that was told that it needs less workspace gets an algorithm that needs no
+ * more, if its own does: one that is no weaker, if there is any. */
+static cudnnStatus_t pass(const mdnn_call_t *call)
+{
+    const mdnn_demand_t strongest = mdnn_demand_of(call->direction, call->algo, 0);
+    const mdnn_demand_t weakest = {.workspace_bytes = 0};
+    mdnn_call_t other = *call;
+    if (!lacks_workspace(call))
         return mdnn_call_run(call);
-    const mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, 0);
-    for (other.algo = 0; other.algo < algo_count; other.algo++)
-        if ((!demand.deterministic || mdnn_algo_is_deterministic(call->direction, other.algo)) &&
-            (!demand.direct || mdnn_algo_is_direct(call->direction, other.algo)) &&
-            mdnn_call_workspace(&other, &bytes) == CUDNN_STATUS_SUCCESS && bytes == 0)
-            return mdnn_call_run(&other);
-    return mdnn_call_run(call);
+    other.algo = find_modest(call, &strongest);
+    if (other.algo < 0) {
+        other.algo = find_modest(call, &weakest);
+        say_weaker();
+    }
+    return mdnn_call_run(other.algo < 0 ? call : &other);
 }
 
 static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
@@ -161,18 +204,16 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
                            : mdnn_convolution_run_planned(call, plan, &demand);
 }
 
-/* The caller was told that it needs no workspace, and now the arena has none for it: a graph that is
- * captured after others have taken all that they may. A result that is right, but maybe not the same
- * to the bit in each run, is better than none. */
+/* The caller was told that it needs no workspace, or less, and now nothing that satisfies it has enough: the
+ * arena has none for a graph that is captured after others have taken all that they may, or the answer was
+ * for another alpha. */
 static const mdnn_ready_t *best_without_memory(const mdnn_plan_t *plan, const mdnn_demand_t *demand)
 {
     const mdnn_demand_t weaker = {.workspace_bytes = demand->workspace_bytes,
                                   .strict = demand->strict};
     const mdnn_ready_t *const ready = mdnn_plan_best(plan, &weaker);
     if (ready)
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "execute",
-                      "there is no memory for a convolution (more captured graphs than "
-                      "total_workspace has room for?): an algorithm runs that may not be deterministic");
+        say_weaker();
     return ready;
 }
 
@@ -180,7 +221,7 @@ cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t 
                                            const mdnn_demand_t *demand)
 {
     const mdnn_ready_t *ready = plan ? mdnn_plan_best(plan, demand) : NULL;
-    if (!ready && plan && mdnn_wd_is_on())
+    if (!ready && plan && (mdnn_wd_is_on() || lacks_workspace(call)))
         ready = best_without_memory(plan, demand);
     if (!ready) {
         mdnn_count(MDNN_COUNTER_executions_passed, 1);

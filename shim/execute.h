@@ -13,6 +13,10 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call);
 cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t *plan,
                                            const mdnn_demand_t *demand);
 
+/* A caller of the legacy API was told of less workspace than its algorithm takes: where that is all it brings,
+ * its own call cannot run, and another algorithm does. */
+void mdnn_convolution_told_less(void);
+
 /* Records for the statistics that `call` runs; before it is enqueued. `plan` NULL: nothing. */
 void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_plan_t *plan);
 

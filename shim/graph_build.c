@@ -192,7 +192,6 @@ static void add_convolution(builder_t *builder, cudnnBackendDescriptor_t y)
 {
     const mdnn_problem_t *const problem = builder->problem;
     const operation_names_t *const names = names_of(problem->direction);
-    const bool plain = builder->scaling == MDNN_SCALING_PLAIN;
     const cudnnBackendDescriptor_t x = make_tensor(builder, &problem->x, builder->uids->x,
                                                    (cudnnDataType_t)problem->x.type, false);
     const cudnnBackendDescriptor_t w = make_tensor(builder, &problem->w, builder->uids->w,
@@ -203,11 +202,11 @@ static void add_convolution(builder_t *builder, cudnnBackendDescriptor_t y)
     set_descriptor(builder, made, names->w, w);
     set_descriptor(builder, made, names->y, y);
     set_descriptor(builder, made, names->convolution, convolution);
-    set_scalar(builder, made, names->alpha, plain ? 1.0 : double_of(problem->alpha_bits));
+    set_scalar(builder, made, names->alpha, double_of(problem->alpha_bits));
     set_scalar(builder, made, names->beta,
-               plain                                   ? 0.0
+               builder->scaling == MDNN_SCALING_APART ? 0.0
                : builder->scaling == MDNN_SCALING_ADD ? 1.0
-                                                       : double_of(problem->beta_bits));
+                                                      : double_of(problem->beta_bits));
     finalize(builder, made);
     builder->operations[builder->operation_count++] = made;
 }

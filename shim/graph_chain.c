@@ -412,7 +412,7 @@ static void describe_convolution(mdnn_problem_t *problem, const convolution_t *c
     problem->mode = convolution->mode;
     problem->compute_type = convolution->compute_type;
     problem->groups = convolution->groups;
-    problem->alpha_is_one = convolution->alpha == 1;
+    problem->alpha_class = mdnn_alpha_class(convolution->alpha);
     problem->beta_is_zero = convolution->beta == 0;
     problem->alpha_bits = bits_of(convolution->alpha);
     problem->beta_bits = bits_of(convolution->beta);

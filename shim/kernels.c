@@ -19,8 +19,7 @@ static mdnn_status_t find_kernels(const mdnn_driver_t *driver, CUmodule module,
     const struct {
         CUfunction *function;
         const char *name;
-    } wanted[] = {{&kernels->accumulate_half, "mdnn_accumulate_half"},
-                  {&kernels->accumulate_bfloat16, "mdnn_accumulate_bfloat16"},
+    } wanted[] = {{&kernels->accumulate_bfloat16, "mdnn_accumulate_bfloat16"},
                   {&kernels->hold, "mdnn_hold"}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (driver->cuModuleGetFunction(wanted[i].function, module, wanted[i].name) != CUDA_SUCCESS)

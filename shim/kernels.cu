@@ -1,49 +1,42 @@
-// Our own kernels: one that sums 16-bit weight gradients of micro-batches in fp32, one that waits.
+// Our own kernels: one that sums bf16 weight gradients of micro-batches in fp32, one that waits.
 //
 // Gradients: cuDNN has no fp32 output for 16-bit convolutions, and beta 1 would round the running sum to 16 bits
-// after every part. So each part writes its gradient to scratch, this kernel adds it to an fp32
-// accumulator, and the last part converts the sum once, with the caller's alpha and beta.
+// after every part. So each part writes its gradient, scaled with the caller's alpha, to scratch, this kernel adds
+// it to an fp32 accumulator, and with the last part rounds the sum and what beta keeps once.
 //
 // The PTX beside this file is what the library carries; `make ptx` makes it anew, `make check-ptx`
 // compares. test/sim/accumulate.c and hold.c do the same for the simulated GPU.
-#include <cuda_fp16.h>
 
 enum { FIRST, ADD, FINISH };
 
-struct half_type {
-    static __device__ float widen(unsigned short bits) { return __half2float(__ushort_as_half(bits)); }
-    static __device__ unsigned short narrow(float value) { return __half_as_ushort(__float2half_rn(value)); }
-};
-
-struct bfloat16_type {
-    static __device__ float widen(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
-    static __device__ unsigned short narrow(float value)
-    {
-        const unsigned bits = __float_as_uint(value);
-        if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
-            return (unsigned short)(bits >> 16 | 0x40u); // NaN stays NaN
-        return (unsigned short)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16); // to nearest even
-    }
-};
-
-template <class type>
-static __device__ void accumulate_one(float *sum, unsigned short part, unsigned short *out, int mode,
-                                      float alpha, float beta)
+static __device__ float widen(unsigned short bits)
 {
-    const float value = type::widen(part);
+    return __uint_as_float((unsigned)bits << 16);
+}
+
+static __device__ unsigned short narrow(float value)
+{
+    const unsigned bits = __float_as_uint(value);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
+        return (unsigned short)(bits >> 16 | 0x40u); // NaN stays NaN
+    return (unsigned short)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16); // to nearest even
+}
+
+static __device__ void accumulate_one(float *sum, unsigned short part, unsigned short *out, int mode, float beta)
+{
+    const float value = widen(part);
     if (mode == FIRST)
         *sum = value;
     else if (mode == ADD)
         *sum += value;
     else
         // beta 0 must not read what may be NaN
-        *out = type::narrow(alpha * (*sum + value) + (beta == 0.0f ? 0.0f : beta * type::widen(*out)));
+        *out = narrow(*sum + value + (beta == 0.0f ? 0.0f : beta * widen(*out)));
 }
 
 // sums: n floats, parts: n values, both 16-byte aligned; out: n values, any alignment.
-template <class type>
-static __device__ void accumulate(float *sums, const unsigned short *parts, unsigned short *out,
-                                  unsigned long long n, int mode, float alpha, float beta)
+extern "C" __global__ void mdnn_accumulate_bfloat16(float *sums, const unsigned short *parts, unsigned short *out,
+                                                    unsigned long long n, int mode, float beta)
 {
     const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
     const unsigned long long self = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -53,31 +46,17 @@ static __device__ void accumulate(float *sums, const unsigned short *parts, unsi
         float4 sum = mode == FIRST ? float4() : ((const float4 *)sums)[i];
         const ushort4 part = ((const ushort4 *)parts)[i];
         ushort4 result = mode == FINISH && beta != 0.0f ? ((const ushort4 *)out)[i] : ushort4();
-        accumulate_one<type>(&sum.x, part.x, &result.x, mode, alpha, beta);
-        accumulate_one<type>(&sum.y, part.y, &result.y, mode, alpha, beta);
-        accumulate_one<type>(&sum.z, part.z, &result.z, mode, alpha, beta);
-        accumulate_one<type>(&sum.w, part.w, &result.w, mode, alpha, beta);
+        accumulate_one(&sum.x, part.x, &result.x, mode, beta);
+        accumulate_one(&sum.y, part.y, &result.y, mode, beta);
+        accumulate_one(&sum.z, part.z, &result.z, mode, beta);
+        accumulate_one(&sum.w, part.w, &result.w, mode, beta);
         if (mode == FINISH)
             ((ushort4 *)out)[i] = result;
         else
             ((float4 *)sums)[i] = sum;
     }
     for (unsigned long long i = quads * 4 + self; i < n; i += step)
-        accumulate_one<type>(&sums[i], parts[i], &out[i], mode, alpha, beta);
-}
-
-extern "C" __global__ void mdnn_accumulate_half(float *sums, const unsigned short *parts,
-                                                unsigned short *out, unsigned long long n, int mode,
-                                                float alpha, float beta)
-{
-    accumulate<half_type>(sums, parts, out, n, mode, alpha, beta);
-}
-
-extern "C" __global__ void mdnn_accumulate_bfloat16(float *sums, const unsigned short *parts,
-                                                    unsigned short *out, unsigned long long n,
-                                                    int mode, float alpha, float beta)
-{
-    accumulate<bfloat16_type>(sums, parts, out, n, mode, alpha, beta);
+        accumulate_one(&sums[i], parts[i], &out[i], mode, beta);
 }
 
 static __device__ unsigned long long now_ns()

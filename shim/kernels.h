@@ -7,7 +7,7 @@
 #include "shim/real.h"
 
 typedef struct mdnn_kernels {
-    CUfunction accumulate_half, accumulate_bfloat16; /* shim/accumulate.h */
+    CUfunction accumulate_bfloat16; /* shim/accumulate.h */
     CUfunction hold; /* (nanoseconds, uint64_t), one thread: does nothing for so long */
 } mdnn_kernels_t;
 

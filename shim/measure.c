@@ -233,7 +233,7 @@ static mdnn_graph_scaling_t scaling_of(const mdnn_measurement_t *measurement,
                                        const mdnn_cost_row_t *row)
 {
     if (measurement->request.accumulator && row->images < mdnn_problem_batch(measurement->problem))
-        return MDNN_SCALING_PLAIN;
+        return MDNN_SCALING_APART;
     return row->role == MDNN_PART_REST && measurement->problem->direction == MDNN_BACKWARD_FILTER
                ? MDNN_SCALING_ADD
                : MDNN_SCALING_CALLER;

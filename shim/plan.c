@@ -160,11 +160,11 @@ static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint3
     return plan;
 }
 
-/* Without the accumulator a split of a 16-bit weight gradient would round after every part. */
+/* Without the accumulator a split of a bf16 weight gradient would round after every part. */
 static bool may_be_split(const mdnn_plan_t *plan)
 {
     const mdnn_problem_t *const problem = &plan->key.problem;
-    return mdnn_problem_is_divisible(problem) &&
+    return mdnn_problem_is_divisible(problem) && mdnn_problem_parts_may_add_up(problem) &&
            (!mdnn_accumulator_needed(problem) || mdnn_plan_accumulator(plan));
 }
 
@@ -194,7 +194,7 @@ static mdnn_graph_scaling_t scaling_of(const mdnn_plan_t *plan,
     if (configuration->part_count == 1 || plan->key.problem.direction != MDNN_BACKWARD_FILTER)
         return MDNN_SCALING_CALLER;
     if (mdnn_plan_accumulator(plan))
-        return MDNN_SCALING_PLAIN;
+        return MDNN_SCALING_APART;
     return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;
 }
 
@@ -370,7 +370,7 @@ static void load_accumulator(mdnn_plan_t *plan)
     const mdnn_status_t status = mdnn_accumulator_init(&plan->accumulator, &plan->key.problem);
     if (status != MDNN_STATUS_OK)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "plan",
-                      "16-bit weight gradients are not split: the kernel did not load (%s)",
+                      "bf16 weight gradients are not split: the kernel did not load (%s)",
                       mdnn_status_string(status));
 }
 

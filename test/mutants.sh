@@ -61,9 +61,19 @@ table() {
     # ucudnn: later parts of a weight gradient ran with the caller's beta.
     mutant BETA_NOT_ONE shim/execute.c 's/^    else if (index > 0)$/    else if (index > 1000000)/' matrix
     mutant WRONG_SLICE_OFFSET shim/slices.c 's/advance(call->y, &problem->y, /advance(call->y, \&problem->x, /' matrix
-    mutant HALF_ROUNDS_EACH_PART shim/accumulate.c \
+    mutant BFLOAT16_ROUNDS_EACH_SUM shim/accumulate.c \
         '/^bool mdnn_accumulator_needed/,/^}/s/^    return problem->direction == /    return false \&\& problem->direction == /' \
         doors planned_calls_do_only_what_they_must
+    # Parts of a sum may overflow although the sum does not.
+    mutant HALF_SPLIT shim/plan.c 's/mdnn_problem_parts_may_add_up(problem) &&/(problem->w.type == CUDNN_DATA_HALF || mdnn_problem_parts_may_add_up(problem)) \&\&/' \
+        magnitudes legacy_fp16_is_not_split graph_fp16_is_not_split
+    mutant ENLARGED_PARTS shim/call.c 's/mdnn_alpha_class(scalar(call->alpha, type))/MDNN_ALPHA_SHRINKS/' \
+        magnitudes legacy_tf32_is_split_where_alpha_enlarges_nothing
+    mutant ALPHA_NOT_FOR_PARTS shim/call.c 's/^    part.beta = &zero;/    static const float one = 1.0F;\n    part.alpha = \&one;\n&/' \
+        magnitudes legacy_bf16_is_split_where_alpha_enlarges_nothing
+    mutant LESS_WORKSPACE_IS_TOO_LITTLE shim/execute.c \
+        '/^static bool lacks_workspace/,/^}/s/^    return /    return false \&\& /' \
+        magnitudes legacy_bf16_is_split_where_alpha_enlarges_nothing
     mutant GRANULARITY_IGNORED shim/slices.c 's/^        while (images < tensor->alignment_bytes &&/        while (images < 0 \&\&/' \
         doors slices_are_as_aligned_as_the_whole
     mutant WEAKER_MATH shim/slices.c 's/(cudnnMathType_t)math_type) ==/CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) ==/' \
@@ -205,7 +215,7 @@ table() {
     key ALIGNMENT 'problem->x.alignment_bytes = 16'
     key FILTER_SIZE 'problem->w.dims[2] = problem->w.dims[3] = 1'
     key FILTER_FORMAT 'problem->w.format = 0'
-    key ALPHA 'problem->alpha_is_one = 1'
+    key ALPHA 'problem->alpha_class = 1'
     key BETA 'problem->beta_is_zero = 1'
     key IN_PLACE 'problem->in_place = 0'
     key ACTIVATION 'problem->activation_mode = 0'
@@ -227,6 +237,11 @@ doors() {
     MDNN_LIBRARY=$doors_library test/limits.py --cpu 20 --idle 20 test/doors.sh "$@"
 }
 behaviour() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/behaviour.sh "$2"; }
+magnitudes() {
+    magnitudes_library=$1
+    shift
+    MDNN_LIBRARY=$magnitudes_library test/limits.py --cpu 60 --idle 60 test/magnitudes.sh "$@"
+}
 # Under policy wd: right results, in silence. One order of work may hide a missing wait.
 arena() { # library, program, total
     rm -f "$TMPDIR/arena.log"

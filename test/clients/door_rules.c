@@ -296,15 +296,16 @@ static bool planned_calls_do_only_what_they_must(void)
         STANDIN_cudnnSetConvolutionNdDescriptor,
         STANDIN_cudnnGetConvolutionForwardWorkspaceSize,
         STANDIN_cudnnGetConvolutionBackwardFilterWorkspaceSize};
-    for (int half = 0; half < 2; half++)
+    static const cudnnDataType_t types[] = {CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16};
+    for (int narrow = 0; narrow < 2; narrow++)
         for (int direction = FORWARD; direction <= FUSED; direction++) {
             problem_t problem = problem_of(direction, 32);
-            problem.type = half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+            problem.type = types[narrow];
             for (int i = 0; i < TRIAL_CALLS + 1; i++)
                 CUDNN(run(&problem, 1, 9 * MIB));
             CHECK(standin.run_count == 4);
-            /* 16-bit sums are taken in fp32, part by part. */
-            CHECK(CALLS(cuLaunchKernel) == (half && direction == BACKWARD_FILTER ? 4 : 0));
+            /* Sums of bf16 are taken in fp32, part by part. */
+            CHECK(CALLS(cuLaunchKernel) == (narrow && direction == BACKWARD_FILTER ? 4 : 0));
             for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++)
                 CHECK(standin.calls[forbidden[i]] == 0);
         }
@@ -449,7 +450,7 @@ static bool a_failing_later_part_becomes_the_callers_call(void)
     for (int direction = FORWARD; direction <= FUSED; direction++)
         for (int sums = 0; sums < 2; sums++) {
             problem_t problem = problem_of(direction, 42);
-            problem.type = sums ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+            problem.type = sums ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
             problem.beta = sums && direction == BACKWARD_FILTER ? 0.5F : 0;
             CUDNN(run(&problem, 2, 9 * MIB));
             fail(functions[direction], 3);
@@ -470,7 +471,7 @@ static bool is_done(const problem_t *problem, int algo)
         return standin.runs[last].algo == algo || last == 0;
     const char *at = problem->x;
     const int image_bytes =
-        problem->c * problem->side * problem->side * (problem->type == CUDNN_DATA_HALF ? 2 : 4);
+        problem->c * problem->side * problem->side * (problem->type == CUDNN_DATA_FLOAT ? 4 : 2);
     for (int i = 0; i <= last; i++) {
         CHECK(standin.runs[i].x == at);
         at += standin.runs[i].images * image_bytes;
@@ -523,7 +524,7 @@ static const struct {
 } survivors[] = {{FORWARD, CUDNN_DATA_FLOAT},
                  {BACKWARD_DATA, CUDNN_DATA_FLOAT},
                  {BACKWARD_FILTER, CUDNN_DATA_FLOAT},
-                 {BACKWARD_FILTER, CUDNN_DATA_HALF},
+                 {BACKWARD_FILTER, CUDNN_DATA_BFLOAT16},
                  {FUSED, CUDNN_DATA_FLOAT}};
 enum { SURVIVORS = sizeof survivors / sizeof *survivors };
 

@@ -25,7 +25,7 @@ $(C)/graph_matrix: $(C)/graph_cases.o $(C)/graph_problem.o $(C)/reference_convol
     $(B)/obj/docs/examples/graph.o
 $(C)/layer_errors: $(C)/elements.o $(C)/parallel.o
 $(C)/virtual_memory $(C)/virtual_graphs $(C)/virtual_pins $(C)/endings $(C)/every_fault $(C)/pointer_table: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
-$(C)/graph_rules $(C)/graph_faults: $(C)/graph_job.o $(C)/graph_cases.o $(C)/graph_problem.o \
+$(C)/graph_rules $(C)/graph_faults $(C)/magnitudes: $(C)/graph_job.o $(C)/graph_cases.o $(C)/graph_problem.o \
     $(C)/reference_convolution.o $(B)/obj/docs/examples/graph.o
 $(C)/graph_search: $(B)/obj/docs/examples/graph.o
 $(C)/graph_witness.so: $(C)/graph_witness.o $(CLIENT_SIM)
@@ -72,10 +72,10 @@ $(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 	    $(CORE_LIBS) -lm -o $@
 
 TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings every_fault graph_faults graph_matrix \
-    graph_rules graph_search graph_witness.so layer_errors layers plugin.so pointer_table route route_cnn \
+    graph_rules graph_search graph_witness.so layer_errors layers magnitudes plugin.so pointer_table route route_cnn \
     route_graph route_linked virtual_graphs virtual_memory virtual_pins) \
     $(patsubst %,$(B)/mutants/%/libmicrodnn.so,BETA_NOT_ONE DLSYM_BY_NAME)
-TESTS += $(patsubst %,test/%.sh,database routes matrix graph_matrix graph_limits graph_search graph_rules \
+TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix graph_limits graph_search graph_rules \
     short_calls behaviour arena virtual_memory virtual_pins resets endings every_fault safety_host strict)
 
 # Pieces of shim/ tested alone, with a driver of the test's own.

@@ -265,7 +265,7 @@ static void set_scalars(mdnn_problem_t *problem, double alpha, double beta)
 {
     memcpy(&problem->alpha_bits, &alpha, sizeof alpha);
     memcpy(&problem->beta_bits, &beta, sizeof beta);
-    problem->alpha_is_one = alpha == 1;
+    problem->alpha_class = mdnn_alpha_class(alpha);
     problem->beta_is_zero = beta == 0;
 }
 
@@ -279,8 +279,8 @@ static mdnn_problem_t expected_part(const mdnn_problem_t *problem, int64_t image
     set_batch(&part, images);
     if (scaling == MDNN_SCALING_ADD)
         set_scalars(&part, alpha, 1);
-    if (scaling == MDNN_SCALING_PLAIN)
-        set_scalars(&part, 1, 0);
+    if (scaling == MDNN_SCALING_APART)
+        set_scalars(&part, alpha, 0);
     part.math_type = 0;
     part.weak_notes = 0;
     return part;

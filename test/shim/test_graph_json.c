@@ -342,7 +342,7 @@ static mdnn_graph_t expected_of(const sample_t *sample)
     problem->mode = (int32_t)sample->mode;
     problem->compute_type = (int32_t)sample->compute;
     problem->groups = sample->groups;
-    problem->alpha_is_one = sample->alpha == 1;
+    problem->alpha_class = mdnn_alpha_class(sample->alpha);
     problem->beta_is_zero = sample->beta == 0;
     problem->alpha_bits = bits_of(sample->alpha);
     problem->beta_bits = bits_of(sample->beta);

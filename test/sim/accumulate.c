@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-__extension__ typedef _Float16 half_t;
-
 enum { FIRST, ADD, FINISH };
 
 typedef struct accumulation {
@@ -13,25 +11,10 @@ typedef struct accumulation {
     uint16_t *out; /* FINISH only */
     uint64_t n;
     int mode;
-    float alpha, beta;
+    float beta;
 } accumulation_t;
 
-static float half_widen(uint16_t bits)
-{
-    half_t value;
-    memcpy(&value, &bits, sizeof value);
-    return (float)value;
-}
-
-static uint16_t half_narrow(float value)
-{
-    const half_t half = (half_t)value;
-    uint16_t bits;
-    memcpy(&bits, &half, sizeof bits);
-    return bits;
-}
-
-static float bfloat16_widen(uint16_t bits)
+static float widen(uint16_t bits)
 {
     const uint32_t wide = (uint32_t)bits << 16;
     float value;
@@ -39,7 +22,7 @@ static float bfloat16_widen(uint16_t bits)
     return value;
 }
 
-static uint16_t bfloat16_narrow(float value)
+static uint16_t narrow(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -48,8 +31,7 @@ static uint16_t bfloat16_narrow(float value)
     return (uint16_t)((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
 }
 
-static void accumulate(const accumulation_t *work, float (*widen)(uint16_t),
-                       uint16_t (*narrow)(float))
+static void accumulate(const accumulation_t *work)
 {
     for (uint64_t i = 0; i < work->n; i++) {
         const float part = widen(work->parts[i]);
@@ -58,7 +40,7 @@ static void accumulate(const accumulation_t *work, float (*widen)(uint16_t),
         else if (work->mode == ADD)
             work->sums[i] += part;
         else
-            work->out[i] = narrow(work->alpha * (work->sums[i] + part) +
+            work->out[i] = narrow(work->sums[i] + part +
                                   (work->beta == 0.0F ? 0.0F : work->beta * widen(work->out[i])));
     }
 }
@@ -72,38 +54,28 @@ static bool read_parameters(void *const *parameters, accumulation_t *work)
     memcpy(addresses + 2, parameters[2], sizeof addresses[2]);
     memcpy(&work->n, parameters[3], sizeof work->n);
     memcpy(&work->mode, parameters[4], sizeof work->mode);
-    memcpy(&work->alpha, parameters[5], sizeof work->alpha);
-    memcpy(&work->beta, parameters[6], sizeof work->beta);
+    memcpy(&work->beta, parameters[5], sizeof work->beta);
     work->sums = sim_memory(addresses[0], work->n * sizeof *work->sums);
     work->parts = sim_memory(addresses[1], work->n * sizeof *work->parts);
     work->out = work->mode == FINISH ? sim_memory(addresses[2], work->n * sizeof *work->out) : NULL;
     return work->sums && work->parts && (work->mode != FINISH || work->out);
 }
 
-static void run_half(void *const *parameters)
-{
-    accumulation_t work;
-    if (read_parameters(parameters, &work))
-        accumulate(&work, half_widen, half_narrow);
-}
-
 static void run_bfloat16(void *const *parameters)
 {
     accumulation_t work;
     if (read_parameters(parameters, &work))
-        accumulate(&work, bfloat16_widen, bfloat16_narrow);
+        accumulate(&work);
 }
 
 static const sim_kernel_parameter_t layout[] = {{0, 8},  {8, 8},  {16, 8}, {24, 8},
-                                                {32, 4}, {36, 4}, {40, 4}};
+                                                {32, 4}, {36, 4}};
 enum { PARAMETERS = sizeof layout / sizeof *layout };
 
-static const sim_kernel_t half_kernel = {"mdnn_accumulate_half", PARAMETERS, layout, run_half};
 static const sim_kernel_t bfloat16_kernel = {"mdnn_accumulate_bfloat16", PARAMETERS, layout,
                                              run_bfloat16};
 
 void sim_register_accumulate(void)
 {
-    (void)sim_function(&half_kernel);
     (void)sim_function(&bfloat16_kernel);
 }

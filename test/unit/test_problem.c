@@ -37,7 +37,7 @@ static mdnn_problem_t alexnet_conv2(const int *order)
     problem.groups = 1;
     problem.mode = 1;
     problem.beta_is_zero = 1;
-    problem.alpha_is_one = 1;
+    problem.alpha_class = MDNN_ALPHA_ONE;
     problem.activation_mode = -1;
     for (int i = 0; i < 3; i++)
         problem.stride[i] = problem.dilation[i] = 1;
