@@ -388,6 +388,25 @@ bool mdnn_cost_table_take_run(mdnn_cost_table_t *table, const mdnn_engine_offer_
     return true;
 }
 
+static bool is_of(const mdnn_candidate_t *candidate, const mdnn_cost_t *cost)
+{
+    return candidate->state == MDNN_CANDIDATE_TIMED && candidate->cost.algo == cost->algo &&
+           candidate->cost.math_type == cost->math_type &&
+           memcmp(&candidate->cost.engine, &cost->engine, sizeof cost->engine) == 0;
+}
+
+bool mdnn_cost_table_refuse(mdnn_cost_table_t *table, int64_t images, const mdnn_cost_t *cost)
+{
+    bool any = false;
+    for (mdnn_cost_row_t *row = table->rows; row; row = row->next)
+        for (int i = 0; row->images == images && i < row->capacity; i++)
+            if (is_of(&row->candidates[i], cost)) {
+                row->candidates[i].state = MDNN_CANDIDATE_UNSUPPORTED;
+                any = true;
+            }
+    return any;
+}
+
 static bool dominates(const mdnn_cost_t *cost, const mdnn_engine_offer_t *offer,
                       const mdnn_cost_t *own)
 {

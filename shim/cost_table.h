@@ -109,6 +109,9 @@ double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engi
  * what is known by more than `margin`, or it was left to a search and is far slower. Then it is timed. */
 bool mdnn_cost_table_take_run(mdnn_cost_table_t *table, const mdnn_engine_offer_t *offer,
                               const mdnn_own_run_t *run);
+/* Strikes off the candidate whose time is `cost` at a size, in both roles: cuDNN does not make it there. False if
+ * there is none. It stays in the database: another version of ours may know how. */
+bool mdnn_cost_table_refuse(mdnn_cost_table_t *table, int64_t images, const mdnn_cost_t *cost);
 /* True if another engine, as repeatable, direct and strict as `offer`, was clearly faster at this
  * size in no more workspace. */
 bool mdnn_cost_table_engine_is_dominated(const mdnn_cost_table_t *table,

@@ -254,40 +254,51 @@ static mdnn_status_t make_means(mdnn_plan_t *plan, const mdnn_call_t *call,
                : MDNN_STATUS_UNSUPPORTED;
 }
 
+/* *part: the one that cannot be made, after a failure. */
 static mdnn_status_t make_ready(mdnn_plan_t *plan, const mdnn_call_t *call,
-                                const mdnn_configuration_t *configuration, mdnn_ready_t *ready)
+                                const mdnn_configuration_t *configuration, mdnn_ready_t *ready,
+                                size_t *part)
 {
+    *part = 0;
     ready->configuration = configuration;
     ready->deterministic = true;
     ready->parts = calloc(configuration->part_count, sizeof *ready->parts);
     if (!ready->parts)
         return MDNN_STATUS_OUT_OF_MEMORY;
     int64_t first_image = 0;
-    for (size_t i = 0; i < configuration->part_count; i++) {
-        const mdnn_micro_config_t *const micro = &configuration->parts[i];
-        mdnn_ready_part_t *const part = &ready->parts[i];
-        part->first_image = first_image;
+    for (; *part < configuration->part_count; ++*part) {
+        const mdnn_micro_config_t *const micro = &configuration->parts[*part];
+        mdnn_ready_part_t *const made = &ready->parts[*part];
+        made->first_image = first_image;
         first_image += micro->images;
         ready->deterministic &= micro->cost.deterministic;
-        MDNN_TRY(mdnn_slices_get(plan->slices, micro->images, &part->descriptors));
-        MDNN_TRY(make_means(plan, call, configuration, i, part));
+        MDNN_TRY(mdnn_slices_get(plan->slices, micro->images, &made->descriptors));
+        MDNN_TRY(make_means(plan, call, configuration, *part, made));
     }
     return MDNN_STATUS_OK;
+}
+
+static void destroy_rival(mdnn_ready_t *ready)
+{
+    mdnn_trial_destroy(ready->trial);
+    if (ready->rival)
+        free(ready->rival->parts);
+    free(ready->rival);
+    ready->trial = NULL;
+    ready->rival = NULL;
 }
 
 static void destroy_ready(mdnn_ready_t *ready)
 {
     free(ready->parts);
-    mdnn_trial_destroy(ready->trial);
-    if (ready->rival)
-        free(ready->rival->parts);
-    free(ready->rival);
+    destroy_rival(ready);
+    *ready = (mdnn_ready_t){.parts = NULL};
 }
 
 /* Without a rival, or without events to time with, a split simply runs. So it does, without a
- * trial, where a graph's results must repeat (execute.c). */
-static mdnn_status_t make_rival(mdnn_plan_t *plan, const mdnn_call_t *call,
-                                const mdnn_front_t *front, unsigned flags, mdnn_ready_t *ready)
+ * trial, where a graph's results must repeat (execute.c), and where the rival cannot be made. */
+static void make_rival(mdnn_plan_t *plan, const mdnn_call_t *call, const mdnn_front_t *front,
+                       unsigned flags, mdnn_ready_t *ready)
 {
     const bool must_repeat = call->problem && flags & DETERMINISTIC;
     const mdnn_configuration_t *const undivided =
@@ -295,43 +306,87 @@ static mdnn_status_t make_rival(mdnn_plan_t *plan, const mdnn_call_t *call,
             ? mdnn_front_best_undivided(front, ready->configuration->workspace_bytes)
             : NULL;
     if (!undivided || (!must_repeat && mdnn_trial_create(&ready->trial) != MDNN_STATUS_OK))
-        return MDNN_STATUS_OK;
+        return;
+    size_t part;
     ready->rival = calloc(1, sizeof *ready->rival);
-    return ready->rival ? make_ready(plan, call, undivided, ready->rival)
-                        : MDNN_STATUS_OUT_OF_MEMORY;
+    if (!ready->rival || make_ready(plan, call, undivided, ready->rival, &part) != MDNN_STATUS_OK)
+        destroy_rival(ready);
+}
+
+/* cuDNN does not make this part, although it was measured: nothing is planned with it again. False if it has no
+ * cost of its own, so that the same choice would come back. */
+static bool refuse_part(mdnn_plan_t *plan, const mdnn_configuration_t *configuration, size_t part)
+{
+    const mdnn_micro_config_t *const micro = &configuration->parts[part];
+    MDNN_LOG_ONCE(MDNN_LOG_INFO, "plan",
+                  "what was measured for %lld images (algorithm %d) cannot be made: the next best runs",
+                  (long long)micro->images, micro->cost.algo);
+    return mdnn_cost_table_refuse(plan->costs, micro->images, &micro->cost);
+}
+
+/* Configurations of the front, ready to run; those that cannot be made are left out, unless it is a file that names
+ * them, of which nothing more is believed then. *refused: a part was struck off, so that another choice may take its
+ * place. */
+static mdnn_status_t make_front_ready(mdnn_plan_t *plan, const mdnn_call_t *call, unsigned flags,
+                                      front_set_t *set, bool *refused)
+{
+    const mdnn_front_t *const front = set->fronts[flags];
+    const size_t count = mdnn_front_count(front);
+    *refused = false;
+    set->ready[flags] = calloc(count, sizeof *set->ready[flags]);
+    if (!set->ready[flags])
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        mdnn_ready_t *const ready = &set->ready[flags][set->counts[flags]];
+        const mdnn_configuration_t *const configuration = mdnn_front_at(front, i);
+        size_t part;
+        const mdnn_status_t status = make_ready(plan, call, configuration, ready, &part);
+        if (status == MDNN_STATUS_OK) {
+            make_rival(plan, call, front, flags, ready);
+            set->counts[flags]++;
+            continue;
+        }
+        destroy_ready(ready);
+        if (status == MDNN_STATUS_OUT_OF_MEMORY || plan->believes_file)
+            return status;
+        *refused |= refuse_part(plan, configuration, part);
+    }
+    return MDNN_STATUS_OK;
+}
+
+static void destroy_front(front_set_t *set, unsigned flags)
+{
+    for (size_t i = 0; i < set->counts[flags]; i++)
+        destroy_ready(&set->ready[flags][i]);
+    free(set->ready[flags]);
+    mdnn_front_destroy(set->fronts[flags]);
+    set->ready[flags] = NULL;
+    set->fronts[flags] = NULL;
+    set->counts[flags] = 0;
 }
 
 static void destroy_set(front_set_t *set)
 {
-    for (int flags = 0; set && flags < FLAGS; flags++) {
-        for (size_t i = 0; i < set->counts[flags]; i++)
-            destroy_ready(&set->ready[flags][i]);
-        free(set->ready[flags]);
-        mdnn_front_destroy(set->fronts[flags]);
-    }
+    for (unsigned flags = 0; set && flags < FLAGS; flags++)
+        destroy_front(set, flags);
     free(set);
 }
 
-/* A combination that nothing satisfies simply has no configurations. */
+/* A combination that nothing satisfies simply has no configurations. Each turn but the last strikes off a
+ * candidate. */
 static mdnn_status_t fill_front(mdnn_plan_t *plan, const mdnn_call_t *call,
                                 const mdnn_cost_source_t *source, unsigned flags, front_set_t *set)
 {
     if (flags & STRICT && !(call->problem && may_round(&plan->key.problem)))
         return MDNN_STATUS_OK; /* nobody can ask for it */
     const mdnn_wr_request_t request = request_for(plan, set->limit_bytes, flags);
-    const mdnn_status_t status = mdnn_wr_optimize(&request, source, &set->fronts[flags]);
-    if (status == MDNN_STATUS_NOT_FOUND)
-        return MDNN_STATUS_OK;
-    MDNN_TRY(status);
-    const size_t count = mdnn_front_count(set->fronts[flags]);
-    set->ready[flags] = calloc(count, sizeof *set->ready[flags]);
-    if (!set->ready[flags])
-        return MDNN_STATUS_OUT_OF_MEMORY;
-    set->counts[flags] = count;
-    for (size_t i = 0; i < count; i++) {
-        mdnn_ready_t *const ready = &set->ready[flags][i];
-        MDNN_TRY(make_ready(plan, call, mdnn_front_at(set->fronts[flags], i), ready));
-        MDNN_TRY(make_rival(plan, call, set->fronts[flags], flags, ready));
+    for (bool refused = true; refused;) {
+        destroy_front(set, flags);
+        const mdnn_status_t status = mdnn_wr_optimize(&request, source, &set->fronts[flags]);
+        if (status == MDNN_STATUS_NOT_FOUND)
+            return MDNN_STATUS_OK;
+        MDNN_TRY(status);
+        MDNN_TRY(make_front_ready(plan, call, flags, set, &refused));
     }
     return MDNN_STATUS_OK;
 }

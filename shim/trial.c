@@ -15,12 +15,17 @@ static const float loses_by = 1.02F;
 /* A split that is so much faster in the first pair needs no second: each pair costs one slow call. */
 static const float clearly = 0.9F;
 
+/* A pair whose times the device does not tell is run again; after so many the split has not proved itself. */
+enum { UNTOLD_MAX = 3 };
+
 typedef enum trial_verdict { PENDING, SPLIT_STAYS, RIVAL_WINS } trial_verdict_t;
 
 struct mdnn_trial {
     _Atomic int verdict;
     atomic_flag busy; /* one call at a time takes part; others meanwhile run the split */
-    int calls;        /* guarded by `busy` */
+    int calls;        /* guarded by `busy`, as what follows */
+    bool unmarked;    /* the end of a call of the last pair could not be recorded */
+    int untold;       /* pairs whose times nobody knows */
     CUevent begins[TIMED], ends[TIMED];
 };
 
@@ -77,7 +82,8 @@ static bool median_ms(const mdnn_trial_t *trial, mdnn_contender_t contender, int
     for (int i = 0; i < pairs; i++) {
         const int at = 2 * i + (int)contender;
         if (mdnn_real_driver()->cuEventElapsedTime(&times[i], trial->begins[at], trial->ends[at]) !=
-            CUDA_SUCCESS)
+                CUDA_SUCCESS ||
+            !(times[i] >= 0))
             return false;
     }
     qsort(times, (size_t)pairs, sizeof *times, compare_floats);
@@ -85,23 +91,45 @@ static bool median_ms(const mdnn_trial_t *trial, mdnn_contender_t contender, int
     return true;
 }
 
+static void end(mdnn_trial_t *trial, trial_verdict_t verdict, mdnn_counter_t counter)
+{
+    mdnn_count(counter, 1);
+    destroy_events(trial->begins, TIMED);
+    destroy_events(trial->ends, TIMED);
+    atomic_store_explicit(&trial->verdict, (int)verdict, memory_order_release);
+}
+
+/* The last pair has told nothing: it is run again, or the trial ends with what needs no proof. */
+static void repeat_or_drop(mdnn_trial_t *trial)
+{
+    trial->calls -= 2;
+    if (++trial->untold < UNTOLD_MAX)
+        return;
+    MDNN_LOG(MDNN_LOG_INFO, "trial", "the device does not tell how long a split takes: dropped");
+    end(trial, RIVAL_WINS, MDNN_COUNTER_trials_undecided);
+}
+
 /* After `pairs` have come to an end; nothing if it takes more of them. */
 static void decide(mdnn_trial_t *trial, int pairs)
 {
-    float split_ms = 0, rival_ms = 0;
-    const bool known = median_ms(trial, MDNN_CONTENDER_SPLIT, pairs, &split_ms) &&
+    float split_ms, rival_ms;
+    const bool known = !trial->unmarked &&
+                       median_ms(trial, MDNN_CONTENDER_SPLIT, pairs, &split_ms) &&
                        median_ms(trial, MDNN_CONTENDER_RIVAL, pairs, &rival_ms);
-    if (known && pairs < PAIRS && split_ms > clearly * rival_ms)
+    trial->unmarked = false;
+    if (!known) {
+        repeat_or_drop(trial);
         return;
-    const bool lost = known && split_ms > loses_by * rival_ms;
-    mdnn_count(lost ? MDNN_COUNTER_trials_lost : MDNN_COUNTER_trials_won, 1);
+    }
+    if (pairs < PAIRS && split_ms > clearly * rival_ms)
+        return;
+    const bool lost = split_ms > loses_by * rival_ms;
     if (lost)
         MDNN_LOG(MDNN_LOG_INFO, "trial",
                  "a split took %.4f ms in the program, undivided %.4f: dropped", (double)split_ms,
                  (double)rival_ms);
-    destroy_events(trial->begins, TIMED);
-    destroy_events(trial->ends, TIMED);
-    atomic_store_explicit(&trial->verdict, lost ? RIVAL_WINS : SPLIT_STAYS, memory_order_release);
+    end(trial, lost ? RIVAL_WINS : SPLIT_STAYS,
+        lost ? MDNN_COUNTER_trials_lost : MDNN_COUNTER_trials_won);
 }
 
 static bool is_capturing(CUstream stream)
@@ -111,20 +139,23 @@ static bool is_capturing(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* Looks at what has been timed when a pair is complete. False while that has not come to its end. */
+static bool close_pair(mdnn_trial_t *trial)
+{
+    const int number = trial->calls - WARM_UPS;
+    if (number <= 0 || number % 2 != 0)
+        return true;
+    if (mdnn_event_query(trial->ends[number - 1]) == CUDA_ERROR_NOT_READY)
+        return false;
+    decide(trial, number / 2);
+    return atomic_load(&trial->verdict) == PENDING;
+}
+
 /* The call's number among the timed ones, -1 if it is not timed. A new pair begins when the last one
  * has come to its end and has not decided. Callers hold `busy`. */
 static int next_ticket(mdnn_trial_t *trial)
 {
-    const int number = trial->calls - WARM_UPS;
-    if (number > 0 && number % 2 == 0) {
-        if (mdnn_event_query(trial->ends[number - 1]) == CUDA_ERROR_NOT_READY)
-            return -1;
-        decide(trial, number / 2);
-        if (atomic_load(&trial->verdict) != PENDING)
-            return -1;
-    }
-    trial->calls++;
-    return number;
+    return close_pair(trial) ? trial->calls++ - WARM_UPS : -1;
 }
 
 mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *ticket)
@@ -148,6 +179,7 @@ mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *tic
 
 void mdnn_trial_end(mdnn_trial_t *trial, CUstream stream, int ticket)
 {
-    (void)mdnn_real_driver()->cuEventRecord(trial->ends[ticket], stream);
+    if (mdnn_real_driver()->cuEventRecord(trial->ends[ticket], stream) != CUDA_SUCCESS)
+        trial->unmarked = true;
     atomic_flag_clear(&trial->busy);
 }

@@ -1,7 +1,8 @@
 /* A split must prove itself in the running program. Measurements are made on scratch, maybe beside
  * other work; so among the first calls that a split serves some go to the best undivided configuration
  * within the same workspace, and both are timed by events, without waiting: one pair where the split
- * clearly wins, up to five where it does not. If it loses, the rival runs from then on. */
+ * clearly wins, up to five where it does not. If it loses, the rival runs from then on; likewise if the device
+ * will not tell the times: a split that has not proved itself does not stay. */
 #ifndef MDNN_TRIAL_H
 #define MDNN_TRIAL_H
 

@@ -68,9 +68,28 @@ a_file_that_lies_admits_nothing() {
         ! grep -q 'failed with' "$TMPDIR/workspace.err" && [ "$(choices workspace)" = "$(choices first)" ]
 }
 
+# What was chosen before cannot be made this time: the next best of the same convolution runs.
+what_cannot_be_made_is_skipped() {
+    export MICRODNN_CONVOLUTION_ENGINES=heuristics MICRODNN_STATS=json
+    export MICRODNN_CACHE_FILE=$TMPDIR/engines.db
+    MICRODNN_STATS_FILE=$TMPDIR/engines LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library \
+        "$matrix" check "$record" 16384 close 2 >/dev/null || return 1
+    for faulted in 5 40 77; do
+        cp "$TMPDIR/engines.db" "$TMPDIR/faulted.db"
+        MICRODNN_CACHE_FILE=$TMPDIR/faulted.db MICRODNN_SIM_FAULTS=cudnnBackendFinalize:$faulted:3000 \
+            MICRODNN_STATS_FILE=$TMPDIR/faulted LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library \
+            "$matrix" check "$record" 16384 close 2 >"$TMPDIR/faulted.out" 2>&1 || return 1
+        grep -q '"executions_passed": 0,' "$TMPDIR/faulted" || {
+            echo "after fault $faulted:"
+            grep executions_ "$TMPDIR/faulted"
+            return 1
+        }
+    done
+}
+
 export MICRODNN_CACHE_FILE=$cache
 "$matrix" record "$record" || exit 1
-plan 7
+plan 8
 check 'a cold run measures and keeps costs and choices' cold_run_measures
 check 'later runs time nothing and choose the same' later_runs_repeat
 check 'processes that measure at the same time do not disturb each other' several_at_once
@@ -78,4 +97,5 @@ check 'an import serves and stays untouched' an_import_serves_and_stays_untouche
 check 'a damaged file is set aside, said, and made anew' a_damaged_file_is_set_aside
 check 'a file that lies about what it measured admits nothing' a_file_that_lies_admits_nothing
 check 'a file that cannot be made is said once' a_file_that_cannot_be_made_is_said_once
+check 'where the best cannot be made the next best runs' what_cannot_be_made_is_skipped
 finish

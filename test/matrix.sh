@@ -11,7 +11,7 @@ record=$TMPDIR/record
 stats=$TMPDIR/stats.json
 
 # matrix_passes BATCH_SIZES WORKSPACE [LEAST_SPLIT [MAX_BATCH]]: all cases (up to that batch), of which
-# so many executions were split
+# so many executions were split. Weight gradients of fp16 are whole, and what repeats may need more workspace.
 matrix_passes() {
     MICRODNN_SIM_PROFILE=toy MICRODNN_BATCH_SIZES=$1 MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_STATS=json \
         MICRODNN_STATS_FILE=$stats MICRODNN_WORKSPACE_LIMIT=$2 \
@@ -22,7 +22,7 @@ matrix_passes() {
     }
     ! grep '^microdnn' "$TMPDIR/out" || return 1
     split=$(sed -n 's/.*"executions_split": *\([0-9]*\).*/\1/p' "$stats" | head -n 1)
-    skipped=$(grep -c '# SKIP' "$TMPDIR/out")
+    skipped=$(grep '# SKIP' "$TMPDIR/out" | grep -cv 'backward_filter .* fp16')
     [ "${split:-0}" -ge "${3:-0}" ] && { [ "$skipped" -eq 0 ] || [ -n "${4:-}" ]; } || {
         echo "$split executions were split, $skipped cases skipped"
         return 1

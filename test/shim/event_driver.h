@@ -6,6 +6,7 @@
 #include "shim/driver.h"
 
 static int live_events, fail_event_at, records;
+static int fail_record_at; /* from now on; 0: none */
 static CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 static CUresult query_result = CUDA_SUCCESS;
 static CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -31,6 +32,8 @@ static CUresult event_destroy(CUevent event)
 static CUresult event_record(CUevent event, CUstream stream)
 {
     (void)event, (void)stream;
+    if (fail_record_at > 0 && --fail_record_at == 0)
+        return CUDA_ERROR_UNKNOWN;
     records++;
     return CUDA_SUCCESS;
 }

@@ -283,6 +283,21 @@ static void a_brief_measurement_times_no_parts_if_nothing_was_left_out_whole(voi
     assert_false(mdnn_cost_table_is_settled(table, half(), LIMIT, true));
 }
 
+static void what_cannot_be_made_is_struck_off_at_its_size_alone(void **state)
+{
+    (void)state;
+    const int index = put(3, WHOLE, MDNN_CANDIDATE_TIMED, LIMIT);
+    put(3, WHOLE / 2, MDNN_CANDIDATE_TIMED, LIMIT);
+    put(4, WHOLE, MDNN_CANDIDATE_TIMED, LIMIT);
+    const mdnn_cost_row_t *const whole = mdnn_cost_table_row(table, WHOLE, MDNN_PART_FIRST);
+    const mdnn_cost_t cost = mdnn_cost_row_look(whole, index)->cost;
+    assert_true(mdnn_cost_table_refuse(table, WHOLE, &cost));
+    assert_int_equal(mdnn_cost_row_look(whole, index)->state, MDNN_CANDIDATE_UNSUPPORTED);
+    assert_int_equal(mdnn_cost_row_look(whole, index + 1)->state, MDNN_CANDIDATE_TIMED);
+    assert_int_equal(mdnn_cost_row_look(half(), index)->state, MDNN_CANDIDATE_TIMED);
+    assert_false(mdnn_cost_table_refuse(table, WHOLE, &cost)); /* it does not come back */
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, new_table, end_table)
@@ -292,6 +307,7 @@ int main(void)
         TEST(parts_list_engines_if_the_limit_kept_one_out_whole),
         TEST(a_tighter_limit_makes_an_engine_worth_planning_for_parts),
         TEST(a_database_brings_postponed_engines_back_as_postponed),
+        TEST(what_cannot_be_made_is_struck_off_at_its_size_alone),
         TEST(a_brief_measurement_times_no_parts_if_nothing_was_left_out_whole),
         TEST(a_database_tells_what_was_left_to_a_search_from_what_was_postponed),
         TEST(an_old_database_left_what_it_does_not_know_of_the_whole_batch),

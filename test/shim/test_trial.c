@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <limits.h>
+
 #include <cmocka.h>
 
 #include "config/statistics.h"
@@ -13,10 +15,15 @@
 enum { CALLS = 40 };
 
 static float split_ms, rival_ms;
+static int untold; /* times that are asked for and not told, from now on */
 
 static CUresult event_elapsed(float *ms, CUevent begin, CUevent end)
 {
     (void)end;
+    if (untold > 0) {
+        untold--;
+        return CUDA_ERROR_UNKNOWN;
+    }
     /* Event numbers are given out in order: ten begins, then ten ends; even ones time the split. */
     *ms = ((uintptr_t)begin - 1) % 2 == 0 ? split_ms : rival_ms;
     return CUDA_SUCCESS;
@@ -136,6 +143,46 @@ static void without_events_there_is_no_trial(void **state)
     fail_event_at = 0;
 }
 
+static void times_that_are_not_told_decide_nothing(void **state)
+{
+    (void)state;
+    mdnn_trial_t *trial = open_trial(1.0F, 2.0F);
+    untold = 2; /* of two pairs */
+    assert_int_equal(serve(trial, CALLS).timed, 6);
+    assert_int_equal(serve(trial, CALLS).split, CALLS);
+    mdnn_trial_destroy(trial);
+    trial = open_trial(2.0F, 1.0F);
+    untold = 1;
+    serve(trial, CALLS);
+    assert_int_equal(serve(trial, CALLS).rival, CALLS);
+    mdnn_trial_destroy(trial);
+    assert_int_equal(live_events, 0);
+}
+
+static void a_trial_that_stays_undecided_ends_without_the_split(void **state)
+{
+    (void)state;
+    mdnn_trial_t *trial = open_trial(1.0F, 2.0F);
+    untold = INT_MAX;
+    assert_int_equal(serve(trial, CALLS).timed, 6);
+    assert_int_equal(serve(trial, CALLS).rival, CALLS);
+    mdnn_trial_destroy(trial);
+    assert_int_equal(live_events, 0);
+    untold = 0;
+}
+
+static void an_end_that_was_not_recorded_decides_nothing(void **state)
+{
+    (void)state;
+    mdnn_trial_t *const trial = open_trial(1.0F, 2.0F);
+    serve(trial, 2); /* the warm-ups */
+    fail_record_at = 2; /* the end of the first call; its event may tell of another one */
+    assert_int_equal(serve(trial, CALLS).timed, 4);
+    assert_int_equal(serve(trial, CALLS).split, CALLS);
+    mdnn_trial_destroy(trial);
+    assert_int_equal(live_events, 0);
+}
+
 static void calls_at_the_same_time_run_the_split(void **state)
 {
     (void)state;
@@ -160,6 +207,9 @@ int main(void)
         cmocka_unit_test(an_unfinished_trial_waits_without_blocking),
         cmocka_unit_test(a_stream_that_is_captured_is_left_alone),
         cmocka_unit_test(without_events_there_is_no_trial),
+        cmocka_unit_test(times_that_are_not_told_decide_nothing),
+        cmocka_unit_test(a_trial_that_stays_undecided_ends_without_the_split),
+        cmocka_unit_test(an_end_that_was_not_recorded_decides_nothing),
         cmocka_unit_test(calls_at_the_same_time_run_the_split),
     };
     return cmocka_run_group_tests_name("trial", tests, NULL, NULL);
