@@ -21,6 +21,24 @@ static uint64_t chunks_over(const mdnn_memory_t *memory)
     return there > allowed ? there - allowed : 0;
 }
 
+/* What could be away must be able to come back beside it: the largest range that lives, and the
+ * largest operation so far, as far as so much lives. */
+static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t held = mdnn_memory_stuck_bytes(memory) + memory->aside_bytes +
+                          memory->claimed_bytes + bytes;
+    uint64_t most = 0, all = 0;
+    for (const mdnn_area_t *area = memory->areas; area; area = area->next) {
+        if (!area->range || area->stays || area->freed || area->pins > 0)
+            continue;
+        all += area->room;
+        most = most < area->room ? area->room : most;
+    }
+    const uint64_t operation = all < memory->movable_bytes ? all : memory->movable_bytes;
+    most = most < operation ? operation : most;
+    return held <= memory->config.budget_bytes && most <= memory->config.budget_bytes - held;
+}
+
 /* Destroys chunks until what is claimed has room. As a demand for them (offload/memory_room.c). */
 static mdnn_status_t shrink(mdnn_memory_t *memory)
 {
@@ -48,7 +66,7 @@ mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
     const uint64_t taken = memory->aside_bytes + memory->claimed_bytes,
                    budget = memory->config.budget_bytes;
     mdnn_status_t status = MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    if (taken <= budget && bytes <= budget - taken) {
+    if (taken <= budget && bytes <= budget - taken && can_hold(memory, bytes)) {
         memory->claimed_bytes += bytes; /* nobody else takes it meanwhile */
         status = shrink(memory);
         memory->claimed_bytes -= bytes;

@@ -51,8 +51,6 @@ typedef struct mdnn_area {
     bool freed;
     bool stays;          /* too small to leave */
     uint32_t held, pins; /* operations between begin and end; mdnn_memory_pin */
-    uint32_t live_pins;  /* so many of the pins end with its free */
-    uint64_t number;     /* no other one's, ever */
     uint64_t born, gone; /* operations that began in between can name it */
 
     /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to
@@ -127,6 +125,7 @@ struct mdnn_memory {
     uint64_t claimed_bytes;   /* and what such memory will have when there is room */
     uint64_t live_room_bytes; /* what all that is not freed takes, wherever it is */
     uint64_t peak_resident_bytes;
+    uint64_t movable_bytes; /* most that one operation named of what can leave, without workspaces */
 
     mdnn_area_t *areas;                           /* all; newest first */
     mdnn_area_list_t leaving, returning, endings; /* in the order in which they were asked for */

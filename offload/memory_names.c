@@ -187,6 +187,8 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
         let_go(memory, operation, operation->named_count);
         return status;
     }
+    if (memory->movable_bytes < sum.movable_bytes - sum.workspace_bytes)
+        memory->movable_bytes = sum.movable_bytes - sum.workspace_bytes;
     mdnn_memory_progress(memory);
     memory->open++;
     if (operation->capturing)

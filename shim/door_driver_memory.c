@@ -1,5 +1,7 @@
 /* Allocations and what programs ask about them. cudart's allocations come here, too. */
 #include "shim/driver.h"
+#include "shim/handle_memory.h"
+#include "shim/other_memory.h"
 #include "shim/plain_memory.h"
 #include "shim/pool_counters.h"
 
@@ -64,16 +66,29 @@ static CUresult free_counted(CUdeviceptr address, CUstream stream, bool own_stre
 
 /* ---- allocations ---- */
 
+/* The driver's own memory, counted: NCCL's, and where we had trouble of our own. */
+static CUresult allocate_plain(CUresult (*real)(CUdeviceptr *, size_t), CUdeviceptr *address,
+                               size_t bytes)
+{
+    mdnn_other_memory_t *memory;
+    CUresult result = mdnn_other_begin(MDNN_OTHER_ADDRESS, bytes, &memory);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real(address, bytes);
+    mdnn_other_made(memory, result == CUDA_SUCCESS ? *address : 0, result == CUDA_SUCCESS);
+    return result;
+}
+
 CUresult mdnn_door_cuMemAlloc_v2(CUresult (*real)(CUdeviceptr *, size_t), bool own_stream,
                                  CUdeviceptr *address, size_t bytes)
 {
     (void)own_stream;
-    if (address && bytes > 0 && mdnn_plain_memory_wanted(mdnn_driver_caller()))
-        return mdnn_plain_memory_allocate(real, address, bytes);
-    const CUresult result = address && bytes > 0
-                                ? mdnn_virtual_allocate(address, bytes, NULL, false, true)
-                                : CUDA_ERROR_NOT_SUPPORTED;
-    return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, bytes) : result;
+    if (!address || bytes == 0)
+        return real(address, bytes);
+    const CUresult result = mdnn_plain_memory_wanted(mdnn_driver_caller())
+                                ? CUDA_ERROR_NOT_SUPPORTED
+                                : mdnn_virtual_allocate(address, bytes, NULL, false, true);
+    return result == CUDA_ERROR_NOT_SUPPORTED ? allocate_plain(real, address, bytes) : result;
 }
 
 CUresult mdnn_door_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, size_t, size_t,
@@ -85,13 +100,20 @@ CUresult mdnn_door_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, 
     const bool valid = address && pitch && width > 0 && rows > 0 && width <= SIZE_MAX - PITCH &&
                        (element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
     const size_t row_bytes = valid ? (width + PITCH - 1) / PITCH * PITCH : 0;
-    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (valid && rows <= SIZE_MAX / row_bytes)
-        result = mdnn_virtual_allocate(address, row_bytes * rows, NULL, false, true);
+    mdnn_other_memory_t *memory;
+    if (!valid || rows > SIZE_MAX / row_bytes)
+        return real(address, pitch, width, rows, element_bytes);
+    CUresult result = mdnn_virtual_allocate(address, row_bytes * rows, NULL, false, true);
     if (result == CUDA_SUCCESS)
         *pitch = row_bytes;
-    return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, pitch, width, rows, element_bytes)
-                                              : result;
+    if (result != CUDA_ERROR_NOT_SUPPORTED)
+        return result;
+    result = mdnn_other_begin(MDNN_OTHER_ADDRESS, row_bytes * rows, &memory);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real(address, pitch, width, rows, element_bytes);
+    mdnn_other_made(memory, result == CUDA_SUCCESS ? *address : 0, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult mdnn_door_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, CUdeviceptr address)
@@ -99,13 +121,13 @@ CUresult mdnn_door_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, 
     (void)own_stream;
     if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
         return CUDA_SUCCESS;
-    mdnn_plain_block_t *const block = mdnn_plain_memory_take(address);
+    mdnn_other_memory_t *const other = mdnn_other_take(MDNN_OTHER_ADDRESS, address);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (mdnn_virtual_owns(address))
         result = free_counted(address, NULL, false, true);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
         result = real(address);
-    mdnn_plain_memory_ended(block, result == CUDA_SUCCESS);
+    mdnn_other_ended(other, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -137,12 +159,16 @@ CUresult mdnn_door_cuMemAllocFromPoolAsync(CUresult (*real)(CUdeviceptr *, size_
 CUresult mdnn_door_cuMemFreeAsync(CUresult (*real)(CUdeviceptr, CUstream), bool own_stream,
                                   CUdeviceptr address, CUstream stream)
 {
-    if (!mdnn_virtual_owns(address))
-        return real(address, stream);
-    if (mdnn_driver_is_exiting())
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
         return CUDA_SUCCESS;
-    const CUresult result = free_counted(address, stream, own_stream, false);
-    return result == CUDA_ERROR_NOT_SUPPORTED ? real(address, stream) : result;
+    mdnn_other_memory_t *const other = mdnn_other_take(MDNN_OTHER_ADDRESS, address);
+    if (mdnn_virtual_owns(address))
+        result = free_counted(address, stream, own_stream, false);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        result = real(address, stream);
+    mdnn_other_ended(other, result == CUDA_SUCCESS);
+    return result;
 }
 
 /* ---- ends of contexts ---- */
@@ -154,11 +180,11 @@ CUresult mdnn_door_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CU
     if (mdnn_driver_is_exiting())
         return real(context);
     mdnn_virtual_context_ends(context);
-    mdnn_plain_block_t *const blocks = mdnn_plain_memory_take_context(context);
+    mdnn_other_memory_t *const others = mdnn_other_take_context(context);
     const CUresult result = real(context);
     while (result == CUDA_SUCCESS && mdnn_virtual_take_bound(context, &address))
         (void)free_counted(address, NULL, false, true);
-    mdnn_plain_memory_ended(blocks, result == CUDA_SUCCESS);
+    mdnn_other_ended(others, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -169,11 +195,13 @@ CUresult mdnn_door_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
     (void)own_stream;
     if (mdnn_driver_is_exiting() || device < 0 || device >= MOST_DEVICES)
         return real(device);
-    mdnn_plain_memory_device_ends(device);
+    mdnn_other_device_ends(device);
+    mdnn_handles_device_ends(device);
     mdnn_virtual_device_ends(device);
     mdnn_pools_device_ends(device);
     const CUresult result = real(device);
     mdnn_virtual_device_ended(device);
+    mdnn_handles_device_ended(device);
     return result;
 }
 

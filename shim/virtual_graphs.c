@@ -3,7 +3,6 @@
 
 #include "config/lock.h"
 #include "shim/virtual_internal.h"
-#include "shim/virtual_unseen.h"
 
 static mdnn_lock_t lock = MDNN_LOCK_INIT(CAPTURES); /* of mdnn_virtual_captures() */
 
@@ -41,23 +40,21 @@ static holder_t graph_holder(CUgraph graph)
                                   : (holder_t){MDNN_HOLDER_GRAPH, (uintptr_t)whole};
 }
 
-/* Entered. It was pinned for this; once is enough. Without memory for the note it stays so. true:
- * it is held anew. */
-static bool note(mdnn_virtual_device_t *device, holder_t holder, mdnn_held_t what)
+/* Entered. It was pinned for this; once is enough. Without memory for the note it stays so. */
+static void note(mdnn_virtual_device_t *device, holder_t holder, uint64_t start)
 {
     mdnn_lock(&lock);
     const mdnn_status_t status =
-        mdnn_captures_hold(mdnn_virtual_captures(), holder.kind, holder.id, what);
+        mdnn_captures_hold(mdnn_virtual_captures(), holder.kind, holder.id, start);
     mdnn_unlock(&lock);
     if (status == MDNN_STATUS_BUSY)
-        mdnn_memory_unpin(device->memory, what.address);
-    return status == MDNN_STATUS_OK;
+        mdnn_memory_unpin(device->memory, start);
 }
 
 void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long capture,
                               uint64_t start)
 {
-    (void)note(device, capture_holder(capture), (mdnn_held_t){.address = start});
+    note(device, capture_holder(capture), start);
 }
 
 void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long long capture,
@@ -65,23 +62,20 @@ void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long lon
 {
     uint64_t start;
     if (mdnn_virtual_pin_entered(device, address, &start) == MDNN_STATUS_OK)
-        (void)note(device, capture_holder(capture), (mdnn_held_t){.address = start});
+        note(device, capture_holder(capture), start);
 }
 
-/* The allocation around what->address, be it freed and held by others only. what->address becomes
- * where it starts if it is held anew, else 0. */
-static CUresult hold(holder_t holder, mdnn_held_t *what)
+/* The allocation around `address`, be it freed and held by others only. `holder` NULL: for good. */
+static CUresult hold(const holder_t *holder, uint64_t address)
 {
-    const uint64_t address = what->address;
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
-    what->address = 0;
+    uint64_t start;
     if (!device)
         return CUDA_SUCCESS;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    mdnn_held_t found = {.by_hand = what->by_hand};
-    const mdnn_status_t status = mdnn_virtual_pin_entered(device, address, &found.address);
-    if (status == MDNN_STATUS_OK && note(device, holder, found))
-        *what = found;
+    const mdnn_status_t status = mdnn_virtual_pin_entered(device, address, &start);
+    if (status == MDNN_STATUS_OK && holder)
+        note(device, *holder, start);
     const CUresult result = status == MDNN_STATUS_NOT_FOUND
                                 ? CUDA_SUCCESS /* nothing is there */
                                 : mdnn_virtual_result(device, status, 0);
@@ -89,23 +83,19 @@ static CUresult hold(holder_t holder, mdnn_held_t *what)
     return result;
 }
 
-/* Takes `held`. */
-static void unpin(mdnn_held_t *held, size_t count)
+/* Takes `addresses`. */
+static void unpin(uint64_t *addresses, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        mdnn_virtual_unpin(held[i].address);
-    free(held);
-}
-
-void mdnn_virtual_holds_freed(mdnn_virtual_device_t *device, uint64_t address)
-{
-    if (!mdnn_memory_is_held(device->memory, address))
-        return;
-    mdnn_lock(&lock);
-    size_t count = mdnn_captures_freed(mdnn_virtual_captures(), address);
-    mdnn_unlock(&lock);
-    for (; count > 0; count--)
-        mdnn_memory_unpin(device->memory, address);
+    for (size_t i = 0; i < count; i++) {
+        mdnn_virtual_device_t *const device = mdnn_virtual_device_of(addresses[i]);
+        if (!device)
+            continue; /* another thread has just reset it */
+        const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+        if (device->memory)
+            mdnn_memory_unpin(device->memory, addresses[i]);
+        mdnn_virtual_leave(device, entry);
+    }
+    free(addresses);
 }
 
 void mdnn_virtual_forget_holds(uint64_t start, uint64_t bytes)
@@ -119,22 +109,22 @@ static void release(holder_t holder)
 {
     size_t count;
     mdnn_lock(&lock);
-    mdnn_held_t *const mine =
+    uint64_t *const addresses =
         mdnn_captures_release(mdnn_virtual_captures(), holder.kind, holder.id, &count);
     mdnn_unlock(&lock);
-    unpin(mine, count);
+    unpin(addresses, count);
 }
 
 /* A copy of what the holder has, the caller's to free; NULL for nothing, and without memory: then
  * the holder never lets go. */
-static mdnn_held_t *held(holder_t holder, size_t *count)
+static uint64_t *held(holder_t holder, size_t *count)
 {
-    mdnn_held_t *mine = NULL;
+    uint64_t *mine = NULL;
     mdnn_lock(&lock);
-    const mdnn_held_t *const all =
+    const uint64_t *const addresses =
         mdnn_captures_held(mdnn_virtual_captures(), holder.kind, holder.id, count);
     if (*count > 0 && (mine = malloc(*count * sizeof *mine)))
-        memcpy(mine, all, *count * sizeof *mine);
+        memcpy(mine, addresses, *count * sizeof *mine);
     else if (*count > 0)
         mdnn_captures_keep(mdnn_virtual_captures(), holder.kind, holder.id);
     mdnn_unlock(&lock);
@@ -147,10 +137,10 @@ static mdnn_held_t *held(holder_t holder, size_t *count)
 static void copy_holds(holder_t from, holder_t to)
 {
     size_t count;
-    mdnn_held_t *const all = held(from, &count);
+    uint64_t *const addresses = held(from, &count);
     for (size_t i = 0; i < count; i++)
-        (void)hold(to, &all[i]); /* cannot fail: it is pinned */
-    free(all);
+        (void)hold(&to, addresses[i]); /* cannot fail: it is pinned */
+    free(addresses);
 }
 
 /* The same, where what `from` gets later may be `to`'s, too. */
@@ -169,10 +159,10 @@ void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec ex
     size_t count;
     if (!mdnn_virtual_captures())
         return;
-    mdnn_held_t *const all = held(executable_holder(executable), &count);
+    uint64_t *const addresses = held(executable_holder(executable), &count);
     for (size_t i = 0; i < count; i++)
-        mdnn_virtual_name(operation, all[i].address, MDNN_USE_UNKNOWN);
-    free(all);
+        mdnn_virtual_name(operation, addresses[i], MDNN_USE_UNKNOWN);
+    free(addresses);
 }
 
 /* ---- captures ---- */
@@ -274,96 +264,29 @@ void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long 
 
 /* ---- graphs and executables ---- */
 
-/* What a call has taken for a node so far. */
-struct mdnn_node_hold {
-    struct mdnn_node_hold *next;
-    uint64_t start;      /* held by the owner; 0: by the pin */
-    mdnn_live_pin_t pin; /* there is no owner */
-};
-
-static bool has_owner(mdnn_node_owner_t owner)
-{
-    return owner.graph || owner.executable;
-}
-
-static holder_t owner_holder(mdnn_node_owner_t owner)
-{
-    return owner.graph ? graph_holder(owner.graph) : executable_holder(owner.executable);
-}
-
-static void undo(mdnn_node_owner_t owner, const struct mdnn_node_hold *taken)
-{
-    if (taken->start == 0) {
-        mdnn_virtual_unpin_live(taken->pin);
-        return;
-    }
-    const holder_t holder = owner_holder(owner);
-    mdnn_lock(&lock);
-    const bool had =
-        mdnn_captures_unhold(mdnn_virtual_captures(), holder.kind, holder.id, taken->start);
-    mdnn_unlock(&lock);
-    if (had)
-        mdnn_virtual_unpin(taken->start);
-}
-
-/* Without memory for it there is no node. */
-static CUresult remember(mdnn_node_owner_t owner, struct mdnn_node_hold taken)
-{
-    struct mdnn_node_hold *const made = malloc(sizeof *made);
-    if (!made) {
-        undo(owner, &taken);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *made = taken;
-    made->next = owner.holds->taken;
-    owner.holds->taken = made;
-    return CUDA_SUCCESS;
-}
-
 CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
 {
-    struct mdnn_node_hold taken = {0};
-    mdnn_held_t what = {.address = address, .by_hand = true};
     if (!mdnn_virtual_captures())
         return CUDA_SUCCESS;
-    const CUresult result = has_owner(owner) ? hold(owner_holder(owner), &what)
-                                             : mdnn_virtual_pin_live(address, &taken.pin);
-    if (!has_owner(owner) && result == CUDA_ERROR_INVALID_VALUE)
-        return CUDA_SUCCESS; /* nothing lives there */
-    taken.start = has_owner(owner) ? what.address : 0;
-    if (result != CUDA_SUCCESS || (has_owner(owner) && taken.start == 0))
-        return result;
-    return remember(owner, taken);
+    const holder_t holder =
+        owner.graph ? graph_holder(owner.graph) : executable_holder(owner.executable);
+    return hold(owner.graph || owner.executable ? &holder : NULL, address);
 }
 
 void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child)
 {
-    owner.holds->child = child;
-}
-
-static void take_child(mdnn_node_owner_t owner, CUgraph child)
-{
-    const holder_t from = graph_holder(child);
-    if (has_owner(owner)) {
-        copy_holds(from, owner_holder(owner));
+    if (!mdnn_virtual_captures())
         return;
+    const holder_t from = graph_holder(child);
+    if (owner.graph) {
+        copy_holds(from, graph_holder(owner.graph));
+    } else if (owner.executable) {
+        copy_holds(from, executable_holder(owner.executable));
+    } else {
+        mdnn_lock(&lock);
+        mdnn_captures_keep(mdnn_virtual_captures(), from.kind, from.id);
+        mdnn_unlock(&lock);
     }
-    mdnn_lock(&lock);
-    mdnn_captures_keep(mdnn_virtual_captures(), from.kind, from.id);
-    mdnn_unlock(&lock);
-}
-
-void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made)
-{
-    for (struct mdnn_node_hold *each = owner.holds->taken, *next; each; each = next) {
-        next = each->next;
-        if (!made)
-            undo(owner, each);
-        free(each);
-    }
-    if (made && owner.holds->child && mdnn_virtual_captures())
-        take_child(owner, owner.holds->child);
-    *owner.holds = (mdnn_node_holds_t){0};
 }
 
 void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
@@ -402,11 +325,11 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
         return;
     }
     mdnn_lock(&lock);
-    mdnn_held_t *const before =
+    uint64_t *const addresses =
         mdnn_captures_release(mdnn_virtual_captures(), to.kind, to.id, &count);
     (void)mdnn_captures_share(mdnn_virtual_captures(), from.kind, from.id, to.kind, to.id);
     mdnn_unlock(&lock);
-    unpin(before, count);
+    unpin(addresses, count);
 }
 
 /* ---- ends ---- */

@@ -3,6 +3,7 @@
  *   virtual_operations.c  names of operations, begin and end
  *   virtual_graphs.c      captures and graphs
  *   virtual_contexts.c    ends of contexts
+ *   virtual_aside.c       parts of the budget that are not virtual
  *
  * Locks: a device's, then that of captures or that of contexts. None is held while a call of the
  * program's own runs. */
@@ -63,6 +64,9 @@ mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context); /* and which
 /* What an allocation is told that finds no device there: NOT_SUPPORTED, the driver's own memory
  * serves, or OUT_OF_MEMORY, a budget was asked for that cannot be kept. */
 CUresult mdnn_virtual_without(CUcontext context);
+CUresult mdnn_virtual_without_numbered(CUdevice ordinal);
+/* Of that ordinal, made at the first call, whatever context is current; NULL: not under a budget. */
+mdnn_virtual_device_t *mdnn_virtual_device_numbered(CUdevice ordinal);
 /* By index; NULL behind the last. One that was reset has no addresses and no memory. */
 mdnn_virtual_device_t *mdnn_virtual_device(size_t index);
 
@@ -105,9 +109,6 @@ void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long lon
 /* Entered. Likewise the one that starts at `start`, which was pinned for this already. */
 void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long capture,
                               uint64_t start);
-/* Entered; the device has memory. The program is about to free what starts at `address`: nodes that
- * it made hold it no more. */
-void mdnn_virtual_holds_freed(mdnn_virtual_device_t *device, uint64_t address);
 /* The capture under way that began in the stream; 0: none. */
 unsigned long long mdnn_virtual_capture_in(CUstream stream);
 

@@ -413,22 +413,33 @@ static void say_nowhere(void)
                            : "the driver lacks functions for virtual memory, which CUDA 12 has");
 }
 
-CUresult mdnn_virtual_without(CUcontext context)
+/* `known`: which device it is; else the driver says why nothing works. */
+static CUresult without(bool known, CUdevice ordinal)
 {
-    CUdevice ordinal;
-    if (!mdnn_virtual_on())
-        return CUDA_ERROR_NOT_SUPPORTED;
     const CUresult refused = mdnn_process_options()->memory_strict ? CUDA_ERROR_OUT_OF_MEMORY
                                                                    : CUDA_ERROR_NOT_SUPPORTED;
     if (!has_common()) {
         say_nowhere();
         return refused;
     }
-    /* Without a context, or with one that is lost, the driver says so itself. */
-    if (!context || mdnn_real_driver()->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal < 0)
-        return CUDA_ERROR_NOT_SUPPORTED;
     /* While it is being reset, what is allocated there ends with it. */
-    return ordinal >= DEVICES || atomic_load(&failed[ordinal]) ? refused : CUDA_ERROR_NOT_SUPPORTED;
+    return known && (ordinal >= DEVICES || atomic_load(&failed[ordinal])) ? refused
+                                                                          : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult mdnn_virtual_without_numbered(CUdevice ordinal)
+{
+    return mdnn_virtual_on() ? without(ordinal >= 0, ordinal) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult mdnn_virtual_without(CUcontext context)
+{
+    CUdevice ordinal = -1;
+    if (!mdnn_virtual_on())
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const bool known =
+        context && has_common() && mdnn_real_driver()->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS;
+    return without(known && ordinal >= 0, ordinal);
 }
 
 /* `making` is locked; the device was not tried yet. It is tried once. */
@@ -452,30 +463,21 @@ static void make_device(CUdevice ordinal)
     free(device);
 }
 
-/* The primary contexts are known; of others the driver knows the device. */
-static mdnn_virtual_device_t *find_device(CUcontext context, CUdevice *ordinal)
+static mdnn_virtual_device_t *find_numbered(CUdevice ordinal)
 {
     mdnn_virtual_device_t *device;
-    *ordinal = -1;
-    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
-        if (device->context == context)
-            return device;
-    if (mdnn_real_driver()->cuCtxGetDevice(ordinal) != CUDA_SUCCESS)
-        return NULL;
-    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
-        if (device->ordinal == *ordinal)
-            return device;
-    return NULL;
+    size_t i = 0;
+    while ((device = mdnn_virtual_device(i)) && device->ordinal != ordinal)
+        i++;
+    return device;
 }
 
-mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
+mdnn_virtual_device_t *mdnn_virtual_device_numbered(CUdevice ordinal)
 {
-    CUdevice ordinal;
-    *context = NULL;
-    if (!has_common() || mdnn_real_driver()->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context)
+    if (ordinal < 0 || ordinal >= DEVICES || !has_common())
         return NULL;
-    mdnn_virtual_device_t *const device = find_device(*context, &ordinal);
-    if (device || ordinal < 0 || ordinal >= DEVICES || atomic_load(&tried[ordinal]) || makes)
+    mdnn_virtual_device_t *const device = find_numbered(ordinal);
+    if (device || atomic_load(&tried[ordinal]) || makes)
         return device;
     mdnn_lock(&making);
     makes = true;
@@ -484,7 +486,23 @@ mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
     atomic_store(&tried[ordinal], true); /* not before it is there: who comes now has to wait */
     makes = false;
     mdnn_unlock(&making);
-    return find_device(*context, &ordinal);
+    return find_numbered(ordinal);
+}
+
+/* The primary contexts are known; of others the driver knows the device. */
+mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
+{
+    CUdevice ordinal;
+    mdnn_virtual_device_t *device;
+    *context = NULL;
+    if (!has_common() || mdnn_real_driver()->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context)
+        return NULL;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
+        if (device->context == *context)
+            return device;
+    return mdnn_real_driver()->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS
+               ? mdnn_virtual_device_numbered(ordinal)
+               : NULL;
 }
 
 /* Entered. Operations of other threads that are between begin and end, for as long as a call takes:
@@ -612,13 +630,12 @@ static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], pinned[MDNN_NUMBER_BYTES];
     mdnn_format_size_rounded(bytes, refused, sizeof refused);
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
-    mdnn_format_size_rounded(mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)),
-                             pinned, sizeof pinned);
-    MDNN_LOG_ONCE(
-        MDNN_LOG_WARN, "memory",
-        "%s refused: the budget of %s would do, but what should leave finds no room in %s "
-        "of pinned host memory; [memory] host_limit sets how much there may be",
-        refused, budget, pinned);
+    mdnn_format_size_rounded(mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)), pinned,
+                             sizeof pinned);
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "%s refused: the budget of %s would do, but what should leave finds no room in %s "
+                  "of pinned host memory; [memory] host_limit sets how much there may be",
+                  refused, budget, pinned);
 }
 
 /* Once, and again when clearly more turns out to be needed: the first refusal may be one that the
@@ -770,23 +787,7 @@ CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stre
     return allocate(address, bytes, stream, per_thread, synchronous, false);
 }
 
-/* What has live pins may be in use without being named: by a kernel that reads a texture, say. As
- * the driver does, a free that promises to wait waits for all that the context has to do. */
-static void wait_for_unnamed_uses(mdnn_virtual_device_t *device, CUdeviceptr address)
-{
-    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    const bool any = device->memory && mdnn_memory_has_live_pins(device->memory, address);
-    mdnn_virtual_leave(device, entry);
-    if (!any)
-        return;
-    const mdnn_virtual_entry_t relaxed = mdnn_virtual_relax();
-    (void)mdnn_real_driver()->cuCtxSynchronize();
-    mdnn_virtual_restore(relaxed);
-}
-
-/* `ours`: the library's own, which no program's graph has lost with this. */
-static CUresult free_memory(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous,
-                            bool ours)
+CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous)
 {
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
     uint64_t number;
@@ -798,26 +799,17 @@ static CUresult free_memory(CUdeviceptr address, CUstream stream, bool per_threa
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
     }
     mdnn_virtual_unbind(address); /* before another may get it */
-    if (synchronous)
-        wait_for_unnamed_uses(device, address);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED; /* it was just reset: the driver says so */
     if (capture)
         mdnn_virtual_hold_captured(device, capture, address);
     if (device->memory) {
-        if (!capture && !ours)
-            mdnn_virtual_holds_freed(device, address);
         if (synchronous) /* where it fails the memory is used again later, that is all */
             (void)mdnn_memory_wait_idle(device->memory, address);
         result = mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
     }
     mdnn_virtual_leave(device, entry);
     return result;
-}
-
-CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous)
-{
-    return free_memory(address, stream, per_thread, synchronous, false);
 }
 
 bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *ordinal)
@@ -840,7 +832,9 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
     mdnn_lock(&device->lock);
     const bool there = device->memory != NULL;
     *free_bytes = there ? mdnn_memory_available(device->memory) : 0;
-    const uint64_t live_bytes = there ? mdnn_memory_report(device->memory).live_bytes : 0;
+    const mdnn_memory_report_t report = there ? mdnn_memory_report(device->memory)
+                                              : (mdnn_memory_report_t){0};
+    const uint64_t live_bytes = report.live_bytes + report.other_bytes;
     mdnn_unlock(&device->lock);
     if (!there)
         return false;
@@ -865,37 +859,6 @@ CUresult mdnn_virtual_pin(CUdeviceptr address)
     return result;
 }
 
-CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin)
-{
-    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
-    uint64_t start, bytes = 0;
-    mdnn_status_t status;
-    bool retried = false;
-    if (!device)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    if (device->memory)
-        (void)mdnn_memory_find(device->memory, address, &start, &bytes);
-    do
-        status = device->memory ? mdnn_memory_pin_live(device->memory, address, pin)
-                                : MDNN_STATUS_NOT_FOUND; /* it was just reset */
-    while (status == MDNN_STATUS_BUSY && mdnn_virtual_try_again(device, status, &retried));
-    const CUresult result = mdnn_virtual_result(device, status, bytes);
-    mdnn_virtual_leave(device, entry);
-    return result;
-}
-
-void mdnn_virtual_unpin_live(mdnn_live_pin_t pin)
-{
-    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(pin.address);
-    if (!device)
-        return;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    if (device->memory)
-        mdnn_memory_unpin_live(device->memory, pin);
-    mdnn_virtual_leave(device, entry);
-}
-
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream)
 {
     mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
@@ -918,8 +881,11 @@ CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes)
         (void)mdnn_virtual_free(*address, NULL, false, true);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return result == CUDA_ERROR_NOT_SUPPORTED ? mdnn_real_driver()->cuMemAlloc(address, bytes)
-                                              : result;
+    if (result != CUDA_ERROR_NOT_SUPPORTED)
+        return result;
+    /* Where there is a budget it was trouble of our own: what it could not count is not taken. */
+    return mdnn_virtual_on() && mdnn_virtual_current() ? CUDA_ERROR_OUT_OF_MEMORY
+                                                       : mdnn_real_driver()->cuMemAlloc(address, bytes);
 }
 
 CUresult mdnn_device_free(CUdeviceptr address)
@@ -931,7 +897,7 @@ CUresult mdnn_device_free(CUdeviceptr address)
     if (device->memory)
         mdnn_memory_unpin(device->memory, address);
     mdnn_virtual_leave(device, entry);
-    return free_memory(address, NULL, false, true, true);
+    return mdnn_virtual_free(address, NULL, false, true);
 }
 
 CUresult mdnn_device_info(size_t *free_bytes, size_t *total_bytes)

@@ -114,7 +114,7 @@ CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, C
     return result;
 }
 
-/* ---- pins and bytes ---- */
+/* ---- pins ---- */
 
 bool mdnn_virtual_can_stay(CUdeviceptr address)
 {
@@ -135,77 +135,5 @@ void mdnn_virtual_unpin(CUdeviceptr address)
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     if (device->memory)
         mdnn_memory_unpin(device->memory, address);
-    mdnn_virtual_leave(device, entry);
-}
-
-static mdnn_virtual_device_t *device_with(int ordinal)
-{
-    mdnn_virtual_device_t *device;
-    size_t index = 0;
-    do
-        device = next_device(&index);
-    while (device && device->ordinal != ordinal);
-    return device;
-}
-
-/* The driver has its memory in pages; allocations of up to a half of one share them. */
-static const uint64_t page_bytes = 2 << 20;
-
-static uint64_t in_pages(uint64_t bytes)
-{
-    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
-}
-
-static bool is_small(uint64_t bytes)
-{
-    return bytes <= page_bytes / 2;
-}
-
-static mdnn_status_t set_aside(mdnn_virtual_device_t *device, uint64_t bytes)
-{
-    const uint64_t small = device->small_plain_bytes + bytes;
-    if (!device->memory || bytes > UINT64_MAX - page_bytes)
-        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    if (!is_small(bytes))
-        return mdnn_memory_set_aside(device->memory, in_pages(bytes));
-    MDNN_TRY(mdnn_memory_set_aside(device->memory,
-                                   in_pages(small) - in_pages(device->small_plain_bytes)));
-    device->small_plain_bytes = small;
-    return MDNN_STATUS_OK;
-}
-
-/* Fewer small ones than that: they were set aside before a reset. */
-static void give_back(mdnn_virtual_device_t *device, uint64_t bytes)
-{
-    const uint64_t before = device->small_plain_bytes;
-    const uint64_t small = before - (bytes < before ? bytes : before);
-    if (!is_small(bytes)) {
-        mdnn_memory_give_back(device->memory, in_pages(bytes));
-        return;
-    }
-    mdnn_memory_give_back(device->memory, in_pages(before) - in_pages(small));
-    device->small_plain_bytes = small;
-}
-
-CUresult mdnn_virtual_set_aside(size_t bytes, int *ordinal, CUcontext *context)
-{
-    mdnn_virtual_device_t *const device = mdnn_virtual_current_in(context);
-    if (!device)
-        return mdnn_virtual_without(*context);
-    *ordinal = device->ordinal;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    const mdnn_status_t status = set_aside(device, bytes);
-    mdnn_virtual_leave(device, entry);
-    return status == MDNN_STATUS_OK ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-void mdnn_virtual_give_back(size_t bytes, int ordinal)
-{
-    mdnn_virtual_device_t *const device = device_with(ordinal);
-    if (!device)
-        return;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    if (device->memory)
-        give_back(device, bytes);
     mdnn_virtual_leave(device, entry);
 }

@@ -1,6 +1,5 @@
 /* What the doors of libraries ask of virtual memory: calls whose kernels use memory that none of
- * their parameters names (shim/library_hooks.def), and memory of other kinds that counts in the
- * budget. */
+ * their parameters names (shim/library_hooks.def). */
 #ifndef MDNN_VIRTUAL_UNSEEN_H
 #define MDNN_VIRTUAL_UNSEEN_H
 
@@ -34,11 +33,5 @@ void mdnn_virtual_devices_meet(void);
 bool mdnn_virtual_can_stay(CUdeviceptr address);
 /* The opposite of mdnn_virtual_pin. */
 void mdnn_virtual_unpin(CUdeviceptr address);
-
-/* Of the current device's budget what an allocation of `bytes` takes of the driver's pages.
- * CUDA_ERROR_OUT_OF_MEMORY: virtual memory has taken it; CUDA_ERROR_NOT_SUPPORTED: there is no
- * budget. *device: for mdnn_virtual_give_back; *context: the current one. */
-CUresult mdnn_virtual_set_aside(size_t bytes, int *device, CUcontext *context);
-void mdnn_virtual_give_back(size_t bytes, int device);
 
 #endif

@@ -78,6 +78,11 @@ TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings every_fault g
 TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix graph_limits graph_search graph_rules \
     short_calls behaviour arena virtual_memory virtual_pins resets endings every_fault safety_host strict)
 
+# Device memory that is not virtual.
+$(C)/other_memory: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
+TEST_DEPS += $(C)/other_memory
+TESTS += test/other_memory.sh
+
 # Pieces of shim/ tested alone, with a driver of the test's own.
 $(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c shim/capture_mode.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)

@@ -12,48 +12,12 @@
 
 #include "shim/library_doors.h"
 #include "shim/plain_memory.h"
-#include "shim/virtual_unseen.h"
 
-/* ---- what the doors ask: there is no virtual memory ---- */
+/* ---- what the doors ask ---- */
 
 bool mdnn_nccl_is_inside(void)
 {
     return false;
-}
-
-CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
-                               bool synchronous)
-{
-    (void)address, (void)bytes, (void)stream, (void)per_thread, (void)synchronous;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous)
-{
-    (void)address, (void)stream, (void)per_thread, (void)synchronous;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult mdnn_virtual_pin(CUdeviceptr address)
-{
-    (void)address;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-void mdnn_virtual_unpin(CUdeviceptr address)
-{
-    (void)address;
-}
-
-CUresult mdnn_virtual_set_aside(size_t bytes, int *device, CUcontext *context)
-{
-    (void)bytes, (void)device, (void)context;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-void mdnn_virtual_give_back(size_t bytes, int device)
-{
-    (void)bytes, (void)device;
 }
 
 /* ---- tests ---- */

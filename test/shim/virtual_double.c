@@ -6,6 +6,7 @@
 
 #include "shim/process.h"
 #include "shim/real.h"
+#include "shim/virtual_aside.h"
 #include "shim/virtual_unseen.h"
 
 typedef struct allocation {
@@ -199,13 +200,6 @@ void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child)
     event(text);
 }
 
-void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made)
-{
-    (void)owner;
-    if (!made)
-        event("not-made");
-}
-
 void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
 {
     event(whole && part && whole != part ? "joined" : "joined-nothing");
@@ -358,9 +352,7 @@ CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, C
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-void mdnn_virtual_devices_meet(void)
-{
-}
+void mdnn_virtual_devices_meet(void) {}
 
 bool mdnn_virtual_can_stay(CUdeviceptr address)
 {
@@ -368,31 +360,38 @@ bool mdnn_virtual_can_stay(CUdeviceptr address)
     return true;
 }
 
-CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin)
-{
-    seen.pinned++;
-    *pin = (mdnn_live_pin_t){.address = address};
-    return CUDA_SUCCESS;
-}
-
-void mdnn_virtual_unpin_live(mdnn_live_pin_t pin)
-{
-    (void)pin;
-    seen.unpinned++;
-}
-
 void mdnn_virtual_unpin(CUdeviceptr address)
 {
     (void)address;
 }
 
-CUresult mdnn_virtual_set_aside(size_t bytes, int *device, CUcontext *context)
+/* In bytes as they are asked for. */
+CUresult mdnn_virtual_set_aside(CUdevice device, uint64_t bytes, mdnn_aside_kind_t kind, bool quiet)
 {
-    (void)bytes, (void)device, (void)context;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    (void)device, (void)quiet;
+    (void)kind;
+    if (seen.not_served)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (seen.out)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    seen.aside_bytes += bytes;
+    return CUDA_SUCCESS;
 }
 
-void mdnn_virtual_give_back(size_t bytes, int device)
+void mdnn_virtual_set_aside_all_the_same(CUdevice device, uint64_t bytes)
 {
-    (void)bytes, (void)device;
+    (void)device;
+    seen.aside_bytes += bytes;
+}
+
+void mdnn_virtual_give_back(CUdevice device, uint64_t bytes, mdnn_aside_kind_t kind)
+{
+    (void)device, (void)kind;
+    seen.aside_bytes -= bytes;
+}
+
+CUresult mdnn_virtual_current_context(CUdevice *device, CUcontext *context)
+{
+    *device = 0;
+    return mdnn_real_driver()->cuCtxGetCurrent(context);
 }

@@ -1,0 +1,216 @@
+/* Programs that have device memory in other ways than by cudaMalloc, beside buffers whose content
+ * they know. Run by test/other_memory.sh, with and without the library; they know nothing of it.
+ *
+ *   other_memory KIND SEED
+ *
+ * KIND: a kind of the list at the end. What is refused as out of memory is tried again later. Prints
+ * how many were made and refused. Exit status 0 if all was right. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda.h>
+
+#include "test/clients/check.h"
+
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        const CUresult result_ = (call);                                                           \
+        if (result_ != CUDA_SUCCESS)                                                               \
+            printf("CUDA error %d\n", (int)result_);                                               \
+        CHECK(result_ == CUDA_SUCCESS && #call);                                                   \
+    } while (0)
+
+enum { BUFFERS = 12, OTHERS = 24, STEPS = 250, GRAIN = 2 << 20, PARTS = 3 };
+
+static uint64_t random_state;
+static unsigned made, refused;
+
+static uint32_t pick(uint32_t below)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((random_state >> 33) % below);
+}
+
+/* Whether it is there; out of memory is no error. */
+static bool got(CUresult result)
+{
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        OK(result);
+    made += result == CUDA_SUCCESS;
+    refused += result == CUDA_ERROR_OUT_OF_MEMORY;
+    return result == CUDA_SUCCESS;
+}
+
+/* ---- content: one byte, over and over ---- */
+
+static void fill(CUdeviceptr address, size_t bytes, int value)
+{
+    OK(cuMemsetD8(address, (unsigned char)value, bytes));
+}
+
+static void check(CUdeviceptr address, size_t bytes, int value)
+{
+    static unsigned char host[8 << 20];
+    CHECK(bytes <= sizeof host);
+    OK(cuMemcpyDtoH(host, address, bytes));
+    for (size_t i = 0; i < bytes; i++)
+        CHECK(host[i] == (unsigned char)value);
+}
+
+typedef struct buffer {
+    CUdeviceptr address;
+    size_t bytes;
+    int value;
+} buffer_t;
+
+static buffer_t buffers[BUFFERS];
+
+static void use_buffer(buffer_t *buffer)
+{
+    if (buffer->address && pick(4) == 0) {
+        check(buffer->address, buffer->bytes, buffer->value);
+        OK(cuMemFree(buffer->address));
+        buffer->address = 0;
+    } else if (buffer->address) {
+        check(buffer->address, buffer->bytes, buffer->value);
+        fill(buffer->address, buffer->bytes, buffer->value = (int)pick(256));
+    } else {
+        buffer->bytes = (1 << 20) + 1 + pick(5 << 20);
+        if (cuMemAlloc(&buffer->address, buffer->bytes) != CUDA_SUCCESS)
+            buffer->address = 0;
+        else
+            fill(buffer->address, buffer->bytes, buffer->value = (int)pick(256));
+    }
+}
+
+/* ---- what else there is ---- */
+
+typedef struct other {
+    bool there;
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle;
+    unsigned handles, mappings; /* to be released, unmapped */
+    size_t bytes;
+    int value;
+} other_t;
+
+typedef struct kind {
+    const char *name;
+    void (*make)(other_t *other); /* sets `there` if it could */
+    void (*use)(other_t *other);
+    void (*end)(other_t *other);
+} kind_t;
+
+/* ---- handles and mappings ---- */
+
+static const CUmemAllocationProp on_device = {
+    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+static const CUmemAccessDesc access = {
+    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+static void map_part(other_t *other)
+{
+    const CUdeviceptr at = other->address + other->mappings * other->bytes;
+    OK(cuMemMap(at, other->bytes, 0, other->handle, 0));
+    OK(cuMemSetAccess(at, other->bytes, &access, 1));
+    other->mappings++;
+}
+
+static void make_handle(other_t *other)
+{
+    other->bytes = (size_t)GRAIN * (1 + pick(3));
+    if (!got(cuMemCreate(&other->handle, other->bytes, &on_device, 0)))
+        return;
+    other->there = true;
+    other->handles = 1;
+    other->mappings = 0;
+    OK(cuMemAddressReserve(&other->address, PARTS * other->bytes, 0, 0, 0));
+    map_part(other);
+    fill(other->address, other->bytes, other->value = (int)pick(256));
+}
+
+/* The same memory several times, by one handle and by what its addresses say, which works when
+ * there is no handle any more. */
+static void use_handle(other_t *other)
+{
+    CUmemGenericAllocationHandle handle;
+    check(other->address + pick(other->mappings) * other->bytes, other->bytes, other->value);
+    if (other->handles > 0 && other->mappings < PARTS && pick(3) == 0)
+        map_part(other);
+    if (pick(3) == 0) {
+        OK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(other->address + 100)));
+        other->handle = handle;
+        other->handles++;
+    }
+    while (other->handles > 0 && pick(3) == 0) {
+        OK(cuMemRelease(other->handle));
+        other->handles--;
+    }
+}
+
+static void end_handle(other_t *other)
+{
+    OK(cuCtxSynchronize()); /* unmapping waits for nothing */
+    CHECK(cuMemUnmap(other->address + 1, other->bytes) != CUDA_SUCCESS);
+    if (pick(2) == 0)
+        for (; other->handles > 0; other->handles--)
+            OK(cuMemRelease(other->handle));
+    OK(cuMemUnmap(other->address, other->mappings * other->bytes));
+    for (; other->handles > 0; other->handles--)
+        OK(cuMemRelease(other->handle));
+    OK(cuMemAddressFree(other->address, PARTS * other->bytes));
+}
+
+/* ---- */
+
+static const kind_t kinds[] = {
+    {"handles", make_handle, use_handle, end_handle},
+};
+
+static void step(const kind_t *kind, other_t *others)
+{
+    other_t *const other = &others[pick(OTHERS)];
+    use_buffer(&buffers[pick(BUFFERS)]);
+    if (!other->there) {
+        kind->make(other);
+    } else if (pick(3) > 0) {
+        kind->use(other);
+    } else {
+        kind->end(other);
+        other->there = false;
+    }
+}
+
+static void run(const kind_t *kind)
+{
+    static other_t others[OTHERS];
+    CUDA(cudaFree(NULL));
+    for (int i = 0; i < STEPS; i++)
+        step(kind, others);
+    for (int i = 0; i < OTHERS; i++)
+        if (others[i].there)
+            kind->end(&others[i]);
+    for (int i = 0; i < BUFFERS; i++)
+        if (buffers[i].address) {
+            check(buffers[i].address, buffers[i].bytes, buffers[i].value);
+            OK(cuMemFree(buffers[i].address));
+        }
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 3);
+    random_state = strtoull(argv[2], NULL, 10);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].name, argv[1]) == 0) {
+            run(&kinds[i]);
+            printf("%u %u\n", made, refused);
+            return 0;
+        }
+    return 2;
+}
