@@ -1,6 +1,7 @@
 /* Allocations of virtual memory, pins, the report. */
 #include "offload/memory_internal.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,6 +232,9 @@ static uint64_t block_bytes(uint64_t bytes)
 
 static void fill_area(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t address, uint64_t bytes)
 {
+    static _Atomic uint64_t last_number; /* of all devices: one that was reset may have its
+                                            addresses once more */
+    area->number = atomic_fetch_add(&last_number, 1) + 1;
     area->address = address;
     area->bytes = bytes;
     area->range = mdnn_ranges_at(memory->ranges, address);
@@ -262,6 +266,8 @@ static mdnn_status_t follow_users(mdnn_memory_t *memory, mdnn_area_t *area, uint
 
 static void forget(mdnn_memory_t *memory, mdnn_area_t *area)
 {
+    for (; area->live_pins > 0; area->live_pins--)
+        mdnn_area_unpin(memory, area);
     area->freed = true;
     if (area->pins == 0)
         area->gone = memory->began;
@@ -447,6 +453,43 @@ void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address)
     mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
     if (area)
         mdnn_area_unpin(memory, area);
+}
+
+bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address)
+{
+    const mdnn_area_t *const area = find_kept(memory, address);
+    return area && area->pins > area->live_pins;
+}
+
+mdnn_status_t mdnn_memory_pin_live(mdnn_memory_t *memory, uint64_t address, mdnn_live_pin_t *pin)
+{
+    uint64_t start;
+    if (!find_live(memory, address))
+        return MDNN_STATUS_NOT_FOUND;
+    MDNN_TRY(mdnn_memory_pin(memory, address, &start));
+    mdnn_area_t *const area = find_live(memory, start);
+    if (!area) { /* freed while it was made resident */
+        mdnn_memory_unpin(memory, start);
+        return MDNN_STATUS_NOT_FOUND;
+    }
+    area->live_pins++;
+    *pin = (mdnn_live_pin_t){start, area->number};
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_memory_unpin_live(mdnn_memory_t *memory, mdnn_live_pin_t pin)
+{
+    mdnn_area_t *const area = find_live(memory, pin.address);
+    if (!area || area->number != pin.number || area->live_pins == 0)
+        return;
+    area->live_pins--;
+    mdnn_area_unpin(memory, area);
+}
+
+bool mdnn_memory_has_live_pins(const mdnn_memory_t *memory, uint64_t address)
+{
+    const mdnn_area_t *const area = find_live(memory, address);
+    return area && area->live_pins > 0;
 }
 
 bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address)

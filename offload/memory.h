@@ -147,7 +147,7 @@ typedef struct mdnn_memory_operation {
     const char *name; /* for people: of a kernel; may be NULL; valid until the process ends */
     uint64_t stream;
     mdnn_operation_kind_t kind;
-    uint64_t workspace_bytes; /* begin sets 0 if the workspace is named */
+    uint64_t workspace_bytes;  /* begin sets 0 if the workspace is named */
     uint64_t workspace;        /* an address in it, 0: none; named, if it is ours */
     const mdnn_named_t *named; /* borrowed until end; an allocation may be named several times */
     size_t named_count;
@@ -196,7 +196,24 @@ bool mdnn_memory_progress(mdnn_memory_t *memory);
  * OUT_OF_DEVICE_MEMORY. */
 mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start);
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
-/* Whether operations have as much room as they needed so far beside the allocation, were it pinned. */
+/* Whether others than live pins have it pinned. */
+bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address);
+
+/* A pin that ends with its allocation's free, if not before: of what refers to memory and does not
+ * keep it alive, such as a texture. Copies mean the same pin. */
+typedef struct mdnn_live_pin {
+    uint64_t address, number;
+} mdnn_live_pin_t;
+
+/* Pins what has not been freed, as mdnn_memory_pin does. */
+mdnn_status_t mdnn_memory_pin_live(mdnn_memory_t *memory, uint64_t address, mdnn_live_pin_t *pin);
+/* Once for each pin; nothing if the allocation was freed meanwhile, whatever is there now. */
+void mdnn_memory_unpin_live(mdnn_memory_t *memory, mdnn_live_pin_t pin);
+/* Whether the allocation at `address` has such pins: it may be in use without being named. */
+bool mdnn_memory_has_live_pins(const mdnn_memory_t *memory, uint64_t address);
+
+/* Whether operations have as much room as they needed so far beside the allocation, were it pinned.
+ */
 bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address);
 
 /* `bytes` of the budget are for other memory of the device than ours, which the caller takes

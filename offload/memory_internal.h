@@ -51,6 +51,8 @@ typedef struct mdnn_area {
     bool freed;
     bool stays;          /* too small to leave */
     uint32_t held, pins; /* operations between begin and end; mdnn_memory_pin */
+    uint32_t live_pins;  /* so many of the pins end with its free */
+    uint64_t number;     /* no other one's, ever */
     uint64_t born, gone; /* operations that began in between can name it */
 
     /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to

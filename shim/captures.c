@@ -10,7 +10,7 @@
 /* Allocations that live and go together; one for a graph, its clones and executables. */
 typedef struct group {
     size_t holders;
-    uint64_t *addresses; /* starts of allocations, each once */
+    mdnn_held_t *held; /* each allocation once */
     size_t count, capacity;
 } group_t;
 
@@ -111,21 +111,61 @@ static group_t *group_of(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uin
     return group;
 }
 
+static mdnn_held_t *find_held(const group_t *group, uint64_t address)
+{
+    for (size_t i = group->count; i-- > 0;) /* named again soon, as a rule */
+        if (group->held[i].address == address)
+            return &group->held[i];
+    return NULL;
+}
+
 mdnn_status_t mdnn_captures_hold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
-                                 uint64_t address)
+                                 mdnn_held_t what)
 {
     group_t *const group = group_of(captures, kind, id);
     if (!group)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    for (size_t i = group->count; i-- > 0;) /* named again soon, as a rule */
-        if (group->addresses[i] == address)
-            return MDNN_STATUS_BUSY;
-    void *items = group->addresses;
-    if (!reserve(&items, group->count, &group->capacity, sizeof address))
+    mdnn_held_t *const known = find_held(group, what.address);
+    if (known) {
+        known->by_hand = known->by_hand && what.by_hand;
+        return MDNN_STATUS_BUSY;
+    }
+    void *items = group->held;
+    if (!reserve(&items, group->count, &group->capacity, sizeof what))
         return MDNN_STATUS_OUT_OF_MEMORY;
-    group->addresses = items;
-    group->addresses[group->count++] = address;
+    group->held = items;
+    group->held[group->count++] = what;
     return MDNN_STATUS_OK;
+}
+
+static void drop(group_t *group, const mdnn_held_t *held)
+{
+    group->held[held - group->held] = group->held[--group->count];
+}
+
+bool mdnn_captures_unhold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
+                          uint64_t address)
+{
+    const holder_t *const holder = find_holder(captures, kind, id);
+    const mdnn_held_t *const held = holder ? find_held(holder->group, address) : NULL;
+    if (held)
+        drop(holder->group, held);
+    return held != NULL;
+}
+
+/* A group is met once for each of its holders; it has the allocation no more the second time. */
+size_t mdnn_captures_freed(mdnn_captures_t *captures, uint64_t address)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < captures->holder_count; i++) {
+        group_t *const group = captures->holders[i].group;
+        const mdnn_held_t *const held = find_held(group, address);
+        if (!held || !held->by_hand)
+            continue;
+        drop(group, held);
+        count++;
+    }
+    return count;
 }
 
 mdnn_status_t mdnn_captures_share(mdnn_captures_t *captures, mdnn_holder_kind_t from_kind,
@@ -165,12 +205,12 @@ void mdnn_captures_rename(mdnn_captures_t *captures, mdnn_holder_kind_t kind, ui
             captures->parts[i].whole = (CUgraph)(uintptr_t)to;
 }
 
-const uint64_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
-                                   uint64_t id, size_t *count)
+const mdnn_held_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
+                                      uint64_t id, size_t *count)
 {
     const holder_t *const holder = find_holder(captures, kind, id);
     *count = holder ? holder->group->count : 0;
-    return holder ? holder->group->addresses : NULL;
+    return holder ? holder->group->held : NULL;
 }
 
 void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t bytes)
@@ -179,14 +219,14 @@ void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t by
         group_t *const group = captures->holders[i].group;
         size_t left = 0;
         for (size_t j = 0; j < group->count; j++)
-            if (group->addresses[j] - start >= bytes)
-                group->addresses[left++] = group->addresses[j];
+            if (group->held[j].address - start >= bytes)
+                group->held[left++] = group->held[j];
         group->count = left;
     }
 }
 
-uint64_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
-                                size_t *count)
+mdnn_held_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
+                                   size_t *count)
 {
     holder_t *const holder = find_holder(captures, kind, id);
     *count = 0;
@@ -196,10 +236,10 @@ uint64_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t ki
     *holder = captures->holders[--captures->holder_count];
     if (--group->holders > 0)
         return NULL;
-    uint64_t *const addresses = group->addresses;
+    mdnn_held_t *const held = group->held;
     *count = group->count;
     free(group);
-    return addresses;
+    return held;
 }
 
 /* ---- captures under way ---- */

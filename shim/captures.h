@@ -30,10 +30,20 @@ typedef enum mdnn_holder_kind {
     MDNN_HOLDER_FOR_GOOD /* mdnn_captures_keep's own */
 } mdnn_holder_kind_t;
 
-/* Adds the allocation that starts at `address`. OK: it is held anew, so pin it. BUSY: that holder
- * has it already. OUT_OF_MEMORY. */
+typedef struct mdnn_held {
+    uint64_t address; /* where the allocation starts */
+    bool by_hand; /* only nodes name it that the program makes: held until it is freed at most */
+} mdnn_held_t;
+
+/* Adds an allocation. OK: it is held anew, so pin it. BUSY: that holder has it already, by hand
+ * only if both say so. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_captures_hold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
-                                 uint64_t address);
+                                 mdnn_held_t what);
+/* Takes it back. false: the holder does not have it. */
+bool mdnn_captures_unhold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
+                          uint64_t address);
+/* The program frees it: those that have it by hand have it no more. How many they were. */
+size_t mdnn_captures_freed(mdnn_captures_t *captures, uint64_t address);
 /* `to`, which holds nothing yet, holds what `from` does; both are then one for what is added. No
  * holder `from`, or they are one already: nothing. BUSY: `to` holds something else. OUT_OF_MEMORY:
  * `from` will never let go. */
@@ -41,19 +51,19 @@ mdnn_status_t mdnn_captures_share(mdnn_captures_t *captures, mdnn_holder_kind_t 
                                   uint64_t from, mdnn_holder_kind_t to_kind, uint64_t to);
 /* `from` will never let go. */
 void mdnn_captures_keep(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id);
-/* Starts of what the holder has; valid until the next call. */
-const uint64_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
-                                   uint64_t id, size_t *count);
+/* What the holder has; valid until the next call. */
+const mdnn_held_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
+                                      uint64_t id, size_t *count);
 
 /* The holder, and a graph as the whole of parts, is known as `to` from now on, which is nobody yet.
  */
 void mdnn_captures_rename(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t from,
                           uint64_t to);
 
-/* The holder is no more. Starts of what nobody holds with it any longer come back for unpinning, in
- * memory that is the caller's to free (NULL for none). */
-uint64_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
-                                size_t *count);
+/* The holder is no more. What nobody holds with it any longer comes back for unpinning, in memory
+ * that is the caller's to free (NULL for none). */
+mdnn_held_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
+                                   size_t *count);
 
 /* Allocations that start within are no more: nobody holds them. */
 void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t bytes);

@@ -106,14 +106,25 @@ CUresult mdnn_door_cuGraphExecUpdate_v2(CUresult (*real)(CUgraphExec, CUgraph,
     return updated(real(executable, graph, verdict), graph, executable);
 }
 
+/* A node is a copy of the graph `child` now. */
+static void take_child(mdnn_node_owner_t owner, CUgraph child)
+{
+    mdnn_node_holds_t holds = {0};
+    owner.holds = &holds;
+    mdnn_virtual_node_child(owner, child);
+    mdnn_virtual_node_made(owner, true);
+}
+
 CUresult mdnn_door_cuGraphExecChildGraphNodeSetParams(CUresult (*real)(CUgraphExec, CUgraphNode,
                                                                        CUgraph),
                                                       bool own_stream, CUgraphExec executable,
                                                       CUgraphNode node, CUgraph child)
 {
     (void)own_stream;
-    mdnn_virtual_node_child((mdnn_node_owner_t){.executable = executable}, child);
-    return real(executable, node, child);
+    const CUresult result = real(executable, node, child);
+    if (result == CUDA_SUCCESS)
+        take_child((mdnn_node_owner_t){.executable = executable}, child);
+    return result;
 }
 
 CUresult mdnn_door_cuGraphLaunch(CUresult (*real)(CUgraphExec, CUstream), bool own_stream,
@@ -168,7 +179,7 @@ CUresult mdnn_door_cuGraphAddChildGraphNode(
     (void)own_stream;
     const CUresult result = real(node, graph, after, after_count, child);
     if (result == CUDA_SUCCESS)
-        mdnn_virtual_node_child((mdnn_node_owner_t){.graph = graph}, child);
+        take_child((mdnn_node_owner_t){.graph = graph}, child);
     return result;
 }
 
@@ -300,9 +311,12 @@ CUresult mdnn_door_cuGraphAddNode(CUresult (*real)(CUgraphNode *, CUgraph, const
                                   CUgraphNodeParams *uses)
 {
     (void)own_stream;
-    CUresult result = mdnn_node_any((mdnn_node_owner_t){.graph = graph}, uses);
+    mdnn_node_holds_t holds = {0};
+    const mdnn_node_owner_t owner = {.graph = graph, .holds = &holds};
+    CUresult result = mdnn_node_any(owner, uses);
     if (result == CUDA_SUCCESS)
         result = real(node, graph, after, after_count, uses);
+    mdnn_virtual_node_made(owner, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS)
         join_parts(graph, uses);
     return result;
@@ -316,9 +330,12 @@ CUresult mdnn_door_cuGraphAddNode_v2(CUresult (*real)(CUgraphNode *, CUgraph, co
                                      size_t after_count, CUgraphNodeParams *uses)
 {
     (void)own_stream;
-    CUresult result = mdnn_node_any((mdnn_node_owner_t){.graph = graph}, uses);
+    mdnn_node_holds_t holds = {0};
+    const mdnn_node_owner_t owner = {.graph = graph, .holds = &holds};
+    CUresult result = mdnn_node_any(owner, uses);
     if (result == CUDA_SUCCESS)
         result = real(node, graph, after, edges, after_count, uses);
+    mdnn_virtual_node_made(owner, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS)
         join_parts(graph, uses);
     return result;

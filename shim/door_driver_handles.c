@@ -66,7 +66,7 @@ CUresult mdnn_door_cuMemUnmap(CUresult (*real)(CUdeviceptr, size_t), bool own_st
     return result;
 }
 
-/* Of virtual memory the chunk's handle, which stays where it is from then on. */
+/* What cuMemAlloc gave has no such handle; ours, which come and go, are none of the program's. */
 CUresult mdnn_door_cuMemRetainAllocationHandle(CUresult (*real)(CUmemGenericAllocationHandle *,
                                                                 void *),
                                                bool own_stream,
@@ -74,10 +74,9 @@ CUresult mdnn_door_cuMemRetainAllocationHandle(CUresult (*real)(CUmemGenericAllo
 {
     (void)own_stream;
     mdnn_handle_t *made;
-    CUresult result = mdnn_virtual_owns((uintptr_t)address) ? mdnn_virtual_pin((uintptr_t)address)
-                                                            : CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS)
-        result = mdnn_handle_retain_begin((uintptr_t)address, &made);
+    if (mdnn_virtual_owns((uintptr_t)address))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = mdnn_handle_retain_begin((uintptr_t)address, &made);
     if (result != CUDA_SUCCESS)
         return result;
     result = real(handle, address);

@@ -5,6 +5,7 @@
 #include "config/log.h"
 #include "shim/call.h"
 #include "shim/driver_names.h"
+#include "shim/registrations.h"
 #include "shim/tensor_maps.h"
 
 /* ---- waits: moves go on meanwhile ---- */
@@ -160,11 +161,27 @@ CUresult mdnn_door_cuTensorMapReplaceAddress(CUresult (*real)(CUtensorMap *, voi
     return remember(real(map, address), map, address);
 }
 
-/* ---- what is used by a handle, or by others: it stays ---- */
+/* ---- what is used by a handle, or by others: it stays until that ends, or it is freed ---- */
 
-static CUresult pin(uint64_t address)
+/* In the place of communicators. */
+static const char textures, references;
+
+static void read_by(const CUDA_RESOURCE_DESC *resource, uint64_t *address, size_t *bytes)
 {
-    return mdnn_virtual_owns(address) ? mdnn_virtual_pin(address) : CUDA_SUCCESS;
+    *address = *bytes = 0;
+    if (resource && resource->resType == CU_RESOURCE_TYPE_LINEAR) {
+        *address = resource->res.linear.devPtr;
+        *bytes = resource->res.linear.sizeInBytes;
+    } else if (resource && resource->resType == CU_RESOURCE_TYPE_PITCH2D) {
+        *address = resource->res.pitch2D.devPtr;
+        *bytes = resource->res.pitch2D.pitchInBytes * resource->res.pitch2D.height;
+    }
+}
+
+/* Of no bytes, which the driver may refuse, the first. */
+static CUresult take(uint64_t address, size_t bytes, mdnn_pin_t **pins)
+{
+    return mdnn_pins_take((const void *)(uintptr_t)address, bytes > 0 ? bytes : 1, pins);
 }
 
 CUresult mdnn_door_cuTexObjectCreate(CUresult (*real)(CUtexObject *, const CUDA_RESOURCE_DESC *,
@@ -176,12 +193,42 @@ CUresult mdnn_door_cuTexObjectCreate(CUresult (*real)(CUtexObject *, const CUDA_
                                      const CUDA_RESOURCE_VIEW_DESC *view)
 {
     (void)own_stream;
-    CUresult result = CUDA_SUCCESS;
-    if (resource && resource->resType == CU_RESOURCE_TYPE_LINEAR)
-        result = pin(resource->res.linear.devPtr);
-    else if (resource && resource->resType == CU_RESOURCE_TYPE_PITCH2D)
-        result = pin(resource->res.pitch2D.devPtr);
-    return result == CUDA_SUCCESS ? real(object, resource, texture, view) : result;
+    mdnn_pin_t *pins;
+    uint64_t address;
+    size_t bytes;
+    read_by(resource, &address, &bytes);
+    CUresult result = take(address, bytes, &pins);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real(object, resource, texture, view);
+    if (result == CUDA_SUCCESS)
+        mdnn_registration_replace(&textures, *object, pins);
+    else
+        mdnn_pins_drop(pins);
+    return result;
+}
+
+/* The handle may be another thread's as soon as the real call is over. */
+CUresult mdnn_door_cuTexObjectDestroy(CUresult (*real)(CUtexObject), bool own_stream,
+                                      CUtexObject object)
+{
+    (void)own_stream;
+    mdnn_pin_t *const pins = mdnn_registration_take(&textures, object);
+    const CUresult result = real(object);
+    if (result == CUDA_SUCCESS)
+        mdnn_pins_drop(pins);
+    else if (pins)
+        mdnn_registration_add(&textures, object, pins);
+    return result;
+}
+
+static CUresult bound(CUresult result, CUtexref reference, mdnn_pin_t *pins)
+{
+    if (result == CUDA_SUCCESS)
+        mdnn_registration_replace(&references, (uintptr_t)reference, pins);
+    else
+        mdnn_pins_drop(pins);
+    return result;
 }
 
 CUresult mdnn_door_cuTexRefSetAddress_v2(CUresult (*real)(size_t *, CUtexref, CUdeviceptr, size_t),
@@ -189,8 +236,10 @@ CUresult mdnn_door_cuTexRefSetAddress_v2(CUresult (*real)(size_t *, CUtexref, CU
                                          CUdeviceptr address, size_t bytes)
 {
     (void)own_stream;
-    const CUresult result = pin(address);
-    return result == CUDA_SUCCESS ? real(offset, reference, address, bytes) : result;
+    mdnn_pin_t *pins;
+    const CUresult result = take(address, bytes, &pins);
+    return result == CUDA_SUCCESS ? bound(real(offset, reference, address, bytes), reference, pins)
+                                  : result;
 }
 
 CUresult mdnn_door_cuTexRefSetAddress2D_v3(
@@ -198,8 +247,10 @@ CUresult mdnn_door_cuTexRefSetAddress2D_v3(
     CUtexref reference, const CUDA_ARRAY_DESCRIPTOR *array, CUdeviceptr address, size_t pitch)
 {
     (void)own_stream;
-    const CUresult result = pin(address);
-    return result == CUDA_SUCCESS ? real(reference, array, address, pitch) : result;
+    mdnn_pin_t *pins;
+    const CUresult result = take(address, array ? array->Height * pitch : 0, &pins);
+    return result == CUDA_SUCCESS ? bound(real(reference, array, address, pitch), reference, pins)
+                                  : result;
 }
 
 /* The driver shares no memory of its virtual memory API in this way. */
@@ -215,14 +266,25 @@ CUresult mdnn_door_cuIpcGetMemHandle(CUresult (*real)(CUipcMemHandle *, CUdevice
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* Where the driver has told nobody of it, it may leave as before. */
+static CUresult told(CUresult result, mdnn_pin_t *pins)
+{
+    if (result == CUDA_SUCCESS)
+        mdnn_pins_leave(pins);
+    else
+        mdnn_pins_drop(pins);
+    return result;
+}
+
 CUresult mdnn_door_cuMemGetHandleForAddressRange(
     CUresult (*real)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long),
     bool own_stream, void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
     unsigned long long flags)
 {
     (void)own_stream;
-    const CUresult result = pin(address);
-    return result == CUDA_SUCCESS ? real(handle, address, bytes, type, flags) : result;
+    mdnn_pin_t *pins;
+    const CUresult result = take(address, bytes, &pins);
+    return result == CUDA_SUCCESS ? told(real(handle, address, bytes, type, flags), pins) : result;
 }
 
 /* ---- questions about an address ----
@@ -242,8 +304,8 @@ static CUresult let_go(mdnn_virtual_operation_t *operation, CUresult result)
     return result;
 }
 
-/* Memory of the virtual memory API belongs to no context, other memory to that which is current as a
- * rule. */
+/* Memory of the virtual memory API belongs to no context, other memory to that which is current as
+ * a rule. */
 static void correct_context(CUcontext *context, int device)
 {
     const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
@@ -310,6 +372,7 @@ CUresult mdnn_door_cuPointerSetAttribute(CUresult (*real)(const void *, CUpointe
                                          CUpointer_attribute attribute, CUdeviceptr address)
 {
     (void)own_stream;
-    const CUresult result = pin(address);
-    return result == CUDA_SUCCESS ? real(value, attribute, address) : result;
+    mdnn_pin_t *pins;
+    const CUresult result = take(address, 1, &pins);
+    return result == CUDA_SUCCESS ? told(real(value, attribute, address), pins) : result;
 }

@@ -109,9 +109,9 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
         }                                                                                          \
     })
 
-#define OF_GRAPH(of) ((mdnn_node_owner_t){.graph = of})
-#define OF_EXECUTABLE(of) ((mdnn_node_owner_t){.executable = of})
-#define OF_UNKNOWN ((mdnn_node_owner_t){0})
+#define OF_GRAPH(of) ((mdnn_node_owner_t){.graph = of, .holds = &holds})
+#define OF_EXECUTABLE(of) ((mdnn_node_owner_t){.executable = of, .holds = &holds})
+#define OF_UNKNOWN ((mdnn_node_owner_t){.holds = &holds})
 #define KERNEL_NODE(node) mdnn_node_kernel(into, node)
 #define COPY_NODE(node) mdnn_node_copy(into, node)
 #define MEMSET_NODE(node) mdnn_node_memset(into, node)
@@ -119,10 +119,12 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 #define ANY_NODE(node) mdnn_node_any(into, node)
 #define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments)                              \
     ENTRY(symbol, type, PARAMETERS(parameters), ARGUMENTS(arguments), {                            \
+        mdnn_node_holds_t holds = {0};                                                             \
         const mdnn_node_owner_t into = owner;                                                      \
         result = uses;                                                                             \
         if (result == CUDA_SUCCESS)                                                                \
             result = real(arguments);                                                              \
+        mdnn_virtual_node_made(into, result == CUDA_SUCCESS);                                      \
     })
 
 #include "shim/driver_hooks.def"

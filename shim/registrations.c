@@ -7,7 +7,7 @@
 
 struct mdnn_pin {
     mdnn_pin_t *next;
-    uint64_t address; /* where the allocation starts */
+    mdnn_live_pin_t pin;
 };
 
 struct mdnn_registration {
@@ -26,18 +26,27 @@ void mdnn_pins_drop(mdnn_pin_t *pins)
 {
     for (mdnn_pin_t *each = pins, *next; each; each = next) {
         next = each->next;
-        mdnn_virtual_unpin(each->address);
+        mdnn_virtual_unpin_live(each->pin);
         free(each);
     }
 }
 
-/* Without memory for the note it stays for good. */
+void mdnn_pins_leave(mdnn_pin_t *pins)
+{
+    for (mdnn_pin_t *each = pins, *next; each; each = next) {
+        next = each->next;
+        free(each);
+    }
+}
+
+/* Without memory for the note it stays until it is freed. */
 static CUresult pin(uint64_t start, mdnn_pin_t **pins)
 {
-    const CUresult result = mdnn_virtual_pin(start);
+    mdnn_live_pin_t taken;
+    const CUresult result = mdnn_virtual_pin_live(start, &taken);
     mdnn_pin_t *const made = result == CUDA_SUCCESS ? malloc(sizeof *made) : NULL;
     if (made) {
-        *made = (mdnn_pin_t){*pins, start};
+        *made = (mdnn_pin_t){*pins, taken};
         *pins = made;
     }
     return result;
@@ -71,9 +80,9 @@ bool mdnn_pins_take_if_spare(const void *address, size_t bytes, mdnn_pin_t **pin
     return take(address, bytes, true, pins) == CUDA_SUCCESS;
 }
 
-static bool has(const mdnn_pin_t *pins, uint64_t address)
+static bool has(const mdnn_pin_t *pins, mdnn_live_pin_t pin)
 {
-    while (pins && pins->address != address)
+    while (pins && (pins->pin.address != pin.address || pins->pin.number != pin.number))
         pins = pins->next;
     return pins != NULL;
 }
@@ -84,7 +93,7 @@ static mdnn_pin_t *merge(mdnn_pin_t **to, mdnn_pin_t *pins)
     mdnn_pin_t *twice = NULL;
     for (mdnn_pin_t *each = pins, *next; each; each = next) {
         next = each->next;
-        mdnn_pin_t **const list = has(*to, each->address) ? &twice : to;
+        mdnn_pin_t **const list = has(*to, each->pin) ? &twice : to;
         each->next = *list;
         *list = each;
     }
@@ -117,13 +126,22 @@ void mdnn_registration_add(const void *comm, uint64_t handle, mdnn_pin_t *pins)
     mdnn_lock(&lock);
     mdnn_registration_t *each = *find(comm, handle);
     if (!each && pins)
-        each = make(comm, handle); /* without memory for it they stay for good */
+        each = make(comm, handle);
     if (each) {
         each->count++;
         twice = merge(&each->pins, pins);
     }
     mdnn_unlock(&lock);
+    if (!each)
+        mdnn_pins_leave(pins); /* without memory for it they stay until they are freed */
     mdnn_pins_drop(twice);
+}
+
+void mdnn_registration_replace(const void *comm, uint64_t handle, mdnn_pin_t *pins)
+{
+    mdnn_pins_drop(mdnn_registration_take(comm, handle));
+    if (pins)
+        mdnn_registration_add(comm, handle, pins);
 }
 
 mdnn_pin_t *mdnn_registration_take(const void *comm, uint64_t handle)

@@ -3,6 +3,7 @@
 
 #include "config/lock.h"
 #include "shim/virtual_internal.h"
+#include "shim/virtual_unseen.h"
 
 static mdnn_lock_t lock = MDNN_LOCK_INIT(CAPTURES); /* of mdnn_virtual_captures() */
 
@@ -40,21 +41,23 @@ static holder_t graph_holder(CUgraph graph)
                                   : (holder_t){MDNN_HOLDER_GRAPH, (uintptr_t)whole};
 }
 
-/* Entered. It was pinned for this; once is enough. Without memory for the note it stays so. */
-static void note(mdnn_virtual_device_t *device, holder_t holder, uint64_t start)
+/* Entered. It was pinned for this; once is enough. Without memory for the note it stays so. true:
+ * it is held anew. */
+static bool note(mdnn_virtual_device_t *device, holder_t holder, mdnn_held_t what)
 {
     mdnn_lock(&lock);
     const mdnn_status_t status =
-        mdnn_captures_hold(mdnn_virtual_captures(), holder.kind, holder.id, start);
+        mdnn_captures_hold(mdnn_virtual_captures(), holder.kind, holder.id, what);
     mdnn_unlock(&lock);
     if (status == MDNN_STATUS_BUSY)
-        mdnn_memory_unpin(device->memory, start);
+        mdnn_memory_unpin(device->memory, what.address);
+    return status == MDNN_STATUS_OK;
 }
 
 void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long capture,
                               uint64_t start)
 {
-    note(device, capture_holder(capture), start);
+    (void)note(device, capture_holder(capture), (mdnn_held_t){.address = start});
 }
 
 void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long long capture,
@@ -62,20 +65,23 @@ void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long lon
 {
     uint64_t start;
     if (mdnn_virtual_pin_entered(device, address, &start) == MDNN_STATUS_OK)
-        note(device, capture_holder(capture), start);
+        (void)note(device, capture_holder(capture), (mdnn_held_t){.address = start});
 }
 
-/* The allocation around `address`, be it freed and held by others only. `holder` NULL: for good. */
-static CUresult hold(const holder_t *holder, uint64_t address)
+/* The allocation around what->address, be it freed and held by others only. what->address becomes
+ * where it starts if it is held anew, else 0. */
+static CUresult hold(holder_t holder, mdnn_held_t *what)
 {
+    const uint64_t address = what->address;
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
-    uint64_t start;
+    what->address = 0;
     if (!device)
         return CUDA_SUCCESS;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    const mdnn_status_t status = mdnn_virtual_pin_entered(device, address, &start);
-    if (status == MDNN_STATUS_OK && holder)
-        note(device, *holder, start);
+    mdnn_held_t found = {.by_hand = what->by_hand};
+    const mdnn_status_t status = mdnn_virtual_pin_entered(device, address, &found.address);
+    if (status == MDNN_STATUS_OK && note(device, holder, found))
+        *what = found;
     const CUresult result = status == MDNN_STATUS_NOT_FOUND
                                 ? CUDA_SUCCESS /* nothing is there */
                                 : mdnn_virtual_result(device, status, 0);
@@ -83,19 +89,23 @@ static CUresult hold(const holder_t *holder, uint64_t address)
     return result;
 }
 
-/* Takes `addresses`. */
-static void unpin(uint64_t *addresses, size_t count)
+/* Takes `held`. */
+static void unpin(mdnn_held_t *held, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        mdnn_virtual_device_t *const device = mdnn_virtual_device_of(addresses[i]);
-        if (!device)
-            continue; /* another thread has just reset it */
-        const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-        if (device->memory)
-            mdnn_memory_unpin(device->memory, addresses[i]);
-        mdnn_virtual_leave(device, entry);
-    }
-    free(addresses);
+    for (size_t i = 0; i < count; i++)
+        mdnn_virtual_unpin(held[i].address);
+    free(held);
+}
+
+void mdnn_virtual_holds_freed(mdnn_virtual_device_t *device, uint64_t address)
+{
+    if (!mdnn_memory_is_held(device->memory, address))
+        return;
+    mdnn_lock(&lock);
+    size_t count = mdnn_captures_freed(mdnn_virtual_captures(), address);
+    mdnn_unlock(&lock);
+    for (; count > 0; count--)
+        mdnn_memory_unpin(device->memory, address);
 }
 
 void mdnn_virtual_forget_holds(uint64_t start, uint64_t bytes)
@@ -109,22 +119,22 @@ static void release(holder_t holder)
 {
     size_t count;
     mdnn_lock(&lock);
-    uint64_t *const addresses =
+    mdnn_held_t *const mine =
         mdnn_captures_release(mdnn_virtual_captures(), holder.kind, holder.id, &count);
     mdnn_unlock(&lock);
-    unpin(addresses, count);
+    unpin(mine, count);
 }
 
 /* A copy of what the holder has, the caller's to free; NULL for nothing, and without memory: then
  * the holder never lets go. */
-static uint64_t *held(holder_t holder, size_t *count)
+static mdnn_held_t *held(holder_t holder, size_t *count)
 {
-    uint64_t *mine = NULL;
+    mdnn_held_t *mine = NULL;
     mdnn_lock(&lock);
-    const uint64_t *const addresses =
+    const mdnn_held_t *const all =
         mdnn_captures_held(mdnn_virtual_captures(), holder.kind, holder.id, count);
     if (*count > 0 && (mine = malloc(*count * sizeof *mine)))
-        memcpy(mine, addresses, *count * sizeof *mine);
+        memcpy(mine, all, *count * sizeof *mine);
     else if (*count > 0)
         mdnn_captures_keep(mdnn_virtual_captures(), holder.kind, holder.id);
     mdnn_unlock(&lock);
@@ -137,10 +147,10 @@ static uint64_t *held(holder_t holder, size_t *count)
 static void copy_holds(holder_t from, holder_t to)
 {
     size_t count;
-    uint64_t *const addresses = held(from, &count);
+    mdnn_held_t *const all = held(from, &count);
     for (size_t i = 0; i < count; i++)
-        (void)hold(&to, addresses[i]); /* cannot fail: it is pinned */
-    free(addresses);
+        (void)hold(to, &all[i]); /* cannot fail: it is pinned */
+    free(all);
 }
 
 /* The same, where what `from` gets later may be `to`'s, too. */
@@ -159,10 +169,10 @@ void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec ex
     size_t count;
     if (!mdnn_virtual_captures())
         return;
-    uint64_t *const addresses = held(executable_holder(executable), &count);
+    mdnn_held_t *const all = held(executable_holder(executable), &count);
     for (size_t i = 0; i < count; i++)
-        mdnn_virtual_name(operation, addresses[i], MDNN_USE_UNKNOWN);
-    free(addresses);
+        mdnn_virtual_name(operation, all[i].address, MDNN_USE_UNKNOWN);
+    free(all);
 }
 
 /* ---- captures ---- */
@@ -264,29 +274,96 @@ void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long 
 
 /* ---- graphs and executables ---- */
 
+/* What a call has taken for a node so far. */
+struct mdnn_node_hold {
+    struct mdnn_node_hold *next;
+    uint64_t start;      /* held by the owner; 0: by the pin */
+    mdnn_live_pin_t pin; /* there is no owner */
+};
+
+static bool has_owner(mdnn_node_owner_t owner)
+{
+    return owner.graph || owner.executable;
+}
+
+static holder_t owner_holder(mdnn_node_owner_t owner)
+{
+    return owner.graph ? graph_holder(owner.graph) : executable_holder(owner.executable);
+}
+
+static void undo(mdnn_node_owner_t owner, const struct mdnn_node_hold *taken)
+{
+    if (taken->start == 0) {
+        mdnn_virtual_unpin_live(taken->pin);
+        return;
+    }
+    const holder_t holder = owner_holder(owner);
+    mdnn_lock(&lock);
+    const bool had =
+        mdnn_captures_unhold(mdnn_virtual_captures(), holder.kind, holder.id, taken->start);
+    mdnn_unlock(&lock);
+    if (had)
+        mdnn_virtual_unpin(taken->start);
+}
+
+/* Without memory for it there is no node. */
+static CUresult remember(mdnn_node_owner_t owner, struct mdnn_node_hold taken)
+{
+    struct mdnn_node_hold *const made = malloc(sizeof *made);
+    if (!made) {
+        undo(owner, &taken);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *made = taken;
+    made->next = owner.holds->taken;
+    owner.holds->taken = made;
+    return CUDA_SUCCESS;
+}
+
 CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
 {
+    struct mdnn_node_hold taken = {0};
+    mdnn_held_t what = {.address = address, .by_hand = true};
     if (!mdnn_virtual_captures())
         return CUDA_SUCCESS;
-    const holder_t holder =
-        owner.graph ? graph_holder(owner.graph) : executable_holder(owner.executable);
-    return hold(owner.graph || owner.executable ? &holder : NULL, address);
+    const CUresult result = has_owner(owner) ? hold(owner_holder(owner), &what)
+                                             : mdnn_virtual_pin_live(address, &taken.pin);
+    if (!has_owner(owner) && result == CUDA_ERROR_INVALID_VALUE)
+        return CUDA_SUCCESS; /* nothing lives there */
+    taken.start = has_owner(owner) ? what.address : 0;
+    if (result != CUDA_SUCCESS || (has_owner(owner) && taken.start == 0))
+        return result;
+    return remember(owner, taken);
 }
 
 void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child)
 {
-    if (!mdnn_virtual_captures())
-        return;
+    owner.holds->child = child;
+}
+
+static void take_child(mdnn_node_owner_t owner, CUgraph child)
+{
     const holder_t from = graph_holder(child);
-    if (owner.graph) {
-        copy_holds(from, graph_holder(owner.graph));
-    } else if (owner.executable) {
-        copy_holds(from, executable_holder(owner.executable));
-    } else {
-        mdnn_lock(&lock);
-        mdnn_captures_keep(mdnn_virtual_captures(), from.kind, from.id);
-        mdnn_unlock(&lock);
+    if (has_owner(owner)) {
+        copy_holds(from, owner_holder(owner));
+        return;
     }
+    mdnn_lock(&lock);
+    mdnn_captures_keep(mdnn_virtual_captures(), from.kind, from.id);
+    mdnn_unlock(&lock);
+}
+
+void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made)
+{
+    for (struct mdnn_node_hold *each = owner.holds->taken, *next; each; each = next) {
+        next = each->next;
+        if (!made)
+            undo(owner, each);
+        free(each);
+    }
+    if (made && owner.holds->child && mdnn_virtual_captures())
+        take_child(owner, owner.holds->child);
+    *owner.holds = (mdnn_node_holds_t){0};
 }
 
 void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
@@ -325,11 +402,11 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
         return;
     }
     mdnn_lock(&lock);
-    uint64_t *const addresses =
+    mdnn_held_t *const before =
         mdnn_captures_release(mdnn_virtual_captures(), to.kind, to.id, &count);
     (void)mdnn_captures_share(mdnn_virtual_captures(), from.kind, from.id, to.kind, to.id);
     mdnn_unlock(&lock);
-    unpin(addresses, count);
+    unpin(before, count);
 }
 
 /* ---- ends ---- */

@@ -109,6 +109,9 @@ void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long lon
 /* Entered. Likewise the one that starts at `start`, which was pinned for this already. */
 void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long capture,
                               uint64_t start);
+/* Entered; the device has memory. The program is about to free what starts at `address`: nodes that
+ * it made hold it no more. */
+void mdnn_virtual_holds_freed(mdnn_virtual_device_t *device, uint64_t address);
 /* The capture under way that began in the stream; 0: none. */
 unsigned long long mdnn_virtual_capture_in(CUstream stream);
 

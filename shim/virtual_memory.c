@@ -630,12 +630,13 @@ static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], pinned[MDNN_NUMBER_BYTES];
     mdnn_format_size_rounded(bytes, refused, sizeof refused);
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
-    mdnn_format_size_rounded(mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)), pinned,
-                             sizeof pinned);
-    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                  "%s refused: the budget of %s would do, but what should leave finds no room in %s "
-                  "of pinned host memory; [memory] host_limit sets how much there may be",
-                  refused, budget, pinned);
+    mdnn_format_size_rounded(mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)),
+                             pinned, sizeof pinned);
+    MDNN_LOG_ONCE(
+        MDNN_LOG_WARN, "memory",
+        "%s refused: the budget of %s would do, but what should leave finds no room in %s "
+        "of pinned host memory; [memory] host_limit sets how much there may be",
+        refused, budget, pinned);
 }
 
 /* Once, and again when clearly more turns out to be needed: the first refusal may be one that the
@@ -787,7 +788,23 @@ CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stre
     return allocate(address, bytes, stream, per_thread, synchronous, false);
 }
 
-CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous)
+/* What has live pins may be in use without being named: by a kernel that reads a texture, say. As
+ * the driver does, a free that promises to wait waits for all that the context has to do. */
+static void wait_for_unnamed_uses(mdnn_virtual_device_t *device, CUdeviceptr address)
+{
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    const bool any = device->memory && mdnn_memory_has_live_pins(device->memory, address);
+    mdnn_virtual_leave(device, entry);
+    if (!any)
+        return;
+    const mdnn_virtual_entry_t relaxed = mdnn_virtual_relax();
+    (void)mdnn_real_driver()->cuCtxSynchronize();
+    mdnn_virtual_restore(relaxed);
+}
+
+/* `ours`: the library's own, which no program's graph has lost with this. */
+static CUresult free_memory(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous,
+                            bool ours)
 {
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
     uint64_t number;
@@ -799,17 +816,26 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
     }
     mdnn_virtual_unbind(address); /* before another may get it */
+    if (synchronous)
+        wait_for_unnamed_uses(device, address);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED; /* it was just reset: the driver says so */
     if (capture)
         mdnn_virtual_hold_captured(device, capture, address);
     if (device->memory) {
+        if (!capture && !ours)
+            mdnn_virtual_holds_freed(device, address);
         if (synchronous) /* where it fails the memory is used again later, that is all */
             (void)mdnn_memory_wait_idle(device->memory, address);
         result = mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
     }
     mdnn_virtual_leave(device, entry);
     return result;
+}
+
+CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous)
+{
+    return free_memory(address, stream, per_thread, synchronous, false);
 }
 
 bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *ordinal)
@@ -859,6 +885,37 @@ CUresult mdnn_virtual_pin(CUdeviceptr address)
     return result;
 }
 
+CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
+    uint64_t start, bytes = 0;
+    mdnn_status_t status;
+    bool retried = false;
+    if (!device)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory)
+        (void)mdnn_memory_find(device->memory, address, &start, &bytes);
+    do
+        status = device->memory ? mdnn_memory_pin_live(device->memory, address, pin)
+                                : MDNN_STATUS_NOT_FOUND; /* it was just reset */
+    while (status == MDNN_STATUS_BUSY && mdnn_virtual_try_again(device, status, &retried));
+    const CUresult result = mdnn_virtual_result(device, status, bytes);
+    mdnn_virtual_leave(device, entry);
+    return result;
+}
+
+void mdnn_virtual_unpin_live(mdnn_live_pin_t pin)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(pin.address);
+    if (!device)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory)
+        mdnn_memory_unpin_live(device->memory, pin);
+    mdnn_virtual_leave(device, entry);
+}
+
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream)
 {
     mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
@@ -897,7 +954,7 @@ CUresult mdnn_device_free(CUdeviceptr address)
     if (device->memory)
         mdnn_memory_unpin(device->memory, address);
     mdnn_virtual_leave(device, entry);
-    return mdnn_virtual_free(address, NULL, false, true);
+    return free_memory(address, NULL, false, true, true);
 }
 
 CUresult mdnn_device_info(size_t *free_bytes, size_t *total_bytes)

@@ -97,18 +97,29 @@ unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread);
 void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long long capture,
                                 CUgraph graph);
 
+/* What a call that makes a node has taken for it; all zero at first. */
+typedef struct mdnn_node_holds {
+    struct mdnn_node_hold *taken;
+    CUgraph child;
+} mdnn_node_holds_t;
+
 /* What uses memory in a node: a graph, an executable, or (both NULL) nobody knows whose the node
- * is: then it stays for good. */
+ * is. */
 typedef struct mdnn_node_owner {
     CUgraph graph;
     CUgraphExec executable;
+    mdnn_node_holds_t *holds;
 } mdnn_node_owner_t;
 
-/* A node that the program (or cuDNN) makes by hand uses `address`. CUDA_SUCCESS, also where nothing
- * is there, or what to return instead of making the node. */
+/* A node that the program (or cuDNN) makes by hand uses `address`: it stays until its owner ends,
+ * or it is freed. CUDA_SUCCESS, also where nothing is there, or what to return instead of making
+ * the node.
+ */
 CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address);
-/* A node is a copy of the graph `child` from now on. */
+/* The node will be a copy of the graph `child`. */
 void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child);
+/* After the real call, or in its place: without a node nothing is held for it. */
+void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made);
 /* `part` lives in `whole` and ends with it: the body of a conditional node, a child that moved. */
 void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part);
 /* After success of the real call. */
@@ -141,8 +152,13 @@ bool mdnn_virtual_take_bound(CUcontext context, CUdeviceptr *address);
 /* Free and total as the program should see them; false: not under a budget. */
 bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes);
 
-/* Shared with another process or registered with a library for good: never leaves. */
+/* Memory of ours, or a library's own: never leaves, until mdnn_virtual_unpin. */
 CUresult mdnn_virtual_pin(CUdeviceptr address);
+/* What others refer to without keeping it alive (a texture, a registration, a device that is told
+ * where it lies): never leaves until it is freed, or that ends. CUDA_ERROR_INVALID_VALUE: nothing
+ * lives there. */
+CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin);
+void mdnn_virtual_unpin_live(mdnn_live_pin_t pin);
 
 /* Our own scratch and arenas, inside the budget when one is on, else cuMemAlloc and cuMemFree. */
 CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes);

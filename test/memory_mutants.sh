@@ -71,6 +71,9 @@ table() {
     mutant PARTS_THAT_STAYED_STAY memory_room.c 's/if (area->state == MDNN_AREA_ENDING)/if (area->state >= MDNN_AREA_AWAY)/'
     mutant WAITS_FOR_WHAT_IS_OVER memory_room.c \
         's/^                !memory->device.is_done(memory->context, area->uses\[i\]))/                true)/'
+    mutant LIVE_PIN_OUTLIVES_THE_FREE memory.c 's/for (; area->live_pins > 0; area->live_pins--)/while (0)/'
+    mutant LIVE_PIN_OF_ANOTHER memory.c 's/area->number != pin.number || //'
+    mutant LIVE_PIN_OF_NOBODY memory.c 's/ || area->live_pins == 0)/)/'
     mutant SET_ASIDE_AND_USED memory_aside.c 's/= memory->aside_bytes + memory->claimed_bytes,/= 0,/'
     mutant SET_ASIDE_WITHOUT_ROOM memory_aside.c 's/^        status = shrink(memory);/        status = MDNN_STATUS_OK;/'
     mutant CLAIMED_FOR_EVER memory_aside.c 's/^        memory->claimed_bytes -= bytes;//'

@@ -190,6 +190,18 @@ table() {
         's/^        status = note(result);/        status = note(result == CUDA_ERROR_NOT_READY ? result : CUDA_SUCCESS);/' \
         every_fault cuEventQuery
 
+    # --- virtual memory: what the doors and graphs hold ---
+    mutant REFUSED_ATTRIBUTE_PINS shim/door_driver_misc.c '/^static CUresult told/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+        budgeted virtual_pins attribute
+    mutant TEXTURE_OUTLIVES_ITS_END shim/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectDestroy/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+        budgeted virtual_pins texture
+    mutant REFUSED_TEXTURE_PINS shim/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectCreate/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+        budgeted virtual_pins texture
+    mutant FREE_WAITS_FOR_NAMED_ONLY shim/virtual_memory.c 's/^        wait_for_unnamed_uses(device, address);/        ;/' budgeted virtual_pins freed_in_use
+    mutant NODE_OUTLIVES_THE_FREE shim/virtual_memory.c 's/^        if (!capture \&\& !ours)/        if (0)/' \
+        budgeted virtual_pins executable_node
+    mutant REFUSED_NODE_HOLDS shim/virtual_graphs.c 's/^        if (!made)$/        if (0)/' budgeted virtual_pins refused_node
+
     # --- the key of a plan ---
     key DIRECTION 'problem->direction = 0'
     key PAD 'memset(problem->pad, 0, sizeof problem->pad); memset(problem->pad_after, 0, sizeof problem->pad_after)'
@@ -254,7 +266,7 @@ every_fault() { # library, function
 budgeted() { # library, client, program
     rm -f "$TMPDIR/budgeted.log"
     MICRODNN_SIM_THREADS=1 MICRODNN_MEMORY_BUDGET=48MiB MICRODNN_LOG_FILE=$TMPDIR/budgeted.log \
-        MICRODNN_CONVOLUTION_POLICY=off \
+        MICRODNN_CONVOLUTION_POLICY=off MICRODNN_SIM_UNNAMED=1 \
         test/limits.py --cpu 60 --idle 60 env LD_PRELOAD="$(preload "$1")" \
             "$MDNN_BUILD/test/clients/$2" "$3" && [ ! -s "$TMPDIR/budgeted.log" ]
 }

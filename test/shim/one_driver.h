@@ -51,6 +51,11 @@ CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
     return name_result;
 }
 
+void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made)
+{
+    (void)owner, (void)made;
+}
+
 void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child)
 {
     child_owner = owner;

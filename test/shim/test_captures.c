@@ -46,7 +46,7 @@ static CUgraph graph(uintptr_t number)
 
 static mdnn_status_t hold(uint64_t id, uint64_t address)
 {
-    return mdnn_captures_hold(captures, MDNN_HOLDER_GRAPH, id, address);
+    return mdnn_captures_hold(captures, MDNN_HOLDER_GRAPH, id, (mdnn_held_t){.address = address});
 }
 
 static mdnn_status_t share(uint64_t from, uint64_t to)
@@ -83,6 +83,42 @@ static void who_holds_something_else_cannot_share(void **state)
     hold(2, 200);
     assert_int_equal(share(1, 2), MDNN_STATUS_BUSY);
     assert_int_equal(release(2), 1);
+    assert_int_equal(release(1), 1);
+}
+
+static mdnn_status_t hold_by_hand(uint64_t id, uint64_t address)
+{
+    return mdnn_captures_hold(captures, MDNN_HOLDER_GRAPH, id, (mdnn_held_t){address, true});
+}
+
+static void what_is_held_by_hand_ends_with_the_free(void **state)
+{
+    (void)state;
+    assert_int_equal(hold_by_hand(1, 100), MDNN_STATUS_OK);
+    assert_int_equal(hold_by_hand(1, 200), MDNN_STATUS_OK);
+    assert_int_equal(share(1, 2), MDNN_STATUS_OK); /* one for both */
+    assert_int_equal(hold_by_hand(3, 100), MDNN_STATUS_OK);
+    assert_int_equal(hold(4, 100), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_captures_freed(captures, 100), 2);
+    assert_int_equal(mdnn_captures_freed(captures, 100), 0);
+    assert_int_equal(release(3), 0);
+    assert_int_equal(release(4), 1); /* what a capture named stays */
+    assert_int_equal(hold_by_hand(1, 100), MDNN_STATUS_OK);
+    assert_int_equal(hold(1, 100), MDNN_STATUS_BUSY);
+    assert_int_equal(hold_by_hand(1, 100), MDNN_STATUS_BUSY);
+    assert_int_equal(mdnn_captures_freed(captures, 100), 0);
+    assert_int_equal(release(1), 0);
+    assert_int_equal(release(2), 2);
+}
+
+static void what_was_held_can_be_taken_back(void **state)
+{
+    (void)state;
+    assert_int_equal(hold(1, 100), MDNN_STATUS_OK);
+    assert_int_equal(hold(1, 200), MDNN_STATUS_OK);
+    assert_true(mdnn_captures_unhold(captures, MDNN_HOLDER_GRAPH, 1, 100));
+    assert_false(mdnn_captures_unhold(captures, MDNN_HOLDER_GRAPH, 1, 100));
+    assert_false(mdnn_captures_unhold(captures, MDNN_HOLDER_GRAPH, 2, 200));
     assert_int_equal(release(1), 1);
 }
 
@@ -187,6 +223,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_last_of_those_who_share_lets_go, begin, end),
         cmocka_unit_test_setup_teardown(who_holds_something_else_cannot_share, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_held_by_hand_ends_with_the_free, begin, end),
+        cmocka_unit_test_setup_teardown(what_was_held_can_be_taken_back, begin, end),
         cmocka_unit_test_setup_teardown(what_is_kept_is_never_let_go, begin, end),
         cmocka_unit_test_setup_teardown(a_holder_is_known_by_another_name, begin, end),
         cmocka_unit_test_setup_teardown(captures_are_found_by_stream_thread_and_graph, begin, end),

@@ -200,6 +200,13 @@ void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child)
     event(text);
 }
 
+void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made)
+{
+    (void)owner;
+    if (!made)
+        event("not-made");
+}
+
 void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
 {
     event(whole && part && whole != part ? "joined" : "joined-nothing");
@@ -352,12 +359,27 @@ CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, C
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-void mdnn_virtual_devices_meet(void) {}
+void mdnn_virtual_devices_meet(void)
+{
+}
 
 bool mdnn_virtual_can_stay(CUdeviceptr address)
 {
     (void)address;
     return true;
+}
+
+CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin)
+{
+    seen.pinned++;
+    *pin = (mdnn_live_pin_t){.address = address};
+    return CUDA_SUCCESS;
+}
+
+void mdnn_virtual_unpin_live(mdnn_live_pin_t pin)
+{
+    (void)pin;
+    seen.unpinned++;
 }
 
 void mdnn_virtual_unpin(CUdeviceptr address)

@@ -19,7 +19,7 @@ typedef struct virtual_double {
     /* The last allocation. */
     CUstream allocated_in;
     bool allocated_per_thread, allocated_synchronous;
-    size_t allocated, freed, waited, pinned;
+    size_t allocated, freed, waited, pinned, unpinned;
     uint64_t aside_bytes; /* of the budget, for other memory */
     bool refuse;       /* the test's: operations are refused, */
     bool out;          /* allocations too, */

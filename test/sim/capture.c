@@ -502,15 +502,10 @@ SIM_ENTRY(CONTEXT, cuGraphExecUpdate_v2,
           (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info),
           graph_exec_update(exec, graph, info))
 
-/* `node` is of the graph that the instance was made from, which is still there. */
-static CUresult set_kernel(CUgraphExec exec, CUgraphNode node,
-                           const CUDA_KERNEL_NODE_PARAMS_v2 *uses)
+static CUresult replace_kernel(sim_work_t *work, const CUDA_KERNEL_NODE_PARAMS_v2 *uses)
 {
-    if (!exec || !uses || !uses->func || node < exec->origin ||
-        node >= exec->origin + exec->graph.count)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_work_t *work = &exec->graph.nodes[node - exec->origin].work, fresh;
-    if (work->kind != SIM_KERNEL)
+    sim_work_t fresh;
+    if (!uses || !uses->func || work->kind != SIM_KERNEL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sim_work_kernel(&fresh, uses->func->kernel, uses->kernelParams, uses->extra);
     if (result != CUDA_SUCCESS)
@@ -520,6 +515,18 @@ static CUresult set_kernel(CUgraphExec exec, CUgraphNode node,
     return CUDA_SUCCESS;
 }
 
+/* `node` is of the graph that the instance was made from, which is still there. */
+static CUresult set_kernel(CUgraphExec exec, CUgraphNode node,
+                           const CUDA_KERNEL_NODE_PARAMS_v2 *uses)
+{
+    if (!exec || node < exec->origin || node >= exec->origin + exec->graph.count)
+        return CUDA_ERROR_INVALID_VALUE;
+    return replace_kernel(&exec->graph.nodes[node - exec->origin].work, uses);
+}
+
+SIM_ENTRY(CONTEXT, cuGraphKernelNodeSetParams_v2,
+          (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *uses),
+          node ? replace_kernel(&node->work, uses) : CUDA_ERROR_INVALID_VALUE)
 SIM_ENTRY(CONTEXT, cuGraphExecKernelNodeSetParams_v2,
           (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *uses),
           set_kernel(exec, node, uses))

@@ -1422,6 +1422,58 @@ static void what_was_freed_while_it_was_pinned_can_be_pinned_again(void **state)
     end_memory(&model, memory);
 }
 
+/* Pins that end with the free, if not before, beside one that does not. */
+static void live_pins_end_with_their_allocation(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    mdnn_live_pin_t pins[2], none;
+    uint64_t start;
+    assert_false(mdnn_memory_has_live_pins(memory, first));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(mdnn_memory_pin_live(memory, first + MODEL_CHUNK, &pins[i]),
+                         MDNN_STATUS_OK);
+    assert_true(mdnn_memory_has_live_pins(memory, first));
+    assert_false(mdnn_memory_is_held(memory, first));
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    mdnn_memory_unpin_live(memory, pins[0]);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_OK);
+    assert_true(mdnn_memory_is_held(memory, first));
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_pin_live(memory, first, &none), MDNN_STATUS_NOT_FOUND);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    mdnn_memory_unpin_live(memory, pins[1]); /* it ended with the free */
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    mdnn_memory_unpin(memory, first);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
+    end_memory(&model, memory);
+}
+
+/* A pin that has ended says nothing of what lives at its address now. */
+static void live_pins_are_of_one_allocation(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    mdnn_live_pin_t before, now;
+    assert_int_equal(mdnn_memory_pin_live(memory, first, &before), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
+    assert_int_equal(allocate(memory, 3), first);
+    assert_int_equal(mdnn_memory_pin_live(memory, first, &now), MDNN_STATUS_OK);
+    mdnn_memory_unpin_live(memory, before);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    mdnn_memory_unpin_live(memory, now);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
+    mdnn_memory_unpin_live(memory, now); /* one too many does nothing */
+    assert_int_equal(mdnn_memory_pin_live(memory, 5, &now), MDNN_STATUS_NOT_FOUND);
+    end_memory(&model, memory);
+}
+
 /* Held by an operation alone, it ends with that: nobody can keep it from then on. */
 static void what_an_operation_holds_cannot_be_pinned_once_it_is_freed(void **state)
 {
@@ -1920,6 +1972,8 @@ int main(void)
         cmocka_unit_test(a_workspace_counts_once_and_not_for_the_floor),
         cmocka_unit_test(what_was_captured_stays),
         cmocka_unit_test(what_was_freed_while_it_was_pinned_can_be_pinned_again),
+        cmocka_unit_test(live_pins_end_with_their_allocation),
+        cmocka_unit_test(live_pins_are_of_one_allocation),
         cmocka_unit_test(what_an_operation_holds_cannot_be_pinned_once_it_is_freed),
         cmocka_unit_test(an_operation_tells_what_its_names_led_to),
         cmocka_unit_test(host_serves_what_is_away_and_what_is_back),
