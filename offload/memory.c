@@ -206,6 +206,15 @@ uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory)
 
 /* ---- allocate ---- */
 
+static void begin_life(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    memory->report.live_bytes += area->bytes;
+    memory->live_room_bytes += area->room;
+    if (memory->report.peak_live_bytes < memory->report.live_bytes)
+        memory->report.peak_live_bytes = memory->report.live_bytes;
+    area->pilot_range = mdnn_pilot_begin_range(memory->pilot, area->room, area->stays, area);
+}
+
 static void link_area(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     area->next = memory->areas;
@@ -213,13 +222,9 @@ static void link_area(mdnn_memory_t *memory, mdnn_area_t *area)
         area->next->previous = area;
     memory->areas = area;
     mdnn_ranges_set_owner(memory->ranges, area->address, area);
-    memory->report.live_bytes += area->bytes;
-    memory->live_room_bytes += area->room;
-    if (memory->report.peak_live_bytes < memory->report.live_bytes)
-        memory->report.peak_live_bytes = memory->report.live_bytes;
     if (area->range && area->stays)
         memory->stuck_bytes += area->room;
-    area->pilot_range = mdnn_pilot_begin_range(memory->pilot, area->room, area->stays, area);
+    begin_life(memory, area);
 }
 
 static uint64_t block_bytes(uint64_t bytes)
@@ -453,6 +458,16 @@ void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address)
     mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
     if (area)
         mdnn_area_unpin(memory, area);
+}
+
+bool mdnn_memory_revive(mdnn_memory_t *memory, uint64_t address)
+{
+    mdnn_area_t *const area = find_kept(memory, address);
+    if (!area || !area->freed)
+        return false;
+    area->freed = false;
+    begin_life(memory, area);
+    return true;
 }
 
 bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address)

@@ -196,6 +196,9 @@ bool mdnn_memory_progress(mdnn_memory_t *memory);
  * OUT_OF_DEVICE_MEMORY. */
 mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start);
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
+/* What was freed and is pinned lives again at its address, with its content. false: nothing such is
+ * there. */
+bool mdnn_memory_revive(mdnn_memory_t *memory, uint64_t address);
 /* Whether others than live pins have it pinned. */
 bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address);
 

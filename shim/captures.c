@@ -18,6 +18,7 @@ typedef struct holder {
     mdnn_holder_kind_t kind;
     uint64_t id;
     group_t *group;
+    bool frees_on_launch;
 } holder_t;
 
 typedef struct part {
@@ -93,7 +94,7 @@ static bool add_holder(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint6
     if (!reserve(&items, captures->holder_count, &captures->holder_capacity, sizeof(holder_t)))
         return false;
     captures->holders = items;
-    captures->holders[captures->holder_count++] = (holder_t){kind, id, group};
+    captures->holders[captures->holder_count++] = (holder_t){kind, id, group, false};
     group->holders++;
     return true;
 }
@@ -128,6 +129,8 @@ mdnn_status_t mdnn_captures_hold(mdnn_captures_t *captures, mdnn_holder_kind_t k
     mdnn_held_t *const known = find_held(group, what.address);
     if (known) {
         known->by_hand = known->by_hand && what.by_hand;
+        known->made = known->made || what.made;
+        known->ended = known->ended || what.ended;
         return MDNN_STATUS_BUSY;
     }
     void *items = group->held;
@@ -153,11 +156,53 @@ bool mdnn_captures_unhold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, ui
     return held != NULL;
 }
 
+mdnn_held_t *mdnn_captures_find(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
+                                uint64_t address)
+{
+    const holder_t *const holder = find_holder(captures, kind, id);
+    return holder ? find_held(holder->group, address) : NULL;
+}
+
+bool mdnn_captures_frees_on_launch(const mdnn_captures_t *captures, uint64_t executable)
+{
+    const holder_t *const holder = find_holder(captures, MDNN_HOLDER_EXECUTABLE, executable);
+    return holder && holder->frees_on_launch;
+}
+
+void mdnn_captures_set_frees_on_launch(mdnn_captures_t *captures, uint64_t executable, bool frees)
+{
+    holder_t *const holder = find_holder(captures, MDNN_HOLDER_EXECUTABLE, executable);
+    if (holder)
+        holder->frees_on_launch = frees;
+}
+
+bool mdnn_captures_is_made(const mdnn_captures_t *captures, uint64_t address)
+{
+    bool made = false;
+    for (size_t i = 0; !made && i < captures->holder_count; i++) {
+        const mdnn_held_t *const held = find_held(captures->holders[i].group, address);
+        made = held && held->made;
+    }
+    return made;
+}
+
+/* What a graph made is not out any more. */
+static void take_in(mdnn_captures_t *captures, uint64_t address)
+{
+    for (size_t i = 0; i < captures->holder_count; i++) {
+        mdnn_held_t *const held = find_held(captures->holders[i].group, address);
+        if (held)
+            held->out = false;
+    }
+}
+
 /* A group is met once for each of its holders; it has the allocation no more the second time. */
 size_t mdnn_captures_freed(mdnn_captures_t *captures, uint64_t address)
 {
     size_t count = 0;
-    for (size_t i = 0; i < captures->holder_count; i++) {
+    const bool made = mdnn_captures_is_made(captures, address);
+    take_in(captures, address);
+    for (size_t i = 0; !made && i < captures->holder_count; i++) {
         group_t *const group = captures->holders[i].group;
         const mdnn_held_t *const held = find_held(group, address);
         if (!held || !held->by_hand)

@@ -33,6 +33,8 @@ typedef enum mdnn_holder_kind {
 typedef struct mdnn_held {
     uint64_t address; /* where the allocation starts */
     bool by_hand; /* only nodes name it that the program makes: held until it is freed at most */
+    bool made, ended; /* each launch allocates it, frees it */
+    bool out;         /* made and not ended: it was launched, and not freed since */
 } mdnn_held_t;
 
 /* Adds an allocation. OK: it is held anew, so pin it. BUSY: that holder has it already, by hand
@@ -42,8 +44,17 @@ mdnn_status_t mdnn_captures_hold(mdnn_captures_t *captures, mdnn_holder_kind_t k
 /* Takes it back. false: the holder does not have it. */
 bool mdnn_captures_unhold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                           uint64_t address);
-/* The program frees it: those that have it by hand have it no more. How many they were. */
+/* The program frees it: those that have it by hand have it no more, unless a graph makes it anew. How
+ * many they were. */
 size_t mdnn_captures_freed(mdnn_captures_t *captures, uint64_t address);
+/* What the holder has there; NULL: nothing. Valid until the next call. */
+mdnn_held_t *mdnn_captures_find(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
+                                uint64_t address);
+/* Whether a graph makes what is there. */
+bool mdnn_captures_is_made(const mdnn_captures_t *captures, uint64_t address);
+/* Whether launches of the executable free what earlier ones made. set: it holds something. */
+bool mdnn_captures_frees_on_launch(const mdnn_captures_t *captures, uint64_t executable);
+void mdnn_captures_set_frees_on_launch(mdnn_captures_t *captures, uint64_t executable, bool frees);
 /* `to`, which holds nothing yet, holds what `from` does; both are then one for what is added. No
  * holder `from`, or they are one already: nothing. BUSY: `to` holds something else. OUT_OF_MEMORY:
  * `from` will never let go. */

@@ -47,10 +47,11 @@ CUresult mdnn_door_cuStreamEndCapture(CUresult (*real)(CUstream, CUgraph *), boo
 
 /* ---- graphs and their executables ---- */
 
-static CUresult instantiated(CUresult result, CUgraph graph, const CUgraphExec *executable)
+static CUresult instantiated(CUresult result, CUgraph graph, const CUgraphExec *executable,
+                             unsigned long long flags)
 {
     if (result == CUDA_SUCCESS)
-        mdnn_virtual_graph_instantiated(graph, *executable);
+        mdnn_virtual_graph_instantiated(graph, *executable, flags);
     return result;
 }
 
@@ -60,7 +61,7 @@ CUresult mdnn_door_cuGraphInstantiate(CUresult (*real)(CUgraphExec *, CUgraph, C
                                       CUgraphNode *bad, char *text, size_t text_bytes)
 {
     (void)own_stream;
-    return instantiated(real(executable, graph, bad, text, text_bytes), graph, executable);
+    return instantiated(real(executable, graph, bad, text, text_bytes), graph, executable, 0);
 }
 
 CUresult mdnn_door_cuGraphInstantiateWithFlags(CUresult (*real)(CUgraphExec *, CUgraph,
@@ -69,7 +70,7 @@ CUresult mdnn_door_cuGraphInstantiateWithFlags(CUresult (*real)(CUgraphExec *, C
                                                CUgraph graph, unsigned long long flags)
 {
     (void)own_stream;
-    return instantiated(real(executable, graph, flags), graph, executable);
+    return instantiated(real(executable, graph, flags), graph, executable, flags);
 }
 
 CUresult mdnn_door_cuGraphInstantiateWithParams(CUresult (*real)(CUgraphExec *, CUgraph,
@@ -78,7 +79,7 @@ CUresult mdnn_door_cuGraphInstantiateWithParams(CUresult (*real)(CUgraphExec *, 
                                                 CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how)
 {
     (void)own_stream;
-    return instantiated(real(executable, graph, how), graph, executable);
+    return instantiated(real(executable, graph, how), graph, executable, how ? how->flags : 0);
 }
 
 /* A failure may leave the executable partly updated. */
@@ -132,12 +133,16 @@ CUresult mdnn_door_cuGraphLaunch(CUresult (*real)(CUgraphExec, CUstream), bool o
 {
     mdnn_virtual_operation_t operation;
     mdnn_virtual_operation(&operation, stream, own_stream);
-    mdnn_virtual_name_graph(&operation, executable);
+    CUresult result = mdnn_virtual_name_graph(&operation, executable);
+    if (result != CUDA_SUCCESS)
+        return result;
     operation.name = "cuGraphLaunch";
-    CUresult result = mdnn_virtual_begin(
+    result = mdnn_virtual_begin(
         &operation, mdnn_driver_hash(MDNN_DRIVER_HASH_START, MDNN_DRIVER_cuGraphLaunch));
     if (result == CUDA_SUCCESS) {
         result = real(executable, stream);
+        if (result == CUDA_SUCCESS)
+            mdnn_virtual_graph_launched(executable, stream, own_stream);
         mdnn_virtual_end(&operation, result == CUDA_SUCCESS);
     }
     return result;

@@ -29,14 +29,25 @@ static CUmemoryPool current_pool(CUdevice device)
                                                                                             : NULL;
 }
 
-/* Whether the pool is the current device's. One of the program's own may be shared with other
- * processes or lie elsewhere: it is the driver's, unless the program has made it the device's. */
-static bool is_pool_of_device(CUmemoryPool pool)
+/* The device whose pool it is, which need not be current; -1: none. One of the program's own may be
+ * shared with other processes or lie elsewhere: it is the driver's, unless the program has made it a
+ * device's. */
+static CUdevice device_of_pool(CUmemoryPool pool)
 {
     const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
     CUdevice device;
-    return pool && ask->cuCtxGetDevice && ask->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-           (is_default_pool(pool, device) || current_pool(device) == pool);
+    CUmemoryPool known;
+    if (!pool || !ask->cuCtxGetDevice || !ask->cuDeviceGetDefaultMemPool)
+        return -1;
+    if (ask->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+        (is_default_pool(pool, device) || current_pool(device) == pool))
+        return device;
+    for (device = 0; device < MOST_DEVICES &&
+                     ask->cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS;
+         device++)
+        if (known == pool || current_pool(device) == pool)
+            return device;
+    return -1;
 }
 
 /* After an allocation in the place of one of the pool (NULL: the device's current one). What belongs
@@ -148,9 +159,10 @@ CUresult mdnn_door_cuMemAllocFromPoolAsync(CUresult (*real)(CUdeviceptr *, size_
                                            bool own_stream, CUdeviceptr *address, size_t bytes,
                                            CUmemoryPool pool, CUstream stream)
 {
-    const CUresult result = address && bytes > 0 && is_pool_of_device(pool)
-                                ? mdnn_virtual_allocate(address, bytes, stream, own_stream, false)
-                                : CUDA_ERROR_NOT_SUPPORTED;
+    const CUdevice device = address && bytes > 0 ? device_of_pool(pool) : -1;
+    const CUresult result =
+        device >= 0 ? mdnn_virtual_allocate_on(device, address, bytes, stream, own_stream)
+                    : CUDA_ERROR_NOT_SUPPORTED;
     return result == CUDA_ERROR_NOT_SUPPORTED
                ? real(address, bytes, pool, stream)
                : counted(result, *address, pool, stream, own_stream);

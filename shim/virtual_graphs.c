@@ -60,12 +60,49 @@ void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long 
     (void)note(device, capture_holder(capture), (mdnn_held_t){.address = start});
 }
 
-void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long long capture,
-                                uint64_t address)
+void mdnn_virtual_capture_allocates(mdnn_virtual_device_t *device, unsigned long long capture,
+                                    uint64_t address)
 {
-    uint64_t start;
-    if (mdnn_virtual_pin_entered(device, address, &start) == MDNN_STATUS_OK)
-        (void)note(device, capture_holder(capture), (mdnn_held_t){.address = start});
+    mdnn_held_t what = {.made = true};
+    if (mdnn_virtual_pin_entered(device, address, &what.address) == MDNN_STATUS_OK)
+        (void)note(device, capture_holder(capture), what);
+}
+
+/* What the capture has there is freed by it now. *made: it is its own. NOT_FOUND: no graph makes what is
+ * there; BUSY: it was freed by it before; INVALID_ARGUMENT: another graph makes it. */
+static mdnn_status_t end_captured(holder_t holder, uint64_t address, bool *made)
+{
+    mdnn_lock(&lock);
+    mdnn_held_t *const known =
+        mdnn_captures_find(mdnn_virtual_captures(), holder.kind, holder.id, address);
+    const mdnn_status_t status =
+        !mdnn_captures_is_made(mdnn_virtual_captures(), address) ? MDNN_STATUS_NOT_FOUND
+        : known && known->ended                                  ? MDNN_STATUS_BUSY
+        : known                                                  ? MDNN_STATUS_OK
+                                                                 : MDNN_STATUS_INVALID_ARGUMENT;
+    *made = known && known->made;
+    if (status == MDNN_STATUS_OK)
+        known->ended = true;
+    mdnn_unlock(&lock);
+    return status;
+}
+
+CUresult mdnn_virtual_capture_frees(mdnn_virtual_device_t *device, unsigned long long capture,
+                                    uint64_t address, bool *now)
+{
+    const holder_t holder = capture_holder(capture);
+    mdnn_held_t what = {.ended = true};
+    bool made;
+    mdnn_status_t status = end_captured(holder, address, &made);
+    *now = status == MDNN_STATUS_OK && made;
+    if (status == MDNN_STATUS_OK)
+        return CUDA_SUCCESS;
+    if (status != MDNN_STATUS_INVALID_ARGUMENT)
+        return CUDA_ERROR_INVALID_VALUE;
+    status = mdnn_virtual_pin_entered(device, address, &what.address);
+    if (status == MDNN_STATUS_OK)
+        (void)note(device, holder, what);
+    return mdnn_virtual_result(device, status, 0);
 }
 
 /* The allocation around what->address, be it freed and held by others only. what->address becomes
@@ -164,14 +201,77 @@ static void pass_on(holder_t from, holder_t to)
         copy_holds(from, to);
 }
 
-void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
+/* What an earlier launch made must have been freed, unless the executable sees to that. */
+static bool may_launch(CUgraphExec executable, const mdnn_held_t *all, size_t count)
+{
+    bool out = false;
+    for (size_t i = 0; i < count; i++)
+        out = out || (all[i].made && !all[i].ended && all[i].out);
+    if (!out)
+        return true;
+    mdnn_lock(&lock);
+    const bool frees =
+        mdnn_captures_frees_on_launch(mdnn_virtual_captures(), (uintptr_t)executable);
+    mdnn_unlock(&lock);
+    return frees;
+}
+
+CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
 {
     size_t count;
     if (!mdnn_virtual_captures())
-        return;
+        return CUDA_SUCCESS;
     mdnn_held_t *const all = held(executable_holder(executable), &count);
-    for (size_t i = 0; i < count; i++)
+    const bool may = may_launch(executable, all, count);
+    for (size_t i = 0; may && i < count; i++)
         mdnn_virtual_name(operation, all[i].address, MDNN_USE_UNKNOWN);
+    free(all);
+    return may ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Entered. Memory that each launch makes and the program is to free lives again. */
+static void make_again(mdnn_virtual_device_t *device, holder_t holder, uint64_t address)
+{
+    (void)mdnn_memory_revive(device->memory, address);
+    mdnn_lock(&lock);
+    mdnn_held_t *const known =
+        mdnn_captures_find(mdnn_virtual_captures(), holder.kind, holder.id, address);
+    if (known)
+        known->out = true;
+    mdnn_unlock(&lock);
+}
+
+/* Entered. Memory of another graph that each launch frees; it may have been freed before. */
+static void end_others(mdnn_virtual_device_t *device, uint64_t address, uint64_t stream)
+{
+    mdnn_virtual_holds_freed(device, address);
+    (void)mdnn_memory_free(device->memory, address, stream);
+}
+
+static void settle_launch(holder_t holder, const mdnn_held_t *what, uint64_t stream)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(what->address);
+    if (what->made == what->ended || !device)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory && what->made)
+        make_again(device, holder, what->address);
+    else if (device->memory)
+        end_others(device, what->address, stream);
+    mdnn_virtual_leave(device, entry);
+}
+
+void mdnn_virtual_graph_launched(CUgraphExec executable, CUstream stream, bool per_thread)
+{
+    size_t count;
+    uint64_t number;
+    const holder_t holder = executable_holder(executable);
+    if (!mdnn_virtual_captures() || mdnn_virtual_capture(stream, per_thread) != 0)
+        return;
+    mdnn_held_t *const all = held(holder, &count);
+    if (count > 0 && mdnn_virtual_stream(stream, per_thread, &number) == MDNN_STATUS_OK)
+        for (size_t i = 0; i < count; i++)
+            settle_launch(holder, &all[i], number);
     free(all);
 }
 
@@ -379,10 +479,16 @@ void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
         release(from);
 }
 
-void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)
+void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable,
+                                     unsigned long long flags)
 {
-    if (mdnn_virtual_captures())
-        pass_on(graph_holder(graph), executable_holder(executable));
+    if (!mdnn_virtual_captures())
+        return;
+    pass_on(graph_holder(graph), executable_holder(executable));
+    mdnn_lock(&lock);
+    mdnn_captures_set_frees_on_launch(mdnn_virtual_captures(), (uintptr_t)executable,
+                                      flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+    mdnn_unlock(&lock);
 }
 
 void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone)
@@ -402,9 +508,11 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
         return;
     }
     mdnn_lock(&lock);
+    const bool frees = mdnn_captures_frees_on_launch(mdnn_virtual_captures(), to.id);
     mdnn_held_t *const before =
         mdnn_captures_release(mdnn_virtual_captures(), to.kind, to.id, &count);
     (void)mdnn_captures_share(mdnn_virtual_captures(), from.kind, from.id, to.kind, to.id);
+    mdnn_captures_set_frees_on_launch(mdnn_virtual_captures(), to.id, frees);
     mdnn_unlock(&lock);
     unpin(before, count);
 }

@@ -103,9 +103,13 @@ CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status
 /* Entered. Publishes statistics, once in a while. */
 void mdnn_virtual_count(mdnn_virtual_device_t *device);
 
-/* Entered. The allocation around `address` is held by the capture, pinned for it once. */
-void mdnn_virtual_hold_captured(mdnn_virtual_device_t *device, unsigned long long capture,
-                                uint64_t address);
+/* Entered. The allocation at `address` is made by the capture, and held by it. */
+void mdnn_virtual_capture_allocates(mdnn_virtual_device_t *device, unsigned long long capture,
+                                    uint64_t address);
+/* Entered. The capture frees what it or another graph makes. CUDA_SUCCESS: so will each launch; what the
+ * capture made itself (*now) is free at once. Else what to return, for memory of no graph, too. */
+CUresult mdnn_virtual_capture_frees(mdnn_virtual_device_t *device, unsigned long long capture,
+                                    uint64_t address, bool *now);
 /* Entered. Likewise the one that starts at `start`, which was pinned for this already. */
 void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long capture,
                               uint64_t start);

@@ -749,21 +749,19 @@ static mdnn_status_t allocate_entered(mdnn_virtual_device_t *device, size_t byte
     if (!device->memory)
         return MDNN_STATUS_NOT_FOUND;
     if (status == MDNN_STATUS_OK && capture)
-        mdnn_virtual_hold_captured(device, capture, *start);
+        mdnn_virtual_capture_allocates(device, capture, *start);
     if (status == MDNN_STATUS_OK)
         want_slots(device);
     return status;
 }
 
-static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
-                         bool synchronous, bool quiet)
+/* On the device; what is not `synchronous` belongs to no context. */
+static CUresult allocate_on(mdnn_virtual_device_t *device, CUcontext context, CUdeviceptr *address,
+                            size_t bytes, CUstream stream, bool per_thread, bool synchronous,
+                            bool quiet)
 {
-    CUcontext context;
-    mdnn_virtual_device_t *const device = bytes > 0 ? mdnn_virtual_current_in(&context) : NULL;
     uint64_t number, start = 0;
     unsigned long long capture;
-    if (!device)
-        return bytes > 0 ? mdnn_virtual_without(context) : CUDA_ERROR_NOT_SUPPORTED;
     if (order_of(stream, per_thread, synchronous, &number, &capture) != MDNN_STATUS_OK) {
         const CUresult error = mdnn_failure_take(); /* of the stream: the real call's, too */
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
@@ -782,10 +780,47 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bo
     return result;
 }
 
+/* On the current context's device. */
+static CUresult allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
+                         bool synchronous, bool quiet)
+{
+    CUcontext context;
+    mdnn_virtual_device_t *const device = bytes > 0 ? mdnn_virtual_current_in(&context) : NULL;
+    if (!device)
+        return bytes > 0 ? mdnn_virtual_without(context) : CUDA_ERROR_NOT_SUPPORTED;
+    return allocate_on(device, context, address, bytes, stream, per_thread, synchronous, quiet);
+}
+
+/* The stream's, whatever is current; NULL: the current one. */
+static CUcontext context_of(CUstream stream)
+{
+    CUcontext context = NULL;
+    const bool own = stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+    return own && mdnn_virtual_on() && mdnn_real_driver() &&
+                   mdnn_real_driver()->cuStreamGetCtx(stream, &context) == CUDA_SUCCESS
+               ? context
+               : NULL;
+}
+
 CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
                                bool synchronous)
 {
-    return allocate(address, bytes, stream, per_thread, synchronous, false);
+    CUcontext const context = synchronous ? NULL : context_of(stream);
+    if (!context)
+        return allocate(address, bytes, stream, per_thread, synchronous, false);
+    const mdnn_context_change_t change = mdnn_context_enter(mdnn_real_driver(), context);
+    const CUresult result = allocate(address, bytes, stream, per_thread, synchronous, false);
+    mdnn_context_leave(mdnn_real_driver(), change);
+    return result;
+}
+
+CUresult mdnn_virtual_allocate_on(CUdevice ordinal, CUdeviceptr *address, size_t bytes,
+                                  CUstream stream, bool per_thread)
+{
+    mdnn_virtual_device_t *const device = bytes > 0 ? mdnn_virtual_device_numbered(ordinal) : NULL;
+    if (device)
+        return allocate_on(device, NULL, address, bytes, stream, per_thread, false, false);
+    return bytes > 0 ? mdnn_virtual_without_numbered(ordinal) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* What has live pins may be in use without being named: by a kernel that reads a texture, say. As
@@ -820,9 +855,10 @@ static CUresult free_memory(CUdeviceptr address, CUstream stream, bool per_threa
         wait_for_unnamed_uses(device, address);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED; /* it was just reset: the driver says so */
-    if (capture)
-        mdnn_virtual_hold_captured(device, capture, address);
-    if (device->memory) {
+    bool now = true;
+    if (device->memory && capture)
+        result = mdnn_virtual_capture_frees(device, capture, address, &now);
+    if (device->memory && now) {
         if (!capture && !ours)
             mdnn_virtual_holds_freed(device, address);
         if (synchronous) /* where it fails the memory is used again later, that is all */

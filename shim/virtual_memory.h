@@ -23,6 +23,10 @@ bool mdnn_virtual_on(void);
  * stream at once (cuMemAlloc), so the host waits where a stream would have to. */
 CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
                                bool synchronous);
+/* Likewise on a device that need not be the stream's, in the order of the stream. mdnn_virtual_allocate
+ * takes the stream's device, for a default stream and `synchronous` the current one. */
+CUresult mdnn_virtual_allocate_on(CUdevice ordinal, CUdeviceptr *address, size_t bytes,
+                                  CUstream stream, bool per_thread);
 /* CUDA_ERROR_NOT_SUPPORTED: not ours. `synchronous`: waits as cuMemFree does. */
 CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous);
 
@@ -62,8 +66,11 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
 
 /* Passes over what is not ours, and what was just named. Any number of names. */
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role);
-/* Names all that the executable graph uses; for cuGraphLaunch. */
-void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable);
+/* Names all that the executable graph uses; for cuGraphLaunch. CUDA_SUCCESS, or what to return instead:
+ * memory that an earlier launch made was not freed yet. */
+CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable);
+/* After success: what each launch makes lives, what each launch frees does not. */
+void mdnn_virtual_graph_launched(CUgraphExec executable, CUstream stream, bool per_thread);
 /* CUDA_SUCCESS, or what to return instead of enqueuing, CUDA_ERROR_OUT_OF_MEMORY as a rule; nothing
  * is to be ended then. An operation without names costs a compare, but a
  * kernel's in `safety = verify`, which may reach anything all the same. `key`: what it is. Always
@@ -122,8 +129,9 @@ void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child);
 void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made);
 /* `part` lives in `whole` and ends with it: the body of a conditional node, a child that moved. */
 void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part);
-/* After success of the real call. */
-void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable);
+/* After success of the real call; `flags` of cuGraphInstantiateWithFlags. */
+void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable,
+                                     unsigned long long flags);
 void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone);
 /* After the real call. `whole`: all nodes are the graph's now, else some may be. */
 void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool whole);

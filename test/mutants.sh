@@ -200,6 +200,15 @@ table() {
     mutant FREE_WAITS_FOR_NAMED_ONLY shim/virtual_memory.c 's/^        wait_for_unnamed_uses(device, address);/        ;/' budgeted virtual_pins freed_in_use
     mutant NODE_OUTLIVES_THE_FREE shim/virtual_memory.c 's/^        if (!capture \&\& !ours)/        if (0)/' \
         budgeted virtual_pins executable_node
+    mutant MEMORY_OF_THE_CURRENT_DEVICE shim/virtual_memory.c 's/^    CUcontext const context = synchronous ? NULL : context_of(stream);/    CUcontext const context = NULL;/' \
+        budgeted virtual_async stream_of_another_device
+    mutant GRAPHS_MEMORY_IS_FREED_ONCE shim/virtual_graphs.c 's/^    (void)mdnn_memory_revive(device->memory, address);//' \
+        budgeted virtual_async freed_after_each_launch
+    mutant RELAUNCHED_BEFORE_THE_FREE shim/virtual_graphs.c 's/^    if (!out)$/    if (1)/' budgeted virtual_async freed_after_each_launch
+    mutant NOTHING_IS_FREED_BY_LAUNCHES shim/virtual_graphs.c 's/^        end_others(device, what->address, stream);/        ;/' \
+        budgeted virtual_async freed_by_another_graph
+    mutant CAPTURES_FREE_ANYTHING shim/virtual_graphs.c 's/^        !mdnn_captures_is_made(.*) ? MDNN_STATUS_NOT_FOUND/        0 ? MDNN_STATUS_NOT_FOUND/' \
+        budgeted virtual_async not_a_graphs
     mutant REFUSED_NODE_HOLDS shim/virtual_graphs.c 's/^        if (!made)$/        if (0)/' budgeted virtual_pins refused_node
 
     # --- the key of a plan ---
@@ -266,7 +275,7 @@ every_fault() { # library, function
 budgeted() { # library, client, program
     rm -f "$TMPDIR/budgeted.log"
     MICRODNN_SIM_THREADS=1 MICRODNN_MEMORY_BUDGET=48MiB MICRODNN_LOG_FILE=$TMPDIR/budgeted.log \
-        MICRODNN_CONVOLUTION_POLICY=off MICRODNN_SIM_UNNAMED=1 \
+        MICRODNN_CONVOLUTION_POLICY=off MICRODNN_SIM_UNNAMED=1 MICRODNN_SIM_DEVICES=2 \
         test/limits.py --cpu 60 --idle 60 env LD_PRELOAD="$(preload "$1")" \
             "$MDNN_BUILD/test/clients/$2" "$3" && [ ! -s "$TMPDIR/budgeted.log" ]
 }

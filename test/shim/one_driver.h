@@ -78,9 +78,10 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
     (void)graph, (void)executable, (void)whole;
 }
 
-void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
+CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
 {
     (void)operation, (void)executable;
+    return CUDA_SUCCESS;
 }
 
 void mdnn_virtual_capture_begins(void)
@@ -104,8 +105,15 @@ void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long 
     (void)stream, (void)per_thread, (void)capture, (void)graph;
 }
 
-void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)
+void mdnn_virtual_graph_launched(CUgraphExec executable, CUstream stream, bool per_thread)
 {
+    (void)executable, (void)stream, (void)per_thread;
+}
+
+void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable,
+                                     unsigned long long flags)
+{
+    (void)flags;
     (void)graph, (void)executable;
 }
 

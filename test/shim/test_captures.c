@@ -88,7 +88,7 @@ static void who_holds_something_else_cannot_share(void **state)
 
 static mdnn_status_t hold_by_hand(uint64_t id, uint64_t address)
 {
-    return mdnn_captures_hold(captures, MDNN_HOLDER_GRAPH, id, (mdnn_held_t){address, true});
+    return mdnn_captures_hold(captures, MDNN_HOLDER_GRAPH, id, (mdnn_held_t){.address = address, .by_hand = true});
 }
 
 static void what_is_held_by_hand_ends_with_the_free(void **state)
@@ -109,6 +109,26 @@ static void what_is_held_by_hand_ends_with_the_free(void **state)
     assert_int_equal(mdnn_captures_freed(captures, 100), 0);
     assert_int_equal(release(1), 0);
     assert_int_equal(release(2), 2);
+}
+
+static void what_a_graph_makes_is_held_until_it_ends(void **state)
+{
+    (void)state;
+    const mdnn_held_t made = {.address = 100, .made = true};
+    assert_int_equal(mdnn_captures_hold(captures, MDNN_HOLDER_EXECUTABLE, 1, made), MDNN_STATUS_OK);
+    assert_int_equal(hold_by_hand(2, 100), MDNN_STATUS_OK);
+    assert_true(mdnn_captures_is_made(captures, 100));
+    assert_false(mdnn_captures_is_made(captures, 200));
+    mdnn_held_t *const held = mdnn_captures_find(captures, MDNN_HOLDER_EXECUTABLE, 1, 100);
+    assert_non_null(held);
+    held->out = true;
+    assert_int_equal(mdnn_captures_freed(captures, 100), 0); /* another launch makes it anew */
+    assert_false(held->out);
+    assert_null(mdnn_captures_find(captures, MDNN_HOLDER_EXECUTABLE, 1, 200));
+    mdnn_captures_set_frees_on_launch(captures, 1, true);
+    assert_true(mdnn_captures_frees_on_launch(captures, 1));
+    assert_false(mdnn_captures_frees_on_launch(captures, 2));
+    assert_int_equal(release(2), 1);
 }
 
 static void what_was_held_can_be_taken_back(void **state)
@@ -224,6 +244,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_last_of_those_who_share_lets_go, begin, end),
         cmocka_unit_test_setup_teardown(who_holds_something_else_cannot_share, begin, end),
         cmocka_unit_test_setup_teardown(what_is_held_by_hand_ends_with_the_free, begin, end),
+        cmocka_unit_test_setup_teardown(what_a_graph_makes_is_held_until_it_ends, begin, end),
         cmocka_unit_test_setup_teardown(what_was_held_can_be_taken_back, begin, end),
         cmocka_unit_test_setup_teardown(what_is_kept_is_never_let_go, begin, end),
         cmocka_unit_test_setup_teardown(a_holder_is_known_by_another_name, begin, end),

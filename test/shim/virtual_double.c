@@ -60,6 +60,13 @@ CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stre
     return CUDA_SUCCESS;
 }
 
+CUresult mdnn_virtual_allocate_on(CUdevice ordinal, CUdeviceptr *address, size_t bytes,
+                                  CUstream stream, bool per_thread)
+{
+    (void)ordinal;
+    return mdnn_virtual_allocate(address, bytes, stream, per_thread, false);
+}
+
 CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread, bool synchronous)
 {
     allocation_t *const at = find(address);
@@ -102,10 +109,11 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
         operation->more[operation->name_count++ - MDNN_VIRTUAL_NAMES] = named;
 }
 
-void mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
+CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
 {
     (void)operation, (void)executable;
     event("launched");
+    return CUDA_SUCCESS;
 }
 
 CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
@@ -212,8 +220,15 @@ void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part)
     event(whole && part && whole != part ? "joined" : "joined-nothing");
 }
 
-void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable)
+void mdnn_virtual_graph_launched(CUgraphExec executable, CUstream stream, bool per_thread)
 {
+    (void)executable, (void)stream, (void)per_thread;
+}
+
+void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable,
+                                     unsigned long long flags)
+{
+    (void)flags;
     event(graph && executable ? "instantiated" : "nothing-instantiated");
 }
 

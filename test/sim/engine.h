@@ -331,7 +331,7 @@ uint64_t sim_shape_bytes(const sim_shape_t *shape);
 CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t source,
                            const sim_shape_t *shape, const sim_owners_t *owners);
 /* `rows` rows of `count` patterns. */
-CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint64_t pitch_bytes,
+CUresult sim_work_fill(sim_work_t *out, int device, uint64_t destination, uint64_t pitch_bytes,
                        uint64_t pattern, uint32_t pattern_bytes, uint64_t count, uint64_t rows);
 void sim_set_next_cost_us(double cost_us);
 void *sim_memory(uint64_t address, uint64_t bytes);

@@ -330,13 +330,13 @@ CUresult sim_work_transfer(sim_work_t *out, uint64_t destination, uint64_t sourc
     return CUDA_SUCCESS;
 }
 
-static bool fillable(uint64_t address, uint64_t bytes)
+static bool fillable(uint64_t address, uint64_t bytes, int device)
 {
-    return sim_map_covers(address, bytes, SIM_PLACE_DEVICE, sim_current()->device, true) ||
+    return sim_map_covers(address, bytes, SIM_PLACE_DEVICE, device, true) ||
            sim_map_covers(address, bytes, SIM_PLACE_PINNED, SIM_ANY_DEVICE, true);
 }
 
-CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint64_t pitch_bytes,
+CUresult sim_work_fill(sim_work_t *out, int device, uint64_t destination, uint64_t pitch_bytes,
                        uint64_t pattern, uint32_t pattern_bytes, uint64_t count, uint64_t rows)
 {
     uint64_t bytes;
@@ -344,9 +344,9 @@ CUresult sim_work_fill(sim_work_t *out, uint64_t destination, uint64_t pitch_byt
         (rows > 1 && (pitch_bytes < bytes || pitch_bytes % pattern_bytes != 0)))
         return CUDA_ERROR_INVALID_VALUE;
     for (uint64_t row = 0; row < rows; row++)
-        if (!fillable(destination + row * pitch_bytes, bytes))
+        if (!fillable(destination + row * pitch_bytes, bytes, device))
             return CUDA_ERROR_INVALID_VALUE;
-    const sim_profile_t *profile = &sim_device(sim_current()->device)->profile;
+    const sim_profile_t *profile = &sim_device(device)->profile;
     *out = (sim_work_t){.kind = SIM_FILL,
                         .unit = SIM_UNIT_COMPUTE,
                         .destination = destination,

@@ -1422,6 +1422,33 @@ static void what_was_freed_while_it_was_pinned_can_be_pinned_again(void **state)
     end_memory(&model, memory);
 }
 
+/* A graph makes it anew at each launch. */
+static void what_was_freed_while_it_was_pinned_can_live_again(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 3);
+    uint64_t start, bytes;
+    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_OK);
+    assert_false(mdnn_memory_revive(memory, first)); /* it lives */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+        assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_NOT_FOUND);
+        assert_false(mdnn_memory_find(memory, first, &start, &bytes));
+        assert_int_equal(mdnn_memory_report(memory).live_bytes, 0);
+        assert_true(mdnn_memory_revive(memory, first));
+        assert_true(mdnn_memory_find(memory, first, &start, &bytes));
+        assert_int_equal(mdnn_memory_report(memory).live_bytes, 3 * MODEL_CHUNK);
+        assert_int_equal(operate(memory, first, first, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    }
+    mdnn_memory_unpin(memory, first);
+    assert_true(mdnn_memory_find(memory, first, &start, &bytes));
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    assert_false(mdnn_memory_revive(memory, first)); /* it is gone */
+    end_memory(&model, memory);
+}
+
 /* Pins that end with the free, if not before, beside one that does not. */
 static void live_pins_end_with_their_allocation(void **state)
 {
@@ -1972,6 +1999,7 @@ int main(void)
         cmocka_unit_test(a_workspace_counts_once_and_not_for_the_floor),
         cmocka_unit_test(what_was_captured_stays),
         cmocka_unit_test(what_was_freed_while_it_was_pinned_can_be_pinned_again),
+        cmocka_unit_test(what_was_freed_while_it_was_pinned_can_live_again),
         cmocka_unit_test(live_pins_end_with_their_allocation),
         cmocka_unit_test(live_pins_are_of_one_allocation),
         cmocka_unit_test(what_an_operation_holds_cannot_be_pinned_once_it_is_freed),

@@ -1,0 +1,237 @@
+/* Memory in the order of streams and of graphs, under a budget: on the device of its stream or pool,
+ * and made anew by each launch of a graph that allocates it. Run by test/virtual_async.sh; knows nothing
+ * of the library.
+ *
+ *   virtual_async PROGRAM    one of the list at the end. Exit status 0 if all was right. */
+#include <string.h>
+
+#include "test/clients/mix.h"
+
+#define DRIVER(call) CHECK((call) == CUDA_SUCCESS)
+
+enum { WORDS = 1 << 20, BYTES = WORDS * 4, VALUE = 7, ROUNDS = 4 };
+
+static cudaStream_t stream;
+static uint32_t host[WORDS];
+
+static void expect(const uint32_t *device, uint32_t word)
+{
+    CUDA(cudaMemcpy(host, device, BYTES, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < WORDS; i++)
+        CHECK(host[i] == word);
+}
+
+static uint32_t words_of(int value)
+{
+    return (uint32_t)value * 0x01010101u;
+}
+
+static void expect_refused(cudaError_t error)
+{
+    CHECK(error == cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+}
+
+/* ---- devices ---- */
+
+static int device_of(const void *memory)
+{
+    int ordinal = -1;
+    DRIVER(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                 (CUdeviceptr)memory));
+    return ordinal;
+}
+
+/* With another device current than the stream's, either way round. */
+static void stream_of_another_device(void)
+{
+    for (int its = 0; its < 2; its++) {
+        cudaStream_t there;
+        uint32_t *memory;
+        CUDA(cudaSetDevice(its));
+        CUDA(cudaStreamCreateWithFlags(&there, cudaStreamNonBlocking));
+        CUDA(cudaSetDevice(1 - its));
+        CUDA(cudaMallocAsync((void **)&memory, BYTES, there));
+        CHECK(device_of(memory) == its);
+        CUDA(cudaMemsetAsync(memory, VALUE, BYTES, there));
+        CUDA(cudaStreamSynchronize(there));
+        CUDA(cudaSetDevice(its));
+        expect(memory, words_of(VALUE));
+        CUDA(cudaSetDevice(1 - its));
+        CUDA(cudaFreeAsync(memory, there));
+        CUDA(cudaMallocAsync((void **)&memory, BYTES, NULL)); /* the current device's */
+        CHECK(device_of(memory) == 1 - its);
+        CUDA(cudaFreeAsync(memory, NULL));
+        CUDA(cudaStreamSynchronize(there));
+        CUDA(cudaStreamDestroy(there));
+    }
+}
+
+/* A pool's memory is where the pool is, in the order of a stream of any device. */
+static void pool_of_another_device(void)
+{
+    for (int its = 1; its >= 0; its--) {
+        CUmemoryPool pool;
+        CUdeviceptr memory;
+        CUDA(cudaSetDevice(1 - its));
+        DRIVER(cuDeviceGetDefaultMemPool(&pool, its));
+        DRIVER(cuMemAllocFromPoolAsync(&memory, BYTES, pool, NULL));
+        CHECK(device_of((void *)memory) == its);
+        CUDA(cudaStreamSynchronize(NULL));
+        CUDA(cudaSetDevice(its));
+        CUDA(cudaMemset((void *)memory, VALUE, BYTES));
+        expect((uint32_t *)memory, words_of(VALUE));
+        CUDA(cudaFree((void *)memory));
+    }
+}
+
+/* ---- graphs ---- */
+
+static uint32_t *out;
+
+static cudaGraphExec_t instance_of(cudaGraph_t graph, unsigned flags)
+{
+    cudaGraphExec_t executable;
+    CUDA(cudaGraphInstantiate(&executable, graph, flags));
+    CUDA(cudaGraphDestroy(graph));
+    return executable;
+}
+
+/* It allocates, and leaves 3 * VALUE's words + 7's there. */
+static cudaGraph_t allocating_graph(uint32_t **memory)
+{
+    uint32_t words = WORDS, k = 5;
+    cudaGraph_t graph;
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CUDA(cudaMallocAsync((void **)memory, BYTES, stream));
+    CUDA(cudaMemsetAsync(*memory, VALUE, BYTES, stream));
+    DRIVER(cuLaunchKernel(mix, WORDS / 256, 1, 1, 256, 1, 1, 0, stream,
+                          (void *[]){memory, memory, &words, &k}, NULL));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+static cudaGraph_t freeing_graph(uint32_t *memory)
+{
+    cudaGraph_t graph;
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CUDA(cudaMemcpyAsync(out, memory, BYTES, cudaMemcpyDeviceToDevice, stream));
+    CUDA(cudaFreeAsync(memory, stream));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+static void launch_and_check(cudaGraphExec_t executable, const uint32_t *memory)
+{
+    CUDA(cudaGraphLaunch(executable, stream));
+    CUDA(cudaStreamSynchronize(stream));
+    expect(memory, 4 * words_of(VALUE) + 5);
+}
+
+/* What lives beside it is untouched. */
+static void work_beside(void)
+{
+    uint32_t *others[4];
+    for (int i = 0; i < 4; i++) {
+        CUDA(cudaMalloc((void **)&others[i], 3 * BYTES));
+        CUDA(cudaMemset(others[i], 20 + i, 3 * BYTES));
+    }
+    for (int i = 0; i < 4; i++) {
+        expect(others[i], words_of(20 + i));
+        CUDA(cudaFree(others[i]));
+    }
+}
+
+/* Each launch allocates, the program frees, in one way and the other. */
+static void freed_after_each_launch(void)
+{
+    uint32_t *memory;
+    cudaGraphExec_t const executable = instance_of(allocating_graph(&memory), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        launch_and_check(executable, memory);
+        expect_refused(cudaGraphLaunch(executable, stream)); /* it is not free yet */
+        expect(memory, 4 * words_of(VALUE) + 5);
+        if (i % 2)
+            CUDA(cudaFree(memory));
+        else
+            CUDA(cudaFreeAsync(memory, stream));
+        expect_refused(cudaFreeAsync(memory, stream));
+        work_beside();
+    }
+    launch_and_check(executable, memory);
+    CUDA(cudaGraphExecDestroy(executable));
+    work_beside();
+    expect(memory, 4 * words_of(VALUE) + 5); /* it outlives the graph */
+    CUDA(cudaFree(memory));
+}
+
+/* Some executables free what their last launch made. */
+static void freed_by_the_next_launch(void)
+{
+    uint32_t *memory;
+    cudaGraphExec_t const executable =
+        instance_of(allocating_graph(&memory), cudaGraphInstantiateFlagAutoFreeOnLaunch);
+    for (int i = 0; i < ROUNDS; i++)
+        launch_and_check(executable, memory);
+    CUDA(cudaFreeAsync(memory, stream));
+    launch_and_check(executable, memory);
+    CUDA(cudaFree(memory));
+    CUDA(cudaGraphExecDestroy(executable));
+}
+
+static void freed_by_another_graph(void)
+{
+    uint32_t *memory;
+    cudaGraph_t const first = allocating_graph(&memory);
+    cudaGraphExec_t const frees = instance_of(freeing_graph(memory), 0);
+    cudaGraphExec_t const makes = instance_of(first, 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        launch_and_check(makes, memory);
+        CUDA(cudaGraphLaunch(frees, stream));
+        CUDA(cudaStreamSynchronize(stream));
+        expect(out, 4 * words_of(VALUE) + 5);
+        work_beside();
+    }
+    CUDA(cudaGraphExecDestroy(frees));
+    CUDA(cudaGraphExecDestroy(makes));
+}
+
+/* A capture frees only what a graph allocates; else the memory stays the program's. */
+static void not_a_graphs(void)
+{
+    uint32_t *memory;
+    cudaGraph_t graph;
+    CUDA(cudaMallocAsync((void **)&memory, BYTES, stream));
+    CUDA(cudaMemsetAsync(memory, VALUE, BYTES, stream));
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    expect_refused(cudaFreeAsync(memory, stream));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphDestroy(graph));
+    work_beside();
+    expect(memory, words_of(VALUE));
+    CUDA(cudaFreeAsync(memory, stream));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } programs[] = {{"stream_of_another_device", stream_of_another_device},
+                    {"pool_of_another_device", pool_of_another_device},
+                    {"freed_after_each_launch", freed_after_each_launch},
+                    {"freed_by_the_next_launch", freed_by_the_next_launch},
+                    {"freed_by_another_graph", freed_by_another_graph},
+                    {"not_a_graphs", not_a_graphs}};
+    for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
+        if (strcmp(argv[1], programs[i].name) == 0) {
+            load_mix();
+            CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+            CUDA(cudaMalloc((void **)&out, BYTES));
+            programs[i].run();
+            return 0;
+        }
+    fprintf(stderr, "usage: virtual_async PROGRAM\n");
+    return 2;
+}
