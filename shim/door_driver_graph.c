@@ -1,6 +1,8 @@
 /* Captures and graphs: what they name stays where it is as long as they can be launched. */
+#include "config/log.h"
 #include "shim/driver_names.h"
 #include "shim/driver_nodes.h"
+#include "shim/graph_memory.h"
 #include "shim/launch_scan.h"
 
 /* ---- captures ---- */
@@ -50,9 +52,14 @@ CUresult mdnn_door_cuStreamEndCapture(CUresult (*real)(CUstream, CUgraph *), boo
 static CUresult instantiated(CUresult result, CUgraph graph, const CUgraphExec *executable,
                              unsigned long long flags)
 {
-    if (result == CUDA_SUCCESS)
-        mdnn_virtual_graph_instantiated(graph, *executable, flags);
-    return result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    mdnn_virtual_graph_instantiated(graph, *executable, flags);
+    if (mdnn_graph_memory_instantiated(graph, *executable))
+        return CUDA_SUCCESS;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "memory that a graph allocates counts only when it is there: host memory is short");
+    return CUDA_SUCCESS;
 }
 
 CUresult mdnn_door_cuGraphInstantiate(CUresult (*real)(CUgraphExec *, CUgraph, CUgraphNode *,
@@ -132,19 +139,57 @@ CUresult mdnn_door_cuGraphLaunch(CUresult (*real)(CUgraphExec, CUstream), bool o
                                  CUgraphExec executable, CUstream stream)
 {
     mdnn_virtual_operation_t operation;
-    mdnn_virtual_operation(&operation, stream, own_stream);
-    CUresult result = mdnn_virtual_name_graph(&operation, executable);
+    mdnn_graph_growth_t growth;
+    CUresult result = mdnn_graph_memory_begin(executable, &growth);
     if (result != CUDA_SUCCESS)
         return result;
+    mdnn_virtual_operation(&operation, stream, own_stream);
+    result = mdnn_virtual_name_graph(&operation, executable);
     operation.name = "cuGraphLaunch";
-    result = mdnn_virtual_begin(
-        &operation, mdnn_driver_hash(MDNN_DRIVER_HASH_START, MDNN_DRIVER_cuGraphLaunch));
+    if (result == CUDA_SUCCESS)
+        result = mdnn_virtual_begin(
+            &operation, mdnn_driver_hash(MDNN_DRIVER_HASH_START, MDNN_DRIVER_cuGraphLaunch));
     if (result == CUDA_SUCCESS) {
         result = real(executable, stream);
         if (result == CUDA_SUCCESS)
             mdnn_virtual_graph_launched(executable, stream, own_stream);
         mdnn_virtual_end(&operation, result == CUDA_SUCCESS);
     }
+    mdnn_graph_memory_end(&growth, result == CUDA_SUCCESS);
+    return result;
+}
+
+CUresult mdnn_door_cuGraphUpload(CUresult (*real)(CUgraphExec, CUstream), bool own_stream,
+                                 CUgraphExec executable, CUstream stream)
+{
+    (void)own_stream;
+    mdnn_graph_growth_t growth;
+    CUresult result = mdnn_graph_memory_begin(executable, &growth);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real(executable, stream);
+    mdnn_graph_memory_end(&growth, result == CUDA_SUCCESS);
+    return result;
+}
+
+CUresult mdnn_door_cuGraphAddMemAllocNode(
+    CUresult (*real)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+                     CUDA_MEM_ALLOC_NODE_PARAMS *),
+    bool own_stream, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t after_count,
+    CUDA_MEM_ALLOC_NODE_PARAMS *uses)
+{
+    (void)own_stream;
+    mdnn_graph_memory_seen();
+    return real(node, graph, after, after_count, uses);
+}
+
+CUresult mdnn_door_cuDeviceGraphMemTrim(CUresult (*real)(CUdevice), bool own_stream,
+                                        CUdevice device)
+{
+    (void)own_stream;
+    const CUresult result = real(device);
+    if (result == CUDA_SUCCESS)
+        mdnn_graph_memory_trimmed(device);
     return result;
 }
 
@@ -152,6 +197,7 @@ CUresult mdnn_door_cuGraphExecDestroy(CUresult (*real)(CUgraphExec), bool own_st
                                       CUgraphExec executable)
 {
     (void)own_stream;
+    mdnn_graph_memory_executable_ends(executable);
     const uint64_t number = mdnn_virtual_executable_ends(executable);
     const CUresult result = real(executable);
     mdnn_virtual_executable_ended(executable, number, result == CUDA_SUCCESS);
@@ -287,6 +333,9 @@ CUresult mdnn_node_any(mdnn_node_owner_t owner, const CUgraphNodeParams *uses)
         return use(owner, uses->memset.dst);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return use_values(owner, uses->memOp.paramArray, uses->memOp.count);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        mdnn_graph_memory_seen();
+        return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_GRAPH:
         if (uses->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
             mdnn_virtual_node_child(owner, uses->graph.graph);

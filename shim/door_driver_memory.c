@@ -1,79 +1,16 @@
 /* Allocations and what programs ask about them. cudart's allocations come here, too. */
+#include "config/log.h"
 #include "shim/driver.h"
 #include "shim/handle_memory.h"
 #include "shim/other_memory.h"
 #include "shim/plain_memory.h"
 #include "shim/pool_counters.h"
+#include "shim/reserved_memory.h"
 
 /* As the driver has it: rows begin at multiples of this. */
 enum { PITCH = 512 };
 
-/* ---- pools ---- */
-
 enum { MOST_DEVICES = 64 };
-
-static bool is_default_pool(CUmemoryPool pool, CUdevice device)
-{
-    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
-    CUmemoryPool known;
-    return ask->cuDeviceGetDefaultMemPool &&
-           ask->cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS && known == pool;
-}
-
-/* What cuMemAllocAsync takes from; NULL: not known. */
-static CUmemoryPool current_pool(CUdevice device)
-{
-    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
-    CUmemoryPool pool = NULL;
-    return ask->cuDeviceGetMemPool && ask->cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS ? pool
-                                                                                            : NULL;
-}
-
-/* The device whose pool it is, which need not be current; -1: none. One of the program's own may be
- * shared with other processes or lie elsewhere: it is the driver's, unless the program has made it a
- * device's. */
-static CUdevice device_of_pool(CUmemoryPool pool)
-{
-    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
-    CUdevice device;
-    CUmemoryPool known;
-    if (!pool || !ask->cuCtxGetDevice || !ask->cuDeviceGetDefaultMemPool)
-        return -1;
-    if (ask->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-        (is_default_pool(pool, device) || current_pool(device) == pool))
-        return device;
-    for (device = 0; device < MOST_DEVICES &&
-                     ask->cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS;
-         device++)
-        if (known == pool || current_pool(device) == pool)
-            return device;
-    return -1;
-}
-
-/* After an allocation in the place of one of the pool (NULL: the device's current one). What belongs
- * to a capture is no pool's. */
-static CUresult counted(CUresult result, CUdeviceptr address, CUmemoryPool pool, CUstream stream,
-                        bool own_stream)
-{
-    uint64_t start, bytes;
-    int device;
-    if (result != CUDA_SUCCESS || mdnn_virtual_capture(stream, own_stream) != 0 ||
-        !mdnn_virtual_find(address, &start, &bytes, &device))
-        return result;
-    if (pool || (pool = current_pool(device)))
-        mdnn_pool_allocated(pool, device, address, bytes);
-    return result;
-}
-
-static CUresult free_counted(CUdeviceptr address, CUstream stream, bool own_stream,
-                             bool synchronous)
-{
-    const mdnn_pool_share_t share = mdnn_pool_take(address);
-    const CUresult result = mdnn_virtual_free(address, stream, own_stream, synchronous);
-    if (result != CUDA_SUCCESS && share.pool)
-        mdnn_pool_allocated(share.pool, share.device, address, share.bytes);
-    return result;
-}
 
 /* ---- allocations ---- */
 
@@ -96,6 +33,7 @@ CUresult mdnn_door_cuMemAlloc_v2(CUresult (*real)(CUdeviceptr *, size_t), bool o
     (void)own_stream;
     if (!address || bytes == 0)
         return real(address, bytes);
+    mdnn_reserved_settle_all(); /* what pools have given back since is room */
     const CUresult result = mdnn_plain_memory_wanted(mdnn_driver_caller())
                                 ? CUDA_ERROR_NOT_SUPPORTED
                                 : mdnn_virtual_allocate(address, bytes, NULL, false, true);
@@ -133,54 +71,47 @@ CUresult mdnn_door_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, 
     if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
         return CUDA_SUCCESS;
     mdnn_other_memory_t *const other = mdnn_other_take(MDNN_OTHER_ADDRESS, address);
+    mdnn_reserved_share_t *const share = mdnn_reserved_take(address);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (mdnn_virtual_owns(address))
-        result = free_counted(address, NULL, false, true);
+        result = mdnn_free_counted(address, NULL, false, true);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
         result = real(address);
     mdnn_other_ended(other, result == CUDA_SUCCESS);
+    mdnn_reserved_freed(share, result == CUDA_SUCCESS);
     return result;
 }
 
-CUresult mdnn_door_cuMemAllocAsync(CUresult (*real)(CUdeviceptr *, size_t, CUstream),
-                                   bool own_stream, CUdeviceptr *address, size_t bytes,
-                                   CUstream stream)
+/* The driver moves it between the device and the host, as it likes. */
+CUresult mdnn_door_cuMemAllocManaged(CUresult (*real)(CUdeviceptr *, size_t, unsigned),
+                                     bool own_stream, CUdeviceptr *address, size_t bytes,
+                                     unsigned flags)
 {
-    const CUresult result = address && bytes > 0
-                                ? mdnn_virtual_allocate(address, bytes, stream, own_stream, false)
-                                : CUDA_ERROR_NOT_SUPPORTED;
-    return result == CUDA_ERROR_NOT_SUPPORTED
-               ? real(address, bytes, stream)
-               : counted(result, *address, NULL, stream, own_stream);
+    (void)own_stream;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "managed memory (cuMemAllocManaged) does not count in the budget");
+    return real(address, bytes, flags);
 }
 
-CUresult mdnn_door_cuMemAllocFromPoolAsync(CUresult (*real)(CUdeviceptr *, size_t, CUmemoryPool,
-                                                            CUstream),
-                                           bool own_stream, CUdeviceptr *address, size_t bytes,
-                                           CUmemoryPool pool, CUstream stream)
+CUresult mdnn_door_cuImportExternalMemory(
+    CUresult (*real)(CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *), bool own_stream,
+    CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
 {
-    const CUdevice device = address && bytes > 0 ? device_of_pool(pool) : -1;
-    const CUresult result =
-        device >= 0 ? mdnn_virtual_allocate_on(device, address, bytes, stream, own_stream)
-                    : CUDA_ERROR_NOT_SUPPORTED;
-    return result == CUDA_ERROR_NOT_SUPPORTED
-               ? real(address, bytes, pool, stream)
-               : counted(result, *address, pool, stream, own_stream);
+    (void)own_stream;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "imported memory of another API (cuImportExternalMemory) does not count in the "
+                  "budget");
+    return real(memory, handle);
 }
 
-CUresult mdnn_door_cuMemFreeAsync(CUresult (*real)(CUdeviceptr, CUstream), bool own_stream,
-                                  CUdeviceptr address, CUstream stream)
+CUresult mdnn_door_cuIpcOpenMemHandle_v2(CUresult (*real)(CUdeviceptr *, CUipcMemHandle, unsigned),
+                                         bool own_stream, CUdeviceptr *address,
+                                         CUipcMemHandle handle, unsigned flags)
 {
-    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
-        return CUDA_SUCCESS;
-    mdnn_other_memory_t *const other = mdnn_other_take(MDNN_OTHER_ADDRESS, address);
-    if (mdnn_virtual_owns(address))
-        result = free_counted(address, stream, own_stream, false);
-    if (result == CUDA_ERROR_NOT_SUPPORTED)
-        result = real(address, stream);
-    mdnn_other_ended(other, result == CUDA_SUCCESS);
-    return result;
+    (void)own_stream;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "memory of another process (cuIpcOpenMemHandle) does not count in the budget");
+    return real(address, handle, flags);
 }
 
 /* ---- ends of contexts ---- */
@@ -195,7 +126,7 @@ CUresult mdnn_door_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CU
     mdnn_other_memory_t *const others = mdnn_other_take_context(context);
     const CUresult result = real(context);
     while (result == CUDA_SUCCESS && mdnn_virtual_take_bound(context, &address))
-        (void)free_counted(address, NULL, false, true);
+        (void)mdnn_free_counted(address, NULL, false, true);
     mdnn_other_ended(others, result == CUDA_SUCCESS);
     return result;
 }
@@ -208,6 +139,7 @@ CUresult mdnn_door_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
     if (mdnn_driver_is_exiting() || device < 0 || device >= MOST_DEVICES)
         return real(device);
     mdnn_other_device_ends(device);
+    mdnn_reserved_device_ends(device);
     mdnn_handles_device_ends(device);
     mdnn_virtual_device_ends(device);
     mdnn_pools_device_ends(device);
@@ -223,6 +155,7 @@ CUresult mdnn_door_cuMemGetInfo_v2(CUresult (*real)(size_t *, size_t *), bool ow
                                    size_t *free_bytes, size_t *total_bytes)
 {
     (void)own_stream;
+    mdnn_reserved_settle_all();
     if (free_bytes && total_bytes && mdnn_virtual_info(free_bytes, total_bytes))
         return CUDA_SUCCESS;
     return real(free_bytes, total_bytes);
@@ -244,42 +177,4 @@ CUresult mdnn_door_cuMemGetAddressRange_v2(CUresult (*real)(CUdeviceptr *, size_
     if (bytes)
         *bytes = length;
     return CUDA_SUCCESS;
-}
-
-/* ---- attributes of pools ---- */
-
-CUresult mdnn_door_cuMemPoolGetAttribute(CUresult (*real)(CUmemoryPool, CUmemPool_attribute,
-                                                          void *),
-                                         bool own_stream, CUmemoryPool pool,
-                                         CUmemPool_attribute attribute, void *value)
-{
-    (void)own_stream;
-    const CUresult result = real(pool, attribute, value);
-    if (result == CUDA_SUCCESS)
-        mdnn_pool_add_to(pool, attribute, value);
-    return result;
-}
-
-/* The driver refuses what cannot be set: high-water marks to anything but 0, which means as of now,
- * and what there is now. */
-CUresult mdnn_door_cuMemPoolSetAttribute(CUresult (*real)(CUmemoryPool, CUmemPool_attribute,
-                                                          void *),
-                                         bool own_stream, CUmemoryPool pool,
-                                         CUmemPool_attribute attribute, void *value)
-{
-    (void)own_stream;
-    const CUresult result = real(pool, attribute, value);
-    if (result == CUDA_SUCCESS)
-        mdnn_pool_attribute_set(pool, attribute);
-    return result;
-}
-
-CUresult mdnn_door_cuMemPoolDestroy(CUresult (*real)(CUmemoryPool), bool own_stream,
-                                    CUmemoryPool pool)
-{
-    (void)own_stream;
-    const CUresult result = real(pool);
-    if (result == CUDA_SUCCESS)
-        mdnn_pool_ended(pool);
-    return result;
 }

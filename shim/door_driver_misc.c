@@ -6,6 +6,7 @@
 #include "shim/call.h"
 #include "shim/driver_names.h"
 #include "shim/registrations.h"
+#include "shim/reserved_memory.h"
 #include "shim/tensor_maps.h"
 
 /* ---- waits: moves go on meanwhile ---- */
@@ -37,7 +38,9 @@ static void wait_for_stream(CUstream stream, bool own_stream)
 CUresult mdnn_door_cuStreamSynchronize(CUresult (*real)(CUstream), bool own_stream, CUstream stream)
 {
     wait_for_stream(stream, own_stream);
-    return real(stream);
+    const CUresult result = real(stream);
+    mdnn_reserved_settle_all(); /* what was freed before is over */
+    return result;
 }
 
 CUresult mdnn_door_cuEventSynchronize(CUresult (*real)(CUevent), bool own_stream, CUevent event)

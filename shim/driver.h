@@ -67,6 +67,15 @@ typedef enum mdnn_driver_hook {
     QUERY(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000)                                                \
     QUERY(cuDeviceGetDefaultMemPool, PFN_cuDeviceGetDefaultMemPool_v11020)                         \
     QUERY(cuDeviceGetMemPool, PFN_cuDeviceGetMemPool_v11020)                                       \
+    QUERY(cuDeviceGetGraphMemAttribute, PFN_cuDeviceGetGraphMemAttribute_v11040)                   \
+    QUERY(cuGraphChildGraphNodeGetGraph, PFN_cuGraphChildGraphNodeGetGraph_v10000)                 \
+    QUERY(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000)                                             \
+    QUERY(cuGraphMemAllocNodeGetParams, PFN_cuGraphMemAllocNodeGetParams_v11040)                   \
+    QUERY(cuGraphNodeGetType, PFN_cuGraphNodeGetType_v10000)                                       \
+    QUERY(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)                                               \
+    QUERY(cuMemFreeAsync_ptsz, PFN_cuMemFreeAsync_v11020_ptsz)                                     \
+    QUERY(cuMemPoolGetAttribute, PFN_cuMemPoolGetAttribute_v11020)                                 \
+    QUERY(cuMemPoolTrimTo, PFN_cuMemPoolTrimTo_v11020)                                             \
     QUERY(cuEventQuery, PFN_cuEventQuery_v2000)                                                    \
     QUERY(cuFuncGetName, PFN_cuFuncGetName_v12030)                                                 \
     QUERY(cuFuncGetParamInfo, PFN_cuFuncGetParamInfo_v12040)                                       \

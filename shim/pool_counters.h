@@ -6,6 +6,7 @@
 #ifndef MDNN_POOL_COUNTERS_H
 #define MDNN_POOL_COUNTERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <cuda.h>
@@ -27,6 +28,9 @@ mdnn_pool_share_t mdnn_pool_take(CUdeviceptr address);
 void mdnn_pool_add_to(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 /* A high-water mark begins anew, from what there is now; the other one does not. */
 void mdnn_pool_attribute_set(CUmemoryPool pool, CUmemPool_attribute attribute);
+
+/* mdnn_virtual_free, and the counters with it. */
+CUresult mdnn_free_counted(CUdeviceptr address, CUstream stream, bool own_stream, bool synchronous);
 
 /* Its handle may be another pool's next. */
 void mdnn_pool_ended(CUmemoryPool pool);

@@ -21,6 +21,7 @@ counts() {
     done
 }
 
-plan 1
+plan 2
 check 'memory of cuMemCreate counts until it is released and unmapped' counts handles
+check 'memory of pools of the program'"'"'s own counts as long as they hold it' counts pools
 finish

@@ -90,6 +90,7 @@ static void use_buffer(buffer_t *buffer)
 
 typedef struct other {
     bool there;
+    unsigned number;
     CUdeviceptr address;
     CUmemGenericAllocationHandle handle;
     unsigned handles, mappings; /* to be released, unmapped */
@@ -102,6 +103,7 @@ typedef struct kind {
     void (*make)(other_t *other); /* sets `there` if it could */
     void (*use)(other_t *other);
     void (*end)(other_t *other);
+    void (*end_all)(void); /* or NULL */
 } kind_t;
 
 /* ---- handles and mappings ---- */
@@ -166,10 +168,81 @@ static void end_handle(other_t *other)
     OK(cuMemAddressFree(other->address, PARTS * other->bytes));
 }
 
+/* ---- pools of the program's own ---- */
+
+enum { POOLS = 3 };
+
+typedef struct own_pool {
+    CUmemoryPool pool; /* NULL: none, or it was destroyed and has memory still */
+    unsigned users;
+} own_pool_t;
+
+static own_pool_t own_pools[POOLS];
+
+static bool have_pool(own_pool_t *own)
+{
+    const CUmemPoolProps properties = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    cuuint64_t threshold = pick(2) ? (uint64_t)pick(3) * GRAIN : UINT64_MAX;
+    if (own->pool)
+        return true;
+    if (own->users > 0)
+        return false;
+    OK(cuMemPoolCreate(&own->pool, &properties));
+    OK(cuMemPoolSetAttribute(own->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    return true;
+}
+
+static void make_pooled(other_t *other)
+{
+    own_pool_t *const own = &own_pools[other->number % POOLS];
+    other->bytes = 1 + pick(5 << 20);
+    if (!have_pool(own) ||
+        !got(cuMemAllocFromPoolAsync(&other->address, other->bytes, own->pool, NULL)))
+        return;
+    other->there = true;
+    own->users++;
+    fill(other->address, other->bytes, other->value = (int)pick(256));
+}
+
+static void use_pooled(other_t *other)
+{
+    own_pool_t *const own = &own_pools[other->number % POOLS];
+    check(other->address, other->bytes, other->value);
+    if (own->pool && pick(8) == 0)
+        OK(cuMemPoolTrimTo(own->pool, pick(8) * (size_t)GRAIN));
+    if (own->pool && pick(16) == 0) { /* what is allocated stays */
+        OK(cuMemPoolDestroy(own->pool));
+        own->pool = NULL;
+    }
+    if (pick(4) == 0)
+        OK(cuCtxSynchronize());
+}
+
+static void end_pooled(other_t *other)
+{
+    if (pick(2) == 0)
+        OK(cuMemFreeAsync(other->address, NULL));
+    else
+        OK(cuMemFree(other->address));
+    own_pools[other->number % POOLS].users--;
+}
+
+static void end_pools(void)
+{
+    for (int i = 0; i < POOLS; i++)
+        if (own_pools[i].pool)
+            OK(cuMemPoolDestroy(own_pools[i].pool));
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaStreamSynchronize(NULL));
+}
+
 /* ---- */
 
 static const kind_t kinds[] = {
-    {"handles", make_handle, use_handle, end_handle},
+    {"handles", make_handle, use_handle, end_handle, NULL},
+    {"pools", make_pooled, use_pooled, end_pooled, end_pools},
 };
 
 static void step(const kind_t *kind, other_t *others)
@@ -190,11 +263,15 @@ static void run(const kind_t *kind)
 {
     static other_t others[OTHERS];
     CUDA(cudaFree(NULL));
+    for (unsigned i = 0; i < OTHERS; i++)
+        others[i].number = i;
     for (int i = 0; i < STEPS; i++)
         step(kind, others);
     for (int i = 0; i < OTHERS; i++)
         if (others[i].there)
             kind->end(&others[i]);
+    if (kind->end_all)
+        kind->end_all();
     for (int i = 0; i < BUFFERS; i++)
         if (buffers[i].address) {
             check(buffers[i].address, buffers[i].bytes, buffers[i].value);
