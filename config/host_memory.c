@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static uint64_t machine_bytes(void)
@@ -28,31 +29,51 @@ static uint64_t limit_in(const char *path)
     return end > text && errno == 0 ? value : UINT64_MAX;
 }
 
+/* The least ones are kept. 0 is no scope. */
+static void add_limit(mdnn_node_limits_t *limits, uint64_t scope, uint64_t bytes)
+{
+    size_t at = limits->count;
+    if (at == MDNN_NODE_LIMITS)
+        for (size_t i = at = 0; i < MDNN_NODE_LIMITS; i++)
+            at = limits->limits[i].bytes > limits->limits[at].bytes ? i : at;
+    else
+        limits->limits[limits->count++].bytes = UINT64_MAX;
+    if (bytes < limits->limits[at].bytes)
+        limits->limits[at] = (mdnn_node_limit_t){scope, bytes};
+}
+
+/* The number of a group's folder is the group's own for as long as it is there. */
+static uint64_t scope_of(const char *file)
+{
+    struct stat found;
+    return stat(file, &found) == 0 ? (uint64_t)found.st_ino ^ (uint64_t)found.st_dev << 48 : 0;
+}
+
 /* Of a group and all around it. In a container the path may be the host's, which is not there: then
  * what the mount itself says is left. `path` is cut. */
-static uint64_t least_limit(const char *mount, char *path, const char *name)
+static void add_groups(const char *mount, char *path, const char *name, mdnn_node_limits_t *limits)
 {
-    uint64_t least = UINT64_MAX;
     for (char *cut = path;; *cut = '\0') {
         char file[2 * PATH_MAX];
         if (snprintf(file, sizeof file, "%s%s/%s", mount, path, name) < (int)sizeof file) {
             const uint64_t limit = limit_in(file);
-            least = limit < least ? limit : least;
+            if (limit < machine_bytes())
+                add_limit(limits, scope_of(file), limit);
         }
         if (!(cut = strrchr(path, '/')))
-            return least;
+            return;
     }
 }
 
 /* A line of /proc/self/cgroup: number:controllers:path, without controllers for version 2. */
-static uint64_t limit_of_line(const char *root, char *line)
+static void add_line(const char *root, char *line, mdnn_node_limits_t *limits)
 {
     char mount[PATH_MAX], *rest = line;
     line[strcspn(line, "\n")] = '\0';
     (void)strsep(&rest, ":");
     char *controllers = rest ? strsep(&rest, ":") : NULL;
     if (!rest)
-        return UINT64_MAX;
+        return;
     const bool second = *controllers == '\0';
     bool memory = false;
     for (const char *one; (one = strsep(&controllers, ","));)
@@ -60,22 +81,29 @@ static uint64_t limit_of_line(const char *root, char *line)
     const char *const under = second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
     if ((!second && !memory) ||
         snprintf(mount, sizeof mount, "%s%s", root, under) >= (int)sizeof mount)
-        return UINT64_MAX;
-    return least_limit(mount, rest, second ? "memory.max" : "memory.limit_in_bytes");
+        return;
+    add_groups(mount, rest, second ? "memory.max" : "memory.limit_in_bytes", limits);
+}
+
+void mdnn_host_memory_limits(const char *root, mdnn_node_limits_t *limits)
+{
+    char path[PATH_MAX], line[2 * PATH_MAX];
+    *limits = (mdnn_node_limits_t){.count = 1, .limits = {{0, machine_bytes()}}};
+    if (snprintf(path, sizeof path, "%s/proc/self/cgroup", root) >= (int)sizeof path)
+        return;
+    FILE *const file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        add_line(root, line, limits);
+    if (file)
+        (void)fclose(file);
 }
 
 uint64_t mdnn_host_memory_bytes(const char *root)
 {
-    uint64_t least = machine_bytes();
-    char path[PATH_MAX], line[2 * PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/proc/self/cgroup", root) >= (int)sizeof path)
-        return least;
-    FILE *const file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file)) {
-        const uint64_t limit = limit_of_line(root, line);
-        least = limit < least ? limit : least;
-    }
-    if (file)
-        (void)fclose(file);
+    mdnn_node_limits_t limits;
+    uint64_t least = UINT64_MAX;
+    mdnn_host_memory_limits(root, &limits);
+    for (size_t i = 0; i < limits.count; i++)
+        least = limits.limits[i].bytes < least ? limits.limits[i].bytes : least;
     return least;
 }

@@ -165,21 +165,27 @@ static void destroy_piece(mdnn_host_slots_t *slots, uint64_t start)
 static bool has_room(const mdnn_host_slots_t *slots)
 {
     const mdnn_host_account_t *const account = slots->config.account;
-    return atomic_load(&account->made_bytes) + slots->piece_bytes <= account->limit_bytes;
+    return atomic_load(&account->made_bytes) + slots->piece_bytes <= account->limit_bytes &&
+           (!account->registry ||
+            mdnn_node_registry_has_room(account->registry, slots->piece_bytes));
 }
 
 static void give_back(mdnn_host_slots_t *slots, uint64_t bytes)
 {
-    (void)atomic_fetch_sub(&slots->config.account->made_bytes, bytes);
+    mdnn_host_account_t *const account = slots->config.account;
+    if (account->registry)
+        mdnn_node_registry_give(account->registry, bytes);
+    (void)atomic_fetch_sub(&account->made_bytes, bytes);
 }
 
 static bool take_from_account(mdnn_host_slots_t *slots)
 {
     mdnn_host_account_t *const account = slots->config.account;
     const uint64_t bytes = slots->piece_bytes;
-    if (atomic_fetch_add(&account->made_bytes, bytes) + bytes <= account->limit_bytes)
+    if (atomic_fetch_add(&account->made_bytes, bytes) + bytes <= account->limit_bytes &&
+        (!account->registry || mdnn_node_registry_take(account->registry, bytes)))
         return true;
-    give_back(slots, bytes);
+    (void)atomic_fetch_sub(&account->made_bytes, bytes);
     return false;
 }
 

@@ -14,14 +14,17 @@
 #ifndef MDNN_HOST_SLOTS_H
 #define MDNN_HOST_SLOTS_H
 
+#include "config/node_registry.h"
 #include "config/status.h"
 #include "shim/real.h"
 
 typedef struct mdnn_host_slots mdnn_host_slots_t;
 
-/* What all slots of the process share: one limit. */
+/* What all slots of the process share: one limit, and the limits that it shares with other processes.
+ */
 typedef struct mdnn_host_account {
     uint64_t limit_bytes;
+    mdnn_node_registry_t *registry; /* NULL: it shares with nobody */
     _Atomic uint64_t made_bytes;
 } mdnn_host_account_t;
 

@@ -218,10 +218,59 @@ static void at_exit(void)
     mdnn_trace_finish(trace);
 }
 
-static uint64_t host_limit(void)
+/* How many processes of a job are on this machine, as its launcher says. */
+static uint64_t local_processes(void)
+{
+    static const char *const variables[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                            "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+    enum { UNKNOWN = 8, MOST = 1024 };
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *const text = secure_getenv(variables[i]);
+        const unsigned long count = text ? strtoul(text, NULL, 10) : 0;
+        if (count >= 1 && count <= MOST)
+            return count;
+    }
+    return UNKNOWN;
+}
+
+static void limits_of_host(mdnn_node_limits_t *limits)
 {
     const uint64_t option = mdnn_process_options()->memory_host_limit;
-    return option == UINT64_MAX ? mdnn_host_memory_bytes("") / 2 : option;
+    if (option != UINT64_MAX) {
+        *limits = (mdnn_node_limits_t){.count = 1, .limits = {{0, option}}};
+        return;
+    }
+    mdnn_host_memory_limits("", limits);
+    for (size_t i = 0; i < limits->count; i++)
+        limits->limits[i].bytes /= 2;
+}
+
+/* Where processes cannot add up, each takes the share of one among those that the job has. */
+static void open_account(void)
+{
+    const char *const folder = mdnn_process_options()->memory_registry;
+    mdnn_node_limits_t limits;
+    mdnn_node_registry_t *registry = NULL;
+    limits_of_host(&limits);
+    host.limit_bytes = UINT64_MAX;
+    for (size_t i = 0; i < limits.count; i++)
+        if (limits.limits[i].bytes < host.limit_bytes)
+            host.limit_bytes = limits.limits[i].bytes;
+    if (*folder == '\0')
+        return;
+    const mdnn_status_t status = mdnn_node_registry_open(folder, &limits, &registry);
+    host.registry = registry;
+    if (status == MDNN_STATUS_OK)
+        return;
+    const uint64_t processes = local_processes();
+    host.limit_bytes /= processes;
+    MDNN_LOG(MDNN_LOG_WARN, "memory",
+             "processes cannot add up their pinned memory in %s (%s): this one takes at most 1/%llu "
+             "of [memory] host_limit",
+             folder,
+             status == MDNN_STATUS_UNSUPPORTED ? "what is there is somebody else's"
+                                               : mdnn_status_string(status),
+             (unsigned long long)processes);
 }
 
 /* `making` is locked. Once a process. */
@@ -235,7 +284,7 @@ static bool make_common(const mdnn_driver_t *driver)
             mdnn_captures_destroy(holders);
             return false;
         }
-        host.limit_bytes = host_limit();
+        open_account();
         trace = mdnn_trace_open(mdnn_process_options()->memory_trace, MDNN_TRACE_EVENTS);
         mdnn_memory_statistics_register(numbers_of);
         (void)atexit(at_exit);
@@ -628,15 +677,18 @@ mdnn_status_t mdnn_virtual_pin_entered(mdnn_virtual_device_t *device, uint64_t a
 static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
 {
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], pinned[MDNN_NUMBER_BYTES];
+    char all[MDNN_NUMBER_BYTES];
+    const uint64_t own = mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device));
     mdnn_format_size_rounded(bytes, refused, sizeof refused);
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
-    mdnn_format_size_rounded(mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)),
-                             pinned, sizeof pinned);
-    MDNN_LOG_ONCE(
-        MDNN_LOG_WARN, "memory",
-        "%s refused: the budget of %s would do, but what should leave finds no room in %s "
-        "of pinned host memory; [memory] host_limit sets how much there may be",
-        refused, budget, pinned);
+    mdnn_format_size_rounded(own, pinned, sizeof pinned);
+    mdnn_format_size_rounded(host.registry ? mdnn_node_registry_bytes(host.registry, 0) : own, all,
+                             sizeof all);
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "%s refused: the budget of %s would do, but what should leave finds no room in %s "
+                  "of pinned host memory; [memory] host_limit sets how much there may be, shared "
+                  "by all processes of the user on this machine (%s now)",
+                  refused, budget, pinned, all);
 }
 
 /* Once, and again when clearly more turns out to be needed: the first refusal may be one that the

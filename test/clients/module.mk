@@ -71,12 +71,12 @@ $(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 	    $$(printf '%s\n' $(SHIM_OBJECTS) $(CORE_OBJECTS) | grep -vx "$(B)/obj/$${file%.*}.o") \
 	    $(CORE_LIBS) -lm -o $@
 
-TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings every_fault graph_faults graph_matrix \
+TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings host_share every_fault graph_faults graph_matrix \
     graph_rules graph_search graph_witness.so layer_errors layers magnitudes plugin.so pointer_table route route_cnn \
     route_graph route_linked virtual_async virtual_graphs virtual_memory virtual_pins) \
     $(patsubst %,$(B)/mutants/%/libmicrodnn.so,BETA_NOT_ONE DLSYM_BY_NAME)
 TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix graph_limits graph_search graph_rules \
-    short_calls behaviour arena virtual_async virtual_memory virtual_pins resets endings every_fault safety_host strict)
+    short_calls behaviour arena virtual_async virtual_memory virtual_pins resets endings host_limit every_fault safety_host strict)
 
 # Device memory that is not virtual.
 $(C)/other_memory: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1

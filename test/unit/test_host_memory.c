@@ -99,6 +99,46 @@ static void a_group_of_version_1_limits(void **state)
     assert_int_equal(mdnn_host_memory_bytes(root), 1048576);
 }
 
+static uint64_t scope_of(uint64_t bytes)
+{
+    mdnn_node_limits_t limits;
+    mdnn_host_memory_limits(root, &limits);
+    assert_true(limits.count >= 1 && limits.count <= MDNN_NODE_LIMITS);
+    for (size_t i = 0; i < limits.count; i++)
+        if (limits.limits[i].bytes == bytes)
+            return limits.limits[i].scope;
+    return UINT64_MAX; /* no such limit */
+}
+
+/* A process further in names the group by the same number as one in it, and the machine by none. */
+static void each_limit_says_whom_it_binds(void **state)
+{
+    (void)state;
+    write_file("proc/self/cgroup", "0::/a/b\n");
+    write_file("sys/fs/cgroup/a/b/memory.max", "4096\n");
+    write_file("sys/fs/cgroup/a/memory.max", "8192\n");
+    const uint64_t inner = scope_of(4096), outer = scope_of(8192);
+    assert_true(inner != outer && inner != 0 && outer != 0 && inner != UINT64_MAX);
+    assert_int_equal(scope_of(machine), 0);
+    write_file("proc/self/cgroup", "0::/a\n");
+    assert_int_equal(scope_of(8192), outer);
+    assert_int_equal(scope_of(4096), UINT64_MAX);
+}
+
+static void of_many_groups_the_least_are_kept(void **state)
+{
+    (void)state;
+    write_file("proc/self/cgroup", "0::/a/b/c/d/e\n");
+    write_file("sys/fs/cgroup/a/memory.max", "1000000\n");
+    write_file("sys/fs/cgroup/a/b/memory.max", "2000000\n");
+    write_file("sys/fs/cgroup/a/b/c/memory.max", "3000\n");
+    write_file("sys/fs/cgroup/a/b/c/d/memory.max", "4000000\n");
+    write_file("sys/fs/cgroup/a/b/c/d/e/memory.max", "5000000\n");
+    assert_true(scope_of(3000) != UINT64_MAX && scope_of(1000000) != UINT64_MAX);
+    assert_int_equal(scope_of(5000000), UINT64_MAX);
+    assert_int_equal(mdnn_host_memory_bytes(root), 3000);
+}
+
 static void lines_that_make_no_sense_are_passed_over(void **state)
 {
     (void)state;
@@ -117,6 +157,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(in_a_container_the_mount_itself_limits, fresh_root,
                                         remove_root),
         cmocka_unit_test_setup_teardown(a_group_of_version_1_limits, fresh_root, remove_root),
+        cmocka_unit_test_setup_teardown(each_limit_says_whom_it_binds, fresh_root, remove_root),
+        cmocka_unit_test_setup_teardown(of_many_groups_the_least_are_kept, fresh_root, remove_root),
         cmocka_unit_test_setup_teardown(lines_that_make_no_sense_are_passed_over, fresh_root,
                                         remove_root),
     };
