@@ -65,12 +65,17 @@ static bool is_done(void *context, mdnn_ticket_t ticket)
     return memory->device.is_done(memory->context, ticket);
 }
 
+static bool may_be_slabs(void *context, uint64_t chunks)
+{
+    return mdnn_memory_may_be_slabs(context, chunks);
+}
+
 mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
                                  const mdnn_memory_device_t *device, void *context,
                                  mdnn_memory_t **memory)
 {
-    static const mdnn_ranges_device_t ranges_device = {create_chunk, map_chunk, unmap_chunk,
-                                                       is_done, destroy_chunk};
+    static const mdnn_ranges_device_t ranges_device = {create_chunk, map_chunk,     unmap_chunk,
+                                                       is_done,      destroy_chunk, may_be_slabs};
     mdnn_memory_t *const made = calloc(1, sizeof *made);
     if (!made)
         return MDNN_STATUS_OUT_OF_MEMORY;
@@ -198,18 +203,13 @@ void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes)
         memory->report.refused_budget_bytes = needed_bytes;
 }
 
-uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory)
-{
-    return memory->stuck_bytes +
-           mdnn_ranges_counts(memory->ranges).chunks_slab * memory->chunk_bytes;
-}
-
 /* ---- allocate ---- */
 
 static void begin_life(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     memory->report.live_bytes += area->bytes;
     memory->live_room_bytes += area->room;
+    memory->loose_bytes += mdnn_area_loose_bytes(memory, area);
     if (memory->report.peak_live_bytes < memory->report.live_bytes)
         memory->report.peak_live_bytes = memory->report.live_bytes;
     area->pilot_range = mdnn_pilot_begin_range(memory->pilot, area->room, area->stays, area);
@@ -227,16 +227,9 @@ static void link_area(mdnn_memory_t *memory, mdnn_area_t *area)
     begin_life(memory, area);
 }
 
-static uint64_t block_bytes(uint64_t bytes)
-{
-    uint64_t block = 512;
-    while (block < bytes)
-        block *= 2;
-    return block;
-}
-
 static void fill_area(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t address, uint64_t bytes)
 {
+    enum { GRANULE = 512 };              /* of blocks */
     static _Atomic uint64_t last_number; /* of all devices: one that was reset may have its
                                             addresses once more */
     area->number = atomic_fetch_add(&last_number, 1) + 1;
@@ -245,8 +238,12 @@ static void fill_area(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t address
     area->range = mdnn_ranges_at(memory->ranges, address);
     if (area->range)
         area->count = mdnn_range_chunks(area->range).count;
-    area->room = area->range ? area->count * memory->chunk_bytes : block_bytes(bytes);
-    area->stays = !area->range || bytes < memory->config.min_bytes;
+    area->room =
+        area->range ? area->count * memory->chunk_bytes : (bytes + GRANULE - 1) / GRANULE * GRANULE;
+    area->stays = !area->range ||
+                  (bytes < memory->config.min_bytes && mdnn_memory_can_hold(memory, area->room));
+    if (!area->stays)
+        mdnn_area_note_movable(memory, area);
     area->born = memory->began;
     area->gone = UINT64_MAX;
     area->blank = area->range && mdnn_area_owned(area) < area->count;
@@ -278,6 +275,7 @@ static void forget(mdnn_memory_t *memory, mdnn_area_t *area)
         area->gone = memory->began;
     memory->report.live_bytes -= area->bytes;
     memory->live_room_bytes -= area->room;
+    memory->loose_bytes -= mdnn_area_loose_bytes(memory, area);
     mdnn_pilot_end_range(memory->pilot, area->pilot_range);
     area->pilot_range = MDNN_NO_POSITION;
     mdnn_area_end(memory, area);
@@ -424,8 +422,10 @@ void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area)
 {
     if (area->pins == 0 || --area->pins > 0)
         return;
-    if (area->range && !area->stays)
+    if (area->range && !area->stays) {
         memory->stuck_bytes -= area->room;
+        mdnn_area_note_movable(memory, area);
+    }
     if (area->freed)
         area->gone = memory->began;
     mdnn_area_end(memory, area);

@@ -7,6 +7,7 @@
  *   memory_rounds.c how long a round of what repeats takes
  *   memory_unseen.c work whose memory nobody knows
  *   memory_aside.c  what others have of the budget
+ *   memory_stuck.c  how much may be such that it never leaves
  *
  * Content of a range. Copies out begin with the last chunk, copies in and mapping with the first,
  * so five numbers say where everything is:
@@ -45,11 +46,11 @@ typedef enum mdnn_area_state {
 /* An allocation. */
 typedef struct mdnn_area {
     uint64_t address, bytes;
-    uint64_t room;       /* what it takes: chunks, or a block */
+    uint64_t room;       /* what it takes: chunks, or granules */
     mdnn_range_t *range; /* NULL: a block of a slab */
     mdnn_area_state_t state;
     bool freed;
-    bool stays;          /* too small to leave */
+    bool stays;          /* a block, or too small to leave */
     uint32_t held, pins; /* operations between begin and end; mdnn_memory_pin */
     uint32_t live_pins;  /* so many of the pins end with its free */
     uint64_t number;     /* no other one's, ever */
@@ -115,6 +116,13 @@ typedef struct mdnn_round_watch {
     uint64_t rounds;
 } mdnn_round_watch_t;
 
+/* The most that something has been for a round of what repeats, if that is known to be some
+ * thousand operations at most; for twice as long at most, else. */
+typedef struct mdnn_recent {
+    uint64_t most, before; /* since that operation; in the stretch before it */
+    uint64_t since;
+} mdnn_recent_t;
+
 struct mdnn_memory {
     mdnn_memory_config_t config;
     mdnn_memory_device_t device;
@@ -155,8 +163,12 @@ struct mdnn_memory {
     size_t first_timing, timing_count, timings_open;
 
     mdnn_round_watch_t watch;
-    uint64_t resident_sum; /* chunks of live ranges and slabs, once for each operation */
-    uint64_t stuck_bytes;  /* of ranges that cannot leave, without slabs */
+    uint64_t resident_sum;        /* chunks of live ranges and slabs, once for each operation */
+    uint64_t stuck_bytes;         /* of ranges that cannot leave, without slabs */
+    uint64_t movable_range_bytes; /* no live range that can leave takes more */
+    mdnn_recent_t movable_operation_bytes; /* what operations name of such ranges, */
+    mdnn_recent_t slab_chunks;             /* and slabs in use */
+    uint64_t loose_bytes;  /* that ranges of small allocations take beside what was asked for */
     uint32_t unseen_open;  /* between mdnn_memory_unseen_begin and its end */
     mdnn_ticket_t *unseen; /* last of each stream; moment 0: none */
     uint32_t unseen_count, unseen_room;
@@ -175,11 +187,30 @@ void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area);
 /* What has been freed and is neither held nor pinned ends, now or later. */
 void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area);
 void mdnn_memory_note_resident(mdnn_memory_t *memory);
-/* Bytes that no demand can have: slabs and what stays or is pinned. */
-uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
 /* An allocation or an operation failed that this budget would have been enough for. */
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes);
 void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
+
+/* ---- memory_stuck.c ---- */
+/* Bytes that no demand can have: slabs and what stays or is pinned. */
+uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
+/* Whether so much more may never leave: beside all that, each live range must have room some time;
+ */
+bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes);
+/* and an operation that names as much as any lately. */
+bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes);
+/* Whether so many more chunks may be slabs in use. */
+bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks);
+/* The range can leave from now on. */
+void mdnn_area_note_movable(mdnn_memory_t *memory, const mdnn_area_t *area);
+/* What a range of its own wastes on a small allocation; 0 of others. */
+uint64_t mdnn_area_loose_bytes(const mdnn_memory_t *memory, const mdnn_area_t *area);
+/* It is so much now. */
+void mdnn_recent_note(mdnn_recent_t *recent, uint64_t operation, uint64_t value);
+static inline uint64_t mdnn_recent_most(const mdnn_recent_t *recent)
+{
+    return recent->most > recent->before ? recent->most : recent->before;
+}
 
 /* ---- memory_moves.c ---- */
 bool mdnn_area_can_leave(const mdnn_area_t *area);

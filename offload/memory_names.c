@@ -147,6 +147,15 @@ static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
         memory->report.smallest_budget_bytes = needed;
 }
 
+/* What begins may do so again; but what is captured is pinned. */
+static void note_movable(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                         const mdnn_sum_t *sum)
+{
+    if (!operation->capturing)
+        mdnn_recent_note(&memory->movable_operation_bytes, memory->began,
+                         sum->movable_bytes - sum->workspace_bytes);
+}
+
 static void pin_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, bool pin)
 {
     memory->passes++;
@@ -189,6 +198,7 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
     }
     if (memory->movable_bytes < sum.movable_bytes - sum.workspace_bytes)
         memory->movable_bytes = sum.movable_bytes - sum.workspace_bytes;
+    note_movable(memory, operation, &sum);
     mdnn_memory_progress(memory);
     memory->open++;
     if (operation->capturing)
@@ -315,9 +325,12 @@ static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
                                        .name = operation->name,
                                        .stream = operation->stream};
     mdnn_memory_tell(memory, &event);
+    /* What slabs give back they will want again in the next round. */
+    mdnn_recent_note(&memory->slab_chunks, memory->began,
+                     mdnn_ranges_counts(memory->ranges).chunks_slab);
     mdnn_pilot_set_aside(memory->pilot,
                          memory->aside_bytes +
-                             mdnn_ranges_counts(memory->ranges).chunks_slab * memory->chunk_bytes);
+                             mdnn_recent_most(&memory->slab_chunks) * memory->chunk_bytes);
     mdnn_pilot_record(memory->pilot, &recorded, &advice);
     mdnn_memory_watch_round(memory, operation->stream);
     follow_advice(memory, &advice);

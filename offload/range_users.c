@@ -84,6 +84,27 @@ static void join(mdnn_users_t *users, const mdnn_ticket_t *others, size_t count)
     }
 }
 
+static mdnn_ticket_t *ticket_of(mdnn_users_t *users, uint64_t stream)
+{
+    for (size_t i = 0; i < users->count; i++)
+        if (users->tickets[i].stream == stream)
+            return &users->tickets[i];
+    return NULL;
+}
+
+bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others)
+{
+    drop_done(ranges, users);
+    drop_done(ranges, others);
+    if (users->count != others->count)
+        return false;
+    for (size_t i = 0; i < others->count; i++)
+        if (!ticket_of(users, others->tickets[i].stream))
+            return false;
+    join(users, others->tickets, others->count);
+    return true;
+}
+
 void mdnn_users_join(mdnn_ranges_t *ranges, mdnn_users_t *users, const mdnn_users_t *others)
 {
     drop_done(ranges, users);

@@ -1,6 +1,6 @@
 /* Ranges: requests, releases, what is where. Released ones are in ranges_kept.c, those who use
- * them in range_users.c, blocks of slabs in slabs.c, what a live range does with its chunks in
- * range_chunks.c. */
+ * them in range_users.c, slabs in slabs.c and slab_runs.c, what a live range does with its chunks
+ * in range_chunks.c. */
 #include "offload/ranges_internal.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ mdnn_status_t mdnn_ranges_create(const mdnn_ranges_config_t *config,
                                  mdnn_ranges_t **ranges)
 {
     const uint64_t chunk = config->chunk_bytes;
-    if (chunk < MDNN_BLOCK_LEAST || (chunk & (chunk - 1)) != 0 || config->bytes < chunk ||
+    if (chunk < MDNN_GRANULE || (chunk & (chunk - 1)) != 0 || config->bytes < chunk ||
         config->bytes % chunk != 0 || config->start % chunk != 0 || config->start == 0 ||
         config->small_bytes > chunk / 2 || config->start > UINT64_MAX - config->bytes)
         return MDNN_STATUS_INVALID_ARGUMENT;
@@ -94,26 +94,30 @@ uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes)
     return bytes % chunk == 0 && least > 0 && count >= least ? count + 1 : count;
 }
 
+static mdnn_status_t acquire_range(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
+                                   uint64_t *address)
+{
+    mdnn_range_t *range;
+    MDNN_TRY(mdnn_kept_take(ranges, mdnn_ranges_chunks_for(ranges, bytes), stream, &range));
+    range->bytes = bytes;
+    *address = mdnn_ranges_address(ranges, range->first);
+    return MDNN_STATUS_OK;
+}
+
 mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                   mdnn_allocation_t *allocation)
 {
-    mdnn_range_t *range;
     uint64_t address = 0;
+    mdnn_status_t status = MDNN_STATUS_NOT_FOUND;
     if (bytes == 0)
         return MDNN_STATUS_INVALID_ARGUMENT;
     if (bytes > ranges->config.bytes)
         return MDNN_STATUS_OVERFLOW;
     ranges->wait_count = 0;
-    mdnn_status_t status;
-    if (bytes <= ranges->config.small_bytes) {
+    if (bytes <= ranges->config.small_bytes)
         status = mdnn_slab_acquire(ranges, bytes, stream, &address);
-    } else {
-        status = mdnn_kept_take(ranges, mdnn_ranges_chunks_for(ranges, bytes), stream, &range);
-        if (status == MDNN_STATUS_OK) {
-            range->bytes = bytes;
-            address = mdnn_ranges_address(ranges, range->first);
-        }
-    }
+    if (status == MDNN_STATUS_NOT_FOUND)
+        status = acquire_range(ranges, bytes, stream, &address);
     if (status == MDNN_STATUS_OK)
         ranges->counts.live_bytes += bytes;
     if (status == MDNN_STATUS_OK || status == MDNN_STATUS_BUSY)
@@ -170,7 +174,7 @@ mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address,
     if (!range || !mdnn_ranges_find(ranges, address, &start, &bytes) || start != address)
         return MDNN_STATUS_NOT_FOUND;
     if (range->slab) {
-        MDNN_TRY(mdnn_slab_release(ranges, range, address, tickets, ticket_count));
+        MDNN_TRY(mdnn_slab_release(ranges, address, tickets, ticket_count));
     } else {
         if (range->mapped < range->count)
             return MDNN_STATUS_INVALID_ARGUMENT;
@@ -188,12 +192,10 @@ bool mdnn_ranges_find(const mdnn_ranges_t *ranges, uint64_t address, uint64_t *s
     const mdnn_range_t *const range = range_at(ranges, address);
     if (!range)
         return false;
-    const uint64_t base = mdnn_ranges_address(ranges, range->first);
-    if (range->slab)
-        return mdnn_slab_find(range, base, address, start, bytes);
-    *start = base;
-    *bytes = range->bytes;
-    return address - base < range->bytes;
+    const mdnn_block_t *const block = range->slab ? mdnn_slab_block(ranges, address) : NULL;
+    *start = block ? block->address : mdnn_ranges_address(ranges, range->first);
+    *bytes = block ? block->bytes : range->bytes;
+    return address - *start < *bytes;
 }
 
 /* Where the owner of the live allocation around `address` stands; NULL if there is none. */
@@ -202,10 +204,11 @@ static void **owner_at(const mdnn_ranges_t *ranges, uint64_t address)
     mdnn_range_t *const range = range_at(ranges, address);
     if (!range)
         return NULL;
-    const uint64_t base = mdnn_ranges_address(ranges, range->first);
-    if (range->slab)
-        return mdnn_slab_owner(range, base, address);
-    return address - base < range->bytes ? &range->owner : NULL;
+    if (!range->slab)
+        return address - mdnn_ranges_address(ranges, range->first) < range->bytes ? &range->owner
+                                                                                  : NULL;
+    mdnn_block_t *const block = mdnn_slab_block(ranges, address);
+    return address - block->address < block->bytes ? &block->owner : NULL;
 }
 
 void mdnn_ranges_set_owner(mdnn_ranges_t *ranges, uint64_t address, void *owner)
@@ -230,5 +233,7 @@ mdnn_range_t *mdnn_ranges_at(const mdnn_ranges_t *ranges, uint64_t address)
 
 mdnn_ranges_counts_t mdnn_ranges_counts(const mdnn_ranges_t *ranges)
 {
-    return ranges->counts;
+    mdnn_ranges_counts_t counts = ranges->counts;
+    counts.steps_slab = ranges->steps - ranges->top;
+    return counts;
 }

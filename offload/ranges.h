@@ -11,8 +11,10 @@
  *   - else it gets the steps that lack the fewest chunks, and those are mapped: spare ones, new
  *     ones, or such as are taken out of other released ranges, which changes mappings at host time;
  *     so only once everything that was enqueued there has ended.
- * Small requests are blocks of a slab, a range of one chunk cut into equal blocks. Slabs stay; they
- * have the last steps of the reservation, where they part no others.
+ * Small requests are blocks of slabs: steps at the end of the reservation, where they part no
+ * others, cut as requests come. Slabs cannot leave. One without a block in use is kept like a
+ * released range: its chunk serves blocks again, or whoever else wants it. Where one more chunk
+ * must not be a slab, a small request gets a range of its own.
  *
  * A live range may be hidden (its chunks are unmapped), give chunks to others and take chunks back,
  * while it keeps its addresses. Its chunks are those of its first steps, as many as it has; those
@@ -44,6 +46,8 @@ typedef struct mdnn_ranges_device {
     bool (*is_done)(void *context, mdnn_ticket_t ticket);
     /* Gives a chunk back that is mapped nowhere. NULL where mdnn_ranges_shrink is not called. */
     mdnn_status_t (*destroy_chunk)(void *context, uint64_t chunk);
+    /* Whether so many more chunks may have blocks in use; NULL: always. Called by acquire only. */
+    bool (*may_be_slabs)(void *context, uint64_t chunks);
 } mdnn_ranges_device_t;
 
 typedef struct mdnn_ranges_config {
@@ -58,10 +62,11 @@ typedef struct mdnn_ranges_config {
 /* What the library has done since it was made, and holds now. */
 typedef struct mdnn_ranges_counts {
     uint64_t created, destroyed, mapped, unmapped; /* chunks */
-    uint64_t live_bytes;                 /* as asked for */
-    uint64_t chunks_live, chunks_kept;   /* of ranges that are in use (slabs included), released */
+    uint64_t live_bytes;                           /* as asked for */
+    uint64_t chunks_live, chunks_kept;   /* of ranges, slabs included, that are in use, released */
     uint64_t chunks_spare;               /* of nobody, nowhere mapped */
     uint64_t chunks_hidden, chunks_slab; /* of chunks_live: unmapped; of slabs */
+    uint64_t steps_slab;                 /* of the reservation, its last: only slabs lie there */
 } mdnn_ranges_counts_t;
 
 typedef struct mdnn_ranges mdnn_ranges_t;
@@ -85,7 +90,8 @@ typedef struct mdnn_allocation {
 /* Chunks that an allocation of `bytes` > 0 takes; a small one has part of one. */
 uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 
-/* `bytes` > 0 bytes for use in `stream`, aligned to 512, and to the chunk if they are not small.
+/* `bytes` > 0 bytes for use in `stream`, aligned to 512, and to the chunk if they are not small. A
+ * block takes less than 512 bytes more than it was asked for.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
  *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.

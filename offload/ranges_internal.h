@@ -1,12 +1,13 @@
-/* What ranges.c and slabs.c share. */
+/* What the files of the address space share. */
 #ifndef MDNN_RANGES_INTERNAL_H
 #define MDNN_RANGES_INTERNAL_H
 
 #include "offload/ranges.h"
 
 enum {
-    MDNN_BLOCK_LEAST = 512, /* bytes; every block is this or a power of two more */
-    MDNN_BLOCK_CLASSES = 32
+    MDNN_GRANULE = 512,   /* bytes; blocks begin and end at multiples */
+    MDNN_SLAB_KINDS = 2,  /* of slabs: of ordinary blocks, of tiny ones */
+    MDNN_SLAB_BINS = 512, /* of runs of released blocks; eight for each power of two */
 };
 
 /* Who may still work on memory: if it is in use, those before `stream` acquired it. */
@@ -17,10 +18,33 @@ typedef struct mdnn_users {
 } mdnn_users_t;
 
 typedef struct mdnn_slab mdnn_slab_t;
+typedef struct mdnn_block mdnn_block_t;
+
+/* Some bytes of slabs: in use, or released. A slab is all blocks. Released ones lie in one slab,
+ * and each keeps its own users; those that are neighbours make a run, which serves requests
+ * together. One in use may reach into the next slab. */
+struct mdnn_block {
+    uint64_t address, room; /* room: bytes that it takes */
+    uint64_t bytes;         /* as asked for; 0: released */
+    void *owner;
+    mdnn_users_t users;
+    mdnn_block_t *before, *after; /* its neighbours in slabs of its kind; NULL: none */
+
+    uint64_t run_bytes;                    /* known by the first of a run, as are */
+    mdnn_block_t *run_last;                /* its last */
+    mdnn_block_t *next_run, *previous_run; /* and others of the bin */
+    mdnn_block_t *run_first;               /* known by the last of a run */
+};
+
+typedef struct mdnn_slab_runs {
+    mdnn_block_t *bins[MDNN_SLAB_BINS]; /* first blocks of runs, by size */
+    uint64_t some[MDNN_SLAB_BINS / 64]; /* bits: where there are any */
+} mdnn_slab_runs_t;
 
 /* Steps in a row with their chunks: in use, or (kept) released. Kept ones that are neighbours make
  * a run, whose chunks serve a request together. Each keeps its own users: what is unmapped or used
- * in another stream waits for nobody else. */
+ * in another stream waits for nobody else. A slab is one of a single step: kept while no block of
+ * it is in use, and part of no run. */
 struct mdnn_range {
     uint64_t first, count;  /* steps */
     uint64_t owned, mapped; /* while it is in use: of its chunks, the first. Else all are */
@@ -39,15 +63,13 @@ struct mdnn_range {
     struct mdnn_range *run_first;               /* known by the last of a run */
 };
 
-typedef struct mdnn_block mdnn_block_t;
-
 struct mdnn_ranges {
     mdnn_ranges_config_t config;
     mdnn_ranges_device_t device;
     void *context;
     uint64_t steps;
     uint64_t end;        /* no step from here on has a range, but those */
-    uint64_t top;        /* from here on: of slabs, which stay, and so part no runs */
+    uint64_t top;        /* from here on: of slabs, so that they part no runs; or bare */
     uint64_t used;       /* steps with a range, but those */
     mdnn_range_t **at;   /* by step; NULL: no range */
     uint64_t *chunks;    /* by step, of its range */
@@ -57,7 +79,7 @@ struct mdnn_ranges {
     mdnn_range_t *oldest, *newest; /* kept */
     uint64_t *spare;               /* chunks that are mapped nowhere */
     size_t spare_room;
-    mdnn_block_t *blocks[MDNN_BLOCK_CLASSES]; /* released, by size */
+    mdnn_slab_runs_t slab_runs[MDNN_SLAB_KINDS];
     mdnn_ticket_t *waits;
     size_t wait_count, wait_room;
     mdnn_ranges_counts_t counts;
@@ -82,6 +104,8 @@ mdnn_status_t mdnn_users_acquire(mdnn_ranges_t *ranges, mdnn_users_t *users, uin
 /* The memory comes back with these users. */
 mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users,
                                  const mdnn_ticket_t *tickets, size_t count);
+/* Adds others that are not done, if they are of the same streams; else false. Needs no memory. */
+bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others);
 /* Has room for `more` users; then mdnn_users_join, which cannot fail, adds those of another: of a
  * stream the later moment stands for both. */
 mdnn_status_t mdnn_users_reserve(mdnn_users_t *users, size_t more);
@@ -94,21 +118,40 @@ void mdnn_kept_add(mdnn_ranges_t *ranges, mdnn_range_t *range);
  * As mdnn_ranges_acquire. */
 mdnn_status_t mdnn_kept_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream,
                              mdnn_range_t **range);
-/* A chunk for a slab, where nothing is enqueued any more. As mdnn_ranges_acquire. */
-mdnn_status_t mdnn_kept_make(mdnn_ranges_t *ranges, mdnn_range_t **range);
 /* Has `count` chunks aside: of kept ranges if more cannot be made. As mdnn_ranges_acquire. */
 mdnn_status_t mdnn_kept_gather(mdnn_ranges_t *ranges, uint64_t count);
+/* A range that is in no run is among the kept ones from now on, the newest of them; or no more. */
+void mdnn_kept_link(mdnn_ranges_t *ranges, mdnn_range_t *range);
+void mdnn_kept_unlink(mdnn_ranges_t *ranges, mdnn_range_t *range);
 
 /* ---- slabs.c ---- */
+/* As mdnn_ranges_acquire. NOT_FOUND: only a chunk more would do, which may not be a slab. */
 mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                 uint64_t *address);
-mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t address,
+mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, uint64_t address,
                                 const mdnn_ticket_t *tickets, size_t ticket_count);
-/* The live block around `address` in a slab that starts at `base`. */
-bool mdnn_slab_find(const mdnn_range_t *range, uint64_t base, uint64_t address, uint64_t *start,
-                    uint64_t *bytes);
-/* Where the owner of the live block around `address` stands; NULL if there is none. */
-void **mdnn_slab_owner(const mdnn_range_t *range, uint64_t base, uint64_t address);
-void mdnn_slab_forget(mdnn_range_t *range); /* no slab: nothing */
+/* The block around `address`, which is in a slab; in use or not. */
+mdnn_block_t *mdnn_slab_block(const mdnn_ranges_t *ranges, uint64_t address);
+/* Of a slab that is kept: whether nobody works in it; adds those who do to ranges->waits. */
+bool mdnn_slab_done(mdnn_ranges_t *ranges, const mdnn_range_t *slab);
+mdnn_status_t mdnn_slab_note(mdnn_ranges_t *ranges, const mdnn_range_t *slab);
+/* Its chunk has been unmapped: the range ends. */
+void mdnn_slab_end(mdnn_ranges_t *ranges, mdnn_range_t *slab);
+void mdnn_slab_forget(mdnn_range_t *range); /* the bookkeeping only; no slab: nothing */
+
+/* ---- slab_runs.c ---- */
+/* A released block joins its neighbours' run. */
+void mdnn_run_add(mdnn_slab_runs_t *runs, mdnn_block_t *block);
+/* Blocks in a row leave the run that begins with `run`. */
+void mdnn_run_leave(mdnn_slab_runs_t *runs, mdnn_block_t *run, mdnn_block_t *first,
+                    mdnn_block_t *last);
+/* The least bin from `bin` on with a run; MDNN_SLAB_BINS: none. Bins above that of some bytes have
+ * longer runs than that only. */
+unsigned mdnn_run_next_bin(const mdnn_slab_runs_t *runs, unsigned bin);
+unsigned mdnn_run_bin(uint64_t bytes);
+static inline bool mdnn_block_released(const mdnn_block_t *block)
+{
+    return block && block->bytes == 0;
+}
 
 #endif

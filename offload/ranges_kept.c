@@ -67,6 +67,25 @@ static uint64_t next_size(const mdnn_ranges_t *ranges, uint64_t count)
     return most + 1;
 }
 
+void mdnn_kept_link(mdnn_ranges_t *ranges, mdnn_range_t *range)
+{
+    range->kept = true;
+    range->released = ++ranges->releases;
+    range->older = ranges->newest;
+    range->newer = NULL;
+    *(range->older ? &range->older->newer : &ranges->oldest) = range;
+    ranges->newest = range;
+    ranges->counts.chunks_kept += range->count;
+}
+
+void mdnn_kept_unlink(mdnn_ranges_t *ranges, mdnn_range_t *range)
+{
+    *(range->older ? &range->older->newer : &ranges->oldest) = range->newer;
+    *(range->newer ? &range->newer->older : &ranges->newest) = range->older;
+    range->kept = false;
+    ranges->counts.chunks_kept -= range->count;
+}
+
 void mdnn_kept_add(mdnn_ranges_t *ranges, mdnn_range_t *range)
 {
     uint64_t first = range->first, end = range->first + range->count;
@@ -80,14 +99,8 @@ void mdnn_kept_add(mdnn_ranges_t *ranges, mdnn_range_t *range)
         end += after->run_count;
         unlist_run(ranges, after);
     }
-    range->kept = true;
-    range->released = ++ranges->releases;
+    mdnn_kept_link(ranges, range);
     list_run(ranges, first, end - first);
-    range->older = ranges->newest;
-    range->newer = NULL;
-    *(range->older ? &range->older->newer : &ranges->oldest) = range;
-    ranges->newest = range;
-    ranges->counts.chunks_kept += range->count;
 }
 
 /* Whole ranges from `first` on are no part of their run any more. */
@@ -98,14 +111,6 @@ static void leave_run(mdnn_ranges_t *ranges, uint64_t first, uint64_t count)
     unlist_run(ranges, run);
     list_run(ranges, run->first, first - run->first);
     list_run(ranges, first + count, end - (first + count));
-}
-
-static void unkeep(mdnn_ranges_t *ranges, mdnn_range_t *range)
-{
-    *(range->older ? &range->older->newer : &ranges->oldest) = range->newer;
-    *(range->newer ? &range->newer->older : &ranges->newest) = range->older;
-    range->kept = false;
-    ranges->counts.chunks_kept -= range->count;
 }
 
 /* If a kept range goes over `step`, it is two from now on, as old as it was. */
@@ -141,12 +146,31 @@ static mdnn_status_t cut(mdnn_ranges_t *ranges, uint64_t step)
 
 /* ---- giving chunks away ---- */
 
+static bool is_done(mdnn_ranges_t *ranges, const mdnn_range_t *range)
+{
+    return range->slab ? mdnn_slab_done(ranges, range) : mdnn_users_done(ranges, &range->users);
+}
+
+static mdnn_status_t strip_slab(mdnn_ranges_t *ranges, mdnn_range_t *slab)
+{
+    const uint64_t chunk = slab->chunks[0];
+    MDNN_TRY(
+        ranges->device.unmap(ranges->context, mdnn_ranges_address(ranges, slab->first), chunk));
+    mdnn_kept_unlink(ranges, slab);
+    mdnn_slab_end(ranges, slab);
+    ranges->counts.unmapped++;
+    ranges->spare[ranges->counts.chunks_spare++] = chunk;
+    return MDNN_STATUS_OK;
+}
+
 /* Unmaps the chunks of a kept range, whose work is done, and puts them aside. */
 static mdnn_status_t strip(mdnn_ranges_t *ranges, mdnn_range_t *range)
 {
     mdnn_status_t status = MDNN_STATUS_OK;
+    if (range->slab)
+        return strip_slab(ranges, range);
     leave_run(ranges, range->first, range->count);
-    unkeep(ranges, range);
+    mdnn_kept_unlink(ranges, range);
     while (range->count > 0) {
         const uint64_t last = range->count - 1;
         const uint64_t chunk = range->chunks[last];
@@ -193,7 +217,7 @@ static bool lies_in(const mdnn_range_t *range, window_t window)
 static mdnn_status_t strip_one(mdnn_ranges_t *ranges, uint64_t wanted, window_t except)
 {
     mdnn_range_t *range = ranges->oldest;
-    while (range && (lies_in(range, except) || !mdnn_users_done(ranges, &range->users)))
+    while (range && (lies_in(range, except) || !is_done(ranges, range)))
         range = range->newer;
     if (!range)
         return MDNN_STATUS_NOT_FOUND;
@@ -215,7 +239,8 @@ static mdnn_status_t note_blockers(mdnn_ranges_t *ranges, uint64_t missing, wind
     for (mdnn_range_t *range = ranges->oldest; range && missing > 0; range = range->newer) {
         if (lies_in(range, except))
             continue;
-        MDNN_TRY(mdnn_users_note(ranges, &range->users, NULL));
+        MDNN_TRY(range->slab ? mdnn_slab_note(ranges, range)
+                             : mdnn_users_note(ranges, &range->users, NULL));
         missing -= missing < range->count ? missing : range->count;
     }
     return missing == 0 ? MDNN_STATUS_BUSY : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
@@ -413,7 +438,7 @@ static uint64_t idle_chunks(mdnn_ranges_t *ranges)
 {
     uint64_t idle = ranges->counts.chunks_spare;
     for (const mdnn_range_t *range = ranges->oldest; range; range = range->newer)
-        idle += mdnn_users_done(ranges, &range->users) ? range->count : 0;
+        idle += is_done(ranges, range) ? range->count : 0;
     return idle;
 }
 
@@ -499,12 +524,12 @@ static mdnn_status_t use(mdnn_ranges_t *ranges, window_t window, uint64_t stream
     }
     MDNN_TRY(mdnn_users_acquire(ranges, &range->users, stream));
     leave_run(ranges, window.first, window.end - window.first);
-    unkeep(ranges, range);
+    mdnn_kept_unlink(ranges, range);
     for (uint64_t step = range->first + range->count; step < window.end; step++) {
         mdnn_range_t *const other = ranges->at[step];
         ranges->at[step] = range;
         if (step + 1 == other->first + other->count) {
-            unkeep(ranges, other);
+            mdnn_kept_unlink(ranges, other);
             mdnn_range_free(other);
         }
     }
@@ -524,31 +549,4 @@ mdnn_status_t mdnn_kept_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t str
         MDNN_TRY(fill(ranges, window));
     }
     return use(ranges, window, stream, range);
-}
-
-mdnn_status_t mdnn_kept_make(mdnn_ranges_t *ranges, mdnn_range_t **out)
-{
-    const uint64_t step = ranges->top - 1;
-    if (ranges->top == ranges->end)
-        return MDNN_STATUS_OVERFLOW;
-    mdnn_range_t *const range = calloc(1, sizeof *range);
-    mdnn_status_t status = range ? mdnn_kept_gather(ranges, 1) : MDNN_STATUS_OUT_OF_MEMORY;
-    if (status == MDNN_STATUS_OK) {
-        *range = (mdnn_range_t){.first = step, .count = 1, .owned = 1, .mapped = 1};
-        range->chunks = ranges->chunks + step;
-        range->chunks[0] = ranges->spare[ranges->counts.chunks_spare - 1];
-        status = ranges->device.map(ranges->context, mdnn_ranges_address(ranges, step),
-                                    range->chunks[0]);
-    }
-    if (status != MDNN_STATUS_OK) {
-        free(range);
-        return status;
-    }
-    ranges->counts.mapped++;
-    ranges->counts.chunks_spare--;
-    ranges->counts.chunks_live++;
-    ranges->at[step] = range;
-    ranges->top = step;
-    *out = range;
-    return MDNN_STATUS_OK;
 }

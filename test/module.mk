@@ -21,7 +21,7 @@ bench: $(ALL) $(BENCHES)
 	@for program in $(BENCHES); do $$program || exit 1; done
 
 # Not part of `make test`: two minutes.
-test-mutants: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_pilot test_ranges) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
+test-mutants: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_pilot test_ranges test_slabs) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
 	@test/run --build $(B) --cpu 1200 test/mutants.sh test/memory_mutants.sh
 .PHONY: test-mutants
 

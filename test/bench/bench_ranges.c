@@ -305,7 +305,7 @@ static result_t run_program(const program_t *program, uint64_t chunk_bytes, uint
     static run_t run;
     result_t result = {0};
     const mdnn_ranges_config_t config = {BASE, (uint64_t)1 << 40, chunk_bytes, chunk_bytes / 2, 0};
-    const mdnn_ranges_device_t device = {create_chunk, map, map, is_done, NULL};
+    const mdnn_ranges_device_t device = {create_chunk, map, map, is_done, NULL, NULL};
     run = (run_t){.device.budget = budget};
     if (mdnn_ranges_create(&config, &device, &run.device, &run.ranges) != MDNN_STATUS_OK)
         return result;

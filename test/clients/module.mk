@@ -78,6 +78,11 @@ TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings host_share ev
 TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix graph_limits graph_search graph_rules \
     short_calls behaviour arena virtual_async virtual_memory virtual_pins resets endings host_limit every_fault safety_host strict)
 
+# Many small allocations.
+$(C)/small_allocations: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
+TEST_DEPS += $(C)/small_allocations
+TESTS += test/small_allocations.sh
+
 # Device memory that is not virtual.
 $(C)/other_memory: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
 TEST_DEPS += $(C)/other_memory

@@ -11,7 +11,7 @@ enum { AREAS = 14, OPEN = 2, NAMES = 12 };
 typedef struct area {
     uint64_t address, bytes; /* bytes 0: none */
     uint32_t words;
-    bool slab, small;                   /* small: never leaves */
+    bool slab, small;                   /* small: a range that never leaves */
     uint32_t content[MODEL_AREA_WORDS]; /* 0: unknown; as of the last operation enqueued */
     mdnn_ticket_t last[MODEL_STREAMS];  /* moments that later users wait for; moment 0: none */
     uint32_t pins, held;
@@ -115,6 +115,20 @@ static void check_refusal(program_t *program, mdnn_status_t status, uint64_t nee
 
 /* ---- allocate and free ---- */
 
+/* What is allocated makes nothing unreachable that there was room for some time. */
+static void check_reach(const program_t *program, uint64_t pinned_before)
+{
+    const uint64_t pinned = mdnn_memory_report(program->memory).pinned_live_bytes / MODEL_CHUNK;
+    for (int i = 0; i < AREAS; i++) {
+        const area_t *const area = &program->areas[i];
+        if (area->bytes == 0 || area->slab || area->small || area->pins > 0 || area->freed)
+            continue;
+        const uint64_t chunks = rooms(program, area->bytes);
+        assert_true(pinned_before / MODEL_CHUNK + chunks > room(program) ||
+                    pinned + chunks <= room(program));
+    }
+}
+
 static unsigned allocated_bare; /* were given no memory yet, for want of it */
 
 static void program_allocate(program_t *program, area_t *area)
@@ -135,6 +149,7 @@ static void program_allocate(program_t *program, area_t *area)
                           mdnn_memory_report(program->memory).pinned_live_bytes / MODEL_CHUNK +
                                   rooms(program, bytes) <=
                               room(program);
+    const uint64_t pinned_before = mdnn_memory_report(program->memory).pinned_live_bytes;
     const mdnn_status_t status = mdnn_memory_allocate(program->memory, bytes, stream, &address);
     if (held_up(program, status))
         return;
@@ -151,8 +166,12 @@ static void program_allocate(program_t *program, area_t *area)
     *area = (area_t){.address = address,
                      .bytes = bytes,
                      .words = (uint32_t)((bytes + 511) / 512),
-                     .slab = bytes <= small,
-                     .small = bytes < program->config.min_bytes};
+                     .slab = address >= MODEL_BASE + MODEL_STEPS / 2 * MODEL_CHUNK};
+    assert_true(bytes <= small || !area->slab);
+    area->small =
+        !area->slab && mdnn_memory_report(program->memory).pinned_live_bytes > pinned_before;
+    assert_true(bytes < program->config.min_bytes || !area->small);
+    check_reach(program, pinned_before);
     assert_true(mdnn_memory_find(program->memory, address + bytes - 1, &start, &found));
     assert_true(start == address && found == bytes);
     for (int i = 0; i < AREAS; i++) {
@@ -614,8 +633,8 @@ static void program_finish(program_t *program)
 }
 
 typedef struct totals {
-    uint64_t operations, refusals, captured, asides, copies, waits, stream_waits, faults, right, timed,
-        saved, called_off, planned_leaves, planned_returns, demand_leaves, demand_returns;
+    uint64_t operations, refusals, captured, asides, copies, waits, stream_waits, faults, right,
+        timed, saved, called_off, planned_leaves, planned_returns, demand_leaves, demand_returns;
 } totals_t;
 
 static void add_totals(totals_t *totals, const program_t *program)
@@ -642,19 +661,20 @@ static void add_totals(totals_t *totals, const program_t *program)
 static void print_totals(uint64_t count, const totals_t *totals)
 {
     print_message(
-        "%llu programs: operations %llu, refusals %llu, captured %llu, set aside %llu, copies %llu, waits %llu, in "
+        "%llu programs: operations %llu, refusals %llu, captured %llu, set aside %llu, copies "
+        "%llu, waits %llu, in "
         "streams %llu, "
         "faults %llu, right %llu, timed %llu, saved %llu, called off %llu, leaves %llu "
         "planned %llu on demand, returns %llu planned %llu on demand\n",
         (unsigned long long)count, (unsigned long long)totals->operations,
         (unsigned long long)totals->refusals, (unsigned long long)totals->captured,
-        (unsigned long long)totals->asides,
-        (unsigned long long)totals->copies, (unsigned long long)totals->waits,
-        (unsigned long long)totals->stream_waits, (unsigned long long)totals->faults,
-        (unsigned long long)totals->right, (unsigned long long)totals->timed,
-        (unsigned long long)totals->saved, (unsigned long long)totals->called_off,
-        (unsigned long long)totals->planned_leaves, (unsigned long long)totals->demand_leaves,
-        (unsigned long long)totals->planned_returns, (unsigned long long)totals->demand_returns);
+        (unsigned long long)totals->asides, (unsigned long long)totals->copies,
+        (unsigned long long)totals->waits, (unsigned long long)totals->stream_waits,
+        (unsigned long long)totals->faults, (unsigned long long)totals->right,
+        (unsigned long long)totals->timed, (unsigned long long)totals->saved,
+        (unsigned long long)totals->called_off, (unsigned long long)totals->planned_leaves,
+        (unsigned long long)totals->demand_leaves, (unsigned long long)totals->planned_returns,
+        (unsigned long long)totals->demand_returns);
 }
 
 /* Each of these has happened, or the programs test less than they should. */
@@ -1068,6 +1088,158 @@ static void slabs_are_no_memory_for_plans(void **state)
     assert_int_equal(mdnn_memory_set_aside(memory, 2 * MODEL_CHUNK), MDNN_STATUS_OK);
     assert_int_equal(operate(memory, first, small, MDNN_USE_READ, false), MDNN_STATUS_OK);
     assert_int_equal(advisor.aside_bytes, 3 * MODEL_CHUNK);
+    /* They will want it again in the next round. */
+    assert_int_equal(mdnn_memory_free(memory, small, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(advisor.aside_bytes, 3 * MODEL_CHUNK);
+    for (int i = 0; i < 20000; i++)
+        assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(advisor.aside_bytes, 2 * MODEL_CHUNK);
+    end_memory(&model, memory);
+}
+
+static mdnn_memory_t *memory_with_slabs(model_t *model, uint64_t chunks, uint64_t min_bytes)
+{
+    const mdnn_memory_config_t config = {
+        .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, MODEL_CHUNK / 2, 0},
+        .budget_bytes = chunks * MODEL_CHUNK,
+        .min_bytes = min_bytes,
+        .pilot.host_limit_bytes = UINT64_MAX};
+    mdnn_memory_t *memory = small_memory(model, chunks, MODEL_SLOTS);
+    end_memory(model, memory);
+    assert_int_equal(mdnn_memory_create(&config, &model_device, model, &memory), MDNN_STATUS_OK);
+    return memory;
+}
+
+/* Beside a large range small ones may hold only what that leaves; the others can leave, too. */
+static void small_ones_leave_room_for_the_largest(void **state)
+{
+    (void)state;
+    enum { SMALL = 60, CHUNKS = 16, LARGE = 12 };
+    static model_t model;
+    mdnn_memory_t *const memory = memory_with_slabs(&model, CHUNKS, 0);
+    uint64_t small[SMALL];
+    const uint64_t large = allocate(memory, LARGE);
+    touch(&model, large, 0, 1);
+    for (uint32_t i = 0; i < SMALL; i++) {
+        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small[i]),
+                         MDNN_STATUS_OK);
+        touch(&model, small[i], 0, 100 + i);
+    }
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, (CHUNKS - LARGE) * MODEL_CHUNK);
+    assert_int_equal(operate(memory, large, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    settle(&model, memory);
+    touch(&model, large, 1, 2);
+    for (uint32_t i = 0; i < SMALL; i++) {
+        assert_int_equal(operate(memory, small[i], 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+        settle(&model, memory);
+        touch(&model, small[i], 100 + i, 1);
+        assert_int_equal(mdnn_memory_free(memory, small[i], 0), MDNN_STATUS_OK);
+    }
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
+    const uint64_t rest = allocate(memory, CHUNKS);
+    assert_int_equal(mdnn_memory_free(memory, rest, 0), MDNN_STATUS_OK);
+    assert_int_equal(operate(memory, large, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    settle(&model, memory);
+    touch(&model, large, 2, 3);
+    end_memory(&model, memory);
+}
+
+/* Nor beside operations that name several ranges, as long as those come. */
+static void small_ones_leave_room_for_operations(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *memory = memory_with_slabs(&model, 8, 0);
+    uint64_t first = allocate(memory, 3);
+    const uint64_t second = allocate(memory, 4);
+    uint64_t small;
+    assert_int_equal(operate(memory, first, second, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, MODEL_CHUNK);
+    assert_int_equal(operate(memory, first, second, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    /* When as much as the budget is wasted, they may have what no single range needs; */
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 4 * MODEL_CHUNK);
+    end_memory(&model, memory);
+    memory = memory_with_slabs(&model, 8, 0); /* and when no such operation came for long */
+    first = allocate(memory, 7);
+    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    first = allocate(memory, 1);
+    for (int i = 0; i < 20000; i++)
+        assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    for (int i = 0; i < 14; i++)
+        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 7 * MODEL_CHUNK);
+    end_memory(&model, memory);
+}
+
+/* What is too small to leave leaves all the same, rather than that a larger one cannot return. */
+static void what_is_too_small_to_leave_does_not_lock_others_out(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 3 * MODEL_CHUNK);
+    const uint64_t large = allocate(memory, 5);
+    const uint64_t little = allocate(memory, 2), other = allocate(memory, 2);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 2 * MODEL_CHUNK);
+    assert_int_equal(operate(memory, large, little, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(operate(memory, other, little, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    end_memory(&model, memory);
+}
+
+/* Nor may memory that is not ours, though there are no chunks in its place yet. */
+static void what_is_set_aside_leaves_room_for_the_largest(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 0);
+    advisor.first_use = MDNN_FIRST_USE_LATER;
+    const uint64_t large = allocate(memory, 5);
+    assert_int_equal(mdnn_memory_report(memory).created, 0);
+    assert_int_equal(mdnn_memory_set_aside(memory, 4 * MODEL_CHUNK),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(mdnn_memory_set_aside(memory, 3 * MODEL_CHUNK), MDNN_STATUS_OK);
+    assert_int_equal(operate(memory, large, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    end_memory(&model, memory);
+}
+
+/* Nor what is pinned no more. */
+static void what_was_pinned_has_room_again(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 0);
+    const uint64_t large = allocate(memory, 5);
+    uint64_t start, small;
+    assert_int_equal(mdnn_memory_pin(memory, large, &start), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_allocate(memory, 100, 0, &small), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 6 * MODEL_CHUNK);
+    mdnn_memory_unpin(memory, large);
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(operate(memory, large, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    end_memory(&model, memory);
+}
+
+/* The figure is what the allocation would have fitted in. */
+static void a_refused_small_one_says_what_is_needed(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = memory_with_slabs(&model, 4, 0);
+    uint64_t small, start;
+    assert_int_equal(mdnn_memory_pin(memory, allocate(memory, 3), &start), MDNN_STATUS_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_allocate(memory, 100, 0, &small),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(mdnn_memory_report(memory).refused_budget_bytes, 5 * MODEL_CHUNK);
     end_memory(&model, memory);
 }
 
@@ -1990,6 +2162,12 @@ int main(void)
         cmocka_unit_test(what_is_allocated_beside_unseen_work_has_memory_at_once),
         cmocka_unit_test(a_demand_under_a_plan_sends_away_what_is_missing),
         cmocka_unit_test(slabs_are_no_memory_for_plans),
+        cmocka_unit_test(small_ones_leave_room_for_the_largest),
+        cmocka_unit_test(small_ones_leave_room_for_operations),
+        cmocka_unit_test(what_is_too_small_to_leave_does_not_lock_others_out),
+        cmocka_unit_test(what_is_set_aside_leaves_room_for_the_largest),
+        cmocka_unit_test(what_was_pinned_has_room_again),
+        cmocka_unit_test(a_refused_small_one_says_what_is_needed),
         cmocka_unit_test(an_unnamed_write_to_what_came_back_is_not_lost),
         cmocka_unit_test(a_range_that_is_named_while_it_leaves_stays),
         cmocka_unit_test(advice_moves_without_a_wait),

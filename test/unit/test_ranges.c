@@ -14,6 +14,7 @@
 
 enum { STEPS = 256, STREAMS = 4, LIVE = 48, PAST = 4096 };
 #define CHUNK ((uint64_t)1 << 20)
+#define SMALL (CHUNK / 2)
 #define BASE ((uint64_t)1 << 40)
 
 typedef struct past {
@@ -28,7 +29,9 @@ typedef struct model {
     uint64_t now;
     past_t past[PAST]; /* what released memory is still used for */
     size_t past_count;
-    unsigned fail_at; /* device call that fails; counts down */
+    unsigned fail_at;    /* device call that fails; counts down */
+    uint64_t most_slabs; /* chunks */
+    mdnn_ranges_t *ranges;
 } model_t;
 
 static bool call_fails(model_t *model)
@@ -87,46 +90,68 @@ static mdnn_status_t unmap_chunk(void *context, uint64_t address, uint64_t chunk
     return MDNN_STATUS_OK;
 }
 
-static const mdnn_ranges_device_t device = {create_chunk, map_chunk, unmap_chunk, is_done, NULL};
+static bool may_be_slabs(void *context, uint64_t chunks)
+{
+    const model_t *const model = context;
+    assert_true(chunks > 0);
+    return mdnn_ranges_counts(model->ranges).chunks_slab + chunks <= model->most_slabs;
+}
+
+static const mdnn_ranges_device_t device = {create_chunk, map_chunk, unmap_chunk,
+                                            is_done,      NULL,      may_be_slabs};
 
 static mdnn_ranges_t *new_ranges(model_t *model, uint64_t budget)
 {
-    const mdnn_ranges_config_t config = {BASE, STEPS * CHUNK, CHUNK, CHUNK / 8, 0};
-    mdnn_ranges_t *ranges;
-    *model = (model_t){.budget = budget};
-    assert_int_equal(mdnn_ranges_create(&config, &device, model, &ranges), MDNN_STATUS_OK);
-    return ranges;
+    const mdnn_ranges_config_t config = {BASE, STEPS * CHUNK, CHUNK, SMALL, 0};
+    *model = (model_t){.budget = budget, .most_slabs = UINT64_MAX};
+    assert_int_equal(mdnn_ranges_create(&config, &device, model, &model->ranges), MDNN_STATUS_OK);
+    return model->ranges;
 }
 
 typedef struct live {
     uint64_t address, bytes, stream;
     uint64_t owned, mapped; /* of a range's chunks; all, unless it was told otherwise */
+    bool slab;              /* a block: it has no chunks of its own */
 } live_t;
 
 static uint64_t chunks_of(const live_t *live)
 {
-    return live->bytes <= CHUNK / 8 ? 0 : (live->bytes + CHUNK - 1) / CHUNK;
+    return live->slab ? 0 : (live->bytes + CHUNK - 1) / CHUNK;
 }
 
-/* What its range or block has. */
+/* What its range or block has: of a block an eighth more than asked for at most, or a granule. */
 static uint64_t room_of(const live_t *live)
 {
-    uint64_t room = 512;
-    while (room < live->bytes)
-        room *= 2;
-    return live->bytes <= CHUNK / 8 ? room : (live->bytes + CHUNK - 1) / CHUNK * CHUNK;
+    const uint64_t unit = live->slab ? 512 : CHUNK;
+    return (live->bytes + unit - 1) / unit * unit;
+}
+
+static void add_past(model_t *model, past_t past)
+{
+    assert_true(model->past_count < PAST);
+    model->past[model->past_count++] = past;
 }
 
 /* A ticket of the stream that acquired memory, and so waited, stands for all before it. */
 static void forget_past(model_t *model, const live_t *live)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < model->past_count; i++) {
-        const past_t past = model->past[i];
-        if (past.start + past.bytes <= live->address || live->address + room_of(live) <= past.start)
-            model->past[kept++] = past;
+    const uint64_t end = live->address + room_of(live);
+    const size_t count = model->past_count;
+    static past_t before[PAST];
+    memcpy(before, model->past, count * sizeof *before);
+    model->past_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const past_t past = before[i];
+        const uint64_t past_end = past.start + past.bytes;
+        if (past_end <= live->address || end <= past.start) {
+            add_past(model, past);
+            continue;
+        }
+        if (past.start < live->address)
+            add_past(model, (past_t){past.start, live->address - past.start, past.ticket});
+        if (end < past_end)
+            add_past(model, (past_t){end, past_end - end, past.ticket});
     }
-    model->past_count = kept;
 }
 
 /* Everything that still runs on the memory is in its stream, or waited for. */
@@ -151,7 +176,7 @@ static void check_place(const model_t *model, const mdnn_ranges_t *ranges, const
                         const live_t *live)
 {
     uint64_t start, bytes;
-    assert_int_equal(live->address % (live->bytes > CHUNK / 8 ? CHUNK : 512), 0);
+    assert_int_equal(live->address % (live->slab ? 512 : CHUNK), 0);
     for (uint64_t at = live->address / CHUNK * CHUNK; at < live->address + live->bytes; at += CHUNK)
         assert_true(model->chunk_at[step_of(at)] != 0);
     for (size_t i = 0; i < LIVE; i++)
@@ -164,10 +189,43 @@ static void check_place(const model_t *model, const mdnn_ranges_t *ranges, const
         assert_true(start != live->address);
 }
 
+/* Bytes of live blocks in a step. */
+static uint64_t blocks_in(const live_t *all, uint64_t step)
+{
+    const uint64_t start = BASE + step * CHUNK, end = start + CHUNK;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < LIVE; i++) {
+        const uint64_t from = all[i].address < start ? start : all[i].address;
+        const uint64_t all_end = all[i].address + room_of(&all[i]);
+        const uint64_t to = all_end < end ? all_end : end;
+        bytes += all[i].slab && from < to ? to - from : 0;
+    }
+    return bytes;
+}
+
+/* Only slabs with a live block count as such: the others' chunks are anybody's. */
+static uint64_t slabs_in_use(const mdnn_ranges_t *ranges, const live_t *all)
+{
+    bool used[STEPS] = {false};
+    uint64_t count = 0;
+    for (size_t i = 0; i < LIVE; i++)
+        if (all[i].slab)
+            for (uint64_t at = all[i].address / CHUNK * CHUNK;
+                 at < all[i].address + room_of(&all[i]); at += CHUNK)
+                used[step_of(at)] = true;
+    for (uint64_t step = 0; step < STEPS; step++) {
+        assert_true(!used[step] || step >= STEPS - mdnn_ranges_counts(ranges).steps_slab);
+        count += used[step];
+    }
+    return count;
+}
+
 static void check_counts(const model_t *model, const mdnn_ranges_t *ranges, const live_t *all)
 {
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
     uint64_t owned = counts.chunks_slab, hidden = 0;
+    assert_int_equal(counts.chunks_slab, slabs_in_use(ranges, all));
+    assert_true(counts.chunks_slab <= model->most_slabs);
     for (size_t i = 0; i < LIVE; i++) {
         owned += all[i].owned;
         hidden += all[i].owned - all[i].mapped;
@@ -188,7 +246,7 @@ static void finish(model_t *model, mdnn_ticket_t ticket)
 
 static bool is_taken(const mdnn_ranges_t *ranges, const live_t *all, uint64_t step)
 {
-    if (step >= STEPS - mdnn_ranges_counts(ranges).chunks_slab)
+    if (step >= STEPS - mdnn_ranges_counts(ranges).steps_slab)
         return true;
     for (size_t i = 0; i < LIVE; i++)
         if (chunks_of(&all[i]) > 0 && step_of(all[i].address) <= step &&
@@ -224,7 +282,7 @@ static uint64_t fewest_mapped(const model_t *model, const mdnn_ranges_t *ranges,
 {
     uint64_t used = 0;
     const uint64_t anywhere = fewest_below(model, ranges, all, count, STEPS);
-    for (uint64_t step = 0; step < STEPS - mdnn_ranges_counts(ranges).chunks_slab; step++)
+    for (uint64_t step = 0; step < STEPS - mdnn_ranges_counts(ranges).steps_slab; step++)
         used += model->chunk_at[step] != 0 || is_taken(ranges, all, step);
     const uint64_t limit = 2 * (used + count) < STEPS ? 2 * (used + count) : STEPS;
     const uint64_t near = fewest_below(model, ranges, all, count, limit);
@@ -239,11 +297,47 @@ static bool runs_anywhere(model_t *model)
     return false;
 }
 
+/* The longest stretch of a slab in use that has no live block. */
+static uint64_t longest_gap(const live_t *all)
+{
+    uint64_t longest = 0;
+    for (uint64_t step = 0; step < STEPS; step++) {
+        const uint64_t end = BASE + (step + 1) * CHUNK;
+        uint64_t at = BASE + step * CHUNK;
+        if (blocks_in(all, step) == 0)
+            continue;
+        while (at < end) { /* up to the next live block */
+            uint64_t next = end, after = end;
+            for (size_t i = 0; i < LIVE; i++) {
+                const uint64_t live_end = all[i].address + room_of(&all[i]);
+                if (!all[i].slab || live_end <= at || all[i].address >= next)
+                    continue;
+                next = all[i].address < at ? at : all[i].address;
+                after = live_end;
+            }
+            longest = next - at > longest ? next - at : longest;
+            at = after;
+        }
+    }
+    return longest;
+}
+
+/* Only if there is not enough, even when all that runs has ended. */
+static void check_refusal(const model_t *model, const mdnn_ranges_t *ranges, const live_t *all,
+                          uint64_t bytes)
+{
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
+    const uint64_t chunks = (bytes + CHUNK - 1) / CHUNK;
+    assert_true(counts.chunks_spare + counts.chunks_kept + model->budget - model->chunks < chunks);
+    if (bytes <= SMALL)
+        assert_true(longest_gap(all) < bytes);
+}
+
 static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all, live_t *live,
                              uint64_t bytes, uint64_t stream)
 {
     mdnn_allocation_t got;
-    const uint64_t chunks = chunks_of(&(live_t){.bytes = bytes});
+    const uint64_t chunks = bytes <= SMALL ? 0 : (bytes + CHUNK - 1) / CHUNK;
     const uint64_t before = mdnn_ranges_counts(ranges).mapped;
     const uint64_t fewest = fewest_mapped(model, ranges, all, chunks);
     const bool waits =
@@ -252,6 +346,8 @@ static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all,
     const mdnn_status_t status = mdnn_ranges_acquire(ranges, bytes, stream, &got);
     if (status == MDNN_STATUS_OK && chunks > 0 && !waits)
         assert_int_equal(mdnn_ranges_counts(ranges).mapped - before, fewest);
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        check_refusal(model, ranges, all, bytes);
     if (status == MDNN_STATUS_BUSY) {
         assert_true(got.address == 0 && got.wait_count > 0);
         for (size_t i = 0; i < got.wait_count; i++)
@@ -259,7 +355,10 @@ static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all,
     }
     if (status != MDNN_STATUS_OK)
         return status;
-    *live = (live_t){got.address, bytes, stream, 0, 0};
+    *live = (live_t){.address = got.address, .bytes = bytes, .stream = stream};
+    live->slab =
+        step_of(got.address / CHUNK * CHUNK) >= STEPS - mdnn_ranges_counts(ranges).steps_slab;
+    assert_true(bytes <= SMALL || !live->slab);
     live->owned = live->mapped = chunks_of(live);
     check_order(model, live, stream, &got);
     for (size_t i = 0; i < got.wait_count; i++)
@@ -280,10 +379,8 @@ static mdnn_status_t release(model_t *model, mdnn_ranges_t *ranges, live_t *live
     for (unsigned i = 0; i < tickets; i++)
         if (users[i].stream == live->stream)
             forget_past(model, live);
-    for (unsigned i = 0; i < tickets; i++) {
-        assert_true(model->past_count < PAST);
-        model->past[model->past_count++] = (past_t){live->address, room_of(live), users[i]};
-    }
+    for (unsigned i = 0; i < tickets; i++)
+        add_past(model, (past_t){live->address, room_of(live), users[i]});
     assert_int_equal(mdnn_ranges_release(ranges, live->address, NULL, 0), MDNN_STATUS_NOT_FOUND);
     *live = (live_t){0};
     return status;
@@ -388,7 +485,16 @@ static void check_owner(mdnn_ranges_t *ranges, live_t *live)
 static uint64_t random_bytes(void)
 {
     const uint64_t any = (uint64_t)rand() % (6 * CHUNK) + 1;
-    return rand() % 2 ? any % (CHUNK / 8) + 1 : any;
+    switch (rand() % 6) {
+    case 0:
+        return any % (CHUNK / 64) + 1;
+    case 1:
+        return any % (CHUNK / 8) + 1;
+    case 2:
+        return any % SMALL + 1;
+    default:
+        return any;
+    }
 }
 
 static void step(model_t *model, mdnn_ranges_t *ranges, live_t *all)
@@ -424,6 +530,8 @@ static void random_programs_keep_order_and_budget(void **state)
     for (unsigned seed = 0; seed < 80; seed++) {
         srand(seed);
         mdnn_ranges_t *const ranges = new_ranges(&model, 8 + (uint64_t)rand() % 80);
+        if (rand() % 2)
+            model.most_slabs = (uint64_t)rand() % 8;
         live_t all[LIVE] = {{0}};
         for (int i = 0; i < 3000; i++)
             step(&model, ranges, all);
