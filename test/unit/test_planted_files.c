@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config/log.h"
@@ -229,6 +230,16 @@ static void a_line_lands_in_no_file_that_took_the_place_of_standard_error(void *
     assert_true(holds(path_in("data"), ""));
 }
 
+/* Files are born at ticks of the coarse clock. */
+static void await_tick(void)
+{
+    struct timespec begin, now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &begin);
+    do
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    while (now.tv_sec == begin.tv_sec && now.tv_nsec == begin.tv_nsec);
+}
+
 static void reuse_inode(void)
 {
     const int before = open(path_in("before"), O_RDWR | O_CREAT, 0600);
@@ -236,6 +247,7 @@ static void reuse_inode(void)
     close(before);
     mdnn_standard_error_remember();
     unlink(path_in("before"));
+    await_tick();
     reuse_standard_error();
 }
 
