@@ -6,6 +6,7 @@
 #   make check-exports      exports, dependencies, symbol versions and the dlsym stub against their rules
 #   make check-aarch64      compiles the library for the other architecture
 #   make test-hostile       thousands of random programs (HOSTILE_PROGRAMS=, HOSTILE_SEED=, FLAVOUR=)
+#   make test-soak          a million operations in one process, whose host memory must stay as it is
 #   make coverage           the same tests, and how many lines of the library they run
 #   make test-mutants       puts defects back and shows that a test catches each
 #   make bench format install DESTDIR= PREFIX=      V=1 shows the commands
