@@ -61,8 +61,9 @@ CUresult mdnn_virtual_set_aside(CUdevice ordinal, uint64_t bytes, mdnn_aside_kin
 
 void mdnn_virtual_set_aside_all_the_same(CUdevice ordinal, uint64_t bytes)
 {
-    mdnn_virtual_device_t *const device = mdnn_virtual_device_numbered(ordinal);
-    if (!device || bytes == 0)
+    /* For nothing, a device that was reset is not to be set up again. */
+    mdnn_virtual_device_t *const device = bytes > 0 ? mdnn_virtual_device_numbered(ordinal) : NULL;
+    if (!device)
         return;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     if (device->memory)
