@@ -201,6 +201,15 @@ static void pass_on(holder_t from, holder_t to)
         copy_holds(from, to);
 }
 
+static bool holds_any(holder_t holder)
+{
+    size_t count;
+    mdnn_lock(&lock);
+    (void)mdnn_captures_held(mdnn_virtual_captures(), holder.kind, holder.id, &count);
+    mdnn_unlock(&lock);
+    return count > 0;
+}
+
 /* What an earlier launch made must have been freed, unless the executable sees to that. */
 static bool may_launch(CUgraphExec executable, const mdnn_held_t *all, size_t count)
 {
@@ -222,6 +231,10 @@ CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExe
     if (!mdnn_virtual_captures())
         return CUDA_SUCCESS;
     mdnn_held_t *const all = held(executable_holder(executable), &count);
+    if (!all && holds_any(executable_holder(executable))) {
+        operation->overflowed = true;
+        return CUDA_SUCCESS;
+    }
     const bool may = may_launch(executable, all, count);
     for (size_t i = 0; may && i < count; i++)
         mdnn_virtual_name(operation, all[i].address, MDNN_USE_UNKNOWN);

@@ -200,6 +200,15 @@ table() {
     mutant FREE_WAITS_FOR_NAMED_ONLY shim/virtual_memory.c 's/^        wait_for_unnamed_uses(device, address);/        ;/' budgeted virtual_pins freed_in_use
     mutant NODE_OUTLIVES_THE_FREE shim/virtual_memory.c 's/^        if (!capture \&\& !ours)/        if (0)/' \
         budgeted virtual_pins executable_node
+    mutant UNPINNED_TWICE shim/virtual_operations.c 's/^        if (known < count)$/        if (0)/' budgeted virtual_graphs named_twice
+    mutant ANY_POOL_IS_THE_DEVICES shim/door_driver_pools.c 's/^        if (known == pool || current_pool(device) == pool)/        if (1)/' \
+        budgeted virtual_async own_pool
+    mutant STREAM_FORGOTTEN_AT_WORK shim/stream_moments.c 's/^            if (!stream->ended || stream->done < stream->marked) {/            if (!stream->ended) {/' \
+        budgeted virtual_async work_of_a_stream_that_ends
+    mutant NAME_LOST shim/virtual_operations.c 's/^        operation->overflowed = true;/        ;/' \
+        budgeted virtual_names of_a_batch
+    mutant GRAPHS_NAMES_LOST shim/virtual_graphs.c 's/^        operation->overflowed = true;/        ;/' \
+        budgeted virtual_names of_a_graph
     mutant MEMORY_OF_THE_CURRENT_DEVICE shim/virtual_memory.c 's/^    CUcontext const context = synchronous ? NULL : context_of(stream);/    CUcontext const context = NULL;/' \
         budgeted virtual_async stream_of_another_device
     mutant GRAPHS_MEMORY_IS_FREED_ONCE shim/virtual_graphs.c 's/^    (void)mdnn_memory_revive(device->memory, address);//' \

@@ -23,9 +23,11 @@ on_both() { right "$1" && holds "len(memories) == 2 and all(each['peak_live_byte
 # Nothing but the buffer beside is left: it is not freed.
 leaves_nothing() { right "$1" && holds "memory['live_bytes'] == 4 * 2**20"; }
 
-plan 6
+plan 8
 check "memory is on the device of its stream" on_both stream_of_another_device
 check "memory is on the device of its pool" on_both pool_of_another_device
+check "a pool of the program's own is no device's" leaves_nothing own_pool
+check "memory of a stream that ended is used when its work is over" leaves_nothing work_of_a_stream_that_ends
 check "what each launch of a graph allocates is freed after each" leaves_nothing freed_after_each_launch
 check "or by the next launch" leaves_nothing freed_by_the_next_launch
 check "or by another graph" leaves_nothing freed_by_another_graph

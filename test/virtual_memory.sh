@@ -174,7 +174,7 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan 40
+plan 41
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
@@ -190,6 +190,7 @@ check "an executable whose update failed keeps what it had" graph update_fails
 check "an executable keeps what a node of it was given" graph node_set
 check "a node may be given an address that leads nowhere" graph node_set_astray
 check "what could not be destroyed keeps what it held" graph destroyed_later
+check "a kernel that names memory by two addresses leaves it to the graph" graph named_twice
 check "a launch that fails in a capture takes nothing from earlier ones" graph launch_fails
 check "an invalidated capture lets go of what it named" graph invalidated
 check "a capture that is invalidated takes nothing from another" graph invalidated_beside_another

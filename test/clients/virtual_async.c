@@ -1,6 +1,6 @@
-/* Memory in the order of streams and of graphs, under a budget: on the device of its stream or pool,
- * and made anew by each launch of a graph that allocates it. Run by test/virtual_async.sh; knows nothing
- * of the library.
+/* Memory in the order of streams and of graphs, under a budget: on the device of its stream or
+ * pool, and made anew by each launch of a graph that allocates it. Run by test/virtual_async.sh;
+ * knows nothing of the library.
  *
  *   virtual_async PROGRAM    one of the list at the end. Exit status 0 if all was right. */
 #include <string.h>
@@ -37,8 +37,8 @@ static void expect_refused(cudaError_t error)
 static int device_of(const void *memory)
 {
     int ordinal = -1;
-    DRIVER(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                 (CUdeviceptr)memory));
+    DRIVER(
+        cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (CUdeviceptr)memory));
     return ordinal;
 }
 
@@ -83,6 +83,68 @@ static void pool_of_another_device(void)
         expect((uint32_t *)memory, words_of(VALUE));
         CUDA(cudaFree((void *)memory));
     }
+}
+
+/* What the program allocates from a pool of its own is in there. */
+static void own_pool(void)
+{
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemoryPool pool, found = NULL;
+    CUdeviceptr memory;
+    cuuint64_t used;
+    CUDA(cudaSetDevice(0));
+    DRIVER(cuMemPoolCreate(&pool, &properties));
+    DRIVER(cuMemAllocFromPoolAsync(&memory, BYTES, pool, NULL));
+    CUDA(cudaMemset((void *)memory, VALUE, BYTES));
+    expect((uint32_t *)memory, words_of(VALUE));
+    DRIVER(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory));
+    CHECK(found == pool);
+    DRIVER(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    CHECK(used == BYTES);
+    DRIVER(cuMemFreeAsync(memory, NULL));
+    DRIVER(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    CHECK(used == 0);
+    DRIVER(cuMemPoolDestroy(pool));
+}
+
+/* ---- streams that end ---- */
+
+/* What is enqueued in a stream that ends goes on, and the memory is not another's before that,
+ * however many streams come and go meanwhile. */
+static void work_of_a_stream_that_ends(void)
+{
+    enum { MANY = 300, LARGE_WORDS = 6 * WORDS, LOOKS = 50 };
+    cudaStream_t other;
+    uint32_t *memory, *gate, words = LARGE_WORDS, k = 5;
+    CUdeviceptr gate_address;
+    DRIVER(cuMemHostAlloc((void **)&gate, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    DRIVER(cuMemHostGetDevicePointer(&gate_address, gate, 0));
+    *gate = 0;
+    CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    CUDA(cudaMallocAsync((void **)&memory, LARGE_WORDS * 4, other));
+    CUDA(cudaMemsetAsync(memory, VALUE, LARGE_WORDS * 4, other));
+    DRIVER(cuStreamWaitValue32(other, gate_address, 1, CU_STREAM_WAIT_VALUE_EQ));
+    DRIVER(cuLaunchKernel(mix, LARGE_WORDS / 256, 1, 1, 256, 1, 1, 0, other,
+                          (void *[]){&memory, &memory, &words, &k}, NULL));
+    CUDA(cudaFreeAsync(memory, other));
+    CUDA(cudaStreamDestroy(other));
+    for (int i = 0; i < MANY; i++) {
+        CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+        CUDA(cudaMallocAsync((void **)&memory, 1024, other));
+        CUDA(cudaFreeAsync(memory, other));
+        CUDA(cudaStreamDestroy(other));
+    }
+    CUDA(cudaMallocAsync((void **)&memory, LARGE_WORDS * 4, stream));
+    CUDA(cudaMemsetAsync(memory, 9, LARGE_WORDS * 4, stream));
+    for (int i = 0; i < LOOKS; i++)
+        (void)cudaStreamQuery(stream);
+    *(volatile uint32_t *)gate = 1;
+    CUDA(cudaDeviceSynchronize());
+    expect(memory, words_of(9));
+    expect(memory + LARGE_WORDS - WORDS, words_of(9));
+    CUDA(cudaFree(memory));
+    DRIVER(cuMemFreeHost(gate));
 }
 
 /* ---- graphs ---- */
@@ -220,6 +282,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } programs[] = {{"stream_of_another_device", stream_of_another_device},
                     {"pool_of_another_device", pool_of_another_device},
+                    {"own_pool", own_pool},
+                    {"work_of_a_stream_that_ends", work_of_a_stream_that_ends},
                     {"freed_after_each_launch", freed_after_each_launch},
                     {"freed_by_the_next_launch", freed_by_the_next_launch},
                     {"freed_by_another_graph", freed_by_another_graph},

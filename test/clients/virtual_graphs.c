@@ -331,6 +331,28 @@ static void destroyed_later(void)
     replay_and_end(executable, before);
 }
 
+/* A kernel is given both halves of it; what has one pin must not lose two. */
+static void named_twice(void)
+{
+    const size_t before = free_bytes();
+    cudaGraph_t graph;
+    uint32_t *scratch, *half, words = WORDS / 2, k = 3;
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CUDA(cudaMallocAsync((void **)&scratch, BYTES, stream));
+    half = scratch + WORDS / 2;
+    CUDA(cudaMemsetAsync(scratch, 1, BYTES, stream));
+    for (int i = 0; i < 3; i++)
+        DRIVER(cuLaunchKernel(mix, WORDS / 512, 1, 1, 256, 1, 1, 0, stream,
+                              (void *[]){&scratch, &half, &words, &k}, NULL));
+    CUDA(cudaMemsetAsync(scratch, VALUE, BYTES, stream));
+    capture_mix(out, scratch);
+    CUDA(cudaFreeAsync(scratch, stream));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    cudaGraphExec_t const executable = only_instance_of(graph);
+    check_free(before - BYTES);
+    replay_and_end(executable, before);
+}
+
 /* A launch that fails takes nothing from those that were captured before it. */
 static void launch_fails(void)
 {
@@ -485,6 +507,7 @@ int main(int argc, char **argv)
                     {"node_set", node_set},
                     {"node_set_astray", node_set_astray},
                     {"destroyed_later", destroyed_later},
+                    {"named_twice", named_twice},
                     {"launch_fails", launch_fails},
                     {"invalidated", invalidated},
                     {"invalidated_beside_another", invalidated_beside_another},

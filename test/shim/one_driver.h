@@ -141,6 +141,7 @@ void mdnn_virtual_executable_ended(CUgraphExec executable, uint64_t number, bool
 
 /* Kernels 16, 32, ... have four parameters of 64 bytes; handle 8 tells nothing. */
 enum { PARAMETERS_OF_KERNELS = 4, PARAMETER_BYTES = 64 };
+static size_t parameters_told = PARAMETERS_OF_KERNELS;
 
 static CUresult tell_parameters(CUkernel kernel, size_t index, size_t *offset, size_t *bytes)
 {
@@ -148,7 +149,7 @@ static CUresult tell_parameters(CUkernel kernel, size_t index, size_t *offset, s
     *bytes = PARAMETER_BYTES;
     if ((uintptr_t)kernel % 16 != 0)
         return CUDA_ERROR_INVALID_HANDLE;
-    return index < PARAMETERS_OF_KERNELS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return index < parameters_told ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 const mdnn_driver_queries_t *mdnn_driver_queries(void)

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "shim/driver_nodes.h"
+#include "shim/kernel_layout.h"
 #include "test/shim/one_driver.h"
 
 static const mdnn_node_owner_t graph = {.graph = (CUgraph)(uintptr_t)0x1230};
@@ -185,9 +186,45 @@ static void graphs_that_live_in_a_node_are_parts(void **state)
     assert_null(child_graph);
 }
 
+static CUresult unload(CUmodule module)
+{
+    (void)module;
+    return CUDA_SUCCESS;
+}
+
+static CUresult unload_library(CUlibrary library)
+{
+    (void)library;
+    return CUDA_SUCCESS;
+}
+
+static void check_layout(size_t count)
+{
+    const mdnn_kernel_layout_t *const layout = mdnn_kernel_layout((CUfunction)(uintptr_t)16);
+    assert_non_null(layout);
+    assert_int_equal(layout->count, count);
+}
+
+/* A handle may come back for another kernel, whose parameters lie elsewhere. */
+static void layouts_end_with_their_modules(void **state)
+{
+    (void)state;
+    check_layout(PARAMETERS_OF_KERNELS);
+    parameters_told = 2;
+    check_layout(PARAMETERS_OF_KERNELS); /* it is not asked about again for nothing */
+    assert_int_equal(mdnn_door_cuModuleUnload(unload, false, NULL), CUDA_SUCCESS);
+    check_layout(2);
+    parameters_told = 3;
+    assert_int_equal(mdnn_door_cuLibraryUnload(unload_library, false, NULL), CUDA_SUCCESS);
+    check_layout(3);
+    parameters_told = PARAMETERS_OF_KERNELS;
+    mdnn_kernel_layouts_forget();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(layouts_end_with_their_modules, forget),
         cmocka_unit_test_setup(kernels_name_what_is_in_their_parameters, forget),
         cmocka_unit_test_setup(an_unknown_kernel_is_refused, forget),
         cmocka_unit_test_setup(copies_and_memsets_name_both_sides, forget),

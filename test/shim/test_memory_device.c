@@ -165,6 +165,32 @@ static void work_of_a_destroyed_stream_stays_known(void **state)
 }
 
 /* No event is recorded in a stream that is captured, and what came before is known all the same. */
+/* Those of which nothing is under way are forgotten when many come and go; this one is not. */
+static void unfinished_work_outlasts_many_streams(void **state)
+{
+    enum { MANY = 300 };
+    const fixture_t *const f = *state;
+    CUstream stream;
+    uint64_t number, other;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(mdnn_moments_stream(f->moments, stream, false, &number));
+    const gate_t gate = close_gate(stream);
+    const mdnn_ticket_t ticket = mdnn_moments_mark(f->moments, number);
+    mdnn_moments_stream_ends(f->moments, stream);
+    OK(cuStreamDestroy(stream));
+    for (int i = 0; i < MANY; i++) {
+        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        OK(mdnn_moments_stream(f->moments, stream, false, &other));
+        mdnn_moments_stream_ends(f->moments, stream);
+        OK(cuStreamDestroy(stream));
+        assert_false(mdnn_moments_is_done(f->moments, ticket));
+    }
+    *(volatile uint32_t *)gate.word = 1;
+    OK(mdnn_moments_wait_on_host(f->moments, ticket));
+    assert_true(mdnn_moments_is_done(f->moments, ticket));
+    OK(cuMemFreeHost(gate.word));
+}
+
 static void a_capture_is_left_alone(void **state)
 {
     const fixture_t *const f = *state;
@@ -675,6 +701,7 @@ int main(void)
         cmocka_unit_test(many_moments_of_one_stream_stay_in_order),
         cmocka_unit_test(one_stream_waits_for_a_moment_of_another),
         cmocka_unit_test(work_of_a_destroyed_stream_stays_known),
+        cmocka_unit_test(unfinished_work_outlasts_many_streams),
         cmocka_unit_test(a_capture_is_left_alone),
         cmocka_unit_test(slots_are_made_at_need),
         cmocka_unit_test(slots_are_made_in_the_background),
