@@ -363,6 +363,7 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
     const mdnn_options_t *const options = mdnn_process_options();
     const mdnn_driver_t *const driver = mdnn_real_driver();
     size_t total = 0;
+    device->trouble[0] = '\0';
     if (!mdnn_budget_can_be_kept(options, device->trouble, sizeof device->trouble))
         return MDNN_STATUS_INVALID_ARGUMENT;
     MDNN_TRY(mdnn_failure_note(driver->cuDeviceTotalMem(&total, device->ordinal)));
@@ -427,6 +428,19 @@ static mdnn_status_t fill_in_primary(mdnn_virtual_device_t *device)
     mdnn_virtual_restore(entry);
     if (status != MDNN_STATUS_OK)
         (void)driver->cuDevicePrimaryCtxRelease(device->ordinal);
+    return status;
+}
+
+/* As elsewhere, a failure of the driver may pass: the program is not to end for it. */
+static mdnn_status_t fill_patiently(mdnn_virtual_device_t *device)
+{
+    const mdnn_status_t status = fill_in_primary(device);
+    if (status != MDNN_STATUS_DEVICE)
+        return status;
+    const CUresult error = mdnn_failure_take();
+    if (!mdnn_failure_is_final(error))
+        return fill_in_primary(device);
+    (void)mdnn_failure_note(error); /* to be told */
     return status;
 }
 
@@ -502,7 +516,7 @@ static void make_device(CUdevice ordinal)
     }
     device->ordinal = ordinal;
     init_locks(device);
-    const mdnn_status_t status = fill_in_primary(device);
+    const mdnn_status_t status = fill_patiently(device);
     if (status == MDNN_STATUS_OK) {
         publish(device);
         return;
