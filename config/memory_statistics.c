@@ -122,6 +122,8 @@ static void print_needs(const mdnn_memory_statistics_t *n, FILE *out)
         return;
     print_line(out, "refused requests");
     fprintf(out, "%" PRIu64, n->refused);
+    if (n->refused_optional > 0)
+        fprintf(out, ", %" PRIu64 " of which were optional", n->refused_optional);
     if (n->refused_budget_bytes > n->budget_bytes)
         fprintf(out, "; the largest would need a budget of %s",
                 size_of(n->refused_budget_bytes).text);

@@ -195,10 +195,31 @@ void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *ev
     memory->device.event(memory->context, &told);
 }
 
-void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes)
+/* Whether the program has gone on since what was refused last: it could do without. */
+static bool has_gone_on(const mdnn_memory_t *memory)
+{
+    enum { OPERATIONS = 100 }; /* more than the end of a program makes */
+    return memory->report.operations - memory->wanting.since >= OPERATIONS;
+}
+
+static void note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes)
+{
+    if (has_gone_on(memory)) {
+        memory->report.refused_optional += memory->wanting.count;
+        memory->wanting.count = memory->wanting.bytes = 0;
+    }
+    if (memory->wanting.bytes < needed_bytes)
+        memory->wanting.bytes = needed_bytes;
+    memory->wanting.count++;
+    memory->wanting.since = memory->report.operations;
+}
+
+void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed)
 {
     needed_bytes += memory->aside_bytes + memory->claimed_bytes;
     memory->report.refused++;
+    if (needed)
+        note_wanting(memory, needed_bytes);
     if (memory->report.refused_budget_bytes < needed_bytes)
         memory->report.refused_budget_bytes = needed_bytes;
 }
@@ -281,10 +302,19 @@ static void forget(mdnn_memory_t *memory, mdnn_area_t *area)
     mdnn_area_end(memory, area);
 }
 
+void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optional)
+{
+    const uint64_t room = mdnn_ranges_chunks_for(memory->ranges, bytes) * memory->chunk_bytes;
+    if (optional)
+        memory->report.refused_optional++;
+    else
+        note_wanting(memory, room + mdnn_memory_stuck_bytes(memory) + memory->aside_bytes);
+}
+
 static void note_refusal(mdnn_memory_t *memory, uint64_t bytes)
 {
     const uint64_t room = mdnn_ranges_chunks_for(memory->ranges, bytes) * memory->chunk_bytes;
-    mdnn_memory_refused(memory, room + mdnn_memory_stuck_bytes(memory));
+    mdnn_memory_refused(memory, room + mdnn_memory_stuck_bytes(memory), false);
 }
 
 /* A plan has the memory from the first operation on that names it. With HOST each address has
@@ -448,7 +478,7 @@ mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t 
         mdnn_area_pin(memory, area);
         *start = area->address;
     } else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {
-        mdnn_memory_refused(memory, area->room + mdnn_memory_stuck_bytes(memory));
+        mdnn_memory_refused(memory, area->room + mdnn_memory_stuck_bytes(memory), false);
     }
     return status;
 }
@@ -529,6 +559,10 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
         report.average_resident_bytes =
             memory->resident_sum / report.operations * memory->chunk_bytes;
     report.pinned_live_bytes = mdnn_memory_stuck_bytes(memory);
+    if (has_gone_on(memory))
+        report.refused_optional += memory->wanting.count;
+    else
+        report.wanting_bytes = memory->wanting.bytes;
     report.mapped = counts.mapped;
     report.unmapped = counts.unmapped;
     if (memory->watch.rounds > 0)

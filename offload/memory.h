@@ -127,6 +127,9 @@ void mdnn_memory_destroy(mdnn_memory_t *memory);
  * something would have to move and an operation is between begin and end; so in begin and pin. */
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address);
+/* After an allocation of that size, or a pin of it, was refused: whether the program can do without
+ * (a workspace), so that the refusal says nothing of the least budget. */
+void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optional);
 /* Gives back the allocation that starts at `address`, in the order of `stream`: work enqueued
  * before, in whatever stream, may still use it. NOT_FOUND. */
 mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream);
@@ -240,12 +243,14 @@ typedef struct mdnn_memory_report {
     uint64_t host_bytes;                       /* slots in use */
     uint64_t host_short; /* times that a range could not leave since there was no slot */
     uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;
-    uint64_t host_waits, refused;
+    /* The last of those before: workspaces, our own, and what the program has gone on without. */
+    uint64_t host_waits, refused, refused_optional;
     double host_wait_us;
     /* Least that is known to be needed: the largest operation without its workspace, for which a
      * smaller one may do, and what never leaves (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
+    uint64_t wanting_bytes; /* the same of those that are not optional, until the program goes on */
     uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */
     double round_us; /* of one round of what repeats, as it ran, on the device; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to

@@ -72,7 +72,7 @@ mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
         memory->claimed_bytes -= bytes;
     }
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-        mdnn_memory_refused(memory, bytes + mdnn_memory_stuck_bytes(memory));
+        mdnn_memory_refused(memory, bytes + mdnn_memory_stuck_bytes(memory), false);
     else if (status == MDNN_STATUS_OK)
         memory->aside_bytes += bytes;
     memory->chunk_limit = mdnn_memory_chunks_allowed(memory);

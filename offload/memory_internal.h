@@ -136,6 +136,9 @@ struct mdnn_memory {
     uint64_t live_room_bytes; /* what all that is not freed takes, wherever it is */
     uint64_t peak_resident_bytes;
     uint64_t movable_bytes; /* most that one operation named of what can leave, without workspaces */
+    struct {
+        uint64_t bytes, count, since; /* budget needed, requests, operations before the last */
+    } wanting;                        /* refused, and the program may not be able to do without */
 
     mdnn_area_t *areas;                           /* all; newest first */
     mdnn_area_list_t leaving, returning, endings; /* in the order in which they were asked for */
@@ -187,8 +190,9 @@ void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area);
 /* What has been freed and is neither held nor pinned ends, now or later. */
 void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area);
 void mdnn_memory_note_resident(mdnn_memory_t *memory);
-/* An allocation or an operation failed that this budget would have been enough for. */
-void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes);
+/* An allocation or an operation failed that this budget would have been enough for. `needed`: the
+ * program may not be able to do without; else mdnn_memory_judge_refusal says so. */
+void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed);
 void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
 
 /* ---- memory_stuck.c ---- */

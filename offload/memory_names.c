@@ -192,7 +192,7 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
         status = show_only_named(memory, operation);
     if (status != MDNN_STATUS_OK) {
         if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-            mdnn_memory_refused(memory, sum.movable_bytes + mdnn_memory_stuck_bytes(memory));
+            mdnn_memory_refused(memory, sum.movable_bytes + mdnn_memory_stuck_bytes(memory), true);
         let_go(memory, operation, operation->named_count);
         return status;
     }

@@ -6,6 +6,7 @@
 #include "shim/doors.h"
 #include "shim/execute.h"
 #include "shim/process.h"
+#include "shim/workspace_sizes.h"
 
 /* The three result types are handled as one (answer.h). */
 #define SAME_LAYOUT(type)                                                                          \
@@ -142,6 +143,8 @@ static mdnn_call_t question(const mdnn_cudnn_t *real, mdnn_direction_t direction
         if (status == CUDNN_STATUS_SUCCESS)                                                        \
             mdnn_answer_algorithms(&(call), limit_bytes, requested, returned,                      \
                                    (mdnn_algo_perf_t *)(void *)(results));                         \
+        if (status == CUDNN_STATUS_SUCCESS)                                                        \
+            mdnn_workspace_note_algorithms(returned, (mdnn_algo_perf_t *)(void *)(results));       \
         mdnn_guard_leave();                                                                        \
         return status;                                                                             \
     } while (0)
@@ -270,7 +273,7 @@ static cudnnStatus_t size_workspace(mdnn_call_t *call, size_t *bytes)
         stock_bytes = answer;
     }
     if (status == CUDNN_STATUS_SUCCESS)
-        *bytes = stock_bytes;
+        mdnn_workspace_note(*bytes = stock_bytes);
     mdnn_guard_leave();
     return status;
 }

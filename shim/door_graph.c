@@ -17,6 +17,7 @@
 #include "shim/graph_shadow.h"
 #include "shim/handles.h"
 #include "shim/process.h"
+#include "shim/workspace_sizes.h"
 
 #define REAL_OR_FAIL(real, library, name)                                                          \
     const mdnn_cudnn_t *const real = mdnn_real_cudnn(library);                                     \
@@ -311,6 +312,8 @@ static void answer_plan(const mdnn_cudnn_t *real, mdnn_shadow_t *shadow, int64_t
     if (record && shadow->plan.handle && mdnn_handle_is_usable_now(shadow->plan.handle))
         answer = find_answer(shadow, record);
     *bytes = (int64_t)mdnn_shadow_tell(&shadow->plan, answer);
+    if (record)
+        mdnn_workspace_note((uint64_t)*bytes);
 }
 
 static void answer_attribute(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,

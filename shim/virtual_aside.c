@@ -51,6 +51,8 @@ CUresult mdnn_virtual_set_aside(CUdevice ordinal, uint64_t bytes, mdnn_aside_kin
         device->small_plain_bytes = small;
         result = CUDA_SUCCESS;
     } else if (device->memory) {
+        if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+            mdnn_memory_judge_refusal(device->memory, taken, quiet);
         result = quiet && status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY
                      ? CUDA_ERROR_OUT_OF_MEMORY
                      : mdnn_virtual_result(device, status, bytes);

@@ -35,6 +35,8 @@ typedef struct mdnn_virtual_device {
     bool serves_all;            /* safety = host */
     bool hurried;               /* mdnn_memory_hurry is in force */
     mdnn_condition_t one_ended;   /* of those */
+    uint32_t said_lines;        /* about refusals */
+    bool said_optional;         /* one of those lines is enough */
     char trouble[MDNN_TROUBLE_BYTES]; /* why it could not be set up; "": the failure says it */
     struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;

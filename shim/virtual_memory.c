@@ -15,6 +15,7 @@
 #include "config/sizes.h"
 #include "shim/process.h"
 #include "shim/virtual_unseen.h"
+#include "shim/workspace_sizes.h"
 
 enum { DEVICES = 64, PUBLISH_OPERATIONS = 1024 };
 /* One chunk more is little beside so many. */
@@ -131,6 +132,11 @@ static mdnn_safety_t safety_of(const mdnn_virtual_device_t *device)
     return wanted == MDNN_SAFETY_HOST && !device->serves_all ? MDNN_SAFETY_FAST : wanted;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t *numbers)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
@@ -148,7 +154,7 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .peak_live_bytes = report.peak_live_bytes,
         .pinned_live_bytes = report.pinned_live_bytes,
         .largest_operation_bytes = report.largest_operation_bytes,
-        .smallest_budget_bytes = report.smallest_budget_bytes,
+        .smallest_budget_bytes = larger(report.smallest_budget_bytes, report.wanting_bytes),
         .refused_budget_bytes = report.refused_budget_bytes,
         .floor_bytes = pilot.floor_bytes,
         .host_bytes = mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)),
@@ -164,6 +170,7 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .host_waits = report.host_waits,
         .host_wait_ms = report.host_wait_us / 1e3,
         .refused = report.refused,
+        .refused_optional = report.refused_optional,
         .created_chunks = report.created,
         .mapped_chunks = report.mapped,
         .unmapped_chunks = report.unmapped,
@@ -705,34 +712,61 @@ static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
                   refused, budget, pinned, all);
 }
 
-/* Once, and again when clearly more turns out to be needed: the first refusal may be one that the
- * program can do without, such as a workspace. */
+/* Whether a line about what is refused now tells something new: clearly more is needed, or clearly less
+ * since the program has done without what was refused before. */
+static bool is_news(const mdnn_virtual_device_t *device, uint64_t needed_bytes)
+{
+    enum { LINES = 8 };
+    const uint64_t said = device->said_needed_bytes;
+    return said == 0 || (device->said_lines < LINES &&
+                         (needed_bytes > said + said / 16 || needed_bytes < said - said / 16));
+}
+
+/* What is needed for this, and for what the program has run so far: nobody knows whether it can do
+ * without. */
 static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
-    const uint64_t needed_bytes = report.refused_budget_bytes > report.smallest_budget_bytes
-                                      ? report.refused_budget_bytes
-                                      : report.smallest_budget_bytes;
+    const uint64_t needed_bytes = larger(report.smallest_budget_bytes, report.wanting_bytes);
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], needed[MDNN_NUMBER_BYTES];
+    char so_far[MDNN_NUMBER_BYTES];
     if (needed_bytes <= device->budget_bytes && report.host_short > 0) {
         say_host_is_short(device, bytes);
         return;
     }
-    if (device->said_needed_bytes > 0 &&
-        needed_bytes <= device->said_needed_bytes + device->said_needed_bytes / 16)
+    if (!is_news(device, needed_bytes))
         return;
     device->said_needed_bytes = needed_bytes;
+    device->said_lines++;
     mdnn_format_size_rounded(bytes, refused, sizeof refused);
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
     mdnn_format_size_rounded(needed_bytes, needed, sizeof needed);
+    mdnn_format_size_rounded(report.smallest_budget_bytes, so_far, sizeof so_far);
     if (needed_bytes > device->budget_bytes)
         MDNN_LOG(MDNN_LOG_WARN, "memory",
                  "%s refused: nothing more can leave within the budget of %s; at least %s are "
-                 "needed",
-                 refused, budget, needed);
+                 "needed for it, %s for what ran so far",
+                 refused, budget, needed, so_far);
     else
         MDNN_LOG(MDNN_LOG_WARN, "memory",
                  "%s refused: nothing more can leave within the budget of %s", refused, budget);
+}
+
+/* Once: the program takes less, and goes on. */
+static void say_optional(mdnn_virtual_device_t *device, uint64_t bytes)
+{
+    const uint64_t needed_bytes = mdnn_memory_report(device->memory).smallest_budget_bytes;
+    char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], needed[MDNN_NUMBER_BYTES];
+    if (device->said_optional)
+        return;
+    device->said_optional = true;
+    mdnn_format_size_rounded(bytes, refused, sizeof refused);
+    mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
+    mdnn_format_size_rounded(needed_bytes, needed, sizeof needed);
+    MDNN_LOG(MDNN_LOG_WARN, "memory",
+             "%s refused within the budget of %s: an optional workspace, a smaller one will do; at "
+             "least %s are needed for what ran so far",
+             refused, budget, needed);
 }
 
 CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status, uint64_t bytes)
@@ -832,12 +866,17 @@ static CUresult allocate_on(mdnn_virtual_device_t *device, CUcontext context, CU
         const CUresult error = mdnn_failure_take(); /* of the stream: the real call's, too */
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
     }
+    const bool optional = quiet || mdnn_workspace_is_size(bytes);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     const mdnn_status_t status = allocate_entered(device, bytes, number, capture, &start);
+    const bool refused = status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && device->memory;
+    if (refused)
+        mdnn_memory_judge_refusal(device->memory, bytes, optional);
     const CUresult result = status == MDNN_STATUS_NOT_FOUND ? CUDA_ERROR_NOT_SUPPORTED
-                            : status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && quiet
-                                ? CUDA_ERROR_OUT_OF_MEMORY
-                                : told_of_allocation(device, status, bytes);
+                            : refused && optional           ? CUDA_ERROR_OUT_OF_MEMORY
+                                                            : told_of_allocation(device, status, bytes);
+    if (refused && optional && !quiet)
+        say_optional(device, bytes);
     if (result == CUDA_SUCCESS && synchronous && !quiet && context != device->context)
         mdnn_virtual_bind(context, start);
     mdnn_virtual_leave(device, entry);
@@ -972,7 +1011,8 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
     return true;
 }
 
-CUresult mdnn_virtual_pin(CUdeviceptr address)
+/* `quiet`: for ourselves. */
+static CUresult pin(CUdeviceptr address, bool quiet)
 {
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
     uint64_t start, bytes = 0;
@@ -981,10 +1021,19 @@ CUresult mdnn_virtual_pin(CUdeviceptr address)
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     if (device->memory)
         (void)mdnn_memory_find(device->memory, address, &start, &bytes);
+    const mdnn_status_t status = mdnn_virtual_pin_entered(device, address, &start);
+    const bool refused = status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && device->memory;
+    if (refused)
+        mdnn_memory_judge_refusal(device->memory, bytes, quiet);
     const CUresult result =
-        mdnn_virtual_result(device, mdnn_virtual_pin_entered(device, address, &start), bytes);
+        refused && quiet ? CUDA_ERROR_OUT_OF_MEMORY : mdnn_virtual_result(device, status, bytes);
     mdnn_virtual_leave(device, entry);
     return result;
+}
+
+CUresult mdnn_virtual_pin(CUdeviceptr address)
+{
+    return pin(address, false);
 }
 
 CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin)
@@ -1002,6 +1051,8 @@ CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin)
         status = device->memory ? mdnn_memory_pin_live(device->memory, address, pin)
                                 : MDNN_STATUS_NOT_FOUND; /* it was just reset */
     while (status == MDNN_STATUS_BUSY && mdnn_virtual_try_again(device, status, &retried));
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && device->memory)
+        mdnn_memory_judge_refusal(device->memory, bytes, false);
     const CUresult result = mdnn_virtual_result(device, status, bytes);
     mdnn_virtual_leave(device, entry);
     return result;
@@ -1036,7 +1087,7 @@ CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes)
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (mdnn_virtual_on())
         result = allocate(address, bytes, NULL, false, true, true);
-    if (result == CUDA_SUCCESS && mdnn_virtual_pin(*address) != CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && pin(*address, true) != CUDA_SUCCESS) {
         (void)mdnn_virtual_free(*address, NULL, false, true);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -261,7 +261,7 @@ assert refused(RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED_CUDART")
 assert not refused(RuntimeError("an illegal memory access was encountered"))
 said = "microdnn: 1:1 memory: 1.00 GiB refused: nothing more can leave"
 assert cells.refusal_problems("") and cells.refusal_problems(said)
-assert not cells.refusal_problems(said + "; at least 2.00 GiB are needed")
+assert not cells.refusal_problems(said + "; at least 2.00 GiB are needed for it, 1.00 GiB for what ran so far")
 END
 }
 

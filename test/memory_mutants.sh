@@ -100,6 +100,10 @@ table() {
     mutant BLANK_BESIDE_UNSEEN_WORK memory.c 's/ || memory->unseen_open > 0 ||/ ||/'
     mutant BLANK_THOUGH_IT_STAYS memory.c 's/^        bytes < memory->config.min_bytes || bytes <=/        bytes <=/'
     mutant RESERVED_OVER_ANOTHER ranges.c '/^static uint64_t find_bare/,/^}/s/if (range)/if (0)/'
+    # --- refusals: what the program needs ---
+    mutant OPTIONAL_IS_NEEDED memory.c 's/^    if (optional)$/    if (0)/'
+    mutant REFUSED_IS_NEEDED_FOR_EVER memory.c 's/memory->wanting.since >= OPERATIONS;/memory->wanting.since > UINT64_MAX - 1;/'
+    mutant REFUSED_IS_NOT_NEEDED memory.c 's/^    if (memory->wanting.bytes < needed_bytes)/    if (0)/'
     # --- plans ---
     mutant SLOWER_PLAN_STAYS pilot.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (0)/'
     mutant FASTER_PLAN_IS_TAKEN_BACK pilot.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (1)/'

@@ -24,7 +24,7 @@ HUGE = 100 * GIB
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 ABOVE_FLOOR = 1.10  # such a budget must be enough
 REFUSAL = re.compile(r"^microdnn: .*\brefused\b.*")
-NEEDED = re.compile(r"\bat least \d\S* \w+ are needed$")
+NEEDED = re.compile(r"\bat least \d\S* \w+ are needed\b")
 CLEAN = re.compile(r"^microdnn verify: clean, (\d+) operations", re.MULTILINE)
 
 

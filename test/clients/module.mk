@@ -83,6 +83,10 @@ $(C)/small_allocations: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
 TEST_DEPS += $(C)/small_allocations
 TESTS += test/small_allocations.sh
 
+# What is said of memory that is refused.
+TEST_DEPS += $(C)/refusals
+TESTS += test/refusals.sh
+
 # Device memory that is not virtual.
 $(C)/other_memory: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
 TEST_DEPS += $(C)/other_memory

@@ -1527,6 +1527,35 @@ static void a_refusal_names_a_budget_that_is_enough(void **state)
     }
 }
 
+/* Optional, or without which the program goes on: not needed. */
+static void what_was_refused_is_wanting_until_the_program_goes_on(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 1), second = allocate(memory, 1);
+    uint64_t address;
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(mdnn_memory_allocate(memory, 9 * MODEL_CHUNK, 0, &address),
+                         MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+        mdnn_memory_judge_refusal(memory, 9 * MODEL_CHUNK, true);
+        assert_int_equal(mdnn_memory_report(memory).wanting_bytes, 0);
+        assert_int_equal(mdnn_memory_allocate(memory, 6 * MODEL_CHUNK, 0, &address),
+                         MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+        mdnn_memory_judge_refusal(memory, 6 * MODEL_CHUNK, false);
+        assert_int_equal(mdnn_memory_report(memory).wanting_bytes, 6 * MODEL_CHUNK);
+        assert_int_equal(mdnn_memory_report(memory).refused_optional, 2 * round + 1);
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(operate(memory, first, second, MDNN_USE_READ, false), MDNN_STATUS_OK);
+        const mdnn_memory_report_t report = mdnn_memory_report(memory);
+        assert_int_equal(report.wanting_bytes, 0);
+        assert_int_equal(report.smallest_budget_bytes, 2 * MODEL_CHUNK);
+        assert_int_equal(report.refused, 2 * round + 2);
+        assert_int_equal(report.refused_optional, 2 * round + 2);
+    }
+    end_memory(&model, memory);
+}
+
 /* A smaller one may do, so it is not part of what is needed at least; and what is a range that the
  * operation names is not needed beside it. */
 static void a_workspace_counts_once_and_not_for_the_floor(void **state)
@@ -2174,6 +2203,7 @@ int main(void)
         cmocka_unit_test(a_demand_comes_before_planned_returns),
         cmocka_unit_test(a_join_waits_for_all_moves),
         cmocka_unit_test(a_refusal_names_a_budget_that_is_enough),
+        cmocka_unit_test(what_was_refused_is_wanting_until_the_program_goes_on),
         cmocka_unit_test(a_workspace_counts_once_and_not_for_the_floor),
         cmocka_unit_test(what_was_captured_stays),
         cmocka_unit_test(what_was_freed_while_it_was_pinned_can_be_pinned_again),
