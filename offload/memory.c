@@ -274,16 +274,37 @@ static void fill_area(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t address
     area->last_use = memory->report.operations;
 }
 
-/* Has `stream` (if it cannot: the host) wait for earlier users of the memory. What they do in
- * `stream` itself needs no wait there, but must be over before the memory leaves. */
+/* Has `stream` wait for earlier users of the memory. Those for whom it cannot are uses of the area
+ * from now on, and *host says that the host must wait for them. What they do in `stream` itself needs
+ * no wait there, but must be over before the memory leaves. */
 static mdnn_status_t follow_users(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t stream,
-                                  const mdnn_allocation_t *got)
+                                  const mdnn_allocation_t *got, bool *host)
 {
-    for (size_t i = 0; i < got->wait_count; i++)
-        if (memory->device.wait_in_stream(memory->context, stream, got->waits[i]) != MDNN_STATUS_OK)
-            MDNN_TRY(mdnn_memory_wait(memory, got->waits[i]));
+    *host = false;
     MDNN_TRY(mdnn_area_reserve_use(memory, area, stream)); /* cannot fail: it is the first */
+    for (size_t i = 0; i < got->wait_count; i++) {
+        if (memory->device.wait_in_stream(memory->context, stream, got->waits[i]) == MDNN_STATUS_OK)
+            continue;
+        MDNN_TRY(mdnn_area_reserve_use(memory, area, got->waits[i].stream));
+        mdnn_area_note_use(area, got->waits[i]);
+        *host = true;
+    }
     mdnn_area_note_use(area, memory->device.mark(memory->context, stream));
+    return MDNN_STATUS_OK;
+}
+
+/* Held. Host wait until nothing that is known uses it. BUSY: not within `seconds`; 0: as long as the
+ * device does anything. */
+static mdnn_status_t wait_for_uses(mdnn_memory_t *memory, mdnn_area_t *area, double seconds)
+{
+    for (uint32_t i = 0; i < area->use_count;) {
+        const mdnn_ticket_t use = area->uses[i];
+        if (use.moment == 0 || memory->device.is_done(memory->context, use))
+            i++;
+        else
+            MDNN_TRY(seconds > 0 ? mdnn_memory_wait_a_while(memory, use, seconds)
+                                 : mdnn_memory_wait(memory, use));
+    }
     return MDNN_STATUS_OK;
 }
 
@@ -328,17 +349,70 @@ static mdnn_first_use_t first_use(const mdnn_memory_t *memory, uint64_t bytes)
                                                    memory->chunk_bytes);
 }
 
+static mdnn_area_t *new_area(void)
+{
+    mdnn_area_t *const area = calloc(1, sizeof *area);
+    if (area) {
+        area->uses = area->first_uses;
+        area->use_room = MDNN_INLINE_USES;
+    }
+    return area;
+}
+
+/* Memory whose users do not end soon is given back, and addresses alone taken, whose first use finds
+ * other memory. NOT_FOUND: not here. */
+static mdnn_status_t exchange(mdnn_memory_t *memory, mdnn_area_t **area, uint64_t stream)
+{
+    mdnn_allocation_t bare;
+    const uint64_t bytes = (*area)->bytes;
+    if (memory->config.safety != MDNN_SAFETY_FAST || memory->unseen_open > 0 ||
+        (*area)->stays || (*area)->pins > 0)
+        return MDNN_STATUS_NOT_FOUND;
+    mdnn_area_t *const other = new_area();
+    if (!other)
+        return MDNN_STATUS_NOT_FOUND;
+    if (mdnn_memory_reserve(memory, bytes, &bare) != MDNN_STATUS_OK) {
+        free_area(other);
+        return MDNN_STATUS_NOT_FOUND;
+    }
+    forget(memory, *area);
+    fill_area(memory, other, bare.address, bytes);
+    link_area(memory, other);
+    (void)mdnn_area_reserve_use(memory, other, stream);
+    mdnn_area_note_use(other, memory->device.mark(memory->context, stream));
+    *area = other;
+    return MDNN_STATUS_OK;
+}
+
+/* Nobody knows the allocation yet, but it must not leave meanwhile. */
+static mdnn_status_t wait_for_users(mdnn_memory_t *memory, mdnn_area_t **area, uint64_t stream)
+{
+    static const double moment_s = 0.02;
+    mdnn_area_t *const first = *area;
+    first->held++;
+    mdnn_status_t status = wait_for_uses(memory, first, moment_s);
+    if (status == MDNN_STATUS_BUSY) {
+        if (exchange(memory, area, stream) == MDNN_STATUS_OK)
+            status = MDNN_STATUS_OK;
+        else
+            status = wait_for_uses(memory, first, 0);
+    }
+    first->held--;
+    mdnn_area_end(memory, first); /* if it was exchanged */
+    return status;
+}
+
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address)
 {
     mdnn_allocation_t got;
-    mdnn_area_t *const area = calloc(1, sizeof *area);
+    mdnn_turn_t turn;
+    bool host;
+    mdnn_area_t *area = new_area();
     if (!area)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    area->uses = area->first_uses;
-    area->use_room = MDNN_INLINE_USES;
     mdnn_status_t status =
-        mdnn_memory_acquire(memory, bytes, stream, first_use(memory, bytes), &got);
+        mdnn_memory_acquire(memory, bytes, stream, first_use(memory, bytes), &turn, &got);
     if (status != MDNN_STATUS_OK) {
         free_area(area);
         if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
@@ -347,7 +421,13 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
     }
     fill_area(memory, area, got.address, bytes);
     link_area(memory, area);
-    status = follow_users(memory, area, stream, &got);
+    status = follow_users(memory, area, stream, &got, &host);
+    area->held++;
+    mdnn_memory_end_quiet(memory);
+    mdnn_memory_end_turn(memory, &turn);
+    area->held--;
+    if (status == MDNN_STATUS_OK && host)
+        status = wait_for_users(memory, &area, stream);
     if (status == MDNN_STATUS_OK)
         *address = area->address;
     else
@@ -380,7 +460,7 @@ static bool release(mdnn_memory_t *memory, mdnn_area_t *area)
 
 void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area)
 {
-    if (!area->freed || area->held + area->pins > 0)
+    if (!area->freed || area->held + area->pins + area->idlers > 0)
         return;
     if (area->state != MDNN_AREA_ENDING) {
         mdnn_area_stop(memory, area);
@@ -403,6 +483,19 @@ void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area)
     free_area(area);
 }
 
+/* Without memory to note its last use: that is over before it is freed. */
+static mdnn_status_t free_later(mdnn_memory_t *memory, mdnn_area_t *area, mdnn_ticket_t now)
+{
+    area->held++;
+    const mdnn_status_t status = mdnn_memory_wait(memory, now);
+    area->held--;
+    if (status == MDNN_STATUS_OK && !area->freed)
+        forget(memory, area);
+    else
+        mdnn_area_end(memory, area); /* freed by another thread meanwhile, which is an error */
+    return status;
+}
+
 mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream)
 {
     mdnn_area_t *const area = find_live(memory, address);
@@ -412,7 +505,7 @@ mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t
     if (mdnn_area_reserve_use(memory, area, stream) == MDNN_STATUS_OK)
         mdnn_area_note_use(area, now);
     else
-        MDNN_TRY(mdnn_memory_wait(memory, now));
+        return free_later(memory, area, now);
     forget(memory, area);
     return MDNN_STATUS_OK;
 }
@@ -433,11 +526,13 @@ mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address)
     mdnn_area_t *const area = find_live(memory, address);
     if (!area)
         return MDNN_STATUS_NOT_FOUND;
-    for (uint32_t i = 0; i < area->use_count; i++)
-        if (area->uses[i].moment != 0)
-            MDNN_TRY(mdnn_memory_wait(memory, area->uses[i]));
-    MDNN_TRY(mdnn_memory_wait_unseen(memory));
-    return mdnn_memory_wait_for_all(memory);
+    area->idlers++;
+    mdnn_status_t status = wait_for_uses(memory, area, 0);
+    area->idlers--;
+    mdnn_area_end(memory, area);
+    if (status == MDNN_STATUS_OK)
+        status = mdnn_memory_wait_unseen(memory);
+    return status == MDNN_STATUS_OK ? mdnn_memory_wait_for_all(memory) : status;
 }
 
 /* ---- pins ---- */
@@ -461,13 +556,15 @@ void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area)
     mdnn_area_end(memory, area);
 }
 
-mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start)
+/* With the turn. */
+static mdnn_status_t try_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start,
+                             mdnn_patience_t *patience)
 {
     mdnn_area_t *const area = find_kept(memory, address);
     if (!area)
         return MDNN_STATUS_NOT_FOUND;
     area->held++;
-    mdnn_status_t status = mdnn_memory_demand(memory, &area, 1);
+    mdnn_status_t status = mdnn_memory_demand(memory, &area, 1, patience);
     if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY && area->range) {
         status = mdnn_memory_wait_for_earlier(memory);
         if (status == MDNN_STATUS_OK)
@@ -480,6 +577,21 @@ mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t 
     } else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {
         mdnn_memory_refused(memory, area->room + mdnn_memory_stuck_bytes(memory), false);
     }
+    if (status != MDNN_STATUS_OK)
+        mdnn_area_end(memory, area); /* it may have been freed meanwhile */
+    return status;
+}
+
+mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start)
+{
+    mdnn_patience_t patience = mdnn_memory_patience(memory);
+    mdnn_turn_t turn;
+    MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
+    mdnn_status_t status;
+    while ((status = try_pin(memory, address, start, &patience)) == MDNN_STATUS_BUSY &&
+           !mdnn_memory_serves_all(memory))
+        MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
+    mdnn_memory_end_turn(memory, &turn);
     return status;
 }
 

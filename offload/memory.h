@@ -20,10 +20,12 @@
  *
  * Everything moves in mdnn_memory_progress, which never waits; begin and allocate call it and wait
  * on the host only where there is nothing else to do (counted). A wait is always for a ticket of
- * work that is enqueued already, so it ends (I4).
+ * work that is enqueued already, so it ends (I4), unless that work waits for what the program does
+ * next: so no wait keeps other threads out, and what they do is served meanwhile.
  *
- * Calls no CUDA function but through mdnn_memory_device_t. Not thread-safe: the caller holds a lock
- * around every call; between begin and end of an operation it may let it go. */
+ * Calls no CUDA function but through mdnn_memory_device_t. The caller holds a lock around every
+ * call; between begin and end of an operation it may let it go. The functions of the device that
+ * wait let it go meanwhile, so other threads may be within other calls then. */
 #ifndef MDNN_MEMORY_H
 #define MDNN_MEMORY_H
 
@@ -48,9 +50,20 @@ typedef struct mdnn_memory_device {
     /* Never waits; true once wait_on_host has returned OK. Moment 0 is never asked for: nothing
      * was enqueued before it. */
     bool (*is_done)(void *context, mdnn_ticket_t ticket);
-    mdnn_status_t (*wait_on_host)(void *context, mdnn_ticket_t ticket);
-    /* The same, but BUSY if it takes longer: where nothing depends on it. */
+    mdnn_status_t (*wait_on_host)(void *context, mdnn_ticket_t ticket); /* for copies */
+    /* The same, but BUSY if it takes longer: for work of the program's. */
     mdnn_status_t (*wait_a_while)(void *context, mdnn_ticket_t ticket, double seconds);
+    /* Until another thread has changed something, or so many seconds. NULL: no call overlaps with
+     * another. */
+    void (*wait_for_change)(void *context, double seconds);
+    /* Grows whenever the device has completed something since the last question. NULL: unknown. */
+    uint64_t (*completions)(void *context);
+    /* Operations that the calling thread has between begin and end, of any kind. NULL: all of them
+     * are its own. */
+    uint32_t (*opened_here)(void *context);
+    /* Has the moment of a mark end with the work before it; else it may seem to last until work has
+     * ended that is enqueued later. NULL: it never does. */
+    void (*fix)(void *context, mdnn_ticket_t ticket);
     mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_ticket_t ticket);
 
     /* Pinned host memory. BUSY: being made, ask again; OUT_OF_MEMORY: no more than this. */
@@ -92,6 +105,9 @@ typedef struct mdnn_memory_config {
      * ranges.small_bytes 0 there are none. HOST: what is away is mapped to its host copy, and
      * ranges move only while nothing runs (offload/memory_quiet.c). */
     mdnn_safety_t safety;
+    /* A wait for the program's work fails once the device has completed nothing for so long; 0:
+     * never. */
+    double patience_s;
     mdnn_pilot_config_t pilot;
 } mdnn_memory_config_t;
 
@@ -119,12 +135,15 @@ typedef struct mdnn_memory mdnn_memory_t;
 mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
                                  const mdnn_memory_device_t *device, void *context,
                                  mdnn_memory_t **memory);
-/* Forgets everything; unmaps and frees nothing. Accepts NULL. */
+/* Forgets everything; unmaps and frees nothing. Accepts NULL. No thread is in a call. */
 void mdnn_memory_destroy(mdnn_memory_t *memory);
+/* Calls that wait end with NOT_FOUND as soon as they have the lock again; then it can be destroyed. */
+void mdnn_memory_close(mdnn_memory_t *memory);
 
 /* `bytes` > 0 for use in `stream` (whose order the memory follows). Waits on the host, if needed,
- * for memory that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. HOST: BUSY while
- * something would have to move and an operation is between begin and end; so in begin and pin. */
+ * for memory that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. STUCK: something
+ * could, but the device completes nothing. NOT_FOUND: it was closed. HOST: BUSY while something would
+ * have to move and an operation is between begin and end. The same four in begin and pin. */
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address);
 /* After an allocation of that size, or a pin of it, was refused: whether the program can do without
@@ -162,7 +181,8 @@ typedef struct mdnn_memory_operation {
 
 /* Makes all that it names resident; copies that it needs have ended on return, so nothing is
  * enqueued in `stream`. From then until end none of it leaves. OUT_OF_DEVICE_MEMORY: the named ones
- * do not fit together, beside what never leaves and what operations between begin and end hold.
+ * do not fit together, beside what never leaves and what operations of this thread hold between begin
+ * and end; what those of others hold is waited for.
  * After any failure nothing is held, and the operation must not be enqueued. */
 mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation);
 /* After the operation was enqueued. `enqueued` false: it was not, after all. Records it and follows

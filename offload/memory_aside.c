@@ -39,25 +39,41 @@ static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes)
     return held <= memory->config.budget_bytes && most <= memory->config.budget_bytes - held;
 }
 
-/* Destroys chunks until what is claimed has room. As a demand for them (offload/memory_room.c). */
-static mdnn_status_t shrink(mdnn_memory_t *memory)
+/* With the turn. */
+static mdnn_status_t shrink_in_turn(mdnn_memory_t *memory, mdnn_patience_t *patience)
 {
     const mdnn_ticket_t *waits;
     size_t wait_count;
     uint64_t over;
     mdnn_status_t status = MDNN_STATUS_OK;
-    mdnn_memory_begin_demand(memory);
+    mdnn_memory_begin_demand(memory, patience,
+                             mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes);
     while (status == MDNN_STATUS_OK && (over = chunks_over(memory)) > 0) {
         mdnn_memory_progress(memory);
         status = mdnn_ranges_shrink(memory->ranges, over, &waits, &wait_count);
         if (status == MDNN_STATUS_BUSY)
-            status = mdnn_memory_wait_and_move(memory, wait_count > 0 ? waits[0]
-                                                                      : (mdnn_ticket_t){0, 0});
+            status = wait_count > 0
+                         ? mdnn_memory_wait_for_released(memory, over, waits[0], patience)
+                         : MDNN_STATUS_OK;
         else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && (over = chunks_over(memory)) > 0)
-            status = mdnn_memory_make_room(memory, over);
+            status = mdnn_memory_make_room(memory, over, patience);
     }
-    memory->demanding = false;
+    mdnn_memory_end_demand(memory);
     mdnn_memory_end_quiet(memory);
+    return status;
+}
+
+/* Destroys chunks until what is claimed has room. As a demand for them (offload/memory_room.c). */
+static mdnn_status_t shrink(mdnn_memory_t *memory)
+{
+    mdnn_patience_t patience = mdnn_memory_patience(memory);
+    mdnn_turn_t turn;
+    mdnn_status_t status;
+    MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
+    while ((status = shrink_in_turn(memory, &patience)) == MDNN_STATUS_BUSY &&
+           !mdnn_memory_serves_all(memory))
+        MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
+    mdnn_memory_end_turn(memory, &turn);
     return status;
 }
 

@@ -54,6 +54,7 @@ typedef struct mdnn_area {
     uint32_t held, pins; /* operations between begin and end; mdnn_memory_pin */
     uint32_t live_pins;  /* so many of the pins end with its free */
     uint64_t number;     /* no other one's, ever */
+    uint32_t idlers;     /* who waits until nothing uses it, or has it in a list: it may leave */
     uint64_t born, gone; /* operations that began in between can name it */
 
     /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to
@@ -102,6 +103,18 @@ typedef struct mdnn_timing {
     uint64_t token, sequence; /* sequence UINT64_MAX: nobody wants it */
 } mdnn_timing_t;
 
+/* A demand in line; on the stack of its thread. */
+typedef struct mdnn_turn {
+    struct mdnn_turn *next;
+} mdnn_turn_t;
+
+/* When the device was last seen to complete something. */
+typedef struct mdnn_patience {
+    double since_us;
+    uint64_t completions;
+    bool stalled; /* so the demand takes what is idle from now on */
+} mdnn_patience_t;
+
 /* A stretch of a stream as long as a round, on the device's clock. */
 typedef struct mdnn_round_watch {
     uint64_t token, stream; /* token 0: none */
@@ -144,6 +157,10 @@ struct mdnn_memory {
     mdnn_area_list_t leaving, returning, endings; /* in the order in which they were asked for */
     mdnn_flights_t flights[2];                    /* [true]: out */
     bool demanding;                               /* planned returns get no chunks meanwhile */
+    bool stalled;                                 /* that demand waited for a use in vain */
+    bool closed;                                  /* each wait ends at once */
+    uint64_t least_chunks;                        /* that the demand needs if all else leaves */
+    mdnn_turn_t *first_turn, *last_turn;          /* the first has the turn */
     uint64_t demands;                             /* numbers of demands, */
     uint64_t passes;                              /* of passes over the names of an operation, */
     uint64_t began;                               /* of operations begun */
@@ -245,15 +262,13 @@ static inline uint64_t mdnn_area_owned(const mdnn_area_t *area)
 bool mdnn_memory_unseen_over(mdnn_memory_t *memory);
 /* What the next to end is, of those whose end is enqueued; NULL: none. */
 mdnn_ticket_t *mdnn_memory_unseen_use(mdnn_memory_t *memory);
+void mdnn_memory_note_unseen_over(mdnn_memory_t *memory, mdnn_ticket_t use);
 mdnn_status_t mdnn_memory_wait_unseen(mdnn_memory_t *memory);
 
 /* ---- memory_aside.c ---- */
 /* Chunks that there are, and that there may be beside what is set aside. */
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
-
-/* ---- memory_names.c ---- */
-mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory);
 
 /* ---- memory_rounds.c ---- */
 /* After an operation of `stream` was recorded. */
@@ -263,19 +278,36 @@ void mdnn_memory_watch_round(mdnn_memory_t *memory, uint64_t stream);
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory);
 /* Until what was enqueued has ended; but for each operation only once, and not too long. */
 mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory);
+/* VERIFY: until all operations have ended, should the wait for one have failed at its end (it may
+ * touch anything), or another thread's is begun. */
+mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory);
 /* BUSY: an operation is between begin and end. OK: mdnn_memory_end_quiet follows. */
 mdnn_status_t mdnn_memory_quieten(mdnn_memory_t *memory);
 void mdnn_memory_end_quiet(mdnn_memory_t *memory);
+/* Until another thread's quiet time is over: nothing may begin in it. */
+mdnn_status_t mdnn_memory_wait_for_noise(mdnn_memory_t *memory);
 /* What became AWAY. */
 void mdnn_area_cover(mdnn_memory_t *memory, mdnn_area_t *area);
 /* Before anything else is mapped there. */
 mdnn_status_t mdnn_area_uncover(mdnn_memory_t *memory, mdnn_area_t *area);
 
-/* ---- memory_room.c ---- */
-/* Waits on the host, counted. */
+/* ---- memory_room.c: each wait lets the caller's lock go. NOT_FOUND: the memory was closed ---- */
+/* Waits on the host, counted. STUCK: the device completes nothing any more. */
 mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket);
+/* The same for a copy of our own, which ends by itself. */
+mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_ticket_t ticket);
 mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket,
                                        double seconds); /* or BUSY */
+/* Until another thread has changed something, or for a moment. NOT_FOUND also if there is none. */
+mdnn_status_t mdnn_memory_wait_for_change(mdnn_memory_t *memory);
+mdnn_patience_t mdnn_memory_patience(const mdnn_memory_t *memory);
+/* false: the device has completed nothing for as long as the configuration says. */
+bool mdnn_memory_is_patient(mdnn_memory_t *memory, mdnn_patience_t *patience);
+/* Waits for the turn, with nothing held. OK: end_turn follows; else it is not in line. pass: lets
+ * all others in line go first. */
+mdnn_status_t mdnn_memory_take_turn(mdnn_memory_t *memory, mdnn_turn_t *turn);
+mdnn_status_t mdnn_memory_pass_turn(mdnn_memory_t *memory, mdnn_turn_t *turn);
+void mdnn_memory_end_turn(mdnn_memory_t *memory, mdnn_turn_t *turn);
 /* Waits until nothing moves any more (what cannot move for want of memory does not). A failure of
  * the device ends it, and a wait that takes too long. */
 void mdnn_memory_join(mdnn_memory_t *memory);
@@ -284,15 +316,27 @@ void mdnn_memory_join(mdnn_memory_t *memory);
  * have what the plan gives them, as long as that operation keeps the device at work behind it. */
 void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end);
 /* As mdnn_ranges_acquire, but whatever it takes is done and waited for. Where the first use is
- * known, nothing is sent away for it: then, or if it is LATER, as mdnn_ranges_reserve. */
+ * known, nothing is sent away for it: then as mdnn_ranges_reserve. OK: the thread has the turn, and
+ * mdnn_memory_end_quiet and end_turn follow. */
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                                  mdnn_first_use_t first_use, mdnn_allocation_t *allocation);
-/* Parts of the above: planned returns get nothing from now on; one round for `wanted` chunks (OK: go
- * on); a host wait beside which moves go on (moment 0: none). */
-void mdnn_memory_begin_demand(mdnn_memory_t *memory);
-mdnn_status_t mdnn_memory_make_room(mdnn_memory_t *memory, uint64_t wanted);
-mdnn_status_t mdnn_memory_wait_and_move(mdnn_memory_t *memory, mdnn_ticket_t ticket);
-/* Has all of `areas`, which are held or pinned, RESIDENT; NULL ones are passed over. */
-mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count);
+                                  mdnn_first_use_t first_use, mdnn_turn_t *turn,
+                                  mdnn_allocation_t *allocation);
+/* Addresses alone. NOT_FOUND: it may never have chunks. */
+mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
+                                  mdnn_allocation_t *allocation);
+/* With the turn. Has all of `areas`, which are held or pinned, RESIDENT; NULL ones are passed over.
+ * BUSY: it stalled; let go of them, pass the turn and ask again. HOST: as quieten. */
+mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count,
+                                 mdnn_patience_t *patience);
+/* Parts of these, with the turn. Between begin and end planned returns get nothing; the demand needs
+ * `least` chunks in all, whatever leaves. One round for `wanted` chunks, or for what is released and
+ * in use still: OK: go on; BUSY as above. */
+void mdnn_memory_begin_demand(mdnn_memory_t *memory, const mdnn_patience_t *patience,
+                              uint64_t least);
+void mdnn_memory_end_demand(mdnn_memory_t *memory);
+mdnn_status_t mdnn_memory_make_room(mdnn_memory_t *memory, uint64_t wanted,
+                                    mdnn_patience_t *patience);
+mdnn_status_t mdnn_memory_wait_for_released(mdnn_memory_t *memory, uint64_t wanted,
+                                            mdnn_ticket_t ticket, mdnn_patience_t *patience);
 
 #endif

@@ -92,7 +92,9 @@ static mdnn_status_t reserve_pilot_uses(mdnn_memory_t *memory, size_t count)
 
 enum { FEW_NAMES = 16 }; /* as nearly every operation has: no memory is allocated for them */
 
-static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
+/* With the turn. */
+static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                                  mdnn_patience_t *patience)
 {
     mdnn_area_t *few[FEW_NAMES];
     mdnn_area_t **const areas = operation->named_count <= FEW_NAMES
@@ -103,28 +105,23 @@ static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_opera
     memory->passes++;
     for (size_t i = 0; i < operation->named_count; i++)
         areas[i] = meet(memory, operation, i);
-    const mdnn_status_t status = mdnn_memory_demand(memory, areas, operation->named_count);
+    const mdnn_status_t status =
+        mdnn_memory_demand(memory, areas, operation->named_count, patience);
     if (areas != few)
         free(areas);
     return status;
 }
 
-/* VERIFY: should the wait for an operation have failed at its end: it may touch anything. */
-mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory)
-{
-    for (uint32_t i = 0; i < memory->all.use_count; i++)
-        MDNN_TRY(mdnn_memory_wait(memory, memory->all.uses[i]));
-    return MDNN_STATUS_OK;
-}
-
-/* VERIFY: what is named is mapped, and nothing else but what others hold or have pinned. */
+/* VERIFY: what is named is mapped, and nothing else but what others hold or have pinned, or what
+ * other threads' operations still work on. */
 static mdnn_status_t show_only_named(mdnn_memory_t *memory,
                                      const mdnn_memory_operation_t *operation)
 {
     MDNN_TRY(mdnn_memory_wait_for_earlier(memory));
     for (mdnn_area_t *area = memory->areas; area; area = area->next) {
         if (!area->range || area->held + area->pins > 0 || area->state == MDNN_AREA_ENDING ||
-            mdnn_range_chunks(area->range).mapped == 0)
+            mdnn_range_chunks(area->range).mapped == 0 ||
+            (memory->open > 0 && !mdnn_area_uses_over(memory, area)))
             continue;
         MDNN_TRY(mdnn_area_show(memory, area, false));
     }
@@ -177,24 +174,65 @@ static void begin_timing(mdnn_memory_t *memory, mdnn_memory_operation_t *operati
     memory->timings_open += operation->time_token != 0;
 }
 
+/* What is held after OK is RESIDENT. BUSY: it stalled. */
+static mdnn_status_t hold_resident(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                                   mdnn_patience_t *patience)
+{
+    mdnn_sum_t sum = {0};
+    MDNN_TRY(hold(memory, operation, &sum));
+    const mdnn_status_t status =
+        sum.lacking ? demand_named(memory, operation, patience) : MDNN_STATUS_OK;
+    if (status == MDNN_STATUS_OK)
+        return MDNN_STATUS_OK;
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        mdnn_memory_refused(memory, sum.movable_bytes + mdnn_memory_stuck_bytes(memory), true);
+    let_go(memory, operation, operation->named_count);
+    return status;
+}
+
+/* Nothing is held while it waits for the turn. */
+static mdnn_status_t hold_in_turn(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
+{
+    mdnn_patience_t patience = mdnn_memory_patience(memory);
+    mdnn_turn_t turn;
+    mdnn_status_t status;
+    MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
+    while ((status = hold_resident(memory, operation, &patience)) == MDNN_STATUS_BUSY &&
+           !mdnn_memory_serves_all(memory))
+        MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
+    mdnn_memory_end_turn(memory, &turn);
+    return status;
+}
+
+/* Holds all that is named if it is RESIDENT. */
+static mdnn_status_t hold_at_once(mdnn_memory_t *memory, mdnn_memory_operation_t *operation,
+                                  mdnn_sum_t *sum)
+{
+    MDNN_TRY(hold(memory, operation, sum));
+    note_sizes(memory, sum);
+    if (sum->workspace_named) /* so it is not needed beside them */
+        operation->workspace_bytes = 0;
+    if (sum->lacking)
+        let_go(memory, operation, operation->named_count);
+    return MDNN_STATUS_OK;
+}
+
 mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation)
 {
     mdnn_sum_t sum = {0};
     operation->time_token = 0;
+    MDNN_TRY(mdnn_memory_wait_for_noise(memory));
     operation->began = ++memory->began;
     MDNN_TRY(reserve_pilot_uses(memory, operation->named_count));
-    MDNN_TRY(hold(memory, operation, &sum));
-    note_sizes(memory, &sum);
-    if (sum.workspace_named) /* so it is not needed beside them */
-        operation->workspace_bytes = 0;
-    mdnn_status_t status = sum.lacking ? demand_named(memory, operation) : MDNN_STATUS_OK;
-    if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY)
-        status = show_only_named(memory, operation);
-    if (status != MDNN_STATUS_OK) {
-        if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-            mdnn_memory_refused(memory, sum.movable_bytes + mdnn_memory_stuck_bytes(memory), true);
-        let_go(memory, operation, operation->named_count);
-        return status;
+    MDNN_TRY(hold_at_once(memory, operation, &sum));
+    if (sum.lacking)
+        MDNN_TRY(hold_in_turn(memory, operation));
+    if (memory->config.safety == MDNN_SAFETY_VERIFY) {
+        const mdnn_status_t status = show_only_named(memory, operation);
+        if (status != MDNN_STATUS_OK) {
+            let_go(memory, operation, operation->named_count);
+            return status;
+        }
     }
     if (memory->movable_bytes < sum.movable_bytes - sum.workspace_bytes)
         memory->movable_bytes = sum.movable_bytes - sum.workspace_bytes;
@@ -269,16 +307,22 @@ static uint32_t mark_uses(mdnn_memory_t *memory, const mdnn_memory_operation_t *
     return known;
 }
 
-static void end_timing(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
-                       bool enqueued)
+static void end_timing(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
+{
+    if (operation->time_token != 0)
+        memory->device.time_end(memory->context, operation->stream, operation->time_token);
+}
+
+/* Its time is to be read, for the operation that is recorded next. */
+static void keep_timing(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                        bool recorded)
 {
     if (operation->time_token == 0)
         return;
     memory->timings_open--;
-    memory->device.time_end(memory->context, operation->stream, operation->time_token);
     const size_t last = (memory->first_timing + memory->timing_count++) % MDNN_TIMINGS;
     memory->timings[last] = (mdnn_timing_t){
-        operation->time_token, enqueued ? mdnn_pilot_sequence(memory->pilot) : UINT64_MAX};
+        operation->time_token, recorded ? mdnn_pilot_sequence(memory->pilot) : UINT64_MAX};
 }
 
 /* Those that its first `bytes` need. */
@@ -286,6 +330,54 @@ static uint64_t chunks_in(const mdnn_memory_t *memory, const mdnn_area_t *area, 
 {
     const uint64_t chunks = bytes / memory->chunk_bytes + (bytes % memory->chunk_bytes > 0);
     return chunks < area->count ? chunks : area->count;
+}
+
+/* What is to come back after a join: others go on during that, so the list is copied, and nothing on
+ * it ends. NULL without memory. */
+static mdnn_advised_t *keep_returns(const mdnn_advice_t *advice)
+{
+    mdnn_advised_t *const kept = calloc(advice->back_count + 1, sizeof *kept);
+    for (size_t i = 0; kept && i < advice->back_count; i++) {
+        mdnn_area_t *const area = advice->back[i].owner;
+        kept[i] = advice->back[i];
+        area->idlers++;
+    }
+    return kept;
+}
+
+static void bring_back(mdnn_memory_t *memory, const mdnn_advised_t *back, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mdnn_area_t *const area = back[i].owner;
+        /* What goes for another thread's demand is not called off. */
+        const bool sent = memory->demanding && area->state == MDNN_AREA_LEAVING &&
+                          area->demand == memory->demands;
+        if (!area->freed && !sent)
+            mdnn_area_return(memory, area, chunks_in(memory, area, back[i].bytes));
+    }
+}
+
+static void let_returns_go(mdnn_memory_t *memory, mdnn_advised_t *kept, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mdnn_area_t *const area = kept[i].owner;
+        area->idlers--;
+        mdnn_area_end(memory, area);
+    }
+    free(kept);
+}
+
+static void join_and_bring_back(mdnn_memory_t *memory, const mdnn_advice_t *advice, bool moves)
+{
+    const size_t count = advice->back_count;
+    mdnn_advised_t *const kept = keep_returns(advice);
+    if (!kept) {
+        bring_back(memory, advice->back, moves ? count : 0); /* beside the next operation, too */
+        return;
+    }
+    mdnn_memory_join(memory);
+    bring_back(memory, kept, moves ? count : 0);
+    let_returns_go(memory, kept, count);
 }
 
 static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
@@ -299,12 +391,11 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
             mdnn_area_leave(memory, area, keep);
         }
     }
-    if (advice->join) /* before returns begin that are to run beside the next operation */
-        mdnn_memory_join(memory);
-    for (size_t i = 0; moves && i < advice->back_count; i++)
-        mdnn_area_return(memory, advice->back[i].owner,
-                         chunks_in(memory, advice->back[i].owner, advice->back[i].bytes));
     memory->time_next = memory->time_next || advice->time;
+    if (advice->join) /* before returns begin that are to run beside the next operation */
+        join_and_bring_back(memory, advice, moves);
+    else
+        bring_back(memory, advice->back, moves ? advice->back_count : 0);
 }
 
 static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
@@ -348,6 +439,28 @@ static void prove(mdnn_memory_t *memory, const mdnn_memory_operation_t *operatio
     memory->report.unnamed_name = operation->name;
 }
 
+/* Where much of the budget is in use, others may ask soon when the operation is over; what is
+ * enqueued behind it may wait for the program. */
+static void fix_end(mdnn_memory_t *memory, mdnn_ticket_t end)
+{
+    const uint64_t allowed = mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes;
+    if (memory->device.fix && memory->live_room_bytes > allowed / 4 * 3)
+        memory->device.fix(memory->context, end);
+}
+
+/* Enqueued: from now on others may have to wait for it. */
+static mdnn_ticket_t mark_end(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
+{
+    const mdnn_ticket_t end = memory->device.mark(memory->context, operation->stream);
+    fix_end(memory, end);
+    memory->report.operations++;
+    memory->resident_sum += mdnn_ranges_counts(memory->ranges).chunks_live;
+    mdnn_area_note_use(&memory->all, end);           /* with FAST it has no place for it */
+    if (memory->config.safety == MDNN_SAFETY_VERIFY) /* before anything is unmapped */
+        prove(memory, operation, mdnn_memory_wait(memory, end));
+    return end;
+}
+
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued)
 {
     uint32_t use_count = 0;
@@ -355,19 +468,16 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
     if (operation->capturing && !enqueued)
         pin_named(memory, operation, false);
     if (!operation->capturing)
-        end_timing(memory, operation, enqueued);
+        end_timing(memory, operation);
     const bool runs = enqueued && !operation->capturing;
     if (runs) {
-        end = memory->device.mark(memory->context, operation->stream);
-        memory->report.operations++;
-        memory->resident_sum += mdnn_ranges_counts(memory->ranges).chunks_live;
+        end = mark_end(memory, operation);
         use_count = mark_uses(memory, operation, end);
-        mdnn_area_note_use(&memory->all, end);           /* with FAST it has no place for it */
-        if (memory->config.safety == MDNN_SAFETY_VERIFY) /* before anything is unmapped */
-            prove(memory, operation, mdnn_memory_wait(memory, end));
     }
     memory->open--;
     let_go(memory, operation, operation->named_count);
+    if (!operation->capturing)
+        keep_timing(memory, operation, enqueued);
     if (runs)
         record(memory, operation, use_count);
     mdnn_memory_progress(memory);

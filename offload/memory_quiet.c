@@ -16,20 +16,46 @@ bool mdnn_memory_serves_all(const mdnn_memory_t *memory)
 
 /* ---- quiet times ---- */
 
+/* The first operation that is not over, or not known to be; moment 0: none is under way. */
+static mdnn_ticket_t next_use(mdnn_memory_t *memory)
+{
+    for (uint32_t i = 0; i < memory->all.use_count; i++)
+        if (memory->all.uses[i].moment != 0 &&
+            !memory->device.is_done(memory->context, memory->all.uses[i]))
+            return memory->all.uses[i];
+    return (mdnn_ticket_t){0};
+}
+
+static void forget_use(mdnn_memory_t *memory, mdnn_ticket_t use)
+{
+    for (uint32_t i = 0; i < memory->all.use_count; i++)
+        if (memory->all.uses[i].stream == use.stream && memory->all.uses[i].moment <= use.moment)
+            memory->all.uses[i].moment = 0;
+}
+
 /* What does not end soon may itself wait for what this thread would do next. */
 mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory)
 {
     enum { SECONDS = 10 };
-    mdnn_area_t *const all = &memory->all;
-    for (uint32_t i = 0; i < all->use_count; i++) {
-        const mdnn_status_t status = mdnn_memory_wait_a_while(memory, all->uses[i], SECONDS);
+    mdnn_ticket_t use;
+    while ((use = next_use(memory)).moment != 0) {
+        const mdnn_status_t status = mdnn_memory_wait_a_while(memory, use, SECONDS);
         if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
             return status;
-        all->uses[i].moment = 0;
+        forget_use(memory, use);
     }
     return MDNN_STATUS_OK;
 }
 
+mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory)
+{
+    mdnn_ticket_t use;
+    while (memory->open == 0 && (use = next_use(memory)).moment != 0)
+        MDNN_TRY(mdnn_memory_wait(memory, use));
+    return MDNN_STATUS_OK;
+}
+
+/* Until nothing is between begin and end and all has ended at once: others go on during a wait. */
 mdnn_status_t mdnn_memory_quieten(mdnn_memory_t *memory)
 {
     if (!mdnn_memory_serves_all(memory) || memory->quiet)
@@ -37,7 +63,16 @@ mdnn_status_t mdnn_memory_quieten(mdnn_memory_t *memory)
     if (memory->open > 0 && !memory->hurried)
         return MDNN_STATUS_BUSY;
     MDNN_TRY(mdnn_memory_wait_for_all(memory));
+    if (memory->open > 0 && !memory->hurried)
+        return MDNN_STATUS_BUSY;
     memory->quiet = true;
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_memory_wait_for_noise(mdnn_memory_t *memory)
+{
+    while (memory->quiet)
+        MDNN_TRY(mdnn_memory_wait_for_change(memory));
     return MDNN_STATUS_OK;
 }
 
@@ -61,7 +96,7 @@ void mdnn_memory_end_quiet(mdnn_memory_t *memory)
         if (memory->steps == before && (landing = next_landing(memory)) == NULL)
             break;
         if (memory->steps == before)
-            status = mdnn_memory_wait(memory, *landing);
+            status = mdnn_memory_wait_for_copy(memory, *landing);
     }
     for (mdnn_area_t *area = memory->returning.first; memory->quiet && area; area = area->next_move)
         mdnn_area_exposed(memory, area);

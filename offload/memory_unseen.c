@@ -89,12 +89,20 @@ bool mdnn_memory_unseen_over(mdnn_memory_t *memory)
     return memory->unseen_open == 0 && !mdnn_memory_unseen_use(memory);
 }
 
+void mdnn_memory_note_unseen_over(mdnn_memory_t *memory, mdnn_ticket_t use)
+{
+    for (uint32_t i = 0; i < memory->unseen_count; i++)
+        if (memory->unseen[i].stream == use.stream && memory->unseen[i].moment == use.moment)
+            memory->unseen[i].moment = 0;
+}
+
 mdnn_status_t mdnn_memory_wait_unseen(mdnn_memory_t *memory)
 {
-    mdnn_ticket_t *use;
+    const mdnn_ticket_t *use;
     while ((use = mdnn_memory_unseen_use(memory))) {
-        MDNN_TRY(mdnn_memory_wait(memory, *use));
-        use->moment = 0;
+        const mdnn_ticket_t ticket = *use;
+        MDNN_TRY(mdnn_memory_wait(memory, ticket));
+        mdnn_memory_note_unseen_over(memory, ticket);
     }
     return MDNN_STATUS_OK;
 }

@@ -146,6 +146,7 @@ CUresult mdnn_door_cuGraphLaunch(CUresult (*real)(CUgraphExec, CUstream), bool o
     mdnn_virtual_operation(&operation, stream, own_stream);
     result = mdnn_virtual_name_graph(&operation, executable);
     operation.name = "cuGraphLaunch";
+    operation.may_wait = true;
     if (result == CUDA_SUCCESS)
         result = mdnn_virtual_begin(
             &operation, mdnn_driver_hash(MDNN_DRIVER_HASH_START, MDNN_DRIVER_cuGraphLaunch));

@@ -67,7 +67,9 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
     if (!read)
         operation->overflowed = true;
     operation->name = layout ? layout->name : NULL;
+    const size_t named = operation->name_count;
     mdnn_hidden_name(operation);
+    operation->may_wait = operation->name_count > named; /* for a peer's, perhaps, as NCCL's do */
     uint64_t key = layout ? layout->name_hash : MDNN_DRIVER_HASH_START;
     key = mdnn_driver_hash(key, (uint64_t)grid_x << 32 | grid_y);
     const CUresult result = mdnn_virtual_begin(operation, mdnn_driver_hash(key, grid_z));

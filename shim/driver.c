@@ -72,6 +72,7 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 #define DECOMPRESSED(list, number) mdnn_name_decompressed(&operation, list, number);
 #define VALUES(list, number) mdnn_name_values(&operation, list, number);
 #define WAITS_FOR_CONTEXT() mdnn_wait_for_context();
+#define MAY_WAIT() operation.may_wait = true;
 #define NAMES(...) __VA_ARGS__
 
 /* That the entry has the type that cuda.h gives to the symbol is checked by the initialisation. */

@@ -166,32 +166,85 @@ static bool is_done(void *context, mdnn_ticket_t ticket)
     return mdnn_moments_is_done(memory->config.moments, ticket);
 }
 
+/* ---- waits; the caller's lock is let go ---- */
+
+static void let_go(const mdnn_device_memory_t *memory)
+{
+    if (memory->config.caller.let_go)
+        memory->config.caller.let_go(memory->config.caller.context);
+}
+
+static void take_back(const mdnn_device_memory_t *memory)
+{
+    if (memory->config.caller.take_back)
+        memory->config.caller.take_back(memory->config.caller.context);
+}
+
 static mdnn_status_t wait_on_host(void *context, mdnn_ticket_t ticket)
 {
     const mdnn_device_memory_t *const memory = context;
-    return mdnn_moments_wait_on_host(memory->config.moments, ticket);
+    let_go(memory);
+    const mdnn_status_t status = mdnn_moments_wait_on_host(memory->config.moments, ticket);
+    take_back(memory);
+    return status;
+}
+
+static void say_late(const mdnn_device_memory_t *memory, double seconds)
+{
+    if (memory->config.covers)
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "memory",
+            "the device was at work for more than %.0f s: memory moves beside that, which "
+            "may not touch what it does not name",
+            seconds);
+    else
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "memory",
+            "the device was at work for more than %.1f s: for a hundred times as long the "
+            "program does not wait for memory that moves ahead of time",
+            seconds);
 }
 
 static mdnn_status_t wait_a_while(void *context, mdnn_ticket_t ticket, double seconds)
 {
     const mdnn_device_memory_t *const memory = context;
     /* The clock of the simulated GPU hardly moves while it is only asked. */
-    if (memory->config.driver->is_simulated && !memory->config.covers)
-        return wait_on_host(context, ticket);
-    const mdnn_status_t status = mdnn_moments_wait_a_while(memory->config.moments, ticket, seconds);
-    if (status == MDNN_STATUS_BUSY && memory->config.covers)
-        MDNN_LOG_ONCE(
-            MDNN_LOG_WARN, "memory",
-            "the device was at work for more than %.0f s: memory moves beside that, which "
-            "may not touch what it does not name",
-            seconds);
-    else if (status == MDNN_STATUS_BUSY)
-        MDNN_LOG_ONCE(
-            MDNN_LOG_WARN, "memory",
-            "the device was at work for more than %.1f s: for a hundred times as long the "
-            "program does not wait for memory that moves ahead of time",
-            seconds);
+    const bool simulated = memory->config.driver->is_simulated && !memory->config.covers;
+    let_go(memory);
+    const mdnn_status_t status =
+        simulated ? mdnn_moments_wait_simulated(memory->config.moments, ticket)
+                  : mdnn_moments_wait_a_while(memory->config.moments, ticket, seconds);
+    take_back(memory);
+    if (status == MDNN_STATUS_BUSY && seconds >= 1)
+        say_late(memory, seconds);
     return status;
+}
+
+static void wait_for_change(void *context, double seconds)
+{
+    const mdnn_device_memory_t *const memory = context;
+    if (memory->config.caller.wait_for_change)
+        memory->config.caller.wait_for_change(memory->config.caller.context, seconds);
+}
+
+static uint64_t completions(void *context)
+{
+    const mdnn_device_memory_t *const memory = context;
+    return mdnn_moments_completions(memory->config.moments);
+}
+
+static uint32_t opened_here(void *context)
+{
+    const mdnn_device_memory_t *const memory = context;
+    return memory->config.caller.opened_here
+               ? memory->config.caller.opened_here(memory->config.caller.context)
+               : UINT32_MAX;
+}
+
+static void fix(void *context, mdnn_ticket_t ticket)
+{
+    const mdnn_device_memory_t *const memory = context;
+    mdnn_moments_fix(memory->config.moments, ticket.stream);
 }
 
 static mdnn_status_t wait_in_stream(void *context, uint64_t stream, mdnn_ticket_t ticket)
@@ -217,7 +270,10 @@ static void give_slot(void *context, uint64_t slot)
 static mdnn_status_t wait_for_slot(void *context)
 {
     mdnn_device_memory_t *const memory = context;
-    return mdnn_host_slots_wait(memory->slots);
+    let_go(memory);
+    const mdnn_status_t status = mdnn_host_slots_wait(memory->slots);
+    take_back(memory);
+    return status;
 }
 
 /* Tried twice; its failure is none of the program's. */
@@ -348,6 +404,10 @@ mdnn_memory_device_t mdnn_device_memory_functions(void)
                                   .is_done = is_done,
                                   .wait_on_host = wait_on_host,
                                   .wait_a_while = wait_a_while,
+                                  .wait_for_change = wait_for_change,
+                                  .completions = completions,
+                                  .opened_here = opened_here,
+                                  .fix = fix,
                                   .wait_in_stream = wait_in_stream,
                                   .take_slot = take_slot,
                                   .give_slot = give_slot,
@@ -433,7 +493,7 @@ static mdnn_status_t await_slot(mdnn_device_memory_t *memory, uint64_t *slot)
 {
     mdnn_status_t status;
     while ((status = take_slot(memory, slot)) == MDNN_STATUS_BUSY)
-        MDNN_TRY(wait_for_slot(memory));
+        MDNN_TRY(mdnn_host_slots_wait(memory->slots)); /* at the beginning: there is no lock yet */
     return status;
 }
 

@@ -6,7 +6,8 @@
  *   slots    host memory (shim/host_slots.h); under `covers` they can be mapped at ranges, too
  *   tickets  moments of streams (shim/stream_moments.h), which all devices share
  *
- * The caller holds the device's lock around every call and has the device's context current. What
+ * The caller holds the device's lock around every call and has the device's context current; the
+ * functions that wait let the lock go meanwhile. What
  * the driver gave is never given back while the process lives, but by destroy. DEVICE is a failure
  * of shim/failure.h. */
 #ifndef MDNN_MEMORY_DEVICE_H
@@ -20,6 +21,15 @@
 
 typedef struct mdnn_device_memory mdnn_device_memory_t;
 
+/* The caller's lock, and its threads. All NULL: it has none. */
+typedef struct mdnn_device_caller {
+    void *context;
+    void (*let_go)(void *context);    /* before a wait of the host, */
+    void (*take_back)(void *context); /* and after it */
+    void (*wait_for_change)(void *context, double seconds); /* of what the lock protects */
+    uint32_t (*opened_here)(void *context); /* see mdnn_memory_device_t */
+} mdnn_device_caller_t;
+
 typedef struct mdnn_device_memory_config {
     const mdnn_driver_t *driver;
     mdnn_moments_t *moments; /* outlives it */
@@ -29,6 +39,7 @@ typedef struct mdnn_device_memory_config {
     mdnn_host_account_t *host; /* outlives it */
     bool covers; /* wanted, for MDNN_SAFETY_HOST; mdnn_device_memory_covers says if it is so */
     mdnn_trace_t *trace; /* may be NULL */
+    mdnn_device_caller_t caller;
 } mdnn_device_memory_config_t;
 
 /* Reserves addresses and makes the streams. OUT_OF_MEMORY, DEVICE; nothing is left then. */

@@ -248,8 +248,8 @@ static const mdnn_driver_t *build_driver(void)
     bool complete = handle && table;
     if (complete) {
         table->has_memory = true;
-        table->is_simulated =
-            find(handle, "sim_api") != NULL && !is_set("MICRODNN_SIM_THREADS");
+        table->is_simulated = store(&table->sim_wait_event, find(handle, "sim_wait_event")) &&
+                              !is_set("MICRODNN_SIM_THREADS");
 #define CUDNN_FUNCTION(name)
 #define DRIVER_FUNCTION(name) complete &= store(&table->name, find(handle, SYMBOL(name)));
 #define OPTIONAL_FUNCTION(name) (void)store(&table->name, find(handle, SYMBOL(name)));

@@ -91,6 +91,8 @@ typedef struct mdnn_driver {
 #undef MEMORY_FUNCTION
     bool has_memory;   /* all of MEMORY_FUNCTION were found: there can be virtual memory */
     bool is_simulated; /* test/sim/: nothing of ours may depend on the host's real time */
+    /* Its cuEventSynchronize where nothing waits for the program, else CUDA_ERROR_NOT_READY. */
+    CUresult (*sim_wait_event)(CUevent event);
 } mdnn_driver_t;
 
 /* NULL if the library is not loaded in this process. Thread-safe, lock-free. */

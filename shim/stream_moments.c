@@ -9,7 +9,7 @@
 #include "config/lock.h"
 #include "shim/failure.h"
 
-enum { RING = 16, FIRST_BUCKETS = 64 };
+enum { RING_FIRST = 16, RING_MOST = 1024, FIRST_BUCKETS = 64 };
 
 /* An event of one context, in a ring or free. */
 typedef struct event {
@@ -30,8 +30,8 @@ typedef struct stream {
     bool ended;         /* destroyed: the handle is no more */
     uint64_t marked;    /* the last moment */
     uint64_t done;      /* all up to this one are over */
-    event_t *ring[RING];
-    unsigned first, count; /* of the ring, oldest first */
+    event_t **ring;
+    unsigned first, count, room; /* of the ring, oldest first; room is a power of two */
 } stream_t;
 
 struct mdnn_moments {
@@ -42,6 +42,7 @@ struct mdnn_moments {
     size_t bucket_count, stream_count; /* a power of two */
     event_t *free_events;              /* of all contexts */
     _Atomic int captures;
+    uint64_t completions; /* counted where they are seen */
 };
 
 /* ---- contexts ---- */
@@ -121,7 +122,8 @@ static void pop_first(mdnn_moments_t *moments, stream_t *stream)
     event_t *const event = stream->ring[stream->first];
     if (event->moment > stream->done)
         stream->done = event->moment;
-    stream->first = (stream->first + 1) % RING;
+    moments->completions++;
+    stream->first = (stream->first + 1) % stream->room;
     stream->count--;
     drop_event(moments, event);
 }
@@ -130,6 +132,7 @@ static void free_stream(mdnn_moments_t *moments, stream_t *stream)
 {
     while (stream->count > 0)
         pop_first(moments, stream);
+    free(stream->ring);
     free(stream);
     moments->stream_count--;
 }
@@ -280,15 +283,35 @@ static bool may_record(mdnn_moments_t *moments, const stream_t *stream, bool by_
            !mdnn_moments_stream_captures(moments, stream->handle);
 }
 
+/* Room for one more in the ring, as long as that makes sense: the device has queues of such lengths. */
+static bool ring_has_room(stream_t *stream)
+{
+    if (stream->count < stream->room)
+        return true;
+    const unsigned room = stream->room ? 2 * stream->room : RING_FIRST;
+    event_t **const ring = room <= RING_MOST ? calloc(room, sizeof(event_t *)) : NULL;
+    if (!ring)
+        return false;
+    for (unsigned i = 0; i < stream->count; i++)
+        ring[i] = stream->ring[(stream->first + i) % stream->room];
+    free(stream->ring);
+    stream->ring = ring;
+    stream->first = 0;
+    stream->room = room;
+    return true;
+}
+
 /* The event that ends up last in the ring: a new one, or the last one once more if the ring is
  * full, whose earlier moments then seem over later than they are. NULL without memory. */
 static event_t *next_event(mdnn_moments_t *moments, stream_t *stream)
 {
-    if (stream->count == RING)
-        return stream->ring[(stream->first + RING - 1) % RING];
+    if (!ring_has_room(stream))
+        return stream->count > 0
+                   ? stream->ring[(stream->first + stream->count - 1) % stream->room]
+                   : NULL;
     event_t *const event = new_event(moments, stream->context);
     if (event)
-        stream->ring[(stream->first + stream->count++) % RING] = event;
+        stream->ring[(stream->first + stream->count++) % stream->room] = event;
     return event;
 }
 
@@ -318,7 +341,7 @@ static event_t *cover(mdnn_moments_t *moments, stream_t *stream, bool by_its_thr
 static event_t *covering(const stream_t *stream, uint64_t moment, unsigned *place)
 {
     for (unsigned i = 0; i < stream->count; i++) {
-        event_t *const event = stream->ring[(stream->first + i) % RING];
+        event_t *const event = stream->ring[(stream->first + i) % stream->room];
         if (event->moment >= moment) {
             *place = i;
             return event;
@@ -457,9 +480,12 @@ static void finish_wait(mdnn_moments_t *moments, mdnn_ticket_t ticket, event_t *
         pop_first(moments, stream);
 }
 
-mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t ticket)
+/* `wait` is the driver's; CUDA_ERROR_NOT_READY: BUSY. */
+static mdnn_status_t wait_without_lock(mdnn_moments_t *moments, mdnn_ticket_t ticket,
+                                       CUresult (*wait)(CUevent event))
 {
     unsigned place;
+    mdnn_lock_may_wait();
     mdnn_lock(&moments->lock);
     stream_t *const stream = find(moments, ticket.stream);
     mdnn_status_t status = MDNN_STATUS_OK;
@@ -471,7 +497,8 @@ mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t t
         if (event) {
             event->waiters++;
             mdnn_unlock(&moments->lock);
-            status = note(moments->driver->cuEventSynchronize(event->handle));
+            const CUresult result = wait(event->handle);
+            status = result == CUDA_ERROR_NOT_READY ? MDNN_STATUS_BUSY : note(result);
             mdnn_lock(&moments->lock);
             finish_wait(moments, ticket, event, status == MDNN_STATUS_OK);
         }
@@ -480,12 +507,71 @@ mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t t
     return status;
 }
 
+mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t ticket)
+{
+    return wait_without_lock(moments, ticket, moments->driver->cuEventSynchronize);
+}
+
+mdnn_status_t mdnn_moments_wait_simulated(mdnn_moments_t *moments, mdnn_ticket_t ticket)
+{
+    static const struct timespec pause = {.tv_nsec = 50000};
+    const mdnn_status_t status =
+        wait_without_lock(moments, ticket, moments->driver->sim_wait_event);
+    if (status == MDNN_STATUS_BUSY)
+        nanosleep(&pause, NULL); /* for other threads of the program */
+    return status;
+}
+
+static void fix(mdnn_moments_t *moments, stream_t *stream, bool by_its_thread)
+{
+    unsigned place;
+    if (stream && !is_over(stream, stream->marked) && !covering(stream, stream->marked, &place))
+        (void)cover(moments, stream, by_its_thread);
+}
+
+void mdnn_moments_fix(mdnn_moments_t *moments, uint64_t number)
+{
+    mdnn_lock(&moments->lock);
+    fix(moments, find(moments, number), true);
+    mdnn_unlock(&moments->lock);
+}
+
+void mdnn_moments_fix_stream(mdnn_moments_t *moments, CUstream stream, bool per_thread)
+{
+    unsigned long long id;
+    if (!stream)
+        stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    if (moments->driver->cuStreamGetId(stream, &id) == CUDA_SUCCESS)
+        mdnn_moments_fix(moments, id);
+}
+
+/* Whether its first event has passed; one is recorded if there is none. */
+static void look_at(mdnn_moments_t *moments, stream_t *stream)
+{
+    fix(moments, stream, false);
+    while (stream->count > 0 && moments->driver->cuEventQuery(
+                                    stream->ring[stream->first]->handle) == CUDA_SUCCESS)
+        pop_first(moments, stream);
+}
+
+uint64_t mdnn_moments_completions(mdnn_moments_t *moments)
+{
+    mdnn_lock(&moments->lock);
+    for (size_t i = 0; i < moments->bucket_count; i++)
+        for (stream_t *stream = moments->buckets[i]; stream; stream = stream->next)
+            if (!is_over(stream, stream->marked))
+                look_at(moments, stream);
+    const uint64_t completions = moments->completions;
+    mdnn_unlock(&moments->lock);
+    return completions;
+}
+
 mdnn_status_t mdnn_moments_wait_in_stream(mdnn_moments_t *moments, uint64_t number,
                                           mdnn_ticket_t ticket)
 {
     unsigned place;
     if (number == MDNN_NO_STREAM)
-        return mdnn_moments_wait_on_host(moments, ticket);
+        return mdnn_moments_is_done(moments, ticket) ? MDNN_STATUS_OK : MDNN_STATUS_BUSY;
     if (number == ticket.stream)
         return MDNN_STATUS_OK;
     mdnn_lock(&moments->lock);
@@ -518,6 +604,19 @@ static void cover_all(mdnn_moments_t *moments)
                 (void)cover(moments, stream, false);
 }
 
+/* Without the lock; its work is over then. */
+static void wait_for_stream(mdnn_moments_t *moments, CUstream handle, uint64_t id)
+{
+    mdnn_lock_may_wait();
+    if (moments->driver->cuStreamSynchronize(handle) != CUDA_SUCCESS)
+        return;
+    mdnn_lock(&moments->lock);
+    stream_t *const stream = find(moments, id);
+    if (stream)
+        stream->done = stream->marked;
+    mdnn_unlock(&moments->lock);
+}
+
 void mdnn_moments_stream_ends(mdnn_moments_t *moments, CUstream handle)
 {
     unsigned long long id;
@@ -526,13 +625,13 @@ void mdnn_moments_stream_ends(mdnn_moments_t *moments, CUstream handle)
         return;
     mdnn_lock(&moments->lock);
     stream_t *const stream = find(moments, id);
-    if (stream && !is_over(stream, stream->marked) &&
-        !event_for(moments, stream, stream->marked, &place) &&
-        moments->driver->cuStreamSynchronize(handle) == CUDA_SUCCESS)
-        stream->done = stream->marked;
+    const bool unknown = stream && !is_over(stream, stream->marked) &&
+                         !event_for(moments, stream, stream->marked, &place);
     if (stream)
         stream->ended = true;
     mdnn_unlock(&moments->lock);
+    if (unknown)
+        wait_for_stream(moments, handle, id);
 }
 
 static bool has_streams(const mdnn_moments_t *moments, CUcontext context)
@@ -555,7 +654,7 @@ static void forget_streams(mdnn_moments_t *moments, CUcontext context)
                 continue;
             }
             for (unsigned j = 0; j < stream->count; j++) {
-                event_t *const event = stream->ring[(stream->first + j) % RING];
+                event_t *const event = stream->ring[(stream->first + j) % stream->room];
                 event->context = event->waiters > 0 ? NULL : context;
             }
             *link = stream->next;

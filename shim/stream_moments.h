@@ -11,7 +11,7 @@
  * came before a capture stays known. The same for streams of a thread's own (CU_STREAM_PER_THREAD),
  * which no other thread can name.
  *
- * Thread-safe: one lock, not held while the host waits. Calls only the driver, in the stream's
+ * Thread-safe: one lock, not held while the host waits; and none of others' that is needed meanwhile. Calls only the driver, in the stream's
  * context; the caller has relaxed the thread's capture mode. DEVICE is a failure of shim/failure.h.
  */
 #ifndef MDNN_STREAM_MOMENTS_H
@@ -23,7 +23,7 @@
 typedef struct mdnn_moments mdnn_moments_t;
 
 /* The stream of memory that may be used anywhere at once (cuMemAlloc): nothing is enqueued there,
- * its moments are over, and having it wait means that the host does. No stream of the driver has
+ * its moments are over, and having it wait means that the host does, who must. No stream of the driver has
  * this number. */
 #define MDNN_NO_STREAM UINT64_MAX
 
@@ -55,9 +55,17 @@ mdnn_status_t mdnn_moments_mark_event(mdnn_moments_t *moments, uint64_t number,
 bool mdnn_moments_is_done(mdnn_moments_t *moments, mdnn_ticket_t ticket);
 /* BUSY: it cannot be waited for, since the stream is being captured. DEVICE. */
 mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t ticket);
+/* The same on the simulated GPU: BUSY also where it would wait for what the program does. */
+mdnn_status_t mdnn_moments_wait_simulated(mdnn_moments_t *moments, mdnn_ticket_t ticket);
 /* The same, asked for again and again; BUSY also after `seconds`. */
 mdnn_status_t mdnn_moments_wait_a_while(mdnn_moments_t *moments, mdnn_ticket_t ticket, double seconds);
-/* Enqueues the wait in stream `number`; nothing for its own moments. */
+/* What is marked in the stream so far ends with that work, not with what is enqueued next: before
+ * something is that may wait for the program. fix: by number. Nothing for unknown streams. */
+void mdnn_moments_fix(mdnn_moments_t *moments, uint64_t number);
+void mdnn_moments_fix_stream(mdnn_moments_t *moments, CUstream stream, bool per_thread);
+/* Grows whenever work has ended in any stream since the last question. */
+uint64_t mdnn_moments_completions(mdnn_moments_t *moments);
+/* Enqueues the wait in stream `number`; nothing for its own moments. BUSY: MDNN_NO_STREAM. */
 mdnn_status_t mdnn_moments_wait_in_stream(mdnn_moments_t *moments, uint64_t number,
                                           mdnn_ticket_t ticket);
 

@@ -5,8 +5,9 @@
  *   virtual_contexts.c    ends of contexts
  *   virtual_aside.c       parts of the budget that are not virtual
  *
- * Locks: a device's, then that of captures or that of contexts. None is held while a call of the
- * program's own runs. */
+ * Locks: a device's, then that of captures or that of contexts (config/lock_rank.def). None is held
+ * while a call of the program's own runs, nor while the host waits: whoever is in a call that may
+ * wait looks at all of the device anew after it. */
 #ifndef MDNN_VIRTUAL_INTERNAL_H
 #define MDNN_VIRTUAL_INTERNAL_H
 
@@ -31,10 +32,11 @@ typedef struct mdnn_virtual_device {
     uint64_t small_plain_bytes; /* of memory of the driver's that shares pages */
     _Atomic uint64_t met;       /* other devices, a bit each, that worked on its memory */
     uint64_t ended;             /* operations, for publishing statistics now and then */
-    uint32_t inside;            /* operations between begin and end */
+    uint32_t inside;            /* operations between begin and end, */
+    uint32_t waiting;           /* and threads in a wait of the host, which have let the lock go */
     bool serves_all;            /* safety = host */
     bool hurried;               /* mdnn_memory_hurry is in force */
-    mdnn_condition_t one_ended;   /* of those */
+    mdnn_condition_t changed;     /* an operation has ended, or anything else that was waited for */
     uint32_t said_lines;        /* about refusals */
     bool said_optional;         /* one of those lines is enough */
     char trouble[MDNN_TROUBLE_BYTES]; /* why it could not be set up; "": the failure says it */
@@ -54,6 +56,10 @@ mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device);
 /* false: another thread is in there. */
 bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t *entry);
 void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry);
+/* Operations of any kind that this thread has between begin and end on a device. */
+uint32_t mdnn_virtual_opened(const mdnn_virtual_device_t *device);
+void mdnn_virtual_open(mdnn_virtual_device_t *device);  /* entered */
+void mdnn_virtual_close(mdnn_virtual_device_t *device); /* entered */
 /* Without a device: only what captures forbid. */
 mdnn_virtual_entry_t mdnn_virtual_relax(void);
 void mdnn_virtual_restore(mdnn_virtual_entry_t entry);
@@ -84,11 +90,8 @@ void mdnn_virtual_unbind_all(uint64_t start, uint64_t bytes);
 mdnn_moments_t *mdnn_virtual_moments(void);
 mdnn_captures_t *mdnn_virtual_captures(void);
 
-/* Entered. Something did not fit: whether an operation of another thread has ended since, so that
- * it may fit now. What such an operation holds cannot leave, but only until its call returns. */
-bool mdnn_virtual_await_end(mdnn_virtual_device_t *device);
-/* Entered. The same, and once after a failure of the driver that may pass, and when moves were held
- * up by operations of other threads (safety = host); if those do not end, by hurrying. */
+/* Entered. Whether to try once more: once after a failure of the driver that may pass, and when moves
+ * were held up by operations of other threads (safety = host); if those do not end, by hurrying. */
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried);
 /* As mdnn_moments_stream, tried twice; the failure is to be taken then. */
 mdnn_status_t mdnn_virtual_stream(CUstream stream, bool per_thread, uint64_t *number);

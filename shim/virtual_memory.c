@@ -2,6 +2,7 @@
 #include "shim/virtual_internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,13 +54,13 @@ bool mdnn_virtual_on(void)
 
 /* ---- entering ---- */
 
+/* Always: another thread's capture may begin at any time, and some are never heard of (those of the
+ * driver's own callers, of other copies of the runtime). */
 mdnn_virtual_entry_t mdnn_virtual_relax(void)
 {
     mdnn_virtual_entry_t entry = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
-    mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
-    if (all && mdnn_moments_is_capturing(all))
-        entry.relaxed =
-            mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&entry.mode) == CUDA_SUCCESS;
+    entry.relaxed =
+        mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&entry.mode) == CUDA_SUCCESS;
     return entry;
 }
 
@@ -98,8 +99,74 @@ bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t 
 void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry)
 {
     mdnn_context_leave(mdnn_real_driver(), entry.change);
+    if (device->waiting > 0)
+        mdnn_condition_broadcast(&device->changed);
     mdnn_unlock(&device->lock);
     mdnn_virtual_restore(entry);
+}
+
+/* ---- waits within ---- */
+
+/* By index in `devices` and beyond: of the ordinal. initial-exec: see shim/process.c. */
+static _Thread_local uint16_t opened[DEVICES] __attribute__((tls_model("initial-exec")));
+
+uint32_t mdnn_virtual_opened(const mdnn_virtual_device_t *device)
+{
+    return device->ordinal >= 0 && device->ordinal < DEVICES ? opened[device->ordinal] : 0;
+}
+
+void mdnn_virtual_open(mdnn_virtual_device_t *device)
+{
+    device->inside++;
+    opened[device->ordinal]++;
+}
+
+void mdnn_virtual_close(mdnn_virtual_device_t *device)
+{
+    device->inside--;
+    opened[device->ordinal]--;
+    mdnn_condition_broadcast(&device->changed);
+}
+
+static void let_go(void *context)
+{
+    mdnn_virtual_device_t *const device = context;
+    device->waiting++;
+    mdnn_condition_broadcast(&device->changed);
+    mdnn_unlock(&device->lock);
+}
+
+static void take_back(void *context)
+{
+    mdnn_virtual_device_t *const device = context;
+    mdnn_lock(&device->lock);
+    if (--device->waiting == 0 && !device->memory) /* it is to be emptied */
+        mdnn_condition_broadcast(&device->changed);
+}
+
+static struct timespec after(double seconds)
+{
+    struct timespec limit;
+    clock_gettime(CLOCK_MONOTONIC, &limit);
+    const double ns = (double)limit.tv_nsec + (seconds - floor(seconds)) * 1e9;
+    limit.tv_sec += (time_t)floor(seconds) + (ns >= 1e9);
+    limit.tv_nsec = (long)(ns >= 1e9 ? ns - 1e9 : ns);
+    return limit;
+}
+
+static void wait_for_change(void *context, double seconds)
+{
+    mdnn_virtual_device_t *const device = context;
+    const struct timespec limit = after(seconds);
+    device->waiting++;
+    (void)mdnn_condition_wait_until(&device->changed, &device->lock, &limit);
+    if (--device->waiting == 0 && !device->memory)
+        mdnn_condition_broadcast(&device->changed);
+}
+
+static uint32_t opened_here(void *context)
+{
+    return mdnn_virtual_opened(context);
 }
 
 /* ---- devices ---- */
@@ -211,7 +278,7 @@ void mdnn_virtual_count(mdnn_virtual_device_t *device)
     mdnn_memory_statistics_t numbers;
     /* In verify the next operation may be the last: an unnamed access can end the process. */
     const bool proving = mdnn_process_options()->memory_safety == MDNN_SAFETY_VERIFY;
-    if (++device->ended % PUBLISH_OPERATIONS != 0 && !proving)
+    if ((++device->ended % PUBLISH_OPERATIONS != 0 && !proving) || !device->memory)
         return;
     fill_numbers(device, &numbers);
     mdnn_memory_statistics_publish(device->ordinal, &numbers);
@@ -354,6 +421,7 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
         .budget_bytes = device->budget_bytes,
         .min_bytes = options->memory_min_size,
         .safety = safety,
+        .patience_s = (double)options->memory_patience,
         .pilot = {.policy = device->serves_all ? MDNN_POLICY_NONE /* nothing moves ahead of time */
                                                : (mdnn_policy_t)options->memory_policy,
                   .variants = MDNN_VARIANTS_RECORDED,
@@ -385,7 +453,9 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
                                                 .host = &host,
                                                 .covers =
                                                     options->memory_safety == MDNN_SAFETY_HOST,
-                                                .trace = trace};
+                                                .trace = trace,
+                                                .caller = {device, let_go, take_back,
+                                                           wait_for_change, opened_here}};
     snprintf(device->trouble, sizeof device->trouble,
              "addresses or streams for it are not to be had; too little address space (ulimit -v) "
              "is one reason");
@@ -417,7 +487,7 @@ static void publish(mdnn_virtual_device_t *device)
 static void init_locks(mdnn_virtual_device_t *device)
 {
     mdnn_lock_init(&device->lock, MDNN_LOCK_DEVICE);
-    mdnn_condition_init(&device->one_ended);
+    mdnn_condition_init(&device->changed);
 }
 
 /* In the device's primary context, which is made if there is none: mappings are for a device,
@@ -576,15 +646,15 @@ mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
 }
 
 /* Entered. Operations of other threads that are between begin and end, for as long as a call takes:
- * one that lasts may wait for what this thread will do. */
+ * one that lasts may wait for what this thread will do. Those that wait in a call of ours leave it. */
 static void await_ends(mdnn_virtual_device_t *device)
 {
-    struct timespec limit;
-    clock_gettime(CLOCK_MONOTONIC, &limit);
-    limit.tv_sec++;
-    while (device->inside > mdnn_virtual_unseen_open() &&
-           mdnn_condition_wait_until(&device->one_ended, &device->lock, &limit))
+    const struct timespec limit = after(1);
+    while (device->inside > mdnn_virtual_opened(device) &&
+           mdnn_condition_wait_until(&device->changed, &device->lock, &limit))
         continue;
+    while (device->waiting > 0)
+        mdnn_condition_wait(&device->changed, &device->lock);
 }
 
 /* From now on nobody begins anything there. What still runs ends first: it may use the memory. */
@@ -596,16 +666,21 @@ static void empty(mdnn_virtual_device_t *device)
     fill_numbers(device, &numbers);
     mdnn_memory_statistics_publish(device->ordinal, &numbers);
     device->memory = NULL;
-    mdnn_condition_broadcast(&device->one_ended);
+    mdnn_memory_close(memory);
+    mdnn_condition_broadcast(&device->changed);
     await_ends(device);
+    mdnn_unlock(&device->lock);
+    mdnn_lock_may_wait();
     (void)mdnn_real_driver()->cuCtxSynchronize();
+    mdnn_lock(&device->lock);
     mdnn_memory_destroy(memory);
     mdnn_device_memory_destroy(device->device);
     device->device = NULL;
     mdnn_virtual_leave(device, entry);
 }
 
-bool mdnn_virtual_withdraw(CUdevice ordinal)
+/* NULL: it is none of those. Nobody finds it any more. */
+static mdnn_virtual_device_t *take_out(CUdevice ordinal)
 {
     mdnn_virtual_device_t *device;
     size_t index = 0;
@@ -614,14 +689,22 @@ bool mdnn_virtual_withdraw(CUdevice ordinal)
         index++;
     if (device) {
         atomic_store(&devices[index], &nothing);
-        empty(device);
-        mdnn_virtual_forget_holds(device->start, device->bytes);
-        mdnn_virtual_unbind_all(device->start, device->bytes);
         device->next_withdrawn = withdrawn;
         withdrawn = device;
     }
     atomic_store(&tried[ordinal], true); /* what was set up now would not outlive the reset */
     mdnn_unlock(&making);
+    return device;
+}
+
+bool mdnn_virtual_withdraw(CUdevice ordinal)
+{
+    mdnn_virtual_device_t *const device = take_out(ordinal);
+    if (device) {
+        empty(device);
+        mdnn_virtual_forget_holds(device->start, device->bytes);
+        mdnn_virtual_unbind_all(device->start, device->bytes);
+    }
     return device != NULL;
 }
 
@@ -639,16 +722,20 @@ mdnn_virtual_device_t *mdnn_virtual_current(void)
 
 /* ---- what the program is told ---- */
 
-bool mdnn_virtual_await_end(mdnn_virtual_device_t *device)
+/* Whether an operation of another thread has ended, within a time: it may itself wait for what this
+ * thread will do. */
+static bool await_end(mdnn_virtual_device_t *device)
 {
-    enum { SECONDS = 10 }; /* the other call may itself wait for what this thread will do */
+    static const double seconds = 10;
     const uint64_t before = device->ended;
-    struct timespec limit;
-    clock_gettime(CLOCK_MONOTONIC, &limit);
-    limit.tv_sec += SECONDS;
-    while (device->memory && device->inside > mdnn_virtual_unseen_open() && device->ended == before)
-        if (!mdnn_condition_wait_until(&device->one_ended, &device->lock, &limit))
-            return false;
+    const struct timespec limit = after(seconds);
+    bool in_time = true;
+    device->waiting++;
+    while (in_time && device->memory && device->inside > mdnn_virtual_opened(device) &&
+           device->ended == before)
+        in_time = mdnn_condition_wait_until(&device->changed, &device->lock, &limit);
+    if (--device->waiting == 0 && !device->memory)
+        mdnn_condition_broadcast(&device->changed);
     return device->memory && device->ended != before;
 }
 
@@ -665,15 +752,13 @@ static void hurry(mdnn_virtual_device_t *device, bool hurried)
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried)
 {
     const bool held_up = device->serves_all && status == MDNN_STATUS_BUSY && !device->hurried;
-    if (device->hurried)
+    if (device->hurried && device->memory)
         hurry(device, false);
     if (held_up) {
-        if (!mdnn_virtual_await_end(device) && device->memory)
+        if (!await_end(device) && device->memory)
             hurry(device, true);
         return device->memory != NULL;
     }
-    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-        return mdnn_virtual_await_end(device);
     const CUresult error = status == MDNN_STATUS_DEVICE ? mdnn_failure_take() : CUDA_SUCCESS;
     if (status != MDNN_STATUS_DEVICE || *retried || mdnn_failure_is_final(error)) {
         (void)mdnn_failure_note(error); /* to be told */
@@ -786,6 +871,12 @@ CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory", "CUDA error %d under virtual memory", (int)error);
         return mdnn_failure_is_final(error) ? error : CUDA_ERROR_OUT_OF_MEMORY;
     }
+    case MDNN_STATUS_STUCK:
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "refused: what should leave is in use, and the device has completed nothing "
+                      "for %llu s ([memory] patience)",
+                      (unsigned long long)mdnn_process_options()->memory_patience);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     default:
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory", "%s", mdnn_status_string(status));
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -968,7 +1059,9 @@ static CUresult free_memory(CUdeviceptr address, CUstream stream, bool per_threa
             mdnn_virtual_holds_freed(device, address);
         if (synchronous) /* where it fails the memory is used again later, that is all */
             (void)mdnn_memory_wait_idle(device->memory, address);
-        result = mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
+        if (device->memory) /* else another thread has reset it meanwhile */
+            result =
+                mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
     }
     mdnn_virtual_leave(device, entry);
     return result;
@@ -1067,6 +1160,18 @@ void mdnn_virtual_unpin_live(mdnn_live_pin_t pin)
     if (device->memory)
         mdnn_memory_unpin_live(device->memory, pin);
     mdnn_virtual_leave(device, entry);
+}
+
+void mdnn_virtual_fix(const mdnn_virtual_operation_t *operation)
+{
+    mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
+    if (!all)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_failure_forget();
+    mdnn_moments_fix_stream(all, operation->stream, operation->per_thread);
+    mdnn_failure_forget();
+    mdnn_virtual_restore(entry);
 }
 
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream)

@@ -43,6 +43,7 @@ typedef struct mdnn_virtual_operation {
     bool per_thread;            /* the _ptsz family: stream 0 is the thread's own */
     unsigned long long capture; /* whose capture it goes into; 0: none */
     bool begun;                 /* end has something to do */
+    bool may_wait;              /* for the program: what is enqueued before it ends without it */
     bool overflowed;            /* a name was lost for want of memory: begin refuses */
     const char *name; /* for people; valid until the process ends. NULL: runs no kernel, so that it
                          touches nothing but what it names */
@@ -57,7 +58,7 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
 {
     operation->stream = stream;
     operation->per_thread = per_thread;
-    operation->begun = operation->overflowed = false;
+    operation->begun = operation->may_wait = operation->overflowed = false;
     operation->name = NULL;
     operation->name_count = 0;
     operation->more = NULL;
@@ -66,6 +67,8 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
 
 /* Passes over what is not ours, and what was just named. Any number of names. */
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role);
+/* The end of all that is enqueued in its stream so far is known apart from that of what comes next. */
+void mdnn_virtual_fix(const mdnn_virtual_operation_t *operation);
 /* Names all that the executable graph uses; for cuGraphLaunch. CUDA_SUCCESS, or what to return instead:
  * memory that an earlier launch made was not freed yet. */
 CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable);

@@ -288,7 +288,8 @@ static CUresult begin_part(struct mdnn_virtual_part *part)
                                 : MDNN_STATUS_NOT_FOUND;
     while (mdnn_virtual_try_again(device, status, &retried));
     part->begun = device->memory && status == MDNN_STATUS_OK;
-    device->inside += part->begun;
+    if (part->begun)
+        mdnn_virtual_open(device);
     if (device->memory && status != MDNN_STATUS_OK) /* a report costs as much as all else here */
         result = mdnn_virtual_result(device, status,
                                      mdnn_memory_report(device->memory).largest_operation_bytes);
@@ -307,12 +308,11 @@ static void end_part(struct mdnn_virtual_part *part, unsigned long long capture,
     if (device->memory) { /* else another thread has reset it meanwhile */
         mdnn_memory_end(device->memory, &part->operation, enqueued);
         /* Not before: what was not captured gives back its own pin, not an earlier operation's. */
-        if (enqueued && capture)
+        if (enqueued && capture && device->memory)
             hold_names(device, capture, &part->operation);
         mdnn_virtual_count(device);
     }
-    device->inside--;
-    mdnn_condition_broadcast(&device->one_ended);
+    mdnn_virtual_close(device);
     mdnn_virtual_leave(device, entry);
 }
 
@@ -363,6 +363,8 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
 {
     mdnn_memory_operation_t what = {.key = key, .name = operation->name};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (operation->may_wait)
+        mdnn_virtual_fix(operation);
     if (operation->name_count == 0 && !operation->overflowed && !must_be_seen(operation))
         return CUDA_SUCCESS;
     if (!is_any_virtual()) /* a kernel whose parameters cannot be read: it cannot have ours */

@@ -5,9 +5,6 @@
 #include "shim/driver.h"
 #include "shim/virtual_internal.h"
 
-/* initial-exec: see shim/process.c. */
-static _Thread_local uint32_t open_calls __attribute__((tls_model("initial-exec")));
-
 /* From `index` on; those that were reset have no addresses. */
 static mdnn_virtual_device_t *next_device(size_t *index)
 {
@@ -42,9 +39,9 @@ mdnn_virtual_device_t *mdnn_virtual_unseen_begin(CUstream stream, uint64_t *numb
         return NULL;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     const bool begun = device->memory && mdnn_memory_unseen_begin(device->memory);
-    device->inside += begun;
+    if (begun)
+        mdnn_virtual_open(device);
     mdnn_virtual_leave(device, entry);
-    open_calls += begun;
     return begun ? device : NULL;
 }
 
@@ -55,15 +52,8 @@ void mdnn_virtual_unseen_end(mdnn_virtual_device_t *device, uint64_t number)
         mdnn_memory_unseen_end(device->memory, number);
         mdnn_virtual_count(device);
     }
-    device->inside--;
-    mdnn_condition_broadcast(&device->one_ended);
+    mdnn_virtual_close(device);
     mdnn_virtual_leave(device, entry);
-    open_calls--;
-}
-
-uint32_t mdnn_virtual_unseen_open(void)
-{
-    return open_calls;
 }
 
 /* Entered. Adds to `starts`, which may move; NULL without memory. */

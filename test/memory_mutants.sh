@@ -41,12 +41,12 @@ table() {
         's/area->address, area->uses, kept) ==/area->address, area->uses, 0) ==/'
     mutant FREED_WHILE_COPIES_RUN memory.c \
         's/if (area->in_flight\[0\] + area->in_flight\[1\] > 0 || !release/if (!release/'
-    mutant FREED_WHILE_HELD memory.c 's/area->held + area->pins > 0)$/area->pins > 0)/'
+    mutant FREED_WHILE_HELD memory.c 's/area->held + area->pins + area->idlers > 0)$/area->pins + area->idlers > 0)/'
     mutant FREED_IS_NOT_PINNED_AGAIN memory.c 's/(!area->freed || area->pins > 0)/!area->freed/'
     mutant FREED_IS_PINNED_TOO_LATE memory.c 's/(!area->freed || area->pins > 0)/true/'
     mutant NAMES_WHAT_CAME_LATER memory.c 's/area->born < began \&\& //'
-    mutant VERIFY_BEGINS_BESIDE_UNPROVED memory_names.c \
-        's/MDNN_TRY(mdnn_memory_wait(memory, memory->all.uses\[i\]));/continue;/'
+    mutant VERIFY_BEGINS_BESIDE_UNPROVED memory_quiet.c \
+        's/^        MDNN_TRY(mdnn_memory_wait(memory, use));/        break;/'
     mutant VERIFY_MAPS_ALL memory_names.c 's/MDNN_TRY(mdnn_area_show(memory, area, false));//'
     mutant TRUSTS_THE_KEPT_HOST_COPY memory_moves.c 's/^    area->clean = area->count; .*//'
     # --- safety = host: each unnamed touch is served, and no write is lost ---
@@ -56,7 +56,7 @@ table() {
     mutant COVERED_WHILE_IT_RETURNS memory_quiet.c \
         's/^    for (; area->covered > 0; area->covered--) {/    while (0) {\n    (void)area;/'
     mutant BEGINS_BEFORE_MOVES_END memory_quiet.c 's/^    while (memory->quiet \&\& status == MDNN_STATUS_OK) {/    while (0) {/'
-    mutant ONE_STREAM_STANDS_FOR_ALL memory_names.c 's/^        mdnn_area_note_use(&memory->all, end);.*//'
+    mutant ONE_STREAM_STANDS_FOR_ALL memory_names.c 's/^    mdnn_area_note_use(&memory->all, end);.*//'
     mutant TRUSTS_IT_HALF_WAY_BACK memory_moves.c 's/^    if (area->clean >= mapped)$/    if (1)/'
     mutant MOVES_AHEAD_OF_TIME memory_names.c 's/const bool moves = .*/const bool moves = true;/'
     mutant MOVES_GO_ON_AFTERWARDS memory_moves.c 's/const bool may_move = .*/const bool may_move = true;/'
@@ -78,9 +78,9 @@ table() {
     mutant SET_ASIDE_WITHOUT_ROOM memory_aside.c 's/^        status = shrink(memory);/        status = MDNN_STATUS_OK;/'
     mutant CLAIMED_FOR_EVER memory_aside.c 's/^        memory->claimed_bytes -= bytes;//'
     mutant DESTROYED_WHILE_USED ranges_kept.c 's/(lies_in(range, except) || !is_done(ranges, range))/lies_in(range, except)/'
-    mutant UNSEEN_NOT_WAITED_FOR memory_room.c 's/use = mdnn_memory_unseen_use(memory);/use = NULL;/'
+    mutant UNSEEN_NOT_WAITED_FOR memory_room.c 's/= mdnn_memory_unseen_use(memory);/= NULL;/'
     mutant GIVES_UP_TOO_EARLY memory_room.c \
-        's/^    const mdnn_status_t status = wait_for_a_move(memory, INFINITY);/    const mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'
+        's/^    status = wait_for_a_move(memory, stretch_s);/    status = MDNN_STATUS_NOT_FOUND;/'
     mutant GIVES_UP_FOR_GOOD memory_room.c 's/^    memory->hasty_until_us = .*/    memory->hasty_until_us = INFINITY + waited_s;/'
     mutant SLOT_NOT_WAITED_FOR memory_room.c 's/^    if (memory->slot_busy)/    if (0)/'
     mutant SAME_VICTIM_AGAIN memory_room.c 's/(!sent || kept_by(area) <= area->keeps)/(sent || true)/'
@@ -96,7 +96,7 @@ table() {
     mutant RESERVES_BEYOND_THE_HOST memory_room.c 's/return host > UINT64_MAX - room ||/return true ||/'
     mutant NEXT_TAKES_NO_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (first_use != MDNN_FIRST_USE_UNKNOWN \&\&/'
     mutant LATER_TAKES_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (0 \&\&/'
-    mutant NEXT_SENDS_OTHERS_AWAY memory_room.c 's/MDNN_STATUS_OUT_OF_DEVICE_MEMORY \&\& first_use != MDNN_FIRST_USE_UNKNOWN \&\&/MDNN_STATUS_OUT_OF_DEVICE_MEMORY \&\& 0 \&\&/'
+    mutant NEXT_SENDS_OTHERS_AWAY memory_room.c 's/MDNN_STATUS_OUT_OF_DEVICE_MEMORY \&\& first_use != MDNN_FIRST_USE_UNKNOWN)/MDNN_STATUS_OUT_OF_DEVICE_MEMORY \&\& 0)/'
     mutant BLANK_BESIDE_UNSEEN_WORK memory.c 's/ || memory->unseen_open > 0 ||/ ||/'
     mutant BLANK_THOUGH_IT_STAYS memory.c 's/^        bytes < memory->config.min_bytes || bytes <=/        bytes <=/'
     mutant RESERVED_OVER_ANOTHER ranges.c '/^static uint64_t find_bare/,/^}/s/if (range)/if (0)/'

@@ -315,6 +315,7 @@ void sim_op_drop(sim_op_t *op); /* NULL: nothing */
 void sim_op_retire(sim_lane_t *lane);
 void sim_run_timed(void);         /* timing mode: the bodies of what the clock has finished */
 void sim_wait(sim_op_t *op);      /* host wait: clock and body; NULL: nothing */
+bool sim_try_wait(sim_op_t *op);  /* the same, but false where the program must act first */
 void sim_wait_device(int device); /* -1: all */
 CUresult sim_query(sim_op_t *op); /* CUDA_SUCCESS or CUDA_ERROR_NOT_READY */
 

@@ -4,6 +4,7 @@
  * and needs alone. */
 #include "test/sim/engine.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -200,6 +201,8 @@ static void *make_host_calls(void *unused)
         sim_work_call_host(&call->op->work);
         pthread_mutex_lock(&sim_engine.mutex);
         finish(call->op);
+        if (sim_engine.mode == SIM_TIMING)
+            sim_run_timed(); /* what is behind it */
         sim_op_drop(call->op);
         free(call);
     }
@@ -254,24 +257,29 @@ static void wait_for_value(bool executing)
     static uint64_t operations;
     moments = operations == sim_engine.operations_run && !executing ? moments + 1 : 0;
     operations = sim_engine.operations_run;
-    if (moments > 100000)
+    if (moments > 1000000)
         sim_panic("a stream waits for a value that nobody writes");
     pthread_mutex_unlock(&sim_engine.mutex);
     nanosleep(&moment, NULL);
     pthread_mutex_lock(&sim_engine.mutex);
 }
 
-/* Runs one such operation; if another thread is at it, waits for that one. */
-static void run_some(uint64_t generation)
+static bool try_to_run_some(uint64_t generation)
 {
     sim_op_t *op = pick(generation);
     if (!op && value_awaited())
         op = pick(0);
-    if (op) {
+    if (op)
         run(op);
-        return;
-    }
+    return op != NULL;
+}
+
+/* Runs one such operation; if another thread is at it, waits for that one. */
+static void run_some(uint64_t generation)
+{
     bool executing = false;
+    if (try_to_run_some(generation))
+        return;
     for (sim_lane_t *lane = sim_engine.active; lane; lane = lane->next_active)
         executing = executing || (lane->run_head && lane->run_head->executing);
     if (value_awaited())
@@ -305,7 +313,8 @@ static bool needs_host(sim_op_t *op, uint64_t generation)
     return false;
 }
 
-static void run_needed(sim_op_t *op)
+/* `bounded`: not where that would wait for the program. */
+static void run_needed(sim_op_t *op, bool bounded)
 {
     if (op->executed)
         return;
@@ -313,8 +322,13 @@ static void run_needed(sim_op_t *op)
     uint64_t generation = ++sim_engine.generation;
     mark_needed(op, generation);
     bool others_too = sim_random() % 4 == 0;
-    while (!op->executed)
-        run_some(others_too ? 0 : generation);
+    bool goes_on = true;
+    while (!op->executed && goes_on) {
+        if (bounded)
+            goes_on = try_to_run_some(others_too ? 0 : generation);
+        else
+            run_some(others_too ? 0 : generation);
+    }
     sim_op_drop(op);
 }
 
@@ -338,11 +352,25 @@ void sim_wait(sim_op_t *op)
         return;
     sim_op_hold(op);
     if (sim_engine.mode == SIM_COMPUTE)
-        run_needed(op);
+        run_needed(op, false);
     sim_clock_wait(op);
     while (!op->executed)
         pthread_cond_wait(&sim_engine.changed, &sim_engine.mutex);
     sim_op_drop(op);
+}
+
+bool sim_try_wait(sim_op_t *op)
+{
+    if (!op)
+        return true;
+    sim_op_hold(op);
+    if (sim_engine.mode == SIM_COMPUTE)
+        run_needed(op, true);
+    if (op->executed || sim_engine.mode == SIM_TIMING)
+        sim_clock_wait(op);
+    const bool done = op->executed;
+    sim_op_drop(op);
+    return done;
 }
 
 static bool device_has_bodies(int device)
@@ -376,8 +404,7 @@ CUresult sim_query(sim_op_t *op)
         if (other)
             run(other);
     } else if (!done && (op->denials >= MOST_DENIALS || sim_random() % 4 == 0)) {
-        sim_wait(op);
-        done = true;
+        done = sim_try_wait(op); /* not for a callback: the caller may hold what that needs */
     } else if (!done) {
         op->denials++;
     }

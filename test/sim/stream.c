@@ -364,6 +364,21 @@ static CUresult event_wait(CUevent event, CUresult (*how)(sim_op_t *op))
 
 SIM_ENTRY(CONTEXT, cuEventSynchronize, (CUevent event), event_wait(event, wait_op))
 
+static CUresult try_wait_op(sim_op_t *op)
+{
+    return sim_try_wait(op) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* For the library under test, which must not wait for the program: as cuEventSynchronize, but
+ * CUDA_ERROR_NOT_READY where a stream waits for a value that is not there, or for a callback. The
+ * same fault, too. */
+CUresult sim_wait_event(CUevent event);
+CUresult sim_wait_event(CUevent event)
+{
+    const CUresult result = sim_enter("cuEventSynchronize", SIM_NEED_CONTEXT);
+    return result != CUDA_SUCCESS ? result : sim_leave(event_wait(event, try_wait_op));
+}
+
 static CUresult event_query(CUevent event)
 {
     CUresult result = sim_capture_guard();

@@ -46,11 +46,11 @@ typedef struct touch {
     uint32_t before[MODEL_AREA_WORDS], after[MODEL_AREA_WORDS]; /* before 0: unknown */
 } touch_t;
 
-typedef enum item_kind { ITEM_OPERATION, ITEM_WAIT, ITEM_COPY } item_kind_t;
+typedef enum item_kind { ITEM_OPERATION, ITEM_WAIT, ITEM_COPY, ITEM_VALUE } item_kind_t;
 
 typedef struct item {
     item_kind_t kind;
-    mdnn_ticket_t ticket; /* WAIT */
+    mdnn_ticket_t ticket; /* WAIT; VALUE: until the program's value `stream` is `moment` */
     uint64_t chunk, slot, words;
     bool out;
     uint32_t touch_count;
@@ -82,6 +82,7 @@ typedef struct model {
     unsigned maps_left;
     bool copies_end;   /* each fails */
     unsigned hasty_in; /* 1 wait in so many is given up, where it can; 0: none */
+    uint64_t values[MODEL_STREAMS];
     bool verify;
     bool dead;              /* a write found no memory: the real device would work no more */
     bool failed;            /* a call since this was cleared */
@@ -269,6 +270,8 @@ static bool can_run(const model_t *model, int stream)
     if (model->done[stream] == model->enqueued[stream])
         return false;
     const item_t *const item = model->queue[stream][model->done[stream] % MODEL_QUEUE];
+    if (item->kind == ITEM_VALUE)
+        return model->values[item->ticket.stream] >= item->ticket.moment;
     return item->kind != ITEM_WAIT || item->ticket.moment <= model->done[item->ticket.stream];
 }
 
@@ -306,8 +309,9 @@ static mdnn_status_t model_wait_on_host(void *context, mdnn_ticket_t ticket)
 static mdnn_status_t model_wait_a_while(void *context, mdnn_ticket_t ticket, double seconds)
 {
     model_t *const model = context;
-    assert_true(seconds >= 1 && seconds <= 10);
-    if (model->hasty_in > 0 && pick(model, model->hasty_in) == 0)
+    assert_true(seconds > 0 && seconds <= 10);
+    const unsigned busy_in = seconds < 1 && model->hasty_in > 0 ? 3 : model->hasty_in;
+    if (busy_in > 0 && pick(model, busy_in) == 0)
         return MDNN_STATUS_BUSY;
     return model_wait_on_host(context, ticket);
 }
