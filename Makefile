@@ -109,14 +109,14 @@ $(B)/test/bench/%: test/bench/%.c $(B)/libmdnn_core.a
 
 # TSan runs the simulated GPU up to fifteen times slower.
 asan ubsan tsan debug:
-	$(MAKE) FLAVOUR=$@ TEST_OPTIONS='--cpu 1800' test
+	$(MAKE) FLAVOUR=$@ TEST_OPTIONS='--cpu 3600' test
 
 # Line coverage by the tests of the library (threads count together without atomics, so a branch may come
 # out at -1, which is no error of the tests; atomic counters take three times as long); exit status 1 below the limit. Earlier runs do not count.
 COVERAGE_MINIMUM := 90
 coverage:
 	$(Q)find build/cov -name '*.gcda' -delete 2>/dev/null; true
-	$(MAKE) FLAVOUR=cov TEST_OPTIONS='--cpu 1200' test-library
+	$(MAKE) FLAVOUR=cov TEST_OPTIONS='--cpu 1800' test-library
 	$(Q)gcovr --root . --gcov-ignore-parse-errors --filter config/ --filter optimizer/ --filter shim/ --filter offload/ --print-summary \
 	    --fail-under-line $(COVERAGE_MINIMUM) build/cov/obj
 

@@ -22,7 +22,7 @@ bench: $(ALL) $(BENCHES)
 
 # Not part of `make test`: two minutes.
 test-mutants: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_pilot test_ranges test_slabs) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
-	@test/run --build $(B) --cpu 1200 test/mutants.sh test/memory_mutants.sh
+	@test/run --build $(B) --cpu 1800 test/mutants.sh test/memory_mutants.sh
 .PHONY: test-mutants
 
 # The papers' experiments and the simulator's errors, as pages in docs/benchmarks; all of it simulated.
