@@ -14,7 +14,7 @@ cp test/fakes/microdnn "$BUILD"
 
 memory_check() { # arguments...
     LD_LIBRARY_PATH=$BUILD scripts/gpu/memory-check --build "$BUILD" \
-        --worker test/fakes/memory_worker.py --least-seconds 1 --pairs 3 "$@" >"$OUT/said" 2>&1
+        --worker test/fakes/memory_worker.py --others-worker test/fakes/memory_worker.py --least-seconds 1 --pairs 3 "$@" >"$OUT/said" 2>&1
 }
 
 passes() {
@@ -335,7 +335,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 42
+plan 46
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -364,6 +364,11 @@ check 'verify that saw no operation is a failure' wrong plain nothing 'nothing w
     --part verify --only resnet50
 check 'an unnamed access is found' wrong plain unnamed '2 unnamed accesses' --part verify --only resnet50
 check 'the budget holds, seen from outside' passes --part budget --only resnet50
+check 'memory that is not virtual counts, and is refused clearly' passes --part others
+check 'where it does not, that is seen from outside' wrong jax nvml 'MiB above a budget' --part others --only growing
+check 'and in the statistics' wrong pytorch uncounted 'no memory that is not virtual' --part others --only expandable
+check 'a refusal of it that nobody said is found' wrong jax unclear 'does not say that it refused' \
+    --part others --only preallocating
 check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above a budget' \
     --part budget --only resnet50
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16

@@ -344,6 +344,46 @@ def watched_problems(huge, runs):
     return problems
 
 
+# --- Memory that is not virtual -------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Other:
+    """A framework that makes device memory by cuMemCreate takes more than the budget, until it is
+    refused."""
+    framework: str
+    how: str
+    settings: tuple = ()
+    budget: int = 6 * GIB
+
+    def __str__(self):
+        return f"others {self.framework} {self.how} {self.budget / GIB:.0f} GiB"
+
+
+OTHERS = [Other("pytorch", "expandable_segments", (("PYTORCH_ALLOC_CONF", "expandable_segments:True"),)),
+          Other("jax", "growing", (("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),)),
+          Other("jax", "preallocating")]
+LEAST_HELD = 1 / 3  # of the budget: else it was refused long before that
+
+
+def others_problems(row, huge, run):
+    """huge: a run that takes little in a budget that is as good as none; both: samples (before the
+    process, most, end), memory, and of run what it held, how it was refused, and what was said."""
+    problems, memory = [], run["memory"]
+    above = run["most"] - run["before"] - growth_of(huge) - row.budget
+    if above > ALLOWED_ABOVE:
+        problems.append(f"{above / MIB:.0f} MiB above a budget of {row.budget / GIB:.2f} GiB")
+    if memory["peak_resident_bytes"] > row.budget:
+        problems.append(f"{memory['peak_resident_bytes'] - row.budget} bytes more than the budget counted")
+    if not memory.get("peak_other_bytes"):
+        problems.append("the library counted no memory that is not virtual")
+    if not run["refused"]:
+        problems.append(f"{run['held'] / GIB:.2f} GiB were not refused")
+    elif not any(REFUSAL.search(line) for line in run["said"].splitlines()):
+        problems.append("the library does not say that it refused memory")
+    if run["held"] < LEAST_HELD * row.budget:
+        problems.append(f"refused with {run['held'] / GIB:.2f} GiB held")
+    return problems
+
+
 # --- Speed ----------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class Speed:

@@ -113,6 +113,44 @@ def watch_all(row, place):
             "huge": huge, "runs": runs, "growth": cells.growth_of(huge)}
 
 
+# --- Memory that is not virtual -------------------------------------------------------------------
+STEP = 256 << 20
+
+
+def take_others(row, budget, most, place):
+    """One process, watched from before it begins until it has taken what it can."""
+    sampler = Sampler()
+    before = sampler.used()
+    sampler.start()
+    child = place.child(label(row), budget, settings=row.settings, worker=place.options.others_worker)
+    try:
+        child.ready(place.limit(60))
+        child.ask("context", place.limit(60), framework=row.framework)
+        answer = child.ask("take", place.limit(60), step=min(STEP, most), most=most)
+        end = sampler.used()
+        samples = sampler.finish()
+        status, found, said = close(child)
+    finally:
+        sampler.stop.set()
+        if child.alive:
+            child.kill()
+    memory = cells.memory_of(found)
+    if status or not memory:
+        raise Failed(f"status {status}, {'some' if memory else 'no'} statistics")
+    return {"before": before, "end": end, "memory": memory, "said": said, **answer, **samples}
+
+
+def watch_others(row, place):
+    huge = take_others(row, cells.HUGE, 64 << 20, place)
+    run = take_others(row, row.budget, 2 * row.budget, place)
+    problems = cells.others_problems(row, huge, run)
+    most = (run["most"] - run["before"] - cells.growth_of(huge)) / GIB
+    notes = [f"{run['held'] / GIB:.2f} GiB held, {most:.2f} GiB at most seen from outside"]
+    keep = {name: run[name] for name in ("before", "most", "end", "held", "refused", "memory", "interval_ms")}
+    return {"verdict": "FAILED" if problems else "held", "notes": notes, "problems": problems, **keep,
+            "growth": cells.growth_of(huge)}
+
+
 # --- Speed ----------------------------------------------------------------------------------------
 def peak_of(place, child):
     """Bytes of a steady iteration."""

@@ -113,10 +113,10 @@ class Place:
                 "MICRODNN_CACHE_FILE": os.path.join(self.scratch, "costs.db"), **dict(settings),
                 **self.options.settings}
 
-    def child(self, label, budget, policy="auto", settings=()):
+    def child(self, label, budget, policy="auto", settings=(), worker=None):
         number = self.number()
         path = os.path.join(self.scratch, f"statistics-{number}.json")
-        return Child(f"library {label} {number}", self.options.worker,
+        return Child(f"library {label} {number}", worker or self.options.worker,
                      self.preload_environment(budget, policy, settings, path), self.scratch, path)
 
     def tool(self):

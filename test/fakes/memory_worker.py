@@ -95,6 +95,24 @@ def program(command):
             "peak": peak(command["batch"]), "reserved": peak(command["batch"])}
 
 
+def take(command):
+    """Memory that is not virtual: counted, and refused beyond the budget."""
+    what = wrong(state)
+    held = min(command["most"], BUDGET * 9 // 10)
+    state["operations"] += 1
+    path = os.environ["MICRODNN_GENERAL_STATS_FILE"]
+    memory = memory_statistics(1)["memory"][0]
+    memory.update(resident_bytes=held, peak_resident_bytes=held,
+                  peak_other_bytes=0 if what == "uncounted" else held)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"counters": {}, "memory": [memory]}, file)
+    use(BEFORE + GROWTH + held + (1 << 30 if what == "nvml" and held < command["most"] else 0))
+    refused = {"type": "OutOfMemoryError", "text": "no"} if held < command["most"] else None
+    if refused:
+        refuse(what)
+    return {"held": held, "refused": refused}
+
+
 def build(command):
     state.update(net=command["net"], batch=command["batch"], iterations=0)
     return {}
@@ -112,7 +130,8 @@ def save_on_cpu(_):
     return {}
 
 
-def context(_):
+def context(command):
+    state["framework"] = command.get("framework", "")
     use(BEFORE)
     return {}
 
@@ -138,7 +157,7 @@ def peak_of_iteration(_):
 
 
 COMMANDS = {"program": program, "build": build, "step": step, "context": context, "end": end,
-            "save_on_cpu": save_on_cpu, "warm": warm,
+            "save_on_cpu": save_on_cpu, "warm": warm, "take": take,
             "facts": lambda _: {"device": "no device", "cudnn": 91900, "memory_bytes": 0},
             "ioctls": lambda _: {"control": {"0x2b": 5, "0x2a": state["operations"]}, "unified": {}},
             "peak": peak_of_iteration,
