@@ -96,7 +96,10 @@ static bool ask(const mdnn_reserved_t *reserved, uint64_t *bytes, uint64_t *used
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (reserved->graphs && queries->cuDeviceGetGraphMemAttribute) {
         result = queries->cuDeviceGetGraphMemAttribute(
-            reserved->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &held);
+            reserved->device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &in_use);
+        if (result == CUDA_SUCCESS)
+            result = queries->cuDeviceGetGraphMemAttribute(
+                reserved->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &held);
     } else if (reserved->pool && queries->cuMemPoolGetAttribute) {
         result = queries->cuMemPoolGetAttribute(reserved->pool,
                                                 CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &in_use);

@@ -21,7 +21,9 @@ counts() {
     done
 }
 
-plan 2
+plan 4
 check 'memory of cuMemCreate counts until it is released and unmapped' counts handles
 check 'memory of pools of the program'"'"'s own counts as long as they hold it' counts pools
+check 'an array counts until it is destroyed' counts arrays
+check 'memory that graphs allocate counts from the first launch on' counts graphs
 finish

@@ -96,6 +96,12 @@ typedef struct other {
     unsigned handles, mappings; /* to be released, unmapped */
     size_t bytes;
     int value;
+    CUarray array;
+    CUmipmappedArray mipmap;
+    CUgraph graph;
+    CUgraphExec executable;
+    uint32_t shape;
+    bool launched;
 } other_t;
 
 typedef struct kind {
@@ -238,9 +244,89 @@ static void end_pools(void)
     CUDA(cudaStreamSynchronize(NULL));
 }
 
+/* ---- arrays ---- */
+
+static void make_array(other_t *other)
+{
+    const CUDA_ARRAY3D_DESCRIPTOR like = {.Width = 1 + pick(1500),
+                                          .Height = pick(1500),
+                                          .Depth = 0,
+                                          .Format = CU_AD_FORMAT_FLOAT,
+                                          .NumChannels = 1 + pick(2)};
+    const CUDA_ARRAY_DESCRIPTOR flat = {like.Width, like.Height, like.Format, like.NumChannels};
+    other->shape = pick(3);
+    other->there = got(other->shape == 0   ? cuArrayCreate(&other->array, &flat)
+                       : other->shape == 1 ? cuArray3DCreate(&other->array, &like)
+                                           : cuMipmappedArrayCreate(&other->mipmap, &like, 4));
+}
+
+static void use_array(other_t *other)
+{
+    (void)other;
+}
+
+static void end_array(other_t *other)
+{
+    OK(other->shape < 2 ? cuArrayDestroy(other->array) : cuMipmappedArrayDestroy(other->mipmap));
+}
+
+/* ---- memory that graphs allocate ---- */
+
+static void make_graph(other_t *other)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS how = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = (1 << 20) + pick(6 << 20)};
+    CUgraphNode node;
+    CUgraph whole;
+    OK(cuGraphCreate(&other->graph, 0));
+    OK(cuGraphAddMemAllocNode(&node, other->graph, NULL, 0, &how));
+    other->address = how.dptr;
+    other->bytes = how.bytesize;
+    other->launched = false;
+    other->shape = pick(3);
+    if (other->shape == 0)
+        OK(cuGraphAddMemFreeNode(&node, other->graph, &node, 1, how.dptr));
+    if (other->shape == 2) { /* in a child */
+        OK(cuGraphCreate(&whole, 0));
+        OK(cuGraphAddChildGraphNode(&node, whole, NULL, 0, other->graph));
+        OK(cuGraphDestroy(other->graph));
+        other->graph = whole;
+    }
+    OK(cuGraphInstantiate(&other->executable, other->graph, 0));
+    other->there = true;
+}
+
+/* What is freed by no node is the program's after the launch. */
+static void use_graph(other_t *other)
+{
+    if (other->launched && other->shape > 0)
+        return;
+    if (!got(cuGraphLaunch(other->executable, NULL)))
+        return;
+    other->launched = true;
+    if (other->shape > 0)
+        fill(other->address, other->bytes, other->value = (int)pick(256));
+}
+
+static void end_graph(other_t *other)
+{
+    if (other->launched && other->shape > 0) {
+        check(other->address, other->bytes, other->value);
+        OK(cuMemFreeAsync(other->address, NULL));
+    }
+    OK(cuCtxSynchronize());
+    OK(cuGraphExecDestroy(other->executable));
+    OK(cuGraphDestroy(other->graph));
+    OK(cuDeviceGraphMemTrim(0));
+}
+
 /* ---- */
 
 static const kind_t kinds[] = {
+    {"arrays", make_array, use_array, end_array, NULL},
+    {"graphs", make_graph, use_graph, end_graph, NULL},
     {"handles", make_handle, use_handle, end_handle, NULL},
     {"pools", make_pooled, use_pooled, end_pooled, end_pools},
 };

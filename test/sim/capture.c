@@ -363,6 +363,61 @@ static CUresult graph_get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count
 SIM_ENTRY(CONTEXT, cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count),
           graph_get_nodes(graph, nodes, count))
 
+CUresult sim_graph_add(CUgraph graph, const CUgraphNode *after, size_t after_count,
+                       sim_work_t *work, CUgraphNode *out)
+{
+    sim_frontier_t follows = {0};
+    for (size_t i = 0; i < after_count; i++) {
+        if (after[i] < graph->nodes || after[i] >= graph->nodes + graph->count) {
+            sim_frontier_clear(&follows);
+            sim_work_clear(work);
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        frontier_add(&follows, (unsigned)(after[i] - graph->nodes));
+    }
+    graph->branches = graph->branches ? graph->branches : 1;
+    graph->nodes = sim_resize(graph->nodes, graph->count + 1, sizeof *graph->nodes);
+    graph->nodes[graph->count] = (struct CUgraphNode_st){.work = *work, .follows = follows};
+    *out = &graph->nodes[graph->count++]; /* until another node is added */
+    return CUDA_SUCCESS;
+}
+
+static CUresult node_type(CUgraphNode node, CUgraphNodeType *type)
+{
+    if (!node || !type)
+        return CUDA_ERROR_INVALID_VALUE;
+    *type = node->work.kind == SIM_ACQUIRE   ? CU_GRAPH_NODE_TYPE_MEM_ALLOC
+            : node->work.kind == SIM_SUSPEND ? CU_GRAPH_NODE_TYPE_MEM_FREE
+            : node->work.kind == SIM_KERNEL  ? CU_GRAPH_NODE_TYPE_KERNEL
+            : node->work.kind == SIM_COPY    ? CU_GRAPH_NODE_TYPE_MEMCPY
+            : node->work.kind == SIM_FILL    ? CU_GRAPH_NODE_TYPE_MEMSET
+                                             : CU_GRAPH_NODE_TYPE_EMPTY;
+    return CUDA_SUCCESS;
+}
+
+SIM_ENTRY(CONTEXT, cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type),
+          node_type(node, type))
+
+static CUresult allocation_of(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *how)
+{
+    if (!node || !how || node->work.kind != SIM_ACQUIRE)
+        return CUDA_ERROR_INVALID_VALUE;
+    const sim_range_t *range = sim_map_find(node->work.destination);
+    *how = (CUDA_MEM_ALLOC_NODE_PARAMS){
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, range ? range->device : 0}},
+        .bytesize = range ? range->bytes : 0,
+        .dptr = node->work.destination};
+    return CUDA_SUCCESS;
+}
+
+SIM_ENTRY(CONTEXT, cuGraphMemAllocNodeGetParams,
+          (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *how), allocation_of(node, how))
+
+/* A child's nodes are the graph's own. */
+SIM_ENTRY(CONTEXT, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph),
+          node && graph ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE)
+
 static CUresult graph_destroy(CUgraph graph)
 {
     if (!graph)
@@ -558,6 +613,14 @@ static bool allocate_memory(CUgraphExec exec)
     return true;
 }
 
+static CUresult back_memory(CUgraphExec exec)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = 0; i < exec->graph.count && result == CUDA_SUCCESS; i++)
+        result = sim_graph_memory_back(&exec->graph.nodes[i].work);
+    return result;
+}
+
 static CUresult graph_launch(CUgraphExec exec, CUstream handle)
 {
     CUstream stream;
@@ -566,6 +629,9 @@ static CUresult graph_launch(CUgraphExec exec, CUstream handle)
         return result;
     if (stream->capture)
         return CUDA_ERROR_NOT_SUPPORTED; /* child graphs */
+    result = back_memory(exec);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (!allocate_memory(exec))
         return CUDA_ERROR_INVALID_VALUE;
     sim_clock_spend(sim_device(stream->context->device)->profile.launch_us);

@@ -376,8 +376,16 @@ void sim_pool_freed(CUmemoryPool pool, uint64_t bytes); /* now */
 
 /* ---- graph_memory.c ---- */
 sim_graph_memory_t *sim_graph_memory_hold(sim_graph_memory_t *memory);
+/* Arrays of a context that is closed, and if it is the device's, of the device. */
+void sim_arrays_end(CUcontext context, bool device);
 void sim_graph_memory_drop(sim_graph_memory_t *memory); /* NULL: nothing */
-void sim_graph_memory_lose(sim_graph_memory_t *memory); /* its context is closed */
+/* Its context is closed. true: memory of the device was behind it. */
+bool sim_graph_memory_lose(sim_graph_memory_t *memory);
+/* The memory behind what a node allocates, if it is the first time. */
+CUresult sim_graph_memory_back(const sim_work_t *node);
+/* A node that a program makes, after others of the graph; it takes *work. */
+CUresult sim_graph_add(CUgraph graph, const CUgraphNode *after, size_t after_count,
+                       sim_work_t *work, CUgraphNode *out);
 /* In the capturing stream's graph. */
 CUresult sim_graph_allocate(CUstream stream, uint64_t bytes, CUdeviceptr *out);
 /* Memory of a graph, by a capturing stream in the graph, else by the stream itself, or at once. */

@@ -124,15 +124,15 @@ void sim_context_close(CUcontext context)
     context->sticky = CUDA_SUCCESS;
     if (primary)
         sim_pools_reset(device);
+    sim_arrays_end(context, primary);
     size_t i = 0;
     for (const sim_range_t *range; (range = sim_map_at(i));) {
         if (!ends_with(range, context, primary)) {
             i++;
             continue;
         }
-        if (range->graph_memory)
-            sim_graph_memory_lose(range->graph_memory);
-        if (!range->pool)
+        const bool backed = !range->graph_memory || sim_graph_memory_lose(range->graph_memory);
+        if (!range->pool && backed)
             sim_memory_given_back(&sim_engine.devices[device], range->pages_bytes);
         sim_map_remove(range->start);
     }
