@@ -17,7 +17,7 @@ runs() {
     done
 }
 
-plan 10
+plan 13
 check 'what was used before a stream waits for a value makes room' runs 26 value_behind
 check 'what is used behind such a wait stays, and others make room' runs 26 value_before
 check 'a receiver is enqueued before its sender' runs 20 send_and_receive
@@ -28,4 +28,7 @@ check 'a free that waits lets launches through' runs 64 launch_beside_free
 check 'a launch waits for a copy that blocks' runs 30 launch_beside_copy
 check 'eight threads' runs 34 eight_threads
 check 'two devices wait for each other' runs 20 two_devices
+check 'memory moves beside a capture in global mode' runs 20 capture_global
+check 'likewise in the mode of a thread' runs 20 capture_of_thread
+check 'likewise in relaxed mode' runs 20 capture_relaxed
 finish

@@ -241,7 +241,8 @@ typedef struct pair {
     cudaStream_t streams[3];
     buffer_t a, b, c, d;
     unsigned word;
-    atomic_bool is_in;
+    enum cudaStreamCaptureMode mode; /* of a capture beside it */
+    atomic_bool is_in, is_out;
 } pair_t;
 
 static void *launch_two(void *context)
@@ -389,6 +390,131 @@ static void eight_threads(void)
         join(threads[i]);
 }
 
+/* ---- captures ---- */
+
+typedef struct capturer {
+    enum cudaStreamCaptureMode mode;
+    atomic_bool over;
+} capturer_t;
+
+/* What another thread does with memory is no part of the capture, in whatever mode. */
+static void *capture(void *context)
+{
+    enum { CAPTURES = 30, NODES = 5 };
+    capturer_t *const capturer = context;
+    CUDA(cudaFree(NULL));
+    cudaStream_t const stream = new_stream();
+    buffer_t small = new_buffer(MEBIBYTE, stream);
+    CUDA(cudaStreamSynchronize(stream));
+    for (uint32_t i = 0; i < CAPTURES; i++) {
+        cudaGraph_t graph;
+        cudaGraphExec_t executable;
+        CUDA(cudaStreamBeginCapture(stream, capturer->mode));
+        for (uint32_t node = 0; node < NODES; node++) {
+            launch(stream, &small, &small, node);
+            short_sleep();
+        }
+        CUDA(cudaStreamEndCapture(stream, &graph));
+        CUDA(cudaGraphInstantiate(&executable, graph, 0));
+        CUDA(cudaGraphLaunch(executable, stream));
+        CUDA(cudaStreamSynchronize(stream));
+        CUDA(cudaGraphExecDestroy(executable));
+        CUDA(cudaGraphDestroy(graph));
+    }
+    check(stream, &small);
+    atomic_store(&capturer->over, true);
+    return NULL;
+}
+
+/* Only what stock allows beside a capture in global mode: launches, and memory in stream order. */
+static void beside_captures(enum cudaStreamCaptureMode mode)
+{
+    capturer_t capturer = {.mode = mode};
+    cudaStream_t const stream = new_stream();
+    buffer_t all[3];
+    for (int i = 0; i < 3; i++)
+        all[i] = new_buffer(BIG / 2, stream);
+    CUDA(cudaDeviceSynchronize());
+    const pthread_t other = start(capture, &capturer);
+    for (uint32_t i = 0; !atomic_load(&capturer.over); i++) {
+        buffer_t more = {.bytes = SMALL};
+        CUDA(cudaMallocAsync((void **)&more.device, SMALL, stream));
+        CUDA(cudaMemsetAsync(more.device, 0, SMALL, stream));
+        launch(stream, &more, &all[i % 3], i);
+        launch(stream, &all[i % 3], &all[(i + 1) % 3], i);
+        CUDA(cudaFreeAsync(more.device, stream));
+        if (i % 8 == 7)
+            CUDA(cudaStreamSynchronize(stream));
+    }
+    join(other);
+    for (int i = 0; i < 3; i++)
+        check(stream, &all[i]);
+}
+
+/* A capture that begins while another thread waits for memory, and lasts until that has moved. */
+static void *capture_meanwhile(void *context)
+{
+    pair_t *const pair = context;
+    cudaGraph_t graph;
+    CUDA(cudaFree(NULL));
+    while (!atomic_load(&pair->is_in))
+        short_sleep();
+    for (int i = 0; i < 10; i++)
+        short_sleep();
+    CUDA(cudaStreamBeginCapture(pair->streams[2], pair->mode));
+    launch(pair->streams[2], &pair->d, &pair->d, 1);
+    write_word(pair->word);
+    while (!atomic_load(&pair->is_out))
+        short_sleep();
+    launch(pair->streams[2], &pair->d, &pair->d, 2);
+    CUDA(cudaStreamEndCapture(pair->streams[2], &graph));
+    CUDA(cudaGraphDestroy(graph));
+    return NULL;
+}
+
+static void wait_beside_capture(enum cudaStreamCaptureMode mode)
+{
+    pair_t pair = {
+        .streams = {new_stream(), new_stream(), new_stream()}, .word = new_word(), .mode = mode};
+    pair.d = new_buffer(MEBIBYTE, pair.streams[2]);
+    pair.b = new_buffer(BIG / 2, pair.streams[1]);
+    pair.c = new_buffer(BIG / 2, pair.streams[1]);
+    pair.a = new_buffer(BIG, pair.streams[0]);
+    CUDA(cudaDeviceSynchronize());
+    const pthread_t other = start(capture_meanwhile, &pair);
+    wait_for(pair.streams[0], pair.word);
+    launch(pair.streams[0], &pair.a, &pair.a, 1);
+    atomic_store(&pair.is_in, true);
+    launch(pair.streams[1], &pair.b, &pair.c, 1);
+    buffer_t more = {.bytes = SMALL};
+    CUDA(cudaMallocAsync((void **)&more.device, SMALL, pair.streams[1]));
+    CUDA(cudaMemsetAsync(more.device, 0, SMALL, pair.streams[1]));
+    launch(pair.streams[1], &more, &pair.b, 1);
+    atomic_store(&pair.is_out, true);
+    join(other);
+    check(pair.streams[0], &pair.a);
+    check(pair.streams[1], &pair.b);
+    check(pair.streams[1], &more);
+}
+
+static void capture_global(void)
+{
+    wait_beside_capture(cudaStreamCaptureModeGlobal);
+    beside_captures(cudaStreamCaptureModeGlobal);
+}
+
+static void capture_of_thread(void)
+{
+    wait_beside_capture(cudaStreamCaptureModeThreadLocal);
+    beside_captures(cudaStreamCaptureModeThreadLocal);
+}
+
+static void capture_relaxed(void)
+{
+    wait_beside_capture(cudaStreamCaptureModeRelaxed);
+    beside_captures(cudaStreamCaptureModeRelaxed);
+}
+
 /* ---- two devices, as one process that works with NCCL has them ---- */
 
 /* In each round both devices begin a collective that ends when both have, one after the other; what
@@ -442,6 +568,9 @@ int main(int argc, char **argv)
                     {"launch_beside_free", launch_beside_free},
                     {"launch_beside_copy", launch_beside_copy},
                     {"eight_threads", eight_threads},
+                    {"capture_global", capture_global},
+                    {"capture_of_thread", capture_of_thread},
+                    {"capture_relaxed", capture_relaxed},
                     {"two_devices", two_devices}};
     (void)alarm(WATCHDOG_S);
     for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
