@@ -46,7 +46,7 @@ void fail(const thread_t *t, const char *what, const char *file, int line)
 static bool needs_memory(const char *call)
 {
     return strstr(call, "Alloc") || strstr(call, "Memcpy") || strstr(call, "Memset") ||
-           strstr(call, "LaunchKernel");
+           strstr(call, "LaunchKernel") || strstr(call, "PointerGetAttribute");
 }
 
 bool succeeded(thread_t *t, CUresult result, const char *call, const char *file, int line)
@@ -153,8 +153,6 @@ static unsigned pick_operation(thread_t *t)
     return i;
 }
 
-static bool traces;
-
 /* For the test of who runs this: what a program does that the library fails. */
 static void have_defect(thread_t *t)
 {
@@ -173,7 +171,7 @@ static void run_operation(thread_t *t)
         return;
     for (int i = 0; i < 4 && t->live_bytes < plan.live / 10 * 7; i++)
         tensor_allocate(t); /* memory is to be short */
-    if (traces)
+    if (getenv("HOSTILE_TRACE"))
         fprintf(stderr, "thread %u, phase %u, operation %u: %s\n", t->number, t->phase, t->index,
                 operations[which].name);
     operations[which].run(t);
@@ -198,7 +196,6 @@ static void begin(thread_t *t)
 {
     const uint64_t bytes = SOURCE_BYTES + 4096;
     MUST(t, cuCtxSetCurrent(process_context(t->device)) == CUDA_SUCCESS);
-    traces = getenv("HOSTILE_TRACE") != NULL;
     guard_enter(t);
     OK(t, api.cuMemHostAlloc((void **)&t->pinned, bytes, 0));
     OK(t, api.cuMemHostAlloc((void **)&t->words, GATE_WORDS * sizeof *t->words, 0));
