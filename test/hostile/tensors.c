@@ -296,6 +296,8 @@ void tensor_release(thread_t *t, tensor_t *tensor, bool in_flight)
     int stream = tensor->stream;
     if (draw(&t->draw, 3) == 0)
         stream = stream_any(t);
+    if ((t->gated[stream] || tensor->gated) && !plan.has[FEATURE_gated_frees])
+        return;
     if (!streams_follow(t, stream, &tensor, 1))
         return;
     if (draw(&t->draw, 8) == 0 && t->gate == NO_GATE)
