@@ -83,13 +83,21 @@ static bool find_all(api_t *table, void *runtime, void *cudnn)
     return found;
 }
 
+/* Whether another thread may be at a capture, which a wait for the whole device would end. */
+static bool others_capture(void)
+{
+    return plan.threads > 1 &&
+           (plan.has[FEATURE_local_captures] || plan.has[FEATURE_global_captures] ||
+            plan.has[FEATURE_relaxed_captures] || plan.has[FEATURE_graph_memory]);
+}
+
 /* Small, of values whose sums are exact in any order; it waits for the device. */
 void process_convolution(thread_t *t)
 {
     double sum = 0;
     uint64_t bits;
     api_t table;
-    if (t->number != 0 || t->gate != NO_GATE)
+    if (t->number != 0 || t->gate != NO_GATE || others_capture())
         return;
     void *const runtime = dlopen("libcudart.so.13", RTLD_LAZY);
     void *const cudnn = dlopen("libcudnn.so.9", RTLD_LAZY);
