@@ -107,13 +107,13 @@ static void allocate(arena_t *arena)
     bytes -= bytes % MDNN_WD_ALIGNMENT_BYTES;
     const uint64_t wanted = bytes;
     arena->tried = true;
-    const mdnn_capture_mode_t mode = mdnn_capture_relax();
+    mdnn_capture_relax();
     while (bytes > 0 && mdnn_device_allocate(&arena->base, bytes) != CUDA_SUCCESS) {
         mdnn_count(MDNN_COUNTER_arena_halvings, 1);
         bytes = bytes / 2 < least_bytes ? 0 : bytes / 2;
         bytes -= bytes % MDNN_WD_ALIGNMENT_BYTES;
     }
-    mdnn_capture_restore(mode);
+    mdnn_capture_restore();
     arena->bytes = arena->divisible_bytes = bytes;
     mdnn_count(MDNN_COUNTER_arena_bytes, bytes);
     if (bytes < wanted)
@@ -246,9 +246,9 @@ static bool add_slot_locked(arena_t *arena, CUstream stream)
 static bool add_slot(arena_t *arena, CUstream stream)
 {
     mdnn_lock_to_write(&arena->lock);
-    const mdnn_capture_mode_t mode = mdnn_capture_relax();
+    mdnn_capture_relax();
     const bool added = add_slot_locked(arena, stream);
-    mdnn_capture_restore(mode);
+    mdnn_capture_restore();
     mdnn_unlock_shared(&arena->lock);
     return added;
 }
@@ -359,7 +359,7 @@ static bool is_at_rest(const arena_t *arena)
 {
     for (int i = 0; i < SLOTS; i++)
         if (arena->slots[i].used &&
-            mdnn_event_query(arena->slots[i].event) != CUDA_SUCCESS)
+            mdnn_real_driver()->cuEventQuery(arena->slots[i].event) != CUDA_SUCCESS)
             return false;
     return true;
 }
@@ -399,13 +399,13 @@ static uint64_t share_of_capture(const arena_t *arena, uint64_t needed_bytes)
 static void give_to_capture(arena_t *arena, capture_t *capture, uint64_t needed_bytes)
 {
     const uint64_t bytes = share_of_capture(arena, needed_bytes);
-    const mdnn_capture_mode_t mode = mdnn_capture_relax();
+    mdnn_capture_relax();
     if (bytes > 0 && (is_at_rest(arena) || (needed_bytes > 0 && bring_to_rest(arena)))) {
         arena->divisible_bytes -= bytes;
         capture->memory = (mdnn_wd_segment_t){arena->divisible_bytes, bytes};
         divide(arena, NULL);
     }
-    mdnn_capture_restore(mode);
+    mdnn_capture_restore();
 }
 
 static void add_capture(arena_t *arena, unsigned long long id, CUstream stream,

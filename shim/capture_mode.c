@@ -1,23 +1,62 @@
 #include "shim/capture_mode.h"
 
-mdnn_capture_mode_t mdnn_capture_relax(void)
+/* initial-exec: see shim/process.c. */
+static _Thread_local struct {
+    unsigned depth;
+    bool relaxed; /* `before` is the mode as the program left it */
+    CUstreamCaptureMode before;
+} own __attribute__((tls_model("initial-exec")));
+
+static void relax(void)
 {
-    mdnn_capture_mode_t mode = {.before = CU_STREAM_CAPTURE_MODE_RELAXED};
-    mode.changed =
-        mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&mode.before) == CUDA_SUCCESS;
-    return mode;
+    if (own.relaxed)
+        return;
+    own.before = CU_STREAM_CAPTURE_MODE_RELAXED;
+    own.relaxed =
+        mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&own.before) == CUDA_SUCCESS;
 }
 
-void mdnn_capture_restore(mdnn_capture_mode_t mode)
+void mdnn_capture_begin_own(void)
 {
-    if (mode.changed)
-        (void)mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&mode.before);
+    own.depth++;
 }
 
-CUresult mdnn_event_query(CUevent event)
+void mdnn_capture_end_own(void)
 {
-    const mdnn_capture_mode_t mode = mdnn_capture_relax();
-    const CUresult result = mdnn_real_driver()->cuEventQuery(event);
-    mdnn_capture_restore(mode);
-    return result;
+    if (--own.depth > 0 || !own.relaxed)
+        return;
+    (void)mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&own.before);
+    own.relaxed = false;
+}
+
+void mdnn_capture_relax(void)
+{
+    mdnn_capture_begin_own();
+    relax();
+}
+
+void mdnn_capture_restore(void)
+{
+    mdnn_capture_end_own();
+}
+
+#define UNSAFE(name, parameters, arguments)                                                        \
+    static CUresult CUDAAPI relaxed_##name parameters                                              \
+    {                                                                                              \
+        mdnn_capture_relax();                                                                      \
+        const CUresult result = mdnn_real_driver()->found.name arguments;                          \
+        mdnn_capture_restore();                                                                    \
+        return result;                                                                             \
+    }
+#include "shim/capture_unsafe.def"
+#undef UNSAFE
+
+void mdnn_capture_relax_calls(mdnn_driver_t *table)
+{
+#define UNSAFE(name, parameters, arguments)                                                        \
+    table->found.name = table->name;                                                               \
+    if (table->name)                                                                               \
+        table->name = relaxed_##name;
+#include "shim/capture_unsafe.def"
+#undef UNSAFE
 }

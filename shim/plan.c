@@ -524,9 +524,9 @@ static bool is_capturing(const mdnn_call_t *call, const mdnn_driver_t *driver)
 /* We allocate, too. */
 static mdnn_status_t build_relaxed(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
-    const mdnn_capture_mode_t mode = mdnn_capture_relax();
+    mdnn_capture_relax();
     const mdnn_status_t status = build_locked(plan, call, limit_bytes);
-    mdnn_capture_restore(mode);
+    mdnn_capture_restore();
     return status;
 }
 
@@ -763,9 +763,9 @@ double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_
         return 0;
     mdnn_lock(&planning_lock);
     const double begin_us = mdnn_now_us();
-    const mdnn_capture_mode_t mode = mdnn_capture_relax();
+    mdnn_capture_relax();
     const double ms = time_engine_locked(plan, call, plan_bytes);
-    mdnn_capture_restore(mode);
+    mdnn_capture_restore();
     mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     mdnn_unlock(&planning_lock);
     return ms;

@@ -89,6 +89,12 @@ typedef struct mdnn_driver {
 #undef DRIVER_FUNCTION
 #undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
+    /* Those of shim/capture_unsafe.def as they were found; above, they relax the thread's capture mode. */
+    struct {
+#define UNSAFE(name, parameters, arguments) __typeof__(&name) name;
+#include "shim/capture_unsafe.def"
+#undef UNSAFE
+    } found;
     bool has_memory;   /* all of MEMORY_FUNCTION were found: there can be virtual memory */
     bool is_simulated; /* test/sim/: nothing of ours may depend on the host's real time */
     /* Its cuEventSynchronize where nothing waits for the program, else CUDA_ERROR_NOT_READY. */

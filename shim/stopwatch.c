@@ -1,7 +1,6 @@
 #include "shim/stopwatch.h"
 
 #include "config/clock.h"
-#include "shim/capture_mode.h"
 
 static void keep_least(mdnn_stopwatch_t *watch, double ms)
 {
@@ -20,7 +19,7 @@ static void collect(mdnn_stopwatch_t *watch)
     float ms;
     if (!watch->under_way)
         return;
-    const CUresult ended = mdnn_event_query(watch->end);
+    const CUresult ended = mdnn_real_driver()->cuEventQuery(watch->end);
     if (ended == CUDA_ERROR_NOT_READY)
         return;
     watch->under_way = false;

@@ -5,7 +5,6 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
-#include "shim/capture_mode.h"
 
 /* The first calls warm caches and load kernels; then pairs, of which the medians count. */
 enum { WARM_UPS = 2, PAIRS = 5, TIMED = 2 * PAIRS };
@@ -145,7 +144,7 @@ static bool close_pair(mdnn_trial_t *trial)
     const int number = trial->calls - WARM_UPS;
     if (number <= 0 || number % 2 != 0)
         return true;
-    if (mdnn_event_query(trial->ends[number - 1]) == CUDA_ERROR_NOT_READY)
+    if (mdnn_real_driver()->cuEventQuery(trial->ends[number - 1]) == CUDA_ERROR_NOT_READY)
         return false;
     decide(trial, number / 2);
     return atomic_load(&trial->verdict) == PENDING;

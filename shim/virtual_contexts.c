@@ -120,12 +120,12 @@ void mdnn_virtual_device_ends(CUdevice device)
     mdnn_kernel_layouts_forget();
     if (!moments)
         return;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_capture_begin_own();
     const bool had = mdnn_virtual_withdraw(device);
     forget_primary(moments, device);
     if (had)
         (void)mdnn_real_driver()->cuDevicePrimaryCtxRelease(device);
-    mdnn_virtual_restore(entry);
+    mdnn_capture_end_own();
 }
 
 void mdnn_virtual_context_ends(CUcontext context)
@@ -134,7 +134,7 @@ void mdnn_virtual_context_ends(CUcontext context)
     mdnn_kernel_layouts_forget();
     if (!moments || is_ours(context)) /* a primary one is not destroyed so */
         return;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_capture_begin_own();
     mdnn_moments_context_ends(moments, context);
-    mdnn_virtual_restore(entry);
+    mdnn_capture_end_own();
 }

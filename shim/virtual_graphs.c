@@ -295,9 +295,9 @@ void mdnn_virtual_capture_begins(void)
     mdnn_moments_t *const moments = mdnn_virtual_moments();
     if (!moments)
         return;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_capture_begin_own();
     mdnn_moments_capture_began(moments); /* others may join it: all streams are prepared */
-    mdnn_virtual_restore(entry);
+    mdnn_capture_end_own();
 }
 
 /* The capture under way that began in the stream (a handle_of). */

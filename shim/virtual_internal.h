@@ -15,6 +15,7 @@
 
 #include "config/lock.h"
 #include "config/sizes.h"
+#include "shim/capture_mode.h"
 #include "shim/captures.h"
 #include "shim/memory_device.h"
 #include "shim/virtual_memory.h"
@@ -48,8 +49,6 @@ typedef struct mdnn_virtual_device {
  * thread may have reset it; so does whoever waited within for another thread. */
 typedef struct mdnn_virtual_entry {
     mdnn_context_change_t change;
-    CUstreamCaptureMode mode;
-    bool relaxed;
 } mdnn_virtual_entry_t;
 
 mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device);
@@ -60,9 +59,6 @@ void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entr
 uint32_t mdnn_virtual_opened(const mdnn_virtual_device_t *device);
 void mdnn_virtual_open(mdnn_virtual_device_t *device);  /* entered */
 void mdnn_virtual_close(mdnn_virtual_device_t *device); /* entered */
-/* Without a device: only what captures forbid. */
-mdnn_virtual_entry_t mdnn_virtual_relax(void);
-void mdnn_virtual_restore(mdnn_virtual_entry_t entry);
 
 /* The device in whose reservation the address lies; NULL: none. */
 mdnn_virtual_device_t *mdnn_virtual_device_of(uint64_t address);

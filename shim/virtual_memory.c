@@ -54,22 +54,6 @@ bool mdnn_virtual_on(void)
 
 /* ---- entering ---- */
 
-/* Always: another thread's capture may begin at any time, and some are never heard of (those of the
- * driver's own callers, of other copies of the runtime). */
-mdnn_virtual_entry_t mdnn_virtual_relax(void)
-{
-    mdnn_virtual_entry_t entry = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
-    entry.relaxed =
-        mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&entry.mode) == CUDA_SUCCESS;
-    return entry;
-}
-
-void mdnn_virtual_restore(mdnn_virtual_entry_t entry)
-{
-    if (entry.relaxed)
-        (void)mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&entry.mode);
-}
-
 /* Locked. */
 static void enter_context(const mdnn_virtual_device_t *device, mdnn_virtual_entry_t *entry)
 {
@@ -79,7 +63,8 @@ static void enter_context(const mdnn_virtual_device_t *device, mdnn_virtual_entr
 
 mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device)
 {
-    mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_virtual_entry_t entry = {0};
+    mdnn_capture_begin_own();
     mdnn_failure_forget();
     mdnn_lock(&device->lock);
     enter_context(device, &entry);
@@ -90,7 +75,8 @@ bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t 
 {
     if (!mdnn_trylock(&device->lock))
         return false;
-    *entry = mdnn_virtual_relax();
+    *entry = (mdnn_virtual_entry_t){0};
+    mdnn_capture_begin_own();
     mdnn_failure_forget();
     enter_context(device, entry);
     return true;
@@ -102,7 +88,7 @@ void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entr
     if (device->waiting > 0)
         mdnn_condition_broadcast(&device->changed);
     mdnn_unlock(&device->lock);
-    mdnn_virtual_restore(entry);
+    mdnn_capture_end_own();
 }
 
 /* ---- waits within ---- */
@@ -498,11 +484,11 @@ static mdnn_status_t fill_in_primary(mdnn_virtual_device_t *device)
     mdnn_failure_forget();
     MDNN_TRY(
         mdnn_failure_note(driver->cuDevicePrimaryCtxRetain(&device->context, device->ordinal)));
-    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_capture_begin_own();
     const mdnn_context_change_t change = mdnn_context_enter(driver, device->context);
     const mdnn_status_t status = fill_device(device);
     mdnn_context_leave(driver, change);
-    mdnn_virtual_restore(entry);
+    mdnn_capture_end_own();
     if (status != MDNN_STATUS_OK)
         (void)driver->cuDevicePrimaryCtxRelease(device->ordinal);
     return status;
@@ -1028,9 +1014,9 @@ static void wait_for_unnamed_uses(mdnn_virtual_device_t *device, CUdeviceptr add
     mdnn_virtual_leave(device, entry);
     if (!any)
         return;
-    const mdnn_virtual_entry_t relaxed = mdnn_virtual_relax();
+    mdnn_capture_begin_own();
     (void)mdnn_real_driver()->cuCtxSynchronize();
-    mdnn_virtual_restore(relaxed);
+    mdnn_capture_end_own();
 }
 
 /* `ours`: the library's own, which no program's graph has lost with this. */
@@ -1167,11 +1153,11 @@ void mdnn_virtual_fix(const mdnn_virtual_operation_t *operation)
     mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
     if (!all)
         return;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_capture_begin_own();
     mdnn_failure_forget();
     mdnn_moments_fix_stream(all, operation->stream, operation->per_thread);
     mdnn_failure_forget();
-    mdnn_virtual_restore(entry);
+    mdnn_capture_end_own();
 }
 
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream)
@@ -1179,9 +1165,9 @@ unsigned long long mdnn_virtual_stream_destroyed(CUstream stream)
     mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
     if (!all)
         return 0;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_capture_begin_own();
     mdnn_moments_stream_ends(all, stream);
-    mdnn_virtual_restore(entry);
+    mdnn_capture_end_own();
     return mdnn_virtual_capture_in(stream);
 }
 

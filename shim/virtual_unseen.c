@@ -95,12 +95,12 @@ uint64_t *mdnn_virtual_live(size_t *count, bool *fits)
 /* Through the doors: what is read may be away. */
 CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, CUstream stream)
 {
-    const mdnn_virtual_entry_t entry = mdnn_virtual_relax();
+    mdnn_capture_begin_own();
     CUresult result = mdnn_driver_cuMemcpyAsync((uintptr_t)words, (uintptr_t)address,
                                                 count * sizeof *words, stream);
     if (result == CUDA_SUCCESS)
         result = mdnn_driver_cuStreamSynchronize(stream);
-    mdnn_virtual_restore(entry);
+    mdnn_capture_end_own();
     return result;
 }
 

@@ -247,7 +247,8 @@ def run_program(child, program, place):
 def run_row(row, budget, host, place):
     """What it did, not judged yet."""
     child = place.child(label(row), budget, row.policy,
-                        {**dict(row.settings), **DETERMINISTIC, "MICRODNN_MEMORY_HOST_LIMIT": str(host)})
+                        {**dict(row.settings), **DETERMINISTIC, "MICRODNN_MEMORY_HOST_LIMIT": str(host),
+                         "MICRODNN_MEMORY_REGISTRY": ""})  # rows share the host's memory as planned here
     return {"verdict": "ran", "run": {**run_program(child, row.program, place), "budget": budget}}
 
 
