@@ -203,7 +203,7 @@ endif
 
 
 $(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(patsubst %,shim/%.c,memory_device \
-    failure host_slots link_rates stream_moments real) $(B)/libmdnn_core.a | $(CLIENT_SIM)
+    failure host_slots link_rates stream_moments real capture_mode) $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \

@@ -15,7 +15,7 @@
 
 #include "test/clients/mix.h"
 
-enum { MEBIBYTE = 1 << 20, BIG = 12 * MEBIBYTE, SMALL = 3 * MEBIBYTE, WATCHDOG_S = 300 };
+enum { MEBIBYTE = 1 << 20, BIG = 12 * MEBIBYTE, SMALL = 3 * MEBIBYTE, WATCHDOG_S = 1200 };
 
 /* ---- buffers and words ---- */
 
