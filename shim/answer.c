@@ -133,7 +133,7 @@ void mdnn_answer_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int r
         mdnn_wd_is_on() ? mdnn_wd_limit() : smaller(limit_bytes, mdnn_workspace_limit());
     if (requested <= 0 || !returned || !results || *returned < 0 || *returned > requested)
         return;
-    mdnn_plan_t *const plan = mdnn_plan_for(call, limit, MDNN_PLAN_MAY_MEASURE);
+    mdnn_plan_t *const plan = mdnn_plan_for(call, limit, MDNN_PLAN_MAY_WAIT);
     const mdnn_demand_t any = {.workspace_bytes = limit};
     const mdnn_ready_t *const best = plan ? mdnn_plan_best(plan, &any) : NULL;
     if (!best)
@@ -160,7 +160,7 @@ static bool is_served_by_arena(const mdnn_call_t *call, bool is_stock)
     if (!mdnn_wd_is_on())
         return false;
     mdnn_plan_t *const plan = mdnn_plan_for(
-        call, mdnn_wd_limit(), is_stock ? MDNN_PLAN_MAY_MEASURE : MDNN_PLAN_IF_KNOWN);
+        call, mdnn_wd_limit(), is_stock ? MDNN_PLAN_MAY_WAIT : MDNN_PLAN_IF_KNOWN);
     return plan && (is_stock || mdnn_plan_announced(plan, call->algo, &announced)) &&
            mdnn_arena_serves(call, plan, &nothing);
 }
@@ -178,7 +178,7 @@ bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64
     const uint64_t user_limit = mdnn_workspace_limit();
     mdnn_plan_t *const plan =
         mdnn_plan_for(call, is_stock ? smaller(user_limit, stock_bytes) : 0,
-                      is_stock ? MDNN_PLAN_MAY_MEASURE : MDNN_PLAN_IF_KNOWN);
+                      is_stock ? MDNN_PLAN_MAY_WAIT : MDNN_PLAN_IF_KNOWN);
     uint64_t allowed = stock_bytes;
     if (!plan || (!mdnn_plan_announced(plan, call->algo, &allowed) && !is_stock))
         return false;

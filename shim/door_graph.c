@@ -227,20 +227,22 @@ static mdnn_plan_t *look_for_weaker(const mdnn_graph_record_t *record, const mdn
     return known;
 }
 
-static mdnn_plan_t *look_for_plan(const mdnn_graph_record_t *record, const mdnn_call_t *call)
+static mdnn_plan_t *look_for_plan(const mdnn_graph_record_t *record, const mdnn_call_t *call,
+                                  mdnn_plan_permission_t permission)
 {
     mdnn_plan_t *const weaker = record->engine.strict ? look_for_weaker(record, call) : NULL;
     return weaker ? weaker
-                  : mdnn_plan_for(call, record->limit_bytes, MDNN_PLAN_MAY_MEASURE);
+                  : mdnn_plan_for(call, record->limit_bytes, permission);
 }
 
 /* NULL if the call must pass. */
-static mdnn_plan_t *plan_of(mdnn_graph_record_t *record, const mdnn_call_t *call)
+static mdnn_plan_t *plan_of(mdnn_graph_record_t *record, const mdnn_call_t *call,
+                            mdnn_plan_permission_t permission)
 {
     mdnn_plan_t *const known = atomic_load_explicit(&record->planned, memory_order_acquire);
     if (known && !mdnn_plan_is_given_up(known))
         return known;
-    mdnn_plan_t *const planned = look_for_plan(record, call);
+    mdnn_plan_t *const planned = look_for_plan(record, call, permission);
     if (planned)
         mdnn_graph_record_settle(record, planned);
     return planned;
@@ -285,7 +287,7 @@ static uint64_t find_answer(mdnn_shadow_t *shadow, mdnn_graph_record_t *record)
 {
     mdnn_plan_shadow_t *const plan = &shadow->plan;
     const mdnn_call_t call = mdnn_graph_call(record, plan->handle);
-    mdnn_plan_t *const planned = plan_of(record, &call);
+    mdnn_plan_t *const planned = plan_of(record, &call, MDNN_PLAN_MAY_WAIT);
     if (!planned)
         return record->own_bytes;
     const mdnn_demand_t nothing = mdnn_graph_demand(record, 0);
@@ -466,7 +468,7 @@ static bool pose(const mdnn_cudnn_t *real, cudnnHandle_t handle, cudnnBackendDes
 static void find_plan(execution_t *execution)
 {
     mdnn_graph_record_t *const record = execution->record;
-    execution->planned = plan_of(record, &execution->call);
+    execution->planned = plan_of(record, &execution->call, MDNN_PLAN_MAY_MEASURE);
     if (!execution->planned && !execution->own_plan_may_run)
         execution->planned = atomic_load(&record->planned);
     if (execution->planned)

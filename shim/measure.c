@@ -45,6 +45,7 @@ struct mdnn_measurement {
     mdnn_measure_request_t request;
     int64_t capacity_images; /* what the scratch holds; 0: not allocated yet */
     bool has_scratch;
+    cudnnHandle_t own_handle; /* what is timed runs on it; cuDNN is asked with the caller's */
     bool surveyed[MDNN_PART_ROLE_COUNT];
     bool has_shortlist;
     unsigned shortlist; /* legacy algorithms, a bit each */
@@ -106,11 +107,13 @@ static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
     if (measurement->has_scratch)
         return measurement->capacity_images > 0 ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     const mdnn_driver_t *const driver = mdnn_real_driver();
+    mdnn_own_stream_t *own;
     cudaStream_t stream;
     if (!driver || measurement->call.cudnn->cudnnGetStream(measurement->call.handle, &stream) !=
                        CUDNN_STATUS_SUCCESS)
         return MDNN_STATUS_DEVICE;
-    MDNN_TRY(mdnn_scratch_init(&measurement->scratch, driver, stream));
+    MDNN_TRY(mdnn_own_stream_enter(measurement->call.cudnn, stream, &own, &measurement->own_handle));
+    MDNN_TRY(mdnn_scratch_init(&measurement->scratch, driver, own));
     measurement->has_scratch = true;
     int64_t images = mdnn_problem_batch(measurement->problem);
     mdnn_status_t status;
@@ -357,6 +360,7 @@ static mdnn_status_t time_candidate(mdnn_measurement_t *measurement, mdnn_call_t
     MDNN_TRY(mdnn_scratch_reserve(&measurement->scratch, MDNN_SCRATCH_WORKSPACE, workspace_bytes));
     measurement->us.memory += mdnn_now_us() - begin_us;
     const mdnn_call_t data = measurement->call;
+    whole->handle = measurement->own_handle;
     whole->x = data.x;
     whole->w = data.w;
     whole->y = data.y;
@@ -486,7 +490,7 @@ static bool is_left_to_caller(const mdnn_measurement_t *measurement, const mdnn_
             timed_engines(row) >= SEARCH_ENGINES);
 }
 
-/* Settles one candidate. Only a broken device is an error; all else is a state. */
+/* Settles one candidate. Only a device that is broken or too busy is an error; all else is a state. */
 static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index)
 {
     mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
@@ -517,10 +521,12 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
     if (cost.workspace_bytes > measurement->request.limit_bytes)
         return MDNN_STATUS_OK;
     const mdnn_status_t status = cost_time(measurement, row, index, &whole, descriptors, &cost);
-    if (status == MDNN_STATUS_UNSUPPORTED)
-        candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
+    if (status == MDNN_STATUS_BUSY && !measurement->has_scratch)
+        candidate->state = MDNN_CANDIDATE_UNKNOWN; /* it did not get its turn */
+    else if (status == MDNN_STATUS_UNSUPPORTED || status == MDNN_STATUS_BUSY)
+        candidate->state = MDNN_CANDIDATE_UNSUPPORTED; /* or too slow to be of use */
     if (status != MDNN_STATUS_OK)
-        return status == MDNN_STATUS_DEVICE ? status : MDNN_STATUS_OK;
+        return status == MDNN_STATUS_DEVICE || status == MDNN_STATUS_BUSY ? status : MDNN_STATUS_OK;
     candidate->cost = cost;
     candidate->state = MDNN_CANDIDATE_TIMED;
     return MDNN_STATUS_OK;
@@ -726,9 +732,7 @@ void mdnn_measurement_end(mdnn_measurement_t *measurement)
     if (!measurement)
         return;
     if (measurement->has_scratch) {
-        /* Memory goes back only when nothing of ours runs in it any more. */
         const double begin_us = mdnn_now_us();
-        (void)measurement->scratch.driver->cuStreamSynchronize(measurement->scratch.stream);
         mdnn_scratch_fini(&measurement->scratch);
         measurement->us.memory += mdnn_now_us() - begin_us;
     }

@@ -33,8 +33,9 @@ typedef struct mdnn_measure_request {
     const mdnn_engine_offer_t *callers_own;
 } mdnn_measure_request_t;
 
-/* A session for `call`, which poses `problem`. Allocates at the first need; must not run during
- * stream capture. Caller ends it. */
+/* A session for `call`, which poses `problem`. Allocates at the first need, and waits then for a moment in
+ * which the caller's stream is idle: BUSY ends what asks for costs if there is none. Must not run during
+ * stream capture. One at a time. Caller ends it. */
 mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                      mdnn_slices_t *slices, mdnn_cost_table_t *table,
                                      const mdnn_measure_request_t *request,

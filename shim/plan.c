@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "config/clock.h"
 #include "config/lock.h"
@@ -11,6 +12,7 @@
 #include "shim/capture_mode.h"
 #include "shim/handles.h"
 #include "shim/measure.h"
+#include "shim/own_stream.h"
 #include "shim/process.h"
 #include "shim/recall.h"
 #include "shim/recall_check.h"
@@ -64,7 +66,10 @@ struct mdnn_plan {
 };
 
 static mdnn_lock_t table_lock = MDNN_LOCK_INIT(PLAN_TABLE); /* guards `table` */
-static mdnn_lock_t planning_lock = MDNN_LOCK_INIT(PLANNING);
+static mdnn_lock_t planning_lock = MDNN_LOCK_INIT(PLANNING); /* guards what follows */
+/* A thread makes plans, or keeps them: what was measured is its own, of every plan, without a lock, since that takes long
+ * and waits for the device. Others do without meanwhile. */
+static bool somebody_plans;
 static mdnn_plan_t *table;
 
 uint64_t mdnn_workspace_limit(void)
@@ -90,6 +95,48 @@ static uint32_t hash_of(const plan_key_t *key)
 {
     const uint64_t hash = mdnn_problem_hash(&key->problem) + (uint64_t)key->library;
     return (uint32_t)(hash ^ hash >> 32);
+}
+
+/* False if another thread is at it. Else end_planning follows. */
+static bool begin_planning(double *begin_us)
+{
+    mdnn_lock(&planning_lock);
+    const bool begins = !somebody_plans;
+    somebody_plans = true;
+    mdnn_unlock(&planning_lock);
+    *begin_us = mdnn_now_us();
+    return begins;
+}
+
+/* Behind another thread, while that gets on by itself. */
+static bool begin_planning_in_turn(double *begin_us)
+{
+    static const struct timespec moment = {0, 100000};
+    while (!begin_planning(begin_us)) {
+        if (mdnn_own_stream_waits_for_program())
+            return false;
+        mdnn_lock_may_wait();
+        (void)nanosleep(&moment, NULL);
+    }
+    return true;
+}
+
+static void end_planning(double begin_us)
+{
+    mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
+    mdnn_lock(&planning_lock);
+    somebody_plans = false;
+    mdnn_unlock(&planning_lock);
+}
+
+/* Takes the lock to look at what was measured. False, and nothing is taken, while somebody measures. */
+static bool lock_costs(void)
+{
+    mdnn_lock(&planning_lock);
+    if (!somebody_plans)
+        return true;
+    mdnn_unlock(&planning_lock);
+    return false;
 }
 
 static mdnn_plan_t *lookup(const plan_key_t *key, uint32_t hash)
@@ -549,12 +596,12 @@ static bool is_ready(const mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t 
            (!mdnn_plan_has_left(plan) || is_left_to_search(plan, call));
 }
 
-/* A capture may run what is ready, for a smaller workspace if need be, but must not measure. */
-static mdnn_plan_t *plan_in_capture(mdnn_plan_t *known)
+/* What must not be measured now may run what is ready, for a smaller workspace if need be. */
+static mdnn_plan_t *plan_unmeasured(mdnn_plan_t *known, mdnn_counter_t counter)
 {
     if (known && atomic_load_explicit(&known->set, memory_order_acquire))
         return known;
-    mdnn_count(MDNN_COUNTER_passed_capture, 1);
+    mdnn_count(counter, 1);
     return NULL;
 }
 
@@ -573,7 +620,7 @@ static bool forget_file(mdnn_plan_t *plan)
     return true;
 }
 
-/* What is there stays at least as complete. Callers hold the planning lock. */
+/* What is there stays at least as complete. BUSY: not now. The caller plans. */
 static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
     if (is_ready(plan, call, limit_bytes) || atomic_load(&plan->given_up))
@@ -583,34 +630,39 @@ static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call, 
     mdnn_status_t status = build_relaxed(plan, call, most);
     if (status == MDNN_STATUS_UNSUPPORTED && forget_file(plan))
         status = build_relaxed(plan, call, most);
-    if (status != MDNN_STATUS_OK)
+    if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
         mdnn_plan_give_up(plan);
     return status;
 }
 
 static void report_trouble(mdnn_status_t status)
 {
-    if (status != MDNN_STATUS_OK)
+    if (status == MDNN_STATUS_BUSY)
+        MDNN_LOG_ONCE(MDNN_LOG_INFO, "plan",
+                      "the device leaves no moment to measure in: convolutions pass until it does");
+    else if (status != MDNN_STATUS_OK)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "plan", "a convolution could not be planned and passes: %s",
                       mdnn_status_string(status));
 }
 
 static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash,
-                             uint64_t limit_bytes)
+                             uint64_t limit_bytes, bool may_wait)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
     mdnn_plan_t *plan = lookup(key, hash);
     if (is_capturing(call, driver))
-        return plan_in_capture(plan);
-    mdnn_lock(&planning_lock);
-    const double begin_us = mdnn_now_us();
+        return plan_unmeasured(plan, MDNN_COUNTER_passed_capture);
+    double begin_us;
+    if (!(may_wait ? begin_planning_in_turn : begin_planning)(&begin_us))
+        return plan_unmeasured(plan, MDNN_COUNTER_passed_busy);
     if (!plan && !(plan = lookup(key, hash)))
         plan = insert(call, key, hash);
     const mdnn_status_t status =
         plan ? make_ready_for(plan, call, limit_bytes) : MDNN_STATUS_OUT_OF_MEMORY;
-    mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
-    mdnn_unlock(&planning_lock);
+    end_planning(begin_us);
     report_trouble(status);
+    if (status == MDNN_STATUS_BUSY)
+        return plan_unmeasured(plan, MDNN_COUNTER_passed_busy);
     return status == MDNN_STATUS_OK ? plan : NULL;
 }
 
@@ -620,11 +672,11 @@ bool mdnn_plan_complete(mdnn_plan_t *plan, const mdnn_call_t *call)
     if (!mdnn_plan_has_left(plan) || !mdnn_search_missed(&plan->search) || mdnn_plan_is_given_up(plan) ||
         !driver || is_capturing(call, driver))
         return false;
-    mdnn_lock(&planning_lock);
-    const double begin_us = mdnn_now_us();
+    double begin_us;
+    if (!begin_planning(&begin_us))
+        return false;
     const mdnn_status_t status = make_ready_for(plan, call, 0);
-    mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
-    mdnn_unlock(&planning_lock);
+    end_planning(begin_us);
     report_trouble(status);
     return status == MDNN_STATUS_OK;
 }
@@ -668,7 +720,7 @@ mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
         if (permission == MDNN_PLAN_IF_KNOWN && !(plan && covers(plan, limit_bytes)))
             return NULL;
         if (!plan || !atomic_load_explicit(&plan->given_up, memory_order_relaxed))
-            plan = plan_now(call, &key, hash, limit_bytes);
+            plan = plan_now(call, &key, hash, limit_bytes, permission == MDNN_PLAN_MAY_WAIT);
     }
     if (plan && atomic_load_explicit(&plan->given_up, memory_order_relaxed)) {
         mdnn_count(MDNN_COUNTER_passed_trouble, 1);
@@ -692,7 +744,8 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
 
 bool mdnn_plan_engine_is_dominated(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
-    mdnn_lock(&planning_lock);
+    if (!lock_costs())
+        return false;
     const bool dominated = mdnn_cost_table_engine_is_dominated(
         plan->costs, offer, mdnn_problem_batch(&plan->key.problem));
     mdnn_unlock(&planning_lock);
@@ -730,8 +783,8 @@ void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
     mdnn_unlock(&planning_lock);
 }
 
-/* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be. */
-static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
+/* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be, 0 if not now. */
+static double time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
 {
     mdnn_measurement_t *measurement = NULL;
     const mdnn_engine_plan_t own = {.plan = call->caller_plan, .workspace_bytes = plan_bytes};
@@ -744,8 +797,8 @@ static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uin
         mdnn_measurement_begin(call, &plan->key.problem, plan->slices, plan->costs, &request,
                                &measurement) != MDNN_STATUS_OK)
         return -1;
-    (void)mdnn_measurement_time_engine(measurement, call->caller_engine,
-                                       own.plan ? &own : NULL, call->uids);
+    const mdnn_status_t status = mdnn_measurement_time_engine(
+        measurement, call->caller_engine, own.plan ? &own : NULL, call->uids);
     mdnn_measurement_end(measurement);
     mdnn_engines_sweep(plan->engines);
     const front_set_t *const set = atomic_load(&plan->set);
@@ -753,7 +806,7 @@ static double time_engine_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uin
         remember(plan, set, MDNN_DATABASE_KEEP);
     const double ms = mdnn_cost_table_engine_ms(plan->costs, &call->caller_engine->engine,
                                                 mdnn_problem_batch(&plan->key.problem));
-    return ms > 0 ? ms : -1;
+    return ms > 0 ? ms : status == MDNN_STATUS_BUSY ? 0 : -1;
 }
 
 double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
@@ -761,13 +814,13 @@ double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_
     const mdnn_driver_t *const driver = mdnn_real_driver();
     if (!call->caller_engine || !driver || is_capturing(call, driver))
         return 0;
-    mdnn_lock(&planning_lock);
-    const double begin_us = mdnn_now_us();
+    double begin_us;
+    if (!begin_planning(&begin_us))
+        return 0;
     mdnn_capture_relax();
-    const double ms = time_engine_locked(plan, call, plan_bytes);
+    const double ms = time_engine(plan, call, plan_bytes);
     mdnn_capture_restore();
-    mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
-    mdnn_unlock(&planning_lock);
+    end_planning(begin_us);
     return ms;
 }
 
@@ -782,7 +835,8 @@ bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
         .chosen = chosen,
         .margin = mdnn_process_options()->convolution_adoption_margin / 100.0,
     };
-    mdnn_lock(&planning_lock);
+    if (!lock_costs())
+        return false;
     const bool taken = mdnn_cost_table_take_run(plan->costs, offer, &run);
     mdnn_unlock(&planning_lock);
     return taken;
@@ -790,11 +844,13 @@ bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
 
 void mdnn_plan_remember(mdnn_plan_t *plan)
 {
-    mdnn_lock(&planning_lock);
+    double begin_us;
+    if (!begin_planning(&begin_us))
+        return;
     const front_set_t *const set = atomic_load(&plan->set);
     if (set)
         remember(plan, set, MDNN_DATABASE_KEEP);
-    mdnn_unlock(&planning_lock);
+    end_planning(begin_us);
 }
 
 mdnn_search_t *mdnn_plan_search(mdnn_plan_t *plan)
@@ -832,7 +888,8 @@ uint64_t mdnn_plan_least_bytes(const mdnn_plan_t *plan, const mdnn_demand_t *dem
 
 double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
-    mdnn_lock(&planning_lock);
+    if (!lock_costs())
+        return 0;
     const double ms = mdnn_cost_table_engine_ms(plan->costs, &offer->engine,
                                                 mdnn_problem_batch(&plan->key.problem));
     mdnn_unlock(&planning_lock);

@@ -1,8 +1,9 @@
 /* Plans: for every convolution problem that the process poses, what was measured, the Pareto fronts
  * over workspace, and configurations ready to run (descriptors and offsets worked out).
  *
- * Plans live until the process ends. Looking one up takes one short lock; planning itself runs under
- * a lock of its own, so that threads do not disturb each other's measurements. What is published is
+ * Plans live until the process ends. Looking one up takes one short lock. One thread plans at a time, so that
+ * threads do not disturb each other's measurements, and it holds no lock meanwhile: calls of other threads run what
+ * is ready, or pass, and are planned when they come again. What is published is
  * never changed: when a larger workspace admits more, a new set of fronts replaces the old one, which
  * stays valid for those who still read it. */
 #ifndef MDNN_PLAN_H
@@ -44,7 +45,9 @@ typedef struct mdnn_demand {
 } mdnn_demand_t;
 
 typedef enum mdnn_plan_permission {
-    MDNN_PLAN_MAY_MEASURE,  /* plans if needed, unless the stream is being captured */
+    MDNN_PLAN_MAY_MEASURE, /* plans if needed, unless the stream is being captured or another thread plans */
+    MDNN_PLAN_MAY_WAIT, /* likewise, when the other thread has planned, unless that waits for the program: for
+                           questions, whose answers hold for long */
     MDNN_PLAN_IF_KNOWN /* that good; what was left to a search may be measured */
 } mdnn_plan_permission_t;
 
@@ -67,10 +70,11 @@ size_t mdnn_plan_items(const mdnn_plan_t *plan, const mdnn_demand_t *demand,
 /* Least workspace that a configuration for `demand` takes; UINT64_MAX if there is none. No lock. */
 uint64_t mdnn_plan_least_bytes(const mdnn_plan_t *plan, const mdnn_demand_t *demand);
 
-/* Measured time of an engine on the whole batch; 0 if it was not timed. Takes the planning lock. */
+/* Measured time of an engine on the whole batch; 0 if it was not timed, or while a thread plans. */
 double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
 
-/* True if the caller's other plans will hold a clearly faster one that takes no more workspace. */
+/* True if the caller's other plans will hold a clearly faster one that takes no more workspace; false while a thread
+ * plans. */
 bool mdnn_plan_engine_is_dominated(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
 
 /* Notes that a caller made a plan with this engine, and that it ran or is gone. Meeting is true if
@@ -79,12 +83,13 @@ bool mdnn_plan_meet_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
 void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer);
 
 /* Likewise for call->caller_engine, which is timed now by call->caller_plan, which takes `plan_bytes`;
- * 0 during capture, -1 if it cannot be timed. */
+ * 0 during capture, while another thread plans or the device is too busy, -1 if it cannot be timed. */
 double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes);
 
 /* The caller's own runs of an engine's plan, which takes `workspace_bytes`, show how long it takes.
  * True if that is all that need be known: `chosen` by a search, it is no slower than what was
- * measured, or it is far slower. mdnn_plan_remember then keeps it in the database. */
+ * measured, or it is far slower. mdnn_plan_remember then keeps it in the database. False while a thread plans;
+ * likewise nothing is kept then. */
 bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
                         uint64_t workspace_bytes, const mdnn_stopwatch_times_t *times, bool chosen);
 void mdnn_plan_remember(mdnn_plan_t *plan);

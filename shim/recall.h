@@ -15,7 +15,7 @@ typedef struct mdnn_recall {
 } mdnn_recall_t;
 
 /* Finds the problem in the database that the options name; everything known is then in
- * recall->memory. Always leaves a valid value. Callers hold the planning lock. */
+ * recall->memory. Always leaves a valid value. The planner's alone (plan.c). */
 void mdnn_recall_open(mdnn_recall_t *recall, const mdnn_call_t *call,
                       const mdnn_problem_t *problem);
 /* Writes what is new in recall->memory, and the configuration that was chosen under `request` (NULL:
@@ -24,8 +24,8 @@ void mdnn_recall_store(mdnn_recall_t *recall, const mdnn_wr_request_t *request,
                        const mdnn_configuration_t *configuration, mdnn_database_conflict_t conflict);
 void mdnn_recall_fini(mdnn_recall_t *recall);
 
-/* The problem's key, whether a database is kept or not; "" if it has none or is too long. Callers
- * hold the planning lock. */
+/* The problem's key, whether a database is kept or not; "" if it has none or is too long. The
+ * planner's alone (plan.c). */
 void mdnn_recall_key(const mdnn_recall_t *recall, const mdnn_call_t *call,
                      const mdnn_problem_t *problem, char *text, size_t bytes);
 

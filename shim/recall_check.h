@@ -10,8 +10,8 @@
 #include "shim/call.h"
 
 /* Takes out of `memory`, which a database filled, whatever is no candidate of `problem`, and weakens
- * what is said of the others to what is so. `engines`: of the problem, NULL if it has none. Callers
- * hold the planning lock; cuDNN is called. */
+ * what is said of the others to what is so. `engines`: of the problem, NULL if it has none. The
+ * planner's alone (plan.c); cuDNN is called. */
 void mdnn_recall_restrict(mdnn_cost_memory_t *memory, const mdnn_call_t *call,
                           const mdnn_problem_t *problem, mdnn_engines_t *engines);
 

@@ -24,11 +24,12 @@ static void destroy_events(mdnn_scratch_t *scratch)
 }
 
 mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *driver,
-                                CUstream stream)
+                                mdnn_own_stream_t *own)
 {
     memset(scratch, 0, sizeof *scratch);
     scratch->driver = driver;
-    scratch->stream = stream;
+    scratch->own = own;
+    scratch->stream = own->stream;
     for (int i = 0; i <= MDNN_SCRATCH_GROUPS; i++)
         if (driver->cuEventCreate(&scratch->events[i], CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
             scratch->events[i] = NULL;
@@ -41,7 +42,7 @@ mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *dr
 static void release(mdnn_scratch_t *scratch, mdnn_scratch_use_t use)
 {
     if (scratch->blocks[use])
-        (void)mdnn_device_free(scratch->blocks[use]);
+        mdnn_own_stream_free(scratch->own, scratch->blocks[use]);
     scratch->blocks[use] = 0;
     scratch->bytes[use] = 0;
 }
@@ -50,6 +51,7 @@ void mdnn_scratch_fini(mdnn_scratch_t *scratch)
 {
     for (int use = 0; use < MDNN_SCRATCH_COUNT; use++)
         release(scratch, (mdnn_scratch_use_t)use);
+    mdnn_own_stream_give_back(scratch->own);
     destroy_events(scratch);
 }
 
@@ -65,12 +67,15 @@ mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t u
 {
     if (bytes <= scratch->bytes[use])
         return MDNN_STATUS_OK;
+    const bool grows = scratch->blocks[use] != 0;
     release(scratch, use);
+    if (grows)
+        mdnn_own_stream_give_back(scratch->own);
     size_t available, total;
     if (mdnn_device_info(&available, &total) != CUDA_SUCCESS)
         return MDNN_STATUS_DEVICE;
     if (available < reserve_bytes || bytes > available - reserve_bytes ||
-        mdnn_device_allocate(&scratch->blocks[use], bytes) != CUDA_SUCCESS) {
+        mdnn_own_stream_allocate(scratch->own, &scratch->blocks[use], bytes) != CUDA_SUCCESS) {
         scratch->blocks[use] = 0;
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     }
@@ -117,7 +122,7 @@ static void random_numbers(void *block, size_t bytes, int32_t type)
 
 mdnn_status_t mdnn_scratch_randomize(mdnn_scratch_t *scratch, mdnn_scratch_use_t use, int32_t type)
 {
-    static char pattern[1 << 16]; /* measurements run one at a time, under the planning lock */
+    static char pattern[1 << 16]; /* measurements run one at a time */
     const uint64_t bytes = scratch->bytes[use];
     const CUdeviceptr block = scratch->blocks[use];
     random_numbers(pattern, sizeof pattern, type);
@@ -188,8 +193,7 @@ mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *call
     if (runs->held)
         hold(scratch, runs->lead + runs->groups * runs->count);
     MDNN_TRY(enqueue_runs(scratch, calls, distinct, runs));
-    if (driver->cuEventSynchronize(scratch->events[runs->groups]) != CUDA_SUCCESS)
-        return MDNN_STATUS_DEVICE;
+    MDNN_TRY(mdnn_own_stream_wait(scratch->own, scratch->events[runs->groups]));
     for (size_t i = 0; i < runs->groups; i++) {
         float elapsed;
         if (driver->cuEventElapsedTime(&elapsed, scratch->events[i], scratch->events[i + 1]) !=

@@ -4,6 +4,7 @@
 #define MDNN_SCRATCH_H
 
 #include "shim/call.h"
+#include "shim/own_stream.h"
 
 typedef enum mdnn_scratch_use {
     MDNN_SCRATCH_X,
@@ -19,7 +20,8 @@ enum { MDNN_SCRATCH_GROUPS = 8 }; /* timed groups that are enqueued together */
 
 typedef struct mdnn_scratch {
     const mdnn_driver_t *driver;
-    CUstream stream;
+    mdnn_own_stream_t *own;
+    CUstream stream; /* its */
     CUevent events[MDNN_SCRATCH_GROUPS + 1]; /* between groups */
     CUdeviceptr blocks[MDNN_SCRATCH_COUNT];  /* 0: none */
     uint64_t bytes[MDNN_SCRATCH_COUNT];
@@ -27,9 +29,10 @@ typedef struct mdnn_scratch {
     bool cannot_hold;
 } mdnn_scratch_t;
 
-/* Events on `stream`; no memory yet. DEVICE on failure, with nothing to free. */
+/* Events on a stream of our own, which outlives it; no memory yet. DEVICE on failure, with nothing to free. */
 mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *driver,
-                                CUstream stream);
+                                mdnn_own_stream_t *own);
+/* Waits for nothing that is not ours. */
 void mdnn_scratch_fini(mdnn_scratch_t *scratch);
 
 /* Makes `use` at least `bytes` large; what it held is lost. OUT_OF_DEVICE_MEMORY if the device does
@@ -47,7 +50,7 @@ typedef struct mdnn_timed_runs {
 } mdnn_timed_runs_t;
 
 /* Runs the lead, then the groups, calls[i % distinct] each, all back to back; ms[groups] per call by
- * events. Waits. The lead keeps the GPU busy while the host enqueues, as the earlier parts of a split
+ * events. Waits; BUSY if that takes too long for calls that are worth it. The lead keeps the GPU busy while the host enqueues, as the earlier parts of a split
  * do: without it, short calls seemed up to 1.9 times slower than they ran (H200). Where the host takes
  * longer for a call than the GPU, no lead lasts, and without `held` it is the host that is timed. */
 mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,

@@ -30,9 +30,9 @@ trouble_is_said_once() {
 }
 
 plan 12
-for call in 'cuMemAlloc_v2 1 2 6' 'cuMemFree_v2 1 2 6' 'cuMemGetInfo_v2 1 2 6' 'cuMemcpyHtoDAsync_v2 1 2 3' \
-    'cuMemcpyDtoDAsync_v2 1 2 3' 'cuEventCreate 1 2 9' 'cuEventRecord 1 2 9' 'cuEventSynchronize 1 2 9' \
-    'cuEventElapsedTime_v2 1 2 9' 'cuStreamSynchronize 1' 'cuLaunchKernel 1 2 9'; do
+for call in 'cuMemAllocFromPoolAsync 1 2 6' 'cuMemFreeAsync 1 2 6' 'cuMemGetInfo_v2 1 2 6' 'cuMemcpyHtoDAsync_v2 1 2 3' \
+    'cuMemcpyDtoDAsync_v2 1 2 3' 'cuEventCreate 1 2 9' 'cuEventRecord 1 2 9' 'cuEventQuery 1 2 9' \
+    'cuEventElapsedTime_v2 1 2 9' 'cuStreamQuery 1' 'cuLaunchKernel 1 2 9'; do
     check "results are right although ${call%% *} fails" results_are_right "${call%% *}" "${call#* }"
 done
 check 'each kind of trouble is said once' trouble_is_said_once

@@ -101,6 +101,15 @@ table() {
     mutant ALLOC_PER_CALL shim/execute.c \
         's/^        const cudnnStatus_t status = mdnn_call_run(&part);/&\n        void *volatile block = malloc(64);\n        free(block);/;s/^#include "config\/log.h"/#include <stdlib.h>\n&/' \
         behaviour known_problems_allocate_nothing
+    # A stream may wait for what its program does next, and so may the default stream and the device.
+    mutant MEASURING_WAITS_FOR_EVER shim/own_stream.c 's/^        if (look >= looks \&\& .*/        if (look < 0)/' \
+        waiting_streams its_stream_waits_for_a_value
+    mutant MEASURING_WAITS_FOR_DEVICE shim/own_stream.c 's/^    if (own->pool || /    if (own->stream || /' \
+        waiting_streams another_stream_waits_for_a_value
+    mutant MEASURING_BEHIND_DEFAULT_STREAM shim/own_stream.c 's/CU_STREAM_NON_BLOCKING/CU_STREAM_DEFAULT/' \
+        waiting_streams the_default_stream_is_held_up
+    mutant PLANNER_STOPS_OTHERS shim/plan.c '/^static bool begin_planning/,/^}/s/^    const bool begins = .*/    while (somebody_plans) {\n        mdnn_unlock(\&planning_lock);\n        (void)usleep(1000);\n        mdnn_lock(\&planning_lock);\n    }\n&/;s/^#include <stdlib.h>/&\n#include <unistd.h>/' \
+        waiting_streams a_thread_that_waits_stops_no_other
     mutant MEASURE_IN_CAPTURE shim/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
         behaviour capture_of_an_unknown_problem_passes
     mutant CAPTURE_MODE_KEPT shim/capture_mode.c 's/^    if (--own.depth > 0 || !own.relaxed)/    if (own.depth-- > 0)/' doors measuring_gives_everything_back
@@ -255,6 +264,7 @@ doors() {
     MDNN_LIBRARY=$doors_library test/limits.py --cpu 20 --idle 20 test/doors.sh "$@"
 }
 behaviour() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/behaviour.sh "$2"; }
+waiting_streams() { MDNN_LIBRARY=$1 test/waiting_streams.sh "$2"; }
 magnitudes() {
     magnitudes_library=$1
     shift

@@ -27,8 +27,8 @@ static void open_fresh(job_t *job, int direction)
 {
     static int fresh;
     graph_case_t test =
-        small_case((graph_direction_t)(direction % 3), direction == 4 ? CASE_FP16 : CASE_TF32, 8);
-    test.alpha = 1 + ++fresh / 8192.0; /* a problem that nobody has seen */
+        small_case((graph_direction_t)(direction % 3), direction == 4 ? CASE_BF16 : CASE_TF32, 8);
+    test.alpha = 1 - ++fresh / 8192.0; /* a problem that nobody has seen */
     if (direction == 2)
         test.beta = 1;
     if (direction == 3) {
@@ -332,7 +332,7 @@ static bool a_failing_driver_call_is_survived(const char *fault)
     CHECK(ask(plan, &bytes) == RIGHT_RESULT);
     CHECK(get()->faults_fired() == 1); /* the library made that call */
     CUDA(cudaMemGetInfo(&after, &total));
-    CHECK(after == before || strcmp(name, "cuMemFree_v2") == 0);
+    CHECK(after == before || strcmp(name, "cuMemFreeAsync") == 0 || strcmp(name, "cuMemPoolTrimTo") == 0);
     for (int i = 0; i < 3; i++)
         CHECK(execute(&job, plan, bytes) == RIGHT_RESULT);
     CUDNN(cudnnBackendDestroyDescriptor(plan));

@@ -399,6 +399,9 @@ CUresult sim_query(sim_op_t *op)
     bool done = sim_op_done(op) && op->end_us <= sim_engine.host_us;
     if (!done && sim_engine.mode == SIM_TIMING) {
         sim_clock_spend(poll_us);
+    } else if (!done && op->executed) { /* the device's time passes while the host polls */
+        sim_clock_wait(op);
+        done = true;
     } else if (!done && (value_awaited() || needs_host(op, ++sim_engine.generation))) {
         sim_op_t *other = pick(0); /* waiting for `op` might never end */
         if (other)

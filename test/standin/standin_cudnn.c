@@ -110,6 +110,7 @@ cudnnStatus_t CUDNNWINAPI cudnnDestroyConvolutionDescriptor(cudnnConvolutionDesc
 
 cudnnStatus_t CUDNNWINAPI cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 {
+    STANDIN_CALL(cudnnSetStream);
     handle->stream = stream;
     return CUDNN_STATUS_SUCCESS;
 }

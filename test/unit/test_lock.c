@@ -18,7 +18,7 @@
 #endif
 #include "config/lock.c"
 
-static mdnn_lock_t planning = MDNN_LOCK_INIT(PLANNING);
+static mdnn_lock_t slot = MDNN_LOCK_INIT(ARENA_SLOT);
 static mdnn_lock_t device = MDNN_LOCK_INIT(DEVICE);
 static mdnn_lock_t other_device = MDNN_LOCK_INIT(DEVICE);
 static mdnn_lock_t moments = MDNN_LOCK_INIT(MOMENTS);
@@ -58,19 +58,19 @@ static const char *death_of(void (*violate)(void))
 static void take_in_order(void)
 {
     mdnn_lock_to_read(&arena);
-    mdnn_lock(&planning);
+    mdnn_lock(&slot);
     mdnn_lock(&device);
     mdnn_lock(&moments);
     mdnn_unlock(&moments);
     mdnn_lock(&moments);
     mdnn_unlock(&device); /* in any order */
     mdnn_unlock(&moments);
-    mdnn_unlock(&planning);
+    mdnn_unlock(&slot);
     mdnn_unlock_shared(&arena);
-    mdnn_lock(&planning);
+    mdnn_lock(&slot);
     mdnn_lock(&table);
     mdnn_unlock(&table);
-    mdnn_unlock(&planning);
+    mdnn_unlock(&slot);
 }
 
 static void take_upwards(void)
@@ -161,12 +161,12 @@ static void test_what_is_allowed(void **state)
     assert_true(mdnn_timedlock(&recursive, &past));
     mdnn_unlock(&recursive);
     mdnn_unlock(&recursive);
-    mdnn_lock(&planning);
+    mdnn_lock(&slot);
     mdnn_lock(&device);
     assert_false(mdnn_condition_wait_until(&condition, &device, &past));
     mdnn_unlock(&device);
     mdnn_lock_may_wait();
-    mdnn_unlock(&planning);
+    mdnn_unlock(&slot);
 }
 
 /* A lock that another thread has is not taken by a try. */
