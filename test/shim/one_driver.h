@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "shim/driver.h"
+#include "shim/graph_memory.h"
 
 #define OWNED UINT64_C(0x700000000000)
 #define OWNED_BYTES ((uint64_t)1 << 30)
@@ -49,6 +50,39 @@ CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
     named_owner = owner;
     named[named_count++ % 64] = address;
     return name_result;
+}
+
+/* No graph here allocates. */
+void mdnn_graph_memory_seen(void)
+{
+}
+
+bool mdnn_graph_memory_instantiated(CUgraph graph, CUgraphExec executable)
+{
+    (void)graph, (void)executable;
+    return true;
+}
+
+void mdnn_graph_memory_executable_ends(CUgraphExec executable)
+{
+    (void)executable;
+}
+
+CUresult mdnn_graph_memory_begin(CUgraphExec executable, mdnn_graph_growth_t *growth)
+{
+    (void)executable;
+    growth->count = 0;
+    return CUDA_SUCCESS;
+}
+
+void mdnn_graph_memory_end(mdnn_graph_growth_t *growth, bool success)
+{
+    (void)growth, (void)success;
+}
+
+void mdnn_graph_memory_trimmed(CUdevice device)
+{
+    (void)device;
 }
 
 void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made)
