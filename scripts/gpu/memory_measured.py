@@ -117,12 +117,13 @@ def watch_all(row, place):
 STEP = 256 << 20
 
 
-def take_others(row, budget, most, place):
+def take_others(row, budget, most, place, settings=()):
     """One process, watched from before it begins until it has taken what it can."""
     sampler = Sampler()
     before = sampler.used()
     sampler.start()
-    child = place.child(label(row), budget, settings=row.settings, worker=place.options.others_worker)
+    child = place.child(label(row), budget, settings=(*row.settings, *settings),
+                        worker=place.options.others_worker)
     try:
         child.ready(place.limit(60))
         child.ask("context", place.limit(60), framework=row.framework)
@@ -141,11 +142,13 @@ def take_others(row, budget, most, place):
 
 
 def watch_others(row, place):
-    huge = take_others(row, cells.HUGE, 64 << 20, place)
+    huge = take_others(row, cells.HUGE, 64 << 20, place, row.settings_of_little)
     run = take_others(row, row.budget, 2 * row.budget, place)
     problems = cells.others_problems(row, huge, run)
     most = (run["most"] - run["before"] - cells.growth_of(huge)) / GIB
     notes = [f"{run['held'] / GIB:.2f} GiB held, {most:.2f} GiB at most seen from outside"]
+    if run["refused"] and run["memory"]["refused"] == 0:
+        notes.append("the framework kept within its share of what it was told that there is")
     keep = {name: run[name] for name in ("before", "most", "end", "held", "refused", "memory", "interval_ms")}
     return {"verdict": "FAILED" if problems else "held", "notes": notes, "problems": problems, **keep,
             "growth": cells.growth_of(huge)}

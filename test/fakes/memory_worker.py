@@ -103,7 +103,7 @@ def take(command):
     path = os.environ["MICRODNN_GENERAL_STATS_FILE"]
     memory = memory_statistics(1)["memory"][0]
     memory.update(resident_bytes=held, peak_resident_bytes=held,
-                  peak_other_bytes=0 if what == "uncounted" else held)
+                  peak_other_bytes=0 if what == "uncounted" else held, refused=int(held < command["most"]))
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"counters": {}, "memory": [memory]}, file)
     use(BEFORE + GROWTH + held + (1 << 30 if what == "nvml" and held < command["most"] else 0))
