@@ -31,5 +31,5 @@ test_of its_stream_waits_for_a_value 10 'passed == 2 && ours > 0'
 test_of another_stream_waits_for_a_value 10 'passed == 0 && ours == 1'
 test_of the_default_stream_is_held_up 10 'passed == 0 && ours == 1'
 test_of its_stream_waits_for_an_event_of_another 10 'passed == 1'
-test_of a_thread_that_waits_stops_no_other $long 'passed == 20 && ours > 20'
+test_of a_thread_that_waits_stops_no_other $long 'passed > 0 && ours > 100'
 finish
