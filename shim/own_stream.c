@@ -18,8 +18,6 @@ static const double longest_run_us = 10e6;
 static const double share_of_waits = 1.0 / 32;
 /* A machine that is slow may leave little of the time to us, so that both must be used up. */
 enum { LOOKS_FOR_PROGRAM = 64, LOOKS_FOR_OWN = 1 << 14, LOOKS_WITHOUT_SLEEP = 200 };
-/* The simulated GPU's time is its own: half a microsecond a look. */
-enum { LOOKS_SIMULATED = 1 << 20 };
 
 static mdnn_own_stream_t streams[CONTEXTS];
 static _Atomic bool waits_for_program;
@@ -51,7 +49,7 @@ static mdnn_status_t wait_for(CUresult (*query)(const void *), const void *what,
             return result == CUDA_SUCCESS ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
         if (look >= looks && mdnn_now_us() - begin_us >= patience_us)
             return MDNN_STATUS_BUSY;
-        if (look < LOOKS_WITHOUT_SLEEP || mdnn_real_driver()->is_simulated)
+        if (look < LOOKS_WITHOUT_SLEEP)
             (void)sched_yield();
         else
             (void)nanosleep(&moment, NULL);
@@ -148,13 +146,23 @@ static double patience_us(const mdnn_own_stream_t *own)
     return own->refused_us > 0 && since_us * share_of_waits < most_us ? 0 : most_us;
 }
 
+/* It does for who waits, and a look takes half a microsecond of it. Not where the stream waits for the program. */
+static void let_simulated_time_pass(const mdnn_own_stream_t *own, CUstream program)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    if (driver->is_simulated && own->end && driver->cuStreamQuery(program) == CUDA_ERROR_NOT_READY &&
+        driver->cuEventRecord(own->end, program) == CUDA_SUCCESS)
+        (void)driver->sim_wait_event(own->end);
+}
+
 static mdnn_status_t wait_for_program(mdnn_own_stream_t *own, CUstream program)
 {
     const double patience = patience_us(own);
-    const int looks = mdnn_real_driver()->is_simulated ? LOOKS_SIMULATED : LOOKS_FOR_PROGRAM;
     atomic_store(&waits_for_program, true);
+    if (patience > 0)
+        let_simulated_time_pass(own, program);
     const mdnn_status_t status =
-        wait_for(query_stream, program, patience, patience > 0 ? looks : 0);
+        wait_for(query_stream, program, patience, patience > 0 ? LOOKS_FOR_PROGRAM : 0);
     atomic_store(&waits_for_program, false);
     if (status == MDNN_STATUS_OK)
         own->refused_us = 0;
@@ -185,8 +193,9 @@ mdnn_status_t mdnn_own_stream_enter(const mdnn_cudnn_t *cudnn, CUstream program,
         return MDNN_STATUS_UNSUPPORTED;
     if (is_forbidden(driver))
         return MDNN_STATUS_BUSY;
+    const bool has_stream = make_stream(driver, place);
     MDNN_TRY(wait_for_program(place, program));
-    if (!make_stream(driver, place) || !make_handle(cudnn, place)) {
+    if (!has_stream || !make_handle(cudnn, place)) {
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "measure",
                       "there is no stream or cuDNN handle to be had to measure with: convolutions pass");
         place->refused_us = mdnn_now_us();

@@ -31,7 +31,7 @@ trouble_is_said_once() {
 
 plan 12
 for call in 'cuMemAllocFromPoolAsync 1 2 6' 'cuMemFreeAsync 1 2 6' 'cuMemGetInfo_v2 1 2 6' 'cuMemcpyHtoDAsync_v2 1 2 3' \
-    'cuMemcpyDtoDAsync_v2 1 2 3' 'cuEventCreate 1 2 9' 'cuEventRecord 1 2 9' 'cuEventQuery 1 2 9' \
+    'cuMemcpyDtoDAsync_v2 1 2 3' 'cuEventCreate 1 2 9' 'cuEventRecord 1 2 9' 'cuEventSynchronize 1 2 9' \
     'cuEventElapsedTime_v2 1 2 9' 'cuStreamQuery 1' 'cuLaunchKernel 1 2 9'; do
     check "results are right although ${call%% *} fails" results_are_right "${call%% *}" "${call#* }"
 done

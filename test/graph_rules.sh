@@ -190,7 +190,7 @@ table() {
     # Scratch of these small graphs is filled in one copy; test/faults.sh has larger ones.
     for call in cuMemAllocFromPoolAsync:1 cuMemAllocFromPoolAsync:2 cuMemFreeAsync:1 cuMemFreeAsync:2 cuMemGetInfo_v2:1 cuMemGetInfo_v2:2 \
         cuMemcpyHtoDAsync_v2:1 cuMemcpyHtoDAsync_v2:2 cuEventCreate:1 cuEventCreate:2 cuEventRecord:1 \
-        cuEventRecord:2 cuEventQuery:1 cuEventQuery:2 cuEventElapsedTime_v2:1 \
+        cuEventRecord:2 cuEventSynchronize:1 cuEventSynchronize:2 cuEventElapsedTime_v2:1 \
         cuEventElapsedTime_v2:2 cuStreamCreate:1 cuStreamQuery:1 cuMemPoolCreate:1 cuMemPoolTrimTo:1 cuLaunchKernel:1 cuLaunchKernel:2; do
         rule_of graph_faults a_failing_driver_call_is_survived 'calls_graph_execute == 3' "$call:$direction"
         direction=$(((direction + 1) % 5))
