@@ -3,6 +3,7 @@
 #ifndef MDNN_TEST_EVENT_DRIVER_H
 #define MDNN_TEST_EVENT_DRIVER_H
 
+#include "shim/capture_mode.h"
 #include "shim/driver.h"
 
 static int live_events, fail_event_at, records;
@@ -63,13 +64,17 @@ static CUresult exchange_mode(CUstreamCaptureMode *mode)
 
 const mdnn_driver_t *mdnn_real_driver(void)
 {
-    static const mdnn_driver_t driver = {.cuEventCreate = event_create,
-                                         .cuEventDestroy = event_destroy,
-                                         .cuEventRecord = event_record,
-                                         .cuEventQuery = event_query,
-                                         .cuEventElapsedTime = event_elapsed,
-                                         .cuStreamIsCapturing = is_capturing,
-                                         .cuThreadExchangeStreamCaptureMode = exchange_mode};
+    static mdnn_driver_t driver;
+    if (driver.cuEventQuery)
+        return &driver;
+    driver = (mdnn_driver_t){.cuEventCreate = event_create,
+                             .cuEventDestroy = event_destroy,
+                             .cuEventRecord = event_record,
+                             .cuEventQuery = event_query,
+                             .cuEventElapsedTime = event_elapsed,
+                             .cuStreamIsCapturing = is_capturing,
+                             .cuThreadExchangeStreamCaptureMode = exchange_mode};
+    mdnn_capture_relax_calls(&driver);
     return &driver;
 }
 
