@@ -122,9 +122,12 @@ static bool make_handle(const mdnn_cudnn_t *cudnn, mdnn_own_stream_t *own)
     cudnnHandle_t made;
     if (own->handles[cudnn->library])
         return true;
-    if (cudnn->cudnnCreate(&made) != CUDNN_STATUS_SUCCESS ||
-        cudnn->cudnnSetStream(made, own->stream) != CUDNN_STATUS_SUCCESS)
+    if (cudnn->cudnnCreate(&made) != CUDNN_STATUS_SUCCESS)
         return false;
+    if (cudnn->cudnnSetStream(made, own->stream) != CUDNN_STATUS_SUCCESS) {
+        (void)cudnn->cudnnDestroy(made);
+        return false;
+    }
     own->handles[cudnn->library] = made;
     return true;
 }
