@@ -25,6 +25,7 @@ struct mdnn_device_memory {
     CUdeviceptr *mapped; /* by chunk: its range's address; 0: it is mapped for none */
     chunk_state_t *states;
     size_t chunk_count, chunk_capacity; /* places that were ever taken, and all */
+    uint64_t left_over; /* a chunk that measuring had and could not destroy, the next one; or 0 */
     CUmemAccessDesc access[1 + MDNN_MEMORY_PEERS]; /* who may use ranges; the device itself first */
     size_t access_count;
     struct {
@@ -57,6 +58,26 @@ static mdnn_status_t map_handle(mdnn_device_memory_t *memory, CUdeviceptr addres
     return status;
 }
 
+/* Its alias may be missing since destroying it failed. */
+static mdnn_status_t have_alias(mdnn_device_memory_t *memory, uint64_t chunk)
+{
+    if (memory->states[chunk - 1] == CHUNK_THERE)
+        return MDNN_STATUS_OK;
+    MDNN_TRY(map_handle(memory, alias_of(memory, chunk), memory->chunks[chunk - 1], 1));
+    memory->states[chunk - 1] = CHUNK_THERE;
+    return MDNN_STATUS_OK;
+}
+
+/* false: there is none. */
+static bool take_left_over(mdnn_device_memory_t *memory, uint64_t *chunk)
+{
+    if (memory->left_over == 0 || have_alias(memory, memory->left_over) != MDNN_STATUS_OK)
+        return false;
+    *chunk = memory->left_over;
+    memory->left_over = 0;
+    return true;
+}
+
 static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
 {
     mdnn_device_memory_t *const memory = context;
@@ -66,6 +87,8 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->config.device}};
     CUmemGenericAllocationHandle handle;
     size_t place = 0;
+    if (take_left_over(memory, chunk))
+        return MDNN_STATUS_OK;
     while (place < memory->chunk_count && memory->states[place] != CHUNK_NONE)
         place++;
     if (place == memory->chunk_capacity)
@@ -82,16 +105,6 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
     memory->states[place] = CHUNK_THERE;
     memory->chunk_count += place == memory->chunk_count;
     *chunk = place + 1;
-    return MDNN_STATUS_OK;
-}
-
-/* Its alias may be missing since destroying it failed. */
-static mdnn_status_t have_alias(mdnn_device_memory_t *memory, uint64_t chunk)
-{
-    if (memory->states[chunk - 1] == CHUNK_THERE)
-        return MDNN_STATUS_OK;
-    MDNN_TRY(map_handle(memory, alias_of(memory, chunk), memory->chunks[chunk - 1], 1));
-    memory->states[chunk - 1] = CHUNK_THERE;
     return MDNN_STATUS_OK;
 }
 
@@ -623,7 +636,8 @@ void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
         (void)mdnn_link_measure(memory->config.driver, memory->copies[0].stream,
                                 memory->copies[1].stream, alias_of(memory, chunk), slot,
                                 memory->config.chunk_bytes, link);
-        (void)destroy_chunk(memory, chunk);
+        if (destroy_chunk(memory, chunk) != MDNN_STATUS_OK)
+            memory->left_over = chunk;
     }
     give_slot(memory, slot);
 }
