@@ -1,13 +1,14 @@
 # libmicrodnn: build, test, bench, install. GNU make.
 #   make                    the library, the tool, the example, the simulated GPU
-#   make test               every test that needs no GPU
-#   make asan ubsan tsan    the same tests in a sanitizer build (each in build/<flavour>)
-#   make debug              the same tests where the library checks itself (MDNN_DEBUG), as those do
+#   make test               every behaviour once: minutes; TEST_OPTIONS=--thorough: with every seed and size
+#   make test-all           every test that needs no GPU, with every seed and size
+#   make asan ubsan tsan    all tests in a sanitizer build (each in build/<flavour>)
+#   make debug              all tests where the library checks itself (MDNN_DEBUG), as those do
 #   make check-exports      exports, dependencies, symbol versions and the dlsym stub against their rules
 #   make check-aarch64      compiles the library for the other architecture
 #   make test-hostile       thousands of random programs (HOSTILE_PROGRAMS=, HOSTILE_SEED=, FLAVOUR=)
 #   make test-soak          a million operations in one process, whose host memory must stay as it is
-#   make coverage           the same tests, and how many lines of the library they run
+#   make coverage           how many lines of the library `make test` runs
 #   make test-mutants       puts defects back and shows that a test catches each
 #   make bench format install DESTDIR= PREFIX=      V=1 shows the commands
 
@@ -109,7 +110,7 @@ $(B)/test/bench/%: test/bench/%.c $(B)/libmdnn_core.a
 
 # TSan runs the simulated GPU up to fifteen times slower.
 asan ubsan tsan debug:
-	$(MAKE) FLAVOUR=$@ TEST_OPTIONS='--cpu 3600' test
+	$(MAKE) FLAVOUR=$@ TEST_OPTIONS='--cpu 3600' test-all
 
 # Line coverage by the tests of the library (threads count together without atomics, so a branch may come
 # out at -1, which is no error of the tests; atomic counters take three times as long); exit status 1 below the limit. Earlier runs do not count.

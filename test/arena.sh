@@ -48,7 +48,7 @@ program() {
     total=$2
     shift 2
     for model in shared sum; do
-        for seed in 1 2; do
+        for seed in $(few 1 '1 2'); do
             : >"$log"
             MICRODNN_SIM_SEED=$seed wd "$total" "$model" "$arena" "$name" "$total" ||
                 { echo "$model, seed $seed"; return 1; }
@@ -59,7 +59,7 @@ program() {
 
 # Later captures find no memory; one line says what that means.
 captures_in_flight() {
-    for seed in 1 2 3; do
+    for seed in $(few 1 '1 2 3'); do
         : >"$log"
         MICRODNN_SIM_SEED=$seed wd 2097152 shared "$arena" captures_in_flight 2097152 || return 1
         counts "arena_bytes -eq 2097152" "arena_misses -gt 0" || return 1
@@ -68,11 +68,11 @@ captures_in_flight() {
 }
 
 # calls FUNCTION PROGRAM: some that it makes of that function; two threads make few events
-calls() { [ "$1 $2" = 'cuEventCreate two_models_in_two_threads' ] && echo 1 2 || echo 1 2 5 14; }
+calls() { [ "$1 $2" = 'cuEventCreate two_models_in_two_threads' ] && echo 1 2 || few '1 5' '1 2 5 14'; }
 
 # survives FUNCTION: results are right although a call of it fails; the client sees that it did
 survives() {
-    for name in two_models_in_two_threads many_streams; do
+    for name in $(few many_streams 'two_models_in_two_threads many_streams'); do
         for nth in $(calls "$1" $name); do
             : >"$log"
             wd 1048576 shared "$arena" "$name" 1048576 "$1:$nth" ||
@@ -110,7 +110,7 @@ PYTHON
 # parts. Each measures for itself: how much is known of larger workspaces decides between equals.
 shared_equals_wr() {
     MICRODNN_CACHE_FILE=
-    for total in 65536 1048576; do
+    for total in $(few 65536 '65536 1048576'); do
         (
             preload_library
             short_run "$TMPDIR/a.json" --workspace-limit "$total"
@@ -191,7 +191,7 @@ asks_glpk() (
 )
 
 glpk_divides() {
-    for host in plain ignores reaps; do
+    for host in $(few ignores 'plain ignores reaps'); do
         asks_glpk $host 5000 "exec '$MDNN_BUILD/microdnn-ilp' \"\$@\"" && said_nothing ||
             { echo "$host"; return 1; }
     done
@@ -199,7 +199,7 @@ glpk_divides() {
 
 # without_glpk SCRIPT...: as if the library's own had been asked for; one line says so.
 without_glpk() {
-    for host in plain ignores reaps; do
+    for host in $(few ignores 'plain ignores reaps'); do
         asks_glpk $host 50 "$@" || { echo "$host"; return 1; }
         [ "$(grep -c "the library's own is used" "$log")" = 1 ] && [ "$(wc -l <"$log")" = 1 ] ||
             { echo "$host"; cat "$log"; return 1; }

@@ -2,8 +2,19 @@
 TESTS += $(patsubst %,test/%.sh,runner exports locks innocent install mutant_scripts gpu_check vm_experiments \
     memory_check pytorch_bench each_convolution wd_check check_matrix papers)
 
+# Sweeps over every call, matrices, the example's own training, and the scripts that measure: of no use twice an hour.
+LONG_TESTS := $(patsubst %,test/%.sh,every_fault train_cnn plan_tool gpu_check vm_experiments memory_check \
+    pytorch_bench each_convolution wd_check check_matrix papers)
+QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
+
+# Every behaviour, with a few seeds and sizes.
 test: $(ALL) $(TEST_DEPS) $(TESTS)
-	@test/run --build $(B) $(TEST_OPTIONS) $(TESTS)
+	@test/run --build $(B) $(TEST_OPTIONS) $(QUICK_TESTS)
+
+# All that there is.
+test-all: $(ALL) $(TEST_DEPS) $(TESTS)
+	@test/run --build $(B) --thorough $(TEST_OPTIONS) $(TESTS)
+.PHONY: test-all
 
 # What is not in it never runs: test/runner.sh compares.
 list-tests:
@@ -12,7 +23,7 @@ list-tests:
 
 # Without the tests of the simulated GPU, of the example and of scripts.
 LIBRARY_TESTS = $(filter-out $(B)/test/sim/% test/sim/% $(patsubst %,test/%.sh,runner exports innocent install \
-    gpu_check train_cnn),$(TESTS))
+    gpu_check train_cnn),$(QUICK_TESTS))
 test-library: $(ALL) $(TEST_DEPS) $(TESTS)
 	@test/run --build $(B) $(TEST_OPTIONS) $(LIBRARY_TESTS)
 .PHONY: test-library

@@ -10,7 +10,7 @@ others=$MDNN_BUILD/test/clients/other_memory
 
 # counts KIND: nothing is refused without a budget, some is under one, and all is given back
 counts() {
-    for seed in 1 2; do
+    for seed in $(few 1 '1 2'); do
         printed=$("$others" "$1" $seed) && [ "${printed#* }" = 0 ] ||
             { echo "wrong by itself: $printed"; return 1; }
         printed=$(export MICRODNN_SIM_SEED=$seed MICRODNN_SIM_LIMIT=$((48 * mebibyte))

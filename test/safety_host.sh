@@ -21,10 +21,10 @@ hidden() { # seeds, live bytes, program
 hidden_program() {
     MICRODNN_SIM_UNNAMED=1 "$client" "$1" 1 $((90 * mebibyte)) hidden ||
         { echo "wrong by itself"; return 1; }
-    hidden "1 2" $((90 * mebibyte)) "$1"
+    hidden "$(few 1 '1 2')" $((90 * mebibyte)) "$1"
 }
 hidden_peers() {
-    hidden 1 $((160 * mebibyte)) devices && MICRODNN_SIM_PEERS=1 hidden "1 2" $((160 * mebibyte)) peers
+    hidden 1 $((160 * mebibyte)) devices && MICRODNN_SIM_PEERS=1 hidden "$(few 1 '1 2')" $((160 * mebibyte)) peers
 }
 
 # Whatever call fails, the program gets an error or right results: no write is lost.

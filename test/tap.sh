@@ -29,4 +29,9 @@ check() { # name, command...
     fi
 }
 
+# In the quick suite a test that is the same for many seeds or sizes takes a few of them, and what only
+# asks more of the same is left to `make test-all` (test/run --thorough).
+thorough() { [ -n "${MDNN_THOROUGH:-}" ]; }
+few() { if thorough; then echo "$2"; else echo "$1"; fi; } # few, all
+
 finish() { exit $((tap_failed > 0)); }

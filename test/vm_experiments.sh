@@ -29,7 +29,7 @@ END
 
 # In timing mode no kernel says how far it is, and the launching thread waits for ever.
 hanging_part() {
-    MICRODNN_SIM_MODE=timing experiments --part create --part several --seconds 4
+    MICRODNN_SIM_MODE=timing experiments --part create --part several --seconds 8
     [ $? = 1 ] && grep -q '^create: .*ended after' "$OUT/said"
 }
 
