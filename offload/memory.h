@@ -149,6 +149,16 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
 /* After an allocation of that size, or a pin of it, was refused: whether the program can do without
  * (a workspace), so that the refusal says nothing of the least budget. */
 void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optional);
+/* Whether one operation can ever name the live allocations at these addresses together, beside what
+ * never leaves. Unknown addresses are passed over. */
+bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count);
+/* Most that an allocation may take for an operation that names it beside operands of these sizes, and
+ * can ever run. Which allocations the operands are is guessed, so that it is never too little. */
+uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *sizes, size_t count);
+/* Whether a workspace of `bytes` can ever be used beside operands of these sizes. If not, and nothing
+ * lives that has that size, too, it counts as refused, and mdnn_memory_judge_refusal follows. */
+bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uint64_t *sizes,
+                                size_t count);
 /* Gives back the allocation that starts at `address`, in the order of `stream`: work enqueued
  * before, in whatever stream, may still use it. NOT_FOUND. */
 mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream);

@@ -7,12 +7,27 @@
 #include "shim/arena.h"
 #include "shim/execute.h"
 #include "shim/plan.h"
+#include "shim/virtual_memory.h"
+#include "shim/workspace_sizes.h"
 
 enum { RESULTS_MAX = 64 };
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Under a budget a workspace is of no use that cannot be resident together with what the convolution
+ * works on. */
+static uint64_t limit_beside(const mdnn_call_t *call)
+{
+    uint64_t sizes[MDNN_WORKSPACE_OPERANDS];
+    mdnn_problem_t problem;
+    const uint64_t limit = mdnn_workspace_limit();
+    if (!mdnn_virtual_on() || mdnn_call_problem(call, &problem) != MDNN_STATUS_OK)
+        return limit;
+    mdnn_workspace_operand_sizes(&problem, sizes);
+    return smaller(limit, mdnn_virtual_room_beside(sizes, MDNN_WORKSPACE_OPERANDS));
 }
 
 /* The part that the host will read as "the algorithm": the one with most images, the first of equals. */
@@ -130,7 +145,7 @@ void mdnn_answer_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int r
                             int *returned, mdnn_algo_perf_t *results)
 {
     const uint64_t limit =
-        mdnn_wd_is_on() ? mdnn_wd_limit() : smaller(limit_bytes, mdnn_workspace_limit());
+        mdnn_wd_is_on() ? mdnn_wd_limit() : smaller(limit_bytes, limit_beside(call));
     if (requested <= 0 || !returned || !results || *returned < 0 || *returned > requested)
         return;
     mdnn_plan_t *const plan = mdnn_plan_for(call, limit, MDNN_PLAN_MAY_WAIT);
@@ -175,7 +190,7 @@ bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64
         mdnn_convolution_told_less();
         return true;
     }
-    const uint64_t user_limit = mdnn_workspace_limit();
+    const uint64_t user_limit = limit_beside(call);
     mdnn_plan_t *const plan =
         mdnn_plan_for(call, is_stock ? smaller(user_limit, stock_bytes) : 0,
                       is_stock ? MDNN_PLAN_MAY_WAIT : MDNN_PLAN_IF_KNOWN);

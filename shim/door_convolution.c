@@ -6,6 +6,7 @@
 #include "shim/doors.h"
 #include "shim/execute.h"
 #include "shim/process.h"
+#include "shim/virtual_memory.h"
 #include "shim/workspace_sizes.h"
 
 /* The three result types are handled as one (answer.h). */
@@ -28,9 +29,11 @@ SAME_LAYOUT(cudnnConvolutionBwdFilterAlgoPerf_t);
     return CUDNN_STATUS_NOT_INITIALIZED
 
 /* The guard is held. Calls that pass do not come here: they need not pay for a mdnn_call_t. */
-static cudnnStatus_t run(const mdnn_call_t *call, mdnn_counter_t counter)
+static cudnnStatus_t run(mdnn_call_t *call, mdnn_counter_t counter)
 {
     mdnn_count(counter, 1);
+    mdnn_workspace_over();
+    mdnn_convolution_fit(call);
     mdnn_tell_virtual_memory(call);
     const cudnnStatus_t status = mdnn_convolution_run(call);
     mdnn_tell_virtual_memory_over();
@@ -49,7 +52,7 @@ cudnnStatus_t mdnn_door_cudnnConvolutionForward(
     if (!mdnn_guard_enter())
         return real->cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, conv_desc, algo,
                                              workspace, workspace_bytes, beta, y_desc, y);
-    const mdnn_call_t call = {
+    mdnn_call_t call = {
         .cudnn = real, .direction = MDNN_FORWARD, .handle = handle, .alpha = alpha, .beta = beta,
         .x_desc = x_desc, .y_desc = y_desc, .w_desc = w_desc, .conv_desc = conv_desc,
         .x = (void *)(uintptr_t)x, .w = (void *)(uintptr_t)w, .y = y, .algo = (int)algo,
@@ -69,7 +72,7 @@ cudnnStatus_t mdnn_door_cudnnConvolutionBackwardData(
         return real->cudnnConvolutionBackwardData(handle, alpha, w_desc, w, y_desc, y, conv_desc,
                                                   algo, workspace, workspace_bytes, beta, x_desc,
                                                   x);
-    const mdnn_call_t call = {
+    mdnn_call_t call = {
         .cudnn = real, .direction = MDNN_BACKWARD_DATA, .handle = handle, .alpha = alpha,
         .beta = beta, .x_desc = x_desc, .y_desc = y_desc, .w_desc = w_desc, .conv_desc = conv_desc,
         .x = x, .w = (void *)(uintptr_t)w, .y = (void *)(uintptr_t)y, .algo = (int)algo,
@@ -89,7 +92,7 @@ cudnnStatus_t mdnn_door_cudnnConvolutionBackwardFilter(
         return real->cudnnConvolutionBackwardFilter(handle, alpha, x_desc, x, y_desc, y, conv_desc,
                                                     algo, workspace, workspace_bytes, beta, w_desc,
                                                     w);
-    const mdnn_call_t call = {
+    mdnn_call_t call = {
         .cudnn = real, .direction = MDNN_BACKWARD_FILTER, .handle = handle, .alpha = alpha,
         .beta = beta, .x_desc = x_desc, .y_desc = y_desc, .w_desc = w_desc, .conv_desc = conv_desc,
         .x = (void *)(uintptr_t)x, .w = w, .y = (void *)(uintptr_t)y, .algo = (int)algo,
@@ -111,7 +114,7 @@ cudnnStatus_t mdnn_door_cudnnConvolutionBiasActivationForward(
         return real->cudnnConvolutionBiasActivationForward(
             handle, alpha1, x_desc, x, w_desc, w, conv_desc, algo, workspace, workspace_bytes,
             alpha2, z_desc, z, bias_desc, bias, activation_desc, y_desc, y);
-    const mdnn_call_t call = {
+    mdnn_call_t call = {
         .cudnn = real, .direction = MDNN_BIAS_ACTIVATION_FORWARD, .handle = handle,
         .alpha = alpha1, .beta = alpha2, .x_desc = x_desc, .y_desc = y_desc, .z_desc = z_desc,
         .bias_desc = bias_desc, .w_desc = w_desc, .conv_desc = conv_desc,
@@ -132,6 +135,19 @@ static mdnn_call_t question(const mdnn_cudnn_t *real, mdnn_direction_t direction
                          .conv_desc = conv_desc};
 }
 
+/* What the thread is told wants memory soon. Reading the descriptors is for a budget only. */
+static const mdnn_problem_t *problem_of(const mdnn_call_t *call, mdnn_problem_t *problem)
+{
+    return mdnn_virtual_on() && mdnn_call_problem(call, problem) == MDNN_STATUS_OK ? problem : NULL;
+}
+
+static void note_algorithms(const mdnn_call_t *call, const int *returned,
+                            const mdnn_algo_perf_t *results)
+{
+    mdnn_problem_t problem;
+    mdnn_workspace_note_algorithms(returned, results, problem_of(call, &problem));
+}
+
 /* `stock` calls the real function; the answer is then corrected to what will run. The guard is held
  * over both: cuDNN's Find runs convolutions of its own. */
 #define ANSWER(counter, stock, call, limit_bytes, requested, returned, results)                    \
@@ -144,7 +160,7 @@ static mdnn_call_t question(const mdnn_cudnn_t *real, mdnn_direction_t direction
             mdnn_answer_algorithms(&(call), limit_bytes, requested, returned,                      \
                                    (mdnn_algo_perf_t *)(void *)(results));                         \
         if (status == CUDNN_STATUS_SUCCESS)                                                        \
-            mdnn_workspace_note_algorithms(returned, (mdnn_algo_perf_t *)(void *)(results));       \
+            note_algorithms(&(call), returned, (mdnn_algo_perf_t *)(void *)(results));             \
         mdnn_guard_leave();                                                                        \
         return status;                                                                             \
     } while (0)
@@ -265,6 +281,7 @@ static cudnnStatus_t size_workspace(mdnn_call_t *call, size_t *bytes)
 {
     mdnn_count(MDNN_COUNTER_calls_workspace_size, 1);
     size_t stock_bytes = 0;
+    mdnn_problem_t problem;
     cudnnStatus_t status = mdnn_call_workspace(call, &stock_bytes);
     uint64_t answer;
     if (mdnn_answer_workspace(call, status == CUDNN_STATUS_SUCCESS ? stock_bytes : UINT64_MAX,
@@ -273,7 +290,7 @@ static cudnnStatus_t size_workspace(mdnn_call_t *call, size_t *bytes)
         stock_bytes = answer;
     }
     if (status == CUDNN_STATUS_SUCCESS)
-        mdnn_workspace_note(*bytes = stock_bytes);
+        mdnn_workspace_note(*bytes = stock_bytes, problem_of(call, &problem));
     mdnn_guard_leave();
     return status;
 }

@@ -315,7 +315,7 @@ static void answer_plan(const mdnn_cudnn_t *real, mdnn_shadow_t *shadow, int64_t
         answer = find_answer(shadow, record);
     *bytes = (int64_t)mdnn_shadow_tell(&shadow->plan, answer);
     if (record)
-        mdnn_workspace_note((uint64_t)*bytes);
+        mdnn_workspace_note((uint64_t)*bytes, &record->graph.problem);
 }
 
 static void answer_attribute(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,
@@ -476,6 +476,25 @@ static void find_plan(execution_t *execution)
             names_agree(mdnn_plan_uids(execution->planned), &record->uids);
 }
 
+/* Under a budget a workspace may be too much beside the operands: then what needs none runs, if
+ * anything does that the host accepts. A part of it would be no less. */
+static void fit(execution_t *execution, cudnnBackendDescriptor_t plan)
+{
+    const mdnn_graph_record_t *const record = execution->record;
+    const mdnn_demand_t nothing = mdnn_graph_demand(record, 0);
+    const bool own = record->own_bytes == 0;
+    mdnn_call_t *const call = &execution->call;
+    if (mdnn_convolution_fits(call) ||
+        (!own && !(execution->planned && mdnn_plan_best(execution->planned, &nothing))))
+        return;
+    execution->own_plan_may_run = own;
+    execution->workspace_bytes = call->workspace_bytes = 0;
+    execution->demand = nothing;
+    call->workspace = NULL;
+    call->caller_plan = own ? plan : NULL;
+    call->pack_fits = call->pack_fits && own; /* it names the workspace */
+}
+
 /* The memory that was told of is there: others may be told as much. */
 static void settle_generosity(execution_t *execution)
 {
@@ -513,6 +532,7 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     mdnn_lease_t lease;
     execution_t execution;
     mdnn_count(MDNN_COUNTER_calls_graph_execute, 1);
+    mdnn_workspace_over();
     if (!pose(real, handle, plan, pack, &execution)) {
         mdnn_count(MDNN_COUNTER_executions_passed, 1);
         return execution.own_plan_may_run
@@ -525,6 +545,7 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     mdnn_graph_record_leave(execution.record);
     if (execution.planned)
         mdnn_graph_record_run(execution.record, execution.planned, &execution.call);
+    fit(&execution, plan);
     if (execution.own_plan_may_run && own_fits(execution.record))
         mdnn_graph_record_time_own(execution.record, &execution.call);
     mdnn_convolution_record(&execution.call, execution.planned);

@@ -7,6 +7,7 @@
 #include "config/statistics.h"
 #include "shim/arena.h"
 #include "shim/process.h"
+#include "shim/virtual_memory.h"
 
 enum { NUMERICS_DIRECT = 1 };
 
@@ -109,6 +110,28 @@ static cudnnStatus_t pass(const mdnn_call_t *call)
         say_weaker();
     }
     return mdnn_call_run(other.algo < 0 ? call : &other);
+}
+
+bool mdnn_convolution_fits(const mdnn_call_t *call)
+{
+    const uint64_t operands[] = {(uintptr_t)call->x, (uintptr_t)call->w, (uintptr_t)call->y,
+                                 (uintptr_t)call->z, (uintptr_t)call->bias};
+    return !call->workspace || !mdnn_virtual_owns((uintptr_t)call->workspace) ||
+           mdnn_virtual_workspace_fits((uintptr_t)call->workspace, operands,
+                                       sizeof operands / sizeof *operands);
+}
+
+/* A part of it would be no less: an allocation is there as a whole or not at all. */
+void mdnn_convolution_fit(mdnn_call_t *call)
+{
+    const mdnn_demand_t weakest = {.workspace_bytes = 0};
+    mdnn_call_t without = *call;
+    without.workspace = NULL;
+    without.workspace_bytes = 0;
+    if (mdnn_convolution_fits(call) || find_modest(&without, &weakest) < 0)
+        return;
+    *call = without;
+    mdnn_convolution_told_less();
 }
 
 static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,

@@ -13,6 +13,12 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call);
 cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t *plan,
                                            const mdnn_demand_t *demand);
 
+/* Before the call is run, under a budget: a workspace that cannot be resident together with the
+ * operands is left out, where the convolution can do without. A legacy call. */
+void mdnn_convolution_fit(mdnn_call_t *call);
+/* Whether the workspace and the operands of `call` can be resident together. */
+bool mdnn_convolution_fits(const mdnn_call_t *call);
+
 /* A caller of the legacy API was told of less workspace than its algorithm takes: where that is all it brings,
  * its own call cannot run, and another algorithm does. */
 void mdnn_convolution_told_less(void);

@@ -10,6 +10,7 @@
 #include "shim/process.h"
 #include "shim/virtual_memory.h"
 #include "shim/wd_policy.h"
+#include "shim/workspace_sizes.h"
 
 enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
 enum { GENEROSITY_SHARE = 16 }; /* of the device's memory */
@@ -165,11 +166,21 @@ static uint64_t limit_of(const mdnn_graph_record_t *record)
     return most < user_limit ? most : user_limit;
 }
 
+/* Under a budget, what is of any use beside the operands, too. */
+static uint64_t useful_limit(const mdnn_graph_record_t *record)
+{
+    uint64_t sizes[MDNN_WORKSPACE_OPERANDS];
+    mdnn_workspace_operand_sizes(&record->graph.problem, sizes);
+    const uint64_t beside = mdnn_virtual_room_beside(sizes, MDNN_WORKSPACE_OPERANDS),
+                   limit = limit_of(record);
+    return beside < limit && !mdnn_wd_is_on() ? beside : limit;
+}
+
 static void finish(mdnn_graph_record_t *record)
 {
     mdnn_problem_t *const problem = &record->graph.problem;
     problem->math_type = math_type_of(record);
-    record->limit_bytes = limit_of(record);
+    record->limit_bytes = useful_limit(record);
     if (mdnn_process_options()->convolution_engines == ENGINES_NONE)
         problem->interfaces &= ~MDNN_INTERFACE_GRAPH;
     record->alpha_double = double_of(problem->alpha_bits);

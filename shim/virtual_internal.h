@@ -19,6 +19,7 @@
 #include "shim/captures.h"
 #include "shim/memory_device.h"
 #include "shim/virtual_memory.h"
+#include "shim/workspace_sizes.h"
 
 /* A device under a budget. The struct lives as long as the process, what it has until a reset. */
 typedef struct mdnn_virtual_device {
@@ -38,6 +39,7 @@ typedef struct mdnn_virtual_device {
     bool serves_all;            /* safety = host */
     bool hurried;               /* mdnn_memory_hurry is in force */
     mdnn_condition_t changed;     /* an operation has ended, or anything else that was waited for */
+    mdnn_used_workspaces_t workspaces; /* since it was made */
     uint32_t said_lines;        /* about refusals */
     bool said_optional;         /* one of those lines is enough */
     char trouble[MDNN_TROUBLE_BYTES]; /* why it could not be set up; "": the failure says it */

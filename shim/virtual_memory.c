@@ -16,7 +16,6 @@
 #include "config/sizes.h"
 #include "shim/process.h"
 #include "shim/virtual_unseen.h"
-#include "shim/workspace_sizes.h"
 
 enum { DEVICES = 64, PUBLISH_OPERATIONS = 1024 };
 /* One chunk more is little beside so many. */
@@ -932,6 +931,23 @@ static mdnn_status_t allocate_entered(mdnn_virtual_device_t *device, size_t byte
     return status;
 }
 
+/* Entered. A workspace that could be had, but not together with what its convolution works on. */
+static bool is_useless(mdnn_virtual_device_t *device, size_t bytes)
+{
+    uint64_t sizes[MDNN_WORKSPACE_OPERANDS];
+    return device->memory &&
+           (mdnn_workspace_is_wanted(bytes, sizes) ||
+            mdnn_workspace_was_used(&device->workspaces, bytes, sizes)) &&
+           !mdnn_memory_workspace_fits(device->memory, bytes, sizes, MDNN_WORKSPACE_OPERANDS);
+}
+
+/* Entered. The next request of this size may be for something else. */
+static void note_refused(mdnn_virtual_device_t *device, size_t bytes)
+{
+    mdnn_workspace_refused(bytes);
+    mdnn_workspace_forget(&device->workspaces, bytes);
+}
+
 /* On the device; what is not `synchronous` belongs to no context. */
 static CUresult allocate_on(mdnn_virtual_device_t *device, CUcontext context, CUdeviceptr *address,
                             size_t bytes, CUstream stream, bool per_thread, bool synchronous,
@@ -943,12 +959,17 @@ static CUresult allocate_on(mdnn_virtual_device_t *device, CUcontext context, CU
         const CUresult error = mdnn_failure_take(); /* of the stream: the real call's, too */
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    const bool optional = quiet || mdnn_workspace_is_size(bytes);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    const mdnn_status_t status = allocate_entered(device, bytes, number, capture, &start);
+    const bool useless = !quiet && is_useless(device, bytes);
+    const bool optional = quiet || useless || mdnn_workspace_is_size(bytes);
+    const mdnn_status_t status =
+        useless ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
+                : allocate_entered(device, bytes, number, capture, &start);
     const bool refused = status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && device->memory;
     if (refused)
         mdnn_memory_judge_refusal(device->memory, bytes, optional);
+    if (refused && optional && !quiet)
+        note_refused(device, bytes);
     const CUresult result = status == MDNN_STATUS_NOT_FOUND ? CUDA_ERROR_NOT_SUPPORTED
                             : refused && optional           ? CUDA_ERROR_OUT_OF_MEMORY
                                                             : told_of_allocation(device, status, bytes);
@@ -1088,6 +1109,60 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
     *total_bytes = *free_bytes + live_bytes > device->budget_bytes ? *free_bytes + live_bytes
                                                                    : device->budget_bytes;
     return true;
+}
+
+/* Locked. Operands in one allocation count once. */
+static void learn(mdnn_virtual_device_t *device, uint64_t workspace, const uint64_t *operands,
+                  size_t count)
+{
+    uint64_t starts[MDNN_WORKSPACE_OPERANDS], sizes[MDNN_WORKSPACE_OPERANDS] = {0};
+    uint64_t start, bytes, workspace_bytes;
+    size_t kept = 0;
+    if (!mdnn_memory_find(device->memory, workspace, &start, &workspace_bytes))
+        return;
+    for (size_t i = 0; i < count && kept < MDNN_WORKSPACE_OPERANDS; i++) {
+        size_t known = 0;
+        if (!mdnn_memory_find(device->memory, operands[i], &start, &bytes))
+            continue;
+        while (known < kept && starts[known] != start)
+            known++;
+        if (known < kept)
+            continue;
+        starts[kept] = start;
+        sizes[kept++] = bytes;
+    }
+    mdnn_workspace_learn(&device->workspaces, workspace_bytes, sizes);
+}
+
+bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, size_t count)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(workspace);
+    uint64_t here[MDNN_VIRTUAL_TOGETHER] = {workspace};
+    size_t here_count = 1;
+    if (!device)
+        return true;
+    for (size_t i = 0; i < count && here_count < MDNN_VIRTUAL_TOGETHER; i++)
+        if (operands[i] - device->start < device->bytes)
+            here[here_count++] = operands[i];
+    mdnn_lock(&device->lock);
+    const bool fits = !device->memory || mdnn_memory_fit_together(device->memory, here, here_count);
+    if (device->memory && fits)
+        learn(device, workspace, here + 1, here_count - 1);
+    mdnn_unlock(&device->lock);
+    return fits;
+}
+
+uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_on() ? mdnn_virtual_current() : NULL;
+    uint64_t bytes = UINT64_MAX;
+    if (!device)
+        return bytes;
+    mdnn_lock(&device->lock);
+    if (device->memory)
+        bytes = mdnn_memory_room_beside(device->memory, sizes, count);
+    mdnn_unlock(&device->lock);
+    return bytes;
 }
 
 /* `quiet`: for ourselves. */

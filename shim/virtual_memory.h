@@ -35,6 +35,15 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
 bool mdnn_virtual_owns(uint64_t address);
 bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *device);
 
+/* Whether an operation that names the workspace and all operands can ever run in the budget, on the
+ * device of the workspace; true of what is not ours. The convolution that asks runs now: what it uses is
+ * remembered (shim/workspace_sizes.h), and the order of the operands is x, w, y, others. */
+enum { MDNN_VIRTUAL_TOGETHER = 8 };
+bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, size_t count);
+/* Most that memory may take which an operation is to use beside operands of these sizes, on the current
+ * device; UINT64_MAX without a budget. */
+uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count);
+
 /* Around each operation. A door begins with mdnn_virtual_operation, fills in names with
  * mdnn_virtual_name, then begin, the real call, end. Not to be copied. */
 enum { MDNN_VIRTUAL_NAMES = 512 };

@@ -104,6 +104,12 @@ table() {
     mutant OPTIONAL_IS_NEEDED memory.c 's/^    if (optional)$/    if (0)/'
     mutant REFUSED_IS_NEEDED_FOR_EVER memory.c 's/memory->wanting.since >= OPERATIONS;/memory->wanting.since > UINT64_MAX - 1;/'
     mutant REFUSED_IS_NOT_NEEDED memory.c 's/^    if (memory->wanting.bytes < needed_bytes)/    if (0)/'
+    # --- workspaces beside what they are used with ---
+    mutant STUCK_COUNTS_TWICE memory_stuck.c 's/bytes += area->range \&\& !is_stuck(area) ?/bytes += area->range ?/'
+    mutant NAMES_COUNT_TWICE memory_stuck.c 's/ || area->pass == memory->passes)$/)/'
+    mutant NOTHING_IS_STUCK memory_stuck.c 's/return stuck < allowed ? allowed - stuck : 0;/return allowed + 0 * stuck;/'
+    mutant PINNED_OPERAND_COUNTS memory_stuck.c 's/if (is_stuck(area) \&\& area->room == room)/if (0)/'
+    mutant TENSOR_TAKEN_FOR_WORKSPACE memory_stuck.c 's/^        lives_with_size(memory, bytes))/        0)/;s/^static bool lives_with_size/static __attribute__((unused)) bool lives_with_size/'
     # --- plans ---
     mutant SLOWER_PLAN_STAYS pilot.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (0)/'
     mutant FASTER_PLAN_IS_TAKEN_BACK pilot.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (1)/'

@@ -209,7 +209,13 @@ table() {
     mutant FREE_WAITS_FOR_NAMED_ONLY shim/virtual_memory.c 's/^        wait_for_unnamed_uses(device, address);/        ;/' budgeted virtual_pins freed_in_use
     mutant NODE_OUTLIVES_THE_FREE shim/virtual_memory.c 's/^        if (!capture \&\& !ours)/        if (0)/' \
         budgeted virtual_pins executable_node
-    mutant UNPINNED_TWICE shim/virtual_operations.c 's/^        if (known < count)$/        if (0)/' budgeted virtual_graphs named_twice
+mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/virtual_memory.c 's/^           !mdnn_memory_workspace_fits(.*/           device->bytes == 0;/' tight graph 26MiB
+    mutant WORKSPACE_IS_NOT_HALVED shim/workspace_sizes.c 's/^    if (half.bytes > 1)/    if (0)/' tight halves 22MiB
+    mutant WORKSPACES_USED_ARE_FORGOTTEN shim/virtual_memory.c 's/^            mdnn_workspace_was_used(.*/            device->bytes == 0) \&\&/' tight late 28MiB
+    mutant OTHER_PLANS_ARE_NOT_WANTED shim/workspace_sizes.c 's/kept->wanted = !kept->refused \&\& kept->bytes > 0 .*/kept->wanted = false;/' tight late 28MiB
+    mutant WANTED_FOR_EVER shim/workspace_sizes.c '/^void mdnn_workspace_over/,/^}/s/^    .*//' tight tensors 26MiB
+    mutant WORKSPACE_KEPT_WITH_NO_ROOM shim/execute.c 's/^    if (mdnn_convolution_fits(call) ||/    if (1 ||/' tight kept 26MiB
+        mutant UNPINNED_TWICE shim/virtual_operations.c 's/^        if (known < count)$/        if (0)/' budgeted virtual_graphs named_twice
     mutant ANY_POOL_IS_THE_DEVICES shim/door_driver_pools.c 's/^        if (known == pool || current_pool(device) == pool)/        if (1)/' \
         budgeted virtual_async own_pool
     mutant STREAM_FORGOTTEN_AT_WORK shim/stream_moments.c 's/^            if (!stream->ended || stream->done < stream->marked) {/            if (!stream->ended) {/' \
@@ -297,6 +303,12 @@ budgeted() { # library, client, program
         MICRODNN_CONVOLUTION_POLICY=off MICRODNN_SIM_UNNAMED=1 MICRODNN_SIM_DEVICES=2 \
         test/limits.py --cpu 60 --idle 60 env LD_PRELOAD="$(preload "$1")" \
             "$MDNN_BUILD/test/clients/$2" "$3" && [ ! -s "$TMPDIR/budgeted.log" ]
+}
+# Each client finds memory for its convolutions, and computes what it computes alone.
+tight() { # library, what, budget
+    MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET=$3 MICRODNN_CONVOLUTION_POLICY=off \
+        MICRODNN_LOG_FILE=$TMPDIR/tight.log test/limits.py --cpu 60 --idle 60 env LD_PRELOAD="$(preload "$1")" \
+            "$MDNN_BUILD/test/clients/tight_workspaces" "$2" >"$TMPDIR/tight" 2>&1
 }
 graph_rules() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/graph_rules.sh "$2"; }
 routes() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/routes.sh; }

@@ -84,8 +84,9 @@ TEST_DEPS += $(C)/small_allocations
 TESTS += test/small_allocations.sh
 
 # What is said of memory that is refused.
-TEST_DEPS += $(C)/refusals
-TESTS += test/refusals.sh
+TEST_DEPS += $(C)/refusals $(C)/tight_workspaces
+TESTS += test/refusals.sh test/tight_workspaces.sh
+$(C)/tight_workspaces: $(B)/obj/docs/examples/graph.o
 
 # Device memory that is not virtual.
 $(C)/other_memory: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1

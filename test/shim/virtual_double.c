@@ -316,6 +316,18 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
     return true;
 }
 
+bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, size_t count)
+{
+    (void)workspace, (void)operands, (void)count;
+    return true;
+}
+
+uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count)
+{
+    (void)sizes, (void)count;
+    return UINT64_MAX;
+}
+
 CUresult mdnn_virtual_pin(CUdeviceptr address)
 {
     (void)address;

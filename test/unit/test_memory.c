@@ -1208,6 +1208,60 @@ static void what_is_set_aside_leaves_room_for_the_largest(void **state)
     end_memory(&model, memory);
 }
 
+/* What one operation names must have room beside what stays, and names of one allocation count once. */
+static void what_fits_together_is_known(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 0);
+    const uint64_t a = allocate(memory, 3), b = allocate(memory, 3), c = allocate(memory, 2);
+    const uint64_t all[] = {a, b, c, a + MODEL_CHUNK, MODEL_BASE - 1};
+    uint64_t start, small;
+    assert_true(mdnn_memory_fit_together(memory, all, 5));
+    assert_int_equal(mdnn_memory_allocate(memory, 100, 0, &small), MDNN_STATUS_OK);
+    assert_false(mdnn_memory_fit_together(memory, all, 5));
+    assert_true(mdnn_memory_fit_together(memory, all, 2));
+    assert_int_equal(mdnn_memory_free(memory, small, 0), MDNN_STATUS_OK);
+    settle(&model, memory);
+    assert_int_equal(mdnn_memory_pin(memory, a, &start), MDNN_STATUS_OK);
+    assert_true(mdnn_memory_fit_together(memory, all, 5));
+    mdnn_memory_set_aside_all_the_same(memory, MODEL_CHUNK);
+    assert_false(mdnn_memory_fit_together(memory, all, 5));
+    mdnn_memory_give_back(memory, MODEL_CHUNK);
+    mdnn_memory_unpin(memory, a);
+    end_memory(&model, memory);
+}
+
+/* A workspace is refused only where no guess at what it is used with leaves room for it. */
+static void a_workspace_has_room_beside_operands(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 0);
+    const uint64_t sizes[] = {3 * MODEL_CHUNK - 5, 2 * MODEL_CHUNK + 1, 100};
+    uint64_t start;
+    /* Nobody knows where they lie: at least there is so much of them. */
+    assert_int_equal(mdnn_memory_room_beside(memory, sizes, 3), 3 * MODEL_CHUNK + 4);
+    assert_true(mdnn_memory_workspace_fits(memory, 3 * MODEL_CHUNK, sizes, 3));
+    const uint64_t a = allocate(memory, 3), b = allocate(memory, 3);
+    assert_int_equal(mdnn_memory_room_beside(memory, sizes, 3), 2 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_report(memory).refused, 0);
+    assert_true(mdnn_memory_workspace_fits(memory, 2 * MODEL_CHUNK, sizes, 3));
+    assert_false(mdnn_memory_workspace_fits(memory, 2 * MODEL_CHUNK + 1, sizes, 3));
+    mdnn_memory_judge_refusal(memory, 2 * MODEL_CHUNK + 1, true);
+    assert_int_equal(mdnn_memory_report(memory).refused, 1);
+    assert_int_equal(mdnn_memory_report(memory).refused_optional, 1);
+    assert_int_equal(mdnn_memory_report(memory).refused_budget_bytes, 9 * MODEL_CHUNK);
+    assert_true(mdnn_memory_workspace_fits(memory, 3 * MODEL_CHUNK, sizes, 3)); /* as `a` has */
+    /* What stays may be one of them, or hold it. */
+    assert_int_equal(mdnn_memory_pin(memory, a, &start), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_room_beside(memory, sizes, 2), 5 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_room_beside(memory, sizes + 1, 1), 5 * MODEL_CHUNK);
+    mdnn_memory_unpin(memory, a);
+    assert_int_equal(mdnn_memory_free(memory, b, 0), MDNN_STATUS_OK);
+    end_memory(&model, memory);
+}
+
 /* Nor what is pinned no more. */
 static void what_was_pinned_has_room_again(void **state)
 {
@@ -2195,6 +2249,8 @@ int main(void)
         cmocka_unit_test(small_ones_leave_room_for_operations),
         cmocka_unit_test(what_is_too_small_to_leave_does_not_lock_others_out),
         cmocka_unit_test(what_is_set_aside_leaves_room_for_the_largest),
+        cmocka_unit_test(what_fits_together_is_known),
+        cmocka_unit_test(a_workspace_has_room_beside_operands),
         cmocka_unit_test(what_was_pinned_has_room_again),
         cmocka_unit_test(a_refused_small_one_says_what_is_needed),
         cmocka_unit_test(an_unnamed_write_to_what_came_back_is_not_lost),

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Workspaces that memory could hold, but not beside what their convolutions work on: programs that can take a
+# smaller plan are refused such a one, others run without, and all compute what they compute alone. On the
+# simulated GPU.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+# shellcheck source=test/budget.sh
+. "$(dirname "$0")/budget.sh"
+client=$MDNN_BUILD/test/clients/tight_workspaces
+
+# alone WHAT: what it computes
+alone() { "$client" "$1" 2>/dev/null | sort -u >"$TMPDIR/alone"; }
+
+# same WHAT BUDGET POLICY: runs, in the budget, and each direction has the results of the program alone
+same() {
+    (
+        export MICRODNN_CONVOLUTION_POLICY="$3"
+        under "$2" "$client" "$1" >"$TMPDIR/all" 2>"$TMPDIR/taken"
+    ) || { cat "$TMPDIR/all" "$TMPDIR/taken" "$log"; return 1; }
+    sort -u "$TMPDIR/all" | diff "$TMPDIR/alone" - && holds "$in_budget"
+}
+
+each_way() { alone "$1" && same "$1" 30MiB wr && same "$1" 28MiB off && same "$1" 26MiB off; }
+
+# The plans that are left are tried, and those with workspace among them.
+halved() {
+    each_way halves && grep -q 'direction 2 takes 94[0-9]* bytes' "$TMPDIR/taken" && same halves 22MiB off
+}
+
+served() {
+    "$client" tensors && each_way tensors && [ ! -s "$log" ]
+}
+
+on_host() {
+    for what in legacy kept graph; do
+        alone "$what" && MICRODNN_MEMORY_SAFETY=host same "$what" 26MiB off || return 1
+    done
+}
+
+plan 7
+check "an algorithm whose workspace fits runs" each_way legacy
+check "algorithms whose workspace was there before run without it" each_way kept
+check "a plan whose workspace fits runs" each_way graph
+check "a search that halves what is refused ends with what fits" halved
+check "a plan for which there is no room any more is refused, and another runs" each_way late
+check "tensors of the same sizes are served" served
+check "the same where memory that is away is mapped" on_host
+finish
