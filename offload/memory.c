@@ -521,6 +521,12 @@ bool mdnn_memory_find(const mdnn_memory_t *memory, uint64_t address, uint64_t *s
     return true;
 }
 
+uint64_t mdnn_memory_number(const mdnn_memory_t *memory, uint64_t address)
+{
+    const mdnn_area_t *const area = find_live(memory, address);
+    return area ? area->number : 0;
+}
+
 mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address)
 {
     mdnn_area_t *const area = find_live(memory, address);

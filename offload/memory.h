@@ -166,6 +166,8 @@ mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t
 /* The live allocation around `address`. O(1). */
 bool mdnn_memory_find(const mdnn_memory_t *memory, uint64_t address, uint64_t *start,
                       uint64_t *bytes);
+/* Another number for each allocation that the process makes; 0: none lives there. */
+uint64_t mdnn_memory_number(const mdnn_memory_t *memory, uint64_t address);
 /* Host wait until nothing enqueued uses the allocation any more (cudaFree's promise). */
 mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address);
 
@@ -245,7 +247,8 @@ typedef struct mdnn_live_pin {
 mdnn_status_t mdnn_memory_pin_live(mdnn_memory_t *memory, uint64_t address, mdnn_live_pin_t *pin);
 /* Once for each pin; nothing if the allocation was freed meanwhile, whatever is there now. */
 void mdnn_memory_unpin_live(mdnn_memory_t *memory, mdnn_live_pin_t pin);
-/* Whether the allocation at `address` has such pins: it may be in use without being named. */
+/* Whether the allocation at `address` has such pins: it may be in use without being named, and what the
+ * driver was told of it holds. */
 bool mdnn_memory_has_live_pins(const mdnn_memory_t *memory, uint64_t address);
 
 /* Whether operations have as much room as they needed so far beside the allocation, were it pinned.

@@ -269,6 +269,13 @@ CUresult mdnn_door_cuIpcGetMemHandle(CUresult (*real)(CUipcMemHandle *, CUdevice
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* Of what the driver tells others: these calls allocate nothing, and so never fail for want of memory. */
+static CUresult take_for_others(uint64_t address, size_t bytes, mdnn_pin_t **pins)
+{
+    const CUresult result = take(address, bytes, pins);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_SUPPORTED : result;
+}
+
 /* Where the driver has told nobody of it, it may leave as before. */
 static CUresult told(CUresult result, mdnn_pin_t *pins)
 {
@@ -286,41 +293,64 @@ CUresult mdnn_door_cuMemGetHandleForAddressRange(
 {
     (void)own_stream;
     mdnn_pin_t *pins;
-    const CUresult result = take(address, bytes, &pins);
+    const CUresult result = take_for_others(address, bytes, &pins);
     return result == CUDA_SUCCESS ? told(real(handle, address, bytes, type, flags), pins) : result;
 }
 
 /* ---- questions about an address ----
- * The driver answers, while the memory is there: an operation that is begun and then not enqueued
- * holds it. Its stream is the thread's own, so that nothing else waits. */
+ * They need no room: the driver is asked of memory of the same kind that is there, and what is the
+ * allocation's own is put right. */
 
-static CUresult hold(mdnn_virtual_operation_t *operation, CUdeviceptr address)
+typedef struct question {
+    CUresult (*one)(void *, CUpointer_attribute, CUdeviceptr); /* or NULL: */
+    CUresult (*many)(unsigned, CUpointer_attribute *, void **, CUdeviceptr);
+    unsigned count;
+    CUpointer_attribute *attributes;
+    void **values;
+    CUresult result;
+} question_t;
+
+static void ask(void *context, CUdeviceptr address)
 {
-    mdnn_virtual_operation(operation, CU_STREAM_PER_THREAD, true);
-    mdnn_virtual_name(operation, address, MDNN_USE_READ);
-    return mdnn_virtual_begin(operation, MDNN_DRIVER_HASH_START);
+    question_t *const question = context;
+    question->result = question->one
+                           ? question->one(*question->values, *question->attributes, address)
+                           : question->many(question->count, question->attributes,
+                                            question->values, address);
 }
 
-static CUresult let_go(mdnn_virtual_operation_t *operation, CUresult result)
+/* Of memory that has none yet, on a device without any: an operation that is begun and then not enqueued
+ * brings it, and holds it meanwhile. Its stream is the thread's own, so that nothing else waits. */
+static void ask_while_held(question_t *question, CUdeviceptr address)
 {
-    mdnn_virtual_end(operation, false);
-    return result;
+    mdnn_virtual_operation_t operation;
+    mdnn_virtual_operation(&operation, CU_STREAM_PER_THREAD, true);
+    mdnn_virtual_name(&operation, address, MDNN_USE_READ);
+    question->result = mdnn_virtual_begin(&operation, MDNN_DRIVER_HASH_START);
+    if (question->result != CUDA_SUCCESS)
+        return;
+    ask(question, address);
+    mdnn_virtual_end(&operation, false);
 }
 
 /* Memory of the virtual memory API belongs to no context, other memory to that which is current as
  * a rule. */
 static void correct_context(CUcontext *context, int device)
 {
-    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
+    const mdnn_driver_queries_t *const queries = mdnn_driver_queries();
     CUdevice current;
-    if (!*context && ask->cuCtxGetDevice && ask->cuCtxGetDevice(&current) == CUDA_SUCCESS &&
-        current == device && ask->cuCtxGetCurrent)
-        (void)ask->cuCtxGetCurrent(context);
+    if (!*context && queries->cuCtxGetDevice &&
+        queries->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device &&
+        queries->cuCtxGetCurrent)
+        (void)queries->cuCtxGetCurrent(context);
 }
 
-/* A range is mapped in pieces: its extent is the allocation's. */
-static void correct(CUpointer_attribute attribute, void *value, CUdeviceptr address)
+/* A range is mapped in pieces: its extent is the allocation's. So is its identity, whatever the pieces
+ * are; the driver's own numbers are small. */
+static void correct(CUpointer_attribute attribute, void *value, CUdeviceptr address,
+                    uint64_t number)
 {
+    static const uint64_t ours = (uint64_t)1 << 62;
     uint64_t start, bytes;
     int device;
     if (!value || !mdnn_virtual_find(address, &start, &bytes, &device))
@@ -331,8 +361,42 @@ static void correct(CUpointer_attribute attribute, void *value, CUdeviceptr addr
     else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
              attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
         memcpy(value, &bytes, sizeof bytes);
+    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
+        memcpy(value, &address, sizeof address);
+    else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+        memcpy(value, &(uint64_t){ours + number}, sizeof number);
     else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
         correct_context(value, device);
+}
+
+/* Others reach the memory with such tokens, so it stays from then on. */
+static bool asks_for_tokens(const question_t *question)
+{
+    for (unsigned i = 0; question->attributes && i < question->count; i++)
+        if (question->attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+            return true;
+    return false;
+}
+
+static CUresult answer(question_t *question, CUdeviceptr address)
+{
+    uint64_t number;
+    if (!mdnn_virtual_ask(address, ask, question, &number)) {
+        if (number > 0)
+            ask_while_held(question, address);
+        else
+            ask(question, address);
+    }
+    for (unsigned i = 0; question->result == CUDA_SUCCESS && i < question->count; i++)
+        correct(question->attributes[i], question->values[i], address, number);
+    return question->result;
+}
+
+static CUresult answer_for_others(question_t *question, CUdeviceptr address)
+{
+    mdnn_pin_t *pins;
+    const CUresult result = take_for_others(address, 1, &pins);
+    return result == CUDA_SUCCESS ? told(answer(question, address), pins) : result;
 }
 
 CUresult mdnn_door_cuPointerGetAttribute(CUresult (*real)(void *, CUpointer_attribute, CUdeviceptr),
@@ -340,16 +404,11 @@ CUresult mdnn_door_cuPointerGetAttribute(CUresult (*real)(void *, CUpointer_attr
                                          CUpointer_attribute attribute, CUdeviceptr address)
 {
     (void)own_stream;
-    mdnn_virtual_operation_t operation;
+    question_t question = {.one = real, .count = 1, .attributes = &attribute, .values = &value};
     if (!mdnn_virtual_owns(address))
         return real(value, attribute, address);
-    CUresult result = hold(&operation, address);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = let_go(&operation, real(value, attribute, address));
-    if (result == CUDA_SUCCESS)
-        correct(attribute, value, address);
-    return result;
+    return asks_for_tokens(&question) ? answer_for_others(&question, address)
+                                      : answer(&question, address);
 }
 
 CUresult mdnn_door_cuPointerGetAttributes(
@@ -357,16 +416,12 @@ CUresult mdnn_door_cuPointerGetAttributes(
     unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr address)
 {
     (void)own_stream;
-    mdnn_virtual_operation_t operation;
+    question_t question = {
+        .many = real, .count = count, .attributes = attributes, .values = values};
     if (!mdnn_virtual_owns(address))
         return real(count, attributes, values, address);
-    CUresult result = hold(&operation, address);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = let_go(&operation, real(count, attributes, values, address));
-    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
-        correct(attributes[i], values[i], address);
-    return result;
+    return asks_for_tokens(&question) ? answer_for_others(&question, address)
+                                      : answer(&question, address);
 }
 
 CUresult mdnn_door_cuPointerSetAttribute(CUresult (*real)(const void *, CUpointer_attribute,
@@ -376,6 +431,6 @@ CUresult mdnn_door_cuPointerSetAttribute(CUresult (*real)(const void *, CUpointe
 {
     (void)own_stream;
     mdnn_pin_t *pins;
-    const CUresult result = take(address, 1, &pins);
+    const CUresult result = take_for_others(address, 1, &pins);
     return result == CUDA_SUCCESS ? told(real(value, attribute, address), pins) : result;
 }

@@ -108,6 +108,14 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
     return MDNN_STATUS_OK;
 }
 
+CUdeviceptr mdnn_device_memory_sample(const mdnn_device_memory_t *memory)
+{
+    for (size_t place = 0; place < memory->chunk_count; place++)
+        if (memory->states[place] == CHUNK_THERE)
+            return alias_of(memory, place + 1);
+    return 0;
+}
+
 static mdnn_status_t destroy_chunk(void *context, uint64_t chunk)
 {
     mdnn_device_memory_t *const memory = context;

@@ -64,6 +64,9 @@ void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
  */
 enum { MDNN_MEMORY_PEERS = 63 };
 mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer);
+/* An address at which a chunk is mapped: what the driver says of the kind of that memory it would say of
+ * each range. Until the next call. 0: there is no chunk. */
+CUdeviceptr mdnn_device_memory_sample(const mdnn_device_memory_t *memory);
 mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory);
 
 #endif

@@ -1091,6 +1091,33 @@ bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *
     return found;
 }
 
+/* Locked. What the program has told the driver of it holds for its own address, where it stays. */
+static CUdeviceptr sample_of(const mdnn_virtual_device_t *device, CUdeviceptr address)
+{
+    return mdnn_memory_has_live_pins(device->memory, address)
+               ? address
+               : mdnn_device_memory_sample(device->device);
+}
+
+bool mdnn_virtual_ask(CUdeviceptr address, void (*ask)(void *context, CUdeviceptr address),
+                      void *context, uint64_t *number)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(address);
+    CUdeviceptr sample = 0;
+    *number = 0;
+    if (!device)
+        return false;
+    mdnn_lock(&device->lock);
+    if (device->memory)
+        *number = mdnn_memory_number(device->memory, address);
+    if (*number > 0)
+        sample = sample_of(device, address);
+    if (sample != 0)
+        ask(context, sample);
+    mdnn_unlock(&device->lock);
+    return sample != 0;
+}
+
 bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
 {
     mdnn_virtual_device_t *const device = mdnn_virtual_current();

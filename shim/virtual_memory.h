@@ -35,6 +35,13 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
 bool mdnn_virtual_owns(uint64_t address);
 bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *device);
 
+/* What the driver says of the allocation at `address`, wherever it is: `ask` is called with that, or with
+ * another address of the same kind of memory that is there, so that nothing needs room. It calls the
+ * driver alone; the device is locked. false: it was not called, since nothing of that kind is there.
+ * *number: another one for each allocation of the process; 0: nothing lives at `address`. */
+bool mdnn_virtual_ask(CUdeviceptr address, void (*ask)(void *context, CUdeviceptr address),
+                      void *context, uint64_t *number);
+
 /* Whether an operation that names the workspace and all operands can ever run in the budget, on the
  * device of the workspace; true of what is not ours. The convolution that asks runs now: what it uses is
  * remembered (shim/workspace_sizes.h), and the order of the operands is x, w, y, others. */

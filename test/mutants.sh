@@ -202,6 +202,15 @@ table() {
     # --- virtual memory: what the doors and graphs hold ---
     mutant REFUSED_ATTRIBUTE_PINS shim/door_driver_misc.c '/^static CUresult told/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
         budgeted virtual_pins attribute
+    # What is only asked about needs no room; and the answer is the allocation's own.
+    mutant QUESTION_NEEDS_ROOM shim/virtual_memory.c '/^static CUdeviceptr sample_of/,/^}/s/^               : mdnn_device_memory_sample.*/               : 0;/' \
+        budgeted_aloud virtual_pins questions
+    mutant ANSWER_OF_THE_SAMPLE shim/door_driver_misc.c 's/^        memcpy(value, &address, sizeof address);/        ;/' \
+        budgeted_aloud virtual_pins questions
+    mutant SAMPLES_IDENTITY shim/door_driver_misc.c 's/^        memcpy(value, &(uint64_t){ours + number}, sizeof number);/        ;/' \
+        budgeted_aloud virtual_pins questions
+    mutant NO_ROOM_TO_BE_TOLD shim/door_driver_misc.c 's/return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_SUPPORTED : result;/return result;/' \
+        budgeted_aloud virtual_pins questions
     mutant TEXTURE_OUTLIVES_ITS_END shim/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectDestroy/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
         budgeted virtual_pins texture
     mutant REFUSED_TEXTURE_PINS shim/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectCreate/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
@@ -296,13 +305,14 @@ every_fault() { # library, function
             "$MDNN_BUILD/test/clients/every_fault" "$2" >"$TMPDIR/every_fault" &&
         ! grep -v ' 0 times told$' "$TMPDIR/every_fault"
 }
-# A client under a budget of 48 MiB, with the library's threads; it says nothing.
-budgeted() { # library, client, program
+# A client under a budget of 48 MiB, with the library's threads; the first says nothing.
+budgeted() { budgeted_aloud "$@" && [ ! -s "$TMPDIR/budgeted.log" ]; }
+budgeted_aloud() { # library, client, program
     rm -f "$TMPDIR/budgeted.log"
     MICRODNN_SIM_THREADS=1 MICRODNN_MEMORY_BUDGET=48MiB MICRODNN_LOG_FILE=$TMPDIR/budgeted.log \
         MICRODNN_CONVOLUTION_POLICY=off MICRODNN_SIM_UNNAMED=1 MICRODNN_SIM_DEVICES=2 \
         test/limits.py --cpu 60 --idle 60 env LD_PRELOAD="$(preload "$1")" \
-            "$MDNN_BUILD/test/clients/$2" "$3" && [ ! -s "$TMPDIR/budgeted.log" ]
+            "$MDNN_BUILD/test/clients/$2" "$3"
 }
 # Each client finds memory for its convolutions, and computes what it computes alone.
 tight() { # library, what, budget

@@ -20,10 +20,11 @@ pinned() {
 }
 quietly() { pinned "$1" && said_nothing; }
 
-plan 10
+plan 11
 check "an attribute of memory ends with it, or when the driver refuses it" quietly attribute
 check "a descriptor for other devices pins memory until it is freed" quietly descriptor
 check "memory has no handle of the virtual memory API" quietly allocation_handle
+check "questions about an address need no room" pinned questions
 check "a texture's memory stays until either ends" quietly texture
 check "the end of a texture says nothing of what came after its memory" pinned texture_after_texture
 check "a free waits for what uses the memory through a texture" quietly freed_in_use

@@ -91,6 +91,99 @@ static void allocation_handle(void)
     }
 }
 
+/* ---- questions ---- */
+
+static uint64_t id_of(const uint32_t *buffer)
+{
+    uint64_t id = 0;
+    DRIVER(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, (CUdeviceptr)buffer));
+    return id;
+}
+
+static void ask_one_by_one(const uint32_t *buffer)
+{
+    const CUdeviceptr start = (CUdeviceptr)buffer, at = start + BYTES / 2;
+    struct cudaPointerAttributes attributes;
+    unsigned type = 0;
+    int device = -1;
+    CUdeviceptr found = 0;
+    size_t bytes = 0;
+    CUcontext context = NULL, current;
+    unsigned char managed = 1;
+    DRIVER(cuCtxGetCurrent(&current));
+    DRIVER(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
+    DRIVER(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at));
+    DRIVER(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, at));
+    DRIVER(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, at));
+    DRIVER(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at));
+    CHECK(type == CU_MEMORYTYPE_DEVICE && device == 0 && found == at && context == current);
+    CHECK(managed == 0);
+    DRIVER(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at));
+    DRIVER(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at));
+    CHECK(found == start && bytes == BYTES);
+    DRIVER(cuMemGetAddressRange(&found, &bytes, at));
+    CHECK(found == start && bytes == BYTES);
+    CHECK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_HOST_POINTER, at) ==
+          CUDA_ERROR_INVALID_VALUE);
+    CUDA(cudaPointerGetAttributes(&attributes, (const void *)at));
+    CHECK(attributes.type == cudaMemoryTypeDevice && attributes.devicePointer == (void *)at);
+}
+
+static void ask_all(const uint32_t *buffer)
+{
+    CUpointer_attribute asked[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+        CU_POINTER_ATTRIBUTE_DEVICE_POINTER,   CU_POINTER_ATTRIBUTE_BUFFER_ID};
+    unsigned type = 0;
+    int device = -1;
+    uint64_t start = 0, host = 1, at = 0, id = 0;
+    void *answers[] = {&type, &device, &start, &host, &at, &id};
+    DRIVER(cuPointerGetAttributes(6, asked, answers, (CUdeviceptr)buffer + 8));
+    CHECK(type == CU_MEMORYTYPE_DEVICE && device == 0 && start == (CUdeviceptr)buffer);
+    CHECK(host == 0 && at == (CUdeviceptr)buffer + 8 && id == id_of(buffer));
+}
+
+static void ask_about(const uint32_t *buffer)
+{
+    CUmemGenericAllocationHandle handle;
+    ask_one_by_one(buffer);
+    ask_all(buffer);
+    CHECK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)buffer) ==
+          CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUresult create_texture(CUtexObject *object, const uint32_t *buffer, size_t bytes);
+
+/* One that is away has no room while the other stays, and needs none: it is only asked about. What must
+ * stay to be told to others is not to be had, which those calls have an error for. */
+static void questions(void)
+{
+    uint32_t *const away = new_buffer(1), *const stays = new_buffer(2);
+    const uint64_t id = id_of(away);
+    CUtexObject texture;
+    unsigned on = 1;
+    int file;
+    CHECK(id != id_of(stays));
+    DRIVER(create_texture(&texture, stays, BYTES));
+    ask_about(away);
+    ask_about(stays);
+    CHECK(id_of(away) == id);
+    CHECK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr)away) !=
+          CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cuMemGetHandleForAddressRange(&file, (CUdeviceptr)away, 5,
+                                        CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                                        0) != CUDA_ERROR_OUT_OF_MEMORY);
+    DRIVER(cuTexObjectDestroy(texture));
+    expect(away, words_of(1));
+    CHECK(id_of(away) == id);
+    CUDA(cudaFree(away));
+    uint32_t *const next = new_buffer(3);
+    CHECK(id_of(next) != id && id_of(next) != id_of(stays));
+    CUDA(cudaFree(next));
+    CUDA(cudaFree(stays));
+}
+
 /* ---- textures ---- */
 
 static CUresult create_texture(CUtexObject *object, const uint32_t *buffer, size_t bytes)
@@ -306,6 +399,7 @@ int main(int argc, char **argv)
     } programs[] = {{"attribute", attribute},
                     {"descriptor", descriptor},
                     {"allocation_handle", allocation_handle},
+                    {"questions", questions},
                     {"texture", texture},
                     {"texture_after_texture", texture_after_texture},
                     {"freed_in_use", freed_in_use},

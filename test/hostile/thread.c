@@ -46,7 +46,7 @@ void fail(const thread_t *t, const char *what, const char *file, int line)
 static bool needs_memory(const char *call)
 {
     return strstr(call, "Alloc") || strstr(call, "Memcpy") || strstr(call, "Memset") ||
-           strstr(call, "LaunchKernel") || strstr(call, "PointerGetAttribute");
+           strstr(call, "LaunchKernel");
 }
 
 bool succeeded(thread_t *t, CUresult result, const char *call, const char *file, int line)

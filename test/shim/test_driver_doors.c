@@ -830,19 +830,16 @@ static void questions(void)
     operations = seen->begun;
     OK(cudaPointerGetAttributes(&attributes, a + 100));
     CHECK(attributes.type == cudaMemoryTypeDevice && attributes.devicePointer == a + 100);
-    CHECK(seen->begun > operations && seen->ended == seen->begun && !seen->enqueued);
-    CHECK(seen->name_count == 1 && seen->names[0].address == (uintptr_t)a + 100);
     CUdeviceptr first;
     size_t bytes;
     OK(cuPointerGetAttribute(&first, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, (CUdeviceptr)a + 100));
     OK(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (CUdeviceptr)a + 100));
     CHECK(first == (CUdeviceptr)a && bytes == 5000);
-    operations = seen->begun;
     OK(cudaPointerGetAttributes(&attributes, new_pinned(64)));
     CHECK(seen->begun == operations);
 }
 
-static void questions_about_an_address_find_the_memory_there(void **state)
+static void questions_about_an_address_need_no_memory_there(void **state)
 {
     (void)state;
     expect_success(questions, BUDGET);
@@ -1051,7 +1048,7 @@ int main(void)
         cmocka_unit_test(a_pool_counts_what_it_would_hold),
         cmocka_unit_test(so_does_one_of_the_programs_own),
         cmocka_unit_test(what_is_not_served_is_the_drivers),
-        cmocka_unit_test(questions_about_an_address_find_the_memory_there),
+        cmocka_unit_test(questions_about_an_address_need_no_memory_there),
         cmocka_unit_test(waits_of_the_program_let_moves_go_on),
         cmocka_unit_test(memory_ends_with_its_context),
         cmocka_unit_test(a_reset_is_told_before_it_is_made),

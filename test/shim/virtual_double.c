@@ -96,6 +96,15 @@ bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *
     return true;
 }
 
+bool mdnn_virtual_ask(CUdeviceptr address, void (*ask)(void *context, CUdeviceptr address),
+                      void *context, uint64_t *number)
+{
+    *number = find(address) != NULL;
+    if (*number > 0)
+        ask(context, address);
+    return *number > 0;
+}
+
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role)
 {
     const mdnn_named_t named = {address, role};

@@ -254,6 +254,7 @@ typedef struct sim_range {
     sim_physical_t *physical;         /* of a mapping, else NULL */
     uint32_t readers, writers;        /* of a mapping: devices that may, a bit each */
     bool host_access;                 /* of a mapping: the host may, at the same address */
+    uint64_t number;                  /* another one for each range of the process */
 } sim_range_t;
 enum { SIM_PAGE = 4096, SIM_ALIGNMENT = 512, SIM_ANY_DEVICE = -1 };
 #define SIM_GRANULARITY (UINT64_C(2) << 20) /* of the virtual memory API; an H200's */

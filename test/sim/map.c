@@ -34,6 +34,7 @@ static struct {
     int physical;            /* the file of memory that may have several addresses, or none */
     extents_t addresses, physical_space;
     sim_range_t *ranges; /* live, sorted by start */
+    uint64_t last_number;
     size_t range_count;
 } map;
 
@@ -165,6 +166,7 @@ static void insert_range(const sim_range_t *range)
     map.ranges = sim_resize(map.ranges, map.range_count + 1, sizeof *map.ranges);
     memmove(map.ranges + at + 1, map.ranges + at, (map.range_count++ - at) * sizeof *map.ranges);
     map.ranges[at] = *range;
+    map.ranges[at].number = ++map.last_number;
 }
 
 static char *alias_of(uint64_t address)

@@ -244,6 +244,9 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUde
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)out = range->pool;
         return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: /* of a mapping, too */
+        *(uint64_t *)out = range->number;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(unsigned char *)out = 1;
         return CUDA_SUCCESS;
@@ -296,6 +299,7 @@ static CUresult pointer_attributes(unsigned count, const CUpointer_attribute *at
         bool wide = attributes[i] == CU_POINTER_ATTRIBUTE_CONTEXT ||
                     attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ||
                     attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
                     attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
                     attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
                     attributes[i] == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR ||
