@@ -148,6 +148,18 @@ static void note_algorithms(const mdnn_call_t *call, const int *returned,
     mdnn_workspace_note_algorithms(returned, results, problem_of(call, &problem));
 }
 
+/* What a search is given to run in, which fails where it cannot be used beside the operands: then it is
+ * one without. */
+static void bring_workspace(mdnn_call_t *call, void **workspace, size_t *workspace_bytes)
+{
+    call->workspace = *workspace;
+    if (mdnn_virtual_on() && !mdnn_convolution_fits(call)) {
+        *workspace = NULL;
+        *workspace_bytes = 0;
+    }
+    call->workspace = NULL;
+}
+
 /* `stock` calls the real function; the answer is then corrected to what will run. The guard is held
  * over both: cuDNN's Find runs convolutions of its own. */
 #define ANSWER(counter, stock, call, limit_bytes, requested, returned, results)                    \
@@ -226,6 +238,7 @@ cudnnStatus_t mdnn_door_cudnnFindConvolutionForwardAlgorithmEx(
     call.x = (void *)(uintptr_t)x;
     call.w = (void *)(uintptr_t)w;
     call.y = y;
+    bring_workspace(&call, &workspace, &workspace_bytes);
     ANSWER(MDNN_COUNTER_calls_find_algorithm,
            real->cudnnFindConvolutionForwardAlgorithmEx(handle, x_desc, x, w_desc, w, conv_desc,
                                                         y_desc, y, requested, returned, results,
@@ -246,6 +259,7 @@ cudnnStatus_t mdnn_door_cudnnFindConvolutionBackwardDataAlgorithmEx(
     call.x = x;
     call.w = (void *)(uintptr_t)w;
     call.y = (void *)(uintptr_t)y;
+    bring_workspace(&call, &workspace, &workspace_bytes);
     ANSWER(MDNN_COUNTER_calls_find_algorithm,
            real->cudnnFindConvolutionBackwardDataAlgorithmEx(handle, w_desc, w, y_desc, y,
                                                              conv_desc, x_desc, x, requested,
@@ -267,6 +281,7 @@ cudnnStatus_t mdnn_door_cudnnFindConvolutionBackwardFilterAlgorithmEx(
     call.x = (void *)(uintptr_t)x;
     call.w = w;
     call.y = (void *)(uintptr_t)y;
+    bring_workspace(&call, &workspace, &workspace_bytes);
     ANSWER(MDNN_COUNTER_calls_find_algorithm,
            real->cudnnFindConvolutionBackwardFilterAlgorithmEx(handle, x_desc, x, y_desc, y,
                                                                conv_desc, w_desc, w, requested,

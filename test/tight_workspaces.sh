@@ -37,9 +37,10 @@ on_host() {
     done
 }
 
-plan 7
+plan 8
 check "an algorithm whose workspace fits runs" each_way legacy
 check "algorithms whose workspace was there before run without it" each_way kept
+check "a search in memory that has no room beside finds what needs none" each_way find
 check "a plan whose workspace fits runs" each_way graph
 check "a search that halves what is refused ends with what fits" halved
 check "a plan for which there is no room any more is refused, and another runs" each_way late

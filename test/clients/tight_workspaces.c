@@ -4,6 +4,7 @@
  *            workspace: what was allocated must then run
  *   kept     takes 22 MiB before anything else and runs all algorithms in it that need no more, as
  *            programs do that allocate once
+ *   find     takes the same memory, has each direction searched in it, and runs all that was found to run
  *   graph    the same as legacy with the plans of the backend API
  *   halves   as PyTorch's benchmark: asks all plans, halves the largest workspace until it can be had,
  *            and all plans that fit must run in it
@@ -168,6 +169,41 @@ static void run_in_kept(int direction, void *workspace)
     }
 }
 
+static int search(int direction, void *workspace, cudnnConvolutionFwdAlgoPerf_t *found)
+{
+    int count = 0;
+    if (direction == 0)
+        CUDNN(cudnnFindConvolutionForwardAlgorithmEx(handle, tensor, x, filter, w, convolution,
+                                                     tensor, y, MOST, &count, found, workspace,
+                                                     KEPT_BYTES));
+    else if (direction == 1)
+        CUDNN(cudnnFindConvolutionBackwardDataAlgorithmEx(handle, filter, w, tensor, y, convolution,
+                                                          tensor, x, MOST, &count, (void *)found,
+                                                          workspace, KEPT_BYTES));
+    else
+        CUDNN(cudnnFindConvolutionBackwardFilterAlgorithmEx(
+            handle, tensor, x, tensor, y, convolution, filter, w, MOST, &count, (void *)found,
+            workspace, KEPT_BYTES));
+    return count;
+}
+
+static void search_in_kept(int direction, void *workspace)
+{
+    cudnnConvolutionFwdAlgoPerf_t found[MOST];
+    const int count = search(direction, workspace, found);
+    int ran = 0;
+    for (int i = 0; i < count; i++) {
+        if (found[i].status != CUDNN_STATUS_SUCCESS)
+            continue;
+        fill_all();
+        run(direction, (int)found[i].algo, workspace, found[i].memory);
+        print_sum(direction);
+        ran++;
+    }
+    if (ran == 0)
+        BAIL("nothing found");
+}
+
 static void take_tensors(int direction)
 {
     choice_t choices[MOST];
@@ -309,7 +345,7 @@ int main(int argc, char **argv)
     const char *const what = argc > 1 ? argv[1] : "";
     void *kept = NULL;
     open_all();
-    if (strcmp(what, "kept") == 0)
+    if (strcmp(what, "kept") == 0 || strcmp(what, "find") == 0)
         CUDA(cudaMalloc(&kept, KEPT_BYTES));
     fill_all();
     for (int direction = 0; direction < DIRECTIONS; direction++)
@@ -317,6 +353,8 @@ int main(int argc, char **argv)
             try_algorithms(direction);
         else if (strcmp(what, "kept") == 0)
             run_in_kept(direction, kept);
+        else if (strcmp(what, "find") == 0)
+            search_in_kept(direction, kept);
         else if (strcmp(what, "late") == 0)
             run_late(direction);
         else if (strcmp(what, "tensors") == 0)
