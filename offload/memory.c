@@ -267,6 +267,7 @@ static void fill_area(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t address
         mdnn_area_note_movable(memory, area);
     area->born = memory->began;
     area->gone = UINT64_MAX;
+    area->freed_in = MDNN_NO_ORDER;
     area->blank = area->range && mdnn_area_owned(area) < area->count;
     area->slots_from = area->count;
     area->filled = area->in_sent = area->out_sent = area->clean = area->blank ? 0 : area->count;
@@ -338,12 +339,10 @@ static void note_refusal(mdnn_memory_t *memory, uint64_t bytes)
     mdnn_memory_refused(memory, room + mdnn_memory_stuck_bytes(memory), false);
 }
 
-/* A plan has the memory from the first operation on that names it. With HOST each address has
- * memory; what must not leave has it from the beginning, and so has what may be used unseen. */
+/* A plan has the memory from the first operation on that names it. */
 static mdnn_first_use_t first_use(const mdnn_memory_t *memory, uint64_t bytes)
 {
-    if (memory->config.safety != MDNN_SAFETY_FAST || memory->unseen_open > 0 ||
-        bytes < memory->config.min_bytes || bytes <= memory->config.ranges.small_bytes)
+    if (!mdnn_memory_may_be_bare(memory, bytes))
         return MDNN_FIRST_USE_UNKNOWN;
     return mdnn_pilot_first_use(memory->pilot, mdnn_ranges_chunks_for(memory->ranges, bytes) *
                                                    memory->chunk_bytes);
@@ -455,7 +454,8 @@ static bool release(mdnn_memory_t *memory, mdnn_area_t *area)
         if (area->uses[i].moment != 0)
             area->uses[kept++] = area->uses[i];
     area->use_count = kept;
-    return mdnn_ranges_release(memory->ranges, area->address, area->uses, kept) == MDNN_STATUS_OK;
+    return mdnn_ranges_release(memory->ranges, area->address, area->freed_in, area->uses, kept) ==
+           MDNN_STATUS_OK;
 }
 
 void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area)
@@ -506,6 +506,8 @@ mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t
         mdnn_area_note_use(area, now);
     else
         return free_later(memory, area, now);
+    if (area->pins == 0) /* else a graph may use it after this */
+        area->freed_in = stream;
     forget(memory, area);
     return MDNN_STATUS_OK;
 }

@@ -69,6 +69,7 @@ typedef struct mdnn_area {
     uint32_t in_flight[2]; /* copies under way; [true]: out */
     uint32_t discarded;    /* copies out of an earlier number count for nothing */
 
+    uint64_t freed_in;   /* the stream in whose order it was freed; MDNN_NO_ORDER */
     mdnn_ticket_t *uses; /* last of each stream; moment 0: reserved, or over */
     uint32_t use_count, use_room;
     mdnn_ticket_t first_uses[MDNN_INLINE_USES];
@@ -316,11 +317,15 @@ void mdnn_memory_join(mdnn_memory_t *memory);
  * have what the plan gives them, as long as that operation keeps the device at work behind it. */
 void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end);
 /* As mdnn_ranges_acquire, but whatever it takes is done and waited for. Where the first use is
- * known, nothing is sent away for it: then as mdnn_ranges_reserve. OK: the thread has the turn, and
- * mdnn_memory_end_quiet and end_turn follow. */
+ * known, nothing is sent away for it: then as mdnn_ranges_reserve; as it is where other streams
+ * work on for long. As mdnn_ranges_acquire_behind where nothing else is left. OK: the thread has
+ * the turn, and mdnn_memory_end_quiet and end_turn follow. */
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                   mdnn_first_use_t first_use, mdnn_turn_t *turn,
                                   mdnn_allocation_t *allocation);
+/* Whether an allocation of that size may have addresses alone. With HOST each address has memory;
+ * what must not leave has it from the beginning, and so has what may be used unseen. */
+bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes);
 /* Addresses alone. NOT_FOUND: it may never have chunks. */
 mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
                                   mdnn_allocation_t *allocation);

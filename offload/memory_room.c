@@ -547,17 +547,73 @@ mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
     return reserve(memory, bytes, mdnn_ranges_chunks_for(memory->ranges, bytes), allocation);
 }
 
-/* With the turn. */
-static mdnn_status_t try_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                                 mdnn_first_use_t first_use, mdnn_allocation_t *allocation)
+/* What it gives comes without anybody's having to end a use. */
+static bool ends_by_itself(mdnn_memory_t *memory, mdnn_area_t *area)
 {
+    return area->cut || mdnn_area_uses_over(memory, area);
+}
+
+/* Chunks that there are, or could be, beside what is released and in use still; `idle`: those for
+ * which nobody has to end a use. */
+static uint64_t chunks_elsewhere(mdnn_memory_t *memory, bool idle)
+{
+    const uint64_t there = mdnn_memory_chunks_there(memory);
+    uint64_t chunks = mdnn_ranges_idle_chunks(memory->ranges);
+    if (memory->chunk_limit > there)
+        chunks += memory->chunk_limit - there;
+    for (mdnn_area_t *area = memory->leaving.first; area; area = area->next_move)
+        if (!idle || ends_by_itself(memory, area))
+            chunks += mdnn_area_owned(area) - kept_by(area);
+    for (mdnn_area_t *area = memory->endings.first; area; area = area->next_move)
+        if (!idle || ends_by_itself(memory, area))
+            chunks += mdnn_area_owned(area);
+    for (mdnn_area_t *area = memory->areas; area; area = area->next)
+        if (is_victim(memory, area) && (!idle || mdnn_area_uses_over(memory, area)))
+            chunks += kept_by(area);
+    return chunks;
+}
+
+bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    return memory->config.safety == MDNN_SAFETY_FAST && memory->unseen_open == 0 &&
+           bytes >= memory->config.min_bytes && bytes > memory->config.ranges.small_bytes;
+}
+
+/* An allocation. */
+typedef struct request {
+    uint64_t bytes, stream, chunks;
+    mdnn_first_use_t first_use;
+    bool behind;   /* its stream may be put behind others: there is nothing else */
+    unsigned vain; /* stretches in a row in which nothing has changed */
+} request_t;
+
+/* Whether it is to have addresses alone: the plan says so, or what is idle can leave for its first
+ * use, if what it could have now is still in use then. */
+static bool is_to_be_bare(mdnn_memory_t *memory, const request_t *request, mdnn_status_t status)
+{
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        return request->first_use != MDNN_FIRST_USE_UNKNOWN;
+    return status == MDNN_STATUS_BUSY && memory->stalled &&
+           mdnn_memory_may_be_bare(memory, request->bytes) &&
+           chunks_elsewhere(memory, true) >= request->chunks;
+}
+
+/* With the turn. */
+static mdnn_status_t try_acquire(mdnn_memory_t *memory, const request_t *request,
+                                 mdnn_allocation_t *allocation)
+{
+    mdnn_allocation_t bare;
     mdnn_memory_progress(memory);
-    const mdnn_status_t status = mdnn_ranges_acquire(memory->ranges, bytes, stream, allocation);
-    const uint64_t wanted = mdnn_ranges_chunks_for(memory->ranges, bytes);
-    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && first_use != MDNN_FIRST_USE_UNKNOWN)
-        return reserve(memory, bytes, wanted, allocation) == MDNN_STATUS_OK ? MDNN_STATUS_OK
-                                                                            : status;
-    return status;
+    const mdnn_status_t status =
+        request->behind
+            ? mdnn_ranges_acquire_behind(memory->ranges, request->bytes, request->stream,
+                                         allocation)
+            : mdnn_ranges_acquire(memory->ranges, request->bytes, request->stream, allocation);
+    if (!is_to_be_bare(memory, request, status) ||
+        reserve(memory, request->bytes, request->chunks, &bare) != MDNN_STATUS_OK)
+        return status;
+    *allocation = bare;
+    return MDNN_STATUS_OK;
 }
 
 /* What is released and in use still would be enough; what is idle serves sooner, if that does not
@@ -576,25 +632,45 @@ mdnn_status_t mdnn_memory_wait_for_released(mdnn_memory_t *memory, uint64_t want
     return status == MDNN_STATUS_BUSY ? stall(memory, patience) : status;
 }
 
-static mdnn_status_t acquire_in_turn(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                                     mdnn_first_use_t first_use, mdnn_allocation_t *allocation,
-                                     mdnn_patience_t *patience)
+/* The same for an allocation. Its stream could be put behind those who work there, but their work
+ * may wait for what the program does when this stream has got on. So that is the last resort: if
+ * nothing else could ever leave, or nothing that the device does changes that. */
+static mdnn_status_t wait_for_users(mdnn_memory_t *memory, request_t *request, mdnn_ticket_t ticket,
+                                    mdnn_patience_t *patience)
 {
-    const uint64_t wanted = mdnn_ranges_chunks_for(memory->ranges, bytes);
+    const unsigned most = mdnn_memory_serves_all(memory) ? 1 : 8;
+    const uint64_t steps = memory->steps, completions = patience->completions;
+    const bool was_behind = request->behind;
+    const bool held = others_hold(memory);
+    if (!was_behind && !held && chunks_elsewhere(memory, false) < request->chunks) {
+        request->behind = true;
+        return MDNN_STATUS_OK;
+    }
+    const mdnn_status_t status =
+        mdnn_memory_wait_for_released(memory, request->chunks, ticket, patience);
+    const bool changed =
+        held || memory->steps != steps || patience->completions != completions || !memory->stalled;
+    request->vain = changed ? 0 : request->vain + 1;
+    request->behind = was_behind || request->vain > most;
+    return request->behind && !was_behind && status == MDNN_STATUS_BUSY ? MDNN_STATUS_OK : status;
+}
+
+static mdnn_status_t acquire_in_turn(mdnn_memory_t *memory, request_t *request,
+                                     mdnn_allocation_t *allocation, mdnn_patience_t *patience)
+{
     mdnn_status_t status;
-    mdnn_memory_begin_demand(memory, patience,
-                             wanted + mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes);
+    mdnn_memory_begin_demand(
+        memory, patience, request->chunks + mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes);
     do {
-        status = try_acquire(memory, bytes, stream, first_use, allocation);
+        status = try_acquire(memory, request, allocation);
         if (status == MDNN_STATUS_OK)
             break;
         if (status == MDNN_STATUS_BUSY) /* without waits: over meanwhile */
             status = allocation->wait_count > 0
-                         ? mdnn_memory_wait_for_released(memory, wanted, allocation->waits[0],
-                                                         patience)
+                         ? wait_for_users(memory, request, allocation->waits[0], patience)
                          : MDNN_STATUS_OK;
         else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-            status = mdnn_memory_make_room(memory, wanted, patience);
+            status = mdnn_memory_make_room(memory, request->chunks, patience);
     } while (status == MDNN_STATUS_OK);
     mdnn_memory_end_demand(memory);
     return status;
@@ -604,6 +680,10 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
                                   mdnn_first_use_t first_use, mdnn_turn_t *turn,
                                   mdnn_allocation_t *allocation)
 {
+    request_t request = {.bytes = bytes,
+                         .stream = stream,
+                         .chunks = mdnn_ranges_chunks_for(memory->ranges, bytes),
+                         .first_use = first_use};
     mdnn_patience_t patience = mdnn_memory_patience(memory);
     mdnn_status_t status;
     MDNN_TRY(mdnn_memory_take_turn(memory, turn));
@@ -611,7 +691,7 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
         mdnn_memory_reserve(memory, bytes, allocation) == MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     for (;;) {
-        status = acquire_in_turn(memory, bytes, stream, first_use, allocation, &patience);
+        status = acquire_in_turn(memory, &request, allocation, &patience);
         if (status == MDNN_STATUS_OK)
             return MDNN_STATUS_OK;
         mdnn_memory_end_quiet(memory);

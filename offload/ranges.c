@@ -8,7 +8,7 @@
 void mdnn_range_free(mdnn_range_t *range)
 {
     mdnn_slab_forget(range);
-    free(range->users.tickets);
+    free(range->users.all);
     free(range);
 }
 
@@ -95,18 +95,19 @@ uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes)
 }
 
 static mdnn_status_t acquire_range(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
-                                   uint64_t *address)
+                                   bool behind, uint64_t *address)
 {
     mdnn_range_t *range;
-    MDNN_TRY(mdnn_kept_take(ranges, mdnn_ranges_chunks_for(ranges, bytes), stream, &range));
+    MDNN_TRY(mdnn_kept_take(ranges, mdnn_ranges_chunks_for(ranges, bytes), stream, behind, &range));
     range->bytes = bytes;
     *address = mdnn_ranges_address(ranges, range->first);
     return MDNN_STATUS_OK;
 }
 
-mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
-                                  mdnn_allocation_t *allocation)
+static mdnn_status_t acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream, bool behind,
+                             mdnn_allocation_t *allocation)
 {
+    const bool small = bytes <= ranges->config.small_bytes;
     uint64_t address = 0;
     mdnn_status_t status = MDNN_STATUS_NOT_FOUND;
     if (bytes == 0)
@@ -114,15 +115,30 @@ mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
     if (bytes > ranges->config.bytes)
         return MDNN_STATUS_OVERFLOW;
     ranges->wait_count = 0;
-    if (bytes <= ranges->config.small_bytes)
-        status = mdnn_slab_acquire(ranges, bytes, stream, &address);
+    if (small)
+        status = mdnn_slab_acquire(ranges, bytes, stream, behind, &address);
     if (status == MDNN_STATUS_NOT_FOUND)
-        status = acquire_range(ranges, bytes, stream, &address);
+        status = acquire_range(ranges, bytes, stream, behind, &address);
+    if (small && !behind && status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        status = mdnn_slab_blocked(ranges, bytes, stream, status);
     if (status == MDNN_STATUS_OK)
         ranges->counts.live_bytes += bytes;
     if (status == MDNN_STATUS_OK || status == MDNN_STATUS_BUSY)
-        *allocation = (mdnn_allocation_t){address, ranges->waits, ranges->wait_count};
+        *allocation = (mdnn_allocation_t){status == MDNN_STATUS_OK ? address : 0, ranges->waits,
+                                          ranges->wait_count};
     return status;
+}
+
+mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
+                                  mdnn_allocation_t *allocation)
+{
+    return acquire(ranges, bytes, stream, false, allocation);
+}
+
+mdnn_status_t mdnn_ranges_acquire_behind(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
+                                         mdnn_allocation_t *allocation)
+{
+    return acquire(ranges, bytes, stream, true, allocation);
 }
 
 /* The first of `count` steps in a row that have no range; ranges->top: there are none. */
@@ -166,7 +182,7 @@ static mdnn_range_t *range_at(const mdnn_ranges_t *ranges, uint64_t address)
     return range && !range->kept ? range : NULL;
 }
 
-mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address,
+mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                   const mdnn_ticket_t *tickets, size_t ticket_count)
 {
     mdnn_range_t *const range = range_at(ranges, address);
@@ -174,11 +190,11 @@ mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address,
     if (!range || !mdnn_ranges_find(ranges, address, &start, &bytes) || start != address)
         return MDNN_STATUS_NOT_FOUND;
     if (range->slab) {
-        MDNN_TRY(mdnn_slab_release(ranges, address, tickets, ticket_count));
+        MDNN_TRY(mdnn_slab_release(ranges, address, stream, tickets, ticket_count));
     } else {
         if (range->mapped < range->count)
             return MDNN_STATUS_INVALID_ARGUMENT;
-        MDNN_TRY(mdnn_users_release(ranges, &range->users, tickets, ticket_count));
+        MDNN_TRY(mdnn_users_release(ranges, &range->users, stream, tickets, ticket_count));
         ranges->counts.chunks_live -= range->count;
         mdnn_kept_add(ranges, range);
     }

@@ -6,11 +6,12 @@
  * each with a chunk (one handle of the virtual memory API) mapped. A released range keeps its
  * chunks and its mapping until somebody wants them. Released neighbours serve a request together,
  * and one that needs less gets a part:
- *   - where a request finds enough mapped steps in a row, nothing is mapped, and the requester's
- *     stream waits for what other streams still do there;
+ *   - where a request finds enough mapped steps in a row, nothing is mapped;
  *   - else it gets the steps that lack the fewest chunks, and those are mapped: spare ones, new
  *     ones, or such as are taken out of other released ranges, which changes mappings at host time;
  *     so only once everything that was enqueued there has ended.
+ * What another stream still works on is nobody's but that stream's, as long as there is anything
+ * else: its work may wait for what the program does next, and who is put behind it waits, too.
  * Small requests are blocks of slabs: steps at the end of the reservation, where they part no
  * others, cut as requests come. Slabs cannot leave. One without a block in use is kept like a
  * released range: its chunk serves blocks again, or whoever else wants it. Where one more chunk
@@ -91,7 +92,8 @@ typedef struct mdnn_allocation {
 uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 
 /* `bytes` > 0 bytes for use in `stream`, aligned to 512, and to the chunk if they are not small. A
- * block takes less than 512 bytes more than it was asked for.
+ * block takes less than 512 bytes more than it was asked for. Nobody works on them any more, but
+ * those behind whom the program has put `stream` when it released them in its order.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
  *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.
@@ -99,16 +101,27 @@ uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                   mdnn_allocation_t *allocation);
 
+/* The same, but if there is nothing else OK also with memory on which others work: that puts the
+ * stream behind them, which the program has not done. */
+mdnn_status_t mdnn_ranges_acquire_behind(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
+                                         mdnn_allocation_t *allocation);
+
+/* Chunks of released ranges, and of nobody, on which nobody works. */
+uint64_t mdnn_ranges_idle_chunks(mdnn_ranges_t *ranges);
+
 /* Addresses alone for `bytes`, which are not small: a live range that owns no chunk, until
  * mdnn_range_take. OVERFLOW: none left. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t *address);
 
-/* Gives the allocation that starts at `address` back; whoever gets its memory next waits for
- * `tickets`, moments after the last work there of each stream that used it. If none of them is of
- * the stream that acquired it, which waited for earlier users, those are waited for again.
- * NOT_FOUND: none starts there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is
- * mapped. */
-mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address,
+/* No stream: memory is released in nobody's order. */
+#define MDNN_NO_ORDER UINT64_MAX
+
+/* Gives the allocation that starts at `address` back, in the order of `stream`, which the program
+ * has put behind all that used it; whoever else gets its memory next waits for `tickets`, moments
+ * after the last work there of each stream that used it. If none of them is of the stream that
+ * acquired it, which waited for earlier users, those are waited for again. NOT_FOUND: none starts
+ * there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is mapped. */
+mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                   const mdnn_ticket_t *tickets, size_t ticket_count);
 
 /* The caller's mark on a live allocation, NULL at first. set: `address` is where it starts. owner:

@@ -10,10 +10,15 @@ enum {
     MDNN_SLAB_BINS = 512, /* of runs of released blocks; eight for each power of two */
 };
 
+typedef struct mdnn_user {
+    mdnn_ticket_t ticket;
+    uint64_t freed_in; /* the stream in whose order the memory was released, after that work */
+} mdnn_user_t;
+
 /* Who may still work on memory: if it is in use, those before `stream` acquired it. */
 typedef struct mdnn_users {
     uint64_t stream; /* that acquired it last */
-    mdnn_ticket_t *tickets;
+    mdnn_user_t *all;
     size_t count, room;
 } mdnn_users_t;
 
@@ -94,15 +99,18 @@ void mdnn_ranges_clear(mdnn_ranges_t *ranges, uint64_t first, uint64_t count);
 
 /* ---- range_users.c ---- */
 bool mdnn_users_done(mdnn_ranges_t *ranges, const mdnn_users_t *users);
-/* Whether nobody but `stream` still works there. */
+/* Whether nobody still works there but `stream`, and those behind whom the program has put it. */
 bool mdnn_users_free_for(mdnn_ranges_t *ranges, const mdnn_users_t *users, uint64_t stream);
 /* Adds those that are not done to ranges->waits; not those of *own_stream, if it is given. */
 mdnn_status_t mdnn_users_note(mdnn_ranges_t *ranges, const mdnn_users_t *users,
                               const uint64_t *own_stream);
-/* The memory goes to `stream`; what that must wait for is added to ranges->waits. */
+/* Adds those for whom it is not free. */
+mdnn_status_t mdnn_users_note_others(mdnn_ranges_t *ranges, const mdnn_users_t *users,
+                                     uint64_t stream);
+/* The memory goes to `stream`; ranges->waits is what that must wait for. */
 mdnn_status_t mdnn_users_acquire(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream);
-/* The memory comes back with these users. */
-mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users,
+/* The memory comes back with these users, in the order of `stream`. */
+mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream,
                                  const mdnn_ticket_t *tickets, size_t count);
 /* Adds others that are not done, if they are of the same streams; else false. Needs no memory. */
 bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others);
@@ -115,8 +123,8 @@ void mdnn_users_join(mdnn_ranges_t *ranges, mdnn_users_t *users, const mdnn_user
 /* A range that was in use, or new steps with chunks, is kept from now on. */
 void mdnn_kept_add(mdnn_ranges_t *ranges, mdnn_range_t *range);
 /* Chunks in a row, which cost as few changes of mappings as can be; waits of `stream` are noted.
- * As mdnn_ranges_acquire. */
-mdnn_status_t mdnn_kept_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream,
+ * As mdnn_ranges_acquire, or with `behind` as mdnn_ranges_acquire_behind. */
+mdnn_status_t mdnn_kept_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream, bool behind,
                              mdnn_range_t **range);
 /* Has `count` chunks aside: of kept ranges if more cannot be made. As mdnn_ranges_acquire. */
 mdnn_status_t mdnn_kept_gather(mdnn_ranges_t *ranges, uint64_t count);
@@ -125,10 +133,13 @@ void mdnn_kept_link(mdnn_ranges_t *ranges, mdnn_range_t *range);
 void mdnn_kept_unlink(mdnn_ranges_t *ranges, mdnn_range_t *range);
 
 /* ---- slabs.c ---- */
-/* As mdnn_ranges_acquire. NOT_FOUND: only a chunk more would do, which may not be a slab. */
-mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
+/* As mdnn_kept_take. NOT_FOUND: only a chunk more would do, which may not be a slab. */
+mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream, bool behind,
                                 uint64_t *address);
-mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, uint64_t address,
+/* BUSY: there is a place where others still work, who are noted. Else `otherwise`. */
+mdnn_status_t mdnn_slab_blocked(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
+                                mdnn_status_t otherwise);
+mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                 const mdnn_ticket_t *tickets, size_t ticket_count);
 /* The block around `address`, which is in a slab; in use or not. */
 mdnn_block_t *mdnn_slab_block(const mdnn_ranges_t *ranges, uint64_t address);

@@ -2,12 +2,14 @@
  * those that need more, and give chunks away.
  *
  * A request gets the steps in a row that lack the fewest chunks: none, if there is a run that is
- * long enough (of those the shortest); else what is missing is mapped beside and between runs,
- * unless the host would have to wait for those chunks and need not elsewhere. A
- * large run may be cut for a small request. PyTorch's allocator avoids that, since what it has cut
- * it cannot extend; here it costs at most a few mappings later. To allow requests only runs of 2,
- * 4, 8, or 16 times their size was tried on the sequences of test/bench/bench_ranges.c: sometimes
- * fewer mappings, as often more. */
+ * long enough (of those the shortest); else what is missing is mapped beside and between runs.
+ * Steps where other streams still work are passed over. Only if there is no place without them, and
+ * the request may be put behind them, it gets such a run, or a place with such steps, unless the
+ * host would have to wait for the chunks that it lacks and need not elsewhere. A large run may be
+ * cut for a small request. PyTorch's allocator avoids that, since what it has cut it cannot extend;
+ * here it costs at most a few mappings later. To allow requests only runs of 2, 4, 8, or 16 times
+ * their size was tried on the sequences of test/bench/bench_ranges.c: sometimes fewer mappings, as
+ * often more. */
 #include "offload/ranges_internal.h"
 
 #include <stdlib.h>
@@ -324,24 +326,26 @@ static window_t side_of(const mdnn_ranges_t *ranges, const mdnn_range_t *run, ui
     return (window_t){run->first, run->first + count};
 }
 
-/* Kept steps in a row: the shortest run that is long enough; of the first few of those, one that
- * costs no wait. */
-static bool find_fit(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream, window_t *window)
+typedef enum fit { NO_FIT, FIT_IN_USE, FIT } fit_t;
+
+/* Kept steps in a row: the shortest run that is long enough; of the first few of those, one where
+ * no other stream still works. */
+static fit_t find_fit(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream, window_t *window)
 {
     enum { LOOKS = 8 };
     int looks = 0;
-    bool found = false;
+    fit_t found = NO_FIT;
     for (uint64_t size = next_size(ranges, count);
          looks < LOOKS && size <= ranges->counts.chunks_kept; size = next_size(ranges, size + 1))
         for (const mdnn_range_t *run = ranges->runs[size]; run && looks < LOOKS;
              run = run->next_run, looks++) {
             const window_t side = side_of(ranges, run, count);
             const bool good = free_for(ranges, side, stream);
-            if (good || !found)
+            if (good || found == NO_FIT)
                 *window = side;
-            found = true;
             if (good)
-                return true;
+                return FIT;
+            found = FIT_IN_USE;
         }
     return found;
 }
@@ -350,18 +354,23 @@ typedef struct search {
     uint64_t count;   /* steps wanted */
     uint64_t limit;   /* before this step */
     uint64_t idle;    /* chunks that nobody works on, spare or kept; UINT64_MAX: does not matter */
+    const uint64_t *stream; /* only where no other stream still works; NULL: does not matter */
     uint64_t missing; /* steps of the best window without a chunk; UINT64_MAX: there is none */
     window_t window;
 } search_t;
 
-/* Steps of the window with a chunk; *idle: of them, those that nobody works on. */
-static uint64_t kept_steps(mdnn_ranges_t *ranges, window_t window, uint64_t *idle)
+/* Steps of the window with a chunk; *idle: of them, those that nobody works on. UINT64_MAX: others
+ * than *stream work there. */
+static uint64_t kept_steps(mdnn_ranges_t *ranges, window_t window, const uint64_t *stream,
+                           uint64_t *idle)
 {
     uint64_t kept = 0;
     for (uint64_t step = window.first; step < window.end && step < ranges->end;) {
         const mdnn_range_t *const range = ranges->at[step];
         const uint64_t range_end = range ? range->first + range->count : step + 1;
         const uint64_t end = range_end < window.end ? range_end : window.end;
+        if (range && stream && !mdnn_users_free_for(ranges, &range->users, *stream))
+            return UINT64_MAX;
         kept += range ? end - step : 0;
         if (range && idle && mdnn_users_done(ranges, &range->users))
             *idle += end - step;
@@ -377,7 +386,10 @@ static void try_window(mdnn_ranges_t *ranges, search_t *search, window_t stretch
     const bool any = search->idle == UINT64_MAX;
     if (first < stretch.first || window.end > stretch.end || search->missing == 0)
         return;
-    const uint64_t missing = search->count - kept_steps(ranges, window, any ? NULL : &idle);
+    const uint64_t kept = kept_steps(ranges, window, search->stream, any ? NULL : &idle);
+    if (kept == UINT64_MAX)
+        return;
+    const uint64_t missing = search->count - kept;
     if (missing < search->missing && (any || missing + idle <= search->idle)) {
         search->missing = missing;
         search->window = window;
@@ -434,7 +446,7 @@ static bool find_window(mdnn_ranges_t *ranges, search_t *search)
     return find_window_below(ranges, search);
 }
 
-static uint64_t idle_chunks(mdnn_ranges_t *ranges)
+uint64_t mdnn_ranges_idle_chunks(mdnn_ranges_t *ranges)
 {
     uint64_t idle = ranges->counts.chunks_spare;
     for (const mdnn_range_t *range = ranges->oldest; range; range = range->newer)
@@ -442,19 +454,23 @@ static uint64_t idle_chunks(mdnn_ranges_t *ranges)
     return idle;
 }
 
-/* Where a request is to be served, and has what it lacks aside. */
-static mdnn_status_t prepare_window(mdnn_ranges_t *ranges, uint64_t count, window_t *window)
+/* Where a request is to be served, and has what it lacks aside. `stream`: as in search_t; then
+ * NOT_FOUND: nowhere, or not with what nobody works on. */
+static mdnn_status_t prepare_window(mdnn_ranges_t *ranges, uint64_t count, const uint64_t *stream,
+                                    window_t *window)
 {
-    search_t search = {.count = count, .idle = UINT64_MAX};
+    search_t search = {.count = count, .idle = UINT64_MAX, .stream = stream};
     if (!find_window(ranges, &search))
-        return MDNN_STATUS_OVERFLOW;
+        return stream ? MDNN_STATUS_NOT_FOUND : MDNN_STATUS_OVERFLOW;
     *window = search.window;
     const mdnn_status_t status = create_spare(ranges, search.missing);
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {
         const uint64_t fewest = search.missing;
-        search.idle = idle_chunks(ranges);
+        search.idle = mdnn_ranges_idle_chunks(ranges);
         if (find_window(ranges, &search))
             *window = search.window;
+        else if (stream)
+            return MDNN_STATUS_NOT_FOUND;
         else
             search.missing = fewest;
     } else {
@@ -540,13 +556,40 @@ static mdnn_status_t use(mdnn_ranges_t *ranges, window_t window, uint64_t stream
     return MDNN_STATUS_OK;
 }
 
-mdnn_status_t mdnn_kept_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream,
+/* There is no place without other streams. BUSY: there is once they have ended, who are noted;
+ * those of the steps in a row, if there are so many. */
+static mdnn_status_t note_others(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream, fit_t fit,
+                                 window_t window)
+{
+    const uint64_t spare = ranges->counts.chunks_spare;
+    search_t anywhere = {.count = count, .idle = UINT64_MAX};
+    if (fit == NO_FIT && !find_window(ranges, &anywhere))
+        return MDNN_STATUS_OVERFLOW;
+    if (fit == NO_FIT)
+        return note_blockers(ranges, count > spare ? count - spare : 1, (window_t){0, 0});
+    for (uint64_t step = window.first; step < window.end;) {
+        const mdnn_range_t *const range = ranges->at[step];
+        MDNN_TRY(mdnn_users_note_others(ranges, &range->users, stream));
+        step = range->first + range->count;
+    }
+    return MDNN_STATUS_BUSY;
+}
+
+mdnn_status_t mdnn_kept_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream, bool behind,
                              mdnn_range_t **range)
 {
-    window_t window;
-    if (!find_fit(ranges, count, stream, &window)) {
-        MDNN_TRY(prepare_window(ranges, count, &window));
-        MDNN_TRY(fill(ranges, window));
-    }
+    window_t run = {0}, window;
+    const fit_t fit = find_fit(ranges, count, stream, &run);
+    if (fit == FIT)
+        return use(ranges, run, stream, range);
+    mdnn_status_t status = prepare_window(ranges, count, &stream, &window);
+    if (status == MDNN_STATUS_NOT_FOUND && !behind)
+        return note_others(ranges, count, stream, fit, run);
+    if (status == MDNN_STATUS_NOT_FOUND && fit == FIT_IN_USE)
+        return use(ranges, run, stream, range);
+    if (status == MDNN_STATUS_NOT_FOUND)
+        status = prepare_window(ranges, count, NULL, &window);
+    MDNN_TRY(status);
+    MDNN_TRY(fill(ranges, window));
     return use(ranges, window, stream, range);
 }

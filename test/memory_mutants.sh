@@ -38,7 +38,7 @@ table() {
     mutant LEAVES_MAPPED memory_moves.c \
         's/^    while ((mapped = .*> area->target) {/    while ((mapped = 0) > 0) {/;s/area->out_sent > mdnn_range_chunks(area->range).mapped/true/'
     mutant FREED_WITHOUT_ITS_USES memory.c \
-        's/area->address, area->uses, kept) ==/area->address, area->uses, 0) ==/'
+        's/area->freed_in, area->uses, kept) ==/area->freed_in, area->uses, 0) ==/'
     mutant FREED_WHILE_COPIES_RUN memory.c \
         's/if (area->in_flight\[0\] + area->in_flight\[1\] > 0 || !release/if (!release/'
     mutant FREED_WHILE_HELD memory.c 's/area->held + area->pins + area->idlers > 0)$/area->pins + area->idlers > 0)/'
@@ -96,10 +96,17 @@ table() {
     mutant RESERVES_BEYOND_THE_HOST memory_room.c 's/return host > UINT64_MAX - room ||/return true ||/'
     mutant NEXT_TAKES_NO_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (first_use != MDNN_FIRST_USE_UNKNOWN \&\&/'
     mutant LATER_TAKES_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (0 \&\&/'
-    mutant NEXT_SENDS_OTHERS_AWAY memory_room.c 's/MDNN_STATUS_OUT_OF_DEVICE_MEMORY \&\& first_use != MDNN_FIRST_USE_UNKNOWN)/MDNN_STATUS_OUT_OF_DEVICE_MEMORY \&\& 0)/'
-    mutant BLANK_BESIDE_UNSEEN_WORK memory.c 's/ || memory->unseen_open > 0 ||/ ||/'
-    mutant BLANK_THOUGH_IT_STAYS memory.c 's/^        bytes < memory->config.min_bytes || bytes <=/        bytes <=/'
+    mutant NEXT_SENDS_OTHERS_AWAY memory_room.c 's/return request->first_use != MDNN_FIRST_USE_UNKNOWN;/return false;/'
+    mutant BLANK_BESIDE_UNSEEN_WORK memory_room.c 's/ \&\& memory->unseen_open == 0 \&\&/ \&\&/'
+    mutant BLANK_THOUGH_IT_STAYS memory_room.c 's/bytes >= memory->config.min_bytes \&\& bytes >/bytes >/'
     mutant RESERVED_OVER_ANOTHER ranges.c '/^static uint64_t find_bare/,/^}/s/if (range)/if (0)/'
+    # --- what other streams still work on ---
+    mutant NOTHING_LEAVES_INSTEAD memory_room.c \
+        's/chunks_elsewhere(memory, false) < request->chunks) {/true) {/'
+    mutant NO_LAST_RESORT memory_room.c 's/request->behind = was_behind || request->vain > most;/request->behind = was_behind;/'
+    mutant WAITS_THOUGH_NOTHING_CAN_LEAVE memory_room.c \
+        's/chunks_elsewhere(memory, false) < request->chunks) {/false) {/'
+    mutant FREED_IN_NOBODYS_ORDER memory.c 's/^        area->freed_in = stream;/        ;/'
     # --- refusals: what the program needs ---
     mutant OPTIONAL_IS_NEEDED memory.c 's/^    if (optional)$/    if (0)/'
     mutant REFUSED_IS_NEEDED_FOR_EVER memory.c 's/memory->wanting.since >= OPERATIONS;/memory->wanting.since > UINT64_MAX - 1;/'
@@ -119,7 +126,7 @@ table() {
     # --- the address space: memory is reused in order, and mappings rarely change ---
     mutant PART_FORGETS_USERS ranges_kept.c 's/^    mdnn_users_join(ranges, &tail->users, &range->users);//'
     mutant NEIGHBOUR_FORGETS_USERS ranges_kept.c 's/^        mdnn_users_join(ranges, &range->users, &other->users);//'
-    mutant EARLIER_MOMENT_STANDS_FOR_BOTH range_users.c 's/users->tickets\[at\].moment < others\[i\].moment/false/'
+    mutant EARLIER_MOMENT_STANDS_FOR_BOTH range_users.c 's/known->ticket.moment < other.ticket.moment/false/'
     mutant OWNER_NEED_NOT_HAVE_WAITED range_users.c 's/covered = covered || .*/covered = true;/'
     mutant UNMAPS_WHAT_IS_IN_USE ranges_kept.c \
         's/lies_in(range, except) || !is_done(ranges, range)/lies_in(range, except)/'
@@ -128,9 +135,21 @@ table() {
     mutant HOST_WAITS_FOR_FEWER_MAPPINGS ranges_kept.c \
         's/if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {/if (0) {/'
     mutant WAITS_WHERE_IT_NEED_NOT ranges_kept.c 's/mdnn_users_free_for(ranges, &range->users, stream)/true/'
+    mutant HANDS_ON_WHAT_OTHERS_USE range_users.c \
+        '/^bool mdnn_users_free_for/,/^}/s/return false;/return true;/'
+    mutant PASSES_OVER_WHAT_IT_IS_BEHIND range_users.c 's/ || user.freed_in == stream;/;/'
+    mutant ALL_ARE_BEHIND_A_FREE range_users.c 's/ || user.freed_in == stream;/ || user.freed_in != MDNN_NO_ORDER;/'
+    mutant MAPS_NOTHING_INSTEAD ranges_kept.c 's/status == MDNN_STATUS_NOT_FOUND \&\& !behind)/status == MDNN_STATUS_NOT_FOUND)/'
+    mutant NOT_EVEN_IDLE_MEMORY_INSTEAD ranges_kept.c \
+        's/^    mdnn_status_t status = prepare_window(ranges, count, &stream, &window);/    mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'
+    mutant WAITS_FOR_OTHER_PLACES range_users.c 's/^    ranges->wait_count = 0; .*//'
     mutant ADDRESSES_WANDER ranges_kept.c \
         's/search->limit = 2 \* (ranges->used + search->count);/search->limit = ranges->top;/'
     # --- slabs ---
+    mutant BLOCKS_IN_USE_ELSEWHERE_SERVE slabs.c 's/behind ? UINT_MAX : WAIT_COST - 1/UINT_MAX/'
+    mutant NOTHING_BETWEEN_BLOCKS_IN_USE slabs.c 's/^                consider_inside(ranges, search, run);/                (void)consider_inside;/'
+    mutant BLOCKS_IN_USE_ARE_REFUSED slabs.c \
+        '/^mdnn_status_t mdnn_slab_blocked/,/^}/s/return MDNN_STATUS_BUSY;/return otherwise;/'
     mutant EMPTY_SLABS_STAY slabs.c 's/^        if (range->slab->used == 0) {/        if (0) {/'
     mutant SLAB_IN_USE_GOES_BACK slabs.c 's/range->slab->used += used ? part : -part;/range->slab->used = used ? part : 0;/'
     mutant BLOCK_FORGETS_USERS slabs.c 's/^        mdnn_users_join(ranges, &first->users, &last->after->users);//'
@@ -138,11 +157,11 @@ table() {
     mutant REST_OF_A_BLOCK_FORGETS_USERS slabs.c 's/^    mdnn_users_join(ranges, &made->users, &block->users);//'
     mutant EMPTY_SLAB_IS_UNMAPPED_IN_USE slabs.c '/^bool mdnn_slab_done/,/^}/s/return false;/return true;/'
     mutant BLOCKS_UNITE_WITH_OTHER_STREAMS range_users.c \
-        's/if (!ticket_of(users, others->tickets\[i\].stream))/if (0)/'
-    mutant TINY_ONES_LIE_ANYWHERE slabs.c 's/const unsigned kind = room <= .*/const unsigned kind = 0;/'
+        's/if (!user_of(users, others->all\[i\].ticket.stream))/if (0)/'
+    mutant TINY_ONES_LIE_ANYWHERE slabs.c 's/return room <= ranges->config.chunk_bytes .*/return 0;/'
     mutant SLABS_HOLD_ALL slabs.c 's/return !ranges->device.may_be_slabs ||/return true ||/'
     mutant BLOCKS_OF_POWERS_OF_TWO slabs.c \
-        's/^    const unsigned kind = room <= /    while (room \& (room - 1)) room \&= room - 1, room *= 2;\n&/;s/const uint64_t room = (bytes/uint64_t room = (bytes/'
+        's/^    return (bytes + MDNN_GRANULE - 1) .*/    uint64_t room = 512;\n    while (room < bytes) room *= 2;\n    return room;/'
     mutant LARGE_RANGES_ARE_LOCKED_OUT memory_stuck.c 's/return memory->movable_range_bytes <= allowed - held;/return true;/'
     mutant LARGE_OPERATIONS_ARE_LOCKED_OUT memory_stuck.c 's/ + bytes + operation <=/ + bytes <=/'
     mutant LARGE_OPERATIONS_ARE_NEVER_FORGOTTEN memory_stuck.c 's/if (operation - recent->since >= STRETCH)/if (0)/'

@@ -17,11 +17,16 @@ runs() {
     done
 }
 
-plan 13
+plan 18
 check 'what was used before a stream waits for a value makes room' runs 26 value_behind
 check 'what is used behind such a wait stays, and others make room' runs 26 value_before
 check 'a receiver is enqueued before its sender' runs 20 send_and_receive
 check 'memory that a blocked stream freed is not waited for' runs 26 malloc_beside_freed
+check 'nor handed on to a stream that would wait with it' runs 64 freed_behind
+check 'likewise where other memory must leave first' runs 26 freed_behind
+check 'likewise blocks of slabs' runs 16 small_freed_behind
+check 'likewise what one stream freed for another' runs 42 freed_for_another
+check 'it is handed on where there is nothing else' runs 16 nothing_but_freed
 check 'a callback needs a lock that the launching thread holds' runs 26 callback_locks
 check 'a launch that waits lets another through' runs 34 launch_beside_launch
 check 'a free that waits lets launches through' runs 64 launch_beside_free

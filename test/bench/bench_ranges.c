@@ -278,8 +278,8 @@ static bool run_steps(run_t *run, const step_t *steps, size_t count)
             run->addresses[steps[i].tensor] = run->addresses[steps[i + 1].tensor];
             i++;
         } else if (steps[i].bytes == 0) {
-            if (mdnn_ranges_release(run->ranges, run->addresses[steps[i].tensor], &ticket, 1) !=
-                MDNN_STATUS_OK)
+            if (mdnn_ranges_release(run->ranges, run->addresses[steps[i].tensor], MDNN_NO_ORDER,
+                                    &ticket, 1) != MDNN_STATUS_OK)
                 return false;
         } else if (!acquire(run, steps[i])) {
             return false;

@@ -197,6 +197,108 @@ static void malloc_beside_freed(void)
     check(second, &c);
 }
 
+static buffer_t new_ordered(size_t bytes, cudaStream_t stream)
+{
+    buffer_t buffer = {.bytes = bytes};
+    CUDA(cudaMallocAsync((void **)&buffer.device, bytes, stream));
+    CUDA(cudaMemsetAsync(buffer.device, 0, bytes, stream));
+    return buffer;
+}
+
+/* Memory that a blocked stream freed is not what another one gets in the order of that stream: it
+ * is not to wait there, since the program waits for it first. */
+static void freed_behind(void)
+{
+    enum { ROUNDS = 8 };
+    cudaStream_t const first = new_stream(), second = new_stream();
+    const unsigned word = new_word();
+    buffer_t a = new_ordered(BIG, first), b = new_ordered(BIG, second);
+    CUDA(cudaDeviceSynchronize());
+    wait_for(first, word);
+    launch(first, &a, &a, 1);
+    CUDA(cudaFreeAsync(a.device, first));
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        buffer_t c = new_ordered(i % 2 ? SMALL : BIG, second);
+        launch(second, &c, &c, i);
+        check(second, &c);
+        CUDA(cudaFreeAsync(c.device, second));
+    }
+    write_word(word);
+    check(second, &b);
+    CUDA(cudaStreamSynchronize(first));
+}
+
+/* The same with blocks of slabs, which never leave. */
+static void small_freed_behind(void)
+{
+    enum { BLOCKS = 8, BYTES = 2 * MEBIBYTE / BLOCKS };
+    cudaStream_t const first = new_stream(), second = new_stream();
+    const unsigned word = new_word();
+    buffer_t blocks[BLOCKS], more[BLOCKS], b = new_ordered(BIG, second),
+                                           d = new_ordered(2 * MEBIBYTE, second);
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = new_ordered(BYTES, first);
+    CUDA(cudaDeviceSynchronize());
+    wait_for(first, word);
+    for (int i = 0; i < BLOCKS; i++) {
+        launch(first, &blocks[i], &blocks[i], 1);
+        CUDA(cudaFreeAsync(blocks[i].device, first));
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        more[i] = new_ordered(BYTES, second);
+        launch(second, &more[i], &more[i], 5);
+        check(second, &more[i]);
+    }
+    write_word(word);
+    for (int i = 0; i < BLOCKS; i++)
+        check(second, &more[i]);
+    check(second, &b);
+    check(second, &d);
+    CUDA(cudaStreamSynchronize(first));
+}
+
+/* A stream frees what another one has used, as the program orders them; that other one is blocked
+ * afterwards. */
+static void freed_for_another(void)
+{
+    cudaStream_t const first = new_stream(), second = new_stream(), third = new_stream();
+    const unsigned word = new_word();
+    cudaEvent_t event;
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    buffer_t a = new_ordered(BIG, first), b = new_ordered(BIG, second);
+    CUDA(cudaDeviceSynchronize());
+    wait_for(first, word);
+    launch(first, &a, &a, 1);
+    CUDA(cudaEventRecord(event, first));
+    CUDA(cudaStreamWaitEvent(third, event, 0));
+    CUDA(cudaFreeAsync(a.device, third));
+    buffer_t c = new_ordered(BIG, first); /* behind the wait, anyway */
+    launch(first, &c, &c, 2);
+    launch(second, &b, &b, 3);
+    check(second, &b);
+    buffer_t d = new_ordered(SMALL, second);
+    launch(second, &d, &d, 4);
+    check(second, &d);
+    write_word(word);
+    check(first, &c);
+}
+
+/* Where there is no other memory it is that, and the stream waits. */
+static void nothing_but_freed(void)
+{
+    cudaStream_t const first = new_stream(), second = new_stream();
+    const unsigned word = new_word();
+    buffer_t a = new_ordered(BIG, first);
+    CUDA(cudaDeviceSynchronize());
+    wait_for(first, word);
+    launch(first, &a, &a, 1);
+    CUDA(cudaFreeAsync(a.device, first));
+    buffer_t c = new_ordered(BIG, second);
+    launch(second, &c, &c, 2);
+    write_word(word);
+    check(second, &c);
+}
+
 /* ---- a callback ---- */
 
 static pthread_mutex_t held_by_main = PTHREAD_MUTEX_INITIALIZER;
@@ -563,6 +665,10 @@ int main(int argc, char **argv)
                     {"value_before", value_before},
                     {"send_and_receive", send_and_receive},
                     {"malloc_beside_freed", malloc_beside_freed},
+                    {"freed_behind", freed_behind},
+                    {"small_freed_behind", small_freed_behind},
+                    {"freed_for_another", freed_for_another},
+                    {"nothing_but_freed", nothing_but_freed},
                     {"callback_locks", callback_locks},
                     {"launch_beside_launch", launch_beside_launch},
                     {"launch_beside_free", launch_beside_free},

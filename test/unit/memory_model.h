@@ -87,6 +87,7 @@ typedef struct model {
     bool dead;              /* a write found no memory: the real device would work no more */
     bool failed;            /* a call since this was cleared */
     uint64_t faults, right; /* of unnamed touches */
+    bool may_block;         /* waits for the program's work end when nothing can run any more */
     uint64_t waits, stream_waits, copies, tokens, tokens_read;
     uint8_t token_state[4096]; /* 1: begun, 2: ended, 3: read */
     uint64_t told[MDNN_MEMORY_EVENT_COUNT];
@@ -310,6 +311,9 @@ static mdnn_status_t model_wait_a_while(void *context, mdnn_ticket_t ticket, dou
 {
     model_t *const model = context;
     assert_true(seconds > 0 && seconds <= 10);
+    while (model->may_block && ticket.moment > model->done[ticket.stream])
+        if (!run_one(model))
+            return MDNN_STATUS_BUSY;
     const unsigned busy_in = seconds < 1 && model->hasty_in > 0 ? 3 : model->hasty_in;
     if (busy_in > 0 && pick(model, busy_in) == 0)
         return MDNN_STATUS_BUSY;

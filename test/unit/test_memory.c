@@ -2128,6 +2128,99 @@ static void a_join_that_takes_too_long_is_given_up(void **state)
     end_memory(&model, memory);
 }
 
+/* ---- streams that wait for what the program does next ---- */
+
+static void begin_blocked(model_t *model, uint64_t stream)
+{
+    model->may_block = true;
+    enqueue(model, stream, ITEM_VALUE)->ticket = (mdnn_ticket_t){0, 1};
+}
+
+static mdnn_status_t operate_in(model_t *model, mdnn_memory_t *memory, uint64_t address,
+                                uint64_t stream)
+{
+    const mdnn_named_t named = {address, MDNN_USE_WRITE};
+    mdnn_memory_operation_t operation = {.named = &named, .named_count = 1, .stream = stream};
+    const mdnn_status_t status = mdnn_memory_begin(memory, &operation);
+    if (status != MDNN_STATUS_OK)
+        return status;
+    enqueue(model, stream, ITEM_OPERATION);
+    mdnn_memory_end(memory, &operation, true);
+    return MDNN_STATUS_OK;
+}
+
+static uint64_t allocate_in(mdnn_memory_t *memory, uint64_t chunks, uint64_t stream)
+{
+    uint64_t address = 0;
+    assert_int_equal(mdnn_memory_allocate(memory, chunks * MODEL_CHUNK, stream, &address),
+                     MDNN_STATUS_OK);
+    return address;
+}
+
+static void end_blocked(model_t *model, mdnn_memory_t *memory)
+{
+    model->values[0] = 1;
+    end_memory(model, memory);
+}
+
+/* Others leave for what is allocated, and no stream is put behind the one that is blocked. */
+static void what_a_blocked_stream_freed_is_not_handed_on(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate_in(memory, 2, 0), other = allocate_in(memory, 2, 1);
+    assert_int_equal(operate_in(&model, memory, other, 1), MDNN_STATUS_OK);
+    begin_blocked(&model, 0);
+    assert_int_equal(operate_in(&model, memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    const uint64_t next = allocate_in(memory, 2, 1);
+    assert_true(next != first);
+    assert_int_equal(operate_in(&model, memory, next, 1), MDNN_STATUS_OK);
+    assert_int_equal(model.stream_waits, 0);
+    assert_int_equal(mdnn_memory_report(memory).out_bytes, 2 * MODEL_CHUNK);
+    assert_true(model.done[0] == 0 && model.values[0] == 0);
+    end_blocked(&model, memory);
+}
+
+/* In its own stream, and in that in whose order it was freed, it serves as it is. */
+static void what_a_stream_freed_serves_it_at_once(void **state)
+{
+    (void)state;
+    for (uint64_t stream = 0; stream < 2; stream++) {
+        static model_t model;
+        mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+        const uint64_t first = allocate_in(memory, 2, 0), other = allocate_in(memory, 2, 1);
+        begin_blocked(&model, 0);
+        assert_int_equal(operate_in(&model, memory, first, 0), MDNN_STATUS_OK);
+        assert_int_equal(mdnn_memory_free(memory, first, stream), MDNN_STATUS_OK);
+        assert_true(allocate_in(memory, 2, stream) == first && first != other);
+        assert_int_equal(mdnn_memory_report(memory).host_waits, 0);
+        end_blocked(&model, memory);
+    }
+}
+
+/* Where nothing else could leave it is handed on, in stream order. */
+static void what_a_blocked_stream_freed_is_the_last_resort(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate_in(memory, 2, 0), other = allocate_in(memory, 2, 0);
+    begin_blocked(&model, 0);
+    assert_int_equal(operate_in(&model, memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(operate_in(&model, memory, other, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(allocate_in(memory, 2, 1), first); /* the other one cannot leave */
+    assert_int_equal(model.stream_waits, 1);
+    assert_int_equal(mdnn_memory_free(memory, first, 1), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, other, 0), MDNN_STATUS_OK);
+    const uint64_t waits = mdnn_memory_report(memory).host_waits;
+    (void)allocate_in(memory, 4, 2); /* there is nothing that could leave: so without a wait */
+    assert_int_equal(mdnn_memory_report(memory).host_waits, waits);
+    end_blocked(&model, memory);
+}
+
 /* Another operation, in whose order a range that is away is to return; enqueued, but it has not
  * run. */
 static void ask_back(model_t *model, mdnn_memory_t *memory, uint64_t address)
@@ -2284,6 +2377,9 @@ int main(void)
         cmocka_unit_test(a_leave_that_ends_early_holds_no_host_memory_for_the_rest),
         cmocka_unit_test(a_join_that_takes_too_long_is_given_up),
         cmocka_unit_test(a_wait_for_a_return_that_is_given_up_is_tried_again_later),
+        cmocka_unit_test(what_a_blocked_stream_freed_is_not_handed_on),
+        cmocka_unit_test(what_a_stream_freed_serves_it_at_once),
+        cmocka_unit_test(what_a_blocked_stream_freed_is_the_last_resort),
         cmocka_unit_test(such_work_needs_room),
         cmocka_unit_test(wrong_arguments_are_refused),
     };

@@ -20,6 +20,7 @@ enum { STEPS = 256, STREAMS = 4, LIVE = 48, PAST = 4096 };
 typedef struct past {
     uint64_t start, bytes;
     mdnn_ticket_t ticket;
+    uint64_t freed_in; /* this stream is behind it, anyway */
 } past_t;
 
 typedef struct model {
@@ -148,14 +149,28 @@ static void forget_past(model_t *model, const live_t *live)
             continue;
         }
         if (past.start < live->address)
-            add_past(model, (past_t){past.start, live->address - past.start, past.ticket});
+            add_past(model,
+                     (past_t){past.start, live->address - past.start, past.ticket, past.freed_in});
         if (end < past_end)
-            add_past(model, (past_t){end, past_end - end, past.ticket});
+            add_past(model, (past_t){end, past_end - end, past.ticket, past.freed_in});
     }
 }
 
-/* Everything that still runs on the memory is in its stream, or waited for. */
-static void check_order(const model_t *model, const live_t *live, uint64_t stream,
+/* Whether the program has put the stream behind that moment. */
+static bool is_behind(const model_t *model, uint64_t stream, mdnn_ticket_t ticket)
+{
+    for (size_t i = 0; i < model->past_count; i++) {
+        const past_t *const past = &model->past[i];
+        if (past->freed_in == stream && past->ticket.stream == ticket.stream &&
+            past->ticket.moment >= ticket.moment)
+            return true;
+    }
+    return false;
+}
+
+/* Everything that still runs on the memory is in its stream, or waited for; unless `behind`, that
+ * is nothing but what the stream is behind, anyway. */
+static void check_order(const model_t *model, const live_t *live, uint64_t stream, bool behind,
                         const mdnn_allocation_t *got)
 {
     for (size_t i = 0; i < model->past_count; i++) {
@@ -164,6 +179,7 @@ static void check_order(const model_t *model, const live_t *live, uint64_t strea
             live->address >= past->start + past->bytes || past->ticket.stream == stream ||
             is_done((void *)(uintptr_t)model, past->ticket))
             continue;
+        assert_true(behind || is_behind(model, stream, past->ticket));
         bool waited = false;
         for (size_t w = 0; w < got->wait_count; w++)
             waited = waited || (got->waits[w].stream == past->ticket.stream &&
@@ -297,6 +313,16 @@ static bool runs_anywhere(model_t *model)
     return false;
 }
 
+/* In streams that this one is not behind. */
+static bool runs_elsewhere(model_t *model, uint64_t stream)
+{
+    for (size_t i = 0; i < model->past_count; i++)
+        if (!is_done(model, model->past[i].ticket) && model->past[i].ticket.stream != stream &&
+            model->past[i].freed_in != stream)
+            return true;
+    return false;
+}
+
 /* The longest stretch of a slab in use that has no live block. */
 static uint64_t longest_gap(const live_t *all)
 {
@@ -333,26 +359,37 @@ static void check_refusal(const model_t *model, const mdnn_ranges_t *ranges, con
         assert_true(longest_gap(all) < bytes);
 }
 
+/* Nothing that nobody works on would have done. */
+static void check_busy(model_t *model, mdnn_ranges_t *ranges, const mdnn_allocation_t *got,
+                       uint64_t bytes)
+{
+    const uint64_t chunks = bytes <= SMALL ? 1 : (bytes + CHUNK - 1) / CHUNK;
+    assert_true(mdnn_ranges_idle_chunks(ranges) + model->budget - model->chunks < chunks);
+    assert_true(got->address == 0 && got->wait_count > 0);
+    for (size_t i = 0; i < got->wait_count; i++)
+        finish(model, got->waits[i]);
+}
+
 static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all, live_t *live,
                              uint64_t bytes, uint64_t stream)
 {
     mdnn_allocation_t got;
+    const bool behind = rand() % 2 == 0;
     const uint64_t chunks = bytes <= SMALL ? 0 : (bytes + CHUNK - 1) / CHUNK;
     const uint64_t before = mdnn_ranges_counts(ranges).mapped;
     const uint64_t fewest = fewest_mapped(model, ranges, all, chunks);
     const bool waits =
-        runs_anywhere(model) &&
-        mdnn_ranges_counts(ranges).chunks_spare + model->budget - model->chunks < fewest;
-    const mdnn_status_t status = mdnn_ranges_acquire(ranges, bytes, stream, &got);
+        runs_elsewhere(model, stream) ||
+        (runs_anywhere(model) &&
+         mdnn_ranges_counts(ranges).chunks_spare + model->budget - model->chunks < fewest);
+    const mdnn_status_t status = behind ? mdnn_ranges_acquire_behind(ranges, bytes, stream, &got)
+                                        : mdnn_ranges_acquire(ranges, bytes, stream, &got);
     if (status == MDNN_STATUS_OK && chunks > 0 && !waits)
         assert_int_equal(mdnn_ranges_counts(ranges).mapped - before, fewest);
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
         check_refusal(model, ranges, all, bytes);
-    if (status == MDNN_STATUS_BUSY) {
-        assert_true(got.address == 0 && got.wait_count > 0);
-        for (size_t i = 0; i < got.wait_count; i++)
-            finish(model, got.waits[i]);
-    }
+    if (status == MDNN_STATUS_BUSY)
+        check_busy(model, ranges, &got, bytes);
     if (status != MDNN_STATUS_OK)
         return status;
     *live = (live_t){.address = got.address, .bytes = bytes, .stream = stream};
@@ -360,7 +397,7 @@ static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all,
         step_of(got.address / CHUNK * CHUNK) >= STEPS - mdnn_ranges_counts(ranges).steps_slab;
     assert_true(bytes <= SMALL || !live->slab);
     live->owned = live->mapped = chunks_of(live);
-    check_order(model, live, stream, &got);
+    check_order(model, live, stream, behind, &got);
     for (size_t i = 0; i < got.wait_count; i++)
         assert_true(got.waits[i].stream != stream);
     check_place(model, ranges, all, live);
@@ -371,17 +408,19 @@ static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all,
 static mdnn_status_t release(model_t *model, mdnn_ranges_t *ranges, live_t *live, unsigned tickets)
 {
     mdnn_ticket_t users[2];
+    const uint64_t stream = rand() % 2 ? (uint64_t)(rand() % STREAMS) : MDNN_NO_ORDER;
     for (unsigned i = 0; i < tickets; i++)
         users[i] = (mdnn_ticket_t){(uint64_t)(rand() % STREAMS), ++model->now};
-    const mdnn_status_t status = mdnn_ranges_release(ranges, live->address, users, tickets);
+    const mdnn_status_t status = mdnn_ranges_release(ranges, live->address, stream, users, tickets);
     if (status != MDNN_STATUS_OK)
         return status;
     for (unsigned i = 0; i < tickets; i++)
         if (users[i].stream == live->stream)
             forget_past(model, live);
     for (unsigned i = 0; i < tickets; i++)
-        add_past(model, (past_t){live->address, room_of(live), users[i]});
-    assert_int_equal(mdnn_ranges_release(ranges, live->address, NULL, 0), MDNN_STATUS_NOT_FOUND);
+        add_past(model, (past_t){live->address, room_of(live), users[i], stream});
+    assert_int_equal(mdnn_ranges_release(ranges, live->address, MDNN_NO_ORDER, NULL, 0),
+                     MDNN_STATUS_NOT_FOUND);
     *live = (live_t){0};
     return status;
 }
@@ -502,7 +541,7 @@ static void step(model_t *model, mdnn_ranges_t *ranges, live_t *all)
     live_t *const live = &all[rand() % LIVE];
     if (live->bytes > 0 && (rand() % 2 || live->mapped < chunks_of(live))) {
         if (live->mapped < chunks_of(live))
-            assert_int_equal(mdnn_ranges_release(ranges, live->address, NULL, 0),
+            assert_int_equal(mdnn_ranges_release(ranges, live->address, MDNN_NO_ORDER, NULL, 0),
                              MDNN_STATUS_INVALID_ARGUMENT);
         move_chunks(model, ranges, live);
     } else if (live->bytes > 0) {
@@ -572,7 +611,8 @@ static void addresses_stay_together(void **state)
         assert_int_equal(mdnn_ranges_acquire(ranges, (4 + i % 5) * CHUNK, 0, &got), MDNN_STATUS_OK);
         assert_true(step_of(got.address) < 64);
         if (held)
-            assert_int_equal(mdnn_ranges_release(ranges, held, NULL, 0), MDNN_STATUS_OK);
+            assert_int_equal(mdnn_ranges_release(ranges, held, MDNN_NO_ORDER, NULL, 0),
+                             MDNN_STATUS_OK);
         held = got.address;
     }
     mdnn_ranges_destroy(ranges);
@@ -594,7 +634,7 @@ static void a_repeated_program_calls_nothing(void **state)
             assert_int_equal(acquire(&model, ranges, all, &all[i], sizes[i], 0), MDNN_STATUS_OK);
         for (int i = COUNT; i-- > 0;) {
             const mdnn_ticket_t ticket = {0, ++model.now};
-            assert_int_equal(mdnn_ranges_release(ranges, all[i].address, &ticket, 1),
+            assert_int_equal(mdnn_ranges_release(ranges, all[i].address, MDNN_NO_ORDER, &ticket, 1),
                              MDNN_STATUS_OK);
             all[i] = (live_t){0};
         }
@@ -610,7 +650,8 @@ static void a_repeated_program_calls_nothing(void **state)
 static uint64_t get(mdnn_ranges_t *ranges, uint64_t chunks, uint64_t stream, size_t waits)
 {
     mdnn_allocation_t got;
-    assert_int_equal(mdnn_ranges_acquire(ranges, chunks * CHUNK, stream, &got), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_ranges_acquire_behind(ranges, chunks * CHUNK, stream, &got),
+                     MDNN_STATUS_OK);
     assert_int_equal(got.wait_count, waits);
     return got.address;
 }
@@ -618,14 +659,15 @@ static uint64_t get(mdnn_ranges_t *ranges, uint64_t chunks, uint64_t stream, siz
 static void give(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream, uint64_t moment)
 {
     const mdnn_ticket_t ticket = {stream, moment};
-    assert_int_equal(mdnn_ranges_release(ranges, address, &ticket, 1), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_ranges_release(ranges, address, MDNN_NO_ORDER, &ticket, 1),
+                     MDNN_STATUS_OK);
 }
 
 static void parts_and_neighbours_serve_requests_as_they_are(void **state)
 {
     (void)state;
     static model_t model;
-    mdnn_ranges_t *const ranges = new_ranges(&model, 12);
+    mdnn_ranges_t *const ranges = new_ranges(&model, 8);
     const uint64_t large = get(ranges, 8, 0, 0);
     give(ranges, large, 1, 5);
     const uint64_t part = get(ranges, 3, 0, 1); /* the rest is used in stream 1 until 5, too */
@@ -642,11 +684,37 @@ static void parts_and_neighbours_serve_requests_as_they_are(void **state)
     mdnn_ranges_destroy(ranges);
 }
 
+/* As long as there is anything else; then the host is told for whom it would have to wait. */
+static void what_others_work_on_is_nobodys(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_ranges_t *const ranges = new_ranges(&model, 8);
+    mdnn_allocation_t got;
+    const uint64_t first = get(ranges, 3, 0, 0), second = get(ranges, 2, 0, 0);
+    give(ranges, first, 1, 5);
+    const uint64_t third = get(ranges, 3, 2, 0); /* new chunks */
+    assert_true(third != first && model.chunks == 8);
+    give(ranges, second, 0, 6);
+    model.done[0] = 6;
+    assert_int_equal(get(ranges, 2, 2, 0), second); /* what is over */
+    assert_int_equal(mdnn_ranges_acquire(ranges, 3 * CHUNK, 2, &got), MDNN_STATUS_BUSY);
+    assert_true(got.wait_count == 1 && got.waits[0].stream == 1 && got.waits[0].moment == 5);
+    const uint64_t again = get(ranges, 3, 2, 1); /* there is nothing else */
+    const mdnn_ticket_t tickets[] = {{1, 5}, {2, 7}};
+    assert_int_equal(again, first);
+    assert_int_equal(mdnn_ranges_release(ranges, first, 3, tickets, 2), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_ranges_acquire(ranges, 3 * CHUNK, 0, &got), MDNN_STATUS_BUSY);
+    assert_int_equal(mdnn_ranges_acquire(ranges, 3 * CHUNK, 3, &got), MDNN_STATUS_OK);
+    assert_int_equal(got.address, first); /* the program has put 3 behind both */
+    mdnn_ranges_destroy(ranges);
+}
+
 static void the_shortest_that_is_long_enough_is_taken(void **state)
 {
     (void)state;
     static model_t model;
-    mdnn_ranges_t *const ranges = new_ranges(&model, 40);
+    mdnn_ranges_t *const ranges = new_ranges(&model, 28);
     uint64_t address[5], apart[5];
     static const uint64_t chunks[] = {7, 3, 5, 4, 4};
     for (int i = 0; i < 5; i++) {
@@ -797,7 +865,7 @@ static void addresses_alone_take_no_chunk(void **state)
     model.done[0] = 1;
     assert_int_equal(mdnn_range_take(ranges, range, 6, &waits, &wait_count), MDNN_STATUS_OK);
     assert_int_equal(mdnn_range_show(ranges, range, 6), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_ranges_release(ranges, bare, NULL, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_ranges_release(ranges, bare, MDNN_NO_ORDER, NULL, 0), MDNN_STATUS_OK);
     uint64_t none;
     assert_int_equal(mdnn_ranges_reserve(ranges, STEPS * CHUNK, &none), MDNN_STATUS_OVERFLOW);
     assert_int_equal(mdnn_ranges_reserve(ranges, 2 * CHUNK, &none), MDNN_STATUS_OK);
@@ -830,8 +898,9 @@ static void wrong_arguments_are_refused(void **state)
     assert_int_equal(mdnn_ranges_acquire(ranges, UINT64_MAX, 0, &got), MDNN_STATUS_OVERFLOW);
     assert_int_equal(mdnn_ranges_acquire(ranges, STEPS * CHUNK, 0, &got), MDNN_STATUS_OK);
     assert_int_equal(mdnn_ranges_acquire(ranges, CHUNK, 0, &got), MDNN_STATUS_OVERFLOW);
-    assert_int_equal(mdnn_ranges_release(ranges, BASE + CHUNK, NULL, 0), MDNN_STATUS_NOT_FOUND);
-    assert_int_equal(mdnn_ranges_release(ranges, 5, NULL, 0), MDNN_STATUS_NOT_FOUND);
+    assert_int_equal(mdnn_ranges_release(ranges, BASE + CHUNK, MDNN_NO_ORDER, NULL, 0),
+                     MDNN_STATUS_NOT_FOUND);
+    assert_int_equal(mdnn_ranges_release(ranges, 5, MDNN_NO_ORDER, NULL, 0), MDNN_STATUS_NOT_FOUND);
     assert_false(mdnn_ranges_find(ranges, BASE - 1, &start, &bytes));
     assert_false(mdnn_ranges_find(ranges, BASE + STEPS * CHUNK, &start, &bytes));
     mdnn_ranges_destroy(ranges);
@@ -845,6 +914,7 @@ int main(void)
         cmocka_unit_test(addresses_stay_together),
         cmocka_unit_test(a_repeated_program_calls_nothing),
         cmocka_unit_test(parts_and_neighbours_serve_requests_as_they_are),
+        cmocka_unit_test(what_others_work_on_is_nobodys),
         cmocka_unit_test(the_shortest_that_is_long_enough_is_taken),
         cmocka_unit_test(where_memory_is_short_what_was_released_last_is_used_first),
         cmocka_unit_test(what_is_too_short_is_extended),

@@ -90,8 +90,9 @@ static void release(program_t *program, size_t i)
     const mdnn_ticket_t ticket = {0, ++program->now};
     if (program->bytes[i] == 0)
         return;
-    assert_int_equal(mdnn_ranges_release(program->ranges, program->address[i], &ticket, 1),
-                     MDNN_STATUS_OK);
+    assert_int_equal(
+        mdnn_ranges_release(program->ranges, program->address[i], MDNN_NO_ORDER, &ticket, 1),
+        MDNN_STATUS_OK);
     program->live_bytes -= program->bytes[i];
     program->bytes[i] = 0;
 }
@@ -266,13 +267,38 @@ static void neighbours_wait_for_nobody(void **state)
     mdnn_allocation_t got;
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(allocate(program, i, 512 * 1024), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_ranges_release(program->ranges, program->address[1], &never, 1),
-                     MDNN_STATUS_OK);
+    assert_int_equal(
+        mdnn_ranges_release(program->ranges, program->address[1], MDNN_NO_ORDER, &never, 1),
+        MDNN_STATUS_OK);
     release(program, 2);
     assert_int_equal(mdnn_ranges_acquire(program->ranges, 512 * 1024, 0, &got), MDNN_STATUS_OK);
     assert_true(got.address == program->address[2] && got.wait_count == 0);
-    assert_int_equal(mdnn_ranges_acquire(program->ranges, 512 * 1024, 0, &got), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_ranges_acquire(program->ranges, 512 * 1024, 0, &got), MDNN_STATUS_BUSY);
+    assert_true(got.wait_count == 1 && got.waits[0].stream == 1);
+    assert_int_equal(mdnn_ranges_acquire_behind(program->ranges, 512 * 1024, 0, &got),
+                     MDNN_STATUS_OK);
     assert_true(got.address == program->address[1] && got.wait_count == 1);
+    end_program(program);
+}
+
+/* As long as there may be another slab, what others still work on is nobody's. */
+static void blocks_in_use_elsewhere_are_passed_over(void **state)
+{
+    (void)state;
+    program_t *const program = new_program(2 * MIB, 4 * MIB, 1);
+    const mdnn_ticket_t never = {1, UINT64_MAX / 2};
+    mdnn_allocation_t got;
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(allocate(program, i, 512 * 1024), MDNN_STATUS_OK);
+        assert_int_equal(
+            mdnn_ranges_release(program->ranges, program->address[i], MDNN_NO_ORDER, &never, 1),
+            MDNN_STATUS_OK);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(mdnn_ranges_acquire(program->ranges, 512 * 1024, 0, &got), MDNN_STATUS_OK);
+        assert_int_equal(got.wait_count, 0);
+    }
+    assert_int_equal(mdnn_ranges_acquire(program->ranges, 512 * 1024, 0, &got), MDNN_STATUS_BUSY);
     end_program(program);
 }
 
@@ -286,6 +312,7 @@ int main(void)
         cmocka_unit_test(a_few_that_live_on_hold_few_slabs),
         cmocka_unit_test(an_empty_slab_goes_back),
         cmocka_unit_test(neighbours_wait_for_nobody),
+        cmocka_unit_test(blocks_in_use_elsewhere_are_passed_over),
     };
     return cmocka_run_group_tests_name("slabs", tests, NULL, NULL);
 }
