@@ -287,12 +287,15 @@ bool mdnn_driver_enter(void)
     inside = true;
     const mdnn_process_state_t state = settled_state();
     inside = (state == MDNN_PROCESS_ACTIVE || state == MDNN_PROCESS_EXITING) && mdnn_virtual_on();
+    if (inside)
+        mdnn_cancel_hold();
     return inside;
 }
 
 void mdnn_driver_leave(void)
 {
     inside = false;
+    mdnn_cancel_allow();
 }
 
 const void *mdnn_driver_caller(void)

@@ -108,8 +108,11 @@ mdnn_process_state_t mdnn_process_state(void)
 {
     int now = atomic_load_explicit(&state, memory_order_acquire);
     if (now == MDNN_PROCESS_NEW && depth == 0 &&
-        atomic_compare_exchange_strong(&state, &now, MDNN_PROCESS_STARTING))
+        atomic_compare_exchange_strong(&state, &now, MDNN_PROCESS_STARTING)) {
+        mdnn_cancel_hold();
         now = start();
+        mdnn_cancel_allow();
+    }
     if ((now == MDNN_PROCESS_ACTIVE || now == MDNN_PROCESS_EXITING) && mark && !*mark) {
         in_child();
         now = MDNN_PROCESS_FORKED;
@@ -134,13 +137,37 @@ const mdnn_options_t *mdnn_process_options(void)
     return &options;
 }
 
+/* initial-exec: as above. */
+static _Thread_local struct {
+    unsigned depth;
+    int before;
+} cancel __attribute__((tls_model("initial-exec")));
+
+void mdnn_cancel_hold(void)
+{
+    if (cancel.depth++ == 0)
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel.before);
+}
+
+void mdnn_cancel_allow(void)
+{
+    if (--cancel.depth == 0)
+        (void)pthread_setcancelstate(cancel.before, NULL);
+}
+
+static void guard_taken(void)
+{
+    mdnn_cancel_hold();
+    depth++;
+}
+
 bool mdnn_guard_enter(void)
 {
     if (depth > 0)
         return false;
     switch (mdnn_process_state()) {
     case MDNN_PROCESS_ACTIVE:
-        depth++;
+        guard_taken();
         return true;
     case MDNN_PROCESS_FORKED:
         mdnn_count(MDNN_COUNTER_passed_fork, 1);
@@ -162,11 +189,12 @@ bool mdnn_guard_enter_even_at_exit(void)
 {
     if (depth > 0 || mdnn_process_state() != MDNN_PROCESS_EXITING)
         return mdnn_guard_enter();
-    depth++;
+    guard_taken();
     return true;
 }
 
 void mdnn_guard_leave(void)
 {
     depth--;
+    mdnn_cancel_allow();
 }

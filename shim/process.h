@@ -36,4 +36,9 @@ bool mdnn_guard_enter(void);
 bool mdnn_guard_enter_even_at_exit(void);
 void mdnn_guard_leave(void);
 
+/* Between these the thread is not cancelled: one that ended while it waits or writes a line of ours would
+ * leave locks taken, and memory in use, for ever. They nest. What passes is as it was. */
+void mdnn_cancel_hold(void);
+void mdnn_cancel_allow(void);
+
 #endif

@@ -63,6 +63,7 @@ static void enter_context(const mdnn_virtual_device_t *device, mdnn_virtual_entr
 mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device)
 {
     mdnn_virtual_entry_t entry = {0};
+    mdnn_cancel_hold();
     mdnn_capture_begin_own();
     mdnn_failure_forget();
     mdnn_lock(&device->lock);
@@ -74,6 +75,7 @@ bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t 
 {
     if (!mdnn_trylock(&device->lock))
         return false;
+    mdnn_cancel_hold();
     *entry = (mdnn_virtual_entry_t){0};
     mdnn_capture_begin_own();
     mdnn_failure_forget();
@@ -88,6 +90,7 @@ void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entr
         mdnn_condition_broadcast(&device->changed);
     mdnn_unlock(&device->lock);
     mdnn_capture_end_own();
+    mdnn_cancel_allow();
 }
 
 /* ---- waits within ---- */

@@ -17,7 +17,7 @@ runs() {
     done
 }
 
-plan 18
+plan 19
 check 'what was used before a stream waits for a value makes room' runs 26 value_behind
 check 'what is used behind such a wait stays, and others make room' runs 26 value_before
 check 'a receiver is enqueued before its sender' runs 20 send_and_receive
@@ -29,6 +29,7 @@ check 'likewise what one stream freed for another' runs 42 freed_for_another
 check 'it is handed on where there is nothing else' runs 16 nothing_but_freed
 check 'a callback needs a lock that the launching thread holds' runs 26 callback_locks
 check 'a launch that waits lets another through' runs 34 launch_beside_launch
+check 'a thread is cancelled while its launch waits' runs 34 cancelled_in_launch
 check 'a free that waits lets launches through' runs 64 launch_beside_free
 check 'a launch waits for a copy that blocks' runs 30 launch_beside_copy
 check 'eight threads' runs 34 eight_threads

@@ -380,6 +380,42 @@ static void launch_beside_launch(void)
     check(pair.streams[2], &pair.d);
 }
 
+static void *launch_two_cancelled(void *context)
+{
+    pair_t *const pair = context;
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
+    CUDA(cudaFree(NULL));
+    atomic_store(&pair->is_in, true);
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0);
+    launch(pair->streams[1], &pair->b, &pair->c, 1);
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
+    return NULL;
+}
+
+/* A launch is no cancellation point: a thread that is cancelled there ends later, and stops nobody. */
+static void cancelled_in_launch(void)
+{
+    pair_t pair = {.streams = {new_stream(), new_stream(), new_stream()}, .word = new_word()};
+    void *end;
+    pair.b = new_buffer(BIG, pair.streams[1]);
+    pair.c = new_buffer(BIG, pair.streams[1]);
+    pair.a = new_buffer(BIG, pair.streams[0]);
+    CUDA(cudaDeviceSynchronize());
+    wait_for(pair.streams[0], pair.word);
+    launch(pair.streams[0], &pair.a, &pair.a, 1);
+    const pthread_t other = start(launch_two_cancelled, &pair);
+    while (!atomic_load(&pair.is_in))
+        short_sleep();
+    short_sleep();
+    CHECK(pthread_cancel(other) == 0);
+    short_sleep();
+    write_word(pair.word);
+    CHECK(pthread_join(other, &end) == 0 && end == NULL);
+    check(pair.streams[0], &pair.a);
+    check(pair.streams[1], &pair.b);
+    check(pair.streams[1], &pair.c);
+}
+
 static void *free_a(void *context)
 {
     pair_t *const pair = context;
@@ -671,6 +707,7 @@ int main(int argc, char **argv)
                     {"nothing_but_freed", nothing_but_freed},
                     {"callback_locks", callback_locks},
                     {"launch_beside_launch", launch_beside_launch},
+                    {"cancelled_in_launch", cancelled_in_launch},
                     {"launch_beside_free", launch_beside_free},
                     {"launch_beside_copy", launch_beside_copy},
                     {"eight_threads", eight_threads},
