@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "config/lock.h"
+#include "config/quiet_write.h"
 #include "config/safe_path.h"
 
 /* ---- the layout: version 1 ---- */
@@ -238,7 +239,7 @@ static mdnn_status_t map_descriptor(int descriptor, struct stat *found, registry
         return MDNN_STATUS_BAD_FORMAT;
     if (found->st_size != 0 && found->st_size != (off_t)sizeof(registry_map_t))
         return MDNN_STATUS_BAD_FORMAT;
-    if (found->st_size == 0 && posix_fallocate(descriptor, 0, sizeof(registry_map_t)) != 0)
+    if (found->st_size == 0 && mdnn_quiet_allocate(descriptor, sizeof(registry_map_t)) != 0)
         return MDNN_STATUS_IO;
     void *const made =
         mmap(NULL, sizeof(registry_map_t), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);

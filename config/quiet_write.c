@@ -1,6 +1,7 @@
 #include "config/quiet_write.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <time.h>
@@ -68,4 +69,15 @@ mdnn_status_t mdnn_quiet_write_all(int descriptor, const void *data, size_t byte
     }
     errno = saved;
     return status;
+}
+
+int mdnn_quiet_allocate(int descriptor, off_t bytes)
+{
+    const int saved = errno;
+    signal_guard_t guard;
+    guard_begin(&guard);
+    const int error = posix_fallocate(descriptor, 0, bytes);
+    guard_end(&guard, error);
+    errno = saved;
+    return error;
 }

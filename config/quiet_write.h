@@ -4,6 +4,7 @@
 #define MDNN_QUIET_WRITE_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "config/status.h"
 
@@ -13,5 +14,8 @@ mdnn_status_t mdnn_quiet_write_once(int descriptor, const void *data, size_t byt
 
 /* As many write(2) as it takes. Keeps errno. */
 mdnn_status_t mdnn_quiet_write_all(int descriptor, const void *data, size_t bytes);
+
+/* posix_fallocate(3) from the beginning of the file: 0 or the error. */
+int mdnn_quiet_allocate(int descriptor, off_t bytes);
 
 #endif

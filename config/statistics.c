@@ -116,7 +116,7 @@ static mdnn_statistics_region_t *map_new_file(const char *path, struct stat *inf
     const int descriptor = mdnn_safe_open(path, O_RDWR | O_CREAT | O_EXCL, 0666);
     if (descriptor < 0)
         return NULL;
-    int error = posix_fallocate(descriptor, 0, (off_t)bytes);
+    int error = mdnn_quiet_allocate(descriptor, (off_t)bytes);
     void *map = MAP_FAILED;
     if (error == 0 && fstat(descriptor, information) != 0)
         error = errno;

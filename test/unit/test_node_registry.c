@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -404,6 +405,22 @@ static void entries_of_the_dead_are_used_again(void **state)
         assert_int_equal(wait_for(start(take_and_end, 0)), 0);
 }
 
+static void open_beyond_the_size_of_files(int unused)
+{
+    const struct rlimit limit = {4096, 4096};
+    (void)unused;
+    signal(SIGXFSZ, SIG_DFL);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    _exit(open_with(0, 1000 * piece) == MDNN_STATUS_IO ? 0 : 1);
+}
+
+/* Its signal would end a program that writes no file at all. */
+static void a_limit_of_file_sizes_costs_the_registry_and_not_the_process(void **state)
+{
+    (void)state;
+    assert_int_equal(wait_for(start(open_beyond_the_size_of_files, 0)), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(int count, char **arguments)
@@ -420,6 +437,7 @@ int main(int count, char **arguments)
         TEST(what_is_planted_is_neither_used_nor_changed),
         TEST(who_works_moves_to_the_new_file_when_the_old_one_is_removed),
         TEST(entries_of_the_dead_are_used_again),
+        TEST(a_limit_of_file_sizes_costs_the_registry_and_not_the_process),
     };
     own_program = arguments[0];
     if (count > 1)

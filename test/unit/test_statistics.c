@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -677,6 +678,26 @@ static void a_full_disk_costs_the_statistics_and_not_the_process(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* Its signal would end a program that writes no file at all. */
+static void a_limit_of_file_sizes_costs_the_statistics_and_not_the_process(void **state)
+{
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit limit = {4096, 4096};
+        const int null = open("/dev/null", O_WRONLY);
+        dup2(null, STDERR_FILENO);
+        signal(SIGXFSZ, SIG_DFL);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        (void)start(2, target);
+        add_row("p", "c", 1);
+        mdnn_statistics_finish();
+        _exit(0);
+    }
+    const int status = wait_for(child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static bool two_devices(int device, mdnn_memory_statistics_t *numbers)
 {
     if (device != 0 && device != 3)
@@ -839,6 +860,7 @@ int main(void)
         TEST(a_damaged_record_is_bad_format_and_never_read_beyond_its_end),
         TEST(other_files_are_bad_format_and_missing_ones_not_found),
         TEST(a_full_disk_costs_the_statistics_and_not_the_process),
+        TEST(a_limit_of_file_sizes_costs_the_statistics_and_not_the_process),
         TEST(the_end_asks_for_the_memory_of_each_device),
         TEST(the_text_says_what_memory_was_held_and_how_near_the_bounds_are),
         TEST(a_killed_process_leaves_the_memory_that_was_published_last),
