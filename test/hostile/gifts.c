@@ -7,6 +7,8 @@
 void gift_give(thread_t *t)
 {
     tensor_t *tensor = NULL;
+    if (t->giver == t)
+        return;
     gate_open(t);
     for (int i = 0; i < MOST_TENSORS && !tensor; i++)
         if (t->tensors[i].address && t->tensors[i].kind == ORDERED && !t->tensors[i].graphs &&
