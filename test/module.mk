@@ -31,7 +31,7 @@ test-library: $(ALL) $(TEST_DEPS) $(TESTS)
 bench: $(ALL) $(BENCHES)
 	@for program in $(BENCHES); do $$program || exit 1; done
 
-# Not part of `make test`: two minutes.
+# Not part of `make test`: an hour of one processor.
 test-mutants: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_pilot test_ranges test_slabs) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
 	@test/run --build $(B) --cpu 1800 test/mutants.sh test/memory_mutants.sh
 .PHONY: test-mutants
