@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "config/log.h"
 #include "shim/driver_names.h"
@@ -269,12 +270,20 @@ void *mdnn_driver_entry_of_symbol(const char *symbol, void *found)
 
 /* ---- inside ---- */
 
-/* Another thread may be reading the options just now: what it will find decides, so wait for it. */
+/* Another thread may be reading the options just now, from a slow file system perhaps: what it will
+ * find decides, so wait for it. Not for ever: in a child it is gone. */
 static mdnn_process_state_t settled_state(void)
 {
+    enum { YIELDS = 1000, SLEEPS = 60000 };
+    const struct timespec millisecond = {.tv_nsec = 1000000};
     mdnn_process_state_t state = mdnn_process_state();
-    for (int i = 0; state == MDNN_PROCESS_STARTING && i < 100000; i++) {
-        sched_yield();
+    for (int i = 0; state == MDNN_PROCESS_STARTING && i < YIELDS + SLEEPS; i++) {
+        mdnn_cancel_hold();
+        if (i < YIELDS)
+            sched_yield();
+        else
+            nanosleep(&millisecond, NULL);
+        mdnn_cancel_allow();
         state = mdnn_process_state();
     }
     return state;

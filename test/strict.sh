@@ -114,7 +114,7 @@ one_of_two_devices() {
         says_once 'device 1 goes without a budget'
 }
 
-plan 13
+plan 14
 check "a number without its unit" each_refused '12 means 12 bytes, .*did you mean 12GiB?' MICRODNN_MEMORY_BUDGET=12
 check "no memory at all" refused '0 is less than a chunk of memory, 2MiB; .none. sets no limit' MICRODNN_MEMORY_BUDGET=0
 check "less than a chunk" refused '1MiB is less than a chunk' MICRODNN_MEMORY_BUDGET=1MiB
@@ -129,4 +129,16 @@ check "a budget in the environment that cannot be read" unread_budgets
 check "a budget in a file that cannot be read, or is lost" unread_lines
 check "a budget that is said later, and can be read, counts" later_budget_counts
 check "a device that cannot be set up, beside one that can" one_of_two_devices
+# Whoever comes while another thread reads the options waits for them.
+waits_for_options() {
+    "$MDNN_BUILD/test/clients/slow_start" 64 || { echo "wrong by itself"; return 1; }
+    (
+        unset MICRODNN_LOG_FILE
+        export MICRODNN_MEMORY_NOTHING=1 MICRODNN_MEMORY_BUDGET=32MiB
+        preload_library
+        exec "$MDNN_BUILD/test/clients/slow_start" 64
+    )
+    [ $? = 2 ]
+}
+check 'a budget holds for a thread that comes before it was read' waits_for_options
 finish

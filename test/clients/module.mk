@@ -83,6 +83,9 @@ $(C)/small_allocations: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
 TEST_DEPS += $(C)/small_allocations
 TESTS += test/small_allocations.sh
 
+# Two threads at a program's beginning.
+TEST_DEPS += $(C)/slow_start
+
 # What is said of memory that is refused.
 TEST_DEPS += $(C)/refusals $(C)/tight_workspaces
 TESTS += test/refusals.sh test/tight_workspaces.sh
