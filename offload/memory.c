@@ -697,7 +697,9 @@ mdnn_pilot_report_t mdnn_memory_pilot_report(const mdnn_memory_t *memory)
 
 uint64_t mdnn_memory_available(const mdnn_memory_t *memory)
 {
-    const uint64_t taken = mdnn_memory_stuck_bytes(memory) + memory->report.largest_operation_bytes;
+    const uint64_t largest = memory->report.largest_operation_bytes,
+                   live = memory->live_room_bytes; /* no operation on what is alive takes more */
+    const uint64_t taken = mdnn_memory_stuck_bytes(memory) + (largest < live ? largest : live);
     const uint64_t budget = memory->chunk_limit * memory->chunk_bytes;
     return budget > taken ? budget - taken : 0;
 }

@@ -295,8 +295,8 @@ typedef struct mdnn_memory_report {
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
 mdnn_pilot_report_t mdnn_memory_pilot_report(const mdnn_memory_t *memory);
 
-/* Bytes that an allocation now could get at most: budget less what cannot leave and the largest
- * operation so far (cuMemGetInfo's answer). */
+/* Bytes that an allocation now could get and be used beside what is alive (cuMemGetInfo's answer):
+ * budget less what cannot leave and the largest operation so far, as far as so much is alive. */
 uint64_t mdnn_memory_available(const mdnn_memory_t *memory);
 
 #endif

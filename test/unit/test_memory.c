@@ -1918,6 +1918,22 @@ static void what_is_there_already_counts_beyond_the_budget(void **state)
     end_memory(&model, memory);
 }
 
+/* A pool that is made then may take it all. */
+static void all_is_free_when_nothing_is_alive(void **state)
+{
+    (void)state;
+    static model_t model;
+    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+    const uint64_t first = allocate(memory, 2), second = allocate(memory, 1);
+    assert_int_equal(operate(memory, first, second, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_available(memory), MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_available(memory), 3 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_available(memory), 4 * MODEL_CHUNK);
+    end_memory(&model, memory);
+}
+
 static void what_is_set_aside_is_nobodys(void **state)
 {
     (void)state;
@@ -2364,6 +2380,7 @@ int main(void)
         cmocka_unit_test(host_serves_what_is_away_and_what_is_back),
         cmocka_unit_test(host_leaves_and_mistrusts_what_failed_half_way_back),
         cmocka_unit_test(host_waits_for_an_operation_that_has_begun_unless_it_is_hurried),
+        cmocka_unit_test(all_is_free_when_nothing_is_alive),
         cmocka_unit_test(what_is_set_aside_is_nobodys),
         cmocka_unit_test(what_is_set_aside_sends_ranges_away),
         cmocka_unit_test(what_is_there_already_counts_beyond_the_budget),
