@@ -34,10 +34,11 @@ static void say_small(uint64_t size_bytes, const char *unit, const char *what, c
         snprintf(why, bytes, "%s %s", shown, what);
 }
 
-/* Few of the largest, many of the next. */
+/* Few of the largest, more of the next, and never more than a device has. */
 static const char *unit_of_memory(uint64_t number)
 {
-    return number <= 512 ? "GiB" : "MiB";
+    const uint64_t most_of_one = 512;
+    return number <= most_of_one ? "GiB" : number <= most_of_one << 10 ? "MiB" : "KiB";
 }
 
 bool mdnn_budget_can_be_kept(const mdnn_options_t *options, char *why, size_t bytes)

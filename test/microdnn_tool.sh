@@ -105,6 +105,7 @@ bad_options_are_refused() {
 implausible_sizes_are_refused() {
     refuses '--memory: 12 means 12 bytes, which is less than a chunk of memory, 2MiB; did you mean 12GiB?' --memory 12 true &&
         refuses '; did you mean 2048MiB?' --memory 2048 true &&
+        refuses '; did you mean 1048576KiB?' --memory 1048576 true &&
         refuses '--memory: 0 is less than a chunk of memory, 2MiB; `none` sets no limit' --memory 0 true &&
         refuses '--memory: 12KiB is less than a chunk of memory' --memory 12k true &&
         refuses '--set memory.budget: 12 means 12 bytes' --set memory.budget=12 true &&
