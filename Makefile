@@ -10,6 +10,7 @@
 #   make test-soak          a million operations in one process, whose host memory must stay as it is
 #   make coverage           how many lines of the library `make test` runs
 #   make test-mutants       puts defects back and shows that a test catches each
+#   make check-format       names C files that `make format` would change
 #   make bench format install DESTDIR= PREFIX=      V=1 shows the commands
 
 .DEFAULT_GOAL := all
@@ -106,7 +107,7 @@ $(B)/test/bench/%: test/bench/%.c $(B)/libmdnn_core.a
 	$(call say,BENCH,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(EXTRA_CFLAGS) $(CFLAGS) $< $(B)/libmdnn_core.a $(CORE_LIBS) -lm -ldl -lpthread -o $@
 
-.PHONY: all test bench format install check-exports asan ubsan tsan debug coverage clean
+.PHONY: all test bench format check-format install check-exports asan ubsan tsan debug coverage clean
 
 # TSan runs the simulated GPU up to fifteen times slower.
 asan ubsan tsan debug:
@@ -122,7 +123,9 @@ coverage:
 	    --fail-under-line $(COVERAGE_MINIMUM) build/cov/obj
 
 format:
-	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
+	$(Q)scripts/format
+check-format:
+	$(Q)scripts/format --check
 
 clean:
 	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/debug build/cov build/aarch64 build/standin build/mutants $(CLEAN)

@@ -36,7 +36,8 @@ static _Thread_local struct {
     } locks[HELD_MOST];
 } held __attribute__((tls_model("initial-exec")));
 
-static _Noreturn void violation(const char *what, mdnn_lock_rank_t rank, mdnn_lock_rank_t while_held)
+static _Noreturn void violation(const char *what, mdnn_lock_rank_t rank,
+                                mdnn_lock_rank_t while_held)
 {
     fprintf(stderr, "microdnn: lock ranks: %s %s (%s) while %s is held (%s)\n", what,
             ranks[rank].name, ranks[rank].protects, ranks[while_held].name,

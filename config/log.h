@@ -8,12 +8,12 @@
 #include <stdbool.h>
 
 typedef enum mdnn_log_level { /* same order as the option general.log */
-    MDNN_LOG_OFF,
-    MDNN_LOG_ERROR,
-    MDNN_LOG_WARN,
-    MDNN_LOG_INFO,
-    MDNN_LOG_DEBUG,
-    MDNN_LOG_TRACE
+                              MDNN_LOG_OFF,
+                              MDNN_LOG_ERROR,
+                              MDNN_LOG_WARN,
+                              MDNN_LOG_INFO,
+                              MDNN_LOG_DEBUG,
+                              MDNN_LOG_TRACE
 } mdnn_log_level_t;
 
 extern _Atomic int mdnn_log_threshold;

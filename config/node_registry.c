@@ -143,8 +143,7 @@ static uint64_t add_up(const mdnn_node_registry_t *registry, uint64_t scope, boo
         const uint64_t process = atomic_load(&entry->process);
         const uint64_t bytes = atomic_load(&entry->pinned_bytes);
         if (process == 0 || bytes == 0 || atomic_load(&entry->claimed) == 0 ||
-            !is_in_scope(entry, scope) ||
-            (living && entry != registry->own && !is_alive(process)))
+            !is_in_scope(entry, scope) || (living && entry != registry->own && !is_alive(process)))
             continue;
         if (__builtin_add_overflow(sum, bytes, &sum))
             return UINT64_MAX;

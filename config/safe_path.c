@@ -93,8 +93,8 @@ static bool take_link(walk_t *walk, int link)
 /* What the name is, as it lies there. */
 static bool look_at_name(const walk_t *walk, int *found, struct stat *information)
 {
-    *found = mdnn_above_standard(openat(walk->place->folder, walk->place->name,
-                                        O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    *found = mdnn_above_standard(
+        openat(walk->place->folder, walk->place->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
     if (*found >= 0 && fstat(*found, information) == 0)
         return true;
     close_quietly(*found);
@@ -184,8 +184,8 @@ bool mdnn_safe_is_own(const mdnn_safe_path_t *place, const struct stat *informat
 
 bool mdnn_safe_is_trusted(const struct stat *information)
 {
-    const bool own_group = information->st_gid == information->st_uid &&
-                           information->st_gid >= FIRST_PRIVATE_GROUP;
+    const bool own_group =
+        information->st_gid == information->st_uid && information->st_gid >= FIRST_PRIVATE_GROUP;
     return is_root_or_user(information->st_uid) && (information->st_mode & S_IWOTH) == 0 &&
            ((information->st_mode & S_IWGRP) == 0 || own_group);
 }
@@ -193,9 +193,8 @@ bool mdnn_safe_is_trusted(const struct stat *information)
 int mdnn_safe_file_open(const mdnn_safe_path_t *place, int flags, mode_t mode)
 {
     struct stat information;
-    const int descriptor = mdnn_above_standard(
-        openat(place->folder, place->name,
-               flags | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode));
+    const int descriptor = mdnn_above_standard(openat(
+        place->folder, place->name, flags | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode));
     if (descriptor < 0 || !place->shared)
         return descriptor;
     if (fstat(descriptor, &information) == 0 && mdnn_safe_is_own(place, &information))

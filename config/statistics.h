@@ -38,12 +38,12 @@ void mdnn_count_peak(mdnn_counter_t counter, uint64_t value);
 /* One convolution problem and what was chosen for it. Text is UTF-8, cut to fit. */
 typedef struct mdnn_statistics_row {
     char problem[320];
-    char configuration[320];     /* like "4 x 64 @ algo 4" */
-    char key[2048];              /* exact, as the database has it; "": not known, or too long */
-    int32_t device;              /* ordinal */
-    uint64_t workspace_bytes;    /* of the configuration */
-    double undivided_ms;         /* best undivided under the same limit; < 0: none */
-    double configuration_ms;     /* predicted */
+    char configuration[320];  /* like "4 x 64 @ algo 4" */
+    char key[2048];           /* exact, as the database has it; "": not known, or too long */
+    int32_t device;           /* ordinal */
+    uint64_t workspace_bytes; /* of the configuration */
+    double undivided_ms;      /* best undivided under the same limit; < 0: none */
+    double configuration_ms;  /* predicted */
 } mdnn_statistics_row_t;
 
 /* Adds a row, or replaces the row `*index`; `*index` < 0 asks for a new one. Rows beyond the fixed
@@ -53,9 +53,9 @@ void mdnn_statistics_row(int *index, const mdnn_statistics_row_t *row);
 /* One execution of a convolution, as far as it tells layers apart. Addresses are compared, not
  * read; what is written are small numbers for them. */
 typedef struct mdnn_statistics_execution {
-    int row;               /* of its problem; none if there is no such row: not recorded then */
-    uint64_t stream;       /* what runs in order */
-    uint64_t x, w, y;      /* addresses of the tensors */
+    int row;          /* of its problem; none if there is no such row: not recorded then */
+    uint64_t stream;  /* what runs in order */
+    uint64_t x, w, y; /* addresses of the tensors */
 } mdnn_statistics_execution_t;
 
 /* Executions are recorded in their order until there is no room: the first ones show the network.
@@ -70,8 +70,12 @@ void mdnn_statistics_finish(void);
 /* In a forked child: counters become private zeros, nothing will be written. */
 void mdnn_statistics_after_fork(void);
 
-typedef enum mdnn_statistics_format { MDNN_STATISTICS_TEXT, MDNN_STATISTICS_JSON } mdnn_statistics_format_t;
+typedef enum mdnn_statistics_format {
+    MDNN_STATISTICS_TEXT,
+    MDNN_STATISTICS_JSON
+} mdnn_statistics_format_t;
 /* Prints a live file, or copies a finished one's content. BAD_FORMAT for anything else. */
-mdnn_status_t mdnn_statistics_print_file(const char *path, mdnn_statistics_format_t format, FILE *out);
+mdnn_status_t mdnn_statistics_print_file(const char *path, mdnn_statistics_format_t format,
+                                         FILE *out);
 
 #endif

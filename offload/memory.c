@@ -24,9 +24,9 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
 {
     mdnn_memory_t *const memory = context;
     const uint64_t there = mdnn_memory_chunks_there(memory);
-    if (there >= memory->chunk_limit || (there + 1) * memory->chunk_bytes + memory->aside_bytes +
-                                                memory->claimed_bytes >
-                                            memory->config.budget_bytes)
+    if (there >= memory->chunk_limit ||
+        (there + 1) * memory->chunk_bytes + memory->aside_bytes + memory->claimed_bytes >
+            memory->config.budget_bytes)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     const mdnn_status_t status = memory->device.create_chunk(memory->context, chunk);
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
@@ -364,8 +364,8 @@ static mdnn_status_t exchange(mdnn_memory_t *memory, mdnn_area_t **area, uint64_
 {
     mdnn_allocation_t bare;
     const uint64_t bytes = (*area)->bytes;
-    if (memory->config.safety != MDNN_SAFETY_FAST || memory->unseen_open > 0 ||
-        (*area)->stays || (*area)->pins > 0)
+    if (memory->config.safety != MDNN_SAFETY_FAST || memory->unseen_open > 0 || (*area)->stays ||
+        (*area)->pins > 0)
         return MDNN_STATUS_NOT_FOUND;
     mdnn_area_t *const other = new_area();
     if (!other)

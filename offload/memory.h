@@ -40,7 +40,8 @@ typedef struct mdnn_memory_device {
     /* A chunk is mapped in a window of aliases for as long as it lives. OUT_OF_DEVICE_MEMORY also
      * when the budget is used up: the caller of the library asks only within the budget. */
     mdnn_status_t (*create_chunk)(void *context, uint64_t *chunk);
-    mdnn_status_t (*destroy_chunk)(void *context, uint64_t chunk); /* nothing uses it, or is mapped */
+    mdnn_status_t (*destroy_chunk)(void *context,
+                                   uint64_t chunk); /* nothing uses it, or is mapped */
     mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk); /* read and write */
     mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
 
@@ -266,12 +267,12 @@ void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
 
 typedef struct mdnn_memory_report {
     uint64_t budget_bytes, resident_bytes,
-        peak_resident_bytes;              /* chunks that there are, and what is set aside */
+        peak_resident_bytes;                /* chunks that there are, and what is set aside */
     uint64_t other_bytes, peak_other_bytes; /* the latter */
-    uint64_t average_resident_bytes;      /* of them in use: the mean over the operations */
-    uint64_t live_bytes, peak_live_bytes; /* asked for and not freed, wherever they are */
-    uint64_t pinned_live_bytes;           /* cannot leave */
-    uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */
+    uint64_t average_resident_bytes;        /* of them in use: the mean over the operations */
+    uint64_t live_bytes, peak_live_bytes;   /* asked for and not freed, wherever they are */
+    uint64_t pinned_live_bytes;             /* cannot leave */
+    uint64_t largest_operation_bytes;       /* most that one operation named, rounded to chunks */
     uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied since it had not come back */
     uint64_t host_bytes;                       /* slots in use */
     uint64_t host_short; /* times that a range could not leave since there was no slot */

@@ -25,8 +25,8 @@ static uint64_t chunks_over(const mdnn_memory_t *memory)
  * largest operation so far, as far as so much lives. */
 static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes)
 {
-    const uint64_t held = mdnn_memory_stuck_bytes(memory) + memory->aside_bytes +
-                          memory->claimed_bytes + bytes;
+    const uint64_t held =
+        mdnn_memory_stuck_bytes(memory) + memory->aside_bytes + memory->claimed_bytes + bytes;
     uint64_t most = 0, all = 0;
     for (const mdnn_area_t *area = memory->areas; area; area = area->next) {
         if (!area->range || area->stays || area->freed || area->pins > 0)

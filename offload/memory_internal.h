@@ -149,7 +149,8 @@ struct mdnn_memory {
     uint64_t claimed_bytes;   /* and what such memory will have when there is room */
     uint64_t live_room_bytes; /* what all that is not freed takes, wherever it is */
     uint64_t peak_resident_bytes;
-    uint64_t movable_bytes; /* most that one operation named of what can leave, without workspaces */
+    uint64_t
+        movable_bytes; /* most that one operation named of what can leave, without workspaces */
     struct {
         uint64_t bytes, count, since; /* budget needed, requests, operations before the last */
     } wanting;                        /* refused, and the program may not be able to do without */

@@ -392,8 +392,8 @@ static bool may_take(const mdnn_memory_t *memory, const mdnn_area_t *area)
         return true;
     const uint64_t there = mdnn_ranges_chunks_there(&counts);
     const uint64_t more = memory->chunk_limit > there ? memory->chunk_limit - there : 0;
-    return !memory->demanding && area->target - mdnn_area_owned(area) <=
-                                     counts.chunks_spare + counts.chunks_kept + more;
+    return !memory->demanding &&
+           area->target - mdnn_area_owned(area) <= counts.chunks_spare + counts.chunks_kept + more;
 }
 
 /* All or none of the chunks up to `upto`. What the host would have to wait for is `wanted`. */

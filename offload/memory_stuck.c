@@ -152,8 +152,8 @@ bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uin
     if (bytes <= memory->config.ranges.small_bytes || room <= left ||
         lives_with_size(memory, bytes))
         return true;
-    mdnn_memory_refused(memory, room + mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes - left,
-                        false);
+    mdnn_memory_refused(
+        memory, room + mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes - left, false);
     return false;
 }
 

@@ -24,16 +24,17 @@ static mdnn_status_t add_range(mdnn_text_t *text, const mdnn_period_range_t *ran
     const char *const end = range->stays ? " stays\n" : "\n";
     if (mdnn_range_is_permanent(range))
         return mdnn_text_add(text, "range %" PRIu64 " always%s", range->bytes, end);
-    return mdnn_text_add(text, "range %" PRIu64 " %" PRIu32 " %" PRIu32 "%s", range->bytes, range->birth,
-               range->death, end);
+    return mdnn_text_add(text, "range %" PRIu64 " %" PRIu32 " %" PRIu32 "%s", range->bytes,
+                         range->birth, range->death, end);
 }
 
-static mdnn_status_t add_operation(mdnn_text_t *text, const mdnn_period_t *period, uint32_t position)
+static mdnn_status_t add_operation(mdnn_text_t *text, const mdnn_period_t *period,
+                                   uint32_t position)
 {
     const mdnn_operation_t *const operation = &period->operations[position];
     MDNN_TRY(mdnn_text_add(text, "operation %s %" PRIu32 " %" PRIx64 " %" PRIu32 " %" PRIu32 "\n",
-                 kinds[operation->kind], operation->stream, operation->key, operation->use_count,
-                 operation->variant_count));
+                           kinds[operation->kind], operation->stream, operation->key,
+                           operation->use_count, operation->variant_count));
     for (uint32_t u = 0; u < operation->use_count; u++) {
         const mdnn_use_t *const use = &period->uses[operation->first_use + u];
         MDNN_TRY(mdnn_text_add(text, "use %" PRIu32 " %s\n", use->range, roles[use->role]));
@@ -43,8 +44,9 @@ static mdnn_status_t add_operation(mdnn_text_t *text, const mdnn_period_t *perio
         if (!(variant->time_us >= 0 && variant->time_us <= most_us))
             return MDNN_STATUS_INVALID_ARGUMENT;
         const uint64_t parts = (uint64_t)llround(variant->time_us * (double)parts_per_us);
-        MDNN_TRY(mdnn_text_add(text, "variant %" PRIu64 ".%06" PRIu64 " %" PRIu64 "\n", parts / parts_per_us,
-                     parts % parts_per_us, variant->workspace_bytes));
+        MDNN_TRY(mdnn_text_add(text, "variant %" PRIu64 ".%06" PRIu64 " %" PRIu64 "\n",
+                               parts / parts_per_us, parts % parts_per_us,
+                               variant->workspace_bytes));
     }
     return MDNN_STATUS_OK;
 }

@@ -41,8 +41,8 @@ typedef struct mdnn_plan_request {
     mdnn_variants_t variants;
     mdnn_link_t link;
     uint64_t budget_bytes;
-    uint64_t host_limit_bytes; /* for host copies; UINT64_MAX: none */
-    uint32_t effort;           /* auto: replays it may spend; 0: 200 */
+    uint64_t host_limit_bytes;   /* for host copies; UINT64_MAX: none */
+    uint32_t effort;             /* auto: replays it may spend; 0: 200 */
     const atomic_bool *unwanted; /* set by another thread: give up; may be NULL */
 } mdnn_plan_request_t;
 

@@ -351,9 +351,9 @@ static fit_t find_fit(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream, wi
 }
 
 typedef struct search {
-    uint64_t count;   /* steps wanted */
-    uint64_t limit;   /* before this step */
-    uint64_t idle;    /* chunks that nobody works on, spare or kept; UINT64_MAX: does not matter */
+    uint64_t count; /* steps wanted */
+    uint64_t limit; /* before this step */
+    uint64_t idle;  /* chunks that nobody works on, spare or kept; UINT64_MAX: does not matter */
     const uint64_t *stream; /* only where no other stream still works; NULL: does not matter */
     uint64_t missing; /* steps of the best window without a chunk; UINT64_MAX: there is none */
     window_t window;

@@ -224,8 +224,7 @@ static mdnn_status_t write_entry(const costs_visit_t *visit, sqlite3 *handle, in
 {
     unsigned char bytes[MDNN_COSTS_BYTES];
     int written;
-    joined_costs_t joined = {
-        .images = entry->images, .role = entry->role, .count = entry->count};
+    joined_costs_t joined = {.images = entry->images, .role = entry->role, .count = entry->count};
     if (entry->count > 0)
         memcpy(joined.costs, entry->costs, entry->count * sizeof *entry->costs);
     if (any_left(entry->costs, entry->count))
@@ -305,8 +304,7 @@ static void format_request(const mdnn_wr_request_t *request, uint64_t limit_byte
              " roles=%d deterministic=%d direct=%d strict=%d margin=%a limit=%" PRIu64 "/%" PRIu64,
              request->batch, (int)request->sizes, request->granularity, request->roles_differ,
              request->deterministic_only, request->direct_only, request->strict_only,
-             request->adoption_margin,
-             limit_bytes, request->workspace_limit_bytes);
+             request->adoption_margin, limit_bytes, request->workspace_limit_bytes);
 }
 
 static mdnn_status_t take_configuration(void *context, const mdnn_database_blob_t *blob)

@@ -105,10 +105,10 @@ mdnn_status_t mdnn_database_store(const mdnn_database_t *database, const mdnn_da
 /* All texts are valid until `show` returns and hold what the file says, control characters too. */
 typedef struct mdnn_database_row {
     const char *title;
-    const char *problem; /* the title without device and version */
-    const char *key;     /* as mdnn_database_key_t has it */
+    const char *problem;                     /* the title without device and version */
+    const char *key;                         /* as mdnn_database_key_t has it */
     mdnn_database_environment_t environment; /* of the key; device_model NULL if it has none */
-    int64_t sizes; /* (part size, role) pairs with costs */
+    int64_t sizes;                           /* (part size, role) pairs with costs */
     int64_t configurations;
 } mdnn_database_row_t;
 

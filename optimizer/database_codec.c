@@ -11,7 +11,8 @@ enum {
     EXTRAPOLATED = 4,
     UNTIMED = 8,
     STRICT = 16,
-    LEFT = 32, /* files of before have none, and such candidates as untimed ones without workspace */
+    LEFT =
+        32, /* files of before have none, and such candidates as untimed ones without workspace */
     ALL_FLAGS = 63,
     HEADER_BYTES = 8
 };

@@ -261,8 +261,8 @@ static mdnn_status_t open_handle(const mdnn_seen_files_t *files, mdnn_visit_mode
                       : mode == MDNN_VISIT_READ                      ? SQLITE_OPEN_READWRITE
                                                 : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     mdnn_seen_files_uri(files, uri);
-    MDNN_TRY(mdnn_status_of_sqlite(sqlite3_open_v2(
-        uri, handle, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL)));
+    MDNN_TRY(mdnn_status_of_sqlite(
+        sqlite3_open_v2(uri, handle, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL)));
     sqlite3_busy_handler(*handle, wait_for_lock, clock);
     sqlite3_progress_handler(*handle, OPERATIONS_PER_LOOK, look_at_clock, clock);
     sqlite3_limit(*handle, SQLITE_LIMIT_LENGTH, LARGEST_VALUE_BYTES);

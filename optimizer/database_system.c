@@ -54,8 +54,8 @@ static bool place_of(const char *path, mdnn_safe_path_t *place, mdnn_seen_files_
 static int keep_if_own(const mdnn_safe_path_t *place, int descriptor)
 {
     struct stat information;
-    if (descriptor < 0 || (fstat(descriptor, &information) == 0 &&
-                           mdnn_safe_is_own(place, &information)))
+    if (descriptor < 0 ||
+        (fstat(descriptor, &information) == 0 && mdnn_safe_is_own(place, &information)))
         return descriptor;
     close(descriptor);
     errno = EACCES;

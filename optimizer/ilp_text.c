@@ -33,7 +33,7 @@ static mdnn_status_t add_item(mdnn_text_t *text, const mdnn_knapsack_item_t *ite
     if (!to_parts(item->time_ms, &parts))
         return MDNN_STATUS_INVALID_ARGUMENT;
     return mdnn_text_add(text, "%" PRIu64 ".%09" PRIu64 " %" PRIu64 "\n", parts / parts_per_ms,
-               parts % parts_per_ms, item->workspace_bytes);
+                         parts % parts_per_ms, item->workspace_bytes);
 }
 
 mdnn_status_t mdnn_ilp_write_problem(mdnn_text_t *text, const mdnn_wd_problem_t *problem)
@@ -41,11 +41,12 @@ mdnn_status_t mdnn_ilp_write_problem(mdnn_text_t *text, const mdnn_wd_problem_t 
     if ((unsigned)problem->model >= MDNN_WD_MODEL_COUNT)
         return MDNN_STATUS_INVALID_ARGUMENT;
     MDNN_TRY(mdnn_text_add(text, "%s\nmodel %s\n", problem_head, models[problem->model]));
-    MDNN_TRY(mdnn_text_add(text, "total %" PRIu64 "\ngroups %" PRIu32 "\nkernels %zu\n", problem->total_bytes,
-                 problem->group_count, problem->kernel_count));
+    MDNN_TRY(mdnn_text_add(text, "total %" PRIu64 "\ngroups %" PRIu32 "\nkernels %zu\n",
+                           problem->total_bytes, problem->group_count, problem->kernel_count));
     for (size_t k = 0; k < problem->kernel_count; k++) {
         const mdnn_wd_kernel_t *const kernel = &problem->kernels[k];
-        MDNN_TRY(mdnn_text_add(text, "kernel %" PRIu32 " %zu\n", kernel->group, kernel->item_count));
+        MDNN_TRY(
+            mdnn_text_add(text, "kernel %" PRIu32 " %zu\n", kernel->group, kernel->item_count));
         for (size_t i = 0; i < kernel->item_count; i++)
             MDNN_TRY(add_item(text, &kernel->items[i]));
     }
@@ -68,7 +69,7 @@ mdnn_status_t mdnn_ilp_write_solution(mdnn_text_t *text, const mdnn_ilp_solution
     MDNN_TRY(mdnn_text_add(text, "%s\nstate %s\n", solution_head, states[solution->state]));
     if (choice)
         MDNN_TRY(mdnn_text_add(text, "bound %" PRIu64 ".%09" PRIu64 "\n", parts / parts_per_ms,
-                     parts % parts_per_ms));
+                               parts % parts_per_ms));
     MDNN_TRY(mdnn_text_add(text, "choices %zu\n", choice ? solution->choice_count : 0));
     for (size_t i = 0; choice && i < solution->choice_count; i++)
         MDNN_TRY(mdnn_text_add(text, "%zu\n", solution->choices[i]));

@@ -18,13 +18,17 @@
 
 #include "config/status.h"
 
-typedef enum mdnn_part_role { MDNN_PART_FIRST, MDNN_PART_REST, MDNN_PART_ROLE_COUNT } mdnn_part_role_t;
+typedef enum mdnn_part_role {
+    MDNN_PART_FIRST,
+    MDNN_PART_REST,
+    MDNN_PART_ROLE_COUNT
+} mdnn_part_role_t;
 
 /* An engine of cuDNN's graph API with its knobs, the identity of a candidate there. Opaque to the
  * optimizer. Unused knobs are zero. */
 enum { MDNN_ENGINE_KNOBS = 14 };
 typedef struct mdnn_engine {
-    int32_t id;          /* global index, unique among the engines of one kind of graph */
+    int32_t id; /* global index, unique among the engines of one kind of graph */
     int32_t knob_count;
     struct mdnn_knob {
         int32_t type, value; /* cudnnBackendKnobType_t; ascending by type */
@@ -40,26 +44,26 @@ typedef struct mdnn_cost {
     int32_t math_type;
     mdnn_engine_t engine; /* all zero for an algorithm of the legacy API */
     uint64_t workspace_bytes;
-    double time_ms;     /* > 0; 0 if untimed */
+    double time_ms; /* > 0; 0 if untimed */
     bool deterministic;
-    bool direct;        /* neither FFT nor Winograd */
-    bool strict;        /* nothing is rounded on the way that need not be: no TF32 */
-    bool extrapolated;  /* not measured at this size */
-    bool untimed;       /* only its workspace is known: it was above the limit. Never in a configuration,
+    bool direct;       /* neither FFT nor Winograd */
+    bool strict;       /* nothing is rounded on the way that need not be: no TF32 */
+    bool extrapolated; /* not measured at this size */
+    bool untimed; /* only its workspace is known: it was above the limit. Never in a configuration,
                            but remembered, so that a larger limit knows what it would admit */
-    bool left;          /* untimed: nothing else is known, it was left to a caller that tries its candidates
+    bool left; /* untimed: nothing else is known, it was left to a caller that tries its candidates
                            itself. Timed: others, which are not even named here, were. Remembered for
                            those that do not */
 } mdnn_cost_t;
 
 typedef struct mdnn_micro_config {
     int64_t images;
-    mdnn_cost_t cost;   /* of this part in its role */
+    mdnn_cost_t cost; /* of this part in its role */
 } mdnn_micro_config_t;
 
 typedef struct mdnn_configuration {
-    double time_ms;            /* sum over parts, part_overhead_ms for each part after the first included */
-    uint64_t workspace_bytes;  /* maximum over parts */
+    double time_ms; /* sum over parts, part_overhead_ms for each part after the first included */
+    uint64_t workspace_bytes; /* maximum over parts */
     size_t part_count;
     mdnn_micro_config_t *parts; /* in execution order; owned by the front */
 } mdnn_configuration_t;

@@ -13,9 +13,9 @@
 _Static_assert(sizeof(mdnn_problem_tensor_t) == 14 * sizeof(int32_t), "padding in a tensor");
 _Static_assert(sizeof(mdnn_problem_pointwise_t) == 4 * sizeof(int32_t) + 5 * sizeof(int64_t),
                "padding in a pointwise operation");
-_Static_assert(sizeof(mdnn_problem_t) == (2 + 5 * 14 + 26) * sizeof(int32_t) + 3 * sizeof(int64_t) +
-                                             MDNN_PROBLEM_POINTWISE *
-                                                 sizeof(mdnn_problem_pointwise_t),
+_Static_assert(sizeof(mdnn_problem_t) ==
+                   (2 + 5 * 14 + 26) * sizeof(int32_t) + 3 * sizeof(int64_t) +
+                       MDNN_PROBLEM_POINTWISE * sizeof(mdnn_problem_pointwise_t),
                "padding in a problem");
 
 void mdnn_problem_init(mdnn_problem_t *problem)
@@ -90,10 +90,9 @@ static const char *const ACTIVATIONS[] = {"sigmoid", "relu",     "tanh", "clippe
                                           "elu",     "identity", "swish"};
 
 /* cudnnPointwiseMode_t */
-static const char *const POINTWISE[] = {[0] = "add", [100] = "relu", [101] = "tanh",
-                                        [102] = "sigmoid", [103] = "elu", [104] = "gelu",
-                                        [105] = "softplus", [106] = "swish",
-                                        [107] = "gelu_approximate"};
+static const char *const POINTWISE[] = {
+    [0] = "add",    [100] = "relu",     [101] = "tanh",  [102] = "sigmoid",         [103] = "elu",
+    [104] = "gelu", [105] = "softplus", [106] = "swish", [107] = "gelu_approximate"};
 
 static int dims_of(const mdnn_problem_tensor_t *tensor)
 {

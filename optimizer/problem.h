@@ -19,21 +19,22 @@ typedef enum mdnn_direction {
 enum { MDNN_PROBLEM_DIMS = 5, MDNN_PROBLEM_SPATIAL_DIMS = 3 };
 
 typedef struct mdnn_problem_tensor {
-    int32_t type;                         /* cudnnDataType_t */
-    int32_t dim_count;                    /* 0: no such tensor in this problem */
-    int32_t dims[MDNN_PROBLEM_DIMS];      /* n c [d] h w, filters k c [d] h w */
-    int32_t strides[MDNN_PROBLEM_DIMS];   /* in elements; for filters all zero where `format` says it */
-    int32_t format;                       /* cudnnTensorFormat_t of a filter, else 0 */
-    int32_t alignment_bytes;              /* power of two that divides the address: <= 16 of what a legacy
+    int32_t type;                    /* cudnnDataType_t */
+    int32_t dim_count;               /* 0: no such tensor in this problem */
+    int32_t dims[MDNN_PROBLEM_DIMS]; /* n c [d] h w, filters k c [d] h w */
+    int32_t
+        strides[MDNN_PROBLEM_DIMS]; /* in elements; for filters all zero where `format` says it */
+    int32_t format;                 /* cudnnTensorFormat_t of a filter, else 0 */
+    int32_t alignment_bytes;        /* power of two that divides the address: <= 16 of what a legacy
                                              call passes (16 if unknown), what a graph demands */
 } mdnn_problem_tensor_t;
 
 /* One pointwise operation behind the convolution of a graph, in order; it reads what came before. */
 typedef struct mdnn_problem_pointwise {
-    int32_t mode;         /* cudnnPointwiseMode_t */
-    int32_t operand;      /* mdnn_operand_t: the second input */
-    int32_t input_type;   /* cudnnDataType_t of the virtual tensor that it reads */
-    int32_t compute_type; /* cudnnDataType_t */
+    int32_t mode;                     /* cudnnPointwiseMode_t */
+    int32_t operand;                  /* mdnn_operand_t: the second input */
+    int32_t input_type;               /* cudnnDataType_t of the virtual tensor that it reads */
+    int32_t compute_type;             /* cudnnDataType_t */
     int64_t alpha1_bits, alpha2_bits; /* of the doubles that scale the first and the second input */
     /* Of the doubles: relu's lower clip, upper clip and slope below the clip; elu's, softplus' and
      * swish's parameter in the first. */
@@ -55,30 +56,30 @@ typedef enum mdnn_alpha_class {
 enum { MDNN_INTERFACE_LEGACY = 1, MDNN_INTERFACE_GRAPH = 2 };
 
 typedef struct mdnn_problem {
-    int32_t direction;                    /* mdnn_direction_t */
-    int32_t device;                       /* ordinal; not part of a database key */
-    mdnn_problem_tensor_t x, w, y;        /* y is dy, x is dx, w is dw where the direction says so */
-    mdnn_problem_tensor_t z, bias;        /* MDNN_BIAS_ACTIVATION_FORWARD only: z has a batch, bias none */
-    int32_t spatial_dims;                 /* 2 or 3 */
-    int32_t pad[MDNN_PROBLEM_SPATIAL_DIMS];      /* before the first element */
+    int32_t direction;             /* mdnn_direction_t */
+    int32_t device;                /* ordinal; not part of a database key */
+    mdnn_problem_tensor_t x, w, y; /* y is dy, x is dx, w is dw where the direction says so */
+    mdnn_problem_tensor_t z, bias; /* MDNN_BIAS_ACTIVATION_FORWARD only: z has a batch, bias none */
+    int32_t spatial_dims;          /* 2 or 3 */
+    int32_t pad[MDNN_PROBLEM_SPATIAL_DIMS];       /* before the first element */
     int32_t pad_after[MDNN_PROBLEM_SPATIAL_DIMS]; /* behind the last; as `pad` in the legacy API */
     int32_t stride[MDNN_PROBLEM_SPATIAL_DIMS];
     int32_t dilation[MDNN_PROBLEM_SPATIAL_DIMS];
-    int32_t mode;                         /* cudnnConvolutionMode_t */
-    int32_t compute_type;                 /* cudnnDataType_t */
-    int32_t math_type;                    /* cudnnMathType_t of the caller's descriptor */
+    int32_t mode;         /* cudnnConvolutionMode_t */
+    int32_t compute_type; /* cudnnDataType_t */
+    int32_t math_type;    /* cudnnMathType_t of the caller's descriptor */
     int32_t groups;
-    int32_t reorder;                      /* cudnnReorderType_t */
-    int32_t beta_is_zero;                 /* 1 if the caller's beta (alpha2) is 0 */
-    int32_t alpha_class;                  /* mdnn_alpha_class_t */
-    int32_t in_place;                     /* 1 if z and y (bias activation) are the same memory */
-    int32_t activation_mode;              /* cudnnActivationMode_t; -1 without one */
+    int32_t reorder;         /* cudnnReorderType_t */
+    int32_t beta_is_zero;    /* 1 if the caller's beta (alpha2) is 0 */
+    int32_t alpha_class;     /* mdnn_alpha_class_t */
+    int32_t in_place;        /* 1 if z and y (bias activation) are the same memory */
+    int32_t activation_mode; /* cudnnActivationMode_t; -1 without one */
     int32_t activation_nan;
-    int32_t interfaces;                   /* MDNN_INTERFACE_...: where candidates may come from */
-    int32_t weak_notes;                   /* of the numerical notes, as bits, that weaken results: those
+    int32_t interfaces;      /* MDNN_INTERFACE_...: where candidates may come from */
+    int32_t weak_notes;      /* of the numerical notes, as bits, that weaken results: those
                                              that the caller accepted beyond the math type */
-    int32_t pointwise_count;              /* graphs only */
-    int64_t activation_coefficient_bits;  /* of the double */
+    int32_t pointwise_count; /* graphs only */
+    int64_t activation_coefficient_bits; /* of the double */
     /* Of the doubles alpha and beta where engines may run the problem (they are part of a plan there,
      * while a legacy call passes them anew each time); zero otherwise. */
     int64_t alpha_bits, beta_bits;

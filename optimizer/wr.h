@@ -6,23 +6,23 @@
 #include "optimizer/micro_batch.h"
 
 typedef enum mdnn_batch_sizes { /* same order as the option convolution.batch_sizes */
-    MDNN_SIZES_UNDIVIDED,
-    MDNN_SIZES_POWER_OF_TWO,
-    MDNN_SIZES_ALL
+                                MDNN_SIZES_UNDIVIDED,
+                                MDNN_SIZES_POWER_OF_TWO,
+                                MDNN_SIZES_ALL
 } mdnn_batch_sizes_t;
 
 typedef struct mdnn_wr_request {
-    int64_t batch;                /* >= 1 */
-    mdnn_batch_sizes_t sizes;     /* which sizes are tried: B | 1,2,4,...,B | 1..B */
-    int64_t granularity;          /* >= 1: every part but the last has a multiple of this many images,
+    int64_t batch;            /* >= 1 */
+    mdnn_batch_sizes_t sizes; /* which sizes are tried: B | 1,2,4,...,B | 1..B */
+    int64_t granularity;      /* >= 1: every part but the last has a multiple of this many images,
                                      so that slices keep the caller's alignment */
-    bool roles_differ;            /* ask the source for FIRST and REST apart (BackwardFilter) */
+    bool roles_differ;        /* ask the source for FIRST and REST apart (BackwardFilter) */
     bool deterministic_only;
-    bool direct_only;             /* drop costs that are not `direct` */
-    bool strict_only;             /* drop costs that are not `strict` */
+    bool direct_only;               /* drop costs that are not `direct` */
+    bool strict_only;               /* drop costs that are not `strict` */
     uint64_t workspace_limit_bytes; /* costs above it are dropped */
-    double part_overhead_ms;      /* added for each part after the first */
-    double adoption_margin;       /* >= 0: a split enters the front only if its time is below
+    double part_overhead_ms;        /* added for each part after the first */
+    double adoption_margin;         /* >= 0: a split enters the front only if its time is below
                                      (1 - margin) x the best undivided time within the same workspace */
 } mdnn_wr_request_t;
 
@@ -43,9 +43,11 @@ const mdnn_configuration_t *mdnn_front_at(const mdnn_front_t *front, size_t inde
 const mdnn_configuration_t *mdnn_front_best(const mdnn_front_t *front, uint64_t limit_bytes);
 /* Fastest undivided configuration (one part) with workspace <= limit, whether or not it is on the
  * front; NULL if none. */
-const mdnn_configuration_t *mdnn_front_best_undivided(const mdnn_front_t *front, uint64_t limit_bytes);
+const mdnn_configuration_t *mdnn_front_best_undivided(const mdnn_front_t *front,
+                                                      uint64_t limit_bytes);
 
 /* "256 @ 4", "4 x 64 @ 4", "3 x 64 @ 4 + 64 @ 1": runs of equal parts are joined. Always terminated. */
-void mdnn_configuration_format(const mdnn_configuration_t *configuration, char *buffer, size_t bytes);
+void mdnn_configuration_format(const mdnn_configuration_t *configuration, char *buffer,
+                               size_t bytes);
 
 #endif

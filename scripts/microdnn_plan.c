@@ -226,13 +226,12 @@ static mdnn_wr_request_t wr_request(const mdnn_problem_t *problem, mdnn_batch_si
     const int64_t x = granularity_of(&problem->x), y = granularity_of(&problem->y);
     const int64_t z = granularity_of(&problem->z), larger = x > y ? x : y;
     const bool wide = problem->w.type <= 1;
-    return (mdnn_wr_request_t){.batch = problem->x.dims[0],
-                               .sizes = mdnn_problem_parts_may_add_up(problem) ? sizes
-                                                                               : MDNN_SIZES_UNDIVIDED,
-                               .granularity = z > larger ? z : larger,
-                               .roles_differ = problem->direction == MDNN_BACKWARD_FILTER &&
-                                               problem->beta_is_zero && wide,
-                               .workspace_limit_bytes = UINT64_MAX};
+    return (mdnn_wr_request_t){
+        .batch = problem->x.dims[0],
+        .sizes = mdnn_problem_parts_may_add_up(problem) ? sizes : MDNN_SIZES_UNDIVIDED,
+        .granularity = z > larger ? z : larger,
+        .roles_differ = problem->direction == MDNN_BACKWARD_FILTER && problem->beta_is_zero && wide,
+        .workspace_limit_bytes = UINT64_MAX};
 }
 
 static bool make_set(const request_t *request, mdnn_desirable_sets_t *sets, tool_kernel_t *kernel)

@@ -41,8 +41,8 @@ enum { STATISTICS_JSON = 2 }; /* of the option */
 
 /* What --net and its companions were given. */
 typedef enum dimension { NET, BATCH, DTYPE, LAYOUT, API, LIMIT, DIMENSIONS } dimension_t;
-static const char *const dimension_options[DIMENSIONS] = {"--net", "--batch", "--dtype", "--layout",
-                                                          "--api", "--workspace-limit"};
+static const char *const dimension_options[DIMENSIONS] = {
+    "--net", "--batch", "--dtype", "--layout", "--api", "--workspace-limit"};
 
 typedef struct values {
     size_t count;

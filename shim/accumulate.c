@@ -10,8 +10,7 @@ enum { THREADS = 256, BLOCKS_MAX = 1024, ALIGNMENT = 256 };
 
 bool mdnn_accumulator_needed(const mdnn_problem_t *problem)
 {
-    return problem->direction == MDNN_BACKWARD_FILTER &&
-           problem->w.type == CUDNN_DATA_BFLOAT16;
+    return problem->direction == MDNN_BACKWARD_FILTER && problem->w.type == CUDNN_DATA_BFLOAT16;
 }
 
 static uint64_t round_up(uint64_t bytes)

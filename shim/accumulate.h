@@ -15,7 +15,7 @@
 #include "shim/real.h"
 
 typedef enum mdnn_accumulate_mode {
-    MDNN_ACCUMULATE_FIRST,  /* same numbers as in kernels.cu */
+    MDNN_ACCUMULATE_FIRST, /* same numbers as in kernels.cu */
     MDNN_ACCUMULATE_ADD,
     MDNN_ACCUMULATE_FINISH,
     MDNN_ACCUMULATE_NONE

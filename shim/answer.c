@@ -174,8 +174,8 @@ static bool is_served_by_arena(const mdnn_call_t *call, bool is_stock)
     uint64_t announced;
     if (!mdnn_wd_is_on())
         return false;
-    mdnn_plan_t *const plan = mdnn_plan_for(
-        call, mdnn_wd_limit(), is_stock ? MDNN_PLAN_MAY_WAIT : MDNN_PLAN_IF_KNOWN);
+    mdnn_plan_t *const plan =
+        mdnn_plan_for(call, mdnn_wd_limit(), is_stock ? MDNN_PLAN_MAY_WAIT : MDNN_PLAN_IF_KNOWN);
     return plan && (is_stock || mdnn_plan_announced(plan, call->algo, &announced)) &&
            mdnn_arena_serves(call, plan, &nothing);
 }
@@ -191,9 +191,8 @@ bool mdnn_answer_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64
         return true;
     }
     const uint64_t user_limit = limit_beside(call);
-    mdnn_plan_t *const plan =
-        mdnn_plan_for(call, is_stock ? smaller(user_limit, stock_bytes) : 0,
-                      is_stock ? MDNN_PLAN_MAY_WAIT : MDNN_PLAN_IF_KNOWN);
+    mdnn_plan_t *const plan = mdnn_plan_for(call, is_stock ? smaller(user_limit, stock_bytes) : 0,
+                                            is_stock ? MDNN_PLAN_MAY_WAIT : MDNN_PLAN_IF_KNOWN);
     uint64_t allowed = stock_bytes;
     if (!plan || (!mdnn_plan_announced(plan, call->algo, &allowed) && !is_stock))
         return false;

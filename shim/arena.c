@@ -579,8 +579,7 @@ static bool promise(arena_t *arena, const mdnn_plan_t *plan, const mdnn_demand_t
     const mdnn_demand_t weaker = {.strict = demand->strict};
     if (needed_bytes <= kept_bytes(arena))
         return true;
-    if (needed_bytes > arena->divisible_bytes ||
-        mdnn_plan_least_bytes(plan, &weaker) > 0)
+    if (needed_bytes > arena->divisible_bytes || mdnn_plan_least_bytes(plan, &weaker) > 0)
         return false;
     arena->promised_bytes = needed_bytes;
     return true;

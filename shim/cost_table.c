@@ -187,8 +187,7 @@ static mdnn_status_t recall_row(mdnn_cost_table_t *table, const mdnn_problem_t *
             return MDNN_STATUS_OUT_OF_MEMORY;
         candidate->cost = entry->costs[j];
         candidate->cost.left = false; /* the state says it */
-        candidate->state =
-            recalled_state(&entry->costs[j], entry->images == problem->x.dims[0]);
+        candidate->state = recalled_state(&entry->costs[j], entry->images == problem->x.dims[0]);
         if (index >= MDNN_CANDIDATE_LEGACY)
             row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
     }
@@ -228,9 +227,8 @@ mdnn_status_t mdnn_cost_table_remember(mdnn_cost_table_t *table, mdnn_cost_memor
                 candidate->state == MDNN_CANDIDATE_UNSUPPORTED)
                 continue;
             costs[count] = candidate->cost;
-            costs[count].left =
-                candidate->state == MDNN_CANDIDATE_LEFT ||
-                (candidate->state == MDNN_CANDIDATE_TIMED && row->partly);
+            costs[count].left = candidate->state == MDNN_CANDIDATE_LEFT ||
+                                (candidate->state == MDNN_CANDIDATE_TIMED && row->partly);
             costs[count++].untimed = candidate->state != MDNN_CANDIDATE_TIMED;
         }
         MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
@@ -357,7 +355,8 @@ double mdnn_cost_table_engine_ms(const mdnn_cost_table_t *table, const mdnn_engi
 }
 
 /* Its own time is as good as a measurement, or cannot matter. */
-static bool is_settled_by(const mdnn_candidate_t *candidate, const mdnn_own_run_t *run, double best_ms)
+static bool is_settled_by(const mdnn_candidate_t *candidate, const mdnn_own_run_t *run,
+                          double best_ms)
 {
     if (run->chosen)
         return (1 - run->margin) * run->most_ms <= best_ms;
@@ -495,8 +494,7 @@ static const mdnn_cost_row_t *larger_timed(const mdnn_cost_table_t *table,
     const mdnn_cost_row_t *nearest = NULL;
     for (const mdnn_cost_row_t *each = table->rows; each; each = each->next)
         if (each->role == MDNN_PART_FIRST && each->images > row->images &&
-            mdnn_cost_row_runs(each) &&
-            (!nearest || each->images < nearest->images))
+            mdnn_cost_row_runs(each) && (!nearest || each->images < nearest->images))
             nearest = each;
     return nearest;
 }

@@ -28,9 +28,9 @@ enum {
 typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_UNKNOWN,
     MDNN_CANDIDATE_UNSUPPORTED,
-    MDNN_CANDIDATE_EXCLUDED,  /* its workspace was above the limit or not to be had */
+    MDNN_CANDIDATE_EXCLUDED, /* its workspace was above the limit or not to be had */
     MDNN_CANDIDATE_POSTPONED, /* an engine that a larger size runs within the limit: not planned here */
-    MDNN_CANDIDATE_LEFT,      /* an engine that was left to a caller's own search: not tried here, so
+    MDNN_CANDIDATE_LEFT, /* an engine that was left to a caller's own search: not tried here, so
                                  a caller that does not search has it measured */
     MDNN_CANDIDATE_TIMED
 } mdnn_candidate_state_t;
@@ -58,10 +58,11 @@ typedef struct mdnn_cost_table mdnn_cost_table_t;
 typedef struct mdnn_own_run {
     int64_t images;
     uint64_t workspace_bytes;
-    double most_ms;   /* it takes no longer */
-    double device_ms; /* nor less, as far as the host goes: it may have been slow to make the call */
-    bool chosen;      /* by a search, over what else that tried */
-    double margin;    /* as adoption_margin: a choice within it stands */
+    double most_ms; /* it takes no longer */
+    double
+        device_ms; /* nor less, as far as the host goes: it may have been slow to make the call */
+    bool chosen;   /* by a search, over what else that tried */
+    double margin; /* as adoption_margin: a choice within it stands */
 } mdnn_own_run_t;
 
 mdnn_status_t mdnn_cost_table_create(mdnn_cost_table_t **table);
@@ -92,7 +93,7 @@ mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
 const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
 /* Whether an engine is known to run here, or was not tried. */
 bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
-bool mdnn_cost_row_runs(const mdnn_cost_row_t *row); /* something was timed */
+bool mdnn_cost_row_runs(const mdnn_cost_row_t *row);     /* something was timed */
 bool mdnn_cost_row_has_left(const mdnn_cost_row_t *row); /* an engine was left to a search */
 /* Best time among what is known at this size; a huge number before the first. */
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);

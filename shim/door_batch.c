@@ -17,10 +17,11 @@ static void name_everything(mdnn_batch_t *batch)
     for (size_t i = 0; fits && i < count; i++)
         mdnn_hidden_add(&batch->hidden, starts[i], MDNN_USE_UNKNOWN, NULL);
     if (!fits)
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                      "%s is captured: its arrays of pointers cannot be read, and not all memory fits in "
-                      "the budget at once, so what they point to may be away when the graph runs",
-                      batch->name);
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "memory",
+            "%s is captured: its arrays of pointers cannot be read, and not all memory fits in "
+            "the budget at once, so what they point to may be away when the graph runs",
+            batch->name);
     free(starts);
 }
 
@@ -74,19 +75,19 @@ void mdnn_batch_array(mdnn_batch_t *batch, const void *array, int64_t count, mdn
     if (batch->way != MDNN_BATCH_READ || !array || count <= 0)
         return;
     uint64_t *const words = reallocarray(NULL, (size_t)count, sizeof *words);
-    const CUresult result =
-        words ? mdnn_virtual_read(words, array, (size_t)count, batch->stream)
-              : CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = words ? mdnn_virtual_read(words, array, (size_t)count, batch->stream)
+                                  : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         const size_t different = allocations_of(words, (size_t)count);
         for (size_t i = 0; i < different; i++)
             mdnn_hidden_add(&batch->hidden, words[i], role, NULL);
         mdnn_count(MDNN_COUNTER_pointer_arrays_read, 1);
     } else {
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                      "%s: an array of pointers cannot be read (CUDA error %d): what it points to may "
-                      "be away",
-                      batch->name, (int)result);
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "memory",
+            "%s: an array of pointers cannot be read (CUDA error %d): what it points to may "
+            "be away",
+            batch->name, (int)result);
     }
     free(words);
 }

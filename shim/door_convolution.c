@@ -41,22 +41,34 @@ static cudnnStatus_t run(mdnn_call_t *call, mdnn_counter_t counter)
     return status;
 }
 
-cudnnStatus_t mdnn_door_cudnnConvolutionForward(
-    mdnn_library_t library, cudnnHandle_t handle, const void *alpha,
-    const cudnnTensorDescriptor_t x_desc, const void *x, const cudnnFilterDescriptor_t w_desc,
-    const void *w, const cudnnConvolutionDescriptor_t conv_desc, cudnnConvolutionFwdAlgo_t algo,
-    void *workspace, size_t workspace_bytes, const void *beta, const cudnnTensorDescriptor_t y_desc,
-    void *y)
+cudnnStatus_t mdnn_door_cudnnConvolutionForward(mdnn_library_t library, cudnnHandle_t handle,
+                                                const void *alpha,
+                                                const cudnnTensorDescriptor_t x_desc, const void *x,
+                                                const cudnnFilterDescriptor_t w_desc, const void *w,
+                                                const cudnnConvolutionDescriptor_t conv_desc,
+                                                cudnnConvolutionFwdAlgo_t algo, void *workspace,
+                                                size_t workspace_bytes, const void *beta,
+                                                const cudnnTensorDescriptor_t y_desc, void *y)
 {
     REAL_OR_FAIL(real, library, cudnnConvolutionForward);
     if (!mdnn_guard_enter())
         return real->cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, conv_desc, algo,
                                              workspace, workspace_bytes, beta, y_desc, y);
-    mdnn_call_t call = {
-        .cudnn = real, .direction = MDNN_FORWARD, .handle = handle, .alpha = alpha, .beta = beta,
-        .x_desc = x_desc, .y_desc = y_desc, .w_desc = w_desc, .conv_desc = conv_desc,
-        .x = (void *)(uintptr_t)x, .w = (void *)(uintptr_t)w, .y = y, .algo = (int)algo,
-        .workspace = workspace, .workspace_bytes = workspace_bytes};
+    mdnn_call_t call = {.cudnn = real,
+                        .direction = MDNN_FORWARD,
+                        .handle = handle,
+                        .alpha = alpha,
+                        .beta = beta,
+                        .x_desc = x_desc,
+                        .y_desc = y_desc,
+                        .w_desc = w_desc,
+                        .conv_desc = conv_desc,
+                        .x = (void *)(uintptr_t)x,
+                        .w = (void *)(uintptr_t)w,
+                        .y = y,
+                        .algo = (int)algo,
+                        .workspace = workspace,
+                        .workspace_bytes = workspace_bytes};
     return run(&call, MDNN_COUNTER_calls_forward);
 }
 
@@ -72,11 +84,21 @@ cudnnStatus_t mdnn_door_cudnnConvolutionBackwardData(
         return real->cudnnConvolutionBackwardData(handle, alpha, w_desc, w, y_desc, y, conv_desc,
                                                   algo, workspace, workspace_bytes, beta, x_desc,
                                                   x);
-    mdnn_call_t call = {
-        .cudnn = real, .direction = MDNN_BACKWARD_DATA, .handle = handle, .alpha = alpha,
-        .beta = beta, .x_desc = x_desc, .y_desc = y_desc, .w_desc = w_desc, .conv_desc = conv_desc,
-        .x = x, .w = (void *)(uintptr_t)w, .y = (void *)(uintptr_t)y, .algo = (int)algo,
-        .workspace = workspace, .workspace_bytes = workspace_bytes};
+    mdnn_call_t call = {.cudnn = real,
+                        .direction = MDNN_BACKWARD_DATA,
+                        .handle = handle,
+                        .alpha = alpha,
+                        .beta = beta,
+                        .x_desc = x_desc,
+                        .y_desc = y_desc,
+                        .w_desc = w_desc,
+                        .conv_desc = conv_desc,
+                        .x = x,
+                        .w = (void *)(uintptr_t)w,
+                        .y = (void *)(uintptr_t)y,
+                        .algo = (int)algo,
+                        .workspace = workspace,
+                        .workspace_bytes = workspace_bytes};
     return run(&call, MDNN_COUNTER_calls_backward_data);
 }
 
@@ -84,19 +106,29 @@ cudnnStatus_t mdnn_door_cudnnConvolutionBackwardFilter(
     mdnn_library_t library, cudnnHandle_t handle, const void *alpha,
     const cudnnTensorDescriptor_t x_desc, const void *x, const cudnnTensorDescriptor_t y_desc,
     const void *y, const cudnnConvolutionDescriptor_t conv_desc,
-    cudnnConvolutionBwdFilterAlgo_t algo, void *workspace, size_t workspace_bytes,
-    const void *beta, const cudnnFilterDescriptor_t w_desc, void *w)
+    cudnnConvolutionBwdFilterAlgo_t algo, void *workspace, size_t workspace_bytes, const void *beta,
+    const cudnnFilterDescriptor_t w_desc, void *w)
 {
     REAL_OR_FAIL(real, library, cudnnConvolutionBackwardFilter);
     if (!mdnn_guard_enter())
         return real->cudnnConvolutionBackwardFilter(handle, alpha, x_desc, x, y_desc, y, conv_desc,
                                                     algo, workspace, workspace_bytes, beta, w_desc,
                                                     w);
-    mdnn_call_t call = {
-        .cudnn = real, .direction = MDNN_BACKWARD_FILTER, .handle = handle, .alpha = alpha,
-        .beta = beta, .x_desc = x_desc, .y_desc = y_desc, .w_desc = w_desc, .conv_desc = conv_desc,
-        .x = (void *)(uintptr_t)x, .w = w, .y = (void *)(uintptr_t)y, .algo = (int)algo,
-        .workspace = workspace, .workspace_bytes = workspace_bytes};
+    mdnn_call_t call = {.cudnn = real,
+                        .direction = MDNN_BACKWARD_FILTER,
+                        .handle = handle,
+                        .alpha = alpha,
+                        .beta = beta,
+                        .x_desc = x_desc,
+                        .y_desc = y_desc,
+                        .w_desc = w_desc,
+                        .conv_desc = conv_desc,
+                        .x = (void *)(uintptr_t)x,
+                        .w = w,
+                        .y = (void *)(uintptr_t)y,
+                        .algo = (int)algo,
+                        .workspace = workspace,
+                        .workspace_bytes = workspace_bytes};
     return run(&call, MDNN_COUNTER_calls_backward_filter);
 }
 
@@ -114,13 +146,26 @@ cudnnStatus_t mdnn_door_cudnnConvolutionBiasActivationForward(
         return real->cudnnConvolutionBiasActivationForward(
             handle, alpha1, x_desc, x, w_desc, w, conv_desc, algo, workspace, workspace_bytes,
             alpha2, z_desc, z, bias_desc, bias, activation_desc, y_desc, y);
-    mdnn_call_t call = {
-        .cudnn = real, .direction = MDNN_BIAS_ACTIVATION_FORWARD, .handle = handle,
-        .alpha = alpha1, .beta = alpha2, .x_desc = x_desc, .y_desc = y_desc, .z_desc = z_desc,
-        .bias_desc = bias_desc, .w_desc = w_desc, .conv_desc = conv_desc,
-        .activation_desc = activation_desc, .x = (void *)(uintptr_t)x, .w = (void *)(uintptr_t)w,
-        .y = y, .z = (void *)(uintptr_t)z, .bias = (void *)(uintptr_t)bias, .algo = (int)algo,
-        .workspace = workspace, .workspace_bytes = workspace_bytes};
+    mdnn_call_t call = {.cudnn = real,
+                        .direction = MDNN_BIAS_ACTIVATION_FORWARD,
+                        .handle = handle,
+                        .alpha = alpha1,
+                        .beta = alpha2,
+                        .x_desc = x_desc,
+                        .y_desc = y_desc,
+                        .z_desc = z_desc,
+                        .bias_desc = bias_desc,
+                        .w_desc = w_desc,
+                        .conv_desc = conv_desc,
+                        .activation_desc = activation_desc,
+                        .x = (void *)(uintptr_t)x,
+                        .w = (void *)(uintptr_t)w,
+                        .y = y,
+                        .z = (void *)(uintptr_t)z,
+                        .bias = (void *)(uintptr_t)bias,
+                        .algo = (int)algo,
+                        .workspace = workspace,
+                        .workspace_bytes = workspace_bytes};
     return run(&call, MDNN_COUNTER_calls_bias_activation);
 }
 
@@ -130,8 +175,12 @@ static mdnn_call_t question(const mdnn_cudnn_t *real, mdnn_direction_t direction
                             cudnnFilterDescriptor_t w_desc, cudnnTensorDescriptor_t y_desc,
                             cudnnConvolutionDescriptor_t conv_desc)
 {
-    return (mdnn_call_t){.cudnn = real, .direction = direction, .handle = handle,
-                         .x_desc = x_desc, .y_desc = y_desc, .w_desc = w_desc,
+    return (mdnn_call_t){.cudnn = real,
+                         .direction = direction,
+                         .handle = handle,
+                         .x_desc = x_desc,
+                         .y_desc = y_desc,
+                         .w_desc = w_desc,
                          .conv_desc = conv_desc};
 }
 
@@ -250,8 +299,8 @@ cudnnStatus_t mdnn_door_cudnnFindConvolutionBackwardDataAlgorithmEx(
     mdnn_library_t library, cudnnHandle_t handle, const cudnnFilterDescriptor_t w_desc,
     const void *w, const cudnnTensorDescriptor_t y_desc, const void *y,
     const cudnnConvolutionDescriptor_t conv_desc, const cudnnTensorDescriptor_t x_desc, void *x,
-    const int requested, int *returned, cudnnConvolutionBwdDataAlgoPerf_t *results,
-    void *workspace, size_t workspace_bytes)
+    const int requested, int *returned, cudnnConvolutionBwdDataAlgoPerf_t *results, void *workspace,
+    size_t workspace_bytes)
 {
     REAL_OR_FAIL(real, library, cudnnFindConvolutionBackwardDataAlgorithmEx);
     mdnn_call_t call =
@@ -261,10 +310,9 @@ cudnnStatus_t mdnn_door_cudnnFindConvolutionBackwardDataAlgorithmEx(
     call.y = (void *)(uintptr_t)y;
     bring_workspace(&call, &workspace, &workspace_bytes);
     ANSWER(MDNN_COUNTER_calls_find_algorithm,
-           real->cudnnFindConvolutionBackwardDataAlgorithmEx(handle, w_desc, w, y_desc, y,
-                                                             conv_desc, x_desc, x, requested,
-                                                             returned, results, workspace,
-                                                             workspace_bytes),
+           real->cudnnFindConvolutionBackwardDataAlgorithmEx(
+               handle, w_desc, w, y_desc, y, conv_desc, x_desc, x, requested, returned, results,
+               workspace, workspace_bytes),
            call, workspace ? workspace_bytes : 0, requested, returned, results);
 }
 
@@ -283,10 +331,9 @@ cudnnStatus_t mdnn_door_cudnnFindConvolutionBackwardFilterAlgorithmEx(
     call.y = (void *)(uintptr_t)y;
     bring_workspace(&call, &workspace, &workspace_bytes);
     ANSWER(MDNN_COUNTER_calls_find_algorithm,
-           real->cudnnFindConvolutionBackwardFilterAlgorithmEx(handle, x_desc, x, y_desc, y,
-                                                               conv_desc, w_desc, w, requested,
-                                                               returned, results, workspace,
-                                                               workspace_bytes),
+           real->cudnnFindConvolutionBackwardFilterAlgorithmEx(
+               handle, x_desc, x, y_desc, y, conv_desc, w_desc, w, requested, returned, results,
+               workspace, workspace_bytes),
            call, workspace ? workspace_bytes : 0, requested, returned, results);
 }
 
@@ -317,8 +364,8 @@ cudnnStatus_t mdnn_door_cudnnGetConvolutionForwardWorkspaceSize(
 {
     REAL_OR_FAIL(real, library, cudnnGetConvolutionForwardWorkspaceSize);
     if (!bytes || !mdnn_guard_enter())
-        return real->cudnnGetConvolutionForwardWorkspaceSize(handle, x_desc, w_desc, conv_desc, y_desc,
-                                                             algo, bytes);
+        return real->cudnnGetConvolutionForwardWorkspaceSize(handle, x_desc, w_desc, conv_desc,
+                                                             y_desc, algo, bytes);
     mdnn_call_t call = question(real, MDNN_FORWARD, handle, x_desc, w_desc, y_desc, conv_desc);
     call.algo = (int)algo;
     return size_workspace(&call, bytes);
@@ -331,8 +378,8 @@ cudnnStatus_t mdnn_door_cudnnGetConvolutionBackwardDataWorkspaceSize(
 {
     REAL_OR_FAIL(real, library, cudnnGetConvolutionBackwardDataWorkspaceSize);
     if (!bytes || !mdnn_guard_enter())
-        return real->cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w_desc, y_desc, conv_desc, x_desc,
-                                                                  algo, bytes);
+        return real->cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w_desc, y_desc, conv_desc,
+                                                                  x_desc, algo, bytes);
     mdnn_call_t call =
         question(real, MDNN_BACKWARD_DATA, handle, x_desc, w_desc, y_desc, conv_desc);
     call.algo = (int)algo;
@@ -346,8 +393,8 @@ cudnnStatus_t mdnn_door_cudnnGetConvolutionBackwardFilterWorkspaceSize(
 {
     REAL_OR_FAIL(real, library, cudnnGetConvolutionBackwardFilterWorkspaceSize);
     if (!bytes || !mdnn_guard_enter())
-        return real->cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x_desc, y_desc, conv_desc, w_desc,
-                                                                    algo, bytes);
+        return real->cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x_desc, y_desc,
+                                                                    conv_desc, w_desc, algo, bytes);
     mdnn_call_t call =
         question(real, MDNN_BACKWARD_FILTER, handle, x_desc, w_desc, y_desc, conv_desc);
     call.algo = (int)algo;

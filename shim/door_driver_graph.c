@@ -57,8 +57,9 @@ static CUresult instantiated(CUresult result, CUgraph graph, const CUgraphExec *
     mdnn_virtual_graph_instantiated(graph, *executable, flags);
     if (mdnn_graph_memory_instantiated(graph, *executable))
         return CUDA_SUCCESS;
-    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                  "memory that a graph allocates counts only when it is there: host memory is short");
+    MDNN_LOG_ONCE(
+        MDNN_LOG_WARN, "memory",
+        "memory that a graph allocates counts only when it is there: host memory is short");
     return CUDA_SUCCESS;
 }
 
@@ -173,11 +174,12 @@ CUresult mdnn_door_cuGraphUpload(CUresult (*real)(CUgraphExec, CUstream), bool o
     return result;
 }
 
-CUresult mdnn_door_cuGraphAddMemAllocNode(
-    CUresult (*real)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
-                     CUDA_MEM_ALLOC_NODE_PARAMS *),
-    bool own_stream, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t after_count,
-    CUDA_MEM_ALLOC_NODE_PARAMS *uses)
+CUresult mdnn_door_cuGraphAddMemAllocNode(CUresult (*real)(CUgraphNode *, CUgraph,
+                                                           const CUgraphNode *, size_t,
+                                                           CUDA_MEM_ALLOC_NODE_PARAMS *),
+                                          bool own_stream, CUgraphNode *node, CUgraph graph,
+                                          const CUgraphNode *after, size_t after_count,
+                                          CUDA_MEM_ALLOC_NODE_PARAMS *uses)
 {
     (void)own_stream;
     mdnn_graph_memory_seen();

@@ -93,9 +93,10 @@ CUresult mdnn_door_cuMemExportToShareableHandle(
     CUmemAllocationHandleType type, unsigned long long flags)
 {
     (void)own_stream;
-    MDNN_LOG_ONCE(MDNN_LOG_INFO, "memory",
-                  "memory of a shared handle (cuMemExportToShareableHandle) counts in the budget until "
-                  "this process has released and unmapped it, whoever keeps it then");
+    MDNN_LOG_ONCE(
+        MDNN_LOG_INFO, "memory",
+        "memory of a shared handle (cuMemExportToShareableHandle) counts in the budget until "
+        "this process has released and unmapped it, whoever keeps it then");
     return real(shared, handle, type, flags);
 }
 
@@ -105,9 +106,10 @@ CUresult mdnn_door_cuMemImportFromShareableHandle(
     CUmemAllocationHandleType type)
 {
     (void)own_stream;
-    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                  "memory of an imported handle (cuMemImportFromShareableHandle) does not count in the "
-                  "budget");
+    MDNN_LOG_ONCE(
+        MDNN_LOG_WARN, "memory",
+        "memory of an imported handle (cuMemImportFromShareableHandle) does not count in the "
+        "budget");
     return real(handle, shared, type);
 }
 

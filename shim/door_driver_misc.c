@@ -313,10 +313,10 @@ typedef struct question {
 static void ask(void *context, CUdeviceptr address)
 {
     question_t *const question = context;
-    question->result = question->one
-                           ? question->one(*question->values, *question->attributes, address)
-                           : question->many(question->count, question->attributes,
-                                            question->values, address);
+    question->result =
+        question->one
+            ? question->one(*question->values, *question->attributes, address)
+            : question->many(question->count, question->attributes, question->values, address);
 }
 
 /* Of memory that has none yet, on a device without any: an operation that is begun and then not enqueued
@@ -339,9 +339,8 @@ static void correct_context(CUcontext *context, int device)
 {
     const mdnn_driver_queries_t *const queries = mdnn_driver_queries();
     CUdevice current;
-    if (!*context && queries->cuCtxGetDevice &&
-        queries->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device &&
-        queries->cuCtxGetCurrent)
+    if (!*context && queries->cuCtxGetDevice && queries->cuCtxGetDevice(&current) == CUDA_SUCCESS &&
+        current == device && queries->cuCtxGetCurrent)
         (void)queries->cuCtxGetCurrent(context);
 }
 

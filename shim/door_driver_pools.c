@@ -25,7 +25,7 @@ static CUmemoryPool current_pool(CUdevice device)
     const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
     CUmemoryPool pool = NULL;
     return ask->cuDeviceGetMemPool && ask->cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS ? pool
-                                                                                            : NULL;
+                                                                                             : NULL;
 }
 
 static bool current_device(CUdevice *device)
@@ -44,11 +44,10 @@ static CUdevice device_of_pool(CUmemoryPool pool)
     CUmemoryPool known;
     if (!pool || !ask->cuDeviceGetDefaultMemPool)
         return -1;
-    if (current_device(&device) &&
-        (is_default_pool(pool, device) || current_pool(device) == pool))
+    if (current_device(&device) && (is_default_pool(pool, device) || current_pool(device) == pool))
         return device;
-    for (device = 0; device < MOST_DEVICES &&
-                     ask->cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS;
+    for (device = 0;
+         device < MOST_DEVICES && ask->cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS;
          device++)
         if (known == pool || current_pool(device) == pool)
             return device;
@@ -113,8 +112,7 @@ static CUresult end_growth(growth_t *growth, CUresult result, const CUdeviceptr 
     if (!growth->reserved)
         return result;
     const bool fits = mdnn_reserved_end(growth->reserved, growth->bytes);
-    if (result != CUDA_SUCCESS ||
-        (fits && mdnn_reserved_allocated(growth->reserved, *address)))
+    if (result != CUDA_SUCCESS || (fits && mdnn_reserved_allocated(growth->reserved, *address)))
         return result;
     CUresult (*const undo)(CUdeviceptr, CUstream) =
         own_stream ? ask->cuMemFreeAsync_ptsz : ask->cuMemFreeAsync;
@@ -136,9 +134,9 @@ CUresult mdnn_door_cuMemAllocAsync(CUresult (*real)(CUdeviceptr *, size_t, CUstr
     if (result != CUDA_ERROR_NOT_SUPPORTED)
         return counted(result, *address, NULL, stream, own_stream);
     result = begin_growth(&growth, NULL, bytes, stream, own_stream);
-    return result == CUDA_SUCCESS ? end_growth(&growth, real(address, bytes, stream), address,
-                                               stream, own_stream)
-                                  : result;
+    return result == CUDA_SUCCESS
+               ? end_growth(&growth, real(address, bytes, stream), address, stream, own_stream)
+               : result;
 }
 
 CUresult mdnn_door_cuMemAllocFromPoolAsync(CUresult (*real)(CUdeviceptr *, size_t, CUmemoryPool,
@@ -156,8 +154,8 @@ CUresult mdnn_door_cuMemAllocFromPoolAsync(CUresult (*real)(CUdeviceptr *, size_
     if (result != CUDA_ERROR_NOT_SUPPORTED)
         return counted(result, *address, pool, stream, own_stream);
     result = begin_growth(&growth, pool, bytes, stream, own_stream);
-    return result == CUDA_SUCCESS ? end_growth(&growth, real(address, bytes, pool, stream),
-                                               address, stream, own_stream)
+    return result == CUDA_SUCCESS ? end_growth(&growth, real(address, bytes, pool, stream), address,
+                                               stream, own_stream)
                                   : result;
 }
 
@@ -264,9 +262,10 @@ CUresult mdnn_door_cuMemPoolImportFromShareableHandle(
     unsigned long long flags)
 {
     (void)own_stream;
-    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                  "memory of an imported pool (cuMemPoolImportFromShareableHandle) does not count in "
-                  "the budget");
+    MDNN_LOG_ONCE(
+        MDNN_LOG_WARN, "memory",
+        "memory of an imported pool (cuMemPoolImportFromShareableHandle) does not count in "
+        "the budget");
     const CUresult result = real(pool, handle, type, flags);
     if (result == CUDA_SUCCESS)
         mdnn_reserved_pool_created(*pool, -1);

@@ -209,9 +209,9 @@ static mdnn_graph_record_t *look_at(const mdnn_cudnn_t *real, mdnn_shadow_t *sha
  * the plan needs. */
 static mdnn_plan_t *look_for_weaker(const mdnn_graph_record_t *record, const mdnn_call_t *call)
 {
-    static const int32_t weak_notes[] = {
-        0, 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
-        1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, MDNN_NOTES_WEAK};
+    static const int32_t weak_notes[] = {0, 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+                                         1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+                                         MDNN_NOTES_WEAK};
     mdnn_problem_t weaker = *call->problem;
     mdnn_call_t other = *call;
     mdnn_plan_t *known = NULL;
@@ -231,8 +231,7 @@ static mdnn_plan_t *look_for_plan(const mdnn_graph_record_t *record, const mdnn_
                                   mdnn_plan_permission_t permission)
 {
     mdnn_plan_t *const weaker = record->engine.strict ? look_for_weaker(record, call) : NULL;
-    return weaker ? weaker
-                  : mdnn_plan_for(call, record->limit_bytes, permission);
+    return weaker ? weaker : mdnn_plan_for(call, record->limit_bytes, permission);
 }
 
 /* NULL if the call must pass. */
@@ -355,7 +354,7 @@ static bool is_answered_by_us(cudnnBackendAttributeName_t name)
 
 /* cuDNN has answered; the host may get another answer. */
 static void replace_answer(const mdnn_cudnn_t *real, cudnnBackendDescriptor_t descriptor,
-                 cudnnBackendAttributeName_t name, void *elements)
+                           cudnnBackendAttributeName_t name, void *elements)
 {
     int64_t bytes;
     if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
@@ -409,8 +408,8 @@ static bool take_pointer(const mdnn_pack_shadow_t *pack, const mdnn_problem_tens
     if (tensor->dim_count == 0)
         return true;
     *data = mdnn_pack_pointer(pack, uid);
-    *refusal = *data ? CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER
-                     : CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    *refusal =
+        *data ? CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER : CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     return *data && (uintptr_t)*data % (uint64_t)tensor->alignment_bytes == 0;
 }
 
@@ -431,8 +430,7 @@ static bool take_data(mdnn_call_t *call, const mdnn_graph_record_t *record,
 
 static bool names_agree(const mdnn_graph_uids_t *a, const mdnn_graph_uids_t *b)
 {
-    return a && a->x == b->x && a->w == b->w && a->y == b->y && a->z == b->z &&
-           a->bias == b->bias;
+    return a && a->x == b->x && a->w == b->w && a->y == b->y && a->z == b->z && a->bias == b->bias;
 }
 
 /* Works out everything; false if the call must pass as it is. */
@@ -453,11 +451,11 @@ static bool pose(const mdnn_cudnn_t *real, cudnnHandle_t handle, cudnnBackendDes
     execution->call = mdnn_graph_call(record, handle);
     mdnn_call_t *const call = &execution->call;
     execution->refusal = CUDNN_STATUS_BAD_PARAM;
-    if (!execution->pack ||
-        !take_data(call, record, &execution->pack->pack, &execution->refusal))
+    if (!execution->pack || !take_data(call, record, &execution->pack->pack, &execution->refusal))
         return false;
-    execution->workspace_bytes =
-        !call->workspace ? 0 : told == UINT64_MAX ? record->own_bytes : told;
+    execution->workspace_bytes = !call->workspace     ? 0
+                                 : told == UINT64_MAX ? record->own_bytes
+                                                      : told;
     call->workspace_bytes = execution->workspace_bytes;
     call->caller_plan = execution->own_plan_may_run ? plan : NULL;
     call->caller_pack = pack;
@@ -472,8 +470,7 @@ static void find_plan(execution_t *execution)
     if (!execution->planned && !execution->own_plan_may_run)
         execution->planned = atomic_load(&record->planned);
     if (execution->planned)
-        execution->call.pack_fits =
-            names_agree(mdnn_plan_uids(execution->planned), &record->uids);
+        execution->call.pack_fits = names_agree(mdnn_plan_uids(execution->planned), &record->uids);
 }
 
 /* Under a budget a workspace may be too much beside the operands: then what needs none runs, if
@@ -537,8 +534,7 @@ static cudnnStatus_t execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
         mdnn_count(MDNN_COUNTER_executions_passed, 1);
         return execution.own_plan_may_run
                    ? real->cudnnBackendExecute(handle, plan, pack)
-                   : refuse("a variant pack that is not understood cannot run",
-                            execution.refusal);
+                   : refuse("a variant pack that is not understood cannot run", execution.refusal);
     }
     settle_generosity(&execution);
     find_plan(&execution);
@@ -615,9 +611,8 @@ static cudnnBackendDescriptor_t plan_for_cuda_graph(const mdnn_cudnn_t *real, cu
             entered || is_shrunk_at_exit(plan) ? plan_for_cuda_graph(real, handle, plan, pack)     \
                                                : plan;                                             \
         const cudnnStatus_t status =                                                               \
-            chosen || !plan                                                                        \
-                ? real->name(handle, chosen, pack, graph)                                          \
-                : refuse(#name " is not supported", CUDNN_STATUS_NOT_SUPPORTED);                   \
+            chosen || !plan ? real->name(handle, chosen, pack, graph)                              \
+                            : refuse(#name " is not supported", CUDNN_STATUS_NOT_SUPPORTED);       \
         if (entered)                                                                               \
             mdnn_guard_leave();                                                                    \
         return status;                                                                             \

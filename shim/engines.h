@@ -67,7 +67,8 @@ mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, i
  * long. */
 mdnn_status_t mdnn_engines_list_instant(mdnn_engines_t *engines, cudnnHandle_t handle,
                                         int64_t images, mdnn_graph_scaling_t scaling,
-                                        mdnn_engine_offer_t *offers, size_t capacity, size_t *count);
+                                        mdnn_engine_offer_t *offers, size_t capacity,
+                                        size_t *count);
 
 /* What cuDNN says of engine `id` for a part of `images` images, into *offer but for its identity: of
  * an engine that somebody else names. UNSUPPORTED if cuDNN does not know it here, or its numerics are

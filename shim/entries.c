@@ -17,6 +17,8 @@
         return mdnn_door_##name(library, arguments);                                               \
     }
 
+/* A name of a library is a token of its own, up to the number behind its last dot. */
+/* clang-format off */
 #define CUDNN_HOOK(name, parameters, arguments)                                                    \
     ENTRY(libcudnn.so.9, so9, "@@", MDNN_LIBRARY_CUDNN9, name, PARAMETERS(parameters),             \
           ARGUMENTS(arguments))                                                                    \
@@ -71,6 +73,7 @@ static const hook_entry_t hooks[MDNN_HOOK_COUNT] = {
 #undef GRAPH_HOOK
 #undef RUNTIME_HOOK
 };
+/* clang-format on */
 
 bool mdnn_hook_of_name(const char *name, mdnn_hook_id_t *hook)
 {

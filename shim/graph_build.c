@@ -40,8 +40,8 @@ static void set(builder_t *builder, cudnnBackendDescriptor_t descriptor,
                 const void *elements)
 {
     if (!builder->failed)
-        builder->failed = builder->cudnn->cudnnBackendSetAttribute(descriptor, name, type, count,
-                                                                   elements) != CUDNN_STATUS_SUCCESS;
+        builder->failed = builder->cudnn->cudnnBackendSetAttribute(
+                              descriptor, name, type, count, elements) != CUDNN_STATUS_SUCCESS;
 }
 
 static void set_descriptor(builder_t *builder, cudnnBackendDescriptor_t descriptor,
@@ -53,8 +53,7 @@ static void set_descriptor(builder_t *builder, cudnnBackendDescriptor_t descript
 static void finalize(builder_t *builder, cudnnBackendDescriptor_t descriptor)
 {
     if (!builder->failed)
-        builder->failed =
-            builder->cudnn->cudnnBackendFinalize(descriptor) != CUDNN_STATUS_SUCCESS;
+        builder->failed = builder->cudnn->cudnnBackendFinalize(descriptor) != CUDNN_STATUS_SUCCESS;
 }
 
 /* Scalars are doubles where the data are, floats otherwise. */
@@ -276,8 +275,7 @@ static void add_pointwise(builder_t *builder, const mdnn_problem_pointwise_t *fr
     set_descriptor(builder, made, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     if (operand)
         set_descriptor(builder, made, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, operand);
-    set_scalar(builder, made, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1,
-               double_of(from->alpha1_bits));
+    set_scalar(builder, made, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, double_of(from->alpha1_bits));
     if (operand)
         set_scalar(builder, made, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2,
                    double_of(from->alpha2_bits));
@@ -316,11 +314,14 @@ mdnn_status_t mdnn_graph_build(const mdnn_cudnn_t *cudnn, cudnnHandle_t handle,
                                int64_t images, mdnn_graph_scaling_t scaling,
                                cudnnBackendDescriptor_t *graph)
 {
-    builder_t builder = {.cudnn = cudnn, .handle = handle, .problem = problem, .uids = uids,
-                         .images = images, .scaling = scaling};
+    builder_t builder = {.cudnn = cudnn,
+                         .handle = handle,
+                         .problem = problem,
+                         .uids = uids,
+                         .images = images,
+                         .scaling = scaling};
     add_operations(&builder);
-    const cudnnBackendDescriptor_t made =
-        create(&builder, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    const cudnnBackendDescriptor_t made = create(&builder, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(&builder, made, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
         (int64_t)builder.operation_count, builder.operations);
     if (handle)

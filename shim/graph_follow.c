@@ -26,7 +26,7 @@ typedef struct entry {
 
 _Atomic bool mdnn_follow_flag;
 static mdnn_lock_t lock = MDNN_LOCK_INIT(FOLLOWED); /* guards all below, and users */
-static entry_t *table;                                   /* by piece.descriptor */
+static entry_t *table;                              /* by piece.descriptor */
 static uint64_t last_number;
 
 void mdnn_follow_begin(void)

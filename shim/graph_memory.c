@@ -85,8 +85,7 @@ static bool add_use(CUgraphExec executable, CUdevice device, uint64_t bytes)
         return false;
     }
     mdnn_lock(&lock);
-    *use = (use_t){
-        .executable = executable, .device = device, .bytes = bytes, .next = uses};
+    *use = (use_t){.executable = executable, .device = device, .bytes = bytes, .next = uses};
     uses = use;
     mdnn_unlock(&lock);
     return true;

@@ -102,10 +102,9 @@ static mdnn_status_t read_engine(const mdnn_cudnn_t *cudnn, cudnnBackendDescript
         CUDNN_STATUS_SUCCESS)
         return MDNN_STATUS_DEVICE;
     cudnnBackendDescriptor_t filled = configuration;
-    const bool got =
-        cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                        &filled) == CUDNN_STATUS_SUCCESS;
+    const bool got = cudnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                                                     &filled) == CUDNN_STATUS_SUCCESS;
     bool notes_known = false;
     if (got)
         record->engine_known = mdnn_engine_read(cudnn, configuration, &record->engine.engine,
@@ -160,8 +159,7 @@ static uint64_t device_bytes(void)
 static uint64_t limit_of(const mdnn_graph_record_t *record)
 {
     const uint64_t user_limit = mdnn_workspace_limit();
-    const uint64_t share =
-        mdnn_wd_is_on() ? mdnn_wd_limit() : device_bytes() / GENEROSITY_SHARE;
+    const uint64_t share = mdnn_wd_is_on() ? mdnn_wd_limit() : device_bytes() / GENEROSITY_SHARE;
     const uint64_t most = share > record->own_bytes ? share : record->own_bytes;
     return most < user_limit ? most : user_limit;
 }
@@ -187,10 +185,10 @@ static void finish(mdnn_graph_record_t *record)
     record->beta_double = double_of(problem->beta_bits);
     record->alpha_float = (float)record->alpha_double;
     record->beta_float = (float)record->beta_double;
-    record->uids = (mdnn_graph_uids_t){record->graph.x_uid, record->graph.w_uid,
-                                       record->graph.y_uid,
-                                       problem->z.dim_count ? record->graph.z_uid : -1,
-                                       problem->bias.dim_count ? record->graph.bias_uid : -1};
+    record->uids =
+        (mdnn_graph_uids_t){record->graph.x_uid, record->graph.w_uid, record->graph.y_uid,
+                            problem->z.dim_count ? record->graph.z_uid : -1,
+                            problem->bias.dim_count ? record->graph.bias_uid : -1};
 }
 
 static mdnn_status_t fill(mdnn_graph_record_t *record, cudnnBackendDescriptor_t plan,

@@ -11,17 +11,18 @@ typedef struct mdnn_graph_record {
     const mdnn_cudnn_t *cudnn;
     mdnn_graph_t graph;
     mdnn_graph_uids_t uids;
-    mdnn_engine_offer_t engine;    /* of the host's own plan */
-    bool engine_known;             /* `engine` can be made again from its identity */
-    uint64_t own_bytes;            /* workspace that the host's plan takes */
-    uint64_t limit_bytes;          /* workspace up to which candidates are of interest to the host */
-    _Atomic double own_ms;         /* measured time of the host's plan; 0: not known, < 0: cannot be */
-    _Atomic int runs;              /* counted until a search must be over */
-    _Atomic bool probed;           /* it ran without a time of it, in the host's own search */
-    mdnn_stopwatch_t watch;        /* times such runs */
-    _Atomic bool waiting;          /* counted by mdnn_plan_meet_engine */
-    _Atomic bool expendable;       /* the host has, or can have, one as good in no more workspace */
-    _Atomic(mdnn_plan_t *) planned; /* ours for this convolution, once it was looked for; else NULL */
+    mdnn_engine_offer_t engine; /* of the host's own plan */
+    bool engine_known;          /* `engine` can be made again from its identity */
+    uint64_t own_bytes;         /* workspace that the host's plan takes */
+    uint64_t limit_bytes;       /* workspace up to which candidates are of interest to the host */
+    _Atomic double own_ms;      /* measured time of the host's plan; 0: not known, < 0: cannot be */
+    _Atomic int runs;           /* counted until a search must be over */
+    _Atomic bool probed;        /* it ran without a time of it, in the host's own search */
+    mdnn_stopwatch_t watch;     /* times such runs */
+    _Atomic bool waiting;       /* counted by mdnn_plan_meet_engine */
+    _Atomic bool expendable;    /* the host has, or can have, one as good in no more workspace */
+    _Atomic(mdnn_plan_t *)
+        planned; /* ours for this convolution, once it was looked for; else NULL */
     /* Scalars as a legacy call takes them. */
     float alpha_float, beta_float;
     double alpha_double, beta_double;

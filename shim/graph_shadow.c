@@ -166,10 +166,10 @@ void mdnn_shadow_tell_configuration(mdnn_configuration_shadow_t *configuration, 
     if (number == 0)
         return;
     mdnn_lock(&lock);
-    HASH_ITER (hh, table, entry, next)
-        if (entry->shadow.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
-            atomic_load(&entry->shadow.plan.configuration) == number)
-            (void)mdnn_shadow_tell(&entry->shadow.plan, bytes);
+    HASH_ITER(hh, table, entry, next)
+    if (entry->shadow.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
+        atomic_load(&entry->shadow.plan.configuration) == number)
+        (void)mdnn_shadow_tell(&entry->shadow.plan, bytes);
     mdnn_unlock(&lock);
 }
 

@@ -18,8 +18,8 @@ enum { MDNN_PACK_POINTERS = 16 };
 /* What the last SetAttribute said, in `few` or, where that is too small, on the heap. */
 typedef struct mdnn_pack_values {
     uint64_t few[MDNN_PACK_POINTERS];
-    uint64_t *many;        /* owned; NULL: none yet */
-    int64_t count, room;   /* values, and how many `many` holds; count -1: memory was short */
+    uint64_t *many;      /* owned; NULL: none yet */
+    int64_t count, room; /* values, and how many `many` holds; count -1: memory was short */
 } mdnn_pack_values_t;
 
 typedef struct mdnn_pack_shadow {
@@ -33,20 +33,23 @@ struct mdnn_graph_record;
 
 /* Atomic, since several threads may execute one plan. */
 typedef struct mdnn_plan_shadow {
-    cudnnHandle_t handle;        /* its own or its graph's; NULL: not told */
-    bool deviceless;             /* made for a described device */
+    cudnnHandle_t handle;           /* its own or its graph's; NULL: not told */
+    bool deviceless;                /* made for a described device */
     _Atomic uint64_t configuration; /* of which engine configuration; 0: nobody can ask one */
-    _Atomic uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
-    _Atomic bool generous;       /* it was told of more than it takes by itself, and has not run yet */
+    _Atomic uint64_t
+        told_bytes;        /* least workspace that any query returned; UINT64_MAX: none asked */
+    _Atomic bool generous; /* it was told of more than it takes by itself, and has not run yet */
     _Atomic bool finalized;
-    _Atomic bool looked_at;      /* `record` is final */
+    _Atomic bool looked_at;           /* `record` is final */
     struct mdnn_graph_record *record; /* owned; NULL: passes */
 } mdnn_plan_shadow_t;
 
 /* Likewise: one may make a plan from it while another asks. */
 typedef struct mdnn_configuration_shadow {
-    _Atomic uint64_t told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
-    _Atomic uint64_t number;     /* the same for descriptors of one plan's; 0: no plan was made from it */
+    _Atomic uint64_t
+        told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
+    _Atomic uint64_t
+        number; /* the same for descriptors of one plan's; 0: no plan was made from it */
 } mdnn_configuration_shadow_t;
 
 typedef struct mdnn_shadow {

@@ -9,8 +9,8 @@
 typedef struct memory {
     uint64_t bytes;
     CUdevice device;
-    uint64_t holds;          /* handles as often as they are to be released, and mappings */
-    bool counted;            /* else its device is being reset */
+    uint64_t holds;                 /* handles as often as they are to be released, and mappings */
+    bool counted;                   /* else its device is being reset */
     struct memory *next, *previous; /* all */
 } memory_t;
 

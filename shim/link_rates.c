@@ -93,11 +93,8 @@ mdnn_status_t mdnn_link_measure(const mdnn_driver_t *driver, CUstream in, CUstre
                                 CUdeviceptr device, uint64_t host, uint64_t bytes,
                                 mdnn_link_t *link)
 {
-    link_test_t test = {.driver = driver,
-                        .streams = {in, out},
-                        .device = device,
-                        .host = host,
-                        .bytes = bytes};
+    link_test_t test = {
+        .driver = driver, .streams = {in, out}, .device = device, .host = host, .bytes = bytes};
     test.copies = measured_bytes / bytes > FEWEST_COPIES ? measured_bytes / bytes : FEWEST_COPIES;
     if (!create_events(&test))
         return MDNN_STATUS_DEVICE;

@@ -48,7 +48,7 @@ struct mdnn_measurement {
     cudnnHandle_t own_handle; /* what is timed runs on it; cuDNN is asked with the caller's */
     bool surveyed[MDNN_PART_ROLE_COUNT];
     bool has_shortlist;
-    unsigned shortlist; /* legacy algorithms, a bit each */
+    unsigned shortlist;                 /* legacy algorithms, a bit each */
     const mdnn_engine_plan_t *own_plan; /* the caller's, being timed; else NULL */
     const mdnn_graph_uids_t *own_uids;
     int timed, untried; /* candidates in this session */
@@ -112,7 +112,8 @@ static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
     if (!driver || measurement->call.cudnn->cudnnGetStream(measurement->call.handle, &stream) !=
                        CUDNN_STATUS_SUCCESS)
         return MDNN_STATUS_DEVICE;
-    MDNN_TRY(mdnn_own_stream_enter(measurement->call.cudnn, stream, &own, &measurement->own_handle));
+    MDNN_TRY(
+        mdnn_own_stream_enter(measurement->call.cudnn, stream, &own, &measurement->own_handle));
     MDNN_TRY(mdnn_scratch_init(&measurement->scratch, driver, own));
     measurement->has_scratch = true;
     int64_t images = mdnn_problem_batch(measurement->problem);
@@ -718,13 +719,13 @@ static void report(const mdnn_measurement_t *measurement)
     if (measurement->timed + measurement->untried == 0)
         return;
     mdnn_problem_format(measurement->problem, title, sizeof title);
-    MDNN_LOG(MDNN_LOG_DEBUG, "measure",
-             "%s: timed %d candidates, left %d untried, in %.1f ms (lists %.1f, cuDNN's guesses %.1f, "
-             "plans %.1f, memory %.1f)",
-             title, measurement->timed, measurement->untried,
-             (mdnn_now_us() - measurement->begin_us) / 1e3, measurement->us.lists / 1e3,
-             measurement->us.guesses / 1e3, measurement->us.plans / 1e3,
-             measurement->us.memory / 1e3);
+    MDNN_LOG(
+        MDNN_LOG_DEBUG, "measure",
+        "%s: timed %d candidates, left %d untried, in %.1f ms (lists %.1f, cuDNN's guesses %.1f, "
+        "plans %.1f, memory %.1f)",
+        title, measurement->timed, measurement->untried,
+        (mdnn_now_us() - measurement->begin_us) / 1e3, measurement->us.lists / 1e3,
+        measurement->us.guesses / 1e3, measurement->us.plans / 1e3, measurement->us.memory / 1e3);
 }
 
 void mdnn_measurement_end(mdnn_measurement_t *measurement)

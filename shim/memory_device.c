@@ -95,8 +95,7 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY; /* as many as the budget has */
     MDNN_TRY(mdnn_failure_note(
         driver->cuMemCreate(&handle, memory->config.chunk_bytes, &properties, 0)));
-    const mdnn_status_t status =
-        map_handle(memory, alias_of(memory, place + 1), handle, 1);
+    const mdnn_status_t status = map_handle(memory, alias_of(memory, place + 1), handle, 1);
     if (status != MDNN_STATUS_OK) {
         (void)driver->cuMemRelease(handle);
         return status;

@@ -24,10 +24,10 @@ typedef struct mdnn_device_memory mdnn_device_memory_t;
 /* The caller's lock, and its threads. All NULL: it has none. */
 typedef struct mdnn_device_caller {
     void *context;
-    void (*let_go)(void *context);    /* before a wait of the host, */
-    void (*take_back)(void *context); /* and after it */
+    void (*let_go)(void *context);                          /* before a wait of the host, */
+    void (*take_back)(void *context);                       /* and after it */
     void (*wait_for_change)(void *context, double seconds); /* of what the lock protects */
-    uint32_t (*opened_here)(void *context); /* see mdnn_memory_device_t */
+    uint32_t (*opened_here)(void *context);                 /* see mdnn_memory_device_t */
 } mdnn_device_caller_t;
 
 typedef struct mdnn_device_memory_config {

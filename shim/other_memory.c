@@ -47,8 +47,8 @@ CUresult mdnn_other_begin(mdnn_other_kind_t kind, uint64_t bytes, mdnn_other_mem
     mdnn_other_memory_t *const made = malloc(sizeof *made);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *made = (mdnn_other_memory_t){
-        .kind = kind, .bytes = bytes, .device = device, .context = context};
+    *made =
+        (mdnn_other_memory_t){.kind = kind, .bytes = bytes, .device = device, .context = context};
     result = mdnn_virtual_set_aside(device, bytes, MDNN_ASIDE_IN_PAGES, false);
     if (result == CUDA_SUCCESS)
         *memory = made;

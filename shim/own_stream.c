@@ -62,7 +62,8 @@ mdnn_status_t mdnn_own_stream_wait(const mdnn_own_stream_t *own, CUevent event)
     (void)own;
     /* Simulated time passes for who waits; our own work needs nobody else. */
     if (driver->is_simulated)
-        return driver->cuEventSynchronize(event) == CUDA_SUCCESS ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
+        return driver->cuEventSynchronize(event) == CUDA_SUCCESS ? MDNN_STATUS_OK
+                                                                 : MDNN_STATUS_DEVICE;
     return wait_for(query_event, event, longest_run_us, LOOKS_FOR_OWN);
 }
 
@@ -98,9 +99,9 @@ static void make_pool(const mdnn_driver_t *driver, mdnn_own_stream_t *own)
         !driver->cuMemAllocFromPoolAsync || !driver->cuMemFreeAsync ||
         driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-                                                    .id = device}};
+    const CUmemPoolProps properties = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
     if (!own->end && driver->cuEventCreate(&own->end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         own->end = NULL;
     if (!own->end || driver->cuMemPoolCreate(&own->pool, &properties) != CUDA_SUCCESS)
@@ -109,7 +110,8 @@ static void make_pool(const mdnn_driver_t *driver, mdnn_own_stream_t *own)
 
 static bool make_stream(const mdnn_driver_t *driver, mdnn_own_stream_t *own)
 {
-    if (!own->stream && driver->cuStreamCreate(&own->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    if (!own->stream &&
+        driver->cuStreamCreate(&own->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         own->stream = NULL;
     if (own->stream)
         make_pool(driver, own);
@@ -153,7 +155,8 @@ static double patience_us(const mdnn_own_stream_t *own)
 static void let_simulated_time_pass(const mdnn_own_stream_t *own, CUstream program)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (driver->is_simulated && own->end && driver->cuStreamQuery(program) == CUDA_ERROR_NOT_READY &&
+    if (driver->is_simulated && own->end &&
+        driver->cuStreamQuery(program) == CUDA_ERROR_NOT_READY &&
         driver->cuEventRecord(own->end, program) == CUDA_SUCCESS)
         (void)driver->sim_wait_event(own->end);
 }
@@ -199,8 +202,9 @@ mdnn_status_t mdnn_own_stream_enter(const mdnn_cudnn_t *cudnn, CUstream program,
     const bool has_stream = make_stream(driver, place);
     MDNN_TRY(wait_for_program(place, program));
     if (!has_stream || !make_handle(cudnn, place)) {
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "measure",
-                      "there is no stream or cuDNN handle to be had to measure with: convolutions pass");
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "measure",
+            "there is no stream or cuDNN handle to be had to measure with: convolutions pass");
         place->refused_us = mdnn_now_us();
         return MDNN_STATUS_BUSY;
     }
@@ -213,7 +217,8 @@ mdnn_status_t mdnn_own_stream_enter(const mdnn_cudnn_t *cudnn, CUstream program,
 
 /* ---- memory ---- */
 
-CUresult mdnn_own_stream_allocate(const mdnn_own_stream_t *own, CUdeviceptr *address, uint64_t bytes)
+CUresult mdnn_own_stream_allocate(const mdnn_own_stream_t *own, CUdeviceptr *address,
+                                  uint64_t bytes)
 {
     return own->pool && !mdnn_virtual_on()
                ? mdnn_real_driver()->cuMemAllocFromPoolAsync(address, bytes, own->pool, own->stream)

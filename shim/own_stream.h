@@ -39,7 +39,8 @@ mdnn_status_t mdnn_own_stream_wait(const mdnn_own_stream_t *own, CUevent event);
 
 /* Device memory for the stream, stream-ordered where the driver can: then a free does not wait for the whole device, as
  * cuMemFree does. Under a budget it counts. */
-CUresult mdnn_own_stream_allocate(const mdnn_own_stream_t *own, CUdeviceptr *address, uint64_t bytes);
+CUresult mdnn_own_stream_allocate(const mdnn_own_stream_t *own, CUdeviceptr *address,
+                                  uint64_t bytes);
 void mdnn_own_stream_free(mdnn_own_stream_t *own, CUdeviceptr address);
 /* Waits for what was freed and gives it back to the device; later, if that takes too long. */
 void mdnn_own_stream_give_back(mdnn_own_stream_t *own);

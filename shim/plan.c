@@ -65,7 +65,7 @@ struct mdnn_plan {
     UT_hash_handle hh;
 };
 
-static mdnn_lock_t table_lock = MDNN_LOCK_INIT(PLAN_TABLE); /* guards `table` */
+static mdnn_lock_t table_lock = MDNN_LOCK_INIT(PLAN_TABLE);  /* guards `table` */
 static mdnn_lock_t planning_lock = MDNN_LOCK_INIT(PLANNING); /* guards what follows */
 /* A thread makes plans, or keeps them: what was measured is its own, of every plan, without a lock, since that takes long
  * and waits for the device. Others do without meanwhile. */
@@ -365,9 +365,10 @@ static void make_rival(mdnn_plan_t *plan, const mdnn_call_t *call, const mdnn_fr
 static bool refuse_part(mdnn_plan_t *plan, const mdnn_configuration_t *configuration, size_t part)
 {
     const mdnn_micro_config_t *const micro = &configuration->parts[part];
-    MDNN_LOG_ONCE(MDNN_LOG_INFO, "plan",
-                  "what was measured for %lld images (algorithm %d) cannot be made: the next best runs",
-                  (long long)micro->images, micro->cost.algo);
+    MDNN_LOG_ONCE(
+        MDNN_LOG_INFO, "plan",
+        "what was measured for %lld images (algorithm %d) cannot be made: the next best runs",
+        (long long)micro->images, micro->cost.algo);
     return mdnn_cost_table_refuse(plan->costs, micro->images, &micro->cost);
 }
 
@@ -483,10 +484,9 @@ static void remember(mdnn_plan_t *plan, const front_set_t *set, mdnn_database_co
     const mdnn_wr_request_t request = request_for(plan, set->limit_bytes, 0);
     bool any;
     if (mdnn_cost_table_remember(plan->costs, &plan->recall.memory, &any) == MDNN_STATUS_OK && any)
-        mdnn_recall_store(&plan->recall, &request,
-                          set->counts[0] > 0 ? set->ready[0][set->counts[0] - 1].configuration
-                                             : NULL,
-                          conflict);
+        mdnn_recall_store(
+            &plan->recall, &request,
+            set->counts[0] > 0 ? set->ready[0][set->counts[0] - 1].configuration : NULL, conflict);
 }
 
 /* A first iteration has little time. Where inputs may be rounded the engines have nearly
@@ -621,7 +621,8 @@ static bool forget_file(mdnn_plan_t *plan)
 }
 
 /* What is there stays at least as complete. BUSY: not now. The caller plans. */
-static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
+static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call,
+                                    uint64_t limit_bytes)
 {
     if (is_ready(plan, call, limit_bytes) || atomic_load(&plan->given_up))
         return MDNN_STATUS_OK;
@@ -669,8 +670,8 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
 bool mdnn_plan_complete(mdnn_plan_t *plan, const mdnn_call_t *call)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (!mdnn_plan_has_left(plan) || !mdnn_search_missed(&plan->search) || mdnn_plan_is_given_up(plan) ||
-        !driver || is_capturing(call, driver))
+    if (!mdnn_plan_has_left(plan) || !mdnn_search_missed(&plan->search) ||
+        mdnn_plan_is_given_up(plan) || !driver || is_capturing(call, driver))
         return false;
     double begin_us;
     if (!begin_planning(&begin_us))
@@ -797,8 +798,8 @@ static double time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t p
         mdnn_measurement_begin(call, &plan->key.problem, plan->slices, plan->costs, &request,
                                &measurement) != MDNN_STATUS_OK)
         return -1;
-    const mdnn_status_t status = mdnn_measurement_time_engine(
-        measurement, call->caller_engine, own.plan ? &own : NULL, call->uids);
+    const mdnn_status_t status = mdnn_measurement_time_engine(measurement, call->caller_engine,
+                                                              own.plan ? &own : NULL, call->uids);
     mdnn_measurement_end(measurement);
     mdnn_engines_sweep(plan->engines);
     const front_set_t *const set = atomic_load(&plan->set);

@@ -41,7 +41,7 @@ typedef struct mdnn_demand {
     uint64_t workspace_bytes; /* at most this much */
     bool deterministic;       /* same result in every run */
     bool direct;              /* no FFT, no Winograd */
-    bool strict;              /* inputs are not rounded, although the problem's math type allows it */
+    bool strict; /* inputs are not rounded, although the problem's math type allows it */
 } mdnn_demand_t;
 
 typedef enum mdnn_plan_permission {

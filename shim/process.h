@@ -14,8 +14,8 @@ typedef enum mdnn_process_state {
     MDNN_PROCESS_STARTING, /* some thread reads the options; meanwhile calls pass */
     MDNN_PROCESS_ACTIVE,
     MDNN_PROCESS_DISABLED,
-    MDNN_PROCESS_FORKED,  /* a child without exec, by fork or by clone: CUDA does not work here */
-    MDNN_PROCESS_EXITING  /* exit handlers run: CUDA may be gone */
+    MDNN_PROCESS_FORKED, /* a child without exec, by fork or by clone: CUDA does not work here */
+    MDNN_PROCESS_EXITING /* exit handlers run: CUDA may be gone */
 } mdnn_process_state_t;
 
 /* Starts us at the first call. */

@@ -9,8 +9,8 @@
 #include "shim/capture_mode.h"
 
 typedef struct library_names {
-    const char *version;     /* version node of its exports; NULL: any */
-    const char *sonames[5];  /* searched in this order, NULL ends */
+    const char *version;    /* version node of its exports; NULL: any */
+    const char *sonames[5]; /* searched in this order, NULL ends */
 } library_names_t;
 
 static const library_names_t names_of[MDNN_LIBRARY_COUNT] = {
@@ -166,9 +166,10 @@ static bool fill_cudnn(mdnn_cudnn_t *table, const search_t *search)
 #undef MEMORY_FUNCTION
     table->complete &= table->cudnnConvolutionForward != NULL;
     table->has_graph = table->cudnnGetVersion && table->cudnnGetStream &&
-                       table->cudnnBackendCreateDescriptor && table->cudnnBackendDestroyDescriptor &&
-                       table->cudnnBackendFinalize && table->cudnnBackendSetAttribute &&
-                       table->cudnnBackendGetAttribute && table->cudnnBackendExecute;
+                       table->cudnnBackendCreateDescriptor &&
+                       table->cudnnBackendDestroyDescriptor && table->cudnnBackendFinalize &&
+                       table->cudnnBackendSetAttribute && table->cudnnBackendGetAttribute &&
+                       table->cudnnBackendExecute;
     return any;
 }
 
@@ -185,7 +186,8 @@ static const mdnn_cudnn_t *build_cudnn(mdnn_library_t library)
     const mdnn_cudnn_t *published = NULL;
     if (any && atomic_compare_exchange_strong(&cudnn_tables[library], &published, table)) {
         if (!table->complete && !table->has_graph)
-            MDNN_LOG(MDNN_LOG_WARN, "shim", "%s lacks functions that we need: its convolutions pass",
+            MDNN_LOG(MDNN_LOG_WARN, "shim",
+                     "%s lacks functions that we need: its convolutions pass",
                      names_of[library].version);
         return table;
     }

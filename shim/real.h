@@ -25,11 +25,11 @@ cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **fun
 
 /* A version node that hosts bind to, hence one set of real functions. */
 typedef enum mdnn_library {
-    MDNN_LIBRARY_CUDNN9,     /* libcudnn.so.9 */
-    MDNN_LIBRARY_CUDNN9_CNN, /* libcudnn_cnn.so.9, linked directly */
+    MDNN_LIBRARY_CUDNN9,       /* libcudnn.so.9 */
+    MDNN_LIBRARY_CUDNN9_CNN,   /* libcudnn_cnn.so.9, linked directly */
     MDNN_LIBRARY_CUDNN9_GRAPH, /* libcudnn_graph.so.9, linked directly */
-    MDNN_LIBRARY_CUDNN8,     /* libcudnn.so.8 */
-    MDNN_LIBRARY_CUDART,     /* any libcudart.so.* */
+    MDNN_LIBRARY_CUDNN8,       /* libcudnn.so.8 */
+    MDNN_LIBRARY_CUDART,       /* any libcudart.so.* */
     MDNN_LIBRARY_COUNT
 } mdnn_library_t;
 

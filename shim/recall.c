@@ -92,10 +92,9 @@ void mdnn_recall_store(mdnn_recall_t *recall, const mdnn_wr_request_t *request,
 {
     if (!recall->active)
         return;
-    report(configuration
-               ? mdnn_database_store(database(), recall->key, &recall->memory, request,
-                                     configuration, conflict)
-               : mdnn_database_store_costs(database(), recall->key, &recall->memory),
+    report(configuration ? mdnn_database_store(database(), recall->key, &recall->memory, request,
+                                               configuration, conflict)
+                         : mdnn_database_store_costs(database(), recall->key, &recall->memory),
            "cannot write");
 }
 

@@ -16,7 +16,7 @@ struct mdnn_reserved {
     bool graphs;
     uint64_t counted, pending; /* bytes set aside; of them, for calls that are under way */
     uint64_t grain;
-    uint64_t shares;           /* allocations that are not freed */
+    uint64_t shares; /* allocations that are not freed */
     mdnn_reserved_t *next;
 };
 
@@ -54,11 +54,8 @@ static mdnn_reserved_t *find_or_add(CUmemoryPool pool, CUdevice device, bool gra
     mdnn_lock(&lock);
     mdnn_reserved_t *reserved = find(pool, device, graphs);
     if (!reserved && (reserved = calloc(1, sizeof *reserved))) {
-        *reserved = (mdnn_reserved_t){.pool = pool,
-                                      .device = device,
-                                      .graphs = graphs,
-                                      .grain = least_grain,
-                                      .next = all};
+        *reserved = (mdnn_reserved_t){
+            .pool = pool, .device = device, .graphs = graphs, .grain = least_grain, .next = all};
         all = reserved;
         atomic_fetch_add(&count, 1);
     }
@@ -95,14 +92,14 @@ static bool ask(const mdnn_reserved_t *reserved, uint64_t *bytes, uint64_t *used
     cuuint64_t held = 0, in_use = 0;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (reserved->graphs && queries->cuDeviceGetGraphMemAttribute) {
-        result = queries->cuDeviceGetGraphMemAttribute(
-            reserved->device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &in_use);
+        result = queries->cuDeviceGetGraphMemAttribute(reserved->device,
+                                                       CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &in_use);
         if (result == CUDA_SUCCESS)
             result = queries->cuDeviceGetGraphMemAttribute(
                 reserved->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &held);
     } else if (reserved->pool && queries->cuMemPoolGetAttribute) {
-        result = queries->cuMemPoolGetAttribute(reserved->pool,
-                                                CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &in_use);
+        result = queries->cuMemPoolGetAttribute(reserved->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                                                &in_use);
         if (result == CUDA_SUCCESS)
             result = queries->cuMemPoolGetAttribute(reserved->pool,
                                                     CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held);
@@ -194,8 +191,7 @@ CUresult mdnn_reserved_begin(mdnn_reserved_t *reserved, uint64_t bytes, uint64_t
     if (!reserved || bytes > UINT64_MAX / 4)
         return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t wanted = (bytes + reserved->grain - 1) / reserved->grain * reserved->grain;
-    CUresult result =
-        mdnn_virtual_set_aside(reserved->device, wanted, MDNN_ASIDE_EXACT, true);
+    CUresult result = mdnn_virtual_set_aside(reserved->device, wanted, MDNN_ASIDE_EXACT, true);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         /* What it holds may do: then it need not grow. */
         if (ask(reserved, &held, &used) && held - used >= bytes)
@@ -217,8 +213,7 @@ bool mdnn_reserved_end(mdnn_reserved_t *reserved, uint64_t growth)
         return true;
     if (reserved->grain < growth + more && more < (uint64_t)64 << 20)
         reserved->grain = more > least_grain ? more : 2 * least_grain;
-    const CUresult result =
-        mdnn_virtual_set_aside(reserved->device, more, MDNN_ASIDE_EXACT, false);
+    const CUresult result = mdnn_virtual_set_aside(reserved->device, more, MDNN_ASIDE_EXACT, false);
     if (result == CUDA_SUCCESS)
         add(reserved, more, 0);
     else if (result != CUDA_ERROR_NOT_SUPPORTED)

@@ -156,7 +156,8 @@ static mdnn_status_t record(mdnn_scratch_t *scratch, size_t event)
 static void hold(mdnn_scratch_t *scratch, size_t calls)
 {
     const double slowest_us = 1.5 * scratch->call_us; /* calls differ */
-    const double wanted_us = (double)calls * (slowest_us > least_call_us ? slowest_us : least_call_us);
+    const double wanted_us =
+        (double)calls * (slowest_us > least_call_us ? slowest_us : least_call_us);
     uint64_t ns = (uint64_t)(1e3 * (wanted_us < longest_hold_us ? wanted_us : longest_hold_us));
     void *parameters[] = {&ns};
     const mdnn_kernels_t *kernels;
@@ -167,13 +168,14 @@ static void hold(mdnn_scratch_t *scratch, size_t calls)
         mdnn_driver_cuLaunchKernel(kernels->hold, 1, 1, 1, 1, 1, 1, 0, scratch->stream, parameters,
                                    NULL) != CUDA_SUCCESS;
     if (scratch->cannot_hold)
-        MDNN_LOG_ONCE(MDNN_LOG_INFO, "measure",
-                      "the kernel that holds a stream does not run here: short calls are timed as the "
-                      "host makes them");
+        MDNN_LOG_ONCE(
+            MDNN_LOG_INFO, "measure",
+            "the kernel that holds a stream does not run here: short calls are timed as the "
+            "host makes them");
 }
 
-static mdnn_status_t enqueue_runs(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,
-                                  const mdnn_timed_runs_t *runs)
+static mdnn_status_t enqueue_runs(mdnn_scratch_t *scratch, const mdnn_call_t *calls,
+                                  size_t distinct, const mdnn_timed_runs_t *runs)
 {
     MDNN_TRY(enqueue(calls, distinct, runs->lead));
     MDNN_TRY(record(scratch, 0));

@@ -21,7 +21,7 @@ enum { MDNN_SCRATCH_GROUPS = 8 }; /* timed groups that are enqueued together */
 typedef struct mdnn_scratch {
     const mdnn_driver_t *driver;
     mdnn_own_stream_t *own;
-    CUstream stream; /* its */
+    CUstream stream;                         /* its */
     CUevent events[MDNN_SCRATCH_GROUPS + 1]; /* between groups */
     CUdeviceptr blocks[MDNN_SCRATCH_COUNT];  /* 0: none */
     uint64_t bytes[MDNN_SCRATCH_COUNT];

@@ -214,9 +214,9 @@ static mdnn_status_t make_filter(mdnn_slices_t *slices)
         slices->filter = NULL;
         return MDNN_STATUS_DEVICE;
     }
-    return slices->cudnn->cudnnSetFilterNdDescriptor(
-               slices->filter, (cudnnDataType_t)w->type, (cudnnTensorFormat_t)w->format,
-               w->dim_count, w->dims) == CUDNN_STATUS_SUCCESS
+    return slices->cudnn->cudnnSetFilterNdDescriptor(slices->filter, (cudnnDataType_t)w->type,
+                                                     (cudnnTensorFormat_t)w->format, w->dim_count,
+                                                     w->dims) == CUDNN_STATUS_SUCCESS
                ? MDNN_STATUS_OK
                : MDNN_STATUS_DEVICE;
 }

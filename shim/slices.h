@@ -7,8 +7,9 @@
 
 typedef struct mdnn_slice_descriptors {
     int64_t images;
-    cudnnTensorDescriptor_t x, y, z; /* z NULL without one; all NULL where the legacy API cannot say it */
-    cudnnFilterDescriptor_t w;       /* NULL where the caller has one */
+    cudnnTensorDescriptor_t x, y,
+        z;                     /* z NULL without one; all NULL where the legacy API cannot say it */
+    cudnnFilterDescriptor_t w; /* NULL where the caller has one */
 } mdnn_slice_descriptors_t;
 
 typedef struct mdnn_slices mdnn_slices_t;

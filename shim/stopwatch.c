@@ -31,8 +31,7 @@ static void collect(mdnn_stopwatch_t *watch)
 static bool has_events(mdnn_stopwatch_t *watch)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (!watch->begin &&
-        driver->cuEventCreate(&watch->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+    if (!watch->begin && driver->cuEventCreate(&watch->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
         watch->begin = NULL;
     if (watch->begin && !watch->end &&
         driver->cuEventCreate(&watch->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS)

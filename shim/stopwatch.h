@@ -17,13 +17,13 @@ typedef struct mdnn_stopwatch_times {
 
 /* Zeroed at first; any thread, one at a time takes part. */
 typedef struct mdnn_stopwatch {
-    _Atomic bool taken; /* guards the rest */
-    bool under_way;     /* the events tell of a call that was not read yet */
-    int times;          /* that were read */
-    double begin_us;    /* when the host began that call */
-    double host_ms;     /* that it took to make it */
+    _Atomic bool taken;           /* guards the rest */
+    bool under_way;               /* the events tell of a call that was not read yet */
+    int times;                    /* that were read */
+    double begin_us;              /* when the host began that call */
+    double host_ms;               /* that it took to make it */
     mdnn_stopwatch_times_t least; /* of them */
-    CUevent begin, end; /* NULL: not made */
+    CUevent begin, end;           /* NULL: not made */
 } mdnn_stopwatch_t;
 
 /* Before the call is enqueued on `stream`. False if this one is not timed: the last one has not come

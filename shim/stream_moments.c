@@ -306,9 +306,8 @@ static bool ring_has_room(stream_t *stream)
 static event_t *next_event(mdnn_moments_t *moments, stream_t *stream)
 {
     if (!ring_has_room(stream))
-        return stream->count > 0
-                   ? stream->ring[(stream->first + stream->count - 1) % stream->room]
-                   : NULL;
+        return stream->count > 0 ? stream->ring[(stream->first + stream->count - 1) % stream->room]
+                                 : NULL;
     event_t *const event = new_event(moments, stream->context);
     if (event)
         stream->ring[(stream->first + stream->count++) % stream->room] = event;
@@ -549,8 +548,8 @@ void mdnn_moments_fix_stream(mdnn_moments_t *moments, CUstream stream, bool per_
 static void look_at(mdnn_moments_t *moments, stream_t *stream)
 {
     fix(moments, stream, false);
-    while (stream->count > 0 && moments->driver->cuEventQuery(
-                                    stream->ring[stream->first]->handle) == CUDA_SUCCESS)
+    while (stream->count > 0 &&
+           moments->driver->cuEventQuery(stream->ring[stream->first]->handle) == CUDA_SUCCESS)
         pop_first(moments, stream);
 }
 

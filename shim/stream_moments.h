@@ -58,7 +58,8 @@ mdnn_status_t mdnn_moments_wait_on_host(mdnn_moments_t *moments, mdnn_ticket_t t
 /* The same on the simulated GPU: BUSY also where it would wait for what the program does. */
 mdnn_status_t mdnn_moments_wait_simulated(mdnn_moments_t *moments, mdnn_ticket_t ticket);
 /* The same, asked for again and again; BUSY also after `seconds`. */
-mdnn_status_t mdnn_moments_wait_a_while(mdnn_moments_t *moments, mdnn_ticket_t ticket, double seconds);
+mdnn_status_t mdnn_moments_wait_a_while(mdnn_moments_t *moments, mdnn_ticket_t ticket,
+                                        double seconds);
 /* What is marked in the stream so far ends with that work, not with what is enqueued next: before
  * something is that may wait for the program. fix: by number. Nothing for unknown streams. */
 void mdnn_moments_fix(mdnn_moments_t *moments, uint64_t number);

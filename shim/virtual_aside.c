@@ -87,7 +87,8 @@ void mdnn_virtual_give_back(CUdevice ordinal, uint64_t bytes, mdnn_aside_kind_t 
         less = round_up(bytes, page_bytes);
     } else if (kind == MDNN_ASIDE_IN_PAGES) {
         const uint64_t before = device->small_plain_bytes, one = round_up(bytes, least_bytes);
-        device->small_plain_bytes -= one < before ? one : before; /* before a reset there were more */
+        device->small_plain_bytes -=
+            one < before ? one : before; /* before a reset there were more */
         less = round_up(before, page_bytes) - round_up(device->small_plain_bytes, page_bytes);
     }
     if (device->memory)

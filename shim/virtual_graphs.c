@@ -75,11 +75,11 @@ static mdnn_status_t end_captured(holder_t holder, uint64_t address, bool *made)
     mdnn_lock(&lock);
     mdnn_held_t *const known =
         mdnn_captures_find(mdnn_virtual_captures(), holder.kind, holder.id, address);
-    const mdnn_status_t status =
-        !mdnn_captures_is_made(mdnn_virtual_captures(), address) ? MDNN_STATUS_NOT_FOUND
-        : known && known->ended                                  ? MDNN_STATUS_BUSY
-        : known                                                  ? MDNN_STATUS_OK
-                                                                 : MDNN_STATUS_INVALID_ARGUMENT;
+    const mdnn_status_t status = !mdnn_captures_is_made(mdnn_virtual_captures(), address)
+                                     ? MDNN_STATUS_NOT_FOUND
+                                 : known && known->ended ? MDNN_STATUS_BUSY
+                                 : known                 ? MDNN_STATUS_OK
+                                                         : MDNN_STATUS_INVALID_ARGUMENT;
     *made = known && known->made;
     if (status == MDNN_STATUS_OK)
         known->ended = true;

@@ -25,9 +25,9 @@ static const uint64_t mebibyte = (uint64_t)1 << 20;
 static _Atomic(mdnn_virtual_device_t *) devices[DEVICES]; /* filled from the front */
 /* In the place of one that was reset, until another takes it. */
 static mdnn_virtual_device_t nothing = {.lock = MDNN_LOCK_INIT(DEVICE), .ordinal = -1};
-static mdnn_virtual_device_t *withdrawn; /* others may have seen them, so they stay */
-static _Atomic uint64_t lowest = UINT64_MAX, highest;     /* all addresses lie in there */
-static _Atomic bool tried[DEVICES], failed[DEVICES];      /* by ordinal */
+static mdnn_virtual_device_t *withdrawn;              /* others may have seen them, so they stay */
+static _Atomic uint64_t lowest = UINT64_MAX, highest; /* all addresses lie in there */
+static _Atomic bool tried[DEVICES], failed[DEVICES];  /* by ordinal */
 
 /* Whether this thread makes a device. */
 static _Thread_local bool makes __attribute__((tls_model("initial-exec")));
@@ -326,13 +326,14 @@ static void open_account(void)
         return;
     const uint64_t processes = local_processes();
     host.limit_bytes /= processes;
-    MDNN_LOG(MDNN_LOG_WARN, "memory",
-             "processes cannot add up their pinned memory in %s (%s): this one takes at most 1/%llu "
-             "of [memory] host_limit",
-             folder,
-             status == MDNN_STATUS_UNSUPPORTED ? "what is there is somebody else's"
-                                               : mdnn_status_string(status),
-             (unsigned long long)processes);
+    MDNN_LOG(
+        MDNN_LOG_WARN, "memory",
+        "processes cannot add up their pinned memory in %s (%s): this one takes at most 1/%llu "
+        "of [memory] host_limit",
+        folder,
+        status == MDNN_STATUS_UNSUPPORTED ? "what is there is somebody else's"
+                                          : mdnn_status_string(status),
+        (unsigned long long)processes);
 }
 
 /* `making` is locked. Once a process. */
@@ -432,18 +433,17 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
     MDNN_TRY(mdnn_failure_note(driver->cuDeviceTotalMem(&total, device->ordinal)));
     device->budget_bytes = options->memory_budget < total ? options->memory_budget : total;
     const uint64_t chunk_bytes = mdnn_chunk_bytes(device->budget_bytes, options->memory_chunk_size);
-    const mdnn_device_memory_config_t config = {.driver = driver,
-                                                .moments = atomic_load(&moments),
-                                                .device = device->ordinal,
-                                                .context = device->context,
-                                                .budget_bytes = device->budget_bytes,
-                                                .chunk_bytes = chunk_bytes,
-                                                .host = &host,
-                                                .covers =
-                                                    options->memory_safety == MDNN_SAFETY_HOST,
-                                                .trace = trace,
-                                                .caller = {device, let_go, take_back,
-                                                           wait_for_change, opened_here}};
+    const mdnn_device_memory_config_t config = {
+        .driver = driver,
+        .moments = atomic_load(&moments),
+        .device = device->ordinal,
+        .context = device->context,
+        .budget_bytes = device->budget_bytes,
+        .chunk_bytes = chunk_bytes,
+        .host = &host,
+        .covers = options->memory_safety == MDNN_SAFETY_HOST,
+        .trace = trace,
+        .caller = {device, let_go, take_back, wait_for_change, opened_here}};
     snprintf(device->trouble, sizeof device->trouble,
              "addresses or streams for it are not to be had; too little address space (ulimit -v) "
              "is one reason");
@@ -526,7 +526,8 @@ static void say_failed(const mdnn_virtual_device_t *device, mdnn_status_t status
     const CUresult error = mdnn_failure_take();
     const char *const what = device->trouble[0] ? device->trouble : mdnn_status_string(status);
     char why[MDNN_TROUBLE_BYTES + 32];
-    snprintf(why, sizeof why, error == CUDA_SUCCESS ? "%s" : "%s (CUDA error %d)", what, (int)error);
+    snprintf(why, sizeof why, error == CUDA_SUCCESS ? "%s" : "%s (CUDA error %d)", what,
+             (int)error);
     say_without((int)device->ordinal, why);
 }
 
@@ -544,15 +545,16 @@ static void say_nowhere(void)
 /* `known`: which device it is; else the driver says why nothing works. */
 static CUresult without(bool known, CUdevice ordinal)
 {
-    const CUresult refused = mdnn_process_options()->memory_strict ? CUDA_ERROR_OUT_OF_MEMORY
-                                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    const CUresult refused =
+        mdnn_process_options()->memory_strict ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     if (!has_common()) {
         say_nowhere();
         return refused;
     }
     /* While it is being reset, what is allocated there ends with it. */
-    return known && (ordinal >= DEVICES || atomic_load(&failed[ordinal])) ? refused
-                                                                          : CUDA_ERROR_NOT_SUPPORTED;
+    return known && (ordinal >= DEVICES || atomic_load(&failed[ordinal]))
+               ? refused
+               : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult mdnn_virtual_without_numbered(CUdevice ordinal)
@@ -778,11 +780,12 @@ static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
     mdnn_format_size_rounded(own, pinned, sizeof pinned);
     mdnn_format_size_rounded(host.registry ? mdnn_node_registry_bytes(host.registry, 0) : own, all,
                              sizeof all);
-    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                  "%s refused: the budget of %s would do, but what should leave finds no room in %s "
-                  "of pinned host memory; [memory] host_limit sets how much there may be, shared "
-                  "by all processes of the user on this machine (%s now)",
-                  refused, budget, pinned, all);
+    MDNN_LOG_ONCE(
+        MDNN_LOG_WARN, "memory",
+        "%s refused: the budget of %s would do, but what should leave finds no room in %s "
+        "of pinned host memory; [memory] host_limit sets how much there may be, shared "
+        "by all processes of the user on this machine (%s now)",
+        refused, budget, pinned, all);
 }
 
 /* Whether a line about what is refused now tells something new: clearly more is needed, or clearly less
@@ -965,9 +968,8 @@ static CUresult allocate_on(mdnn_virtual_device_t *device, CUcontext context, CU
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     const bool useless = !quiet && is_useless(device, bytes);
     const bool optional = quiet || useless || mdnn_workspace_is_size(bytes);
-    const mdnn_status_t status =
-        useless ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
-                : allocate_entered(device, bytes, number, capture, &start);
+    const mdnn_status_t status = useless ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
+                                         : allocate_entered(device, bytes, number, capture, &start);
     const bool refused = status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && device->memory;
     if (refused)
         mdnn_memory_judge_refusal(device->memory, bytes, optional);
@@ -975,7 +977,7 @@ static CUresult allocate_on(mdnn_virtual_device_t *device, CUcontext context, CU
         note_refused(device, bytes);
     const CUresult result = status == MDNN_STATUS_NOT_FOUND ? CUDA_ERROR_NOT_SUPPORTED
                             : refused && optional           ? CUDA_ERROR_OUT_OF_MEMORY
-                                                            : told_of_allocation(device, status, bytes);
+                                                  : told_of_allocation(device, status, bytes);
     if (refused && optional && !quiet)
         say_optional(device, bytes);
     if (result == CUDA_SUCCESS && synchronous && !quiet && context != device->context)
@@ -1129,8 +1131,8 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes)
     mdnn_lock(&device->lock);
     const bool there = device->memory != NULL;
     *free_bytes = there ? mdnn_memory_available(device->memory) : 0;
-    const mdnn_memory_report_t report = there ? mdnn_memory_report(device->memory)
-                                              : (mdnn_memory_report_t){0};
+    const mdnn_memory_report_t report =
+        there ? mdnn_memory_report(device->memory) : (mdnn_memory_report_t){0};
     const uint64_t live_bytes = report.live_bytes + report.other_bytes;
     mdnn_unlock(&device->lock);
     if (!there)
@@ -1290,8 +1292,9 @@ CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes)
     if (result != CUDA_ERROR_NOT_SUPPORTED)
         return result;
     /* Where there is a budget it was trouble of our own: what it could not count is not taken. */
-    return mdnn_virtual_on() && mdnn_virtual_current() ? CUDA_ERROR_OUT_OF_MEMORY
-                                                       : mdnn_real_driver()->cuMemAlloc(address, bytes);
+    return mdnn_virtual_on() && mdnn_virtual_current()
+               ? CUDA_ERROR_OUT_OF_MEMORY
+               : mdnn_real_driver()->cuMemAlloc(address, bytes);
 }
 
 CUresult mdnn_device_free(CUdeviceptr address)

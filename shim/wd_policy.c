@@ -169,9 +169,10 @@ static void ask_glpk(division_t *division, mdnn_wd_result_t *result)
     char found[PATH_MAX];
     const char *program = division->settings->glpk_program;
     if (!program && !mdnn_installation_find("microdnn-ilp", found, sizeof found)) {
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "wd",
-                      "no microdnn-ilp is installed with this library that only its owner can write: "
-                      "the library's own is used");
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "wd",
+            "no microdnn-ilp is installed with this library that only its owner can write: "
+            "the library's own is used");
         return;
     }
     program = program ? program : found;

@@ -62,7 +62,7 @@ table() {
     mutant MOVES_GO_ON_AFTERWARDS memory_moves.c 's/const bool may_move = .*/const bool may_move = true;/'
     # --- I3: the budget ---
     mutant BUDGET_NOT_KEPT memory.c \
-        's/^    if (there >= memory->chunk_limit || (there + 1)/    if (0 * there > 0 || 0 * (there + 1)/;s/memory->chunk_bytes + memory->aside_bytes +$/0 +/;s/^  *memory->claimed_bytes >$/0 >/'
+        's/^    if (there >= memory->chunk_limit ||$/    if (0 * there > 0 ||/;s/^        (there + 1) \* memory->chunk_bytes + memory->aside_bytes + memory->claimed_bytes >$/        0 >/'
     mutant HOST_SLOTS_LEAK memory_moves.c '/^static void trim_slots/,/^}/s/.*give_slot.*//'
     # --- I4: what fits runs, and every wait ends ---
     mutant RETURNS_TAKE_FROM_DEMANDS memory_moves.c 's/^    return !memory->demanding \&\&/    return/'

@@ -167,7 +167,7 @@ table() {
         graph_rules no_answer_exceeds_the_limit
     mutant PARTS_GET_THE_WHOLE_PACK shim/execute.c 's/^        if (count > 1 || !call->pack_fits)/        if (!call->pack_fits)/' \
         graph_rules an_answer_is_all_that_is_touched
-    mutant FOREIGN_NAMES_FIT shim/door_graph.c 's/^            names_agree(.*/            true;/' \
+    mutant FOREIGN_NAMES_FIT shim/door_graph.c 's/call.pack_fits = names_agree(.*/call.pack_fits = true;/' \
         graph_rules uids_are_names_not_places
     mutant MEASURES_ON_THE_HOSTS_DATA shim/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
         graph_rules without_a_question_the_plans_own_need_holds
@@ -240,7 +240,7 @@ mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/virtual_memory.c 's/^           !mdnn
     mutant RELAUNCHED_BEFORE_THE_FREE shim/virtual_graphs.c 's/^    if (!out)$/    if (1)/' budgeted virtual_async freed_after_each_launch
     mutant NOTHING_IS_FREED_BY_LAUNCHES shim/virtual_graphs.c 's/^        end_others(device, what->address, stream);/        ;/' \
         budgeted virtual_async freed_by_another_graph
-    mutant CAPTURES_FREE_ANYTHING shim/virtual_graphs.c 's/^        !mdnn_captures_is_made(.*) ? MDNN_STATUS_NOT_FOUND/        0 ? MDNN_STATUS_NOT_FOUND/' \
+    mutant CAPTURES_FREE_ANYTHING shim/virtual_graphs.c 's/status = !mdnn_captures_is_made(mdnn_virtual_captures(), address)$/status = 0/' \
         budgeted virtual_async not_a_graphs
     mutant REFUSED_NODE_HOLDS shim/virtual_graphs.c 's/^        if (!made)$/        if (0)/' budgeted virtual_pins refused_node
 

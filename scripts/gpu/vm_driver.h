@@ -18,6 +18,7 @@
 
 /* cuda.h renames some of them (cuMemAlloc_v2); the names below are expanded before they are used.
  */
+/* clang-format off */
 #define DRIVER_FUNCTIONS(X)                                                                        \
     X(cuInit)                                                                                      \
     X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDriverGetVersion)                \
@@ -29,6 +30,7 @@
                             X(cuStreamSynchronize) X(cuEventCreate) X(cuEventRecord)               \
                                 X(cuEventSynchronize) X(cuModuleLoadData) X(cuModuleGetFunction)   \
                                     X(cuLaunchKernel)
+/* clang-format on */
 
 #define MEMBER_(name) __typeof__(&name) name;
 #define MEMBER(name) MEMBER_(name)

@@ -13,7 +13,14 @@
 
 typedef enum outcome { RIGHT, TOLD = 1, WRONG, NEVER_CAME, OUTCOMES } outcome_t;
 
-enum { BUFFERS = 5, WORDS = 400 << 10, ROUNDS = 2, STREAMS = 2, SECONDS = 600, MOST_CALLS = 100000 };
+enum {
+    BUFFERS = 5,
+    WORDS = 400 << 10,
+    ROUNDS = 2,
+    STREAMS = 2,
+    SECONDS = 600,
+    MOST_CALLS = 100000
+};
 
 static uint32_t *device[BUFFERS], *model[BUFFERS];
 

@@ -332,7 +332,8 @@ static bool a_failing_driver_call_is_survived(const char *fault)
     CHECK(ask(plan, &bytes) == RIGHT_RESULT);
     CHECK(get()->faults_fired() == 1); /* the library made that call */
     CUDA(cudaMemGetInfo(&after, &total));
-    CHECK(after == before || strcmp(name, "cuMemFreeAsync") == 0 || strcmp(name, "cuMemPoolTrimTo") == 0);
+    CHECK(after == before || strcmp(name, "cuMemFreeAsync") == 0 ||
+          strcmp(name, "cuMemPoolTrimTo") == 0);
     for (int i = 0; i < 3; i++)
         CHECK(execute(&job, plan, bytes) == RIGHT_RESULT);
     CUDNN(cudnnBackendDestroyDescriptor(plan));

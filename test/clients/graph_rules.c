@@ -282,9 +282,8 @@ static bool a_plan_may_get_another_configuration(void)
     const graph_case_t test = small_case(GRAPH_FORWARD, CASE_FP32, 67);
     job_open(&job, &test, handle, NULL);
     const int wanted = job_hungriest(&job);
-    const int given[] = {config_that_takes_less(
-                             &job, configuration_bytes(job.configs[wanted].descriptor)),
-                         wanted};
+    const int given[] = {
+        config_that_takes_less(&job, configuration_bytes(job.configs[wanted].descriptor)), wanted};
     cudnnBackendDescriptor_t plan;
     CUDNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan));
     CUDNN(cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,

@@ -44,10 +44,8 @@ int main(int argument_count, char **arguments)
     char temporary[4096];
     snprintf(temporary, sizeof temporary, "%s.part", arguments[1]);
     FILE *const file = fopen(temporary, "w");
-    if (!file ||
-        fprintf(file, "%lld %ld\n", (long long)count * BUFFER_BYTES, (long)getpid()) < 0 ||
-        fclose(file) != 0 ||
-        rename(temporary, arguments[1]) != 0)
+    if (!file || fprintf(file, "%lld %ld\n", (long long)count * BUFFER_BYTES, (long)getpid()) < 0 ||
+        fclose(file) != 0 || rename(temporary, arguments[1]) != 0)
         return 2;
     while (access(arguments[2], F_OK) != 0)
         usleep(10000);

@@ -32,7 +32,15 @@
         }                                                                                          \
     } while (0)
 
-enum { FORWARD, BACKWARD_DATA, BACKWARD_FILTER, DIRECTIONS, RESULTS = 24, RUNS = 5, GROUPS_MAX = 64 };
+enum {
+    FORWARD,
+    BACKWARD_DATA,
+    BACKWARD_FILTER,
+    DIRECTIONS,
+    RESULTS = 24,
+    RUNS = 5,
+    GROUPS_MAX = 64
+};
 static const char *const direction_names[] = {"forward", "backward_data", "backward_filter"};
 
 typedef struct bench {
@@ -83,11 +91,14 @@ static void set_up(bench_t *bench, const layer_t *layer, const char *arithmetic)
                                           layer->stride, 1, 1, CUDNN_CROSS_CORRELATION,
                                           CUDNN_DATA_FLOAT));
     CUDNN(cudnnSetConvolutionMathType(bench->conv, half ? CUDNN_TENSOR_OP_MATH
-                                      : strcmp(arithmetic, "fp32") == 0 ? CUDNN_FMA_MATH
-                                                                        : CUDNN_DEFAULT_MATH));
-    bench->x = random_device((size_t)layer->n * (size_t)layer->c * (size_t)layer->h * (size_t)layer->w);
+                                                   : strcmp(arithmetic, "fp32") == 0
+                                                       ? CUDNN_FMA_MATH
+                                                       : CUDNN_DEFAULT_MATH));
+    bench->x =
+        random_device((size_t)layer->n * (size_t)layer->c * (size_t)layer->h * (size_t)layer->w);
     bench->y = random_device((size_t)layer->n * (size_t)layer->k * (size_t)p * (size_t)q);
-    bench->w = random_device((size_t)layer->k * (size_t)layer->c * (size_t)layer->r * (size_t)layer->s);
+    bench->w =
+        random_device((size_t)layer->k * (size_t)layer->c * (size_t)layer->r * (size_t)layer->s);
 }
 
 static void tear_down(bench_t *bench)
@@ -141,16 +152,16 @@ static int choose(bench_t *bench, int direction)
 {
     if (direction == FORWARD)
         PICK(cudnnConvolutionFwdAlgoPerf_t,
-             cudnnFindConvolutionForwardAlgorithmEx(
-                 bench->handle, bench->x_desc, bench->x, bench->w_desc, bench->w, bench->conv,
-                 bench->y_desc, bench->y, RESULTS, &count, results, bench->workspace,
-                 bench->limit));
+             cudnnFindConvolutionForwardAlgorithmEx(bench->handle, bench->x_desc, bench->x,
+                                                    bench->w_desc, bench->w, bench->conv,
+                                                    bench->y_desc, bench->y, RESULTS, &count,
+                                                    results, bench->workspace, bench->limit));
     else if (direction == BACKWARD_DATA)
         PICK(cudnnConvolutionBwdDataAlgoPerf_t,
-             cudnnFindConvolutionBackwardDataAlgorithmEx(
-                 bench->handle, bench->w_desc, bench->w, bench->y_desc, bench->y, bench->conv,
-                 bench->x_desc, bench->x, RESULTS, &count, results, bench->workspace,
-                 bench->limit));
+             cudnnFindConvolutionBackwardDataAlgorithmEx(bench->handle, bench->w_desc, bench->w,
+                                                         bench->y_desc, bench->y, bench->conv,
+                                                         bench->x_desc, bench->x, RESULTS, &count,
+                                                         results, bench->workspace, bench->limit));
     else
         PICK(cudnnConvolutionBwdFilterAlgoPerf_t,
              cudnnFindConvolutionBackwardFilterAlgorithmEx(

@@ -17,9 +17,9 @@ static const size_t stock_bytes = (size_t)1 << 22;
 /* The images of one half of the batch have what those of the other half cancel. */
 typedef struct pattern {
     const char *name;
-    double x, y;     /* of each element, but for sign and a small factor */
-    bool cancels;    /* the second half of the batch is the first one with the other sign */
-    double residue;  /* that an element of the last image has more */
+    double x, y;    /* of each element, but for sign and a small factor */
+    bool cancels;   /* the second half of the batch is the first one with the other sign */
+    double residue; /* that an element of the last image has more */
 } pattern_t;
 
 static const pattern_t patterns[] = {
@@ -65,8 +65,7 @@ static void fill(operand_t *operand, double scale, bool cancels, double residue,
         for (int64_t i = 0; i < count; i++) {
             const int64_t like = cancels ? image % (IMAGES / 2) : image;
             const double value = scale * sign_of(i + 7 * like) * (double)(1 + (i + like) % 3);
-            operand->values[image * count + i] =
-                cancels && image >= IMAGES / 2 ? -value : value;
+            operand->values[image * count + i] = cancels && image >= IMAGES / 2 ? -value : value;
         }
     if (residue != 0)
         operand->values[(packed->dims[0] - 1) * count] += residue;
@@ -121,13 +120,13 @@ static bool is_right(case_type_t type, double own, double stock, double truth, d
     return !isfinite(own) || fabs(truth) <= types[type].largest;
 }
 
-static void judge(const char *interface, const job_t *job, const pattern_t *pattern, const double *stock,
-                  const double *sums)
+static void judge(const char *interface, const job_t *job, const pattern_t *pattern,
+                  const double *stock, const double *sums)
 {
     const size_t count = problem_elements(&job->problem);
     char name[200];
-    snprintf(name, sizeof name, "%s %s, alpha %g, beta %g: %s", interface, type_names[job->test.type],
-             job->test.alpha, job->test.beta, pattern->name);
+    snprintf(name, sizeof name, "%s %s, alpha %g, beta %g: %s", interface,
+             type_names[job->test.type], job->test.alpha, job->test.beta, pattern->name);
     size_t at = 0;
     while (at < count &&
            is_right(job->test.type, job->values[at], stock[at], job->problem.truth[at], sums[at]))
@@ -146,10 +145,11 @@ static void download(job_t *job, double *values)
 
 /* ---- the legacy interface ---- */
 
-typedef cudnnStatus_t gradient_function(cudnnHandle_t, const void *, const cudnnTensorDescriptor_t, const void *,
-                                        const cudnnTensorDescriptor_t, const void *,
-                                        const cudnnConvolutionDescriptor_t, cudnnConvolutionBwdFilterAlgo_t, void *,
-                                        size_t, const void *, const cudnnFilterDescriptor_t, void *);
+typedef cudnnStatus_t gradient_function(cudnnHandle_t, const void *, const cudnnTensorDescriptor_t,
+                                        const void *, const cudnnTensorDescriptor_t, const void *,
+                                        const cudnnConvolutionDescriptor_t,
+                                        cudnnConvolutionBwdFilterAlgo_t, void *, size_t,
+                                        const void *, const cudnnFilterDescriptor_t, void *);
 
 /* cuDNN's own: dlvsym is what nobody hooks. */
 static gradient_function *stock_gradient(void)
@@ -176,21 +176,26 @@ static void open_legacy(legacy_t *legacy, const job_t *job)
 {
     const graph_case_t *const test = &job->test;
     const cudnnDataType_t type = graph_case_data_type(test);
-    const cudnnTensorFormat_t format = test->layout == CASE_NHWC ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+    const cudnnTensorFormat_t format =
+        test->layout == CASE_NHWC ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
     CUDNN(cudnnCreateTensorDescriptor(&legacy->x));
     CUDNN(cudnnCreateTensorDescriptor(&legacy->y));
     CUDNN(cudnnCreateFilterDescriptor(&legacy->w));
     CUDNN(cudnnCreateConvolutionDescriptor(&legacy->convolution));
-    CUDNN(cudnnSetTensor4dDescriptor(legacy->x, format, type, test->n, test->c, test->side[1], test->side[2]));
-    CUDNN(cudnnSetTensor4dDescriptor(legacy->y, format, type, test->n, test->k, test->side[1], test->side[2]));
-    CUDNN(cudnnSetFilter4dDescriptor(legacy->w, type, format, test->k, test->c, test->kernel[1], test->kernel[2]));
-    CUDNN(cudnnSetConvolution2dDescriptor(legacy->convolution, test->pre[1], test->pre[2], 1, 1, 1, 1,
-                                          CUDNN_CROSS_CORRELATION,
-                                          test->type == CASE_FP64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT));
+    CUDNN(cudnnSetTensor4dDescriptor(legacy->x, format, type, test->n, test->c, test->side[1],
+                                     test->side[2]));
+    CUDNN(cudnnSetTensor4dDescriptor(legacy->y, format, type, test->n, test->k, test->side[1],
+                                     test->side[2]));
+    CUDNN(cudnnSetFilter4dDescriptor(legacy->w, type, format, test->k, test->c, test->kernel[1],
+                                     test->kernel[2]));
+    CUDNN(cudnnSetConvolution2dDescriptor(
+        legacy->convolution, test->pre[1], test->pre[2], 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
+        test->type == CASE_FP64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT));
     CUDNN(cudnnSetConvolutionMathType(legacy->convolution,
-                                      test->type == CASE_TF32                              ? CUDNN_DEFAULT_MATH
-                                      : test->type == CASE_FP16 || test->type == CASE_BF16 ? CUDNN_TENSOR_OP_MATH
-                                                                                           : CUDNN_FMA_MATH));
+                                      test->type == CASE_TF32 ? CUDNN_DEFAULT_MATH
+                                      : test->type == CASE_FP16 || test->type == CASE_BF16
+                                          ? CUDNN_TENSOR_OP_MATH
+                                          : CUDNN_FMA_MATH));
 }
 
 static void close_legacy(legacy_t *legacy)
@@ -205,13 +210,14 @@ static void choose_legacy(legacy_t *legacy, const job_t *job)
 {
     cudnnConvolutionBwdFilterAlgoPerf_t results[24];
     int count = 0;
-    CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(job->handle, legacy->x, legacy->y, legacy->convolution,
-                                                        legacy->w, 24, &count, results));
+    CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+        job->handle, legacy->x, legacy->y, legacy->convolution, legacy->w, 24, &count, results));
     if (count == 0 || results[0].status != CUDNN_STATUS_SUCCESS)
         BAIL("no algorithm");
     legacy->algo = results[0].algo;
-    CUDNN(cudnnGetConvolutionBackwardFilterWorkspaceSize(job->handle, legacy->x, legacy->y, legacy->convolution,
-                                                         legacy->w, legacy->algo, &legacy->bytes));
+    CUDNN(cudnnGetConvolutionBackwardFilterWorkspaceSize(job->handle, legacy->x, legacy->y,
+                                                         legacy->convolution, legacy->w,
+                                                         legacy->algo, &legacy->bytes));
 }
 
 static void run_legacy(const legacy_t *legacy, job_t *job, gradient_function *gradient,
@@ -224,16 +230,16 @@ static void run_legacy(const legacy_t *legacy, job_t *job, gradient_function *gr
     char *const block = workspace_open(bytes);
     job_upload(job);
     CUDNN(gradient(job->handle, is_wide ? (const void *)&wide[0] : &narrow[0], legacy->x,
-                   operands[OPERAND_X].device, legacy->y, operands[OPERAND_Y].device, legacy->convolution, algo,
-                   workspace_at(block, bytes), bytes, is_wide ? (const void *)&wide[1] : &narrow[1], legacy->w,
+                   operands[OPERAND_X].device, legacy->y, operands[OPERAND_Y].device,
+                   legacy->convolution, algo, workspace_at(block, bytes), bytes,
+                   is_wide ? (const void *)&wide[1] : &narrow[1], legacy->w,
                    operands[OPERAND_W].device));
     download(job, values);
     if (!workspace_close(block, bytes))
         BAIL("written outside of the workspace");
 }
 
-static void test_legacy(job_t *job, const pattern_t *pattern, double *stock,
-                       const double *sums)
+static void test_legacy(job_t *job, const pattern_t *pattern, double *stock, const double *sums)
 {
     legacy_t legacy;
     open_legacy(&legacy, job);
@@ -243,7 +249,8 @@ static void test_legacy(job_t *job, const pattern_t *pattern, double *stock,
         real = stock_gradient();
     run_legacy(&legacy, job, real, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, stock_bytes, stock);
     for (int i = 0; i < TURNS; i++) {
-        run_legacy(&legacy, job, cudnnConvolutionBackwardFilter, legacy.algo, legacy.bytes, job->values);
+        run_legacy(&legacy, job, cudnnConvolutionBackwardFilter, legacy.algo, legacy.bytes,
+                   job->values);
         judge("legacy", job, pattern, stock, sums);
     }
     close_legacy(&legacy);
@@ -251,7 +258,8 @@ static void test_legacy(job_t *job, const pattern_t *pattern, double *stock,
 
 /* ---- the graph interface ---- */
 
-static void execute(job_t *job, const backend_api_t *api, cudnnBackendDescriptor_t plan, size_t bytes, double *values)
+static void execute(job_t *job, const backend_api_t *api, cudnnBackendDescriptor_t plan,
+                    size_t bytes, double *values)
 {
     char *const block = workspace_open(bytes);
     job_upload(job);
@@ -263,8 +271,7 @@ static void execute(job_t *job, const backend_api_t *api, cudnnBackendDescriptor
         BAIL("written outside of the workspace");
 }
 
-static void test_graph(job_t *job, const pattern_t *pattern, double *stock,
-                       const double *sums)
+static void test_graph(job_t *job, const pattern_t *pattern, double *stock, const double *sums)
 {
     cudnnBackendDescriptor_t plan = job_plan(job, job_hungriest(job));
     const size_t told = told_bytes(plan);
@@ -341,8 +348,10 @@ int main(int argc, char **argv)
     CUDNN(cudnnCreate(&handle));
     printf("1..%d\n", ALPHAS);
     for (int i = 0; i < ALPHAS; i++) {
-        const bool right = test_betas(handle, (case_type_t)type, alphas[i], strcmp(argv[1], "graph") == 0);
-        printf("%s %d - %s, alpha %g\n", right ? "ok" : "not ok", i + 1, type_names[type], alphas[i]);
+        const bool right =
+            test_betas(handle, (case_type_t)type, alphas[i], strcmp(argv[1], "graph") == 0);
+        printf("%s %d - %s, alpha %g\n", right ? "ok" : "not ok", i + 1, type_names[type],
+               alphas[i]);
         all_right = all_right && right;
     }
     CUDNN(cudnnDestroy(handle));

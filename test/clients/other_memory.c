@@ -117,9 +117,8 @@ typedef struct kind {
 static const CUmemAllocationProp on_device = {
     .type = CU_MEM_ALLOCATION_TYPE_PINNED,
     .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-static const CUmemAccessDesc access = {
-    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
-    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+static const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                       .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
 static void map_part(other_t *other)
 {
@@ -187,9 +186,8 @@ static own_pool_t own_pools[POOLS];
 
 static bool have_pool(own_pool_t *own)
 {
-    const CUmemPoolProps properties = {
-        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     cuuint64_t threshold = pick(2) ? (uint64_t)pick(3) * GRAIN : UINT64_MAX;
     if (own->pool)
         return true;

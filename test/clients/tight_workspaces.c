@@ -53,8 +53,8 @@ static void print_sum(int direction)
     const float *const written[DIRECTIONS] = {y, x, w};
     const int count = direction == 2 ? WEIGHTS : TENSOR;
     double sum = 0;
-    CUDA(cudaMemcpy(host, written[direction], (size_t)count * sizeof *host,
-                    cudaMemcpyDeviceToHost));
+    CUDA(
+        cudaMemcpy(host, written[direction], (size_t)count * sizeof *host, cudaMemcpyDeviceToHost));
     for (int i = 0; i < count; i++)
         sum += (double)host[i] * (i % 17 + 1);
     printf("direction %d: %.0f\n", direction, sum);
@@ -110,11 +110,11 @@ static int list(int direction, choice_t *choices)
         CUDNN(cudnnGetConvolutionForwardAlgorithm_v7(handle, tensor, filter, convolution, tensor,
                                                      MOST, &count, found));
     else if (direction == 1)
-        CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(
-            handle, filter, tensor, convolution, tensor, MOST, &count, (void *)found));
+        CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, filter, tensor, convolution,
+                                                          tensor, MOST, &count, (void *)found));
     else
-        CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-            handle, tensor, tensor, convolution, filter, MOST, &count, (void *)found));
+        CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, tensor, tensor, convolution,
+                                                            filter, MOST, &count, (void *)found));
     for (int i = 0; i < count; i++)
         if (found[i].status == CUDNN_STATUS_SUCCESS)
             choices[kept++] = (choice_t){(int)found[i].algo, NULL, found[i].memory};
@@ -181,9 +181,9 @@ static int search(int direction, void *workspace, cudnnConvolutionFwdAlgoPerf_t 
                                                           tensor, x, MOST, &count, (void *)found,
                                                           workspace, KEPT_BYTES));
     else
-        CUDNN(cudnnFindConvolutionBackwardFilterAlgorithmEx(
-            handle, tensor, x, tensor, y, convolution, filter, w, MOST, &count, (void *)found,
-            workspace, KEPT_BYTES));
+        CUDNN(cudnnFindConvolutionBackwardFilterAlgorithmEx(handle, tensor, x, tensor, y,
+                                                            convolution, filter, w, MOST, &count,
+                                                            (void *)found, workspace, KEPT_BYTES));
     return count;
 }
 
@@ -252,7 +252,8 @@ static int list_plans(graph_t *graph, int direction, choice_t *choices)
     graph_add_convolution(graph, &operation, in, weights, add(graph, 'y', IMAGES, SIDE));
     CUDNN(graph_finalize(graph, handle));
     (void)graph_add_configs(graph, CUDNN_HEUR_MODE_INSTANT, NULL, configs, GRAPH_CONFIGS, &count);
-    count = graph_filter_configs(configs, count, graph_refused_notes(CUDNN_DATA_FLOAT, true, false));
+    count =
+        graph_filter_configs(configs, count, graph_refused_notes(CUDNN_DATA_FLOAT, true, false));
     for (int i = 0; i < count && kept < MOST; i++) {
         choice_t *const choice = &choices[kept];
         if (graph_create_plan(handle, &configs[i], &choice->plan) != CUDNN_STATUS_SUCCESS)

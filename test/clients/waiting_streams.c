@@ -60,12 +60,14 @@ static void job_open(job_t *job, int channels, unsigned flags)
     CUDNN(cudnnCreateTensorDescriptor(&job->y_desc));
     CUDNN(cudnnCreateFilterDescriptor(&job->w_desc));
     CUDNN(cudnnCreateConvolutionDescriptor(&job->convolution));
-    CUDNN(cudnnSetTensor4dDescriptor(job->x_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, IMAGES, channels, SIDE, SIDE));
-    CUDNN(cudnnSetTensor4dDescriptor(job->y_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, IMAGES, channels, SIDE, SIDE));
-    CUDNN(cudnnSetFilter4dDescriptor(job->w_desc, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, channels, channels, KERNEL,
-                                     KERNEL));
-    CUDNN(cudnnSetConvolution2dDescriptor(job->convolution, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
-                                          CUDNN_DATA_FLOAT));
+    CUDNN(cudnnSetTensor4dDescriptor(job->x_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, IMAGES,
+                                     channels, SIDE, SIDE));
+    CUDNN(cudnnSetTensor4dDescriptor(job->y_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, IMAGES,
+                                     channels, SIDE, SIDE));
+    CUDNN(cudnnSetFilter4dDescriptor(job->w_desc, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, channels,
+                                     channels, KERNEL, KERNEL));
+    CUDNN(cudnnSetConvolution2dDescriptor(job->convolution, 1, 1, 1, 1, 1, 1,
+                                          CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     job->x = ones((size_t)(IMAGES * channels * SIDE * SIDE));
     job->w = ones((size_t)(channels * channels * KERNEL * KERNEL));
     job->y = ones((size_t)(IMAGES * channels * SIDE * SIDE));
@@ -75,9 +77,10 @@ static void job_open(job_t *job, int channels, unsigned flags)
 static bool job_run(const job_t *job)
 {
     const float one = 1, zero = 0;
-    CHECK(cudnnConvolutionForward(job->handle, &one, job->x_desc, job->x, job->w_desc, job->w, job->convolution,
-                                  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, job->workspace, workspace_bytes,
-                                  &zero, job->y_desc, job->y) == CUDNN_STATUS_SUCCESS);
+    CHECK(cudnnConvolutionForward(
+              job->handle, &one, job->x_desc, job->x, job->w_desc, job->w, job->convolution,
+              CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, job->workspace, workspace_bytes,
+              &zero, job->y_desc, job->y) == CUDNN_STATUS_SUCCESS);
     return true;
 }
 
@@ -226,7 +229,8 @@ static bool a_thread_that_waits_stops_no_other(void)
     CHECK(pthread_create(&thread, NULL, run_blocked, &worker) == 0);
     while (atomic_load(&steps) < 1)
         ;
-    for (int i = 0; i < 100; i++) /* by now it waits, as a rule; if not, one of them passes all the same */
+    for (int i = 0; i < 100;
+         i++) /* by now it waits, as a rule; if not, one of them passes all the same */
         CHECK(job_run(&known) && job_is_right(&known));
     for (int i = 0; i < 20; i++)
         CHECK(job_run(&unknown) && job_is_right(&unknown));
@@ -239,7 +243,10 @@ static const struct {
     const char *name;
     bool (*run)(void);
 } tests[] = {
-#define TEST(name) {#name, name}
+#define TEST(name)                                                                                 \
+    {                                                                                              \
+#name, name                                                                                \
+    }
     TEST(its_stream_waits_for_a_value),       TEST(another_stream_waits_for_a_value),
     TEST(the_default_stream_is_held_up),      TEST(its_stream_waits_for_an_event_of_another),
     TEST(a_thread_that_waits_stops_no_other),

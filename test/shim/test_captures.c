@@ -88,7 +88,8 @@ static void who_holds_something_else_cannot_share(void **state)
 
 static mdnn_status_t hold_by_hand(uint64_t id, uint64_t address)
 {
-    return mdnn_captures_hold(captures, MDNN_HOLDER_GRAPH, id, (mdnn_held_t){.address = address, .by_hand = true});
+    return mdnn_captures_hold(captures, MDNN_HOLDER_GRAPH, id,
+                              (mdnn_held_t){.address = address, .by_hand = true});
 }
 
 static void what_is_held_by_hand_ends_with_the_free(void **state)

@@ -215,7 +215,7 @@ static void a_chosen_engine_that_nothing_beats_needs_no_measurement(void **state
     assert_true(time_of(LEFT) == 0);
     assert_true(take_run(LEFT, 1.01, true) && time_of(LEFT) == 1.01);
     assert_true(take_run(OWN, 0.9, true) && time_of(OWN) == 0.9); /* no heuristics offered it */
-    assert_false(take_run(BEST, 0.1, true)); /* it was measured */
+    assert_false(take_run(BEST, 0.1, true));                      /* it was measured */
     assert_true(time_of(BEST) == 1);
 }
 

@@ -703,7 +703,8 @@ static void check_pool(CUmemoryPool pool, cuuint64_t now, cuuint64_t used_high,
         cuuint64_t value = 1;
         OK(cuMemPoolGetAttribute(pool, attributes[i], &value));
         if (value != wanted[i])
-            fprintf(stderr, "# attribute %d: %llu\n", (int)attributes[i], (unsigned long long)value);
+            fprintf(stderr, "# attribute %d: %llu\n", (int)attributes[i],
+                    (unsigned long long)value);
         CHECK(value == wanted[i]);
     }
 }
@@ -763,9 +764,8 @@ static void a_pool_counts_what_it_would_hold(void **state)
 static void own_pool(void)
 {
     start();
-    const CUmemPoolProps properties = {
-        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     CUdeviceptr first, second;
     CUmemoryPool first_pool, pool;
     cudaStream_t s = new_stream();

@@ -104,10 +104,10 @@ static void fill(mdnn_cost_memory_t *memory, uint64_t *seed)
         const size_t count = random_next(seed) % 8;
         for (size_t j = 0; j < count; j++)
             costs[j] = any_cost(seed);
-        assert_int_equal(mdnn_cost_memory_put(memory, (int64_t)(random_next(seed) % (2 * BATCH)) + 1,
-                                              (mdnn_part_role_t)(random_next(seed) % 2), costs,
-                                              count, false),
-                         MDNN_STATUS_OK);
+        assert_int_equal(
+            mdnn_cost_memory_put(memory, (int64_t)(random_next(seed) % (2 * BATCH)) + 1,
+                                 (mdnn_part_role_t)(random_next(seed) % 2), costs, count, false),
+            MDNN_STATUS_OK);
     }
 }
 
@@ -182,7 +182,11 @@ static void what_is_so_stays_and_what_is_left_out_restricts(void **state)
                                     .math_type = CUDNN_FMA_MATH,
                                     .interfaces = MDNN_INTERFACE_LEGACY | MDNN_INTERFACE_GRAPH};
     const mdnn_cost_t costs[] = {
-        {.algo = 1, .math_type = CUDNN_FMA_MATH, .time_ms = 1, .deterministic = true, .direct = true},
+        {.algo = 1,
+         .math_type = CUDNN_FMA_MATH,
+         .time_ms = 1,
+         .deterministic = true,
+         .direct = true},
         {.algo = MDNN_ALGO_ENGINE + 4, .engine = {.id = 4}, .time_ms = 2, .strict = true}};
     mdnn_cost_memory_t memory = {0};
     uint64_t some;

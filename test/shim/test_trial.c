@@ -175,7 +175,7 @@ static void an_end_that_was_not_recorded_decides_nothing(void **state)
 {
     (void)state;
     mdnn_trial_t *const trial = open_trial(1.0F, 2.0F);
-    serve(trial, 2); /* the warm-ups */
+    serve(trial, 2);    /* the warm-ups */
     fail_record_at = 2; /* the end of the first call; its event may tell of another one */
     assert_int_equal(serve(trial, CALLS).timed, 4);
     assert_int_equal(serve(trial, CALLS).split, CALLS);

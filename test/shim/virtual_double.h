@@ -21,11 +21,11 @@ typedef struct virtual_double {
     bool allocated_per_thread, allocated_synchronous;
     size_t allocated, freed, waited, pinned, unpinned;
     uint64_t aside_bytes; /* of the budget, for other memory */
-    bool refuse;       /* the test's: operations are refused, */
-    bool out;          /* allocations too, */
-    bool not_served;   /* or left to the driver */
-    bool no_capture;   /* nothing is captured, else all is */
-    char events[2000]; /* calls about captures and graphs, one word each */
+    bool refuse;          /* the test's: operations are refused, */
+    bool out;             /* allocations too, */
+    bool not_served;      /* or left to the driver */
+    bool no_capture;      /* nothing is captured, else all is */
+    char events[2000];    /* calls about captures and graphs, one word each */
 } virtual_double_t;
 
 virtual_double_t *virtual_double(void);

@@ -68,8 +68,7 @@ static void run_bfloat16(void *const *parameters)
         accumulate(&work);
 }
 
-static const sim_kernel_parameter_t layout[] = {{0, 8},  {8, 8},  {16, 8}, {24, 8},
-                                                {32, 4}, {36, 4}};
+static const sim_kernel_parameter_t layout[] = {{0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, 4}, {36, 4}};
 enum { PARAMETERS = sizeof layout / sizeof *layout };
 
 static const sim_kernel_t bfloat16_kernel = {"mdnn_accumulate_bfloat16", PARAMETERS, layout,

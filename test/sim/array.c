@@ -40,8 +40,8 @@ static uint64_t at_least_one(uint64_t value)
 
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *like, unsigned level)
 {
-    const uint64_t row = at_least_one(like->Width >> level) * element_bytes(like->Format) *
-                         like->NumChannels;
+    const uint64_t row =
+        at_least_one(like->Width >> level) * element_bytes(like->Format) * like->NumChannels;
     return (row + 63) / 64 * 64 * at_least_one(like->Height >> level) *
            at_least_one(like->Depth >> level);
 }

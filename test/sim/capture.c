@@ -416,7 +416,7 @@ SIM_ENTRY(CONTEXT, cuGraphMemAllocNodeGetParams,
 
 /* A child's nodes are the graph's own. */
 SIM_ENTRY(CONTEXT, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph),
-          node && graph ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE)
+          node &&graph ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE)
 
 static CUresult graph_destroy(CUgraph graph)
 {

@@ -328,7 +328,8 @@ static CUresult fill_box(CUdeviceptr address, size_t pitch_bytes, uint32_t patte
     CUresult result = sim_stream_resolve(handle, &stream);
     if (result != CUDA_SUCCESS || count == 0 || rows == 0)
         return result;
-    result = sim_work_fill(&work, stream->context->device, address, pitch_bytes, pattern, pattern_bytes, count, rows);
+    result = sim_work_fill(&work, stream->context->device, address, pitch_bytes, pattern,
+                           pattern_bytes, count, rows);
     return result == CUDA_SUCCESS ? sim_stream_add(stream, &work, launch_us(stream), NULL) : result;
 }
 

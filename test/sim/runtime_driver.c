@@ -29,7 +29,7 @@ static bool resolve_all(void)
 #define DRIVER(name, version)                                                                      \
     complete = ask(#name, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &sim_cuda.name) && complete; \
     complete =                                                                                     \
-        ask(#name, version, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &sim_cuda_own.name) &&    \
+        ask(#name, version, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &sim_cuda_own.name) &&  \
         complete;
 #include "test/sim/runtime_driver.def"
 #undef DRIVER

@@ -40,17 +40,17 @@ typedef enum sim_mode { SIM_COMPUTE, SIM_TIMING } sim_mode_t;
 /* Figures of a GPU; see test/sim/profiles.def for the sources of each. */
 typedef struct sim_profile {
     const char *name;
-    const char *calibration;      /* "illustration", or what it was calibrated from */
+    const char *calibration; /* "illustration", or what it was calibrated from */
     int compute_major, compute_minor, multiprocessors;
     uint64_t memory_bytes;
-    double fp32_tflops;           /* plain FMA peak */
-    double tf32_tflops;           /* 0: no TF32 */
-    double fp16_tflops;           /* with tensor cores, or plain */
-    double memory_gbps;           /* device memory */
-    double link_gbps;             /* pinned, one direction */
-    double link_duplex_gbps;      /* each direction when both are busy */
-    double launch_us;             /* host time of a launch */
-    double kernel_floor_us;       /* shortest kernel */
+    double fp32_tflops;      /* plain FMA peak */
+    double tf32_tflops;      /* 0: no TF32 */
+    double fp16_tflops;      /* with tensor cores, or plain */
+    double memory_gbps;      /* device memory */
+    double link_gbps;        /* pinned, one direction */
+    double link_duplex_gbps; /* each direction when both are busy */
+    double launch_us;        /* host time of a launch */
+    double kernel_floor_us;  /* shortest kernel */
 } sim_profile_t;
 
 /* All of these are exported by the simulated libcuda.so.1 under these names. */

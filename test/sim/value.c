@@ -41,7 +41,8 @@ static CUresult write_value(CUstream handle, CUdeviceptr address, uint64_t value
     if (result == CUDA_SUCCESS && (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        result = sim_work_fill(&work, stream->context->device, address, 0, value, value_bytes, 1, 1);
+        result =
+            sim_work_fill(&work, stream->context->device, address, 0, value, value_bytes, 1, 1);
     if (result != CUDA_SUCCESS)
         return result;
     work.unit = SIM_UNIT_NONE; /* the front end does it, in no time */
@@ -72,7 +73,8 @@ static CUresult wait_value(CUstream handle, CUdeviceptr address, uint64_t value,
         result = flags & CU_STREAM_WAIT_VALUE_FLUSH ? CUDA_ERROR_NOT_SUPPORTED
                                                     : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        result = sim_work_fill(&work, stream->context->device, address, 0, value, value_bytes, 1, 1);
+        result =
+            sim_work_fill(&work, stream->context->device, address, 0, value, value_bytes, 1, 1);
     if (result != CUDA_SUCCESS)
         return result;
     work.kind = SIM_WAIT_VALUE;

@@ -24,7 +24,7 @@ typedef enum standin_function {
 #define CUDNN_FUNCTION(name) STANDIN_##name,
 #define DRIVER_FUNCTION(name) STANDIN_##name,
 #define OPTIONAL_FUNCTION(name) /* nor ids of contexts */
-#define MEMORY_FUNCTION(name) /* the stand-in is a driver without virtual memory */
+#define MEMORY_FUNCTION(name)   /* the stand-in is a driver without virtual memory */
 #include "shim/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION

@@ -594,9 +594,9 @@ static void costs_and_the_choice_among_them_are_written_together(void **state)
     mdnn_cost_memory_t memory = {0}, read = {0};
     (void)state;
     put_size(&memory, 32, MDNN_PART_FIRST);
-    assert_int_equal(mdnn_database_store(&database, &key, &memory, &REQUEST, &configuration,
-                                         MDNN_DATABASE_KEEP),
-                     MDNN_STATUS_OK);
+    assert_int_equal(
+        mdnn_database_store(&database, &key, &memory, &REQUEST, &configuration, MDNN_DATABASE_KEEP),
+        MDNN_STATUS_OK);
     assert_false(memory.entries[0].is_new);
     assert_int_equal(mdnn_database_load_costs(&database, &key, &read), MDNN_STATUS_OK);
     assert_int_equal(read.count, 1);
@@ -1018,7 +1018,8 @@ static void a_process_killed_at_any_moment_leaves_a_sound_file(void **state)
 
         size_t count = 0;
         const int64_t least = *stored;
-        mdnn_database_t patient = database; /* a hot journal is played back first: slow on a busy disk */
+        mdnn_database_t patient =
+            database; /* a hot journal is played back first: slow on a busy disk */
         patient.budget_ms = 5000;
         const mdnn_status_t status = load_sizes(&patient, &key, &count);
         assert_true(status == MDNN_STATUS_OK || (status == MDNN_STATUS_NOT_FOUND && least == 0));

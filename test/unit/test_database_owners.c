@@ -269,7 +269,8 @@ static void a_name_for_sqlite_is_no_more_than_a_name(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         /* '%' is doubled: patterns are expanded */
         char pattern[64];
-        snprintf(pattern, sizeof pattern, "%s%s", i == 0 ? "a%" : "", i == 0 ? names[i] + 1 : names[i]);
+        snprintf(pattern, sizeof pattern, "%s%s", i == 0 ? "a%" : "",
+                 i == 0 ? names[i] + 1 : names[i]);
         open_database(path_in(pattern));
         assert_int_equal(store(), MDNN_STATUS_OK);
         assert_true(exists(path_in(names[i])));

@@ -132,8 +132,9 @@ static void test_order_is_free(void **state)
 static void test_violations_end_the_process(void **state)
 {
     (void)state;
-    assert_non_null(strstr(death_of(take_upwards), "taking DEVICE (all that the mechanism knows of one "
-                                                   "device) while MOMENTS is held"));
+    assert_non_null(strstr(death_of(take_upwards),
+                           "taking DEVICE (all that the mechanism knows of one "
+                           "device) while MOMENTS is held"));
     assert_non_null(strstr(death_of(take_two_of_a_rank), "taking DEVICE"));
     assert_non_null(strstr(death_of(take_twice), "taking DEVICE"));
     assert_non_null(strstr(death_of(take_what_no_row_names), "while SHADOWS is held"));

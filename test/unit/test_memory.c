@@ -451,10 +451,10 @@ static void program_set_aside(program_t *program)
         return;
     program->refusals += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     if (program->exact)
-        assert_int_equal(status, needed + bytes > model->budget_bytes ||
-                                         kept + bytes > model->budget_bytes
-                                     ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
-                                     : MDNN_STATUS_OK);
+        assert_int_equal(status,
+                         needed + bytes > model->budget_bytes || kept + bytes > model->budget_bytes
+                             ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
+                             : MDNN_STATUS_OK);
     if (status != MDNN_STATUS_OK)
         return;
     model->aside_bytes += bytes; /* now it is taken */

@@ -303,7 +303,8 @@ static void run_program(uint64_t seed, mdnn_safety_t safety)
     start_program(seed, safety);
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < THREADS; i++) {
-        workers[i] = (worker_t){.index = i, .blocked = -1, .random = seed * THREADS + (uint64_t)i + 1};
+        workers[i] =
+            (worker_t){.index = i, .blocked = -1, .random = seed * THREADS + (uint64_t)i + 1};
         assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
     }
     running = choose();
