@@ -53,7 +53,7 @@ cudnnStatus_t mdnn_call_workspace(const mdnn_call_t *call, size_t *bytes);
  * aligned, NULL alpha and beta as 1 and 0. */
 mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem);
 
-/* True if `algo` may give other results from run to run (cuDNN's documentation of the enums). */
+/* True if `algo` gives the same bits in every run (cuDNN's documentation of the enums). */
 bool mdnn_algo_is_deterministic(mdnn_direction_t direction, int algo);
 /* Neither FFT nor Winograd. */
 bool mdnn_algo_is_direct(mdnn_direction_t direction, int algo);

@@ -144,7 +144,8 @@ def commit():
 
 def collect(path):
     """Adds a finished file to $OUT/0-rows.tar, numbered by when it came, so that several runs in one
-    command keep theirs apart: a lent machine gives few files back, the first by their names."""
+    command keep theirs apart: a machine that runs single commands may give few files back, the first
+    by their names."""
     folder = os.environ.get("OUT")
     if not folder:
         return
