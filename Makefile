@@ -48,6 +48,7 @@ CUDA_CFLAGS := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
 
 # Filled by the fragments.
 CORE_SOURCES :=      # config/ and optimizer/: plain C, linked into the library, the tool and unit tests
+TOOL_CORE_SOURCES := # the same for the tool and the tests alone: not in the library
 SHIM_SOURCES :=      # shim/: CUDA headers allowed; .c and .S
 CORE_LIBS :=         # static, hidden archives that CORE_SOURCES need (-l:libinih.a ...)
 ALL :=               # what `make all` builds
@@ -58,6 +59,7 @@ CLEAN :=
 
 # Recursive on purpose: a fragment may use them after the fragments that it builds on.
 CORE_OBJECTS = $(CORE_SOURCES:%.c=$(B)/obj/%.o)
+TOOL_CORE_OBJECTS = $(TOOL_CORE_SOURCES:%.c=$(B)/obj/%.o)
 SHIM_OBJECTS = $(patsubst %.c,$(B)/obj/%.o,$(patsubst %.S,$(B)/obj/%.o,$(SHIM_SOURCES)))
 
 include config/module.mk
@@ -76,7 +78,7 @@ include test/module.mk
 
 all: $(ALL)
 
-$(CORE_OBJECTS) $(SHIM_OBJECTS): PIC := -fPIC -fvisibility=hidden -fno-semantic-interposition
+$(CORE_OBJECTS) $(TOOL_CORE_OBJECTS) $(SHIM_OBJECTS): PIC := -fPIC -fvisibility=hidden -fno-semantic-interposition
 $(SHIM_OBJECTS): BASE_CFLAGS += $(CUDA_CFLAGS)
 
 $(B)/obj/%.o: %.c
@@ -90,7 +92,7 @@ $(B)/obj/%.o: %.S
 	$(Q)$(CC) -MMD -MP -I. -c $< -o $@
 
 # Everything below shim/ as one archive, for the tool and the unit tests.
-$(B)/libmdnn_core.a: $(CORE_OBJECTS)
+$(B)/libmdnn_core.a: $(CORE_OBJECTS) $(TOOL_CORE_OBJECTS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 

@@ -1,6 +1,7 @@
 CORE_SOURCES += $(addprefix optimizer/,cost_memory.c costs.c database.c database_codec.c \
-    database_file.c database_rows.c database_system.c database_tool.c desirable.c front.c ilp_child.c ilp_text.c knapsack.c \
+    database_file.c database_rows.c database_system.c front.c ilp_child.c ilp_text.c knapsack.c \
     network.c problem.c wd.c wr.c)
+TOOL_CORE_SOURCES += optimizer/database_tool.c optimizer/desirable.c
 CORE_LIBS += -l:libsqlite3.a -lm
 TESTS += $(addprefix $(B)/test/unit/,test_wr test_problem test_database test_database_owners test_knapsack test_wd test_ilp_text \
     test_ilp_agreement test_ilp_child test_desirable test_network) test/ilp_tool.sh test/wd_paper.sh
