@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "shim/driver.h"
+#include "shim/public_driver.h"
 #include "shim/kernels.h"
 
 enum { THREADS = 256, BLOCKS_MAX = 1024, ALIGNMENT = 256 };
@@ -50,8 +50,8 @@ cudnnStatus_t mdnn_accumulator_run(const mdnn_accumulator_t *accumulator, CUstre
     float beta_value;
     memcpy(&beta_value, beta, sizeof beta_value);
     void *parameters[] = {&workspace, &parts, &out, &elements, &mode_number, &beta_value};
-    return mdnn_driver_cuLaunchKernel(accumulator->function, blocks, 1, 1, THREADS, 1, 1, 0, stream,
-                                      parameters, NULL) == CUDA_SUCCESS
+    return mdnn_public_launch(accumulator->function, blocks, 1, 1, THREADS, 1, 1, 0, stream,
+                              parameters, NULL) == CUDA_SUCCESS
                ? CUDNN_STATUS_SUCCESS
                : CUDNN_STATUS_EXECUTION_FAILED;
 }

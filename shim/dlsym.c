@@ -17,8 +17,6 @@ typedef struct dlsym_answer {
     void *decided;
 } dlsym_answer_t;
 
-_Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;
-
 dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller);
 
 static const dlsym_answer_t undecided = {NULL, NULL};

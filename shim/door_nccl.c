@@ -5,6 +5,7 @@
 
 #include "config/log.h"
 #include "shim/library_doors.h"
+#include "shim/plain_memory.h"
 #include "shim/registrations.h"
 #include "shim/virtual_unseen.h"
 
@@ -12,23 +13,7 @@
 static _Thread_local struct {
     mdnn_hidden_t names; /* of the group that is open */
     uint32_t depth;      /* groups in groups */
-    uint32_t inside;     /* calls of NCCL under way */
 } group __attribute__((tls_model("initial-exec")));
-
-void mdnn_nccl_enter(void)
-{
-    group.inside++;
-}
-
-void mdnn_nccl_leave(void)
-{
-    group.inside--;
-}
-
-bool mdnn_nccl_is_inside(void)
-{
-    return group.inside > 0;
-}
 
 /* ---- collectives ---- */
 

@@ -1,7 +1,6 @@
 #include "shim/driver.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@
 #define PARAMETERS(...) __VA_ARGS__
 #define ARGUMENTS(...) __VA_ARGS__
 
-typedef void (*function_t)(void);
+typedef mdnn_driver_function_t function_t;
 
 static _Atomic(function_t) reals[MDNN_DRIVER_COUNT];
 static _Atomic bool lacks[MDNN_DRIVER_COUNT]; /* looked for, and this driver does not have it */
@@ -32,27 +31,13 @@ static function_t function_of(void *symbol)
     return function;
 }
 
-static function_t find_in_driver(const char *symbol, bool *loaded)
-{
-    const mdnn_dlsym_function_t find = mdnn_real_dlsym();
-    void *const driver = find ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    *loaded = driver != NULL;
-    if (!driver)
-        return NULL;
-    void *const found = find(driver, symbol);
-    if (!found)
-        (void)dlerror();
-    dlclose(driver);
-    return function_of(found);
-}
-
 static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 {
     function_t real = atomic_load_explicit(&reals[hook], memory_order_acquire);
     bool loaded;
     if (real || atomic_load_explicit(&lacks[hook], memory_order_relaxed))
         return real;
-    real = find_in_driver(symbol, &loaded);
+    real = mdnn_driver_find(symbol, &loaded);
     atomic_store_explicit(&lacks[hook], loaded && !real, memory_order_relaxed);
     atomic_store_explicit(&reals[hook], real, memory_order_release);
     return real;
@@ -315,21 +300,4 @@ const void *mdnn_driver_caller(void)
 bool mdnn_driver_is_exiting(void)
 {
     return mdnn_process_state() == MDNN_PROCESS_EXITING;
-}
-
-static mdnn_driver_queries_t queries;
-
-static void find_queries(void)
-{
-    bool loaded;
-#define QUERY(symbol, type) queries.symbol = (type)find_in_driver(#symbol, &loaded);
-    MDNN_DRIVER_QUERIES(QUERY)
-#undef QUERY
-}
-
-const mdnn_driver_queries_t *mdnn_driver_queries(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, find_queries);
-    return &queries;
 }

@@ -12,6 +12,8 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include "shim/driver_queries.h"
+#include "shim/operation_key.h"
 #include "shim/virtual_memory.h"
 
 /* Old forms that the driver still has, and the header no longer shows. */
@@ -61,38 +63,6 @@ typedef enum mdnn_driver_hook {
 #undef DRIVER_NODE
 #undef PARAMETERS
 
-/* What doors ask the driver beside. A member is NULL where the driver lacks it. */
-#define MDNN_DRIVER_QUERIES(QUERY)                                                                 \
-    QUERY(cuCtxGetCurrent, PFN_cuCtxGetCurrent_v4000)                                              \
-    QUERY(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000)                                                \
-    QUERY(cuDeviceGetDefaultMemPool, PFN_cuDeviceGetDefaultMemPool_v11020)                         \
-    QUERY(cuDeviceGetMemPool, PFN_cuDeviceGetMemPool_v11020)                                       \
-    QUERY(cuDeviceGetGraphMemAttribute, PFN_cuDeviceGetGraphMemAttribute_v11040)                   \
-    QUERY(cuGraphChildGraphNodeGetGraph, PFN_cuGraphChildGraphNodeGetGraph_v10000)                 \
-    QUERY(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000)                                             \
-    QUERY(cuGraphMemAllocNodeGetParams, PFN_cuGraphMemAllocNodeGetParams_v11040)                   \
-    QUERY(cuGraphNodeGetType, PFN_cuGraphNodeGetType_v10000)                                       \
-    QUERY(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)                                               \
-    QUERY(cuMemFreeAsync_ptsz, PFN_cuMemFreeAsync_v11020_ptsz)                                     \
-    QUERY(cuMemPoolGetAttribute, PFN_cuMemPoolGetAttribute_v11020)                                 \
-    QUERY(cuMemPoolTrimTo, PFN_cuMemPoolTrimTo_v11020)                                             \
-    QUERY(cuEventQuery, PFN_cuEventQuery_v2000)                                                    \
-    QUERY(cuFuncGetName, PFN_cuFuncGetName_v12030)                                                 \
-    QUERY(cuFuncGetParamInfo, PFN_cuFuncGetParamInfo_v12040)                                       \
-    QUERY(cuKernelGetName, PFN_cuKernelGetName_v12030)                                             \
-    QUERY(cuKernelGetParamInfo, PFN_cuKernelGetParamInfo_v12040)                                   \
-    QUERY(cuStreamQuery, PFN_cuStreamQuery_v2000)                                                  \
-    QUERY(cuStreamQuery_ptsz, PFN_cuStreamQuery_v7000_ptsz)
-
-typedef struct mdnn_driver_queries {
-#define QUERY(symbol, type) type symbol;
-    MDNN_DRIVER_QUERIES(QUERY)
-#undef QUERY
-} mdnn_driver_queries_t;
-
-/* Only inside a door. */
-const mdnn_driver_queries_t *mdnn_driver_queries(void);
-
 /* Whether a door has something to do: a budget is on, and the calling thread is not in a door
  * already. false: call the real function. Every true needs one mdnn_driver_leave. */
 bool mdnn_driver_enter(void);
@@ -118,14 +88,5 @@ static inline void mdnn_driver_name(mdnn_virtual_operation_t *operation, uint64_
     if (mdnn_virtual_owns(address))
         mdnn_virtual_name(operation, address, role);
 }
-
-/* FNV-1a, for keys of operations. */
-static inline uint64_t mdnn_driver_hash(uint64_t hash, uint64_t value)
-{
-    for (int shift = 0; shift < 64; shift += 8)
-        hash = (hash ^ ((value >> shift) & 0xff)) * UINT64_C(0x100000001b3);
-    return hash;
-}
-#define MDNN_DRIVER_HASH_START UINT64_C(0xcbf29ce484222325)
 
 #endif

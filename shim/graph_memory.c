@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "config/lock.h"
-#include "shim/driver.h"
+#include "shim/driver_queries.h"
 
 /* What one executable allocates of one device. */
 typedef struct use {

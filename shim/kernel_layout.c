@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "config/lock.h"
-#include "shim/driver.h"
+#include "shim/driver_queries.h"
+#include "shim/operation_key.h"
 
 enum { MOST_PARAMETERS = 4096, FIRST_CAPACITY = 1024 };
 

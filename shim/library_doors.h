@@ -9,6 +9,7 @@
 
 #include <cuda.h>
 
+#include "shim/plain_memory.h"
 #include "shim/called_functions.h"
 #include "shim/hidden_names.h"
 
@@ -61,11 +62,6 @@ void mdnn_collective_begin(mdnn_collective_t *collective, void *comm);
 void mdnn_collective_buffer(mdnn_collective_t *collective, const void *buffer,
                             mdnn_use_role_t role);
 void mdnn_collective_end(mdnn_collective_t *collective, int result);
-
-/* Around what NCCL does in the calling thread. */
-void mdnn_nccl_enter(void);
-void mdnn_nccl_leave(void);
-bool mdnn_nccl_is_inside(void);
 
 #define PARAMETERS(...) __VA_ARGS__
 #define BATCH_HOOK(library, name, parameters, arguments, arrays)

@@ -67,7 +67,20 @@ void mdnn_plain_memory_of(void *function)
     }
 }
 
+/* Calls of NCCL under way. initial-exec: see shim/process.c. */
+static _Thread_local uint32_t calls __attribute__((tls_model("initial-exec")));
+
+void mdnn_nccl_enter(void)
+{
+    calls++;
+}
+
+void mdnn_nccl_leave(void)
+{
+    calls--;
+}
+
 bool mdnn_plain_memory_wanted(const void *caller)
 {
-    return mdnn_nccl_is_inside() || is_nccl((uintptr_t)caller);
+    return calls > 0 || is_nccl((uintptr_t)caller);
 }

@@ -9,6 +9,10 @@
 /* A function of NCCL: what is called from the library that it lies in is NCCL's. */
 void mdnn_plain_memory_of(void *function);
 
+/* Around what NCCL does in the calling thread: what is allocated there is its own. They nest. */
+void mdnn_nccl_enter(void);
+void mdnn_nccl_leave(void);
+
 /* Whether an allocation is NCCL's; `caller` is an address in the code that asks for it. */
 bool mdnn_plain_memory_wanted(const void *caller);
 

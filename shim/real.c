@@ -28,6 +28,7 @@ static _Atomic(void *) remembered[MDNN_LIBRARY_COUNT][MDNN_HOOK_COUNT];
 static _Atomic(const mdnn_cudnn_t *) cudnn_tables[MDNN_LIBRARY_COUNT];
 static _Atomic(const mdnn_cudart_t *) cudart_table;
 static _Atomic(const mdnn_driver_t *) driver_table;
+_Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;
 
 /* A sanitizer looks up what it replaces before its shadow memory exists. */
 __attribute__((no_sanitize("address", "thread"))) mdnn_dlsym_function_t mdnn_real_dlsym(void)

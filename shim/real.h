@@ -120,7 +120,7 @@ mdnn_library_t mdnn_library_of_soname(const char *soname);
 typedef void *(*mdnn_dlsym_function_t)(void *handle, const char *name);
 /* glibc's dlsym, past every interposer. Never NULL after the first call in a working process. */
 mdnn_dlsym_function_t mdnn_real_dlsym(void);
-/* What it found, for the assembly stub; NULL: nothing yet. Defined beside the stub. */
+/* What it found, for the assembly stub; NULL: nothing yet. */
 extern _Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;
 
 #endif

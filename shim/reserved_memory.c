@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "config/lock.h"
-#include "shim/driver.h"
+#include "shim/driver_queries.h"
 #include "shim/virtual_aside.h"
 
 /* Nothing that is known of the driver says in what steps a pool grows: it is learned. */

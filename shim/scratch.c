@@ -5,7 +5,7 @@
 #include "config/clock.h"
 #include "config/log.h"
 #include "config/statistics.h"
-#include "shim/driver.h"
+#include "shim/public_driver.h"
 #include "shim/kernels.h"
 #include "shim/virtual_memory.h"
 
@@ -127,10 +127,10 @@ mdnn_status_t mdnn_scratch_randomize(mdnn_scratch_t *scratch, mdnn_scratch_use_t
     const CUdeviceptr block = scratch->blocks[use];
     random_numbers(pattern, sizeof pattern, type);
     uint64_t filled = bytes < sizeof pattern ? bytes : sizeof pattern;
-    CUresult result = mdnn_driver_cuMemcpyHtoDAsync_v2(block, pattern, filled, scratch->stream);
+    CUresult result = mdnn_public_copy_to_device(block, pattern, filled, scratch->stream);
     while (result == CUDA_SUCCESS && filled < bytes) {
         const uint64_t more = bytes - filled < filled ? bytes - filled : filled;
-        result = mdnn_driver_cuMemcpyDtoDAsync_v2(block + filled, block, more, scratch->stream);
+        result = mdnn_public_copy_on_device(block + filled, block, more, scratch->stream);
         filled += more;
     }
     return result == CUDA_SUCCESS ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
@@ -163,10 +163,9 @@ static void hold(mdnn_scratch_t *scratch, size_t calls)
     const mdnn_kernels_t *kernels;
     if (scratch->cannot_hold)
         return;
-    scratch->cannot_hold =
-        mdnn_kernels_get(&kernels) != MDNN_STATUS_OK ||
-        mdnn_driver_cuLaunchKernel(kernels->hold, 1, 1, 1, 1, 1, 1, 0, scratch->stream, parameters,
-                                   NULL) != CUDA_SUCCESS;
+    scratch->cannot_hold = mdnn_kernels_get(&kernels) != MDNN_STATUS_OK ||
+                           mdnn_public_launch(kernels->hold, 1, 1, 1, 1, 1, 1, 0, scratch->stream,
+                                              parameters, NULL) != CUDA_SUCCESS;
     if (scratch->cannot_hold)
         MDNN_LOG_ONCE(
             MDNN_LOG_INFO, "measure",

@@ -4,6 +4,7 @@
 #define MDNN_SLICES_H
 
 #include "shim/call.h"
+#include "shim/tensor_layout.h"
 
 typedef struct mdnn_slice_descriptors {
     int64_t images;
@@ -27,19 +28,6 @@ mdnn_status_t mdnn_slices_get(mdnn_slices_t *slices, int64_t images,
 /* Convolution descriptor with `math_type`, else as the caller's. Likewise. */
 mdnn_status_t mdnn_slices_convolution(mdnn_slices_t *slices, int math_type,
                                       cudnnConvolutionDescriptor_t *convolution);
-
-/* The batch can be cut: it is the outermost dimension of x, y and z, and has the same size in all. */
-bool mdnn_problem_is_divisible(const mdnn_problem_t *problem);
-/* Images between cuts that keep every slice as aligned as the caller's tensors (at most 16 bytes). */
-int64_t mdnn_problem_granularity(const mdnn_problem_t *problem);
-int64_t mdnn_problem_batch(const mdnn_problem_t *problem);
-/* Bytes from the first to behind the last element of `images` images (of a filter: the whole);
- * UINT64_MAX on overflow. */
-uint64_t mdnn_tensor_bytes(const mdnn_problem_tensor_t *tensor, int64_t images);
-/* True if there is memory between the elements of `tensor` that is not its own. */
-bool mdnn_tensor_has_gaps(const mdnn_problem_tensor_t *tensor);
-/* Bytes between two images. */
-int64_t mdnn_image_stride_bytes(const mdnn_problem_tensor_t *tensor);
 
 /* Points `part` at `descriptors->images` images from `first_image` of `call`. */
 void mdnn_slice(const mdnn_call_t *call, const mdnn_problem_t *problem, int64_t first_image,

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "shim/driver.h"
+#include "shim/public_driver.h"
 #include "shim/virtual_internal.h"
 
 /* From `index` on; those that were reset have no addresses. */
@@ -96,10 +96,10 @@ uint64_t *mdnn_virtual_live(size_t *count, bool *fits)
 CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, CUstream stream)
 {
     mdnn_capture_begin_own();
-    CUresult result = mdnn_driver_cuMemcpyAsync((uintptr_t)words, (uintptr_t)address,
-                                                count * sizeof *words, stream);
+    CUresult result =
+        mdnn_public_copy((uintptr_t)words, (uintptr_t)address, count * sizeof *words, stream);
     if (result == CUDA_SUCCESS)
-        result = mdnn_driver_cuStreamSynchronize(stream);
+        result = mdnn_public_wait_for_stream(stream);
     mdnn_capture_end_own();
     return result;
 }

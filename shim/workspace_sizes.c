@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "shim/slices.h"
+#include "shim/tensor_layout.h"
 
 /* More than the algorithms of a direction. */
 enum { SIZES = 16, OPERANDS = MDNN_WORKSPACE_OPERANDS };

@@ -15,8 +15,6 @@
 #include "shim/memory_device.h"
 #include "test/sim/sim.h"
 
-_Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer; /* the stub's, which is not linked */
-
 #define OK(call) assert_int_equal((int)(call), 0)
 
 enum { CHUNK = 2 << 20 };
