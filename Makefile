@@ -5,6 +5,7 @@
 #   make asan ubsan tsan    all tests in a sanitizer build (each in build/<flavour>)
 #   make debug              all tests where the library checks itself (MDNN_DEBUG), as those do
 #   make check-exports      exports, dependencies, symbol versions and the dlsym stub against their rules
+#   make check-layers       which rooms of the library use which
 #   make check-aarch64      compiles the library for the other architecture
 #   make test-hostile       thousands of random programs (HOSTILE_PROGRAMS=, HOSTILE_SEED=, FLAVOUR=)
 #   make test-soak          a million operations in one process, whose host memory must stay as it is
@@ -109,7 +110,10 @@ $(B)/test/bench/%: test/bench/%.c $(B)/libmdnn_core.a
 	$(call say,BENCH,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(EXTRA_CFLAGS) $(CFLAGS) $< $(B)/libmdnn_core.a $(CORE_LIBS) -lm -ldl -lpthread -o $@
 
-.PHONY: all test bench format check-format install check-exports asan ubsan tsan debug coverage clean
+check-layers: $(ALL)
+	$(Q)scripts/check-layers --build $(B)
+
+.PHONY: all test bench format check-format check-layers install check-exports asan ubsan tsan debug coverage clean
 
 # TSan runs the simulated GPU up to fifteen times slower.
 asan ubsan tsan debug:

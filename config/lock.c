@@ -27,7 +27,7 @@ static const struct rank {
 
 enum { HELD_MOST = 32 };
 
-/* initial-exec: see shim/process.c. */
+/* initial-exec: see shim/real/process.c. */
 static _Thread_local struct {
     unsigned count;
     struct {

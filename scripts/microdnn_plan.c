@@ -208,7 +208,7 @@ static void known_fini(tool_known_list_t *list)
     free(list->at);
 }
 
-/* Fewest images whose slice is as aligned as the whole; as shim/slices.h has it. */
+/* Fewest images whose slice is as aligned as the whole; as shim/convolution/slices.h has it. */
 static int64_t granularity_of(const mdnn_problem_tensor_t *tensor)
 {
     static const int bytes_of_type[] = {[0] = 4, [1] = 8, [2] = 2, [9] = 2};
@@ -220,7 +220,7 @@ static int64_t granularity_of(const mdnn_problem_tensor_t *tensor)
     return images;
 }
 
-/* As the library asks (shim/plan.c): with bf16 weights an accumulator makes all parts alike. */
+/* As the library asks (shim/convolution/plan.c): with bf16 weights an accumulator makes all parts alike. */
 static mdnn_wr_request_t wr_request(const mdnn_problem_t *problem, mdnn_batch_sizes_t sizes)
 {
     const int64_t x = granularity_of(&problem->x), y = granularity_of(&problem->y);

@@ -1,20 +1,23 @@
 # shim/: the doors. Compiled against the CUDA and cuDNN headers, linked with no library of theirs.
-SHIM_SOURCES += $(patsubst ./%,%,$(wildcard shim/*.c)) $(wildcard shim/*.S)
+SHIM_ROOMS := real vmem convolution graph interpose # a room uses those before it (make check-layers)
+SHIM_SOURCES += $(foreach room,$(SHIM_ROOMS),$(wildcard shim/$(room)/*.c shim/$(room)/*.S))
+# Sources by their names, whichever room they are in.
+shim_sources = $(foreach name,$(1),$(wildcard shim/*/$(name).c))
 ALL += $(B)/libmicrodnn.so
 
 # Deprecated is the API that we are here to serve.
 $(patsubst %.c,$(B)/obj/%.o,$(filter shim/%.c,$(SHIM_SOURCES))): EXTRA_CFLAGS += -Wno-deprecated-declarations
 
-$(B)/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) shim/exports.map
+$(B)/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) shim/interpose/exports.map
 	$(call say,LD,$@)
-	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/exports.map \
+	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/interpose/exports.map \
 	    -Wl,-z,now,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -Wl,--exclude-libs,ALL -Wl,--as-needed \
 	    $(SANITIZE) $(SHIM_OBJECTS) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 
 comma := ,
 
 check-exports: $(B)/libmicrodnn.so
-	$(Q)shim/check-exports $< $(FLAVOUR)
+	$(Q)shim/interpose/check-exports $< $(FLAVOUR)
 
 # Compiles and links for the other architecture, with the warnings of this one. Libraries of it need
 # not be there: what they define stays open.
@@ -22,7 +25,7 @@ AARCH64_CC ?= aarch64-linux-gnu-gcc
 AARCH64_OBJECTS = $(patsubst $(B)/%,build/aarch64/%,$(SHIM_OBJECTS) $(CORE_OBJECTS))
 check-aarch64:
 	$(MAKE) FLAVOUR=aarch64 CC='$(AARCH64_CC) -idirafter /usr/include' $(AARCH64_OBJECTS)
-	$(Q)$(AARCH64_CC) -shared -Wl,--version-script=shim/exports.map $(AARCH64_OBJECTS) \
+	$(Q)$(AARCH64_CC) -shared -Wl,--version-script=shim/interpose/exports.map $(AARCH64_OBJECTS) \
 	    -o build/aarch64/libmicrodnn.so
 	$(Q)readelf -W --dyn-syms build/aarch64/libmicrodnn.so | grep -q 'FUNC .* dlsym$$'
 .PHONY: check-aarch64
@@ -33,18 +36,18 @@ NVCC ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) nvcc)
 make_ptx = $(NVCC) -ptx -arch=compute_75 -O3 -o $(2) $(1) && \
     sed -i -e '/^\/\//d' -e 's/^\.version .*/.version 6.4/' $(2)
 
-ptx: shim/kernels.cu
-	$(Q)$(call make_ptx,$<,shim/kernels.ptx)
-check-ptx: shim/kernels.cu
-	$(Q)mkdir -p $(B)/obj/shim && $(call make_ptx,$<,$(B)/obj/shim/kernels.ptx)
-	$(Q)diff shim/kernels.ptx $(B)/obj/shim/kernels.ptx
-$(B)/obj/shim/kernels_ptx.o: shim/kernels.ptx
+ptx: shim/real/kernels.cu
+	$(Q)$(call make_ptx,$<,shim/real/kernels.ptx)
+check-ptx: shim/real/kernels.cu
+	$(Q)mkdir -p $(B)/obj/shim && $(call make_ptx,$<,$(B)/obj/shim/real/kernels.ptx)
+	$(Q)diff shim/real/kernels.ptx $(B)/obj/shim/real/kernels.ptx
+$(B)/obj/shim/kernels_ptx.o: shim/real/kernels.ptx
 .PHONY: ptx check-ptx
 
 # As the other fuzzers (config/module.mk); it starts from plans that cuDNN wrote.
 .PHONY: fuzz-graph_json
 $(B)/fuzz/fuzz_graph_json: private BASE_CFLAGS += $(CUDA_CFLAGS)
-$(B)/fuzz/fuzz_graph_json: shim/graph_json.c shim/graph_chain.c shim/json.c $(filter optimizer/%,$(CORE_SOURCES))
+$(B)/fuzz/fuzz_graph_json: shim/graph/graph_json.c shim/graph/graph_chain.c shim/graph/json.c $(filter optimizer/%,$(CORE_SOURCES))
 fuzz-graph_json: fuzz-%: $(B)/fuzz/fuzz_%
 	@mkdir -p $(B)/fuzz/$*
 	$(B)/fuzz/fuzz_$* -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(B)/fuzz/ -print_final_stats=1 \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares shim/library_hooks.def with the libraries' own headers, parameter by parameter: pointer,
+"""Compares shim/interpose/library_hooks.def with the libraries' own headers, parameter by parameter: pointer,
 int or enumeration, 64-bit integer, size, NCCL's id by value.
 
     test/library_prototypes.py INCLUDE_DIRECTORY

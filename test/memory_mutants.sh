@@ -173,9 +173,11 @@ table() {
     mutant IDLE_MEMORY_IS_USED_FIRST ranges_kept.c 's/const bool is_short = .*/const bool is_short = 0;/'
 }
 
+path_of() { find offload -name "$1"; }
+
 fails() { # source, script
-    sed -e "$2" "offload/$1" >"$work/$1"
-    ! cmp -s "offload/$1" "$work/$1" || { echo "the script changes nothing in $1"; return 1; }
+    sed -e "$2" "$(path_of "$1")" >"$work/$1"
+    ! cmp -s "$(path_of "$1")" "$work/$1" || { echo "the script changes nothing in $1"; return 1; }
     case $1 in
     range_users.c | slab*) tests='test_slabs test_ranges' ;;
     range*) tests=test_ranges ;;
@@ -191,7 +193,7 @@ fails() { # source, script
 }
 
 if [ "${1:-}" = --unchanged ]; then
-    mutant() { sed -e "$3" "offload/$2" | cmp -s - "offload/$2" && echo "$1"; }
+    mutant() { sed -e "$3" "$(path_of "$2")" | cmp -s - "$(path_of "$2")" && echo "$1"; }
     table
     exit
 fi

@@ -16,233 +16,233 @@ cd "$(dirname "$0")/.." || exit 1
 table() {
     # --- how calls reach us (research of other preloaded libraries) ---
     # HAMi-core PR 215: by name alone, cuDNN's dispatcher recurses into the hook.
-    mutant DLSYM_BY_NAME shim/dlsym.c \
+    mutant DLSYM_BY_NAME shim/interpose/dlsym.c \
         's/^    if (library == MDNN_LIBRARY_COUNT ||.*/    return answer(mdnn_entry_of(hook, MDNN_LIBRARY_CUDNN9));\n&/' \
         routes
     # HAMi-core PR 326: the handle says where to look.
-    mutant HANDLE_IGNORED shim/dlsym.c 's/NULL : find(handle, name)/NULL : find(RTLD_DEFAULT, name)/' routes
+    mutant HANDLE_IGNORED shim/interpose/dlsym.c 's/NULL : find(handle, name)/NULL : find(RTLD_DEFAULT, name)/' routes
     # HAMi-core PR 279: a table of finished lookups answers the second one with NULL.
-    mutant SECOND_LOOKUP_NULL shim/dlsym.c \
+    mutant SECOND_LOOKUP_NULL shim/interpose/dlsym.c \
         's/^    void \*found = handle == .*/    static bool seen[MDNN_HOOK_COUNT];\n    if (seen[hook])\n        return answer(NULL);\n    seen[hook] = true;\n&/' \
         routes
     # MangoHud PR 1701: a failed lookup without a text, and a text left by our own lookups.
-    mutant FAILED_LOOKUP_SILENT shim/dlsym.c \
+    mutant FAILED_LOOKUP_SILENT shim/interpose/dlsym.c \
         's/^    if (!found)$/    if (!found \&\& dlerror())\n        return answer(NULL);\n&/' \
         doors failed_lookups_say_so
-    mutant DLERROR_LEFT shim/real.c 's/^    (void)dlerror();//' doors a_library_that_is_not_there_is_an_error
+    mutant DLERROR_LEFT shim/real/real.c 's/^    (void)dlerror();//' doors a_library_that_is_not_there_is_an_error
     # THAPI 414: our exports make a process without CUDA look like one with it.
-    mutant DEFAULT_PRETENDS shim/dlsym.c 's/^    if (ours) {/    if (ours)\n        return undecided;\n&/' without_cuda
+    mutant DEFAULT_PRETENDS shim/interpose/dlsym.c 's/^    if (ours) {/    if (ours)\n        return undecided;\n&/' without_cuda
     # Without a jump glibc takes us for the caller.
-    mutant NOT_A_TAIL_CALL shim/dlsym_x86_64.S \
+    mutant NOT_A_TAIL_CALL shim/interpose/dlsym_x86_64.S \
         '/je .Lresolve/{n;s/.*/    subq $8, %rsp\n    call *%rax\n    addq $8, %rsp\n    ret/}' exports
     # Frameworks load RTLD_LOCAL, where RTLD_NEXT finds nothing.
-    mutant RTLD_NEXT_ONLY shim/real.c 's/^    for (size_t i = 0; !found && i < search->handle_count; i++)/    if (0)/;s/        found = find(search->handles\[i\], name);/        found = NULL;/' \
+    mutant RTLD_NEXT_ONLY shim/real/real.c 's/^    for (size_t i = 0; !found && i < search->handle_count; i++)/    if (0)/;s/        found = find(search->handles\[i\], name);/        found = NULL;/' \
         routes
     # nvshare 27: a lock or pthread_once around the start is taken again from inside it.
-    mutant START_LOCKS shim/process.c \
+    mutant START_LOCKS shim/real/process.c \
         '/^static int start/,/^}/s/^    depth[+-]*;//;s/^    if (now == MDNN_PROCESS_NEW && .*/    static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;\n    pthread_mutex_lock(\&starting);\n    now = now == MDNN_PROCESS_NEW ? start() : now;\n    pthread_mutex_unlock(\&starting);\n&/' \
         doors doors_may_be_entered_while_options_are_read hooked_calls_leave_no_error_text
     # cuDNN's calls to itself by exported names.
-    mutant NO_GUARD shim/process.c 's/^    if (depth > 0)$/    if (0)/' doors inner_calls_are_not_decided
+    mutant NO_GUARD shim/real/process.c 's/^    if (depth > 0)$/    if (0)/' doors inner_calls_are_not_decided
     # HAMi-core 333: an optional result is dereferenced.
-    mutant NULL_DEREFERENCE shim/door_memory.c \
+    mutant NULL_DEREFERENCE shim/interpose/door_memory.c \
         's/^    const cudaError_t error = real->cudaMemGetInfo.*/&\n    if (*free_bytes > *total_bytes)\n        *free_bytes = *total_bytes;/' \
         doors optional_results_may_be_null
     # vllm speculators 889, pytorch 17357: CUDA does not work in a forked child.
-    mutant FORK_KEEPS_RUNNING shim/process.c 's/^    atomic_store(&state, MDNN_PROCESS_FORKED);//;s/ && mark && !\*mark)/ \&\& false)/' doors a_forked_child_passes
+    mutant FORK_KEEPS_RUNNING shim/real/process.c 's/^    atomic_store(&state, MDNN_PROCESS_FORKED);//;s/ && mark && !\*mark)/ \&\& false)/' doors a_forked_child_passes
     # Nor in one that was made without fork handlers, which has none of the library's threads.
-    mutant CLONE_KEEPS_RUNNING shim/process.c 's/ && mark && !\*mark)/ \&\& false)/' doors a_cloned_child_passes
-    mutant CLONE_WAITS_FOR_THREADS shim/process.c 's/^    return process != 0 && .*/    return false;/' budgeted endings clones
+    mutant CLONE_KEEPS_RUNNING shim/real/process.c 's/ && mark && !\*mark)/ \&\& false)/' doors a_cloned_child_passes
+    mutant CLONE_WAITS_FOR_THREADS shim/real/process.c 's/^    return process != 0 && .*/    return false;/' budgeted endings clones
     # cccl 7063, kaldi 2178: nor while exit handlers run.
-    mutant EXIT_KEEPS_RUNNING shim/process.c 's/, MDNN_PROCESS_EXITING))/, MDNN_PROCESS_ACTIVE))/' doors calls_during_exit_pass
-    mutant DISABLE_IGNORED shim/process.c 's/if (!options.general_disable)/if (true)/;s/disabled = value && .*/disabled = 0;/' routes
+    mutant EXIT_KEEPS_RUNNING shim/real/process.c 's/, MDNN_PROCESS_EXITING))/, MDNN_PROCESS_ACTIVE))/' doors calls_during_exit_pass
+    mutant DISABLE_IGNORED shim/real/process.c 's/if (!options.general_disable)/if (true)/;s/disabled = value && .*/disabled = 0;/' routes
 
     # --- right results ---
     # ucudnn: later parts of a weight gradient ran with the caller's beta.
-    mutant BETA_NOT_ONE shim/execute.c 's/^    else if (index > 0)$/    else if (index > 1000000)/' matrix
-    mutant WRONG_SLICE_OFFSET shim/slices.c 's/advance(call->y, &problem->y, /advance(call->y, \&problem->x, /' matrix
-    mutant BFLOAT16_ROUNDS_EACH_SUM shim/accumulate.c \
+    mutant BETA_NOT_ONE shim/convolution/execute.c 's/^    else if (index > 0)$/    else if (index > 1000000)/' matrix
+    mutant WRONG_SLICE_OFFSET shim/convolution/slices.c 's/advance(call->y, &problem->y, /advance(call->y, \&problem->x, /' matrix
+    mutant BFLOAT16_ROUNDS_EACH_SUM shim/convolution/accumulate.c \
         '/^bool mdnn_accumulator_needed/,/^}/s/^    return problem->direction == /    return false \&\& problem->direction == /' \
         doors planned_calls_do_only_what_they_must
     # Parts of a sum may overflow although the sum does not.
-    mutant HALF_SPLIT shim/plan.c 's/mdnn_problem_parts_may_add_up(problem) &&/(problem->w.type == CUDNN_DATA_HALF || mdnn_problem_parts_may_add_up(problem)) \&\&/' \
+    mutant HALF_SPLIT shim/convolution/plan.c 's/mdnn_problem_parts_may_add_up(problem) &&/(problem->w.type == CUDNN_DATA_HALF || mdnn_problem_parts_may_add_up(problem)) \&\&/' \
         magnitudes legacy_fp16_is_not_split graph_fp16_is_not_split
-    mutant ENLARGED_PARTS shim/call.c 's/mdnn_alpha_class(scalar(call->alpha, type))/MDNN_ALPHA_SHRINKS/' \
+    mutant ENLARGED_PARTS shim/convolution/call.c 's/mdnn_alpha_class(scalar(call->alpha, type))/MDNN_ALPHA_SHRINKS/' \
         magnitudes legacy_tf32_is_split_where_alpha_enlarges_nothing
-    mutant ALPHA_NOT_FOR_PARTS shim/call.c 's/^    part.beta = &zero;/    static const float one = 1.0F;\n    part.alpha = \&one;\n&/' \
+    mutant ALPHA_NOT_FOR_PARTS shim/convolution/call.c 's/^    part.beta = &zero;/    static const float one = 1.0F;\n    part.alpha = \&one;\n&/' \
         magnitudes legacy_bf16_is_split_where_alpha_enlarges_nothing
-    mutant LESS_WORKSPACE_IS_TOO_LITTLE shim/execute.c \
+    mutant LESS_WORKSPACE_IS_TOO_LITTLE shim/convolution/execute.c \
         '/^static bool lacks_workspace/,/^}/s/^    return /    return false \&\& /' \
         magnitudes legacy_bf16_is_split_where_alpha_enlarges_nothing
-    mutant GRANULARITY_IGNORED shim/slices.c 's/^        while (images < tensor->alignment_bytes &&/        while (images < 0 \&\&/' \
+    mutant GRANULARITY_IGNORED shim/real/tensor_layout.c 's/^        while (images < tensor->alignment_bytes &&/        while (images < 0 \&\&/' \
         doors slices_are_as_aligned_as_the_whole
-    mutant WEAKER_MATH shim/slices.c 's/(cudnnMathType_t)math_type) ==/CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) ==/' \
+    mutant WEAKER_MATH shim/convolution/slices.c 's/(cudnnMathType_t)math_type) ==/CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) ==/' \
         doors math_is_never_weaker
-    mutant NONDETERMINISTIC_FOR_DETERMINISTIC shim/execute.c 's/\.deterministic = .*/.deterministic = false,/' \
+    mutant NONDETERMINISTIC_FOR_DETERMINISTIC shim/convolution/execute.c 's/\.deterministic = .*/.deterministic = false,/' \
         doors results_that_must_repeat_do
-    mutant INTEGERS_TAKEN shim/call.c 's/^    return type == CUDNN_DATA_FLOAT ||/    return type == CUDNN_DATA_INT8 || type == CUDNN_DATA_FLOAT ||/' \
+    mutant INTEGERS_TAKEN shim/convolution/call.c 's/^    return type == CUDNN_DATA_FLOAT ||/    return type == CUDNN_DATA_INT8 || type == CUDNN_DATA_FLOAT ||/' \
         doors what_is_not_ours_passes
 
     # --- honest answers ---
     # ucudnn: the count of results was never written.
-    mutant RETURNED_COUNT_NOT_WRITTEN shim/answer.c \
+    mutant RETURNED_COUNT_NOT_WRITTEN shim/convolution/answer.c \
         's/^    \*returned = \(.*\);/    const int count_told = \1;/;s/(size_t)\*returned \* sizeof/(size_t)count_told * sizeof/' \
         doors answers_are_complete_and_counted
-    mutant WORKSPACE_TOO_LARGE_ANSWER shim/answer.c 's/^    \*bytes = ready->.*/    *bytes = stock_bytes;/' \
+    mutant WORKSPACE_TOO_LARGE_ANSWER shim/convolution/answer.c 's/^    \*bytes = ready->.*/    *bytes = stock_bytes;/' \
         behaviour find_tells_what_will_run
-    mutant NAMED_ALGORITHM_REFUSED shim/answer.c 's/ && !is_stock))/ || !is_stock))/' doors answers_are_complete_and_counted
-    mutant LIMIT_IGNORED shim/plan.c 's/workspace_bytes <= demand->workspace_bytes/workspace_bytes <= UINT64_MAX/' \
+    mutant NAMED_ALGORITHM_REFUSED shim/convolution/answer.c 's/ && !is_stock))/ || !is_stock))/' doors answers_are_complete_and_counted
+    mutant LIMIT_IGNORED shim/convolution/plan.c 's/workspace_bytes <= demand->workspace_bytes/workspace_bytes <= UINT64_MAX/' \
         doors splits_fit_the_workspace
 
     # --- steady state ---
-    mutant SYNC_PER_PART shim/execute.c \
+    mutant SYNC_PER_PART shim/convolution/execute.c \
         's/^        const cudnnStatus_t status = mdnn_call_run(&part);/&\n        cudaStream_t stream;\n        if (call->cudnn->cudnnGetStream(call->handle, \&stream) == CUDNN_STATUS_SUCCESS)\n            (void)mdnn_real_driver()->cuStreamSynchronize(stream);/' \
         behaviour known_problems_wait_for_nothing
-    mutant ALLOC_PER_CALL shim/execute.c \
+    mutant ALLOC_PER_CALL shim/convolution/execute.c \
         's/^        const cudnnStatus_t status = mdnn_call_run(&part);/&\n        void *volatile block = malloc(64);\n        free(block);/;s/^#include "config\/log.h"/#include <stdlib.h>\n&/' \
         behaviour known_problems_allocate_nothing
     # A stream may wait for what its program does next, and so may the default stream and the device.
-    mutant MEASURING_WAITS_FOR_EVER shim/own_stream.c 's/^        if (look >= looks \&\& .*/        if (look < 0)/' \
+    mutant MEASURING_WAITS_FOR_EVER shim/convolution/own_stream.c 's/^        if (look >= looks \&\& .*/        if (look < 0)/' \
         waiting_streams its_stream_waits_for_a_value
-    mutant MEASURING_WAITS_FOR_DEVICE shim/own_stream.c 's/^    if (own->pool || /    if (own->stream || /' \
+    mutant MEASURING_WAITS_FOR_DEVICE shim/convolution/own_stream.c 's/^    if (own->pool || /    if (own->stream || /' \
         waiting_streams another_stream_waits_for_a_value
-    mutant MEASURING_BEHIND_DEFAULT_STREAM shim/own_stream.c 's/CU_STREAM_NON_BLOCKING/CU_STREAM_DEFAULT/' \
+    mutant MEASURING_BEHIND_DEFAULT_STREAM shim/convolution/own_stream.c 's/CU_STREAM_NON_BLOCKING/CU_STREAM_DEFAULT/' \
         waiting_streams the_default_stream_is_held_up
-    mutant PLANNER_STOPS_OTHERS shim/plan.c '/^static bool begin_planning/,/^}/s/^    const bool begins = .*/    while (somebody_plans) {\n        mdnn_unlock(\&planning_lock);\n        (void)usleep(1000);\n        mdnn_lock(\&planning_lock);\n    }\n&/;s/^#include <stdlib.h>/&\n#include <unistd.h>/' \
+    mutant PLANNER_STOPS_OTHERS shim/convolution/plan.c '/^static bool begin_planning/,/^}/s/^    const bool begins = .*/    while (somebody_plans) {\n        mdnn_unlock(\&planning_lock);\n        (void)usleep(1000);\n        mdnn_lock(\&planning_lock);\n    }\n&/;s/^#include <stdlib.h>/&\n#include <unistd.h>/' \
         waiting_streams a_thread_that_waits_stops_no_other
-    mutant MEASURE_IN_CAPTURE shim/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
+    mutant MEASURE_IN_CAPTURE shim/convolution/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
         behaviour capture_of_an_unknown_problem_passes
-    mutant CAPTURE_MODE_KEPT shim/capture_mode.c 's/^    if (--own.depth > 0 || !own.relaxed)/    if (own.depth-- > 0)/' doors measuring_gives_everything_back
-    mutant SCRATCH_LEAK shim/scratch.c 's/^    if (scratch->blocks\[use\])/    if (0)/' behaviour measuring_gives_everything_back
-    mutant EVENT_LEAK shim/scratch.c '/^void mdnn_scratch_fini/,/^}/s/destroy_events(scratch);//' doors measuring_gives_everything_back
+    mutant CAPTURE_MODE_KEPT shim/real/capture_mode.c 's/^    if (--own.depth > 0 || !own.relaxed)/    if (own.depth-- > 0)/' doors measuring_gives_everything_back
+    mutant SCRATCH_LEAK shim/convolution/scratch.c 's/^    if (scratch->blocks\[use\])/    if (0)/' behaviour measuring_gives_everything_back
+    mutant EVENT_LEAK shim/convolution/scratch.c '/^void mdnn_scratch_fini/,/^}/s/destroy_events(scratch);//' doors measuring_gives_everything_back
     # HAMi 1181: an unsigned difference below zero.
-    mutant SIZE_UNDERFLOW shim/scratch.c 's/available < reserve_bytes || bytes/bytes/' doors little_memory_is_left_to_the_host
+    mutant SIZE_UNDERFLOW shim/convolution/scratch.c 's/available < reserve_bytes || bytes/bytes/' doors little_memory_is_left_to_the_host
 
     # --- trouble ---
-    mutant FIRST_FAILURE_TOLD shim/execute.c 's/return i == 0 || may_be_redone/return may_be_redone/' \
+    mutant FIRST_FAILURE_TOLD shim/convolution/execute.c 's/return i == 0 || may_be_redone/return may_be_redone/' \
         doors a_failing_first_part_becomes_the_callers_call
-    mutant LATER_FAILURE_HIDDEN shim/execute.c 's/pass(call) : status;/pass(call) : CUDNN_STATUS_SUCCESS;/' \
+    mutant LATER_FAILURE_HIDDEN shim/convolution/execute.c 's/pass(call) : status;/pass(call) : CUDNN_STATUS_SUCCESS;/' \
         doors a_failing_later_part_is_told
-    mutant SUM_FAILURE_TOLD shim/execute.c 's/beta_is_zero || part->accumulator;/beta_is_zero;/' \
+    mutant SUM_FAILURE_TOLD shim/convolution/execute.c 's/beta_is_zero || part->accumulator;/beta_is_zero;/' \
         doors a_failing_later_part_becomes_the_callers_call
-    mutant BETA_APPLIED_TWICE shim/execute.c 's/return problem->beta_is_zero || part->accumulator;/return true;/' \
+    mutant BETA_APPLIED_TWICE shim/convolution/execute.c 's/return problem->beta_is_zero || part->accumulator;/return true;/' \
         doors a_failing_later_part_is_told
-    mutant FAILURE_REPEATED shim/execute.c 's/^        mdnn_plan_give_up(plan);//' doors a_failing_first_part_becomes_the_callers_call
+    mutant FAILURE_REPEATED shim/convolution/execute.c 's/^        mdnn_plan_give_up(plan);//' doors a_failing_first_part_becomes_the_callers_call
 
     # --- one workspace for all (policy wd) ---
-    mutant ARENA_WITHOUT_WAIT shim/arena.c 's/^    if (!slot->used || driver->cuStreamWaitEvent(.*/    if (1)/' arena many_streams 2097152
-    mutant ARENA_OTHERS_IGNORED shim/arena.c 's/^        if (others >> i & 1 &&/        if (0 \&\&/' arena many_streams 2097152
-    mutant ARENA_USE_NOT_MARKED shim/arena.c 's/^    if (slot->event && driver->cuEventRecord(.*/    if (1) {/' arena many_streams 2097152
-    mutant ARENA_TAKEN_AT_ONCE shim/arena.c 's/^            arena->slots\[i\].waits |= used.*/            ;/' arena many_streams 2097152
-    mutant ARENA_REGIONS_OVERLAP shim/wd_policy.c 's/{g \* share, share}/{0, bytes}/' arena branches 2097152
-    mutant CAPTURES_SHARE_MEMORY shim/arena.c 's/^        arena->divisible_bytes -= bytes;//' arena captures 2097152
-    mutant CAPTURE_TAKES_WHAT_IS_IN_USE shim/arena.c 's/(is_at_rest(arena) || /(1 || /' arena captures_in_flight 2097152
-    mutant ARENA_NOT_PROMISED shim/arena.c 's/^    if (!wanted && least > demand->workspace_bytes)/    if (0)/' arena many_streams_of_the_same_bits 8192
+    mutant ARENA_WITHOUT_WAIT shim/convolution/arena.c 's/^    if (!slot->used || driver->cuStreamWaitEvent(.*/    if (1)/' arena many_streams 2097152
+    mutant ARENA_OTHERS_IGNORED shim/convolution/arena.c 's/^        if (others >> i & 1 &&/        if (0 \&\&/' arena many_streams 2097152
+    mutant ARENA_USE_NOT_MARKED shim/convolution/arena.c 's/^    if (slot->event && driver->cuEventRecord(.*/    if (1) {/' arena many_streams 2097152
+    mutant ARENA_TAKEN_AT_ONCE shim/convolution/arena.c 's/^            arena->slots\[i\].waits |= used.*/            ;/' arena many_streams 2097152
+    mutant ARENA_REGIONS_OVERLAP shim/convolution/wd_policy.c 's/{g \* share, share}/{0, bytes}/' arena branches 2097152
+    mutant CAPTURES_SHARE_MEMORY shim/convolution/arena.c 's/^        arena->divisible_bytes -= bytes;//' arena captures 2097152
+    mutant CAPTURE_TAKES_WHAT_IS_IN_USE shim/convolution/arena.c 's/(is_at_rest(arena) || /(1 || /' arena captures_in_flight 2097152
+    mutant ARENA_NOT_PROMISED shim/convolution/arena.c 's/^    if (!wanted && least > demand->workspace_bytes)/    if (0)/' arena many_streams_of_the_same_bits 8192
 
     # --- the graph API ---
-    mutant TOLD_IS_LAST shim/graph_shadow.c 's/^    return bytes < told ? bytes : told;/    return bytes;/;s/^    while (bytes < told \&\& !atomic/    while (!atomic/' \
+    mutant TOLD_IS_LAST shim/graph/graph_shadow.c 's/^    return bytes < told ? bytes : told;/    return bytes;/;s/^    while (bytes < told \&\& !atomic/    while (!atomic/' \
         graph_rules a_shrunk_plan_never_runs_itself
-    mutant ASKED_LATER shim/graph_shadow.c 's/^    if (number == 0)/    if (1)/' \
+    mutant ASKED_LATER shim/graph/graph_shadow.c 's/^    if (number == 0)/    if (1)/' \
         graph_rules a_later_answer_of_the_configuration_binds
-    mutant GIVEN_CONFIGURATION shim/door_graph.c 's/^        follow_configuration(descriptor, elements);/        (void)follow_configuration;/' \
+    mutant GIVEN_CONFIGURATION shim/interpose/door_graph.c 's/^        follow_configuration(descriptor, elements);/        (void)follow_configuration;/' \
         graph_rules a_later_answer_of_the_configuration_binds
-    mutant INITIALIZED_PASSES shim/door_graph.c 's/^    mdnn_shadow_renew(descriptor);/    mdnn_shadow_destroy(descriptor);/' \
+    mutant INITIALIZED_PASSES shim/interpose/door_graph.c 's/^    mdnn_shadow_renew(descriptor);/    mdnn_shadow_destroy(descriptor);/' \
         graph_rules a_descriptor_may_be_initialized
-    mutant HANDLE_NEVER_GONE shim/handles.c 's/!entry->is_gone \&\& //' graph_rules a_plan_outlives_its_handle
-    mutant HANDLE_OF_ANY_DEVICE shim/handles.c 's/ \&\& entry->device == device);/);/' \
+    mutant HANDLE_NEVER_GONE shim/real/handles.c 's/!entry->is_gone \&\& //' graph_rules a_plan_outlives_its_handle
+    mutant HANDLE_OF_ANY_DEVICE shim/real/handles.c 's/ \&\& entry->device == device);/);/' \
         graph_rules the_current_device_may_be_another
-    mutant SHRUNK_PLAN_RUNS shim/door_graph.c 's/own_plan_may_run = told >= record->own_bytes;/own_plan_may_run = true;/' \
+    mutant SHRUNK_PLAN_RUNS shim/interpose/door_graph.c 's/own_plan_may_run = told >= record->own_bytes;/own_plan_may_run = true;/' \
         graph_rules a_shrunk_plan_never_runs_itself
-    mutant SHRUNK_PLAN_IN_CUDA_GRAPH shim/door_graph.c 's/^    if (execution.own_plan_may_run)$/    if (1)/' \
+    mutant SHRUNK_PLAN_IN_CUDA_GRAPH shim/interpose/door_graph.c 's/^    if (execution.own_plan_may_run)$/    if (1)/' \
         graph_rules cuda_graphs_are_as_cudnn_makes_them
-    mutant SHRUNK_PLAN_AT_EXIT shim/door_graph.c 's/^    if (mdnn_process_state() != MDNN_PROCESS_EXITING)/    if (1)/' \
+    mutant SHRUNK_PLAN_AT_EXIT shim/interpose/door_graph.c 's/^    if (mdnn_process_state() != MDNN_PROCESS_EXITING)/    if (1)/' \
         graph_rules a_shrunk_plan_does_not_run_itself_at_exit
-    mutant SHADOW_OUTLIVES shim/graph_shadow.c '/^void mdnn_shadow_destroy/,/^}/s/detach(descriptor)/NULL/' \
+    mutant SHADOW_OUTLIVES shim/graph/graph_shadow.c '/^void mdnn_shadow_destroy/,/^}/s/detach(descriptor)/NULL/' \
         graph_rules nothing_is_kept_of_what_was_destroyed
-    mutant GENEROUS_TO_ALL shim/plan.c 's/^    return !atomic_exchange(&plan->generous.*/    return true;/' \
+    mutant GENEROUS_TO_ALL shim/convolution/plan.c 's/^    return !atomic_exchange(&plan->generous.*/    return true;/' \
         graph_rules one_generous_answer_at_a_time
-    mutant GENEROUS_NEVER_AGAIN shim/door_graph.c 's/^    settle_generosity(&execution);//' \
+    mutant GENEROUS_NEVER_AGAIN shim/interpose/door_graph.c 's/^    settle_generosity(&execution);//' \
         graph_rules one_generous_answer_at_a_time
-    mutant GENEROUS_WITHOUT_LIMIT shim/graph_record.c 's/^    return most < user_limit ? most : user_limit;/    return most;/' \
+    mutant GENEROUS_WITHOUT_LIMIT shim/graph/graph_record.c 's/^    return most < user_limit ? most : user_limit;/    return most;/' \
         graph_rules no_answer_exceeds_the_limit
-    mutant PARTS_GET_THE_WHOLE_PACK shim/execute.c 's/^        if (count > 1 || !call->pack_fits)/        if (!call->pack_fits)/' \
+    mutant PARTS_GET_THE_WHOLE_PACK shim/convolution/execute.c 's/^        if (count > 1 || !call->pack_fits)/        if (!call->pack_fits)/' \
         graph_rules an_answer_is_all_that_is_touched
-    mutant FOREIGN_NAMES_FIT shim/door_graph.c 's/call.pack_fits = names_agree(.*/call.pack_fits = true;/' \
+    mutant FOREIGN_NAMES_FIT shim/interpose/door_graph.c 's/call.pack_fits = names_agree(.*/call.pack_fits = true;/' \
         graph_rules uids_are_names_not_places
-    mutant MEASURES_ON_THE_HOSTS_DATA shim/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
+    mutant MEASURES_ON_THE_HOSTS_DATA shim/convolution/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
         graph_rules without_a_question_the_plans_own_need_holds
-    mutant STRICTNESS_IGNORED shim/plan.c 's/(demand->strict && may_round(problem) ? STRICT : 0U)/0U/' \
+    mutant STRICTNESS_IGNORED shim/convolution/plan.c 's/(demand->strict && may_round(problem) ? STRICT : 0U)/0U/' \
         graph_rules strict_plans_never_run_tensor_cores
-    mutant GRAPH_VARIES shim/graph_record.c 's/\.deterministic = record->.*/.deterministic = false,/' \
+    mutant GRAPH_VARIES shim/graph/graph_record.c 's/\.deterministic = record->.*/.deterministic = false,/' \
         graph_rules plans_that_repeat_never_run_what_varies
-    mutant GRAPH_INDIRECT shim/graph_record.c 's/\.direct = direct_wanted && .*/.direct = false,/' \
+    mutant GRAPH_INDIRECT shim/graph/graph_record.c 's/\.direct = direct_wanted && .*/.direct = false,/' \
         graph_rules direct_plans_stay_direct
-    mutant GRAPH_BETA_NOT_ONE shim/plan.c 's/^    return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;/    return MDNN_SCALING_CALLER;/' \
+    mutant GRAPH_BETA_NOT_ONE shim/convolution/plan.c 's/^    return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;/    return MDNN_SCALING_CALLER;/' \
         graph_rules later_parts_of_a_gradient_add
-    mutant UIDS_BY_ORDER shim/graph_shadow.c 's/^        if (uids\[i\] != (uint64_t)uid)/        if (i != (uid == 120 ? 0 : uid == 121 ? 1 : 2))/' \
+    mutant UIDS_BY_ORDER shim/graph/graph_shadow.c 's/^        if (uids\[i\] != (uint64_t)uid)/        if (i != (uid == 120 ? 0 : uid == 121 ? 1 : 2))/' \
         graph_rules packs_are_understood_however_made
-    mutant PACK_OF_SIXTEEN shim/graph_shadow.c 's/^    values->count = room ? count : -1;/    values->count = room \&\& count <= MDNN_PACK_POINTERS ? count : -1;/' \
+    mutant PACK_OF_SIXTEEN shim/graph/graph_shadow.c 's/^    values->count = room ? count : -1;/    values->count = room \&\& count <= MDNN_PACK_POINTERS ? count : -1;/' \
         graph_rules packs_are_understood_however_made
-    mutant PACK_NOT_FINALIZED shim/door_graph.c 's/(execution->pack && !execution->pack->pack.finalized)/0/' \
+    mutant PACK_NOT_FINALIZED shim/interpose/door_graph.c 's/(execution->pack && !execution->pack->pack.finalized)/0/' \
         graph_rules packs_are_understood_however_made
-    mutant NULL_HANDLE_TAKEN shim/door_graph.c 's/^    if (!handle || !pack ||/    if (/' \
+    mutant NULL_HANDLE_TAKEN shim/interpose/door_graph.c 's/^    if (!handle || !pack ||/    if (/' \
         graph_rules wrong_calls_get_the_same_statuses
-    mutant GRAPH_MEASURED_IN_CAPTURE shim/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
+    mutant GRAPH_MEASURED_IN_CAPTURE shim/convolution/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
         graph_rules capture_of_an_unknown_plan_passes
-    mutant ANY_LAYOUT_TAKEN shim/graph_chain.c 's/^    if (!layouts_are_ours(said, &chain))/    if (0)/' \
+    mutant ANY_LAYOUT_TAKEN shim/graph/graph_chain.c 's/^    if (!layouts_are_ours(said, &chain))/    if (0)/' \
         graph_rules unknown_graphs_keep_their_bits
 
     # --- virtual memory: failures of the driver (of its rules: test/memory_mutants.sh) ---
-    mutant COPY_FAILURE_HIDDEN shim/memory_device.c 's/^    MDNN_TRY(mdnn_failure_note(out ? driver/    (void)(mdnn_failure_note(out ? driver/' \
+    mutant COPY_FAILURE_HIDDEN shim/vmem/memory_device.c 's/^    MDNN_TRY(mdnn_failure_note(out ? driver/    (void)(mdnn_failure_note(out ? driver/' \
         every_fault cuMemcpyHtoDAsync_v2
-    mutant FAILED_QUERY_IS_OVER shim/stream_moments.c \
+    mutant FAILED_QUERY_IS_OVER shim/vmem/stream_moments.c \
         's/^        status = note(result);/        status = note(result == CUDA_ERROR_NOT_READY ? result : CUDA_SUCCESS);/' \
         every_fault cuEventQuery
 
     # --- virtual memory: what the doors and graphs hold ---
-    mutant REFUSED_ATTRIBUTE_PINS shim/door_driver_misc.c '/^static CUresult told/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+    mutant REFUSED_ATTRIBUTE_PINS shim/interpose/door_driver_misc.c '/^static CUresult told/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
         budgeted virtual_pins attribute
     # What is only asked about needs no room; and the answer is the allocation's own.
-    mutant QUESTION_NEEDS_ROOM shim/virtual_memory.c '/^static CUdeviceptr sample_of/,/^}/s/^               : mdnn_device_memory_sample.*/               : 0;/' \
+    mutant QUESTION_NEEDS_ROOM shim/vmem/virtual_memory.c '/^static CUdeviceptr sample_of/,/^}/s/^               : mdnn_device_memory_sample.*/               : 0;/' \
         budgeted_aloud virtual_pins questions
-    mutant ANSWER_OF_THE_SAMPLE shim/door_driver_misc.c 's/^        memcpy(value, &address, sizeof address);/        ;/' \
+    mutant ANSWER_OF_THE_SAMPLE shim/interpose/door_driver_misc.c 's/^        memcpy(value, &address, sizeof address);/        ;/' \
         budgeted_aloud virtual_pins questions
-    mutant SAMPLES_IDENTITY shim/door_driver_misc.c 's/^        memcpy(value, &(uint64_t){ours + number}, sizeof number);/        ;/' \
+    mutant SAMPLES_IDENTITY shim/interpose/door_driver_misc.c 's/^        memcpy(value, &(uint64_t){ours + number}, sizeof number);/        ;/' \
         budgeted_aloud virtual_pins questions
-    mutant NO_ROOM_TO_BE_TOLD shim/door_driver_misc.c 's/return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_SUPPORTED : result;/return result;/' \
+    mutant NO_ROOM_TO_BE_TOLD shim/interpose/door_driver_misc.c 's/return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_SUPPORTED : result;/return result;/' \
         budgeted_aloud virtual_pins questions
-    mutant TEXTURE_OUTLIVES_ITS_END shim/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectDestroy/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+    mutant TEXTURE_OUTLIVES_ITS_END shim/interpose/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectDestroy/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
         budgeted virtual_pins texture
-    mutant REFUSED_TEXTURE_PINS shim/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectCreate/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+    mutant REFUSED_TEXTURE_PINS shim/interpose/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectCreate/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
         budgeted virtual_pins texture
-    mutant FREE_WAITS_FOR_NAMED_ONLY shim/virtual_memory.c 's/^        wait_for_unnamed_uses(device, address);/        ;/' budgeted virtual_pins freed_in_use
-    mutant NODE_OUTLIVES_THE_FREE shim/virtual_memory.c 's/^        if (!capture \&\& !ours)/        if (0)/' \
+    mutant FREE_WAITS_FOR_NAMED_ONLY shim/vmem/virtual_memory.c 's/^        wait_for_unnamed_uses(device, address);/        ;/' budgeted virtual_pins freed_in_use
+    mutant NODE_OUTLIVES_THE_FREE shim/vmem/virtual_memory.c 's/^        if (!capture \&\& !ours)/        if (0)/' \
         budgeted virtual_pins executable_node
-mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/virtual_memory.c 's/^           !mdnn_memory_workspace_fits(.*/           device->bytes == 0;/' tight graph 26MiB
-    mutant WORKSPACE_IS_NOT_HALVED shim/workspace_sizes.c 's/^    if (half.bytes > 1)/    if (0)/' tight halves 22MiB
-    mutant WORKSPACES_USED_ARE_FORGOTTEN shim/virtual_memory.c 's/^            mdnn_workspace_was_used(.*/            device->bytes == 0) \&\&/' tight late 28MiB
-    mutant OTHER_PLANS_ARE_NOT_WANTED shim/workspace_sizes.c 's/kept->wanted = !kept->refused \&\& kept->bytes > 0 .*/kept->wanted = false;/' tight late 28MiB
-    mutant WANTED_FOR_EVER shim/workspace_sizes.c '/^void mdnn_workspace_over/,/^}/s/^    .*//' tight tensors 26MiB
-    mutant WORKSPACE_KEPT_WITH_NO_ROOM shim/execute.c 's/^    if (mdnn_convolution_fits(call) ||/    if (1 ||/' tight kept 26MiB
-        mutant UNPINNED_TWICE shim/virtual_operations.c 's/^        if (known < count)$/        if (0)/' budgeted virtual_graphs named_twice
-    mutant ANY_POOL_IS_THE_DEVICES shim/door_driver_pools.c 's/^        if (known == pool || current_pool(device) == pool)/        if (1)/' \
+mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_memory.c 's/^           !mdnn_memory_workspace_fits(.*/           device->bytes == 0;/' tight graph 26MiB
+    mutant WORKSPACE_IS_NOT_HALVED shim/vmem/workspace_sizes.c 's/^    if (half.bytes > 1)/    if (0)/' tight halves 22MiB
+    mutant WORKSPACES_USED_ARE_FORGOTTEN shim/vmem/virtual_memory.c 's/^            mdnn_workspace_was_used(.*/            device->bytes == 0) \&\&/' tight late 28MiB
+    mutant OTHER_PLANS_ARE_NOT_WANTED shim/vmem/workspace_sizes.c 's/kept->wanted = !kept->refused \&\& kept->bytes > 0 .*/kept->wanted = false;/' tight late 28MiB
+    mutant WANTED_FOR_EVER shim/vmem/workspace_sizes.c '/^void mdnn_workspace_over/,/^}/s/^    .*//' tight tensors 26MiB
+    mutant WORKSPACE_KEPT_WITH_NO_ROOM shim/convolution/execute.c 's/^    if (mdnn_convolution_fits(call) ||/    if (1 ||/' tight kept 26MiB
+        mutant UNPINNED_TWICE shim/vmem/virtual_operations.c 's/^        if (known < count)$/        if (0)/' budgeted virtual_graphs named_twice
+    mutant ANY_POOL_IS_THE_DEVICES shim/interpose/door_driver_pools.c 's/^        if (known == pool || current_pool(device) == pool)/        if (1)/' \
         budgeted virtual_async own_pool
-    mutant STREAM_FORGOTTEN_AT_WORK shim/stream_moments.c 's/^            if (!stream->ended || stream->done < stream->marked) {/            if (!stream->ended) {/' \
+    mutant STREAM_FORGOTTEN_AT_WORK shim/vmem/stream_moments.c 's/^            if (!stream->ended || stream->done < stream->marked) {/            if (!stream->ended) {/' \
         budgeted virtual_async work_of_a_stream_that_ends
-    mutant NAME_LOST shim/virtual_operations.c 's/^        operation->overflowed = true;/        ;/' \
+    mutant NAME_LOST shim/vmem/virtual_operations.c 's/^        operation->overflowed = true;/        ;/' \
         budgeted virtual_names of_a_batch
-    mutant GRAPHS_NAMES_LOST shim/virtual_graphs.c 's/^        operation->overflowed = true;/        ;/' \
+    mutant GRAPHS_NAMES_LOST shim/vmem/virtual_graphs.c 's/^        operation->overflowed = true;/        ;/' \
         budgeted virtual_names of_a_graph
-    mutant MEMORY_OF_THE_CURRENT_DEVICE shim/virtual_memory.c 's/^    CUcontext const context = synchronous ? NULL : context_of(stream);/    CUcontext const context = NULL;/' \
+    mutant MEMORY_OF_THE_CURRENT_DEVICE shim/vmem/virtual_memory.c 's/^    CUcontext const context = synchronous ? NULL : context_of(stream);/    CUcontext const context = NULL;/' \
         budgeted virtual_async stream_of_another_device
-    mutant GRAPHS_MEMORY_IS_FREED_ONCE shim/virtual_graphs.c 's/^    (void)mdnn_memory_revive(device->memory, address);//' \
+    mutant GRAPHS_MEMORY_IS_FREED_ONCE shim/vmem/virtual_graphs.c 's/^    (void)mdnn_memory_revive(device->memory, address);//' \
         budgeted virtual_async freed_after_each_launch
-    mutant RELAUNCHED_BEFORE_THE_FREE shim/virtual_graphs.c 's/^    if (!out)$/    if (1)/' budgeted virtual_async freed_after_each_launch
-    mutant NOTHING_IS_FREED_BY_LAUNCHES shim/virtual_graphs.c 's/^        end_others(device, what->address, stream);/        ;/' \
+    mutant RELAUNCHED_BEFORE_THE_FREE shim/vmem/virtual_graphs.c 's/^    if (!out)$/    if (1)/' budgeted virtual_async freed_after_each_launch
+    mutant NOTHING_IS_FREED_BY_LAUNCHES shim/vmem/virtual_graphs.c 's/^        end_others(device, what->address, stream);/        ;/' \
         budgeted virtual_async freed_by_another_graph
-    mutant CAPTURES_FREE_ANYTHING shim/virtual_graphs.c 's/status = !mdnn_captures_is_made(mdnn_virtual_captures(), address)$/status = 0/' \
+    mutant CAPTURES_FREE_ANYTHING shim/vmem/virtual_graphs.c 's/status = !mdnn_captures_is_made(mdnn_virtual_captures(), address)$/status = 0/' \
         budgeted virtual_async not_a_graphs
-    mutant REFUSED_NODE_HOLDS shim/virtual_graphs.c 's/^        if (!made)$/        if (0)/' budgeted virtual_pins refused_node
+    mutant REFUSED_NODE_HOLDS shim/vmem/virtual_graphs.c 's/^        if (!made)$/        if (0)/' budgeted virtual_pins refused_node
 
     # --- the key of a plan ---
     key DIRECTION 'problem->direction = 0'
@@ -262,12 +262,12 @@ mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/virtual_memory.c 's/^           !mdnn
     key IN_PLACE 'problem->in_place = 0'
     key ACTIVATION 'problem->activation_mode = 0'
     key COEFFICIENT 'problem->activation_coefficient_bits = 0'
-    mutant KEY_WITHOUT_DEVICE shim/plan.c 's/^    key->problem.device = device;//' doors problems_that_differ_are_planned_apart
+    mutant KEY_WITHOUT_DEVICE shim/convolution/plan.c 's/^    key->problem.device = device;//' doors problems_that_differ_are_planned_apart
 }
 
 # A problem that is read without one of its members, which therefore tells no two problems apart.
 key() {
-    mutant "KEY_WITHOUT_$1" shim/call.c "s/^    problem->beta_is_zero = .*/&\\n    $2;/" \
+    mutant "KEY_WITHOUT_$1" shim/convolution/call.c "s/^    problem->beta_is_zero = .*/&\\n    $2;/" \
         doors problems_that_differ_are_planned_apart
 }
 
@@ -322,7 +322,7 @@ tight() { # library, what, budget
 }
 graph_rules() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/graph_rules.sh "$2"; }
 routes() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/routes.sh; }
-exports() { shim/check-exports "$1"; }
+exports() { shim/interpose/check-exports "$1"; }
 without_cuda() {
     env -u LD_LIBRARY_PATH LD_PRELOAD="$(preload "$1")" python3 -c 'import ctypes, sys
 sys.exit(hasattr(ctypes.CDLL(None), "cudaMalloc"))'

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "offload/memory.h"
+#include "offload/memory/memory.h"
 
 enum { RANGES = 512, NAMES = 4, ROUNDS = 200000, RUNS = 5 };
 #define CHUNK ((uint64_t)2 << 20)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "offload/pilot.h"
+#include "offload/plan/pilot.h"
 
 enum {
     LAYERS = 600, /* five operations each: forward, activation, and three backwards */

@@ -23,7 +23,7 @@
 enum { FORWARD, BACKWARD_DATA, BACKWARD_FILTER, FUSED };
 enum { RESULTS = 8, MIB = 1 << 20 };
 /* A new split is tried for fewer calls than this, with so many events, which it keeps until it is
- * decided (shim/trial.c). */
+ * decided (shim/convolution/trial.c). */
 enum { TRIAL_CALLS = 16, TRIAL_EVENTS = 20 };
 static char *const data_address = (char *)0x100000, *const scratch_address = (char *)0x7000000;
 static const char *self;

@@ -66,7 +66,7 @@ $(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
 	$(CC) $(filter-out -MMD -MP -W%,$(BASE_CFLAGS)) -w $(CUDA_CFLAGS) \
 	    $(CFLAGS) -fPIC -fvisibility=hidden -fno-semantic-interposition -c $(@D)/mutant.$${file##*.} \
 	    -o $(@D)/mutant.o && \
-	$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/exports.map \
+	$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/interpose/exports.map \
 	    -Wl,-z,now,-z,nodelete -Wl,--exclude-libs,ALL -Wl,--as-needed $(SANITIZE) $(@D)/mutant.o \
 	    $$(printf '%s\n' $(SHIM_OBJECTS) $(CORE_OBJECTS) | grep -vx "$(B)/obj/$${file%.*}.o") \
 	    $(CORE_LIBS) -lm -o $@
@@ -97,21 +97,21 @@ TEST_DEPS += $(C)/other_memory
 TESTS += test/other_memory.sh
 
 # Pieces of shim/ tested alone, with a driver of the test's own.
-$(B)/test/shim/test_trial: test/shim/test_trial.c shim/trial.c shim/capture_mode.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_trial: test/shim/test_trial.c shim/convolution/trial.c shim/real/capture_mode.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -lpthread -o $@
-$(B)/test/shim/test_stopwatch: test/shim/test_stopwatch.c shim/stopwatch.c shim/capture_mode.c
+$(B)/test/shim/test_stopwatch: test/shim/test_stopwatch.c shim/real/stopwatch.c shim/real/capture_mode.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@
-$(B)/test/shim/test_graph_json: test/shim/test_graph_json.c shim/graph_json.c shim/graph_chain.c shim/json.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_graph_json: test/shim/test_graph_json.c shim/graph/graph_json.c shim/graph/graph_chain.c shim/graph/json.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -o $@
-$(B)/test/shim/test_wd_policy: test/shim/test_wd_policy.c shim/wd_policy.c shim/installation.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_wd_policy: test/shim/test_wd_policy.c shim/convolution/wd_policy.c shim/real/installation.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -o $@
@@ -120,20 +120,20 @@ $(B)/test/tools/forge_costs: test/tools/forge_costs.c $(B)/libmdnn_core.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lm -o $@
 TEST_DEPS += $(B)/test/tools/forge_costs
-$(B)/test/shim/test_recall_check: test/shim/test_recall_check.c shim/recall_check.c
+$(B)/test/shim/test_recall_check: test/shim/test_recall_check.c shim/convolution/recall_check.c
 $(B)/test/shim/test_cost_table: test/shim/test_cost_table.c
-$(B)/test/shim/test_cost_table $(B)/test/shim/test_recall_check: shim/cost_table.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_cost_table $(B)/test/shim/test_recall_check: shim/convolution/cost_table.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -o $@
-$(B)/test/shim/test_search: test/shim/test_search.c shim/search.c
+$(B)/test/shim/test_search: test/shim/test_search.c shim/convolution/search.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@
 TESTS += $(B)/test/shim/test_stopwatch $(B)/test/shim/test_search $(B)/test/shim/test_cost_table $(B)/test/shim/test_recall_check $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
 # Its cuDNN is the one that the library path names.
-$(B)/test/shim/test_engines: test/shim/test_engines.c $(patsubst %,shim/%.c,engines engine_knobs \
+$(B)/test/shim/test_engines: test/shim/test_engines.c $(call shim_sources,engines engine_knobs \
     graph_build graph_chain graph_json json) $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
@@ -142,7 +142,7 @@ $(B)/test/shim/test_engines: test/shim/test_engines.c $(patsubst %,shim/%.c,engi
 TESTS += $(B)/test/shim/test_engines test/shim/test_engines_real.sh
 
 # Likewise; each call of its cuDNN is followed.
-$(B)/test/shim/test_graph_follow: test/shim/test_graph_follow.c $(patsubst %,shim/%.c,graph_assemble graph_build \
+$(B)/test/shim/test_graph_follow: test/shim/test_graph_follow.c $(call shim_sources,graph_assemble graph_build \
     graph_chain graph_follow graph_json graph_piece json) $(C)/graph_cases.o $(C)/graph_problem.o \
     $(C)/reference_convolution.o $(B)/obj/docs/examples/graph.o $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
@@ -153,15 +153,15 @@ $(B)/test/shim/test_graph_follow: test/shim/test_graph_follow.c $(patsubst %,shi
 TESTS += $(B)/test/shim/test_graph_follow test/shim/test_graph_follow_real.sh
 
 # The library with a double of virtual memory that writes down what the doors say.
-$(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_double.c shim/exports.map
+$(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_double.c shim/interpose/exports.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) -fPIC -fvisibility=hidden \
 	    -c test/shim/virtual_double.c -o $(@D)/virtual_double.o
-	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/exports.map \
+	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/interpose/exports.map \
 	    -Wl,-z,now,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -Wl,--exclude-libs,ALL \
 	    -Wl,--as-needed $(SANITIZE) $(@D)/virtual_double.o \
-	    $(filter-out $(B)/obj/shim/virtual_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
+	    $(filter-out $(B)/obj/shim/vmem/virtual_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 DRIVER_DOORS_FLAGS = $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS)
 $(B)/test/shim/test_driver_doors: test/shim/test_driver_doors.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
 	@mkdir -p $(@D)
@@ -178,20 +178,20 @@ $(B)/test/shim/print_environment: test/shim/print_environment.c
 	$(call say,LD,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $< -ldl -o $@
 TEST_DEPS += $(B)/test/shim/print_environment
-$(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c shim/kernel_layout.c
+$(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c shim/vmem/kernel_layout.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -lpthread -o $@
 TESTS += $(B)/test/shim/test_kernel_layout test/pytorch_variables.sh
 # Doors alone, with a driver and a virtual memory of the test's own.
-DOORS_ALONE = $(patsubst %,shim/%.c,door_driver_copy door_driver_graph door_driver_launch hidden_names kernel_layout tensor_maps)
+DOORS_ALONE = $(call shim_sources,door_driver_copy door_driver_graph door_driver_launch hidden_names kernel_layout tensor_maps)
 $(B)/test/shim/test_driver_nodes: test/shim/test_driver_nodes.c $(DOORS_ALONE) $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -lpthread -o $@
 TESTS += $(B)/test/shim/test_driver_nodes
-$(B)/test/shim/test_captures: test/shim/test_captures.c shim/captures.c
+$(B)/test/shim/test_captures: test/shim/test_captures.c shim/vmem/captures.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -Wl,--wrap=realloc -lcmocka -ldl -lpthread -o $@
@@ -206,7 +206,7 @@ BENCHES += $(B)/test/bench/bench_launches
 endif
 
 
-$(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(patsubst %,shim/%.c,memory_device \
+$(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(call shim_sources,memory_device \
     failure host_slots link_rates stream_moments real capture_mode) $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)

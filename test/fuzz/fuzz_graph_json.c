@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/graph_json.h"
+#include "shim/graph/graph_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

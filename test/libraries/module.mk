@@ -42,7 +42,7 @@ $(COPIES)/static.so: test/libraries/user_of_cublas.c test/libraries/copy_of_cubl
 -include $(wildcard $(COPIES)/*.d)
 $(C)/library_copies: | $(patsubst %,$(COPIES)/%.so,user_12 user_13 user_renamed static)
 
-$(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/plain_memory.c | $(LIBRARIES)/libnccl.so.2
+$(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/vmem/plain_memory.c | $(LIBRARIES)/libnccl.so.2
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -ldl -lpthread -o $@

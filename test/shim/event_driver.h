@@ -3,8 +3,8 @@
 #ifndef MDNN_TEST_EVENT_DRIVER_H
 #define MDNN_TEST_EVENT_DRIVER_H
 
-#include "shim/capture_mode.h"
-#include "shim/driver.h"
+#include "shim/real/capture_mode.h"
+#include "shim/interpose/driver.h"
 
 static int live_events, fail_event_at, records;
 static int fail_record_at; /* from now on; 0: none */

@@ -6,8 +6,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "shim/driver.h"
-#include "shim/graph_memory.h"
+#include "shim/interpose/driver.h"
+#include "shim/vmem/graph_memory.h"
 
 #define OWNED UINT64_C(0x700000000000)
 #define OWNED_BYTES ((uint64_t)1 << 30)

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "shim/captures.h"
-#include "shim/real.h"
+#include "shim/vmem/captures.h"
+#include "shim/real/real.h"
 
 mdnn_dlsym_function_t mdnn_real_dlsym(void)
 {

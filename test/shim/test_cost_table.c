@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "shim/cost_table.h"
+#include "shim/convolution/cost_table.h"
 
 enum { WHOLE = 64, LIMIT = 1000 };
 

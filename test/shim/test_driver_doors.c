@@ -43,7 +43,7 @@ typedef struct hook {
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)                  \
     DRIVER_HOOK(symbol, , , , , )
 #define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments) DRIVER_HOOK(symbol, , , , , )
-#include "shim/driver_hooks.def"
+#include "shim/interpose/driver_hooks.def"
 #undef DRIVER_HOOK
 
 static const hook_t hooks[] = {
@@ -55,7 +55,7 @@ static const hook_t hooks[] = {
 #undef DRIVER_NODE
 #define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments)                              \
     DRIVER_HOOK(symbol, type, , false, , )
-#include "shim/driver_hooks.def"
+#include "shim/interpose/driver_hooks.def"
 #undef DRIVER_HOOK
 #undef DRIVER_OPERATION
 #undef DRIVER_NODE

@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/cost_table.h"
-#include "shim/engine_knobs.h"
-#include "shim/graph_build.h"
-#include "shim/graph_json.h"
+#include "shim/convolution/cost_table.h"
+#include "shim/convolution/engine_knobs.h"
+#include "shim/convolution/graph_build.h"
+#include "shim/graph/graph_json.h"
 
 #define FOLDER "test/data/plan-json/"
 enum { TEXT_BYTES = 1 << 18, CAPACITY = MDNN_CANDIDATE_ENGINES, LIVE_MAX = 8192, TYPES = 64 };

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/graph_build.h"
-#include "shim/graph_follow.h"
-#include "shim/graph_json.h"
+#include "shim/convolution/graph_build.h"
+#include "shim/graph/graph_follow.h"
+#include "shim/graph/graph_json.h"
 #include "test/clients/graph_problem.h"
 
 #define DONE(call) assert_int_equal((call), CUDNN_STATUS_SUCCESS)

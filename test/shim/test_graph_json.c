@@ -16,8 +16,8 @@
 
 #include <cudnn.h>
 
-#include "shim/graph_json.h"
-#include "shim/json.h"
+#include "shim/graph/graph_json.h"
+#include "shim/graph/json.h"
 
 #define FOLDER "test/data/plan-json/"
 

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "shim/driver.h"
-#include "shim/kernel_layout.h"
+#include "shim/interpose/driver.h"
+#include "shim/vmem/kernel_layout.h"
 
 /* Handles are numbers times 16; even ones are kernels, odd ones functions. A handle has as many
  * parameters as its number modulo 8, plus what `changed` says; all of 8 bytes. */

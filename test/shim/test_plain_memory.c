@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "shim/library_doors.h"
-#include "shim/plain_memory.h"
+#include "shim/interpose/library_doors.h"
+#include "shim/vmem/plain_memory.h"
 
 /* ---- tests ---- */
 

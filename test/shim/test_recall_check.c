@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/cost_table.h"
-#include "shim/recall_check.h"
-#include "shim/slices.h"
+#include "shim/convolution/cost_table.h"
+#include "shim/convolution/recall_check.h"
+#include "shim/convolution/slices.h"
 #include "test/unit/random.h"
 
 enum { BATCH = 16, ALGO_COUNT = 6, ENGINE_COUNT = 40 };

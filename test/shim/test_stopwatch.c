@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "shim/stopwatch.h"
+#include "shim/real/stopwatch.h"
 #include "test/shim/event_driver.h"
 
 static float run_ms;

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "config/statistics.h"
-#include "shim/trial.h"
+#include "shim/convolution/trial.h"
 #include "test/shim/event_driver.h"
 
 enum { CALLS = 40 };

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "shim/process.h"
-#include "shim/wd_policy.h"
+#include "shim/real/process.h"
+#include "shim/convolution/wd_policy.h"
 #include "test/unit/random_wd.h"
 
 enum { GROUPS = 5, CALLS = 24, PROBLEMS = 6, ITEMS = 8 };

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/process.h"
-#include "shim/real.h"
-#include "shim/virtual_aside.h"
-#include "shim/virtual_unseen.h"
+#include "shim/real/process.h"
+#include "shim/real/real.h"
+#include "shim/vmem/virtual_aside.h"
+#include "shim/vmem/virtual_unseen.h"
 
 typedef struct allocation {
     uint64_t start, bytes;

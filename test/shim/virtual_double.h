@@ -1,9 +1,9 @@
-/* In the place of shim/virtual_memory.c: memory is the real driver's, and what the doors say is
+/* In the place of shim/vmem/virtual_memory.c: memory is the real driver's, and what the doors say is
  * written down. Built into a library of its own, whose test finds it by dlsym. */
 #ifndef VIRTUAL_DOUBLE_H
 #define VIRTUAL_DOUBLE_H
 
-#include "shim/virtual_memory.h"
+#include "shim/vmem/virtual_memory.h"
 
 enum { DOUBLE_NAMES = 1024 };
 

@@ -1,4 +1,4 @@
-/* The kernels of shim/kernels.cu for the simulated GPU: the same operation, element by element. */
+/* The kernels of shim/real/kernels.cu for the simulated GPU: the same operation, element by element. */
 #include "test/sim/engine.h"
 
 #include <string.h>

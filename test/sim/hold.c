@@ -1,4 +1,4 @@
-/* The kernel of shim/kernels.cu that only takes time, for the simulated GPU. */
+/* The kernel of shim/real/kernels.cu that only takes time, for the simulated GPU. */
 #include "test/sim/engine.h"
 
 #include <string.h>

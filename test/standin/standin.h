@@ -17,7 +17,7 @@ typedef enum standin_function {
 #define CUDNN_HOOK(name, parameters, arguments) STANDIN_##name,
 #define GRAPH_HOOK CUDNN_HOOK
 #define RUNTIME_HOOK CUDNN_HOOK
-#include "shim/hooks.def"
+#include "shim/interpose/hooks.def"
 #undef CUDNN_HOOK
 #undef GRAPH_HOOK
 #undef RUNTIME_HOOK
@@ -25,7 +25,7 @@ typedef enum standin_function {
 #define DRIVER_FUNCTION(name) STANDIN_##name,
 #define OPTIONAL_FUNCTION(name) /* nor ids of contexts */
 #define MEMORY_FUNCTION(name)   /* the stand-in is a driver without virtual memory */
-#include "shim/support.def"
+#include "shim/real/support.def"
 #undef CUDNN_FUNCTION
 #undef DRIVER_FUNCTION
 #undef OPTIONAL_FUNCTION

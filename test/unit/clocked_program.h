@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "offload/memory.h"
+#include "offload/memory/memory.h"
 #include "test/unit/random_period.h"
 
 #define MUST(condition)                                                                            \

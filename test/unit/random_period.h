@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "offload/planner.h"
+#include "offload/plan/planner.h"
 #include "test/unit/random.h"
 
 enum { RANDOM_PERIOD_OPERATIONS = 512, RANDOM_PERIOD_RANGES = 768, RANDOM_PERIOD_USES = 2048 };

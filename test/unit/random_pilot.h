@@ -1,9 +1,9 @@
-/* For the test of offload/memory.c: a pilot that gives random advice, which must be harmless. */
+/* For the test of offload/memory/memory.c: a pilot that gives random advice, which must be harmless. */
 #ifndef MDNN_TEST_RANDOM_PILOT_H
 #define MDNN_TEST_RANDOM_PILOT_H
 
 #include "memory_model.h"
-#include "offload/pilot.h"
+#include "offload/plan/pilot.h"
 
 enum { PILOT_RANGES = 4096 };
 

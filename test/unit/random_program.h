@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "offload/period.h"
+#include "offload/plan/period.h"
 #include "test/unit/random.h"
 
 enum { MOST_STEPS = 48, MOST_SLOTS = 24, MOST_USES = 6, MOST_EVENTS = 40000, MOST_IDS = 20000 };

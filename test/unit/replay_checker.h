@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "offload/replay.h"
+#include "offload/plan/replay.h"
 
 typedef struct replay_checker {
     const mdnn_replay_request_t *request;

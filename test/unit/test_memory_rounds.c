@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "offload/memory_internal.h"
+#include "offload/memory/memory_internal.h"
 
 /* What the mechanism under test asks: a device on which an operation takes 10 us, and a pilot that
  * says what each test wants. */

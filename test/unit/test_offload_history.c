@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "offload/history.h"
+#include "offload/plan/history.h"
 #include "test/unit/random_program.h"
 
 static uint64_t seed_now;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "offload/period_text.h"
+#include "offload/plan/period_text.h"
 #include "test/unit/random_period.h"
 
 static random_period_t instance;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "offload/exhaustive.h"
+#include "offload/plan/exhaustive.h"
 #include "test/unit/random_period.h"
 #include "test/unit/replay_checker.h"
 #include "test/unit/vgg16_period.h"

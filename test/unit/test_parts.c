@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "offload/parts.h"
+#include "offload/plan/parts.h"
 #include "test/unit/random_period.h"
 
 enum { SEEDS = 1000, CHUNK = 2 };

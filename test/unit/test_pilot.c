@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "offload/pilot.h"
+#include "offload/plan/pilot.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random_period.h"
 #include "test/unit/random_program.h"

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "config/log.h"
-#include "offload/trace.h"
+#include "offload/plan/trace.h"
 #include "test/unit/random.h"
 
 static char directory[] = "/tmp/mdnn-trace.XXXXXX";

@@ -1,0 +1,112 @@
+/* The budget's other part: device memory that is the driver's own, and so cannot leave. What is to
+ * be set aside must not be there yet; chunks make room for it, and go back to the driver. */
+#include "offload/memory/memory_internal.h"
+
+uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
+{
+    return memory->report.created - memory->report.destroyed;
+}
+
+uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory)
+{
+    const uint64_t others = memory->aside_bytes + memory->claimed_bytes,
+                   budget = memory->config.budget_bytes;
+    return others < budget ? (budget - others) / memory->chunk_bytes : 0;
+}
+
+static uint64_t chunks_over(const mdnn_memory_t *memory)
+{
+    const uint64_t there = mdnn_memory_chunks_there(memory),
+                   allowed = mdnn_memory_chunks_allowed(memory);
+    return there > allowed ? there - allowed : 0;
+}
+
+/* What could be away must be able to come back beside it: the largest range that lives, and the
+ * largest operation so far, as far as so much lives. */
+static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t held =
+        mdnn_memory_stuck_bytes(memory) + memory->aside_bytes + memory->claimed_bytes + bytes;
+    uint64_t most = 0, all = 0;
+    for (const mdnn_area_t *area = memory->areas; area; area = area->next) {
+        if (!area->range || area->stays || area->freed || area->pins > 0)
+            continue;
+        all += area->room;
+        most = most < area->room ? area->room : most;
+    }
+    const uint64_t operation = all < memory->movable_bytes ? all : memory->movable_bytes;
+    most = most < operation ? operation : most;
+    return held <= memory->config.budget_bytes && most <= memory->config.budget_bytes - held;
+}
+
+/* With the turn. */
+static mdnn_status_t shrink_in_turn(mdnn_memory_t *memory, mdnn_patience_t *patience)
+{
+    const mdnn_ticket_t *waits;
+    size_t wait_count;
+    uint64_t over;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    mdnn_memory_begin_demand(memory, patience,
+                             mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes);
+    while (status == MDNN_STATUS_OK && (over = chunks_over(memory)) > 0) {
+        mdnn_memory_progress(memory);
+        status = mdnn_ranges_shrink(memory->ranges, over, &waits, &wait_count);
+        if (status == MDNN_STATUS_BUSY)
+            status = wait_count > 0
+                         ? mdnn_memory_wait_for_released(memory, over, waits[0], patience)
+                         : MDNN_STATUS_OK;
+        else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && (over = chunks_over(memory)) > 0)
+            status = mdnn_memory_make_room(memory, over, patience);
+    }
+    mdnn_memory_end_demand(memory);
+    mdnn_memory_end_quiet(memory);
+    return status;
+}
+
+/* Destroys chunks until what is claimed has room. As a demand for them (offload/memory/memory_room.c). */
+static mdnn_status_t shrink(mdnn_memory_t *memory)
+{
+    mdnn_patience_t patience = mdnn_memory_patience(memory);
+    mdnn_turn_t turn;
+    mdnn_status_t status;
+    MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
+    while ((status = shrink_in_turn(memory, &patience)) == MDNN_STATUS_BUSY &&
+           !mdnn_memory_serves_all(memory))
+        MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
+    mdnn_memory_end_turn(memory, &turn);
+    return status;
+}
+
+mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t taken = memory->aside_bytes + memory->claimed_bytes,
+                   budget = memory->config.budget_bytes;
+    mdnn_status_t status = MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    if (taken <= budget && bytes <= budget - taken && can_hold(memory, bytes)) {
+        memory->claimed_bytes += bytes; /* nobody else takes it meanwhile */
+        status = shrink(memory);
+        memory->claimed_bytes -= bytes;
+    }
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        mdnn_memory_refused(memory, bytes + mdnn_memory_stuck_bytes(memory), false);
+    else if (status == MDNN_STATUS_OK)
+        memory->aside_bytes += bytes;
+    memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
+    mdnn_memory_note_resident(memory);
+    return status;
+}
+
+void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes)
+{
+    memory->aside_bytes += bytes;
+    (void)shrink(memory);
+    memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
+    mdnn_memory_note_resident(memory);
+}
+
+void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes)
+{
+    /* More than there is: it was set aside before a reset. */
+    memory->aside_bytes -= bytes < memory->aside_bytes ? bytes : memory->aside_bytes;
+    memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
+}

@@ -1,0 +1,133 @@
+/* `safety = host`: whatever touches a live range without naming it is served right, for reading and
+ * for writing. Two rules make that so:
+ *   - What is AWAY is covered: its host copy is mapped at its own address.
+ *   - A range changes mapping, and is copied, only in a quiet time: nothing is between begin and
+ *     end, and all that was enqueued before, in any stream, has ended. Everything that a demand
+ *     moves has arrived when the quiet time ends, so no operation is ever enqueued during a move.
+ *     Each operation is therefore taken for a use of every range, and nothing moves ahead of time.
+ * What else of the mechanism is as in `fast`; where a call of the device fails or the wait takes
+ * too long, an address may be without memory for a while, and who touches it then faults. */
+#include "offload/memory/memory_internal.h"
+
+bool mdnn_memory_serves_all(const mdnn_memory_t *memory)
+{
+    return memory->config.safety == MDNN_SAFETY_HOST;
+}
+
+/* ---- quiet times ---- */
+
+/* The first operation that is not over, or not known to be; moment 0: none is under way. */
+static mdnn_ticket_t next_use(mdnn_memory_t *memory)
+{
+    for (uint32_t i = 0; i < memory->all.use_count; i++)
+        if (memory->all.uses[i].moment != 0 &&
+            !memory->device.is_done(memory->context, memory->all.uses[i]))
+            return memory->all.uses[i];
+    return (mdnn_ticket_t){0};
+}
+
+static void forget_use(mdnn_memory_t *memory, mdnn_ticket_t use)
+{
+    for (uint32_t i = 0; i < memory->all.use_count; i++)
+        if (memory->all.uses[i].stream == use.stream && memory->all.uses[i].moment <= use.moment)
+            memory->all.uses[i].moment = 0;
+}
+
+/* What does not end soon may itself wait for what this thread would do next. */
+mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory)
+{
+    enum { SECONDS = 10 };
+    mdnn_ticket_t use;
+    while ((use = next_use(memory)).moment != 0) {
+        const mdnn_status_t status = mdnn_memory_wait_a_while(memory, use, SECONDS);
+        if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
+            return status;
+        forget_use(memory, use);
+    }
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory)
+{
+    mdnn_ticket_t use;
+    while (memory->open == 0 && (use = next_use(memory)).moment != 0)
+        MDNN_TRY(mdnn_memory_wait(memory, use));
+    return MDNN_STATUS_OK;
+}
+
+/* Until nothing is between begin and end and all has ended at once: others go on during a wait. */
+mdnn_status_t mdnn_memory_quieten(mdnn_memory_t *memory)
+{
+    if (!mdnn_memory_serves_all(memory) || memory->quiet)
+        return MDNN_STATUS_OK;
+    if (memory->open > 0 && !memory->hurried)
+        return MDNN_STATUS_BUSY;
+    MDNN_TRY(mdnn_memory_wait_for_all(memory));
+    if (memory->open > 0 && !memory->hurried)
+        return MDNN_STATUS_BUSY;
+    memory->quiet = true;
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_memory_wait_for_noise(mdnn_memory_t *memory)
+{
+    while (memory->quiet)
+        MDNN_TRY(mdnn_memory_wait_for_change(memory));
+    return MDNN_STATUS_OK;
+}
+
+/* The copy that ends next. NULL: none is under way. */
+static const mdnn_ticket_t *next_landing(const mdnn_memory_t *memory)
+{
+    for (int out = 0; out < 2; out++)
+        if (memory->flights[out].count > 0)
+            return &memory->flights[out].ring[memory->flights[out].first].end;
+    return NULL;
+}
+
+/* What has begun to move arrives, unless a call failed: then it stays as it is. */
+void mdnn_memory_end_quiet(mdnn_memory_t *memory)
+{
+    const mdnn_ticket_t *landing;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    while (memory->quiet && status == MDNN_STATUS_OK) {
+        const uint64_t before = memory->steps;
+        mdnn_memory_progress(memory);
+        if (memory->steps == before && (landing = next_landing(memory)) == NULL)
+            break;
+        if (memory->steps == before)
+            status = mdnn_memory_wait_for_copy(memory, *landing);
+    }
+    for (mdnn_area_t *area = memory->returning.first; memory->quiet && area; area = area->next_move)
+        mdnn_area_exposed(memory, area);
+    memory->quiet = false;
+}
+
+void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried)
+{
+    memory->hurried = hurried;
+}
+
+/* ---- covers ---- */
+
+void mdnn_area_cover(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    if (!mdnn_memory_serves_all(memory))
+        return;
+    for (; area->covered < area->count; area->covered++)
+        if (memory->device.cover(memory->context,
+                                 area->address + area->covered * memory->chunk_bytes,
+                                 area->slots[area->covered]) != MDNN_STATUS_OK)
+            return; /* the rest faults, as in `fast` */
+}
+
+mdnn_status_t mdnn_area_uncover(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    for (; area->covered > 0; area->covered--) {
+        const uint64_t last = area->covered - 1;
+        MDNN_TRY(memory->device.uncover(memory->context, area->address + last * memory->chunk_bytes,
+                                        area->slots[last]));
+        memory->steps++;
+    }
+    return MDNN_STATUS_OK;
+}

@@ -1,0 +1,164 @@
+/* What can never leave, and how much of that there may be.
+ *
+ * Slabs, what is too small to move and what is pinned hold their memory. If they held so much that
+ * a live range, or an operation that comes again, had no room beside them, no demand could ever
+ * bring it back. So a chunk more for slabs is refused then, and small allocations get ranges of
+ * their own, which can leave; and what is too small to move moves all the same. */
+#include "offload/memory/memory_internal.h"
+
+uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory)
+{
+    return memory->stuck_bytes +
+           mdnn_ranges_counts(memory->ranges).chunks_slab * memory->chunk_bytes;
+}
+
+void mdnn_recent_note(mdnn_recent_t *recent, uint64_t operation, uint64_t value)
+{
+    enum { STRETCH = 8192 };
+    if (operation - recent->since >= STRETCH)
+        *recent = (mdnn_recent_t){.before = recent->most, .since = operation};
+    if (recent->most < value)
+        recent->most = value;
+}
+
+void mdnn_area_note_movable(mdnn_memory_t *memory, const mdnn_area_t *area)
+{
+    if (memory->movable_range_bytes < area->room)
+        memory->movable_range_bytes = area->room;
+}
+
+/* Most that one range takes which could be away. */
+static uint64_t largest_movable(const mdnn_memory_t *memory)
+{
+    uint64_t most = 0;
+    for (const mdnn_area_t *area = memory->areas; area; area = area->next)
+        if (area->range && !area->stays && !area->freed && area->pins == 0 && most < area->room)
+            most = area->room;
+    return most;
+}
+
+/* Of the budget, what nobody else has. */
+static uint64_t bytes_allowed(const mdnn_memory_t *memory)
+{
+    const uint64_t others = memory->aside_bytes + memory->claimed_bytes,
+                   budget = memory->config.budget_bytes;
+    return others < budget ? budget - others : 0;
+}
+
+bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t allowed = bytes_allowed(memory);
+    const uint64_t held = mdnn_memory_stuck_bytes(memory) + bytes;
+    if (held > allowed)
+        return false;
+    if (memory->movable_range_bytes > allowed - held) /* it may be gone */
+        memory->movable_range_bytes = largest_movable(memory);
+    return memory->movable_range_bytes <= allowed - held;
+}
+
+bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t operation = mdnn_recent_most(&memory->movable_operation_bytes);
+    return mdnn_memory_ranges_fit(memory, bytes) &&
+           mdnn_memory_stuck_bytes(memory) + bytes + operation <= bytes_allowed(memory);
+}
+
+/* A range of its own wastes most of a chunk, and the large operation for which it can leave may
+ * never come again: all of them together are not to waste more than the budget. */
+bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks)
+{
+    const uint64_t bytes = chunks * memory->chunk_bytes;
+    if (memory->loose_bytes + memory->chunk_bytes > memory->config.budget_bytes)
+        return mdnn_memory_ranges_fit(memory, bytes);
+    return mdnn_memory_can_hold(memory, bytes);
+}
+
+/* ---- what an operation names together ---- */
+
+static bool is_stuck(const mdnn_area_t *area)
+{
+    return area->stays || area->pins > 0;
+}
+
+/* What a demand can have, some time. */
+static uint64_t bytes_for_demands(const mdnn_memory_t *memory)
+{
+    const uint64_t allowed = mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes,
+                   stuck = mdnn_memory_stuck_bytes(memory);
+    return stuck < allowed ? allowed - stuck : 0;
+}
+
+bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count)
+{
+    uint64_t bytes = 0;
+    memory->passes++;
+    for (size_t i = 0; i < count; i++) {
+        mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, addresses[i]);
+        if (!area || area->freed || area->pass == memory->passes)
+            continue;
+        area->pass = memory->passes;
+        bytes += area->range && !is_stuck(area) ? area->room : 0;
+    }
+    return bytes <= bytes_for_demands(memory);
+}
+
+static uint64_t room_for(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    return mdnn_ranges_chunks_for(memory->ranges, bytes) * memory->chunk_bytes;
+}
+
+/* What an operand of this size takes at least of what can leave. It may be an allocation of that
+ * size, or lie in a larger one; in a slab, or in what is pinned, it takes nothing. */
+static uint64_t operand_room(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t room = room_for(memory, bytes);
+    bool alone = false, in_stuck = false;
+    if (bytes <= memory->config.ranges.small_bytes)
+        return 0;
+    for (const mdnn_area_t *area = memory->areas; area; area = area->next) {
+        if (!area->range || area->bytes < bytes)
+            continue;
+        if (is_stuck(area) && area->room == room)
+            return 0;
+        in_stuck = in_stuck || is_stuck(area);
+        alone = alone || (!area->freed && area->room == room);
+    }
+    return alone ? room : in_stuck ? 0 : bytes;
+}
+
+uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *sizes, size_t count)
+{
+    uint64_t left = bytes_for_demands(memory);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t room = operand_room(memory, sizes[i]);
+        left -= room < left ? room : left;
+    }
+    return left;
+}
+
+static bool lives_with_size(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    for (const mdnn_area_t *area = memory->areas; area; area = area->next)
+        if (!area->freed && area->bytes == bytes)
+            return true;
+    return false;
+}
+
+bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uint64_t *sizes,
+                                size_t count)
+{
+    const uint64_t left = mdnn_memory_room_beside(memory, sizes, count);
+    const uint64_t room = room_for(memory, bytes);
+    if (bytes <= memory->config.ranges.small_bytes || room <= left ||
+        lives_with_size(memory, bytes))
+        return true;
+    mdnn_memory_refused(
+        memory, room + mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes - left, false);
+    return false;
+}
+
+uint64_t mdnn_area_loose_bytes(const mdnn_memory_t *memory, const mdnn_area_t *area)
+{
+    const bool small = area->bytes <= memory->config.ranges.small_bytes;
+    return area->range && small ? area->room - area->bytes : 0;
+}

@@ -1,0 +1,168 @@
+/* What the files of the address space share. */
+#ifndef MDNN_RANGES_INTERNAL_H
+#define MDNN_RANGES_INTERNAL_H
+
+#include "offload/memory/ranges.h"
+
+enum {
+    MDNN_GRANULE = 512,   /* bytes; blocks begin and end at multiples */
+    MDNN_SLAB_KINDS = 2,  /* of slabs: of ordinary blocks, of tiny ones */
+    MDNN_SLAB_BINS = 512, /* of runs of released blocks; eight for each power of two */
+};
+
+typedef struct mdnn_user {
+    mdnn_ticket_t ticket;
+    uint64_t freed_in; /* the stream in whose order the memory was released, after that work */
+} mdnn_user_t;
+
+/* Who may still work on memory: if it is in use, those before `stream` acquired it. */
+typedef struct mdnn_users {
+    uint64_t stream; /* that acquired it last */
+    mdnn_user_t *all;
+    size_t count, room;
+} mdnn_users_t;
+
+typedef struct mdnn_slab mdnn_slab_t;
+typedef struct mdnn_block mdnn_block_t;
+
+/* Some bytes of slabs: in use, or released. A slab is all blocks. Released ones lie in one slab,
+ * and each keeps its own users; those that are neighbours make a run, which serves requests
+ * together. One in use may reach into the next slab. */
+struct mdnn_block {
+    uint64_t address, room; /* room: bytes that it takes */
+    uint64_t bytes;         /* as asked for; 0: released */
+    void *owner;
+    mdnn_users_t users;
+    mdnn_block_t *before, *after; /* its neighbours in slabs of its kind; NULL: none */
+
+    uint64_t run_bytes;                    /* known by the first of a run, as are */
+    mdnn_block_t *run_last;                /* its last */
+    mdnn_block_t *next_run, *previous_run; /* and others of the bin */
+    mdnn_block_t *run_first;               /* known by the last of a run */
+};
+
+typedef struct mdnn_slab_runs {
+    mdnn_block_t *bins[MDNN_SLAB_BINS]; /* first blocks of runs, by size */
+    uint64_t some[MDNN_SLAB_BINS / 64]; /* bits: where there are any */
+} mdnn_slab_runs_t;
+
+/* Steps in a row with their chunks: in use, or (kept) released. Kept ones that are neighbours make
+ * a run, whose chunks serve a request together. Each keeps its own users: what is unmapped or used
+ * in another stream waits for nobody else. A slab is one of a single step: kept while no block of
+ * it is in use, and part of no run. */
+struct mdnn_range {
+    uint64_t first, count;  /* steps */
+    uint64_t owned, mapped; /* while it is in use: of its chunks, the first. Else all are */
+    uint64_t bytes;         /* as asked for */
+    uint64_t *chunks;       /* those of its steps in mdnn_ranges_t.chunks */
+    void *owner;
+    mdnn_slab_t *slab; /* what is in it, or NULL */
+    bool kept;
+    mdnn_users_t users;
+    struct mdnn_range *older, *newer; /* all kept ones, by release */
+
+    uint64_t released; /* number of the release, if it is kept */
+
+    uint64_t run_count;                         /* steps; known by the first of a run, */
+    struct mdnn_range *next_run, *previous_run; /* of as many steps; and so are these */
+    struct mdnn_range *run_first;               /* known by the last of a run */
+};
+
+struct mdnn_ranges {
+    mdnn_ranges_config_t config;
+    mdnn_ranges_device_t device;
+    void *context;
+    uint64_t steps;
+    uint64_t end;        /* no step from here on has a range, but those */
+    uint64_t top;        /* from here on: of slabs, so that they part no runs; or bare */
+    uint64_t used;       /* steps with a range, but those */
+    mdnn_range_t **at;   /* by step; NULL: no range */
+    uint64_t *chunks;    /* by step, of its range */
+    mdnn_range_t **runs; /* by steps: first ranges of runs */
+    uint64_t *some_runs; /* bits: where there are any */
+    uint64_t releases;
+    mdnn_range_t *oldest, *newest; /* kept */
+    uint64_t *spare;               /* chunks that are mapped nowhere */
+    size_t spare_room;
+    mdnn_slab_runs_t slab_runs[MDNN_SLAB_KINDS];
+    mdnn_ticket_t *waits;
+    size_t wait_count, wait_room;
+    mdnn_ranges_counts_t counts;
+};
+
+/* ---- ranges.c ---- */
+/* The address of a step. */
+uint64_t mdnn_ranges_address(const mdnn_ranges_t *ranges, uint64_t step);
+void mdnn_range_free(mdnn_range_t *range); /* the bookkeeping only */
+/* Steps below `top` have no range any more. */
+void mdnn_ranges_clear(mdnn_ranges_t *ranges, uint64_t first, uint64_t count);
+
+/* ---- range_users.c ---- */
+bool mdnn_users_done(mdnn_ranges_t *ranges, const mdnn_users_t *users);
+/* Whether nobody still works there but `stream`, and those behind whom the program has put it. */
+bool mdnn_users_free_for(mdnn_ranges_t *ranges, const mdnn_users_t *users, uint64_t stream);
+/* Adds those that are not done to ranges->waits; not those of *own_stream, if it is given. */
+mdnn_status_t mdnn_users_note(mdnn_ranges_t *ranges, const mdnn_users_t *users,
+                              const uint64_t *own_stream);
+/* Adds those for whom it is not free. */
+mdnn_status_t mdnn_users_note_others(mdnn_ranges_t *ranges, const mdnn_users_t *users,
+                                     uint64_t stream);
+/* The memory goes to `stream`; ranges->waits is what that must wait for. */
+mdnn_status_t mdnn_users_acquire(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream);
+/* The memory comes back with these users, in the order of `stream`. */
+mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream,
+                                 const mdnn_ticket_t *tickets, size_t count);
+/* Adds others that are not done, if they are of the same streams; else false. Needs no memory. */
+bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others);
+/* Has room for `more` users; then mdnn_users_join, which cannot fail, adds those of another: of a
+ * stream the later moment stands for both. */
+mdnn_status_t mdnn_users_reserve(mdnn_users_t *users, size_t more);
+void mdnn_users_join(mdnn_ranges_t *ranges, mdnn_users_t *users, const mdnn_users_t *others);
+
+/* ---- ranges_kept.c ---- */
+/* A range that was in use, or new steps with chunks, is kept from now on. */
+void mdnn_kept_add(mdnn_ranges_t *ranges, mdnn_range_t *range);
+/* Chunks in a row, which cost as few changes of mappings as can be; waits of `stream` are noted.
+ * As mdnn_ranges_acquire, or with `behind` as mdnn_ranges_acquire_behind. */
+mdnn_status_t mdnn_kept_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream, bool behind,
+                             mdnn_range_t **range);
+/* Has `count` chunks aside: of kept ranges if more cannot be made. As mdnn_ranges_acquire. */
+mdnn_status_t mdnn_kept_gather(mdnn_ranges_t *ranges, uint64_t count);
+/* A range that is in no run is among the kept ones from now on, the newest of them; or no more. */
+void mdnn_kept_link(mdnn_ranges_t *ranges, mdnn_range_t *range);
+void mdnn_kept_unlink(mdnn_ranges_t *ranges, mdnn_range_t *range);
+
+/* ---- slabs.c ---- */
+/* As mdnn_kept_take. NOT_FOUND: only a chunk more would do, which may not be a slab. */
+mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream, bool behind,
+                                uint64_t *address);
+/* BUSY: there is a place where others still work, who are noted. Else `otherwise`. */
+mdnn_status_t mdnn_slab_blocked(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
+                                mdnn_status_t otherwise);
+mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
+                                const mdnn_ticket_t *tickets, size_t ticket_count);
+/* The block around `address`, which is in a slab; in use or not. */
+mdnn_block_t *mdnn_slab_block(const mdnn_ranges_t *ranges, uint64_t address);
+/* Of a slab that is kept: whether nobody works in it; adds those who do to ranges->waits. */
+bool mdnn_slab_done(mdnn_ranges_t *ranges, const mdnn_range_t *slab);
+mdnn_status_t mdnn_slab_note(mdnn_ranges_t *ranges, const mdnn_range_t *slab);
+/* Its chunk has been unmapped: the range ends. */
+void mdnn_slab_end(mdnn_ranges_t *ranges, mdnn_range_t *slab);
+void mdnn_slab_forget(mdnn_range_t *range); /* the bookkeeping only; no slab: nothing */
+
+/* ---- slab_runs.c ---- */
+/* A released block joins its neighbours' run. */
+void mdnn_run_add(mdnn_slab_runs_t *runs, mdnn_block_t *block);
+/* Blocks in a row leave the run that begins with `run`. */
+void mdnn_run_leave(mdnn_slab_runs_t *runs, mdnn_block_t *run, mdnn_block_t *first,
+                    mdnn_block_t *last);
+/* The least bin from `bin` on with a run; MDNN_SLAB_BINS: none. Bins above that of some bytes have
+ * longer runs than that only. */
+unsigned mdnn_run_next_bin(const mdnn_slab_runs_t *runs, unsigned bin);
+unsigned mdnn_run_bin(uint64_t bytes);
+static inline bool mdnn_block_released(const mdnn_block_t *block)
+{
+    return block && block->bytes == 0;
+}
+
+#endif

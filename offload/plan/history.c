@@ -1,0 +1,465 @@
+#include "offload/plan/history_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_OPERATIONS = 1 << 16, USES_PER_OPERATION = 8, SEARCH_AT_LEAST = 32 };
+static const uint64_t never = UINT64_MAX;
+
+mdnn_history_t *mdnn_history_create(const mdnn_history_limits_t *limits)
+{
+    mdnn_history_t *const history = calloc(1, sizeof *history);
+    if (!history)
+        return NULL;
+    history->operation_capacity =
+        limits && limits->operations ? limits->operations : DEFAULT_OPERATIONS;
+    if (history->operation_capacity > MDNN_PERIOD_OPERATIONS)
+        history->operation_capacity = MDNN_PERIOD_OPERATIONS;
+    history->use_capacity =
+        limits && limits->uses ? limits->uses : history->operation_capacity * USES_PER_OPERATION;
+    history->operations = calloc(history->operation_capacity, sizeof *history->operations);
+    history->uses = calloc(history->use_capacity, sizeof *history->uses);
+    history->scratch = calloc(history->operation_capacity, sizeof *history->scratch);
+    history->first_free = MDNN_NO_POSITION;
+    history->followed = history->lost_from = -1;
+    if (history->operations && history->uses && history->scratch)
+        return history;
+    mdnn_history_destroy(history);
+    return NULL;
+}
+
+void mdnn_history_destroy(mdnn_history_t *history)
+{
+    if (!history)
+        return;
+    for (int i = 0; i < MDNN_HISTORY_PERIODS; i++)
+        history_forget(&history->remembered[i]);
+    free(history->operations);
+    free(history->uses);
+    free(history->scratch);
+    free(history->ranges);
+    free(history);
+}
+
+/* ---- ranges ---- */
+
+static bool grow_ranges(mdnn_history_t *history)
+{
+    const uint32_t before = history->range_capacity, after = before ? 2 * before : 256;
+    if (before > UINT32_MAX / 4)
+        return false;
+    history_range_t *const grown = reallocarray(history->ranges, after, sizeof *grown);
+    if (!grown)
+        return false;
+    memset(grown + before, 0, (after - before) * sizeof *grown);
+    for (uint32_t i = after; i-- > before;) {
+        grown[i].used_operand = history->first_free;
+        history->first_free = i;
+    }
+    history->ranges = grown;
+    history->range_capacity = after;
+    return true;
+}
+
+uint32_t mdnn_history_begin_range(mdnn_history_t *history, uint64_t bytes, bool stays)
+{
+    if (history->first_free == MDNN_NO_POSITION && !grow_ranges(history))
+        return MDNN_NO_POSITION;
+    const uint32_t index = history->first_free;
+    history_range_t *const range = &history->ranges[index];
+    history->first_free = range->used_operand;
+    *range = (history_range_t){.bytes = bytes,
+                               .born_at = history->recorded,
+                               .died_at = never,
+                               .first_used_at = never,
+                               .used_at = never,
+                               .lives = true,
+                               .stays = stays};
+    return index;
+}
+
+static void release_range(mdnn_history_t *history, uint32_t index)
+{
+    history_range_t *const range = &history->ranges[index];
+    if (range->lives || range->references > 0)
+        return;
+    range->used_operand = history->first_free;
+    history->first_free = index;
+}
+
+static bool is_living(const mdnn_history_t *history, uint32_t range)
+{
+    return range < history->range_capacity && history->ranges[range].lives;
+}
+
+void mdnn_history_end_range(mdnn_history_t *history, uint32_t range)
+{
+    if (!is_living(history, range))
+        return;
+    history->ranges[range].lives = false;
+    history->ranges[range].died_at = history->recorded;
+    release_range(history, range);
+}
+
+/* ---- the rings ---- */
+
+static void drop_oldest(mdnn_history_t *history)
+{
+    const history_operation_t *const oldest = history_operation_at(history, history->first_kept++);
+    for (uint32_t u = 0; u < oldest->use_count; u++) {
+        const uint32_t range = history_use_at(history, oldest->first_use + u)->range;
+        history->ranges[range].references--;
+        release_range(history, range);
+    }
+}
+
+static void make_room(mdnn_history_t *history, uint32_t uses)
+{
+    if (history->recorded - history->first_kept == history->operation_capacity)
+        drop_oldest(history);
+    while (history->first_kept < history->recorded &&
+           history->uses_recorded + uses -
+                   history_operation_at(history, history->first_kept)->first_use >
+               history->use_capacity)
+        drop_oldest(history);
+}
+
+/* Merges a range that was named before in the same operation. */
+static bool is_named(mdnn_history_t *history, const history_operation_t *operation,
+                     const mdnn_use_t *use)
+{
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        mdnn_use_t *const other = history_use_at(history, operation->first_use + u);
+        if (other->range != use->range)
+            continue;
+        if (other->role != use->role)
+            other->role = MDNN_USE_UNKNOWN;
+        return true;
+    }
+    return false;
+}
+
+/* Not by what it names: a launch's parameters hold words that only look like addresses (rests of
+ * the stack in unused fields, ends of neighbours), and those change from round to round. */
+static uint64_t symbol_of(const history_operation_t *operation)
+{
+    return history_mix(history_mix(operation->key, operation->stream), (uint64_t)operation->kind);
+}
+
+static void append(mdnn_history_t *history, const mdnn_history_operation_t *operation,
+                   uint32_t use_count)
+{
+    history_operation_t *const kept = history_operation_at(history, history->recorded);
+    *kept = (history_operation_t){.key = operation->key,
+                                  .stream = operation->stream,
+                                  .kind = operation->kind,
+                                  .workspace_bytes = operation->workspace_bytes,
+                                  .time_us = operation->time_us,
+                                  .first_use = history->uses_recorded};
+    for (uint32_t u = 0; u < use_count; u++) {
+        const mdnn_use_t *const use = &operation->uses[u];
+        if (!is_living(history, use->range) || is_named(history, kept, use))
+            continue;
+        history_range_t *const range = &history->ranges[use->range];
+        *history_use_at(history, kept->first_use + kept->use_count) = *use;
+        range->references++;
+        if (range->first_used_at == never)
+            range->first_used_at = history->recorded;
+        range->used_at = history->recorded;
+        range->used_operand = kept->use_count++;
+        range->label_period = 0;
+    }
+    history->uses_recorded += kept->use_count;
+    kept->symbol = symbol_of(kept);
+    history->recorded++;
+}
+
+/* ---- following ---- */
+
+/* Notes at which use of the followed period the ranges of operation `number` stand. */
+static void label(mdnn_history_t *history, uint64_t number, uint32_t position, uint64_t travel)
+{
+    const remembered_t *const known = &history->remembered[history->followed];
+    const mdnn_period_t *const period = &known->period;
+    const history_operation_t *const kept = history_operation_at(history, number);
+    const mdnn_operation_t *const operation = &period->operations[position];
+    uint64_t *const expected = history->likenesses[1];
+    const uint32_t *const match = history->match;
+    const uint32_t count = history_likenesses(history, number, history->likenesses[0]);
+    uint32_t expected_count = 0;
+    for (; expected_count < operation->use_count && expected_count < HISTORY_MATCHED;
+         expected_count++) {
+        const mdnn_period_range_t *const range =
+            &period->ranges[period->uses[operation->first_use + expected_count].range];
+        expected[expected_count] = history_likeness(range->bytes, !mdnn_range_is_permanent(range) &&
+                                                                      range->birth == position);
+    }
+    history_match(history->likenesses[0], count, expected, expected_count, history->match);
+    for (uint32_t u = 0; u < count; u++) {
+        history_range_t *const range =
+            &history->ranges[history_use_at(history, kept->first_use + u)->range];
+        if (match[u] == expected_count || range->used_at != number || range->used_operand != u)
+            continue; /* not expected here, or named again since */
+        range->label_period = known->number;
+        range->label_travel = travel;
+        range->label_use = operation->first_use + match[u];
+    }
+}
+
+/* The program is at `position`; the last `known_count` operations led there. */
+static void follow(mdnn_history_t *history, int index, uint32_t position, uint32_t known_count)
+{
+    const uint64_t kept = history->recorded - history->first_kept;
+    const uint32_t count = history->remembered[index].period.operation_count;
+    if (index == history->lost_from)
+        history->travel += (position + count - history->position) % count;
+    else /* far from every label */
+        history->travel += MDNN_HISTORY_FAMILIAR + count;
+    history->followed = history->lost_from = index;
+    history->position = position;
+    history->familiar_for = known_count;
+    for (uint32_t back = known_count < kept ? known_count : (uint32_t)kept; back-- > 0;)
+        label(history, history->recorded - 1 - back, (position + count - back % count) % count,
+              history->travel - back);
+}
+
+/* How far a position is from where the program should be, either way around. */
+static uint32_t detour(const mdnn_history_t *history, int index, uint32_t position)
+{
+    const uint32_t count = history->remembered[index].period.operation_count;
+    if (index != history->lost_from)
+        return position;
+    const uint32_t ahead =
+        (position + 2 * count - history->position - MDNN_HISTORY_FAMILIAR % count) % count;
+    return ahead < count - ahead ? ahead : count - ahead;
+}
+
+/* How many of the last operations are those that lead to `position`, once around at most. */
+static uint32_t familiar_run(const mdnn_history_t *history, int index, uint32_t position)
+{
+    const remembered_t *const known = &history->remembered[index];
+    const uint32_t count = known->period.operation_count;
+    const uint64_t kept = history->recorded - history->first_kept;
+    uint32_t run = 0;
+    while (run < count && run < kept &&
+           known->symbols[(position + count - run) % count] ==
+               history_operation_at(history, history->recorded - 1 - run)->symbol)
+        run++;
+    return run;
+}
+
+/* Looks for the last eight operations in a remembered period: in the longest that has them, next to
+ * where it was left. */
+static void find_way_back(mdnn_history_t *history)
+{
+    uint64_t symbols[MDNN_HISTORY_FAMILIAR];
+    int best = -1;
+    uint32_t best_position = 0;
+    if (history->recorded - history->first_kept < MDNN_HISTORY_FAMILIAR)
+        return;
+    for (uint32_t i = 0; i < MDNN_HISTORY_FAMILIAR; i++)
+        symbols[i] =
+            history_operation_at(history, history->recorded - MDNN_HISTORY_FAMILIAR + i)->symbol;
+    const uint64_t hash =
+        history_familiar_hash(symbols, MDNN_HISTORY_FAMILIAR, MDNN_HISTORY_FAMILIAR - 1);
+    for (int index = 0; index < MDNN_HISTORY_PERIODS; index++) {
+        const remembered_t *const known = &history->remembered[index];
+        uint32_t low = 0, high = known->number ? known->period.operation_count : 0;
+        const uint32_t end = high;
+        if (best >= 0 &&
+            known->period.operation_count <= history->remembered[best].period.operation_count)
+            continue;
+        while (low < high) {
+            const uint32_t middle = low + (high - low) / 2;
+            if (known->familiar[middle].hash < hash)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        for (; low < end && known->familiar[low].hash == hash; low++)
+            if (best != index || detour(history, index, known->familiar[low].position) <
+                                     detour(history, index, best_position)) {
+                best = index;
+                best_position = known->familiar[low].position;
+            }
+    }
+    if (best >= 0)
+        follow(history, best, best_position, familiar_run(history, best, best_position));
+}
+
+static void go_on(mdnn_history_t *history)
+{
+    const uint64_t last = history->recorded - 1;
+    if (history->followed >= 0) {
+        remembered_t *const known = &history->remembered[history->followed];
+        const uint32_t next = (history->position + 1) % known->period.operation_count;
+        if (known->symbols[next] == history_operation_at(history, last)->symbol) {
+            history->position = next;
+            history->travel++;
+            history->familiar_for++;
+            known->used_at = last;
+            label(history, last, next, history->travel);
+            return;
+        }
+        history->followed = -1; /* lost_from says where from */
+        history->familiar_for = 0;
+    }
+    find_way_back(history);
+}
+
+/* ---- finding periods ---- */
+
+static bool is_settled(const mdnn_history_t *history)
+{
+    return history->followed >= 0 &&
+           history->familiar_for >=
+               2 * (uint64_t)history->remembered[history->followed].period.operation_count;
+}
+
+/* The entry for a new period: empty, or the one that was of no use for longest. */
+static int choose_entry(const mdnn_history_t *history)
+{
+    int oldest = 0;
+    for (int i = 0; i < MDNN_HISTORY_PERIODS; i++) {
+        if (history->remembered[i].number == 0)
+            return i;
+        if (history->remembered[i].used_at < history->remembered[oldest].used_at)
+            oldest = i;
+    }
+    return oldest;
+}
+
+/* Whether both are the same circle; made's beginning is at *turn in `known` then. */
+static bool is_same(const remembered_t *known, const remembered_t *made, uint32_t *turn)
+{
+    const uint32_t count = known->period.operation_count;
+    if (known->number == 0 || count != made->period.operation_count)
+        return false;
+    for (*turn = 0; *turn < count; ++*turn) {
+        uint32_t i = 0;
+        while (i < count && known->symbols[(*turn + i) % count] == made->symbols[i])
+            i++;
+        if (i == count)
+            return true;
+    }
+    return false;
+}
+
+static int remember(mdnn_history_t *history, remembered_t *made)
+{
+    const int entry = choose_entry(history);
+    history_forget(&history->remembered[entry]);
+    history->remembered[entry] = *made;
+    history->remembered[entry].number = ++history->periods_made;
+    if (history->lost_from == entry)
+        history->lost_from = -1;
+    return entry;
+}
+
+static void learn(mdnn_history_t *history, uint32_t lag)
+{
+    remembered_t made = {0};
+    uint32_t position, turn;
+    if (!history_build(history, lag, &made, &position))
+        return;
+    for (int i = 0; i < MDNN_HISTORY_PERIODS; i++)
+        if (is_same(&history->remembered[i], &made, &turn)) {
+            history_forget(&made);
+            follow(history, i, (turn + position) % lag, lag);
+            return;
+        }
+    const int entry = remember(history, &made);
+    history->remembered[entry].used_at = history->recorded;
+    follow(history, entry, position, lag);
+}
+
+static bool search_is_due(const mdnn_history_t *history)
+{
+    const uint64_t kept = history->recorded - history->first_kept;
+    const uint64_t step = kept / 4 > SEARCH_AT_LEAST ? kept / 4 : SEARCH_AT_LEAST;
+    if (history->learn_at > 0)
+        return history->recorded >= history->learn_at;
+    return history->recorded - history->searched_at >= step;
+}
+
+/* What is found is learned when least lives, within one round: what lives across the ends of the
+ * window has to be matched with what lived a round before, and that is a guess. */
+static void search(mdnn_history_t *history)
+{
+    if (!search_is_due(history))
+        return;
+    const bool waited = history->learn_at > 0;
+    history->learn_at = 0;
+    if (!waited && is_settled(history)) /* meanwhile, a loop may have been */
+        return;
+    history->searched_at = history->recorded;
+    const uint32_t lag = history_find_lag(history);
+    /* What is short may be a loop within what is followed; not if it got lost in each round. */
+    if (lag == 0 || (history->followed >= 0 && history->familiar_for >= lag &&
+                     lag <= history->remembered[history->followed].period.operation_count))
+        return;
+    const uint32_t quiet_in = waited ? 0 : history_quiet_in(history, lag);
+    if (quiet_in > 0)
+        history->learn_at = history->recorded + quiet_in;
+    else
+        learn(history, lag);
+}
+
+void mdnn_history_record(mdnn_history_t *history, const mdnn_history_operation_t *operation)
+{
+    const uint32_t uses =
+        operation->use_count < history->use_capacity ? operation->use_count : history->use_capacity;
+    make_room(history, uses);
+    append(history, operation, uses);
+    go_on(history);
+    search(history);
+}
+
+/* ---- answers ---- */
+
+mdnn_history_place_t mdnn_history_place(const mdnn_history_t *history)
+{
+    if (history->followed < 0)
+        return (mdnn_history_place_t){0, 0};
+    return (mdnn_history_place_t){history->remembered[history->followed].number, history->position};
+}
+
+const mdnn_period_t *mdnn_history_period(const mdnn_history_t *history, uint64_t period)
+{
+    for (int i = 0; period != 0 && i < MDNN_HISTORY_PERIODS; i++)
+        if (history->remembered[i].number == period)
+            return &history->remembered[i].period;
+    return NULL;
+}
+
+/* Time of the operations behind `position` up to, not with, the one `operations` further on. */
+static double time_between(const remembered_t *known, uint32_t position, uint32_t operations)
+{
+    const uint32_t count = known->period.operation_count;
+    const double whole = known->start_us[count];
+    const uint32_t from = position + 1, to = position + operations;
+    return known->start_us[to % count] + whole * (double)(to / count) -
+           known->start_us[from % count] - whole * (double)(from / count);
+}
+
+mdnn_next_use_t mdnn_history_next_use(const mdnn_history_t *history, uint32_t range)
+{
+    mdnn_next_use_t next = {.expectation = MDNN_EXPECT_UNKNOWN, .range = MDNN_NO_POSITION};
+    if (!is_living(history, range) || history->followed < 0)
+        return next;
+    const history_range_t *const known_range = &history->ranges[range];
+    const remembered_t *const known = &history->remembered[history->followed];
+    if (known_range->label_period != known->number)
+        return next;
+    const uint32_t distance = known->next[known_range->label_use];
+    const uint64_t passed = history->travel - known_range->label_travel;
+    if (distance == 0 ? passed >= known->period.operation_count : passed >= distance)
+        return next; /* it should have been used, or gone, meanwhile */
+    next.range = known->period.uses[known_range->label_use].range;
+    next.expectation = distance == 0 ? MDNN_EXPECT_DEATH : MDNN_EXPECT_USE;
+    if (distance > 0) {
+        next.operations = (uint32_t)(distance - passed);
+        next.time_us = time_between(known, history->position, next.operations);
+    }
+    return next;
+}

@@ -1,0 +1,131 @@
+/* Private to history.c and history_period.c. Operations are numbered from 0 as they are recorded;
+ * numbers become places in the rings modulo their capacity. */
+#ifndef MDNN_HISTORY_INTERNAL_H
+#define MDNN_HISTORY_INTERNAL_H
+
+#include "offload/plan/history.h"
+
+enum { MDNN_HISTORY_PERIODS = 4, MDNN_HISTORY_FAMILIAR = 8 };
+
+/* Uses of an operation that are matched with another round's; what is behind them is left alone. */
+enum { HISTORY_MATCHED = 1024 };
+
+typedef struct history_operation {
+    uint64_t symbol; /* hash of all by which it is recognised */
+    uint64_t first_use;
+    uint32_t use_count, stream;
+    mdnn_operation_kind_t kind;
+    uint64_t key, workspace_bytes;
+    double time_us;
+} history_operation_t;
+
+/* A range that lives or is named in the ring. */
+typedef struct history_range {
+    uint64_t bytes, born_at, died_at; /* numbers of the next operation then */
+    uint64_t first_used_at;
+    uint32_t references; /* uses in the ring */
+    bool lives, stays;
+    /* Its last use, as far as the program was followed then. */
+    uint64_t used_at, label_period, label_travel;
+    uint32_t used_operand, label_use;
+} history_range_t;
+
+typedef struct remembered {
+    uint64_t number; /* 0: none */
+    uint64_t used_at;
+    mdnn_period_t period;
+    uint64_t *symbols;
+    uint32_t *next;   /* of each use: operations until the range is used again, 0: never */
+    double *start_us; /* operation_count + 1 */
+    struct familiar {
+        uint64_t hash; /* of the eight symbols that end at `position`, around the circle */
+        uint32_t position;
+    } * familiar; /* sorted */
+} remembered_t;
+
+struct mdnn_history {
+    uint32_t operation_capacity, use_capacity;
+    history_operation_t *operations;
+    mdnn_use_t *uses;
+    uint64_t recorded, first_kept; /* operations */
+    uint64_t uses_recorded;
+    history_range_t *ranges;
+    uint32_t range_capacity, first_free; /* free entries are chained by used_operand */
+    remembered_t remembered[MDNN_HISTORY_PERIODS];
+    uint64_t periods_made;
+    /* Following: remembered[followed], or lost if it is negative. */
+    int followed, lost_from;
+    uint32_t position;     /* of the last operation, or where it got lost */
+    uint64_t travel;       /* positions passed in followed or lost_from */
+    uint64_t familiar_for; /* operations without a deviation */
+    uint64_t searched_at;
+    uint64_t learn_at; /* number of operations at which a period is looked for once more; 0: no */
+    uint32_t *scratch; /* operation_capacity */
+    /* While two lists of uses are matched. */
+    uint64_t likenesses[2][HISTORY_MATCHED];
+    uint32_t match[HISTORY_MATCHED];
+};
+
+static inline history_operation_t *history_operation_at(const mdnn_history_t *history,
+                                                        uint64_t number)
+{
+    return &history->operations[number % history->operation_capacity];
+}
+
+static inline mdnn_use_t *history_use_at(const mdnn_history_t *history, uint64_t number)
+{
+    return &history->uses[number % history->use_capacity];
+}
+
+/* Mixes `value` into `hash`. */
+static inline uint64_t history_mix(uint64_t hash, uint64_t value)
+{
+    uint64_t z = (hash ^ value) + 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* By what uses of two rounds are matched: size, and whether it is the range's first use, where no
+ * stray word stands: nobody has its address yet. */
+static inline uint64_t history_likeness(uint64_t bytes, bool is_first)
+{
+    return bytes << 1 | is_first;
+}
+
+/* Of the uses of operation `number`, as far as they are matched: how many. */
+static inline uint32_t history_likenesses(const mdnn_history_t *history, uint64_t number,
+                                          uint64_t *likenesses)
+{
+    const history_operation_t *const kept = history_operation_at(history, number);
+    uint32_t count = 0;
+    for (; count < kept->use_count && count < HISTORY_MATCHED; count++) {
+        const history_range_t *const range =
+            &history->ranges[history_use_at(history, kept->first_use + count)->range];
+        likenesses[count] = history_likeness(range->bytes, range->first_used_at == number);
+    }
+    return count;
+}
+
+/* Which of b[b_count] stands for each of a[a_count], order kept, as many as can be:
+ * match[a_count], b_count where there is none. Long lists are matched from the front. */
+void history_match(const uint64_t *a, uint32_t a_count, const uint64_t *b, uint32_t b_count,
+                   uint32_t *match);
+
+/* Lag with the longest run of equal operations up to now, if the run is at least one period long
+ * and two rounds are in the ring; 0 if there is none. O(operations kept). */
+uint32_t history_find_lag(mdnn_history_t *history);
+
+/* In how many operations, less than `lag`, least will live again, by what lived in the last `lag`. */
+uint32_t history_quiet_in(const mdnn_history_t *history, uint32_t lag);
+
+/* The last `lag` operations as a remembered period, owned by *made, without a number; *position is
+ * where the last one stands in it. Those before must be the same. False without memory, or if lives
+ * contradict each other. */
+bool history_build(mdnn_history_t *history, uint32_t lag, remembered_t *made, uint32_t *position);
+void history_forget(remembered_t *remembered);
+
+/* Hash of the eight symbols that end at `position` of a period of `count`. */
+uint64_t history_familiar_hash(const uint64_t *symbols, uint32_t count, uint32_t position);
+
+#endif

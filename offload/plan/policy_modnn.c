@@ -1,0 +1,370 @@
+/* moDNN's scheduling (Chen 2019, Algorithm 1), one simulated round in program order.
+ * Differences: memory is chunks that any range can have, so an offloading scheme is a set of
+ * ranges, not a run of neighbours, and nothing is ever defragmented (lines 5, 16 and 17 fall away:
+ * where the two criteria of 5.2.1 leave too little to offload, whatever the task does not name may
+ * go); weights and what else lives across the end of the period stay, as there; sub-batches are the
+ * convolution's own affair. One stream carries all transfers of the simulation, as there; the
+ * schedule is then timed like all. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "offload/plan/policy.h"
+
+typedef struct modnn {
+    const mdnn_plan_request_t *request;
+    const mdnn_period_t *period;
+    mdnn_gap_t *gaps;
+    size_t gap_count;
+    size_t *open;      /* of each range: the move that is away now, SIZE_MAX if it is there */
+    bool *touched;     /* of each range: used since it was born or brought back (criterion 1) */
+    bool *named;       /* of each range: by the task */
+    bool *early;       /* of each range: brought back and not used since; nothing is copied if it
+                          goes again, since it never came then */
+    double *finish_us; /* of each task; +1: finish of what is before the period */
+    double now_us, transfer_us; /* the current time; when the transfer stream is free */
+    uint64_t resident_bytes;
+    uint32_t task;
+    mdnn_schedule_t schedule;
+} modnn_t;
+
+static uint64_t bytes_of(const modnn_t *modnn, uint32_t range)
+{
+    return modnn->period->ranges[range].bytes;
+}
+
+static double trans_us(const modnn_t *modnn, uint64_t bytes, bool out)
+{
+    const mdnn_link_t *const link = &modnn->request->link;
+    return link->latency_us +
+           (double)bytes / (out ? link->out_bytes_per_us : link->in_bytes_per_us);
+}
+
+static bool has_room(const modnn_t *modnn, uint64_t bytes)
+{
+    return modnn->resident_bytes <= modnn->request->budget_bytes &&
+           bytes <= modnn->request->budget_bytes - modnn->resident_bytes;
+}
+
+/* ---- offloading schemes (5.2.1) ---- */
+
+/* The gap of a resident range around the task, if it may go: it lives within the period and is not
+ * named. With `strict` by the two criteria: used since it came, and not wanted at once. */
+static bool may_go(const modnn_t *modnn, const mdnn_gap_t *gap, int32_t until, bool strict)
+{
+    const int32_t task = (int32_t)modnn->task;
+    const mdnn_period_range_t *const range = &modnn->period->ranges[gap->range];
+    if (mdnn_range_is_permanent(range) || range->death < range->birth ||
+        modnn->open[gap->range] != SIZE_MAX || modnn->named[gap->range])
+        return false;
+    if (gap->from >= task || gap->to <= task || gap->to <= until)
+        return false;
+    return !strict || (modnn->touched[gap->range] && gap->to > task + 1);
+}
+
+/* When the transfer of a range that goes now would be over: it is put right behind the task that
+ * used it last (figure 3), where the stream is free. */
+static double gone_us(const modnn_t *modnn, const mdnn_gap_t *gap)
+{
+    if (modnn->early[gap->range])
+        return modnn->finish_us[gap->from + 1];
+    return fmax(modnn->transfer_us, modnn->finish_us[gap->from + 1]) +
+           trans_us(modnn, bytes_of(modnn, gap->range), true);
+}
+
+/* The range that delays least, of equals the one that is wanted last. */
+static const mdnn_gap_t *best_to_go(const modnn_t *modnn, int32_t until, bool strict)
+{
+    const mdnn_gap_t *best = NULL;
+    double best_us = INFINITY;
+    for (size_t g = 0; g < modnn->gap_count; g++) {
+        if (!may_go(modnn, &modnn->gaps[g], until, strict))
+            continue;
+        const double delay_us = fmax(0, gone_us(modnn, &modnn->gaps[g]) - modnn->now_us);
+        if (delay_us < best_us || (delay_us == best_us && modnn->gaps[g].to > best->to)) {
+            best = &modnn->gaps[g];
+            best_us = delay_us;
+        }
+    }
+    return best;
+}
+
+/* The move of a gap whose range was brought back too early and goes again; SIZE_MAX if there is
+ * none. */
+static size_t earlier_move(const modnn_t *modnn, const mdnn_gap_t *gap)
+{
+    for (size_t m = modnn->schedule.move_count; m-- > 0;)
+        if (modnn->schedule.moves[m].range == gap->range)
+            return modnn->schedule.moves[m].leave_after == gap->from ? m : SIZE_MAX;
+    return SIZE_MAX;
+}
+
+static mdnn_status_t offload(modnn_t *modnn, const mdnn_gap_t *gap)
+{
+    const size_t earlier = earlier_move(modnn, gap);
+    const double over_us = gone_us(modnn, gap);
+    if (!modnn->early[gap->range])
+        modnn->transfer_us = over_us;
+    modnn->now_us = fmax(modnn->now_us, over_us); /* T_cost: the memory is wanted now */
+    modnn->resident_bytes -= bytes_of(modnn, gap->range);
+    if (earlier != SIZE_MAX) { /* as if it had never come back */
+        modnn->open[gap->range] = earlier;
+        return MDNN_STATUS_OK;
+    }
+    modnn->open[gap->range] = modnn->schedule.move_count;
+    return mdnn_schedule_add_move(&modnn->schedule, mdnn_move_of_gap(gap));
+}
+
+/* Whether enough could go for `bytes` to have room, judged without letting go. */
+static bool can_make_room(const modnn_t *modnn, uint64_t bytes, int32_t until, bool strict)
+{
+    uint64_t free_bytes = 0;
+    for (size_t g = 0; g < modnn->gap_count; g++)
+        if (may_go(modnn, &modnn->gaps[g], until, strict))
+            free_bytes += bytes_of(modnn, modnn->gaps[g].range);
+    return modnn->resident_bytes - free_bytes + bytes <= modnn->request->budget_bytes;
+}
+
+/* Lines 4 and 5. NOT_FOUND if nothing is left to go. */
+static mdnn_status_t make_room(modnn_t *modnn, uint64_t bytes)
+{
+    while (!has_room(modnn, bytes)) {
+        const mdnn_gap_t *gap = best_to_go(modnn, -1, true);
+        gap = gap ? gap : best_to_go(modnn, -1, false);
+        if (!gap)
+            return MDNN_STATUS_NOT_FOUND;
+        MDNN_TRY(offload(modnn, gap));
+    }
+    return MDNN_STATUS_OK;
+}
+
+/* ---- loading (lines 3 and 6, 15 to 27) ---- */
+
+static void load(modnn_t *modnn, uint32_t range)
+{
+    mdnn_move_t *const move = &modnn->schedule.moves[modnn->open[range]];
+    move->return_after = (int32_t)modnn->task - 1;
+    modnn->open[range] = SIZE_MAX;
+    modnn->touched[range] = false;
+    modnn->early[range] = true;
+    modnn->resident_bytes += bytes_of(modnn, range);
+    modnn->transfer_us =
+        fmax(modnn->transfer_us, modnn->now_us) + trans_us(modnn, bytes_of(modnn, range), false);
+}
+
+/* Bytes and transfer time of what task `s` names and is away. */
+static uint64_t missing_of(const modnn_t *modnn, uint32_t s, double *time_us)
+{
+    const mdnn_operation_t *const operation = &modnn->period->operations[s];
+    uint64_t bytes = 0;
+    *time_us = 0;
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const uint32_t range = modnn->period->uses[operation->first_use + u].range;
+        if (modnn->open[range] == SIZE_MAX)
+            continue;
+        bytes += bytes_of(modnn, range);
+        *time_us += trans_us(modnn, bytes_of(modnn, range), false);
+    }
+    return bytes;
+}
+
+static void load_missing(modnn_t *modnn, uint32_t s)
+{
+    const mdnn_operation_t *const operation = &modnn->period->operations[s];
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const uint32_t range = modnn->period->uses[operation->first_use + u].range;
+        if (modnn->open[range] != SIZE_MAX)
+            load(modnn, range);
+    }
+}
+
+static double time_of(const modnn_t *modnn, uint32_t task, uint32_t choice)
+{
+    return modnn->period->variants[modnn->period->operations[task].first_variant + choice].time_us;
+}
+
+/* Lines 15 to 27, before a task that takes `task_us`. The expected start of a later task (5.2.2) is
+ * now, and the fastest times of those between. */
+static mdnn_status_t prefetch(modnn_t *modnn, double task_us)
+{
+    double start_us = modnn->now_us + task_us, missing_us;
+    for (uint32_t s = modnn->task + 1; s < modnn->period->operation_count; s++) {
+        const uint64_t bytes = missing_of(modnn, s, &missing_us);
+        if (bytes > 0) {
+            if (modnn->now_us + task_us + missing_us <= start_us) /* equation 9 */
+                return MDNN_STATUS_OK;
+            if (!has_room(modnn, bytes) && !can_make_room(modnn, bytes, (int32_t)s, true))
+                return MDNN_STATUS_OK;
+            while (!has_room(modnn, bytes)) {
+                const double now_us = modnn->now_us; /* the task does not wait for this */
+                MDNN_TRY(offload(modnn, best_to_go(modnn, (int32_t)s, true)));
+                modnn->now_us = now_us;
+            }
+            load_missing(modnn, s);
+        }
+        start_us += time_of(modnn, s, mdnn_operation_fastest(modnn->period, s, UINT64_MAX));
+    }
+    return MDNN_STATUS_OK;
+}
+
+/* ---- the variant (lines 9 to 14, equation 10) ---- */
+
+/* T_off: how long room for the workspace delays the task, letting go of nothing yet: what must go
+ * passes over the transfer stream. */
+static double offload_us(const modnn_t *modnn, uint64_t workspace_bytes)
+{
+    if (has_room(modnn, workspace_bytes))
+        return 0;
+    if (!can_make_room(modnn, workspace_bytes, -1, false))
+        return INFINITY;
+    const uint64_t missing = modnn->resident_bytes + workspace_bytes - modnn->request->budget_bytes;
+    return fmax(0, modnn->transfer_us - modnn->now_us) + trans_us(modnn, missing, true);
+}
+
+/* T_pre: what the next task with something missing cannot prefetch beside the workspace. */
+static double delayed_us(const modnn_t *modnn, uint64_t workspace_bytes)
+{
+    for (uint32_t s = modnn->task + 1; s < modnn->period->operation_count; s++) {
+        double missing_us;
+        const uint64_t bytes = missing_of(modnn, s, &missing_us);
+        if (bytes == 0)
+            continue;
+        return has_room(modnn, bytes) && !has_room(modnn, bytes + workspace_bytes) ? missing_us : 0;
+    }
+    return 0;
+}
+
+static uint32_t choose_variant(const modnn_t *modnn)
+{
+    const mdnn_operation_t *const operation = &modnn->period->operations[modnn->task];
+    const uint32_t base = mdnn_operation_smallest(modnn->period, modnn->task);
+    const double base_us = time_of(modnn, modnn->task, base);
+    uint32_t best = base;
+    double best_gain = -INFINITY;
+    for (uint32_t v = 0; v < operation->variant_count; v++) {
+        const mdnn_variant_t *const variant =
+            &modnn->period->variants[operation->first_variant + v];
+        const double gain = base_us - variant->time_us -
+                            offload_us(modnn, variant->workspace_bytes) -
+                            delayed_us(modnn, variant->workspace_bytes);
+        if (gain > best_gain || (gain == best_gain && v == base)) {
+            best = v;
+            best_gain = gain;
+        }
+    }
+    return best;
+}
+
+/* ---- Algorithm 1 ---- */
+
+static void mark_named(modnn_t *modnn, bool named)
+{
+    const mdnn_operation_t *const operation = &modnn->period->operations[modnn->task];
+    for (uint32_t u = 0; u < operation->use_count; u++)
+        modnn->named[modnn->period->uses[operation->first_use + u].range] = named;
+}
+
+/* Lines 3 to 8. */
+static mdnn_status_t prepare_data(modnn_t *modnn)
+{
+    const mdnn_operation_t *const operation = &modnn->period->operations[modnn->task];
+    double missing_us;
+    uint64_t bytes = missing_of(modnn, modnn->task, &missing_us);
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const uint32_t range = modnn->period->uses[operation->first_use + u].range;
+        if (modnn->period->ranges[range].birth == modnn->task)
+            bytes += bytes_of(modnn, range);
+    }
+    MDNN_TRY(make_room(modnn, bytes));
+    load_missing(modnn, modnn->task);
+    if (missing_us > 0)
+        modnn->now_us = fmax(modnn->now_us, modnn->transfer_us);
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const uint32_t range = modnn->period->uses[operation->first_use + u].range;
+        if (modnn->period->ranges[range].birth == modnn->task)
+            modnn->resident_bytes += bytes_of(modnn, range);
+    }
+    return MDNN_STATUS_OK;
+}
+
+/* Lines 28 to 31. */
+static void finish_task(modnn_t *modnn, double time_us, uint64_t workspace_bytes)
+{
+    const mdnn_operation_t *const operation = &modnn->period->operations[modnn->task];
+    modnn->now_us += time_us;
+    modnn->finish_us[modnn->task + 1] = modnn->now_us;
+    modnn->resident_bytes -= workspace_bytes;
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const mdnn_use_t *const use = &modnn->period->uses[operation->first_use + u];
+        modnn->touched[use->range] |= modnn->period->ranges[use->range].birth != modnn->task;
+        modnn->early[use->range] = false;
+    }
+    for (uint32_t r = 0; r < modnn->period->range_count; r++)
+        if (modnn->period->ranges[r].death == modnn->task && modnn->open[r] == SIZE_MAX)
+            modnn->resident_bytes -= bytes_of(modnn, r);
+}
+
+static mdnn_status_t run_task(modnn_t *modnn)
+{
+    MDNN_TRY(mdnn_plan_goes_on(modnn->request));
+    mark_named(modnn, true);
+    MDNN_TRY(prepare_data(modnn));
+    const uint32_t choice = choose_variant(modnn);
+    const uint64_t workspace =
+        modnn->period->variants[modnn->period->operations[modnn->task].first_variant + choice]
+            .workspace_bytes;
+    MDNN_TRY(make_room(modnn, workspace));
+    modnn->resident_bytes += workspace;
+    modnn->schedule.choices[modnn->task] = choice;
+    MDNN_TRY(prefetch(modnn, time_of(modnn, modnn->task, choice)));
+    finish_task(modnn, time_of(modnn, modnn->task, choice), workspace);
+    mark_named(modnn, false);
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t prepare(modnn_t *modnn)
+{
+    const size_t ranges = (size_t)modnn->period->range_count + 1;
+    const size_t tasks = (size_t)modnn->period->operation_count + 1;
+    MDNN_TRY(mdnn_period_gaps(modnn->period, &modnn->gaps, &modnn->gap_count));
+    modnn->open = calloc(ranges, sizeof *modnn->open);
+    modnn->touched = calloc(ranges, sizeof *modnn->touched);
+    modnn->named = calloc(ranges, sizeof *modnn->named);
+    modnn->early = calloc(ranges, sizeof *modnn->early);
+    modnn->finish_us = calloc(tasks, sizeof *modnn->finish_us);
+    modnn->schedule.choices = calloc(tasks, sizeof *modnn->schedule.choices);
+    if (!modnn->open || !modnn->touched || !modnn->named || !modnn->early || !modnn->finish_us ||
+        !modnn->schedule.choices)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    for (uint32_t r = 0; r < modnn->period->range_count; r++) {
+        const mdnn_period_range_t *const range = &modnn->period->ranges[r];
+        modnn->open[r] = SIZE_MAX;
+        if (mdnn_range_is_permanent(range) || range->death < range->birth)
+            modnn->resident_bytes += range->bytes;
+    }
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_policy_modnn(const mdnn_plan_request_t *request, mdnn_plan_t *plan)
+{
+    modnn_t modnn = {.request = request, .period = request->period};
+    mdnn_status_t status = prepare(&modnn);
+    for (; status == MDNN_STATUS_OK && modnn.task < modnn.period->operation_count; modnn.task++)
+        status = run_task(&modnn);
+    if (status == MDNN_STATUS_NOT_FOUND) { /* considered all the same, for what it would need */
+        for (; modnn.task < modnn.period->operation_count; modnn.task++)
+            modnn.schedule.choices[modnn.task] = mdnn_operation_smallest(modnn.period, modnn.task);
+        status = MDNN_STATUS_OK;
+    }
+    if (status == MDNN_STATUS_OK)
+        status = mdnn_plan_consider(request, MDNN_POLICY_MODNN, MDNN_VARIANTS_FITTING,
+                                    &modnn.schedule, plan);
+    mdnn_schedule_fini(&modnn.schedule);
+    free(modnn.gaps);
+    free(modnn.open);
+    free(modnn.touched);
+    free(modnn.named);
+    free(modnn.early);
+    free(modnn.finish_us);
+    return status;
+}

@@ -1,0 +1,80 @@
+/* The timing replay: runs a schedule over a recorded period by discrete events and says how long it
+ * takes, what waited for what, and how much memory was held at each moment.
+ *
+ * What it takes for granted: operations run one after another, each for the time of its variant;
+ * one copy engine for each direction, first come first served; a copy alone in its direction runs
+ * at the full rate, two in opposite directions at the duplex rates. Memory is a number of bytes:
+ * ranges are backed by equal chunks, so nothing is lost to gaps between them. What an operation
+ * needs comes before what returns early. Whatever leaves is copied out, though it was only read
+ * since it came back: the mechanism trusts no host copy of what is mapped. A leave whose range is
+ * to return before its copy has ended is called off: the range stays, the copy is thrown away. */
+#ifndef MDNN_REPLAY_H
+#define MDNN_REPLAY_H
+
+#include "offload/plan/schedule.h"
+
+typedef struct mdnn_link {
+    double out_bytes_per_us, in_bytes_per_us; /* device to host, host to device; > 0 */
+    double out_duplex_bytes_per_us, in_duplex_bytes_per_us; /* while both run; > 0 */
+    double latency_us;                                      /* of each copy; >= 0 */
+} mdnn_link_t;
+
+typedef enum mdnn_replay_event_kind {
+    MDNN_REPLAY_START, /* of an operation */
+    MDNN_REPLAY_FINISH,
+    MDNN_REPLAY_OUT_START, /* of a copy of a range */
+    MDNN_REPLAY_OUT_END,
+    MDNN_REPLAY_IN_START,
+    MDNN_REPLAY_IN_END,
+    MDNN_REPLAY_TAKE, /* of memory by a range, or for workspace */
+    MDNN_REPLAY_GIVE
+} mdnn_replay_event_kind_t;
+
+typedef struct mdnn_replay_event {
+    mdnn_replay_event_kind_t kind;
+    double time_us;
+    uint32_t iteration;
+    uint32_t operation;  /* START, FINISH; the operation that runs or waits */
+    uint32_t range;      /* copies, TAKE, GIVE; MDNN_NO_POSITION for workspace */
+    uint64_t held_bytes; /* after the event */
+} mdnn_replay_event_t;
+
+typedef struct mdnn_replay_request {
+    const mdnn_period_t *period;     /* passes mdnn_period_check */
+    const mdnn_schedule_t *schedule; /* passes mdnn_schedule_check */
+    mdnn_link_t link;
+    uint64_t budget_bytes; /* UINT64_MAX: none */
+    uint32_t iterations; /* >= 1; the last one is reported. 0: as many as the steady state needs */
+    void (*observe)(void *context, const mdnn_replay_event_t *event); /* may be NULL */
+    void *context;
+} mdnn_replay_request_t;
+
+/* Of one iteration, from the end of the last operation of the one before to the end of its own. */
+typedef struct mdnn_replay_result {
+    double time_us;
+    double compute_us;     /* time = compute + the waits */
+    double wait_return_us; /* for ranges to return */
+    double wait_memory_us; /* for memory that is not free yet */
+    double wait_join_us;   /* for joins */
+    uint64_t peak_bytes;   /* of all iterations */
+    double average_bytes;
+    uint64_t out_bytes, in_bytes;
+    uint64_t host_peak_bytes; /* host copies, each from the beginning of its copy out until the
+                                 range is back or dies */
+} mdnn_replay_result_t;
+
+/* NOT_FOUND if the schedule needs more memory than the budget in program order, or gets stuck;
+ * INVALID_ARGUMENT for a link without rates; OUT_OF_MEMORY. *result untouched on failure.
+ * O(iterations * (operations + uses + moves)). Thread-safe: keeps no state. */
+mdnn_status_t mdnn_replay(const mdnn_replay_request_t *request, mdnn_replay_result_t *result);
+
+/* No schedule takes less than this: the memory beyond the budget must go and come over the link
+ * while the operations before and after run. For each operation at which more lives than the
+ * budget: T >= max(time before, bytes that must have left / rate) + its own
+ *          + max(time after, bytes that must return / rate)
+ * where ranges that live past the ends of the period do not count, since they may go in another
+ * iteration. Operations take their fastest variant, with the least workspace. OUT_OF_MEMORY. */
+mdnn_status_t mdnn_link_bound(const mdnn_period_t *period, const mdnn_link_t *link,
+                              uint64_t budget_bytes, double *bound_us);
+
+#endif

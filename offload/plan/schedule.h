@@ -1,0 +1,59 @@
+/* What a policy decides for one period: which ranges leave when, and when they return. A schedule
+ * is a prediction: the mechanism holds whatever the program does, a schedule only moves work
+ * earlier. */
+#ifndef MDNN_SCHEDULE_H
+#define MDNN_SCHEDULE_H
+
+#include "offload/plan/period.h"
+
+/* One leave and one return of a range within one of its gaps (mdnn_gap_t). Positions mean "after
+ * operation" and "before operation"; returns may lie past the end of the period. In program order
+ * the range's memory is free for others behind leave_after and taken again behind return_after; in
+ * time, whoever takes memory waits until it is really free.
+ *   leave_after   it is unmapped, and its copy to the host may begin: nothing uses it until
+ *                 return_before
+ *   return_after  >= leave_after: memory is taken and the copy back is enqueued
+ *   return_before > return_after: the use that waits for it; MDNN_NEVER: it dies while it is away
+ * A permanent range that nothing uses may be away for good: leave_after MDNN_GAP_ALWAYS. */
+typedef struct mdnn_move {
+    uint32_t range;
+    int32_t leave_after, return_after, return_before;
+} mdnn_move_t;
+#define MDNN_NEVER INT32_MAX
+
+/* {0} does nothing: every range stays, every operation runs as recorded. */
+typedef struct mdnn_schedule {
+    mdnn_move_t *moves; /* owned. Copies in one direction that may begin at once go in this order */
+    size_t move_count, move_capacity;
+    uint32_t *joins; /* owned. Before these operations the compute stream waits for all that leaves
+                        by then and all that was to return before (vDNN); ascending */
+    size_t join_count, join_capacity;
+    uint32_t *choices; /* owned; the variant of each operation; NULL: the recorded ones */
+} mdnn_schedule_t;
+
+void mdnn_schedule_fini(mdnn_schedule_t *schedule);
+/* The three below: OUT_OF_MEMORY, unchanged then. */
+mdnn_status_t mdnn_schedule_copy(const mdnn_schedule_t *schedule, uint32_t operation_count,
+                                 mdnn_schedule_t *copy);
+mdnn_status_t mdnn_schedule_add_move(mdnn_schedule_t *schedule, mdnn_move_t move);
+mdnn_status_t mdnn_schedule_add_join(mdnn_schedule_t *schedule, uint32_t before);
+
+/* The whole gap: leaves as early and is brought back as late as can be. */
+mdnn_move_t mdnn_move_of_gap(const mdnn_gap_t *gap);
+
+/* First operation, counted on, in which the move's range holds no memory, and the one behind the
+ * last: away in [*from, *to). Empty if it comes back at once. For a range that is away for good
+ * [0, operation_count). */
+void mdnn_move_away(const mdnn_period_t *period, const mdnn_move_t *move, int32_t *from,
+                    int32_t *to);
+
+/* resident_bytes[operation_count]: memory that is held at each operation in program order, with the
+ * workspace of the chosen variants. The schedule must pass mdnn_schedule_check. */
+void mdnn_schedule_resident_bytes(const mdnn_period_t *period, const mdnn_schedule_t *schedule,
+                                  uint64_t *resident_bytes);
+
+/* Whether each move lies within a gap of its range, no two moves of a range meet, and choices and
+ * joins exist. INVALID_ARGUMENT if not; OUT_OF_MEMORY. */
+mdnn_status_t mdnn_schedule_check(const mdnn_period_t *period, const mdnn_schedule_t *schedule);
+
+#endif

@@ -1,0 +1,47 @@
+/* The trace of virtual memory: what moved when, as a file in Chrome's trace format (a JSON array),
+ * which Perfetto and chrome://tracing open.
+ *
+ * Each device is a process of the trace with one track for each stream (an operation is a mark at
+ * the moment when the host enqueued it), the tracks "out" and "in" (moves, from the moment when
+ * the host began them to the moment when it saw their end), the track "host" (waits), and the
+ * counter "memory": resident bytes against the budget. All times are the host's clock.
+ *
+ * The file is opened, appended to and closed again in batches, every 64 KiB or second; no
+ * descriptor stays open. The closing bracket comes with mdnn_trace_finish: without it (a killed
+ * process) the file still opens, without the last batch. A child after fork writes nothing.
+ *
+ * Thread-safe: it has a lock of its own, which is never held while anything is waited for but the
+ * write itself. Every function accepts a NULL trace and does nothing. Trouble with the file is said
+ * once on the log, and then nothing more is written. */
+#ifndef MDNN_TRACE_H
+#define MDNN_TRACE_H
+
+#include <stdint.h>
+
+#include "offload/memory/memory.h"
+
+typedef struct mdnn_trace mdnn_trace_t;
+
+/* Events that memory.trace writes at most: about 300 MB. */
+enum { MDNN_TRACE_EVENTS = 2000000 };
+
+/* `pattern`: a path with %p and %h (config/log.h). An existing file is replaced at the first
+ * batch. After `events_max` events a mark says that it is cut, and only moves that are under way
+ * are still ended. NULL if the pattern is empty or there is no memory. */
+mdnn_trace_t *mdnn_trace_open(const char *pattern, uint64_t events_max);
+
+/* Before the first event of a device: what it is called and its budget. */
+void mdnn_trace_device(mdnn_trace_t *trace, int device, const char *name, uint64_t budget_bytes);
+
+/* `now_us`: any clock that does not go back; the same for all events. */
+void mdnn_trace_event(mdnn_trace_t *trace, int device, double now_us,
+                      const mdnn_memory_event_t *event);
+
+/* Ends what is under way and completes the file; later events are dropped. For the exit handler:
+ * gives up if another thread is writing. Makes no CUDA call. */
+void mdnn_trace_finish(mdnn_trace_t *trace);
+
+/* Forgets it, without a finish. */
+void mdnn_trace_close(mdnn_trace_t *trace);
+
+#endif

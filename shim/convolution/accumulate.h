@@ -1,0 +1,45 @@
+/* Sums of bf16 weight gradients: each part of a split writes its gradient, scaled with the caller's alpha, to
+ * bf16 scratch, a small kernel of ours adds it in fp32, and with the last part rounds the sum and what beta
+ * keeps once. Scratch and accumulator lie at the head of the convolution's own workspace.
+ *
+ * fp16 has no accumulator, and is not split: no scale keeps every part of a finite sum in its range. bf16 has
+ * the range of fp32, in which cuDNN adds up itself. */
+#ifndef MDNN_ACCUMULATE_H
+#define MDNN_ACCUMULATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/status.h"
+#include "optimizer/problem.h"
+#include "shim/real/real.h"
+
+typedef enum mdnn_accumulate_mode {
+    MDNN_ACCUMULATE_FIRST, /* same numbers as in kernels.cu */
+    MDNN_ACCUMULATE_ADD,
+    MDNN_ACCUMULATE_FINISH,
+    MDNN_ACCUMULATE_NONE
+} mdnn_accumulate_mode_t;
+
+/* The kernel for one problem; immutable. */
+typedef struct mdnn_accumulator {
+    CUfunction function;
+    uint64_t elements;       /* of the weight gradient */
+    uint64_t sums_bytes;     /* fp32 accumulator, rounded up for alignment */
+    uint64_t overhead_bytes; /* accumulator and scratch together */
+} mdnn_accumulator_t;
+
+/* True if a split of `problem` needs an accumulator: without it bf16 would round the sum after every part. */
+bool mdnn_accumulator_needed(const mdnn_problem_t *problem);
+
+/* Loads the kernel into the current context (once per context). DEVICE if that fails, OVERFLOW for
+ * absurd sizes. Must not run during stream capture. The planner's alone (plan.c). */
+mdnn_status_t mdnn_accumulator_init(mdnn_accumulator_t *accumulator, const mdnn_problem_t *problem);
+
+/* Enqueues the kernel: workspace holds the sums and, behind them, the part's gradient; `out` is the
+ * caller's. beta is read at FINISH only. */
+cudnnStatus_t mdnn_accumulator_run(const mdnn_accumulator_t *accumulator, CUstream stream,
+                                   mdnn_accumulate_mode_t mode, void *workspace, void *out,
+                                   const void *beta);
+
+#endif

@@ -1,0 +1,12 @@
+/* Which legacy algorithms cuDNN itself expects to be fast. */
+#ifndef MDNN_SHORTLIST_H
+#define MDNN_SHORTLIST_H
+
+#include "shim/convolution/call.h"
+
+/* A bit for each algorithm: the first `most` of cudnnGetConvolution...Algorithm_v7 for a call whose
+ * descriptors are set, the first that needs at most `limit_bytes`, and the first that needs none.
+ * All bits if cuDNN does not say. */
+unsigned mdnn_shortlist(const mdnn_call_t *call, int most, uint64_t limit_bytes);
+
+#endif

@@ -1,0 +1,184 @@
+#include "shim/convolution/trial.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "config/log.h"
+#include "config/statistics.h"
+
+/* The first calls warm caches and load kernels; then pairs, of which the medians count. */
+enum { WARM_UPS = 2, PAIRS = 5, TIMED = 2 * PAIRS };
+
+/* Below this the two are equal, and the measurement's choice stands. */
+static const float loses_by = 1.02F;
+/* A split that is so much faster in the first pair needs no second: each pair costs one slow call. */
+static const float clearly = 0.9F;
+
+/* A pair whose times the device does not tell is run again; after so many the split has not proved itself. */
+enum { UNTOLD_MAX = 3 };
+
+typedef enum trial_verdict { PENDING, SPLIT_STAYS, RIVAL_WINS } trial_verdict_t;
+
+struct mdnn_trial {
+    _Atomic int verdict;
+    atomic_flag busy; /* one call at a time takes part; others meanwhile run the split */
+    int calls;        /* guarded by `busy`, as what follows */
+    bool unmarked;    /* the end of a call of the last pair could not be recorded */
+    int untold;       /* pairs whose times nobody knows */
+    CUevent begins[TIMED], ends[TIMED];
+};
+
+static bool create_events(CUevent *events, int *made)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    while (*made < TIMED && driver->cuEventCreate(&events[*made], CU_EVENT_DEFAULT) == CUDA_SUCCESS)
+        ++*made;
+    return *made == TIMED;
+}
+
+static void destroy_events(CUevent *events, int made)
+{
+    while (made-- > 0)
+        (void)mdnn_real_driver()->cuEventDestroy(events[made]);
+}
+
+mdnn_status_t mdnn_trial_create(mdnn_trial_t **trial)
+{
+    mdnn_trial_t *const made = calloc(1, sizeof *made);
+    int begins = 0, ends = 0;
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    if (!create_events(made->begins, &begins) || !create_events(made->ends, &ends)) {
+        destroy_events(made->begins, begins);
+        destroy_events(made->ends, ends);
+        free(made);
+        return MDNN_STATUS_DEVICE;
+    }
+    atomic_flag_clear(&made->busy);
+    *trial = made;
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_trial_destroy(mdnn_trial_t *trial)
+{
+    if (trial && atomic_load(&trial->verdict) == PENDING) {
+        destroy_events(trial->begins, TIMED);
+        destroy_events(trial->ends, TIMED);
+    }
+    free(trial);
+}
+
+static int compare_floats(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median time of one contender over the first `pairs`; false if the device does not tell. */
+static bool median_ms(const mdnn_trial_t *trial, mdnn_contender_t contender, int pairs, float *ms)
+{
+    float times[PAIRS];
+    for (int i = 0; i < pairs; i++) {
+        const int at = 2 * i + (int)contender;
+        if (mdnn_real_driver()->cuEventElapsedTime(&times[i], trial->begins[at], trial->ends[at]) !=
+                CUDA_SUCCESS ||
+            !(times[i] >= 0))
+            return false;
+    }
+    qsort(times, (size_t)pairs, sizeof *times, compare_floats);
+    *ms = times[pairs / 2];
+    return true;
+}
+
+static void end(mdnn_trial_t *trial, trial_verdict_t verdict, mdnn_counter_t counter)
+{
+    mdnn_count(counter, 1);
+    destroy_events(trial->begins, TIMED);
+    destroy_events(trial->ends, TIMED);
+    atomic_store_explicit(&trial->verdict, (int)verdict, memory_order_release);
+}
+
+/* The last pair has told nothing: it is run again, or the trial ends with what needs no proof. */
+static void repeat_or_drop(mdnn_trial_t *trial)
+{
+    trial->calls -= 2;
+    if (++trial->untold < UNTOLD_MAX)
+        return;
+    MDNN_LOG(MDNN_LOG_INFO, "trial", "the device does not tell how long a split takes: dropped");
+    end(trial, RIVAL_WINS, MDNN_COUNTER_trials_undecided);
+}
+
+/* After `pairs` have come to an end; nothing if it takes more of them. */
+static void decide(mdnn_trial_t *trial, int pairs)
+{
+    float split_ms, rival_ms;
+    const bool known = !trial->unmarked &&
+                       median_ms(trial, MDNN_CONTENDER_SPLIT, pairs, &split_ms) &&
+                       median_ms(trial, MDNN_CONTENDER_RIVAL, pairs, &rival_ms);
+    trial->unmarked = false;
+    if (!known) {
+        repeat_or_drop(trial);
+        return;
+    }
+    if (pairs < PAIRS && split_ms > clearly * rival_ms)
+        return;
+    const bool lost = split_ms > loses_by * rival_ms;
+    if (lost)
+        MDNN_LOG(MDNN_LOG_INFO, "trial",
+                 "a split took %.4f ms in the program, undivided %.4f: dropped", (double)split_ms,
+                 (double)rival_ms);
+    end(trial, lost ? RIVAL_WINS : SPLIT_STAYS,
+        lost ? MDNN_COUNTER_trials_lost : MDNN_COUNTER_trials_won);
+}
+
+static bool is_capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return mdnn_real_driver()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Looks at what has been timed when a pair is complete. False while that has not come to its end. */
+static bool close_pair(mdnn_trial_t *trial)
+{
+    const int number = trial->calls - WARM_UPS;
+    if (number <= 0 || number % 2 != 0)
+        return true;
+    if (mdnn_real_driver()->cuEventQuery(trial->ends[number - 1]) == CUDA_ERROR_NOT_READY)
+        return false;
+    decide(trial, number / 2);
+    return atomic_load(&trial->verdict) == PENDING;
+}
+
+/* The call's number among the timed ones, -1 if it is not timed. A new pair begins when the last one
+ * has come to its end and has not decided. Callers hold `busy`. */
+static int next_ticket(mdnn_trial_t *trial)
+{
+    return close_pair(trial) ? trial->calls++ - WARM_UPS : -1;
+}
+
+mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *ticket)
+{
+    const int verdict = atomic_load_explicit(&trial->verdict, memory_order_acquire);
+    *ticket = -1;
+    if (verdict != PENDING)
+        return verdict == RIVAL_WINS ? MDNN_CONTENDER_RIVAL : MDNN_CONTENDER_SPLIT;
+    if (is_capturing(stream) || atomic_flag_test_and_set(&trial->busy))
+        return MDNN_CONTENDER_SPLIT;
+    if (atomic_load(&trial->verdict) == PENDING)
+        *ticket = next_ticket(trial);
+    if (*ticket < 0 ||
+        mdnn_real_driver()->cuEventRecord(trial->begins[*ticket], stream) != CUDA_SUCCESS) {
+        *ticket = -1;
+        atomic_flag_clear(&trial->busy);
+        return MDNN_CONTENDER_SPLIT;
+    }
+    return *ticket % 2 == 0 ? MDNN_CONTENDER_SPLIT : MDNN_CONTENDER_RIVAL;
+}
+
+void mdnn_trial_end(mdnn_trial_t *trial, CUstream stream, int ticket)
+{
+    if (mdnn_real_driver()->cuEventRecord(trial->ends[ticket], stream) != CUDA_SUCCESS)
+        trial->unmarked = true;
+    atomic_flag_clear(&trial->busy);
+}

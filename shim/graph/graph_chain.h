@@ -1,0 +1,117 @@
+/* A graph of operations, as its plan or its host says it, as a convolution problem, if it is one
+ * that we know how to run otherwise. Whoever reads one (graph_json, graph_follow) fills
+ * mdnn_chain_graph_t.
+ *
+ * Recognised: one convolution in any direction; or a forward convolution and behind it, in any
+ * order and through virtual tensors, at most one bias, one residual and one activation. Everything
+ * else passes: better not to touch a graph than to misread it, so whatever is not known here, down
+ * to a field of a tensor, makes the graph unknown. */
+#ifndef MDNN_GRAPH_CHAIN_H
+#define MDNN_GRAPH_CHAIN_H
+
+#include "optimizer/problem.h"
+#include "shim/graph/json.h"
+
+typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
+                               MDNN_GRAPH_RECOGNISED,
+                               MDNN_GRAPH_NO_CONVOLUTION,
+                               MDNN_GRAPH_MANY_OPERATIONS, /* others than understood, or not a chain
+                                                            */
+                               MDNN_GRAPH_TYPES,
+                               MDNN_GRAPH_LAYOUT,  /* batch not outermost, vectorised, reordered,
+                                                      strides 0 or negative */
+                               MDNN_GRAPH_UNKNOWN, /* schema version, field, value or enumerator
+                                                      that we do not know */
+                               MDNN_GRAPH_KIND_COUNT
+} mdnn_graph_kind_t;
+
+/* The problem as mdnn_problem_t says, and besides:
+ * - x, w and y name the convolution's tensors in every direction; behind a chain, y is what the
+ * last operation writes. z is the residual, bias has the dims 1 k 1 1 (1).
+ * - strides are positive: that of one element, which may be anything, lies behind what the later
+ *   dimensions reach, where it is not.
+ * - w has its strides always, and a format if the legacy API can say it too, else -1. Where both
+ *   formats fit (one input channel a group, or one element a plane), it is that of x.
+ * - spatial_dims is 1 for tensors of three dims.
+ * - alignment_bytes is what the graph demands of each tensor's address.
+ * - alpha1 of a pointwise operation scales what the operation before wrote, alpha2 the operand,
+ * however the graph had named the inputs.
+ * - activation parameters that the host does not set have cuDNN's defaults: clips 0 and the
+ * largest double, slope 0; 1 for elu, softplus and swish. They are zero in operations without them.
+ * - interfaces has LEGACY unless the padding is asymmetric, w has no format, there are three dims
+ * or a chain.
+ * - device, math_type, in_place, reorder and weak_notes stay as mdnn_problem_init sets them: they
+ * are not in the plan. */
+typedef struct mdnn_graph {
+    mdnn_problem_t problem;
+    int64_t x_uid, w_uid, y_uid, z_uid, bias_uid; /* valid where problem has that tensor */
+} mdnn_graph_t;
+
+/* ---- what is said ---- */
+
+/* A chain of one convolution and three pointwise operations names at most nine tensors. */
+enum { MDNN_CHAIN_TENSORS = 9 };
+enum { MDNN_CHAIN_NOT_SAID = INT32_MIN }; /* of groups: they follow from the dims */
+
+typedef struct mdnn_chain_tensor {
+    int64_t uid;
+    int32_t type, alignment, vector_count, vector_dim, reordering;
+    mdnn_json_list_t dims, strides;
+    bool is_virtual, by_value, used;
+} mdnn_chain_tensor_t;
+
+typedef struct mdnn_chain_convolution {
+    int32_t direction; /* mdnn_direction_t */
+    int32_t mode, compute_type, groups;
+    double alpha, beta;
+    mdnn_json_list_t pad, pad_before, pad_after, stride, dilation;
+    int64_t x, w, y;
+} mdnn_chain_convolution_t;
+
+typedef struct mdnn_chain_pointwise {
+    int32_t mode, compute_type;
+    double alpha1, alpha2;
+    double lower_clip, upper_clip, slope; /* relu */
+    double parameter;                     /* elu, softplus, swish */
+    int64_t x, b, y;
+    bool used;
+} mdnn_chain_pointwise_t;
+
+typedef struct mdnn_chain_graph {
+    mdnn_chain_convolution_t convolution;
+    int pointwise_count, tensor_count;
+    mdnn_chain_pointwise_t pointwise[MDNN_PROBLEM_POINTWISE];
+    mdnn_chain_tensor_t tensors[MDNN_CHAIN_TENSORS];
+} mdnn_chain_graph_t;
+
+/* The modes that we understand; a graph with another is one of many operations. */
+#define MDNN_CHAIN_MODES(MODE)                                                                     \
+    MODE(CUDNN_POINTWISE_ADD)                                                                      \
+    MODE(CUDNN_POINTWISE_RELU_FWD)                                                                 \
+    MODE(CUDNN_POINTWISE_TANH_FWD)                                                                 \
+    MODE(CUDNN_POINTWISE_SIGMOID_FWD)                                                              \
+    MODE(CUDNN_POINTWISE_ELU_FWD)                                                                  \
+    MODE(CUDNN_POINTWISE_GELU_FWD)                                                                 \
+    MODE(CUDNN_POINTWISE_SOFTPLUS_FWD)                                                             \
+    MODE(CUDNN_POINTWISE_SWISH_FWD)                                                                \
+    MODE(CUDNN_POINTWISE_GELU_APPROX_TANH_FWD)
+
+/* ---- what it is ---- */
+
+/* By the operations that there are, before any field is looked at: those of other operations are
+ * not ours to know. `pointwise` are those of the modes above, `others` all else. */
+mdnn_graph_kind_t mdnn_chain_survey(int convolutions, int pointwise, bool others);
+
+/* A pointwise operation with cuDNN's defaults, of no mode. */
+mdnn_chain_pointwise_t mdnn_chain_pointwise(void);
+/* False if there is no such tensor, or one of that uid is there already, or too many. */
+bool mdnn_chain_add_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *tensor);
+/* Likewise, but the same tensor may be there already. */
+bool mdnn_chain_use_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *tensor);
+/* NULL if there is none of that uid. */
+mdnn_chain_tensor_t *mdnn_chain_find(mdnn_chain_graph_t *said, int64_t uid);
+
+/* *graph is untouched unless it is RECOGNISED. Works in *said. */
+mdnn_graph_kind_t mdnn_chain_recognise(mdnn_chain_graph_t *said, mdnn_graph_t *graph);
+
+#endif

@@ -1,0 +1,42 @@
+/* Following what a host builds, from tensors to execution plans, for a cuDNN whose plans' JSON
+ * cannot be read: what such a plan computes is what its host has set, if every step from there to
+ * the plan was seen. Any gap makes it unknown: the plan passes.
+ *
+ * Off until the first such plan, and nothing is kept until then; that plan passes, and so does
+ * whatever is made of descriptors that were there before. Then on for good. Any thread. */
+#ifndef MDNN_GRAPH_FOLLOW_H
+#define MDNN_GRAPH_FOLLOW_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudnn.h>
+
+#include "shim/graph/graph_chain.h"
+
+/* For mdnn_follow_is_on alone, which every door of the graph API asks. */
+extern _Atomic bool mdnn_follow_flag;
+static inline bool mdnn_follow_is_on(void)
+{
+    return __builtin_expect(atomic_load_explicit(&mdnn_follow_flag, memory_order_relaxed), false);
+}
+void mdnn_follow_begin(void);
+
+/* ---- what hosts do, once cuDNN has done it (of a destruction: before); only while on ---- */
+
+void mdnn_follow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
+void mdnn_follow_destroy(cudnnBackendDescriptor_t descriptor);
+void mdnn_follow_renew(cudnnBackendDescriptor_t descriptor); /* initialized */
+void mdnn_follow_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                     cudnnBackendAttributeType_t type, int64_t count, const void *elements);
+void mdnn_follow_finalize(cudnnBackendDescriptor_t descriptor);
+/* An attribute of `from` was read into `count` descriptors of the host; -1 if cuDNN did not say how
+ * many of the `room` that it may have filled. */
+void mdnn_follow_fill(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name, int64_t room,
+                      int64_t count, const cudnnBackendDescriptor_t *filled);
+
+/* What a finalized plan computes; UNKNOWN also while off. *graph is untouched unless RECOGNISED. */
+mdnn_graph_kind_t mdnn_follow_plan(cudnnBackendDescriptor_t plan, mdnn_graph_t *graph);
+
+#endif

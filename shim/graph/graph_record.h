@@ -1,0 +1,60 @@
+/* What we know of an execution plan of the host: the convolution that it computes, the engine that it
+ * chose and so what it accepts, and how such a call is posed. Made once per plan. */
+#ifndef MDNN_GRAPH_RECORD_H
+#define MDNN_GRAPH_RECORD_H
+
+#include "shim/graph/graph_json.h"
+#include "shim/convolution/plan.h"
+#include "shim/real/stopwatch.h"
+
+typedef struct mdnn_graph_record {
+    const mdnn_cudnn_t *cudnn;
+    mdnn_graph_t graph;
+    mdnn_graph_uids_t uids;
+    mdnn_engine_offer_t engine; /* of the host's own plan */
+    bool engine_known;          /* `engine` can be made again from its identity */
+    uint64_t own_bytes;         /* workspace that the host's plan takes */
+    uint64_t limit_bytes;       /* workspace up to which candidates are of interest to the host */
+    _Atomic double own_ms;      /* measured time of the host's plan; 0: not known, < 0: cannot be */
+    _Atomic int runs;           /* counted until a search must be over */
+    _Atomic bool probed;        /* it ran without a time of it, in the host's own search */
+    mdnn_stopwatch_t watch;     /* times such runs */
+    _Atomic bool waiting;       /* counted by mdnn_plan_meet_engine */
+    _Atomic bool expendable;    /* the host has, or can have, one as good in no more workspace */
+    _Atomic(mdnn_plan_t *)
+        planned; /* ours for this convolution, once it was looked for; else NULL */
+    /* Scalars as a legacy call takes them. */
+    float alpha_float, beta_float;
+    double alpha_double, beta_double;
+} mdnn_graph_record_t;
+
+/* Reads a finalised plan. NULL if it must pass: the kind of graph is counted, or memory is short. */
+mdnn_graph_record_t *mdnn_graph_record_create(const mdnn_cudnn_t *cudnn,
+                                              cudnnBackendDescriptor_t plan);
+void mdnn_graph_record_destroy(mdnn_graph_record_t *record); /* NULL accepted */
+
+/* The call that a plan poses, without data: `record` is borrowed. */
+mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t handle);
+
+/* Keeps `planned` for all later calls of this plan. Any thread. */
+void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned);
+/* The host runs this plan, or gives it up: it no longer waits for its first use. */
+void mdnn_graph_record_leave(mdnn_graph_record_t *record);
+/* The host is about to run this plan: what was left to a search is measured if this is none. */
+void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_plan_t *planned,
+                           const mdnn_call_t *call);
+/* Then: times its engine if that was not done, in a search only if the plan outlives that and its own
+ * runs leave open whether anything is faster. */
+void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call);
+/* The host's own plan, timed where that is wanted. */
+cudnnStatus_t mdnn_graph_record_execute_own(mdnn_graph_record_t *record, const mdnn_cudnn_t *cudnn,
+                                            cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                            cudnnBackendDescriptor_t pack);
+/* True if `ready` is not clearly faster than the host's own plan: then that runs, where it may. A
+ * choice between equals is the host's, and so is the time of what its search tries. */
+bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_t *ready);
+
+/* What whoever chose this plan accepts: at most `workspace_bytes`, not weaker than its engine. */
+mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t workspace_bytes);
+
+#endif

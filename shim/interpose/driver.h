@@ -1,0 +1,92 @@
+/* The driver's doors (shim/interpose/driver_hooks.def): which functions they are, their real ones, and how
+ * lookups lead to them. All that CUDA does in a process passes here, whoever calls: every copy of
+ * cudart asks the driver for its functions by cuGetProcAddress.
+ *
+ * While no budget is on, a door costs that question, and lookups answer with real pointers. */
+#ifndef MDNN_DRIVER_H
+#define MDNN_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include "shim/real/driver_queries.h"
+#include "shim/vmem/operation_key.h"
+#include "shim/vmem/virtual_memory.h"
+
+/* Old forms that the driver still has, and the header no longer shows. */
+typedef CUresult (*PFN_cuCtxDestroy_v2000)(CUcontext context);
+typedef CUresult (*PFN_cuDevicePrimaryCtxReset_v7000)(CUdevice device);
+typedef CUresult (*PFN_cuStreamBeginCapture_v10000)(CUstream stream);
+typedef CUresult (*PFN_cuStreamBeginCapture_v10000_ptsz)(CUstream stream);
+typedef CUresult (*PFN_cuGraphInstantiate_v10000)(CUgraphExec *executable, CUgraph graph,
+                                                  CUgraphNode *bad, char *text, size_t text_bytes);
+typedef PFN_cuGraphInstantiate_v10000 PFN_cuGraphInstantiate_v11000;
+
+typedef enum mdnn_driver_hook {
+#define DRIVER_HOOK(symbol, type, door, own, parameters, arguments) MDNN_DRIVER_##symbol,
+#define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)                  \
+    MDNN_DRIVER_##symbol,
+#define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments) MDNN_DRIVER_##symbol,
+#include "shim/interpose/driver_hooks.def"
+#undef DRIVER_HOOK
+#undef DRIVER_OPERATION
+#undef DRIVER_NODE
+    MDNN_DRIVER_COUNT
+} mdnn_driver_hook_t;
+
+/* The exported entries, under names of our own: the symbols' names are macros in cuda.h. Our own
+ * operations on memory that may be virtual go through them. */
+#define PARAMETERS(...) __VA_ARGS__
+#define DRIVER_HOOK(symbol, type, door, own, parameters, arguments)                                \
+    CUresult mdnn_driver_##symbol(parameters) __asm__(#symbol);
+#define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)                  \
+    CUresult mdnn_driver_##symbol(parameters) __asm__(#symbol);
+#define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments)                              \
+    CUresult mdnn_driver_##symbol(parameters) __asm__(#symbol);
+#include "shim/interpose/driver_hooks.def"
+#undef DRIVER_HOOK
+#undef DRIVER_OPERATION
+#undef DRIVER_NODE
+
+/* The doors that are written by hand: `real` is the function that was called, `own` its family.
+ * Called only inside mdnn_driver_enter. */
+#define DRIVER_HOOK(symbol, type, door, own, parameters, arguments)                                \
+    CUresult mdnn_door_##door(CUresult (*real)(parameters), bool own_stream, parameters);
+#define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)
+#define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments)
+#include "shim/interpose/driver_hooks.def"
+#undef DRIVER_HOOK
+#undef DRIVER_OPERATION
+#undef DRIVER_NODE
+#undef PARAMETERS
+
+/* Whether a door has something to do: a budget is on, and the calling thread is not in a door
+ * already. false: call the real function. Every true needs one mdnn_driver_leave. */
+bool mdnn_driver_enter(void);
+void mdnn_driver_leave(void);
+/* Inside a door: an address in the code that called the driver. */
+const void *mdnn_driver_caller(void);
+/* Exit handlers run: what is freed need not be any more. */
+bool mdnn_driver_is_exiting(void);
+
+/* The entry that replaces `function`, which the driver gave for the API `name` in that version and
+ * family; `function` itself if it is not hooked. */
+void *mdnn_driver_route(const char *name, void *function, int version, bool own_stream);
+
+/* For dlsym: whether a symbol of that name is hooked, and what replaces `found`, which is the
+ * driver's. */
+bool mdnn_driver_has_symbol(const char *symbol);
+void *mdnn_driver_entry_of_symbol(const char *symbol, void *found);
+
+/* Names what is ours of an operation's addresses. */
+static inline void mdnn_driver_name(mdnn_virtual_operation_t *operation, uint64_t address,
+                                    mdnn_use_role_t role)
+{
+    if (mdnn_virtual_owns(address))
+        mdnn_virtual_name(operation, address, role);
+}
+
+#endif

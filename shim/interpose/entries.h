@@ -1,0 +1,14 @@
+/* The exported entries: for every hook and every version node one function, generated from
+ * shim/interpose/hooks.def, that calls the hook's door with the library it was bound to. */
+#ifndef MDNN_ENTRIES_H
+#define MDNN_ENTRIES_H
+
+#include "shim/real/real.h"
+
+/* False if `name` is not hooked. A scan: names are looked up once each. */
+bool mdnn_hook_of_name(const char *name, mdnn_hook_id_t *hook);
+const char *mdnn_hook_name(mdnn_hook_id_t hook);
+/* Address of the entry, NULL if `hook` has none for `library`. */
+void *mdnn_entry_of(mdnn_hook_id_t hook, mdnn_library_t library);
+
+#endif

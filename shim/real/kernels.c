@@ -1,0 +1,72 @@
+#include "shim/real/kernels.h"
+
+enum { CONTEXTS = 16 };
+
+extern const char mdnn_kernels_ptx[];
+
+/* Modules live as long as their contexts. One that is made anew, as cudaDeviceReset does, has none of them,
+ * but the address and another id (no id: drivers before CUDA 12, where it is left to the launch to fail). */
+static struct loaded {
+    CUcontext context;
+    unsigned long long id;
+    CUmodule module;
+    mdnn_kernels_t kernels;
+} loaded[CONTEXTS];
+
+static mdnn_status_t find_kernels(const mdnn_driver_t *driver, CUmodule module,
+                                  mdnn_kernels_t *kernels)
+{
+    const struct {
+        CUfunction *function;
+        const char *name;
+    } wanted[] = {{&kernels->accumulate_bfloat16, "mdnn_accumulate_bfloat16"},
+                  {&kernels->hold, "mdnn_hold"}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (driver->cuModuleGetFunction(wanted[i].function, module, wanted[i].name) != CUDA_SUCCESS)
+            return MDNN_STATUS_DEVICE;
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_status_t load(const mdnn_driver_t *driver, struct loaded *into)
+{
+    if (driver->cuModuleLoadData(&into->module, mdnn_kernels_ptx) != CUDA_SUCCESS)
+        return MDNN_STATUS_DEVICE;
+    const mdnn_status_t status = find_kernels(driver, into->module, &into->kernels);
+    if (status != MDNN_STATUS_OK)
+        (void)driver->cuModuleUnload(into->module);
+    return status;
+}
+
+/* The place of that context, else one that nothing is loaded into; NULL if there is none. */
+static struct loaded *place_for(CUcontext context)
+{
+    struct loaded *unused = NULL;
+    for (int i = 0; i < CONTEXTS; i++) {
+        if (loaded[i].context == context)
+            return &loaded[i];
+        if (!unused && !loaded[i].context)
+            unused = &loaded[i];
+    }
+    return unused;
+}
+
+mdnn_status_t mdnn_kernels_get(const mdnn_kernels_t **kernels)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    CUcontext context;
+    unsigned long long id = 0;
+    if (!driver || driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context ||
+        (driver->cuCtxGetId && driver->cuCtxGetId(context, &id) != CUDA_SUCCESS))
+        return MDNN_STATUS_DEVICE;
+    struct loaded *const place = place_for(context);
+    if (!place)
+        return MDNN_STATUS_UNSUPPORTED;
+    if (place->context != context || place->id != id) {
+        place->context = NULL;
+        MDNN_TRY(load(driver, place));
+        place->context = context;
+        place->id = id;
+    }
+    *kernels = &place->kernels;
+    return MDNN_STATUS_OK;
+}

@@ -1,0 +1,200 @@
+#include "shim/real/process.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "config/log.h"
+#include "config/statistics.h"
+
+static _Atomic int state = MDNN_PROCESS_NEW;
+static mdnn_options_t options;
+
+/* initial-exec: we are preloaded, never dlopened, and this is read on every call. */
+static _Thread_local int depth __attribute__((tls_model("initial-exec")));
+
+/* The kernel gives a child that has a copy of our memory this page empty, however the child was
+ * made; handlers of pthread_atfork run in those of fork() alone. NULL: the kernel is too old. */
+static volatile unsigned char *mark;
+static pid_t process; /* that started us */
+
+static void set_mark(void)
+{
+    const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    process = (pid_t)syscall(SYS_getpid);
+    void *const page =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return;
+    if (madvise(page, bytes, MADV_WIPEONFORK) != 0) {
+        (void)munmap(page, bytes);
+        return;
+    }
+    mark = page;
+    *mark = 1;
+}
+
+/* By the system call: what the C library remembers may be the parent's. */
+bool mdnn_process_is_child(void)
+{
+    return process != 0 && (pid_t)syscall(SYS_getpid) != process;
+}
+
+static void at_exit(void)
+{
+    int expected = MDNN_PROCESS_ACTIVE;
+    if (mdnn_process_is_child())
+        return; /* with its parent's memory, perhaps, which goes on */
+    if (atomic_compare_exchange_strong(&state, &expected, MDNN_PROCESS_EXITING))
+        mdnn_statistics_finish();
+}
+
+static void in_child(void)
+{
+    atomic_store(&state, MDNN_PROCESS_FORKED);
+    mdnn_statistics_after_fork();
+}
+
+/* Messages of the reader are held back until the options tell where the log goes. */
+typedef struct held_lines {
+    char *text[64];
+    size_t count;
+} held_lines_t;
+
+static void hold_line(void *context, const char *line)
+{
+    held_lines_t *const held = context;
+    char *const copy = held->count < sizeof held->text / sizeof *held->text ? strdup(line) : NULL;
+    if (copy)
+        held->text[held->count++] = copy;
+}
+
+static void load_options(void)
+{
+    held_lines_t held = {.count = 0};
+    mdnn_options_load(&options, hold_line, &held);
+    mdnn_log_configure((mdnn_log_level_t)options.general_log, options.general_log_file);
+    for (size_t i = 0; i < held.count; i++) {
+        MDNN_LOG(MDNN_LOG_WARN, "config", "%s", held.text[i]);
+        free(held.text[i]);
+    }
+}
+
+static int start(void)
+{
+    depth++;
+    load_options();
+    int next = MDNN_PROCESS_DISABLED;
+    if (!options.general_disable) {
+        next = MDNN_PROCESS_ACTIVE;
+        const mdnn_status_t status = mdnn_statistics_open(&options);
+        if (status != MDNN_STATUS_OK)
+            MDNN_LOG(MDNN_LOG_WARN, "config", "statistics: %s: %s", options.general_stats_file,
+                     mdnn_status_string(status));
+        set_mark();
+        if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(at_exit) != 0)
+            next = MDNN_PROCESS_DISABLED;
+    }
+    depth--;
+    atomic_store_explicit(&state, next, memory_order_release);
+    return next;
+}
+
+mdnn_process_state_t mdnn_process_state(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    if (now == MDNN_PROCESS_NEW && depth == 0 &&
+        atomic_compare_exchange_strong(&state, &now, MDNN_PROCESS_STARTING)) {
+        mdnn_cancel_hold();
+        now = start();
+        mdnn_cancel_allow();
+    }
+    if ((now == MDNN_PROCESS_ACTIVE || now == MDNN_PROCESS_EXITING) && mark && !*mark) {
+        in_child();
+        now = MDNN_PROCESS_FORKED;
+    }
+    return (mdnn_process_state_t)now;
+}
+
+bool mdnn_process_disabled_by_environment(void)
+{
+    static _Atomic int known = -1;
+    int disabled = atomic_load_explicit(&known, memory_order_relaxed);
+    if (disabled < 0) {
+        const char *const value = secure_getenv("MICRODNN_DISABLE");
+        disabled = value && *value && strcmp(value, "0") != 0;
+        atomic_store_explicit(&known, disabled, memory_order_relaxed);
+    }
+    return disabled;
+}
+
+const mdnn_options_t *mdnn_process_options(void)
+{
+    return &options;
+}
+
+/* initial-exec: as above. */
+static _Thread_local struct {
+    unsigned depth;
+    int before;
+} cancel __attribute__((tls_model("initial-exec")));
+
+void mdnn_cancel_hold(void)
+{
+    if (cancel.depth++ == 0)
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel.before);
+}
+
+void mdnn_cancel_allow(void)
+{
+    if (--cancel.depth == 0)
+        (void)pthread_setcancelstate(cancel.before, NULL);
+}
+
+static void guard_taken(void)
+{
+    mdnn_cancel_hold();
+    depth++;
+}
+
+bool mdnn_guard_enter(void)
+{
+    if (depth > 0)
+        return false;
+    switch (mdnn_process_state()) {
+    case MDNN_PROCESS_ACTIVE:
+        guard_taken();
+        return true;
+    case MDNN_PROCESS_FORKED:
+        mdnn_count(MDNN_COUNTER_passed_fork, 1);
+        return false;
+    case MDNN_PROCESS_EXITING:
+        mdnn_count(MDNN_COUNTER_passed_exit, 1);
+        return false;
+    case MDNN_PROCESS_DISABLED:
+        mdnn_count(MDNN_COUNTER_passed_disabled, 1);
+        return false;
+    case MDNN_PROCESS_NEW:
+    case MDNN_PROCESS_STARTING:
+        return false;
+    }
+    return false;
+}
+
+bool mdnn_guard_enter_even_at_exit(void)
+{
+    if (depth > 0 || mdnn_process_state() != MDNN_PROCESS_EXITING)
+        return mdnn_guard_enter();
+    guard_taken();
+    return true;
+}
+
+void mdnn_guard_leave(void)
+{
+    depth--;
+    mdnn_cancel_allow();
+}

@@ -1,0 +1,126 @@
+/* The real functions behind the doors.
+ *
+ * Order of the search: a pointer remembered from a dlsym of the host, the next
+ * definition in the global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds
+ * nothing inside Python, whose libraries are RTLD_LOCAL. Nothing is ever loaded by us. Tables are
+ * built without a lock and published once; they are never freed, since the host may call at any
+ * time. */
+#ifndef MDNN_REAL_H
+#define MDNN_REAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+/* For per-thread default streams; the header declares them only where it renames the others. */
+cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **function,
+                                         unsigned long long flags,
+                                         enum cudaDriverEntryPointQueryResult *status);
+cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **function,
+                                                  unsigned version, unsigned long long flags,
+                                                  enum cudaDriverEntryPointQueryResult *status);
+
+/* A version node that hosts bind to, hence one set of real functions. */
+typedef enum mdnn_library {
+    MDNN_LIBRARY_CUDNN9,       /* libcudnn.so.9 */
+    MDNN_LIBRARY_CUDNN9_CNN,   /* libcudnn_cnn.so.9, linked directly */
+    MDNN_LIBRARY_CUDNN9_GRAPH, /* libcudnn_graph.so.9, linked directly */
+    MDNN_LIBRARY_CUDNN8,       /* libcudnn.so.8 */
+    MDNN_LIBRARY_CUDART,       /* any libcudart.so.* */
+    MDNN_LIBRARY_COUNT
+} mdnn_library_t;
+
+typedef enum mdnn_hook_id {
+#define CUDNN_HOOK(name, parameters, arguments) MDNN_HOOK_##name,
+#define RUNTIME_HOOK CUDNN_HOOK
+#define GRAPH_HOOK CUDNN_HOOK
+#include "shim/interpose/hooks.def"
+#undef CUDNN_HOOK
+#undef GRAPH_HOOK
+#undef RUNTIME_HOOK
+    MDNN_HOOK_COUNT
+} mdnn_hook_id_t;
+
+/* Members have the names and types of the functions; a member is NULL where the library lacks it. */
+typedef struct mdnn_cudnn {
+    mdnn_library_t library;
+#define CUDNN_HOOK(name, parameters, arguments) __typeof__(&name) name;
+#define RUNTIME_HOOK(name, parameters, arguments)
+#define GRAPH_HOOK CUDNN_HOOK
+#include "shim/interpose/hooks.def"
+#undef CUDNN_HOOK
+#undef GRAPH_HOOK
+#undef RUNTIME_HOOK
+#define CUDNN_FUNCTION(name) __typeof__(&name) name;
+#define DRIVER_FUNCTION(name)
+#define OPTIONAL_FUNCTION(name)
+#define MEMORY_FUNCTION(name)
+#include "shim/real/support.def"
+#undef CUDNN_FUNCTION
+#undef DRIVER_FUNCTION
+#undef OPTIONAL_FUNCTION
+#undef MEMORY_FUNCTION
+    bool complete;  /* all of support.def was found: the legacy API can run convolutions for us */
+    bool has_graph; /* so was what we need of the graph API */
+} mdnn_cudnn_t;
+
+typedef struct mdnn_cudart {
+#define CUDNN_HOOK(name, parameters, arguments)
+#define RUNTIME_HOOK(name, parameters, arguments) __typeof__(&name) name;
+#define GRAPH_HOOK CUDNN_HOOK
+#include "shim/interpose/hooks.def"
+#undef CUDNN_HOOK
+#undef GRAPH_HOOK
+#undef RUNTIME_HOOK
+} mdnn_cudart_t;
+
+/* The driver serves our own allocations, copies and events: it is loaded in every process that uses
+ * CUDA, while cudart may be linked statically, many times over. */
+typedef struct mdnn_driver {
+#define CUDNN_FUNCTION(name)
+#define DRIVER_FUNCTION(name) __typeof__(&name) name;
+#define OPTIONAL_FUNCTION DRIVER_FUNCTION
+#define MEMORY_FUNCTION DRIVER_FUNCTION
+#include "shim/real/support.def"
+#undef CUDNN_FUNCTION
+#undef DRIVER_FUNCTION
+#undef OPTIONAL_FUNCTION
+#undef MEMORY_FUNCTION
+    /* Those of shim/real/capture_unsafe.def as they were found; above, they relax the thread's capture mode. */
+    struct {
+#define UNSAFE(name, parameters, arguments) __typeof__(&name) name;
+#include "shim/real/capture_unsafe.def"
+#undef UNSAFE
+    } found;
+    bool has_memory;   /* all of MEMORY_FUNCTION were found: there can be virtual memory */
+    bool is_simulated; /* test/sim/: nothing of ours may depend on the host's real time */
+    /* Its cuEventSynchronize where nothing waits for the program, else CUDA_ERROR_NOT_READY. */
+    CUresult (*sim_wait_event)(CUevent event);
+} mdnn_driver_t;
+
+/* NULL if the library is not loaded in this process. Thread-safe, lock-free. */
+const mdnn_cudnn_t *mdnn_real_cudnn(mdnn_library_t library);
+const mdnn_cudart_t *mdnn_real_cudart(void);
+const mdnn_driver_t *mdnn_real_driver(void); /* NULL also if a function is missing */
+
+/* A function of the first of these libraries that has it, before that of the next definition in the
+ * global scope; NULL: none is loaded that does. The list ends with NULL, and has five names at most.
+ */
+void *mdnn_real_find(const char *const *sonames, const char *name);
+
+/* The real function `hook` of `library` as the host's own dlsym found it. */
+void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function);
+
+/* Library whose soname this is; MDNN_LIBRARY_COUNT if it is none of ours. */
+mdnn_library_t mdnn_library_of_soname(const char *soname);
+
+typedef void *(*mdnn_dlsym_function_t)(void *handle, const char *name);
+/* glibc's dlsym, past every interposer. Never NULL after the first call in a working process. */
+mdnn_dlsym_function_t mdnn_real_dlsym(void);
+/* What it found, for the assembly stub; NULL: nothing yet. */
+extern _Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;
+
+#endif

@@ -1,0 +1,16 @@
+/* The addresses in a kernel's parameters, for launches and for nodes of graphs. */
+#ifndef MDNN_LAUNCH_SCAN_H
+#define MDNN_LAUNCH_SCAN_H
+
+#include <stdbool.h>
+
+#include "shim/vmem/kernel_layout.h"
+
+typedef void (*mdnn_launch_visit_t)(void *context, uint64_t address);
+
+/* Calls `visit` for each word at a multiple of four bytes that is an address of ours, and for what
+ * tensor maps hide. False if it is not known what the kernel is given. */
+bool mdnn_launch_scan(const mdnn_kernel_layout_t *layout, void **parameters, void **extra,
+                      mdnn_launch_visit_t visit, void *context);
+
+#endif

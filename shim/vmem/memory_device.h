@@ -1,0 +1,72 @@
+/* The device under virtual memory: mdnn_memory_device_t with the driver's virtual memory API.
+ *
+ *   chunks   handles of device memory; each is mapped in a window of aliases as long as it lives.
+ *            A chunk's number is its place in that window, from 1 on.
+ *   copies   from and to aliases, in two streams of ours, one a direction, of high priority
+ *   slots    host memory (shim/vmem/host_slots.h); under `covers` they can be mapped at ranges, too
+ *   tickets  moments of streams (shim/vmem/stream_moments.h), which all devices share
+ *
+ * The caller holds the device's lock around every call and has the device's context current; the
+ * functions that wait let the lock go meanwhile. What
+ * the driver gave is never given back while the process lives, but by destroy. DEVICE is a failure
+ * of shim/real/failure.h. */
+#ifndef MDNN_MEMORY_DEVICE_H
+#define MDNN_MEMORY_DEVICE_H
+
+#include "offload/memory/memory.h"
+#include "offload/plan/trace.h"
+#include "shim/real/failure.h"
+#include "shim/vmem/host_slots.h"
+#include "shim/vmem/stream_moments.h"
+
+typedef struct mdnn_device_memory mdnn_device_memory_t;
+
+/* The caller's lock, and its threads. All NULL: it has none. */
+typedef struct mdnn_device_caller {
+    void *context;
+    void (*let_go)(void *context);                          /* before a wait of the host, */
+    void (*take_back)(void *context);                       /* and after it */
+    void (*wait_for_change)(void *context, double seconds); /* of what the lock protects */
+    uint32_t (*opened_here)(void *context);                 /* see mdnn_memory_device_t */
+} mdnn_device_caller_t;
+
+typedef struct mdnn_device_memory_config {
+    const mdnn_driver_t *driver;
+    mdnn_moments_t *moments; /* outlives it */
+    CUdevice device;
+    CUcontext context; /* current in the calling thread */
+    uint64_t budget_bytes, chunk_bytes;
+    mdnn_host_account_t *host; /* outlives it */
+    bool covers; /* wanted, for MDNN_SAFETY_HOST; mdnn_device_memory_covers says if it is so */
+    mdnn_trace_t *trace; /* may be NULL */
+    mdnn_device_caller_t caller;
+} mdnn_device_memory_config_t;
+
+/* Reserves addresses and makes the streams. OUT_OF_MEMORY, DEVICE; nothing is left then. */
+mdnn_status_t mdnn_device_memory_create(const mdnn_device_memory_config_t *config,
+                                        mdnn_device_memory_t **memory);
+/* After the device has come to rest: unmaps and releases all. Accepts NULL. */
+void mdnn_device_memory_destroy(mdnn_device_memory_t *memory);
+
+/* The reservation for ranges. */
+void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *start,
+                                  uint64_t *bytes);
+/* Whether slots can be mapped at ranges; tried at creation. */
+bool mdnn_device_memory_covers(const mdnn_device_memory_t *memory);
+/* Functions whose context is `memory`. */
+mdnn_memory_device_t mdnn_device_memory_functions(void);
+/* How fast it copies, measured now, in some tens of milliseconds (a piece of host memory is made
+ * for it, and kept). *link is untouched if that fails. */
+void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link);
+/* From now on `peer` may read and write what is mapped for ranges; nothing changes if it cannot
+ * reach the device's memory. One call of the driver for each chunk that is mapped now. At most
+ * MDNN_MEMORY_PEERS different ones. DEVICE: the driver refused, and future mappings are as before.
+ */
+enum { MDNN_MEMORY_PEERS = 63 };
+mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer);
+/* An address at which a chunk is mapped: what the driver says of the kind of that memory it would say of
+ * each range. Until the next call. 0: there is no chunk. */
+CUdeviceptr mdnn_device_memory_sample(const mdnn_device_memory_t *memory);
+mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory);
+
+#endif

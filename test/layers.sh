@@ -1,0 +1,23 @@
+#!/bin/sh
+# Rooms of the library use those before them only (scripts/check-layers), and a reference that runs up is found.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+cd "$(dirname "$0")/.." || exit 1
+[ -d "$MDNN_BUILD/obj/shim/interpose" ] || skip_all "the shim is not in this build"
+
+# The first room, with an object more that uses the last one's.
+upward_is_found() {
+    mkdir -p "$TMPDIR/up"
+    cp -r "$MDNN_BUILD/obj" "$TMPDIR/up/obj"
+    printf 'extern int mdnn_driver_enter(void);\nint mdnn_up(void);\nint mdnn_up(void) { return mdnn_driver_enter(); }\n' \
+        >"$TMPDIR/up.c"
+    ${CC:-cc} -c "$TMPDIR/up.c" -o "$TMPDIR/up/obj/config/up.o" || return 1
+    ! scripts/check-layers --build "$TMPDIR/up" >"$TMPDIR/said" &&
+        grep -q 'runs up: .*config/up.o uses mdnn_driver_enter of .*interpose/driver.o' "$TMPDIR/said" &&
+        grep -q '^1 rules broken' "$TMPDIR/said"
+}
+
+plan 2
+check 'every room uses those before it only' scripts/check-layers --build "$MDNN_BUILD"
+check 'one that uses a later one is found' upward_is_found
+finish
