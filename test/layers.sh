@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 # The first room, with an object more that uses the last one's.
 upward_is_found() {
     mkdir -p "$TMPDIR/up"
-    cp -r "$MDNN_BUILD/obj" "$TMPDIR/up/obj"
+    cp -rl "$MDNN_BUILD/obj" "$TMPDIR/up/obj" 2>/dev/null || cp -r "$MDNN_BUILD/obj" "$TMPDIR/up/obj" || return 1
     printf 'extern int mdnn_driver_enter(void);\nint mdnn_up(void);\nint mdnn_up(void) { return mdnn_driver_enter(); }\n' \
         >"$TMPDIR/up.c"
     ${CC:-cc} -c "$TMPDIR/up.c" -o "$TMPDIR/up/obj/config/up.o" || return 1

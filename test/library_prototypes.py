@@ -39,8 +39,8 @@ def read_headers(directory):
 
 
 def main():
-    shim = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "shim")
-    listed = subprocess.run(["cpp", "-P", f"-I{shim}"], input=LIST, text=True, check=True,
+    hooks = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "shim", "interpose")
+    listed = subprocess.run(["cpp", "-P", f"-I{hooks}"], input=LIST, text=True, check=True,
                             capture_output=True).stdout
     headers, compared, wrong = read_headers(sys.argv[1]), 0, 0
     for name, parameters in re.findall(r"EXPORT (\w+) \((.*?)\)", re.sub(r"\s+", " ", listed)):
