@@ -307,6 +307,14 @@ page_of_these_rows() {
         ! grep -q -e "$OUT" -e 'two stock runs differ, first' "$page"
 }
 
+# Rows join those that are kept, and say the commit that they are given.
+page_of_more_rows() {
+    kept=$OUT/docs/benchmarks/data/h200-memory.json page=$OUT/docs/benchmarks/memory.md
+    copy_of_docs && cp "$kept" "$OUT/kept.json" &&
+        "$OUT/scripts/memory-table" --keep rows --commit 0123abcd "$OUT/kept.json" "$OUT/memory.json" &&
+        "$OUT/scripts/memory-table" && grep -q '0123abcd' "$page" && grep -q '^| vgg16 b256' "$page"
+}
+
 # A request counts by its number, and still reaches the kernel.
 requests_are_counted() {
     gcc -std=c11 -O2 -Wall -Wextra -Werror -shared -fPIC scripts/gpu/memory_ioctls.c -o "$OUT/ioctls.so" -ldl &&
@@ -335,7 +343,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 46
+plan 47
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -387,6 +395,7 @@ check 'the microbench compiles' microbench_compiles
 check 'requests to the kernel driver are counted' requests_are_counted
 check 'the table at the end is short' table_is_short
 check 'a page is made of such rows' page_of_these_rows
+check 'rows join those that are kept, with the commit that they are given' page_of_more_rows
 check 'the pages in docs are made of the kept rows' pages_are_of_the_rows
 check 'gpu-check has the matrix too' gpu_check_cells
 finish
