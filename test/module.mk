@@ -9,6 +9,7 @@ QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
 # Every behaviour, with a few seeds and sizes.
 test: $(ALL) $(TEST_DEPS) $(TESTS)
+	@echo 'left to make test-all: $(LONG_TESTS)'
 	@test/run --build $(B) $(TEST_OPTIONS) $(QUICK_TESTS)
 
 # All that there is.

@@ -379,10 +379,16 @@ static mdnn_area_t *choose_victim(mdnn_memory_t *memory, bool idle)
     return best;
 }
 
+/* What it gives comes without anybody's having to end a use. */
+static bool ends_by_itself(mdnn_memory_t *memory, mdnn_area_t *area)
+{
+    return area->cut || mdnn_area_uses_over(memory, area);
+}
+
 /* What it gives will come, and after a stall without anybody's having to end a use. */
 static bool will_come(mdnn_memory_t *memory, mdnn_area_t *area)
 {
-    return !memory->stalled || area->cut || mdnn_area_uses_over(memory, area);
+    return !memory->stalled || ends_by_itself(memory, area);
 }
 
 /* Chunks that nobody uses or that are about to be free; with `victims`, those that could be, too. */
@@ -545,12 +551,6 @@ mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
                                   mdnn_allocation_t *allocation)
 {
     return reserve(memory, bytes, mdnn_ranges_chunks_for(memory->ranges, bytes), allocation);
-}
-
-/* What it gives comes without anybody's having to end a use. */
-static bool ends_by_itself(mdnn_memory_t *memory, mdnn_area_t *area)
-{
-    return area->cut || mdnn_area_uses_over(memory, area);
 }
 
 /* Chunks that there are, or could be, beside what is released and in use still; `idle`: those for

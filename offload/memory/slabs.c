@@ -394,8 +394,8 @@ static void consider(mdnn_ranges_t *ranges, search_t *search, mdnn_block_t *run,
                      bool free_for)
 {
     place_t place = {.run = run, .start = start, .end = start + search->room};
-    const mdnn_range_t *const first = slab_at(ranges, place.start), *const last = slab_at(
-                                                                        ranges, place.end - 1);
+    const mdnn_range_t *const first = slab_at(ranges, place.start);
+    const mdnn_range_t *const last = slab_at(ranges, place.end - 1);
     place.empty = (unsigned)first->kept + (last != first && last->kept);
     place.cost = (free_for ? 0 : WAIT_COST) + place.empty;
     if (!search->best.run || place.cost < search->best.cost)

@@ -6,9 +6,6 @@
 
 #include "shim/convolution/call.h"
 
-/* The three ...AlgoPerf_t of cuDNN have one layout; this is it under a common name. */
-typedef cudnnConvolutionFwdAlgoPerf_t mdnn_algo_perf_t;
-
 /* Rewrites stock's answer in place. `call` poses the problem (data pointers may be NULL); `results`
  * has room for `requested`, of which stock filled *returned. `limit_bytes` is the largest workspace
  * that the host offers; UINT64_MAX if it said nothing. Leaves everything as it is when the problem

@@ -45,6 +45,9 @@ typedef enum mdnn_hook_id {
 } mdnn_hook_id_t;
 
 /* Members have the names and types of the functions; a member is NULL where the library lacks it. */
+/* The three ...AlgoPerf_t of cuDNN have one layout; this is it under a common name. */
+typedef cudnnConvolutionFwdAlgoPerf_t mdnn_algo_perf_t;
+
 typedef struct mdnn_cudnn {
     mdnn_library_t library;
 #define CUDNN_HOOK(name, parameters, arguments) __typeof__(&name) name;

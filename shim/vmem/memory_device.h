@@ -14,7 +14,7 @@
 #define MDNN_MEMORY_DEVICE_H
 
 #include "offload/memory/memory.h"
-#include "offload/plan/trace.h"
+#include "offload/memory/trace.h"
 #include "shim/real/failure.h"
 #include "shim/vmem/host_slots.h"
 #include "shim/vmem/stream_moments.h"

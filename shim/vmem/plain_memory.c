@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/interpose/library_doors.h"
-
 /* Code and data of a copy of the library. Never changed nor freed once it is in the list: NCCL's
  * threads look at any time. */
 typedef struct image {

@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/convolution/answer.h"
+#include "optimizer/problem.h"
+#include "shim/real/real.h"
 
 enum { MDNN_WORKSPACE_OPERANDS = 3 }; /* x, w, y: a residual may be y itself */
 

@@ -356,21 +356,28 @@ static void *launch_two(void *context)
     return NULL;
 }
 
+/* What the other thread launches needs memory that a blocked stream uses; it is about to. */
+static pthread_t start_behind_blocked(pair_t *pair, void *(*body)(void *))
+{
+    pair->b = new_buffer(BIG, pair->streams[1]);
+    pair->c = new_buffer(BIG, pair->streams[1]);
+    pair->a = new_buffer(BIG, pair->streams[0]);
+    CUDA(cudaDeviceSynchronize());
+    wait_for(pair->streams[0], pair->word);
+    launch(pair->streams[0], &pair->a, &pair->a, 1);
+    const pthread_t other = start(body, pair);
+    while (!atomic_load(&pair->is_in))
+        short_sleep();
+    short_sleep();
+    return other;
+}
+
 /* One thread's launch waits for memory that is in use until this one has launched something, too. */
 static void launch_beside_launch(void)
 {
     pair_t pair = {.streams = {new_stream(), new_stream(), new_stream()}, .word = new_word()};
     pair.d = new_buffer(SMALL, pair.streams[2]);
-    pair.b = new_buffer(BIG, pair.streams[1]);
-    pair.c = new_buffer(BIG, pair.streams[1]);
-    pair.a = new_buffer(BIG, pair.streams[0]);
-    CUDA(cudaDeviceSynchronize());
-    wait_for(pair.streams[0], pair.word);
-    launch(pair.streams[0], &pair.a, &pair.a, 1);
-    const pthread_t other = start(launch_two, &pair);
-    while (!atomic_load(&pair.is_in))
-        short_sleep();
-    short_sleep();
+    const pthread_t other = start_behind_blocked(&pair, launch_two);
     for (uint32_t i = 0; i < 3; i++)
         launch(pair.streams[2], &pair.d, &pair.d, i);
     send_word(pair.streams[2], pair.word);
@@ -397,16 +404,7 @@ static void cancelled_in_launch(void)
 {
     pair_t pair = {.streams = {new_stream(), new_stream(), new_stream()}, .word = new_word()};
     void *end;
-    pair.b = new_buffer(BIG, pair.streams[1]);
-    pair.c = new_buffer(BIG, pair.streams[1]);
-    pair.a = new_buffer(BIG, pair.streams[0]);
-    CUDA(cudaDeviceSynchronize());
-    wait_for(pair.streams[0], pair.word);
-    launch(pair.streams[0], &pair.a, &pair.a, 1);
-    const pthread_t other = start(launch_two_cancelled, &pair);
-    while (!atomic_load(&pair.is_in))
-        short_sleep();
-    short_sleep();
+    const pthread_t other = start_behind_blocked(&pair, launch_two_cancelled);
     CHECK(pthread_cancel(other) == 0);
     short_sleep();
     write_word(pair.word);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "config/log.h"
-#include "offload/plan/trace.h"
+#include "offload/memory/trace.h"
 #include "test/unit/random.h"
 
 static char directory[] = "/tmp/mdnn-trace.XXXXXX";

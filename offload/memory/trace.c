@@ -1,4 +1,4 @@
-#include "offload/plan/trace.h"
+#include "offload/memory/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
