@@ -58,7 +58,7 @@ static void print_line(FILE *out, const char *what)
     fprintf(out, "  %-20s", what);
 }
 
-/* ", 86 % of the speed at the link bound", only where both times are known; or what a round that is
+/* ", 86 % of the speed at the link bound", only where both times are known; or what an iteration that is
  * faster shows. */
 static void print_share(FILE *out, const char *bound, const char *faster, double bound_ms,
                         double round_ms)

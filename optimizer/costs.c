@@ -153,10 +153,10 @@ static size_t count_sizes(const mdnn_wr_request_t *request)
     return count;
 }
 
-mdnn_status_t mdnn_cost_table_init(mdnn_cost_table_t *table, const mdnn_wr_request_t *request,
-                                   const mdnn_cost_source_t *source)
+mdnn_status_t mdnn_costs_by_size_init(mdnn_costs_by_size_t *table, const mdnn_wr_request_t *request,
+                                      const mdnn_cost_source_t *source)
 {
-    mdnn_cost_table_t built = {calloc(count_sizes(request), sizeof *built.sizes), 0};
+    mdnn_costs_by_size_t built = {calloc(count_sizes(request), sizeof *built.sizes), 0};
     if (!built.sizes)
         return MDNN_STATUS_OUT_OF_MEMORY;
 
@@ -169,7 +169,7 @@ mdnn_status_t mdnn_cost_table_init(mdnn_cost_table_t *table, const mdnn_wr_reque
         size->images = images;
         const mdnn_status_t status = find_size(request, source, roles, size);
         if (status != MDNN_STATUS_OK) {
-            mdnn_cost_table_fini(&built);
+            mdnn_costs_by_size_fini(&built);
             return status;
         }
     }
@@ -177,7 +177,7 @@ mdnn_status_t mdnn_cost_table_init(mdnn_cost_table_t *table, const mdnn_wr_reque
     return MDNN_STATUS_OK;
 }
 
-void mdnn_cost_table_fini(mdnn_cost_table_t *table)
+void mdnn_costs_by_size_fini(mdnn_costs_by_size_t *table)
 {
     for (size_t i = 0; i < table->count; i++) {
         const mdnn_cost_list_t *const role = table->sizes[i].role;
@@ -186,7 +186,7 @@ void mdnn_cost_table_fini(mdnn_cost_table_t *table)
         free(role[MDNN_PART_FIRST].costs);
     }
     free(table->sizes);
-    *table = (mdnn_cost_table_t){NULL, 0};
+    *table = (mdnn_costs_by_size_t){NULL, 0};
 }
 
 const mdnn_cost_t *mdnn_cost_list_best(const mdnn_cost_list_t *list, uint64_t limit_bytes)

@@ -16,17 +16,17 @@ typedef struct mdnn_size_costs {
     mdnn_cost_list_t role[MDNN_PART_ROLE_COUNT]; /* may share one array; empty: cannot occur so */
 } mdnn_size_costs_t;
 
-typedef struct mdnn_cost_table {
+typedef struct mdnn_costs_by_size {
     mdnn_size_costs_t *sizes; /* images strictly descending; sizes[0] is the whole batch */
     size_t count;
-} mdnn_cost_table_t;
+} mdnn_costs_by_size_t;
 
 /* Asks the source, from the largest size down, for every size and role that occurs in at least one
  * split which obeys `request`; measuring others would be wasted. OUT_OF_MEMORY or the source's
- * error; *table is untouched on failure. Release with mdnn_cost_table_fini. */
-mdnn_status_t mdnn_cost_table_init(mdnn_cost_table_t *table, const mdnn_wr_request_t *request,
-                                   const mdnn_cost_source_t *source);
-void mdnn_cost_table_fini(mdnn_cost_table_t *table);
+ * error; *table is untouched on failure. Release with mdnn_costs_by_size_fini. */
+mdnn_status_t mdnn_costs_by_size_init(mdnn_costs_by_size_t *table, const mdnn_wr_request_t *request,
+                                      const mdnn_cost_source_t *source);
+void mdnn_costs_by_size_fini(mdnn_costs_by_size_t *table);
 
 /* Keeps the costs that `request` admits and that no other cost beats in both time and workspace;
  * order as in mdnn_cost_list_t, whatever the order of the input. Returns how many are left. */

@@ -171,10 +171,10 @@ typedef struct joined_costs {
     bool complete; /* nothing was left where the file knows of this size */
 } joined_costs_t;
 
-static bool any_left(const mdnn_cost_t *costs, size_t count)
+static bool any_deferred(const mdnn_cost_t *costs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (costs[i].left)
+        if (costs[i].deferred)
             return true;
     return false;
 }
@@ -190,7 +190,7 @@ static mdnn_cost_t *find_candidate(joined_costs_t *joined, const mdnn_cost_t *ca
     return NULL;
 }
 
-/* Another process may know what this one left to a search, and candidates that it was not offered. */
+/* Another process may know what this one deferred to a search, and candidates that it was not offered. */
 static mdnn_status_t join_costs(void *context, const mdnn_database_blob_t *blob)
 {
     joined_costs_t *const joined = context;
@@ -203,12 +203,12 @@ static mdnn_status_t join_costs(void *context, const mdnn_database_blob_t *blob)
         mdnn_cost_t *const ours = find_candidate(joined, &costs[i]);
         const bool tells =
             !costs[i].untimed || (costs[i].workspace_bytes > 0 && ours && ours->untimed);
-        if (ours && ours->left && tells)
+        if (ours && ours->deferred && tells)
             *ours = costs[i];
         else if (!ours && joined->count < MDNN_COSTS_PER_SIZE)
             joined->costs[joined->count++] = costs[i];
     }
-    joined->complete = !any_left(costs, count);
+    joined->complete = !any_deferred(costs, count);
     return MDNN_STATUS_OK;
 }
 
@@ -216,7 +216,7 @@ static mdnn_status_t join_costs(void *context, const mdnn_database_blob_t *blob)
 static void complete(joined_costs_t *joined)
 {
     for (size_t i = 0; i < joined->count; i++)
-        joined->costs[i].left = joined->costs[i].left && joined->costs[i].untimed;
+        joined->costs[i].deferred = joined->costs[i].deferred && joined->costs[i].untimed;
 }
 
 static mdnn_status_t write_entry(const costs_visit_t *visit, sqlite3 *handle, int64_t problem,
@@ -227,7 +227,7 @@ static mdnn_status_t write_entry(const costs_visit_t *visit, sqlite3 *handle, in
     joined_costs_t joined = {.images = entry->images, .role = entry->role, .count = entry->count};
     if (entry->count > 0)
         memcpy(joined.costs, entry->costs, entry->count * sizeof *entry->costs);
-    if (any_left(entry->costs, entry->count))
+    if (any_deferred(entry->costs, entry->count))
         MDNN_TRY(mdnn_blobs_read(
             handle,
             &(mdnn_blob_query_t){.key = visit->key->text, .problem = problem, .salvage = true},

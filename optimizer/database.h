@@ -65,7 +65,7 @@ mdnn_status_t mdnn_database_load_costs(const mdnn_database_t *database,
                                        const mdnn_database_key_t *key, mdnn_cost_memory_t *memory);
 
 /* Writes the entries that are new, in one transaction, and marks them as not new; one with candidates
- * that were left to a search takes what the file knows of them. OK without a visit if there are none or
+ * that were deferred to a search takes what the file knows of them. OK without a visit if there are none or
  * nothing is kept. */
 mdnn_status_t mdnn_database_store_costs(const mdnn_database_t *database,
                                         const mdnn_database_key_t *key, mdnn_cost_memory_t *memory);

@@ -11,7 +11,7 @@ enum {
     EXTRAPOLATED = 4,
     UNTIMED = 8,
     STRICT = 16,
-    LEFT =
+    DEFERRED =
         32, /* files of before have none, and such candidates as untimed ones without workspace */
     ALL_FLAGS = 63,
     HEADER_BYTES = 8
@@ -100,7 +100,7 @@ static unsigned char *put_cost(unsigned char *bytes, const mdnn_cost_t *cost)
     return put32(bytes, (cost->deterministic ? DETERMINISTIC : 0u) | (cost->direct ? DIRECT : 0u) |
                             (cost->strict ? STRICT : 0u) |
                             (cost->extrapolated ? EXTRAPOLATED : 0u) |
-                            (cost->untimed ? UNTIMED : 0u) | (cost->left ? LEFT : 0u));
+                            (cost->untimed ? UNTIMED : 0u) | (cost->deferred ? DEFERRED : 0u));
 }
 
 static bool take_cost(const unsigned char **bytes, mdnn_cost_t *cost)
@@ -117,10 +117,10 @@ static bool take_cost(const unsigned char **bytes, mdnn_cost_t *cost)
     cost->strict = (flags & STRICT) != 0;
     cost->extrapolated = (flags & EXTRAPOLATED) != 0;
     cost->untimed = (flags & UNTIMED) != 0;
-    cost->left = (flags & LEFT) != 0;
+    cost->deferred = (flags & DEFERRED) != 0;
     const bool timed = cost->time_ms > 0 && cost->time_ms <= longest_ms;
     return is_engine && (cost->untimed ? cost->time_ms == 0 : timed) &&
-           (!cost->left || !cost->untimed || cost->workspace_bytes == 0) &&
+           (!cost->deferred || !cost->untimed || cost->workspace_bytes == 0) &&
            (flags & ~(uint32_t)ALL_FLAGS) == 0;
 }
 
@@ -151,7 +151,7 @@ static bool is_same_part(const mdnn_micro_config_t *a, const mdnn_micro_config_t
            a->cost.strict == b->cost.strict &&
            memcmp(&a->cost.engine, &b->cost.engine, sizeof a->cost.engine) == 0 &&
            a->cost.extrapolated == b->cost.extrapolated && a->cost.untimed == b->cost.untimed &&
-           a->cost.left == b->cost.left;
+           a->cost.deferred == b->cost.deferred;
 }
 
 static size_t run_end(const mdnn_configuration_t *configuration, size_t begin)

@@ -51,7 +51,8 @@ typedef struct mdnn_cost {
     bool extrapolated; /* not measured at this size */
     bool untimed; /* only its workspace is known: it was above the limit. Never in a configuration,
                            but remembered, so that a larger limit knows what it would admit */
-    bool left; /* untimed: nothing else is known, it was left to a caller that tries its candidates
+    bool
+        deferred; /* untimed: nothing else is known, it was left to a caller that tries its candidates
                            itself. Timed: others, which are not even named here, were. Remembered for
                            those that do not */
 } mdnn_cost_t;

@@ -2,7 +2,7 @@
  * them a call is. Programs tell no layer ids, so the sequence of one stream's calls is watched
  * until it repeats.
  *
- * Two calls are the same layer if they pose the same problem on the same tensors; one problem on
+ * Two calls are the same layer if they ask for the same problem on the same tensors; one problem on
  * other tensors is another layer. Programs whose activations wander in memory show no such period;
  * then the weights alone tell layers apart, and more repeats are wanted. Without stable weights
  * nothing is found, and nothing is lost but the division by layers. */

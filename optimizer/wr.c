@@ -31,7 +31,7 @@ typedef struct wr_step {
 
 typedef struct wr_program {
     const mdnn_wr_request_t *request;
-    mdnn_cost_table_t table;
+    mdnn_costs_by_size_t table;
     int64_t remainder;  /* of the batch by the granularity */
     size_t state_count; /* proper suffixes: those that leave room for a first part */
     uint64_t threshold_bytes;
@@ -244,7 +244,7 @@ mdnn_status_t mdnn_wr_optimize(const mdnn_wr_request_t *request, const mdnn_cost
         return MDNN_STATUS_INVALID_ARGUMENT;
 
     wr_program_t program = {.request = request};
-    MDNN_TRY(mdnn_cost_table_init(&program.table, request, source));
+    MDNN_TRY(mdnn_costs_by_size_init(&program.table, request, source));
     const mdnn_status_t status = optimize(&program);
     if (status == MDNN_STATUS_OK)
         *front = program.front;
@@ -253,6 +253,6 @@ mdnn_status_t mdnn_wr_optimize(const mdnn_wr_request_t *request, const mdnn_cost
     free(program.covers);
     free(program.times);
     free(program.steps);
-    mdnn_cost_table_fini(&program.table);
+    mdnn_costs_by_size_fini(&program.table);
     return status;
 }

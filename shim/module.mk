@@ -1,4 +1,4 @@
-# shim/: the doors. Compiled against the CUDA and cuDNN headers, linked with no library of theirs.
+# shim/: the hooks. Compiled against the CUDA and cuDNN headers, linked with no library of theirs.
 SHIM_ROOMS := real vmem convolution graph interpose # a room uses those before it (make check-layers)
 SHIM_SOURCES += $(foreach room,$(SHIM_ROOMS),$(wildcard shim/$(room)/*.c shim/$(room)/*.S))
 # Sources by their names, whichever room they are in.

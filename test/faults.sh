@@ -1,7 +1,7 @@
 #!/bin/sh
 # Whatever call of CUDA or cuDNN fails while a convolution is planned and run: the result is right,
 # nothing leaks, and each kind of trouble is said once. Every position is tried on libraries that
-# compute nothing (test/clients/door_rules.c: any_failing_call_is_survived); here are samples with real
+# compute nothing (test/clients/hook_rules.c: any_failing_call_is_survived); here are samples with real
 # numbers on the simulated GPU, and what the log says.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -23,7 +23,7 @@ results_are_right() { # function, positions
 }
 
 trouble_is_said_once() {
-    "$here/doors.sh" any_failing_call_is_survived >"$TMPDIR/out" 2>"$TMPDIR/log"
+    "$here/hooks.sh" any_failing_call_is_survived >"$TMPDIR/out" 2>"$TMPDIR/log"
     [ -s "$TMPDIR/log" ] || { echo 'nothing was said'; return 1; }
     twice=$(sed 's/^[^ ]* [^ ]* //' "$TMPDIR/log" | sort | uniq -d)
     [ -z "$twice" ] || { echo "$twice"; return 1; }

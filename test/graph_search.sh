@@ -55,7 +55,7 @@ starts_warm() {
     done
 }
 
-# A limit does not miss what an earlier run left to its search.
+# A limit does not miss what an earlier run deferred to its search.
 limits_know_everything() {
     limit=MICRODNN_WORKSPACE_LIMIT=16MiB
     rm -f "$TMPDIR/cache.db"
@@ -100,7 +100,7 @@ kept() { # as plans, with the database
     plans "$kept_ways" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" "$@"
 }
 
-# What was left to a search is measured by the first program that does not search, and by it only.
+# What was deferred to a search is measured by the first program that does not search, and by it only.
 measures_what_was_left() {
     rm -f "$TMPDIR/cache.db"
     plans ffff && whole_times=$times whole_measurements=$measurements && kept ssss || return 1
@@ -182,10 +182,10 @@ check 'a warm start measures nothing (ResNet-18, fp16)' starts_warm resnet18 64 
 check 'a limit knows everything after a search (AlexNet, TF32)' limits_know_everything alexnet 256 tf32
 check 'a limit knows everything after a search (ResNet-18, TF32)' limits_know_everything resnet18 64 tf32
 check 'what a search chose serves a program without one (ResNet-18, fp16)' serves_others resnet18 64 fp16
-check 'what was left to a search is measured for a program without one' measures_what_was_left
+check 'what was deferred to a search is measured for a program without one' measures_what_was_left
 check 'what a search tried and found slow is not measured again' knows_what_was_tried
 check 'what a search chose is timed where it runs (ResNet-18, TF32)' times_what_was_chosen resnet18 64 tf32
-check 'what was left to a search is measured for one with a limit' measures_what_a_limit_needs
+check 'what was deferred to a search is measured for one with a limit' measures_what_a_limit_needs
 check 'a search leaves candidates to the program, and so does the next one' leaves_and_knows
 check 'a program that asks like a search and tries nothing is found out' finds_out saaa .fff
 check 'a program that ends its searches is found out' finds_out sfffff .fffff

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Breaks the rules of virtual memory's mechanism, address space and pilot, one at a time, and shows that
+# Breaks the rules of virtual memory's mechanism, address space and follower, one at a time, and shows that
 # their unit tests fail each time: I1 latest content, I2 no foreign bytes, I3 budget, I4 no endless
 # wait, memory from the first use on, and reuse in order with few mappings (TAP). Part of
 # `make test-mutants`; compiles one source and the test for each. With --unchanged it only names those whose
@@ -15,89 +15,89 @@ trap 'rm -rf "$work"' EXIT
 table() {
     # --- I1: an operation finds the latest content ---
     mutant LEAVES_WHILE_IN_USE memory_moves.c \
-        's/if (!mdnn_area_uses_over(memory, area) || area->in_flight\[false\]/if (area->in_flight[false]/'
+        's/if (!mdnn_allocation_uses_over(memory, allocation) || allocation->in_flight\[false\]/if (allocation->in_flight[false]/'
     mutant NEW_OWNER_FORGETS_OLD_ONE memory.c \
-        's/^    mdnn_area_note_use(area, memory->device.mark(memory->context, stream));//'
+        's/^    mdnn_allocation_note_use(allocation, memory->device.mark(memory->context, stream));//'
     mutant EARLIER_USERS_NOT_WAITED_FOR memory.c 's/i < got->wait_count; i++/i < 0 * got->wait_count; i++/'
     mutant GIVES_BEFORE_THE_COPY_ENDED memory_moves.c \
-        's/area->clean > stays ? area->clean : stays/area->out_sent > stays ? area->out_sent : stays/'
+        's/allocation->clean > stays ? allocation->clean : stays/allocation->out_sent > stays ? allocation->out_sent : stays/'
     mutant MAPS_BEFORE_THE_COPY_ENDED memory_moves.c \
-        's/area->range, least_of(area->filled, upto));/area->range, least_of(area->in_sent, upto));/'
+        's/allocation->range, least_of(allocation->filled, upto));/allocation->range, least_of(allocation->in_sent, upto));/'
     mutant BEGIN_WAITS_FOR_NOTHING memory_names.c 's/sum.lacking ? demand_named/false ? demand_named/'
-    mutant GIVES_WHILE_A_COPY_COMES memory_moves.c 's/ || area->in_flight\[false\] == 0)) .*/ || true))/'
-    mutant KEEPS_NOTHING_BUT_SAYS_SO memory_moves.c 's/area->filled = area->in_sent = least_of(area->filled, keep);//'
-    mutant DISCARDED_COPY_COUNTS memory_moves.c 's/flight->discarded == area->discarded/true/'
-    mutant LEAVES_WHILE_HELD memory_moves.c 's/ \&\& area->held == 0 \&\& area->pins == 0;/ \&\& area->pins == 0;/'
-    mutant LEAVES_WHILE_PINNED memory_moves.c 's/ \&\& area->held == 0 \&\& area->pins == 0;/ \&\& area->held == 0;/'
-    mutant LEAVES_WHILE_USED_UNSEEN memory_moves.c 's/return mdnn_memory_unseen_over(memory);/return true;/'
-    mutant LEAVES_WHILE_UNSEEN_BEGINS memory_unseen.c 's/memory->unseen_open == 0 \&\& !/!/'
-    mutant UNSEEN_END_UNKNOWN_YET_OVER memory_unseen.c \
+    mutant GIVES_WHILE_A_COPY_COMES memory_moves.c 's/^         allocation->in_flight\[false\] == 0)) .*/         true))/'
+    mutant KEEPS_NOTHING_BUT_SAYS_SO memory_moves.c 's/allocation->filled = allocation->in_sent = least_of(allocation->filled, keep);//'
+    mutant DISCARDED_COPY_COUNTS memory_moves.c 's/flight->discarded == allocation->discarded/true/'
+    mutant LEAVES_WHILE_HELD memory_moves.c 's/ \&\& allocation->held == 0 \&\&$/ \&\&/'
+    mutant LEAVES_WHILE_PINNED memory_moves.c 's/^           allocation->pins == 0;/           true;/'
+    mutant LEAVES_WHILE_USED_UNTRACKED memory_moves.c 's/return mdnn_memory_untracked_over(memory);/return true;/'
+    mutant LEAVES_WHILE_UNTRACKED_BEGINS memory_untracked.c 's/memory->untracked_open == 0 \&\& !/!/'
+    mutant UNTRACKED_END_UNKNOWN_YET_OVER memory_untracked.c \
         's/else if (mdnn_memory_wait(memory, end) != MDNN_STATUS_OK)/else if (mdnn_memory_wait(memory, end), 0)/'
-    mutant UNSEEN_ALTHOUGH_AWAY memory_unseen.c 's/area->state != MDNN_AREA_RESIDENT)/false)/'
+    mutant UNTRACKED_ALTHOUGH_AWAY memory_untracked.c 's/allocation->state != MDNN_ALLOCATION_RESIDENT)/false)/'
     # --- I2: no address shows other bytes ---
     mutant LEAVES_MAPPED memory_moves.c \
-        's/^    while ((mapped = .*> area->target) {/    while ((mapped = 0) > 0) {/;s/area->out_sent > mdnn_range_chunks(area->range).mapped/true/'
+        's/^    while ((mapped = .*> allocation->target) {/    while ((mapped = 0) > 0) {/;s/allocation->out_sent > mdnn_range_chunks(allocation->range).mapped/true/'
     mutant FREED_WITHOUT_ITS_USES memory.c \
-        's/area->freed_in, area->uses, kept) ==/area->freed_in, area->uses, 0) ==/'
+        's/^                               allocation->uses, kept) ==/allocation->uses, 0) ==/'
     mutant FREED_WHILE_COPIES_RUN memory.c \
-        's/if (area->in_flight\[0\] + area->in_flight\[1\] > 0 || !release/if (!release/'
-    mutant FREED_WHILE_HELD memory.c 's/area->held + area->pins + area->idlers > 0)$/area->pins + area->idlers > 0)/'
-    mutant FREED_IS_NOT_PINNED_AGAIN memory.c 's/(!area->freed || area->pins > 0)/!area->freed/'
-    mutant FREED_IS_PINNED_TOO_LATE memory.c 's/(!area->freed || area->pins > 0)/true/'
-    mutant NAMES_WHAT_CAME_LATER memory.c 's/area->born < began \&\& //'
+        's/if (allocation->in_flight\[0\] + allocation->in_flight\[1\] > 0 || !release/if (!release/'
+    mutant FREED_WHILE_HELD memory.c 's/allocation->held + allocation->pins + allocation->idlers > 0)$/allocation->pins + allocation->idlers > 0)/'
+    mutant FREED_IS_NOT_PINNED_AGAIN memory.c 's/(!allocation->freed || allocation->pins > 0)/!allocation->freed/'
+    mutant FREED_IS_PINNED_TOO_LATE memory.c 's/(!allocation->freed || allocation->pins > 0)/true/'
+    mutant NAMES_WHAT_CAME_LATER memory.c 's/allocation->born < began \&\& //'
     mutant VERIFY_BEGINS_BESIDE_UNPROVED memory_quiet.c \
         's/^        MDNN_TRY(mdnn_memory_wait(memory, use));/        break;/'
-    mutant VERIFY_MAPS_ALL memory_names.c 's/MDNN_TRY(mdnn_area_show(memory, area, false));//'
-    mutant TRUSTS_THE_KEPT_HOST_COPY memory_moves.c 's/^    area->clean = area->count; .*//'
+    mutant VERIFY_MAPS_ALL memory_names.c 's/MDNN_TRY(mdnn_allocation_show(memory, allocation, false));//'
+    mutant TRUSTS_THE_KEPT_HOST_COPY memory_moves.c '/^    allocation->clean =$/,/;/d'
     # --- safety = host: each unnamed touch is served, and no write is lost ---
     mutant MOVES_WHILE_SOMETHING_RUNS memory_quiet.c 's/^    MDNN_TRY(mdnn_memory_wait_for_all(memory));//'
     mutant MOVES_WHILE_SOMETHING_BEGINS memory_quiet.c 's/^    if (memory->open > 0 .*/    if (0)/'
-    mutant NOT_COVERED memory_quiet.c 's/^    for (; area->covered < area->count; area->covered++)/    while (0)/'
+    mutant NOT_COVERED memory_quiet.c 's/^    for (; allocation->covered < allocation->count; allocation->covered++)/    while (0)/'
     mutant COVERED_WHILE_IT_RETURNS memory_quiet.c \
-        's/^    for (; area->covered > 0; area->covered--) {/    while (0) {\n    (void)area;/'
+        's/^    for (; allocation->covered > 0; allocation->covered--) {/    while (0) {\n    (void)allocation;/'
     mutant BEGINS_BEFORE_MOVES_END memory_quiet.c 's/^    while (memory->quiet \&\& status == MDNN_STATUS_OK) {/    while (0) {/'
-    mutant ONE_STREAM_STANDS_FOR_ALL memory_names.c 's/^    mdnn_area_note_use(&memory->all, end);.*//'
-    mutant TRUSTS_IT_HALF_WAY_BACK memory_moves.c 's/^    if (area->clean >= mapped)$/    if (1)/'
+    mutant ONE_STREAM_STANDS_FOR_ALL memory_names.c 's/^    mdnn_allocation_note_use(&memory->all, end);.*//'
+    mutant TRUSTS_IT_HALF_WAY_BACK memory_moves.c 's/^    if (allocation->clean >= mapped)$/    if (1)/'
     mutant MOVES_AHEAD_OF_TIME memory_names.c 's/const bool moves = .*/const bool moves = true;/'
     mutant MOVES_GO_ON_AFTERWARDS memory_moves.c 's/const bool may_move = .*/const bool may_move = true;/'
     # --- I3: the budget ---
     mutant BUDGET_NOT_KEPT memory.c \
         's/^    if (there >= memory->chunk_limit ||$/    if (0 * there > 0 ||/;s/^        (there + 1) \* memory->chunk_bytes + memory->aside_bytes + memory->claimed_bytes >$/        0 >/'
-    mutant HOST_SLOTS_LEAK memory_moves.c '/^static void trim_slots/,/^}/s/.*give_slot.*//'
+    mutant PINNED_POOL_LEAK memory_moves.c '/^static void trim_slots/,/^}/s/.*give_slot.*//'
     # --- I4: what fits runs, and every wait ends ---
     mutant RETURNS_TAKE_FROM_DEMANDS memory_moves.c 's/^    return !memory->demanding \&\&/    return/'
     mutant RETURNS_KEEP_THEIR_CHUNKS memory_room.c \
-        's/return mdnn_area_can_leave(area) \&\&/return area->state != MDNN_AREA_RETURNING \&\& mdnn_area_can_leave(area) \&\&/'
-    mutant PARTS_THAT_STAYED_STAY memory_room.c 's/if (area->state == MDNN_AREA_ENDING)/if (area->state >= MDNN_AREA_AWAY)/'
+        's/return mdnn_allocation_can_leave(allocation) \&\&/return allocation->state != MDNN_ALLOCATION_RETURNING \&\& mdnn_allocation_can_leave(allocation) \&\&/'
+    mutant PARTS_THAT_STAYED_STAY memory_room.c 's/if (allocation->state == MDNN_ALLOCATION_ENDING)/if (allocation->state >= MDNN_ALLOCATION_AWAY)/'
     mutant WAITS_FOR_WHAT_IS_OVER memory_room.c \
-        's/^                !memory->device.is_done(memory->context, area->uses\[i\]))/                true)/'
-    mutant LIVE_PIN_OUTLIVES_THE_FREE memory.c 's/for (; area->live_pins > 0; area->live_pins--)/while (0)/'
-    mutant LIVE_PIN_OF_ANOTHER memory.c 's/area->number != pin.number || //'
-    mutant LIVE_PIN_OF_NOBODY memory.c 's/ || area->live_pins == 0)/)/'
+        's/^                !memory->device.is_done(memory->context, allocation->uses\[i\]))/                true)/'
+    mutant LIVE_PIN_OUTLIVES_THE_FREE memory.c 's/for (; allocation->live_pins > 0; allocation->live_pins--)/while (0)/'
+    mutant LIVE_PIN_OF_ANOTHER memory.c 's/allocation->number != pin.number || //'
+    mutant LIVE_PIN_OF_NOBODY memory.c 's/ || allocation->live_pins == 0)/)/'
     mutant SET_ASIDE_AND_USED memory_aside.c 's/= memory->aside_bytes + memory->claimed_bytes,/= 0,/'
     mutant SET_ASIDE_WITHOUT_ROOM memory_aside.c 's/^        status = shrink(memory);/        status = MDNN_STATUS_OK;/'
     mutant CLAIMED_FOR_EVER memory_aside.c 's/^        memory->claimed_bytes -= bytes;//'
-    mutant DESTROYED_WHILE_USED ranges_kept.c 's/(lies_in(range, except) || !is_done(ranges, range))/lies_in(range, except)/'
-    mutant UNSEEN_NOT_WAITED_FOR memory_room.c 's/= mdnn_memory_unseen_use(memory);/= NULL;/'
+    mutant DESTROYED_WHILE_USED free_runs.c 's/(lies_in(range, except) || !is_done(ranges, range))/lies_in(range, except)/'
+    mutant UNTRACKED_NOT_WAITED_FOR memory_room.c 's/= mdnn_memory_untracked_use(memory);/= NULL;/'
     mutant GIVES_UP_TOO_EARLY memory_room.c \
         's/^    status = wait_for_a_move(memory, stretch_s);/    status = MDNN_STATUS_NOT_FOUND;/'
     mutant GIVES_UP_FOR_GOOD memory_room.c 's/^    memory->hasty_until_us = .*/    memory->hasty_until_us = INFINITY + waited_s;/'
     mutant SLOT_NOT_WAITED_FOR memory_room.c 's/^    if (memory->slot_busy)/    if (0)/'
-    mutant SAME_VICTIM_AGAIN memory_room.c 's/(!sent || kept_by(area) <= area->keeps)/(sent || true)/'
+    mutant SAME_VICTIM_AGAIN memory_room.c 's/(!sent || kept_by(allocation) <= allocation->keeps)/(sent || true)/'
     # --- memory from the first use on ---
-    mutant BLANK_IS_COPIED_IN memory_moves.c 's/if (area->blank \&\& area->filled < upto) {.*/if (0) {/'
-    mutant BLANK_AGAIN_WHEN_IT_LEFT memory_moves.c '/^static mdnn_status_t take_slots/,/^}/s/^    area->blank = false;//'
-    mutant BLANK_LEAVES_WITHOUT_SLOTS memory_moves.c 's/if (area->blank \&\& area->clean <= area->target)/if (area->blank)/'
-    mutant BLANK_STAYS_FOR_WANT_OF_SLOTS memory_moves.c 's/if (area->blank \&\& area->clean <= area->target)/if (0)/'
-    mutant BLANK_KEEPS_SLOTS memory_moves.c 's/area->blank ? area->count : area->clean;/area->clean;/'
-    mutant BLANK_IS_SAID_TO_RETURN memory_moves.c 's/return area->blank \&\& (kind == .*/return false;/'
-    mutant BLANK_RETURNS_ON_DEMAND memory_room.c 's/if (area->blank \&\& area->filled == 0)/if (0)/'
+    mutant BLANK_IS_COPIED_IN memory_moves.c 's/if (allocation->blank \&\& allocation->filled < upto) {.*/if (0) {/'
+    mutant BLANK_AGAIN_WHEN_IT_LEFT memory_moves.c '/^static mdnn_status_t take_slots/,/^}/s/^    allocation->blank = false;//'
+    mutant BLANK_LEAVES_WITHOUT_SLOTS memory_moves.c 's/if (allocation->blank \&\& allocation->clean <= allocation->target)/if (allocation->blank)/'
+    mutant BLANK_STAYS_FOR_WANT_OF_SLOTS memory_moves.c 's/if (allocation->blank \&\& allocation->clean <= allocation->target)/if (0)/'
+    mutant BLANK_KEEPS_SLOTS memory_moves.c 's/allocation->blank ? allocation->count : allocation->clean;/allocation->clean;/'
+    mutant BLANK_IS_SAID_TO_RETURN memory_moves.c 's/return allocation->blank \&\& (kind == .*/return false;/'
+    mutant BLANK_RETURNS_ON_DEMAND memory_room.c 's/if (allocation->blank \&\& allocation->filled == 0)/if (0)/'
     mutant RESERVES_WHAT_CANNOT_BE memory_room.c 's/if (stuck > allowed || wanted > allowed - stuck)/if (0)/'
     mutant RESERVES_BEYOND_THE_HOST memory_room.c 's/return host > UINT64_MAX - room ||/return true ||/'
     mutant NEXT_TAKES_NO_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (first_use != MDNN_FIRST_USE_UNKNOWN \&\&/'
     mutant LATER_TAKES_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (0 \&\&/'
     mutant NEXT_SENDS_OTHERS_AWAY memory_room.c 's/return request->first_use != MDNN_FIRST_USE_UNKNOWN;/return false;/'
-    mutant BLANK_BESIDE_UNSEEN_WORK memory_room.c 's/ \&\& memory->unseen_open == 0 \&\&/ \&\&/'
+    mutant BLANK_BESIDE_UNTRACKED_WORK memory_room.c 's/ \&\& memory->untracked_open == 0 \&\&/ \&\&/'
     mutant BLANK_THOUGH_IT_STAYS memory_room.c 's/bytes >= memory->config.min_bytes \&\& bytes >/bytes >/'
     mutant RESERVED_OVER_ANOTHER ranges.c '/^static uint64_t find_bare/,/^}/s/if (range)/if (0)/'
     # --- what other streams still work on ---
@@ -106,45 +106,45 @@ table() {
     mutant NO_LAST_RESORT memory_room.c 's/request->behind = was_behind || request->vain > most;/request->behind = was_behind;/'
     mutant WAITS_THOUGH_NOTHING_CAN_LEAVE memory_room.c \
         's/chunks_elsewhere(memory, false) < request->chunks) {/false) {/'
-    mutant FREED_IN_NOBODYS_ORDER memory.c 's/^        area->freed_in = stream;/        ;/'
+    mutant FREED_IN_NOBODYS_ORDER memory.c 's/^        allocation->freed_in = stream;/        ;/'
     # --- refusals: what the program needs ---
     mutant OPTIONAL_IS_NEEDED memory.c 's/^    if (optional)$/    if (0)/'
     mutant REFUSED_IS_NEEDED_FOR_EVER memory.c 's/memory->wanting.since >= OPERATIONS;/memory->wanting.since > UINT64_MAX - 1;/'
     mutant FREE_MEMORY_LACKS_WHAT_IS_GONE memory.c 's/(largest < live ? largest : live)/largest/'
     mutant REFUSED_IS_NOT_NEEDED memory.c 's/^    if (memory->wanting.bytes < needed_bytes)/    if (0)/'
     # --- workspaces beside what they are used with ---
-    mutant STUCK_COUNTS_TWICE memory_stuck.c 's/bytes += area->range \&\& !is_stuck(area) ?/bytes += area->range ?/'
-    mutant NAMES_COUNT_TWICE memory_stuck.c 's/ || area->pass == memory->passes)$/)/'
+    mutant STUCK_COUNTS_TWICE memory_stuck.c 's/bytes += allocation->range \&\& !is_stuck(allocation) ?/bytes += allocation->range ?/'
+    mutant NAMES_COUNT_TWICE memory_stuck.c 's/ || allocation->pass == memory->passes)$/)/'
     mutant NOTHING_IS_STUCK memory_stuck.c 's/return stuck < allowed ? allowed - stuck : 0;/return allowed + 0 * stuck;/'
-    mutant PINNED_OPERAND_COUNTS memory_stuck.c 's/if (is_stuck(area) \&\& area->room == room)/if (0)/'
+    mutant PINNED_OPERAND_COUNTS memory_stuck.c 's/if (is_stuck(allocation) \&\& allocation->room == room)/if (0)/'
     mutant TENSOR_TAKEN_FOR_WORKSPACE memory_stuck.c 's/^        lives_with_size(memory, bytes))/        0)/;s/^static bool lives_with_size/static __attribute__((unused)) bool lives_with_size/'
     # --- plans ---
-    mutant SLOWER_PLAN_STAYS pilot.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (0)/'
-    mutant FASTER_PLAN_IS_TAKEN_BACK pilot.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (1)/'
-    mutant NEXT_IS_WHERE_THE_PROGRAM_IS pilot.c \
-        '/^mdnn_first_use_t/,/^}/s/(pilot->place.position + 1)/(pilot->place.position + 0)/'
-    mutant ALL_OF_A_SIZE_ARE_NEXT pilot.c 's/births > unused_of(pilot, bytes)/true/'
+    mutant SLOWER_PLAN_STAYS follower.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (0)/'
+    mutant FASTER_PLAN_IS_TAKEN_BACK follower.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (1)/'
+    mutant NEXT_IS_WHERE_THE_PROGRAM_IS follower.c \
+        '/^mdnn_first_use_t/,/^}/s/(follower->place.position + 1)/(follower->place.position + 0)/'
+    mutant ALL_OF_A_SIZE_ARE_NEXT follower.c 's/births > unused_of(follower, bytes)/true/'
     # --- the address space: memory is reused in order, and mappings rarely change ---
-    mutant PART_FORGETS_USERS ranges_kept.c 's/^    mdnn_users_join(ranges, &tail->users, &range->users);//'
-    mutant NEIGHBOUR_FORGETS_USERS ranges_kept.c 's/^        mdnn_users_join(ranges, &range->users, &other->users);//'
-    mutant EARLIER_MOMENT_STANDS_FOR_BOTH range_users.c 's/known->ticket.moment < other.ticket.moment/false/'
+    mutant PART_FORGETS_USERS free_runs.c 's/^    mdnn_users_join(ranges, &tail->users, &range->users);//'
+    mutant NEIGHBOUR_FORGETS_USERS free_runs.c 's/^        mdnn_users_join(ranges, &range->users, &other->users);//'
+    mutant EARLIER_MOMENT_STANDS_FOR_BOTH range_users.c 's/known->point.position < other.point.position/false/'
     mutant OWNER_NEED_NOT_HAVE_WAITED range_users.c 's/covered = covered || .*/covered = true;/'
-    mutant UNMAPS_WHAT_IS_IN_USE ranges_kept.c \
+    mutant UNMAPS_WHAT_IS_IN_USE free_runs.c \
         's/lies_in(range, except) || !is_done(ranges, range)/lies_in(range, except)/'
-    mutant TAKES_FROM_ITS_OWN_PLACE ranges_kept.c \
+    mutant TAKES_FROM_ITS_OWN_PLACE free_runs.c \
         's/return window.first <= range->first \&\& range->first < window.end;/return false;/'
-    mutant HOST_WAITS_FOR_FEWER_MAPPINGS ranges_kept.c \
+    mutant HOST_WAITS_FOR_FEWER_MAPPINGS free_runs.c \
         's/if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {/if (0) {/'
-    mutant WAITS_WHERE_IT_NEED_NOT ranges_kept.c 's/mdnn_users_free_for(ranges, &range->users, stream)/true/'
+    mutant WAITS_WHERE_IT_NEED_NOT free_runs.c 's/mdnn_users_free_for(ranges, &range->users, stream)/true/'
     mutant HANDS_ON_WHAT_OTHERS_USE range_users.c \
         '/^bool mdnn_users_free_for/,/^}/s/return false;/return true;/'
     mutant PASSES_OVER_WHAT_IT_IS_BEHIND range_users.c 's/ || user.freed_in == stream;/;/'
     mutant ALL_ARE_BEHIND_A_FREE range_users.c 's/ || user.freed_in == stream;/ || user.freed_in != MDNN_NO_ORDER;/'
-    mutant MAPS_NOTHING_INSTEAD ranges_kept.c 's/status == MDNN_STATUS_NOT_FOUND \&\& !behind)/status == MDNN_STATUS_NOT_FOUND)/'
-    mutant NOT_EVEN_IDLE_MEMORY_INSTEAD ranges_kept.c \
+    mutant MAPS_NOTHING_INSTEAD free_runs.c 's/status == MDNN_STATUS_NOT_FOUND \&\& !behind)/status == MDNN_STATUS_NOT_FOUND)/'
+    mutant NOT_EVEN_IDLE_MEMORY_INSTEAD free_runs.c \
         's/^    mdnn_status_t status = prepare_window(ranges, count, &stream, &window);/    mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'
     mutant WAITS_FOR_OTHER_PLACES range_users.c 's/^    ranges->wait_count = 0; .*//'
-    mutant ADDRESSES_WANDER ranges_kept.c \
+    mutant ADDRESSES_WANDER free_runs.c \
         's/search->limit = 2 \* (ranges->used + search->count);/search->limit = ranges->top;/'
     # --- slabs ---
     mutant BLOCKS_IN_USE_ELSEWHERE_SERVE slabs.c 's/behind ? UINT_MAX : WAIT_COST - 1/UINT_MAX/'
@@ -158,7 +158,7 @@ table() {
     mutant REST_OF_A_BLOCK_FORGETS_USERS slabs.c 's/^    mdnn_users_join(ranges, &made->users, &block->users);//'
     mutant EMPTY_SLAB_IS_UNMAPPED_IN_USE slabs.c '/^bool mdnn_slab_done/,/^}/s/return false;/return true;/'
     mutant BLOCKS_UNITE_WITH_OTHER_STREAMS range_users.c \
-        's/if (!user_of(users, others->all\[i\].ticket.stream))/if (0)/'
+        's/if (!user_of(users, others->all\[i\].point.stream))/if (0)/'
     mutant TINY_ONES_LIE_ANYWHERE slabs.c 's/return room <= ranges->config.chunk_bytes .*/return 0;/'
     mutant SLABS_HOLD_ALL slabs.c 's/return !ranges->device.may_be_slabs ||/return true ||/'
     mutant BLOCKS_OF_POWERS_OF_TWO slabs.c \
@@ -167,10 +167,10 @@ table() {
     mutant LARGE_OPERATIONS_ARE_LOCKED_OUT memory_stuck.c 's/ + bytes + operation <=/ + bytes <=/'
     mutant LARGE_OPERATIONS_ARE_NEVER_FORGOTTEN memory_stuck.c 's/if (operation - recent->since >= STRETCH)/if (0)/'
     mutant TINY_RANGES_WASTE_ALL memory_stuck.c 's/^    if (memory->loose_bytes + .*/    if (0)/'
-    mutant WHAT_STAYS_LOCKS_OUT memory.c 's/(bytes < memory->config.min_bytes \&\& mdnn_memory_can_hold(memory, area->room))/bytes < memory->config.min_bytes/'
-    mutant UNPINNED_IS_LOCKED_OUT memory.c '/^void mdnn_area_unpin/,/^}/s/mdnn_area_note_movable(memory, area);//'
+    mutant WHAT_STAYS_LOCKS_OUT memory.c 's/^ *mdnn_memory_can_hold(memory, allocation->room));/true);/'
+    mutant UNPINNED_IS_LOCKED_OUT memory.c '/^void mdnn_allocation_unpin/,/^}/s/mdnn_allocation_note_movable(memory, allocation);//'
     mutant SLABS_OF_THIS_MOMENT_FOR_PLANS memory_names.c 's/mdnn_recent_most(&memory->slab_chunks)/mdnn_ranges_counts(memory->ranges).chunks_slab/'
-    mutant IDLE_MEMORY_IS_USED_FIRST ranges_kept.c 's/const bool is_short = .*/const bool is_short = 0;/'
+    mutant IDLE_MEMORY_IS_USED_FIRST free_runs.c 's/const bool is_short = .*/const bool is_short = 0;/'
 }
 
 path_of() { find offload -name "$1"; }
@@ -181,7 +181,7 @@ fails() { # source, script
     case $1 in
     range_users.c | slab*) tests='test_slabs test_ranges' ;;
     range*) tests=test_ranges ;;
-    pilot*) tests=test_pilot ;;
+    follower*) tests=test_follower ;;
     *) tests=test_memory ;;
     esac
     for test in $tests; do
@@ -204,7 +204,7 @@ plan $((table_count + 4))
 check "the mechanism as it is passes" "${MDNN_BUILD:-build}/test/unit/test_memory"
 check "the address space as it is passes" "${MDNN_BUILD:-build}/test/unit/test_ranges"
 check "slabs as they are pass" "${MDNN_BUILD:-build}/test/unit/test_slabs"
-check "the pilot as it is passes" "${MDNN_BUILD:-build}/test/unit/test_pilot"
+check "the plan follower as it is passes" "${MDNN_BUILD:-build}/test/unit/test_follower"
 mutant() { check "$1 is caught" fails "$2" "$3"; }
 table
 finish

@@ -102,7 +102,7 @@ first_is() { # name
 }
 
 a_followed_pointer_is_right_without_the_library() {
-    for way in read write graph pinned back late unseen; do
+    for way in read write graph pinned back late untracked; do
         follows 0 "$way" 0 env && follows 0 "$way" "$fill" env || return 1
     done
 }
@@ -110,7 +110,7 @@ verify_finds_a_followed_pointer() {
     for way in read write pinned late; do
         follows 3 "$way" 0 "$tool" verify -- && said_error && first_is follow_table || return 1
     done
-    follows 1 unseen 0 "$tool" verify -- && first_is follow_table && # the program exits with 0
+    follows 1 untracked 0 "$tool" verify -- && first_is follow_table && # the program exits with 0
         follows 3 graph 0 "$tool" verify -- && said_error && first_is cuGraphLaunch &&
         follows 3 read "$fill" "$tool" verify --memory 64m -- && said_error && first_is follow_table
 }
@@ -125,7 +125,7 @@ left='
 m = memory("table")
 assert m["out_bytes"] > 0 and m["peak_live_bytes"] > m["budget_bytes"] == 32 << 20, m
 assert m["refused"] == 0 and m["peak_resident_bytes"] <= m["budget_bytes"], m'
-a_followed_pointer_faults_where_its_buffer_has_left() {
+a_followed_pointer_faults_where_its_buffer_has_deferred() {
     for way in read write graph pinned; do
         in_budget 3 "$way" 32m && said_error && python "$left" || return 1
     done
@@ -182,7 +182,7 @@ check 'verify says whose statistics it cannot read' verify_reads_all_statistics
 check 'a pointer followed on the device: right without the library' a_followed_pointer_is_right_without_the_library
 check 'verify finds it and names the kernel' verify_finds_a_followed_pointer
 check 'it is right where all can stay' a_followed_pointer_is_right_where_all_can_stay
-check 'it faults where its buffer has left, and is right where it is back' a_followed_pointer_faults_where_its_buffer_has_left
+check 'it faults where its buffer has left, and is right where it is back' a_followed_pointer_faults_where_its_buffer_has_deferred
 check 'with safety = host it is right wherever its buffer is' with_host_it_is_right_wherever_its_buffer_is
 check 'where the driver has no host handles it is as fast, and says so' without_host_handles_it_is_as_fast_and_says_so
 check 'while its buffer leaves it is right or faults' a_buffer_that_leaves_later_is_never_wrong

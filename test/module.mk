@@ -1,5 +1,5 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
-TESTS += $(patsubst %,test/%.sh,runner exports layers locks innocent install mutant_scripts gpu_check vm_experiments \
+TESTS += $(patsubst %,test/%.sh,runner exports layers interface locks innocent install mutant_scripts gpu_check vm_experiments \
     memory_check pytorch_bench each_convolution wd_check check_matrix papers)
 
 # Sweeps over every call, matrices, the example's own training, and the scripts that measure: of no use twice an hour.
@@ -33,7 +33,7 @@ bench: $(ALL) $(BENCHES)
 	@for program in $(BENCHES); do $$program || exit 1; done
 
 # Not part of `make test`: an hour of one processor.
-test-mutants: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_pilot test_ranges test_slabs) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
+test-mutants: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_follower test_ranges test_slabs) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
 	@test/run --build $(B) --cpu 1800 test/mutants.sh test/memory_mutants.sh
 .PHONY: test-mutants
 

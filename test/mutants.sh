@@ -28,8 +28,8 @@ table() {
     # MangoHud PR 1701: a failed lookup without a text, and a text left by our own lookups.
     mutant FAILED_LOOKUP_SILENT shim/interpose/dlsym.c \
         's/^    if (!found)$/    if (!found \&\& dlerror())\n        return answer(NULL);\n&/' \
-        doors failed_lookups_say_so
-    mutant DLERROR_LEFT shim/real/real.c 's/^    (void)dlerror();//' doors a_library_that_is_not_there_is_an_error
+        hooks failed_lookups_say_so
+    mutant DLERROR_LEFT shim/real/real.c 's/^    (void)dlerror();//' hooks a_library_that_is_not_there_is_an_error
     # THAPI 414: our exports make a process without CUDA look like one with it.
     mutant DEFAULT_PRETENDS shim/interpose/dlsym.c 's/^    if (ours) {/    if (ours)\n        return undecided;\n&/' without_cuda
     # Without a jump glibc takes us for the caller.
@@ -41,20 +41,20 @@ table() {
     # nvshare 27: a lock or pthread_once around the start is taken again from inside it.
     mutant START_LOCKS shim/real/process.c \
         '/^static int start/,/^}/s/^    depth[+-]*;//;s/^    if (now == MDNN_PROCESS_NEW && .*/    static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;\n    pthread_mutex_lock(\&starting);\n    now = now == MDNN_PROCESS_NEW ? start() : now;\n    pthread_mutex_unlock(\&starting);\n&/' \
-        doors doors_may_be_entered_while_options_are_read hooked_calls_leave_no_error_text
+        hooks hooks_may_be_entered_while_options_are_read hooked_calls_leave_no_error_text
     # cuDNN's calls to itself by exported names.
-    mutant NO_GUARD shim/real/process.c 's/^    if (depth > 0)$/    if (0)/' doors inner_calls_are_not_decided
+    mutant NO_GUARD shim/real/process.c 's/^    if (depth > 0)$/    if (0)/' hooks inner_calls_are_not_decided
     # HAMi-core 333: an optional result is dereferenced.
-    mutant NULL_DEREFERENCE shim/interpose/door_memory.c \
+    mutant NULL_DEREFERENCE shim/interpose/hook_memory.c \
         's/^    const cudaError_t error = real->cudaMemGetInfo.*/&\n    if (*free_bytes > *total_bytes)\n        *free_bytes = *total_bytes;/' \
-        doors optional_results_may_be_null
+        hooks optional_results_may_be_null
     # vllm speculators 889, pytorch 17357: CUDA does not work in a forked child.
-    mutant FORK_KEEPS_RUNNING shim/real/process.c 's/^    atomic_store(&state, MDNN_PROCESS_FORKED);//;s/ && mark && !\*mark)/ \&\& false)/' doors a_forked_child_passes
+    mutant FORK_KEEPS_RUNNING shim/real/process.c 's/^    atomic_store(&state, MDNN_PROCESS_FORKED);//;s/ && mark && !\*mark)/ \&\& false)/' hooks a_forked_child_passes
     # Nor in one that was made without fork handlers, which has none of the library's threads.
-    mutant CLONE_KEEPS_RUNNING shim/real/process.c 's/ && mark && !\*mark)/ \&\& false)/' doors a_cloned_child_passes
+    mutant CLONE_KEEPS_RUNNING shim/real/process.c 's/ && mark && !\*mark)/ \&\& false)/' hooks a_cloned_child_passes
     mutant CLONE_WAITS_FOR_THREADS shim/real/process.c 's/^    return process != 0 && .*/    return false;/' budgeted endings clones
     # cccl 7063, kaldi 2178: nor while exit handlers run.
-    mutant EXIT_KEEPS_RUNNING shim/real/process.c 's/, MDNN_PROCESS_EXITING))/, MDNN_PROCESS_ACTIVE))/' doors calls_during_exit_pass
+    mutant EXIT_KEEPS_RUNNING shim/real/process.c 's/, MDNN_PROCESS_EXITING))/, MDNN_PROCESS_ACTIVE))/' hooks calls_during_exit_pass
     mutant DISABLE_IGNORED shim/real/process.c 's/if (!options.general_disable)/if (true)/;s/disabled = value && .*/disabled = 0;/' routes
 
     # --- right results ---
@@ -63,7 +63,7 @@ table() {
     mutant WRONG_SLICE_OFFSET shim/convolution/slices.c 's/advance(call->y, &problem->y, /advance(call->y, \&problem->x, /' matrix
     mutant BFLOAT16_ROUNDS_EACH_SUM shim/convolution/accumulate.c \
         '/^bool mdnn_accumulator_needed/,/^}/s/^    return problem->direction == /    return false \&\& problem->direction == /' \
-        doors planned_calls_do_only_what_they_must
+        hooks planned_calls_do_only_what_they_must
     # Parts of a sum may overflow although the sum does not.
     mutant HALF_SPLIT shim/convolution/plan.c 's/mdnn_problem_parts_may_add_up(problem) &&/(problem->w.type == CUDNN_DATA_HALF || mdnn_problem_parts_may_add_up(problem)) \&\&/' \
         magnitudes legacy_fp16_is_not_split graph_fp16_is_not_split
@@ -75,24 +75,24 @@ table() {
         '/^static bool lacks_workspace/,/^}/s/^    return /    return false \&\& /' \
         magnitudes legacy_bf16_is_split_where_alpha_enlarges_nothing
     mutant GRANULARITY_IGNORED shim/real/tensor_layout.c 's/^        while (images < tensor->alignment_bytes &&/        while (images < 0 \&\&/' \
-        doors slices_are_as_aligned_as_the_whole
+        hooks slices_are_as_aligned_as_the_whole
     mutant WEAKER_MATH shim/convolution/slices.c 's/(cudnnMathType_t)math_type) ==/CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) ==/' \
-        doors math_is_never_weaker
+        hooks math_is_never_weaker
     mutant NONDETERMINISTIC_FOR_DETERMINISTIC shim/convolution/execute.c 's/\.deterministic = .*/.deterministic = false,/' \
-        doors results_that_must_repeat_do
+        hooks results_that_must_repeat_do
     mutant INTEGERS_TAKEN shim/convolution/call.c 's/^    return type == CUDNN_DATA_FLOAT ||/    return type == CUDNN_DATA_INT8 || type == CUDNN_DATA_FLOAT ||/' \
-        doors what_is_not_ours_passes
+        hooks what_is_not_ours_passes
 
     # --- honest answers ---
     # ucudnn: the count of results was never written.
-    mutant RETURNED_COUNT_NOT_WRITTEN shim/convolution/answer.c \
+    mutant RETURNED_COUNT_NOT_WRITTEN shim/convolution/reply.c \
         's/^    \*returned = \(.*\);/    const int count_told = \1;/;s/(size_t)\*returned \* sizeof/(size_t)count_told * sizeof/' \
-        doors answers_are_complete_and_counted
-    mutant WORKSPACE_TOO_LARGE_ANSWER shim/convolution/answer.c 's/^    \*bytes = ready->.*/    *bytes = stock_bytes;/' \
+        hooks answers_are_complete_and_counted
+    mutant WORKSPACE_TOO_LARGE_ANSWER shim/convolution/reply.c 's/^    \*bytes = ready->.*/    *bytes = stock_bytes;/' \
         behaviour find_tells_what_will_run
-    mutant NAMED_ALGORITHM_REFUSED shim/convolution/answer.c 's/ && !is_stock))/ || !is_stock))/' doors answers_are_complete_and_counted
+    mutant NAMED_ALGORITHM_REFUSED shim/convolution/reply.c 's/ && !is_stock))/ || !is_stock))/' hooks answers_are_complete_and_counted
     mutant LIMIT_IGNORED shim/convolution/plan.c 's/workspace_bytes <= demand->workspace_bytes/workspace_bytes <= UINT64_MAX/' \
-        doors splits_fit_the_workspace
+        hooks splits_fit_the_workspace
 
     # --- steady state ---
     mutant SYNC_PER_PART shim/convolution/execute.c \
@@ -112,22 +112,22 @@ table() {
         waiting_streams a_thread_that_waits_stops_no_other
     mutant MEASURE_IN_CAPTURE shim/convolution/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
         behaviour capture_of_an_unknown_problem_passes
-    mutant CAPTURE_MODE_KEPT shim/real/capture_mode.c 's/^    if (--own.depth > 0 || !own.relaxed)/    if (own.depth-- > 0)/' doors measuring_gives_everything_back
+    mutant CAPTURE_MODE_KEPT shim/real/capture_mode.c 's/^    if (--own.depth > 0 || !own.relaxed)/    if (own.depth-- > 0)/' hooks measuring_gives_everything_back
     mutant SCRATCH_LEAK shim/convolution/scratch.c 's/^    if (scratch->blocks\[use\])/    if (0)/' behaviour measuring_gives_everything_back
-    mutant EVENT_LEAK shim/convolution/scratch.c '/^void mdnn_scratch_fini/,/^}/s/destroy_events(scratch);//' doors measuring_gives_everything_back
+    mutant EVENT_LEAK shim/convolution/scratch.c '/^void mdnn_scratch_fini/,/^}/s/destroy_events(scratch);//' hooks measuring_gives_everything_back
     # HAMi 1181: an unsigned difference below zero.
-    mutant SIZE_UNDERFLOW shim/convolution/scratch.c 's/available < reserve_bytes || bytes/bytes/' doors little_memory_is_left_to_the_host
+    mutant SIZE_UNDERFLOW shim/convolution/scratch.c 's/available < reserve_bytes || bytes/bytes/' hooks little_memory_is_left_to_the_host
 
     # --- trouble ---
     mutant FIRST_FAILURE_TOLD shim/convolution/execute.c 's/return i == 0 || may_be_redone/return may_be_redone/' \
-        doors a_failing_first_part_becomes_the_callers_call
+        hooks a_failing_first_part_becomes_the_callers_call
     mutant LATER_FAILURE_HIDDEN shim/convolution/execute.c 's/pass(call) : status;/pass(call) : CUDNN_STATUS_SUCCESS;/' \
-        doors a_failing_later_part_is_told
+        hooks a_failing_later_part_is_told
     mutant SUM_FAILURE_TOLD shim/convolution/execute.c 's/beta_is_zero || part->accumulator;/beta_is_zero;/' \
-        doors a_failing_later_part_becomes_the_callers_call
+        hooks a_failing_later_part_becomes_the_callers_call
     mutant BETA_APPLIED_TWICE shim/convolution/execute.c 's/return problem->beta_is_zero || part->accumulator;/return true;/' \
-        doors a_failing_later_part_is_told
-    mutant FAILURE_REPEATED shim/convolution/execute.c 's/^        mdnn_plan_give_up(plan);//' doors a_failing_first_part_becomes_the_callers_call
+        hooks a_failing_later_part_is_told
+    mutant FAILURE_REPEATED shim/convolution/execute.c 's/^        mdnn_conv_plan_give_up(plan);//' hooks a_failing_first_part_becomes_the_callers_call
 
     # --- one workspace for all (policy wd) ---
     mutant ARENA_WITHOUT_WAIT shim/convolution/arena.c 's/^    if (!slot->used || driver->cuStreamWaitEvent(.*/    if (1)/' arena many_streams 2097152
@@ -144,30 +144,30 @@ table() {
         graph_rules a_shrunk_plan_never_runs_itself
     mutant ASKED_LATER shim/graph/graph_shadow.c 's/^    if (number == 0)/    if (1)/' \
         graph_rules a_later_answer_of_the_configuration_binds
-    mutant GIVEN_CONFIGURATION shim/interpose/door_graph.c 's/^        follow_configuration(descriptor, elements);/        (void)follow_configuration;/' \
+    mutant GIVEN_CONFIGURATION shim/interpose/hook_graph.c 's/^        follow_configuration(descriptor, elements);/        (void)follow_configuration;/' \
         graph_rules a_later_answer_of_the_configuration_binds
-    mutant INITIALIZED_PASSES shim/interpose/door_graph.c 's/^    mdnn_shadow_renew(descriptor);/    mdnn_shadow_destroy(descriptor);/' \
+    mutant INITIALIZED_PASSES shim/interpose/hook_graph.c 's/^    mdnn_shadow_renew(descriptor);/    mdnn_shadow_destroy(descriptor);/' \
         graph_rules a_descriptor_may_be_initialized
     mutant HANDLE_NEVER_GONE shim/real/handles.c 's/!entry->is_gone \&\& //' graph_rules a_plan_outlives_its_handle
     mutant HANDLE_OF_ANY_DEVICE shim/real/handles.c 's/ \&\& entry->device == device);/);/' \
         graph_rules the_current_device_may_be_another
-    mutant SHRUNK_PLAN_RUNS shim/interpose/door_graph.c 's/own_plan_may_run = told >= record->own_bytes;/own_plan_may_run = true;/' \
+    mutant SHRUNK_PLAN_RUNS shim/interpose/hook_graph.c 's/own_plan_may_run = told >= record->own_bytes;/own_plan_may_run = true;/' \
         graph_rules a_shrunk_plan_never_runs_itself
-    mutant SHRUNK_PLAN_IN_CUDA_GRAPH shim/interpose/door_graph.c 's/^    if (execution.own_plan_may_run)$/    if (1)/' \
+    mutant SHRUNK_PLAN_IN_CUDA_GRAPH shim/interpose/hook_graph.c 's/^    if (execution.own_plan_may_run)$/    if (1)/' \
         graph_rules cuda_graphs_are_as_cudnn_makes_them
-    mutant SHRUNK_PLAN_AT_EXIT shim/interpose/door_graph.c 's/^    if (mdnn_process_state() != MDNN_PROCESS_EXITING)/    if (1)/' \
+    mutant SHRUNK_PLAN_AT_EXIT shim/interpose/hook_graph.c 's/^    if (mdnn_process_state() != MDNN_PROCESS_EXITING)/    if (1)/' \
         graph_rules a_shrunk_plan_does_not_run_itself_at_exit
     mutant SHADOW_OUTLIVES shim/graph/graph_shadow.c '/^void mdnn_shadow_destroy/,/^}/s/detach(descriptor)/NULL/' \
         graph_rules nothing_is_kept_of_what_was_destroyed
     mutant GENEROUS_TO_ALL shim/convolution/plan.c 's/^    return !atomic_exchange(&plan->generous.*/    return true;/' \
         graph_rules one_generous_answer_at_a_time
-    mutant GENEROUS_NEVER_AGAIN shim/interpose/door_graph.c 's/^    settle_generosity(&execution);//' \
+    mutant GENEROUS_NEVER_AGAIN shim/interpose/hook_graph.c 's/^    settle_workspace_overcommit(&execution);//' \
         graph_rules one_generous_answer_at_a_time
     mutant GENEROUS_WITHOUT_LIMIT shim/graph/graph_record.c 's/^    return most < user_limit ? most : user_limit;/    return most;/' \
         graph_rules no_answer_exceeds_the_limit
     mutant PARTS_GET_THE_WHOLE_PACK shim/convolution/execute.c 's/^        if (count > 1 || !call->pack_fits)/        if (!call->pack_fits)/' \
         graph_rules an_answer_is_all_that_is_touched
-    mutant FOREIGN_NAMES_FIT shim/interpose/door_graph.c 's/call.pack_fits = names_agree(.*/call.pack_fits = true;/' \
+    mutant FOREIGN_NAMES_FIT shim/interpose/hook_graph.c 's/^            names_agree(.*/true;/' \
         graph_rules uids_are_names_not_places
     mutant MEASURES_ON_THE_HOSTS_DATA shim/convolution/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
         graph_rules without_a_question_the_plans_own_need_holds
@@ -183,9 +183,9 @@ table() {
         graph_rules packs_are_understood_however_made
     mutant PACK_OF_SIXTEEN shim/graph/graph_shadow.c 's/^    values->count = room ? count : -1;/    values->count = room \&\& count <= MDNN_PACK_POINTERS ? count : -1;/' \
         graph_rules packs_are_understood_however_made
-    mutant PACK_NOT_FINALIZED shim/interpose/door_graph.c 's/(execution->pack && !execution->pack->pack.finalized)/0/' \
+    mutant PACK_NOT_FINALIZED shim/interpose/hook_graph.c 's/(execution->pack && !execution->pack->pack.finalized)/0/' \
         graph_rules packs_are_understood_however_made
-    mutant NULL_HANDLE_TAKEN shim/interpose/door_graph.c 's/^    if (!handle || !pack ||/    if (/' \
+    mutant NULL_HANDLE_TAKEN shim/interpose/hook_graph.c 's/^    if (!handle || !pack ||/    if (/' \
         graph_rules wrong_calls_get_the_same_statuses
     mutant GRAPH_MEASURED_IN_CAPTURE shim/convolution/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
         graph_rules capture_of_an_unknown_plan_passes
@@ -195,25 +195,25 @@ table() {
     # --- virtual memory: failures of the driver (of its rules: test/memory_mutants.sh) ---
     mutant COPY_FAILURE_HIDDEN shim/vmem/memory_device.c 's/^    MDNN_TRY(mdnn_failure_note(out ? driver/    (void)(mdnn_failure_note(out ? driver/' \
         every_fault cuMemcpyHtoDAsync_v2
-    mutant FAILED_QUERY_IS_OVER shim/vmem/stream_moments.c \
+    mutant FAILED_QUERY_IS_OVER shim/vmem/timelines.c \
         's/^        status = note(result);/        status = note(result == CUDA_ERROR_NOT_READY ? result : CUDA_SUCCESS);/' \
         every_fault cuEventQuery
 
-    # --- virtual memory: what the doors and graphs hold ---
-    mutant REFUSED_ATTRIBUTE_PINS shim/interpose/door_driver_misc.c '/^static CUresult told/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+    # --- virtual memory: what the hooks and graphs hold ---
+    mutant REFUSED_ATTRIBUTE_PINS shim/interpose/hook_driver_misc.c '/^static CUresult told/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
         budgeted virtual_pins attribute
     # What is only asked about needs no room; and the answer is the allocation's own.
     mutant QUESTION_NEEDS_ROOM shim/vmem/virtual_memory.c '/^static CUdeviceptr sample_of/,/^}/s/^               : mdnn_device_memory_sample.*/               : 0;/' \
         budgeted_aloud virtual_pins questions
-    mutant ANSWER_OF_THE_SAMPLE shim/interpose/door_driver_misc.c 's/^        memcpy(value, &address, sizeof address);/        ;/' \
+    mutant ANSWER_OF_THE_SAMPLE shim/interpose/hook_driver_misc.c 's/^        memcpy(value, &address, sizeof address);/        ;/' \
         budgeted_aloud virtual_pins questions
-    mutant SAMPLES_IDENTITY shim/interpose/door_driver_misc.c 's/^        memcpy(value, &(uint64_t){ours + number}, sizeof number);/        ;/' \
+    mutant SAMPLES_IDENTITY shim/interpose/hook_driver_misc.c 's/^        memcpy(value, &(uint64_t){ours + number}, sizeof number);/        ;/' \
         budgeted_aloud virtual_pins questions
-    mutant NO_ROOM_TO_BE_TOLD shim/interpose/door_driver_misc.c 's/return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_SUPPORTED : result;/return result;/' \
+    mutant NO_ROOM_TO_BE_TOLD shim/interpose/hook_driver_misc.c 's/return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_SUPPORTED : result;/return result;/' \
         budgeted_aloud virtual_pins questions
-    mutant TEXTURE_OUTLIVES_ITS_END shim/interpose/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectDestroy/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+    mutant TEXTURE_OUTLIVES_ITS_END shim/interpose/hook_driver_misc.c '/^CUresult mdnn_hook_cuTexObjectDestroy/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
         budgeted virtual_pins texture
-    mutant REFUSED_TEXTURE_PINS shim/interpose/door_driver_misc.c '/^CUresult mdnn_door_cuTexObjectCreate/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+    mutant REFUSED_TEXTURE_PINS shim/interpose/hook_driver_misc.c '/^CUresult mdnn_hook_cuTexObjectCreate/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
         budgeted virtual_pins texture
     mutant FREE_WAITS_FOR_NAMED_ONLY shim/vmem/virtual_memory.c 's/^        wait_for_unnamed_uses(device, address);/        ;/' budgeted virtual_pins freed_in_use
     mutant NODE_OUTLIVES_THE_FREE shim/vmem/virtual_memory.c 's/^        if (!capture \&\& !ours)/        if (0)/' \
@@ -225,9 +225,9 @@ mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_memory.c 's/^           
     mutant WANTED_FOR_EVER shim/vmem/workspace_sizes.c '/^void mdnn_workspace_over/,/^}/s/^    .*//' tight tensors 26MiB
     mutant WORKSPACE_KEPT_WITH_NO_ROOM shim/convolution/execute.c 's/^    if (mdnn_convolution_fits(call) ||/    if (1 ||/' tight kept 26MiB
         mutant UNPINNED_TWICE shim/vmem/virtual_operations.c 's/^        if (known < count)$/        if (0)/' budgeted virtual_graphs named_twice
-    mutant ANY_POOL_IS_THE_DEVICES shim/interpose/door_driver_pools.c 's/^        if (known == pool || current_pool(device) == pool)/        if (1)/' \
+    mutant ANY_POOL_IS_THE_DEVICES shim/interpose/hook_driver_pools.c 's/^        if (known == pool || current_pool(device) == pool)/        if (1)/' \
         budgeted virtual_async own_pool
-    mutant STREAM_FORGOTTEN_AT_WORK shim/vmem/stream_moments.c 's/^            if (!stream->ended || stream->done < stream->marked) {/            if (!stream->ended) {/' \
+    mutant STREAM_FORGOTTEN_AT_WORK shim/vmem/timelines.c 's/^            if (!stream->ended || stream->done < stream->marked) {/            if (!stream->ended) {/' \
         budgeted virtual_async work_of_a_stream_that_ends
     mutant NAME_LOST shim/vmem/virtual_operations.c 's/^        operation->overflowed = true;/        ;/' \
         budgeted virtual_names of_a_batch
@@ -262,21 +262,21 @@ mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_memory.c 's/^           
     key IN_PLACE 'problem->in_place = 0'
     key ACTIVATION 'problem->activation_mode = 0'
     key COEFFICIENT 'problem->activation_coefficient_bits = 0'
-    mutant KEY_WITHOUT_DEVICE shim/convolution/plan.c 's/^    key->problem.device = device;//' doors problems_that_differ_are_planned_apart
+    mutant KEY_WITHOUT_DEVICE shim/convolution/plan.c 's/^    key->problem.device = device;//' hooks problems_that_differ_are_planned_apart
 }
 
 # A problem that is read without one of its members, which therefore tells no two problems apart.
 key() {
     mutant "KEY_WITHOUT_$1" shim/convolution/call.c "s/^    problem->beta_is_zero = .*/&\\n    $2;/" \
-        doors problems_that_differ_are_planned_apart
+        hooks problems_that_differ_are_planned_apart
 }
 
 # --- tests: each runs with the library $1, its output does not matter ---
 preload() { echo "${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$1"; }
-doors() {
-    doors_library=$1
+hooks() {
+    hooks_library=$1
     shift
-    MDNN_LIBRARY=$doors_library test/limits.py --cpu 20 --idle 20 test/doors.sh "$@"
+    MDNN_LIBRARY=$hooks_library test/limits.py --cpu 20 --idle 20 test/hooks.sh "$@"
 }
 behaviour() { MDNN_LIBRARY=$1 test/limits.py --cpu 60 --idle 60 test/behaviour.sh "$2"; }
 waiting_streams() { MDNN_LIBRARY=$1 test/waiting_streams.sh "$2"; }

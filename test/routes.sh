@@ -29,7 +29,7 @@ seen_once() {
     [ "$(field cuda_malloc)" -ge 3 ] || { echo "cuda_malloc is '$(field cuda_malloc)'"; return 1; }
 }
 
-# The same as a graph, of whose plan the library reads what it needs, itself unseen.
+# The same as a graph, of whose plan the library reads what it needs, itself untracked.
 graph_seen_once() {
     GRAPH=1 MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 same_result "$@" || return 1
     counted="$(field calls_graph_execute) $(field calls_graph_workspace) $(field graph_plans) $(field calls_forward)"
@@ -60,9 +60,9 @@ check 'dlsym on RTLD_DEFAULT goes through the library' seen_once "$clients/route
 check 'an RTLD_LOCAL extension goes through the library' seen_once "$clients/route" plugin "$clients/plugin.so"
 check 'libcudnn_cnn linked directly goes through the library' seen_once "$clients/route_cnn" linked
 if [ -z "${MDNN_PRELOAD_FIRST:-}" ]; then
-    check 'an RTLD_DEEPBIND extension works, unseen' not_seen "$clients/route" deepbind "$clients/plugin.so"
+    check 'an RTLD_DEEPBIND extension works, untracked' not_seen "$clients/route" deepbind "$clients/plugin.so"
 else
-    skip 'an RTLD_DEEPBIND extension works, unseen' 'no sanitizer works with RTLD_DEEPBIND'
+    skip 'an RTLD_DEEPBIND extension works, untracked' 'no sanitizer works with RTLD_DEEPBIND'
 fi
 check 'a graph by symbols bound at start' graph_seen_once "$clients/route_linked" linked
 check 'a graph by dlsym on a handle' graph_seen_once "$clients/route" handle
@@ -72,11 +72,11 @@ check 'a graph of an RTLD_LOCAL extension' graph_seen_once "$clients/route" plug
 check 'a graph by libcudnn_graph linked directly' graph_seen_once "$clients/route_graph" linked
 check 'a convolution of a program that links libcudnn_graph first' seen_once "$clients/route_graph" linked
 if [ -z "${MDNN_PRELOAD_FIRST:-}" ]; then
-    check 'a graph of an RTLD_DEEPBIND extension works, unseen' graph_not_seen "$clients/route" deepbind "$clients/plugin.so"
+    check 'a graph of an RTLD_DEEPBIND extension works, untracked' graph_not_seen "$clients/route" deepbind "$clients/plugin.so"
 else
-    skip 'a graph of an RTLD_DEEPBIND extension works, unseen' 'no sanitizer works with RTLD_DEEPBIND'
+    skip 'a graph of an RTLD_DEEPBIND extension works, untracked' 'no sanitizer works with RTLD_DEEPBIND'
 fi
-check 'MICRODNN_DISABLE=1 makes the doors of graphs transparent' graph_disabled "$clients/route" handle
-check 'MICRODNN_DISABLE=1 makes every door transparent' disabled_says_nothing "$clients/route" handle
+check 'MICRODNN_DISABLE=1 makes the hooks of graphs transparent' graph_disabled "$clients/route" handle
+check 'MICRODNN_DISABLE=1 makes every hook transparent' disabled_says_nothing "$clients/route" handle
 check 'hooking by name alone recurses through the dispatcher (mutant)' recursion_of_the_mutant_shows
 finish

@@ -59,10 +59,10 @@ static mdnn_status_t unmap_chunk(void *context, uint64_t address, uint64_t chunk
     return memory->device.unmap(memory->context, address, chunk);
 }
 
-static bool is_done(void *context, mdnn_ticket_t ticket)
+static bool is_done(void *context, mdnn_stream_point_t point)
 {
     mdnn_memory_t *const memory = context;
-    return memory->device.is_done(memory->context, ticket);
+    return memory->device.is_done(memory->context, point);
 }
 
 static bool may_be_slabs(void *context, uint64_t chunks)
@@ -88,8 +88,8 @@ mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
     mdnn_status_t status = mdnn_ranges_create(&config->ranges, &ranges_device, made, &made->ranges);
     if (status == MDNN_STATUS_OK) {
         made->chunk_limit = config->budget_bytes / made->chunk_bytes;
-        made->pilot = mdnn_pilot_create(&config->pilot);
-        status = made->pilot ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
+        made->follower = mdnn_follower_create(&config->follower);
+        status = made->follower ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
     }
     if (status == MDNN_STATUS_OK)
         *memory = made;
@@ -98,95 +98,98 @@ mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
     return status;
 }
 
-static void free_uses(mdnn_area_t *area)
+static void free_uses(mdnn_allocation_t *allocation)
 {
-    if (area->uses != area->first_uses)
-        free(area->uses);
+    if (allocation->uses != allocation->first_uses)
+        free(allocation->uses);
 }
 
-static void free_area(mdnn_area_t *area)
+static void free_allocation(mdnn_allocation_t *allocation)
 {
-    free_uses(area);
-    free(area->slots);
-    free(area);
+    free_uses(allocation);
+    free(allocation->slots);
+    free(allocation);
 }
 
 void mdnn_memory_destroy(mdnn_memory_t *memory)
 {
     if (!memory)
         return;
-    while (memory->areas) {
-        mdnn_area_t *const area = memory->areas;
-        memory->areas = area->next;
-        free_area(area);
+    while (memory->allocations) {
+        mdnn_allocation_t *const allocation = memory->allocations;
+        memory->allocations = allocation->next;
+        free_allocation(allocation);
     }
     free_uses(&memory->all);
-    mdnn_pilot_destroy(memory->pilot);
+    mdnn_follower_destroy(memory->follower);
     mdnn_ranges_destroy(memory->ranges);
     free(memory->uses);
     free(memory->streams);
-    free(memory->unseen);
+    free(memory->untracked);
     free(memory);
 }
 
-/* ---- areas ---- */
+/* ---- allocations ---- */
 
-mdnn_area_t *mdnn_area_find(const mdnn_memory_t *memory, uint64_t address, uint64_t began)
+mdnn_allocation_t *mdnn_allocation_find(const mdnn_memory_t *memory, uint64_t address,
+                                        uint64_t began)
 {
-    mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
-    return area && area->born < began && began <= area->gone ? area : NULL;
+    mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, address);
+    return allocation && allocation->born < began && began <= allocation->gone ? allocation : NULL;
 }
 
 /* Not freed. */
-static mdnn_area_t *find_live(const mdnn_memory_t *memory, uint64_t address)
+static mdnn_allocation_t *find_live(const mdnn_memory_t *memory, uint64_t address)
 {
-    mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
-    return area && !area->freed ? area : NULL;
+    mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, address);
+    return allocation && !allocation->freed ? allocation : NULL;
 }
 
 /* Not freed, or pinned still: nobody else can have its addresses. */
-static mdnn_area_t *find_kept(const mdnn_memory_t *memory, uint64_t address)
+static mdnn_allocation_t *find_kept(const mdnn_memory_t *memory, uint64_t address)
 {
-    mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
-    return area && (!area->freed || area->pins > 0) ? area : NULL;
+    mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, address);
+    return allocation && (!allocation->freed || allocation->pins > 0) ? allocation : NULL;
 }
 
-mdnn_status_t mdnn_area_reserve_use(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t stream)
+mdnn_status_t mdnn_allocation_reserve_use(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                          uint64_t stream)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < area->use_count; i++)
-        if (area->uses[i].stream == stream)
+    for (uint32_t i = 0; i < allocation->use_count; i++)
+        if (allocation->uses[i].stream == stream)
             return MDNN_STATUS_OK;
-    if (area->use_count == area->use_room && area->held == 0) { /* none is only reserved */
-        mdnn_area_uses_over(memory, area);
-        for (uint32_t i = 0; i < area->use_count; i++)
-            if (area->uses[i].moment != 0)
-                area->uses[kept++] = area->uses[i];
-        area->use_count = kept;
+    if (allocation->use_count == allocation->use_room &&
+        allocation->held == 0) { /* none is only reserved */
+        mdnn_allocation_uses_over(memory, allocation);
+        for (uint32_t i = 0; i < allocation->use_count; i++)
+            if (allocation->uses[i].position != 0)
+                allocation->uses[kept++] = allocation->uses[i];
+        allocation->use_count = kept;
     }
-    if (area->use_count == area->use_room) {
-        const bool inside = area->uses == area->first_uses;
-        mdnn_ticket_t *const uses =
-            reallocarray(inside ? NULL : area->uses, area->use_room * 2, sizeof *uses);
+    if (allocation->use_count == allocation->use_room) {
+        const bool inside = allocation->uses == allocation->first_uses;
+        mdnn_stream_point_t *const uses =
+            reallocarray(inside ? NULL : allocation->uses, allocation->use_room * 2, sizeof *uses);
         if (!uses)
             return MDNN_STATUS_OUT_OF_MEMORY;
         if (inside)
-            memcpy(uses, area->first_uses, sizeof area->first_uses);
-        area->uses = uses;
-        area->use_room *= 2;
+            memcpy(uses, allocation->first_uses, sizeof allocation->first_uses);
+        allocation->uses = uses;
+        allocation->use_room *= 2;
     }
-    area->uses[area->use_count++] = (mdnn_ticket_t){stream, 0};
+    allocation->uses[allocation->use_count++] = (mdnn_stream_point_t){stream, 0};
     return MDNN_STATUS_OK;
 }
 
-void mdnn_area_note_use(mdnn_area_t *area, mdnn_ticket_t ticket)
+void mdnn_allocation_note_use(mdnn_allocation_t *allocation, mdnn_stream_point_t point)
 {
-    for (uint32_t i = 0; i < area->use_count; i++)
-        if (area->uses[i].stream == ticket.stream)
-            area->uses[i].moment = ticket.moment;
+    for (uint32_t i = 0; i < allocation->use_count; i++)
+        if (allocation->uses[i].stream == point.stream)
+            allocation->uses[i].position = point.position;
 }
 
-void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *event)
+void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event)
 {
     if (!memory->device.event)
         return;
@@ -226,81 +229,86 @@ void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool need
 
 /* ---- allocate ---- */
 
-static void begin_life(mdnn_memory_t *memory, mdnn_area_t *area)
+static void begin_life(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    memory->report.live_bytes += area->bytes;
-    memory->live_room_bytes += area->room;
-    memory->loose_bytes += mdnn_area_loose_bytes(memory, area);
+    memory->report.live_bytes += allocation->bytes;
+    memory->live_room_bytes += allocation->room;
+    memory->loose_bytes += mdnn_allocation_loose_bytes(memory, allocation);
     if (memory->report.peak_live_bytes < memory->report.live_bytes)
         memory->report.peak_live_bytes = memory->report.live_bytes;
-    area->pilot_range = mdnn_pilot_begin_range(memory->pilot, area->room, area->stays, area);
+    allocation->follower_range = mdnn_follower_begin_range(memory->follower, allocation->room,
+                                                           allocation->stays, allocation);
 }
 
-static void link_area(mdnn_memory_t *memory, mdnn_area_t *area)
+static void link_allocation(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    area->next = memory->areas;
-    if (area->next)
-        area->next->previous = area;
-    memory->areas = area;
-    mdnn_ranges_set_owner(memory->ranges, area->address, area);
-    if (area->range && area->stays)
-        memory->stuck_bytes += area->room;
-    begin_life(memory, area);
+    allocation->next = memory->allocations;
+    if (allocation->next)
+        allocation->next->previous = allocation;
+    memory->allocations = allocation;
+    mdnn_ranges_set_owner(memory->ranges, allocation->address, allocation);
+    if (allocation->range && allocation->stays)
+        memory->stuck_bytes += allocation->room;
+    begin_life(memory, allocation);
 }
 
-static void fill_area(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t address, uint64_t bytes)
+static void fill_allocation(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t address,
+                            uint64_t bytes)
 {
     enum { GRANULE = 512 };              /* of blocks */
     static _Atomic uint64_t last_number; /* of all devices: one that was reset may have its
                                             addresses once more */
-    area->number = atomic_fetch_add(&last_number, 1) + 1;
-    area->address = address;
-    area->bytes = bytes;
-    area->range = mdnn_ranges_at(memory->ranges, address);
-    if (area->range)
-        area->count = mdnn_range_chunks(area->range).count;
-    area->room =
-        area->range ? area->count * memory->chunk_bytes : (bytes + GRANULE - 1) / GRANULE * GRANULE;
-    area->stays = !area->range ||
-                  (bytes < memory->config.min_bytes && mdnn_memory_can_hold(memory, area->room));
-    if (!area->stays)
-        mdnn_area_note_movable(memory, area);
-    area->born = memory->began;
-    area->gone = UINT64_MAX;
-    area->freed_in = MDNN_NO_ORDER;
-    area->blank = area->range && mdnn_area_owned(area) < area->count;
-    area->slots_from = area->count;
-    area->filled = area->in_sent = area->out_sent = area->clean = area->blank ? 0 : area->count;
-    area->state = area->blank ? MDNN_AREA_AWAY : MDNN_AREA_RESIDENT;
-    area->last_use = memory->report.operations;
+    allocation->number = atomic_fetch_add(&last_number, 1) + 1;
+    allocation->address = address;
+    allocation->bytes = bytes;
+    allocation->range = mdnn_ranges_at(memory->ranges, address);
+    if (allocation->range)
+        allocation->count = mdnn_range_chunks(allocation->range).count;
+    allocation->room = allocation->range ? allocation->count * memory->chunk_bytes
+                                         : (bytes + GRANULE - 1) / GRANULE * GRANULE;
+    allocation->stays = !allocation->range || (bytes < memory->config.min_bytes &&
+                                               mdnn_memory_can_hold(memory, allocation->room));
+    if (!allocation->stays)
+        mdnn_allocation_note_movable(memory, allocation);
+    allocation->born = memory->began;
+    allocation->gone = UINT64_MAX;
+    allocation->freed_in = MDNN_NO_ORDER;
+    allocation->blank = allocation->range && mdnn_allocation_owned(allocation) < allocation->count;
+    allocation->slots_from = allocation->count;
+    allocation->filled = allocation->in_sent = allocation->out_sent = allocation->clean =
+        allocation->blank ? 0 : allocation->count;
+    allocation->state = allocation->blank ? MDNN_ALLOCATION_AWAY : MDNN_ALLOCATION_RESIDENT;
+    allocation->last_use = memory->report.operations;
 }
 
-/* Has `stream` wait for earlier users of the memory. Those for whom it cannot are uses of the area
+/* Has `stream` wait for earlier users of the memory. Those for whom it cannot are uses of the allocation
  * from now on, and *host says that the host must wait for them. What they do in `stream` itself needs
  * no wait there, but must be over before the memory leaves. */
-static mdnn_status_t follow_users(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t stream,
-                                  const mdnn_allocation_t *got, bool *host)
+static mdnn_status_t follow_users(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                  uint64_t stream, const mdnn_acquired_t *got, bool *host)
 {
     *host = false;
-    MDNN_TRY(mdnn_area_reserve_use(memory, area, stream)); /* cannot fail: it is the first */
+    MDNN_TRY(
+        mdnn_allocation_reserve_use(memory, allocation, stream)); /* cannot fail: it is the first */
     for (size_t i = 0; i < got->wait_count; i++) {
         if (memory->device.wait_in_stream(memory->context, stream, got->waits[i]) == MDNN_STATUS_OK)
             continue;
-        MDNN_TRY(mdnn_area_reserve_use(memory, area, got->waits[i].stream));
-        mdnn_area_note_use(area, got->waits[i]);
+        MDNN_TRY(mdnn_allocation_reserve_use(memory, allocation, got->waits[i].stream));
+        mdnn_allocation_note_use(allocation, got->waits[i]);
         *host = true;
     }
-    mdnn_area_note_use(area, memory->device.mark(memory->context, stream));
+    mdnn_allocation_note_use(allocation, memory->device.mark(memory->context, stream));
     return MDNN_STATUS_OK;
 }
 
 /* Held. Host wait until nothing that is known uses it. BUSY: not within `seconds`; 0: as long as the
  * device does anything. */
-static mdnn_status_t wait_for_uses(mdnn_memory_t *memory, mdnn_area_t *area, double seconds)
+static mdnn_status_t wait_for_uses(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                   double seconds)
 {
-    for (uint32_t i = 0; i < area->use_count;) {
-        const mdnn_ticket_t use = area->uses[i];
-        if (use.moment == 0 || memory->device.is_done(memory->context, use))
+    for (uint32_t i = 0; i < allocation->use_count;) {
+        const mdnn_stream_point_t use = allocation->uses[i];
+        if (use.position == 0 || memory->device.is_done(memory->context, use))
             i++;
         else
             MDNN_TRY(seconds > 0 ? mdnn_memory_wait_a_while(memory, use, seconds)
@@ -309,19 +317,19 @@ static mdnn_status_t wait_for_uses(mdnn_memory_t *memory, mdnn_area_t *area, dou
     return MDNN_STATUS_OK;
 }
 
-static void forget(mdnn_memory_t *memory, mdnn_area_t *area)
+static void forget(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    for (; area->live_pins > 0; area->live_pins--)
-        mdnn_area_unpin(memory, area);
-    area->freed = true;
-    if (area->pins == 0)
-        area->gone = memory->began;
-    memory->report.live_bytes -= area->bytes;
-    memory->live_room_bytes -= area->room;
-    memory->loose_bytes -= mdnn_area_loose_bytes(memory, area);
-    mdnn_pilot_end_range(memory->pilot, area->pilot_range);
-    area->pilot_range = MDNN_NO_POSITION;
-    mdnn_area_end(memory, area);
+    for (; allocation->live_pins > 0; allocation->live_pins--)
+        mdnn_allocation_unpin(memory, allocation);
+    allocation->freed = true;
+    if (allocation->pins == 0)
+        allocation->gone = memory->began;
+    memory->report.live_bytes -= allocation->bytes;
+    memory->live_room_bytes -= allocation->room;
+    memory->loose_bytes -= mdnn_allocation_loose_bytes(memory, allocation);
+    mdnn_follower_end_range(memory->follower, allocation->follower_range);
+    allocation->follower_range = MDNN_NO_POSITION;
+    mdnn_allocation_end(memory, allocation);
 }
 
 void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optional)
@@ -344,93 +352,95 @@ static mdnn_first_use_t first_use(const mdnn_memory_t *memory, uint64_t bytes)
 {
     if (!mdnn_memory_may_be_bare(memory, bytes))
         return MDNN_FIRST_USE_UNKNOWN;
-    return mdnn_pilot_first_use(memory->pilot, mdnn_ranges_chunks_for(memory->ranges, bytes) *
-                                                   memory->chunk_bytes);
+    return mdnn_follower_first_use(memory->follower, mdnn_ranges_chunks_for(memory->ranges, bytes) *
+                                                         memory->chunk_bytes);
 }
 
-static mdnn_area_t *new_area(void)
+static mdnn_allocation_t *new_allocation(void)
 {
-    mdnn_area_t *const area = calloc(1, sizeof *area);
-    if (area) {
-        area->uses = area->first_uses;
-        area->use_room = MDNN_INLINE_USES;
+    mdnn_allocation_t *const allocation = calloc(1, sizeof *allocation);
+    if (allocation) {
+        allocation->uses = allocation->first_uses;
+        allocation->use_room = MDNN_INLINE_USES;
     }
-    return area;
+    return allocation;
 }
 
 /* Memory whose users do not end soon is given back, and addresses alone taken, whose first use finds
  * other memory. NOT_FOUND: not here. */
-static mdnn_status_t exchange(mdnn_memory_t *memory, mdnn_area_t **area, uint64_t stream)
+static mdnn_status_t exchange(mdnn_memory_t *memory, mdnn_allocation_t **allocation,
+                              uint64_t stream)
 {
-    mdnn_allocation_t bare;
-    const uint64_t bytes = (*area)->bytes;
-    if (memory->config.safety != MDNN_SAFETY_FAST || memory->unseen_open > 0 || (*area)->stays ||
-        (*area)->pins > 0)
+    mdnn_acquired_t bare;
+    const uint64_t bytes = (*allocation)->bytes;
+    if (memory->config.safety != MDNN_SAFETY_FAST || memory->untracked_open > 0 ||
+        (*allocation)->stays || (*allocation)->pins > 0)
         return MDNN_STATUS_NOT_FOUND;
-    mdnn_area_t *const other = new_area();
+    mdnn_allocation_t *const other = new_allocation();
     if (!other)
         return MDNN_STATUS_NOT_FOUND;
     if (mdnn_memory_reserve(memory, bytes, &bare) != MDNN_STATUS_OK) {
-        free_area(other);
+        free_allocation(other);
         return MDNN_STATUS_NOT_FOUND;
     }
-    forget(memory, *area);
-    fill_area(memory, other, bare.address, bytes);
-    link_area(memory, other);
-    (void)mdnn_area_reserve_use(memory, other, stream);
-    mdnn_area_note_use(other, memory->device.mark(memory->context, stream));
-    *area = other;
+    forget(memory, *allocation);
+    fill_allocation(memory, other, bare.address, bytes);
+    link_allocation(memory, other);
+    (void)mdnn_allocation_reserve_use(memory, other, stream);
+    mdnn_allocation_note_use(other, memory->device.mark(memory->context, stream));
+    *allocation = other;
     return MDNN_STATUS_OK;
 }
 
 /* Nobody knows the allocation yet, but it must not leave meanwhile. */
-static mdnn_status_t wait_for_users(mdnn_memory_t *memory, mdnn_area_t **area, uint64_t stream)
+static mdnn_status_t wait_for_users(mdnn_memory_t *memory, mdnn_allocation_t **allocation,
+                                    uint64_t stream)
 {
     static const double moment_s = 0.02;
-    mdnn_area_t *const first = *area;
+    mdnn_allocation_t *const first = *allocation;
     first->held++;
     mdnn_status_t status = wait_for_uses(memory, first, moment_s);
     if (status == MDNN_STATUS_BUSY) {
-        if (exchange(memory, area, stream) == MDNN_STATUS_OK)
+        if (exchange(memory, allocation, stream) == MDNN_STATUS_OK)
             status = MDNN_STATUS_OK;
         else
             status = wait_for_uses(memory, first, 0);
     }
     first->held--;
-    mdnn_area_end(memory, first); /* if it was exchanged */
+    mdnn_allocation_end(memory, first); /* if it was exchanged */
     return status;
 }
 
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address)
 {
-    mdnn_allocation_t got;
+    mdnn_acquired_t got;
     mdnn_turn_t turn;
     bool host;
-    mdnn_area_t *area = new_area();
-    if (!area)
+    mdnn_allocation_t *allocation = new_allocation();
+    if (!allocation)
         return MDNN_STATUS_OUT_OF_MEMORY;
     mdnn_status_t status =
         mdnn_memory_acquire(memory, bytes, stream, first_use(memory, bytes), &turn, &got);
     if (status != MDNN_STATUS_OK) {
-        free_area(area);
+        free_allocation(allocation);
         if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
             note_refusal(memory, bytes);
         return status;
     }
-    fill_area(memory, area, got.address, bytes);
-    link_area(memory, area);
-    status = follow_users(memory, area, stream, &got, &host);
-    area->held++;
+    fill_allocation(memory, allocation, got.address, bytes);
+    link_allocation(memory, allocation);
+    status = follow_users(memory, allocation, stream, &got, &host);
+    allocation->held++;
     mdnn_memory_end_quiet(memory);
     mdnn_memory_end_turn(memory, &turn);
-    area->held--;
+    allocation->held--;
     if (status == MDNN_STATUS_OK && host)
-        status = wait_for_users(memory, &area, stream);
+        status = wait_for_users(memory, &allocation, stream);
     if (status == MDNN_STATUS_OK)
-        *address = area->address;
+        *address = allocation->address;
     else
-        forget(memory, area); /* ranges.c still knows the earlier users */
+        forget(memory, allocation); /* ranges.c still knows the earlier users */
     return status;
 }
 
@@ -438,155 +448,158 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
 
 /* What is whole and mapped is released with its uses, and nobody waits. In VERIFY nothing that is
  * freed stays mapped. */
-static bool release(mdnn_memory_t *memory, mdnn_area_t *area)
+static bool release(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (area->range && (mdnn_range_chunks(area->range).mapped < area->count ||
-                        memory->config.safety == MDNN_SAFETY_VERIFY)) {
-        if (!mdnn_area_uses_over(memory, area) ||
-            mdnn_range_hide(memory->ranges, area->range, 0) != MDNN_STATUS_OK ||
-            mdnn_area_uncover(memory, area) != MDNN_STATUS_OK)
+    if (allocation->range && (mdnn_range_chunks(allocation->range).mapped < allocation->count ||
+                              memory->config.safety == MDNN_SAFETY_VERIFY)) {
+        if (!mdnn_allocation_uses_over(memory, allocation) ||
+            mdnn_range_hide(memory->ranges, allocation->range, 0) != MDNN_STATUS_OK ||
+            mdnn_allocation_uncover(memory, allocation) != MDNN_STATUS_OK)
             return false;
-        mdnn_range_drop(memory->ranges, area->range);
+        mdnn_range_drop(memory->ranges, allocation->range);
         return true;
     }
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < area->use_count; i++)
-        if (area->uses[i].moment != 0)
-            area->uses[kept++] = area->uses[i];
-    area->use_count = kept;
-    return mdnn_ranges_release(memory->ranges, area->address, area->freed_in, area->uses, kept) ==
-           MDNN_STATUS_OK;
+    for (uint32_t i = 0; i < allocation->use_count; i++)
+        if (allocation->uses[i].position != 0)
+            allocation->uses[kept++] = allocation->uses[i];
+    allocation->use_count = kept;
+    return mdnn_ranges_release(memory->ranges, allocation->address, allocation->freed_in,
+                               allocation->uses, kept) == MDNN_STATUS_OK;
 }
 
-void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area)
+void mdnn_allocation_end(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (!area->freed || area->held + area->pins + area->idlers > 0)
+    if (!allocation->freed || allocation->held + allocation->pins + allocation->idlers > 0)
         return;
-    if (area->state != MDNN_AREA_ENDING) {
-        mdnn_area_stop(memory, area);
-        area->state = MDNN_AREA_ENDING;
-        mdnn_list_add(&memory->endings, area);
-        if (area->range && area->stays)
-            memory->stuck_bytes -= area->room;
+    if (allocation->state != MDNN_ALLOCATION_ENDING) {
+        mdnn_allocation_stop(memory, allocation);
+        allocation->state = MDNN_ALLOCATION_ENDING;
+        mdnn_list_add(&memory->endings, allocation);
+        if (allocation->range && allocation->stays)
+            memory->stuck_bytes -= allocation->room;
     }
-    if (area->in_flight[0] + area->in_flight[1] > 0 || !release(memory, area))
+    if (allocation->in_flight[0] + allocation->in_flight[1] > 0 || !release(memory, allocation))
         return; /* mdnn_memory_progress tries again */
     memory->steps++;
-    for (; area->slots_from < area->count; area->slots_from++) {
-        memory->device.give_slot(memory->context, area->slots[area->slots_from]);
+    for (; allocation->slots_from < allocation->count; allocation->slots_from++) {
+        memory->device.give_slot(memory->context, allocation->slots[allocation->slots_from]);
         memory->report.host_bytes -= memory->chunk_bytes;
     }
-    mdnn_list_remove(&memory->endings, area);
-    *(area->previous ? &area->previous->next : &memory->areas) = area->next;
-    if (area->next)
-        area->next->previous = area->previous;
-    free_area(area);
+    mdnn_list_remove(&memory->endings, allocation);
+    *(allocation->previous ? &allocation->previous->next : &memory->allocations) = allocation->next;
+    if (allocation->next)
+        allocation->next->previous = allocation->previous;
+    free_allocation(allocation);
 }
 
 /* Without memory to note its last use: that is over before it is freed. */
-static mdnn_status_t free_later(mdnn_memory_t *memory, mdnn_area_t *area, mdnn_ticket_t now)
+static mdnn_status_t free_later(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                mdnn_stream_point_t now)
 {
-    area->held++;
+    allocation->held++;
     const mdnn_status_t status = mdnn_memory_wait(memory, now);
-    area->held--;
-    if (status == MDNN_STATUS_OK && !area->freed)
-        forget(memory, area);
+    allocation->held--;
+    if (status == MDNN_STATUS_OK && !allocation->freed)
+        forget(memory, allocation);
     else
-        mdnn_area_end(memory, area); /* freed by another thread meanwhile, which is an error */
+        mdnn_allocation_end(memory,
+                            allocation); /* freed by another thread meanwhile, which is an error */
     return status;
 }
 
 mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream)
 {
-    mdnn_area_t *const area = find_live(memory, address);
-    if (!area || area->address != address)
+    mdnn_allocation_t *const allocation = find_live(memory, address);
+    if (!allocation || allocation->address != address)
         return MDNN_STATUS_NOT_FOUND;
-    const mdnn_ticket_t now = memory->device.mark(memory->context, stream);
-    if (mdnn_area_reserve_use(memory, area, stream) == MDNN_STATUS_OK)
-        mdnn_area_note_use(area, now);
+    const mdnn_stream_point_t now = memory->device.mark(memory->context, stream);
+    if (mdnn_allocation_reserve_use(memory, allocation, stream) == MDNN_STATUS_OK)
+        mdnn_allocation_note_use(allocation, now);
     else
-        return free_later(memory, area, now);
-    if (area->pins == 0) /* else a graph may use it after this */
-        area->freed_in = stream;
-    forget(memory, area);
+        return free_later(memory, allocation, now);
+    if (allocation->pins == 0) /* else a graph may use it after this */
+        allocation->freed_in = stream;
+    forget(memory, allocation);
     return MDNN_STATUS_OK;
 }
 
 bool mdnn_memory_find(const mdnn_memory_t *memory, uint64_t address, uint64_t *start,
                       uint64_t *bytes)
 {
-    const mdnn_area_t *const area = find_live(memory, address);
-    if (!area)
+    const mdnn_allocation_t *const allocation = find_live(memory, address);
+    if (!allocation)
         return false;
-    *start = area->address;
-    *bytes = area->bytes;
+    *start = allocation->address;
+    *bytes = allocation->bytes;
     return true;
 }
 
 uint64_t mdnn_memory_number(const mdnn_memory_t *memory, uint64_t address)
 {
-    const mdnn_area_t *const area = find_live(memory, address);
-    return area ? area->number : 0;
+    const mdnn_allocation_t *const allocation = find_live(memory, address);
+    return allocation ? allocation->number : 0;
 }
 
 mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address)
 {
-    mdnn_area_t *const area = find_live(memory, address);
-    if (!area)
+    mdnn_allocation_t *const allocation = find_live(memory, address);
+    if (!allocation)
         return MDNN_STATUS_NOT_FOUND;
-    area->idlers++;
-    mdnn_status_t status = wait_for_uses(memory, area, 0);
-    area->idlers--;
-    mdnn_area_end(memory, area);
+    allocation->idlers++;
+    mdnn_status_t status = wait_for_uses(memory, allocation, 0);
+    allocation->idlers--;
+    mdnn_allocation_end(memory, allocation);
     if (status == MDNN_STATUS_OK)
-        status = mdnn_memory_wait_unseen(memory);
+        status = mdnn_memory_wait_untracked(memory);
     return status == MDNN_STATUS_OK ? mdnn_memory_wait_for_all(memory) : status;
 }
 
 /* ---- pins ---- */
 
-void mdnn_area_pin(mdnn_memory_t *memory, mdnn_area_t *area)
+void mdnn_allocation_pin(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (area->pins++ == 0 && area->range && !area->stays)
-        memory->stuck_bytes += area->room;
+    if (allocation->pins++ == 0 && allocation->range && !allocation->stays)
+        memory->stuck_bytes += allocation->room;
 }
 
-void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area)
+void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (area->pins == 0 || --area->pins > 0)
+    if (allocation->pins == 0 || --allocation->pins > 0)
         return;
-    if (area->range && !area->stays) {
-        memory->stuck_bytes -= area->room;
-        mdnn_area_note_movable(memory, area);
+    if (allocation->range && !allocation->stays) {
+        memory->stuck_bytes -= allocation->room;
+        mdnn_allocation_note_movable(memory, allocation);
     }
-    if (area->freed)
-        area->gone = memory->began;
-    mdnn_area_end(memory, area);
+    if (allocation->freed)
+        allocation->gone = memory->began;
+    mdnn_allocation_end(memory, allocation);
 }
 
 /* With the turn. */
 static mdnn_status_t try_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start,
                              mdnn_patience_t *patience)
 {
-    mdnn_area_t *const area = find_kept(memory, address);
-    if (!area)
+    mdnn_allocation_t *const allocation = find_kept(memory, address);
+    if (!allocation)
         return MDNN_STATUS_NOT_FOUND;
-    area->held++;
-    mdnn_status_t status = mdnn_memory_demand(memory, &area, 1, patience);
-    if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY && area->range) {
+    allocation->held++;
+    mdnn_status_t status = mdnn_memory_demand(memory, &allocation, 1, patience);
+    if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY &&
+        allocation->range) {
         status = mdnn_memory_wait_for_earlier(memory);
         if (status == MDNN_STATUS_OK)
-            status = mdnn_area_show(memory, area, true);
+            status = mdnn_allocation_show(memory, allocation, true);
     }
-    area->held--;
+    allocation->held--;
     if (status == MDNN_STATUS_OK) {
-        mdnn_area_pin(memory, area);
-        *start = area->address;
+        mdnn_allocation_pin(memory, allocation);
+        *start = allocation->address;
     } else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {
-        mdnn_memory_refused(memory, area->room + mdnn_memory_stuck_bytes(memory), false);
+        mdnn_memory_refused(memory, allocation->room + mdnn_memory_stuck_bytes(memory), false);
     }
     if (status != MDNN_STATUS_OK)
-        mdnn_area_end(memory, area); /* it may have been freed meanwhile */
+        mdnn_allocation_end(memory, allocation); /* it may have been freed meanwhile */
     return status;
 }
 
@@ -605,25 +618,25 @@ mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t 
 
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address)
 {
-    mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, address);
-    if (area)
-        mdnn_area_unpin(memory, area);
+    mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, address);
+    if (allocation)
+        mdnn_allocation_unpin(memory, allocation);
 }
 
 bool mdnn_memory_revive(mdnn_memory_t *memory, uint64_t address)
 {
-    mdnn_area_t *const area = find_kept(memory, address);
-    if (!area || !area->freed)
+    mdnn_allocation_t *const allocation = find_kept(memory, address);
+    if (!allocation || !allocation->freed)
         return false;
-    area->freed = false;
-    begin_life(memory, area);
+    allocation->freed = false;
+    begin_life(memory, allocation);
     return true;
 }
 
 bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address)
 {
-    const mdnn_area_t *const area = find_kept(memory, address);
-    return area && area->pins > area->live_pins;
+    const mdnn_allocation_t *const allocation = find_kept(memory, address);
+    return allocation && allocation->pins > allocation->live_pins;
 }
 
 mdnn_status_t mdnn_memory_pin_live(mdnn_memory_t *memory, uint64_t address, mdnn_live_pin_t *pin)
@@ -632,36 +645,36 @@ mdnn_status_t mdnn_memory_pin_live(mdnn_memory_t *memory, uint64_t address, mdnn
     if (!find_live(memory, address))
         return MDNN_STATUS_NOT_FOUND;
     MDNN_TRY(mdnn_memory_pin(memory, address, &start));
-    mdnn_area_t *const area = find_live(memory, start);
-    if (!area) { /* freed while it was made resident */
+    mdnn_allocation_t *const allocation = find_live(memory, start);
+    if (!allocation) { /* freed while it was made resident */
         mdnn_memory_unpin(memory, start);
         return MDNN_STATUS_NOT_FOUND;
     }
-    area->live_pins++;
-    *pin = (mdnn_live_pin_t){start, area->number};
+    allocation->live_pins++;
+    *pin = (mdnn_live_pin_t){start, allocation->number};
     return MDNN_STATUS_OK;
 }
 
 void mdnn_memory_unpin_live(mdnn_memory_t *memory, mdnn_live_pin_t pin)
 {
-    mdnn_area_t *const area = find_live(memory, pin.address);
-    if (!area || area->number != pin.number || area->live_pins == 0)
+    mdnn_allocation_t *const allocation = find_live(memory, pin.address);
+    if (!allocation || allocation->number != pin.number || allocation->live_pins == 0)
         return;
-    area->live_pins--;
-    mdnn_area_unpin(memory, area);
+    allocation->live_pins--;
+    mdnn_allocation_unpin(memory, allocation);
 }
 
 bool mdnn_memory_has_live_pins(const mdnn_memory_t *memory, uint64_t address)
 {
-    const mdnn_area_t *const area = find_live(memory, address);
-    return area && area->live_pins > 0;
+    const mdnn_allocation_t *const allocation = find_live(memory, address);
+    return allocation && allocation->live_pins > 0;
 }
 
 bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address)
 {
-    const mdnn_area_t *const area = find_kept(memory, address);
-    return !area || !area->range || area->stays || area->pins > 0 ||
-           area->room <= mdnn_memory_available(memory);
+    const mdnn_allocation_t *const allocation = find_kept(memory, address);
+    return !allocation || !allocation->range || allocation->stays || allocation->pins > 0 ||
+           allocation->room <= mdnn_memory_available(memory);
 }
 
 /* ---- report ---- */
@@ -685,14 +698,14 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
         report.wanting_bytes = memory->wanting.bytes;
     report.mapped = counts.mapped;
     report.unmapped = counts.unmapped;
-    if (memory->watch.rounds > 0)
-        report.round_us = memory->watch.sum_us / (double)memory->watch.rounds;
+    if (memory->watch.iterations > 0)
+        report.iteration_us = memory->watch.sum_us / (double)memory->watch.iterations;
     return report;
 }
 
-mdnn_pilot_report_t mdnn_memory_pilot_report(const mdnn_memory_t *memory)
+mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory)
 {
-    return mdnn_pilot_report(memory->pilot);
+    return mdnn_follower_report(memory->follower);
 }
 
 uint64_t mdnn_memory_available(const mdnn_memory_t *memory)

@@ -1,14 +1,14 @@
 /* Virtual memory of one device: allocations whose content is in device memory or, under a budget,
  * in pinned host memory while nothing uses it. This is the mechanism: before an operation is
  * enqueued every range that it names is made resident; finding memory for one may send others away.
- * That alone is right for any program; the pilot's advice only moves the same work earlier.
+ * That alone is right for any program; the plan follower's advice only moves the same work earlier.
  *
  * A range is in one of four states (for invariants I1 and I2 of docs/design.md):
  *   - RESIDENT: mapped.
  *   - LEAVING: mapped still; once all work enqueued on it has ended it is unmapped, chunk by chunk,
  *     and each is copied to the host through its alias, and serves others when its copy has ended.
  *     Naming it calls that off; what is already gone comes back.
- *   - AWAY: unmapped, its content is on the host; but for its first chunks, if the pilot had those
+ *   - AWAY: unmapped, its content is on the host; but for its first chunks, if the plan follower had those
  *     stay or brought them back before the rest: they are mapped.
  *   - RETURNING: waits for chunks, has them, copies to them run through their aliases; each is
  *     mapped when its copy has ended.
@@ -19,7 +19,7 @@
  * unnamed touch faults, and none is lost.
  *
  * Everything moves in mdnn_memory_progress, which never waits; begin and allocate call it and wait
- * on the host only where there is nothing else to do (counted). A wait is always for a ticket of
+ * on the host only where there is nothing else to do (counted). A wait is always for a point of
  * work that is enqueued already, so it ends (I4), unless that work waits for what the program does
  * next: so no wait keeps other threads out, and what they do is served meanwhile.
  *
@@ -29,7 +29,7 @@
 #ifndef MDNN_MEMORY_H
 #define MDNN_MEMORY_H
 
-#include "offload/plan/pilot.h"
+#include "offload/plan/follower.h"
 #include "offload/memory/ranges.h"
 
 typedef struct mdnn_memory_event mdnn_memory_event_t;
@@ -45,15 +45,15 @@ typedef struct mdnn_memory_device {
     mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk); /* read and write */
     mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
 
-    /* The moment behind everything enqueued in `stream` so far. Cheap: called for each operation.
+    /* The point behind everything enqueued in `stream` so far. Cheap: called for each operation.
      */
-    mdnn_ticket_t (*mark)(void *context, uint64_t stream);
-    /* Never waits; true once wait_on_host has returned OK. Moment 0 is never asked for: nothing
+    mdnn_stream_point_t (*mark)(void *context, uint64_t stream);
+    /* Never waits; true once wait_on_host has returned OK. Position 0 is never asked for: nothing
      * was enqueued before it. */
-    bool (*is_done)(void *context, mdnn_ticket_t ticket);
-    mdnn_status_t (*wait_on_host)(void *context, mdnn_ticket_t ticket); /* for copies */
+    bool (*is_done)(void *context, mdnn_stream_point_t point);
+    mdnn_status_t (*wait_on_host)(void *context, mdnn_stream_point_t point); /* for copies */
     /* The same, but BUSY if it takes longer: for work of the program's. */
-    mdnn_status_t (*wait_a_while)(void *context, mdnn_ticket_t ticket, double seconds);
+    mdnn_status_t (*wait_a_while)(void *context, mdnn_stream_point_t point, double seconds);
     /* Until another thread has changed something, or so many seconds. NULL: no call overlaps with
      * another. */
     void (*wait_for_change)(void *context, double seconds);
@@ -62,10 +62,10 @@ typedef struct mdnn_memory_device {
     /* Operations that the calling thread has between begin and end, of any kind. NULL: all of them
      * are its own. */
     uint32_t (*opened_here)(void *context);
-    /* Has the moment of a mark end with the work before it; else it may seem to last until work has
+    /* Has the point of a mark pass with the work before it; else it may seem not to pass until work has
      * ended that is enqueued later. NULL: it never does. */
-    void (*fix)(void *context, mdnn_ticket_t ticket);
-    mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_ticket_t ticket);
+    void (*fix)(void *context, mdnn_stream_point_t point);
+    mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_stream_point_t point);
 
     /* Pinned host memory. BUSY: being made, ask again; OUT_OF_MEMORY: no more than this. */
     mdnn_status_t (*take_slot)(void *context, uint64_t *slot);
@@ -78,10 +78,10 @@ typedef struct mdnn_memory_device {
     mdnn_status_t (*uncover)(void *context, uint64_t address, uint64_t slot);
 
     /* Enqueues a copy of `bytes` between a chunk's alias and a slot in the direction's own stream,
-     * behind nothing else (the mechanism asks only when the chunk is idle). *end: its moment.
+     * behind nothing else (the mechanism asks only when the chunk is idle). *end: the point behind it.
      * Copies of one direction end in the order in which they were asked for. */
     mdnn_status_t (*copy)(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
-                          mdnn_ticket_t *end);
+                          mdnn_stream_point_t *end);
 
     /* Time of what is enqueued in `stream` between the two. Token 0: not timed. */
     uint64_t (*time_begin)(void *context, uint64_t stream);
@@ -109,7 +109,7 @@ typedef struct mdnn_memory_config {
     /* A wait for the program's work fails once the device has completed nothing for so long; 0:
      * never. */
     double patience_s;
-    mdnn_pilot_config_t pilot;
+    mdnn_follower_config_t follower;
 } mdnn_memory_config_t;
 
 typedef enum mdnn_memory_event_kind {
@@ -172,20 +172,21 @@ uint64_t mdnn_memory_number(const mdnn_memory_t *memory, uint64_t address);
 /* Host wait until nothing enqueued uses the allocation any more (cudaFree's promise). */
 mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address);
 
-typedef struct mdnn_named {
+typedef struct mdnn_memory_operand {
     uint64_t address; /* anywhere in the allocation; unknown ones are passed over */
     mdnn_use_role_t role;
-} mdnn_named_t;
+} mdnn_memory_operand_t;
 
 typedef struct mdnn_memory_operation {
     uint64_t key;     /* what it is, without addresses */
     const char *name; /* for people: of a kernel; may be NULL; valid until the process ends */
     uint64_t stream;
     mdnn_operation_kind_t kind;
-    uint64_t workspace_bytes;  /* begin sets 0 if the workspace is named */
-    uint64_t workspace;        /* an address in it, 0: none; named, if it is ours */
-    const mdnn_named_t *named; /* borrowed until end; an allocation may be named several times */
-    size_t named_count;
+    uint64_t workspace_bytes; /* begin sets 0 if the workspace is named */
+    uint64_t workspace;       /* an address in it, 0: none; named, if it is ours */
+    const mdnn_memory_operand_t
+        *operands; /* borrowed until end; an allocation may be named several times */
+    size_t operand_count;
     /* Nothing runs now: each allocation that it names is made resident and pinned, once, until
      * mdnn_memory_unpin; not marked, not recorded. */
     bool capturing;
@@ -199,13 +200,13 @@ typedef struct mdnn_memory_operation {
  * After any failure nothing is held, and the operation must not be enqueued. */
 mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation);
 /* After the operation was enqueued. `enqueued` false: it was not, after all. Records it and follows
- * the pilot's advice. */
+ * the plan follower's advice. */
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued);
 
 /* Where the allocation starts that name `i` of the operation led to when it began; what a captured
  * one pinned. false: there was none. */
-bool mdnn_memory_named(const mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
-                       size_t i, uint64_t *start);
+bool mdnn_memory_operand_start(const mdnn_memory_t *memory,
+                               const mdnn_memory_operation_t *operation, size_t i, uint64_t *start);
 
 /* HOST: from now on nothing waits for operations between begin and end, for good or until it is
  * taken back: unnamed touches by them may fault. */
@@ -214,8 +215,8 @@ void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
 /* Around an operation that may use any allocation, nobody knows which, beside those named within.
  * false: something is away, or memory is short: then it must be named. From begin on nothing is
  * unmapped, and from end on not before all is over that is enqueued in `stream` then. */
-bool mdnn_memory_unseen_begin(mdnn_memory_t *memory);
-void mdnn_memory_unseen_end(mdnn_memory_t *memory, uint64_t stream);
+bool mdnn_memory_untracked_begin(mdnn_memory_t *memory);
+void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);
 
 /* Starts of all live allocations, `capacity` at most; returns how many there are. *fits: all can be
  * RESIDENT at once. */
@@ -286,7 +287,8 @@ typedef struct mdnn_memory_report {
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
     uint64_t wanting_bytes; /* the same of those that are not optional, until the program goes on */
     uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */
-    double round_us; /* of one round of what repeats, as it ran, on the device; 0: unknown */
+    double
+        iteration_us; /* of one iteration of what repeats, as it ran, on the device; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to
      * what is not mapped leaves no context behind, so more than one is the same. */
     uint64_t unnamed_accesses, unnamed_key;
@@ -294,7 +296,7 @@ typedef struct mdnn_memory_report {
 } mdnn_memory_report_t;
 
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
-mdnn_pilot_report_t mdnn_memory_pilot_report(const mdnn_memory_t *memory);
+mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 
 /* Bytes that an allocation now could get and be used beside what is alive (cuMemGetInfo's answer):
  * budget less what cannot leave and the largest operation so far, as far as so much is alive. */

@@ -28,11 +28,12 @@ static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes)
     const uint64_t held =
         mdnn_memory_stuck_bytes(memory) + memory->aside_bytes + memory->claimed_bytes + bytes;
     uint64_t most = 0, all = 0;
-    for (const mdnn_area_t *area = memory->areas; area; area = area->next) {
-        if (!area->range || area->stays || area->freed || area->pins > 0)
+    for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
+         allocation = allocation->next) {
+        if (!allocation->range || allocation->stays || allocation->freed || allocation->pins > 0)
             continue;
-        all += area->room;
-        most = most < area->room ? area->room : most;
+        all += allocation->room;
+        most = most < allocation->room ? allocation->room : most;
     }
     const uint64_t operation = all < memory->movable_bytes ? all : memory->movable_bytes;
     most = most < operation ? operation : most;
@@ -42,7 +43,7 @@ static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes)
 /* With the turn. */
 static mdnn_status_t shrink_in_turn(mdnn_memory_t *memory, mdnn_patience_t *patience)
 {
-    const mdnn_ticket_t *waits;
+    const mdnn_stream_point_t *waits;
     size_t wait_count;
     uint64_t over;
     mdnn_status_t status = MDNN_STATUS_OK;

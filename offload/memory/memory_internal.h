@@ -3,9 +3,9 @@
  *   memory_moves.c  the way of a range out and back; nothing in it waits
  *   memory_room.c   waiting, and finding chunks: the demand path
  *   memory_quiet.c  safety = host
- *   memory_names.c  begin and end of operations; the pilot's advice
- *   memory_rounds.c how long a round of what repeats takes
- *   memory_unseen.c work whose memory nobody knows
+ *   memory_names.c  begin and end of operations; the plan follower's advice
+ *   memory_iterations.c how long an iteration of what repeats takes
+ *   memory_untracked.c work whose memory nobody knows
  *   memory_aside.c  what others have of the budget
  *   memory_stuck.c  how much may be such that it never leaves
  *
@@ -35,20 +35,20 @@ enum {
  * is allowed in any case. */
 #define MDNN_FLIGHT_BYTES ((uint64_t)256 << 20)
 
-typedef enum mdnn_area_state {
-    MDNN_AREA_RESIDENT,
-    MDNN_AREA_LEAVING,
-    MDNN_AREA_AWAY,
-    MDNN_AREA_RETURNING,
-    MDNN_AREA_ENDING /* freed; something of it is still under way */
-} mdnn_area_state_t;
+typedef enum mdnn_allocation_state {
+    MDNN_ALLOCATION_RESIDENT,
+    MDNN_ALLOCATION_LEAVING,
+    MDNN_ALLOCATION_AWAY,
+    MDNN_ALLOCATION_RETURNING,
+    MDNN_ALLOCATION_ENDING /* freed; something of it is still under way */
+} mdnn_allocation_state_t;
 
 /* An allocation. */
-typedef struct mdnn_area {
+typedef struct mdnn_allocation {
     uint64_t address, bytes;
     uint64_t room;       /* what it takes: chunks, or granules */
     mdnn_range_t *range; /* NULL: a block of a slab */
-    mdnn_area_state_t state;
+    mdnn_allocation_state_t state;
     bool freed;
     bool stays;          /* a block, or too small to leave */
     uint32_t held, pins; /* operations between begin and end; mdnn_memory_pin */
@@ -69,30 +69,30 @@ typedef struct mdnn_area {
     uint32_t in_flight[2]; /* copies under way; [true]: out */
     uint32_t discarded;    /* copies out of an earlier number count for nothing */
 
-    uint64_t freed_in;   /* the stream in whose order it was freed; MDNN_NO_ORDER */
-    mdnn_ticket_t *uses; /* last of each stream; moment 0: reserved, or over */
+    uint64_t freed_in;         /* the stream in whose order it was freed; MDNN_NO_ORDER */
+    mdnn_stream_point_t *uses; /* last of each stream; position 0: reserved, or over */
     uint32_t use_count, use_room;
-    mdnn_ticket_t first_uses[MDNN_INLINE_USES];
+    mdnn_stream_point_t first_uses[MDNN_INLINE_USES];
 
-    uint32_t pilot_range;
+    uint32_t follower_range;
     uint64_t last_use; /* number of the operation */
     uint64_t demand;   /* that last sent it away */
     uint64_t keeps;    /* so many of its first chunks were to stay then */
     uint64_t pass;     /* that last saw it */
     uint32_t use;      /* of that pass: index in memory->uses */
 
-    struct mdnn_area *next, *previous;         /* all */
-    struct mdnn_area *next_move, *before_move; /* in one of the lists of moves */
-} mdnn_area_t;
+    struct mdnn_allocation *next, *previous;         /* all */
+    struct mdnn_allocation *next_move, *before_move; /* in one of the lists of moves */
+} mdnn_allocation_t;
 
-typedef struct mdnn_area_list {
-    mdnn_area_t *first, *last;
-} mdnn_area_list_t;
+typedef struct mdnn_allocation_list {
+    mdnn_allocation_t *first, *last;
+} mdnn_allocation_list_t;
 
 typedef struct mdnn_flight {
-    mdnn_area_t *area;
-    mdnn_ticket_t end;
-    uint32_t discarded; /* the area's, when it was enqueued */
+    mdnn_allocation_t *allocation;
+    mdnn_stream_point_t end;
+    uint32_t discarded; /* the allocation's, when it was enqueued */
 } mdnn_flight_t;
 
 typedef struct mdnn_flights { /* copies of a direction, in order */
@@ -116,21 +116,21 @@ typedef struct mdnn_patience {
     bool stalled; /* so the demand takes what is idle from now on */
 } mdnn_patience_t;
 
-/* A stretch of a stream as long as a round, on the device's clock. */
-typedef struct mdnn_round_watch {
+/* A stretch of a stream as long as an iteration, on the device's clock. */
+typedef struct mdnn_iteration_watch {
     uint64_t token, stream; /* token 0: none */
     uint64_t next;          /* operation at which there is something to do */
-    uint32_t operations;    /* of the round that is timed */
+    uint32_t operations;    /* of the iteration that is timed */
     uint64_t read_token;    /* ended, to be read; 0: none */
-    bool read_counts;       /* it was a whole round */
-    uint64_t plan;          /* that was followed all along, of the round that is timed, */
+    bool read_counts;       /* it was a whole iteration */
+    uint64_t plan;          /* that was followed all along, of the iteration that is timed, */
     uint64_t read_plan;     /* and of the one to be read; 0: none */
-    uint32_t counted;       /* operations of each of the rounds below */
+    uint32_t counted;       /* operations of each of the iterations below */
     double sum_us;
-    uint64_t rounds;
-} mdnn_round_watch_t;
+    uint64_t iterations;
+} mdnn_iteration_watch_t;
 
-/* The most that something has been for a round of what repeats, if that is known to be some
+/* The most that something has been for an iteration of what repeats, if that is known to be some
  * thousand operations at most; for twice as long at most, else. */
 typedef struct mdnn_recent {
     uint64_t most, before; /* since that operation; in the stretch before it */
@@ -142,7 +142,7 @@ struct mdnn_memory {
     mdnn_memory_device_t device;
     void *context;
     mdnn_ranges_t *ranges;
-    mdnn_pilot_t *pilot;
+    mdnn_follower_t *follower;
     uint64_t chunk_bytes;
     uint64_t chunk_limit;     /* chunks that the budget allows, or the device has */
     uint64_t aside_bytes;     /* of the budget: for other memory than chunks; */
@@ -155,25 +155,26 @@ struct mdnn_memory {
         uint64_t bytes, count, since; /* budget needed, requests, operations before the last */
     } wanting;                        /* refused, and the program may not be able to do without */
 
-    mdnn_area_t *areas;                           /* all; newest first */
-    mdnn_area_list_t leaving, returning, endings; /* in the order in which they were asked for */
-    mdnn_flights_t flights[2];                    /* [true]: out */
-    bool demanding;                               /* planned returns get no chunks meanwhile */
-    bool stalled;                                 /* that demand waited for a use in vain */
-    bool closed;                                  /* each wait ends at once */
-    uint64_t least_chunks;                        /* that the demand needs if all else leaves */
-    mdnn_turn_t *first_turn, *last_turn;          /* the first has the turn */
-    uint64_t demands;                             /* numbers of demands, */
-    uint64_t passes;                              /* of passes over the names of an operation, */
-    uint64_t began;                               /* of operations begun */
-    uint64_t steps;                               /* grows whenever anything changes */
-    bool slot_busy;                               /* a host slot is being made */
-    double hasty_until_us; /* a wait was too long: slow_down and join do nothing so long */
-    mdnn_ticket_t wanted;  /* of released memory; moment 0: none */
-    mdnn_status_t trouble; /* last failure of the device */
+    mdnn_allocation_t *allocations; /* all; newest first */
+    mdnn_allocation_list_t leaving, returning,
+        endings;                         /* in the order in which they were asked for */
+    mdnn_flights_t flights[2];           /* [true]: out */
+    bool demanding;                      /* planned returns get no chunks meanwhile */
+    bool stalled;                        /* that demand waited for a use in vain */
+    bool closed;                         /* each wait ends at once */
+    uint64_t least_chunks;               /* that the demand needs if all else leaves */
+    mdnn_turn_t *first_turn, *last_turn; /* the first has the turn */
+    uint64_t demands;                    /* numbers of demands, */
+    uint64_t passes;                     /* of passes over the names of an operation, */
+    uint64_t began;                      /* of operations begun */
+    uint64_t steps;                      /* grows whenever anything changes */
+    bool slot_busy;                      /* a host slot is being made */
+    double hasty_until_us;      /* a wait was too long: slow_down and join do nothing so long */
+    mdnn_stream_point_t wanted; /* of released memory; position 0: none */
+    mdnn_status_t trouble;      /* last failure of the device */
 
-    mdnn_area_t all; /* HOST, VERIFY: no allocation; its uses are all operations */
-    uint32_t open;   /* operations between begin and end */
+    mdnn_allocation_t all; /* HOST, VERIFY: no allocation; its uses are all operations */
+    uint32_t open;         /* operations between begin and end */
     bool quiet, hurried;
 
     mdnn_use_t *uses; /* of the operation that ends */
@@ -184,35 +185,37 @@ struct mdnn_memory {
     mdnn_timing_t timings[MDNN_TIMINGS];
     size_t first_timing, timing_count, timings_open;
 
-    mdnn_round_watch_t watch;
+    mdnn_iteration_watch_t watch;
     uint64_t resident_sum;        /* chunks of live ranges and slabs, once for each operation */
     uint64_t stuck_bytes;         /* of ranges that cannot leave, without slabs */
     uint64_t movable_range_bytes; /* no live range that can leave takes more */
     mdnn_recent_t movable_operation_bytes; /* what operations name of such ranges, */
     mdnn_recent_t slab_chunks;             /* and slabs in use */
-    uint64_t loose_bytes;  /* that ranges of small allocations take beside what was asked for */
-    uint32_t unseen_open;  /* between mdnn_memory_unseen_begin and its end */
-    mdnn_ticket_t *unseen; /* last of each stream; moment 0: none */
-    uint32_t unseen_count, unseen_room;
+    uint64_t loose_bytes;    /* that ranges of small allocations take beside what was asked for */
+    uint32_t untracked_open; /* between mdnn_memory_untracked_begin and its end */
+    mdnn_stream_point_t *untracked; /* last of each stream; position 0: none */
+    uint32_t untracked_count, untracked_room;
     mdnn_memory_report_t report;
 };
 
 /* ---- memory.c ---- */
 /* The allocation around `address` that an operation can name which began as number `began`. */
-mdnn_area_t *mdnn_area_find(const mdnn_memory_t *memory, uint64_t address, uint64_t began);
+mdnn_allocation_t *mdnn_allocation_find(const mdnn_memory_t *memory, uint64_t address,
+                                        uint64_t began);
 /* Room for one more stream in `uses`. OUT_OF_MEMORY. */
-mdnn_status_t mdnn_area_reserve_use(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t stream);
-/* The moment becomes the last use in its stream, for which there is room. */
-void mdnn_area_note_use(mdnn_area_t *area, mdnn_ticket_t ticket);
-void mdnn_area_pin(mdnn_memory_t *memory, mdnn_area_t *area);
-void mdnn_area_unpin(mdnn_memory_t *memory, mdnn_area_t *area);
+mdnn_status_t mdnn_allocation_reserve_use(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                          uint64_t stream);
+/* The point becomes the last use in its stream, for which there is room. */
+void mdnn_allocation_note_use(mdnn_allocation_t *allocation, mdnn_stream_point_t point);
+void mdnn_allocation_pin(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* What has been freed and is neither held nor pinned ends, now or later. */
-void mdnn_area_end(mdnn_memory_t *memory, mdnn_area_t *area);
+void mdnn_allocation_end(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 void mdnn_memory_note_resident(mdnn_memory_t *memory);
 /* An allocation or an operation failed that this budget would have been enough for. `needed`: the
  * program may not be able to do without; else mdnn_memory_judge_refusal says so. */
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed);
-void mdnn_memory_tell(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
+void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
 
 /* ---- memory_stuck.c ---- */
 /* Bytes that no demand can have: slabs and what stays or is pinned. */
@@ -225,9 +228,10 @@ bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes);
 /* Whether so many more chunks may be slabs in use. */
 bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks);
 /* The range can leave from now on. */
-void mdnn_area_note_movable(mdnn_memory_t *memory, const mdnn_area_t *area);
+void mdnn_allocation_note_movable(mdnn_memory_t *memory, const mdnn_allocation_t *allocation);
 /* What a range of its own wastes on a small allocation; 0 of others. */
-uint64_t mdnn_area_loose_bytes(const mdnn_memory_t *memory, const mdnn_area_t *area);
+uint64_t mdnn_allocation_loose_bytes(const mdnn_memory_t *memory,
+                                     const mdnn_allocation_t *allocation);
 /* It is so much now. */
 void mdnn_recent_note(mdnn_recent_t *recent, uint64_t operation, uint64_t value);
 static inline uint64_t mdnn_recent_most(const mdnn_recent_t *recent)
@@ -236,45 +240,46 @@ static inline uint64_t mdnn_recent_most(const mdnn_recent_t *recent)
 }
 
 /* ---- memory_moves.c ---- */
-bool mdnn_area_can_leave(const mdnn_area_t *area);
-bool mdnn_area_uses_over(mdnn_memory_t *memory, mdnn_area_t *area);
+bool mdnn_allocation_can_leave(const mdnn_allocation_t *allocation);
+bool mdnn_allocation_uses_over(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* It can leave: LEAVING, all but its first `keep` chunks. */
-void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t keep);
+void mdnn_allocation_leave(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t keep);
 /* Any state: its first `upto` chunks at least are there, or come as soon as there are chunks. All
  * of them: RESIDENT then. */
-void mdnn_area_return(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto);
+void mdnn_allocation_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto);
 /* Takes it out of the list of its moves; the caller says what state follows. */
-void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area);
+void mdnn_allocation_stop(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* RETURNING, and lacks chunks: AWAY, if nothing of it is under way. */
-void mdnn_area_give_up(mdnn_memory_t *memory, mdnn_area_t *area);
+void mdnn_allocation_give_up(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* What is mapped of it anyone may write from now on: the host's copies of that count for nothing.
  */
-void mdnn_area_exposed(mdnn_memory_t *memory, mdnn_area_t *area);
+void mdnn_allocation_exposed(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* VERIFY: maps it whole, or unmaps it. */
-mdnn_status_t mdnn_area_show(mdnn_memory_t *memory, mdnn_area_t *area, bool shown);
-void mdnn_list_add(mdnn_area_list_t *list, mdnn_area_t *area);
-void mdnn_list_remove(mdnn_area_list_t *list, mdnn_area_t *area);
-static inline uint64_t mdnn_area_owned(const mdnn_area_t *area)
+mdnn_status_t mdnn_allocation_show(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                   bool shown);
+void mdnn_list_add(mdnn_allocation_list_t *list, mdnn_allocation_t *allocation);
+void mdnn_list_remove(mdnn_allocation_list_t *list, mdnn_allocation_t *allocation);
+static inline uint64_t mdnn_allocation_owned(const mdnn_allocation_t *allocation)
 {
-    return area->range ? mdnn_range_chunks(area->range).owned : 0;
+    return allocation->range ? mdnn_range_chunks(allocation->range).owned : 0;
 }
 
-/* ---- memory_unseen.c ---- */
-/* Nothing may be using memory unseen any more. */
-bool mdnn_memory_unseen_over(mdnn_memory_t *memory);
+/* ---- memory_untracked.c ---- */
+/* Nothing may be using memory untracked any more. */
+bool mdnn_memory_untracked_over(mdnn_memory_t *memory);
 /* What the next to end is, of those whose end is enqueued; NULL: none. */
-mdnn_ticket_t *mdnn_memory_unseen_use(mdnn_memory_t *memory);
-void mdnn_memory_note_unseen_over(mdnn_memory_t *memory, mdnn_ticket_t use);
-mdnn_status_t mdnn_memory_wait_unseen(mdnn_memory_t *memory);
+mdnn_stream_point_t *mdnn_memory_untracked_use(mdnn_memory_t *memory);
+void mdnn_memory_note_untracked_over(mdnn_memory_t *memory, mdnn_stream_point_t use);
+mdnn_status_t mdnn_memory_wait_untracked(mdnn_memory_t *memory);
 
 /* ---- memory_aside.c ---- */
 /* Chunks that there are, and that there may be beside what is set aside. */
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
 
-/* ---- memory_rounds.c ---- */
+/* ---- memory_iterations.c ---- */
 /* After an operation of `stream` was recorded. */
-void mdnn_memory_watch_round(mdnn_memory_t *memory, uint64_t stream);
+void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream);
 
 /* ---- memory_quiet.c: see there; without HOST all of it does nothing ---- */
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory);
@@ -289,16 +294,16 @@ void mdnn_memory_end_quiet(mdnn_memory_t *memory);
 /* Until another thread's quiet time is over: nothing may begin in it. */
 mdnn_status_t mdnn_memory_wait_for_noise(mdnn_memory_t *memory);
 /* What became AWAY. */
-void mdnn_area_cover(mdnn_memory_t *memory, mdnn_area_t *area);
+void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* Before anything else is mapped there. */
-mdnn_status_t mdnn_area_uncover(mdnn_memory_t *memory, mdnn_area_t *area);
+mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 
 /* ---- memory_room.c: each wait lets the caller's lock go. NOT_FOUND: the memory was closed ---- */
 /* Waits on the host, counted. STUCK: the device completes nothing any more. */
-mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket);
+mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_stream_point_t point);
 /* The same for a copy of our own, which ends by itself. */
-mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_ticket_t ticket);
-mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket,
+mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_stream_point_t point);
+mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_stream_point_t point,
                                        double seconds); /* or BUSY */
 /* Until another thread has changed something, or for a moment. NOT_FOUND also if there is none. */
 mdnn_status_t mdnn_memory_wait_for_change(mdnn_memory_t *memory);
@@ -316,24 +321,24 @@ void mdnn_memory_join(mdnn_memory_t *memory);
 /* After an operation that ends with `end`: planned returns get only memory that is idle, and what
  * the host allocates far ahead of the device would take it from them. So the host waits until they
  * have what the plan gives them, as long as that operation keeps the device at work behind it. */
-void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end);
+void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_stream_point_t end);
 /* As mdnn_ranges_acquire, but whatever it takes is done and waited for. Where the first use is
  * known, nothing is sent away for it: then as mdnn_ranges_reserve; as it is where other streams
  * work on for long. As mdnn_ranges_acquire_behind where nothing else is left. OK: the thread has
  * the turn, and mdnn_memory_end_quiet and end_turn follow. */
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                   mdnn_first_use_t first_use, mdnn_turn_t *turn,
-                                  mdnn_allocation_t *allocation);
+                                  mdnn_acquired_t *allocation);
 /* Whether an allocation of that size may have addresses alone. With HOST each address has memory;
- * what must not leave has it from the beginning, and so has what may be used unseen. */
+ * what must not leave has it from the beginning, and so has what may be used untracked. */
 bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes);
 /* Addresses alone. NOT_FOUND: it may never have chunks. */
 mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
-                                  mdnn_allocation_t *allocation);
-/* With the turn. Has all of `areas`, which are held or pinned, RESIDENT; NULL ones are passed over.
+                                  mdnn_acquired_t *allocation);
+/* With the turn. Has all of `allocations`, which are held or pinned, RESIDENT; NULL ones are passed over.
  * BUSY: it stalled; let go of them, pass the turn and ask again. HOST: as quieten. */
-mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count,
-                                 mdnn_patience_t *patience);
+mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
+                                 size_t count, mdnn_patience_t *patience);
 /* Parts of these, with the turn. Between begin and end planned returns get nothing; the demand needs
  * `least` chunks in all, whatever leaves. One round for `wanted` chunks, or for what is released and
  * in use still: OK: go on; BUSY as above. */
@@ -343,6 +348,6 @@ void mdnn_memory_end_demand(mdnn_memory_t *memory);
 mdnn_status_t mdnn_memory_make_room(mdnn_memory_t *memory, uint64_t wanted,
                                     mdnn_patience_t *patience);
 mdnn_status_t mdnn_memory_wait_for_released(mdnn_memory_t *memory, uint64_t wanted,
-                                            mdnn_ticket_t ticket, mdnn_patience_t *patience);
+                                            mdnn_stream_point_t point, mdnn_patience_t *patience);
 
 #endif

@@ -3,19 +3,21 @@
 
 #include <stdlib.h>
 
-void mdnn_list_add(mdnn_area_list_t *list, mdnn_area_t *area)
+void mdnn_list_add(mdnn_allocation_list_t *list, mdnn_allocation_t *allocation)
 {
-    area->next_move = NULL;
-    area->before_move = list->last;
-    *(list->last ? &list->last->next_move : &list->first) = area;
-    list->last = area;
+    allocation->next_move = NULL;
+    allocation->before_move = list->last;
+    *(list->last ? &list->last->next_move : &list->first) = allocation;
+    list->last = allocation;
 }
 
-void mdnn_list_remove(mdnn_area_list_t *list, mdnn_area_t *area)
+void mdnn_list_remove(mdnn_allocation_list_t *list, mdnn_allocation_t *allocation)
 {
-    *(area->before_move ? &area->before_move->next_move : &list->first) = area->next_move;
-    *(area->next_move ? &area->next_move->before_move : &list->last) = area->before_move;
-    area->next_move = area->before_move = NULL;
+    *(allocation->before_move ? &allocation->before_move->next_move : &list->first) =
+        allocation->next_move;
+    *(allocation->next_move ? &allocation->next_move->before_move : &list->last) =
+        allocation->before_move;
+    allocation->next_move = allocation->before_move = NULL;
 }
 
 static uint64_t least_of(uint64_t a, uint64_t b)
@@ -24,197 +26,202 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 }
 
 /* Bytes of its content from chunk `from` on. */
-static uint64_t bytes_from(const mdnn_memory_t *memory, const mdnn_area_t *area, uint64_t from)
+static uint64_t bytes_from(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
+                           uint64_t from)
 {
     const uint64_t before = from * memory->chunk_bytes;
-    return before < area->bytes ? area->bytes - before : 0;
+    return before < allocation->bytes ? allocation->bytes - before : 0;
 }
 
 /* What is blank takes chunks, but nothing comes back. */
-static bool is_no_move(mdnn_memory_event_kind_t kind, const mdnn_area_t *area)
+static bool is_no_move(mdnn_memory_event_kind_t kind, const mdnn_allocation_t *allocation)
 {
-    return area->blank && (kind == MDNN_MEMORY_RETURN || kind == MDNN_MEMORY_RETURNED);
+    return allocation->blank && (kind == MDNN_MEMORY_RETURN || kind == MDNN_MEMORY_RETURNED);
 }
 
 /* Of what moves: chunks from `from` up to `to`. */
 static void tell(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
-                 const mdnn_area_t *area, uint64_t from, uint64_t to)
+                 const mdnn_allocation_t *allocation, uint64_t from, uint64_t to)
 {
     const mdnn_memory_event_t event = {.kind = kind,
-                                       .address = area->address,
-                                       .bytes = bytes_from(memory, area, from) -
-                                                bytes_from(memory, area, to)};
-    if (!is_no_move(kind, area))
-        mdnn_memory_tell(memory, &event);
+                                       .address = allocation->address,
+                                       .bytes = bytes_from(memory, allocation, from) -
+                                                bytes_from(memory, allocation, to)};
+    if (!is_no_move(kind, allocation))
+        mdnn_memory_announce(memory, &event);
 }
 
-static void tell_end(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
-                     const mdnn_area_t *area)
+static void announce_end(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
+                         const mdnn_allocation_t *allocation)
 {
     const mdnn_memory_event_t event = {
-        .kind = kind, .address = area->address, .bytes = area->bytes};
-    if (!is_no_move(kind, area))
-        mdnn_memory_tell(memory, &event);
+        .kind = kind, .address = allocation->address, .bytes = allocation->bytes};
+    if (!is_no_move(kind, allocation))
+        mdnn_memory_announce(memory, &event);
 }
 
-bool mdnn_area_can_leave(const mdnn_area_t *area)
+bool mdnn_allocation_can_leave(const mdnn_allocation_t *allocation)
 {
-    return !area->stays && !area->freed && area->held == 0 && area->pins == 0;
+    return !allocation->stays && !allocation->freed && allocation->held == 0 &&
+           allocation->pins == 0;
 }
 
-bool mdnn_area_uses_over(mdnn_memory_t *memory, mdnn_area_t *area)
+bool mdnn_allocation_uses_over(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    for (uint32_t i = 0; i < area->use_count; i++) {
-        if (area->uses[i].moment == 0)
+    for (uint32_t i = 0; i < allocation->use_count; i++) {
+        if (allocation->uses[i].position == 0)
             continue;
-        if (!memory->device.is_done(memory->context, area->uses[i]))
+        if (!memory->device.is_done(memory->context, allocation->uses[i]))
             return false;
-        area->uses[i].moment = 0;
+        allocation->uses[i].position = 0;
         memory->steps++; /* who saw it unfinished a moment ago looks again */
     }
-    return mdnn_memory_unseen_over(memory);
+    return mdnn_memory_untracked_over(memory);
 }
 
 /* VERIFY maps what an operation names, when it begins. */
-static bool mapped_enough(const mdnn_memory_t *memory, const mdnn_area_t *area, uint64_t upto)
+static bool mapped_enough(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
+                          uint64_t upto)
 {
     return memory->config.safety == MDNN_SAFETY_VERIFY ||
-           mdnn_range_chunks(area->range).mapped >= upto;
+           mdnn_range_chunks(allocation->range).mapped >= upto;
 }
 
 /* Gives back host slots without content, unless copies out still write them, or will. */
-static void trim_slots(mdnn_memory_t *memory, mdnn_area_t *area)
+static void trim_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const uint64_t upto = area->blank ? area->count : area->clean;
-    if (area->in_flight[true] > 0 || area->state == MDNN_AREA_LEAVING)
+    const uint64_t upto = allocation->blank ? allocation->count : allocation->clean;
+    if (allocation->in_flight[true] > 0 || allocation->state == MDNN_ALLOCATION_LEAVING)
         return;
-    for (; area->slots_from < upto; area->slots_from++) {
-        memory->device.give_slot(memory->context, area->slots[area->slots_from]);
+    for (; allocation->slots_from < upto; allocation->slots_from++) {
+        memory->device.give_slot(memory->context, allocation->slots[allocation->slots_from]);
         memory->report.host_bytes -= memory->chunk_bytes;
     }
 }
 
-static void discard_copies_out(mdnn_area_t *area)
+static void discard_copies_out(mdnn_allocation_t *allocation)
 {
-    area->discarded++;
-    area->out_sent = area->clean;
+    allocation->discarded++;
+    allocation->out_sent = allocation->clean;
 }
 
-void mdnn_area_exposed(mdnn_memory_t *memory, mdnn_area_t *area)
+void mdnn_allocation_exposed(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const uint64_t mapped = mdnn_range_chunks(area->range).mapped;
-    if (area->clean >= mapped)
+    const uint64_t mapped = mdnn_range_chunks(allocation->range).mapped;
+    if (allocation->clean >= mapped)
         return;
-    area->clean = mapped;
-    discard_copies_out(area);
-    trim_slots(memory, area);
+    allocation->clean = mapped;
+    discard_copies_out(allocation);
+    trim_slots(memory, allocation);
 }
 
-void mdnn_area_stop(mdnn_memory_t *memory, mdnn_area_t *area)
+void mdnn_allocation_stop(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (area->state == MDNN_AREA_LEAVING) {
-        mdnn_list_remove(&memory->leaving, area);
-        discard_copies_out(area);
-        if (area->cut)
-            tell_end(memory, MDNN_MEMORY_LEFT, area);
-        area->cut = false;
-    } else if (area->state == MDNN_AREA_RETURNING) {
-        mdnn_list_remove(&memory->returning, area);
-        if (mdnn_area_owned(area) >= area->target)
-            tell_end(memory, MDNN_MEMORY_RETURNED, area);
+    if (allocation->state == MDNN_ALLOCATION_LEAVING) {
+        mdnn_list_remove(&memory->leaving, allocation);
+        discard_copies_out(allocation);
+        if (allocation->cut)
+            announce_end(memory, MDNN_MEMORY_LEFT, allocation);
+        allocation->cut = false;
+    } else if (allocation->state == MDNN_ALLOCATION_RETURNING) {
+        mdnn_list_remove(&memory->returning, allocation);
+        if (mdnn_allocation_owned(allocation) >= allocation->target)
+            announce_end(memory, MDNN_MEMORY_RETURNED, allocation);
     }
 }
 
 /* What goes already goes on; the rest is cut off, too. */
-static void leave_more(mdnn_memory_t *memory, mdnn_area_t *area)
+static void leave_more(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (area->cut)
-        tell_end(memory, MDNN_MEMORY_LEFT, area);
-    area->cut = false;
+    if (allocation->cut)
+        announce_end(memory, MDNN_MEMORY_LEFT, allocation);
+    allocation->cut = false;
 }
 
-void mdnn_area_leave(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t keep)
+void mdnn_allocation_leave(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t keep)
 {
-    if (area->state == MDNN_AREA_LEAVING) {
-        leave_more(memory, area);
+    if (allocation->state == MDNN_ALLOCATION_LEAVING) {
+        leave_more(memory, allocation);
     } else {
-        mdnn_area_stop(memory, area);
-        area->state = MDNN_AREA_LEAVING;
-        mdnn_list_add(&memory->leaving, area);
+        mdnn_allocation_stop(memory, allocation);
+        allocation->state = MDNN_ALLOCATION_LEAVING;
+        mdnn_list_add(&memory->leaving, allocation);
     }
-    area->target = keep;
+    allocation->target = keep;
     memory->steps++;
 }
 
-static void settle_down(mdnn_memory_t *memory, mdnn_area_t *area)
+static void settle_down(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    area->state = MDNN_AREA_RESIDENT;
-    area->blank = false;
-    area->clean = area->count; /* from now on it may be written, by whoever is named or not */
-    discard_copies_out(area);
-    trim_slots(memory, area);
+    allocation->state = MDNN_ALLOCATION_RESIDENT;
+    allocation->blank = false;
+    allocation->clean =
+        allocation->count; /* from now on it may be written, by whoever is named or not */
+    discard_copies_out(allocation);
+    trim_slots(memory, allocation);
     memory->steps++;
 }
 
-static void begin_return(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+static void begin_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
 {
-    area->state = MDNN_AREA_RETURNING;
-    area->target = upto;
-    mdnn_list_add(&memory->returning, area);
-    trim_slots(memory, area);
+    allocation->state = MDNN_ALLOCATION_RETURNING;
+    allocation->target = upto;
+    mdnn_list_add(&memory->returning, allocation);
+    trim_slots(memory, allocation);
     memory->steps++;
-    if (mdnn_area_owned(area) >= upto)
-        tell(memory, MDNN_MEMORY_RETURN, area, area->filled, upto);
+    if (mdnn_allocation_owned(allocation) >= upto)
+        tell(memory, MDNN_MEMORY_RETURN, allocation, allocation->filled, upto);
 }
 
-static void raise_target(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+static void raise_target(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
 {
-    if (area->target >= upto)
+    if (allocation->target >= upto)
         return;
-    area->target = upto;
+    allocation->target = upto;
     memory->steps++;
 }
 
-static void call_off(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+static void call_off(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
 {
     /* What is to be there has not gone yet: it stays, and the rest goes on leaving. */
-    if (upto <= area->target || (upto < area->count && upto <= area->clean)) {
-        raise_target(memory, area, upto);
+    if (upto <= allocation->target || (upto < allocation->count && upto <= allocation->clean)) {
+        raise_target(memory, allocation, upto);
         return;
     }
     memory->report.called_off++;
-    mdnn_area_stop(memory, area);
-    if (area->filled == area->count && mapped_enough(memory, area, area->count))
-        settle_down(memory, area);
+    mdnn_allocation_stop(memory, allocation);
+    if (allocation->filled == allocation->count &&
+        mapped_enough(memory, allocation, allocation->count))
+        settle_down(memory, allocation);
     else
-        begin_return(memory, area, upto);
+        begin_return(memory, allocation, upto);
 }
 
-void mdnn_area_return(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+void mdnn_allocation_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
 {
-    if (area->state == MDNN_AREA_LEAVING)
-        call_off(memory, area, upto);
-    else if (area->state == MDNN_AREA_RETURNING)
-        raise_target(memory, area, upto);
-    else if (area->state == MDNN_AREA_AWAY && mdnn_area_owned(area) < upto)
-        begin_return(memory, area, upto);
+    if (allocation->state == MDNN_ALLOCATION_LEAVING)
+        call_off(memory, allocation, upto);
+    else if (allocation->state == MDNN_ALLOCATION_RETURNING)
+        raise_target(memory, allocation, upto);
+    else if (allocation->state == MDNN_ALLOCATION_AWAY && mdnn_allocation_owned(allocation) < upto)
+        begin_return(memory, allocation, upto);
 }
 
-void mdnn_area_give_up(mdnn_memory_t *memory, mdnn_area_t *area)
+void mdnn_allocation_give_up(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const uint64_t owned = mdnn_area_owned(area);
-    if (area->filled < owned || area->in_flight[false] > 0 ||
+    const uint64_t owned = mdnn_allocation_owned(allocation);
+    if (allocation->filled < owned || allocation->in_flight[false] > 0 ||
         (owned > 0 && mdnn_memory_serves_all(memory))) /* a part of it would be without memory */
         return;
-    mdnn_list_remove(&memory->returning, area);
-    area->state = MDNN_AREA_AWAY;
+    mdnn_list_remove(&memory->returning, allocation);
+    allocation->state = MDNN_ALLOCATION_AWAY;
 }
 
-mdnn_status_t mdnn_area_show(mdnn_memory_t *memory, mdnn_area_t *area, bool shown)
+mdnn_status_t mdnn_allocation_show(mdnn_memory_t *memory, mdnn_allocation_t *allocation, bool shown)
 {
     memory->steps++;
-    return shown ? mdnn_range_show(memory->ranges, area->range, area->count)
-                 : mdnn_range_hide(memory->ranges, area->range, 0);
+    return shown ? mdnn_range_show(memory->ranges, allocation->range, allocation->count)
+                 : mdnn_range_hide(memory->ranges, allocation->range, 0);
 }
 
 /* ---- copies ---- */
@@ -226,27 +233,27 @@ static bool may_send(const mdnn_memory_t *memory, bool out)
            (count < MDNN_FLIGHTS && (count + 1) * memory->chunk_bytes <= MDNN_FLIGHT_BYTES);
 }
 
-static bool send(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t index, bool out)
+static bool send(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t index, bool out)
 {
     mdnn_flights_t *const flights = &memory->flights[out];
     const uint64_t before = index * memory->chunk_bytes;
-    const uint64_t left = area->bytes - before;
+    const uint64_t left = allocation->bytes - before;
     const uint64_t bytes = left < memory->chunk_bytes ? left : memory->chunk_bytes;
     mdnn_flight_t *const flight = &flights->ring[(flights->first + flights->count) % MDNN_FLIGHTS];
     mdnn_status_t status = MDNN_STATUS_OK;
-    flight->end = (mdnn_ticket_t){0, 0};
+    flight->end = (mdnn_stream_point_t){0, 0};
     if (bytes > 0) /* else it is the chunk behind an end (mdnn_ranges_config_t.ended_chunks) */
-        status =
-            memory->device.copy(memory->context, out, mdnn_range_chunks(area->range).chunks[index],
-                                area->slots[index], bytes, &flight->end);
+        status = memory->device.copy(memory->context, out,
+                                     mdnn_range_chunks(allocation->range).chunks[index],
+                                     allocation->slots[index], bytes, &flight->end);
     if (status != MDNN_STATUS_OK) {
         memory->trouble = status;
         return false;
     }
-    flight->area = area;
-    flight->discarded = area->discarded;
+    flight->allocation = allocation;
+    flight->discarded = allocation->discarded;
     flights->count++;
-    area->in_flight[out]++;
+    allocation->in_flight[out]++;
     *(out ? &memory->report.out_bytes : &memory->report.in_bytes) += bytes;
     memory->steps++;
     return true;
@@ -258,19 +265,19 @@ static void land(mdnn_memory_t *memory, bool out)
     mdnn_flights_t *const flights = &memory->flights[out];
     while (flights->count > 0) {
         const mdnn_flight_t *const flight = &flights->ring[flights->first];
-        if (flight->end.moment != 0 && !memory->device.is_done(memory->context, flight->end))
+        if (flight->end.position != 0 && !memory->device.is_done(memory->context, flight->end))
             return;
-        mdnn_area_t *const area = flight->area;
+        mdnn_allocation_t *const allocation = flight->allocation;
         flights->first = (flights->first + 1) % MDNN_FLIGHTS;
         flights->count--;
-        area->in_flight[out]--;
+        allocation->in_flight[out]--;
         memory->steps++;
         if (!out)
-            area->filled++;
-        else if (flight->discarded == area->discarded)
-            area->clean--;
+            allocation->filled++;
+        else if (flight->discarded == allocation->discarded)
+            allocation->clean--;
         else
-            trim_slots(memory, area);
+            trim_slots(memory, allocation);
     }
 }
 
@@ -278,106 +285,109 @@ static void land(mdnn_memory_t *memory, bool out)
 
 /* One slot for each chunk whose content is not on the host. What is blank needs none, unless
  * something of it has been mapped: then what is in the slots of the rest will do. */
-static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_area_t *area)
+static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (area->blank && area->clean <= area->target)
+    if (allocation->blank && allocation->clean <= allocation->target)
         return MDNN_STATUS_OK;
-    if (!area->slots)
-        area->slots = calloc(area->count, sizeof *area->slots);
-    if (!area->slots)
+    if (!allocation->slots)
+        allocation->slots = calloc(allocation->count, sizeof *allocation->slots);
+    if (!allocation->slots)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    while (area->slots_from > area->target) {
-        const mdnn_status_t status =
-            memory->device.take_slot(memory->context, &area->slots[area->slots_from - 1]);
+    while (allocation->slots_from > allocation->target) {
+        const mdnn_status_t status = memory->device.take_slot(
+            memory->context, &allocation->slots[allocation->slots_from - 1]);
         memory->report.host_short += status == MDNN_STATUS_OUT_OF_MEMORY;
         MDNN_TRY(status);
-        area->slots_from--;
+        allocation->slots_from--;
         memory->report.host_bytes += memory->chunk_bytes;
         memory->steps++;
     }
-    area->blank = false;
+    allocation->blank = false;
     return MDNN_STATUS_OK;
 }
 
 /* Copies out of what is unmapped. */
-static void send_out(mdnn_memory_t *memory, mdnn_area_t *area)
+static void send_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    while (area->out_sent > area->target &&
-           area->out_sent > mdnn_range_chunks(area->range).mapped && may_send(memory, true) &&
-           send(memory, area, area->out_sent - 1, true))
-        area->out_sent--;
+    while (allocation->out_sent > allocation->target &&
+           allocation->out_sent > mdnn_range_chunks(allocation->range).mapped &&
+           may_send(memory, true) && send(memory, allocation, allocation->out_sent - 1, true))
+        allocation->out_sent--;
 }
 
 /* All that leaves, and each chunk is copied while the next is unmapped: together that takes as long
  * as the slower of the two. */
-static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_area_t *area)
+static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     uint64_t mapped;
-    area->cut = true;
-    tell(memory, MDNN_MEMORY_LEAVE, area, area->target, mdnn_area_owned(area));
-    while ((mapped = mdnn_range_chunks(area->range).mapped) > area->target) {
-        MDNN_TRY(mdnn_range_hide(memory->ranges, area->range, mapped - 1));
-        send_out(memory, area);
+    allocation->cut = true;
+    tell(memory, MDNN_MEMORY_LEAVE, allocation, allocation->target,
+         mdnn_allocation_owned(allocation));
+    while ((mapped = mdnn_range_chunks(allocation->range).mapped) > allocation->target) {
+        MDNN_TRY(mdnn_range_hide(memory->ranges, allocation->range, mapped - 1));
+        send_out(memory, allocation);
     }
-    if (area->clean < mdnn_area_owned(area) && !area->blank)
+    if (allocation->clean < mdnn_allocation_owned(allocation) && !allocation->blank)
         memory->report.saved_bytes +=
-            bytes_from(memory, area, area->clean) - bytes_from(memory, area, mdnn_area_owned(area));
+            bytes_from(memory, allocation, allocation->clean) -
+            bytes_from(memory, allocation, mdnn_allocation_owned(allocation));
     memory->steps++;
     return MDNN_STATUS_OK;
 }
 
 /* What it has stays there; with HOST all of it, or a part would be without memory. */
-static void stay(mdnn_memory_t *memory, mdnn_area_t *area)
+static void stay(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    mdnn_area_return(memory, area,
-                     mdnn_memory_serves_all(memory) ? area->count : mdnn_area_owned(area));
+    mdnn_allocation_return(memory, allocation,
+                           mdnn_memory_serves_all(memory) ? allocation->count
+                                                          : mdnn_allocation_owned(allocation));
 }
 
 /* Whether nothing works on it at its own address any more, and nothing can. */
-static bool cut_off(mdnn_memory_t *memory, mdnn_area_t *area)
+static bool cut_off(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (area->cut)
+    if (allocation->cut)
         return true;
-    if (!mdnn_area_uses_over(memory, area) || area->in_flight[false] > 0 ||
-        area->in_flight[true] > 0)
+    if (!mdnn_allocation_uses_over(memory, allocation) || allocation->in_flight[false] > 0 ||
+        allocation->in_flight[true] > 0)
         return false;
-    mdnn_status_t status = take_slots(memory, area);
+    mdnn_status_t status = take_slots(memory, allocation);
     if (status == MDNN_STATUS_BUSY) {
         memory->slot_busy = true;
         return false;
     }
     if (status == MDNN_STATUS_OK)
-        status = unmap_and_send(memory, area);
+        status = unmap_and_send(memory, allocation);
     if (status != MDNN_STATUS_OK) {
         if (status != MDNN_STATUS_OUT_OF_MEMORY)
             memory->trouble = status;
-        stay(memory, area);
+        stay(memory, allocation);
     }
     return status == MDNN_STATUS_OK;
 }
 
 /* Gives its chunks from `keep` on to others. */
-static void give_chunks(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t keep)
+static void give_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t keep)
 {
-    if (mdnn_area_owned(area) <= keep)
+    if (mdnn_allocation_owned(allocation) <= keep)
         return;
-    mdnn_range_give(memory->ranges, area->range, keep);
-    area->filled = area->in_sent = least_of(area->filled, keep);
+    mdnn_range_give(memory->ranges, allocation->range, keep);
+    allocation->filled = allocation->in_sent = least_of(allocation->filled, keep);
     memory->steps++;
 }
 
-static void step_out(mdnn_memory_t *memory, mdnn_area_t *area)
+static void step_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (!cut_off(memory, area))
+    if (!cut_off(memory, allocation))
         return;
-    send_out(memory, area);
-    const uint64_t stays = least_of(area->target, area->filled);
-    give_chunks(memory, area, area->clean > stays ? area->clean : stays);
-    if (area->clean <= stays) {
-        mdnn_area_stop(memory, area);
-        area->state = MDNN_AREA_AWAY;
-        trim_slots(memory, area);
-        mdnn_area_cover(memory, area);
+    send_out(memory, allocation);
+    const uint64_t stays = least_of(allocation->target, allocation->filled);
+    give_chunks(memory, allocation, allocation->clean > stays ? allocation->clean : stays);
+    if (allocation->clean <= stays) {
+        mdnn_allocation_stop(memory, allocation);
+        allocation->state = MDNN_ALLOCATION_AWAY;
+        trim_slots(memory, allocation);
+        mdnn_allocation_cover(memory, allocation);
     }
 }
 
@@ -385,24 +395,24 @@ static void step_out(mdnn_memory_t *memory, mdnn_area_t *area)
 
 /* Whether it is worth a try: in vain, it would take released ranges apart that a request could
  * have as they are. */
-static bool may_take(const mdnn_memory_t *memory, const mdnn_area_t *area)
+static bool may_take(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
-    if (area->held + area->pins > 0)
+    if (allocation->held + allocation->pins > 0)
         return true;
     const uint64_t there = mdnn_ranges_chunks_there(&counts);
     const uint64_t more = memory->chunk_limit > there ? memory->chunk_limit - there : 0;
-    return !memory->demanding &&
-           area->target - mdnn_area_owned(area) <= counts.chunks_spare + counts.chunks_kept + more;
+    return !memory->demanding && allocation->target - mdnn_allocation_owned(allocation) <=
+                                     counts.chunks_spare + counts.chunks_free + more;
 }
 
 /* All or none of the chunks up to `upto`. What the host would have to wait for is `wanted`. */
-static bool take_chunks(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+static bool take_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
 {
-    const mdnn_ticket_t *waits;
+    const mdnn_stream_point_t *waits;
     size_t wait_count;
     const mdnn_status_t status =
-        mdnn_range_take(memory->ranges, area->range, upto, &waits, &wait_count);
+        mdnn_range_take(memory->ranges, allocation->range, upto, &waits, &wait_count);
     if (status == MDNN_STATUS_BUSY && wait_count > 0)
         memory->wanted = waits[0];
     else if (status == MDNN_STATUS_BUSY)
@@ -415,106 +425,112 @@ static bool take_chunks(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
 /* It takes what there is, and its copies begin: what is planned has its memory in the plan, and
  * what is waited for would get it anyway. Then that waits for what is free next, not for all that
  * it lacks. With HOST an address would be without memory for longer. */
-static void take_some(mdnn_memory_t *memory, mdnn_area_t *area)
+static void take_some(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     if (mdnn_memory_serves_all(memory))
         return;
     do {
         const uint64_t spare = mdnn_ranges_counts(memory->ranges).chunks_spare;
-        const uint64_t upto = mdnn_area_owned(area) + (spare > 0 ? spare : 1);
-        if (!take_chunks(memory, area, least_of(upto, area->target)))
+        const uint64_t upto = mdnn_allocation_owned(allocation) + (spare > 0 ? spare : 1);
+        if (!take_chunks(memory, allocation, least_of(upto, allocation->target)))
             return;
-    } while (mdnn_area_owned(area) < area->target);
+    } while (mdnn_allocation_owned(allocation) < allocation->target);
 }
 
 /* false: it lacks chunks. */
-static bool find_chunks(mdnn_memory_t *memory, mdnn_area_t *area)
+static bool find_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const uint64_t owned = mdnn_area_owned(area);
-    if (owned < area->target && may_take(memory, area) && !take_chunks(memory, area, area->target))
-        take_some(memory, area);
-    const bool has_all = mdnn_area_owned(area) >= area->target;
-    if (mdnn_area_owned(area) == owned)
+    const uint64_t owned = mdnn_allocation_owned(allocation);
+    if (owned < allocation->target && may_take(memory, allocation) &&
+        !take_chunks(memory, allocation, allocation->target))
+        take_some(memory, allocation);
+    const bool has_all = mdnn_allocation_owned(allocation) >= allocation->target;
+    if (mdnn_allocation_owned(allocation) == owned)
         return has_all;
     memory->steps++;
-    if (owned == area->filled) /* else some of it is under way already */
-        tell(memory, MDNN_MEMORY_RETURN, area, area->filled, area->target);
-    if (has_all && area->held + area->pins == 0 && area->target == area->count)
+    if (owned == allocation->filled) /* else some of it is under way already */
+        tell(memory, MDNN_MEMORY_RETURN, allocation, allocation->filled, allocation->target);
+    if (has_all && allocation->held + allocation->pins == 0 &&
+        allocation->target == allocation->count)
         memory->report.planned_returns++;
     return has_all;
 }
 
 /* As much of it is there as is to be there. */
-static void end_return(mdnn_memory_t *memory, mdnn_area_t *area)
+static void end_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    mdnn_area_stop(memory, area);
-    if (area->target == area->count) {
-        settle_down(memory, area);
+    mdnn_allocation_stop(memory, allocation);
+    if (allocation->target == allocation->count) {
+        settle_down(memory, allocation);
         return;
     }
-    area->state = MDNN_AREA_AWAY;
-    give_chunks(memory, area, area->target);
-    trim_slots(memory, area);
+    allocation->state = MDNN_ALLOCATION_AWAY;
+    give_chunks(memory, allocation, allocation->target);
+    trim_slots(memory, allocation);
 }
 
 /* Copies to its first chunks, which it has. */
-static void send_in(mdnn_memory_t *memory, mdnn_area_t *area, uint64_t upto)
+static void send_in(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
 {
-    if (area->blank && area->filled < upto) { /* there is nothing to wait for */
-        area->filled = area->in_sent = upto;
+    if (allocation->blank && allocation->filled < upto) { /* there is nothing to wait for */
+        allocation->filled = allocation->in_sent = upto;
         memory->steps++;
     }
-    while (area->in_sent < upto && may_send(memory, false) &&
-           send(memory, area, area->in_sent, false))
-        area->in_sent++;
+    while (allocation->in_sent < upto && may_send(memory, false) &&
+           send(memory, allocation, allocation->in_sent, false))
+        allocation->in_sent++;
 }
 
 /* Copies to and maps the chunks that it has. */
-static void fill_chunks(mdnn_memory_t *memory, mdnn_area_t *area)
+static void fill_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const uint64_t upto = least_of(mdnn_area_owned(area), area->target);
-    mdnn_status_t status = mdnn_area_uncover(memory, area);
+    const uint64_t upto = least_of(mdnn_allocation_owned(allocation), allocation->target);
+    mdnn_status_t status = mdnn_allocation_uncover(memory, allocation);
     if (status != MDNN_STATUS_OK) {
         memory->trouble = status;
         return;
     }
-    send_in(memory, area, upto);
-    const uint64_t before = mdnn_range_chunks(area->range).mapped;
+    send_in(memory, allocation, upto);
+    const uint64_t before = mdnn_range_chunks(allocation->range).mapped;
     if (memory->config.safety != MDNN_SAFETY_VERIFY)
-        status = mdnn_range_show(memory->ranges, area->range, least_of(area->filled, upto));
-    memory->steps += mdnn_range_chunks(area->range).mapped - before;
-    if (mdnn_range_chunks(area->range).mapped > before)
-        mdnn_area_exposed(memory, area);
+        status =
+            mdnn_range_show(memory->ranges, allocation->range, least_of(allocation->filled, upto));
+    memory->steps += mdnn_range_chunks(allocation->range).mapped - before;
+    if (mdnn_range_chunks(allocation->range).mapped > before)
+        mdnn_allocation_exposed(memory, allocation);
     if (status != MDNN_STATUS_OK)
         memory->trouble = status;
-    if (area->filled >= area->target && mapped_enough(memory, area, area->target) &&
-        (area->target == area->count || area->in_flight[false] == 0)) /* what it gives is idle */
-        end_return(memory, area);
+    if (allocation->filled >= allocation->target &&
+        mapped_enough(memory, allocation, allocation->target) &&
+        (allocation->target == allocation->count ||
+         allocation->in_flight[false] == 0)) /* what it gives is idle */
+        end_return(memory, allocation);
 }
 
 /* false: it lacks chunks. */
-static bool step_back(mdnn_memory_t *memory, mdnn_area_t *area)
+static bool step_back(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const bool has_all = find_chunks(memory, area);
+    const bool has_all = find_chunks(memory, allocation);
     if (has_all || !mdnn_memory_serves_all(memory))
-        fill_chunks(memory, area);
+        fill_chunks(memory, allocation);
     return has_all;
 }
 
 /* What is waited for comes first; of what was planned, nothing overtakes one that lacks chunks. */
 static void step_all_back(mdnn_memory_t *memory)
 {
-    mdnn_area_t *next;
+    mdnn_allocation_t *next;
     bool blocked = false;
-    for (mdnn_area_t *area = memory->returning.first; area; area = next) {
-        next = area->next_move;
-        if (area->held + area->pins > 0)
-            step_back(memory, area);
+    for (mdnn_allocation_t *allocation = memory->returning.first; allocation; allocation = next) {
+        next = allocation->next_move;
+        if (allocation->held + allocation->pins > 0)
+            step_back(memory, allocation);
     }
-    for (mdnn_area_t *area = memory->returning.first; area; area = next) {
-        next = area->next_move;
-        if (area->held + area->pins == 0 && (!blocked || mdnn_area_owned(area) >= area->target))
-            blocked = !step_back(memory, area) || blocked;
+    for (mdnn_allocation_t *allocation = memory->returning.first; allocation; allocation = next) {
+        next = allocation->next_move;
+        if (allocation->held + allocation->pins == 0 &&
+            (!blocked || mdnn_allocation_owned(allocation) >= allocation->target))
+            blocked = !step_back(memory, allocation) || blocked;
     }
 }
 
@@ -528,7 +544,7 @@ static void read_timings(mdnn_memory_t *memory)
         if (status == MDNN_STATUS_BUSY)
             return;
         if (status == MDNN_STATUS_OK && timing.sequence != UINT64_MAX)
-            mdnn_pilot_timed(memory->pilot, timing.sequence, time_us);
+            mdnn_follower_timed(memory->follower, timing.sequence, time_us);
         memory->first_timing = (memory->first_timing + 1) % MDNN_TIMINGS;
         memory->timing_count--;
     }
@@ -536,27 +552,28 @@ static void read_timings(mdnn_memory_t *memory)
 
 bool mdnn_memory_progress(mdnn_memory_t *memory)
 {
-    mdnn_area_t *next;
+    mdnn_allocation_t *next;
     const uint64_t before = memory->steps;
     read_timings(memory);
     memory->slot_busy = false;
-    memory->wanted.moment = 0;
+    memory->wanted.position = 0;
     if (!memory->leaving.first && !memory->returning.first && !memory->endings.first &&
         memory->flights[0].count + memory->flights[1].count == 0)
         return false;
     land(memory, true);
     land(memory, false);
-    for (mdnn_area_t *area = memory->endings.first; area; area = next) {
-        next = area->next_move;
-        mdnn_area_end(memory, area);
+    for (mdnn_allocation_t *allocation = memory->endings.first; allocation; allocation = next) {
+        next = allocation->next_move;
+        mdnn_allocation_end(memory, allocation);
     }
     const bool may_move = memory->quiet || !mdnn_memory_serves_all(memory);
     bool waiting = false;
-    for (mdnn_area_t *area = may_move ? memory->leaving.first : NULL; area; area = next) {
-        next = area->next_move;
-        step_out(memory, area);
-        waiting =
-            waiting || (area->state == MDNN_AREA_LEAVING && !mdnn_area_uses_over(memory, area));
+    for (mdnn_allocation_t *allocation = may_move ? memory->leaving.first : NULL; allocation;
+         allocation = next) {
+        next = allocation->next_move;
+        step_out(memory, allocation);
+        waiting = waiting || (allocation->state == MDNN_ALLOCATION_LEAVING &&
+                              !mdnn_allocation_uses_over(memory, allocation));
     }
     if (may_move)
         step_all_back(memory);

@@ -1,4 +1,4 @@
-/* Around an operation: what it names is held, marked, recorded; the pilot's advice is followed. */
+/* Around an operation: what it names is held, marked, recorded; the plan follower's advice is followed. */
 #include "offload/memory/memory_internal.h"
 
 #include <stdlib.h>
@@ -13,23 +13,25 @@ typedef struct mdnn_sum {
 } mdnn_sum_t;
 
 /* The allocation behind a name, the first time that this pass meets it; else NULL. */
-static mdnn_area_t *meet(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, size_t i)
+static mdnn_allocation_t *meet(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                               size_t i)
 {
-    mdnn_area_t *const area = mdnn_area_find(memory, operation->named[i].address, operation->began);
-    if (!area || area->pass == memory->passes)
+    mdnn_allocation_t *const allocation =
+        mdnn_allocation_find(memory, operation->operands[i].address, operation->began);
+    if (!allocation || allocation->pass == memory->passes)
         return NULL;
-    area->pass = memory->passes;
-    return area;
+    allocation->pass = memory->passes;
+    return allocation;
 }
 
-bool mdnn_memory_named(const mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
-                       size_t i, uint64_t *start)
+bool mdnn_memory_operand_start(const mdnn_memory_t *memory,
+                               const mdnn_memory_operation_t *operation, size_t i, uint64_t *start)
 {
-    const mdnn_area_t *const area =
-        mdnn_area_find(memory, operation->named[i].address, operation->began);
-    if (area)
-        *start = area->address;
-    return area != NULL;
+    const mdnn_allocation_t *const allocation =
+        mdnn_allocation_find(memory, operation->operands[i].address, operation->began);
+    if (allocation)
+        *start = allocation->address;
+    return allocation != NULL;
 }
 
 static void let_go(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, size_t count)
@@ -37,21 +39,21 @@ static void let_go(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
     memory->passes++;
     memory->all.held--;
     for (size_t i = 0; i < count; i++) {
-        mdnn_area_t *const area = meet(memory, operation, i);
-        if (!area)
+        mdnn_allocation_t *const allocation = meet(memory, operation, i);
+        if (!allocation)
             continue;
-        area->held--;
-        mdnn_area_end(memory, area);
+        allocation->held--;
+        mdnn_allocation_end(memory, allocation);
     }
 }
 
-static void add_size(mdnn_sum_t *sum, const mdnn_area_t *area, uint64_t workspace)
+static void add_size(mdnn_sum_t *sum, const mdnn_allocation_t *allocation, uint64_t workspace)
 {
-    const bool movable = area->range && !area->stays && area->pins == 0;
-    const bool is_workspace = workspace - area->address < area->bytes;
-    sum->bytes += area->room;
-    sum->movable_bytes += movable ? area->room : 0;
-    sum->workspace_bytes += movable && is_workspace ? area->room : 0;
+    const bool movable = allocation->range && !allocation->stays && allocation->pins == 0;
+    const bool is_workspace = workspace - allocation->address < allocation->bytes;
+    sum->bytes += allocation->room;
+    sum->movable_bytes += movable ? allocation->room : 0;
+    sum->workspace_bytes += movable && is_workspace ? allocation->room : 0;
     sum->workspace_named = sum->workspace_named || is_workspace;
 }
 
@@ -59,26 +61,26 @@ static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *
                           mdnn_sum_t *sum)
 {
     if (memory->config.safety != MDNN_SAFETY_FAST && !operation->capturing)
-        MDNN_TRY(mdnn_area_reserve_use(memory, &memory->all, operation->stream));
+        MDNN_TRY(mdnn_allocation_reserve_use(memory, &memory->all, operation->stream));
     memory->all.held++;
     memory->passes++;
-    for (size_t i = 0; i < operation->named_count; i++) {
-        mdnn_area_t *const area = meet(memory, operation, i);
-        if (!area)
+    for (size_t i = 0; i < operation->operand_count; i++) {
+        mdnn_allocation_t *const allocation = meet(memory, operation, i);
+        if (!allocation)
             continue;
         if (!operation->capturing &&
-            mdnn_area_reserve_use(memory, area, operation->stream) != MDNN_STATUS_OK) {
+            mdnn_allocation_reserve_use(memory, allocation, operation->stream) != MDNN_STATUS_OK) {
             let_go(memory, operation, i);
             return MDNN_STATUS_OUT_OF_MEMORY;
         }
-        area->held++;
-        add_size(sum, area, operation->workspace);
-        sum->lacking = sum->lacking || area->state != MDNN_AREA_RESIDENT;
+        allocation->held++;
+        add_size(sum, allocation, operation->workspace);
+        sum->lacking = sum->lacking || allocation->state != MDNN_ALLOCATION_RESIDENT;
     }
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t reserve_pilot_uses(mdnn_memory_t *memory, size_t count)
+static mdnn_status_t reserve_follower_uses(mdnn_memory_t *memory, size_t count)
 {
     if (count <= memory->use_room)
         return MDNN_STATUS_OK;
@@ -96,19 +98,20 @@ enum { FEW_NAMES = 16 }; /* as nearly every operation has: no memory is allocate
 static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
                                   mdnn_patience_t *patience)
 {
-    mdnn_area_t *few[FEW_NAMES];
-    mdnn_area_t **const areas = operation->named_count <= FEW_NAMES
-                                    ? few
-                                    : calloc(operation->named_count, sizeof(mdnn_area_t *));
-    if (!areas)
+    mdnn_allocation_t *few[FEW_NAMES];
+    mdnn_allocation_t **const allocations =
+        operation->operand_count <= FEW_NAMES
+            ? few
+            : calloc(operation->operand_count, sizeof(mdnn_allocation_t *));
+    if (!allocations)
         return MDNN_STATUS_OUT_OF_MEMORY;
     memory->passes++;
-    for (size_t i = 0; i < operation->named_count; i++)
-        areas[i] = meet(memory, operation, i);
+    for (size_t i = 0; i < operation->operand_count; i++)
+        allocations[i] = meet(memory, operation, i);
     const mdnn_status_t status =
-        mdnn_memory_demand(memory, areas, operation->named_count, patience);
-    if (areas != few)
-        free(areas);
+        mdnn_memory_demand(memory, allocations, operation->operand_count, patience);
+    if (allocations != few)
+        free(allocations);
     return status;
 }
 
@@ -118,18 +121,20 @@ static mdnn_status_t show_only_named(mdnn_memory_t *memory,
                                      const mdnn_memory_operation_t *operation)
 {
     MDNN_TRY(mdnn_memory_wait_for_earlier(memory));
-    for (mdnn_area_t *area = memory->areas; area; area = area->next) {
-        if (!area->range || area->held + area->pins > 0 || area->state == MDNN_AREA_ENDING ||
-            mdnn_range_chunks(area->range).mapped == 0 ||
-            (memory->open > 0 && !mdnn_area_uses_over(memory, area)))
+    for (mdnn_allocation_t *allocation = memory->allocations; allocation;
+         allocation = allocation->next) {
+        if (!allocation->range || allocation->held + allocation->pins > 0 ||
+            allocation->state == MDNN_ALLOCATION_ENDING ||
+            mdnn_range_chunks(allocation->range).mapped == 0 ||
+            (memory->open > 0 && !mdnn_allocation_uses_over(memory, allocation)))
             continue;
-        MDNN_TRY(mdnn_area_show(memory, area, false));
+        MDNN_TRY(mdnn_allocation_show(memory, allocation, false));
     }
     memory->passes++;
-    for (size_t i = 0; i < operation->named_count; i++) {
-        mdnn_area_t *const area = meet(memory, operation, i);
-        if (area && area->range)
-            MDNN_TRY(mdnn_area_show(memory, area, true));
+    for (size_t i = 0; i < operation->operand_count; i++) {
+        mdnn_allocation_t *const allocation = meet(memory, operation, i);
+        if (allocation && allocation->range)
+            MDNN_TRY(mdnn_allocation_show(memory, allocation, true));
     }
     return MDNN_STATUS_OK;
 }
@@ -156,12 +161,12 @@ static void note_movable(mdnn_memory_t *memory, const mdnn_memory_operation_t *o
 static void pin_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, bool pin)
 {
     memory->passes++;
-    for (size_t i = 0; i < operation->named_count; i++) {
-        mdnn_area_t *const area = meet(memory, operation, i);
-        if (area && pin)
-            mdnn_area_pin(memory, area);
-        else if (area)
-            mdnn_area_unpin(memory, area);
+    for (size_t i = 0; i < operation->operand_count; i++) {
+        mdnn_allocation_t *const allocation = meet(memory, operation, i);
+        if (allocation && pin)
+            mdnn_allocation_pin(memory, allocation);
+        else if (allocation)
+            mdnn_allocation_unpin(memory, allocation);
     }
 }
 
@@ -186,7 +191,7 @@ static mdnn_status_t hold_resident(mdnn_memory_t *memory, const mdnn_memory_oper
         return MDNN_STATUS_OK;
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
         mdnn_memory_refused(memory, sum.movable_bytes + mdnn_memory_stuck_bytes(memory), true);
-    let_go(memory, operation, operation->named_count);
+    let_go(memory, operation, operation->operand_count);
     return status;
 }
 
@@ -213,7 +218,7 @@ static mdnn_status_t hold_at_once(mdnn_memory_t *memory, mdnn_memory_operation_t
     if (sum->workspace_named) /* so it is not needed beside them */
         operation->workspace_bytes = 0;
     if (sum->lacking)
-        let_go(memory, operation, operation->named_count);
+        let_go(memory, operation, operation->operand_count);
     return MDNN_STATUS_OK;
 }
 
@@ -223,14 +228,14 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
     operation->time_token = 0;
     MDNN_TRY(mdnn_memory_wait_for_noise(memory));
     operation->began = ++memory->began;
-    MDNN_TRY(reserve_pilot_uses(memory, operation->named_count));
+    MDNN_TRY(reserve_follower_uses(memory, operation->operand_count));
     MDNN_TRY(hold_at_once(memory, operation, &sum));
     if (sum.lacking)
         MDNN_TRY(hold_in_turn(memory, operation));
     if (memory->config.safety == MDNN_SAFETY_VERIFY) {
         const mdnn_status_t status = show_only_named(memory, operation);
         if (status != MDNN_STATUS_OK) {
-            let_go(memory, operation, operation->named_count);
+            let_go(memory, operation, operation->operand_count);
             return status;
         }
     }
@@ -276,27 +281,27 @@ static uint32_t stream_index(mdnn_memory_t *memory, uint64_t stream)
 /* Marks all that is named, and lists it for the history. Roles of one allocation that differ are
  * UNKNOWN. */
 static uint32_t mark_uses(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
-                          mdnn_ticket_t end)
+                          mdnn_stream_point_t end)
 {
     uint32_t count = 0;
     memory->passes++;
-    for (size_t i = 0; i < operation->named_count; i++) {
-        const mdnn_use_role_t role = operation->named[i].role;
-        mdnn_area_t *const area =
-            mdnn_area_find(memory, operation->named[i].address, operation->began);
-        if (!area)
+    for (size_t i = 0; i < operation->operand_count; i++) {
+        const mdnn_use_role_t role = operation->operands[i].role;
+        mdnn_allocation_t *const allocation =
+            mdnn_allocation_find(memory, operation->operands[i].address, operation->began);
+        if (!allocation)
             continue;
-        if (area->pass == memory->passes) {
-            mdnn_use_t *const use = &memory->uses[area->use];
+        if (allocation->pass == memory->passes) {
+            mdnn_use_t *const use = &memory->uses[allocation->use];
             use->role = use->role == role ? role : MDNN_USE_UNKNOWN;
             continue;
         }
-        area->pass = memory->passes;
-        mdnn_area_note_use(area, end);
-        area->last_use = memory->report.operations;
-        area->use = count;
+        allocation->pass = memory->passes;
+        mdnn_allocation_note_use(allocation, end);
+        allocation->last_use = memory->report.operations;
+        allocation->use = count;
         memory->uses[count++] =
-            (mdnn_use_t){area->range ? area->pilot_range : MDNN_NO_POSITION, role};
+            (mdnn_use_t){allocation->range ? allocation->follower_range : MDNN_NO_POSITION, role};
     }
     /* What was freed meanwhile is none of the history's, nor are blocks of slabs: they never move.
      */
@@ -322,14 +327,15 @@ static void keep_timing(mdnn_memory_t *memory, const mdnn_memory_operation_t *op
     memory->timings_open--;
     const size_t last = (memory->first_timing + memory->timing_count++) % MDNN_TIMINGS;
     memory->timings[last] = (mdnn_timing_t){
-        operation->time_token, recorded ? mdnn_pilot_sequence(memory->pilot) : UINT64_MAX};
+        operation->time_token, recorded ? mdnn_follower_sequence(memory->follower) : UINT64_MAX};
 }
 
 /* Those that its first `bytes` need. */
-static uint64_t chunks_in(const mdnn_memory_t *memory, const mdnn_area_t *area, uint64_t bytes)
+static uint64_t chunks_in(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
+                          uint64_t bytes)
 {
     const uint64_t chunks = bytes / memory->chunk_bytes + (bytes % memory->chunk_bytes > 0);
-    return chunks < area->count ? chunks : area->count;
+    return chunks < allocation->count ? chunks : allocation->count;
 }
 
 /* What is to come back after a join: others go on during that, so the list is copied, and nothing on
@@ -338,9 +344,9 @@ static mdnn_advised_t *keep_returns(const mdnn_advice_t *advice)
 {
     mdnn_advised_t *const kept = calloc(advice->back_count + 1, sizeof *kept);
     for (size_t i = 0; kept && i < advice->back_count; i++) {
-        mdnn_area_t *const area = advice->back[i].owner;
+        mdnn_allocation_t *const allocation = advice->back[i].owner;
         kept[i] = advice->back[i];
-        area->idlers++;
+        allocation->idlers++;
     }
     return kept;
 }
@@ -348,21 +354,22 @@ static mdnn_advised_t *keep_returns(const mdnn_advice_t *advice)
 static void bring_back(mdnn_memory_t *memory, const mdnn_advised_t *back, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        mdnn_area_t *const area = back[i].owner;
+        mdnn_allocation_t *const allocation = back[i].owner;
         /* What goes for another thread's demand is not called off. */
-        const bool sent = memory->demanding && area->state == MDNN_AREA_LEAVING &&
-                          area->demand == memory->demands;
-        if (!area->freed && !sent)
-            mdnn_area_return(memory, area, chunks_in(memory, area, back[i].bytes));
+        const bool sent = memory->demanding && allocation->state == MDNN_ALLOCATION_LEAVING &&
+                          allocation->demand == memory->demands;
+        if (!allocation->freed && !sent)
+            mdnn_allocation_return(memory, allocation,
+                                   chunks_in(memory, allocation, back[i].bytes));
     }
 }
 
 static void let_returns_go(mdnn_memory_t *memory, mdnn_advised_t *kept, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        mdnn_area_t *const area = kept[i].owner;
-        area->idlers--;
-        mdnn_area_end(memory, area);
+        mdnn_allocation_t *const allocation = kept[i].owner;
+        allocation->idlers--;
+        mdnn_allocation_end(memory, allocation);
     }
     free(kept);
 }
@@ -384,11 +391,12 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
 {
     const bool moves = !mdnn_memory_serves_all(memory); /* HOST: nothing moves ahead of time */
     for (size_t i = 0; moves && i < advice->leave_count; i++) {
-        mdnn_area_t *const area = advice->leave[i].owner;
-        const uint64_t keep = chunks_in(memory, area, advice->leave[i].bytes);
-        if (area->state == MDNN_AREA_RESIDENT && mdnn_area_can_leave(area) && keep < area->count) {
+        mdnn_allocation_t *const allocation = advice->leave[i].owner;
+        const uint64_t keep = chunks_in(memory, allocation, advice->leave[i].bytes);
+        if (allocation->state == MDNN_ALLOCATION_RESIDENT &&
+            mdnn_allocation_can_leave(allocation) && keep < allocation->count) {
             memory->report.planned_leaves++;
-            mdnn_area_leave(memory, area, keep);
+            mdnn_allocation_leave(memory, allocation, keep);
         }
     }
     memory->time_next = memory->time_next || advice->time;
@@ -415,15 +423,15 @@ static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
                                        .key = operation->key,
                                        .name = operation->name,
                                        .stream = operation->stream};
-    mdnn_memory_tell(memory, &event);
-    /* What slabs give back they will want again in the next round. */
+    mdnn_memory_announce(memory, &event);
+    /* What slabs give back they will want again in the next iteration. */
     mdnn_recent_note(&memory->slab_chunks, memory->began,
                      mdnn_ranges_counts(memory->ranges).chunks_slab);
-    mdnn_pilot_set_aside(memory->pilot,
-                         memory->aside_bytes +
-                             mdnn_recent_most(&memory->slab_chunks) * memory->chunk_bytes);
-    mdnn_pilot_record(memory->pilot, &recorded, &advice);
-    mdnn_memory_watch_round(memory, operation->stream);
+    mdnn_follower_set_aside(memory->follower,
+                            memory->aside_bytes +
+                                mdnn_recent_most(&memory->slab_chunks) * memory->chunk_bytes);
+    mdnn_follower_record(memory->follower, &recorded, &advice);
+    mdnn_memory_watch_iteration(memory, operation->stream);
     follow_advice(memory, &advice);
 }
 
@@ -441,7 +449,7 @@ static void prove(mdnn_memory_t *memory, const mdnn_memory_operation_t *operatio
 
 /* Where much of the budget is in use, others may ask soon when the operation is over; what is
  * enqueued behind it may wait for the program. */
-static void fix_end(mdnn_memory_t *memory, mdnn_ticket_t end)
+static void fix_end(mdnn_memory_t *memory, mdnn_stream_point_t end)
 {
     const uint64_t allowed = mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes;
     if (memory->device.fix && memory->live_room_bytes > allowed / 4 * 3)
@@ -449,13 +457,13 @@ static void fix_end(mdnn_memory_t *memory, mdnn_ticket_t end)
 }
 
 /* Enqueued: from now on others may have to wait for it. */
-static mdnn_ticket_t mark_end(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
+static mdnn_stream_point_t mark_end(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
 {
-    const mdnn_ticket_t end = memory->device.mark(memory->context, operation->stream);
+    const mdnn_stream_point_t end = memory->device.mark(memory->context, operation->stream);
     fix_end(memory, end);
     memory->report.operations++;
     memory->resident_sum += mdnn_ranges_counts(memory->ranges).chunks_live;
-    mdnn_area_note_use(&memory->all, end);           /* with FAST it has no place for it */
+    mdnn_allocation_note_use(&memory->all, end);     /* with FAST it has no place for it */
     if (memory->config.safety == MDNN_SAFETY_VERIFY) /* before anything is unmapped */
         prove(memory, operation, mdnn_memory_wait(memory, end));
     return end;
@@ -464,7 +472,7 @@ static mdnn_ticket_t mark_end(mdnn_memory_t *memory, const mdnn_memory_operation
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued)
 {
     uint32_t use_count = 0;
-    mdnn_ticket_t end = {0};
+    mdnn_stream_point_t end = {0};
     if (operation->capturing && !enqueued)
         pin_named(memory, operation, false);
     if (!operation->capturing)
@@ -475,7 +483,7 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
         use_count = mark_uses(memory, operation, end);
     }
     memory->open--;
-    let_go(memory, operation, operation->named_count);
+    let_go(memory, operation, operation->operand_count);
     if (!operation->capturing)
         keep_timing(memory, operation, enqueued);
     if (runs)

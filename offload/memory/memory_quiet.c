@@ -16,29 +16,30 @@ bool mdnn_memory_serves_all(const mdnn_memory_t *memory)
 
 /* ---- quiet times ---- */
 
-/* The first operation that is not over, or not known to be; moment 0: none is under way. */
-static mdnn_ticket_t next_use(mdnn_memory_t *memory)
+/* The first operation that is not over, or not known to be; position 0: none is under way. */
+static mdnn_stream_point_t next_use(mdnn_memory_t *memory)
 {
     for (uint32_t i = 0; i < memory->all.use_count; i++)
-        if (memory->all.uses[i].moment != 0 &&
+        if (memory->all.uses[i].position != 0 &&
             !memory->device.is_done(memory->context, memory->all.uses[i]))
             return memory->all.uses[i];
-    return (mdnn_ticket_t){0};
+    return (mdnn_stream_point_t){0};
 }
 
-static void forget_use(mdnn_memory_t *memory, mdnn_ticket_t use)
+static void forget_use(mdnn_memory_t *memory, mdnn_stream_point_t use)
 {
     for (uint32_t i = 0; i < memory->all.use_count; i++)
-        if (memory->all.uses[i].stream == use.stream && memory->all.uses[i].moment <= use.moment)
-            memory->all.uses[i].moment = 0;
+        if (memory->all.uses[i].stream == use.stream &&
+            memory->all.uses[i].position <= use.position)
+            memory->all.uses[i].position = 0;
 }
 
 /* What does not end soon may itself wait for what this thread would do next. */
 mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory)
 {
     enum { SECONDS = 10 };
-    mdnn_ticket_t use;
-    while ((use = next_use(memory)).moment != 0) {
+    mdnn_stream_point_t use;
+    while ((use = next_use(memory)).position != 0) {
         const mdnn_status_t status = mdnn_memory_wait_a_while(memory, use, SECONDS);
         if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
             return status;
@@ -49,8 +50,8 @@ mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory)
 
 mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory)
 {
-    mdnn_ticket_t use;
-    while (memory->open == 0 && (use = next_use(memory)).moment != 0)
+    mdnn_stream_point_t use;
+    while (memory->open == 0 && (use = next_use(memory)).position != 0)
         MDNN_TRY(mdnn_memory_wait(memory, use));
     return MDNN_STATUS_OK;
 }
@@ -77,7 +78,7 @@ mdnn_status_t mdnn_memory_wait_for_noise(mdnn_memory_t *memory)
 }
 
 /* The copy that ends next. NULL: none is under way. */
-static const mdnn_ticket_t *next_landing(const mdnn_memory_t *memory)
+static const mdnn_stream_point_t *next_landing(const mdnn_memory_t *memory)
 {
     for (int out = 0; out < 2; out++)
         if (memory->flights[out].count > 0)
@@ -88,7 +89,7 @@ static const mdnn_ticket_t *next_landing(const mdnn_memory_t *memory)
 /* What has begun to move arrives, unless a call failed: then it stays as it is. */
 void mdnn_memory_end_quiet(mdnn_memory_t *memory)
 {
-    const mdnn_ticket_t *landing;
+    const mdnn_stream_point_t *landing;
     mdnn_status_t status = MDNN_STATUS_OK;
     while (memory->quiet && status == MDNN_STATUS_OK) {
         const uint64_t before = memory->steps;
@@ -98,8 +99,9 @@ void mdnn_memory_end_quiet(mdnn_memory_t *memory)
         if (memory->steps == before)
             status = mdnn_memory_wait_for_copy(memory, *landing);
     }
-    for (mdnn_area_t *area = memory->returning.first; memory->quiet && area; area = area->next_move)
-        mdnn_area_exposed(memory, area);
+    for (mdnn_allocation_t *allocation = memory->returning.first; memory->quiet && allocation;
+         allocation = allocation->next_move)
+        mdnn_allocation_exposed(memory, allocation);
     memory->quiet = false;
 }
 
@@ -110,23 +112,24 @@ void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried)
 
 /* ---- covers ---- */
 
-void mdnn_area_cover(mdnn_memory_t *memory, mdnn_area_t *area)
+void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     if (!mdnn_memory_serves_all(memory))
         return;
-    for (; area->covered < area->count; area->covered++)
+    for (; allocation->covered < allocation->count; allocation->covered++)
         if (memory->device.cover(memory->context,
-                                 area->address + area->covered * memory->chunk_bytes,
-                                 area->slots[area->covered]) != MDNN_STATUS_OK)
+                                 allocation->address + allocation->covered * memory->chunk_bytes,
+                                 allocation->slots[allocation->covered]) != MDNN_STATUS_OK)
             return; /* the rest faults, as in `fast` */
 }
 
-mdnn_status_t mdnn_area_uncover(mdnn_memory_t *memory, mdnn_area_t *area)
+mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    for (; area->covered > 0; area->covered--) {
-        const uint64_t last = area->covered - 1;
-        MDNN_TRY(memory->device.uncover(memory->context, area->address + last * memory->chunk_bytes,
-                                        area->slots[last]));
+    for (; allocation->covered > 0; allocation->covered--) {
+        const uint64_t last = allocation->covered - 1;
+        MDNN_TRY(memory->device.uncover(memory->context,
+                                        allocation->address + last * memory->chunk_bytes,
+                                        allocation->slots[last]));
         memory->steps++;
     }
     return MDNN_STATUS_OK;

@@ -17,10 +17,10 @@
  * What other threads hold between begin and end is waited for likewise.
  *
  * Why a demand ends that nobody disturbs (I4). What leaves for a demand does not return before its
- * end, unless it cannot leave, and then it is not sent again (area->demand); planned returns get no
+ * end, unless it cannot leave, and then it is not sent again (allocation->demand); planned returns get no
  * chunks meanwhile (memory->demanding), and nothing else begins to move. So the number of copies,
- * unmappings and mappings that can still happen is finite and falls with every change, and a round
- * without a change ends one of finitely many tickets. A device call that fails is no change, so a
+ * unmappings and mappings that can still happen is finite and falls with every change, and an iteration
+ * without a change ends one of finitely many points. A device call that fails is no change, so a
  * device that fails for good ends the demand with its status.
  *
  * Only the demand that has the turn holds chunks while it waits for more; what a planned return has
@@ -40,7 +40,7 @@ static void count_wait(mdnn_memory_t *memory, uint64_t stream, double begin_us)
                                            memory->device.now_us(memory->context) - begin_us};
     memory->report.host_waits++;
     memory->report.host_wait_us += event.time_us;
-    mdnn_memory_tell(memory, &event);
+    mdnn_memory_announce(memory, &event);
 }
 
 /* NOT_FOUND: the memory was closed meanwhile. */
@@ -50,24 +50,24 @@ static mdnn_status_t end_wait(const mdnn_memory_t *memory, mdnn_status_t status)
 }
 
 /* BUSY after `seconds`; INFINITY: as long as it takes, for copies. */
-static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_ticket_t ticket, double seconds)
+static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_stream_point_t point, double seconds)
 {
     if (memory->closed)
         return MDNN_STATUS_NOT_FOUND;
-    if (ticket.moment == 0 || memory->device.is_done(memory->context, ticket))
+    if (point.position == 0 || memory->device.is_done(memory->context, point))
         return MDNN_STATUS_OK;
     const double begin_us = memory->device.now_us(memory->context);
     const mdnn_status_t status = seconds < INFINITY
-                                     ? memory->device.wait_a_while(memory->context, ticket, seconds)
-                                     : memory->device.wait_on_host(memory->context, ticket);
+                                     ? memory->device.wait_a_while(memory->context, point, seconds)
+                                     : memory->device.wait_on_host(memory->context, point);
     if (status == MDNN_STATUS_OK || status == MDNN_STATUS_BUSY)
-        count_wait(memory, ticket.stream, begin_us);
+        count_wait(memory, point.stream, begin_us);
     return end_wait(memory, status);
 }
 
-mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_ticket_t ticket)
+mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_stream_point_t point)
 {
-    return wait_counted(memory, ticket, INFINITY);
+    return wait_counted(memory, point, INFINITY);
 }
 
 /* A wait for what the program does is cut into such stretches. */
@@ -91,19 +91,20 @@ bool mdnn_memory_is_patient(mdnn_memory_t *memory, mdnn_patience_t *patience)
            now_us - patience->since_us < memory->config.patience_s * 1e6;
 }
 
-mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_ticket_t ticket)
+mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_stream_point_t point)
 {
     mdnn_patience_t patience = mdnn_memory_patience(memory);
     mdnn_status_t status;
-    while ((status = wait_counted(memory, ticket, stretch_s)) == MDNN_STATUS_BUSY &&
+    while ((status = wait_counted(memory, point, stretch_s)) == MDNN_STATUS_BUSY &&
            mdnn_memory_is_patient(memory, &patience))
         mdnn_memory_progress(memory);
     return status;
 }
 
-mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_ticket_t ticket, double seconds)
+mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_stream_point_t point,
+                                       double seconds)
 {
-    return wait_counted(memory, ticket, seconds);
+    return wait_counted(memory, point, seconds);
 }
 
 mdnn_status_t mdnn_memory_wait_for_change(mdnn_memory_t *memory)
@@ -165,7 +166,7 @@ static bool is_alone(const mdnn_memory_t *memory)
 static bool others_hold(const mdnn_memory_t *memory)
 {
     return memory->device.opened_here &&
-           memory->open + memory->unseen_open > memory->device.opened_here(memory->context);
+           memory->open + memory->untracked_open > memory->device.opened_here(memory->context);
 }
 
 /* ---- waiting for moves ---- */
@@ -178,36 +179,39 @@ static mdnn_status_t wait_for_slot(mdnn_memory_t *memory)
     return end_wait(memory, MDNN_STATUS_OK);
 }
 
-/* The first use of a list's ranges that nobody has seen over; moment 0: there is none. */
-static mdnn_ticket_t find_use(const mdnn_area_list_t *list)
+/* The first use of a list's ranges that nobody has seen over; position 0: there is none. */
+static mdnn_stream_point_t find_use(const mdnn_allocation_list_t *list)
 {
-    for (const mdnn_area_t *area = list->first; area; area = area->next_move)
-        for (uint32_t i = 0; i < area->use_count; i++)
-            if (area->uses[i].moment != 0)
-                return area->uses[i];
-    return (mdnn_ticket_t){0};
+    for (const mdnn_allocation_t *allocation = list->first; allocation;
+         allocation = allocation->next_move)
+        for (uint32_t i = 0; i < allocation->use_count; i++)
+            if (allocation->uses[i].position != 0)
+                return allocation->uses[i];
+    return (mdnn_stream_point_t){0};
 }
 
-static void note_over(const mdnn_area_list_t *list, mdnn_ticket_t use)
+static void note_over(const mdnn_allocation_list_t *list, mdnn_stream_point_t use)
 {
-    for (const mdnn_area_t *area = list->first; area; area = area->next_move)
-        for (uint32_t i = 0; i < area->use_count; i++)
-            if (area->uses[i].stream == use.stream && area->uses[i].moment == use.moment)
-                area->uses[i].moment = 0;
+    for (const mdnn_allocation_t *allocation = list->first; allocation;
+         allocation = allocation->next_move)
+        for (uint32_t i = 0; i < allocation->use_count; i++)
+            if (allocation->uses[i].stream == use.stream &&
+                allocation->uses[i].position == use.position)
+                allocation->uses[i].position = 0;
 }
 
 /* Each use is waited for once, even where that helps nothing (a release that lacks memory). */
-static mdnn_status_t wait_for_use(mdnn_memory_t *memory, mdnn_ticket_t use, double seconds)
+static mdnn_status_t wait_for_use(mdnn_memory_t *memory, mdnn_stream_point_t use, double seconds)
 {
     MDNN_TRY(wait_counted(memory, use, seconds));
     note_over(&memory->leaving, use);
     note_over(&memory->endings, use);
-    mdnn_memory_note_unseen_over(memory, use);
+    mdnn_memory_note_untracked_over(memory, use);
     return MDNN_STATUS_OK;
 }
 
-/* The copy that ends next; its moment may be 0, of what is no copy. NULL: none is under way. */
-static const mdnn_ticket_t *next_landing(const mdnn_memory_t *memory)
+/* The copy that ends next; its position may be 0, of what is no copy. NULL: none is under way. */
+static const mdnn_stream_point_t *next_landing(const mdnn_memory_t *memory)
 {
     for (int out = 1; out >= 0; out--)
         if (memory->flights[out].count > 0)
@@ -215,20 +219,21 @@ static const mdnn_ticket_t *next_landing(const mdnn_memory_t *memory)
     return NULL;
 }
 
-/* What ends before the ticket does, as far as is known, and lets something move then. It is not
+/* What ends before the point does, as far as is known, and lets something move then. It is not
  * over yet, or will be taken note of: each wait is for something else. */
-static mdnn_ticket_t next_before(const mdnn_memory_t *memory, mdnn_ticket_t ticket)
+static mdnn_stream_point_t next_before(const mdnn_memory_t *memory, mdnn_stream_point_t point)
 {
-    const mdnn_ticket_t *const landing = next_landing(memory);
+    const mdnn_stream_point_t *const landing = next_landing(memory);
     if (landing)
         return *landing;
-    for (const mdnn_area_t *area = memory->leaving.first; area; area = area->next_move)
-        for (uint32_t i = 0; i < area->use_count; i++)
-            if (area->uses[i].moment != 0 && area->uses[i].stream == ticket.stream &&
-                area->uses[i].moment < ticket.moment &&
-                !memory->device.is_done(memory->context, area->uses[i]))
-                ticket.moment = area->uses[i].moment;
-    return ticket;
+    for (const mdnn_allocation_t *allocation = memory->leaving.first; allocation;
+         allocation = allocation->next_move)
+        for (uint32_t i = 0; i < allocation->use_count; i++)
+            if (allocation->uses[i].position != 0 && allocation->uses[i].stream == point.stream &&
+                allocation->uses[i].position < point.position &&
+                !memory->device.is_done(memory->context, allocation->uses[i]))
+                point.position = allocation->uses[i].position;
+    return point;
 }
 
 /* What a copy may take where a use may take so long: it ends by itself, so it is no reason to stall. */
@@ -238,22 +243,23 @@ static double for_copy(double seconds)
 }
 
 /* Moves go on meanwhile: they are not to stand still for as long as an operation takes. */
-static mdnn_status_t wait_and_move(mdnn_memory_t *memory, mdnn_ticket_t ticket, double seconds)
+static mdnn_status_t wait_and_move(mdnn_memory_t *memory, mdnn_stream_point_t point, double seconds)
 {
-    while (ticket.moment != 0 && !memory->device.is_done(memory->context, ticket)) {
+    while (point.position != 0 && !memory->device.is_done(memory->context, point)) {
         const double most_s = next_landing(memory) ? for_copy(seconds) : seconds;
-        MDNN_TRY(wait_counted(memory, next_before(memory, ticket), most_s));
+        MDNN_TRY(wait_counted(memory, next_before(memory, point), most_s));
         mdnn_memory_progress(memory);
     }
     return MDNN_STATUS_OK;
 }
 
-/* The device is a few rounds behind the host at most. What takes longer may wait for what this
+/* The device is a few iterations behind the host at most. What takes longer may wait for what this
  * thread does next, or for another process. */
 static double patience(const mdnn_memory_t *memory)
 {
-    static const double least_s = 1, most_s = 10, rounds = 3;
-    const double seconds = least_s + rounds * mdnn_pilot_report(memory->pilot).predicted_us / 1e6;
+    static const double least_s = 1, most_s = 10, iterations = 3;
+    const double seconds =
+        least_s + iterations * mdnn_follower_report(memory->follower).predicted_us / 1e6;
     return seconds < most_s ? seconds : most_s;
 }
 
@@ -269,10 +275,10 @@ static void be_hasty(mdnn_memory_t *memory, double waited_s)
     memory->hasty_until_us = memory->device.now_us(memory->context) + 100 * waited_s * 1e6;
 }
 
-void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end)
+void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_stream_point_t end)
 {
-    while (memory->wanted.moment != 0 && memory->wanted.stream == end.stream &&
-           memory->wanted.moment < end.moment && !is_hasty(memory)) {
+    while (memory->wanted.position != 0 && memory->wanted.stream == end.stream &&
+           memory->wanted.position < end.position && !is_hasty(memory)) {
         const uint64_t before = memory->steps;
         const double seconds = patience(memory);
         const mdnn_status_t status = wait_and_move(memory, memory->wanted, seconds);
@@ -288,22 +294,22 @@ void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_ticket_t end)
 static mdnn_status_t wait_for_a_move(mdnn_memory_t *memory, double seconds)
 {
     const uint64_t before = memory->steps;
-    const mdnn_ticket_t *const landing = next_landing(memory);
-    mdnn_ticket_t use = find_use(&memory->leaving);
-    if (use.moment == 0)
+    const mdnn_stream_point_t *const landing = next_landing(memory);
+    mdnn_stream_point_t use = find_use(&memory->leaving);
+    if (use.position == 0)
         use = find_use(&memory->endings);
-    if (use.moment == 0 && (memory->leaving.first || memory->endings.first)) {
-        const mdnn_ticket_t *const unseen = mdnn_memory_unseen_use(memory);
-        use = unseen ? *unseen : use;
+    if (use.position == 0 && (memory->leaving.first || memory->endings.first)) {
+        const mdnn_stream_point_t *const untracked = mdnn_memory_untracked_use(memory);
+        use = untracked ? *untracked : use;
     }
     /* Copies end soon, and more can follow then. */
     if (landing)
         return wait_counted(memory, *landing, for_copy(seconds));
     if (memory->slot_busy && memory->stalled) /* that ends, too, and what is idle waits for it */
         return wait_for_slot(memory);
-    if (memory->wanted.moment != 0)
+    if (memory->wanted.position != 0)
         return wait_and_move(memory, memory->wanted, seconds);
-    if (use.moment != 0)
+    if (use.position != 0)
         return wait_for_use(memory, use, seconds);
     if (memory->slot_busy)
         return wait_for_slot(memory);
@@ -340,39 +346,43 @@ void mdnn_memory_begin_demand(mdnn_memory_t *memory, const mdnn_patience_t *pati
 
 /* How well it would be if the range left: operations until it is used again, as far as is known;
  * else it is taken to be unused for as long again as it has been. */
-static uint64_t distance(const mdnn_memory_t *memory, const mdnn_area_t *area)
+static uint64_t distance(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
-    const uint32_t known = mdnn_pilot_distance(memory->pilot, area->pilot_range);
-    return known > 0 ? known : memory->report.operations - area->last_use;
+    const uint32_t known = mdnn_follower_distance(memory->follower, allocation->follower_range);
+    return known > 0 ? known : memory->report.operations - allocation->last_use;
 }
 
 /* Chunks that it has and that nothing has sent away. */
-static uint64_t kept_by(const mdnn_area_t *area)
+static uint64_t kept_by(const mdnn_allocation_t *allocation)
 {
-    const uint64_t owned = mdnn_area_owned(area);
-    if (area->state == MDNN_AREA_ENDING)
+    const uint64_t owned = mdnn_allocation_owned(allocation);
+    if (allocation->state == MDNN_ALLOCATION_ENDING)
         return 0;
-    return area->state == MDNN_AREA_LEAVING && area->target < owned ? area->target : owned;
+    return allocation->state == MDNN_ALLOCATION_LEAVING && allocation->target < owned
+               ? allocation->target
+               : owned;
 }
 
-static bool is_victim(const mdnn_memory_t *memory, const mdnn_area_t *area)
+static bool is_victim(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
-    const bool sent = area->demand == memory->demands; /* a part of it, perhaps, which went */
-    return mdnn_area_can_leave(area) && kept_by(area) > 0 &&
-           (!sent || kept_by(area) <= area->keeps);
+    const bool sent = allocation->demand == memory->demands; /* a part of it, perhaps, which went */
+    return mdnn_allocation_can_leave(allocation) && kept_by(allocation) > 0 &&
+           (!sent || kept_by(allocation) <= allocation->keeps);
 }
 
 /* `idle`: one that nothing uses any more. */
-static mdnn_area_t *choose_victim(mdnn_memory_t *memory, bool idle)
+static mdnn_allocation_t *choose_victim(mdnn_memory_t *memory, bool idle)
 {
-    mdnn_area_t *best = NULL;
+    mdnn_allocation_t *best = NULL;
     uint64_t best_distance = 0;
-    for (mdnn_area_t *area = memory->areas; area; area = area->next) {
-        if (!is_victim(memory, area) || (idle && !mdnn_area_uses_over(memory, area)))
+    for (mdnn_allocation_t *allocation = memory->allocations; allocation;
+         allocation = allocation->next) {
+        if (!is_victim(memory, allocation) ||
+            (idle && !mdnn_allocation_uses_over(memory, allocation)))
             continue;
-        const uint64_t away = distance(memory, area);
+        const uint64_t away = distance(memory, allocation);
         if (!best || away > best_distance) {
-            best = area;
+            best = allocation;
             best_distance = away;
         }
     }
@@ -380,15 +390,15 @@ static mdnn_area_t *choose_victim(mdnn_memory_t *memory, bool idle)
 }
 
 /* What it gives comes without anybody's having to end a use. */
-static bool ends_by_itself(mdnn_memory_t *memory, mdnn_area_t *area)
+static bool ends_by_itself(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    return area->cut || mdnn_area_uses_over(memory, area);
+    return allocation->cut || mdnn_allocation_uses_over(memory, allocation);
 }
 
 /* What it gives will come, and after a stall without anybody's having to end a use. */
-static bool will_come(mdnn_memory_t *memory, mdnn_area_t *area)
+static bool will_come(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    return !memory->stalled || ends_by_itself(memory, area);
+    return !memory->stalled || ends_by_itself(memory, allocation);
 }
 
 /* Chunks that nobody uses or that are about to be free; with `victims`, those that could be, too. */
@@ -396,35 +406,39 @@ static uint64_t chunks_in_sight(mdnn_memory_t *memory, bool victims)
 {
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
     /* Of what was released, something is in use still if a taker was told to wait. */
-    const bool kept = !memory->stalled || memory->wanted.moment == 0 || victims;
-    uint64_t chunks = counts.chunks_spare + (kept ? counts.chunks_kept : 0);
+    const bool kept = !memory->stalled || memory->wanted.position == 0 || victims;
+    uint64_t chunks = counts.chunks_spare + (kept ? counts.chunks_free : 0);
     const uint64_t there = mdnn_ranges_chunks_there(&counts);
     if (memory->chunk_limit > there)
         chunks += memory->chunk_limit - there;
-    for (mdnn_area_t *area = memory->leaving.first; area; area = area->next_move)
-        if (victims || will_come(memory, area))
-            chunks += mdnn_area_owned(area) - kept_by(area);
-    for (mdnn_area_t *area = memory->endings.first; area; area = area->next_move)
-        if (victims || will_come(memory, area))
-            chunks += mdnn_area_owned(area);
-    for (const mdnn_area_t *area = memory->areas; victims && area; area = area->next)
-        chunks += is_victim(memory, area) ? kept_by(area) : 0;
+    for (mdnn_allocation_t *allocation = memory->leaving.first; allocation;
+         allocation = allocation->next_move)
+        if (victims || will_come(memory, allocation))
+            chunks += mdnn_allocation_owned(allocation) - kept_by(allocation);
+    for (mdnn_allocation_t *allocation = memory->endings.first; allocation;
+         allocation = allocation->next_move)
+        if (victims || will_come(memory, allocation))
+            chunks += mdnn_allocation_owned(allocation);
+    for (const mdnn_allocation_t *allocation = memory->allocations; victims && allocation;
+         allocation = allocation->next)
+        chunks += is_victim(memory, allocation) ? kept_by(allocation) : 0;
     return chunks;
 }
 
 /* How many of its first chunks a victim keeps. Without a plan more will be wanted soon, and what
  * goes beside work meanwhile need not be waited for then. */
-static uint64_t may_keep(const mdnn_memory_t *memory, const mdnn_area_t *victim, uint64_t missing)
+static uint64_t may_keep(const mdnn_memory_t *memory, const mdnn_allocation_t *victim,
+                         uint64_t missing)
 {
     const uint64_t kept = kept_by(victim);
-    const bool planned = mdnn_pilot_followed_plan(memory->pilot) != 0;
+    const bool planned = mdnn_follower_followed_plan(memory->follower) != 0;
     return planned && !mdnn_memory_serves_all(memory) && missing < kept ? kept - missing : 0;
 }
 
 /* After a stall the next victims are those that can go now, however soon they are wanted. */
-static mdnn_area_t *next_victim(mdnn_memory_t *memory)
+static mdnn_allocation_t *next_victim(mdnn_memory_t *memory)
 {
-    mdnn_area_t *const idle = memory->stalled ? choose_victim(memory, true) : NULL;
+    mdnn_allocation_t *const idle = memory->stalled ? choose_victim(memory, true) : NULL;
     return idle ? idle : choose_victim(memory, false);
 }
 
@@ -440,9 +454,9 @@ static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
         MDNN_TRY(mdnn_memory_quieten(memory));
         return send_away(memory, wanted); /* after a wait */
     }
-    mdnn_pilot_short(memory->pilot, (wanted - in_sight) * memory->chunk_bytes);
+    mdnn_follower_short(memory->follower, (wanted - in_sight) * memory->chunk_bytes);
     while (in_sight < wanted) {
-        mdnn_area_t *const victim = next_victim(memory);
+        mdnn_allocation_t *const victim = next_victim(memory);
         if (!victim) /* after a stall: what is in use still gives the rest */
             return memory->stalled ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
         const uint64_t keep = may_keep(memory, victim, wanted - in_sight);
@@ -450,7 +464,7 @@ static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
         victim->demand = memory->demands;
         victim->keeps = keep;
         memory->report.demand_leaves++;
-        mdnn_area_leave(memory, victim, keep);
+        mdnn_allocation_leave(memory, victim, keep);
     }
     return MDNN_STATUS_OK;
 }
@@ -458,13 +472,14 @@ static mdnn_status_t send_away(mdnn_memory_t *memory, uint64_t wanted)
 /* What was sent away, and is in use still, stays, and may be sent away again. */
 static void keep_what_is_in_use(mdnn_memory_t *memory)
 {
-    mdnn_area_t *next;
-    for (mdnn_area_t *area = memory->leaving.first; area; area = next) {
-        next = area->next_move;
-        if (area->cut || area->demand != memory->demands || mdnn_area_uses_over(memory, area))
+    mdnn_allocation_t *next;
+    for (mdnn_allocation_t *allocation = memory->leaving.first; allocation; allocation = next) {
+        next = allocation->next_move;
+        if (allocation->cut || allocation->demand != memory->demands ||
+            mdnn_allocation_uses_over(memory, allocation))
             continue;
-        area->demand = 0;
-        mdnn_area_return(memory, area, mdnn_area_owned(area));
+        allocation->demand = 0;
+        mdnn_allocation_return(memory, allocation, mdnn_allocation_owned(allocation));
     }
 }
 
@@ -530,7 +545,7 @@ static bool may_have(const mdnn_memory_t *memory, uint64_t wanted)
     const uint64_t allowed = mdnn_memory_chunks_allowed(memory);
     const uint64_t stuck = mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes;
     const uint64_t room = allowed * memory->chunk_bytes,
-                   host = memory->config.pilot.host_limit_bytes;
+                   host = memory->config.follower.host_limit_bytes;
     if (stuck > allowed || wanted > allowed - stuck)
         return false;
     return host > UINT64_MAX - room ||
@@ -539,7 +554,7 @@ static bool may_have(const mdnn_memory_t *memory, uint64_t wanted)
 
 /* Addresses alone. NOT_FOUND: it may never have chunks. */
 static mdnn_status_t reserve(mdnn_memory_t *memory, uint64_t bytes, uint64_t wanted,
-                             mdnn_allocation_t *allocation)
+                             mdnn_acquired_t *allocation)
 {
     if (!may_have(memory, wanted))
         return MDNN_STATUS_NOT_FOUND;
@@ -548,7 +563,7 @@ static mdnn_status_t reserve(mdnn_memory_t *memory, uint64_t bytes, uint64_t wan
 }
 
 mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
-                                  mdnn_allocation_t *allocation)
+                                  mdnn_acquired_t *allocation)
 {
     return reserve(memory, bytes, mdnn_ranges_chunks_for(memory->ranges, bytes), allocation);
 }
@@ -561,21 +576,25 @@ static uint64_t chunks_elsewhere(mdnn_memory_t *memory, bool idle)
     uint64_t chunks = mdnn_ranges_idle_chunks(memory->ranges);
     if (memory->chunk_limit > there)
         chunks += memory->chunk_limit - there;
-    for (mdnn_area_t *area = memory->leaving.first; area; area = area->next_move)
-        if (!idle || ends_by_itself(memory, area))
-            chunks += mdnn_area_owned(area) - kept_by(area);
-    for (mdnn_area_t *area = memory->endings.first; area; area = area->next_move)
-        if (!idle || ends_by_itself(memory, area))
-            chunks += mdnn_area_owned(area);
-    for (mdnn_area_t *area = memory->areas; area; area = area->next)
-        if (is_victim(memory, area) && (!idle || mdnn_area_uses_over(memory, area)))
-            chunks += kept_by(area);
+    for (mdnn_allocation_t *allocation = memory->leaving.first; allocation;
+         allocation = allocation->next_move)
+        if (!idle || ends_by_itself(memory, allocation))
+            chunks += mdnn_allocation_owned(allocation) - kept_by(allocation);
+    for (mdnn_allocation_t *allocation = memory->endings.first; allocation;
+         allocation = allocation->next_move)
+        if (!idle || ends_by_itself(memory, allocation))
+            chunks += mdnn_allocation_owned(allocation);
+    for (mdnn_allocation_t *allocation = memory->allocations; allocation;
+         allocation = allocation->next)
+        if (is_victim(memory, allocation) &&
+            (!idle || mdnn_allocation_uses_over(memory, allocation)))
+            chunks += kept_by(allocation);
     return chunks;
 }
 
 bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes)
 {
-    return memory->config.safety == MDNN_SAFETY_FAST && memory->unseen_open == 0 &&
+    return memory->config.safety == MDNN_SAFETY_FAST && memory->untracked_open == 0 &&
            bytes >= memory->config.min_bytes && bytes > memory->config.ranges.small_bytes;
 }
 
@@ -600,9 +619,9 @@ static bool is_to_be_bare(mdnn_memory_t *memory, const request_t *request, mdnn_
 
 /* With the turn. */
 static mdnn_status_t try_acquire(mdnn_memory_t *memory, const request_t *request,
-                                 mdnn_allocation_t *allocation)
+                                 mdnn_acquired_t *allocation)
 {
-    mdnn_allocation_t bare;
+    mdnn_acquired_t bare;
     mdnn_memory_progress(memory);
     const mdnn_status_t status =
         request->behind
@@ -619,24 +638,24 @@ static mdnn_status_t try_acquire(mdnn_memory_t *memory, const request_t *request
 /* What is released and in use still would be enough; what is idle serves sooner, if that does not
  * end. */
 mdnn_status_t mdnn_memory_wait_for_released(mdnn_memory_t *memory, uint64_t wanted,
-                                            mdnn_ticket_t ticket, mdnn_patience_t *patience)
+                                            mdnn_stream_point_t point, mdnn_patience_t *patience)
 {
     mdnn_status_t status;
-    memory->wanted = ticket;
+    memory->wanted = point;
     if (memory->stalled) {
         status = mdnn_memory_make_room(memory, wanted, patience);
         if (status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
             return status;
     }
-    status = wait_and_move(memory, ticket, stretch_s);
+    status = wait_and_move(memory, point, stretch_s);
     return status == MDNN_STATUS_BUSY ? stall(memory, patience) : status;
 }
 
 /* The same for an allocation. Its stream could be put behind those who work there, but their work
  * may wait for what the program does when this stream has got on. So that is the last resort: if
  * nothing else could ever leave, or nothing that the device does changes that. */
-static mdnn_status_t wait_for_users(mdnn_memory_t *memory, request_t *request, mdnn_ticket_t ticket,
-                                    mdnn_patience_t *patience)
+static mdnn_status_t wait_for_users(mdnn_memory_t *memory, request_t *request,
+                                    mdnn_stream_point_t point, mdnn_patience_t *patience)
 {
     const unsigned most = mdnn_memory_serves_all(memory) ? 1 : 8;
     const uint64_t steps = memory->steps, completions = patience->completions;
@@ -647,7 +666,7 @@ static mdnn_status_t wait_for_users(mdnn_memory_t *memory, request_t *request, m
         return MDNN_STATUS_OK;
     }
     const mdnn_status_t status =
-        mdnn_memory_wait_for_released(memory, request->chunks, ticket, patience);
+        mdnn_memory_wait_for_released(memory, request->chunks, point, patience);
     const bool changed =
         held || memory->steps != steps || patience->completions != completions || !memory->stalled;
     request->vain = changed ? 0 : request->vain + 1;
@@ -656,7 +675,7 @@ static mdnn_status_t wait_for_users(mdnn_memory_t *memory, request_t *request, m
 }
 
 static mdnn_status_t acquire_in_turn(mdnn_memory_t *memory, request_t *request,
-                                     mdnn_allocation_t *allocation, mdnn_patience_t *patience)
+                                     mdnn_acquired_t *allocation, mdnn_patience_t *patience)
 {
     mdnn_status_t status;
     mdnn_memory_begin_demand(
@@ -678,7 +697,7 @@ static mdnn_status_t acquire_in_turn(mdnn_memory_t *memory, request_t *request,
 
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                   mdnn_first_use_t first_use, mdnn_turn_t *turn,
-                                  mdnn_allocation_t *allocation)
+                                  mdnn_acquired_t *allocation)
 {
     request_t request = {.bytes = bytes,
                          .stream = stream,
@@ -704,72 +723,78 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
 }
 
 /* Has them all on their way. *lacking: chunks that they do not have. false: all are RESIDENT. */
-static bool bring(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count, uint64_t *lacking)
+static bool bring(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations, size_t count,
+                  uint64_t *lacking)
 {
     bool any = false;
     *lacking = 0;
     for (size_t i = 0; i < count; i++) {
-        mdnn_area_t *const area = areas[i];
-        if (!area || area->state == MDNN_AREA_RESIDENT)
+        mdnn_allocation_t *const allocation = allocations[i];
+        if (!allocation || allocation->state == MDNN_ALLOCATION_RESIDENT)
             continue;
-        mdnn_area_return(memory, area, area->count);
-        any = any || area->state != MDNN_AREA_RESIDENT;
-        *lacking += area->count - mdnn_area_owned(area);
+        mdnn_allocation_return(memory, allocation, allocation->count);
+        any = any || allocation->state != MDNN_ALLOCATION_RESIDENT;
+        *lacking += allocation->count - mdnn_allocation_owned(allocation);
     }
     return any;
 }
 
 /* Something must move for them. */
-static bool is_lacking(mdnn_area_t *const *areas, size_t count)
+static bool is_lacking(mdnn_allocation_t *const *allocations, size_t count)
 {
     size_t i = 0;
-    while (i < count && (!areas[i] || areas[i]->state == MDNN_AREA_RESIDENT))
+    while (i < count && (!allocations[i] || allocations[i]->state == MDNN_ALLOCATION_RESIDENT))
         i++;
     return i < count;
 }
 
-static void count_returns(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count)
+static void count_returns(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
+                          size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const mdnn_area_t *const area = areas[i];
-        if (!area || mdnn_area_owned(area) == area->count)
+        const mdnn_allocation_t *const allocation = allocations[i];
+        if (!allocation || mdnn_allocation_owned(allocation) == allocation->count)
             continue;
-        if (area->blank && area->filled == 0)
+        if (allocation->blank && allocation->filled == 0)
             continue; /* it has never been anywhere else */
-        if (area->state == MDNN_AREA_AWAY ||
-            (area->state == MDNN_AREA_RETURNING && area->target < area->count))
+        if (allocation->state == MDNN_ALLOCATION_AWAY ||
+            (allocation->state == MDNN_ALLOCATION_RETURNING &&
+             allocation->target < allocation->count))
             memory->report.demand_returns++;
-        else if (area->state == MDNN_AREA_RETURNING) /* there was no memory for it yet */
+        else if (allocation->state ==
+                 MDNN_ALLOCATION_RETURNING) /* there was no memory for it yet */
             memory->report.planned_returns++;
     }
 }
 
 /* So many chunks it needs though all else has left. */
-static uint64_t least_chunks(const mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count)
+static uint64_t least_chunks(const mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
+                             size_t count)
 {
     uint64_t chunks = mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes;
     for (size_t i = 0; i < count; i++)
-        if (areas[i] && areas[i]->range && !areas[i]->stays && areas[i]->pins == 0)
-            chunks += areas[i]->count;
+        if (allocations[i] && allocations[i]->range && !allocations[i]->stays &&
+            allocations[i]->pins == 0)
+            chunks += allocations[i]->count;
     return chunks;
 }
 
-mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_area_t *const *areas, size_t count,
-                                 mdnn_patience_t *patience)
+mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
+                                 size_t count, mdnn_patience_t *patience)
 {
     uint64_t lacking;
     mdnn_status_t status = MDNN_STATUS_OK;
-    if (is_lacking(areas, count))
+    if (is_lacking(allocations, count))
         MDNN_TRY(mdnn_memory_quieten(memory));
-    mdnn_memory_begin_demand(memory, patience, least_chunks(memory, areas, count));
-    count_returns(memory, areas, count);
-    while (status == MDNN_STATUS_OK && bring(memory, areas, count, &lacking))
+    mdnn_memory_begin_demand(memory, patience, least_chunks(memory, allocations, count));
+    count_returns(memory, allocations, count);
+    while (status == MDNN_STATUS_OK && bring(memory, allocations, count, &lacking))
         status = mdnn_memory_make_room(memory, lacking, patience);
     mdnn_memory_end_demand(memory);
     for (size_t i = 0; i < count && status != MDNN_STATUS_OK; i++)
-        if (areas[i] && areas[i]->state == MDNN_AREA_RETURNING &&
-            mdnn_area_owned(areas[i]) < areas[i]->count)
-            mdnn_area_give_up(memory, areas[i]);
+        if (allocations[i] && allocations[i]->state == MDNN_ALLOCATION_RETURNING &&
+            mdnn_allocation_owned(allocations[i]) < allocations[i]->count)
+            mdnn_allocation_give_up(memory, allocations[i]);
     mdnn_memory_end_quiet(memory);
     return status;
 }

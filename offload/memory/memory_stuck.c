@@ -21,19 +21,21 @@ void mdnn_recent_note(mdnn_recent_t *recent, uint64_t operation, uint64_t value)
         recent->most = value;
 }
 
-void mdnn_area_note_movable(mdnn_memory_t *memory, const mdnn_area_t *area)
+void mdnn_allocation_note_movable(mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
-    if (memory->movable_range_bytes < area->room)
-        memory->movable_range_bytes = area->room;
+    if (memory->movable_range_bytes < allocation->room)
+        memory->movable_range_bytes = allocation->room;
 }
 
 /* Most that one range takes which could be away. */
 static uint64_t largest_movable(const mdnn_memory_t *memory)
 {
     uint64_t most = 0;
-    for (const mdnn_area_t *area = memory->areas; area; area = area->next)
-        if (area->range && !area->stays && !area->freed && area->pins == 0 && most < area->room)
-            most = area->room;
+    for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
+         allocation = allocation->next)
+        if (allocation->range && !allocation->stays && !allocation->freed &&
+            allocation->pins == 0 && most < allocation->room)
+            most = allocation->room;
     return most;
 }
 
@@ -75,9 +77,9 @@ bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks)
 
 /* ---- what an operation names together ---- */
 
-static bool is_stuck(const mdnn_area_t *area)
+static bool is_stuck(const mdnn_allocation_t *allocation)
 {
-    return area->stays || area->pins > 0;
+    return allocation->stays || allocation->pins > 0;
 }
 
 /* What a demand can have, some time. */
@@ -93,11 +95,11 @@ bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, 
     uint64_t bytes = 0;
     memory->passes++;
     for (size_t i = 0; i < count; i++) {
-        mdnn_area_t *const area = mdnn_ranges_owner(memory->ranges, addresses[i]);
-        if (!area || area->freed || area->pass == memory->passes)
+        mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, addresses[i]);
+        if (!allocation || allocation->freed || allocation->pass == memory->passes)
             continue;
-        area->pass = memory->passes;
-        bytes += area->range && !is_stuck(area) ? area->room : 0;
+        allocation->pass = memory->passes;
+        bytes += allocation->range && !is_stuck(allocation) ? allocation->room : 0;
     }
     return bytes <= bytes_for_demands(memory);
 }
@@ -115,13 +117,14 @@ static uint64_t operand_room(const mdnn_memory_t *memory, uint64_t bytes)
     bool alone = false, in_stuck = false;
     if (bytes <= memory->config.ranges.small_bytes)
         return 0;
-    for (const mdnn_area_t *area = memory->areas; area; area = area->next) {
-        if (!area->range || area->bytes < bytes)
+    for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
+         allocation = allocation->next) {
+        if (!allocation->range || allocation->bytes < bytes)
             continue;
-        if (is_stuck(area) && area->room == room)
+        if (is_stuck(allocation) && allocation->room == room)
             return 0;
-        in_stuck = in_stuck || is_stuck(area);
-        alone = alone || (!area->freed && area->room == room);
+        in_stuck = in_stuck || is_stuck(allocation);
+        alone = alone || (!allocation->freed && allocation->room == room);
     }
     return alone ? room : in_stuck ? 0 : bytes;
 }
@@ -138,8 +141,9 @@ uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *si
 
 static bool lives_with_size(const mdnn_memory_t *memory, uint64_t bytes)
 {
-    for (const mdnn_area_t *area = memory->areas; area; area = area->next)
-        if (!area->freed && area->bytes == bytes)
+    for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
+         allocation = allocation->next)
+        if (!allocation->freed && allocation->bytes == bytes)
             return true;
     return false;
 }
@@ -157,8 +161,9 @@ bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uin
     return false;
 }
 
-uint64_t mdnn_area_loose_bytes(const mdnn_memory_t *memory, const mdnn_area_t *area)
+uint64_t mdnn_allocation_loose_bytes(const mdnn_memory_t *memory,
+                                     const mdnn_allocation_t *allocation)
 {
-    const bool small = area->bytes <= memory->config.ranges.small_bytes;
-    return area->range && small ? area->room - area->bytes : 0;
+    const bool small = allocation->bytes <= memory->config.ranges.small_bytes;
+    return allocation->range && small ? allocation->room - allocation->bytes : 0;
 }

@@ -35,7 +35,7 @@ mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64
 void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep)
 {
     while (range->owned > keep) {
-        /* There is room for every chunk that exists (mdnn_kept_gather). */
+        /* There is room for every chunk that exists (mdnn_free_runs_gather). */
         ranges->spare[ranges->counts.chunks_spare++] = range->chunks[--range->owned];
         ranges->counts.chunks_live--;
         ranges->counts.chunks_hidden--;
@@ -43,10 +43,10 @@ void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep)
 }
 
 mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto,
-                              const mdnn_ticket_t **waits, size_t *wait_count)
+                              const mdnn_stream_point_t **waits, size_t *wait_count)
 {
     ranges->wait_count = 0;
-    const mdnn_status_t status = mdnn_kept_gather(ranges, upto - range->owned);
+    const mdnn_status_t status = mdnn_free_runs_gather(ranges, upto - range->owned);
     *waits = ranges->waits;
     *wait_count = ranges->wait_count;
     MDNN_TRY(status);

@@ -3,15 +3,15 @@
 
 #include <stdlib.h>
 
-static bool is_done(mdnn_ranges_t *ranges, mdnn_ticket_t ticket)
+static bool is_done(mdnn_ranges_t *ranges, mdnn_stream_point_t point)
 {
-    return ranges->device.is_done(ranges->context, ticket);
+    return ranges->device.is_done(ranges->context, point);
 }
 
 bool mdnn_users_done(mdnn_ranges_t *ranges, const mdnn_users_t *users)
 {
     for (size_t i = 0; i < users->count; i++)
-        if (!is_done(ranges, users->all[i].ticket))
+        if (!is_done(ranges, users->all[i].point))
             return false;
     return true;
 }
@@ -19,13 +19,13 @@ bool mdnn_users_done(mdnn_ranges_t *ranges, const mdnn_users_t *users)
 /* Whether the stream is behind that work, whatever we do. */
 static bool is_before(mdnn_user_t user, uint64_t stream)
 {
-    return user.ticket.stream == stream || user.freed_in == stream;
+    return user.point.stream == stream || user.freed_in == stream;
 }
 
 bool mdnn_users_free_for(mdnn_ranges_t *ranges, const mdnn_users_t *users, uint64_t stream)
 {
     for (size_t i = 0; i < users->count; i++)
-        if (!is_before(users->all[i], stream) && !is_done(ranges, users->all[i].ticket))
+        if (!is_before(users->all[i], stream) && !is_done(ranges, users->all[i].point))
             return false;
     return true;
 }
@@ -34,7 +34,7 @@ static mdnn_status_t reserve_waits(mdnn_ranges_t *ranges, const mdnn_users_t *us
 {
     if (ranges->wait_count + users->count > ranges->wait_room) {
         const size_t room = (ranges->wait_count + users->count) * 2;
-        mdnn_ticket_t *const waits = reallocarray(ranges->waits, room, sizeof *waits);
+        mdnn_stream_point_t *const waits = reallocarray(ranges->waits, room, sizeof *waits);
         if (!waits)
             return MDNN_STATUS_OUT_OF_MEMORY;
         ranges->waits = waits;
@@ -48,9 +48,9 @@ mdnn_status_t mdnn_users_note(mdnn_ranges_t *ranges, const mdnn_users_t *users,
 {
     MDNN_TRY(reserve_waits(ranges, users));
     for (size_t i = 0; i < users->count; i++) {
-        const mdnn_ticket_t ticket = users->all[i].ticket;
-        if (!(own_stream && ticket.stream == *own_stream) && !is_done(ranges, ticket))
-            ranges->waits[ranges->wait_count++] = ticket;
+        const mdnn_stream_point_t point = users->all[i].point;
+        if (!(own_stream && point.stream == *own_stream) && !is_done(ranges, point))
+            ranges->waits[ranges->wait_count++] = point;
     }
     return MDNN_STATUS_OK;
 }
@@ -60,8 +60,8 @@ mdnn_status_t mdnn_users_note_others(mdnn_ranges_t *ranges, const mdnn_users_t *
 {
     MDNN_TRY(reserve_waits(ranges, users));
     for (size_t i = 0; i < users->count; i++)
-        if (!is_before(users->all[i], stream) && !is_done(ranges, users->all[i].ticket))
-            ranges->waits[ranges->wait_count++] = users->all[i].ticket;
+        if (!is_before(users->all[i], stream) && !is_done(ranges, users->all[i].point))
+            ranges->waits[ranges->wait_count++] = users->all[i].point;
     return MDNN_STATUS_OK;
 }
 
@@ -90,7 +90,7 @@ static void drop_done(mdnn_ranges_t *ranges, mdnn_users_t *users)
 {
     size_t kept = 0;
     for (size_t i = 0; i < users->count; i++)
-        if (!is_done(ranges, users->all[i].ticket))
+        if (!is_done(ranges, users->all[i].point))
             users->all[kept++] = users->all[i];
     users->count = kept;
 }
@@ -98,17 +98,17 @@ static void drop_done(mdnn_ranges_t *ranges, mdnn_users_t *users)
 static mdnn_user_t *user_of(mdnn_users_t *users, uint64_t stream)
 {
     for (size_t i = 0; i < users->count; i++)
-        if (users->all[i].ticket.stream == stream)
+        if (users->all[i].point.stream == stream)
             return &users->all[i];
     return NULL;
 }
 
 static void join(mdnn_users_t *users, mdnn_user_t other)
 {
-    mdnn_user_t *const known = user_of(users, other.ticket.stream);
+    mdnn_user_t *const known = user_of(users, other.point.stream);
     if (!known)
         users->all[users->count++] = other;
-    else if (known->ticket.moment < other.ticket.moment)
+    else if (known->point.position < other.point.position)
         *known = other;
 }
 
@@ -125,7 +125,7 @@ bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *
     if (users->count != others->count)
         return false;
     for (size_t i = 0; i < others->count; i++)
-        if (!user_of(users, others->all[i].ticket.stream))
+        if (!user_of(users, others->all[i].point.stream))
             return false;
     join_all(users, others);
     return true;
@@ -138,17 +138,17 @@ void mdnn_users_join(mdnn_ranges_t *ranges, mdnn_users_t *users, const mdnn_user
 }
 
 mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream,
-                                 const mdnn_ticket_t *tickets, size_t count)
+                                 const mdnn_stream_point_t *points, size_t count)
 {
     bool covered = false; /* by the owner's stream, which waited for those before it */
     for (size_t i = 0; i < count; i++)
-        covered = covered || tickets[i].stream == users->stream;
+        covered = covered || points[i].stream == users->stream;
     MDNN_TRY(mdnn_users_reserve(users, count));
     if (covered)
         users->count = 0;
     else
         drop_done(ranges, users);
     for (size_t i = 0; i < count; i++)
-        join(users, (mdnn_user_t){tickets[i], stream});
+        join(users, (mdnn_user_t){points[i], stream});
     return MDNN_STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* Ranges: requests, releases, what is where. Released ones are in ranges_kept.c, those who use
+/* Ranges: requests, releases, what is where. Released ones are in free_runs.c, those who use
  * them in range_users.c, slabs in slabs.c and slab_runs.c, what a live range does with its chunks
  * in range_chunks.c. */
 #include "offload/memory/ranges_internal.h"
@@ -98,14 +98,15 @@ static mdnn_status_t acquire_range(mdnn_ranges_t *ranges, uint64_t bytes, uint64
                                    bool behind, uint64_t *address)
 {
     mdnn_range_t *range;
-    MDNN_TRY(mdnn_kept_take(ranges, mdnn_ranges_chunks_for(ranges, bytes), stream, behind, &range));
+    MDNN_TRY(
+        mdnn_free_runs_take(ranges, mdnn_ranges_chunks_for(ranges, bytes), stream, behind, &range));
     range->bytes = bytes;
     *address = mdnn_ranges_address(ranges, range->first);
     return MDNN_STATUS_OK;
 }
 
 static mdnn_status_t acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream, bool behind,
-                             mdnn_allocation_t *allocation)
+                             mdnn_acquired_t *allocation)
 {
     const bool small = bytes <= ranges->config.small_bytes;
     uint64_t address = 0;
@@ -124,19 +125,19 @@ static mdnn_status_t acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t str
     if (status == MDNN_STATUS_OK)
         ranges->counts.live_bytes += bytes;
     if (status == MDNN_STATUS_OK || status == MDNN_STATUS_BUSY)
-        *allocation = (mdnn_allocation_t){status == MDNN_STATUS_OK ? address : 0, ranges->waits,
-                                          ranges->wait_count};
+        *allocation = (mdnn_acquired_t){status == MDNN_STATUS_OK ? address : 0, ranges->waits,
+                                        ranges->wait_count};
     return status;
 }
 
 mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
-                                  mdnn_allocation_t *allocation)
+                                  mdnn_acquired_t *allocation)
 {
     return acquire(ranges, bytes, stream, false, allocation);
 }
 
 mdnn_status_t mdnn_ranges_acquire_behind(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
-                                         mdnn_allocation_t *allocation)
+                                         mdnn_acquired_t *allocation)
 {
     return acquire(ranges, bytes, stream, true, allocation);
 }
@@ -179,24 +180,24 @@ static mdnn_range_t *range_at(const mdnn_ranges_t *ranges, uint64_t address)
     const uint64_t offset = address - ranges->config.start;
     mdnn_range_t *const range =
         offset < ranges->config.bytes ? ranges->at[offset / ranges->config.chunk_bytes] : NULL;
-    return range && !range->kept ? range : NULL;
+    return range && !range->is_free ? range : NULL;
 }
 
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
-                                  const mdnn_ticket_t *tickets, size_t ticket_count)
+                                  const mdnn_stream_point_t *points, size_t point_count)
 {
     mdnn_range_t *const range = range_at(ranges, address);
     uint64_t start, bytes;
     if (!range || !mdnn_ranges_find(ranges, address, &start, &bytes) || start != address)
         return MDNN_STATUS_NOT_FOUND;
     if (range->slab) {
-        MDNN_TRY(mdnn_slab_release(ranges, address, stream, tickets, ticket_count));
+        MDNN_TRY(mdnn_slab_release(ranges, address, stream, points, point_count));
     } else {
         if (range->mapped < range->count)
             return MDNN_STATUS_INVALID_ARGUMENT;
-        MDNN_TRY(mdnn_users_release(ranges, &range->users, stream, tickets, ticket_count));
+        MDNN_TRY(mdnn_users_release(ranges, &range->users, stream, points, point_count));
         ranges->counts.chunks_live -= range->count;
-        mdnn_kept_add(ranges, range);
+        mdnn_free_runs_add(ranges, range);
     }
     ranges->counts.live_bytes -= bytes;
     return MDNN_STATUS_OK;

@@ -31,11 +31,11 @@
 
 #include "config/status.h"
 
-/* A moment in a stream's work: what an event recorded there stands for. The numbers are the
+/* A point in a stream's work: what an event recorded there stands for. The numbers are the
  * caller's; in one stream they grow. Work in the same stream is in order after it by itself. */
-typedef struct mdnn_ticket {
-    uint64_t stream, moment;
-} mdnn_ticket_t;
+typedef struct mdnn_stream_point {
+    uint64_t stream, position;
+} mdnn_stream_point_t;
 
 /* What the address space needs of the device. `context` is passed on. A function that fails has
  * changed nothing. map gives access, too. is_done must be cheap and may answer false too often. */
@@ -44,7 +44,7 @@ typedef struct mdnn_ranges_device {
                                   uint64_t *chunk); /* OUT_OF_DEVICE_MEMORY: budget */
     mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk);
     mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
-    bool (*is_done)(void *context, mdnn_ticket_t ticket);
+    bool (*is_done)(void *context, mdnn_stream_point_t point);
     /* Gives a chunk back that is mapped nowhere. NULL where mdnn_ranges_shrink is not called. */
     mdnn_status_t (*destroy_chunk)(void *context, uint64_t chunk);
     /* Whether so many more chunks may have blocks in use; NULL: always. Called by acquire only. */
@@ -64,7 +64,7 @@ typedef struct mdnn_ranges_config {
 typedef struct mdnn_ranges_counts {
     uint64_t created, destroyed, mapped, unmapped; /* chunks */
     uint64_t live_bytes;                           /* as asked for */
-    uint64_t chunks_live, chunks_kept;   /* of ranges, slabs included, that are in use, released */
+    uint64_t chunks_live, chunks_free;   /* of ranges, slabs included, that are in use, released */
     uint64_t chunks_spare;               /* of nobody, nowhere mapped */
     uint64_t chunks_hidden, chunks_slab; /* of chunks_live: unmapped; of slabs */
     uint64_t steps_slab;                 /* of the reservation, its last: only slabs lie there */
@@ -82,11 +82,12 @@ mdnn_status_t mdnn_ranges_create(const mdnn_ranges_config_t *config,
 void mdnn_ranges_destroy(mdnn_ranges_t *ranges);
 
 /* What a request got, or what it would have to wait for. */
-typedef struct mdnn_allocation {
+typedef struct mdnn_acquired {
     uint64_t address;
-    const mdnn_ticket_t *waits; /* valid until the next call; never of the requester's own stream */
+    const mdnn_stream_point_t
+        *waits; /* valid until the next call; never of the requester's own stream */
     size_t wait_count;
-} mdnn_allocation_t;
+} mdnn_acquired_t;
 
 /* Chunks that an allocation of `bytes` > 0 takes; a small one has part of one. */
 uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
@@ -99,12 +100,12 @@ uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
  *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.
  * Other failures are the device's or OUT_OF_MEMORY. After any failure nothing is lost. */
 mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
-                                  mdnn_allocation_t *allocation);
+                                  mdnn_acquired_t *allocation);
 
 /* The same, but if there is nothing else OK also with memory on which others work: that puts the
  * stream behind them, which the program has not done. */
 mdnn_status_t mdnn_ranges_acquire_behind(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
-                                         mdnn_allocation_t *allocation);
+                                         mdnn_acquired_t *allocation);
 
 /* Chunks of released ranges, and of nobody, on which nobody works. */
 uint64_t mdnn_ranges_idle_chunks(mdnn_ranges_t *ranges);
@@ -117,12 +118,12 @@ mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
 #define MDNN_NO_ORDER UINT64_MAX
 
 /* Gives the allocation that starts at `address` back, in the order of `stream`, which the program
- * has put behind all that used it; whoever else gets its memory next waits for `tickets`, moments
+ * has put behind all that used it; whoever else gets its memory next waits for `points`, points
  * after the last work there of each stream that used it. If none of them is of the stream that
  * acquired it, which waited for earlier users, those are waited for again. NOT_FOUND: none starts
  * there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is mapped. */
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
-                                  const mdnn_ticket_t *tickets, size_t ticket_count);
+                                  const mdnn_stream_point_t *points, size_t point_count);
 
 /* The caller's mark on a live allocation, NULL at first. set: `address` is where it starts. owner:
  * of the one around `address`, NULL if there is none. O(1). */
@@ -152,7 +153,7 @@ void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
  * All or none. BUSY (with *waits, which are valid until the next call) and failures as
  * mdnn_ranges_acquire. */
 mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto,
-                              const mdnn_ticket_t **waits, size_t *wait_count);
+                              const mdnn_stream_point_t **waits, size_t *wait_count);
 
 /* Ends a range that has nothing mapped; its chunks serve others at once. Never fails. */
 void mdnn_range_drop(mdnn_ranges_t *ranges, mdnn_range_t *range);
@@ -170,7 +171,7 @@ static inline uint64_t mdnn_ranges_chunks_there(const mdnn_ranges_counts_t *coun
 /* Destroys `count` chunks that nobody has, or that released ranges have. What is destroyed is so
  * after a failure, too. BUSY (with *waits, which are valid until the next call): the rest is there
  * when the host has waited for those; OUT_OF_DEVICE_MEMORY: there are not so many. */
-mdnn_status_t mdnn_ranges_shrink(mdnn_ranges_t *ranges, uint64_t count, const mdnn_ticket_t **waits,
-                                 size_t *wait_count);
+mdnn_status_t mdnn_ranges_shrink(mdnn_ranges_t *ranges, uint64_t count,
+                                 const mdnn_stream_point_t **waits, size_t *wait_count);
 
 #endif

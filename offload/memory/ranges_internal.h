@@ -11,7 +11,7 @@ enum {
 };
 
 typedef struct mdnn_user {
-    mdnn_ticket_t ticket;
+    mdnn_stream_point_t point;
     uint64_t freed_in; /* the stream in whose order the memory was released, after that work */
 } mdnn_user_t;
 
@@ -57,7 +57,7 @@ struct mdnn_range {
     uint64_t *chunks;       /* those of its steps in mdnn_ranges_t.chunks */
     void *owner;
     mdnn_slab_t *slab; /* what is in it, or NULL */
-    bool kept;
+    bool is_free;
     mdnn_users_t users;
     struct mdnn_range *older, *newer; /* all kept ones, by release */
 
@@ -85,7 +85,7 @@ struct mdnn_ranges {
     uint64_t *spare;               /* chunks that are mapped nowhere */
     size_t spare_room;
     mdnn_slab_runs_t slab_runs[MDNN_SLAB_KINDS];
-    mdnn_ticket_t *waits;
+    mdnn_stream_point_t *waits;
     size_t wait_count, wait_room;
     mdnn_ranges_counts_t counts;
 };
@@ -111,36 +111,36 @@ mdnn_status_t mdnn_users_note_others(mdnn_ranges_t *ranges, const mdnn_users_t *
 mdnn_status_t mdnn_users_acquire(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream);
 /* The memory comes back with these users, in the order of `stream`. */
 mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream,
-                                 const mdnn_ticket_t *tickets, size_t count);
+                                 const mdnn_stream_point_t *points, size_t count);
 /* Adds others that are not done, if they are of the same streams; else false. Needs no memory. */
 bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others);
 /* Has room for `more` users; then mdnn_users_join, which cannot fail, adds those of another: of a
- * stream the later moment stands for both. */
+ * stream the later point stands for both. */
 mdnn_status_t mdnn_users_reserve(mdnn_users_t *users, size_t more);
 void mdnn_users_join(mdnn_ranges_t *ranges, mdnn_users_t *users, const mdnn_users_t *others);
 
-/* ---- ranges_kept.c ---- */
+/* ---- free_runs.c ---- */
 /* A range that was in use, or new steps with chunks, is kept from now on. */
-void mdnn_kept_add(mdnn_ranges_t *ranges, mdnn_range_t *range);
+void mdnn_free_runs_add(mdnn_ranges_t *ranges, mdnn_range_t *range);
 /* Chunks in a row, which cost as few changes of mappings as can be; waits of `stream` are noted.
  * As mdnn_ranges_acquire, or with `behind` as mdnn_ranges_acquire_behind. */
-mdnn_status_t mdnn_kept_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream, bool behind,
-                             mdnn_range_t **range);
+mdnn_status_t mdnn_free_runs_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream,
+                                  bool behind, mdnn_range_t **range);
 /* Has `count` chunks aside: of kept ranges if more cannot be made. As mdnn_ranges_acquire. */
-mdnn_status_t mdnn_kept_gather(mdnn_ranges_t *ranges, uint64_t count);
+mdnn_status_t mdnn_free_runs_gather(mdnn_ranges_t *ranges, uint64_t count);
 /* A range that is in no run is among the kept ones from now on, the newest of them; or no more. */
-void mdnn_kept_link(mdnn_ranges_t *ranges, mdnn_range_t *range);
-void mdnn_kept_unlink(mdnn_ranges_t *ranges, mdnn_range_t *range);
+void mdnn_free_runs_link(mdnn_ranges_t *ranges, mdnn_range_t *range);
+void mdnn_free_runs_unlink(mdnn_ranges_t *ranges, mdnn_range_t *range);
 
 /* ---- slabs.c ---- */
-/* As mdnn_kept_take. NOT_FOUND: only a chunk more would do, which may not be a slab. */
+/* As mdnn_free_runs_take. NOT_FOUND: only a chunk more would do, which may not be a slab. */
 mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream, bool behind,
                                 uint64_t *address);
 /* BUSY: there is a place where others still work, who are noted. Else `otherwise`. */
 mdnn_status_t mdnn_slab_blocked(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                 mdnn_status_t otherwise);
 mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
-                                const mdnn_ticket_t *tickets, size_t ticket_count);
+                                const mdnn_stream_point_t *points, size_t point_count);
 /* The block around `address`, which is in a slab; in use or not. */
 mdnn_block_t *mdnn_slab_block(const mdnn_ranges_t *ranges, uint64_t address);
 /* Of a slab that is kept: whether nobody works in it; adds those who do to ranges->waits. */

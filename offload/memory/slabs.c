@@ -176,7 +176,7 @@ static mdnn_block_t *neighbour(const mdnn_ranges_t *ranges, uint64_t step, unsig
 /* One slab more, where nothing is enqueued any more, or all blocks would inherit the waits. */
 static mdnn_status_t make_slab(mdnn_ranges_t *ranges, unsigned kind)
 {
-    MDNN_TRY(mdnn_kept_gather(ranges, 1));
+    MDNN_TRY(mdnn_free_runs_gather(ranges, 1));
     const uint64_t step = bare_step(ranges); /* a slab may have ended */
     if (step == UINT64_MAX)
         return MDNN_STATUS_OVERFLOW;
@@ -201,7 +201,7 @@ static mdnn_status_t make_slab(mdnn_ranges_t *ranges, unsigned kind)
         ranges->top = step;
     note_start(ranges, whole);
     mdnn_run_add(&ranges->slab_runs[kind], whole);
-    mdnn_kept_link(ranges, range);
+    mdnn_free_runs_link(ranges, range);
     return MDNN_STATUS_OK;
 }
 
@@ -257,13 +257,13 @@ static void count_used(mdnn_ranges_t *ranges, uint64_t start, uint64_t end, bool
         const uint64_t slab_end = mdnn_ranges_address(ranges, range->first + 1);
         const uint64_t part = (end < slab_end ? end : slab_end) - start;
         if (used && range->slab->used == 0) {
-            mdnn_kept_unlink(ranges, range);
+            mdnn_free_runs_unlink(ranges, range);
             ranges->counts.chunks_live++;
             ranges->counts.chunks_slab++;
         }
         range->slab->used += used ? part : -part;
         if (range->slab->used == 0) {
-            mdnn_kept_link(ranges, range);
+            mdnn_free_runs_link(ranges, range);
             ranges->counts.chunks_live--;
             ranges->counts.chunks_slab--;
         }
@@ -336,7 +336,7 @@ static void release(mdnn_ranges_t *ranges, mdnn_block_t *block)
 }
 
 mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
-                                const mdnn_ticket_t *tickets, size_t ticket_count)
+                                const mdnn_stream_point_t *points, size_t point_count)
 {
     mdnn_block_t *const block = mdnn_slab_block(ranges, address);
     const uint64_t slab_end = mdnn_ranges_address(ranges, slab_at(ranges, address)->first + 1);
@@ -344,9 +344,9 @@ mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, uint64_t address, uint64_
     mdnn_block_t *tail = NULL;
     /* Of its two parts, each with room for all users, none is used until both are. */
     if (end > slab_end)
-        MDNN_TRY(cut(ranges, block, slab_end, ticket_count, &tail));
+        MDNN_TRY(cut(ranges, block, slab_end, point_count, &tail));
     const mdnn_status_t status =
-        mdnn_users_release(ranges, &block->users, stream, tickets, ticket_count);
+        mdnn_users_release(ranges, &block->users, stream, points, point_count);
     if (status != MDNN_STATUS_OK) {
         if (tail)
             swallow(ranges, block);
@@ -396,7 +396,7 @@ static void consider(mdnn_ranges_t *ranges, search_t *search, mdnn_block_t *run,
     place_t place = {.run = run, .start = start, .end = start + search->room};
     const mdnn_range_t *const first = slab_at(ranges, place.start);
     const mdnn_range_t *const last = slab_at(ranges, place.end - 1);
-    place.empty = (unsigned)first->kept + (last != first && last->kept);
+    place.empty = (unsigned)first->is_free + (last != first && last->is_free);
     place.cost = (free_for ? 0 : WAIT_COST) + place.empty;
     if (!search->best.run || place.cost < search->best.cost)
         search->best = place;

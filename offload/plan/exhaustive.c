@@ -6,12 +6,12 @@
 #include "offload/plan/policy.h"
 
 typedef struct search {
-    const mdnn_plan_request_t *request;
+    const mdnn_move_plan_request_t *request;
     const mdnn_period_t *period;
     mdnn_gap_t *gaps;
     size_t gap_count;
     mdnn_schedule_t now;
-    mdnn_plan_t *plan;
+    mdnn_move_plan_t *plan;
 } search_t;
 
 static double ways_of_gap(const mdnn_gap_t *gap)
@@ -38,8 +38,8 @@ static mdnn_status_t try_now(search_t *search)
 {
     mdnn_schedule_t copy;
     MDNN_TRY(mdnn_schedule_copy(&search->now, search->period->operation_count, &copy));
-    return mdnn_plan_consider(search->request, search->request->policy, search->request->variants,
-                              &copy, search->plan);
+    return mdnn_move_plan_consider(search->request, search->request->policy,
+                                   search->request->variants, &copy, search->plan);
 }
 
 static mdnn_status_t try_variants(search_t *search, uint32_t position)
@@ -85,13 +85,13 @@ static mdnn_status_t try_gaps(search_t *search, size_t g)
     return MDNN_STATUS_OK;
 }
 
-mdnn_status_t mdnn_plan_exhaustive(const mdnn_plan_request_t *request, double most_schedules,
-                                   mdnn_plan_t *plan)
+mdnn_status_t mdnn_move_plan_exhaustive(const mdnn_move_plan_request_t *request,
+                                        double most_schedules, mdnn_move_plan_t *plan)
 {
-    mdnn_plan_t made = {.verdict = MDNN_VERDICT_BELOW_FLOOR,
-                        .needed_bytes = UINT64_MAX,
-                        .policy = request->policy,
-                        .variants = request->variants};
+    mdnn_move_plan_t made = {.verdict = MDNN_VERDICT_BELOW_FLOOR,
+                             .needed_bytes = UINT64_MAX,
+                             .policy = request->policy,
+                             .variants = request->variants};
     search_t search = {.request = request, .period = request->period, .plan = &made};
     MDNN_TRY(mdnn_period_floor(request->period, &made.floor_bytes));
     MDNN_TRY(mdnn_link_bound(request->period, &request->link, request->budget_bytes,

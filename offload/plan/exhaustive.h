@@ -6,9 +6,9 @@
 
 #include "offload/plan/planner.h"
 
-/* As mdnn_plan; the request's policy, variants and effort do not matter. UNSUPPORTED if there are
+/* As mdnn_move_plan; the request's policy, variants and effort do not matter. UNSUPPORTED if there are
  * more than `most_schedules`. */
-mdnn_status_t mdnn_plan_exhaustive(const mdnn_plan_request_t *request, double most_schedules,
-                                   mdnn_plan_t *plan);
+mdnn_status_t mdnn_move_plan_exhaustive(const mdnn_move_plan_request_t *request,
+                                        double most_schedules, mdnn_move_plan_t *plan);
 
 #endif

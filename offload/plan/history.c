@@ -140,7 +140,7 @@ static bool is_named(mdnn_history_t *history, const history_operation_t *operati
 }
 
 /* Not by what it names: a launch's parameters hold words that only look like addresses (rests of
- * the stack in unused fields, ends of neighbours), and those change from round to round. */
+ * the stack in unused fields, ends of neighbours), and those change from iteration to iteration. */
 static uint64_t symbol_of(const history_operation_t *operation)
 {
     return history_mix(history_mix(operation->key, operation->stream), (uint64_t)operation->kind);
@@ -382,8 +382,8 @@ static bool search_is_due(const mdnn_history_t *history)
     return history->recorded - history->searched_at >= step;
 }
 
-/* What is found is learned when least lives, within one round: what lives across the ends of the
- * window has to be matched with what lived a round before, and that is a guess. */
+/* What is found is learned when least lives, within one iteration: what lives across the ends of the
+ * window has to be matched with what lived an iteration before, and that is a guess. */
 static void search(mdnn_history_t *history)
 {
     if (!search_is_due(history))
@@ -394,7 +394,7 @@ static void search(mdnn_history_t *history)
         return;
     history->searched_at = history->recorded;
     const uint32_t lag = history_find_lag(history);
-    /* What is short may be a loop within what is followed; not if it got lost in each round. */
+    /* What is short may be a loop within what is followed; not if it got lost in each iteration. */
     if (lag == 0 || (history->followed >= 0 && history->familiar_for >= lag &&
                      lag <= history->remembered[history->followed].period.operation_count))
         return;

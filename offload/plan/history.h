@@ -17,7 +17,7 @@
 
 typedef struct mdnn_history mdnn_history_t;
 
-/* Zero means the default. A period is found if two rounds of it fit. */
+/* Zero means the default. A period is found if two iterations of it fit. */
 typedef struct mdnn_history_limits {
     uint32_t operations; /* in the ring: 65536 */
     uint32_t uses;       /* in the ring: eight an operation */

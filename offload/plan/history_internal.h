@@ -7,7 +7,7 @@
 
 enum { MDNN_HISTORY_PERIODS = 4, MDNN_HISTORY_FAMILIAR = 8 };
 
-/* Uses of an operation that are matched with another round's; what is behind them is left alone. */
+/* Uses of an operation that are matched with another iteration's; what is behind them is left alone. */
 enum { HISTORY_MATCHED = 1024 };
 
 typedef struct history_operation {
@@ -86,7 +86,7 @@ static inline uint64_t history_mix(uint64_t hash, uint64_t value)
     return z ^ (z >> 31);
 }
 
-/* By what uses of two rounds are matched: size, and whether it is the range's first use, where no
+/* By what uses of two iterations are matched: size, and whether it is the range's first use, where no
  * stray word stands: nobody has its address yet. */
 static inline uint64_t history_likeness(uint64_t bytes, bool is_first)
 {
@@ -113,7 +113,7 @@ void history_match(const uint64_t *a, uint32_t a_count, const uint64_t *b, uint3
                    uint32_t *match);
 
 /* Lag with the longest run of equal operations up to now, if the run is at least one period long
- * and two rounds are in the ring; 0 if there is none. O(operations kept). */
+ * and two iterations are in the ring; 0 if there is none. O(operations kept). */
 uint32_t history_find_lag(mdnn_history_t *history);
 
 /* In how many operations, less than `lag`, least will live again, by what lived in the last `lag`. */

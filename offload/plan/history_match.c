@@ -1,4 +1,4 @@
-/* Uses of one operation in two rounds, of which some are none: the common subsequence that is worth
+/* Uses of one operation in two iterations, of which some are none: the common subsequence that is worth
  * most. Sizes must be equal. First uses, whose places are certain, count most; a first use and a
  * later one are a pair only if nothing better is to be had (what lives always had its first use
  * once). */

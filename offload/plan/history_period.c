@@ -55,7 +55,7 @@ uint32_t history_find_lag(mdnn_history_t *history)
     return best;
 }
 
-/* ---- the moment ---- */
+/* ---- where to cut ---- */
 
 /* change[i], for 0 < i <= lag: by how many bytes more lives behind i operations of the window that
  * begins at `begin` than behind i - 1. What is due to end at such a moment still lives then: the
@@ -103,13 +103,13 @@ typedef struct build {
     uint32_t count;
     uint32_t *index; /* of each entry of history->ranges in the period's, or MDNN_NO_POSITION */
     uint32_t *first_use, *last_use; /* of each range of the period; MDNN_NO_POSITION: none */
-    uint32_t *operand;              /* of the first use, as it stood a round before */
+    uint32_t *operand;              /* of the first use, as it stood an iteration before */
     uint32_t *source;               /* entry of history->ranges */
-    bool *itself;                   /* it was in its own place a round before, too */
+    bool *itself;                   /* it was in its own place an iteration before, too */
     mdnn_period_t period;
 } build_t;
 
-/* `earlier` was in its place a round before, as use number `operand`. */
+/* `earlier` was in its place an iteration before, as use number `operand`. */
 static void note_use(build_t *build, uint32_t position, uint32_t operand, const mdnn_use_t *use,
                      uint32_t earlier)
 {
@@ -128,7 +128,7 @@ static void note_use(build_t *build, uint32_t position, uint32_t operand, const 
     period->uses[period->use_count++] = (mdnn_use_t){r, use->role};
 }
 
-/* Uses that both rounds have; the others come from words that only looked like addresses. */
+/* Uses that both iterations have; the others come from words that only looked like addresses. */
 static void copy_uses(build_t *build, uint32_t position, const history_operation_t *kept,
                       const history_operation_t *before)
 {
@@ -184,7 +184,7 @@ static uint32_t death_in_window(const build_t *build, const history_range_t *ran
     return (uint32_t)(range->died_at - 1 - build->begin);
 }
 
-/* A range that lives on past the window: what became of the one that was in its place a round
+/* A range that lives on past the window: what became of the one that was in its place an iteration
  * before, where it was used first? (What is named at its first use has just been allocated; a word
  * that only looks like an address may stand in any later one.) It is itself: permanent. It ended
  * before the window: this one is about to end. It lived on into the window: both are one that lives

@@ -5,7 +5,7 @@
 
 #include "offload/plan/policy.h"
 
-typedef mdnn_status_t policy_t(const mdnn_plan_request_t *request, mdnn_plan_t *plan);
+typedef mdnn_status_t policy_t(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan);
 
 static const struct {
     const char *name;
@@ -20,13 +20,13 @@ const char *mdnn_policy_name(mdnn_policy_t policy)
     return (unsigned)policy < MDNN_POLICY_COUNT ? policies[policy].name : NULL;
 }
 
-void mdnn_plan_fini(mdnn_plan_t *plan)
+void mdnn_move_plan_fini(mdnn_move_plan_t *plan)
 {
     mdnn_schedule_fini(&plan->schedule);
 }
 
-mdnn_status_t mdnn_choose_variants(const mdnn_plan_request_t *request, mdnn_variants_t variants,
-                                   mdnn_schedule_t *schedule)
+mdnn_status_t mdnn_choose_variants(const mdnn_move_plan_request_t *request,
+                                   mdnn_variants_t variants, mdnn_schedule_t *schedule)
 {
     const mdnn_period_t *const period = request->period;
     const size_t count = (size_t)period->operation_count + 1;
@@ -71,7 +71,7 @@ static mdnn_status_t peak_of(const mdnn_period_t *period, const mdnn_schedule_t 
     return MDNN_STATUS_OK;
 }
 
-static bool is_better(const mdnn_plan_t *plan, mdnn_verdict_t verdict, uint64_t needed_bytes,
+static bool is_better(const mdnn_move_plan_t *plan, mdnn_verdict_t verdict, uint64_t needed_bytes,
                       const mdnn_replay_result_t *result)
 {
     if (verdict != plan->verdict)
@@ -87,7 +87,7 @@ static bool is_better(const mdnn_plan_t *plan, mdnn_verdict_t verdict, uint64_t 
     return result->average_bytes < plan->predicted.average_bytes;
 }
 
-static mdnn_status_t judge(const mdnn_plan_request_t *request, const mdnn_schedule_t *schedule,
+static mdnn_status_t judge(const mdnn_move_plan_request_t *request, const mdnn_schedule_t *schedule,
                            mdnn_verdict_t *verdict, uint64_t *needed_bytes,
                            mdnn_replay_result_t *result)
 {
@@ -95,7 +95,7 @@ static mdnn_status_t judge(const mdnn_plan_request_t *request, const mdnn_schedu
                                           .schedule = schedule,
                                           .link = request->link,
                                           .budget_bytes = request->budget_bytes};
-    MDNN_TRY(mdnn_plan_goes_on(request));
+    MDNN_TRY(mdnn_move_plan_goes_on(request));
     MDNN_TRY(peak_of(request->period, schedule, needed_bytes));
     *verdict = MDNN_VERDICT_NEEDS_MORE;
     if (*needed_bytes > request->budget_bytes)
@@ -109,16 +109,16 @@ static mdnn_status_t judge(const mdnn_plan_request_t *request, const mdnn_schedu
     return status;
 }
 
-mdnn_status_t mdnn_plan_goes_on(const mdnn_plan_request_t *request)
+mdnn_status_t mdnn_move_plan_goes_on(const mdnn_move_plan_request_t *request)
 {
     return request->unwanted && atomic_load_explicit(request->unwanted, memory_order_relaxed)
                ? MDNN_STATUS_BUSY
                : MDNN_STATUS_OK;
 }
 
-mdnn_status_t mdnn_plan_consider(const mdnn_plan_request_t *request, mdnn_policy_t policy,
-                                 mdnn_variants_t variants, mdnn_schedule_t *schedule,
-                                 mdnn_plan_t *plan)
+mdnn_status_t mdnn_move_plan_consider(const mdnn_move_plan_request_t *request, mdnn_policy_t policy,
+                                      mdnn_variants_t variants, mdnn_schedule_t *schedule,
+                                      mdnn_move_plan_t *plan)
 {
     mdnn_verdict_t verdict;
     uint64_t needed_bytes;
@@ -138,13 +138,13 @@ mdnn_status_t mdnn_plan_consider(const mdnn_plan_request_t *request, mdnn_policy
     return status;
 }
 
-mdnn_status_t mdnn_plan(const mdnn_plan_request_t *request, mdnn_plan_t *plan)
+mdnn_status_t mdnn_move_plan(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan)
 {
     /* Worse than whatever is considered. */
-    mdnn_plan_t made = {.verdict = MDNN_VERDICT_BELOW_FLOOR,
-                        .needed_bytes = UINT64_MAX,
-                        .policy = request->policy,
-                        .variants = request->variants};
+    mdnn_move_plan_t made = {.verdict = MDNN_VERDICT_BELOW_FLOOR,
+                             .needed_bytes = UINT64_MAX,
+                             .policy = request->policy,
+                             .variants = request->variants};
     if ((unsigned)request->policy >= MDNN_POLICY_COUNT ||
         (unsigned)request->variants >= MDNN_VARIANTS_COUNT)
         return MDNN_STATUS_INVALID_ARGUMENT;

@@ -35,7 +35,7 @@ typedef enum mdnn_variants {
     MDNN_VARIANTS_COUNT
 } mdnn_variants_t;
 
-typedef struct mdnn_plan_request {
+typedef struct mdnn_move_plan_request {
     const mdnn_period_t *period; /* passes mdnn_period_check */
     mdnn_policy_t policy;
     mdnn_variants_t variants;
@@ -44,7 +44,7 @@ typedef struct mdnn_plan_request {
     uint64_t host_limit_bytes;   /* for host copies; UINT64_MAX: none */
     uint32_t effort;             /* auto: replays it may spend; 0: 200 */
     const atomic_bool *unwanted; /* set by another thread: give up; may be NULL */
-} mdnn_plan_request_t;
+} mdnn_move_plan_request_t;
 
 typedef enum mdnn_verdict {
     MDNN_VERDICT_FITS,
@@ -54,7 +54,7 @@ typedef enum mdnn_verdict {
     MDNN_VERDICT_COUNT
 } mdnn_verdict_t;
 
-typedef struct mdnn_plan {
+typedef struct mdnn_move_plan {
     mdnn_verdict_t verdict;
     mdnn_schedule_t schedule;       /* owned; empty unless FITS */
     mdnn_replay_result_t predicted; /* zero unless FITS or HOST_LIMIT */
@@ -63,14 +63,14 @@ typedef struct mdnn_plan {
     double link_bound_us;           /* mdnn_link_bound; without meaning below the floor */
     mdnn_policy_t policy;           /* what was chosen: differs for dynamic, and for auto where a */
     mdnn_variants_t variants;       /* policy of the papers was best */
-} mdnn_plan_t;
+} mdnn_move_plan_t;
 
 /* Deterministic. INVALID_ARGUMENT for a link without rates, OUT_OF_MEMORY; BUSY: given up, which
  * takes no longer than a replay, or the choice of one range; *plan untouched then.
  * Milliseconds for a few thousand operations; auto: `effort` replays of about as many events as the
  * period has operations, times three. Thread-safe: keeps no state. */
-mdnn_status_t mdnn_plan(const mdnn_plan_request_t *request, mdnn_plan_t *plan);
-void mdnn_plan_fini(mdnn_plan_t *plan);
+mdnn_status_t mdnn_move_plan(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan);
+void mdnn_move_plan_fini(mdnn_move_plan_t *plan);
 
 /* "none", "conv", ...; NULL out of bounds. */
 const char *mdnn_policy_name(mdnn_policy_t policy);

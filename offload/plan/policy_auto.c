@@ -32,9 +32,9 @@ typedef struct recipe {
 enum { OPEN, FORBIDDEN, FORCED }; /* marks of a gap */
 
 typedef struct chooser {
-    const mdnn_plan_request_t *request;
+    const mdnn_move_plan_request_t *request;
     const mdnn_period_t *period;
-    mdnn_plan_t *plan;
+    mdnn_move_plan_t *plan;
     mdnn_gap_t *gaps;
     size_t gap_count;
     struct away {
@@ -166,7 +166,7 @@ static bool relieve(chooser_t *chooser, const recipe_t *recipe, uint32_t positio
             continue;
         size_t best = SIZE_MAX;
         double best_score = -1;
-        if (mdnn_plan_goes_on(chooser->request) != MDNN_STATUS_OK)
+        if (mdnn_move_plan_goes_on(chooser->request) != MDNN_STATUS_OK)
             return false;
         for (size_t g = 0; g < chooser->gap_count; g++) {
             if (chooser->chosen[g] || chooser->marks[g] == FORBIDDEN ||
@@ -318,17 +318,17 @@ static mdnn_status_t propose(chooser_t *chooser, const recipe_t *recipe)
         qsort(schedule.moves, schedule.move_count, sizeof *schedule.moves, compare_returns);
     place_returns(chooser, recipe, schedule.moves, schedule.move_count);
     chooser->replays_left -= chooser->replays_left > 0;
-    return mdnn_plan_consider(chooser->request, MDNN_POLICY_AUTO, MDNN_VARIANTS_FITTING, &schedule,
-                              chooser->plan);
+    return mdnn_move_plan_consider(chooser->request, MDNN_POLICY_AUTO, MDNN_VARIANTS_FITTING,
+                                   &schedule, chooser->plan);
 }
 
 /* Selects and proposes; *better tells whether the plan was improved. */
 static mdnn_status_t attempt(chooser_t *chooser, const recipe_t *recipe, bool *better)
 {
-    const mdnn_plan_t before = *chooser->plan;
+    const mdnn_move_plan_t before = *chooser->plan;
     *better = false;
     if (!select_gaps(chooser, recipe))
-        return mdnn_plan_goes_on(chooser->request);
+        return mdnn_move_plan_goes_on(chooser->request);
     MDNN_TRY(propose(chooser, recipe));
     *better = chooser->plan->verdict < before.verdict ||
               chooser->plan->predicted.time_us < before.predicted.time_us;
@@ -378,8 +378,9 @@ static mdnn_status_t try_papers(chooser_t *chooser)
                 mdnn_schedule_fini(&schedule);
                 return status;
             }
-            MDNN_TRY(mdnn_plan_consider(chooser->request, all ? MDNN_POLICY_ALL : MDNN_POLICY_CONV,
-                                        MDNN_VARIANTS_FITTING, &schedule, chooser->plan));
+            MDNN_TRY(mdnn_move_plan_consider(chooser->request,
+                                             all ? MDNN_POLICY_ALL : MDNN_POLICY_CONV,
+                                             MDNN_VARIANTS_FITTING, &schedule, chooser->plan));
         }
     return mdnn_policy_modnn(chooser->request, chooser->plan);
 }
@@ -510,7 +511,7 @@ static void chooser_fini(chooser_t *chooser)
 
 enum { DEFAULT_EFFORT = 200 };
 
-mdnn_status_t mdnn_policy_auto(const mdnn_plan_request_t *request, mdnn_plan_t *plan)
+mdnn_status_t mdnn_policy_auto(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan)
 {
     chooser_t chooser = {.request = request,
                          .period = request->period,

@@ -1,4 +1,4 @@
-/* moDNN's scheduling (Chen 2019, Algorithm 1), one simulated round in program order.
+/* moDNN's scheduling (Chen 2019, Algorithm 1), one simulated iteration in program order.
  * Differences: memory is chunks that any range can have, so an offloading scheme is a set of
  * ranges, not a run of neighbours, and nothing is ever defragmented (lines 5, 16 and 17 fall away:
  * where the two criteria of 5.2.1 leave too little to offload, whatever the task does not name may
@@ -12,7 +12,7 @@
 #include "offload/plan/policy.h"
 
 typedef struct modnn {
-    const mdnn_plan_request_t *request;
+    const mdnn_move_plan_request_t *request;
     const mdnn_period_t *period;
     mdnn_gap_t *gaps;
     size_t gap_count;
@@ -306,7 +306,7 @@ static void finish_task(modnn_t *modnn, double time_us, uint64_t workspace_bytes
 
 static mdnn_status_t run_task(modnn_t *modnn)
 {
-    MDNN_TRY(mdnn_plan_goes_on(modnn->request));
+    MDNN_TRY(mdnn_move_plan_goes_on(modnn->request));
     mark_named(modnn, true);
     MDNN_TRY(prepare_data(modnn));
     const uint32_t choice = choose_variant(modnn);
@@ -345,7 +345,7 @@ static mdnn_status_t prepare(modnn_t *modnn)
     return MDNN_STATUS_OK;
 }
 
-mdnn_status_t mdnn_policy_modnn(const mdnn_plan_request_t *request, mdnn_plan_t *plan)
+mdnn_status_t mdnn_policy_modnn(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan)
 {
     modnn_t modnn = {.request = request, .period = request->period};
     mdnn_status_t status = prepare(&modnn);
@@ -357,8 +357,8 @@ mdnn_status_t mdnn_policy_modnn(const mdnn_plan_request_t *request, mdnn_plan_t 
         status = MDNN_STATUS_OK;
     }
     if (status == MDNN_STATUS_OK)
-        status = mdnn_plan_consider(request, MDNN_POLICY_MODNN, MDNN_VARIANTS_FITTING,
-                                    &modnn.schedule, plan);
+        status = mdnn_move_plan_consider(request, MDNN_POLICY_MODNN, MDNN_VARIANTS_FITTING,
+                                         &modnn.schedule, plan);
     mdnn_schedule_fini(&modnn.schedule);
     free(modnn.gaps);
     free(modnn.open);

@@ -204,8 +204,8 @@ mdnn_status_t mdnn_vdnn_moves(const mdnn_period_t *period, bool all, mdnn_schedu
     return status;
 }
 
-static mdnn_status_t consider(const mdnn_plan_request_t *request, mdnn_policy_t policy,
-                              mdnn_variants_t variants, mdnn_plan_t *plan)
+static mdnn_status_t consider(const mdnn_move_plan_request_t *request, mdnn_policy_t policy,
+                              mdnn_variants_t variants, mdnn_move_plan_t *plan)
 {
     mdnn_schedule_t schedule = {0};
     mdnn_status_t status = MDNN_STATUS_OK;
@@ -214,24 +214,24 @@ static mdnn_status_t consider(const mdnn_plan_request_t *request, mdnn_policy_t 
     if (status == MDNN_STATUS_OK)
         status = mdnn_choose_variants(request, variants, &schedule);
     if (status == MDNN_STATUS_OK)
-        return mdnn_plan_consider(request, policy, variants, &schedule, plan);
+        return mdnn_move_plan_consider(request, policy, variants, &schedule, plan);
     mdnn_schedule_fini(&schedule);
     return status;
 }
 
-mdnn_status_t mdnn_policy_conv(const mdnn_plan_request_t *request, mdnn_plan_t *plan)
+mdnn_status_t mdnn_policy_conv(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan)
 {
     return consider(request, MDNN_POLICY_CONV, request->variants, plan);
 }
 
-mdnn_status_t mdnn_policy_all(const mdnn_plan_request_t *request, mdnn_plan_t *plan)
+mdnn_status_t mdnn_policy_all(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan)
 {
     return consider(request, MDNN_POLICY_ALL, request->variants, plan);
 }
 
 /* 3.3: can it be trained at all; then the fastest algorithms with more and more leaving; then
  * slower algorithms where memory is short; at last the configuration of the first pass. */
-mdnn_status_t mdnn_policy_dynamic(const mdnn_plan_request_t *request, mdnn_plan_t *plan)
+mdnn_status_t mdnn_policy_dynamic(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan)
 {
     static const struct {
         mdnn_policy_t policy;
@@ -241,19 +241,19 @@ mdnn_status_t mdnn_policy_dynamic(const mdnn_plan_request_t *request, mdnn_plan_
         {MDNN_POLICY_ALL, MDNN_VARIANTS_FASTEST},  {MDNN_POLICY_CONV, MDNN_VARIANTS_FITTING},
         {MDNN_POLICY_ALL, MDNN_VARIANTS_FITTING},
     };
-    mdnn_plan_t least = *plan;
+    mdnn_move_plan_t least = *plan;
     MDNN_TRY(consider(request, MDNN_POLICY_ALL, MDNN_VARIANTS_SMALLEST, &least));
     for (size_t i = 0; least.verdict == MDNN_VERDICT_FITS && i < sizeof passes / sizeof *passes;
          i++) {
-        mdnn_plan_t pass = *plan;
+        mdnn_move_plan_t pass = *plan;
         const mdnn_status_t status = consider(request, passes[i].policy, passes[i].variants, &pass);
         if (status != MDNN_STATUS_OK || pass.verdict == MDNN_VERDICT_FITS) {
-            mdnn_plan_fini(&least);
+            mdnn_move_plan_fini(&least);
             if (status == MDNN_STATUS_OK)
                 *plan = pass;
             return status;
         }
-        mdnn_plan_fini(&pass);
+        mdnn_move_plan_fini(&pass);
     }
     *plan = least;
     return MDNN_STATUS_OK;

@@ -544,7 +544,7 @@ static bool is_within_budget(const mdnn_replay_request_t *request, uint64_t *res
     return true;
 }
 
-/* The first round begins with no copy under way, unlike the others, and the second may feel it. */
+/* The first iteration begins with no copy under way, unlike the others, and the second may feel it. */
 enum { STEADY_ITERATIONS = 3 };
 
 mdnn_status_t mdnn_replay(const mdnn_replay_request_t *request, mdnn_replay_result_t *result)

@@ -133,7 +133,7 @@ static size_t items_of(const mdnn_network_call_t *call, mdnn_knapsack_item_t *it
                        size_t capacity)
 {
     const mdnn_demand_t demand = demand_of_bits(call->demand);
-    return mdnn_plan_items(call->problem, &demand, items, capacity);
+    return mdnn_conv_plan_items(call->problem, &demand, items, capacity);
 }
 
 static bool is_idle(const arena_t *arena, const slot_t *slot)
@@ -279,7 +279,7 @@ static void leave(arena_t *arena, int slot)
 
 /* ---- watching ---- */
 
-static mdnn_network_call_t network_call(const mdnn_call_t *call, const mdnn_plan_t *plan,
+static mdnn_network_call_t network_call(const mdnn_call_t *call, const mdnn_conv_plan_t *plan,
                                         const mdnn_demand_t *demand)
 {
     return (mdnn_network_call_t){
@@ -426,12 +426,12 @@ static void add_capture(arena_t *arena, unsigned long long id, CUstream stream,
 /* ---- leases ---- */
 
 /* Whether so much workspace lets run what the caller's does not. */
-static bool pays(const mdnn_plan_t *plan, const mdnn_demand_t *demand, uint64_t bytes)
+static bool pays(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand, uint64_t bytes)
 {
     mdnn_demand_t with = *demand;
     with.workspace_bytes = bytes;
     const mdnn_ready_t *const ready =
-        bytes > demand->workspace_bytes ? mdnn_plan_best(plan, &with) : NULL;
+        bytes > demand->workspace_bytes ? mdnn_conv_plan_best(plan, &with) : NULL;
     return ready && ready->configuration->workspace_bytes > demand->workspace_bytes;
 }
 
@@ -485,9 +485,9 @@ static void lend(mdnn_lease_t *lease, arena_t *arena, const mdnn_wd_segment_t *s
 }
 
 static void begin_captured(mdnn_lease_t *lease, arena_t *arena, mdnn_call_t *call,
-                           const mdnn_plan_t *plan, mdnn_demand_t *demand)
+                           const mdnn_conv_plan_t *plan, mdnn_demand_t *demand)
 {
-    const uint64_t least = mdnn_plan_least_bytes(plan, demand);
+    const uint64_t least = mdnn_conv_plan_least_bytes(plan, demand);
     const uint64_t needed = least <= demand->workspace_bytes ? 0 : least;
     unsigned long long id;
     if (!mdnn_capture_of(lease->stream, &id)) {
@@ -516,7 +516,7 @@ static void begin_captured(mdnn_lease_t *lease, arena_t *arena, mdnn_call_t *cal
 
 /* For what runs in nothing less: all that streams have, with everybody else kept out meanwhile. */
 static void begin_whole(mdnn_lease_t *lease, arena_t *arena, mdnn_call_t *call,
-                        const mdnn_plan_t *plan, mdnn_demand_t *demand)
+                        const mdnn_conv_plan_t *plan, mdnn_demand_t *demand)
 {
     mdnn_lock_to_write(&arena->lock);
     const mdnn_wd_segment_t whole = {0, arena->divisible_bytes};
@@ -535,10 +535,10 @@ static void begin_whole(mdnn_lease_t *lease, arena_t *arena, mdnn_call_t *call,
 }
 
 static void begin_in_order(mdnn_lease_t *lease, arena_t *arena, mdnn_call_t *call,
-                           const mdnn_plan_t *plan, mdnn_demand_t *demand)
+                           const mdnn_conv_plan_t *plan, mdnn_demand_t *demand)
 {
     const mdnn_network_call_t seen = network_call(call, plan, demand);
-    const uint64_t least = mdnn_plan_least_bytes(plan, demand);
+    const uint64_t least = mdnn_conv_plan_least_bytes(plan, demand);
     mdnn_wd_segment_t segment;
     const int index = enter_and_observe(arena, lease->stream, &seen, &segment);
     if (index < 0) {
@@ -573,22 +573,22 @@ static bool find_stream(const mdnn_call_t *call, CUstream *stream, bool *capturi
 
 /* What needs more than streams keep for one convolution is promised that, if captures have not taken it,
  * and if a capture that cannot have as much finds something weaker that needs nothing. */
-static bool promise(arena_t *arena, const mdnn_plan_t *plan, const mdnn_demand_t *demand,
+static bool promise(arena_t *arena, const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand,
                     uint64_t needed_bytes)
 {
     const mdnn_demand_t weaker = {.strict = demand->strict};
     if (needed_bytes <= kept_bytes(arena))
         return true;
-    if (needed_bytes > arena->divisible_bytes || mdnn_plan_least_bytes(plan, &weaker) > 0)
+    if (needed_bytes > arena->divisible_bytes || mdnn_conv_plan_least_bytes(plan, &weaker) > 0)
         return false;
     arena->promised_bytes = needed_bytes;
     return true;
 }
 
-bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_plan_t *plan,
+bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_conv_plan_t *plan,
                        const mdnn_demand_t *demand)
 {
-    const uint64_t least = mdnn_plan_least_bytes(plan, demand);
+    const uint64_t least = mdnn_conv_plan_least_bytes(plan, demand);
     CUstream stream;
     bool capturing;
     arena_t *const arena = mdnn_wd_is_on() ? current_arena() : NULL;
@@ -602,7 +602,7 @@ bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_plan_t *plan,
     return serves;
 }
 
-void mdnn_lease_begin(mdnn_lease_t *lease, mdnn_call_t *call, const mdnn_plan_t *plan,
+void mdnn_lease_begin(mdnn_lease_t *lease, mdnn_call_t *call, const mdnn_conv_plan_t *plan,
                       mdnn_demand_t *demand)
 {
     bool capturing;

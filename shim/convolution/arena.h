@@ -16,7 +16,7 @@ struct mdnn_arena;
  * may be told of none: without workspace, or in memory that the arena always has for one
  * convolution. The first call of a context allocates the arena, unless the stream of `call` is
  * being captured. */
-bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_plan_t *plan,
+bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_conv_plan_t *plan,
                        const mdnn_demand_t *demand);
 
 typedef struct mdnn_lease {
@@ -32,7 +32,7 @@ typedef struct mdnn_lease {
  * the lease ended. Thread-safe. While it lasts, other convolutions of this stream wait to be
  * enqueued. Allocates device memory at the first call of a context, never during a capture. Waits
  * on the host only in trouble, and for the memory of a capture that cannot do without. */
-void mdnn_lease_begin(mdnn_lease_t *lease, mdnn_call_t *call, const mdnn_plan_t *plan,
+void mdnn_lease_begin(mdnn_lease_t *lease, mdnn_call_t *call, const mdnn_conv_plan_t *plan,
                       mdnn_demand_t *demand);
 void mdnn_lease_end(mdnn_lease_t *lease);
 

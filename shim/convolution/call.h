@@ -33,7 +33,7 @@ typedef struct mdnn_call {
     /* Set if an engine of the graph API runs the call, or the part; the tensors then go by `uids`. */
     const mdnn_engine_plan_t *engine_plan;
     const mdnn_graph_uids_t *uids;
-    /* A call of the graph API: what it poses, the caller's own plan and variant pack. The plan is NULL
+    /* A call of the graph API: what it asks for, the caller's own plan and variant pack. The plan is NULL
      * where it must not run, since the caller was told of less workspace than it takes. Its tensor
      * descriptors are NULL. `problem` is NULL for a legacy call. */
     const mdnn_problem_t *problem;
@@ -61,9 +61,9 @@ int mdnn_algo_count(mdnn_direction_t direction);
 
 /* So that virtual memory knows the layers of the network: before the convolution is enqueued. Nothing
  * while no budget is on. */
-void mdnn_tell_virtual_memory(const mdnn_call_t *call);
+void mdnn_announce_convolution(const mdnn_call_t *call);
 /* After it was. */
-void mdnn_tell_virtual_memory_over(void);
+void mdnn_announce_convolution_over(void);
 
 /* The output of a call. */
 static inline void *mdnn_call_output(const mdnn_call_t *call)

@@ -26,17 +26,17 @@ mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t work
 
 /* Parts of a weight gradient add up: in bf16 through the accumulator, else later parts add, with
  * beta 1, to what the first one wrote (Oyama 2018, II). */
-static void add_up(const mdnn_plan_t *plan, size_t index, size_t count, mdnn_call_t *part)
+static void add_up(const mdnn_conv_plan_t *plan, size_t index, size_t count, mdnn_call_t *part)
 {
     if (part->direction != MDNN_BACKWARD_FILTER || count == 1)
         return;
-    part->accumulator = mdnn_plan_accumulator(plan);
+    part->accumulator = mdnn_conv_plan_accumulator(plan);
     if (part->accumulator)
         part->accumulate_mode = index == 0           ? MDNN_ACCUMULATE_FIRST
                                 : index == count - 1 ? MDNN_ACCUMULATE_FINISH
                                                      : MDNN_ACCUMULATE_ADD;
     else if (index > 0)
-        part->beta = mdnn_plan_problem(plan)->x.type == CUDNN_DATA_DOUBLE
+        part->beta = mdnn_conv_plan_problem(plan)->x.type == CUDNN_DATA_DOUBLE
                          ? (const void *)&one_double
                          : &one_float;
 }
@@ -51,18 +51,18 @@ static bool may_be_redone(const mdnn_problem_t *problem, const mdnn_call_t *part
 }
 
 /* Legacy callers: of the graph API a plan is told of less only where one that fits is ready. */
-static _Atomic bool told_less;
+static _Atomic bool reported_less;
 
-void mdnn_convolution_told_less(void)
+void mdnn_convolution_reported_less(void)
 {
-    atomic_store_explicit(&told_less, true, memory_order_relaxed);
+    atomic_store_explicit(&reported_less, true, memory_order_relaxed);
 }
 
 /* Whether the caller's algorithm may lack the workspace that it needs because we said that less is enough. */
 static bool lacks_workspace(const mdnn_call_t *call)
 {
     size_t bytes;
-    return atomic_load_explicit(&told_less, memory_order_relaxed) && !call->problem &&
+    return atomic_load_explicit(&reported_less, memory_order_relaxed) && !call->problem &&
            mdnn_call_workspace(call, &bytes) == CUDNN_STATUS_SUCCESS &&
            bytes > (call->workspace ? call->workspace_bytes : 0);
 }
@@ -132,13 +132,13 @@ void mdnn_convolution_fit(mdnn_call_t *call)
     if (mdnn_convolution_fits(call) || find_modest(&without, &weakest) < 0)
         return;
     *call = without;
-    mdnn_convolution_told_less();
+    mdnn_convolution_reported_less();
 }
 
-static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
+static cudnnStatus_t run_parts(mdnn_conv_plan_t *plan, const mdnn_ready_t *ready,
                                const mdnn_call_t *call)
 {
-    const mdnn_problem_t *const problem = mdnn_plan_problem(plan);
+    const mdnn_problem_t *const problem = mdnn_conv_plan_problem(plan);
     const size_t count = ready->configuration->part_count;
     for (size_t i = 0; i < count; i++) {
         const mdnn_ready_part_t *const from = &ready->parts[i];
@@ -147,14 +147,14 @@ static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
         part.algo = from->algo;
         part.conv_desc = from->convolution;
         part.engine_plan = from->engine_plan;
-        part.uids = mdnn_plan_uids(plan);
+        part.uids = mdnn_conv_plan_uids(plan);
         if (count > 1 || !call->pack_fits)
             part.caller_pack = NULL;
         add_up(plan, i, count, &part);
         const cudnnStatus_t status = mdnn_call_run(&part);
         if (status == CUDNN_STATUS_SUCCESS)
             continue;
-        mdnn_plan_give_up(plan);
+        mdnn_conv_plan_give_up(plan);
         MDNN_LOG_ONCE(
             MDNN_LOG_WARN, "execute",
             "part %zu of %zu failed with cuDNN status %d; such convolutions pass from now on",
@@ -167,18 +167,18 @@ static cudnnStatus_t run_parts(mdnn_plan_t *plan, const mdnn_ready_t *ready,
 }
 
 /* A split runs, or its rival, and is timed while its trial lasts. */
-static cudnnStatus_t run_on_trial(mdnn_plan_t *plan, const mdnn_ready_t *ready,
+static cudnnStatus_t run_on_trial(mdnn_conv_plan_t *plan, const mdnn_ready_t *ready,
                                   const mdnn_call_t *call)
 {
     cudaStream_t stream;
-    int ticket;
+    int point;
     if (call->cudnn->cudnnGetStream(call->handle, &stream) != CUDNN_STATUS_SUCCESS)
         return run_parts(plan, ready, call);
-    const mdnn_contender_t contender = mdnn_trial_begin(ready->trial, stream, &ticket);
+    const mdnn_contender_t contender = mdnn_trial_begin(ready->trial, stream, &point);
     const cudnnStatus_t status =
         run_parts(plan, contender == MDNN_CONTENDER_RIVAL ? ready->rival : ready, call);
-    if (ticket >= 0)
-        mdnn_trial_end(ready->trial, stream, ticket);
+    if (point >= 0)
+        mdnn_trial_end(ready->trial, stream, point);
     return status;
 }
 
@@ -191,18 +191,20 @@ static uint64_t stream_of(const mdnn_call_t *call)
     return stream == CU_STREAM_PER_THREAD ? (uint64_t)pthread_self() : (uintptr_t)stream;
 }
 
-void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_plan_t *plan)
+void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_conv_plan_t *plan)
 {
     if (!plan || !mdnn_statistics_wants_executions())
         return;
-    mdnn_statistics_execution(&(mdnn_statistics_execution_t){.row = mdnn_plan_statistics_row(plan),
-                                                             .stream = stream_of(call),
-                                                             .x = (uintptr_t)call->x,
-                                                             .w = (uintptr_t)call->w,
-                                                             .y = (uintptr_t)call->y});
+    mdnn_statistics_execution(
+        &(mdnn_statistics_execution_t){.row = mdnn_conv_plan_statistics_row(plan),
+                                       .stream = stream_of(call),
+                                       .x = (uintptr_t)call->x,
+                                       .w = (uintptr_t)call->w,
+                                       .y = (uintptr_t)call->y});
 }
 
-static cudnnStatus_t run_in_arena(const mdnn_call_t *call, mdnn_plan_t *plan, mdnn_demand_t *demand)
+static cudnnStatus_t run_in_arena(const mdnn_call_t *call, mdnn_conv_plan_t *plan,
+                                  mdnn_demand_t *demand)
 {
     mdnn_call_t leased = *call;
     mdnn_lease_t lease;
@@ -220,8 +222,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
 cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
 {
     const uint64_t workspace_bytes = call->workspace ? call->workspace_bytes : 0;
-    mdnn_plan_t *const plan =
-        mdnn_plan_for(call, larger(workspace_bytes, mdnn_wd_limit()), MDNN_PLAN_MAY_MEASURE);
+    mdnn_conv_plan_t *const plan = mdnn_conv_plan_for(
+        call, larger(workspace_bytes, mdnn_wd_limit()), MDNN_CONV_PLAN_MAY_MEASURE);
     mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, workspace_bytes);
     mdnn_convolution_record(call, plan);
     return mdnn_wd_is_on() ? run_in_arena(call, plan, &demand)
@@ -231,20 +233,21 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
 /* The caller was told that it needs no workspace, or less, and now nothing that satisfies it has enough: the
  * arena has none for a graph that is captured after others have taken all that they may, or the answer was
  * for another alpha. */
-static const mdnn_ready_t *best_without_memory(const mdnn_plan_t *plan, const mdnn_demand_t *demand)
+static const mdnn_ready_t *best_without_memory(const mdnn_conv_plan_t *plan,
+                                               const mdnn_demand_t *demand)
 {
     const mdnn_demand_t weaker = {.workspace_bytes = demand->workspace_bytes,
                                   .strict = demand->strict};
-    const mdnn_ready_t *const ready = mdnn_plan_best(plan, &weaker);
+    const mdnn_ready_t *const ready = mdnn_conv_plan_best(plan, &weaker);
     if (ready)
         say_weaker();
     return ready;
 }
 
-cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t *plan,
+cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_conv_plan_t *plan,
                                            const mdnn_demand_t *demand)
 {
-    const mdnn_ready_t *ready = plan ? mdnn_plan_best(plan, demand) : NULL;
+    const mdnn_ready_t *ready = plan ? mdnn_conv_plan_best(plan, demand) : NULL;
     if (!ready && plan && (mdnn_wd_is_on() || lacks_workspace(call)))
         ready = best_without_memory(plan, demand);
     if (!ready) {

@@ -10,7 +10,7 @@
 cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call);
 
 /* Likewise for a call whose plan (NULL: it passes) and demand are known. */
-cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_plan_t *plan,
+cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_conv_plan_t *plan,
                                            const mdnn_demand_t *demand);
 
 /* Before the call is run, under a budget: a workspace that cannot be resident together with the
@@ -21,10 +21,10 @@ bool mdnn_convolution_fits(const mdnn_call_t *call);
 
 /* A caller of the legacy API was told of less workspace than its algorithm takes: where that is all it brings,
  * its own call cannot run, and another algorithm does. */
-void mdnn_convolution_told_less(void);
+void mdnn_convolution_reported_less(void);
 
 /* Records for the statistics that `call` runs; before it is enqueued. `plan` NULL: nothing. */
-void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_plan_t *plan);
+void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_conv_plan_t *plan);
 
 /* What the caller's choice of algorithm demands, for at most `workspace_bytes`. */
 mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t workspace_bytes);

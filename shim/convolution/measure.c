@@ -41,7 +41,7 @@ struct mdnn_measurement {
     mdnn_call_t call; /* points at scratch */
     const mdnn_problem_t *problem;
     mdnn_slices_t *slices;
-    mdnn_cost_table_t *table;
+    mdnn_candidate_table_t *table;
     mdnn_measure_request_t request;
     int64_t capacity_images; /* what the scratch holds; 0: not allocated yet */
     bool has_scratch;
@@ -316,8 +316,8 @@ static mdnn_status_t pose_engine(mdnn_measurement_t *measurement, const mdnn_cos
 
 /* Fills in everything about a candidate but its data: algorithm, math type, scalars, descriptors.
  */
-static mdnn_status_t pose(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row, int index,
-                          const mdnn_slice_descriptors_t **descriptors, mdnn_call_t *whole)
+static mdnn_status_t request(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row, int index,
+                             const mdnn_slice_descriptors_t **descriptors, mdnn_call_t *whole)
 {
     const mdnn_problem_t *const problem = measurement->problem;
     *whole = measurement->call;
@@ -396,7 +396,7 @@ static mdnn_status_t time_few_images(mdnn_measurement_t *measurement, const mdnn
     uint64_t bytes;
     double ms;
     few.offered[index - MDNN_CANDIDATE_LEGACY] = true;
-    MDNN_TRY(pose(measurement, &few, index, &descriptors, &whole));
+    MDNN_TRY(request(measurement, &few, index, &descriptors, &whole));
     MDNN_TRY(workspace_of(&whole, &bytes));
     MDNN_TRY(time_candidate(measurement, &whole, descriptors, bytes, 0, 0, &ms));
     cost->time_ms = ms * (double)row->images / FEW_IMAGES;
@@ -412,7 +412,7 @@ static mdnn_status_t cost_time(mdnn_measurement_t *measurement, const mdnn_cost_
 {
     double expected_ms;
     cost->extrapolated =
-        mdnn_cost_table_foresee(measurement->table, row, index, &expected_ms, &cost->time_ms);
+        mdnn_candidate_table_foresee(measurement->table, row, index, &expected_ms, &cost->time_ms);
     if (cost->extrapolated)
         return MDNN_STATUS_OK;
     /* Few images leave most of the GPU idle: only what is far behind even so is settled by them. */
@@ -480,14 +480,14 @@ static int timed_engines(const mdnn_cost_row_t *row)
     return count;
 }
 
-/* Whether planning and timing the engine is left to the caller's own search. Compiling it takes as
+/* Whether planning and timing the engine is deferred to the caller's own search. Compiling it takes as
  * long as timing dozens (50 ms each on an H200, for 0.3 % of ResNet-50's convolution time). */
 static bool is_left_to_caller(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
                               int index)
 {
     const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
     return measurement->request.caller_searches && offer &&
-           (mdnn_cost_row_look(row, index)->state == MDNN_CANDIDATE_LEFT || offer->compiled ||
+           (mdnn_cost_row_look(row, index)->state == MDNN_CANDIDATE_DEFERRED || offer->compiled ||
             timed_engines(row) >= SEARCH_ENGINES);
 }
 
@@ -503,16 +503,16 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
          candidate->cost.workspace_bytes > measurement->request.limit_bytes))
         return MDNN_STATUS_OK;
     if (index >= MDNN_CANDIDATE_LEGACY &&
-        !mdnn_cost_table_engine_may_pay(measurement->table, row, index,
-                                        measurement->request.limit_bytes))
+        !mdnn_candidate_table_engine_may_pay(measurement->table, row, index,
+                                             measurement->request.limit_bytes))
         return set_untried(measurement, row, index, MDNN_CANDIDATE_POSTPONED);
     if (is_left_to_caller(measurement, row, index))
-        return set_untried(measurement, row, index, MDNN_CANDIDATE_LEFT);
+        return set_untried(measurement, row, index, MDNN_CANDIDATE_DEFERRED);
     const mdnn_slice_descriptors_t *descriptors;
     mdnn_call_t whole;
     candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
     row->changed = true;
-    if (pose(measurement, row, index, &descriptors, &whole) != MDNN_STATUS_OK)
+    if (request(measurement, row, index, &descriptors, &whole) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     mdnn_cost_t cost = cost_without_time(measurement, &whole, index);
     if (workspace_of(&whole, &cost.workspace_bytes) != MDNN_STATUS_OK)
@@ -538,7 +538,7 @@ static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cos
                                  int index, double *ms)
 {
     mdnn_cost_row_t *const base =
-        mdnn_cost_table_row(measurement->table, measurement->capacity_images, row->role);
+        mdnn_candidate_table_row(measurement->table, measurement->capacity_images, row->role);
     if (!base)
         return MDNN_STATUS_OUT_OF_MEMORY;
     MDNN_TRY(settle(measurement, base, index));
@@ -552,7 +552,7 @@ static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cos
 static void take_offer(mdnn_measurement_t *measurement, mdnn_cost_row_t *row,
                        const mdnn_engine_offer_t *offer)
 {
-    const int index = mdnn_cost_table_engine(measurement->table, offer);
+    const int index = mdnn_candidate_table_engine(measurement->table, offer);
     if (index >= 0)
         row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
 }
@@ -566,7 +566,8 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
     size_t count = 0;
     const bool partly = measurement->request.caller_searches && !row->listed;
     if ((row->listed && !row->partly) || !measurement->request.engines ||
-        !mdnn_cost_table_engines_may_pay(measurement->table, row, measurement->request.limit_bytes))
+        !mdnn_candidate_table_engines_may_pay(measurement->table, row,
+                                              measurement->request.limit_bytes))
         return;
     row->listed = true;
     row->changed = row->changed || row->partly != partly;
@@ -576,7 +577,7 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
     if (mdnn_tensor_has_gaps(mdnn_problem_output(measurement->problem)))
         return;
     const double begin_us = mdnn_now_us();
-    const bool fallback_known = mdnn_cost_table_offer_fallback(
+    const bool fallback_known = mdnn_candidate_table_offer_fallback(
         measurement->table, mdnn_problem_batch(measurement->problem), row);
     const mdnn_status_t status =
         (partly || fallback_known ? mdnn_engines_list_instant : mdnn_engines_list)(
@@ -600,18 +601,18 @@ static mdnn_status_t settle_from(mdnn_measurement_t *measurement, mdnn_cost_row_
 /* Engines first, in the order of the heuristics: a good time found early spares the others theirs. */
 static mdnn_status_t settle_listed(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
-    const int count = mdnn_cost_table_candidates(measurement->table);
+    const int count = mdnn_candidate_table_candidates(measurement->table);
     MDNN_TRY(settle_from(measurement, row, MDNN_CANDIDATE_LEGACY, count));
     return settle_from(measurement, row, 0, MDNN_CANDIDATE_LEGACY);
 }
 
-/* What is left to a search is tried where nothing else runs, and what it is spared is listed where
+/* What is deferred to a search is tried where nothing else runs, and what it is spared is listed where
  * nothing was left to it. */
 static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     if (measurement->request.engines && !row->listed &&
-        mdnn_cost_table_is_settled(measurement->table, row, measurement->request.limit_bytes,
-                                   measurement->request.brief)) {
+        mdnn_candidate_table_is_settled(measurement->table, row, measurement->request.limit_bytes,
+                                        measurement->request.brief)) {
         row->changed = false; /* nothing is known of it: another limit may want to know */
         return MDNN_STATUS_OK;
     }
@@ -619,7 +620,7 @@ static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t
     if (!measurement->request.caller_searches || !row->listed)
         list_engines(measurement, row);
     MDNN_TRY(settle_listed(measurement, row));
-    const bool leaves = was_partly || mdnn_cost_row_has_left(row);
+    const bool leaves = was_partly || mdnn_cost_row_has_deferred(row);
     if (!measurement->request.caller_searches || (leaves && mdnn_cost_row_runs(row)))
         return MDNN_STATUS_OK;
     if (leaves)
@@ -639,7 +640,7 @@ static mdnn_status_t survey(mdnn_measurement_t *measurement, mdnn_part_role_t ro
     while (images <= mdnn_problem_batch(measurement->problem) / 2)
         images *= 2;
     for (; images >= 1; images /= 2) {
-        mdnn_cost_row_t *const row = mdnn_cost_table_row(measurement->table, images, role);
+        mdnn_cost_row_t *const row = mdnn_candidate_table_row(measurement->table, images, role);
         if (!row)
             return MDNN_STATUS_OUT_OF_MEMORY;
         MDNN_TRY(settle_row(measurement, row));
@@ -652,9 +653,9 @@ mdnn_status_t mdnn_measurement_time_engine(mdnn_measurement_t *measurement,
                                            const mdnn_engine_plan_t *plan,
                                            const mdnn_graph_uids_t *uids)
 {
-    mdnn_cost_row_t *const row = mdnn_cost_table_row(
+    mdnn_cost_row_t *const row = mdnn_candidate_table_row(
         measurement->table, mdnn_problem_batch(measurement->problem), MDNN_PART_FIRST);
-    const int index = mdnn_cost_table_engine(measurement->table, offer);
+    const int index = mdnn_candidate_table_engine(measurement->table, offer);
     if (!row || index < 0)
         return MDNN_STATUS_OUT_OF_MEMORY;
     mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
@@ -672,7 +673,7 @@ static mdnn_status_t find_costs(void *context, int64_t images, mdnn_part_role_t 
                                 mdnn_cost_t *costs, size_t capacity, size_t *count)
 {
     mdnn_measurement_t *const measurement = context;
-    mdnn_cost_row_t *const row = mdnn_cost_table_row(measurement->table, images, role);
+    mdnn_cost_row_t *const row = mdnn_candidate_table_row(measurement->table, images, role);
     if (!row)
         return MDNN_STATUS_OUT_OF_MEMORY;
     size_t found = 0;
@@ -694,7 +695,7 @@ static mdnn_status_t find_costs(void *context, int64_t images, mdnn_part_role_t 
 }
 
 mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
-                                     mdnn_slices_t *slices, mdnn_cost_table_t *table,
+                                     mdnn_slices_t *slices, mdnn_candidate_table_t *table,
                                      const mdnn_measure_request_t *request,
                                      mdnn_measurement_t **measurement)
 {

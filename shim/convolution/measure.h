@@ -9,7 +9,7 @@
 #define MDNN_MEASURE_H
 
 #include "optimizer/micro_batch.h"
-#include "shim/convolution/cost_table.h"
+#include "shim/convolution/candidate_table.h"
 #include "shim/convolution/slices.h"
 
 typedef struct mdnn_measurement mdnn_measurement_t;
@@ -33,11 +33,11 @@ typedef struct mdnn_measure_request {
     const mdnn_engine_offer_t *callers_own;
 } mdnn_measure_request_t;
 
-/* A session for `call`, which poses `problem`. Allocates at the first need, and waits then for a moment in
+/* A session for `call`, which asks for `problem`. Allocates at the first need, and waits then for a moment in
  * which the caller's stream is idle: BUSY ends what asks for costs if there is none. Must not run during
  * stream capture. One at a time. Caller ends it. */
 mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
-                                     mdnn_slices_t *slices, mdnn_cost_table_t *table,
+                                     mdnn_slices_t *slices, mdnn_candidate_table_t *table,
                                      const mdnn_measure_request_t *request,
                                      mdnn_measurement_t **measurement);
 void mdnn_measurement_end(mdnn_measurement_t *measurement); /* NULL accepted; frees the scratch */

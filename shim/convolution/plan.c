@@ -14,8 +14,8 @@
 #include "shim/convolution/measure.h"
 #include "shim/convolution/own_stream.h"
 #include "shim/real/process.h"
-#include "shim/convolution/recall.h"
-#include "shim/convolution/recall_check.h"
+#include "shim/convolution/cost_cache.h"
+#include "shim/convolution/cost_cache_check.h"
 #include "shim/convolution/wd_policy.h"
 
 #define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
@@ -28,7 +28,7 @@ enum { DETERMINISTIC = 1, DIRECT = 2, STRICT = 4, FLAGS = 8, ALGOS = 16 };
 /* Fronts for every combination of demands, and what runs them. Immutable once published. */
 typedef struct front_set {
     uint64_t limit_bytes; /* candidates up to this workspace were considered */
-    bool left;            /* but for those that were left to a search */
+    bool deferred;        /* but for those that were deferred to a search */
     mdnn_front_t *fronts[FLAGS];
     mdnn_ready_t *ready[FLAGS];
     size_t counts[FLAGS];
@@ -41,12 +41,12 @@ typedef struct plan_key {
     int64_t library; /* mdnn_library_t; wide, so that the key has no padding */
 } plan_key_t;
 
-struct mdnn_plan {
+struct mdnn_conv_plan {
     plan_key_t key;
     mdnn_slices_t *slices;
     mdnn_engines_t *engines; /* NULL: legacy algorithms only */
-    mdnn_cost_table_t *costs;
-    mdnn_recall_t recall;
+    mdnn_candidate_table_t *costs;
+    mdnn_cost_cache_t cache;
     bool believes_file;                /* costs came from a database */
     mdnn_accumulator_t accumulator;    /* function NULL: not needed or not to be had */
     _Atomic(front_set_t *) set;        /* NULL until planned */
@@ -70,7 +70,7 @@ static mdnn_lock_t planning_lock = MDNN_LOCK_INIT(PLANNING); /* guards what foll
 /* A thread makes plans, or keeps them: what was measured is its own, of every plan, without a lock, since that takes long
  * and waits for the device. Others do without meanwhile. */
 static bool somebody_plans;
-static mdnn_plan_t *table;
+static mdnn_conv_plan_t *table;
 
 uint64_t mdnn_workspace_limit(void)
 {
@@ -139,19 +139,19 @@ static bool lock_costs(void)
     return false;
 }
 
-static mdnn_plan_t *lookup(const plan_key_t *key, uint32_t hash)
+static mdnn_conv_plan_t *lookup(const plan_key_t *key, uint32_t hash)
 {
-    mdnn_plan_t *plan = NULL;
+    mdnn_conv_plan_t *plan = NULL;
     mdnn_lock(&table_lock);
     HASH_FIND_BYHASHVALUE(hh, table, key, sizeof *key, hash, plan);
     mdnn_unlock(&table_lock);
     return plan;
 }
 
-static void destroy(mdnn_plan_t *plan)
+static void destroy(mdnn_conv_plan_t *plan)
 {
-    mdnn_recall_fini(&plan->recall);
-    mdnn_cost_table_destroy(plan->costs);
+    mdnn_cost_cache_fini(&plan->cache);
+    mdnn_candidate_table_destroy(plan->costs);
     mdnn_engines_destroy(plan->engines);
     mdnn_slices_destroy(plan->slices);
     free(plan);
@@ -159,7 +159,7 @@ static void destroy(mdnn_plan_t *plan)
 
 enum { ENGINES_AUTO = 1, ENGINES_ALL = 3 }; /* of the option */
 
-static mdnn_status_t open_engines(const mdnn_call_t *call, mdnn_plan_t *plan)
+static mdnn_status_t open_engines(const mdnn_call_t *call, mdnn_conv_plan_t *plan)
 {
     if (!(plan->key.problem.interfaces & MDNN_INTERFACE_GRAPH))
         return MDNN_STATUS_OK;
@@ -172,9 +172,9 @@ static mdnn_status_t open_engines(const mdnn_call_t *call, mdnn_plan_t *plan)
     return MDNN_STATUS_OK;
 }
 
-static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash)
+static mdnn_conv_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash)
 {
-    mdnn_plan_t *const plan = calloc(1, sizeof *plan);
+    mdnn_conv_plan_t *const plan = calloc(1, sizeof *plan);
     if (!plan)
         return NULL;
     plan->key = *key;
@@ -183,14 +183,14 @@ static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint3
     atomic_init(&plan->next_limit, 0);
     if (mdnn_slices_create(call, &plan->key.problem, &plan->slices) != MDNN_STATUS_OK ||
         open_engines(call, plan) != MDNN_STATUS_OK ||
-        mdnn_cost_table_create(&plan->costs) != MDNN_STATUS_OK) {
+        mdnn_candidate_table_create(&plan->costs) != MDNN_STATUS_OK) {
         destroy(plan);
         return NULL;
     }
-    mdnn_recall_open(&plan->recall, call, &plan->key.problem);
-    mdnn_recall_restrict(&plan->recall.memory, call, &plan->key.problem, plan->engines);
-    plan->believes_file = plan->recall.memory.count > 0;
-    if (mdnn_cost_table_recall(plan->costs, &plan->key.problem, &plan->recall.memory) !=
+    mdnn_cost_cache_open(&plan->cache, call, &plan->key.problem);
+    mdnn_cost_cache_restrict(&plan->cache.memory, call, &plan->key.problem, plan->engines);
+    plan->believes_file = plan->cache.memory.count > 0;
+    if (mdnn_candidate_table_load(plan->costs, &plan->key.problem, &plan->cache.memory) !=
         MDNN_STATUS_OK) {
         destroy(plan);
         return NULL;
@@ -208,14 +208,15 @@ static mdnn_plan_t *insert(const mdnn_call_t *call, const plan_key_t *key, uint3
 }
 
 /* Without the accumulator a split of a bf16 weight gradient would round after every part. */
-static bool may_be_split(const mdnn_plan_t *plan)
+static bool may_be_split(const mdnn_conv_plan_t *plan)
 {
     const mdnn_problem_t *const problem = &plan->key.problem;
     return mdnn_problem_is_divisible(problem) && mdnn_problem_parts_may_add_up(problem) &&
-           (!mdnn_accumulator_needed(problem) || mdnn_plan_accumulator(plan));
+           (!mdnn_accumulator_needed(problem) || mdnn_conv_plan_accumulator(plan));
 }
 
-static mdnn_wr_request_t request_for(const mdnn_plan_t *plan, uint64_t limit_bytes, unsigned flags)
+static mdnn_wr_request_t request_for(const mdnn_conv_plan_t *plan, uint64_t limit_bytes,
+                                     unsigned flags)
 {
     const mdnn_problem_t *const problem = &plan->key.problem;
     const mdnn_options_t *const options = mdnn_process_options();
@@ -235,17 +236,17 @@ static mdnn_wr_request_t request_for(const mdnn_plan_t *plan, uint64_t limit_byt
 }
 
 /* As in measure.c: what a part in this place of a split is scaled with. */
-static mdnn_graph_scaling_t scaling_of(const mdnn_plan_t *plan,
+static mdnn_graph_scaling_t scaling_of(const mdnn_conv_plan_t *plan,
                                        const mdnn_configuration_t *configuration, size_t index)
 {
     if (configuration->part_count == 1 || plan->key.problem.direction != MDNN_BACKWARD_FILTER)
         return MDNN_SCALING_CALLER;
-    if (mdnn_plan_accumulator(plan))
+    if (mdnn_conv_plan_accumulator(plan))
         return MDNN_SCALING_APART;
     return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;
 }
 
-static mdnn_status_t make_engine_plan(mdnn_plan_t *plan, const mdnn_call_t *call,
+static mdnn_status_t make_engine_plan(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                                       const mdnn_configuration_t *configuration, size_t index,
                                       mdnn_ready_part_t *part)
 {
@@ -274,14 +275,14 @@ static mdnn_status_t algorithm_bytes(const mdnn_call_t *call, const mdnn_ready_p
 }
 
 /* How a part is computed: by an engine's plan, or by an algorithm with its descriptor. */
-static mdnn_status_t make_means(mdnn_plan_t *plan, const mdnn_call_t *call,
+static mdnn_status_t make_means(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                                 const mdnn_configuration_t *configuration, size_t index,
                                 mdnn_ready_part_t *part)
 {
     const mdnn_micro_config_t *const micro = &configuration->parts[index];
     const bool adds_up = configuration->part_count > 1 &&
                          plan->key.problem.direction == MDNN_BACKWARD_FILTER &&
-                         mdnn_plan_accumulator(plan);
+                         mdnn_conv_plan_accumulator(plan);
     size_t bytes = 0;
     part->algo = micro->cost.algo;
     if (part->algo < MDNN_ALGO_ENGINE) {
@@ -302,7 +303,7 @@ static mdnn_status_t make_means(mdnn_plan_t *plan, const mdnn_call_t *call,
 }
 
 /* *part: the one that cannot be made, after a failure. */
-static mdnn_status_t make_ready(mdnn_plan_t *plan, const mdnn_call_t *call,
+static mdnn_status_t make_ready(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                                 const mdnn_configuration_t *configuration, mdnn_ready_t *ready,
                                 size_t *part)
 {
@@ -344,7 +345,7 @@ static void destroy_ready(mdnn_ready_t *ready)
 
 /* Without a rival, or without events to time with, a split simply runs. So it does, without a
  * trial, where a graph's results must repeat (execute.c), and where the rival cannot be made. */
-static void make_rival(mdnn_plan_t *plan, const mdnn_call_t *call, const mdnn_front_t *front,
+static void make_rival(mdnn_conv_plan_t *plan, const mdnn_call_t *call, const mdnn_front_t *front,
                        unsigned flags, mdnn_ready_t *ready)
 {
     const bool must_repeat = call->problem && flags & DETERMINISTIC;
@@ -362,21 +363,22 @@ static void make_rival(mdnn_plan_t *plan, const mdnn_call_t *call, const mdnn_fr
 
 /* cuDNN does not make this part, although it was measured: nothing is planned with it again. False if it has no
  * cost of its own, so that the same choice would come back. */
-static bool refuse_part(mdnn_plan_t *plan, const mdnn_configuration_t *configuration, size_t part)
+static bool refuse_part(mdnn_conv_plan_t *plan, const mdnn_configuration_t *configuration,
+                        size_t part)
 {
     const mdnn_micro_config_t *const micro = &configuration->parts[part];
     MDNN_LOG_ONCE(
         MDNN_LOG_INFO, "plan",
         "what was measured for %lld images (algorithm %d) cannot be made: the next best runs",
         (long long)micro->images, micro->cost.algo);
-    return mdnn_cost_table_refuse(plan->costs, micro->images, &micro->cost);
+    return mdnn_candidate_table_refuse(plan->costs, micro->images, &micro->cost);
 }
 
 /* Configurations of the front, ready to run; those that cannot be made are left out, unless it is a file that names
  * them, of which nothing more is believed then. *refused: a part was struck off, so that another choice may take its
  * place. */
-static mdnn_status_t make_front_ready(mdnn_plan_t *plan, const mdnn_call_t *call, unsigned flags,
-                                      front_set_t *set, bool *refused)
+static mdnn_status_t make_front_ready(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
+                                      unsigned flags, front_set_t *set, bool *refused)
 {
     const mdnn_front_t *const front = set->fronts[flags];
     const size_t count = mdnn_front_count(front);
@@ -422,7 +424,7 @@ static void destroy_set(front_set_t *set)
 
 /* A combination that nothing satisfies simply has no configurations. Each turn but the last strikes off a
  * candidate. */
-static mdnn_status_t fill_front(mdnn_plan_t *plan, const mdnn_call_t *call,
+static mdnn_status_t fill_front(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                                 const mdnn_cost_source_t *source, unsigned flags, front_set_t *set)
 {
     if (flags & STRICT && !(call->problem && may_round(&plan->key.problem)))
@@ -446,13 +448,13 @@ static double undivided_ms(const front_set_t *set)
     return undivided ? undivided->time_ms : -1.0;
 }
 
-static void report(mdnn_plan_t *plan, const mdnn_call_t *call, const front_set_t *set)
+static void report(mdnn_conv_plan_t *plan, const mdnn_call_t *call, const front_set_t *set)
 {
     mdnn_statistics_row_t row = {.undivided_ms = undivided_ms(set),
                                  .configuration_ms = -1.0,
                                  .device = plan->key.problem.device};
     if (mdnn_process_options()->general_stats != 0)
-        mdnn_recall_key(&plan->recall, call, &plan->key.problem, row.key, sizeof row.key);
+        mdnn_cost_cache_key(&plan->cache, call, &plan->key.problem, row.key, sizeof row.key);
     mdnn_problem_format(&plan->key.problem, row.problem, sizeof row.problem);
     if (set->counts[0] > 0) {
         const mdnn_configuration_t *const best = set->ready[0][set->counts[0] - 1].configuration;
@@ -466,7 +468,7 @@ static void report(mdnn_plan_t *plan, const mdnn_call_t *call, const front_set_t
              (unsigned long long)row.workspace_bytes, row.configuration_ms, row.undivided_ms);
 }
 
-static void load_accumulator(mdnn_plan_t *plan)
+static void load_accumulator(mdnn_conv_plan_t *plan)
 {
     if (!mdnn_accumulator_needed(&plan->key.problem) || plan->accumulator.function)
         return;
@@ -479,20 +481,22 @@ static void load_accumulator(mdnn_plan_t *plan)
 
 /* Before first use, so that the next run chooses the same; nothing where nothing new was measured.
  * Whoever came first is on record, unless that was a choice among fewer candidates. */
-static void remember(mdnn_plan_t *plan, const front_set_t *set, mdnn_database_conflict_t conflict)
+static void remember(mdnn_conv_plan_t *plan, const front_set_t *set,
+                     mdnn_database_conflict_t conflict)
 {
     const mdnn_wr_request_t request = request_for(plan, set->limit_bytes, 0);
     bool any;
-    if (mdnn_cost_table_remember(plan->costs, &plan->recall.memory, &any) == MDNN_STATUS_OK && any)
-        mdnn_recall_store(
-            &plan->recall, &request,
+    if (mdnn_candidate_table_remember(plan->costs, &plan->cache.memory, &any) == MDNN_STATUS_OK &&
+        any)
+        mdnn_cost_cache_store(
+            &plan->cache, &request,
             set->counts[0] > 0 ? set->ready[0][set->counts[0] - 1].configuration : NULL, conflict);
 }
 
 /* A first iteration has little time. Where inputs may be rounded the engines have nearly
  * everything; for plain fp32 and fp64 the legacy algorithms are what they lack, and all are tried.
  */
-static bool is_brief(const mdnn_plan_t *plan, const mdnn_options_t *options)
+static bool is_brief(const mdnn_conv_plan_t *plan, const mdnn_options_t *options)
 {
     const mdnn_problem_t *const problem = &plan->key.problem;
     const bool plain =
@@ -502,36 +506,37 @@ static bool is_brief(const mdnn_plan_t *plan, const mdnn_options_t *options)
 }
 
 /* Nothing of a caller's own is forbidden. */
-static bool may_be_left(const mdnn_plan_t *plan)
+static bool may_be_left(const mdnn_conv_plan_t *plan)
 {
     return is_brief(plan, mdnn_process_options()) && mdnn_workspace_limit() == UINT64_MAX &&
            !mdnn_wd_is_on();
 }
 
-static bool is_left_to_search(const mdnn_plan_t *plan, const mdnn_call_t *call)
+static bool is_deferred_to_search(const mdnn_conv_plan_t *plan, const mdnn_call_t *call)
 {
-    return call->caller_engine && mdnn_plan_left_to_search(plan);
+    return call->caller_engine && mdnn_conv_plan_is_deferred(plan);
 }
 
 /* Measures and optimizes for workspaces up to `limit_bytes`; publishes the result. */
-static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
+static mdnn_status_t build_locked(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
+                                  uint64_t limit_bytes)
 {
     front_set_t *const set = calloc(1, sizeof *set);
     if (!set)
         return MDNN_STATUS_OUT_OF_MEMORY;
     set->limit_bytes = limit_bytes;
     load_accumulator(plan);
-    const bool completes = mdnn_cost_table_has_left(plan->costs);
+    const bool completes = mdnn_candidate_table_has_deferred(plan->costs);
     mdnn_measurement_t *measurement = NULL;
     mdnn_status_t status;
     const mdnn_options_t *const options = mdnn_process_options();
     const mdnn_measure_request_t request = {
-        .accumulator = mdnn_plan_accumulator(plan),
+        .accumulator = mdnn_conv_plan_accumulator(plan),
         .limit_bytes = limit_bytes,
         .repeats = options->convolution_measure_repeats,
         .dense = options->convolution_batch_sizes == MDNN_SIZES_ALL && may_be_split(plan),
         .brief = is_brief(plan, options),
-        .caller_searches = is_left_to_search(plan, call),
+        .caller_searches = is_deferred_to_search(plan, call),
         .engines = plan->engines,
         .callers_own = call->caller_engine,
     };
@@ -547,9 +552,9 @@ static mdnn_status_t build_locked(mdnn_plan_t *plan, const mdnn_call_t *call, ui
     report(plan, call, set);
     remember(plan, set,
              completes && !request.caller_searches ? MDNN_DATABASE_REPLACE : MDNN_DATABASE_KEEP);
-    set->left = request.caller_searches && mdnn_cost_table_has_left(plan->costs);
+    set->deferred = request.caller_searches && mdnn_candidate_table_has_deferred(plan->costs);
     set->replaced = atomic_load(&plan->set);
-    atomic_store(&plan->next_limit, mdnn_cost_table_next_limit(plan->costs, limit_bytes));
+    atomic_store(&plan->next_limit, mdnn_candidate_table_next_limit(plan->costs, limit_bytes));
     atomic_store_explicit(&plan->set, set, memory_order_release);
     return MDNN_STATUS_OK;
 failed:
@@ -569,7 +574,8 @@ static bool is_capturing(const mdnn_call_t *call, const mdnn_driver_t *driver)
 }
 
 /* We allocate, too. */
-static mdnn_status_t build_relaxed(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
+static mdnn_status_t build_relaxed(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
+                                   uint64_t limit_bytes)
 {
     mdnn_capture_relax();
     const mdnn_status_t status = build_locked(plan, call, limit_bytes);
@@ -577,27 +583,27 @@ static mdnn_status_t build_relaxed(mdnn_plan_t *plan, const mdnn_call_t *call, u
     return status;
 }
 
-bool mdnn_plan_has_left(const mdnn_plan_t *plan)
+bool mdnn_conv_plan_has_deferred(const mdnn_conv_plan_t *plan)
 {
     const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
-    return set && set->left;
+    return set && set->deferred;
 }
 
-static bool covers(const mdnn_plan_t *plan, uint64_t limit_bytes)
+static bool covers(const mdnn_conv_plan_t *plan, uint64_t limit_bytes)
 {
     const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
     return set && (limit_bytes <= set->limit_bytes ||
                    limit_bytes < atomic_load_explicit(&plan->next_limit, memory_order_relaxed));
 }
 
-static bool is_ready(const mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
+static bool is_ready(const mdnn_conv_plan_t *plan, const mdnn_call_t *call, uint64_t limit_bytes)
 {
     return covers(plan, limit_bytes) &&
-           (!mdnn_plan_has_left(plan) || is_left_to_search(plan, call));
+           (!mdnn_conv_plan_has_deferred(plan) || is_deferred_to_search(plan, call));
 }
 
 /* What must not be measured now may run what is ready, for a smaller workspace if need be. */
-static mdnn_plan_t *plan_unmeasured(mdnn_plan_t *known, mdnn_counter_t counter)
+static mdnn_conv_plan_t *plan_unmeasured(mdnn_conv_plan_t *known, mdnn_counter_t counter)
 {
     if (known && atomic_load_explicit(&known->set, memory_order_acquire))
         return known;
@@ -606,22 +612,22 @@ static mdnn_plan_t *plan_unmeasured(mdnn_plan_t *known, mdnn_counter_t counter)
 }
 
 /* What a file said of the problem was not so: as if it had said nothing. True if it had. */
-static bool forget_file(mdnn_plan_t *plan)
+static bool forget_file(mdnn_conv_plan_t *plan)
 {
-    mdnn_cost_table_t *empty;
-    if (!plan->believes_file || mdnn_cost_table_create(&empty) != MDNN_STATUS_OK)
+    mdnn_candidate_table_t *empty;
+    if (!plan->believes_file || mdnn_candidate_table_create(&empty) != MDNN_STATUS_OK)
         return false;
     MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache",
                   "what the database says of a convolution is not so, and is measured anew: %s",
                   plan->title);
-    mdnn_cost_table_destroy(plan->costs);
+    mdnn_candidate_table_destroy(plan->costs);
     plan->costs = empty;
     plan->believes_file = false;
     return true;
 }
 
 /* What is there stays at least as complete. BUSY: not now. The caller plans. */
-static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call,
+static mdnn_status_t make_ready_for(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                                     uint64_t limit_bytes)
 {
     if (is_ready(plan, call, limit_bytes) || atomic_load(&plan->given_up))
@@ -632,7 +638,7 @@ static mdnn_status_t make_ready_for(mdnn_plan_t *plan, const mdnn_call_t *call,
     if (status == MDNN_STATUS_UNSUPPORTED && forget_file(plan))
         status = build_relaxed(plan, call, most);
     if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
-        mdnn_plan_give_up(plan);
+        mdnn_conv_plan_give_up(plan);
     return status;
 }
 
@@ -646,11 +652,11 @@ static void report_trouble(mdnn_status_t status)
                       mdnn_status_string(status));
 }
 
-static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash,
-                             uint64_t limit_bytes, bool may_wait)
+static mdnn_conv_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uint32_t hash,
+                                  uint64_t limit_bytes, bool may_wait)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    mdnn_plan_t *plan = lookup(key, hash);
+    mdnn_conv_plan_t *plan = lookup(key, hash);
     if (is_capturing(call, driver))
         return plan_unmeasured(plan, MDNN_COUNTER_passed_capture);
     double begin_us;
@@ -667,11 +673,11 @@ static mdnn_plan_t *plan_now(const mdnn_call_t *call, const plan_key_t *key, uin
     return status == MDNN_STATUS_OK ? plan : NULL;
 }
 
-bool mdnn_plan_complete(mdnn_plan_t *plan, const mdnn_call_t *call)
+bool mdnn_conv_plan_complete(mdnn_conv_plan_t *plan, const mdnn_call_t *call)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (!mdnn_plan_has_left(plan) || !mdnn_search_missed(&plan->search) ||
-        mdnn_plan_is_given_up(plan) || !driver || is_capturing(call, driver))
+    if (!mdnn_conv_plan_has_deferred(plan) || !mdnn_search_missed(&plan->search) ||
+        mdnn_conv_plan_is_given_up(plan) || !driver || is_capturing(call, driver))
         return false;
     double begin_us;
     if (!begin_planning(&begin_us))
@@ -703,8 +709,8 @@ static mdnn_status_t make_key(const mdnn_call_t *call, plan_key_t *key)
 
 enum { POLICY_OFF };
 
-mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
-                           mdnn_plan_permission_t permission)
+mdnn_conv_plan_t *mdnn_conv_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
+                                     mdnn_conv_plan_permission_t permission)
 {
     plan_key_t key;
     if (mdnn_process_options()->convolution_policy == POLICY_OFF) {
@@ -716,12 +722,12 @@ mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
         return NULL;
     }
     const uint32_t hash = hash_of(&key);
-    mdnn_plan_t *plan = lookup(&key, hash);
+    mdnn_conv_plan_t *plan = lookup(&key, hash);
     if (!plan || !is_ready(plan, call, limit_bytes)) {
-        if (permission == MDNN_PLAN_IF_KNOWN && !(plan && covers(plan, limit_bytes)))
+        if (permission == MDNN_CONV_PLAN_IF_KNOWN && !(plan && covers(plan, limit_bytes)))
             return NULL;
         if (!plan || !atomic_load_explicit(&plan->given_up, memory_order_relaxed))
-            plan = plan_now(call, &key, hash, limit_bytes, permission == MDNN_PLAN_MAY_WAIT);
+            plan = plan_now(call, &key, hash, limit_bytes, permission == MDNN_CONV_PLAN_MAY_WAIT);
     }
     if (plan && atomic_load_explicit(&plan->given_up, memory_order_relaxed)) {
         mdnn_count(MDNN_COUNTER_passed_trouble, 1);
@@ -730,7 +736,7 @@ mdnn_plan_t *mdnn_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
     return plan;
 }
 
-const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t *demand)
+const mdnn_ready_t *mdnn_conv_plan_best(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand)
 {
     const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
     const unsigned flags = flags_of(&plan->key.problem, demand);
@@ -743,18 +749,19 @@ const mdnn_ready_t *mdnn_plan_best(const mdnn_plan_t *plan, const mdnn_demand_t 
     return best;
 }
 
-bool mdnn_plan_engine_is_dominated(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
+bool mdnn_conv_plan_engine_is_dominated(const mdnn_conv_plan_t *plan,
+                                        const mdnn_engine_offer_t *offer)
 {
     if (!lock_costs())
         return false;
-    const bool dominated = mdnn_cost_table_engine_is_dominated(
+    const bool dominated = mdnn_candidate_table_engine_is_dominated(
         plan->costs, offer, mdnn_problem_batch(&plan->key.problem));
     mdnn_unlock(&planning_lock);
     return dominated;
 }
 
 /* Adds `change` to the plans with this engine and returns how many there were; the lock is held. */
-static int count_met(mdnn_plan_t *plan, const mdnn_engine_t *engine, int change)
+static int count_met(mdnn_conv_plan_t *plan, const mdnn_engine_t *engine, int change)
 {
     int at = 0;
     while (at < plan->met_count && memcmp(&plan->met[at].engine, engine, sizeof *engine) != 0)
@@ -769,7 +776,7 @@ static int count_met(mdnn_plan_t *plan, const mdnn_engine_t *engine, int change)
     return plan->met[at].plans - change;
 }
 
-bool mdnn_plan_meet_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
+bool mdnn_conv_plan_engine_ref(mdnn_conv_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
     mdnn_lock(&planning_lock);
     const int before = count_met(plan, &offer->engine, 1);
@@ -777,7 +784,7 @@ bool mdnn_plan_meet_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
     return before > 0;
 }
 
-void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
+void mdnn_conv_plan_engine_unref(mdnn_conv_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
     mdnn_lock(&planning_lock);
     (void)count_met(plan, &offer->engine, -1);
@@ -785,7 +792,7 @@ void mdnn_plan_leave_engine(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
 }
 
 /* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be, 0 if not now. */
-static double time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
+static double time_engine(mdnn_conv_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
 {
     mdnn_measurement_t *measurement = NULL;
     const mdnn_engine_plan_t own = {.plan = call->caller_plan, .workspace_bytes = plan_bytes};
@@ -805,12 +812,13 @@ static double time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t p
     const front_set_t *const set = atomic_load(&plan->set);
     if (set)
         remember(plan, set, MDNN_DATABASE_KEEP);
-    const double ms = mdnn_cost_table_engine_ms(plan->costs, &call->caller_engine->engine,
-                                                mdnn_problem_batch(&plan->key.problem));
+    const double ms = mdnn_candidate_table_engine_ms(plan->costs, &call->caller_engine->engine,
+                                                     mdnn_problem_batch(&plan->key.problem));
     return ms > 0 ? ms : status == MDNN_STATUS_BUSY ? 0 : -1;
 }
 
-double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
+double mdnn_conv_plan_time_engine(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
+                                  uint64_t plan_bytes)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
     if (!call->caller_engine || !driver || is_capturing(call, driver))
@@ -825,8 +833,9 @@ double mdnn_plan_time_engine(mdnn_plan_t *plan, const mdnn_call_t *call, uint64_
     return ms;
 }
 
-bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
-                        uint64_t workspace_bytes, const mdnn_stopwatch_times_t *times, bool chosen)
+bool mdnn_conv_plan_take_run(mdnn_conv_plan_t *plan, const mdnn_engine_offer_t *offer,
+                             uint64_t workspace_bytes, const mdnn_stopwatch_times_t *times,
+                             bool chosen)
 {
     const mdnn_own_run_t run = {
         .images = mdnn_problem_batch(&plan->key.problem),
@@ -838,12 +847,12 @@ bool mdnn_plan_take_run(mdnn_plan_t *plan, const mdnn_engine_offer_t *offer,
     };
     if (!lock_costs())
         return false;
-    const bool taken = mdnn_cost_table_take_run(plan->costs, offer, &run);
+    const bool taken = mdnn_candidate_table_take_run(plan->costs, offer, &run);
     mdnn_unlock(&planning_lock);
     return taken;
 }
 
-void mdnn_plan_remember(mdnn_plan_t *plan)
+void mdnn_conv_plan_remember(mdnn_conv_plan_t *plan)
 {
     double begin_us;
     if (!begin_planning(&begin_us))
@@ -854,23 +863,23 @@ void mdnn_plan_remember(mdnn_plan_t *plan)
     end_planning(begin_us);
 }
 
-mdnn_search_t *mdnn_plan_search(mdnn_plan_t *plan)
+mdnn_search_t *mdnn_conv_plan_search(mdnn_conv_plan_t *plan)
 {
     return &plan->search;
 }
 
-bool mdnn_plan_left_to_search(const mdnn_plan_t *plan)
+bool mdnn_conv_plan_is_deferred(const mdnn_conv_plan_t *plan)
 {
     return mdnn_search_goes_on(&plan->search) && may_be_left(plan);
 }
 
-const char *mdnn_plan_title(const mdnn_plan_t *plan)
+const char *mdnn_conv_plan_title(const mdnn_conv_plan_t *plan)
 {
     return plan->title;
 }
 
-size_t mdnn_plan_items(const mdnn_plan_t *plan, const mdnn_demand_t *demand,
-                       mdnn_knapsack_item_t *items, size_t capacity)
+size_t mdnn_conv_plan_items(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand,
+                            mdnn_knapsack_item_t *items, size_t capacity)
 {
     const front_set_t *const set = atomic_load_explicit(&plan->set, memory_order_acquire);
     const unsigned flags = flags_of(&plan->key.problem, demand);
@@ -881,49 +890,49 @@ size_t mdnn_plan_items(const mdnn_plan_t *plan, const mdnn_demand_t *demand,
     return set ? set->counts[flags] : 0;
 }
 
-uint64_t mdnn_plan_least_bytes(const mdnn_plan_t *plan, const mdnn_demand_t *demand)
+uint64_t mdnn_conv_plan_least_bytes(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand)
 {
     mdnn_knapsack_item_t least;
-    return mdnn_plan_items(plan, demand, &least, 1) > 0 ? least.workspace_bytes : UINT64_MAX;
+    return mdnn_conv_plan_items(plan, demand, &least, 1) > 0 ? least.workspace_bytes : UINT64_MAX;
 }
 
-double mdnn_plan_engine_ms(const mdnn_plan_t *plan, const mdnn_engine_offer_t *offer)
+double mdnn_conv_plan_engine_ms(const mdnn_conv_plan_t *plan, const mdnn_engine_offer_t *offer)
 {
     if (!lock_costs())
         return 0;
-    const double ms = mdnn_cost_table_engine_ms(plan->costs, &offer->engine,
-                                                mdnn_problem_batch(&plan->key.problem));
+    const double ms = mdnn_candidate_table_engine_ms(plan->costs, &offer->engine,
+                                                     mdnn_problem_batch(&plan->key.problem));
     mdnn_unlock(&planning_lock);
     return ms;
 }
 
-const mdnn_graph_uids_t *mdnn_plan_uids(const mdnn_plan_t *plan)
+const mdnn_graph_uids_t *mdnn_conv_plan_uids(const mdnn_conv_plan_t *plan)
 {
     return plan->engines ? mdnn_engines_uids(plan->engines) : NULL;
 }
 
-int mdnn_plan_statistics_row(const mdnn_plan_t *plan)
+int mdnn_conv_plan_statistics_row(const mdnn_conv_plan_t *plan)
 {
     return plan->statistics_row;
 }
 
-const mdnn_problem_t *mdnn_plan_problem(const mdnn_plan_t *plan)
+const mdnn_problem_t *mdnn_conv_plan_problem(const mdnn_conv_plan_t *plan)
 {
     return &plan->key.problem;
 }
 
-const mdnn_accumulator_t *mdnn_plan_accumulator(const mdnn_plan_t *plan)
+const mdnn_accumulator_t *mdnn_conv_plan_accumulator(const mdnn_conv_plan_t *plan)
 {
     return plan->accumulator.function ? &plan->accumulator : NULL;
 }
 
-void mdnn_plan_announce(mdnn_plan_t *plan, int algo, uint64_t workspace_bytes)
+void mdnn_conv_plan_announce(mdnn_conv_plan_t *plan, int algo, uint64_t workspace_bytes)
 {
     if (algo >= 0 && algo < ALGOS)
         atomic_store_explicit(&plan->announced[algo], workspace_bytes + 1, memory_order_relaxed);
 }
 
-bool mdnn_plan_announced(const mdnn_plan_t *plan, int algo, uint64_t *workspace_bytes)
+bool mdnn_conv_plan_announced(const mdnn_conv_plan_t *plan, int algo, uint64_t *workspace_bytes)
 {
     if (algo < 0 || algo >= ALGOS)
         return false;
@@ -933,22 +942,22 @@ bool mdnn_plan_announced(const mdnn_plan_t *plan, int algo, uint64_t *workspace_
     return stored > 0;
 }
 
-bool mdnn_plan_begin_generosity(mdnn_plan_t *plan, const mdnn_demand_t *demand)
+bool mdnn_conv_plan_begin_workspace_overcommit(mdnn_conv_plan_t *plan, const mdnn_demand_t *demand)
 {
     return !atomic_exchange(&plan->generous[flags_of(&plan->key.problem, demand)], true);
 }
 
-void mdnn_plan_end_generosity(mdnn_plan_t *plan, const mdnn_demand_t *demand)
+void mdnn_conv_plan_end_workspace_overcommit(mdnn_conv_plan_t *plan, const mdnn_demand_t *demand)
 {
     atomic_store(&plan->generous[flags_of(&plan->key.problem, demand)], false);
 }
 
-void mdnn_plan_give_up(mdnn_plan_t *plan)
+void mdnn_conv_plan_give_up(mdnn_conv_plan_t *plan)
 {
     atomic_store_explicit(&plan->given_up, true, memory_order_relaxed);
 }
 
-bool mdnn_plan_is_given_up(const mdnn_plan_t *plan)
+bool mdnn_conv_plan_is_given_up(const mdnn_conv_plan_t *plan)
 {
     return atomic_load_explicit(&plan->given_up, memory_order_relaxed);
 }

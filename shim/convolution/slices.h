@@ -15,7 +15,7 @@ typedef struct mdnn_slice_descriptors {
 
 typedef struct mdnn_slices mdnn_slices_t;
 
-/* *slices for calls that pose `problem`; `call` lends the library and the convolution descriptor.
+/* *slices for calls that ask for `problem`; `call` lends the library and the convolution descriptor.
  * Caller frees. */
 mdnn_status_t mdnn_slices_create(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                  mdnn_slices_t **slices);

@@ -15,7 +15,7 @@ static const float loses_by = 1.02F;
 static const float clearly = 0.9F;
 
 /* A pair whose times the device does not tell is run again; after so many the split has not proved itself. */
-enum { UNTOLD_MAX = 3 };
+enum { UNREAD_MAX = 3 };
 
 typedef enum trial_verdict { PENDING, SPLIT_STAYS, RIVAL_WINS } trial_verdict_t;
 
@@ -24,7 +24,7 @@ struct mdnn_trial {
     atomic_flag busy; /* one call at a time takes part; others meanwhile run the split */
     int calls;        /* guarded by `busy`, as what follows */
     bool unmarked;    /* the end of a call of the last pair could not be recorded */
-    int untold;       /* pairs whose times nobody knows */
+    int unread;       /* pairs whose times nobody knows */
     CUevent begins[TIMED], ends[TIMED];
 };
 
@@ -102,7 +102,7 @@ static void end(mdnn_trial_t *trial, trial_verdict_t verdict, mdnn_counter_t cou
 static void repeat_or_drop(mdnn_trial_t *trial)
 {
     trial->calls -= 2;
-    if (++trial->untold < UNTOLD_MAX)
+    if (++trial->unread < UNREAD_MAX)
         return;
     MDNN_LOG(MDNN_LOG_INFO, "trial", "the device does not tell how long a split takes: dropped");
     end(trial, RIVAL_WINS, MDNN_COUNTER_trials_undecided);
@@ -152,33 +152,33 @@ static bool close_pair(mdnn_trial_t *trial)
 
 /* The call's number among the timed ones, -1 if it is not timed. A new pair begins when the last one
  * has come to its end and has not decided. Callers hold `busy`. */
-static int next_ticket(mdnn_trial_t *trial)
+static int next_point(mdnn_trial_t *trial)
 {
     return close_pair(trial) ? trial->calls++ - WARM_UPS : -1;
 }
 
-mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *ticket)
+mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *point)
 {
     const int verdict = atomic_load_explicit(&trial->verdict, memory_order_acquire);
-    *ticket = -1;
+    *point = -1;
     if (verdict != PENDING)
         return verdict == RIVAL_WINS ? MDNN_CONTENDER_RIVAL : MDNN_CONTENDER_SPLIT;
     if (is_capturing(stream) || atomic_flag_test_and_set(&trial->busy))
         return MDNN_CONTENDER_SPLIT;
     if (atomic_load(&trial->verdict) == PENDING)
-        *ticket = next_ticket(trial);
-    if (*ticket < 0 ||
-        mdnn_real_driver()->cuEventRecord(trial->begins[*ticket], stream) != CUDA_SUCCESS) {
-        *ticket = -1;
+        *point = next_point(trial);
+    if (*point < 0 ||
+        mdnn_real_driver()->cuEventRecord(trial->begins[*point], stream) != CUDA_SUCCESS) {
+        *point = -1;
         atomic_flag_clear(&trial->busy);
         return MDNN_CONTENDER_SPLIT;
     }
-    return *ticket % 2 == 0 ? MDNN_CONTENDER_SPLIT : MDNN_CONTENDER_RIVAL;
+    return *point % 2 == 0 ? MDNN_CONTENDER_SPLIT : MDNN_CONTENDER_RIVAL;
 }
 
-void mdnn_trial_end(mdnn_trial_t *trial, CUstream stream, int ticket)
+void mdnn_trial_end(mdnn_trial_t *trial, CUstream stream, int point)
 {
-    if (mdnn_real_driver()->cuEventRecord(trial->ends[ticket], stream) != CUDA_SUCCESS)
+    if (mdnn_real_driver()->cuEventRecord(trial->ends[point], stream) != CUDA_SUCCESS)
         trial->unmarked = true;
     atomic_flag_clear(&trial->busy);
 }

@@ -17,10 +17,10 @@ void mdnn_trial_destroy(mdnn_trial_t *trial); /* NULL accepted */
 
 typedef enum mdnn_contender { MDNN_CONTENDER_SPLIT, MDNN_CONTENDER_RIVAL } mdnn_contender_t;
 
-/* Who serves this call on `stream`. *ticket >= 0 if the call is timed: it must then be given to
+/* Who serves this call on `stream`. *point >= 0 if the call is timed: it must then be given to
  * mdnn_trial_end right after the call was enqueued. Thread-safe; one atomic read once decided. Never
  * waits, allocates nothing, and does nothing to a stream that is being captured. */
-mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *ticket);
-void mdnn_trial_end(mdnn_trial_t *trial, CUstream stream, int ticket);
+mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *point);
+void mdnn_trial_end(mdnn_trial_t *trial, CUstream stream, int point);
 
 #endif

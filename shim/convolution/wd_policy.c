@@ -150,7 +150,7 @@ static mdnn_status_t list_items(division_t *division, mdnn_wd_items_t items)
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t pose(division_t *division, mdnn_wd_items_t items, uint64_t bytes)
+static mdnn_status_t request(division_t *division, mdnn_wd_items_t items, uint64_t bytes)
 {
     MDNN_TRY(allocate_kernels(division));
     list_calls(division);
@@ -311,7 +311,7 @@ void mdnn_wd_divide(const mdnn_wd_settings_t *settings, mdnn_wd_items_t items, u
     divide_equally(groups, count, bytes);
     if (!all_known(groups, count) || (count == 1 && settings->model == MDNN_WD_SHARED))
         return;
-    mdnn_status_t status = pose(&division, items, bytes);
+    mdnn_status_t status = request(&division, items, bytes);
     if (status == MDNN_STATUS_OK)
         status = solve(&division);
     if (status == MDNN_STATUS_OK)

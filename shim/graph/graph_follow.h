@@ -15,7 +15,7 @@
 
 #include "shim/graph/graph_chain.h"
 
-/* For mdnn_follow_is_on alone, which every door of the graph API asks. */
+/* For mdnn_follow_is_on alone, which every hook of the graph API asks. */
 extern _Atomic bool mdnn_follow_flag;
 static inline bool mdnn_follow_is_on(void)
 {

@@ -13,7 +13,7 @@
 #include "shim/vmem/workspace_sizes.h"
 
 enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
-enum { GENEROSITY_SHARE = 16 }; /* of the device's memory */
+enum { OVERCOMMIT_SHARE = 16 }; /* of the device's memory */
 enum { USUAL_JSON_BYTES = 64 * 1024 };
 /* As many runs of a plan tell its time, which are had after a few more where they are not timed. */
 enum { TIMED_RUNS = 3, COUNTED_RUNS = 10 };
@@ -159,7 +159,7 @@ static uint64_t device_bytes(void)
 static uint64_t limit_of(const mdnn_graph_record_t *record)
 {
     const uint64_t user_limit = mdnn_workspace_limit();
-    const uint64_t share = mdnn_wd_is_on() ? mdnn_wd_limit() : device_bytes() / GENEROSITY_SHARE;
+    const uint64_t share = mdnn_wd_is_on() ? mdnn_wd_limit() : device_bytes() / OVERCOMMIT_SHARE;
     const uint64_t most = share > record->own_bytes ? share : record->own_bytes;
     return most < user_limit ? most : user_limit;
 }
@@ -231,19 +231,19 @@ void mdnn_graph_record_leave(mdnn_graph_record_t *record)
 {
     if (atomic_load_explicit(&record->waiting, memory_order_relaxed) &&
         atomic_exchange(&record->waiting, false))
-        mdnn_plan_leave_engine(atomic_load(&record->planned), &record->engine);
+        mdnn_conv_plan_engine_unref(atomic_load(&record->planned), &record->engine);
 }
 
 /* What a search tried and did not choose is known, too, as far as its own runs tell. */
 static void give_up_watch(mdnn_graph_record_t *record)
 {
-    mdnn_plan_t *const planned = atomic_load(&record->planned);
+    mdnn_conv_plan_t *const planned = atomic_load(&record->planned);
     mdnn_stopwatch_times_t times;
     if (mdnn_process_state() != MDNN_PROCESS_ACTIVE)
         return; /* CUDA may be gone */
     if (planned && atomic_load(&record->own_ms) == 0 &&
         mdnn_stopwatch_read(&record->watch, &times) > 0)
-        (void)mdnn_plan_take_run(planned, &record->engine, record->own_bytes, &times, false);
+        (void)mdnn_conv_plan_take_run(planned, &record->engine, record->own_bytes, &times, false);
     mdnn_stopwatch_fini(&record->watch);
 }
 
@@ -272,72 +272,73 @@ mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t han
     };
 }
 
-void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned)
+void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_conv_plan_t *planned)
 {
     if (atomic_load_explicit(&record->planned, memory_order_acquire) == planned)
         return;
     const double own_ms =
-        record->engine_known ? mdnn_plan_engine_ms(planned, &record->engine) : 0.0;
+        record->engine_known ? mdnn_conv_plan_engine_ms(planned, &record->engine) : 0.0;
     atomic_store_explicit(&record->own_ms, own_ms, memory_order_relaxed);
     mdnn_graph_record_leave(record);
-    const bool again = record->engine_known && mdnn_plan_meet_engine(planned, &record->engine);
+    const bool again = record->engine_known && mdnn_conv_plan_engine_ref(planned, &record->engine);
     if (!again)
-        mdnn_search_met(mdnn_plan_search(planned));
-    const bool dominated = own_ms > 0 && mdnn_plan_engine_is_dominated(planned, &record->engine);
+        mdnn_search_met(mdnn_conv_plan_search(planned));
+    const bool dominated =
+        own_ms > 0 && mdnn_conv_plan_engine_is_dominated(planned, &record->engine);
     atomic_store_explicit(&record->expendable, again || dominated, memory_order_relaxed);
     atomic_store_explicit(&record->planned, planned, memory_order_release);
     atomic_store(&record->waiting, record->engine_known);
 }
 
-static void keep_own_ms(mdnn_graph_record_t *record, const mdnn_plan_t *planned)
+static void keep_own_ms(mdnn_graph_record_t *record, const mdnn_conv_plan_t *planned)
 {
-    const double ms = mdnn_plan_engine_ms(planned, &record->engine);
+    const double ms = mdnn_conv_plan_engine_ms(planned, &record->engine);
     atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
 }
 
-void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_plan_t *planned,
+void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_conv_plan_t *planned,
                            const mdnn_call_t *call)
 {
     if (atomic_load_explicit(&record->runs, memory_order_relaxed) < COUNTED_RUNS) {
         const int run = atomic_fetch_add(&record->runs, 1) + 1;
-        mdnn_search_ran(mdnn_plan_search(planned), run);
+        mdnn_search_ran(mdnn_conv_plan_search(planned), run);
         /* By now a search has given up its other plans. */
-        if (run == MDNN_SEARCH_PROBES + 2 && mdnn_plan_has_left(planned))
-            mdnn_plan_remember(planned);
+        if (run == MDNN_SEARCH_PROBES + 2 && mdnn_conv_plan_has_deferred(planned))
+            mdnn_conv_plan_remember(planned);
     }
-    if (mdnn_plan_complete(planned, call) && record->engine_known)
+    if (mdnn_conv_plan_complete(planned, call) && record->engine_known)
         keep_own_ms(record, planned);
 }
 
 /* True while the runs of a chosen plan are being timed, or if they have shown enough. */
-static bool is_timed_by_runs(mdnn_graph_record_t *record, mdnn_plan_t *planned)
+static bool is_timed_by_runs(mdnn_graph_record_t *record, mdnn_conv_plan_t *planned)
 {
     mdnn_stopwatch_times_t times;
     if (mdnn_stopwatch_read(&record->watch, &times) < TIMED_RUNS)
         return atomic_load_explicit(&record->runs, memory_order_relaxed) < COUNTED_RUNS;
-    if (!mdnn_plan_take_run(planned, &record->engine, record->own_bytes, &times, true))
+    if (!mdnn_conv_plan_take_run(planned, &record->engine, record->own_bytes, &times, true))
         return false;
     atomic_store_explicit(&record->own_ms, times.most_ms, memory_order_relaxed);
-    mdnn_plan_remember(planned);
+    mdnn_conv_plan_remember(planned);
     MDNN_LOG(MDNN_LOG_DEBUG, "graph", "own plan of engine %d of %s: %.4f ms by its own runs",
-             (int)record->engine.engine.id, mdnn_plan_title(planned), times.most_ms);
+             (int)record->engine.engine.id, mdnn_conv_plan_title(planned), times.most_ms);
     return true;
 }
 
 void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call)
 {
-    mdnn_plan_t *const planned = atomic_load_explicit(&record->planned, memory_order_acquire);
+    mdnn_conv_plan_t *const planned = atomic_load_explicit(&record->planned, memory_order_acquire);
     if (!planned || !record->engine_known ||
         atomic_load_explicit(&record->own_ms, memory_order_relaxed) != 0)
         return;
-    if (mdnn_plan_left_to_search(planned) && atomic_load(&record->runs) <= MDNN_SEARCH_PROBES) {
+    if (mdnn_conv_plan_is_deferred(planned) && atomic_load(&record->runs) <= MDNN_SEARCH_PROBES) {
         atomic_store_explicit(&record->probed, true, memory_order_relaxed);
         return;
     }
     if (atomic_load_explicit(&record->probed, memory_order_relaxed) &&
         is_timed_by_runs(record, planned))
         return;
-    const double ms = mdnn_plan_time_engine(planned, call, record->own_bytes);
+    const double ms = mdnn_conv_plan_time_engine(planned, call, record->own_bytes);
     atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
 }
 

@@ -1,5 +1,5 @@
 /* What we know of an execution plan of the host: the convolution that it computes, the engine that it
- * chose and so what it accepts, and how such a call is posed. Made once per plan. */
+ * chose and so what it accepts, and how such a call is requested. Made once per plan. */
 #ifndef MDNN_GRAPH_RECORD_H
 #define MDNN_GRAPH_RECORD_H
 
@@ -19,9 +19,9 @@ typedef struct mdnn_graph_record {
     _Atomic int runs;           /* counted until a search must be over */
     _Atomic bool probed;        /* it ran without a time of it, in the host's own search */
     mdnn_stopwatch_t watch;     /* times such runs */
-    _Atomic bool waiting;       /* counted by mdnn_plan_meet_engine */
+    _Atomic bool waiting;       /* counted by mdnn_conv_plan_engine_ref */
     _Atomic bool expendable;    /* the host has, or can have, one as good in no more workspace */
-    _Atomic(mdnn_plan_t *)
+    _Atomic(mdnn_conv_plan_t *)
         planned; /* ours for this convolution, once it was looked for; else NULL */
     /* Scalars as a legacy call takes them. */
     float alpha_float, beta_float;
@@ -33,15 +33,15 @@ mdnn_graph_record_t *mdnn_graph_record_create(const mdnn_cudnn_t *cudnn,
                                               cudnnBackendDescriptor_t plan);
 void mdnn_graph_record_destroy(mdnn_graph_record_t *record); /* NULL accepted */
 
-/* The call that a plan poses, without data: `record` is borrowed. */
+/* The call that a plan asks for, without data: `record` is borrowed. */
 mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t handle);
 
 /* Keeps `planned` for all later calls of this plan. Any thread. */
-void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_plan_t *planned);
+void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_conv_plan_t *planned);
 /* The host runs this plan, or gives it up: it no longer waits for its first use. */
 void mdnn_graph_record_leave(mdnn_graph_record_t *record);
-/* The host is about to run this plan: what was left to a search is measured if this is none. */
-void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_plan_t *planned,
+/* The host is about to run this plan: what was deferred to a search is measured if this is none. */
+void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_conv_plan_t *planned,
                            const mdnn_call_t *call);
 /* Then: times its engine if that was not done, in a search only if the plan outlives that and its own
  * runs leave open whether anything is faster. */

@@ -51,9 +51,9 @@ static shadow_entry_t *detach(cudnnBackendDescriptor_t descriptor)
 static void begin(mdnn_shadow_t *shadow)
 {
     if (shadow->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
-        atomic_init(&shadow->plan.told_bytes, UINT64_MAX);
+        atomic_init(&shadow->plan.reported_bytes, UINT64_MAX);
     else if (shadow->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
-        atomic_init(&shadow->configuration.told_bytes, UINT64_MAX);
+        atomic_init(&shadow->configuration.reported_bytes, UINT64_MAX);
 }
 
 void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type)
@@ -126,9 +126,9 @@ static uint64_t keep_least(_Atomic uint64_t *least, uint64_t bytes)
     return bytes < told ? bytes : told;
 }
 
-uint64_t mdnn_shadow_tell(mdnn_plan_shadow_t *plan, uint64_t bytes)
+uint64_t mdnn_shadow_report(mdnn_plan_shadow_t *plan, uint64_t bytes)
 {
-    return keep_least(&plan->told_bytes, bytes);
+    return keep_least(&plan->reported_bytes, bytes);
 }
 
 static uint64_t number_of(mdnn_configuration_shadow_t *configuration)
@@ -147,21 +147,21 @@ void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *con
         atomic_store(&plan->configuration, number_of(configuration));
     atomic_store(&configuration->number, atomic_load(&plan->configuration));
     /* Who is told meanwhile finds the plan, or is found here. */
-    (void)mdnn_shadow_tell(plan, atomic_load(&configuration->told_bytes));
+    (void)mdnn_shadow_report(plan, atomic_load(&configuration->reported_bytes));
 }
 
 /* In place: what another thread asks meanwhile must not be gone. */
 void mdnn_shadow_fill(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration)
 {
     atomic_store(&configuration->number, 0);
-    atomic_store(&configuration->told_bytes, UINT64_MAX);
+    atomic_store(&configuration->reported_bytes, UINT64_MAX);
     mdnn_shadow_join(plan, configuration);
 }
 
-void mdnn_shadow_tell_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes)
+void mdnn_shadow_report_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes)
 {
     shadow_entry_t *entry, *next;
-    (void)keep_least(&configuration->told_bytes, bytes);
+    (void)keep_least(&configuration->reported_bytes, bytes);
     const uint64_t number = atomic_load(&configuration->number);
     if (number == 0)
         return;
@@ -169,7 +169,7 @@ void mdnn_shadow_tell_configuration(mdnn_configuration_shadow_t *configuration, 
     HASH_ITER(hh, table, entry, next)
     if (entry->shadow.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
         atomic_load(&entry->shadow.plan.configuration) == number)
-        (void)mdnn_shadow_tell(&entry->shadow.plan, bytes);
+        (void)mdnn_shadow_report(&entry->shadow.plan, bytes);
     mdnn_unlock(&lock);
 }
 

@@ -37,7 +37,7 @@ typedef struct mdnn_plan_shadow {
     bool deviceless;                /* made for a described device */
     _Atomic uint64_t configuration; /* of which engine configuration; 0: nobody can ask one */
     _Atomic uint64_t
-        told_bytes;        /* least workspace that any query returned; UINT64_MAX: none asked */
+        reported_bytes;    /* least workspace that any query returned; UINT64_MAX: none asked */
     _Atomic bool generous; /* it was told of more than it takes by itself, and has not run yet */
     _Atomic bool finalized;
     _Atomic bool looked_at;           /* `record` is final */
@@ -47,7 +47,7 @@ typedef struct mdnn_plan_shadow {
 /* Likewise: one may make a plan from it while another asks. */
 typedef struct mdnn_configuration_shadow {
     _Atomic uint64_t
-        told_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
+        reported_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
     _Atomic uint64_t
         number; /* the same for descriptors of one plan's; 0: no plan was made from it */
 } mdnn_configuration_shadow_t;
@@ -80,13 +80,13 @@ mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
 
 /* An answer to a plan's query is never more than one before: the host may have kept that. Returns what
  * it is told. */
-uint64_t mdnn_shadow_tell(mdnn_plan_shadow_t *plan, uint64_t bytes);
+uint64_t mdnn_shadow_report(mdnn_plan_shadow_t *plan, uint64_t bytes);
 /* `plan` was made from this configuration: what one is told, the other is. */
 void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration);
 /* Likewise, of one that `plan` gave out: whatever it was before, it answered for that. */
 void mdnn_shadow_fill(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration);
 /* The host was told of so many bytes for this configuration, and thereby for its plans. */
-void mdnn_shadow_tell_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes);
+void mdnn_shadow_report_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes);
 
 /* Keeps `count` elements of eight bytes. */
 void mdnn_pack_keep(mdnn_pack_values_t *values, int64_t count, const void *elements);

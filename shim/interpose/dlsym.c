@@ -6,7 +6,7 @@
 
 #include "shim/interpose/driver.h"
 #include "shim/interpose/entries.h"
-#include "shim/interpose/library_doors.h"
+#include "shim/interpose/library_hooks.h"
 #include "shim/real/loaded_object.h"
 #include "shim/real/process.h"
 #include "shim/real/real.h"
@@ -54,11 +54,11 @@ static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
     if (library == MDNN_LIBRARY_COUNT || library == MDNN_LIBRARY_CUDNN9_CNN ||
         library == MDNN_LIBRARY_CUDNN9_GRAPH)
         return undecided;
-    void *const door = mdnn_entry_of(hook, library);
-    if (!door)
+    void *const entry = mdnn_entry_of(hook, library);
+    if (!entry)
         return undecided;
     mdnn_real_remember(library, hook, found);
-    return answer(door);
+    return answer(entry);
 }
 
 /* Likewise for the driver, which may look up functions of its own. */
@@ -75,8 +75,8 @@ static dlsym_answer_t decide_driver(const char *name, void *found, void *caller)
 static dlsym_answer_t decide_library(const char *name, void *found)
 {
     bool ours;
-    void *const door = mdnn_library_entry_of_symbol(name, mdnn_object_soname(found, &ours), found);
-    return door ? answer(door) : undecided;
+    void *const hook = mdnn_library_entry_of_symbol(name, mdnn_object_soname(found, &ours), found);
+    return hook ? answer(hook) : undecided;
 }
 
 dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)

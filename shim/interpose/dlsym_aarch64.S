@@ -1,4 +1,4 @@
-/* The dlsym door on aarch64; see dlsym_x86_64.S. */
+/* The dlsym hook on aarch64; see dlsym_x86_64.S. */
 #if defined(__aarch64__)
     .text
     .globl dlsym

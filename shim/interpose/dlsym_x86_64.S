@@ -1,4 +1,4 @@
-/* The dlsym door. It must end in a jump to the real dlsym with the caller's own registers and return
+/* The dlsym hook. It must end in a jump to the real dlsym with the caller's own registers and return
  * address: glibc takes the caller's address to answer RTLD_NEXT and RTLD_DEFAULT.
  * A C function tail-calls only when optimized, so this is assembly. Names that do not begin
  * with "cu" or "nc" cost two or three compares and a jump. */

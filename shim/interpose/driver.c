@@ -79,9 +79,9 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
         return result;                                                                             \
     }
 
-#define DRIVER_HOOK(symbol, type, door, own, parameters, arguments)                                \
+#define DRIVER_HOOK(symbol, type, hook, own, parameters, arguments)                                \
     ENTRY(symbol, type, PARAMETERS(parameters), ARGUMENTS(arguments),                              \
-          result = mdnn_door_##door(real, own, ARGUMENTS(arguments)))
+          result = mdnn_hook_##hook(real, own, ARGUMENTS(arguments)))
 
 #define DRIVER_OPERATION(symbol, type, own, in_stream, names, parameters, arguments)               \
     ENTRY(symbol, type, PARAMETERS(parameters), ARGUMENTS(arguments), {                            \
@@ -129,7 +129,7 @@ typedef struct hook {
 } hook_t;
 
 static const hook_t hooks[MDNN_DRIVER_COUNT] = {
-#define DRIVER_HOOK(hook_symbol, hook_type, door, hook_own, parameters, arguments)                 \
+#define DRIVER_HOOK(hook_symbol, hook_type, hook, hook_own, parameters, arguments)                 \
     [MDNN_DRIVER_##hook_symbol] = {#hook_symbol, #hook_type, hook_own,                             \
                                    (function_t)&mdnn_driver_##hook_symbol},
 #define DRIVER_OPERATION(hook_symbol, hook_type, hook_own, stream, names, parameters, arguments)   \

@@ -1,8 +1,8 @@
-/* The driver's doors (shim/interpose/driver_hooks.def): which functions they are, their real ones, and how
+/* The driver's hooks (shim/interpose/driver_hooks.def): which functions they are, their real ones, and how
  * lookups lead to them. All that CUDA does in a process passes here, whoever calls: every copy of
  * cudart asks the driver for its functions by cuGetProcAddress.
  *
- * While no budget is on, a door costs that question, and lookups answer with real pointers. */
+ * While no budget is on, a hook costs that question, and lookups answer with real pointers. */
 #ifndef MDNN_DRIVER_H
 #define MDNN_DRIVER_H
 
@@ -26,7 +26,7 @@ typedef CUresult (*PFN_cuGraphInstantiate_v10000)(CUgraphExec *executable, CUgra
 typedef PFN_cuGraphInstantiate_v10000 PFN_cuGraphInstantiate_v11000;
 
 typedef enum mdnn_driver_hook {
-#define DRIVER_HOOK(symbol, type, door, own, parameters, arguments) MDNN_DRIVER_##symbol,
+#define DRIVER_HOOK(symbol, type, hook, own, parameters, arguments) MDNN_DRIVER_##symbol,
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)                  \
     MDNN_DRIVER_##symbol,
 #define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments) MDNN_DRIVER_##symbol,
@@ -40,7 +40,7 @@ typedef enum mdnn_driver_hook {
 /* The exported entries, under names of our own: the symbols' names are macros in cuda.h. Our own
  * operations on memory that may be virtual go through them. */
 #define PARAMETERS(...) __VA_ARGS__
-#define DRIVER_HOOK(symbol, type, door, own, parameters, arguments)                                \
+#define DRIVER_HOOK(symbol, type, hook, own, parameters, arguments)                                \
     CUresult mdnn_driver_##symbol(parameters) __asm__(#symbol);
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)                  \
     CUresult mdnn_driver_##symbol(parameters) __asm__(#symbol);
@@ -51,10 +51,10 @@ typedef enum mdnn_driver_hook {
 #undef DRIVER_OPERATION
 #undef DRIVER_NODE
 
-/* The doors that are written by hand: `real` is the function that was called, `own` its family.
+/* The hooks that are written by hand: `real` is the function that was called, `own` its family.
  * Called only inside mdnn_driver_enter. */
-#define DRIVER_HOOK(symbol, type, door, own, parameters, arguments)                                \
-    CUresult mdnn_door_##door(CUresult (*real)(parameters), bool own_stream, parameters);
+#define DRIVER_HOOK(symbol, type, hook, own, parameters, arguments)                                \
+    CUresult mdnn_hook_##hook(CUresult (*real)(parameters), bool own_stream, parameters);
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)
 #define DRIVER_NODE(symbol, type, owner, uses, parameters, arguments)
 #include "shim/interpose/driver_hooks.def"
@@ -63,11 +63,11 @@ typedef enum mdnn_driver_hook {
 #undef DRIVER_NODE
 #undef PARAMETERS
 
-/* Whether a door has something to do: a budget is on, and the calling thread is not in a door
+/* Whether a hook has something to do: a budget is on, and the calling thread is not in a hook
  * already. false: call the real function. Every true needs one mdnn_driver_leave. */
 bool mdnn_driver_enter(void);
 void mdnn_driver_leave(void);
-/* Inside a door: an address in the code that called the driver. */
+/* Inside a hook: an address in the code that called the driver. */
 const void *mdnn_driver_caller(void);
 /* Exit handlers run: what is freed need not be any more. */
 bool mdnn_driver_is_exiting(void);

@@ -1,10 +1,10 @@
 /* cuGetProcAddress and cudaGetDriverEntryPoint: the real one answers, and what it answered decides
  * which entry of ours replaces that. So versions, families and statuses are the driver's own, and
  * nothing is there that it lacks. */
-#include "shim/interpose/doors.h"
+#include "shim/interpose/hooks.h"
 #include "shim/interpose/driver.h"
 
-CUresult mdnn_door_cuGetProcAddress_v2(CUresult (*real)(const char *, void **, int, cuuint64_t,
+CUresult mdnn_hook_cuGetProcAddress_v2(CUresult (*real)(const char *, void **, int, cuuint64_t,
                                                         CUdriverProcAddressQueryResult *),
                                        bool own_stream, const char *name, void **function,
                                        int version, cuuint64_t flags,
@@ -18,7 +18,7 @@ CUresult mdnn_door_cuGetProcAddress_v2(CUresult (*real)(const char *, void **, i
     return result;
 }
 
-CUresult mdnn_door_cuGetProcAddress(CUresult (*real)(const char *, void **, int, cuuint64_t),
+CUresult mdnn_hook_cuGetProcAddress(CUresult (*real)(const char *, void **, int, cuuint64_t),
                                     bool own_stream, const char *name, void **function, int version,
                                     cuuint64_t flags)
 {
@@ -42,7 +42,7 @@ static cudaError_t routed(cudaError_t error, const char *name, void **function, 
 }
 
 #define ENTRY_POINT(symbol, own)                                                                   \
-    cudaError_t mdnn_door_##symbol(const char *name, void **function, unsigned long long flags,    \
+    cudaError_t mdnn_hook_##symbol(const char *name, void **function, unsigned long long flags,    \
                                    enum cudaDriverEntryPointQueryResult *status)                   \
     {                                                                                              \
         const mdnn_cudart_t *const real = mdnn_real_cudart();                                      \
@@ -55,7 +55,7 @@ ENTRY_POINT(cudaGetDriverEntryPoint, false)
 ENTRY_POINT(cudaGetDriverEntryPoint_ptsz, true)
 
 #define ENTRY_POINT_BY_VERSION(symbol, own)                                                        \
-    cudaError_t mdnn_door_##symbol(const char *name, void **function, unsigned version,            \
+    cudaError_t mdnn_hook_##symbol(const char *name, void **function, unsigned version,            \
                                    unsigned long long flags,                                       \
                                    enum cudaDriverEntryPointQueryResult *status)                   \
     {                                                                                              \

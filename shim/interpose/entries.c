@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/interpose/doors.h"
+#include "shim/interpose/hooks.h"
 
 #define PARAMETERS(...) __VA_ARGS__
 #define ARGUMENTS(...) __VA_ARGS__
@@ -14,7 +14,7 @@
     cudnnStatus_t mdnn_entry_##tag##_##name(parameters);                                           \
     __attribute__((visibility("default"))) cudnnStatus_t mdnn_entry_##tag##_##name(parameters)     \
     {                                                                                              \
-        return mdnn_door_##name(library, arguments);                                               \
+        return mdnn_hook_##name(library, arguments);                                               \
     }
 
 /* A name of a library is a token of its own, up to the number behind its last dot. */
@@ -38,7 +38,7 @@
 #define RUNTIME_HOOK(name, parameters, arguments)                                                  \
     __attribute__((visibility("default"))) cudaError_t name(parameters)                            \
     {                                                                                              \
-        return mdnn_door_##name(arguments);                                                        \
+        return mdnn_hook_##name(arguments);                                                        \
     }
 
 #include "shim/interpose/hooks.def"

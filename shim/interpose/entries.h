@@ -1,5 +1,5 @@
 /* The exported entries: for every hook and every version node one function, generated from
- * shim/interpose/hooks.def, that calls the hook's door with the library it was bound to. */
+ * shim/interpose/hooks.def, that calls the hook's hook with the library it was bound to. */
 #ifndef MDNN_ENTRIES_H
 #define MDNN_ENTRIES_H
 

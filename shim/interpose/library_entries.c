@@ -6,7 +6,7 @@
 
 #include "config/log.h"
 #include "shim/vmem/called_functions.h"
-#include "shim/interpose/library_doors.h"
+#include "shim/interpose/library_hooks.h"
 
 #define PARAMETERS(...) __VA_ARGS__
 #define ARGUMENTS(...) __VA_ARGS__
@@ -41,7 +41,7 @@ static mdnn_called_t looked_up_function(hook_id_t hook)
 }
 
 /* A budget is on. */
-static void tell_of_other_copies(void)
+static void warn_of_other_copies(void)
 {
     if (atomic_load_explicit(&has_other_copies, memory_order_relaxed))
         MDNN_LOG_ONCE(
@@ -76,28 +76,28 @@ static int64_t sum_of_longs(int64_t count, const int64_t *sizes)
 }
 
 /* Two ways in, with a real function each: the linker's and dlsym's. */
-#define ENTRY(library, name, parameters, arguments, door)                                          \
+#define ENTRY(library, name, parameters, arguments, hook)                                          \
     int name(parameters);                                                                          \
     __attribute__((visibility("default"))) int name(parameters)                                    \
     {                                                                                              \
         const mdnn_called_t called =                                                               \
             mdnn_called_by(MDNN_CALLED_##library, #name, __builtin_return_address(0));             \
-        RUN(library, PARAMETERS(parameters), ARGUMENTS(arguments), door)                           \
+        RUN(library, PARAMETERS(parameters), ARGUMENTS(arguments), hook)                           \
     }                                                                                              \
     static int looked_up_##name(parameters)                                                        \
     {                                                                                              \
         const mdnn_called_t called = looked_up_function(HOOK_##name);                              \
-        RUN(library, PARAMETERS(parameters), ARGUMENTS(arguments), door)                           \
+        RUN(library, PARAMETERS(parameters), ARGUMENTS(arguments), hook)                           \
     }
-#define RUN(library, parameters, arguments, door)                                                  \
+#define RUN(library, parameters, arguments, hook)                                                  \
     int (*const real)(parameters) = (int (*)(parameters))called.function;                          \
     int result;                                                                                    \
     if (!real)                                                                                     \
         return not_initialized[MDNN_CALLED_##library];                                             \
     if (!mdnn_virtual_on())                                                                        \
         return real(arguments);                                                                    \
-    tell_of_other_copies();                                                                        \
-    door;                                                                                          \
+    warn_of_other_copies();                                                                        \
+    hook;                                                                                          \
     return result;
 
 #define BATCH_HOOK(library, name, parameters, arguments, arrays)                                   \
@@ -118,8 +118,8 @@ static int64_t sum_of_longs(int64_t count, const int64_t *sizes)
     })
 #define NCCL_HOOK(name, parameters, arguments)                                                     \
     ENTRY(NCCL, name, PARAMETERS(parameters), ARGUMENTS(arguments),                                \
-          result = mdnn_door_##name(real, ARGUMENTS(arguments)))
-#define NCCL_GROUP_HOOK(name) ENTRY(NCCL, name, void, , result = mdnn_door_##name(real))
+          result = mdnn_hook_##name(real, ARGUMENTS(arguments)))
+#define NCCL_GROUP_HOOK(name) ENTRY(NCCL, name, void, , result = mdnn_hook_##name(real))
 #define NCCL_INNER_HOOK(name, parameters, arguments)                                               \
     ENTRY(NCCL, name, PARAMETERS(parameters), ARGUMENTS(arguments), {                              \
         mdnn_nccl_enter();                                                                         \

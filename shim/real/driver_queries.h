@@ -14,7 +14,7 @@ typedef void (*mdnn_driver_function_t)(void);
  * not `loaded` yet. */
 mdnn_driver_function_t mdnn_driver_find(const char *symbol, bool *loaded);
 
-/* What doors ask the driver beside. A member is NULL where the driver lacks it. */
+/* What hooks ask the driver beside. A member is NULL where the driver lacks it. */
 #define MDNN_DRIVER_QUERIES(QUERY)                                                                 \
     QUERY(cuCtxGetCurrent, PFN_cuCtxGetCurrent_v4000)                                              \
     QUERY(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000)                                                \
@@ -43,7 +43,7 @@ typedef struct mdnn_driver_queries {
 #undef QUERY
 } mdnn_driver_queries_t;
 
-/* Only inside a door. */
+/* Only inside a hook. */
 const mdnn_driver_queries_t *mdnn_driver_queries(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* State of the process that the doors obey, and the guard against our own and cuDNN's inner calls.
+/* State of the process that the hooks obey, and the guard against our own and cuDNN's inner calls.
  *
- * Nothing happens before the first call through a CUDA or cuDNN door: no file, no environment but
+ * Nothing happens before the first call through a CUDA or cuDNN hook: no file, no environment but
  * MICRODNN_DISABLE, no thread, no exit handler (promise P2 of docs/design.md). */
 #ifndef MDNN_PROCESS_H
 #define MDNN_PROCESS_H
@@ -29,7 +29,7 @@ bool mdnn_process_disabled_by_environment(void);
 /* Valid once the state is ACTIVE; constant from then on. */
 const mdnn_options_t *mdnn_process_options(void);
 
-/* A door decides only at the outermost call of its thread: false means pass the call on and do not
+/* A hook decides only at the outermost call of its thread: false means pass the call on and do not
  * leave. Every true needs one mdnn_guard_leave. */
 bool mdnn_guard_enter(void);
 /* For what must go on while exit handlers run: true then, too. */

@@ -85,7 +85,7 @@ static void search_close(search_t *search)
         dlclose(search->handles[i]);
 }
 
-/* True if `address` lies in this very library: a door must never be its own real function. */
+/* True if `address` lies in this very library: a hook must never be its own real function. */
 static bool is_our_own(void *address)
 {
     Dl_info theirs, ours;

@@ -1,4 +1,4 @@
-/* The real functions behind the doors.
+/* The real functions behind the hooks.
  *
  * Order of the search: a pointer remembered from a dlsym of the host, the next
  * definition in the global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds

@@ -1,6 +1,6 @@
 /* Device memory that graphs allocate when they run (nodes of cuGraphAddMemAllocNode, and captured
  * allocations that are not virtual): the driver takes it at a launch, and keeps it until
- * cuDeviceGraphMemTrim. Thread-safe; only inside doors. */
+ * cuDeviceGraphMemTrim. Thread-safe; only inside hooks. */
 #ifndef MDNN_GRAPH_MEMORY_H
 #define MDNN_GRAPH_MEMORY_H
 

@@ -32,7 +32,7 @@ struct mdnn_device_memory {
         CUstream stream;
         uint64_t number;
     } copies[2]; /* in, out */
-    mdnn_host_slots_t *slots;
+    mdnn_pinned_pool_t *slots;
     bool covers;
     stopwatch_t timers[TIMERS]; /* a token is a place, from 1 on */
 };
@@ -166,24 +166,24 @@ mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer
         if (memory->mapped[i] &&
             driver->cuMemSetAccess(memory->mapped[i], bytes, &access, 1) != CUDA_SUCCESS)
             return MDNN_STATUS_DEVICE;
-    if (mdnn_host_slots_let(memory->slots, &access) != CUDA_SUCCESS)
+    if (mdnn_pinned_pool_let(memory->slots, &access) != CUDA_SUCCESS)
         return MDNN_STATUS_DEVICE;
     memory->access[memory->access_count++] = access;
     return MDNN_STATUS_OK;
 }
 
-/* ---- moments ---- */
+/* ---- stream points ---- */
 
-static mdnn_ticket_t mark(void *context, uint64_t stream)
+static mdnn_stream_point_t mark(void *context, uint64_t stream)
 {
     const mdnn_device_memory_t *const memory = context;
-    return mdnn_moments_mark(memory->config.moments, stream);
+    return mdnn_timelines_mark(memory->config.timelines, stream);
 }
 
-static bool is_done(void *context, mdnn_ticket_t ticket)
+static bool is_done(void *context, mdnn_stream_point_t point)
 {
     const mdnn_device_memory_t *const memory = context;
-    return mdnn_moments_is_done(memory->config.moments, ticket);
+    return mdnn_timelines_is_done(memory->config.timelines, point);
 }
 
 /* ---- waits; the caller's lock is let go ---- */
@@ -200,11 +200,11 @@ static void take_back(const mdnn_device_memory_t *memory)
         memory->config.caller.take_back(memory->config.caller.context);
 }
 
-static mdnn_status_t wait_on_host(void *context, mdnn_ticket_t ticket)
+static mdnn_status_t wait_on_host(void *context, mdnn_stream_point_t point)
 {
     const mdnn_device_memory_t *const memory = context;
     let_go(memory);
-    const mdnn_status_t status = mdnn_moments_wait_on_host(memory->config.moments, ticket);
+    const mdnn_status_t status = mdnn_timelines_wait_on_host(memory->config.timelines, point);
     take_back(memory);
     return status;
 }
@@ -225,15 +225,15 @@ static void say_late(const mdnn_device_memory_t *memory, double seconds)
             seconds);
 }
 
-static mdnn_status_t wait_a_while(void *context, mdnn_ticket_t ticket, double seconds)
+static mdnn_status_t wait_a_while(void *context, mdnn_stream_point_t point, double seconds)
 {
     const mdnn_device_memory_t *const memory = context;
     /* The clock of the simulated GPU hardly moves while it is only asked. */
     const bool simulated = memory->config.driver->is_simulated && !memory->config.covers;
     let_go(memory);
     const mdnn_status_t status =
-        simulated ? mdnn_moments_wait_simulated(memory->config.moments, ticket)
-                  : mdnn_moments_wait_a_while(memory->config.moments, ticket, seconds);
+        simulated ? mdnn_timelines_wait_simulated(memory->config.timelines, point)
+                  : mdnn_timelines_wait_a_while(memory->config.timelines, point, seconds);
     take_back(memory);
     if (status == MDNN_STATUS_BUSY && seconds >= 1)
         say_late(memory, seconds);
@@ -250,7 +250,7 @@ static void wait_for_change(void *context, double seconds)
 static uint64_t completions(void *context)
 {
     const mdnn_device_memory_t *const memory = context;
-    return mdnn_moments_completions(memory->config.moments);
+    return mdnn_timelines_completions(memory->config.timelines);
 }
 
 static uint32_t opened_here(void *context)
@@ -261,16 +261,16 @@ static uint32_t opened_here(void *context)
                : UINT32_MAX;
 }
 
-static void fix(void *context, mdnn_ticket_t ticket)
+static void fix(void *context, mdnn_stream_point_t point)
 {
     const mdnn_device_memory_t *const memory = context;
-    mdnn_moments_fix(memory->config.moments, ticket.stream);
+    mdnn_timelines_fix(memory->config.timelines, point.stream);
 }
 
-static mdnn_status_t wait_in_stream(void *context, uint64_t stream, mdnn_ticket_t ticket)
+static mdnn_status_t wait_in_stream(void *context, uint64_t stream, mdnn_stream_point_t point)
 {
     const mdnn_device_memory_t *const memory = context;
-    return mdnn_moments_wait_in_stream(memory->config.moments, stream, ticket);
+    return mdnn_timelines_wait_in_stream(memory->config.timelines, stream, point);
 }
 
 /* ---- host memory and copies ---- */
@@ -278,20 +278,20 @@ static mdnn_status_t wait_in_stream(void *context, uint64_t stream, mdnn_ticket_
 static mdnn_status_t take_slot(void *context, uint64_t *slot)
 {
     mdnn_device_memory_t *const memory = context;
-    return mdnn_host_slots_take(memory->slots, slot);
+    return mdnn_pinned_pool_take(memory->slots, slot);
 }
 
 static void give_slot(void *context, uint64_t slot)
 {
     mdnn_device_memory_t *const memory = context;
-    mdnn_host_slots_give(memory->slots, slot);
+    mdnn_pinned_pool_give(memory->slots, slot);
 }
 
 static mdnn_status_t wait_for_slot(void *context)
 {
     mdnn_device_memory_t *const memory = context;
     let_go(memory);
-    const mdnn_status_t status = mdnn_host_slots_wait(memory->slots);
+    const mdnn_status_t status = mdnn_pinned_pool_wait(memory->slots);
     take_back(memory);
     return status;
 }
@@ -302,8 +302,8 @@ static mdnn_status_t cover(void *context, uint64_t address, uint64_t slot)
     mdnn_device_memory_t *const memory = context;
     CUresult result = CUDA_ERROR_UNKNOWN;
     for (int round = 0; round < 2 && result != CUDA_SUCCESS; round++)
-        result =
-            mdnn_host_slots_map(memory->slots, slot, address, memory->access, memory->access_count);
+        result = mdnn_pinned_pool_map(memory->slots, slot, address, memory->access,
+                                      memory->access_count);
     if (result == CUDA_SUCCESS)
         return MDNN_STATUS_OK;
     MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
@@ -317,11 +317,11 @@ static mdnn_status_t uncover(void *context, uint64_t address, uint64_t slot)
 {
     mdnn_device_memory_t *const memory = context;
     (void)address; /* the slot knows */
-    return mdnn_failure_note(mdnn_host_slots_unmap(memory->slots, slot));
+    return mdnn_failure_note(mdnn_pinned_pool_unmap(memory->slots, slot));
 }
 
 static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
-                          mdnn_ticket_t *end)
+                          mdnn_stream_point_t *end)
 {
     mdnn_device_memory_t *const memory = context;
     const mdnn_driver_t *const driver = memory->config.driver;
@@ -332,7 +332,7 @@ static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot
     MDNN_TRY(mdnn_failure_note(out ? driver->cuMemcpyDtoHAsync(host, alias, bytes, stream)
                                    : driver->cuMemcpyHtoDAsync(alias, host, bytes, stream)));
     const mdnn_status_t status =
-        mdnn_moments_mark_event(memory->config.moments, memory->copies[out].number, end);
+        mdnn_timelines_mark_event(memory->config.timelines, memory->copies[out].number, end);
     if (status != MDNN_STATUS_OK)
         (void)driver->cuStreamSynchronize(stream); /* a copy whose end nobody can know */
     return status;
@@ -353,8 +353,8 @@ static bool make_timer(const mdnn_driver_t *driver, stopwatch_t *timer)
 static bool record(mdnn_device_memory_t *memory, CUevent event, uint64_t number)
 {
     CUstream const stream =
-        mdnn_moments_handle(memory->config.moments, number, memory->config.context);
-    return stream && !mdnn_moments_stream_captures(memory->config.moments, stream) &&
+        mdnn_timelines_handle(memory->config.timelines, number, memory->config.context);
+    return stream && !mdnn_timelines_stream_captures(memory->config.timelines, stream) &&
            memory->config.driver->cuEventRecord(event, stream) == CUDA_SUCCESS;
 }
 
@@ -490,8 +490,8 @@ static mdnn_status_t make_streams(mdnn_device_memory_t *memory)
     for (int i = 0; i < 2; i++) {
         MDNN_TRY(mdnn_failure_note(driver->cuStreamCreateWithPriority(
             &memory->copies[i].stream, CU_STREAM_NON_BLOCKING, greatest)));
-        MDNN_TRY(mdnn_moments_stream(memory->config.moments, memory->copies[i].stream, false,
-                                     &memory->copies[i].number));
+        MDNN_TRY(mdnn_timelines_stream(memory->config.timelines, memory->copies[i].stream, false,
+                                       &memory->copies[i].number));
     }
     return MDNN_STATUS_OK;
 }
@@ -499,21 +499,21 @@ static mdnn_status_t make_streams(mdnn_device_memory_t *memory)
 static mdnn_status_t make_slots(mdnn_device_memory_t *memory, bool mappable)
 {
     const mdnn_device_memory_config_t *const config = &memory->config;
-    const mdnn_host_slots_config_t slots = {.driver = config->driver,
-                                            .device = config->device,
-                                            .context = config->context,
-                                            .slot_bytes = config->chunk_bytes,
-                                            .account = config->host,
-                                            .background = !config->driver->is_simulated,
-                                            .mappable = mappable};
-    return mdnn_host_slots_create(&slots, &memory->slots);
+    const mdnn_pinned_pool_config_t slots = {.driver = config->driver,
+                                             .device = config->device,
+                                             .context = config->context,
+                                             .slot_bytes = config->chunk_bytes,
+                                             .account = config->host,
+                                             .background = !config->driver->is_simulated,
+                                             .mappable = mappable};
+    return mdnn_pinned_pool_create(&slots, &memory->slots);
 }
 
 static mdnn_status_t await_slot(mdnn_device_memory_t *memory, uint64_t *slot)
 {
     mdnn_status_t status;
     while ((status = take_slot(memory, slot)) == MDNN_STATUS_BUSY)
-        MDNN_TRY(mdnn_host_slots_wait(memory->slots)); /* at the beginning: there is no lock yet */
+        MDNN_TRY(mdnn_pinned_pool_wait(memory->slots)); /* at the beginning: there is no lock yet */
     return status;
 }
 
@@ -522,13 +522,13 @@ static CUresult try_cover(mdnn_device_memory_t *memory)
 {
     uint64_t slot;
     if (await_slot(memory, &slot) != MDNN_STATUS_OK) {
-        const CUresult error = mdnn_host_slots_error(memory->slots);
+        const CUresult error = mdnn_pinned_pool_error(memory->slots);
         return error == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : error; /* host_limit */
     }
     CUresult result =
-        mdnn_host_slots_map(memory->slots, slot, memory->addresses, memory->access, 1);
+        mdnn_pinned_pool_map(memory->slots, slot, memory->addresses, memory->access, 1);
     if (result == CUDA_SUCCESS)
-        result = mdnn_host_slots_unmap(memory->slots, slot);
+        result = mdnn_pinned_pool_unmap(memory->slots, slot);
     give_slot(memory, slot);
     return result;
 }
@@ -544,7 +544,7 @@ static mdnn_status_t make_covering_slots(mdnn_device_memory_t *memory)
              "device %d: host memory cannot be mapped at the program's addresses (CUDA error %d), "
              "so safety = host is as fast",
              (int)memory->config.device, (int)result);
-    mdnn_host_slots_destroy(memory->slots);
+    mdnn_pinned_pool_destroy(memory->slots);
     memory->slots = NULL;
     return make_slots(memory, false);
 }
@@ -590,7 +590,7 @@ static void destroy_stream(mdnn_device_memory_t *memory, CUstream stream)
 {
     if (!stream)
         return;
-    mdnn_moments_stream_ends(memory->config.moments, stream);
+    mdnn_timelines_stream_ends(memory->config.timelines, stream);
     (void)memory->config.driver->cuStreamDestroy(stream);
 }
 
@@ -599,7 +599,7 @@ void mdnn_device_memory_destroy(mdnn_device_memory_t *memory)
     if (!memory)
         return;
     const mdnn_driver_t *const driver = memory->config.driver;
-    mdnn_host_slots_destroy(memory->slots);
+    mdnn_pinned_pool_destroy(memory->slots);
     for (int i = 0; i < 2; i++)
         destroy_stream(memory, memory->copies[i].stream);
     for (size_t i = 0; i < memory->chunk_count; i++) {
@@ -649,7 +649,7 @@ void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
     give_slot(memory, slot);
 }
 
-mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory)
+mdnn_pinned_pool_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory)
 {
     return memory->slots;
 }

@@ -3,8 +3,8 @@
  *   chunks   handles of device memory; each is mapped in a window of aliases as long as it lives.
  *            A chunk's number is its place in that window, from 1 on.
  *   copies   from and to aliases, in two streams of ours, one a direction, of high priority
- *   slots    host memory (shim/vmem/host_slots.h); under `covers` they can be mapped at ranges, too
- *   tickets  moments of streams (shim/vmem/stream_moments.h), which all devices share
+ *   slots    host memory (shim/vmem/pinned_pool.h); under `covers` they can be mapped at ranges, too
+ *   timelines  the points of streams (shim/vmem/timelines.h), which all devices share
  *
  * The caller holds the device's lock around every call and has the device's context current; the
  * functions that wait let the lock go meanwhile. What
@@ -16,8 +16,8 @@
 #include "offload/memory/memory.h"
 #include "offload/memory/trace.h"
 #include "shim/real/failure.h"
-#include "shim/vmem/host_slots.h"
-#include "shim/vmem/stream_moments.h"
+#include "shim/vmem/pinned_pool.h"
+#include "shim/vmem/timelines.h"
 
 typedef struct mdnn_device_memory mdnn_device_memory_t;
 
@@ -32,7 +32,7 @@ typedef struct mdnn_device_caller {
 
 typedef struct mdnn_device_memory_config {
     const mdnn_driver_t *driver;
-    mdnn_moments_t *moments; /* outlives it */
+    mdnn_timelines_t *timelines; /* outlives it */
     CUdevice device;
     CUcontext context; /* current in the calling thread */
     uint64_t budget_bytes, chunk_bytes;
@@ -67,6 +67,6 @@ mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer
 /* An address at which a chunk is mapped: what the driver says of the kind of that memory it would say of
  * each range. Until the next call. 0: there is no chunk. */
 CUdeviceptr mdnn_device_memory_sample(const mdnn_device_memory_t *memory);
-mdnn_host_slots_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory);
+mdnn_pinned_pool_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory);
 
 #endif

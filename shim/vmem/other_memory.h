@@ -1,5 +1,5 @@
 /* Device memory of the driver's own that the program has in ways that cannot be virtual, or that we
- * could not serve: it counts in the budget for as long as it is there. For the doors. Memory of
+ * could not serve: it counts in the budget for as long as it is there. For the hooks. Memory of
  * cuMemCreate is in shim/vmem/handle_memory.h, that of pools and graphs in shim/vmem/reserved_memory.h.
  * Thread-safe. */
 #ifndef MDNN_OTHER_MEMORY_H

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "config/lock.h"
-#include "shim/vmem/virtual_unseen.h"
+#include "shim/vmem/virtual_untracked.h"
 
 struct mdnn_pin {
     mdnn_pin_t *next;

@@ -1,7 +1,7 @@
 /* Device memory that the driver holds for pools of the program's own, and for graphs that allocate. It
  * counts as the driver says that it is reserved, and while a call is under way by what that may take.
  * What a pool holds unused goes back to the device without our notice: it is asked for anew after
- * each call that concerns it, and after waits. Thread-safe; only inside doors. */
+ * each call that concerns it, and after waits. Thread-safe; only inside hooks. */
 #ifndef MDNN_RESERVED_MEMORY_H
 #define MDNN_RESERVED_MEMORY_H
 

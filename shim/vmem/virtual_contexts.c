@@ -101,7 +101,7 @@ static bool is_ours(CUcontext context)
 
 /* Of streams there others may have been told, though the device has no budget. Where there is no
  * such context none is made: a retain would. */
-static void forget_primary(mdnn_moments_t *moments, CUdevice device)
+static void forget_primary(mdnn_timelines_t *timelines, CUdevice device)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
     CUcontext primary = NULL;
@@ -110,19 +110,19 @@ static void forget_primary(mdnn_moments_t *moments, CUdevice device)
     if (driver->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
         driver->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
         return;
-    mdnn_moments_context_ends(moments, primary);
+    mdnn_timelines_context_ends(timelines, primary);
     (void)driver->cuDevicePrimaryCtxRelease(device);
 }
 
 void mdnn_virtual_device_ends(CUdevice device)
 {
-    mdnn_moments_t *const moments = mdnn_virtual_moments();
+    mdnn_timelines_t *const timelines = mdnn_virtual_timelines();
     mdnn_kernel_layouts_forget();
-    if (!moments)
+    if (!timelines)
         return;
     mdnn_capture_begin_own();
     const bool had = mdnn_virtual_withdraw(device);
-    forget_primary(moments, device);
+    forget_primary(timelines, device);
     if (had)
         (void)mdnn_real_driver()->cuDevicePrimaryCtxRelease(device);
     mdnn_capture_end_own();
@@ -130,11 +130,11 @@ void mdnn_virtual_device_ends(CUdevice device)
 
 void mdnn_virtual_context_ends(CUcontext context)
 {
-    mdnn_moments_t *const moments = mdnn_virtual_moments();
+    mdnn_timelines_t *const timelines = mdnn_virtual_timelines();
     mdnn_kernel_layouts_forget();
-    if (!moments || is_ours(context)) /* a primary one is not destroyed so */
+    if (!timelines || is_ours(context)) /* a primary one is not destroyed so */
         return;
     mdnn_capture_begin_own();
-    mdnn_moments_context_ends(moments, context);
+    mdnn_timelines_context_ends(timelines, context);
     mdnn_capture_end_own();
 }

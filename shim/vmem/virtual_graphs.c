@@ -3,7 +3,7 @@
 
 #include "config/lock.h"
 #include "shim/vmem/virtual_internal.h"
-#include "shim/vmem/virtual_unseen.h"
+#include "shim/vmem/virtual_untracked.h"
 
 static mdnn_lock_t lock = MDNN_LOCK_INIT(CAPTURES); /* of mdnn_virtual_captures() */
 
@@ -292,11 +292,11 @@ void mdnn_virtual_graph_launched(CUgraphExec executable, CUstream stream, bool p
 
 void mdnn_virtual_capture_begins(void)
 {
-    mdnn_moments_t *const moments = mdnn_virtual_moments();
-    if (!moments)
+    mdnn_timelines_t *const timelines = mdnn_virtual_timelines();
+    if (!timelines)
         return;
     mdnn_capture_begin_own();
-    mdnn_moments_capture_began(moments); /* others may join it: all streams are prepared */
+    mdnn_timelines_capture_began(timelines); /* others may join it: all streams are prepared */
     mdnn_capture_end_own();
 }
 
@@ -318,7 +318,7 @@ unsigned long long mdnn_virtual_capture_in(CUstream stream)
 /* It is not under way any more. */
 static void let_go(unsigned long long id)
 {
-    mdnn_moments_capture_ended(mdnn_virtual_moments());
+    mdnn_timelines_capture_ended(mdnn_virtual_timelines());
     release(capture_holder(id));
 }
 
@@ -335,14 +335,15 @@ void mdnn_virtual_capture_lost(unsigned long long id)
 
 void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph, bool began)
 {
-    mdnn_moments_t *const moments = mdnn_virtual_moments();
+    mdnn_timelines_t *const timelines = mdnn_virtual_timelines();
     mdnn_capture_t capture = {
         .stream = handle_of(stream, per_thread), .thread = pthread_self(), .given = graph != NULL};
-    if (moments && !began)
-        mdnn_moments_capture_ended(moments);
-    if (!moments || !began)
+    if (timelines && !began)
+        mdnn_timelines_capture_ended(timelines);
+    if (!timelines || !began)
         return;
-    mdnn_virtual_capture_lost(mdnn_virtual_capture_in(capture.stream)); /* unseen, a handle ago */
+    mdnn_virtual_capture_lost(
+        mdnn_virtual_capture_in(capture.stream)); /* untracked, a handle ago */
     if (!mdnn_capture_asked(capture.stream, &capture.id, &capture.graph))
         return;
     if (capture.given)
@@ -354,9 +355,9 @@ void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph,
 
 unsigned long long mdnn_virtual_capture(CUstream stream, bool per_thread)
 {
-    mdnn_moments_t *const moments = mdnn_virtual_moments();
+    mdnn_timelines_t *const timelines = mdnn_virtual_timelines();
     unsigned long long id = 0;
-    return moments && mdnn_moments_is_capturing(moments) &&
+    return timelines && mdnn_timelines_is_capturing(timelines) &&
                    mdnn_capture_of(handle_of(stream, per_thread), &id)
                ? id
                : 0;
@@ -368,7 +369,7 @@ void mdnn_virtual_capture_ended(CUstream stream, bool per_thread, unsigned long 
 {
     CUstream const handle = handle_of(stream, per_thread);
     mdnn_capture_t capture = {.id = id};
-    if (!mdnn_virtual_moments())
+    if (!mdnn_virtual_timelines())
         return;
     const bool known = find_capture(handle, &capture) || id != 0;
     if (!graph && (!known || mdnn_capture_goes_on(handle)))
@@ -433,7 +434,7 @@ static CUresult remember(mdnn_node_owner_t owner, struct mdnn_node_hold taken)
     return CUDA_SUCCESS;
 }
 
-CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
+CUresult mdnn_virtual_node_operands(mdnn_node_owner_t owner, uint64_t address)
 {
     struct mdnn_node_hold taken = {0};
     mdnn_held_t what = {.address = address, .by_hand = true};

@@ -85,13 +85,13 @@ void mdnn_virtual_forget_holds(uint64_t start, uint64_t bytes);
 void mdnn_virtual_unbind_all(uint64_t start, uint64_t bytes);
 
 /* NULL without a budget or memory. */
-mdnn_moments_t *mdnn_virtual_moments(void);
+mdnn_timelines_t *mdnn_virtual_timelines(void);
 mdnn_captures_t *mdnn_virtual_captures(void);
 
 /* Entered. Whether to try once more: once after a failure of the driver that may pass, and when moves
  * were held up by operations of other threads (safety = host); if those do not end, by hurrying. */
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried);
-/* As mdnn_moments_stream, tried twice; the failure is to be taken then. */
+/* As mdnn_timelines_stream, tried twice; the failure is to be taken then. */
 mdnn_status_t mdnn_virtual_stream(CUstream stream, bool per_thread, uint64_t *number);
 /* Entered. mdnn_memory_pin, asked for as often as it takes. */
 mdnn_status_t mdnn_virtual_pin_entered(mdnn_virtual_device_t *device, uint64_t address,

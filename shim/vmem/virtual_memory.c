@@ -15,7 +15,7 @@
 #include "config/numbers.h"
 #include "config/sizes.h"
 #include "shim/real/process.h"
-#include "shim/vmem/virtual_unseen.h"
+#include "shim/vmem/virtual_untracked.h"
 
 enum { DEVICES = 64, PUBLISH_OPERATIONS = 1024 };
 /* One chunk more is little beside so many. */
@@ -32,7 +32,7 @@ static _Atomic bool tried[DEVICES], failed[DEVICES];  /* by ordinal */
 /* Whether this thread makes a device. */
 static _Thread_local bool makes __attribute__((tls_model("initial-exec")));
 static mdnn_lock_t making = MDNN_LOCK_INIT(MAKING); /* of all below, and of devices */
-static _Atomic(mdnn_moments_t *) moments;
+static _Atomic(mdnn_timelines_t *) timelines;
 static _Atomic(mdnn_captures_t *) captures;
 static mdnn_trace_t *trace;
 static mdnn_host_account_t host; /* of all devices */
@@ -195,9 +195,10 @@ static uint64_t larger(uint64_t a, uint64_t b)
 static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t *numbers)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
-    const mdnn_pilot_report_t pilot = mdnn_memory_pilot_report(device->memory);
+    const mdnn_follower_report_t follower = mdnn_memory_follower_report(device->memory);
     static const char *const safeties[] = {"fast", "host", "verify"};
-    const char *const policy = pilot.period_operations ? mdnn_policy_name(pilot.policy) : NULL;
+    const char *const policy =
+        follower.period_operations ? mdnn_policy_name(follower.policy) : NULL;
     *numbers = (mdnn_memory_statistics_t){
         .budget_bytes = report.budget_bytes,
         .resident_bytes = report.resident_bytes,
@@ -211,8 +212,8 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .largest_operation_bytes = report.largest_operation_bytes,
         .smallest_budget_bytes = larger(report.smallest_budget_bytes, report.wanting_bytes),
         .refused_budget_bytes = report.refused_budget_bytes,
-        .floor_bytes = pilot.floor_bytes,
-        .host_bytes = mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device)),
+        .floor_bytes = follower.floor_bytes,
+        .host_bytes = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device)),
         .out_bytes = report.out_bytes,
         .in_bytes = report.in_bytes,
         .saved_bytes = report.saved_bytes,
@@ -229,14 +230,14 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .created_chunks = report.created,
         .mapped_chunks = report.mapped,
         .unmapped_chunks = report.unmapped,
-        .period_operations = pilot.period_operations,
-        .plan_short_bytes = pilot.short_bytes,
-        .period_out_bytes = pilot.out_bytes,
-        .period_in_bytes = pilot.in_bytes,
-        .compute_ms = pilot.compute_us / 1e3,
-        .link_bound_ms = pilot.link_bound_us / 1e3,
-        .predicted_ms = pilot.predicted_us / 1e3,
-        .round_ms = report.round_us / 1e3,
+        .period_operations = follower.period_operations,
+        .plan_short_bytes = follower.short_bytes,
+        .period_out_bytes = follower.out_bytes,
+        .period_in_bytes = follower.in_bytes,
+        .compute_ms = follower.compute_us / 1e3,
+        .link_bound_ms = follower.link_bound_us / 1e3,
+        .predicted_ms = follower.predicted_us / 1e3,
+        .round_ms = report.iteration_us / 1e3,
         .unnamed_accesses = report.unnamed_accesses};
     strncpy(numbers->policy, policy ? policy : "", sizeof numbers->policy - 1);
     strncpy(numbers->safety, safeties[safety_of(device)], sizeof numbers->safety - 1);
@@ -276,7 +277,7 @@ static void at_exit(void)
 {
     if (mdnn_process_is_child())
         return; /* the threads that it would wait for are its parent's */
-    mdnn_host_slots_stop_all();
+    mdnn_pinned_pool_stop_all();
     mdnn_trace_finish(trace);
 }
 
@@ -339,11 +340,11 @@ static void open_account(void)
 /* `making` is locked. Once a process. */
 static bool make_common(const mdnn_driver_t *driver)
 {
-    if (!atomic_load(&moments)) {
-        mdnn_moments_t *const made = mdnn_moments_create(driver);
+    if (!atomic_load(&timelines)) {
+        mdnn_timelines_t *const made = mdnn_timelines_create(driver);
         mdnn_captures_t *const holders = mdnn_captures_create();
         if (!made || !holders) {
-            mdnn_moments_destroy(made);
+            mdnn_timelines_destroy(made);
             mdnn_captures_destroy(holders);
             return false;
         }
@@ -352,14 +353,14 @@ static bool make_common(const mdnn_driver_t *driver)
         mdnn_memory_statistics_register(numbers_of);
         (void)atexit(at_exit);
         atomic_store_explicit(&captures, holders, memory_order_release);
-        atomic_store_explicit(&moments, made, memory_order_release);
+        atomic_store_explicit(&timelines, made, memory_order_release);
     }
     return true;
 }
 
 static bool has_common(void)
 {
-    if (atomic_load_explicit(&moments, memory_order_acquire))
+    if (atomic_load_explicit(&timelines, memory_order_acquire))
         return true;
     const mdnn_driver_t *const driver = mdnn_virtual_on() ? mdnn_real_driver() : NULL;
     if (!driver || !driver->has_memory)
@@ -370,9 +371,9 @@ static bool has_common(void)
     return made;
 }
 
-mdnn_moments_t *mdnn_virtual_moments(void)
+mdnn_timelines_t *mdnn_virtual_timelines(void)
 {
-    return has_common() ? atomic_load(&moments) : NULL;
+    return has_common() ? atomic_load(&timelines) : NULL;
 }
 
 mdnn_captures_t *mdnn_virtual_captures(void)
@@ -411,14 +412,15 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
         .min_bytes = options->memory_min_size,
         .safety = safety,
         .patience_s = (double)options->memory_patience,
-        .pilot = {.policy = device->serves_all ? MDNN_POLICY_NONE /* nothing moves ahead of time */
-                                               : (mdnn_policy_t)options->memory_policy,
-                  .variants = MDNN_VARIANTS_RECORDED,
-                  .budget_bytes = device->budget_bytes,
-                  .chunk_bytes = chunk_bytes,
-                  .host_limit_bytes = host.limit_bytes,
-                  .link = link_of(device),
-                  .background = !mdnn_real_driver()->is_simulated}};
+        .follower = {.policy = device->serves_all
+                                   ? MDNN_POLICY_NONE /* nothing moves ahead of time */
+                                   : (mdnn_policy_t)options->memory_policy,
+                     .variants = MDNN_VARIANTS_RECORDED,
+                     .budget_bytes = device->budget_bytes,
+                     .chunk_bytes = chunk_bytes,
+                     .host_limit_bytes = host.limit_bytes,
+                     .link = link_of(device),
+                     .background = !mdnn_real_driver()->is_simulated}};
     return mdnn_memory_create(&config, &functions, device->device, &device->memory);
 }
 
@@ -435,7 +437,7 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
     const uint64_t chunk_bytes = mdnn_chunk_bytes(device->budget_bytes, options->memory_chunk_size);
     const mdnn_device_memory_config_t config = {
         .driver = driver,
-        .moments = atomic_load(&moments),
+        .timelines = atomic_load(&timelines),
         .device = device->ordinal,
         .context = device->context,
         .budget_bytes = device->budget_bytes,
@@ -774,7 +776,7 @@ static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
 {
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], pinned[MDNN_NUMBER_BYTES];
     char all[MDNN_NUMBER_BYTES];
-    const uint64_t own = mdnn_host_slots_bytes(mdnn_device_memory_slots(device->device));
+    const uint64_t own = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device));
     mdnn_format_size_rounded(bytes, refused, sizeof refused);
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
     mdnn_format_size_rounded(own, pinned, sizeof pinned);
@@ -883,16 +885,16 @@ static void want_slots(mdnn_virtual_device_t *device)
     const uint64_t live_bytes = mdnn_memory_report(device->memory).live_bytes;
     const uint64_t ahead = budget / 2 < 1024 * mebibyte ? budget / 2 : 1024 * mebibyte;
     if (live_bytes > budget / 2)
-        mdnn_host_slots_want(mdnn_device_memory_slots(device->device),
-                             (live_bytes > budget ? live_bytes - budget : 0) + ahead);
+        mdnn_pinned_pool_want(mdnn_device_memory_slots(device->device),
+                              (live_bytes > budget ? live_bytes - budget : 0) + ahead);
 }
 
 mdnn_status_t mdnn_virtual_stream(CUstream stream, bool per_thread, uint64_t *number)
 {
-    mdnn_moments_t *const all = atomic_load(&moments);
+    mdnn_timelines_t *const all = atomic_load(&timelines);
     mdnn_failure_forget();
-    const mdnn_status_t status = mdnn_moments_stream(all, stream, per_thread, number);
-    return status == MDNN_STATUS_DEVICE ? mdnn_moments_stream(all, stream, per_thread, number)
+    const mdnn_status_t status = mdnn_timelines_stream(all, stream, per_thread, number);
+    return status == MDNN_STATUS_DEVICE ? mdnn_timelines_stream(all, stream, per_thread, number)
                                         : status;
 }
 
@@ -910,8 +912,7 @@ static mdnn_status_t order_of(CUstream stream, bool per_thread, bool synchronous
 }
 
 /* Where the device is in order and only we failed, the driver's own memory serves. */
-static CUresult told_of_allocation(mdnn_virtual_device_t *device, mdnn_status_t status,
-                                   uint64_t bytes)
+static CUresult note_allocation(mdnn_virtual_device_t *device, mdnn_status_t status, uint64_t bytes)
 {
     const CUresult result = mdnn_virtual_result(device, status, bytes);
     return status == MDNN_STATUS_DEVICE && !mdnn_failure_is_final(result) ? CUDA_ERROR_NOT_SUPPORTED
@@ -977,7 +978,7 @@ static CUresult allocate_on(mdnn_virtual_device_t *device, CUcontext context, CU
         note_refused(device, bytes);
     const CUresult result = status == MDNN_STATUS_NOT_FOUND ? CUDA_ERROR_NOT_SUPPORTED
                             : refused && optional           ? CUDA_ERROR_OUT_OF_MEMORY
-                                                  : told_of_allocation(device, status, bytes);
+                                                  : note_allocation(device, status, bytes);
     if (refused && optional && !quiet)
         say_optional(device, bytes);
     if (result == CUDA_SUCCESS && synchronous && !quiet && context != device->context)
@@ -1257,23 +1258,23 @@ void mdnn_virtual_unpin_live(mdnn_live_pin_t pin)
 
 void mdnn_virtual_fix(const mdnn_virtual_operation_t *operation)
 {
-    mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
+    mdnn_timelines_t *const all = atomic_load_explicit(&timelines, memory_order_acquire);
     if (!all)
         return;
     mdnn_capture_begin_own();
     mdnn_failure_forget();
-    mdnn_moments_fix_stream(all, operation->stream, operation->per_thread);
+    mdnn_timelines_fix_stream(all, operation->stream, operation->per_thread);
     mdnn_failure_forget();
     mdnn_capture_end_own();
 }
 
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream)
 {
-    mdnn_moments_t *const all = atomic_load_explicit(&moments, memory_order_acquire);
+    mdnn_timelines_t *const all = atomic_load_explicit(&timelines, memory_order_acquire);
     if (!all)
         return 0;
     mdnn_capture_begin_own();
-    mdnn_moments_stream_ends(all, stream);
+    mdnn_timelines_stream_ends(all, stream);
     mdnn_capture_end_own();
     return mdnn_virtual_capture_in(stream);
 }

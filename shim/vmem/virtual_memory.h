@@ -1,6 +1,6 @@
 /* Virtual GPU memory in the process: one mdnn_memory_t a device under a budget, the lock around it,
- * and what the driver doors call. Off (mdnn_virtual_on() false) unless `memory.budget` is set, and
- * then no door costs more than that question.
+ * and what the driver hooks call. Off (mdnn_virtual_on() false) unless `memory.budget` is set, and
+ * then no hook costs more than that question.
  *
  * Locks: one a device, taken inside these functions and never held while the host's own call runs.
  */
@@ -51,7 +51,7 @@ bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, s
  * device; UINT64_MAX without a budget. */
 uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count);
 
-/* Around each operation. A door begins with mdnn_virtual_operation, fills in names with
+/* Around each operation. A hook begins with mdnn_virtual_operation, fills in names with
  * mdnn_virtual_name, then begin, the real call, end. Not to be copied. */
 enum { MDNN_VIRTUAL_NAMES = 512 };
 typedef struct mdnn_virtual_operation {
@@ -64,9 +64,9 @@ typedef struct mdnn_virtual_operation {
     const char *name; /* for people; valid until the process ends. NULL: runs no kernel, so that it
                          touches nothing but what it names */
     size_t name_count;
-    mdnn_named_t *more;                     /* what does not fit in `names`; owned until end */
-    struct mdnn_virtual_part *parts;        /* from begin to end, one a device that is named */
-    mdnn_named_t names[MDNN_VIRTUAL_NAMES]; /* the first of name_count */
+    mdnn_memory_operand_t *more;     /* what does not fit in `names`; owned until end */
+    struct mdnn_virtual_part *parts; /* from begin to end, one a device that is named */
+    mdnn_memory_operand_t names[MDNN_VIRTUAL_NAMES]; /* the first of name_count */
 } mdnn_virtual_operation_t;
 
 static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, CUstream stream,
@@ -141,7 +141,7 @@ typedef struct mdnn_node_owner {
  * or it is freed. CUDA_SUCCESS, also where nothing is there, or what to return instead of making
  * the node.
  */
-CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address);
+CUresult mdnn_virtual_node_operands(mdnn_node_owner_t owner, uint64_t address);
 /* The node will be a copy of the graph `child`. */
 void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child);
 /* After the real call, or in its place: without a node nothing is held for it. */

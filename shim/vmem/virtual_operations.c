@@ -5,14 +5,14 @@
 
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_internal.h"
-#include "shim/vmem/virtual_unseen.h"
+#include "shim/vmem/virtual_untracked.h"
 
 /* The names of one device. */
 struct mdnn_virtual_part {
     struct mdnn_virtual_part *next;
     mdnn_virtual_device_t *device;
     mdnn_memory_operation_t operation;
-    mdnn_named_t *own; /* NULL: the operation's names, all of one device */
+    mdnn_memory_operand_t *own; /* NULL: the operation's names, all of one device */
     bool begun;
 };
 
@@ -39,7 +39,7 @@ void mdnn_virtual_convolution_over(void)
 
 /* ---- names ---- */
 
-static mdnn_named_t *names_of(mdnn_virtual_operation_t *operation)
+static mdnn_memory_operand_t *names_of(mdnn_virtual_operation_t *operation)
 {
     return operation->more ? operation->more : operation->names;
 }
@@ -50,7 +50,7 @@ static bool make_room(mdnn_virtual_operation_t *operation)
     const size_t count = operation->name_count;
     if (count < MDNN_VIRTUAL_NAMES || (count & (count - 1)) != 0)
         return true;
-    mdnn_named_t *const grown = realloc(operation->more, 2 * count * sizeof *grown);
+    mdnn_memory_operand_t *const grown = realloc(operation->more, 2 * count * sizeof *grown);
     if (!grown)
         return false;
     if (!operation->more)
@@ -62,7 +62,7 @@ static bool make_room(mdnn_virtual_operation_t *operation)
 static void add_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role)
 {
     if (make_room(operation))
-        names_of(operation)[operation->name_count++] = (mdnn_named_t){address, role};
+        names_of(operation)[operation->name_count++] = (mdnn_memory_operand_t){address, role};
     else
         operation->overflowed = true;
 }
@@ -72,7 +72,7 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
     enum { LAST = 8 };
     if (!mdnn_virtual_owns(address))
         return;
-    const mdnn_named_t *const names = names_of(operation);
+    const mdnn_memory_operand_t *const names = names_of(operation);
     const size_t count = operation->name_count;
     for (size_t i = count > LAST ? count - LAST : 0; i < count; i++)
         if (names[i].address == address && names[i].role == role)
@@ -92,8 +92,8 @@ static void put_first(mdnn_virtual_operation_t *operation, uint64_t address)
         add_name(operation, address, MDNN_USE_READ);
     if (place >= operation->name_count)
         return;
-    mdnn_named_t *const names = names_of(operation);
-    const mdnn_named_t first = names[place];
+    mdnn_memory_operand_t *const names = names_of(operation);
+    const mdnn_memory_operand_t first = names[place];
     memmove(names + 1, names, place * sizeof *names);
     names[0] = first;
 }
@@ -117,22 +117,22 @@ static void free_parts(mdnn_virtual_operation_t *operation)
 static bool add_part(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t *device, bool all,
                      const mdnn_memory_operation_t *what)
 {
-    const mdnn_named_t *const names = names_of(operation);
+    const mdnn_memory_operand_t *const names = names_of(operation);
     const size_t count = operation->name_count;
     struct mdnn_virtual_part *const part = malloc(sizeof *part);
     if (!part)
         return false;
     *part =
         (struct mdnn_virtual_part){.next = operation->parts, .device = device, .operation = *what};
-    part->operation.named = names;
-    part->operation.named_count = count;
+    part->operation.operands = names;
+    part->operation.operand_count = count;
     if (!all) {
         part->own = malloc((count + 1) * sizeof *part->own);
-        part->operation.named = part->own;
-        part->operation.named_count = 0;
+        part->operation.operands = part->own;
+        part->operation.operand_count = 0;
         for (size_t i = 0; part->own && i < count; i++)
             if (mdnn_virtual_device_of(names[i].address) == device)
-                part->own[part->operation.named_count++] = names[i];
+                part->own[part->operation.operand_count++] = names[i];
     }
     if (!all && !part->own) {
         free(part);
@@ -146,7 +146,7 @@ static bool add_part(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t 
 static bool add_parts(mdnn_virtual_operation_t *operation, bool host,
                       const mdnn_memory_operation_t *what)
 {
-    const mdnn_named_t *const names = names_of(operation);
+    const mdnn_memory_operand_t *const names = names_of(operation);
     const size_t count = operation->name_count;
     const bool one = !mdnn_virtual_device(1);
     mdnn_virtual_device_t *device;
@@ -174,7 +174,7 @@ static bool names_what_is_gone(mdnn_virtual_operation_t *operation)
  * without names may have none. */
 static CUresult make_parts(mdnn_virtual_operation_t *operation, const mdnn_memory_operation_t *what)
 {
-    const mdnn_named_t *const names = names_of(operation);
+    const mdnn_memory_operand_t *const names = names_of(operation);
     const size_t count = operation->name_count;
     const bool host = mdnn_process_options()->memory_safety == MDNN_SAFETY_HOST;
     mdnn_virtual_device_t *const device =
@@ -259,12 +259,12 @@ static void meet_all(const mdnn_virtual_operation_t *operation)
 static void hold_names(mdnn_virtual_device_t *device, unsigned long long capture,
                        const mdnn_memory_operation_t *operation)
 {
-    uint64_t *const starts = malloc(operation->named_count * sizeof *starts);
+    uint64_t *const starts = malloc(operation->operand_count * sizeof *starts);
     size_t count = 0;
-    for (size_t i = 0; starts && i < operation->named_count; i++) {
+    for (size_t i = 0; starts && i < operation->operand_count; i++) {
         uint64_t start;
         size_t known = 0;
-        if (!mdnn_memory_named(device->memory, operation, i, &start))
+        if (!mdnn_memory_operand_start(device->memory, operation, i, &start))
             continue;
         while (known < count && starts[known] != start)
             known++;
@@ -293,7 +293,7 @@ static CUresult begin_part(struct mdnn_virtual_part *part)
     if (device->memory && status != MDNN_STATUS_OK) /* a report costs as much as all else here */
         result = mdnn_virtual_result(device, status,
                                      mdnn_memory_report(device->memory).largest_operation_bytes);
-    if (!device->memory && part->operation.named_count > 0)
+    if (!device->memory && part->operation.operand_count > 0)
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     mdnn_virtual_leave(device, entry);
     return result;

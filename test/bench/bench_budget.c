@@ -27,7 +27,7 @@ static uint64_t peak_bytes(void)
     return peak;
 }
 
-/* A part of the budget is left to slabs, of which the pilot knows nothing. */
+/* A part of the budget is left to slabs, of which the plan follower knows nothing. */
 static void run(const char *name, uint64_t images, uint64_t parts, double share)
 {
     uint64_t floor_bytes;
@@ -45,7 +45,7 @@ static void run(const char *name, uint64_t images, uint64_t parts, double share)
     for (int i = 0; i < ROUNDS; i++)
         run_round(true);
     const mdnn_memory_report_t after = mdnn_memory_report(memory);
-    const mdnn_pilot_report_t plan = mdnn_memory_pilot_report(memory);
+    const mdnn_follower_report_t plan = mdnn_memory_follower_report(memory);
     printf("budget\t%s\t%llu images\t%llu chunks\t%.0f %% of %.2f GiB\t%.1f ms\tplanned %.1f ms\t"
            "compute %.1f ms\tmapped %llu\tunmapped %llu\tout %.2f GiB\tdemands %llu\n",
            name, (unsigned long long)images, (unsigned long long)parts, share * 100,

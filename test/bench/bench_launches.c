@@ -1,4 +1,4 @@
-/* What the door of launches costs before virtual memory does anything: finding the layout and
+/* What the hook of launches costs before virtual memory does anything: finding the layout and
  * scanning four parameters of 64 bytes, with two addresses of ours among them. Medians; exit status
  * 1 if the limit is missed. */
 #include <stdint.h>
@@ -44,7 +44,7 @@ int main(void)
     for (int i = 0; i < SAMPLES; i++) {
         const double start = now_ns();
         for (int j = 0; j < BATCH; j++)
-            if (mdnn_door_cuLaunchKernel(launch_nothing, false,
+            if (mdnn_hook_cuLaunchKernel(launch_nothing, false,
                                          (CUfunction)(uintptr_t)(16 * (1 + j % KERNELS)), 8, 1, 1,
                                          256, 1, 1, 0, NULL, parameters, NULL) != CUDA_SUCCESS)
                 return 1;

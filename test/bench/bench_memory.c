@@ -1,6 +1,6 @@
 /* Host time that the mechanism of virtual memory adds to an operation that names four ranges, all
  * resident and nothing under way (begin, end, progress), and to an allocation with its free. The
- * device costs nothing here; the pilot follows no plan. Exit status 1 if a limit is missed. */
+ * device costs nothing here; the plan follower follows no plan. Exit status 1 if a limit is missed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -25,27 +25,27 @@ static mdnn_status_t map(void *context, uint64_t address, uint64_t chunk)
     return MDNN_STATUS_OK;
 }
 
-static mdnn_ticket_t mark(void *context, uint64_t stream)
+static mdnn_stream_point_t mark(void *context, uint64_t stream)
 {
     (void)context;
-    return (mdnn_ticket_t){stream, ++moments};
+    return (mdnn_stream_point_t){stream, ++moments};
 }
 
-static bool is_done(void *context, mdnn_ticket_t ticket)
+static bool is_done(void *context, mdnn_stream_point_t point)
 {
     (void)context;
-    return ticket.moment + 100 < moments;
+    return point.position + 100 < moments;
 }
 
-static mdnn_status_t wait_on_host(void *context, mdnn_ticket_t ticket)
+static mdnn_status_t wait_on_host(void *context, mdnn_stream_point_t point)
 {
-    (void)context, (void)ticket;
+    (void)context, (void)point;
     return MDNN_STATUS_DEVICE; /* nothing here has to wait */
 }
 
-static mdnn_status_t wait_in_stream(void *context, uint64_t stream, mdnn_ticket_t ticket)
+static mdnn_status_t wait_in_stream(void *context, uint64_t stream, mdnn_stream_point_t point)
 {
-    (void)context, (void)stream, (void)ticket;
+    (void)context, (void)stream, (void)point;
     return MDNN_STATUS_OK;
 }
 
@@ -67,12 +67,14 @@ static uint64_t addresses[RANGES];
 
 static bool operate(mdnn_memory_t *memory, uint64_t number)
 {
-    mdnn_named_t names[NAMES];
+    mdnn_memory_operand_t names[NAMES];
     for (uint64_t i = 0; i < NAMES; i++)
-        names[i] = (mdnn_named_t){addresses[(number * 7 + i * 131) % RANGES] + 64,
-                                  i < NAMES - 1 ? MDNN_USE_READ : MDNN_USE_WRITE};
-    mdnn_memory_operation_t operation = {
-        .key = number * 0x9e3779b97f4a7c15u, .stream = 7, .named = names, .named_count = NAMES};
+        names[i] = (mdnn_memory_operand_t){addresses[(number * 7 + i * 131) % RANGES] + 64,
+                                           i < NAMES - 1 ? MDNN_USE_READ : MDNN_USE_WRITE};
+    mdnn_memory_operation_t operation = {.key = number * 0x9e3779b97f4a7c15u,
+                                         .stream = 7,
+                                         .operands = names,
+                                         .operand_count = NAMES};
     if (mdnn_memory_begin(memory, &operation) != MDNN_STATUS_OK)
         return false;
     mdnn_memory_end(memory, &operation, true);
@@ -107,10 +109,10 @@ int main(void)
     const mdnn_memory_config_t config = {
         .ranges = {(uint64_t)1 << 40, (uint64_t)1 << 36, CHUNK, CHUNK / 2},
         .budget_bytes = 4 * RANGES * CHUNK,
-        .pilot = {.policy = MDNN_POLICY_NONE,
-                  .budget_bytes = 4 * RANGES * CHUNK,
-                  .host_limit_bytes = UINT64_MAX,
-                  .link = {55e3, 55e3, 50e3, 50e3, 10}},
+        .follower = {.policy = MDNN_POLICY_NONE,
+                     .budget_bytes = 4 * RANGES * CHUNK,
+                     .host_limit_bytes = UINT64_MAX,
+                     .link = {55e3, 55e3, 50e3, 50e3, 10}},
     };
     mdnn_memory_t *memory;
     bool good = mdnn_memory_create(&config, &device, NULL, &memory) == MDNN_STATUS_OK;

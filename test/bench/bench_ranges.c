@@ -242,10 +242,10 @@ static mdnn_status_t map(void *context, uint64_t address, uint64_t chunk)
     return MDNN_STATUS_OK;
 }
 
-static bool is_done(void *context, mdnn_ticket_t ticket)
+static bool is_done(void *context, mdnn_stream_point_t point)
 {
     const device_t *const device = context;
-    return ticket.moment <= device->waited || ticket.moment + BEHIND <= device->now;
+    return point.position <= device->waited || point.position + BEHIND <= device->now;
 }
 
 /* ---- running ---- */
@@ -259,12 +259,12 @@ typedef struct run {
 
 static bool acquire(run_t *run, step_t step)
 {
-    mdnn_allocation_t got;
+    mdnn_acquired_t got;
     mdnn_status_t status;
     while ((status = mdnn_ranges_acquire(run->ranges, step.bytes, 0, &got)) == MDNN_STATUS_BUSY) {
         run->device.waits++;
-        if (got.wait_count > 0 && run->device.waited < got.waits[0].moment)
-            run->device.waited = got.waits[0].moment;
+        if (got.wait_count > 0 && run->device.waited < got.waits[0].position)
+            run->device.waited = got.waits[0].position;
     }
     run->addresses[step.tensor] = got.address;
     return status == MDNN_STATUS_OK;
@@ -273,13 +273,13 @@ static bool acquire(run_t *run, step_t step)
 static bool run_steps(run_t *run, const step_t *steps, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const mdnn_ticket_t ticket = {0, ++run->device.now};
+        const mdnn_stream_point_t point = {0, ++run->device.now};
         if (steps[i].bytes == UINT64_MAX) {
             run->addresses[steps[i].tensor] = run->addresses[steps[i + 1].tensor];
             i++;
         } else if (steps[i].bytes == 0) {
             if (mdnn_ranges_release(run->ranges, run->addresses[steps[i].tensor], MDNN_NO_ORDER,
-                                    &ticket, 1) != MDNN_STATUS_OK)
+                                    &point, 1) != MDNN_STATUS_OK)
                 return false;
         } else if (!acquire(run, steps[i])) {
             return false;

@@ -520,7 +520,7 @@ static bool threads_get_right_results(void)
     enum { THREADS = 4 };
     static thread_work_t work[THREADS];
     pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++) /* two and two pose the same problems */
+    for (int i = 0; i < THREADS; i++) /* two and two ask for the same problems */
         CHECK(job_open(&work[i].job, 48 + i / 2));
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, work_in_thread, &work[i]) == 0);

@@ -125,7 +125,7 @@ size_t own_bytes(cudnnBackendDescriptor_t plan)
     return (size_t)bytes;
 }
 
-size_t told_bytes(cudnnBackendDescriptor_t plan)
+size_t reported_bytes(cudnnBackendDescriptor_t plan)
 {
     size_t bytes;
     CUDNN(graph_plan_workspace(plan, &bytes));

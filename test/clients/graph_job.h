@@ -51,7 +51,7 @@ void job_close(job_t *job);
 cudnnBackendDescriptor_t job_plan(const job_t *job, int config);
 /* Workspace that cuDNN itself says, and what this program is told. */
 size_t own_bytes(cudnnBackendDescriptor_t plan);
-size_t told_bytes(cudnnBackendDescriptor_t plan);
+size_t reported_bytes(cudnnBackendDescriptor_t plan);
 /* A configuration with the most workspace. */
 int job_hungriest(const job_t *job);
 

@@ -274,7 +274,7 @@ static void execute(job_t *job, const backend_api_t *api, cudnnBackendDescriptor
 static void test_graph(job_t *job, const pattern_t *pattern, double *stock, const double *sums)
 {
     cudnnBackendDescriptor_t plan = job_plan(job, job_hungriest(job));
-    const size_t told = told_bytes(plan);
+    const size_t told = reported_bytes(plan);
     execute(job, backend_stock(), plan, own_bytes(plan), stock);
     for (int i = 0; i < TURNS; i++) {
         execute(job, backend_linked(), plan, told, job->values);

@@ -120,9 +120,9 @@ $(B)/test/tools/forge_costs: test/tools/forge_costs.c $(B)/libmdnn_core.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lm -o $@
 TEST_DEPS += $(B)/test/tools/forge_costs
-$(B)/test/shim/test_recall_check: test/shim/test_recall_check.c shim/convolution/recall_check.c
-$(B)/test/shim/test_cost_table: test/shim/test_cost_table.c
-$(B)/test/shim/test_cost_table $(B)/test/shim/test_recall_check: shim/convolution/cost_table.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_cost_cache_check: test/shim/test_cost_cache_check.c shim/convolution/cost_cache_check.c
+$(B)/test/shim/test_candidate_table: test/shim/test_candidate_table.c
+$(B)/test/shim/test_candidate_table $(B)/test/shim/test_cost_cache_check: shim/convolution/candidate_table.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
@@ -131,7 +131,7 @@ $(B)/test/shim/test_search: test/shim/test_search.c shim/convolution/search.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@
-TESTS += $(B)/test/shim/test_stopwatch $(B)/test/shim/test_search $(B)/test/shim/test_cost_table $(B)/test/shim/test_recall_check $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
+TESTS += $(B)/test/shim/test_stopwatch $(B)/test/shim/test_search $(B)/test/shim/test_candidate_table $(B)/test/shim/test_cost_cache_check $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
 # Its cuDNN is the one that the library path names.
 $(B)/test/shim/test_engines: test/shim/test_engines.c $(call shim_sources,engines engine_knobs \
     graph_build graph_chain graph_json json) $(B)/libmdnn_core.a | $(CLIENT_SIM)
@@ -152,7 +152,7 @@ $(B)/test/shim/test_graph_follow: test/shim/test_graph_follow.c $(call shim_sour
 	    Initialize Finalize SetAttribute GetAttribute) -Wl,--wrap=calloc -lcmocka -lm -ldl -lpthread -o $@
 TESTS += $(B)/test/shim/test_graph_follow test/shim/test_graph_follow_real.sh
 
-# The library with a double of virtual memory that writes down what the doors say.
+# The library with a double of virtual memory that writes down what the hooks say.
 $(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_double.c shim/interpose/exports.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -162,17 +162,17 @@ $(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_d
 	    -Wl,-z,now,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -Wl,--exclude-libs,ALL \
 	    -Wl,--as-needed $(SANITIZE) $(@D)/virtual_double.o \
 	    $(filter-out $(B)/obj/shim/vmem/virtual_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
-DRIVER_DOORS_FLAGS = $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS)
-$(B)/test/shim/test_driver_doors: test/shim/test_driver_doors.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
+DRIVER_HOOKS_FLAGS = $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS)
+$(B)/test/shim/test_driver_hooks: test/shim/test_driver_hooks.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(DRIVER_DOORS_FLAGS) $(filter %.c %.o,$^) -L$(B)/sim -lcudart -lcuda -lcmocka -lm -ldl -lpthread -o $@
-$(B)/test/shim/test_driver_doors_static: test/shim/test_driver_doors.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
+	$(Q)$(CC) $(DRIVER_HOOKS_FLAGS) $(filter %.c %.o,$^) -L$(B)/sim -lcudart -lcuda -lcmocka -lm -ldl -lpthread -o $@
+$(B)/test/shim/test_driver_hooks_static: test/shim/test_driver_hooks.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(DRIVER_DOORS_FLAGS) $(filter %.c %.o,$^) -L$(B)/sim -l:libcudart_static.a -lcuda -lcmocka -lm -ldl -lpthread -o $@
-TEST_DEPS += $(B)/doubled/libmicrodnn.so $(B)/test/shim/test_driver_doors $(B)/test/shim/test_driver_doors_static
-TESTS += test/driver_doors.sh test/driver_doors_static.sh
+	$(Q)$(CC) $(DRIVER_HOOKS_FLAGS) $(filter %.c %.o,$^) -L$(B)/sim -l:libcudart_static.a -lcuda -lcmocka -lm -ldl -lpthread -o $@
+TEST_DEPS += $(B)/doubled/libmicrodnn.so $(B)/test/shim/test_driver_hooks $(B)/test/shim/test_driver_hooks_static
+TESTS += test/driver_hooks.sh test/driver_hooks_static.sh
 $(B)/test/shim/print_environment: test/shim/print_environment.c
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -183,9 +183,9 @@ $(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c shim/vmem/kern
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -lpthread -o $@
 TESTS += $(B)/test/shim/test_kernel_layout test/pytorch_variables.sh
-# Doors alone, with a driver and a virtual memory of the test's own.
-DOORS_ALONE = $(call shim_sources,door_driver_copy door_driver_graph door_driver_launch hidden_names kernel_layout tensor_maps)
-$(B)/test/shim/test_driver_nodes: test/shim/test_driver_nodes.c $(DOORS_ALONE) $(B)/libmdnn_core.a
+# Hooks alone, with a driver and a virtual memory of the test's own.
+HOOKS_ALONE = $(call shim_sources,hook_driver_copy hook_driver_graph hook_driver_launch indirect_operands kernel_layout tensor_maps)
+$(B)/test/shim/test_driver_nodes: test/shim/test_driver_nodes.c $(HOOKS_ALONE) $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
@@ -196,7 +196,7 @@ $(B)/test/shim/test_captures: test/shim/test_captures.c shim/vmem/captures.c
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -Wl,--wrap=realloc -lcmocka -ldl -lpthread -o $@
 TESTS += $(B)/test/shim/test_captures
-$(B)/test/bench/bench_launches: test/bench/bench_launches.c $(DOORS_ALONE) $(B)/libmdnn_core.a
+$(B)/test/bench/bench_launches: test/bench/bench_launches.c $(HOOKS_ALONE) $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,BENCH,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
@@ -207,7 +207,7 @@ endif
 
 
 $(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(call shim_sources,memory_device \
-    failure host_slots link_rates stream_moments real capture_mode) $(B)/libmdnn_core.a | $(CLIENT_SIM)
+    failure pinned_pool link_rates timelines real capture_mode) $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \

@@ -11,7 +11,7 @@
  *      pinned  as read, the table and the result in pinned memory: the kernel names no buffer
  *      back    as read, but an operation just before it names that buffer
  *      late    as write, but what fills the memory is enqueued behind the kernel, without a wait
- *      unseen  as read; what became of it is never asked
+ *      untracked  as read; what became of it is never asked
  * FILL_BYTES: of two more buffers, together, which one operation uses before the kernel; 0: none.
  *
  * Exit status: 0 right, 3 an error behind the kernel, 4 wrong content, 1 anything else. */
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
 {
     if (argc != 3) {
         fprintf(stderr,
-                "usage: pointer_table read|write|graph|pinned|back|late|unseen FILL_BYTES\n");
+                "usage: pointer_table read|write|graph|pinned|back|late|untracked FILL_BYTES\n");
         return 1;
     }
     const bool late = !strcmp(argv[1], "late"), write = late || !strcmp(argv[1], "write");
@@ -194,7 +194,7 @@ int main(int argc, char **argv)
         launch_graph(follow, &b);
     else
         launch(follow, &b, write, NULL);
-    if (!strcmp(argv[1], "unseen"))
+    if (!strcmp(argv[1], "untracked"))
         return 0;
     stop_at(late ? fill(&b) : cudaDeviceSynchronize());
     check_content(&b, b.hidden, write); /* late: named again before the kernel has run */

@@ -1,4 +1,4 @@
-/* For tests and benches of single doors: virtual memory that owns one stretch of addresses and a
+/* For tests and benches of single hooks: virtual memory that owns one stretch of addresses and a
  * driver that tells layouts. Included once in a program. */
 #ifndef ONE_DRIVER_H
 #define ONE_DRIVER_H
@@ -13,7 +13,7 @@
 #define OWNED_BYTES ((uint64_t)1 << 30)
 
 static uint64_t named[64];
-static size_t named_count;
+static size_t operand_count;
 static mdnn_node_owner_t named_owner, child_owner;
 static CUgraph child_graph, joined_part;
 static CUresult name_result = CUDA_SUCCESS;
@@ -31,7 +31,7 @@ bool mdnn_virtual_owns(uint64_t address)
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role)
 {
     if (operation->name_count < MDNN_VIRTUAL_NAMES)
-        operation->names[operation->name_count++] = (mdnn_named_t){address, role};
+        operation->names[operation->name_count++] = (mdnn_memory_operand_t){address, role};
 }
 
 CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
@@ -45,10 +45,10 @@ void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
     (void)operation, (void)enqueued;
 }
 
-CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
+CUresult mdnn_virtual_node_operands(mdnn_node_owner_t owner, uint64_t address)
 {
     named_owner = owner;
-    named[named_count++ % 64] = address;
+    named[operand_count++ % 64] = address;
     return name_result;
 }
 

@@ -17,7 +17,7 @@ static const mdnn_node_owner_t unknown;
 static int forget(void **state)
 {
     (void)state;
-    named_count = 0;
+    operand_count = 0;
     named_owner = child_owner = unknown;
     child_graph = joined_part = NULL;
     name_result = CUDA_SUCCESS;
@@ -27,7 +27,7 @@ static int forget(void **state)
 /* In the graph, in this order. */
 static void check_named(size_t count, const uint64_t *expected)
 {
-    assert_int_equal(named_count, count);
+    assert_int_equal(operand_count, count);
     assert_memory_equal(named, expected, count * sizeof *named);
     assert_ptr_equal(named_owner.graph, count > 0 ? graph.graph : NULL);
 }
@@ -136,7 +136,7 @@ static void what_cannot_stay_is_refused(void **state)
     const CUDA_MEMSET_NODE_PARAMS fill = {.dst = OWNED + 64}, elsewhere = {.dst = 64};
     name_result = CUDA_ERROR_OUT_OF_MEMORY;
     assert_int_equal(mdnn_node_memset(unknown, &elsewhere), CUDA_SUCCESS);
-    assert_int_equal(named_count, 0);
+    assert_int_equal(operand_count, 0);
     assert_int_equal(mdnn_node_memset(unknown, &fill), CUDA_ERROR_OUT_OF_MEMORY);
     memset(values, 0, sizeof values);
     values[0][0] = OWNED;
@@ -147,7 +147,7 @@ static void what_cannot_stay_is_refused(void **state)
 
 typedef CUresult (*add_node_t)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
                                CUgraphNodeParams *);
-CUresult mdnn_door_cuGraphAddNode(add_node_t real, bool own_stream, CUgraphNode *node,
+CUresult mdnn_hook_cuGraphAddNode(add_node_t real, bool own_stream, CUgraphNode *node,
                                   CUgraph whole, const CUgraphNode *after, size_t after_count,
                                   CUgraphNodeParams *uses);
 
@@ -174,13 +174,13 @@ static void graphs_that_live_in_a_node_are_parts(void **state)
     bodies[0] = (CUgraph)(uintptr_t)0x50;
     bodies[1] = (CUgraph)(uintptr_t)0x60;
     CUgraphNodeParams choice = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL, .conditional = {.size = 2}};
-    assert_int_equal(mdnn_door_cuGraphAddNode(add, false, NULL, graph.graph, NULL, 0, &choice),
+    assert_int_equal(mdnn_hook_cuGraphAddNode(add, false, NULL, graph.graph, NULL, 0, &choice),
                      CUDA_SUCCESS);
     assert_ptr_equal(joined_part, bodies[1]);
     CUgraphNodeParams child = {
         .type = CU_GRAPH_NODE_TYPE_GRAPH,
         .graph = {.graph = bodies[0], .ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE}};
-    assert_int_equal(mdnn_door_cuGraphAddNode(move, false, NULL, graph.graph, NULL, 0, &child),
+    assert_int_equal(mdnn_hook_cuGraphAddNode(move, false, NULL, graph.graph, NULL, 0, &child),
                      CUDA_SUCCESS);
     assert_ptr_equal(joined_part, bodies[0]);
     assert_null(child_graph);
@@ -212,10 +212,10 @@ static void layouts_end_with_their_modules(void **state)
     check_layout(PARAMETERS_OF_KERNELS);
     parameters_told = 2;
     check_layout(PARAMETERS_OF_KERNELS); /* it is not asked about again for nothing */
-    assert_int_equal(mdnn_door_cuModuleUnload(unload, false, NULL), CUDA_SUCCESS);
+    assert_int_equal(mdnn_hook_cuModuleUnload(unload, false, NULL), CUDA_SUCCESS);
     check_layout(2);
     parameters_told = 3;
-    assert_int_equal(mdnn_door_cuLibraryUnload(unload_library, false, NULL), CUDA_SUCCESS);
+    assert_int_equal(mdnn_hook_cuLibraryUnload(unload_library, false, NULL), CUDA_SUCCESS);
     check_layout(3);
     parameters_told = PARAMETERS_OF_KERNELS;
     mdnn_kernel_layouts_forget();

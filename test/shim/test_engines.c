@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/convolution/cost_table.h"
+#include "shim/convolution/candidate_table.h"
 #include "shim/convolution/engine_knobs.h"
 #include "shim/convolution/graph_build.h"
 #include "shim/graph/graph_json.h"

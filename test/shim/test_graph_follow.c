@@ -1,6 +1,6 @@
 /* Graphs that are followed from what a program sets are the graphs that plans say in their JSON,
  * field by field, however they are built; and a gap makes a plan unknown, never another graph.
- * Every call of cuDNN here is followed as the doors do it. Plans without a device, so that NVIDIA's
+ * Every call of cuDNN here is followed as the hooks do it. Plans without a device, so that NVIDIA's
  * library does, too (test_graph_follow_real.sh). Run in the repository's root. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -31,7 +31,7 @@ typedef struct fixture {
     const mdnn_driver_t *driver;
     CUdevice device;
     CUcontext context;
-    mdnn_moments_t *moments;
+    mdnn_timelines_t *timelines;
     CUstream streams[2];
     uint64_t numbers[2];
 } fixture_t;
@@ -46,11 +46,12 @@ static int set_up(void **state)
     fixture.driver = mdnn_real_driver();
     assert_non_null(fixture.driver);
     assert_true(fixture.driver->has_memory && fixture.driver->is_simulated);
-    fixture.moments = mdnn_moments_create(fixture.driver);
-    assert_non_null(fixture.moments);
+    fixture.timelines = mdnn_timelines_create(fixture.driver);
+    assert_non_null(fixture.timelines);
     for (int i = 0; i < 2; i++) {
         OK(cuStreamCreate(&fixture.streams[i], CU_STREAM_NON_BLOCKING));
-        OK(mdnn_moments_stream(fixture.moments, fixture.streams[i], false, &fixture.numbers[i]));
+        OK(mdnn_timelines_stream(fixture.timelines, fixture.streams[i], false,
+                                 &fixture.numbers[i]));
     }
     *state = &fixture;
     return 0;
@@ -61,7 +62,7 @@ static int tear_down(void **state)
     fixture_t *const fixture = *state;
     for (int i = 0; i < 2; i++)
         OK(cuStreamDestroy(fixture->streams[i]));
-    mdnn_moments_destroy(fixture->moments);
+    mdnn_timelines_destroy(fixture->timelines);
     return 0;
 }
 
@@ -91,19 +92,19 @@ static void open_gate(gate_t gate, CUstream stream)
 static void a_moment_is_over_when_the_work_before_it_is(void **state)
 {
     const fixture_t *const f = *state;
-    const mdnn_ticket_t before = mdnn_moments_mark(f->moments, f->numbers[0]);
-    OK(mdnn_moments_wait_on_host(f->moments, before));
-    assert_true(mdnn_moments_is_done(f->moments, before));
+    const mdnn_stream_point_t before = mdnn_timelines_mark(f->timelines, f->numbers[0]);
+    OK(mdnn_timelines_wait_on_host(f->timelines, before));
+    assert_true(mdnn_timelines_is_done(f->timelines, before));
     const gate_t gate = close_gate(f->streams[0]);
-    const mdnn_ticket_t behind = mdnn_moments_mark(f->moments, f->numbers[0]);
-    const mdnn_ticket_t other = mdnn_moments_mark(f->moments, f->numbers[1]);
+    const mdnn_stream_point_t behind = mdnn_timelines_mark(f->timelines, f->numbers[0]);
+    const mdnn_stream_point_t other = mdnn_timelines_mark(f->timelines, f->numbers[1]);
     for (int i = 0; i < 40; i++)
-        assert_false(mdnn_moments_is_done(f->moments, behind));
-    OK(mdnn_moments_wait_on_host(f->moments, other));
-    assert_true(mdnn_moments_is_done(f->moments, before));
+        assert_false(mdnn_timelines_is_done(f->timelines, behind));
+    OK(mdnn_timelines_wait_on_host(f->timelines, other));
+    assert_true(mdnn_timelines_is_done(f->timelines, before));
     open_gate(gate, f->streams[0]);
-    OK(mdnn_moments_wait_on_host(f->moments, behind));
-    assert_true(mdnn_moments_is_done(f->moments, behind));
+    OK(mdnn_timelines_wait_on_host(f->timelines, behind));
+    assert_true(mdnn_timelines_is_done(f->timelines, behind));
 }
 
 /* More moments are asked for than there are places for events. */
@@ -111,17 +112,17 @@ static void many_moments_of_one_stream_stay_in_order(void **state)
 {
     const fixture_t *const f = *state;
     enum { MOMENTS = 100 };
-    mdnn_ticket_t tickets[MOMENTS];
+    mdnn_stream_point_t points[MOMENTS];
     const gate_t gate = close_gate(f->streams[0]);
     for (int i = 0; i < MOMENTS; i++) {
-        tickets[i] = mdnn_moments_mark(f->moments, f->numbers[0]);
-        assert_false(mdnn_moments_is_done(f->moments, tickets[i]));
+        points[i] = mdnn_timelines_mark(f->timelines, f->numbers[0]);
+        assert_false(mdnn_timelines_is_done(f->timelines, points[i]));
     }
     open_gate(gate, f->streams[0]);
     for (int i = MOMENTS; i-- > 0;) {
-        OK(mdnn_moments_wait_on_host(f->moments, tickets[i]));
+        OK(mdnn_timelines_wait_on_host(f->timelines, points[i]));
         for (int j = 0; j <= i; j += 7)
-            assert_true(mdnn_moments_is_done(f->moments, tickets[j]));
+            assert_true(mdnn_timelines_is_done(f->timelines, points[j]));
     }
 }
 
@@ -129,14 +130,14 @@ static void one_stream_waits_for_a_moment_of_another(void **state)
 {
     const fixture_t *const f = *state;
     const gate_t gate = close_gate(f->streams[0]);
-    const mdnn_ticket_t ticket = mdnn_moments_mark(f->moments, f->numbers[0]);
-    OK(mdnn_moments_wait_in_stream(f->moments, f->numbers[0], ticket)); /* its own: nothing */
-    OK(mdnn_moments_wait_in_stream(f->moments, f->numbers[1], ticket));
-    const mdnn_ticket_t behind = mdnn_moments_mark(f->moments, f->numbers[1]);
-    assert_false(mdnn_moments_is_done(f->moments, behind));
+    const mdnn_stream_point_t point = mdnn_timelines_mark(f->timelines, f->numbers[0]);
+    OK(mdnn_timelines_wait_in_stream(f->timelines, f->numbers[0], point)); /* its own: nothing */
+    OK(mdnn_timelines_wait_in_stream(f->timelines, f->numbers[1], point));
+    const mdnn_stream_point_t behind = mdnn_timelines_mark(f->timelines, f->numbers[1]);
+    assert_false(mdnn_timelines_is_done(f->timelines, behind));
     open_gate(gate, f->streams[0]);
-    OK(mdnn_moments_wait_in_stream(f->moments, MDNN_NO_STREAM, behind)); /* the host */
-    assert_true(mdnn_moments_is_done(f->moments, behind));
+    OK(mdnn_timelines_wait_in_stream(f->timelines, MDNN_NO_STREAM, behind)); /* the host */
+    assert_true(mdnn_timelines_is_done(f->timelines, behind));
 }
 
 static void work_of_a_destroyed_stream_stays_known(void **state)
@@ -145,20 +146,20 @@ static void work_of_a_destroyed_stream_stays_known(void **state)
     CUstream stream;
     uint64_t number, next;
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(mdnn_moments_stream(f->moments, stream, false, &number));
+    OK(mdnn_timelines_stream(f->timelines, stream, false, &number));
     const gate_t gate = close_gate(stream);
-    const mdnn_ticket_t ticket = mdnn_moments_mark(f->moments, number);
-    mdnn_moments_stream_ends(f->moments, stream);
+    const mdnn_stream_point_t point = mdnn_timelines_mark(f->timelines, number);
+    mdnn_timelines_stream_ends(f->timelines, stream);
     OK(cuStreamDestroy(stream));
-    assert_false(mdnn_moments_is_done(f->moments, ticket));
-    assert_null(mdnn_moments_handle(f->moments, number, f->context));
+    assert_false(mdnn_timelines_is_done(f->timelines, point));
+    assert_null(mdnn_timelines_handle(f->timelines, number, f->context));
     *(volatile uint32_t *)gate.word = 1;
-    OK(mdnn_moments_wait_on_host(f->moments, ticket));
+    OK(mdnn_timelines_wait_on_host(f->timelines, point));
     OK(cuMemFreeHost(gate.word));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(mdnn_moments_stream(f->moments, stream, false, &next));
+    OK(mdnn_timelines_stream(f->timelines, stream, false, &next));
     assert_int_not_equal(number, next);
-    mdnn_moments_stream_ends(f->moments, stream);
+    mdnn_timelines_stream_ends(f->timelines, stream);
     OK(cuStreamDestroy(stream));
 }
 
@@ -171,21 +172,21 @@ static void unfinished_work_outlasts_many_streams(void **state)
     CUstream stream;
     uint64_t number, other;
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(mdnn_moments_stream(f->moments, stream, false, &number));
+    OK(mdnn_timelines_stream(f->timelines, stream, false, &number));
     const gate_t gate = close_gate(stream);
-    const mdnn_ticket_t ticket = mdnn_moments_mark(f->moments, number);
-    mdnn_moments_stream_ends(f->moments, stream);
+    const mdnn_stream_point_t point = mdnn_timelines_mark(f->timelines, number);
+    mdnn_timelines_stream_ends(f->timelines, stream);
     OK(cuStreamDestroy(stream));
     for (int i = 0; i < MANY; i++) {
         OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-        OK(mdnn_moments_stream(f->moments, stream, false, &other));
-        mdnn_moments_stream_ends(f->moments, stream);
+        OK(mdnn_timelines_stream(f->timelines, stream, false, &other));
+        mdnn_timelines_stream_ends(f->timelines, stream);
         OK(cuStreamDestroy(stream));
-        assert_false(mdnn_moments_is_done(f->moments, ticket));
+        assert_false(mdnn_timelines_is_done(f->timelines, point));
     }
     *(volatile uint32_t *)gate.word = 1;
-    OK(mdnn_moments_wait_on_host(f->moments, ticket));
-    assert_true(mdnn_moments_is_done(f->moments, ticket));
+    OK(mdnn_timelines_wait_on_host(f->timelines, point));
+    assert_true(mdnn_timelines_is_done(f->timelines, point));
     OK(cuMemFreeHost(gate.word));
 }
 
@@ -194,23 +195,23 @@ static void a_capture_is_left_alone(void **state)
     const fixture_t *const f = *state;
     CUgraph graph;
     size_t nodes = 0;
-    const mdnn_ticket_t before = mdnn_moments_mark(f->moments, f->numbers[0]);
+    const mdnn_stream_point_t before = mdnn_timelines_mark(f->timelines, f->numbers[0]);
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    mdnn_moments_capture_began(f->moments);
+    mdnn_timelines_capture_began(f->timelines);
     OK(cuStreamBeginCapture(f->streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
     OK(cuThreadExchangeStreamCaptureMode(&mode));
-    OK(mdnn_moments_wait_on_host(f->moments, before));
-    assert_true(mdnn_moments_stream_captures(f->moments, f->streams[0]));
-    const mdnn_ticket_t within = mdnn_moments_mark(f->moments, f->numbers[0]);
-    assert_false(mdnn_moments_is_done(f->moments, within));
-    assert_int_equal(mdnn_moments_wait_on_host(f->moments, within), MDNN_STATUS_BUSY);
+    OK(mdnn_timelines_wait_on_host(f->timelines, before));
+    assert_true(mdnn_timelines_stream_captures(f->timelines, f->streams[0]));
+    const mdnn_stream_point_t within = mdnn_timelines_mark(f->timelines, f->numbers[0]);
+    assert_false(mdnn_timelines_is_done(f->timelines, within));
+    assert_int_equal(mdnn_timelines_wait_on_host(f->timelines, within), MDNN_STATUS_BUSY);
     OK(cuThreadExchangeStreamCaptureMode(&mode));
     OK(cuStreamEndCapture(f->streams[0], &graph));
-    mdnn_moments_capture_ended(f->moments);
+    mdnn_timelines_capture_ended(f->timelines);
     OK(cuGraphGetNodes(graph, NULL, &nodes));
     assert_int_equal(nodes, 0);
     OK(cuGraphDestroy(graph));
-    OK(mdnn_moments_wait_on_host(f->moments, within));
+    OK(mdnn_timelines_wait_on_host(f->timelines, within));
 }
 
 /* Fresh, for one test's slots. */
@@ -226,7 +227,7 @@ static mdnn_device_memory_config_t config_of(const fixture_t *f, uint64_t budget
                                              uint64_t host_chunks)
 {
     return (mdnn_device_memory_config_t){.driver = f->driver,
-                                         .moments = f->moments,
+                                         .timelines = f->timelines,
                                          .device = f->device,
                                          .context = f->context,
                                          .budget_bytes = budget_bytes,
@@ -234,30 +235,30 @@ static mdnn_device_memory_config_t config_of(const fixture_t *f, uint64_t budget
                                          .host = account_of(host_chunks * CHUNK)};
 }
 
-static mdnn_host_slots_t *make_slots(const fixture_t *f, uint64_t limit_bytes, bool background)
+static mdnn_pinned_pool_t *make_slots(const fixture_t *f, uint64_t limit_bytes, bool background)
 {
-    const mdnn_host_slots_config_t config = {.driver = f->driver,
-                                             .device = f->device,
-                                             .context = f->context,
-                                             .slot_bytes = CHUNK,
-                                             .account = account_of(limit_bytes),
-                                             .background = background};
-    mdnn_host_slots_t *slots;
-    OK(mdnn_host_slots_create(&config, &slots));
+    const mdnn_pinned_pool_config_t config = {.driver = f->driver,
+                                              .device = f->device,
+                                              .context = f->context,
+                                              .slot_bytes = CHUNK,
+                                              .account = account_of(limit_bytes),
+                                              .background = background};
+    mdnn_pinned_pool_t *slots;
+    OK(mdnn_pinned_pool_create(&config, &slots));
     return slots;
 }
 
 static void take_all(const fixture_t *f, bool background)
 {
     enum { SLOTS = 40 };
-    mdnn_host_slots_t *const slots = make_slots(f, (uint64_t)SLOTS * CHUNK, background);
+    mdnn_pinned_pool_t *const slots = make_slots(f, (uint64_t)SLOTS * CHUNK, background);
     uint64_t taken[SLOTS], slot;
     int count = 0;
-    mdnn_host_slots_want(slots, 4 * CHUNK);
+    mdnn_pinned_pool_want(slots, 4 * CHUNK);
     for (mdnn_status_t status;
-         (status = mdnn_host_slots_take(slots, &slot)) != MDNN_STATUS_OUT_OF_MEMORY;) {
+         (status = mdnn_pinned_pool_take(slots, &slot)) != MDNN_STATUS_OUT_OF_MEMORY;) {
         if (status == MDNN_STATUS_BUSY) {
-            OK(mdnn_host_slots_wait(slots));
+            OK(mdnn_pinned_pool_wait(slots));
             continue;
         }
         OK(status);
@@ -266,15 +267,15 @@ static void take_all(const fixture_t *f, bool background)
         taken[count++] = slot;
     }
     assert_int_equal(count, SLOTS);
-    assert_int_equal(mdnn_host_slots_bytes(slots), (uint64_t)SLOTS * CHUNK);
+    assert_int_equal(mdnn_pinned_pool_bytes(slots), (uint64_t)SLOTS * CHUNK);
     for (int i = 0; i < count; i++) {
         const uint8_t *const bytes = (const uint8_t *)(uintptr_t)taken[i];
         assert_true(bytes[0] == i && bytes[CHUNK - 1] == i); /* nobody else's */
-        mdnn_host_slots_give(slots, taken[i]);
+        mdnn_pinned_pool_give(slots, taken[i]);
     }
-    OK(mdnn_host_slots_take(slots, &slot));
-    mdnn_host_slots_give(slots, slot);
-    mdnn_host_slots_destroy(slots);
+    OK(mdnn_pinned_pool_take(slots, &slot));
+    mdnn_pinned_pool_give(slots, slot);
+    mdnn_pinned_pool_destroy(slots);
 }
 
 static void slots_are_made_at_need(void **state)
@@ -287,14 +288,14 @@ static void slots_are_made_in_the_background(void **state)
     take_all(*state, true);
 }
 
-static int take_more(mdnn_host_slots_t *slots)
+static int take_more(mdnn_pinned_pool_t *slots)
 {
     uint64_t slot;
     int count = 0;
     for (mdnn_status_t status;
-         (status = mdnn_host_slots_take(slots, &slot)) != MDNN_STATUS_OUT_OF_MEMORY;)
+         (status = mdnn_pinned_pool_take(slots, &slot)) != MDNN_STATUS_OUT_OF_MEMORY;)
         if (status == MDNN_STATUS_BUSY)
-            OK(mdnn_host_slots_wait(slots));
+            OK(mdnn_pinned_pool_wait(slots));
         else
             count++;
     return count;
@@ -307,39 +308,39 @@ static void slots_share_one_limit(void **state)
     enum { SLOTS = 40, FIRST = 10 };
     for (int background = 0; background < 2; background++) {
         mdnn_host_account_t *const account = account_of((uint64_t)SLOTS * CHUNK);
-        mdnn_host_slots_config_t config = {.driver = f->driver,
-                                           .device = f->device,
-                                           .context = f->context,
-                                           .slot_bytes = CHUNK,
-                                           .account = account,
-                                           .background = background != 0};
-        mdnn_host_slots_t *first, *second;
+        mdnn_pinned_pool_config_t config = {.driver = f->driver,
+                                            .device = f->device,
+                                            .context = f->context,
+                                            .slot_bytes = CHUNK,
+                                            .account = account,
+                                            .background = background != 0};
+        mdnn_pinned_pool_t *first, *second;
         uint64_t slot;
-        OK(mdnn_host_slots_create(&config, &first));
-        OK(mdnn_host_slots_create(&config, &second));
+        OK(mdnn_pinned_pool_create(&config, &first));
+        OK(mdnn_pinned_pool_create(&config, &second));
         for (int i = 0; i < FIRST; i++)
-            while (mdnn_host_slots_take(first, &slot) == MDNN_STATUS_BUSY)
-                OK(mdnn_host_slots_wait(first));
+            while (mdnn_pinned_pool_take(first, &slot) == MDNN_STATUS_BUSY)
+                OK(mdnn_pinned_pool_wait(first));
         const int others = take_more(second);
         assert_int_equal(FIRST + take_more(first) + others, SLOTS);
         assert_int_equal(account->made_bytes, (uint64_t)SLOTS * CHUNK);
-        mdnn_host_slots_destroy(second);
+        mdnn_pinned_pool_destroy(second);
         assert_true(account->made_bytes < (uint64_t)SLOTS * CHUNK);
-        mdnn_host_slots_destroy(first);
+        mdnn_pinned_pool_destroy(first);
         assert_int_equal(account->made_bytes, 0);
     }
 }
 
 static void a_stopped_thread_makes_no_more(void **state)
 {
-    mdnn_host_slots_t *const slots = make_slots(*state, (uint64_t)64 * CHUNK, true);
+    mdnn_pinned_pool_t *const slots = make_slots(*state, (uint64_t)64 * CHUNK, true);
     uint64_t slot;
-    mdnn_host_slots_want(slots, CHUNK);
-    mdnn_host_slots_stop_all();
-    while (mdnn_host_slots_take(slots, &slot) == MDNN_STATUS_OK)
+    mdnn_pinned_pool_want(slots, CHUNK);
+    mdnn_pinned_pool_stop_all();
+    while (mdnn_pinned_pool_take(slots, &slot) == MDNN_STATUS_OK)
         ;
-    assert_int_equal(mdnn_host_slots_take(slots, &slot), MDNN_STATUS_OUT_OF_MEMORY);
-    mdnn_host_slots_destroy(slots);
+    assert_int_equal(mdnn_pinned_pool_take(slots, &slot), MDNN_STATUS_OUT_OF_MEMORY);
+    mdnn_pinned_pool_destroy(slots);
 }
 
 /* ---- what is taken from the driver, counted ---- */
@@ -466,12 +467,12 @@ static void a_failure_is_not_told_later(void **state)
 {
     const fixture_t *const f = *state;
     mdnn_failure_forget();
-    const mdnn_ticket_t ticket = mdnn_moments_mark(f->moments, f->numbers[0]);
+    const mdnn_stream_point_t point = mdnn_timelines_mark(f->timelines, f->numbers[0]);
     simulator()->inject("cuEventRecord", 1, CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(mdnn_moments_wait_on_host(f->moments, ticket), MDNN_STATUS_DEVICE);
+    assert_int_equal(mdnn_timelines_wait_on_host(f->timelines, point), MDNN_STATUS_DEVICE);
     assert_int_equal(mdnn_failure_take(), CUDA_ERROR_NOT_SUPPORTED);
     assert_int_equal(mdnn_failure_take(), CUDA_SUCCESS);
-    OK(mdnn_moments_wait_on_host(f->moments, ticket)); /* the next try */
+    OK(mdnn_timelines_wait_on_host(f->timelines, point)); /* the next try */
 }
 
 /* Content goes out through a chunk's alias while it is nowhere else mapped, and comes back into
@@ -483,7 +484,7 @@ static void content_survives_the_way_out_and_back(void **state)
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *memory;
     uint64_t chunks[4], slot, start, bytes;
-    mdnn_ticket_t end;
+    mdnn_stream_point_t end;
     static uint32_t words[CHUNK / 4], back[CHUNK / 4];
     OK(mdnn_device_memory_create(&config, &memory));
     mdnn_device_memory_addresses(memory, &start, &bytes);
@@ -527,7 +528,7 @@ static void a_slot_stands_for_a_chunk(void **state)
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
     mdnn_device_memory_t *const memory = make_covering(f);
     uint64_t chunk, slots[2], start, bytes;
-    mdnn_ticket_t end;
+    mdnn_stream_point_t end;
     uint32_t word = 0;
     assert_true(mdnn_device_memory_covers(memory));
     mdnn_device_memory_addresses(memory, &start, &bytes);
@@ -589,10 +590,10 @@ static void a_wait_that_takes_too_long_is_given_up(void **state)
 {
     const fixture_t *const f = *state;
     const gate_t gate = close_gate(f->streams[0]);
-    const mdnn_ticket_t behind = mdnn_moments_mark(f->moments, f->numbers[0]);
-    assert_int_equal(mdnn_moments_wait_a_while(f->moments, behind, 1), MDNN_STATUS_BUSY);
+    const mdnn_stream_point_t behind = mdnn_timelines_mark(f->timelines, f->numbers[0]);
+    assert_int_equal(mdnn_timelines_wait_a_while(f->timelines, behind, 1), MDNN_STATUS_BUSY);
     open_gate(gate, f->streams[0]);
-    OK(mdnn_moments_wait_a_while(f->moments, behind, 1));
+    OK(mdnn_timelines_wait_a_while(f->timelines, behind, 1));
 }
 
 static void times_are_of_what_lies_between(void **state)
@@ -628,10 +629,10 @@ static void another_devices_stream_is_not_timed(void **state)
     CUcontext other, popped;
     uint64_t own_number, other_number;
     OK(mdnn_device_memory_create(&config, &memory));
-    OK(mdnn_moments_stream(f->moments, NULL, false, &own_number));
+    OK(mdnn_timelines_stream(f->timelines, NULL, false, &own_number));
     OK(cuDevicePrimaryCtxRetain(&other, 1));
     OK(cuCtxPushCurrent(other));
-    OK(mdnn_moments_stream(f->moments, NULL, false, &other_number));
+    OK(mdnn_timelines_stream(f->timelines, NULL, false, &other_number));
     OK(cuCtxPopCurrent(&popped));
     assert_true(own_number != other_number);
     assert_true(device.time_begin(memory, own_number) > 0);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "shim/interpose/library_doors.h"
+#include "shim/interpose/library_hooks.h"
 #include "shim/vmem/plain_memory.h"
 
 /* ---- tests ---- */

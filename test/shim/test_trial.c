@@ -37,13 +37,13 @@ static served_t serve(mdnn_trial_t *trial, int calls)
 {
     served_t served = {0, 0, 0};
     for (int i = 0; i < calls; i++) {
-        int ticket;
-        const mdnn_contender_t contender = mdnn_trial_begin(trial, NULL, &ticket);
+        int point;
+        const mdnn_contender_t contender = mdnn_trial_begin(trial, NULL, &point);
         served.split += contender == MDNN_CONTENDER_SPLIT;
         served.rival += contender == MDNN_CONTENDER_RIVAL;
-        if (ticket >= 0) {
+        if (point >= 0) {
             served.timed++;
-            mdnn_trial_end(trial, NULL, ticket);
+            mdnn_trial_end(trial, NULL, point);
         }
     }
     return served;

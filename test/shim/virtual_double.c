@@ -7,7 +7,7 @@
 #include "shim/real/process.h"
 #include "shim/real/real.h"
 #include "shim/vmem/virtual_aside.h"
-#include "shim/vmem/virtual_unseen.h"
+#include "shim/vmem/virtual_untracked.h"
 
 typedef struct allocation {
     uint64_t start, bytes;
@@ -107,7 +107,7 @@ bool mdnn_virtual_ask(CUdeviceptr address, void (*ask)(void *context, CUdevicept
 
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role)
 {
-    const mdnn_named_t named = {address, role};
+    const mdnn_memory_operand_t named = {address, role};
     if (operation->name_count < MDNN_VIRTUAL_NAMES) {
         operation->names[operation->name_count++] = named;
         return;
@@ -201,7 +201,7 @@ static const char *owner_word(mdnn_node_owner_t owner)
     return owner.graph ? "graph" : owner.executable ? "executable" : "unknown";
 }
 
-CUresult mdnn_virtual_node_named(mdnn_node_owner_t owner, uint64_t address)
+CUresult mdnn_virtual_node_operands(mdnn_node_owner_t owner, uint64_t address)
 {
     char text[64];
     snprintf(text, sizeof text, "%s:%s", mdnn_virtual_owns(address) ? "node" : "stray-node",
@@ -359,25 +359,25 @@ CUresult mdnn_device_free(CUdeviceptr address)
     return mdnn_real_driver()->cuMemFree(address);
 }
 
-/* ---- for the doors of libraries, which the tests of this double do not call ---- */
+/* ---- for the hooks of libraries, which the tests of this double do not call ---- */
 
 bool mdnn_virtual_any(void)
 {
     return false;
 }
 
-struct mdnn_virtual_device *mdnn_virtual_unseen_begin(CUstream stream, uint64_t *number)
+struct mdnn_virtual_device *mdnn_virtual_untracked_begin(CUstream stream, uint64_t *number)
 {
     (void)stream, (void)number;
     return NULL;
 }
 
-void mdnn_virtual_unseen_end(struct mdnn_virtual_device *device, uint64_t number)
+void mdnn_virtual_untracked_end(struct mdnn_virtual_device *device, uint64_t number)
 {
     (void)device, (void)number;
 }
 
-uint32_t mdnn_virtual_unseen_open(void)
+uint32_t mdnn_virtual_untracked_open(void)
 {
     return 0;
 }

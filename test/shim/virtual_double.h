@@ -1,4 +1,4 @@
-/* In the place of shim/vmem/virtual_memory.c: memory is the real driver's, and what the doors say is
+/* In the place of shim/vmem/virtual_memory.c: memory is the real driver's, and what the hooks say is
  * written down. Built into a library of its own, whose test finds it by dlsym. */
 #ifndef VIRTUAL_DOUBLE_H
 #define VIRTUAL_DOUBLE_H
@@ -14,7 +14,7 @@ typedef struct virtual_double {
     uint64_t key;
     const char *name;
     size_t name_count;
-    mdnn_named_t names[DOUBLE_NAMES];
+    mdnn_memory_operand_t names[DOUBLE_NAMES];
     size_t begun, ended, refused; /* operations */
     /* The last allocation. */
     CUstream allocated_in;

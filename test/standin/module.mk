@@ -1,4 +1,4 @@
-# Stand-ins for the three libraries: what benches of doors and tests of their calls run on.
+# Stand-ins for the three libraries: what benches of hooks and tests of their calls run on.
 # They are real shared libraries with the real names; programs find them by LD_LIBRARY_PATH.
 STANDIN := $(B)/standin
 STANDIN_LIBS := $(STANDIN)/libcuda.so.1 $(STANDIN)/libcudart.so.13 $(STANDIN)/libcudnn.so.9
@@ -24,18 +24,18 @@ STANDIN_CLIENT = $(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declaration
     -MF $@.d -L$(STANDIN) -l:libcudnn.so.9 -l:libcudart.so.13 -l:libcuda.so.1 -ldl -Wl,-rpath,'$$ORIGIN/../../standin' -o $@
 
 ifneq ($(CUDA_INCLUDE),)
-BENCHES += $(B)/test/bench/bench_doors
+BENCHES += $(B)/test/bench/bench_hooks
 endif
-$(B)/test/bench/bench_doors: test/bench/bench_doors.c $(STANDIN_LIBS)
+$(B)/test/bench/bench_hooks: test/bench/bench_hooks.c $(STANDIN_LIBS)
 	@mkdir -p $(@D)
 	$(call say,BENCH,$@)
 	$(Q)$(STANDIN_CLIENT)
 
-$(B)/test/clients/door_rules: test/clients/door_rules.c $(STANDIN_LIBS)
+$(B)/test/clients/hook_rules: test/clients/hook_rules.c $(STANDIN_LIBS)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(STANDIN_CLIENT)
 ifneq ($(CUDA_INCLUDE),)
-TEST_DEPS += $(B)/test/clients/door_rules
-TESTS += test/doors.sh test/faults.sh
+TEST_DEPS += $(B)/test/clients/hook_rules
+TESTS += test/hooks.sh test/faults.sh
 endif

@@ -1,4 +1,4 @@
-/* The mechanism and the pilot under a program that repeats itself, on a device with a clock:
+/* The mechanism and the plan follower under a program that repeats itself, on a device with a clock:
  * streams and copies take the time that they would, and the host pays for what it enqueues, maps
  * and unmaps. Contents count for nothing. One program includes it once; what must not fail ends it.
  */
@@ -72,40 +72,40 @@ static inline mdnn_status_t device_unmap(void *context, uint64_t address, uint64
     return MDNN_STATUS_OK;
 }
 
-static inline mdnn_ticket_t device_mark(void *context, uint64_t stream)
+static inline mdnn_stream_point_t device_mark(void *context, uint64_t stream)
 {
     const device_t *const device = context;
-    return (mdnn_ticket_t){stream, device->moments[stream]};
+    return (mdnn_stream_point_t){stream, device->moments[stream]};
 }
 
-static inline double ticket_us(const device_t *device, mdnn_ticket_t ticket)
+static inline double point_us(const device_t *device, mdnn_stream_point_t point)
 {
-    MUST(ticket.moment + MOMENTS > device->moments[ticket.stream]);
-    return device->end_us[ticket.stream][ticket.moment % MOMENTS];
+    MUST(point.position + MOMENTS > device->moments[point.stream]);
+    return device->end_us[point.stream][point.position % MOMENTS];
 }
 
-static inline bool device_is_done(void *context, mdnn_ticket_t ticket)
+static inline bool device_is_done(void *context, mdnn_stream_point_t point)
 {
     const device_t *const device = context;
-    return ticket_us(device, ticket) <= device->now_us;
+    return point_us(device, point) <= device->now_us;
 }
 
-static inline mdnn_status_t device_wait(void *context, mdnn_ticket_t ticket)
+static inline mdnn_status_t device_wait(void *context, mdnn_stream_point_t point)
 {
     device_t *const device = context;
-    if (ticket_us(device, ticket) > device->now_us)
-        device->now_us = ticket_us(device, ticket);
+    if (point_us(device, point) > device->now_us)
+        device->now_us = point_us(device, point);
     return MDNN_STATUS_OK;
 }
 
 static inline mdnn_status_t device_wait_in_stream(void *context, uint64_t stream,
-                                                  mdnn_ticket_t ticket)
+                                                  mdnn_stream_point_t point)
 {
     device_t *const device = context;
     double *const end_us = &device->end_us[stream][++device->moments[stream] % MOMENTS];
     *end_us = device->end_us[stream][(device->moments[stream] - 1) % MOMENTS];
-    if (*end_us < ticket_us(device, ticket))
-        *end_us = ticket_us(device, ticket);
+    if (*end_us < point_us(device, point))
+        *end_us = point_us(device, point);
     return MDNN_STATUS_OK;
 }
 
@@ -127,7 +127,7 @@ static inline mdnn_status_t device_wait_for_slot(void *context)
 }
 
 static inline mdnn_status_t device_copy(void *context, bool out, uint64_t chunk, uint64_t slot,
-                                        uint64_t bytes, mdnn_ticket_t *end)
+                                        uint64_t bytes, mdnn_stream_point_t *end)
 {
     device_t *const device = context;
     const uint64_t queue = out ? OUT : IN, other = out ? IN : OUT;
@@ -159,17 +159,18 @@ static inline void device_time_end(void *context, uint64_t stream, uint64_t toke
 static inline mdnn_status_t device_time_read(void *context, uint64_t token, double *time_us)
 {
     device_t *const device = context;
-    const mdnn_ticket_t ticket = {0, device->token_moment[token % TOKENS]};
-    if (!device_is_done(device, ticket))
+    const mdnn_stream_point_t point = {0, device->token_moment[token % TOKENS]};
+    if (!device_is_done(device, point))
         return MDNN_STATUS_BUSY;
-    *time_us = ticket_us(device, ticket) - device->token_us[token % TOKENS];
+    *time_us = point_us(device, point) - device->token_us[token % TOKENS];
     return MDNN_STATUS_OK;
 }
 
-static inline mdnn_status_t device_wait_a_while(void *context, mdnn_ticket_t ticket, double seconds)
+static inline mdnn_status_t device_wait_a_while(void *context, mdnn_stream_point_t point,
+                                                double seconds)
 {
     (void)seconds;
-    return device_wait(context, ticket);
+    return device_wait(context, point);
 }
 
 static inline double device_now_us(void *context)
@@ -233,19 +234,19 @@ static inline void run_operation(uint32_t position)
 {
     const mdnn_operation_t *const operation = &network.operations[position];
     const double time_us = network.variants[operation->first_variant].time_us;
-    mdnn_named_t names[16];
+    mdnn_memory_operand_t names[16];
     allocate_ahead(position);
     if (frees_late && position > 0)
         free_behind(position - 1);
     MUST(operation->use_count <= sizeof names / sizeof names[0]);
     for (uint32_t u = 0; u < operation->use_count; u++) {
         const mdnn_use_t *const use = &network.uses[operation->first_use + u];
-        names[u] = (mdnn_named_t){addresses[use->range], use->role};
+        names[u] = (mdnn_memory_operand_t){addresses[use->range], use->role};
     }
     mdnn_memory_operation_t running = {.key = 1 + position,
                                        .kind = operation->kind,
-                                       .named = names,
-                                       .named_count = operation->use_count};
+                                       .operands = names,
+                                       .operand_count = operation->use_count};
     MUST(mdnn_memory_begin(memory, &running) == MDNN_STATUS_OK);
     device.now_us += HOST_US;
     enqueue(&device, 0, time_us);
@@ -280,8 +281,8 @@ static inline void run_round(bool waits)
         synchronize();
 }
 
-/* `parts`: chunks of the budget, at most; the pilot may plan with `pilot_bytes` of it. */
-static inline void start(uint64_t budget_bytes, uint64_t pilot_bytes, uint64_t parts,
+/* `parts`: chunks of the budget, at most; the plan follower may plan with `follower_bytes` of it. */
+static inline void start(uint64_t budget_bytes, uint64_t follower_bytes, uint64_t parts,
                          mdnn_policy_t policy)
 {
     uint64_t chunk_bytes = 2 << 20;
@@ -295,11 +296,11 @@ static inline void start(uint64_t budget_bytes, uint64_t pilot_bytes, uint64_t p
         .ranges = {chunk_bytes << 20, chunk_bytes << 14, chunk_bytes, chunk_bytes / 2},
         .budget_bytes = budget_bytes,
         .min_bytes = chunk_bytes,
-        .pilot = {.policy = policy,
-                  .budget_bytes = pilot_bytes,
-                  .chunk_bytes = chunk_bytes,
-                  .host_limit_bytes = UINT64_MAX,
-                  .link = device.link}};
+        .follower = {.policy = policy,
+                     .budget_bytes = follower_bytes,
+                     .chunk_bytes = chunk_bytes,
+                     .host_limit_bytes = UINT64_MAX,
+                     .link = device.link}};
     for (int i = 0; i < QUEUES; i++)
         if (!device.end_us[i])
             device.end_us[i] = calloc(MOMENTS, sizeof *device.end_us[i]);

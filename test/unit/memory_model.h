@@ -1,5 +1,5 @@
 /* For the test of offload/memory/memory.c: a device whose streams run late, in random order, as far as
- * their tickets allow, with the mappings in force when they run; host slots; failures on request.
+ * their points allow, with the mappings in force when they run; host slots; failures on request.
  * Every word of memory has a content, and each operation knows what it must find. */
 #ifndef MDNN_TEST_MEMORY_MODEL_H
 #define MDNN_TEST_MEMORY_MODEL_H
@@ -30,7 +30,7 @@ enum {
     MODEL_QUEUES = MODEL_MORE + 8,
     MODEL_QUEUE = 512,
     MODEL_TOUCHES = 8,
-    MODEL_AREA_WORDS = 6 * MODEL_WORDS,
+    MODEL_ALLOCATION_WORDS = 6 * MODEL_WORDS,
 };
 #define MODEL_CHUNK ((uint64_t)MODEL_WORDS * 512)
 #define MODEL_BASE ((uint64_t)1 << 40)
@@ -43,14 +43,14 @@ typedef struct touch {
     bool named; /* or pinned: it must be mapped */
     bool slab;  /* stays mapped in VERIFY */
     bool after_write;
-    uint32_t before[MODEL_AREA_WORDS], after[MODEL_AREA_WORDS]; /* before 0: unknown */
+    uint32_t before[MODEL_ALLOCATION_WORDS], after[MODEL_ALLOCATION_WORDS]; /* before 0: unknown */
 } touch_t;
 
 typedef enum item_kind { ITEM_OPERATION, ITEM_WAIT, ITEM_COPY, ITEM_VALUE } item_kind_t;
 
 typedef struct item {
     item_kind_t kind;
-    mdnn_ticket_t ticket; /* WAIT; VALUE: until the program's value `stream` is `moment` */
+    mdnn_stream_point_t point; /* WAIT; VALUE: until the program's value `stream` is `moment` */
     uint64_t chunk, slot, words;
     bool out;
     uint32_t touch_count;
@@ -74,7 +74,7 @@ typedef struct model {
     bool slot_busy, slot_ready;
     item_t *queue[MODEL_QUEUES][MODEL_QUEUE];
     uint64_t enqueued[MODEL_QUEUES], done[MODEL_QUEUES];
-    unsigned runs_in; /* 1 look at a ticket in so many finds that something has run; 0: none */
+    unsigned runs_in; /* 1 look at a point in so many finds that something has run; 0: none */
     unsigned fail_in; /* 1 call in so many fails; 0: none */
     double now_us;
     uint64_t calls, fail_at; /* that one call fails; 0: none */
@@ -214,19 +214,19 @@ static item_t *enqueue(model_t *model, uint64_t stream, item_kind_t kind)
     return item;
 }
 
-static mdnn_ticket_t model_mark(void *context, uint64_t stream)
+static mdnn_stream_point_t model_mark(void *context, uint64_t stream)
 {
     const model_t *const model = context;
-    return (mdnn_ticket_t){stream, model->enqueued[stream]};
+    return (mdnn_stream_point_t){stream, model->enqueued[stream]};
 }
 
-static bool model_is_done(void *context, mdnn_ticket_t ticket)
+static bool model_is_done(void *context, mdnn_stream_point_t point)
 {
     model_t *const model = context;
-    assert_true(ticket.moment > 0 && ticket.moment <= model->enqueued[ticket.stream]);
+    assert_true(point.position > 0 && point.position <= model->enqueued[point.stream]);
     if (model->runs_in > 0 && pick(model, model->runs_in) == 0)
-        run_one(model); /* time passes: two looks at one ticket may differ */
-    return ticket.moment <= model->done[ticket.stream];
+        run_one(model); /* time passes: two looks at one point may differ */
+    return point.position <= model->done[point.stream];
 }
 
 static void run_touch(model_t *model, const touch_t *touch)
@@ -272,8 +272,8 @@ static bool can_run(const model_t *model, int stream)
         return false;
     const item_t *const item = model->queue[stream][model->done[stream] % MODEL_QUEUE];
     if (item->kind == ITEM_VALUE)
-        return model->values[item->ticket.stream] >= item->ticket.moment;
-    return item->kind != ITEM_WAIT || item->ticket.moment <= model->done[item->ticket.stream];
+        return model->values[item->point.stream] >= item->point.position;
+    return item->kind != ITEM_WAIT || item->point.position <= model->done[item->point.stream];
 }
 
 /* One item at the head of any stream. false: none can run. */
@@ -295,38 +295,38 @@ static bool run_one(model_t *model)
     return false;
 }
 
-static mdnn_status_t model_wait_on_host(void *context, mdnn_ticket_t ticket)
+static mdnn_status_t model_wait_on_host(void *context, mdnn_stream_point_t point)
 {
     model_t *const model = context;
-    assert_true(ticket.moment > 0 && ticket.moment <= model->enqueued[ticket.stream]);
+    assert_true(point.position > 0 && point.position <= model->enqueued[point.stream]);
     model->waits++;
     if (call_fails(model))
         return MDNN_STATUS_DEVICE;
-    while (ticket.moment > model->done[ticket.stream])
+    while (point.position > model->done[point.stream])
         assert_true(run_one(model)); /* I4: what is waited for can run */
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t model_wait_a_while(void *context, mdnn_ticket_t ticket, double seconds)
+static mdnn_status_t model_wait_a_while(void *context, mdnn_stream_point_t point, double seconds)
 {
     model_t *const model = context;
     assert_true(seconds > 0 && seconds <= 10);
-    while (model->may_block && ticket.moment > model->done[ticket.stream])
+    while (model->may_block && point.position > model->done[point.stream])
         if (!run_one(model))
             return MDNN_STATUS_BUSY;
     const unsigned busy_in = seconds < 1 && model->hasty_in > 0 ? 3 : model->hasty_in;
     if (busy_in > 0 && pick(model, busy_in) == 0)
         return MDNN_STATUS_BUSY;
-    return model_wait_on_host(context, ticket);
+    return model_wait_on_host(context, point);
 }
 
-static mdnn_status_t model_wait_in_stream(void *context, uint64_t stream, mdnn_ticket_t ticket)
+static mdnn_status_t model_wait_in_stream(void *context, uint64_t stream, mdnn_stream_point_t point)
 {
     model_t *const model = context;
-    assert_true(ticket.moment > 0 && ticket.moment <= model->enqueued[ticket.stream]);
+    assert_true(point.position > 0 && point.position <= model->enqueued[point.stream]);
     if (call_fails(model))
         return MDNN_STATUS_DEVICE;
-    enqueue(model, stream, ITEM_WAIT)->ticket = ticket;
+    enqueue(model, stream, ITEM_WAIT)->point = point;
     model->stream_waits++;
     return MDNN_STATUS_OK;
 }
@@ -401,7 +401,7 @@ static mdnn_status_t model_wait_for_slot(void *context)
 }
 
 static mdnn_status_t model_copy(void *context, bool out, uint64_t chunk, uint64_t slot,
-                                uint64_t bytes, mdnn_ticket_t *end)
+                                uint64_t bytes, mdnn_stream_point_t *end)
 {
     model_t *const model = context;
     assert_true(bytes > 0 && bytes <= MODEL_CHUNK && model->slot_used[slot]);

@@ -146,9 +146,9 @@ static inline double resnet50_build(random_period_t *random, uint64_t images, do
     return net.bytes;
 }
 
-static inline void resnet50_fill(random_period_t *random, uint64_t images, double round_us)
+static inline void resnet50_fill(random_period_t *random, uint64_t images, double iteration_us)
 {
-    resnet50_build(random, images, round_us / resnet50_build(random, images, 0));
+    resnet50_build(random, images, iteration_us / resnet50_build(random, images, 0));
 }
 
 #endif

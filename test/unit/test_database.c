@@ -294,15 +294,15 @@ static void what_was_left_to_a_search_is_neither_timed_nor_just_untimed(void **s
     cost.workspace_bytes = 0;
     cost.time_ms = 0;
     cost.untimed = true;
-    assert_true(keep_cost(&cost, &kept) && kept.untimed && !kept.left);
-    cost.left = true;
-    assert_true(keep_cost(&cost, &kept) && kept.untimed && kept.left);
+    assert_true(keep_cost(&cost, &kept) && kept.untimed && !kept.deferred);
+    cost.deferred = true;
+    assert_true(keep_cost(&cost, &kept) && kept.untimed && kept.deferred);
     assert_same_cost(&kept, &cost);
     cost.workspace_bytes = 1; /* nobody planned it, so nobody knows that */
     assert_false(keep_cost(&cost, &kept));
     cost = cost_of(32, MDNN_PART_FIRST, 6);
-    cost.left = true; /* others were */
-    assert_true(keep_cost(&cost, &kept) && !kept.untimed && kept.left);
+    cost.deferred = true; /* others were */
+    assert_true(keep_cost(&cost, &kept) && !kept.untimed && kept.deferred);
     assert_same_cost(&kept, &cost);
 }
 
@@ -313,7 +313,7 @@ static void what_another_process_measured_is_not_left_again(void **state)
     const mdnn_cost_t known[] = {cost_of(32, MDNN_PART_FIRST, 6), cost_of(32, MDNN_PART_FIRST, 7)};
     mdnn_cost_t ours[] = {cost_of(32, MDNN_PART_FIRST, 5), cost_of(32, MDNN_PART_FIRST, 6)};
     (void)state;
-    ours[1].left = ours[1].untimed = true;
+    ours[1].deferred = ours[1].untimed = true;
     ours[1].time_ms = 0;
     ours[1].workspace_bytes = 0;
     assert_int_equal(mdnn_cost_memory_put(&measured, 32, MDNN_PART_FIRST, known, 2, true),
@@ -327,7 +327,7 @@ static void what_another_process_measured_is_not_left_again(void **state)
     assert_int_equal(entry->count, 3);
     assert_same_cost(&entry->costs[0], &ours[0]);
     assert_same_cost(&entry->costs[1], &known[0]);
-    assert_false(entry->costs[1].left || entry->costs[1].untimed);
+    assert_false(entry->costs[1].deferred || entry->costs[1].untimed);
     assert_same_cost(&entry->costs[2], &known[1]);
     mdnn_cost_memory_fini(&measured);
     mdnn_cost_memory_fini(&left);
@@ -341,7 +341,7 @@ static void a_size_that_another_process_knows_whole_leaves_nothing(void **state)
     mdnn_cost_t known[] = {cost_of(32, MDNN_PART_FIRST, 6), cost_of(32, MDNN_PART_FIRST, 7)};
     mdnn_cost_t ours[] = {cost_of(32, MDNN_PART_FIRST, 5), cost_of(32, MDNN_PART_FIRST, 6)};
     (void)state;
-    ours[0].left = ours[1].left = true;
+    ours[0].deferred = ours[1].deferred = true;
     known[0].untimed = true; /* there it was above the limit */
     known[0].time_ms = 0;
     assert_int_equal(mdnn_cost_memory_put(&whole, 32, MDNN_PART_FIRST, known, 2, true),
@@ -353,7 +353,7 @@ static void a_size_that_another_process_knows_whole_leaves_nothing(void **state)
     assert_int_equal(mdnn_database_load_costs(&database, &key, &read), MDNN_STATUS_OK);
     const mdnn_cost_entry_t *const entry = mdnn_cost_memory_find(&read, 32, MDNN_PART_FIRST);
     assert_int_equal(entry->count, 3);
-    ours[0].left = ours[1].left = false;
+    ours[0].deferred = ours[1].deferred = false;
     assert_same_cost(&entry->costs[0], &ours[0]);
     assert_same_cost(&entry->costs[1], &ours[1]);
     assert_same_cost(&entry->costs[2], &known[1]);

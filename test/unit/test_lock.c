@@ -21,7 +21,7 @@
 static mdnn_lock_t slot = MDNN_LOCK_INIT(ARENA_SLOT);
 static mdnn_lock_t device = MDNN_LOCK_INIT(DEVICE);
 static mdnn_lock_t other_device = MDNN_LOCK_INIT(DEVICE);
-static mdnn_lock_t moments = MDNN_LOCK_INIT(MOMENTS);
+static mdnn_lock_t timelines = MDNN_LOCK_INIT(TIMELINES);
 static mdnn_lock_t table = MDNN_LOCK_INIT(SHADOWS);
 static mdnn_lock_t recursive = MDNN_LOCK_INIT_RECURSIVE(DATABASE);
 static mdnn_shared_lock_t arena;
@@ -60,11 +60,11 @@ static void take_in_order(void)
     mdnn_lock_to_read(&arena);
     mdnn_lock(&slot);
     mdnn_lock(&device);
-    mdnn_lock(&moments);
-    mdnn_unlock(&moments);
-    mdnn_lock(&moments);
+    mdnn_lock(&timelines);
+    mdnn_unlock(&timelines);
+    mdnn_lock(&timelines);
     mdnn_unlock(&device); /* in any order */
-    mdnn_unlock(&moments);
+    mdnn_unlock(&timelines);
     mdnn_unlock(&slot);
     mdnn_unlock_shared(&arena);
     mdnn_lock(&slot);
@@ -75,7 +75,7 @@ static void take_in_order(void)
 
 static void take_upwards(void)
 {
-    mdnn_lock(&moments);
+    mdnn_lock(&timelines);
     mdnn_lock(&device);
 }
 
@@ -119,8 +119,8 @@ static void wait_for_condition_locked(void)
 {
     const struct timespec past = {0};
     mdnn_lock(&device);
-    mdnn_lock(&moments);
-    (void)mdnn_condition_wait_until(&condition, &moments, &past);
+    mdnn_lock(&timelines);
+    (void)mdnn_condition_wait_until(&condition, &timelines, &past);
 }
 
 static void test_order_is_free(void **state)
@@ -134,7 +134,7 @@ static void test_violations_end_the_process(void **state)
     (void)state;
     assert_non_null(strstr(death_of(take_upwards),
                            "taking DEVICE (all that the mechanism knows of one "
-                           "device) while MOMENTS is held"));
+                           "device) while TIMELINES is held"));
     assert_non_null(strstr(death_of(take_two_of_a_rank), "taking DEVICE"));
     assert_non_null(strstr(death_of(take_twice), "taking DEVICE"));
     assert_non_null(strstr(death_of(take_what_no_row_names), "while SHADOWS is held"));
@@ -154,10 +154,10 @@ static void test_what_is_allowed(void **state)
 {
     const struct timespec past = {0};
     (void)state;
-    mdnn_lock(&moments);
+    mdnn_lock(&timelines);
     assert_true(mdnn_trylock(&device));
     mdnn_unlock(&device);
-    mdnn_unlock(&moments);
+    mdnn_unlock(&timelines);
     assert_true(mdnn_timedlock(&recursive, &past));
     assert_true(mdnn_timedlock(&recursive, &past));
     mdnn_unlock(&recursive);

@@ -4,26 +4,26 @@
  * MEMORY_TEST_TIMES=N runs N times as many programs, MEMORY_TEST_VERBOSE=1 says the seed of each,
  * MEMORY_TEST_SEED=S begins with that one, MEMORY_TEST_ONLY=PATTERN chooses tests. */
 #include "memory_model.h"
-#include "random_pilot.h"
+#include "random_follower.h"
 
-enum { AREAS = 14, OPEN = 2, NAMES = 12 };
+enum { ALLOCATIONS = 14, OPEN = 2, NAMES = 12 };
 
-typedef struct area {
+typedef struct allocation {
     uint64_t address, bytes; /* bytes 0: none */
     uint32_t words;
-    bool slab, small;                   /* small: a range that never leaves */
-    uint32_t content[MODEL_AREA_WORDS]; /* 0: unknown; as of the last operation enqueued */
-    mdnn_ticket_t last[MODEL_STREAMS];  /* moments that later users wait for; moment 0: none */
+    bool slab, small;                         /* small: a range that never leaves */
+    uint32_t content[MODEL_ALLOCATION_WORDS]; /* 0: unknown; as of the last operation enqueued */
+    mdnn_stream_point_t last[MODEL_STREAMS]; /* moments that later users wait for; moment 0: none */
     uint32_t pins, held;
     uint32_t writers; /* of `held` */
     bool freed;       /* while pinned or held */
-} area_t;
+} allocation_t;
 
 typedef struct open_operation {
     bool open;
     mdnn_memory_operation_t operation;
-    mdnn_named_t names[NAMES];
-    area_t *areas[MODEL_TOUCHES];
+    mdnn_memory_operand_t names[NAMES];
+    allocation_t *allocations[MODEL_TOUCHES];
     bool writes[MODEL_TOUCHES];
     uint32_t count;
 } open_operation_t;
@@ -32,7 +32,7 @@ typedef struct program {
     model_t model;
     mdnn_memory_t *memory;
     mdnn_memory_config_t config;
-    area_t areas[AREAS];
+    allocation_t allocations[ALLOCATIONS];
     open_operation_t open[OPEN];
     bool exact;     /* refusals must be right: nothing fails, and host memory is not short */
     bool few_sizes; /* what is freed is taken as it is */
@@ -41,7 +41,7 @@ typedef struct program {
     long allocation_fails_at;     /* counts down; 0: never */
     uint32_t next_word;
     uint64_t movable; /* most that an operation needed of what can leave */
-    uint64_t operations, refusals, captured, asides, unseen;
+    uint64_t operations, refusals, captured, asides, untracked;
 } program_t;
 
 /* Chunks that it takes, and one more if it fills many exactly. */
@@ -53,23 +53,25 @@ static uint64_t rooms(const program_t *program, uint64_t bytes)
                      bytes > program->config.ranges.small_bytes);
 }
 
-static bool stuck(const area_t *area)
+static bool stuck(const allocation_t *allocation)
 {
-    return area->bytes > 0 && !area->slab && (area->small || area->pins > 0 || area->held > 0);
+    return allocation->bytes > 0 && !allocation->slab &&
+           (allocation->small || allocation->pins > 0 || allocation->held > 0);
 }
 
 /* Chunks that cannot leave, with those of `named`. */
-static uint64_t needed_chunks(const program_t *program, area_t *const *named, uint32_t count)
+static uint64_t needed_chunks(const program_t *program, allocation_t *const *named, uint32_t count)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(program->memory);
     uint64_t chunks = report.pinned_live_bytes / MODEL_CHUNK;
-    for (int i = 0; i < AREAS; i++) {
-        const area_t *const area = &program->areas[i];
-        bool wanted = stuck(area);
+    for (int i = 0; i < ALLOCATIONS; i++) {
+        const allocation_t *const allocation = &program->allocations[i];
+        bool wanted = stuck(allocation);
         for (uint32_t n = 0; n < count; n++)
-            wanted = wanted || (named[n] == area && !area->slab);
-        const bool known = area->bytes > 0 && !area->slab && (area->small || area->pins > 0);
-        chunks += wanted && !known ? rooms(program, area->bytes) : 0;
+            wanted = wanted || (named[n] == allocation && !allocation->slab);
+        const bool known = allocation->bytes > 0 && !allocation->slab &&
+                           (allocation->small || allocation->pins > 0);
+        chunks += wanted && !known ? rooms(program, allocation->bytes) : 0;
     }
     return chunks;
 }
@@ -119,11 +121,12 @@ static void check_refusal(program_t *program, mdnn_status_t status, uint64_t nee
 static void check_reach(const program_t *program, uint64_t pinned_before)
 {
     const uint64_t pinned = mdnn_memory_report(program->memory).pinned_live_bytes / MODEL_CHUNK;
-    for (int i = 0; i < AREAS; i++) {
-        const area_t *const area = &program->areas[i];
-        if (area->bytes == 0 || area->slab || area->small || area->pins > 0 || area->freed)
+    for (int i = 0; i < ALLOCATIONS; i++) {
+        const allocation_t *const allocation = &program->allocations[i];
+        if (allocation->bytes == 0 || allocation->slab || allocation->small ||
+            allocation->pins > 0 || allocation->freed)
             continue;
-        const uint64_t chunks = rooms(program, area->bytes);
+        const uint64_t chunks = rooms(program, allocation->bytes);
         assert_true(pinned_before / MODEL_CHUNK + chunks > room(program) ||
                     pinned + chunks <= room(program));
     }
@@ -131,7 +134,7 @@ static void check_reach(const program_t *program, uint64_t pinned_before)
 
 static unsigned allocated_bare; /* were given no memory yet, for want of it */
 
-static void program_allocate(program_t *program, area_t *area)
+static void program_allocate(program_t *program, allocation_t *allocation)
 {
     model_t *const model = &program->model;
     const uint64_t small = program->config.ranges.small_bytes;
@@ -163,62 +166,64 @@ static void program_allocate(program_t *program, area_t *area)
         assert_true(status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || model->failed);
         return;
     }
-    *area = (area_t){.address = address,
-                     .bytes = bytes,
-                     .words = (uint32_t)((bytes + 511) / 512),
-                     .slab = address >= MODEL_BASE + MODEL_STEPS / 2 * MODEL_CHUNK};
-    assert_true(bytes <= small || !area->slab);
-    area->small =
-        !area->slab && mdnn_memory_report(program->memory).pinned_live_bytes > pinned_before;
-    assert_true(bytes < program->config.min_bytes || !area->small);
+    *allocation = (allocation_t){.address = address,
+                                 .bytes = bytes,
+                                 .words = (uint32_t)((bytes + 511) / 512),
+                                 .slab = address >= MODEL_BASE + MODEL_STEPS / 2 * MODEL_CHUNK};
+    assert_true(bytes <= small || !allocation->slab);
+    allocation->small =
+        !allocation->slab && mdnn_memory_report(program->memory).pinned_live_bytes > pinned_before;
+    assert_true(bytes < program->config.min_bytes || !allocation->small);
     check_reach(program, pinned_before);
     assert_true(mdnn_memory_find(program->memory, address + bytes - 1, &start, &found));
     assert_true(start == address && found == bytes);
-    for (int i = 0; i < AREAS; i++) {
-        const area_t *const other = &program->areas[i];
-        assert_true(other == area || other->bytes == 0 ||
+    for (int i = 0; i < ALLOCATIONS; i++) {
+        const allocation_t *const other = &program->allocations[i];
+        assert_true(other == allocation || other->bytes == 0 ||
                     other->address + other->bytes <= address || address + bytes <= other->address);
     }
-    area->last[stream] = model_mark(model, stream); /* other streams come after the allocation */
+    allocation->last[stream] =
+        model_mark(model, stream); /* other streams come after the allocation */
 }
 
-/* The program has `stream` wait for whoever used the area in other streams. */
-static void program_order(program_t *program, const area_t *area, uint64_t stream)
+/* The program has `stream` wait for whoever used the allocation in other streams. */
+static void program_order(program_t *program, const allocation_t *allocation, uint64_t stream)
 {
     for (uint64_t other = 0; other < MODEL_STREAMS; other++)
-        if (other != stream && area->last[other].moment > 0)
-            enqueue(&program->model, stream, ITEM_WAIT)->ticket = area->last[other];
+        if (other != stream && allocation->last[other].position > 0)
+            enqueue(&program->model, stream, ITEM_WAIT)->point = allocation->last[other];
 }
 
-static void program_free(program_t *program, area_t *area)
+static void program_free(program_t *program, allocation_t *allocation)
 {
     const uint64_t stream = pick(&program->model, MODEL_STREAMS);
     uint64_t start, bytes;
-    if (area->freed)
+    if (allocation->freed)
         return;
-    program_order(program, area, stream);
-    assert_int_equal(mdnn_memory_free(program->memory, area->address + 1, stream),
+    program_order(program, allocation, stream);
+    assert_int_equal(mdnn_memory_free(program->memory, allocation->address + 1, stream),
                      MDNN_STATUS_NOT_FOUND);
-    const mdnn_status_t status = mdnn_memory_free(program->memory, area->address, stream);
+    const mdnn_status_t status = mdnn_memory_free(program->memory, allocation->address, stream);
     if (status != MDNN_STATUS_OK) {
         assert_true(program->model.failed);
         return;
     }
-    assert_false(mdnn_memory_find(program->memory, area->address, &start, &bytes));
-    assert_int_equal(mdnn_memory_free(program->memory, area->address, stream),
+    assert_false(mdnn_memory_find(program->memory, allocation->address, &start, &bytes));
+    assert_int_equal(mdnn_memory_free(program->memory, allocation->address, stream),
                      MDNN_STATUS_NOT_FOUND);
-    if (area->pins + area->held > 0)
-        area->freed = true;
+    if (allocation->pins + allocation->held > 0)
+        allocation->freed = true;
     else
-        *area = (area_t){0};
+        *allocation = (allocation_t){0};
 }
 
 /* ---- operations ---- */
 
-static area_t *random_area(program_t *program)
+static allocation_t *random_allocation(program_t *program)
 {
-    area_t *const area = &program->areas[pick(&program->model, AREAS)];
-    return area->bytes > 0 && !(area->freed && area->pins == 0) ? area : NULL;
+    allocation_t *const allocation = &program->allocations[pick(&program->model, ALLOCATIONS)];
+    return allocation->bytes > 0 && !(allocation->freed && allocation->pins == 0) ? allocation
+                                                                                  : NULL;
 }
 
 static void choose_names(program_t *program, open_operation_t *open)
@@ -227,41 +232,42 @@ static void choose_names(program_t *program, open_operation_t *open)
     const uint64_t wanted = 1 + pick(model, 4);
     open->count = 0;
     for (uint64_t i = 0; i < wanted; i++) {
-        area_t *const area = random_area(program);
-        bool seen = !area;
+        allocation_t *const allocation = random_allocation(program);
+        bool seen = !allocation;
         for (uint32_t n = 0; n < open->count; n++)
-            seen = seen || open->areas[n] == area;
+            seen = seen || open->allocations[n] == allocation;
         if (seen)
             continue;
         /* Two operations between begin and end have no order: both read what both name. */
-        if (area->writers > 0)
+        if (allocation->writers > 0)
             continue;
-        open->areas[open->count] = area;
-        open->writes[open->count++] = area->held == 0 && pick(model, 2) == 0;
+        open->allocations[open->count] = allocation;
+        open->writes[open->count++] = allocation->held == 0 && pick(model, 2) == 0;
     }
     size_t names = 0;
     for (uint32_t n = 0; n < open->count; n++) {
-        const area_t *const area = open->areas[n];
+        const allocation_t *const allocation = open->allocations[n];
         const mdnn_use_role_t role = !open->writes[n]      ? MDNN_USE_READ
                                      : pick(model, 2) == 0 ? MDNN_USE_WRITE
                                                            : MDNN_USE_UNKNOWN;
         if (pick(model, 4) == 0) /* named twice */
-            open->names[names++] = (mdnn_named_t){area->address, MDNN_USE_READ};
-        open->names[names++] = (mdnn_named_t){area->address + pick(model, area->bytes), role};
+            open->names[names++] = (mdnn_memory_operand_t){allocation->address, MDNN_USE_READ};
+        open->names[names++] =
+            (mdnn_memory_operand_t){allocation->address + pick(model, allocation->bytes), role};
     }
     if (pick(model, 8) == 0)
-        open->names[names++] = (mdnn_named_t){pick(model, UINT64_MAX), MDNN_USE_UNKNOWN};
+        open->names[names++] = (mdnn_memory_operand_t){pick(model, UINT64_MAX), MDNN_USE_UNKNOWN};
     open->operation = (mdnn_memory_operation_t){.key = pick(model, 5),
                                                 .stream = pick(model, MODEL_STREAMS),
-                                                .named = open->names,
-                                                .named_count = names,
+                                                .operands = open->names,
+                                                .operand_count = names,
                                                 .capturing = pick(model, 25) == 0};
 }
 
 static void program_begin(program_t *program, open_operation_t *open)
 {
     choose_names(program, open);
-    const uint64_t needed = needed_chunks(program, open->areas, open->count);
+    const uint64_t needed = needed_chunks(program, open->allocations, open->count);
     const mdnn_status_t status = mdnn_memory_begin(program->memory, &open->operation);
     if (held_up(program, status))
         return;
@@ -273,31 +279,32 @@ static void program_begin(program_t *program, open_operation_t *open)
     open->open = true;
     uint64_t movable = 0;
     for (uint32_t n = 0; n < open->count; n++) {
-        const area_t *const area = open->areas[n];
-        if (!area->slab && !area->small && area->pins == 0)
-            movable += rooms(program, area->bytes) * MODEL_CHUNK;
+        const allocation_t *const allocation = open->allocations[n];
+        if (!allocation->slab && !allocation->small && allocation->pins == 0)
+            movable += rooms(program, allocation->bytes) * MODEL_CHUNK;
     }
     program->movable = program->movable < movable ? movable : program->movable;
     for (uint32_t n = 0; n < open->count; n++) {
-        open->areas[n]->held++;
-        open->areas[n]->writers += open->writes[n];
-        open->areas[n]->pins += open->operation.capturing;
+        open->allocations[n]->held++;
+        open->allocations[n]->writers += open->writes[n];
+        open->allocations[n]->pins += open->operation.capturing;
     }
 }
 
 /* The words are what the program's order says they are; a write changes some or all. */
-static void fill_touch(program_t *program, touch_t *touch, area_t *area, bool named, bool write)
+static void fill_touch(program_t *program, touch_t *touch, allocation_t *allocation, bool named,
+                       bool write)
 {
-    touch->address = area->address;
-    touch->words = area->words;
+    touch->address = allocation->address;
+    touch->words = allocation->words;
     touch->named = named;
-    touch->slab = area->slab;
+    touch->slab = allocation->slab;
     touch->after_write = write;
-    for (uint32_t i = 0; i < area->words; i++) {
-        touch->before[i] = area->content[i];
-        touch->after[i] = area->content[i];
-        if (write && (area->content[i] == 0 || pick(&program->model, 2) == 0))
-            touch->after[i] = area->content[i] = ++program->next_word;
+    for (uint32_t i = 0; i < allocation->words; i++) {
+        touch->before[i] = allocation->content[i];
+        touch->after[i] = allocation->content[i];
+        if (write && (allocation->content[i] == 0 || pick(&program->model, 2) == 0))
+            touch->after[i] = allocation->content[i] = ++program->next_word;
     }
 }
 
@@ -305,21 +312,21 @@ static void run_operation(program_t *program, open_operation_t *open)
 {
     model_t *const model = &program->model;
     const uint64_t stream = open->operation.stream;
-    area_t *touched[MODEL_TOUCHES];
+    allocation_t *touched[MODEL_TOUCHES];
     uint32_t count = 0;
     for (; count < open->count; count++)
-        touched[count] = open->areas[count];
+        touched[count] = open->allocations[count];
     bool writes[MODEL_TOUCHES];
     memcpy(writes, open->writes, sizeof writes);
     while (count < MODEL_TOUCHES - 1 && pick(model, 3) == 0) { /* not named */
-        area_t *const area = random_area(program);
-        bool seen = !area || area->held > 0;
+        allocation_t *const allocation = random_allocation(program);
+        bool seen = !allocation || allocation->held > 0;
         for (uint32_t n = 0; n < count; n++)
-            seen = seen || touched[n] == area;
+            seen = seen || touched[n] == allocation;
         /* A write that faults ends the program. */
         writes[count] = pick(model, serves_all(program) ? 2 : 100) == 0;
         if (!seen)
-            touched[count++] = area;
+            touched[count++] = allocation;
     }
     for (uint32_t n = 0; n < count; n++)
         program_order(program, touched[n], stream);
@@ -343,76 +350,79 @@ static void program_end(program_t *program, open_operation_t *open)
     program->operations += enqueued;
     program->captured += enqueued && capturing;
     for (uint32_t n = 0; n < open->count; n++) {
-        area_t *const area = open->areas[n];
-        area->held--;
-        area->writers -= open->writes[n];
-        area->pins -= !enqueued && capturing;
-        if (area->freed && area->held + area->pins == 0)
-            *area = (area_t){0};
+        allocation_t *const allocation = open->allocations[n];
+        allocation->held--;
+        allocation->writers -= open->writes[n];
+        allocation->pins -= !enqueued && capturing;
+        if (allocation->freed && allocation->held + allocation->pins == 0)
+            *allocation = (allocation_t){0};
     }
 }
 
 /* What a graph does with what it captured: nobody names it. */
 static void touch_pinned(program_t *program)
 {
-    area_t *const area = random_area(program);
+    allocation_t *const allocation = random_allocation(program);
     const uint64_t stream = pick(&program->model, MODEL_STREAMS);
-    if (!area || area->pins == 0 || area->held > 0)
+    if (!allocation || allocation->pins == 0 || allocation->held > 0)
         return;
-    program_order(program, area, stream);
+    program_order(program, allocation, stream);
     item_t *const item = enqueue(&program->model, stream, ITEM_OPERATION);
     item->touch_count = 1;
-    fill_touch(program, &item->touches[0], area, true, pick(&program->model, 2) == 0);
-    area->last[stream] = model_mark(&program->model, stream);
+    fill_touch(program, &item->touches[0], allocation, true, pick(&program->model, 2) == 0);
+    allocation->last[stream] = model_mark(&program->model, stream);
 }
 
 /* An operation of which nobody knows what it uses; other things happen while it is begun. */
-static void program_unseen(program_t *program)
+static void program_untracked(program_t *program)
 {
     model_t *const model = &program->model;
     const uint64_t stream = pick(model, MODEL_STREAMS);
-    area_t *const area = random_area(program);
-    if (!area || area->held > 0 || area->freed || !mdnn_memory_unseen_begin(program->memory))
+    allocation_t *const allocation = random_allocation(program);
+    if (!allocation || allocation->held > 0 || allocation->freed ||
+        !mdnn_memory_untracked_begin(program->memory))
         return;
     mdnn_memory_progress(program->memory);
-    area_t *const other = &program->areas[pick(model, AREAS)];
-    if (other != area && other->bytes > 0 && other->held == 0)
+    allocation_t *const other = &program->allocations[pick(model, ALLOCATIONS)];
+    if (other != allocation && other->bytes > 0 && other->held == 0)
         program_free(program, other);
-    program_order(program, area, stream);
+    program_order(program, allocation, stream);
     item_t *const item = enqueue(model, stream, ITEM_OPERATION);
     item->touch_count = 1;
-    fill_touch(program, &item->touches[0], area, true, pick(model, 2) == 0);
-    area->last[stream] = model_mark(model, stream);
-    mdnn_memory_unseen_end(program->memory, stream);
-    program->unseen++;
+    fill_touch(program, &item->touches[0], allocation, true, pick(model, 2) == 0);
+    allocation->last[stream] = model_mark(model, stream);
+    mdnn_memory_untracked_end(program->memory, stream);
+    program->untracked++;
 }
 
 static void program_pin(program_t *program)
 {
     model_t *const model = &program->model;
-    area_t *const area = random_area(program);
+    allocation_t *const allocation = random_allocation(program);
     uint64_t start = 0;
-    if (!area || area->held > 0)
+    if (!allocation || allocation->held > 0)
         return;
-    if (area->pins > 0 && pick(model, 3) == 0) { /* freed or not: another graph holds it, too */
-        assert_int_equal(
-            mdnn_memory_pin(program->memory, area->address + pick(model, area->bytes), &start),
-            MDNN_STATUS_OK);
-        assert_int_equal(start, area->address);
-        area->pins++;
-    } else if (area->pins > 0) { /* what runs in a graph ends before the graph does */
+    if (allocation->pins > 0 &&
+        pick(model, 3) == 0) { /* freed or not: another graph holds it, too */
+        assert_int_equal(mdnn_memory_pin(program->memory,
+                                         allocation->address + pick(model, allocation->bytes),
+                                         &start),
+                         MDNN_STATUS_OK);
+        assert_int_equal(start, allocation->address);
+        allocation->pins++;
+    } else if (allocation->pins > 0) { /* what runs in a graph ends before the graph does */
         run_all(model);
-        mdnn_memory_unpin(program->memory, area->address);
-        area->pins--;
-        if (area->freed && area->pins == 0)
-            *area = (area_t){0};
+        mdnn_memory_unpin(program->memory, allocation->address);
+        allocation->pins--;
+        if (allocation->freed && allocation->pins == 0)
+            *allocation = (allocation_t){0};
     } else if (pick(model, 4) == 0) {
-        const uint64_t needed = needed_chunks(program, (area_t *const[]){area}, 1);
-        const mdnn_status_t status = mdnn_memory_pin(program->memory, area->address, &start);
+        const uint64_t needed = needed_chunks(program, (allocation_t *const[]){allocation}, 1);
+        const mdnn_status_t status = mdnn_memory_pin(program->memory, allocation->address, &start);
         if (held_up(program, status))
             return;
         check_refusal(program, status, needed);
-        area->pins += status == MDNN_STATUS_OK;
+        allocation->pins += status == MDNN_STATUS_OK;
     }
 }
 
@@ -420,11 +430,12 @@ static void program_pin(program_t *program)
 static uint64_t room_to_keep(const program_t *program)
 {
     uint64_t most = 0, all = 0;
-    for (int i = 0; i < AREAS; i++) {
-        const area_t *const area = &program->areas[i];
-        if (area->bytes == 0 || area->slab || area->small || area->freed || area->pins > 0)
+    for (int i = 0; i < ALLOCATIONS; i++) {
+        const allocation_t *const allocation = &program->allocations[i];
+        if (allocation->bytes == 0 || allocation->slab || allocation->small || allocation->freed ||
+            allocation->pins > 0)
             continue;
-        const uint64_t room = rooms(program, area->bytes) * MODEL_CHUNK;
+        const uint64_t room = rooms(program, allocation->bytes) * MODEL_CHUNK;
         most = most < room ? room : most;
         all += room;
     }
@@ -466,8 +477,8 @@ static void check_report(const program_t *program)
     const mdnn_memory_report_t report = mdnn_memory_report(program->memory);
     const model_t *const model = &program->model;
     uint64_t live = 0;
-    for (int i = 0; i < AREAS; i++)
-        live += program->areas[i].freed ? 0 : program->areas[i].bytes;
+    for (int i = 0; i < ALLOCATIONS; i++)
+        live += program->allocations[i].freed ? 0 : program->allocations[i].bytes;
     assert_int_equal(report.live_bytes, live);
     assert_int_equal(report.resident_bytes, model->chunks * MODEL_CHUNK + model->aside_bytes);
     assert_int_equal(report.other_bytes, model->aside_bytes);
@@ -477,16 +488,17 @@ static void check_report(const program_t *program)
     assert_true(mdnn_memory_available(program->memory) <= report.budget_bytes);
 }
 
-static void allocate_or_free(program_t *program, area_t *area)
+static void allocate_or_free(program_t *program, allocation_t *allocation)
 {
     model_t *const model = &program->model;
-    if (area->bytes > 0 && pick(model, 3) == 0 && (area->held == 0 || pick(model, 4) == 0)) {
-        program_free(program, area);
+    if (allocation->bytes > 0 && pick(model, 3) == 0 &&
+        (allocation->held == 0 || pick(model, 4) == 0)) {
+        program_free(program, allocation);
         if (!program->few_sizes) /* else another at once, in another stream perhaps */
             return;
     }
-    if (area->bytes == 0)
-        program_allocate(program, area);
+    if (allocation->bytes == 0)
+        program_allocate(program, allocation);
 }
 
 static void program_allocation_may_fail(program_t *program)
@@ -498,12 +510,12 @@ static void program_allocation_may_fail(program_t *program)
     model->failed = true;
 }
 
-static void program_wait_idle(program_t *program, const area_t *area)
+static void program_wait_idle(program_t *program, const allocation_t *allocation)
 {
     model_t *const model = &program->model;
-    if (area->bytes == 0 || area->freed || pick(model, 4) != 0)
+    if (allocation->bytes == 0 || allocation->freed || pick(model, 4) != 0)
         return;
-    const mdnn_status_t status = mdnn_memory_wait_idle(program->memory, area->address);
+    const mdnn_status_t status = mdnn_memory_wait_idle(program->memory, allocation->address);
     assert_true(status == MDNN_STATUS_OK || model->failed);
 }
 
@@ -516,13 +528,13 @@ static void program_operate(program_t *program, open_operation_t *open)
         program_end(program, open);
 }
 
-static void program_act(program_t *program, area_t *area, open_operation_t *open)
+static void program_act(program_t *program, allocation_t *allocation, open_operation_t *open)
 {
     switch (pick(&program->model, 13)) {
     case 0:
     case 1:
     case 2:
-        allocate_or_free(program, area);
+        allocate_or_free(program, allocation);
         break;
     case 3:
         program_pin(program);
@@ -531,13 +543,13 @@ static void program_act(program_t *program, area_t *area, open_operation_t *open
         if (pick(&program->model, 2) == 0)
             touch_pinned(program);
         else
-            program_unseen(program);
+            program_untracked(program);
         break;
     case 5:
         mdnn_memory_progress(program->memory);
         break;
     case 6:
-        program_wait_idle(program, area);
+        program_wait_idle(program, allocation);
         break;
     case 7:
         program_set_aside(program);
@@ -550,7 +562,7 @@ static void program_act(program_t *program, area_t *area, open_operation_t *open
 static void program_step(program_t *program)
 {
     model_t *const model = &program->model;
-    area_t *const area = &program->areas[pick(model, AREAS)];
+    allocation_t *const allocation = &program->allocations[pick(model, ALLOCATIONS)];
     open_operation_t *const open = &program->open[pick(model, 4) == 0];
     program_allocation_may_fail(program);
     const bool armed = program->allocation_fails_at > 0;
@@ -558,7 +570,7 @@ static void program_step(program_t *program)
         fail_allocation_at = program->allocation_fails_at;
         model->failed = true; /* it may be in this step */
     }
-    program_act(program, area, open);
+    program_act(program, allocation, open);
     if (armed)
         program->allocation_fails_at = fail_allocation_at;
     fail_allocation_at = 0;
@@ -587,7 +599,8 @@ static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
         .budget_bytes = model->budget * MODEL_CHUNK + pick(model, 2) * 100,
         .min_bytes = pick(model, 2) * MODEL_CHUNK,
         .safety = safety,
-        .pilot.host_limit_bytes = pick(model, 3) == 0 ? pick(model, 60) * MODEL_CHUNK : UINT64_MAX,
+        .follower.host_limit_bytes =
+            pick(model, 3) == 0 ? pick(model, 60) * MODEL_CHUNK : UINT64_MAX,
     };
     memset(&advisor, 0, sizeof advisor);
     advisor.random = seed + 1;
@@ -610,14 +623,14 @@ static void program_finish(program_t *program)
     for (int i = 0; i < OPEN; i++)
         if (program->open[i].open)
             program_end(program, &program->open[i]);
-    for (int i = 0; i < AREAS; i++) {
-        area_t *const area = &program->areas[i];
+    for (int i = 0; i < ALLOCATIONS; i++) {
+        allocation_t *const allocation = &program->allocations[i];
         run_all(model);
-        for (; area->pins > 0; area->pins--)
-            mdnn_memory_unpin(program->memory, area->address);
-        if (area->bytes > 0 && !area->freed)
-            program_free(program, area);
-        *area = (area_t){0};
+        for (; allocation->pins > 0; allocation->pins--)
+            mdnn_memory_unpin(program->memory, allocation->address);
+        if (allocation->bytes > 0 && !allocation->freed)
+            program_free(program, allocation);
+        *allocation = (allocation_t){0};
     }
     run_all(model);
     for (int i = 0; i < 10; i++) {
@@ -691,7 +704,7 @@ static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t a
 {
     static program_t program;
     totals_t totals = {0};
-    uint64_t unseen = 0;
+    uint64_t untracked = 0;
     const long before = live_allocations;
     const char *const times = getenv("MEMORY_TEST_TIMES"), *const one = getenv("MEMORY_TEST_SEED");
     count *= times ? strtoull(times, NULL, 10) : 1;
@@ -705,11 +718,11 @@ static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t a
         for (uint64_t i = 0; i < steps && !program.model.dead; i++)
             program_step(&program);
         add_totals(&totals, &program);
-        unseen += program.unseen;
+        untracked += program.untracked;
         program_finish(&program);
     }
     assert_int_equal(live_allocations, before);
-    assert_true(safety != MDNN_SAFETY_FAST || unseen > 0);
+    assert_true(safety != MDNN_SAFETY_FAST || untracked > 0);
     print_totals(count, &totals);
     return totals;
 }
@@ -768,7 +781,7 @@ static void fail_calls(program_t *program)
     program->exact = false;
 }
 
-/* The pilot may have a part of a range leave, and parts come back one after the other. */
+/* The plan follower may have a part of a range leave, and parts come back one after the other. */
 static void move_parts(program_t *program)
 {
     program->model.hasty_in = 50; /* waits that may be given up */
@@ -889,10 +902,10 @@ static void verify_names_the_first_operation_that_the_device_failed(void **state
     program_new(&program, 1, MDNN_SAFETY_VERIFY);
     assert_int_equal(mdnn_memory_allocate(program.memory, 2 * MODEL_CHUNK, 0, &address),
                      MDNN_STATUS_OK);
-    const mdnn_named_t named = {address, MDNN_USE_WRITE};
+    const mdnn_memory_operand_t named = {address, MDNN_USE_WRITE};
     for (uint64_t i = 0; i < 3; i++) {
         operations[i] = (mdnn_memory_operation_t){
-            .key = i, .name = i == 1 ? "second" : "other", .named = &named, .named_count = 1};
+            .key = i, .name = i == 1 ? "second" : "other", .operands = &named, .operand_count = 1};
         assert_int_equal(mdnn_memory_begin(program.memory, &operations[i]), MDNN_STATUS_OK);
         enqueue(model, 0, ITEM_OPERATION);
         model->fail_in = i > 0;
@@ -917,7 +930,7 @@ static mdnn_memory_t *memory_of(model_t *model, uint64_t chunks, uint64_t slots,
         .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, 0},
         .budget_bytes = chunks * MODEL_CHUNK,
         .safety = safety,
-        .pilot.host_limit_bytes = slots * MODEL_CHUNK,
+        .follower.host_limit_bytes = slots * MODEL_CHUNK,
     };
     mdnn_memory_t *memory;
     memset(model, 0, sizeof *model);
@@ -946,8 +959,9 @@ static uint64_t allocate(mdnn_memory_t *memory, uint64_t chunks)
 static mdnn_status_t operate(mdnn_memory_t *memory, uint64_t first, uint64_t second,
                              mdnn_use_role_t role, bool capturing)
 {
-    const mdnn_named_t named[] = {{first, role}, {second, role}};
-    mdnn_memory_operation_t operation = {.named = named, .named_count = 2, .capturing = capturing};
+    const mdnn_memory_operand_t named[] = {{first, role}, {second, role}};
+    mdnn_memory_operation_t operation = {
+        .operands = named, .operand_count = 2, .capturing = capturing};
     const mdnn_status_t status = mdnn_memory_begin(memory, &operation);
     if (status == MDNN_STATUS_OK)
         mdnn_memory_end(memory, &operation, true);
@@ -1105,7 +1119,7 @@ static mdnn_memory_t *memory_with_slabs(model_t *model, uint64_t chunks, uint64_
         .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, MODEL_CHUNK / 2, 0},
         .budget_bytes = chunks * MODEL_CHUNK,
         .min_bytes = min_bytes,
-        .pilot.host_limit_bytes = UINT64_MAX};
+        .follower.host_limit_bytes = UINT64_MAX};
     mdnn_memory_t *memory = small_memory(model, chunks, MODEL_SLOTS);
     end_memory(model, memory);
     assert_int_equal(mdnn_memory_create(&config, &model_device, model, &memory), MDNN_STATUS_OK);
@@ -1436,19 +1450,19 @@ static void what_finds_no_room_on_the_host_is_refused_at_once(void **state)
 }
 
 /* It may be used by work that names nothing. */
-static void what_is_allocated_beside_unseen_work_has_memory_at_once(void **state)
+static void what_is_allocated_beside_untracked_work_has_memory_at_once(void **state)
 {
     (void)state;
     static model_t model;
     mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
     (void)allocate(memory, 3);
     advisor.first_use = MDNN_FIRST_USE_LATER;
-    assert_true(mdnn_memory_unseen_begin(memory));
+    assert_true(mdnn_memory_untracked_begin(memory));
     const uint64_t second = allocate(memory, 2);
     touch(&model, second, 0, 6);
-    mdnn_memory_unseen_end(memory, 0);
+    mdnn_memory_untracked_end(memory, 0);
     (void)allocate(memory, 1);
-    assert_false(mdnn_memory_unseen_begin(memory)); /* such work may use it, too */
+    assert_false(mdnn_memory_untracked_begin(memory)); /* such work may use it, too */
     end_memory(&model, memory);
 }
 
@@ -1618,10 +1632,11 @@ static void a_workspace_counts_once_and_not_for_the_floor(void **state)
     static model_t model;
     mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
     const uint64_t tensor = allocate(memory, 2), workspace = allocate(memory, 3);
-    const mdnn_named_t named[] = {{tensor, MDNN_USE_READ}, {workspace + 5, MDNN_USE_UNKNOWN}};
+    const mdnn_memory_operand_t named[] = {{tensor, MDNN_USE_READ},
+                                           {workspace + 5, MDNN_USE_UNKNOWN}};
     for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
-        mdnn_memory_operation_t operation = {.named = named,
-                                             .named_count = 2,
+        mdnn_memory_operation_t operation = {.operands = named,
+                                             .operand_count = 2,
                                              .workspace = elsewhere ? 77 : workspace,
                                              .workspace_bytes = 3 * MODEL_CHUNK};
         assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
@@ -1763,8 +1778,8 @@ static void what_an_operation_holds_cannot_be_pinned_once_it_is_freed(void **sta
     static model_t model;
     mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
     const uint64_t first = allocate(memory, 3);
-    const mdnn_named_t named[] = {{first + 5, MDNN_USE_WRITE}};
-    mdnn_memory_operation_t operation = {.named = named, .named_count = 1};
+    const mdnn_memory_operand_t named[] = {{first + 5, MDNN_USE_WRITE}};
+    mdnn_memory_operation_t operation = {.operands = named, .operand_count = 1};
     uint64_t start;
     assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
     assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
@@ -1780,17 +1795,17 @@ static void an_operation_tells_what_its_names_led_to(void **state)
     static model_t model;
     mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
     const uint64_t first = allocate(memory, 1);
-    const mdnn_named_t named[] = {{first + 5, MDNN_USE_READ},
-                                  {first + MODEL_CHUNK + 5, MDNN_USE_READ}};
-    mdnn_memory_operation_t operation = {.named = named, .named_count = 2, .capturing = true};
+    const mdnn_memory_operand_t named[] = {{first + 5, MDNN_USE_READ},
+                                           {first + MODEL_CHUNK + 5, MDNN_USE_READ}};
+    mdnn_memory_operation_t operation = {.operands = named, .operand_count = 2, .capturing = true};
     uint64_t start = 0;
     assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
     assert_int_equal(allocate(memory, 1), first + MODEL_CHUNK);
     assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
     mdnn_memory_end(memory, &operation, true);
-    assert_true(mdnn_memory_named(memory, &operation, 0, &start));
+    assert_true(mdnn_memory_operand_start(memory, &operation, 0, &start));
     assert_int_equal(start, first);
-    assert_false(mdnn_memory_named(memory, &operation, 1, &start));
+    assert_false(mdnn_memory_operand_start(memory, &operation, 1, &start));
     end_memory(&model, memory);
 }
 
@@ -1963,15 +1978,15 @@ static void work_that_nobody_knows_keeps_everything(void **state)
     const uint64_t first = allocate(memory, 1), second = allocate(memory, 2);
     assert_int_equal(operate(memory, first, second, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
     settle(&model, memory);
-    assert_true(mdnn_memory_unseen_begin(memory));
+    assert_true(mdnn_memory_untracked_begin(memory));
     enqueue(&model, 1, ITEM_OPERATION);
-    mdnn_memory_unseen_end(memory, 1);
+    mdnn_memory_untracked_end(memory, 1);
     const uint64_t waits = mdnn_memory_report(memory).host_waits;
     const uint64_t third = allocate(memory, 2); /* the first or the second leaves */
     assert_int_equal(model.done[1], model.enqueued[1]);
     assert_int_equal(mdnn_memory_report(memory).refused, 0);
     assert_true(mdnn_memory_report(memory).host_waits > waits);
-    assert_false(mdnn_memory_unseen_begin(memory)); /* something is away */
+    assert_false(mdnn_memory_untracked_begin(memory)); /* something is away */
     assert_int_equal(operate(memory, third, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
     end_memory(&model, memory);
 }
@@ -1987,10 +2002,10 @@ static void such_work_may_end_at_any_look(void **state)
         model.runs_in = (uint32_t)(1 + seed % 6);
         (void)allocate(memory, 1);
         (void)allocate(memory, 2);
-        assert_true(mdnn_memory_unseen_begin(memory));
+        assert_true(mdnn_memory_untracked_begin(memory));
         for (uint64_t i = 0; i < seed % 4 + 1; i++)
             enqueue(&model, 1, ITEM_OPERATION);
-        mdnn_memory_unseen_end(memory, 1);
+        mdnn_memory_untracked_end(memory, 1);
         (void)allocate(memory, 2); /* the first or the second leaves */
         assert_int_equal(mdnn_memory_report(memory).refused, 0);
         end_memory(&model, memory);
@@ -2003,7 +2018,7 @@ static void nothing_is_unmapped_while_such_work_is_begun(void **state)
     static model_t model;
     mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
     const uint64_t first = allocate(memory, 3);
-    assert_true(mdnn_memory_unseen_begin(memory));
+    assert_true(mdnn_memory_untracked_begin(memory));
     advisor.leave = 1;
     assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
     advisor.leave = 0;
@@ -2011,14 +2026,14 @@ static void nothing_is_unmapped_while_such_work_is_begun(void **state)
     mdnn_memory_progress(memory);
     assert_int_equal(mdnn_memory_report(memory).planned_leaves, 1);
     assert_int_equal(mdnn_memory_report(memory).unmapped, 0);
-    mdnn_memory_unseen_end(memory, 0);
+    mdnn_memory_untracked_end(memory, 0);
     settle(&model, memory);
     assert_int_equal(mdnn_memory_report(memory).unmapped, 3);
     end_memory(&model, memory);
 }
 
 /* As many streams as there are, each with such work; a failing wait in between forgets none. */
-static mdnn_memory_t *begin_unseen_everywhere(model_t *model, bool without_memory)
+static mdnn_memory_t *begin_untracked_everywhere(model_t *model, bool without_memory)
 {
     mdnn_memory_t *const memory = small_memory(model, 4, MODEL_SLOTS);
     (void)allocate(memory, 1);
@@ -2026,11 +2041,11 @@ static mdnn_memory_t *begin_unseen_everywhere(model_t *model, bool without_memor
     for (uint64_t queue = 0; queue < MODEL_QUEUES; queue++) {
         if (queue == MODEL_OUT || queue == MODEL_IN)
             continue;
-        assert_true(mdnn_memory_unseen_begin(memory));
+        assert_true(mdnn_memory_untracked_begin(memory));
         enqueue(model, queue, ITEM_OPERATION);
         fail_allocation_at = without_memory ? -1 : 0;
         model->fail_in = 1;
-        mdnn_memory_unseen_end(memory, queue);
+        mdnn_memory_untracked_end(memory, queue);
         model->fail_in = 0;
         fail_allocation_at = 0;
     }
@@ -2042,7 +2057,7 @@ static void such_work_is_waited_for_in_every_stream(void **state)
     (void)state;
     static model_t model;
     for (uint64_t seed = 1; seed <= 50; seed++) { /* what is not waited for may be over by chance */
-        mdnn_memory_t *const memory = begin_unseen_everywhere(&model, false);
+        mdnn_memory_t *const memory = begin_untracked_everywhere(&model, false);
         model.random = seed;
         (void)allocate(memory, 2); /* the first or the second leaves */
         for (uint64_t queue = 0; queue < MODEL_QUEUES; queue++)
@@ -2149,14 +2164,14 @@ static void a_join_that_takes_too_long_is_given_up(void **state)
 static void begin_blocked(model_t *model, uint64_t stream)
 {
     model->may_block = true;
-    enqueue(model, stream, ITEM_VALUE)->ticket = (mdnn_ticket_t){0, 1};
+    enqueue(model, stream, ITEM_VALUE)->point = (mdnn_stream_point_t){0, 1};
 }
 
 static mdnn_status_t operate_in(model_t *model, mdnn_memory_t *memory, uint64_t address,
                                 uint64_t stream)
 {
-    const mdnn_named_t named = {address, MDNN_USE_WRITE};
-    mdnn_memory_operation_t operation = {.named = &named, .named_count = 1, .stream = stream};
+    const mdnn_memory_operand_t named = {address, MDNN_USE_WRITE};
+    mdnn_memory_operation_t operation = {.operands = &named, .operand_count = 1, .stream = stream};
     const mdnn_status_t status = mdnn_memory_begin(memory, &operation);
     if (status != MDNN_STATUS_OK)
         return status;
@@ -2285,7 +2300,7 @@ static void nothing_leaves_where_the_end_of_such_work_is_unknown(void **state)
     (void)state;
     static model_t model;
     uint64_t address;
-    mdnn_memory_t *const memory = begin_unseen_everywhere(&model, true);
+    mdnn_memory_t *const memory = begin_untracked_everywhere(&model, true);
     assert_int_equal(mdnn_memory_allocate(memory, 2 * MODEL_CHUNK, 0, &address),
                      MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
     assert_int_equal(mdnn_memory_report(memory).unmapped, 0);
@@ -2299,10 +2314,10 @@ static void such_work_needs_room(void **state)
     static model_t model;
     mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
     (void)allocate(memory, 6);
-    assert_true(mdnn_memory_unseen_begin(memory));
-    mdnn_memory_unseen_end(memory, 0);
+    assert_true(mdnn_memory_untracked_begin(memory));
+    mdnn_memory_untracked_end(memory, 0);
     (void)allocate(memory, 1);
-    assert_false(mdnn_memory_unseen_begin(memory));
+    assert_false(mdnn_memory_untracked_begin(memory));
     end_memory(&model, memory);
 }
 
@@ -2351,7 +2366,7 @@ int main(void)
         cmocka_unit_test(what_has_some_of_its_memory_keeps_no_slots),
         cmocka_unit_test(what_has_some_of_its_memory_leaves_with_it),
         cmocka_unit_test(what_finds_no_room_on_the_host_is_refused_at_once),
-        cmocka_unit_test(what_is_allocated_beside_unseen_work_has_memory_at_once),
+        cmocka_unit_test(what_is_allocated_beside_untracked_work_has_memory_at_once),
         cmocka_unit_test(a_demand_under_a_plan_sends_away_what_is_missing),
         cmocka_unit_test(slabs_are_no_memory_for_plans),
         cmocka_unit_test(small_ones_leave_room_for_the_largest),

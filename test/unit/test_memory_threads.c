@@ -8,29 +8,29 @@
 #include <pthread.h>
 
 #include "memory_model.h"
-#include "random_pilot.h"
+#include "random_follower.h"
 
 enum {
     THREADS = 4,
-    AREAS = 5,
+    ALLOCATIONS = 5,
     MOST_CHUNKS = 3,
     STEPS = 60,
     BUDGET = (2 + THREADS) * MOST_CHUNKS,
     MOST_TURNS = 3000000
 };
 
-typedef struct area {
+typedef struct allocation {
     uint64_t address, bytes; /* bytes 0: none */
     uint32_t words;
-    uint32_t content[MODEL_AREA_WORDS];
-    mdnn_ticket_t last; /* moment 0: none */
-} area_t;
+    uint32_t content[MODEL_ALLOCATION_WORDS];
+    mdnn_stream_point_t last; /* moment 0: none */
+} allocation_t;
 
 typedef struct worker {
     int index;
     pthread_t thread;
-    area_t areas[AREAS];
-    int blocked;         /* area that a stream uses once the value is set; -1: none */
+    allocation_t allocations[ALLOCATIONS];
+    int blocked;         /* allocation that a stream uses once the value is set; -1: none */
     uint64_t value;      /* the last that a stream waits for */
     unsigned left;       /* operations until then */
     uint64_t random;     /* what it does */
@@ -78,23 +78,23 @@ static void pass_on(void)
 
 /* ---- the device's waits let others in ---- */
 
-static mdnn_status_t wait_for_copy(void *context, mdnn_ticket_t ticket)
+static mdnn_status_t wait_for_copy(void *context, mdnn_stream_point_t point)
 {
     (void)context;
-    while (!model_is_done(&model, ticket)) {
+    while (!model_is_done(&model, point)) {
         pass_on();
         run_one(&model);
     }
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t wait_a_stretch(void *context, mdnn_ticket_t ticket, double seconds)
+static mdnn_status_t wait_a_stretch(void *context, mdnn_stream_point_t point, double seconds)
 {
     (void)context, (void)seconds;
     for (uint64_t i = pick(&model, 8); i > 0; i--) {
         pass_on();
         run_one(&model);
-        if (model_is_done(&model, ticket))
+        if (model_is_done(&model, point))
             return MDNN_STATUS_OK;
     }
     stalls++;
@@ -128,74 +128,75 @@ static uint64_t any(worker_t *worker, uint64_t below)
     return random_next(&worker->random) % below;
 }
 
-static void touch_area(item_t *item, area_t *area)
+static void touch_allocation(item_t *item, allocation_t *allocation)
 {
     touch_t *const touch = &item->touches[item->touch_count++];
-    touch->address = area->address;
-    touch->words = area->words;
+    touch->address = allocation->address;
+    touch->words = allocation->words;
     touch->named = true;
     touch->after_write = true;
-    for (uint32_t i = 0; i < area->words; i++) {
-        touch->before[i] = area->content[i];
-        touch->after[i] = area->content[i] = ++next_word;
+    for (uint32_t i = 0; i < allocation->words; i++) {
+        touch->before[i] = allocation->content[i];
+        touch->after[i] = allocation->content[i] = ++next_word;
     }
 }
 
 /* `first` and, if it is another one, `second`. */
-static void operate(worker_t *worker, uint64_t stream, area_t *first, area_t *second)
+static void operate(worker_t *worker, uint64_t stream, allocation_t *first, allocation_t *second)
 {
-    const mdnn_named_t names[] = {{first->address + first->bytes - 1, MDNN_USE_UNKNOWN},
-                                  {second->address, MDNN_USE_READ}};
+    const mdnn_memory_operand_t names[] = {{first->address + first->bytes - 1, MDNN_USE_UNKNOWN},
+                                           {second->address, MDNN_USE_READ}};
     mdnn_memory_operation_t operation = {
-        .key = any(worker, 5), .stream = stream, .named = names, .named_count = 2};
+        .key = any(worker, 5), .stream = stream, .operands = names, .operand_count = 2};
     assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
     opened++;
     if (any(worker, 3) == 0)
         pass_on(); /* between begin and end a thread has no lock */
-    area_t *const areas[] = {first, second};
+    allocation_t *const allocations[] = {first, second};
     const int count = first == second ? 1 : 2;
     for (int i = 0; i < count; i++)
-        if (areas[i]->last.moment > 0 && areas[i]->last.stream != stream)
-            enqueue(&model, stream, ITEM_WAIT)->ticket = areas[i]->last;
+        if (allocations[i]->last.position > 0 && allocations[i]->last.stream != stream)
+            enqueue(&model, stream, ITEM_WAIT)->point = allocations[i]->last;
     item_t *const item = enqueue(&model, stream, ITEM_OPERATION);
     for (int i = 0; i < count; i++) {
-        touch_area(item, areas[i]);
-        areas[i]->last = model_mark(&model, stream);
+        touch_allocation(item, allocations[i]);
+        allocations[i]->last = model_mark(&model, stream);
     }
     opened--;
     mdnn_memory_end(memory, &operation, true);
     worker->operations++;
 }
 
-static void allocate(worker_t *worker, area_t *area)
+static void allocate(worker_t *worker, allocation_t *allocation)
 {
     const uint64_t bytes = 1 + any(worker, MOST_CHUNKS * MODEL_CHUNK);
     const uint64_t stream = (uint64_t)worker->index;
     uint64_t address;
     assert_int_equal(mdnn_memory_allocate(memory, bytes, stream, &address), MDNN_STATUS_OK);
-    *area = (area_t){.address = address, .bytes = bytes, .words = (uint32_t)((bytes + 511) / 512)};
-    area->last = model_mark(&model, stream);
+    *allocation = (allocation_t){
+        .address = address, .bytes = bytes, .words = (uint32_t)((bytes + 511) / 512)};
+    allocation->last = model_mark(&model, stream);
 }
 
-static void give_back(worker_t *worker, area_t *area)
+static void give_back(worker_t *worker, allocation_t *allocation)
 {
     const uint64_t stream = (uint64_t)worker->index;
-    if (area->last.moment > 0 && area->last.stream != stream)
-        enqueue(&model, stream, ITEM_WAIT)->ticket = area->last;
+    if (allocation->last.position > 0 && allocation->last.stream != stream)
+        enqueue(&model, stream, ITEM_WAIT)->point = allocation->last;
     if (any(worker, 2) == 0)
-        assert_int_equal(mdnn_memory_wait_idle(memory, area->address), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, area->address, stream), MDNN_STATUS_OK);
-    *area = (area_t){0};
+        assert_int_equal(mdnn_memory_wait_idle(memory, allocation->address), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_memory_free(memory, allocation->address, stream), MDNN_STATUS_OK);
+    *allocation = (allocation_t){0};
 }
 
-/* From now on a stream of the thread's waits, and has the area then. */
-static void block(worker_t *worker, int area)
+/* From now on a stream of the thread's waits, and has the allocation then. */
+static void block(worker_t *worker, int allocation)
 {
     const uint64_t stream = MODEL_MORE + (uint64_t)worker->index;
-    enqueue(&model, stream, ITEM_VALUE)->ticket =
-        (mdnn_ticket_t){(uint64_t)worker->index, ++worker->value};
-    operate(worker, stream, &worker->areas[area], &worker->areas[area]);
-    worker->blocked = area;
+    enqueue(&model, stream, ITEM_VALUE)->point =
+        (mdnn_stream_point_t){(uint64_t)worker->index, ++worker->value};
+    operate(worker, stream, &worker->allocations[allocation], &worker->allocations[allocation]);
+    worker->blocked = allocation;
     worker->left = (unsigned)any(worker, 6);
 }
 
@@ -207,8 +208,9 @@ static void unblock(worker_t *worker)
 
 static void step(worker_t *worker)
 {
-    const int one = (int)any(worker, AREAS), two = (int)any(worker, AREAS);
-    area_t *const first = &worker->areas[one], *const second = &worker->areas[two];
+    const int one = (int)any(worker, ALLOCATIONS), two = (int)any(worker, ALLOCATIONS);
+    allocation_t *const first = &worker->allocations[one], *const second =
+                                                               &worker->allocations[two];
     if (worker->blocked >= 0 && worker->left-- == 0)
         unblock(worker);
     if (one == worker->blocked || two == worker->blocked)
@@ -235,9 +237,9 @@ static void *work(void *context)
         pass_on();
     }
     unblock(worker);
-    for (int i = 0; i < AREAS; i++)
-        if (worker->areas[i].bytes > 0)
-            give_back(worker, &worker->areas[i]);
+    for (int i = 0; i < ALLOCATIONS; i++)
+        if (worker->allocations[i].bytes > 0)
+            give_back(worker, &worker->allocations[i]);
     over[worker->index] = true;
     running = choose();
     pthread_cond_broadcast(&passed);
@@ -266,7 +268,7 @@ static void start_program(uint64_t seed, mdnn_safety_t safety)
         .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, 0, pick(&model, 3)},
         .budget_bytes = model.budget * MODEL_CHUNK,
         .safety = safety,
-        .pilot.host_limit_bytes = UINT64_MAX,
+        .follower.host_limit_bytes = UINT64_MAX,
     };
     memset(&advisor, 0, sizeof advisor);
     advisor.random = seed + 1;

@@ -43,31 +43,31 @@ static uint64_t peak_without_budget(void)
     return peak;
 }
 
-static mdnn_plan_request_t random_request(void)
+static mdnn_move_plan_request_t random_request(void)
 {
     uint64_t floor_bytes;
     CHECK(mdnn_period_floor(&instance.period, &floor_bytes) == MDNN_STATUS_OK);
     const uint64_t peak = peak_without_budget();
     const uint64_t above = peak > floor_bytes ? peak - floor_bytes : 0;
-    return (mdnn_plan_request_t){.period = &instance.period,
-                                 .policy = MDNN_POLICY_AUTO,
-                                 .variants = MDNN_VARIANTS_FASTEST,
-                                 .link = random_period_link(&instance),
-                                 .budget_bytes =
-                                     floor_bytes + random_period_below(&instance, above + 2),
-                                 .host_limit_bytes = UINT64_MAX};
+    return (mdnn_move_plan_request_t){.period = &instance.period,
+                                      .policy = MDNN_POLICY_AUTO,
+                                      .variants = MDNN_VARIANTS_FASTEST,
+                                      .link = random_period_link(&instance),
+                                      .budget_bytes =
+                                          floor_bytes + random_period_below(&instance, above + 2),
+                                      .host_limit_bytes = UINT64_MAX};
 }
 
-static mdnn_plan_t plan_of(mdnn_plan_request_t request, mdnn_policy_t policy)
+static mdnn_move_plan_t plan_of(mdnn_move_plan_request_t request, mdnn_policy_t policy)
 {
-    mdnn_plan_t plan;
+    mdnn_move_plan_t plan;
     request.policy = policy;
-    CHECK(mdnn_plan(&request, &plan) == MDNN_STATUS_OK);
+    CHECK(mdnn_move_plan(&request, &plan) == MDNN_STATUS_OK);
     return plan;
 }
 
 /* What a plan that fits promises, looked at from outside. */
-static void check_plan(const mdnn_plan_request_t *request, const mdnn_plan_t *plan)
+static void check_plan(const mdnn_move_plan_request_t *request, const mdnn_move_plan_t *plan)
 {
     mdnn_replay_request_t replay = {.period = request->period,
                                     .schedule = &plan->schedule,
@@ -94,13 +94,13 @@ static void check_policies(void)
     else
         random_period_fill(&instance, seed_now, 2 + (uint32_t)(seed_now % 14),
                            1 + (uint32_t)(seed_now % 11));
-    mdnn_plan_request_t request = random_request();
+    mdnn_move_plan_request_t request = random_request();
     request.variants = (mdnn_variants_t)random_period_below(&instance, MDNN_VARIANTS_COUNT);
     request.effort = 40;
-    const mdnn_plan_t best = plan_of(request, MDNN_POLICY_AUTO);
+    const mdnn_move_plan_t best = plan_of(request, MDNN_POLICY_AUTO);
     CHECK(best.verdict == MDNN_VERDICT_FITS); /* from the floor on */
     for (mdnn_policy_t policy = 0; policy < MDNN_POLICY_COUNT; policy++) {
-        mdnn_plan_t plan = plan_of(request, policy);
+        mdnn_move_plan_t plan = plan_of(request, policy);
         CHECK(plan.verdict == MDNN_VERDICT_FITS || plan.verdict == MDNN_VERDICT_NEEDS_MORE);
         CHECK((plan.verdict == MDNN_VERDICT_NEEDS_MORE) ==
               (plan.needed_bytes > request.budget_bytes));
@@ -109,17 +109,17 @@ static void check_policies(void)
             if (request.variants == MDNN_VARIANTS_FITTING || policy >= MDNN_POLICY_DYNAMIC)
                 CHECK(best.predicted.time_us <= plan.predicted.time_us * (1 + 1e-8));
         }
-        mdnn_plan_fini(&plan);
+        mdnn_move_plan_fini(&plan);
     }
     request.budget_bytes = best.floor_bytes - 1;
     if (best.floor_bytes > 0)
         for (mdnn_policy_t policy = 0; policy < MDNN_POLICY_COUNT; policy++) {
-            const mdnn_plan_t plan = plan_of(request, policy);
+            const mdnn_move_plan_t plan = plan_of(request, policy);
             CHECK(plan.verdict == MDNN_VERDICT_BELOW_FLOOR && !plan.schedule.moves);
             CHECK(plan.floor_bytes == best.floor_bytes);
         }
-    mdnn_plan_t freed = best;
-    mdnn_plan_fini(&freed);
+    mdnn_move_plan_t freed = best;
+    mdnn_move_plan_fini(&freed);
 }
 
 static void every_policy_keeps_to_the_budget(void **state)
@@ -134,16 +134,16 @@ enum { MOST_SCHEDULES = 20000 };
 static double worst_ratio, sum_of_ratios;
 static unsigned compared, equal;
 
-static void compare(mdnn_plan_request_t request)
+static void compare(mdnn_move_plan_request_t request)
 {
-    mdnn_plan_t best;
-    const mdnn_status_t status = mdnn_plan_exhaustive(&request, MOST_SCHEDULES, &best);
+    mdnn_move_plan_t best;
+    const mdnn_status_t status = mdnn_move_plan_exhaustive(&request, MOST_SCHEDULES, &best);
     if (status == MDNN_STATUS_UNSUPPORTED)
         return;
     CHECK(status == MDNN_STATUS_OK);
     CHECK(best.verdict == MDNN_VERDICT_FITS);
     check_plan(&request, &best);
-    mdnn_plan_t plan = plan_of(request, MDNN_POLICY_AUTO);
+    mdnn_move_plan_t plan = plan_of(request, MDNN_POLICY_AUTO);
     check_plan(&request, &plan);
     if (best.predicted.time_us > 0 && best.schedule.move_count > 0) {
         const double ratio = plan.predicted.time_us / best.predicted.time_us;
@@ -152,8 +152,8 @@ static void compare(mdnn_plan_request_t request)
         compared++;
         equal += ratio <= 1 + 1e-9;
     }
-    mdnn_plan_fini(&plan);
-    mdnn_plan_fini(&best);
+    mdnn_move_plan_fini(&plan);
+    mdnn_move_plan_fini(&best);
 }
 
 static void compare_random(void)
@@ -196,16 +196,16 @@ static void auto_comes_close_to_the_best_schedule(void **state)
 
 static const double gib = 1 << 30;
 
-static mdnn_plan_t plan_vgg16(mdnn_policy_t policy, double budget_gib)
+static mdnn_move_plan_t plan_vgg16(mdnn_policy_t policy, double budget_gib)
 {
-    const mdnn_plan_request_t request = {.period = &instance.period,
-                                         .policy = policy,
-                                         .variants = MDNN_VARIANTS_FASTEST,
-                                         .link = {55300, 55400, 50800, 50800, 10},
-                                         .budget_bytes = (uint64_t)(budget_gib * gib),
-                                         .host_limit_bytes = UINT64_MAX};
-    mdnn_plan_t plan;
-    assert_int_equal(mdnn_plan(&request, &plan), MDNN_STATUS_OK);
+    const mdnn_move_plan_request_t request = {.period = &instance.period,
+                                              .policy = policy,
+                                              .variants = MDNN_VARIANTS_FASTEST,
+                                              .link = {55300, 55400, 50800, 50800, 10},
+                                              .budget_bytes = (uint64_t)(budget_gib * gib),
+                                              .host_limit_bytes = UINT64_MAX};
+    mdnn_move_plan_t plan;
+    assert_int_equal(mdnn_move_plan(&request, &plan), MDNN_STATUS_OK);
     if (plan.verdict == MDNN_VERDICT_FITS)
         check_plan(&request, &plan);
     return plan;
@@ -218,12 +218,12 @@ static void print_table(double budget_gib)
                                              MDNN_POLICY_AUTO};
     print_message("%g GiB, ms:", budget_gib);
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
-        mdnn_plan_t plan = plan_vgg16(policies[i], budget_gib);
+        mdnn_move_plan_t plan = plan_vgg16(policies[i], budget_gib);
         if (plan.verdict == MDNN_VERDICT_FITS)
             print_message(" %s %.1f,", mdnn_policy_name(policies[i]), plan.predicted.time_us / 1e3);
         if (policies[i] == MDNN_POLICY_AUTO)
             print_message(" link bound %.1f\n", plan.link_bound_us / 1e3);
-        mdnn_plan_fini(&plan);
+        mdnn_move_plan_fini(&plan);
     }
 }
 
@@ -235,7 +235,7 @@ static void vgg16_moves_what_the_budget_asks_for(void **state)
     (void)state;
     vgg16_fill(&instance, 256, 55000, 122000);
     assert_int_equal(mdnn_period_check(&instance.period), MDNN_STATUS_OK);
-    mdnn_plan_t conv = plan_vgg16(MDNN_POLICY_CONV, 16), all = plan_vgg16(MDNN_POLICY_ALL, 16);
+    mdnn_move_plan_t conv = plan_vgg16(MDNN_POLICY_CONV, 16), all = plan_vgg16(MDNN_POLICY_ALL, 16);
     assert_true(conv.verdict == MDNN_VERDICT_FITS && all.verdict == MDNN_VERDICT_FITS);
     /* Every input of a convolution but the last block's leaves, each once each way. */
     assert_int_equal(conv.schedule.move_count, VGG16_CONVOLUTIONS - 1);
@@ -248,7 +248,7 @@ static void vgg16_moves_what_the_budget_asks_for(void **state)
     assert_true(conv.predicted.wait_join_us > 0 && conv.predicted.time_us < all.predicted.time_us);
     assert_true(all.predicted.average_bytes < conv.predicted.average_bytes);
     for (double budget = 16; budget >= 9.25; budget -= 0.75) {
-        mdnn_plan_t plan = plan_vgg16(MDNN_POLICY_AUTO, budget);
+        mdnn_move_plan_t plan = plan_vgg16(MDNN_POLICY_AUTO, budget);
         assert_int_equal(plan.verdict, MDNN_VERDICT_FITS);
         print_message("%5.2f GiB: %5.1f ms, link bound %5.1f, %4.2f GiB out\n", budget,
                       plan.predicted.time_us / 1e3, plan.link_bound_us / 1e3,
@@ -259,10 +259,10 @@ static void vgg16_moves_what_the_budget_asks_for(void **state)
         if (budget >= 14)
             assert_true(plan.predicted.time_us <= plan.link_bound_us * (1 + 1e-9));
         before_us = plan.predicted.time_us;
-        mdnn_plan_fini(&plan);
+        mdnn_move_plan_fini(&plan);
     }
-    mdnn_plan_fini(&conv);
-    mdnn_plan_fini(&all);
+    mdnn_move_plan_fini(&conv);
+    mdnn_move_plan_fini(&all);
     for (double budget = 14; budget >= 10; budget -= 2)
         print_table(budget);
 }
@@ -272,12 +272,12 @@ static void vgg16_near_its_floor(void **state)
     (void)state;
     vgg16_fill(&instance, 256, 55000, 122000);
     /* moDNN keeps to the budget, but lets more go than it must. */
-    mdnn_plan_t plan = plan_vgg16(MDNN_POLICY_MODNN, 12);
+    mdnn_move_plan_t plan = plan_vgg16(MDNN_POLICY_MODNN, 12);
     assert_true(plan.verdict == MDNN_VERDICT_FITS && plan.predicted.out_bytes > 4 * gib);
-    mdnn_plan_fini(&plan);
+    mdnn_move_plan_fini(&plan);
     plan = plan_vgg16(MDNN_POLICY_DYNAMIC, 14);
     assert_true(plan.verdict == MDNN_VERDICT_FITS && plan.policy == MDNN_POLICY_CONV);
-    mdnn_plan_fini(&plan);
+    mdnn_move_plan_fini(&plan);
     plan = plan_vgg16(MDNN_POLICY_AUTO, 9);
     assert_int_equal(plan.verdict, MDNN_VERDICT_BELOW_FLOOR);
     assert_true((double)plan.floor_bytes > 9 * gib && (double)plan.floor_bytes < 9.25 * gib);

@@ -141,15 +141,15 @@ static void last_parts_leave_and_come_back_last(void **state)
         fill(seed);
         mdnn_parts_t parts = cut(CHUNK);
         CHECK(mdnn_period_floor(&parts.period, &floor_bytes) == MDNN_STATUS_OK);
-        const mdnn_plan_request_t request = {.period = &parts.period,
-                                             .policy = MDNN_POLICY_AUTO,
-                                             .variants = MDNN_VARIANTS_FASTEST,
-                                             .link = random_period_link(&instance),
-                                             .budget_bytes = floor_bytes + seed % 7,
-                                             .host_limit_bytes = UINT64_MAX,
-                                             .effort = 20};
-        mdnn_plan_t plan;
-        CHECK(mdnn_plan(&request, &plan) == MDNN_STATUS_OK);
+        const mdnn_move_plan_request_t request = {.period = &parts.period,
+                                                  .policy = MDNN_POLICY_AUTO,
+                                                  .variants = MDNN_VARIANTS_FASTEST,
+                                                  .link = random_period_link(&instance),
+                                                  .budget_bytes = floor_bytes + seed % 7,
+                                                  .host_limit_bytes = UINT64_MAX,
+                                                  .effort = 20};
+        mdnn_move_plan_t plan;
+        CHECK(mdnn_move_plan(&request, &plan) == MDNN_STATUS_OK);
         mdnn_schedule_resident_bytes(&parts.period, &plan.schedule, before);
         mdnn_parts_order(&parts, &plan.schedule);
         CHECK(mdnn_schedule_check(&parts.period, &plan.schedule) == MDNN_STATUS_OK);
@@ -159,7 +159,7 @@ static void last_parts_leave_and_come_back_last(void **state)
         for (size_t m = 0; m < plan.schedule.move_count; m++)
             check_order(&parts, &plan.schedule, m);
         moved += plan.schedule.move_count > 0;
-        mdnn_plan_fini(&plan);
+        mdnn_move_plan_fini(&plan);
         mdnn_parts_fini(&parts);
     }
     assert_true(moved > SEEDS / 2);

@@ -19,7 +19,7 @@ enum { STEPS = 256, STREAMS = 4, LIVE = 48, PAST = 4096 };
 
 typedef struct past {
     uint64_t start, bytes;
-    mdnn_ticket_t ticket;
+    mdnn_stream_point_t point;
     uint64_t freed_in; /* this stream is behind it, anyway */
 } past_t;
 
@@ -70,10 +70,10 @@ static mdnn_status_t map_chunk(void *context, uint64_t address, uint64_t chunk)
     return MDNN_STATUS_OK;
 }
 
-static bool is_done(void *context, mdnn_ticket_t ticket)
+static bool is_done(void *context, mdnn_stream_point_t point)
 {
     const model_t *const model = context;
-    return ticket.moment <= model->done[ticket.stream];
+    return point.position <= model->done[point.stream];
 }
 
 static mdnn_status_t unmap_chunk(void *context, uint64_t address, uint64_t chunk)
@@ -83,7 +83,7 @@ static mdnn_status_t unmap_chunk(void *context, uint64_t address, uint64_t chunk
     for (size_t i = 0; i < model->past_count; i++) { /* nothing runs there */
         const past_t *const past = &model->past[i];
         if (past->start < address + CHUNK && address < past->start + past->bytes)
-            assert_true(is_done(model, past->ticket));
+            assert_true(is_done(model, past->point));
     }
     if (call_fails(model))
         return MDNN_STATUS_DEVICE;
@@ -133,7 +133,7 @@ static void add_past(model_t *model, past_t past)
     model->past[model->past_count++] = past;
 }
 
-/* A ticket of the stream that acquired memory, and so waited, stands for all before it. */
+/* A point of the stream that acquired memory, and so waited, stands for all before it. */
 static void forget_past(model_t *model, const live_t *live)
 {
     const uint64_t end = live->address + room_of(live);
@@ -150,19 +150,19 @@ static void forget_past(model_t *model, const live_t *live)
         }
         if (past.start < live->address)
             add_past(model,
-                     (past_t){past.start, live->address - past.start, past.ticket, past.freed_in});
+                     (past_t){past.start, live->address - past.start, past.point, past.freed_in});
         if (end < past_end)
-            add_past(model, (past_t){end, past_end - end, past.ticket, past.freed_in});
+            add_past(model, (past_t){end, past_end - end, past.point, past.freed_in});
     }
 }
 
 /* Whether the program has put the stream behind that moment. */
-static bool is_behind(const model_t *model, uint64_t stream, mdnn_ticket_t ticket)
+static bool is_behind(const model_t *model, uint64_t stream, mdnn_stream_point_t point)
 {
     for (size_t i = 0; i < model->past_count; i++) {
         const past_t *const past = &model->past[i];
-        if (past->freed_in == stream && past->ticket.stream == ticket.stream &&
-            past->ticket.moment >= ticket.moment)
+        if (past->freed_in == stream && past->point.stream == point.stream &&
+            past->point.position >= point.position)
             return true;
     }
     return false;
@@ -171,19 +171,19 @@ static bool is_behind(const model_t *model, uint64_t stream, mdnn_ticket_t ticke
 /* Everything that still runs on the memory is in its stream, or waited for; unless `behind`, that
  * is nothing but what the stream is behind, anyway. */
 static void check_order(const model_t *model, const live_t *live, uint64_t stream, bool behind,
-                        const mdnn_allocation_t *got)
+                        const mdnn_acquired_t *got)
 {
     for (size_t i = 0; i < model->past_count; i++) {
         const past_t *const past = &model->past[i];
         if (past->start >= live->address + live->bytes ||
-            live->address >= past->start + past->bytes || past->ticket.stream == stream ||
-            is_done((void *)(uintptr_t)model, past->ticket))
+            live->address >= past->start + past->bytes || past->point.stream == stream ||
+            is_done((void *)(uintptr_t)model, past->point))
             continue;
-        assert_true(behind || is_behind(model, stream, past->ticket));
+        assert_true(behind || is_behind(model, stream, past->point));
         bool waited = false;
         for (size_t w = 0; w < got->wait_count; w++)
-            waited = waited || (got->waits[w].stream == past->ticket.stream &&
-                                got->waits[w].moment >= past->ticket.moment);
+            waited = waited || (got->waits[w].stream == past->point.stream &&
+                                got->waits[w].position >= past->point.position);
         assert_true(waited);
     }
 }
@@ -249,15 +249,15 @@ static void check_counts(const model_t *model, const mdnn_ranges_t *ranges, cons
     assert_int_equal(counts.chunks_live, owned);
     assert_int_equal(counts.chunks_hidden, hidden);
     assert_int_equal(counts.created, model->chunks);
-    assert_int_equal(counts.chunks_live + counts.chunks_kept + counts.chunks_spare, model->chunks);
+    assert_int_equal(counts.chunks_live + counts.chunks_free + counts.chunks_spare, model->chunks);
     assert_int_equal(counts.mapped - counts.unmapped,
                      model->chunks - counts.chunks_spare - counts.chunks_hidden);
 }
 
-static void finish(model_t *model, mdnn_ticket_t ticket)
+static void finish(model_t *model, mdnn_stream_point_t point)
 {
-    if (model->done[ticket.stream] < ticket.moment)
-        model->done[ticket.stream] = ticket.moment;
+    if (model->done[point.stream] < point.position)
+        model->done[point.stream] = point.position;
 }
 
 static bool is_taken(const mdnn_ranges_t *ranges, const live_t *all, uint64_t step)
@@ -308,7 +308,7 @@ static uint64_t fewest_mapped(const model_t *model, const mdnn_ranges_t *ranges,
 static bool runs_anywhere(model_t *model)
 {
     for (size_t i = 0; i < model->past_count; i++)
-        if (!is_done(model, model->past[i].ticket))
+        if (!is_done(model, model->past[i].point))
             return true;
     return false;
 }
@@ -317,7 +317,7 @@ static bool runs_anywhere(model_t *model)
 static bool runs_elsewhere(model_t *model, uint64_t stream)
 {
     for (size_t i = 0; i < model->past_count; i++)
-        if (!is_done(model, model->past[i].ticket) && model->past[i].ticket.stream != stream &&
+        if (!is_done(model, model->past[i].point) && model->past[i].point.stream != stream &&
             model->past[i].freed_in != stream)
             return true;
     return false;
@@ -354,13 +354,13 @@ static void check_refusal(const model_t *model, const mdnn_ranges_t *ranges, con
 {
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
     const uint64_t chunks = (bytes + CHUNK - 1) / CHUNK;
-    assert_true(counts.chunks_spare + counts.chunks_kept + model->budget - model->chunks < chunks);
+    assert_true(counts.chunks_spare + counts.chunks_free + model->budget - model->chunks < chunks);
     if (bytes <= SMALL)
         assert_true(longest_gap(all) < bytes);
 }
 
 /* Nothing that nobody works on would have done. */
-static void check_busy(model_t *model, mdnn_ranges_t *ranges, const mdnn_allocation_t *got,
+static void check_busy(model_t *model, mdnn_ranges_t *ranges, const mdnn_acquired_t *got,
                        uint64_t bytes)
 {
     const uint64_t chunks = bytes <= SMALL ? 1 : (bytes + CHUNK - 1) / CHUNK;
@@ -373,7 +373,7 @@ static void check_busy(model_t *model, mdnn_ranges_t *ranges, const mdnn_allocat
 static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all, live_t *live,
                              uint64_t bytes, uint64_t stream)
 {
-    mdnn_allocation_t got;
+    mdnn_acquired_t got;
     const bool behind = rand() % 2 == 0;
     const uint64_t chunks = bytes <= SMALL ? 0 : (bytes + CHUNK - 1) / CHUNK;
     const uint64_t before = mdnn_ranges_counts(ranges).mapped;
@@ -405,19 +405,19 @@ static mdnn_status_t acquire(model_t *model, mdnn_ranges_t *ranges, live_t *all,
 }
 
 /* Up to two streams still work on it. */
-static mdnn_status_t release(model_t *model, mdnn_ranges_t *ranges, live_t *live, unsigned tickets)
+static mdnn_status_t release(model_t *model, mdnn_ranges_t *ranges, live_t *live, unsigned points)
 {
-    mdnn_ticket_t users[2];
+    mdnn_stream_point_t users[2];
     const uint64_t stream = rand() % 2 ? (uint64_t)(rand() % STREAMS) : MDNN_NO_ORDER;
-    for (unsigned i = 0; i < tickets; i++)
-        users[i] = (mdnn_ticket_t){(uint64_t)(rand() % STREAMS), ++model->now};
-    const mdnn_status_t status = mdnn_ranges_release(ranges, live->address, stream, users, tickets);
+    for (unsigned i = 0; i < points; i++)
+        users[i] = (mdnn_stream_point_t){(uint64_t)(rand() % STREAMS), ++model->now};
+    const mdnn_status_t status = mdnn_ranges_release(ranges, live->address, stream, users, points);
     if (status != MDNN_STATUS_OK)
         return status;
-    for (unsigned i = 0; i < tickets; i++)
+    for (unsigned i = 0; i < points; i++)
         if (users[i].stream == live->stream)
             forget_past(model, live);
-    for (unsigned i = 0; i < tickets; i++)
+    for (unsigned i = 0; i < points; i++)
         add_past(model, (past_t){live->address, room_of(live), users[i], stream});
     assert_int_equal(mdnn_ranges_release(ranges, live->address, MDNN_NO_ORDER, NULL, 0),
                      MDNN_STATUS_NOT_FOUND);
@@ -429,7 +429,7 @@ static void drop_done(model_t *model)
 {
     size_t kept = 0;
     for (size_t i = 0; i < model->past_count; i++)
-        if (!is_done(model, model->past[i].ticket))
+        if (!is_done(model, model->past[i].point))
             model->past[kept++] = model->past[i];
     model->past_count = kept;
 }
@@ -450,7 +450,7 @@ static void check_chunks(const model_t *model, const mdnn_range_t *range, live_t
 static void take(model_t *model, mdnn_ranges_t *ranges, mdnn_range_t *range, const live_t *live,
                  uint64_t upto)
 {
-    const mdnn_ticket_t *waits;
+    const mdnn_stream_point_t *waits;
     size_t wait_count;
     mdnn_status_t status = mdnn_range_take(ranges, range, upto, &waits, &wait_count);
     if (status == MDNN_STATUS_BUSY) {
@@ -470,7 +470,7 @@ static bool runs_on(const model_t *model, const live_t *live)
         const past_t *const past = &model->past[i];
         if (past->start < live->address + room_of(live) &&
             live->address < past->start + past->bytes &&
-            !is_done((void *)(uintptr_t)model, past->ticket))
+            !is_done((void *)(uintptr_t)model, past->point))
             return true;
     }
     return false;
@@ -556,7 +556,7 @@ static void step(model_t *model, mdnn_ranges_t *ranges, live_t *all)
             check_owner(ranges, live);
     }
     if (rand() % 4 == 0)
-        finish(model, (mdnn_ticket_t){(uint64_t)(rand() % STREAMS), model->now});
+        finish(model, (mdnn_stream_point_t){(uint64_t)(rand() % STREAMS), model->now});
     drop_done(model);
     check_counts(model, ranges, all);
 }
@@ -607,7 +607,7 @@ static void addresses_stay_together(void **state)
     mdnn_ranges_t *const ranges = new_ranges(&model, 16);
     uint64_t held = 0;
     for (uint64_t i = 0; i < 1000; i++) {
-        mdnn_allocation_t got;
+        mdnn_acquired_t got;
         assert_int_equal(mdnn_ranges_acquire(ranges, (4 + i % 5) * CHUNK, 0, &got), MDNN_STATUS_OK);
         assert_true(step_of(got.address) < 64);
         if (held)
@@ -633,8 +633,8 @@ static void a_repeated_program_calls_nothing(void **state)
         for (int i = 0; i < COUNT; i++)
             assert_int_equal(acquire(&model, ranges, all, &all[i], sizes[i], 0), MDNN_STATUS_OK);
         for (int i = COUNT; i-- > 0;) {
-            const mdnn_ticket_t ticket = {0, ++model.now};
-            assert_int_equal(mdnn_ranges_release(ranges, all[i].address, MDNN_NO_ORDER, &ticket, 1),
+            const mdnn_stream_point_t point = {0, ++model.now};
+            assert_int_equal(mdnn_ranges_release(ranges, all[i].address, MDNN_NO_ORDER, &point, 1),
                              MDNN_STATUS_OK);
             all[i] = (live_t){0};
         }
@@ -649,17 +649,17 @@ static void a_repeated_program_calls_nothing(void **state)
 
 static uint64_t get(mdnn_ranges_t *ranges, uint64_t chunks, uint64_t stream, size_t waits)
 {
-    mdnn_allocation_t got;
+    mdnn_acquired_t got;
     assert_int_equal(mdnn_ranges_acquire_behind(ranges, chunks * CHUNK, stream, &got),
                      MDNN_STATUS_OK);
     assert_int_equal(got.wait_count, waits);
     return got.address;
 }
 
-static void give(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream, uint64_t moment)
+static void give(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream, uint64_t position)
 {
-    const mdnn_ticket_t ticket = {stream, moment};
-    assert_int_equal(mdnn_ranges_release(ranges, address, MDNN_NO_ORDER, &ticket, 1),
+    const mdnn_stream_point_t point = {stream, position};
+    assert_int_equal(mdnn_ranges_release(ranges, address, MDNN_NO_ORDER, &point, 1),
                      MDNN_STATUS_OK);
 }
 
@@ -690,7 +690,7 @@ static void what_others_work_on_is_nobodys(void **state)
     (void)state;
     static model_t model;
     mdnn_ranges_t *const ranges = new_ranges(&model, 8);
-    mdnn_allocation_t got;
+    mdnn_acquired_t got;
     const uint64_t first = get(ranges, 3, 0, 0), second = get(ranges, 2, 0, 0);
     give(ranges, first, 1, 5);
     const uint64_t third = get(ranges, 3, 2, 0); /* new chunks */
@@ -699,11 +699,11 @@ static void what_others_work_on_is_nobodys(void **state)
     model.done[0] = 6;
     assert_int_equal(get(ranges, 2, 2, 0), second); /* what is over */
     assert_int_equal(mdnn_ranges_acquire(ranges, 3 * CHUNK, 2, &got), MDNN_STATUS_BUSY);
-    assert_true(got.wait_count == 1 && got.waits[0].stream == 1 && got.waits[0].moment == 5);
+    assert_true(got.wait_count == 1 && got.waits[0].stream == 1 && got.waits[0].position == 5);
     const uint64_t again = get(ranges, 3, 2, 1); /* there is nothing else */
-    const mdnn_ticket_t tickets[] = {{1, 5}, {2, 7}};
+    const mdnn_stream_point_t points[] = {{1, 5}, {2, 7}};
     assert_int_equal(again, first);
-    assert_int_equal(mdnn_ranges_release(ranges, first, 3, tickets, 2), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_ranges_release(ranges, first, 3, points, 2), MDNN_STATUS_OK);
     assert_int_equal(mdnn_ranges_acquire(ranges, 3 * CHUNK, 0, &got), MDNN_STATUS_BUSY);
     assert_int_equal(mdnn_ranges_acquire(ranges, 3 * CHUNK, 3, &got), MDNN_STATUS_OK);
     assert_int_equal(got.address, first); /* the program has put 3 behind both */
@@ -796,12 +796,12 @@ static void chunks_move_when_their_work_is_done(void **state)
     (void)state;
     static model_t model;
     mdnn_ranges_t *const ranges = new_ranges(&model, 6);
-    mdnn_allocation_t got;
+    mdnn_acquired_t got;
     const uint64_t first = get(ranges, 4, 0, 0);
     get(ranges, 1, 0, 0); /* so that there is no room behind the first */
     give(ranges, first, 1, 7);
     assert_int_equal(mdnn_ranges_acquire(ranges, 5 * CHUNK, 0, &got), MDNN_STATUS_BUSY);
-    assert_true(got.wait_count == 1 && got.waits[0].stream == 1 && got.waits[0].moment == 7);
+    assert_true(got.wait_count == 1 && got.waits[0].stream == 1 && got.waits[0].position == 7);
     assert_int_equal(mdnn_ranges_acquire(ranges, 6 * CHUNK, 0, &got),
                      MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
     assert_int_equal(get(ranges, 4, 0, 1), first); /* as it is, after the wait */
@@ -809,7 +809,7 @@ static void chunks_move_when_their_work_is_done(void **state)
     model.done[1] = 7;
     assert_true(get(ranges, 5, 0, 0) > first);
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(ranges);
-    assert_true(counts.created == 6 && counts.unmapped == 4 && counts.chunks_kept == 0);
+    assert_true(counts.created == 6 && counts.unmapped == 4 && counts.chunks_free == 0);
     mdnn_ranges_destroy(ranges);
 }
 
@@ -825,7 +825,7 @@ static void the_end_of_a_large_allocation_is_nobodys(void **state)
     mdnn_ranges_destroy(ranges);
     assert_int_equal(mdnn_ranges_create(&config, &device, &model, &ranges), MDNN_STATUS_OK);
     for (uint64_t chunks = LARGE - 1; chunks <= LARGE + 1; chunks++) {
-        mdnn_allocation_t first, second;
+        mdnn_acquired_t first, second;
         uint64_t start, bytes;
         assert_int_equal(mdnn_ranges_acquire(ranges, chunks * CHUNK, 0, &first), MDNN_STATUS_OK);
         const uint64_t address = first.address;
@@ -845,7 +845,7 @@ static void addresses_alone_take_no_chunk(void **state)
     mdnn_ranges_t *const ranges = new_ranges(&model, 8);
     const uint64_t first = get(ranges, 2, 0, 0), second = get(ranges, 3, 0, 0);
     const mdnn_ranges_counts_t before = mdnn_ranges_counts(ranges);
-    const mdnn_ticket_t *waits;
+    const mdnn_stream_point_t *waits;
     size_t wait_count;
     uint64_t bare, start, bytes;
     give(ranges, first, 0, 1); /* its steps are kept, and so taken */
@@ -880,7 +880,7 @@ static void wrong_arguments_are_refused(void **state)
     (void)state;
     static model_t model;
     mdnn_ranges_t *ranges = NULL;
-    mdnn_allocation_t got;
+    mdnn_acquired_t got;
     uint64_t start, bytes;
     static const mdnn_ranges_config_t wrong[] = {
         {BASE, STEPS * CHUNK, CHUNK + 1, 0, 0}, {BASE + 1, STEPS * CHUNK, CHUNK, 0, 0},

@@ -43,9 +43,9 @@ static mdnn_status_t change_mapping(void *context, uint64_t address, uint64_t ch
     return MDNN_STATUS_OK;
 }
 
-static bool is_done(void *context, mdnn_ticket_t ticket)
+static bool is_done(void *context, mdnn_stream_point_t point)
 {
-    return ticket.moment + BEHIND <= ((program_t *)context)->now;
+    return point.position + BEHIND <= ((program_t *)context)->now;
 }
 
 static program_t *new_program(uint64_t chunk_bytes, uint64_t budget_bytes, uint64_t seed)
@@ -71,7 +71,7 @@ static uint64_t pick(program_t *program, uint64_t below)
 /* What has to be waited for ends meanwhile. */
 static mdnn_status_t allocate(program_t *program, size_t i, uint64_t bytes)
 {
-    mdnn_allocation_t got;
+    mdnn_acquired_t got;
     mdnn_status_t status;
     while ((status = mdnn_ranges_acquire(program->ranges, bytes, 0, &got)) == MDNN_STATUS_BUSY)
         program->now += BEHIND;
@@ -87,11 +87,11 @@ static mdnn_status_t allocate(program_t *program, size_t i, uint64_t bytes)
 
 static void release(program_t *program, size_t i)
 {
-    const mdnn_ticket_t ticket = {0, ++program->now};
+    const mdnn_stream_point_t point = {0, ++program->now};
     if (program->bytes[i] == 0)
         return;
     assert_int_equal(
-        mdnn_ranges_release(program->ranges, program->address[i], MDNN_NO_ORDER, &ticket, 1),
+        mdnn_ranges_release(program->ranges, program->address[i], MDNN_NO_ORDER, &point, 1),
         MDNN_STATUS_OK);
     program->live_bytes -= program->bytes[i];
     program->bytes[i] = 0;
@@ -228,7 +228,7 @@ static void a_few_that_live_on_hold_few_slabs(void **state)
     }
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(program->ranges);
     assert_true(counts.chunks_slab <= kept_bytes * 11 / 10 / (2 * MIB) + 1);
-    assert_int_equal(counts.chunks_kept, program->chunks - counts.chunks_slab);
+    assert_int_equal(counts.chunks_free, program->chunks - counts.chunks_slab);
     end_program(program);
 }
 
@@ -237,7 +237,7 @@ static void an_empty_slab_goes_back(void **state)
 {
     (void)state;
     program_t *const program = new_program(2 * MIB, 4 * MIB, 1);
-    mdnn_allocation_t got;
+    mdnn_acquired_t got;
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < 6; i++) /* of both kinds */
             assert_int_equal(allocate(program, i, i % 2 ? 100 : 600000), MDNN_STATUS_OK);
@@ -263,8 +263,8 @@ static void neighbours_wait_for_nobody(void **state)
 {
     (void)state;
     program_t *const program = new_program(2 * MIB, 2 * MIB, 1);
-    const mdnn_ticket_t never = {1, UINT64_MAX / 2};
-    mdnn_allocation_t got;
+    const mdnn_stream_point_t never = {1, UINT64_MAX / 2};
+    mdnn_acquired_t got;
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(allocate(program, i, 512 * 1024), MDNN_STATUS_OK);
     assert_int_equal(
@@ -286,8 +286,8 @@ static void blocks_in_use_elsewhere_are_passed_over(void **state)
 {
     (void)state;
     program_t *const program = new_program(2 * MIB, 4 * MIB, 1);
-    const mdnn_ticket_t never = {1, UINT64_MAX / 2};
-    mdnn_allocation_t got;
+    const mdnn_stream_point_t never = {1, UINT64_MAX / 2};
+    mdnn_acquired_t got;
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(allocate(program, i, 512 * 1024), MDNN_STATUS_OK);
         assert_int_equal(

@@ -1,0 +1,93 @@
+/* How long an iteration takes on the device: from one operation to the same one an iteration later, in its
+ * stream; where iterations are short, some iterations later, since events cost the host more than a launch
+ * does. While a program is followed one stretch after the other is timed, one at a time; two events
+ * each. What was cut short by a deviation does not count, and
+ * iterations of one length only are counted together. */
+#include "offload/memory/memory_internal.h"
+
+enum {
+    LOOK_AGAIN = 64, /* operations, while nothing is followed */
+    STRETCH = 64,    /* operations that are timed together, at least */
+    ASK_AGAIN = 4,   /* operations, while the device is behind */
+};
+
+static uint32_t iterations_together(uint32_t operations)
+{
+    return operations >= STRETCH ? 1 : (STRETCH - 1) / operations + 1;
+}
+
+static void read_ended(mdnn_memory_t *memory)
+{
+    mdnn_iteration_watch_t *const watch = &memory->watch;
+    double us = 0;
+    if (watch->read_token == 0)
+        return;
+    const mdnn_status_t status = memory->device.time_read(memory->context, watch->read_token, &us);
+    if (status == MDNN_STATUS_BUSY)
+        return;
+    watch->read_token = 0;
+    if (status != MDNN_STATUS_OK || !watch->read_counts)
+        return;
+    if (watch->read_plan != 0)
+        mdnn_follower_iteration_took(memory->follower, watch->read_plan,
+                                     us / iterations_together(watch->counted));
+    watch->sum_us += us;
+    watch->iterations += iterations_together(watch->counted);
+}
+
+/* The same period as when it began. */
+static bool is_whole(const mdnn_iteration_watch_t *watch, const mdnn_follower_report_t *report)
+{
+    return report->followed != 0 && watch->operations > 0 &&
+           report->period_operations == watch->operations;
+}
+
+static void end_round(mdnn_memory_t *memory, const mdnn_follower_report_t *report)
+{
+    mdnn_iteration_watch_t *const watch = &memory->watch;
+    if (watch->token == 0)
+        return;
+    memory->device.time_end(memory->context, watch->stream, watch->token);
+    watch->read_token = watch->token;
+    watch->read_counts = is_whole(watch, report);
+    watch->read_plan =
+        watch->plan == mdnn_follower_followed_plan(memory->follower) ? watch->plan : 0;
+    watch->token = 0;
+}
+
+static void begin_round(mdnn_memory_t *memory, uint64_t stream,
+                        const mdnn_follower_report_t *report)
+{
+    mdnn_iteration_watch_t *const watch = &memory->watch;
+    watch->next = memory->report.operations + LOOK_AGAIN;
+    if (report->followed == 0 || report->period_operations == 0)
+        return;
+    if (watch->counted != report->period_operations) { /* the program goes on with something else */
+        watch->counted = report->period_operations;
+        watch->sum_us = 0;
+        watch->iterations = 0;
+    }
+    watch->token = memory->device.time_begin(memory->context, stream);
+    watch->stream = stream;
+    watch->plan = mdnn_follower_followed_plan(memory->follower);
+    watch->operations = report->period_operations;
+    watch->next = memory->report.operations + (uint64_t)report->period_operations *
+                                                  iterations_together(report->period_operations);
+}
+
+void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream)
+{
+    mdnn_iteration_watch_t *const watch = &memory->watch;
+    if (memory->report.operations < watch->next)
+        return;
+    read_ended(memory);
+    if (watch->read_token != 0) { /* the device is an iteration behind: ask again */
+        watch->next = memory->report.operations + ASK_AGAIN;
+        if (watch->token != 0)
+            watch->operations = 0; /* too long by now */
+        return;
+    }
+    const mdnn_follower_report_t report = mdnn_follower_report(memory->follower);
+    end_round(memory, &report);
+    begin_round(memory, stream, &report);
+}

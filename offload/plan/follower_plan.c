@@ -1,0 +1,380 @@
+/* From a period with measured times to a plan that is quick to follow. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "offload/plan/follower_internal.h"
+
+struct follower_job {
+    mdnn_follower_config_t config;
+    double *times_us;
+    follower_plan_t *made;
+    mdnn_status_t status;
+    atomic_bool done, unwanted;
+    bool threaded, joined;
+    pthread_t thread;
+    pid_t process; /* a forked child has no such thread */
+};
+
+static void free_lists(follower_lists_t *lists)
+{
+    free(lists->first);
+    free(lists->items);
+}
+
+void follower_plan_destroy(follower_plan_t *plan)
+{
+    if (!plan)
+        return;
+    mdnn_period_fini(&plan->period);
+    mdnn_parts_fini(&plan->parts);
+    mdnn_move_plan_fini(&plan->plan);
+    free_lists(&plan->leaves);
+    free_lists(&plan->backs);
+    free(plan->joins);
+    free(plan->unused);
+    free(plan->handles);
+    free(plan->passed);
+    free(plan->leave);
+    free(plan->back);
+    free(plan);
+}
+
+/* Parts of ranges are a budget's share this large, or more, */
+enum { PARTS_OF_BUDGET = 64 };
+/* and a plan that moves them must be faster by this factor. */
+static const double WORTH_PARTS = 1.005;
+
+/* ---- times ---- */
+
+typedef struct timed_key {
+    uint64_t key;
+    double sum_us;
+    uint32_t count;
+} timed_key_t;
+
+static int compare_keys(const void *left, const void *right)
+{
+    const timed_key_t *const a = left, *const b = right;
+    return a->key < b->key ? -1 : a->key > b->key;
+}
+
+/* Sorted by key, one entry a key. Returns their number. */
+static size_t merge_keys(timed_key_t *keys, size_t count)
+{
+    size_t kept = 0;
+    qsort(keys, count, sizeof *keys, compare_keys);
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || keys[kept - 1].key != keys[i].key) {
+            keys[kept++] = keys[i];
+            continue;
+        }
+        keys[kept - 1].sum_us += keys[i].sum_us;
+        keys[kept - 1].count += keys[i].count;
+    }
+    return kept;
+}
+
+static void set_time(mdnn_period_t *period, uint32_t position, double time_us)
+{
+    const mdnn_operation_t *const operation = &period->operations[position];
+    for (uint32_t v = 0; v < operation->variant_count; v++)
+        period->variants[operation->first_variant + v].time_us = time_us;
+}
+
+/* What was not timed takes as long as others of its key do, else as long as all do on average. If
+ * nothing was timed, whatever the history was told stays. */
+static mdnn_status_t set_times(mdnn_period_t *period, const double *times_us)
+{
+    const uint32_t count = period->operation_count;
+    timed_key_t *const keys = calloc((size_t)count + 1, sizeof *keys);
+    size_t timed = 0;
+    double sum_us = 0;
+    if (!keys)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        if (times_us[i] < 0)
+            continue;
+        keys[timed++] = (timed_key_t){period->operations[i].key, times_us[i], 1};
+        sum_us += times_us[i];
+    }
+    const double mean_us = timed > 0 ? sum_us / (double)timed : 0;
+    const size_t known = merge_keys(keys, timed);
+    for (uint32_t i = 0; timed > 0 && i < count; i++) {
+        const timed_key_t wanted = {.key = period->operations[i].key};
+        const timed_key_t *const found = bsearch(&wanted, keys, known, sizeof *keys, compare_keys);
+        set_time(period, i,
+                 times_us[i] >= 0 ? times_us[i]
+                 : found          ? found->sum_us / found->count
+                                  : mean_us);
+    }
+    free(keys);
+    return MDNN_STATUS_OK;
+}
+
+/* ---- by position ---- */
+
+static bool has_position(int32_t position)
+{
+    return position != MDNN_NEVER && position != MDNN_GAP_ALWAYS;
+}
+
+static uint32_t on_circle(const follower_plan_t *made, int32_t position)
+{
+    const int32_t count = (int32_t)made->period.operation_count;
+    return (uint32_t)((position % count + count) % count);
+}
+
+static int32_t position_of(const follower_plan_t *made, size_t move, bool back)
+{
+    const mdnn_move_t *const moved = &made->plan.schedule.moves[move];
+    return back ? moved->return_after : moved->leave_after;
+}
+
+/* Moves keep their order within a position. */
+static mdnn_status_t fill_lists(const follower_plan_t *made, bool back, follower_lists_t *lists)
+{
+    const size_t count = made->period.operation_count, moves = made->plan.schedule.move_count;
+    lists->first = calloc(count + 2, sizeof *lists->first);
+    lists->items = calloc(moves + 1, sizeof *lists->items);
+    if (!lists->first || !lists->items)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    uint32_t *const next = lists->first + 1; /* counts up from where a position begins */
+    for (size_t m = 0; m < moves; m++)
+        if (has_position(position_of(made, m, back)))
+            next[on_circle(made, position_of(made, m, back)) + 1]++;
+    for (size_t p = 1; p < count; p++)
+        next[p] += next[p - 1];
+    for (size_t m = 0; m < moves; m++)
+        if (has_position(position_of(made, m, back)))
+            lists->items[next[on_circle(made, position_of(made, m, back))]++] = (uint32_t)m;
+    return MDNN_STATUS_OK;
+}
+
+static int compare_unused(const void *left, const void *right)
+{
+    const follower_unused_t *const a = left, *const b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
+    return a->range < b->range ? -1 : a->range > b->range;
+}
+
+static void fill_unused(follower_plan_t *made)
+{
+    const mdnn_schedule_t *const schedule = &made->plan.schedule;
+    for (size_t m = 0; m < schedule->move_count; m++)
+        if (schedule->moves[m].leave_after == MDNN_GAP_ALWAYS) {
+            const uint32_t range = made->parts.whole[schedule->moves[m].range]; /* all of it */
+            made->unused[made->unused_count++] =
+                (follower_unused_t){made->period.ranges[range].bytes, range, 0};
+        }
+    qsort(made->unused, made->unused_count, sizeof *made->unused, compare_unused);
+}
+
+static mdnn_status_t index_plan(follower_plan_t *made)
+{
+    const mdnn_schedule_t *const schedule = &made->plan.schedule;
+    const size_t moves = schedule->move_count, ranges = made->period.range_count;
+    made->unused = calloc(moves + 1, sizeof *made->unused);
+    made->joins = calloc((size_t)made->period.operation_count + 1, sizeof *made->joins);
+    made->handles = calloc(ranges + 1, sizeof *made->handles);
+    made->passed = calloc(ranges + 1, sizeof *made->passed);
+    made->leave = calloc(2 * moves + 1, sizeof *made->leave);
+    made->back = calloc(ranges + moves + 1, sizeof *made->back);
+    if (!made->unused || !made->joins || !made->handles || !made->passed || !made->leave ||
+        !made->back)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    MDNN_TRY(fill_lists(made, false, &made->leaves));
+    MDNN_TRY(fill_lists(made, true, &made->backs));
+    for (size_t i = 0; i < schedule->join_count; i++)
+        made->joins[schedule->joins[i]] = true;
+    for (size_t r = 0; r < ranges; r++)
+        made->handles[r] = MDNN_NO_POSITION;
+    fill_unused(made);
+    return MDNN_STATUS_OK;
+}
+
+/* ---- jobs ---- */
+
+static double now_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
+}
+
+/* Where nobody waits for the plan there is time for more replays: about a second of one core. */
+static uint32_t effort_of(const mdnn_follower_config_t *config, const mdnn_period_t *period)
+{
+    enum { REPLAYED_OPERATIONS = 4000000, LEAST = 200, MOST = 4000 };
+    if (config->effort > 0 || !config->background)
+        return config->effort;
+    const uint32_t work = period->operation_count + period->use_count / 8;
+    const uint32_t effort = REPLAYED_OPERATIONS / (work + 1);
+    return effort < LEAST ? LEAST : effort > MOST ? MOST : effort;
+}
+
+/* A plan for the period with ranges in parts of `part_bytes`. */
+static mdnn_status_t plan_parts(const follower_job_t *job, const mdnn_period_t *period,
+                                uint64_t part_bytes, mdnn_parts_t *parts, mdnn_move_plan_t *plan)
+{
+    const mdnn_follower_config_t *const config = &job->config;
+    MDNN_TRY(mdnn_parts_cut(period, config->chunk_bytes, part_bytes, parts));
+    const mdnn_move_plan_request_t request = {.period = &parts->period,
+                                              .policy = config->policy,
+                                              .variants = config->variants,
+                                              .link = config->link,
+                                              .budget_bytes = config->budget_bytes,
+                                              .host_limit_bytes = config->host_limit_bytes,
+                                              .effort = effort_of(config, &parts->period),
+                                              .unwanted = &job->unwanted};
+    const mdnn_status_t status = mdnn_move_plan(&request, plan);
+    if (status == MDNN_STATUS_OK)
+        mdnn_parts_order(parts, &plan->schedule);
+    else
+        mdnn_parts_fini(parts);
+    return status;
+}
+
+/* Whether parts might do better than whole ranges; the papers' policies move those. */
+static bool may_gain(const mdnn_follower_config_t *config, const mdnn_move_plan_t *whole)
+{
+    if (config->policy != MDNN_POLICY_AUTO || config->chunk_bytes == 0)
+        return false;
+    return whole->verdict == MDNN_VERDICT_HOST_LIMIT ||
+           (whole->verdict == MDNN_VERDICT_FITS &&
+            whole->predicted.time_us > whole->predicted.compute_us * WORTH_PARTS);
+}
+
+/* The plan is replaced if that is faster: each part costs the host a little. */
+static void try_parts(const follower_job_t *job, follower_plan_t *made)
+{
+    const uint64_t part_bytes = job->config.budget_bytes / PARTS_OF_BUDGET;
+    mdnn_parts_t parts = {0};
+    mdnn_move_plan_t plan = {0};
+    if (!may_gain(&job->config, &made->plan) ||
+        plan_parts(job, &made->period, part_bytes, &parts, &plan) != MDNN_STATUS_OK)
+        return;
+    const bool better = plan.verdict < made->plan.verdict ||
+                        (plan.verdict == made->plan.verdict &&
+                         plan.predicted.time_us * WORTH_PARTS < made->plan.predicted.time_us);
+    if (better) {
+        const mdnn_move_plan_t whole = made->plan;
+        const mdnn_parts_t wholes = made->parts;
+        made->plan = plan;
+        made->parts = parts;
+        plan = whole;
+        parts = wholes;
+    }
+    mdnn_move_plan_fini(&plan);
+    mdnn_parts_fini(&parts);
+}
+
+static mdnn_status_t make_plan(const follower_job_t *job, follower_plan_t *made)
+{
+    const double begin_ms = now_ms();
+    if (job->times_us)
+        MDNN_TRY(set_times(&made->period, job->times_us));
+    made->compute_us = mdnn_period_compute_us(&made->period, NULL);
+    MDNN_TRY(plan_parts(job, &made->period, UINT64_MAX, &made->parts, &made->plan));
+    try_parts(job, made);
+    MDNN_TRY(index_plan(made));
+    made->planning_ms = now_ms() - begin_ms;
+    return MDNN_STATUS_OK;
+}
+
+static void run_job(follower_job_t *job)
+{
+    job->status = make_plan(job, job->made);
+    atomic_store_explicit(&job->done, true, memory_order_release);
+}
+
+static void *run_thread(void *argument)
+{
+    /* With Linux this is of the calling thread alone. Whether it worked does not matter. */
+    (void)setpriority(PRIO_PROCESS, 0, 10);
+    run_job(argument);
+    return NULL;
+}
+
+/* The host's signals are for its own threads. */
+static bool start_thread(follower_job_t *job)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before))
+        return false;
+    job->process = getpid();
+    job->threaded = pthread_create(&job->thread, NULL, run_thread, job) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return job->threaded;
+}
+
+static void free_job(follower_job_t *job)
+{
+    follower_plan_destroy(job->made);
+    free(job->times_us);
+    free(job);
+}
+
+mdnn_status_t follower_job_start(const mdnn_follower_config_t *config, const mdnn_period_t *period,
+                                 const double *times_us, follower_job_t **started)
+{
+    follower_job_t *const job = calloc(1, sizeof *job);
+    if (!job)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    const size_t count = period->operation_count;
+    job->config = *config;
+    job->made = calloc(1, sizeof *job->made);
+    job->times_us = times_us ? calloc(count + 1, sizeof *job->times_us) : NULL;
+    if (!job->made || (times_us && !job->times_us) ||
+        mdnn_period_copy(period, &job->made->period) != MDNN_STATUS_OK) {
+        free_job(job);
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    }
+    if (times_us)
+        memcpy(job->times_us, times_us, count * sizeof *times_us);
+    if (!config->background) {
+        run_job(job);
+    } else if (!start_thread(job)) {
+        free_job(job);
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    }
+    *started = job;
+    return MDNN_STATUS_OK;
+}
+
+bool follower_job_is_done(follower_job_t *job)
+{
+    if (!atomic_load_explicit(&job->done, memory_order_acquire))
+        return false;
+    /* The thread has little to do still, but with its priority that may take a while. */
+    if (job->threaded && !job->joined && job->process == getpid())
+        job->joined = pthread_tryjoin_np(job->thread, NULL) == 0;
+    return !job->threaded || job->joined;
+}
+
+void follower_job_give_up(follower_job_t *job)
+{
+    atomic_store_explicit(&job->unwanted, true, memory_order_relaxed);
+}
+
+mdnn_status_t follower_job_finish(follower_job_t *job, follower_plan_t **plan)
+{
+    if (job->threaded && job->process != getpid())
+        return MDNN_STATUS_UNSUPPORTED; /* what it was working at when the child was made is lost */
+    if (job->threaded && !job->joined)
+        pthread_join(job->thread, NULL);
+    const mdnn_status_t status = job->status;
+    if (status == MDNN_STATUS_OK) {
+        *plan = job->made;
+        job->made = NULL;
+    }
+    free_job(job);
+    return status;
+}

@@ -1,0 +1,515 @@
+#include "shim/convolution/candidate_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <cudnn.h>
+
+/* Sizes this near tell a hopeless candidate; farther ones only an absurd one. */
+static const double near_factor = 1.25;
+
+/* Halves must run faster an image by this much to make quarters worth a look. */
+static const double worthwhile_factor = 0.99;
+/* Within this of each other two engines may change places from one measurement to the next. */
+static const double clearly_faster_factor = 0.95;
+
+/* A run that a program waits for may seem longer than it is by the gaps between its kernels. */
+static const double launch_ms = 0.05;
+
+/* Best time where nothing ran. */
+static const double nothing_ms = 1e300;
+
+struct mdnn_candidate_table {
+    mdnn_cost_row_t *rows;
+    mdnn_engine_offer_t engines[MDNN_CANDIDATE_ENGINES];
+    int engine_count;
+};
+
+mdnn_status_t mdnn_candidate_table_create(mdnn_candidate_table_t **table)
+{
+    mdnn_candidate_table_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    *table = made;
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_candidate_table_destroy(mdnn_candidate_table_t *table)
+{
+    if (!table)
+        return;
+    while (table->rows) {
+        mdnn_cost_row_t *const next = table->rows->next;
+        free(table->rows->candidates);
+        free(table->rows);
+        table->rows = next;
+    }
+    free(table);
+}
+
+uint64_t mdnn_candidate_table_next_limit(const mdnn_candidate_table_t *table, uint64_t limit_bytes)
+{
+    uint64_t smallest = UINT64_MAX;
+    for (const mdnn_cost_row_t *row = table->rows; row; row = row->next)
+        for (int i = 0; i < row->capacity; i++) {
+            const uint64_t bytes = row->candidates[i].cost.workspace_bytes;
+            if (row->candidates[i].state == MDNN_CANDIDATE_EXCLUDED && bytes > limit_bytes &&
+                bytes < smallest)
+                smallest = bytes;
+        }
+    return smallest;
+}
+
+mdnn_cost_row_t *mdnn_candidate_table_row(mdnn_candidate_table_t *table, int64_t images,
+                                          mdnn_part_role_t role)
+{
+    mdnn_cost_row_t *row = table->rows;
+    while (row && (row->images != images || row->role != role))
+        row = row->next;
+    if (row || !(row = calloc(1, sizeof *row)))
+        return row;
+    row->images = images;
+    row->role = role;
+    row->changed = true;
+    row->next = table->rows;
+    table->rows = row;
+    return row;
+}
+
+mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index)
+{
+    if (index >= row->capacity) {
+        const int capacity = (index / MDNN_CANDIDATE_LEGACY + 1) * MDNN_CANDIDATE_LEGACY;
+        mdnn_candidate_t *const grown =
+            realloc(row->candidates, (size_t)capacity * sizeof *row->candidates);
+        if (!grown)
+            return NULL;
+        memset(grown + row->capacity, 0, (size_t)(capacity - row->capacity) * sizeof *grown);
+        row->candidates = grown;
+        row->capacity = capacity;
+    }
+    return &row->candidates[index];
+}
+
+const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index)
+{
+    static const mdnn_candidate_t unknown = {.state = MDNN_CANDIDATE_UNKNOWN};
+    return index < row->capacity ? &row->candidates[index] : &unknown;
+}
+
+const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_candidate_table_t *table, int index)
+{
+    const int engine = index - MDNN_CANDIDATE_LEGACY;
+    return engine >= 0 && engine < table->engine_count ? &table->engines[engine] : NULL;
+}
+
+int mdnn_candidate_table_candidates(const mdnn_candidate_table_t *table)
+{
+    return MDNN_CANDIDATE_LEGACY + table->engine_count;
+}
+
+int mdnn_candidate_table_engine(mdnn_candidate_table_t *table, const mdnn_engine_offer_t *offer)
+{
+    for (int i = 0; i < table->engine_count; i++)
+        if (memcmp(&table->engines[i].engine, &offer->engine, sizeof offer->engine) == 0) {
+            table->engines[i].fallback |= offer->fallback;
+            return MDNN_CANDIDATE_LEGACY + i;
+        }
+    if (table->engine_count == MDNN_CANDIDATE_ENGINES)
+        return -1;
+    table->engines[table->engine_count] = *offer;
+    return MDNN_CANDIDATE_LEGACY + table->engine_count++;
+}
+
+/* FMA never rounds inputs, so it is admissible wherever the caller allows more; it is no new
+ * candidate where the caller asked for it, or where there are no tensor cores to avoid. */
+int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index)
+{
+    if (index < MDNN_CANDIDATE_ALGOS)
+        return problem->math_type;
+    return problem->math_type != CUDNN_FMA_MATH && problem->x.type == CUDNN_DATA_FLOAT
+               ? CUDNN_FMA_MATH
+               : -1;
+}
+
+bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index)
+{
+    return problem->x.type != CUDNN_DATA_FLOAT ||
+           mdnn_candidate_math_type(problem, index) == CUDNN_FMA_MATH;
+}
+
+/* Where a remembered cost belongs; -1 for an algorithm or math type that is no candidate here. */
+static int index_of(mdnn_candidate_table_t *table, const mdnn_problem_t *problem,
+                    const mdnn_cost_t *cost)
+{
+    if (cost->algo >= MDNN_ALGO_ENGINE) {
+        const mdnn_engine_offer_t offer = {.engine = cost->engine,
+                                           .deterministic = cost->deterministic,
+                                           .direct = cost->direct,
+                                           .strict = cost->strict};
+        return mdnn_candidate_table_engine(table, &offer);
+    }
+    for (int index = 0; index < MDNN_CANDIDATE_LEGACY; index++)
+        if (index % MDNN_CANDIDATE_ALGOS == cost->algo &&
+            mdnn_candidate_math_type(problem, index) == cost->math_type)
+            return index;
+    return -1;
+}
+
+/* What was left out for its workspace needs some; what was not tried is remembered with none. The
+ * whole batch postpones nothing, so there an untried engine was deferred to a search, also where an older
+ * version of ours did not say so. */
+static mdnn_candidate_state_t recalled_state(const mdnn_cost_t *cost, bool is_whole)
+{
+    if (!cost->untimed)
+        return MDNN_CANDIDATE_TIMED;
+    if (cost->workspace_bytes > 0)
+        return MDNN_CANDIDATE_EXCLUDED;
+    return cost->deferred || is_whole ? MDNN_CANDIDATE_DEFERRED : MDNN_CANDIDATE_POSTPONED;
+}
+
+/* One remembered size: what it does not name cannot run there. */
+static mdnn_status_t recall_row(mdnn_candidate_table_t *table, const mdnn_problem_t *problem,
+                                const mdnn_cost_entry_t *entry, mdnn_cost_row_t *row)
+{
+    for (int index = 0; index < MDNN_CANDIDATE_LEGACY; index++) {
+        mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
+        if (!candidate)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
+    }
+    for (size_t j = 0; j < entry->count; j++) {
+        const int index = index_of(table, problem, &entry->costs[j]);
+        if (index < 0)
+            continue;
+        mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
+        if (!candidate)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        candidate->cost = entry->costs[j];
+        candidate->cost.deferred = false; /* the state says it */
+        candidate->state = recalled_state(&entry->costs[j], entry->images == problem->x.dims[0]);
+        if (index >= MDNN_CANDIDATE_LEGACY)
+            row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
+    }
+    row->changed = false;
+    row->listed = mdnn_cost_row_has_engines(row);
+    row->partly = mdnn_cost_row_has_deferred(row);
+    for (size_t j = 0; j < entry->count; j++)
+        row->partly = row->partly || entry->costs[j].deferred;
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_candidate_table_load(mdnn_candidate_table_t *table,
+                                        const mdnn_problem_t *problem,
+                                        const mdnn_cost_memory_t *memory)
+{
+    for (size_t i = 0; i < memory->count; i++) {
+        const mdnn_cost_entry_t *const entry = &memory->entries[i];
+        mdnn_cost_row_t *const row = mdnn_candidate_table_row(table, entry->images, entry->role);
+        if (!row)
+            return MDNN_STATUS_OUT_OF_MEMORY;
+        MDNN_TRY(recall_row(table, problem, entry, row));
+    }
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_candidate_table_remember(mdnn_candidate_table_t *table,
+                                            mdnn_cost_memory_t *memory, bool *any)
+{
+    *any = false;
+    for (mdnn_cost_row_t *row = table->rows; row; row = row->next) {
+        mdnn_cost_t costs[MDNN_CANDIDATES];
+        size_t count = 0;
+        if (!row->changed)
+            continue;
+        for (int index = 0; index < row->capacity; index++) {
+            const mdnn_candidate_t *const candidate = &row->candidates[index];
+            if (candidate->state == MDNN_CANDIDATE_UNKNOWN ||
+                candidate->state == MDNN_CANDIDATE_UNSUPPORTED)
+                continue;
+            costs[count] = candidate->cost;
+            costs[count].deferred = candidate->state == MDNN_CANDIDATE_DEFERRED ||
+                                    (candidate->state == MDNN_CANDIDATE_TIMED && row->partly);
+            costs[count++].untimed = candidate->state != MDNN_CANDIDATE_TIMED;
+        }
+        MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
+        row->changed = false;
+        *any = true;
+    }
+    return MDNN_STATUS_OK;
+}
+
+bool mdnn_cost_row_has_deferred(const mdnn_cost_row_t *row)
+{
+    for (int i = MDNN_CANDIDATE_LEGACY; i < row->capacity; i++)
+        if (row->candidates[i].state == MDNN_CANDIDATE_DEFERRED)
+            return true;
+    return false;
+}
+
+bool mdnn_candidate_table_has_deferred(const mdnn_candidate_table_t *table)
+{
+    for (const mdnn_cost_row_t *row = table->rows; row; row = row->next)
+        if (row->partly || mdnn_cost_row_has_deferred(row))
+            return true;
+    return false;
+}
+
+bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row)
+{
+    for (int i = MDNN_CANDIDATE_LEGACY; i < row->capacity; i++)
+        if (row->candidates[i].state != MDNN_CANDIDATE_UNKNOWN &&
+            row->candidates[i].state != MDNN_CANDIDATE_UNSUPPORTED)
+            return true;
+    return false;
+}
+
+/* Best time among what is already known at this size; infinity before the first. */
+double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row)
+{
+    double best = nothing_ms;
+    for (int i = 0; i < row->capacity; i++)
+        if (row->candidates[i].state == MDNN_CANDIDATE_TIMED &&
+            row->candidates[i].cost.time_ms < best)
+            best = row->candidates[i].cost.time_ms;
+    return best;
+}
+
+bool mdnn_cost_row_runs(const mdnn_cost_row_t *row)
+{
+    return mdnn_cost_row_best_ms(row) < nothing_ms;
+}
+
+/* The next larger size of the same role at which the candidate has a time of its own (`measured`)
+ * or any time; NULL if there is none. */
+static const mdnn_cost_row_t *larger_row(const mdnn_cost_row_t *rows, const mdnn_cost_row_t *row,
+                                         int index, bool measured)
+{
+    const mdnn_cost_row_t *nearest = NULL;
+    for (const mdnn_cost_row_t *each = rows; each; each = each->next) {
+        const mdnn_candidate_t *const candidate = mdnn_cost_row_look(each, index);
+        if (each->role == row->role && each->images > row->images &&
+            candidate->state == MDNN_CANDIDATE_TIMED &&
+            !(measured && candidate->cost.extrapolated) &&
+            (!nearest || each->images < nearest->images))
+            nearest = each;
+    }
+    return nearest;
+}
+
+/* The least time for an image among all sizes of the role: what a part competes with in a split. */
+static double best_rate_ms(const mdnn_candidate_table_t *table, mdnn_part_role_t role)
+{
+    double best = 1e300;
+    for (const mdnn_cost_row_t *row = table->rows; row; row = row->next) {
+        const double rate = mdnn_cost_row_best_ms(row) / (double)row->images;
+        if (row->role == role && rate < best)
+            best = rate;
+    }
+    return best;
+}
+
+/* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
+ * tried; else *expected_ms > 0 if a near size makes a single look needless. */
+bool mdnn_candidate_table_foresee(const mdnn_candidate_table_t *table, const mdnn_cost_row_t *row,
+                                  int index, double *expected_ms, double *ms)
+{
+    const mdnn_cost_row_t *const any = larger_row(table->rows, row, index, false);
+    const mdnn_cost_row_t *const measured = larger_row(table->rows, row, index, true);
+    const double scale = any ? (double)row->images / (double)any->images : 0;
+    *expected_ms = 0;
+    const double absurd = table->engine_count > 0 ? MDNN_ABSURD_FACTOR_MANY : MDNN_ABSURD_FACTOR;
+    if (any && scale >= 0.5 &&
+        any->candidates[index].cost.time_ms > absurd * mdnn_cost_row_best_ms(any)) {
+        *ms = any->candidates[index].cost.time_ms * scale;
+        return true;
+    }
+    if (!measured || (double)measured->images > near_factor * (double)row->images)
+        return false;
+    *expected_ms =
+        measured->candidates[index].cost.time_ms * (double)row->images / (double)measured->images;
+    *ms = *expected_ms;
+    return *expected_ms >
+           MDNN_HOPELESS_FACTOR * best_rate_ms(table, row->role) * (double)row->images;
+}
+
+static const mdnn_cost_row_t *row_of(const mdnn_candidate_table_t *table, int64_t images,
+                                     mdnn_part_role_t role)
+{
+    const mdnn_cost_row_t *row = table->rows;
+    while (row && (row->images != images || row->role != role))
+        row = row->next;
+    return row;
+}
+
+double mdnn_candidate_table_engine_ms(const mdnn_candidate_table_t *table,
+                                      const mdnn_engine_t *engine, int64_t images)
+{
+    const mdnn_cost_row_t *const row = row_of(table, images, MDNN_PART_FIRST);
+    for (int i = 0; row && i < table->engine_count; i++) {
+        const mdnn_candidate_t *const candidate =
+            mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i);
+        if (memcmp(&table->engines[i].engine, engine, sizeof *engine) == 0)
+            return candidate->state == MDNN_CANDIDATE_TIMED ? candidate->cost.time_ms : 0;
+    }
+    return 0;
+}
+
+/* Its own time is as good as a measurement, or cannot matter. */
+static bool is_settled_by(const mdnn_candidate_t *candidate, const mdnn_own_run_t *run,
+                          double best_ms)
+{
+    if (run->chosen)
+        return (1 - run->margin) * run->most_ms <= best_ms;
+    return candidate->state == MDNN_CANDIDATE_DEFERRED && best_ms < nothing_ms &&
+           run->device_ms > MDNN_HOPELESS_FACTOR_MANY * best_ms + launch_ms;
+}
+
+bool mdnn_candidate_table_take_run(mdnn_candidate_table_t *table, const mdnn_engine_offer_t *offer,
+                                   const mdnn_own_run_t *run)
+{
+    mdnn_cost_row_t *const row = mdnn_candidate_table_row(table, run->images, MDNN_PART_FIRST);
+    const int index = mdnn_candidate_table_engine(table, offer);
+    mdnn_candidate_t *const candidate =
+        row && index >= 0 ? mdnn_cost_row_candidate(row, index) : NULL;
+    if (!candidate || run->most_ms <= 0 || candidate->state == MDNN_CANDIDATE_TIMED ||
+        !is_settled_by(candidate, run, mdnn_cost_row_best_ms(row)))
+        return false;
+    candidate->cost = (mdnn_cost_t){.algo = MDNN_ALGO_ENGINE + offer->engine.id,
+                                    .engine = offer->engine,
+                                    .workspace_bytes = run->workspace_bytes,
+                                    .time_ms = run->most_ms,
+                                    .deterministic = offer->deterministic,
+                                    .direct = offer->direct,
+                                    .strict = offer->strict};
+    candidate->state = MDNN_CANDIDATE_TIMED;
+    row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
+    row->changed = true;
+    return true;
+}
+
+static bool is_of(const mdnn_candidate_t *candidate, const mdnn_cost_t *cost)
+{
+    return candidate->state == MDNN_CANDIDATE_TIMED && candidate->cost.algo == cost->algo &&
+           candidate->cost.math_type == cost->math_type &&
+           memcmp(&candidate->cost.engine, &cost->engine, sizeof cost->engine) == 0;
+}
+
+bool mdnn_candidate_table_refuse(mdnn_candidate_table_t *table, int64_t images,
+                                 const mdnn_cost_t *cost)
+{
+    bool any = false;
+    for (mdnn_cost_row_t *row = table->rows; row; row = row->next)
+        for (int i = 0; row->images == images && i < row->capacity; i++)
+            if (is_of(&row->candidates[i], cost)) {
+                row->candidates[i].state = MDNN_CANDIDATE_UNSUPPORTED;
+                any = true;
+            }
+    return any;
+}
+
+static bool dominates(const mdnn_cost_t *cost, const mdnn_engine_offer_t *offer,
+                      const mdnn_cost_t *own)
+{
+    return cost->time_ms < clearly_faster_factor * own->time_ms &&
+           cost->workspace_bytes <= own->workspace_bytes &&
+           (cost->deterministic || !offer->deterministic) && (cost->direct || !offer->direct) &&
+           (cost->strict || !offer->strict);
+}
+
+bool mdnn_candidate_table_engine_is_dominated(const mdnn_candidate_table_t *table,
+                                              const mdnn_engine_offer_t *offer, int64_t images)
+{
+    const mdnn_cost_row_t *const row = row_of(table, images, MDNN_PART_FIRST);
+    const mdnn_cost_t *own = NULL;
+    for (int i = 0; row && i < table->engine_count; i++)
+        if (memcmp(&table->engines[i].engine, &offer->engine, sizeof offer->engine) == 0 &&
+            mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i)->state == MDNN_CANDIDATE_TIMED)
+            own = &mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i)->cost;
+    for (int i = 0; own && i < table->engine_count; i++) {
+        const mdnn_candidate_t *const candidate =
+            mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i);
+        if (candidate->state == MDNN_CANDIDATE_TIMED && dominates(&candidate->cost, offer, own))
+            return true;
+    }
+    return false;
+}
+
+static bool has_excluded(const mdnn_cost_row_t *row, uint64_t limit_bytes)
+{
+    for (int i = 0; i < row->capacity; i++)
+        if (row->candidates[i].state == MDNN_CANDIDATE_EXCLUDED ||
+            (row->candidates[i].state == MDNN_CANDIDATE_TIMED &&
+             row->candidates[i].cost.workspace_bytes > limit_bytes))
+            return true;
+    return false;
+}
+
+/* The nearest larger size of the role FIRST that has engines; a REST part competes with it as well.
+ */
+static const mdnn_cost_row_t *larger_with_engines(const mdnn_candidate_table_t *table,
+                                                  const mdnn_cost_row_t *row)
+{
+    const mdnn_cost_row_t *nearest = NULL;
+    for (const mdnn_cost_row_t *each = table->rows; each; each = each->next)
+        if (each->role == MDNN_PART_FIRST && each->images > row->images &&
+            mdnn_cost_row_has_engines(each) && (!nearest || each->images < nearest->images))
+            nearest = each;
+    return nearest;
+}
+
+bool mdnn_candidate_table_engines_may_pay(const mdnn_candidate_table_t *table,
+                                          const mdnn_cost_row_t *row, uint64_t limit_bytes)
+{
+    const mdnn_cost_row_t *const larger = larger_with_engines(table, row);
+    return !larger || has_excluded(larger, limit_bytes);
+}
+
+bool mdnn_candidate_table_offer_fallback(const mdnn_candidate_table_t *table, int64_t images,
+                                         mdnn_cost_row_t *part)
+{
+    const mdnn_cost_row_t *const row = row_of(table, images, MDNN_PART_FIRST);
+    bool any = false;
+    for (int i = 0; row && row != part && i < table->engine_count; i++)
+        if (table->engines[i].fallback && row->offered[i])
+            part->offered[i] = any = true;
+    return any;
+}
+
+bool mdnn_candidate_table_engine_may_pay(const mdnn_candidate_table_t *table,
+                                         const mdnn_cost_row_t *row, int index,
+                                         uint64_t limit_bytes)
+{
+    for (const mdnn_cost_row_t *each = table->rows; each; each = each->next) {
+        const mdnn_candidate_t *const candidate = mdnn_cost_row_look(each, index);
+        if (each->role == MDNN_PART_FIRST && each->images > row->images &&
+            candidate->state == MDNN_CANDIDATE_TIMED &&
+            candidate->cost.workspace_bytes <= limit_bytes)
+            return false;
+    }
+    return true;
+}
+
+/* The nearest larger size of the role FIRST at which anything ran. */
+static const mdnn_cost_row_t *larger_timed(const mdnn_candidate_table_t *table,
+                                           const mdnn_cost_row_t *row)
+{
+    const mdnn_cost_row_t *nearest = NULL;
+    for (const mdnn_cost_row_t *each = table->rows; each; each = each->next)
+        if (each->role == MDNN_PART_FIRST && each->images > row->images &&
+            mdnn_cost_row_runs(each) && (!nearest || each->images < nearest->images))
+            nearest = each;
+    return nearest;
+}
+
+bool mdnn_candidate_table_is_settled(const mdnn_candidate_table_t *table,
+                                     const mdnn_cost_row_t *row, uint64_t limit_bytes, bool brief)
+{
+    const mdnn_cost_row_t *const larger = larger_timed(table, row);
+    if (brief && larger)
+        return !has_excluded(larger, limit_bytes);
+    const mdnn_cost_row_t *const half = row_of(table, 2 * row->images, row->role);
+    const mdnn_cost_row_t *const whole = row_of(table, 4 * row->images, row->role);
+    return half && whole && !has_excluded(half, limit_bytes) && !has_excluded(whole, limit_bytes) &&
+           2 * mdnn_cost_row_best_ms(half) > worthwhile_factor * mdnn_cost_row_best_ms(whole);
+}

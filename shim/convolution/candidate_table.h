@@ -1,0 +1,158 @@
+/* What is known of the costs of one problem: for every part size and role a row, for every
+ * algorithm in every admissible math type, and for every engine of the graph API, a candidate.
+ * Filled by measurement, exchanged with the database, asked what larger sizes tell about smaller
+ * ones. Not thread-safe: the planner's alone (plan.c). */
+#ifndef MDNN_CANDIDATE_TABLE_H
+#define MDNN_CANDIDATE_TABLE_H
+
+#include "optimizer/cost_memory.h"
+#include "optimizer/problem.h"
+#include "shim/convolution/engines.h"
+
+enum {
+    MDNN_CANDIDATE_ALGOS = 8,
+    MDNN_CANDIDATE_LEGACY = 2 * MDNN_CANDIDATE_ALGOS, /* the caller's math type, then FMA */
+    MDNN_CANDIDATE_ENGINES = 112,
+    MDNN_CANDIDATES = MDNN_CANDIDATE_LEGACY + MDNN_CANDIDATE_ENGINES
+};
+
+/* A candidate this many times slower than the best of its size is not worth a second look ... */
+#define MDNN_HOPELESS_FACTOR 3.0
+/* ... and one this many times slower is not tried at half the size. */
+#define MDNN_ABSURD_FACTOR 10.0
+/* The same where engines of the graph API come on top: with several times as many candidates, fewer
+ * second looks are to be had in the time that a program's own search takes. */
+#define MDNN_HOPELESS_FACTOR_MANY 1.25
+#define MDNN_ABSURD_FACTOR_MANY 1.3
+
+typedef enum mdnn_candidate_state {
+    MDNN_CANDIDATE_UNKNOWN,
+    MDNN_CANDIDATE_UNSUPPORTED,
+    MDNN_CANDIDATE_EXCLUDED, /* its workspace was above the limit or not to be had */
+    MDNN_CANDIDATE_POSTPONED, /* an engine that a larger size runs within the limit: not planned here */
+    MDNN_CANDIDATE_DEFERRED, /* an engine that was deferred to a caller's own search: not tried here, so
+                                 a caller that does not search has it measured */
+    MDNN_CANDIDATE_TIMED
+} mdnn_candidate_state_t;
+
+typedef struct mdnn_candidate {
+    mdnn_candidate_state_t state;
+    mdnn_cost_t cost;
+} mdnn_candidate_t;
+
+typedef struct mdnn_cost_row {
+    int64_t images;
+    mdnn_part_role_t role;
+    bool changed; /* since it was last remembered */
+    bool listed;  /* its engines are known: heuristics were asked, or a database remembers ... */
+    bool partly;  /* ... maybe not those that a search was left with anyway */
+    bool offered[MDNN_CANDIDATE_ENGINES]; /* by the heuristics for this size */
+    int capacity;                         /* those behind are unknown: most rows need few */
+    mdnn_candidate_t *candidates;         /* owned by the table */
+    struct mdnn_cost_row *next;
+} mdnn_cost_row_t;
+
+typedef struct mdnn_candidate_table mdnn_candidate_table_t;
+
+/* A caller's own run of an engine on the whole batch. */
+typedef struct mdnn_own_run {
+    int64_t images;
+    uint64_t workspace_bytes;
+    double most_ms; /* it takes no longer */
+    double
+        device_ms; /* nor less, as far as the host goes: it may have been slow to make the call */
+    bool chosen;   /* by a search, over what else that tried */
+    double margin; /* as adoption_margin: a choice within it stands */
+} mdnn_own_run_t;
+
+mdnn_status_t mdnn_candidate_table_create(mdnn_candidate_table_t **table);
+void mdnn_candidate_table_destroy(mdnn_candidate_table_t *table);
+/* Smallest workspace above `limit_bytes` of a candidate that was left out; UINT64_MAX if none was.
+ * A limit below it admits nothing new. */
+uint64_t mdnn_candidate_table_next_limit(const mdnn_candidate_table_t *table, uint64_t limit_bytes);
+
+/* Takes what a database remembers of `problem`: a size and role that it names is settled but for
+ * the untimed candidates. */
+mdnn_status_t mdnn_candidate_table_load(mdnn_candidate_table_t *table,
+                                        const mdnn_problem_t *problem,
+                                        const mdnn_cost_memory_t *memory);
+/* Puts every size and role that changed since the last call into `memory`, as new; *any says
+ * whether there was one. */
+mdnn_status_t mdnn_candidate_table_remember(mdnn_candidate_table_t *table,
+                                            mdnn_cost_memory_t *memory, bool *any);
+
+/* Whether an engine of any size was deferred to a search, or not even listed for one. */
+bool mdnn_candidate_table_has_deferred(const mdnn_candidate_table_t *table);
+
+/* The row of a size and role, made if it is not there; NULL if memory is short. Stays valid. */
+mdnn_cost_row_t *mdnn_candidate_table_row(mdnn_candidate_table_t *table, int64_t images,
+                                          mdnn_part_role_t role);
+/* Candidate `index` of a row, to be written; NULL if memory is short. Stays valid until another one
+ * of the row is asked for. */
+mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
+/* The same to be read. */
+const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
+/* Whether an engine is known to run here, or was not tried. */
+bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
+bool mdnn_cost_row_runs(const mdnn_cost_row_t *row); /* something was timed */
+bool mdnn_cost_row_has_deferred(
+    const mdnn_cost_row_t *row); /* an engine was deferred to a search */
+/* Best time among what is known at this size; a huge number before the first. */
+double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
+
+/* Index of the candidate for an engine, made if it is not there; -1 if the table has no room. */
+int mdnn_candidate_table_engine(mdnn_candidate_table_t *table, const mdnn_engine_offer_t *offer);
+/* The engine of candidate `index`; NULL for an algorithm of the legacy API and for none. */
+const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_candidate_table_t *table, int index);
+/* Time of an engine in the role FIRST at a size; 0 if it was not timed there. */
+double mdnn_candidate_table_engine_ms(const mdnn_candidate_table_t *table,
+                                      const mdnn_engine_t *engine, int64_t images);
+/* Takes the time of an engine on the whole batch that a caller's own run of it shows: at most that long.
+ * True if that settles whether it is worth a measurement: it is `chosen` and no slower than the best of
+ * what is known by more than `margin`, or it was deferred to a search and is far slower. Then it is timed. */
+bool mdnn_candidate_table_take_run(mdnn_candidate_table_t *table, const mdnn_engine_offer_t *offer,
+                                   const mdnn_own_run_t *run);
+/* Strikes off the candidate whose time is `cost` at a size, in both roles: cuDNN does not make it there. False if
+ * there is none. It stays in the database: another version of ours may know how. */
+bool mdnn_candidate_table_refuse(mdnn_candidate_table_t *table, int64_t images,
+                                 const mdnn_cost_t *cost);
+/* True if another engine, as repeatable, direct and strict as `offer`, was clearly faster at this
+ * size in no more workspace. */
+bool mdnn_candidate_table_engine_is_dominated(const mdnn_candidate_table_t *table,
+                                              const mdnn_engine_offer_t *offer, int64_t images);
+/* Candidates are 0 .. this - 1. */
+int mdnn_candidate_table_candidates(const mdnn_candidate_table_t *table);
+
+/* Math type of candidate `index` (algorithm index % MDNN_CANDIDATE_ALGOS); -1 if it is none here.
+ * FMA never rounds inputs, so it is admissible wherever the caller allows more. */
+int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index);
+
+/* Whether candidate `index` computes with inputs as they are: only fp32 data may be rounded. */
+bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index);
+/* True if parts of this size cannot pay: nothing was left out for its workspace at the next larger
+ * size, and, unless `brief`, halves ran no faster an image. Graph problems only, whose candidates are
+ * many. */
+bool mdnn_candidate_table_is_settled(const mdnn_candidate_table_t *table,
+                                     const mdnn_cost_row_t *row, uint64_t limit_bytes, bool brief);
+
+/* Whether engines are worth listing for parts of this size: not if at the next larger size every
+ * engine that is offered ran within the limit, since parts of it then gain nothing. Planning an
+ * engine may mean compiling it, which takes tenths of a second; legacy algorithms cost nothing to
+ * plan. */
+bool mdnn_candidate_table_engines_may_pay(const mdnn_candidate_table_t *table,
+                                          const mdnn_cost_row_t *row, uint64_t limit_bytes);
+/* The same for one engine: false if a larger size ran it within the limit. */
+bool mdnn_candidate_table_engine_may_pay(const mdnn_candidate_table_t *table,
+                                         const mdnn_cost_row_t *row, int index,
+                                         uint64_t limit_bytes);
+/* Offers `part` the engines that cuDNN falls back to at another size, the whole batch: they hardly depend
+ * on it, and cuDNN is slow to name them. False if they are not known there. */
+bool mdnn_candidate_table_offer_fallback(const mdnn_candidate_table_t *table, int64_t images,
+                                         mdnn_cost_row_t *part);
+
+/* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
+ * tried; else *expected_ms > 0 if a near size was timed, so that a first look is needless. */
+bool mdnn_candidate_table_foresee(const mdnn_candidate_table_t *table, const mdnn_cost_row_t *row,
+                                  int index, double *expected_ms, double *ms);
+
+#endif

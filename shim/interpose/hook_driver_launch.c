@@ -1,0 +1,182 @@
+/* Launches. What a kernel touches is named by its parameters: pointers, structs with pointers in
+ * them, tensor maps. That is measured for six networks, cuDNN's and cuBLAS's kernels included. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "shim/interpose/driver.h"
+#include "shim/vmem/indirect_operands.h"
+#include "shim/vmem/launch_scan.h"
+#include "shim/vmem/tensor_maps.h"
+
+/* Structs are packed at four bytes at the least where kernels take them by value. */
+static void scan_bytes(const char *bytes, size_t count, mdnn_launch_visit_t visit, void *context)
+{
+    for (size_t at = 0; at + sizeof(uint64_t) <= count; at += 4) {
+        uint64_t word;
+        memcpy(&word, bytes + at, sizeof word);
+        if (mdnn_virtual_owns(word))
+            visit(context, word);
+    }
+    for (size_t at = 0; at + sizeof(CUtensorMap) <= count; at += 64) {
+        const uint64_t hidden = mdnn_tensor_map_address(bytes + at);
+        if (hidden && mdnn_virtual_owns(hidden))
+            visit(context, hidden);
+    }
+}
+
+static bool scan_extra(void **extra, mdnn_launch_visit_t visit, void *context)
+{
+    const char *buffer = NULL;
+    const size_t *bytes = NULL;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[i + 1];
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            bytes = extra[i + 1];
+    }
+    if (buffer && bytes)
+        scan_bytes(buffer, *bytes, visit, context);
+    return true;
+}
+
+bool mdnn_launch_scan(const mdnn_kernel_layout_t *layout, void **parameters, void **extra,
+                      mdnn_launch_visit_t visit, void *context)
+{
+    if (!parameters)
+        return !extra || scan_extra(extra, visit, context);
+    if (!layout || !layout->known)
+        return false;
+    for (uint32_t i = 0; i < layout->count; i++)
+        if (parameters[i])
+            scan_bytes(parameters[i], layout->parameter_bytes[i], visit, context);
+    return true;
+}
+
+static void name_unknown(void *operation, uint64_t address)
+{
+    mdnn_virtual_name(operation, address, MDNN_USE_UNKNOWN);
+}
+
+/* Names what the launch is given, and begins it. */
+static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, unsigned grid_x,
+                      unsigned grid_y, unsigned grid_z, void **parameters, void **extra)
+{
+    const mdnn_kernel_layout_t *const layout = mdnn_kernel_layout(function);
+    const bool read = mdnn_launch_scan(layout, parameters, extra, name_unknown, operation);
+    if (!read)
+        operation->overflowed = true;
+    operation->name = layout ? layout->name : NULL;
+    const size_t named = operation->name_count;
+    mdnn_indirect_name(operation);
+    operation->may_wait = operation->name_count > named; /* for a peer's, perhaps, as NCCL's do */
+    uint64_t key = layout ? layout->name_hash : MDNN_DRIVER_HASH_START;
+    key = mdnn_driver_hash(key, (uint64_t)grid_x << 32 | grid_y);
+    const CUresult result = mdnn_virtual_begin(operation, mdnn_driver_hash(key, grid_z));
+    if (!read && result != CUDA_SUCCESS)
+        MDNN_LOG_ONCE(MDNN_LOG_ERROR, "memory",
+                      "the driver does not tell what a kernel is given: it cannot run under "
+                      "memory.budget");
+    return result;
+}
+
+CUresult
+mdnn_hook_cuLaunchKernel(CUresult (*real)(CUfunction, unsigned, unsigned, unsigned, unsigned,
+                                          unsigned, unsigned, unsigned, CUstream, void **, void **),
+                         bool own_stream, CUfunction function, unsigned grid_x, unsigned grid_y,
+                         unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+                         unsigned shared_bytes, CUstream stream, void **parameters, void **extra)
+{
+    mdnn_virtual_operation_t operation;
+    mdnn_virtual_operation(&operation, stream, own_stream);
+    CUresult result = function
+                          ? begin(&operation, function, grid_x, grid_y, grid_z, parameters, extra)
+                          : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+        result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+                      stream, parameters, extra);
+        mdnn_virtual_end(&operation, result == CUDA_SUCCESS);
+    }
+    return result;
+}
+
+CUresult mdnn_hook_cuLaunchCooperativeKernel(
+    CUresult (*real)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                     unsigned, CUstream, void **),
+    bool own_stream, CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
+    void **parameters)
+{
+    mdnn_virtual_operation_t operation;
+    mdnn_virtual_operation(&operation, stream, own_stream);
+    CUresult result = function
+                          ? begin(&operation, function, grid_x, grid_y, grid_z, parameters, NULL)
+                          : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+        result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+                      stream, parameters);
+        mdnn_virtual_end(&operation, result == CUDA_SUCCESS);
+    }
+    return result;
+}
+
+CUresult mdnn_hook_cuLaunchKernelEx(CUresult (*real)(const CUlaunchConfig *, CUfunction, void **,
+                                                     void **),
+                                    bool own_stream, const CUlaunchConfig *config,
+                                    CUfunction function, void **parameters, void **extra)
+{
+    mdnn_virtual_operation_t operation;
+    mdnn_virtual_operation(&operation, config ? config->hStream : NULL, own_stream);
+    CUresult result = config && function
+                          ? begin(&operation, function, config->gridDimX, config->gridDimY,
+                                  config->gridDimZ, parameters, extra)
+                          : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+        result = real(config, function, parameters, extra);
+        mdnn_virtual_end(&operation, result == CUDA_SUCCESS);
+    }
+    return result;
+}
+
+/* One operation for each device; none of them is enqueued if one does not fit. */
+CUresult mdnn_hook_cuLaunchCooperativeKernelMultiDevice(CUresult (*real)(CUDA_LAUNCH_PARAMS *,
+                                                                         unsigned, unsigned),
+                                                        bool own_stream, CUDA_LAUNCH_PARAMS *list,
+                                                        unsigned count, unsigned flags)
+{
+    if (!list || count == 0)
+        return real(list, count, flags);
+    mdnn_virtual_operation_t *const operations = malloc(count * sizeof *operations);
+    CUresult result = operations ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    unsigned begun = 0;
+    while (result == CUDA_SUCCESS && begun < count) {
+        const CUDA_LAUNCH_PARAMS *const each = &list[begun];
+        mdnn_virtual_operation(&operations[begun], each->hStream, own_stream);
+        if (each->function)
+            result = begin(&operations[begun], each->function, each->gridDimX, each->gridDimY,
+                           each->gridDimZ, each->kernelParams, NULL);
+        begun += result == CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS)
+        result = real(list, count, flags);
+    while (begun > 0)
+        mdnn_virtual_end(&operations[--begun], result == CUDA_SUCCESS);
+    free(operations);
+    return result;
+}
+
+/* ---- handles that may come back ---- */
+
+CUresult mdnn_hook_cuModuleUnload(CUresult (*real)(CUmodule), bool own_stream, CUmodule module)
+{
+    (void)own_stream;
+    mdnn_kernel_layouts_forget();
+    return real(module);
+}
+
+CUresult mdnn_hook_cuLibraryUnload(CUresult (*real)(CUlibrary), bool own_stream, CUlibrary library)
+{
+    (void)own_stream;
+    mdnn_kernel_layouts_forget();
+    return real(library);
+}

@@ -1,0 +1,180 @@
+/* Allocations and what programs ask about them. cudart's allocations come here, too. */
+#include "config/log.h"
+#include "shim/interpose/driver.h"
+#include "shim/vmem/handle_memory.h"
+#include "shim/vmem/other_memory.h"
+#include "shim/vmem/plain_memory.h"
+#include "shim/real/pool_counters.h"
+#include "shim/vmem/reserved_memory.h"
+
+/* As the driver has it: rows begin at multiples of this. */
+enum { PITCH = 512 };
+
+enum { MOST_DEVICES = 64 };
+
+/* ---- allocations ---- */
+
+/* The driver's own memory, counted: NCCL's, and where we had trouble of our own. */
+static CUresult allocate_plain(CUresult (*real)(CUdeviceptr *, size_t), CUdeviceptr *address,
+                               size_t bytes)
+{
+    mdnn_other_memory_t *memory;
+    CUresult result = mdnn_other_begin(MDNN_OTHER_ADDRESS, bytes, &memory);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real(address, bytes);
+    mdnn_other_made(memory, result == CUDA_SUCCESS ? *address : 0, result == CUDA_SUCCESS);
+    return result;
+}
+
+CUresult mdnn_hook_cuMemAlloc_v2(CUresult (*real)(CUdeviceptr *, size_t), bool own_stream,
+                                 CUdeviceptr *address, size_t bytes)
+{
+    (void)own_stream;
+    if (!address || bytes == 0)
+        return real(address, bytes);
+    mdnn_reserved_settle_all(); /* what pools have given back since is room */
+    const CUresult result = mdnn_plain_memory_wanted(mdnn_driver_caller())
+                                ? CUDA_ERROR_NOT_SUPPORTED
+                                : mdnn_virtual_allocate(address, bytes, NULL, false, true);
+    return result == CUDA_ERROR_NOT_SUPPORTED ? allocate_plain(real, address, bytes) : result;
+}
+
+CUresult mdnn_hook_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, size_t, size_t,
+                                                       unsigned),
+                                      bool own_stream, CUdeviceptr *address, size_t *pitch,
+                                      size_t width, size_t rows, unsigned element_bytes)
+{
+    (void)own_stream;
+    const bool valid = address && pitch && width > 0 && rows > 0 && width <= SIZE_MAX - PITCH &&
+                       (element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
+    const size_t row_bytes = valid ? (width + PITCH - 1) / PITCH * PITCH : 0;
+    mdnn_other_memory_t *memory;
+    if (!valid || rows > SIZE_MAX / row_bytes)
+        return real(address, pitch, width, rows, element_bytes);
+    CUresult result = mdnn_virtual_allocate(address, row_bytes * rows, NULL, false, true);
+    if (result == CUDA_SUCCESS)
+        *pitch = row_bytes;
+    if (result != CUDA_ERROR_NOT_SUPPORTED)
+        return result;
+    result = mdnn_other_begin(MDNN_OTHER_ADDRESS, row_bytes * rows, &memory);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real(address, pitch, width, rows, element_bytes);
+    mdnn_other_made(memory, result == CUDA_SUCCESS ? *address : 0, result == CUDA_SUCCESS);
+    return result;
+}
+
+CUresult mdnn_hook_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, CUdeviceptr address)
+{
+    (void)own_stream;
+    if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
+        return CUDA_SUCCESS;
+    mdnn_other_memory_t *const other = mdnn_other_take(MDNN_OTHER_ADDRESS, address);
+    mdnn_reserved_share_t *const share = mdnn_reserved_take(address);
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (mdnn_virtual_owns(address))
+        result = mdnn_free_counted(address, NULL, false, true);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        result = real(address);
+    mdnn_other_ended(other, result == CUDA_SUCCESS);
+    mdnn_reserved_freed(share, result == CUDA_SUCCESS);
+    return result;
+}
+
+/* The driver moves it between the device and the host, as it likes. */
+CUresult mdnn_hook_cuMemAllocManaged(CUresult (*real)(CUdeviceptr *, size_t, unsigned),
+                                     bool own_stream, CUdeviceptr *address, size_t bytes,
+                                     unsigned flags)
+{
+    (void)own_stream;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "managed memory (cuMemAllocManaged) does not count in the budget");
+    return real(address, bytes, flags);
+}
+
+CUresult mdnn_hook_cuImportExternalMemory(
+    CUresult (*real)(CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *), bool own_stream,
+    CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
+{
+    (void)own_stream;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "imported memory of another API (cuImportExternalMemory) does not count in the "
+                  "budget");
+    return real(memory, handle);
+}
+
+CUresult mdnn_hook_cuIpcOpenMemHandle_v2(CUresult (*real)(CUdeviceptr *, CUipcMemHandle, unsigned),
+                                         bool own_stream, CUdeviceptr *address,
+                                         CUipcMemHandle handle, unsigned flags)
+{
+    (void)own_stream;
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "memory of another process (cuIpcOpenMemHandle) does not count in the budget");
+    return real(address, handle, flags);
+}
+
+/* ---- ends of contexts ---- */
+
+CUresult mdnn_hook_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CUcontext context)
+{
+    CUdeviceptr address;
+    (void)own_stream;
+    if (mdnn_driver_is_exiting())
+        return real(context);
+    mdnn_virtual_context_ends(context);
+    mdnn_other_memory_t *const others = mdnn_other_take_context(context);
+    const CUresult result = real(context);
+    while (result == CUDA_SUCCESS && mdnn_virtual_take_bound(context, &address))
+        (void)mdnn_free_counted(address, NULL, false, true);
+    mdnn_other_ended(others, result == CUDA_SUCCESS);
+    return result;
+}
+
+/* Before the real call, while what is given back is still there. */
+CUresult mdnn_hook_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_stream,
+                                           CUdevice device)
+{
+    (void)own_stream;
+    if (mdnn_driver_is_exiting() || device < 0 || device >= MOST_DEVICES)
+        return real(device);
+    mdnn_other_device_ends(device);
+    mdnn_reserved_device_ends(device);
+    mdnn_handles_device_ends(device);
+    mdnn_virtual_device_ends(device);
+    mdnn_pools_device_ends(device);
+    const CUresult result = real(device);
+    mdnn_virtual_device_ended(device);
+    mdnn_handles_device_ended(device);
+    return result;
+}
+
+/* ---- questions ---- */
+
+CUresult mdnn_hook_cuMemGetInfo_v2(CUresult (*real)(size_t *, size_t *), bool own_stream,
+                                   size_t *free_bytes, size_t *total_bytes)
+{
+    (void)own_stream;
+    mdnn_reserved_settle_all();
+    if (free_bytes && total_bytes && mdnn_virtual_info(free_bytes, total_bytes))
+        return CUDA_SUCCESS;
+    return real(free_bytes, total_bytes);
+}
+
+CUresult mdnn_hook_cuMemGetAddressRange_v2(CUresult (*real)(CUdeviceptr *, size_t *, CUdeviceptr),
+                                           bool own_stream, CUdeviceptr *start, size_t *bytes,
+                                           CUdeviceptr address)
+{
+    (void)own_stream;
+    uint64_t first, length;
+    int device;
+    if (!mdnn_virtual_owns(address))
+        return real(start, bytes, address);
+    if (!mdnn_virtual_find(address, &first, &length, &device))
+        return CUDA_ERROR_NOT_FOUND; /* the driver knows what is mapped there, not what is alive */
+    if (start)
+        *start = first;
+    if (bytes)
+        *bytes = length;
+    return CUDA_SUCCESS;
+}

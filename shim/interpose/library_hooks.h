@@ -1,0 +1,81 @@
+/* Hooks of cuBLAS, cuSOLVER and NCCL (shim/interpose/library_hooks.def). Programs that do not use these libraries
+ * never come here, and nothing is loaded by us; without a budget a hook costs that question. */
+#ifndef MDNN_LIBRARY_HOOKS_H
+#define MDNN_LIBRARY_HOOKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+#include "shim/vmem/plain_memory.h"
+#include "shim/vmem/called_functions.h"
+#include "shim/vmem/indirect_operands.h"
+
+/* By value, as NCCL takes it. */
+typedef struct mdnn_nccl_unique_id {
+    char bytes[128];
+} mdnn_nccl_unique_id_t;
+
+enum { MDNN_NCCL_IN_PROGRESS = 7 };
+
+/* For dlsym: whether a function of that name is hooked, and what replaces `found`, which lies in the
+ * library of that soname; NULL: nothing does. */
+bool mdnn_library_has_symbol(const char *symbol);
+void *mdnn_library_entry_of_symbol(const char *symbol, const char *soname, void *found);
+
+/* ---- arrays of pointers ---- */
+
+typedef enum mdnn_batch_way {
+    MDNN_BATCH_PASSED,    /* there is nothing that could be away */
+    MDNN_BATCH_UNTRACKED, /* everything is resident, and stays so */
+    MDNN_BATCH_READ,      /* the arrays are read back */
+    MDNN_BATCH_ALL        /* captured: it may use everything that lives */
+} mdnn_batch_way_t;
+
+/* A call: begin, each of its arrays, the real call, end. */
+typedef struct mdnn_batch {
+    mdnn_indirect_operands_t operands;
+    mdnn_batch_way_t way;
+    CUstream stream;
+    struct mdnn_virtual_device *device; /* UNTRACKED, */
+    uint64_t number;                    /* and the stream's */
+    const char *name;
+} mdnn_batch_t;
+
+void mdnn_batch_begin(mdnn_batch_t *batch, mdnn_get_stream_t get_stream, void *handle,
+                      const char *name);
+void mdnn_batch_array(mdnn_batch_t *batch, const void *array, int64_t count, mdnn_use_role_t role);
+void mdnn_batch_end(mdnn_batch_t *batch);
+
+/* ---- NCCL ---- */
+
+/* A collective: begin, each of its buffers, the real call, end. */
+typedef struct mdnn_collective {
+    mdnn_indirect_operands_t own;    /* outside a group */
+    mdnn_indirect_operands_t *names; /* that list, or the group's */
+    void *comm;
+} mdnn_collective_t;
+
+void mdnn_collective_begin(mdnn_collective_t *collective, void *comm);
+void mdnn_collective_buffer(mdnn_collective_t *collective, const void *buffer,
+                            mdnn_use_role_t role);
+void mdnn_collective_end(mdnn_collective_t *collective, int result);
+
+#define PARAMETERS(...) __VA_ARGS__
+#define BATCH_HOOK(library, name, parameters, arguments, arrays)
+#define COLLECTIVE_HOOK(name, parameters, arguments, buffers)
+#define NCCL_HOOK(name, parameters, arguments)                                                     \
+    int mdnn_hook_##name(int (*real)(parameters), parameters);
+#define NCCL_GROUP_HOOK(name) int mdnn_hook_##name(int (*real)(void));
+#define NCCL_INNER_HOOK(name, parameters, arguments)
+#include "shim/interpose/library_hooks.def"
+#undef BATCH_HOOK
+#undef COLLECTIVE_HOOK
+#undef NCCL_HOOK
+#undef NCCL_GROUP_HOOK
+#undef NCCL_INNER_HOOK
+#undef PARAMETERS
+
+#endif

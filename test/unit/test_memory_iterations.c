@@ -1,0 +1,214 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "offload/memory/memory_internal.h"
+
+/* What the mechanism under test asks: a device on which an operation takes 10 us, and a follower that
+ * says what each test wants. */
+
+typedef struct device {
+    double now_us, begun_us[200], ended_us[200];
+    enum { UNUSED, BEGUN, ENDED, READ } states[200];
+    uint64_t tokens;
+    unsigned busy; /* reads that come too early */
+} device_t;
+
+static mdnn_follower_report_t follower;
+
+mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *unused)
+{
+    (void)unused;
+    return follower;
+}
+
+static uint64_t followed_plan = 1;
+static unsigned rounds_told;
+static double told_us;
+
+uint64_t mdnn_follower_followed_plan(const mdnn_follower_t *unused)
+{
+    (void)unused;
+    return followed_plan;
+}
+
+void mdnn_follower_iteration_took(mdnn_follower_t *unused, uint64_t plan, double time_us)
+{
+    (void)unused;
+    assert_int_equal(plan, 1);
+    rounds_told++;
+    told_us = time_us;
+}
+
+static uint64_t time_begin(void *context, uint64_t stream)
+{
+    device_t *const device = context;
+    assert_int_equal(stream, 7);
+    device->begun_us[++device->tokens] = device->now_us;
+    device->states[device->tokens] = BEGUN;
+    return device->tokens;
+}
+
+static void time_end(void *context, uint64_t stream, uint64_t token)
+{
+    device_t *const device = context;
+    assert_int_equal(stream, 7);
+    assert_int_equal(device->states[token], BEGUN);
+    device->states[token] = ENDED;
+    device->ended_us[token] = device->now_us;
+}
+
+static mdnn_status_t time_read(void *context, uint64_t token, double *time_us)
+{
+    device_t *const device = context;
+    assert_int_equal(device->states[token], ENDED);
+    if (device->busy > 0) {
+        device->busy--;
+        return MDNN_STATUS_BUSY;
+    }
+    device->states[token] = READ;
+    *time_us = device->ended_us[token] - device->begun_us[token];
+    return MDNN_STATUS_OK;
+}
+
+static mdnn_memory_t fresh(device_t *device)
+{
+    *device = (device_t){0};
+    follower = (mdnn_follower_report_t){.followed = 1, .period_operations = 100};
+    return (mdnn_memory_t){
+        .device = {.time_begin = time_begin, .time_end = time_end, .time_read = time_read},
+        .context = device};
+}
+
+static void run(mdnn_memory_t *memory, device_t *device, unsigned operations)
+{
+    for (unsigned i = 0; i < operations; i++) {
+        device->now_us += 10;
+        memory->report.operations++;
+        mdnn_memory_watch_iteration(memory, 7);
+    }
+}
+
+static double mean_us(const mdnn_memory_t *memory)
+{
+    return memory->watch.sum_us / (double)memory->watch.iterations;
+}
+
+static void rounds_that_are_followed_are_timed_one_after_the_other(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    run(&memory, &device, 1001);
+    assert_int_equal(memory.watch.iterations, 9); /* the tenth has just ended */
+    assert_true(mean_us(&memory) == 1000);
+    assert_int_equal(device.tokens, 11);
+}
+
+static void short_rounds_are_timed_together(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    follower.period_operations = 3;
+    run(&memory, &device, 66 * 20 + 1);
+    assert_true(mean_us(&memory) == 30);
+    assert_int_equal(memory.watch.iterations, 22 * 19);
+    assert_int_equal(device.tokens, 21);
+}
+
+static void nothing_is_timed_while_nothing_is_followed(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    follower.followed = 0;
+    run(&memory, &device, 1000);
+    assert_int_equal(device.tokens, 0);
+    follower = (mdnn_follower_report_t){.followed = 1}; /* no plan yet */
+    run(&memory, &device, 1000);
+    assert_int_equal(device.tokens, 0);
+    follower.period_operations = 100;
+    run(&memory, &device, 1000);
+    assert_true(memory.watch.iterations >= 8 && mean_us(&memory) == 1000);
+}
+
+static void a_round_with_a_deviation_does_not_count(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    run(&memory, &device, 201);
+    const uint64_t rounds = memory.watch.iterations;
+    run(&memory, &device, 50);
+    follower.followed = 0;
+    run(&memory, &device, 500);
+    assert_int_equal(memory.watch.iterations, rounds + 1); /* the one before */
+    for (uint64_t token = 1; token + 1 < device.tokens; token++)
+        assert_int_equal(device.states[token], READ);
+}
+
+static void rounds_of_another_length_begin_anew(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    run(&memory, &device, 1001);
+    follower.period_operations = 300; /* another plan */
+    run(&memory, &device, 100);
+    assert_int_equal(memory.watch.iterations, 0);
+    run(&memory, &device, 1200);
+    assert_true(memory.watch.iterations > 0 && mean_us(&memory) == 3000);
+}
+
+static void a_device_that_is_behind_loses_a_round_and_no_stopwatch(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    run(&memory, &device, 101);
+    device.busy = 30;
+    run(&memory, &device, 1000);
+    assert_true(memory.watch.iterations >= 7 && mean_us(&memory) == 1000);
+    for (uint64_t token = 1; token + 1 < device.tokens; token++)
+        assert_int_equal(device.states[token], READ);
+}
+
+static void the_follower_is_told_of_rounds_under_one_plan(void **state)
+{
+    (void)state;
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    rounds_told = 0;
+    run(&memory, &device, 501);
+    assert_int_equal(rounds_told, 4);
+    assert_true(told_us == 1000);
+    followed_plan = 0; /* in the middle of the next one */
+    run(&memory, &device, 300);
+    assert_int_equal(rounds_told, 5);
+    followed_plan = 1;
+    run(&memory, &device, 99);
+    assert_int_equal(rounds_told, 5); /* it began without */
+    run(&memory, &device, 201);
+    assert_int_equal(rounds_told, 6);
+    follower.period_operations = 3; /* several together */
+    run(&memory, &device, 500);
+    assert_true(rounds_told > 6 && told_us == 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounds_that_are_followed_are_timed_one_after_the_other),
+        cmocka_unit_test(short_rounds_are_timed_together),
+        cmocka_unit_test(nothing_is_timed_while_nothing_is_followed),
+        cmocka_unit_test(a_round_with_a_deviation_does_not_count),
+        cmocka_unit_test(rounds_of_another_length_begin_anew),
+        cmocka_unit_test(a_device_that_is_behind_loses_a_round_and_no_stopwatch),
+        cmocka_unit_test(the_follower_is_told_of_rounds_under_one_plan),
+    };
+    return cmocka_run_group_tests_name("memory rounds", tests, NULL, NULL);
+}
