@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "config/devices.h"
 #include "config/numbers.h"
 #include "config/statistics_file.h"
 
@@ -15,7 +16,7 @@ void mdnn_memory_statistics_register(mdnn_memory_statistics_source_t given)
 void mdnn_memory_statistics_publish(int device, const mdnn_memory_statistics_t *numbers)
 {
     mdnn_statistics_region_t *const region = mdnn_statistics_recorded();
-    if (region == NULL || device < 0 || device >= MDNN_MEMORY_STATISTICS_DEVICES)
+    if (region == NULL || device < 0 || device >= MDNN_DEVICES)
         return;
     mdnn_statistics_memory_t *const slot = &region->memory[device];
     const uint32_t sequence = atomic_load_explicit(&slot->sequence, memory_order_relaxed) & ~1u;
@@ -28,7 +29,7 @@ void mdnn_memory_statistics_publish(int device, const mdnn_memory_statistics_t *
 void mdnn_memory_statistics_collect(void)
 {
     const mdnn_memory_statistics_source_t ask = atomic_load(&source);
-    for (int device = 0; ask != NULL && device < MDNN_MEMORY_STATISTICS_DEVICES; device++) {
+    for (int device = 0; ask != NULL && device < MDNN_DEVICES; device++) {
         mdnn_memory_statistics_t numbers = {0};
         if (ask(device, &numbers))
             mdnn_memory_statistics_publish(device, &numbers);

@@ -11,8 +11,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { MDNN_MEMORY_STATISTICS_DEVICES = 16 };
-
 typedef struct mdnn_memory_statistics {
 #define MEMORY_COUNT(name) uint64_t name;
 #define MEMORY_BYTES MEMORY_COUNT

@@ -9,6 +9,7 @@
 static const mdnn_statistics_name_t counter_names[MDNN_COUNTER_COUNT] = {
 #define COUNTER(name, meaning) {#name, meaning},
 #include "config/counters.def"
+#include "config/devices.h"
 #undef COUNTER
 };
 
@@ -26,7 +27,7 @@ void mdnn_statistics_region_init(mdnn_statistics_region_t *region)
     header->row_capacity = MDNN_STATISTICS_ROWS;
     header->row_bytes = sizeof(mdnn_statistics_slot_t);
     header->memory_offset = offsetof(mdnn_statistics_region_t, memory);
-    header->memory_count = MDNN_MEMORY_STATISTICS_DEVICES;
+    header->memory_count = MDNN_DEVICES;
     header->memory_bytes = sizeof(mdnn_statistics_memory_t);
     header->executions_offset = offsetof(mdnn_statistics_region_t, executions);
     header->execution_capacity = MDNN_STATISTICS_EXECUTIONS;

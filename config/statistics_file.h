@@ -8,6 +8,7 @@
 #ifndef MDNN_STATISTICS_FILE_H
 #define MDNN_STATISTICS_FILE_H
 
+#include "config/devices.h"
 #include "config/memory_statistics.h"
 #include "config/statistics.h"
 
@@ -74,7 +75,7 @@ typedef struct mdnn_statistics_region {
     mdnn_statistics_header_t header;
     mdnn_statistics_name_t names[MDNN_COUNTER_COUNT];
     _Atomic uint64_t counters[MDNN_COUNTER_COUNT];
-    mdnn_statistics_memory_t memory[MDNN_MEMORY_STATISTICS_DEVICES];
+    mdnn_statistics_memory_t memory[MDNN_DEVICES];
     mdnn_statistics_slot_t rows[MDNN_STATISTICS_ROWS];
     mdnn_statistics_cell_t executions[MDNN_STATISTICS_EXECUTIONS];
 } mdnn_statistics_region_t;

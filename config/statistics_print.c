@@ -1,4 +1,5 @@
 /* Statistics as a table for people and as JSON, from a record that may come from a damaged file. */
+#include "config/devices.h"
 #include "config/statistics_file.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ static mdnn_status_t open_record(const void *data, size_t bytes, record_t *recor
         !lies_inside(header->names_offset, header->counter_count, header->name_bytes, bytes) ||
         !lies_inside(header->counters_offset, header->counter_count, sizeof(uint64_t), bytes) ||
         header->memory_bytes != sizeof(mdnn_statistics_memory_t) ||
-        header->memory_count > MDNN_MEMORY_STATISTICS_DEVICES ||
+        header->memory_count > MDNN_DEVICES ||
         !lies_inside(header->memory_offset, header->memory_count, header->memory_bytes, bytes) ||
         !lies_inside(header->rows_offset, header->row_capacity, header->row_bytes, bytes) ||
         header->execution_bytes != sizeof(mdnn_statistics_cell_t) ||

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "config/extremes.h"
 #include "optimizer/costs.h"
 #include "optimizer/front.h"
 
@@ -53,11 +54,6 @@ static bool is_better(const wr_cover_t *a, const wr_cover_t *b)
     return a->workspace_bytes < b->workspace_bytes;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static const mdnn_cost_t *cost_at(const wr_program_t *program, size_t size, mdnn_part_role_t role)
 {
     return mdnn_cost_list_best(&program->table.sizes[size].role[role], program->threshold_bytes);
@@ -97,7 +93,7 @@ static void load_costs(wr_program_t *program)
 static wr_cover_t lead_with(const wr_step_t *step, const wr_cover_t *rest)
 {
     return (wr_cover_t){step->time_ms + rest->time_ms,
-                        larger(step->workspace_bytes, rest->workspace_bytes), rest->parts + 1,
+                        mdnn_max(step->workspace_bytes, rest->workspace_bytes), rest->parts + 1,
                         step->size};
 }
 
@@ -138,7 +134,7 @@ static wr_cover_t cover_batch(const wr_program_t *program)
             if (isinf(rest->time_ms))
                 continue;
             cover.time_ms += rest->time_ms;
-            cover.workspace_bytes = larger(cover.workspace_bytes, rest->workspace_bytes);
+            cover.workspace_bytes = mdnn_max(cover.workspace_bytes, rest->workspace_bytes);
             cover.parts += rest->parts;
         }
         if (is_better(&cover, &best))

@@ -22,10 +22,10 @@ table() {
     mutant GIVES_BEFORE_THE_COPY_ENDED memory_moves.c \
         's/allocation->clean > stays ? allocation->clean : stays/allocation->out_sent > stays ? allocation->out_sent : stays/'
     mutant MAPS_BEFORE_THE_COPY_ENDED memory_moves.c \
-        's/allocation->range, least_of(allocation->filled, upto));/allocation->range, least_of(allocation->in_sent, upto));/'
+        's/allocation->range, mdnn_min(allocation->filled, upto));/allocation->range, mdnn_min(allocation->in_sent, upto));/'
     mutant BEGIN_WAITS_FOR_NOTHING memory_names.c 's/sum.lacking ? demand_named/false ? demand_named/'
     mutant GIVES_WHILE_A_COPY_COMES memory_moves.c 's/^         allocation->in_flight\[false\] == 0)) .*/         true))/'
-    mutant KEEPS_NOTHING_BUT_SAYS_SO memory_moves.c 's/allocation->filled = allocation->in_sent = least_of(allocation->filled, keep);//'
+    mutant KEEPS_NOTHING_BUT_SAYS_SO memory_moves.c 's/allocation->filled = allocation->in_sent = mdnn_min(allocation->filled, keep);//'
     mutant DISCARDED_COPY_COUNTS memory_moves.c 's/flight->discarded == allocation->discarded/true/'
     mutant LEAVES_WHILE_HELD memory_moves.c 's/ \&\& allocation->held == 0 \&\&$/ \&\&/'
     mutant LEAVES_WHILE_PINNED memory_moves.c 's/^           allocation->pins == 0;/           true;/'

@@ -1,5 +1,6 @@
 /* The way of a range out of device memory and back, step by step. Nothing here waits. */
 #include "offload/memory/memory_internal.h"
+#include "config/extremes.h"
 
 #include <stdlib.h>
 
@@ -18,11 +19,6 @@ void mdnn_list_remove(mdnn_allocation_list_t *list, mdnn_allocation_t *allocatio
     *(allocation->next_move ? &allocation->next_move->before_move : &list->last) =
         allocation->before_move;
     allocation->next_move = allocation->before_move = NULL;
-}
-
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Bytes of its content from chunk `from` on. */
@@ -372,7 +368,7 @@ static void give_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation, ui
     if (mdnn_allocation_owned(allocation) <= keep)
         return;
     mdnn_range_give(memory->ranges, allocation->range, keep);
-    allocation->filled = allocation->in_sent = least_of(allocation->filled, keep);
+    allocation->filled = allocation->in_sent = mdnn_min(allocation->filled, keep);
     memory->steps++;
 }
 
@@ -381,7 +377,7 @@ static void step_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     if (!cut_off(memory, allocation))
         return;
     send_out(memory, allocation);
-    const uint64_t stays = least_of(allocation->target, allocation->filled);
+    const uint64_t stays = mdnn_min(allocation->target, allocation->filled);
     give_chunks(memory, allocation, allocation->clean > stays ? allocation->clean : stays);
     if (allocation->clean <= stays) {
         mdnn_allocation_stop(memory, allocation);
@@ -432,7 +428,7 @@ static void take_some(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     do {
         const uint64_t spare = mdnn_ranges_counts(memory->ranges).chunks_spare;
         const uint64_t upto = mdnn_allocation_owned(allocation) + (spare > 0 ? spare : 1);
-        if (!take_chunks(memory, allocation, least_of(upto, allocation->target)))
+        if (!take_chunks(memory, allocation, mdnn_min(upto, allocation->target)))
             return;
     } while (mdnn_allocation_owned(allocation) < allocation->target);
 }
@@ -484,7 +480,7 @@ static void send_in(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64
 /* Copies to and maps the chunks that it has. */
 static void fill_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const uint64_t upto = least_of(mdnn_allocation_owned(allocation), allocation->target);
+    const uint64_t upto = mdnn_min(mdnn_allocation_owned(allocation), allocation->target);
     mdnn_status_t status = mdnn_allocation_uncover(memory, allocation);
     if (status != MDNN_STATUS_OK) {
         memory->trouble = status;
@@ -494,7 +490,7 @@ static void fill_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     const uint64_t before = mdnn_range_chunks(allocation->range).mapped;
     if (memory->config.safety != MDNN_SAFETY_VERIFY)
         status =
-            mdnn_range_show(memory->ranges, allocation->range, least_of(allocation->filled, upto));
+            mdnn_range_show(memory->ranges, allocation->range, mdnn_min(allocation->filled, upto));
     memory->steps += mdnn_range_chunks(allocation->range).mapped - before;
     if (mdnn_range_chunks(allocation->range).mapped > before)
         mdnn_allocation_exposed(memory, allocation);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/devices.h"
 #include "config/lock.h"
 #include "config/log.h"
 #include "config/options.h"
@@ -17,7 +18,6 @@
 #include "config/safe_path.h"
 
 enum {
-    DEVICES = 16,
     STREAMS = 64, /* of a device; later ones share a track */
     BUFFER_BYTES = 64 << 10,
     EVENT_BYTES = 512, /* longest text of one event */
@@ -51,7 +51,7 @@ struct mdnn_trace {
     dev_t file_device; /* of the file that was created */
     ino_t file_inode;
     uint64_t events, events_max, moves_begun;
-    device_t devices[DEVICES];
+    device_t devices[MDNN_DEVICES];
     move_t *moves; /* under way, oldest first */
     size_t move_count, move_capacity;
     size_t used;
@@ -354,7 +354,7 @@ mdnn_trace_t *mdnn_trace_open(const char *pattern, uint64_t events_max)
 
 void mdnn_trace_device(mdnn_trace_t *trace, int device, const char *name, uint64_t budget_bytes)
 {
-    if (trace == NULL || device < 0 || device >= DEVICES)
+    if (trace == NULL || device < 0 || device >= MDNN_DEVICES)
         return;
     char title[128];
     snprintf(title, sizeof title, "device %d: %s", device, name);
@@ -369,7 +369,7 @@ void mdnn_trace_device(mdnn_trace_t *trace, int device, const char *name, uint64
 void mdnn_trace_event(mdnn_trace_t *trace, int device, double now_us,
                       const mdnn_memory_event_t *event)
 {
-    if (trace == NULL || device < 0 || device >= DEVICES)
+    if (trace == NULL || device < 0 || device >= MDNN_DEVICES)
         return;
     const int saved = errno;
     mdnn_lock(&trace->lock);
@@ -386,7 +386,7 @@ void mdnn_trace_event(mdnn_trace_t *trace, int device, double now_us,
 /* The budget once more, so that its line goes on to the end. */
 static void end_devices(mdnn_trace_t *trace)
 {
-    for (int device = 0; device < DEVICES; device++) {
+    for (int device = 0; device < MDNN_DEVICES; device++) {
         if (trace->devices[device].budget_bytes > 0)
             put_counter(trace, device, "budget", trace->devices[device].budget_bytes);
     }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "config/extremes.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/arena.h"
@@ -214,16 +215,11 @@ static cudnnStatus_t run_in_arena(const mdnn_call_t *call, mdnn_conv_plan_t *pla
     return status;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
 {
     const uint64_t workspace_bytes = call->workspace ? call->workspace_bytes : 0;
     mdnn_conv_plan_t *const plan = mdnn_conv_plan_for(
-        call, larger(workspace_bytes, mdnn_wd_limit()), MDNN_CONV_PLAN_MAY_MEASURE);
+        call, mdnn_max(workspace_bytes, mdnn_wd_limit()), MDNN_CONV_PLAN_MAY_MEASURE);
     mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, workspace_bytes);
     mdnn_convolution_record(call, plan);
     return mdnn_wd_is_on() ? run_in_arena(call, plan, &demand)

@@ -567,10 +567,8 @@ failed:
 static bool is_capturing(const mdnn_call_t *call, const mdnn_driver_t *driver)
 {
     cudaStream_t stream;
-    CUstreamCaptureStatus status;
     return call->cudnn->cudnnGetStream(call->handle, &stream) != CUDNN_STATUS_SUCCESS ||
-           driver->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
+           mdnn_stream_is_capturing(driver, stream);
 }
 
 /* We allocate, too. */

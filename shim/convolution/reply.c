@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "config/extremes.h"
 #include "config/statistics.h"
 #include "shim/convolution/arena.h"
 #include "shim/convolution/execute.h"
@@ -11,11 +12,6 @@
 #include "shim/vmem/workspace_sizes.h"
 
 enum { RESULTS_MAX = 64 };
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Under a budget a workspace is of no use that cannot be resident together with what the convolution
  * works on. */
@@ -27,7 +23,7 @@ static uint64_t limit_beside(const mdnn_call_t *call)
     if (!mdnn_virtual_on() || mdnn_call_problem(call, &problem) != MDNN_STATUS_OK)
         return limit;
     mdnn_workspace_operand_sizes(&problem, sizes);
-    return smaller(limit, mdnn_virtual_room_beside(sizes, MDNN_WORKSPACE_OPERANDS));
+    return mdnn_min(limit, mdnn_virtual_room_beside(sizes, MDNN_WORKSPACE_OPERANDS));
 }
 
 /* The part that the host will read as "the algorithm": the one with most images, the first of equals. */
@@ -117,7 +113,7 @@ static int add_stock(mdnn_conv_plan_t *plan, const mdnn_call_t *call, uint64_t l
             continue;
         const mdnn_demand_t demand =
             mdnn_demand_of(call->direction, (int)stock[i].algo,
-                           mdnn_wd_is_on() ? limit_bytes : smaller(stock[i].memory, limit_bytes));
+                           mdnn_wd_is_on() ? limit_bytes : mdnn_min(stock[i].memory, limit_bytes));
         const mdnn_ready_t *const ready = mdnn_conv_plan_best(plan, &demand);
         if (!ready)
             continue;
@@ -145,7 +141,7 @@ void mdnn_reply_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int re
                            int *returned, mdnn_algo_perf_t *results)
 {
     const uint64_t limit =
-        mdnn_wd_is_on() ? mdnn_wd_limit() : smaller(limit_bytes, limit_beside(call));
+        mdnn_wd_is_on() ? mdnn_wd_limit() : mdnn_min(limit_bytes, limit_beside(call));
     if (requested <= 0 || !returned || !results || *returned < 0 || *returned > requested)
         return;
     mdnn_conv_plan_t *const plan = mdnn_conv_plan_for(call, limit, MDNN_CONV_PLAN_MAY_WAIT);
@@ -192,13 +188,13 @@ bool mdnn_reply_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64_
     }
     const uint64_t user_limit = limit_beside(call);
     mdnn_conv_plan_t *const plan =
-        mdnn_conv_plan_for(call, is_stock ? smaller(user_limit, stock_bytes) : 0,
+        mdnn_conv_plan_for(call, is_stock ? mdnn_min(user_limit, stock_bytes) : 0,
                            is_stock ? MDNN_CONV_PLAN_MAY_WAIT : MDNN_CONV_PLAN_IF_KNOWN);
     uint64_t allowed = stock_bytes;
     if (!plan || (!mdnn_conv_plan_announced(plan, call->algo, &allowed) && !is_stock))
         return false;
     const mdnn_demand_t demand =
-        mdnn_demand_of(call->direction, call->algo, smaller(allowed, user_limit));
+        mdnn_demand_of(call->direction, call->algo, mdnn_min(allowed, user_limit));
     const mdnn_ready_t *const ready = mdnn_conv_plan_best(plan, &demand);
     if (!ready)
         return false;

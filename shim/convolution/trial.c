@@ -5,6 +5,7 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/real/capture_mode.h"
 
 /* The first calls warm caches and load kernels; then pairs, of which the medians count. */
 enum { WARM_UPS = 2, PAIRS = 5, TIMED = 2 * PAIRS };
@@ -131,13 +132,6 @@ static void decide(mdnn_trial_t *trial, int pairs)
         lost ? MDNN_COUNTER_trials_lost : MDNN_COUNTER_trials_won);
 }
 
-static bool is_capturing(CUstream stream)
-{
-    CUstreamCaptureStatus status;
-    return mdnn_real_driver()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* Looks at what has been timed when a pair is complete. False while that has not come to its end. */
 static bool close_pair(mdnn_trial_t *trial)
 {
@@ -163,7 +157,8 @@ mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *poi
     *point = -1;
     if (verdict != PENDING)
         return verdict == RIVAL_WINS ? MDNN_CONTENDER_RIVAL : MDNN_CONTENDER_SPLIT;
-    if (is_capturing(stream) || atomic_flag_test_and_set(&trial->busy))
+    if (mdnn_stream_is_capturing(mdnn_real_driver(), stream) ||
+        atomic_flag_test_and_set(&trial->busy))
         return MDNN_CONTENDER_SPLIT;
     if (atomic_load(&trial->verdict) == PENDING)
         *point = next_point(trial);

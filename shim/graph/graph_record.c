@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/devices.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/graph/graph_follow.h"
@@ -138,14 +139,13 @@ static int32_t math_type_of(const mdnn_graph_record_t *record)
  * makes a dozen plans of each problem. */
 static uint64_t device_bytes(void)
 {
-    enum { DEVICES = 16 };
-    static _Atomic size_t known[DEVICES];
+    static _Atomic size_t known[MDNN_DEVICES];
     const mdnn_driver_t *const driver = mdnn_real_driver();
     size_t free_bytes, total_bytes;
     CUdevice device;
     if (!driver || driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return 0;
-    const bool constant = !mdnn_virtual_on() && device >= 0 && device < DEVICES;
+    const bool constant = !mdnn_virtual_on() && device >= 0 && device < MDNN_DEVICES;
     if (constant && atomic_load_explicit(&known[device], memory_order_relaxed) > 0)
         return atomic_load_explicit(&known[device], memory_order_relaxed);
     if (mdnn_device_info(&free_bytes, &total_bytes) != CUDA_SUCCESS)

@@ -22,12 +22,6 @@
 SAME_LAYOUT(cudnnConvolutionBwdDataAlgoPerf_t);
 SAME_LAYOUT(cudnnConvolutionBwdFilterAlgoPerf_t);
 
-/* The real function behind a hook, or the status for a library that has none. */
-#define REAL_OR_FAIL(real, library, name)                                                          \
-    const mdnn_cudnn_t *const real = mdnn_real_cudnn(library);                                     \
-    if (!real || !real->name)                                                                      \
-    return CUDNN_STATUS_NOT_INITIALIZED
-
 /* The guard is held. Calls that pass do not come here: they need not pay for a mdnn_call_t. */
 static cudnnStatus_t run(mdnn_call_t *call, mdnn_counter_t counter)
 {

@@ -1,4 +1,5 @@
 /* Allocations and what programs ask about them. cudart's allocations come here, too. */
+#include "config/devices.h"
 #include "config/log.h"
 #include "shim/interpose/driver.h"
 #include "shim/vmem/handle_memory.h"
@@ -9,8 +10,6 @@
 
 /* As the driver has it: rows begin at multiples of this. */
 enum { PITCH = 512 };
-
-enum { MOST_DEVICES = 64 };
 
 /* ---- allocations ---- */
 
@@ -136,7 +135,7 @@ CUresult mdnn_hook_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
                                            CUdevice device)
 {
     (void)own_stream;
-    if (mdnn_driver_is_exiting() || device < 0 || device >= MOST_DEVICES)
+    if (mdnn_driver_is_exiting() || device < 0 || device >= MDNN_DEVICES)
         return real(device);
     mdnn_other_device_ends(device);
     mdnn_reserved_device_ends(device);

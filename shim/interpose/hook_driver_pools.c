@@ -1,13 +1,12 @@
 /* Pools: what of them is virtual, what their attributes say, and what counts because the driver holds
  * it for pools of the program's own. */
+#include "config/devices.h"
 #include "config/log.h"
 #include "shim/interpose/driver.h"
 #include "shim/vmem/graph_memory.h"
 #include "shim/vmem/other_memory.h"
 #include "shim/real/pool_counters.h"
 #include "shim/vmem/reserved_memory.h"
-
-enum { MOST_DEVICES = 64 };
 
 /* ---- which pool ---- */
 
@@ -47,7 +46,7 @@ static CUdevice device_of_pool(CUmemoryPool pool)
     if (current_device(&device) && (is_default_pool(pool, device) || current_pool(device) == pool))
         return device;
     for (device = 0;
-         device < MOST_DEVICES && ask->cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS;
+         device < MDNN_DEVICES && ask->cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS;
          device++)
         if (known == pool || current_pool(device) == pool)
             return device;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config/lock.h"
+#include "config/extremes.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/arena.h"
@@ -19,20 +20,10 @@
 #include "shim/real/process.h"
 #include "shim/vmem/workspace_sizes.h"
 
-#define REAL_OR_FAIL(real, library, name)                                                          \
-    const mdnn_cudnn_t *const real = mdnn_real_cudnn(library);                                     \
-    if (!real || !real->name)                                                                      \
-    return CUDNN_STATUS_NOT_INITIALIZED
-
 /* The handle of the operation graph that this thread made last. Plans need none of their own. */
 static _Thread_local cudnnHandle_t graph_handle __attribute__((tls_model("initial-exec")));
 
 static mdnn_lock_t look_lock = MDNN_LOCK_INIT(RECORDS); /* guards the making of records */
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* ---- descriptors come and go, also while exit handlers run: what a plan was told of holds ---- */
 
@@ -275,7 +266,7 @@ static const mdnn_ready_t *choose(mdnn_plan_shadow_t *plan, const mdnn_graph_rec
     const mdnn_ready_t *ready = mdnn_conv_plan_best(planned, &demand);
     if (ready && ready->configuration->workspace_bytes > record->own_bytes &&
         !mdnn_graph_prefers_own(record, ready) && !be_generous(plan, record, planned, &demand)) {
-        demand.workspace_bytes = smaller(record->limit_bytes, record->own_bytes);
+        demand.workspace_bytes = mdnn_min(record->limit_bytes, record->own_bytes);
         ready = mdnn_conv_plan_best(planned, &demand);
     }
     return ready && own_fits(record) && mdnn_graph_prefers_own(record, ready) ? NULL : ready;

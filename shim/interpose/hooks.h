@@ -16,4 +16,10 @@
 #undef RUNTIME_HOOK
 #undef PARAMETERS
 
+/* The real function behind a hook, or the status for a library that has none. */
+#define REAL_OR_FAIL(real, library, name)                                                          \
+    const mdnn_cudnn_t *const real = mdnn_real_cudnn(library);                                     \
+    if (!real || !real->name)                                                                      \
+    return CUDNN_STATUS_NOT_INITIALIZED
+
 #endif

@@ -60,3 +60,10 @@ void mdnn_capture_relax_calls(mdnn_driver_t *table)
 #include "shim/real/capture_unsafe.def"
 #undef UNSAFE
 }
+
+bool mdnn_stream_is_capturing(const mdnn_driver_t *driver, CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return driver->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}

@@ -22,4 +22,7 @@ void mdnn_capture_end_own(void);
 void mdnn_capture_relax(void);
 void mdnn_capture_restore(void);
 
+/* Whether the stream is being captured, or that cannot be known. */
+bool mdnn_stream_is_capturing(const mdnn_driver_t *driver, CUstream stream);
+
 #endif

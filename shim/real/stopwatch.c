@@ -1,6 +1,7 @@
 #include "shim/real/stopwatch.h"
 
 #include "config/clock.h"
+#include "shim/real/capture_mode.h"
 
 static void keep_least(mdnn_stopwatch_t *watch, double ms)
 {
@@ -39,16 +40,10 @@ static bool has_events(mdnn_stopwatch_t *watch)
     return watch->end != NULL;
 }
 
-static bool is_capturing(CUstream stream)
-{
-    CUstreamCaptureStatus status;
-    return mdnn_real_driver()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 bool mdnn_stopwatch_begin(mdnn_stopwatch_t *watch, CUstream stream)
 {
-    if (is_capturing(stream) || atomic_exchange(&watch->taken, true))
+    if (mdnn_stream_is_capturing(mdnn_real_driver(), stream) ||
+        atomic_exchange(&watch->taken, true))
         return false;
     collect(watch);
     if (!watch->under_way && has_events(watch)) {

@@ -128,9 +128,9 @@ void mdnn_graph_memory_executable_ends(CUgraphExec executable)
 /* What it may take now; devices in which its memory is there already are in it, too, with 0. */
 static void find_growth(mdnn_graph_growth_t *growth)
 {
-    CUdevice devices[MDNN_GRAPH_DEVICES];
+    CUdevice devices[MDNN_DEVICES];
     mdnn_lock(&lock);
-    for (const use_t *use = uses; use && growth->count < MDNN_GRAPH_DEVICES; use = use->next)
+    for (const use_t *use = uses; use && growth->count < MDNN_DEVICES; use = use->next)
         if (use->executable == growth->executable) {
             devices[growth->count] = use->device;
             growth->bytes[growth->count++] = use->backed ? 0 : use->bytes;

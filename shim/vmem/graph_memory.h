@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 
+#include "config/devices.h"
 #include "shim/vmem/reserved_memory.h"
 
 /* From now on there may be graphs that allocate. */
@@ -20,12 +21,11 @@ bool mdnn_graph_memory_instantiated(CUgraph graph, CUgraphExec executable);
 void mdnn_graph_memory_executable_ends(CUgraphExec executable);
 
 /* Around a launch or an upload. begin: CUDA_SUCCESS, or what to return instead of it. */
-enum { MDNN_GRAPH_DEVICES = 16 };
 typedef struct mdnn_graph_growth {
     CUgraphExec executable;
     size_t count;
-    mdnn_reserved_t *reserved[MDNN_GRAPH_DEVICES];
-    uint64_t bytes[MDNN_GRAPH_DEVICES];
+    mdnn_reserved_t *reserved[MDNN_DEVICES];
+    uint64_t bytes[MDNN_DEVICES];
 } mdnn_graph_growth_t;
 CUresult mdnn_graph_memory_begin(CUgraphExec executable, mdnn_graph_growth_t *growth);
 void mdnn_graph_memory_end(mdnn_graph_growth_t *growth, bool success);

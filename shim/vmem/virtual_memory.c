@@ -1,4 +1,6 @@
+#include "config/devices.h"
 #include "config/lock.h"
+#include "config/extremes.h"
 #include "shim/vmem/virtual_internal.h"
 
 #include <inttypes.h>
@@ -17,17 +19,17 @@
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_untracked.h"
 
-enum { DEVICES = 64, PUBLISH_OPERATIONS = 1024 };
+enum { PUBLISH_OPERATIONS = 1024 };
 /* One chunk more is little beside so many. */
 enum { ENDED_CHUNKS = 32 };
 static const uint64_t mebibyte = (uint64_t)1 << 20;
 
-static _Atomic(mdnn_virtual_device_t *) devices[DEVICES]; /* filled from the front */
+static _Atomic(mdnn_virtual_device_t *) devices[MDNN_DEVICES]; /* filled from the front */
 /* In the place of one that was reset, until another takes it. */
 static mdnn_virtual_device_t nothing = {.lock = MDNN_LOCK_INIT(DEVICE), .ordinal = -1};
 static mdnn_virtual_device_t *withdrawn;              /* others may have seen them, so they stay */
 static _Atomic uint64_t lowest = UINT64_MAX, highest; /* all addresses lie in there */
-static _Atomic bool tried[DEVICES], failed[DEVICES];  /* by ordinal */
+static _Atomic bool tried[MDNN_DEVICES], failed[MDNN_DEVICES]; /* by ordinal */
 
 /* Whether this thread makes a device. */
 static _Thread_local bool makes __attribute__((tls_model("initial-exec")));
@@ -96,11 +98,11 @@ void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entr
 /* ---- waits within ---- */
 
 /* By index in `devices` and beyond: of the ordinal. initial-exec: see shim/real/process.c. */
-static _Thread_local uint16_t opened[DEVICES] __attribute__((tls_model("initial-exec")));
+static _Thread_local uint16_t opened[MDNN_DEVICES] __attribute__((tls_model("initial-exec")));
 
 uint32_t mdnn_virtual_opened(const mdnn_virtual_device_t *device)
 {
-    return device->ordinal >= 0 && device->ordinal < DEVICES ? opened[device->ordinal] : 0;
+    return device->ordinal >= 0 && device->ordinal < MDNN_DEVICES ? opened[device->ordinal] : 0;
 }
 
 void mdnn_virtual_open(mdnn_virtual_device_t *device)
@@ -161,7 +163,8 @@ static uint32_t opened_here(void *context)
 
 mdnn_virtual_device_t *mdnn_virtual_device(size_t index)
 {
-    return index < DEVICES ? atomic_load_explicit(&devices[index], memory_order_acquire) : NULL;
+    return index < MDNN_DEVICES ? atomic_load_explicit(&devices[index], memory_order_acquire)
+                                : NULL;
 }
 
 bool mdnn_virtual_owns(uint64_t address)
@@ -187,11 +190,6 @@ static mdnn_safety_t safety_of(const mdnn_virtual_device_t *device)
     return wanted == MDNN_SAFETY_HOST && !device->serves_all ? MDNN_SAFETY_FAST : wanted;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t *numbers)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
@@ -210,7 +208,7 @@ static void fill_numbers(mdnn_virtual_device_t *device, mdnn_memory_statistics_t
         .peak_live_bytes = report.peak_live_bytes,
         .pinned_live_bytes = report.pinned_live_bytes,
         .largest_operation_bytes = report.largest_operation_bytes,
-        .smallest_budget_bytes = larger(report.smallest_budget_bytes, report.wanting_bytes),
+        .smallest_budget_bytes = mdnn_max(report.smallest_budget_bytes, report.wanting_bytes),
         .refused_budget_bytes = report.refused_budget_bytes,
         .floor_bytes = follower.floor_bytes,
         .host_bytes = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device)),
@@ -554,7 +552,7 @@ static CUresult without(bool known, CUdevice ordinal)
         return refused;
     }
     /* While it is being reset, what is allocated there ends with it. */
-    return known && (ordinal >= DEVICES || atomic_load(&failed[ordinal]))
+    return known && (ordinal >= MDNN_DEVICES || atomic_load(&failed[ordinal]))
                ? refused
                : CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -606,7 +604,7 @@ static mdnn_virtual_device_t *find_numbered(CUdevice ordinal)
 
 mdnn_virtual_device_t *mdnn_virtual_device_numbered(CUdevice ordinal)
 {
-    if (ordinal < 0 || ordinal >= DEVICES || !has_common())
+    if (ordinal < 0 || ordinal >= MDNN_DEVICES || !has_common())
         return NULL;
     mdnn_virtual_device_t *const device = find_numbered(ordinal);
     if (device || atomic_load(&tried[ordinal]) || makes)
@@ -805,7 +803,7 @@ static bool is_news(const mdnn_virtual_device_t *device, uint64_t needed_bytes)
 static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
-    const uint64_t needed_bytes = larger(report.smallest_budget_bytes, report.wanting_bytes);
+    const uint64_t needed_bytes = mdnn_max(report.smallest_budget_bytes, report.wanting_bytes);
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], needed[MDNN_NUMBER_BYTES];
     char so_far[MDNN_NUMBER_BYTES];
     if (needed_bytes <= device->budget_bytes && report.host_short > 0) {

@@ -633,7 +633,7 @@ static void a_damaged_record_is_bad_format_and_never_read_beyond_its_end(void **
     DAMAGE(name_bytes, 0);
     DAMAGE(row_bytes, 1);
     DAMAGE(memory_offset, UINT64_MAX - 100);
-    DAMAGE(memory_count, MDNN_MEMORY_STATISTICS_DEVICES + 1);
+    DAMAGE(memory_count, MDNN_DEVICES + 1);
     DAMAGE(memory_bytes, 8);
     DAMAGE(executions_offset, UINT64_MAX - 100);
     DAMAGE(execution_capacity, UINT32_MAX);
@@ -793,7 +793,7 @@ static void publish_and_die(void)
     mdnn_memory_statistics_publish(1, &numbers);
     numbers.operations = 7;
     mdnn_memory_statistics_publish(1, &numbers);
-    mdnn_memory_statistics_publish(MDNN_MEMORY_STATISTICS_DEVICES, &numbers);
+    mdnn_memory_statistics_publish(MDNN_DEVICES, &numbers);
     mdnn_memory_statistics_publish(-1, &numbers);
     _exit(0);
 }
