@@ -208,7 +208,7 @@ static void known_fini(tool_known_list_t *list)
     free(list->at);
 }
 
-/* Fewest images whose slice is as aligned as the whole; as shim/convolution/slices.h has it. */
+/* Fewest images whose slice is as aligned as the whole; as shim/candidates/slices.h has it. */
 static int64_t granularity_of(const mdnn_problem_tensor_t *tensor)
 {
     static const int bytes_of_type[] = {[0] = 4, [1] = 8, [2] = 2, [9] = 2};

@@ -60,27 +60,27 @@ table() {
     # --- right results ---
     # ucudnn: later parts of a weight gradient ran with the caller's beta.
     mutant BETA_NOT_ONE shim/convolution/execute.c 's/^    else if (index > 0)$/    else if (index > 1000000)/' matrix
-    mutant WRONG_SLICE_OFFSET shim/convolution/slices.c 's/advance(call->y, &problem->y, /advance(call->y, \&problem->x, /' matrix
-    mutant BFLOAT16_ROUNDS_EACH_SUM shim/convolution/accumulate.c \
+    mutant WRONG_SLICE_OFFSET shim/candidates/slices.c 's/advance(call->y, &problem->y, /advance(call->y, \&problem->x, /' matrix
+    mutant BFLOAT16_ROUNDS_EACH_SUM shim/candidates/accumulate.c \
         '/^bool mdnn_accumulator_needed/,/^}/s/^    return problem->direction == /    return false \&\& problem->direction == /' \
         hooks planned_calls_do_only_what_they_must
     # Parts of a sum may overflow although the sum does not.
     mutant HALF_SPLIT shim/convolution/plan.c 's/mdnn_problem_parts_may_add_up(problem) &&/(problem->w.type == CUDNN_DATA_HALF || mdnn_problem_parts_may_add_up(problem)) \&\&/' \
         magnitudes legacy_fp16_is_not_split graph_fp16_is_not_split
-    mutant ENLARGED_PARTS shim/convolution/call.c 's/mdnn_alpha_class(scalar(call->alpha, type))/MDNN_ALPHA_SHRINKS/' \
+    mutant ENLARGED_PARTS shim/candidates/call.c 's/mdnn_alpha_class(scalar(call->alpha, type))/MDNN_ALPHA_SHRINKS/' \
         magnitudes legacy_tf32_is_split_where_alpha_enlarges_nothing
-    mutant ALPHA_NOT_FOR_PARTS shim/convolution/call.c 's/^    part.beta = &zero;/    static const float one = 1.0F;\n    part.alpha = \&one;\n&/' \
+    mutant ALPHA_NOT_FOR_PARTS shim/candidates/call.c 's/^    part.beta = &zero;/    static const float one = 1.0F;\n    part.alpha = \&one;\n&/' \
         magnitudes legacy_bf16_is_split_where_alpha_enlarges_nothing
     mutant LESS_WORKSPACE_IS_TOO_LITTLE shim/convolution/execute.c \
         '/^static bool lacks_workspace/,/^}/s/^    return /    return false \&\& /' \
         magnitudes legacy_bf16_is_split_where_alpha_enlarges_nothing
     mutant GRANULARITY_IGNORED shim/real/tensor_layout.c 's/^        while (images < tensor->alignment_bytes &&/        while (images < 0 \&\&/' \
         hooks slices_are_as_aligned_as_the_whole
-    mutant WEAKER_MATH shim/convolution/slices.c 's/(cudnnMathType_t)math_type) ==/CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) ==/' \
+    mutant WEAKER_MATH shim/candidates/slices.c 's/(cudnnMathType_t)math_type) ==/CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) ==/' \
         hooks math_is_never_weaker
     mutant NONDETERMINISTIC_FOR_DETERMINISTIC shim/convolution/execute.c 's/\.deterministic = .*/.deterministic = false,/' \
         hooks results_that_must_repeat_do
-    mutant INTEGERS_TAKEN shim/convolution/call.c 's/^    return type == CUDNN_DATA_FLOAT ||/    return type == CUDNN_DATA_INT8 || type == CUDNN_DATA_FLOAT ||/' \
+    mutant INTEGERS_TAKEN shim/candidates/call.c 's/^    return type == CUDNN_DATA_FLOAT ||/    return type == CUDNN_DATA_INT8 || type == CUDNN_DATA_FLOAT ||/' \
         hooks what_is_not_ours_passes
 
     # --- honest answers ---
@@ -102,21 +102,21 @@ table() {
         's/^        const cudnnStatus_t status = mdnn_call_run(&part);/&\n        void *volatile block = malloc(64);\n        free(block);/;s/^#include "config\/log.h"/#include <stdlib.h>\n&/' \
         behaviour known_problems_allocate_nothing
     # A stream may wait for what its program does next, and so may the default stream and the device.
-    mutant MEASURING_WAITS_FOR_EVER shim/convolution/own_stream.c 's/^        if (look >= looks \&\& .*/        if (look < 0)/' \
+    mutant MEASURING_WAITS_FOR_EVER shim/candidates/own_stream.c 's/^        if (look >= looks \&\& .*/        if (look < 0)/' \
         waiting_streams its_stream_waits_for_a_value
-    mutant MEASURING_WAITS_FOR_DEVICE shim/convolution/own_stream.c 's/^    if (own->pool || /    if (own->stream || /' \
+    mutant MEASURING_WAITS_FOR_DEVICE shim/candidates/own_stream.c 's/^    if (own->pool || /    if (own->stream || /' \
         waiting_streams another_stream_waits_for_a_value
-    mutant MEASURING_BEHIND_DEFAULT_STREAM shim/convolution/own_stream.c 's/CU_STREAM_NON_BLOCKING/CU_STREAM_DEFAULT/' \
+    mutant MEASURING_BEHIND_DEFAULT_STREAM shim/candidates/own_stream.c 's/CU_STREAM_NON_BLOCKING/CU_STREAM_DEFAULT/' \
         waiting_streams the_default_stream_is_held_up
     mutant PLANNER_STOPS_OTHERS shim/convolution/plan.c '/^static bool begin_planning/,/^}/s/^    const bool begins = .*/    while (somebody_plans) {\n        mdnn_unlock(\&planning_lock);\n        (void)usleep(1000);\n        mdnn_lock(\&planning_lock);\n    }\n&/;s/^#include <stdlib.h>/&\n#include <unistd.h>/' \
         waiting_streams a_thread_that_waits_stops_no_other
     mutant MEASURE_IN_CAPTURE shim/convolution/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
         behaviour capture_of_an_unknown_problem_passes
     mutant CAPTURE_MODE_KEPT shim/real/capture_mode.c 's/^    if (--own.depth > 0 || !own.relaxed)/    if (own.depth-- > 0)/' hooks measuring_gives_everything_back
-    mutant SCRATCH_LEAK shim/convolution/scratch.c 's/^    if (scratch->blocks\[use\])/    if (0)/' behaviour measuring_gives_everything_back
-    mutant EVENT_LEAK shim/convolution/scratch.c '/^void mdnn_scratch_fini/,/^}/s/destroy_events(scratch);//' hooks measuring_gives_everything_back
+    mutant SCRATCH_LEAK shim/candidates/scratch.c 's/^    if (scratch->blocks\[use\])/    if (0)/' behaviour measuring_gives_everything_back
+    mutant EVENT_LEAK shim/candidates/scratch.c '/^void mdnn_scratch_fini/,/^}/s/destroy_events(scratch);//' hooks measuring_gives_everything_back
     # HAMi 1181: an unsigned difference below zero.
-    mutant SIZE_UNDERFLOW shim/convolution/scratch.c 's/available < reserve_bytes || bytes/bytes/' hooks little_memory_is_left_to_the_host
+    mutant SIZE_UNDERFLOW shim/candidates/scratch.c 's/available < reserve_bytes || bytes/bytes/' hooks little_memory_is_left_to_the_host
 
     # --- trouble ---
     mutant FIRST_FAILURE_TOLD shim/convolution/execute.c 's/return i == 0 || may_be_redone/return may_be_redone/' \
@@ -169,7 +169,7 @@ table() {
         graph_rules an_answer_is_all_that_is_touched
     mutant FOREIGN_NAMES_FIT shim/interpose/hook_graph.c 's/^            names_agree(.*/true;/' \
         graph_rules uids_are_names_not_places
-    mutant MEASURES_ON_THE_HOSTS_DATA shim/convolution/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
+    mutant MEASURES_ON_THE_HOSTS_DATA shim/candidates/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
         graph_rules without_a_question_the_plans_own_need_holds
     mutant STRICTNESS_IGNORED shim/convolution/plan.c 's/(demand->strict && may_round(problem) ? STRICT : 0U)/0U/' \
         graph_rules strict_plans_never_run_tensor_cores
@@ -267,7 +267,7 @@ mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_memory.c 's/^           
 
 # A problem that is read without one of its members, which therefore tells no two problems apart.
 key() {
-    mutant "KEY_WITHOUT_$1" shim/convolution/call.c "s/^    problem->beta_is_zero = .*/&\\n    $2;/" \
+    mutant "KEY_WITHOUT_$1" shim/candidates/call.c "s/^    problem->beta_is_zero = .*/&\\n    $2;/" \
         hooks problems_that_differ_are_planned_apart
 }
 

@@ -11,11 +11,11 @@
 #include "config/statistics.h"
 #include "shim/real/capture_mode.h"
 #include "shim/real/handles.h"
-#include "shim/convolution/measure.h"
-#include "shim/convolution/own_stream.h"
+#include "shim/candidates/measure.h"
+#include "shim/candidates/own_stream.h"
 #include "shim/real/process.h"
-#include "shim/convolution/cost_cache.h"
-#include "shim/convolution/cost_cache_check.h"
+#include "shim/candidates/cost_cache.h"
+#include "shim/candidates/cost_cache_check.h"
 #include "shim/convolution/wd_policy.h"
 
 #define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */

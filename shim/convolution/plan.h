@@ -12,7 +12,7 @@
 #include "optimizer/knapsack.h"
 #include "optimizer/wr.h"
 #include "shim/convolution/search.h"
-#include "shim/convolution/slices.h"
+#include "shim/candidates/slices.h"
 #include "shim/real/stopwatch.h"
 #include "shim/convolution/trial.h"
 

@@ -4,7 +4,7 @@
 #ifndef MDNN_REPLY_H
 #define MDNN_REPLY_H
 
-#include "shim/convolution/call.h"
+#include "shim/candidates/call.h"
 
 /* Rewrites stock's answer in place. `call` asks for the problem (data pointers may be NULL); `results`
  * has room for `requested`, of which stock filled *returned. `limit_bytes` is the largest workspace

@@ -7,7 +7,7 @@
 #define MDNN_TRIAL_H
 
 #include "config/status.h"
-#include "shim/convolution/call.h"
+#include "shim/candidates/call.h"
 
 typedef struct mdnn_trial mdnn_trial_t;
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "config/log.h"
-#include "shim/convolution/call.h"
+#include "shim/candidates/call.h"
 #include "shim/interpose/driver_names.h"
 #include "shim/vmem/registrations.h"
 #include "shim/vmem/reserved_memory.h"

@@ -7,7 +7,7 @@
 #include "shim/real/real.h"
 
 typedef struct mdnn_kernels {
-    CUfunction accumulate_bfloat16; /* shim/convolution/accumulate.h */
+    CUfunction accumulate_bfloat16; /* shim/candidates/accumulate.h */
     CUfunction hold; /* (nanoseconds, uint64_t), one thread: does nothing for so long */
 } mdnn_kernels_t;
 

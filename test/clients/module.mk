@@ -120,9 +120,9 @@ $(B)/test/tools/forge_costs: test/tools/forge_costs.c $(B)/libmdnn_core.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lm -o $@
 TEST_DEPS += $(B)/test/tools/forge_costs
-$(B)/test/shim/test_cost_cache_check: test/shim/test_cost_cache_check.c shim/convolution/cost_cache_check.c
+$(B)/test/shim/test_cost_cache_check: test/shim/test_cost_cache_check.c shim/candidates/cost_cache_check.c
 $(B)/test/shim/test_candidate_table: test/shim/test_candidate_table.c
-$(B)/test/shim/test_candidate_table $(B)/test/shim/test_cost_cache_check: shim/convolution/candidate_table.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_candidate_table $(B)/test/shim/test_cost_cache_check: shim/candidates/candidate_table.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/convolution/candidate_table.h"
-#include "shim/convolution/cost_cache_check.h"
-#include "shim/convolution/slices.h"
+#include "shim/candidates/candidate_table.h"
+#include "shim/candidates/cost_cache_check.h"
+#include "shim/candidates/slices.h"
 #include "test/unit/random.h"
 
 enum { BATCH = 16, ALGO_COUNT = 6, ENGINE_COUNT = 40 };

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/convolution/candidate_table.h"
-#include "shim/convolution/engine_knobs.h"
-#include "shim/convolution/graph_build.h"
+#include "shim/candidates/candidate_table.h"
+#include "shim/candidates/engine_knobs.h"
+#include "shim/candidates/graph_build.h"
 #include "shim/graph/graph_json.h"
 
 #define FOLDER "test/data/plan-json/"

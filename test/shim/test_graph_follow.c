@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/convolution/graph_build.h"
+#include "shim/candidates/graph_build.h"
 #include "shim/graph/graph_follow.h"
 #include "shim/graph/graph_json.h"
 #include "test/clients/graph_problem.h"

@@ -3,7 +3,7 @@
 #ifndef MDNN_SLICES_H
 #define MDNN_SLICES_H
 
-#include "shim/convolution/call.h"
+#include "shim/candidates/call.h"
 #include "shim/real/tensor_layout.h"
 
 typedef struct mdnn_slice_descriptors {

@@ -7,7 +7,7 @@
 
 #include "optimizer/cost_memory.h"
 #include "optimizer/problem.h"
-#include "shim/convolution/engines.h"
+#include "shim/candidates/engines.h"
 
 enum {
     MDNN_CANDIDATE_ALGOS = 8,

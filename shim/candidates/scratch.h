@@ -3,8 +3,8 @@
 #ifndef MDNN_SCRATCH_H
 #define MDNN_SCRATCH_H
 
-#include "shim/convolution/call.h"
-#include "shim/convolution/own_stream.h"
+#include "shim/candidates/call.h"
+#include "shim/candidates/own_stream.h"
 
 typedef enum mdnn_scratch_use {
     MDNN_SCRATCH_X,

@@ -1,4 +1,4 @@
-#include "shim/convolution/measure.h"
+#include "shim/candidates/measure.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,8 @@
 #include "config/clock.h"
 #include "config/log.h"
 #include "config/statistics.h"
-#include "shim/convolution/scratch.h"
-#include "shim/convolution/shortlist.h"
+#include "shim/candidates/scratch.h"
+#include "shim/candidates/shortlist.h"
 
 /* Of 16-bit data the second guess is an algorithm without tensor cores. */
 enum { SLICES = 8, REPEATS_MAX = 100, SHORTLIST = 3, SHORTLIST_16_BIT = 1, FEW_IMAGES = 4 };

@@ -1,4 +1,4 @@
-#include "shim/convolution/graph_build.h"
+#include "shim/candidates/graph_build.h"
 
 #include <string.h>
 

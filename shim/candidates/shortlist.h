@@ -2,7 +2,7 @@
 #ifndef MDNN_SHORTLIST_H
 #define MDNN_SHORTLIST_H
 
-#include "shim/convolution/call.h"
+#include "shim/candidates/call.h"
 
 /* A bit for each algorithm: the first `most` of cudnnGetConvolution...Algorithm_v7 for a call whose
  * descriptors are set, the first that needs at most `limit_bytes`, and the first that needs none.

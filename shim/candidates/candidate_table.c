@@ -1,4 +1,4 @@
-#include "shim/convolution/candidate_table.h"
+#include "shim/candidates/candidate_table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "shim/convolution/slices.h"
+#include "shim/candidates/slices.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 #define MDNN_COST_CACHE_H
 
 #include "optimizer/database.h"
-#include "shim/convolution/call.h"
+#include "shim/candidates/call.h"
 
 /* One problem's place in the database. Zeroed: nothing is kept. */
 typedef struct mdnn_cost_cache {

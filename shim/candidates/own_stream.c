@@ -1,4 +1,4 @@
-#include "shim/convolution/own_stream.h"
+#include "shim/candidates/own_stream.h"
 
 #include <sched.h>
 #include <stdatomic.h>

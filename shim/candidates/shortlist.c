@@ -1,4 +1,4 @@
-#include "shim/convolution/shortlist.h"
+#include "shim/candidates/shortlist.h"
 
 enum { ALGORITHMS = 16 };
 

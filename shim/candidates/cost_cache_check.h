@@ -7,7 +7,7 @@
 #define MDNN_COST_CACHE_CHECK_H
 
 #include "optimizer/cost_memory.h"
-#include "shim/convolution/call.h"
+#include "shim/candidates/call.h"
 
 /* Takes out of `memory`, which a database filled, whatever is no candidate of `problem`, and weakens
  * what is said of the others to what is so. `engines`: of the problem, NULL if it has none. The

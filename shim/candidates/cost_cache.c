@@ -1,4 +1,4 @@
-#include "shim/convolution/cost_cache.h"
+#include "shim/candidates/cost_cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>

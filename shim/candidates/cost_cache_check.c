@@ -1,10 +1,10 @@
-#include "shim/convolution/cost_cache_check.h"
+#include "shim/candidates/cost_cache_check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/convolution/candidate_table.h"
-#include "shim/convolution/slices.h"
+#include "shim/candidates/candidate_table.h"
+#include "shim/candidates/slices.h"
 
 typedef struct check {
     const mdnn_call_t *call;

@@ -1,12 +1,12 @@
-#include "shim/convolution/engines.h"
+#include "shim/candidates/engines.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/clock.h"
 #include "config/log.h"
-#include "shim/convolution/engine_knobs.h"
-#include "shim/convolution/graph_build.h"
+#include "shim/candidates/engine_knobs.h"
+#include "shim/candidates/graph_build.h"
 
 enum { CONFIGURATIONS = 128, NOTES = 32, UID_COUNT = 5 };
 /* So many neighbours in a row that are refused or known already end the search for more. */

@@ -1,4 +1,4 @@
-#include "shim/convolution/call.h"
+#include "shim/candidates/call.h"
 
 #include <string.h>
 

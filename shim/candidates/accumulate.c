@@ -1,4 +1,4 @@
-#include "shim/convolution/accumulate.h"
+#include "shim/candidates/accumulate.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef MDNN_GRAPH_BUILD_H
 #define MDNN_GRAPH_BUILD_H
 
-#include "shim/convolution/engines.h"
+#include "shim/candidates/engines.h"
 
 /* The finalised operation graph of `images` images; *graph is destroyed by the caller. UNSUPPORTED if
  * cuDNN refuses it, OUT_OF_MEMORY. The descriptors it was made of are destroyed here: a finalised

@@ -1,4 +1,4 @@
-#include "shim/convolution/scratch.h"
+#include "shim/candidates/scratch.h"
 
 #include <string.h>
 

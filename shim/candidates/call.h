@@ -5,8 +5,8 @@
 
 #include "config/status.h"
 #include "optimizer/problem.h"
-#include "shim/convolution/accumulate.h"
-#include "shim/convolution/engines.h"
+#include "shim/candidates/accumulate.h"
+#include "shim/candidates/engines.h"
 #include "shim/real/real.h"
 
 /* Names follow the convolution, not the direction: for backward data `y` is dy and `x` is dx, for

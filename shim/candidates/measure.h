@@ -9,8 +9,8 @@
 #define MDNN_MEASURE_H
 
 #include "optimizer/micro_batch.h"
-#include "shim/convolution/candidate_table.h"
-#include "shim/convolution/slices.h"
+#include "shim/candidates/candidate_table.h"
+#include "shim/candidates/slices.h"
 
 typedef struct mdnn_measurement mdnn_measurement_t;
 

@@ -1,4 +1,4 @@
-#include "shim/convolution/engine_knobs.h"
+#include "shim/candidates/engine_knobs.h"
 
 #include <string.h>
 
