@@ -7,14 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-typedef enum mdnn_log_level { /* same order as the option general.log */
-                              MDNN_LOG_OFF,
-                              MDNN_LOG_ERROR,
-                              MDNN_LOG_WARN,
-                              MDNN_LOG_INFO,
-                              MDNN_LOG_DEBUG,
-                              MDNN_LOG_TRACE
-} mdnn_log_level_t;
+#include "config/choices.h"
 
 extern _Atomic int mdnn_log_threshold;
 

@@ -1,4 +1,4 @@
-CORE_SOURCES += $(addprefix config/,status.c numbers.c options.c options_table.c options_reader.c \
+CORE_SOURCES += $(addprefix config/,status.c numbers.c options.c options_table.c choices.c options_reader.c \
     options_ini.c options_env.c paths.c quiet_write.c log.c statistics.c \
     statistics_file.c statistics_print.c memory_statistics.c text.c host_memory.c lock.c assertion.c safe_path.c \
     standard_error.c sizes.c node_registry.c)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "config/choices.h"
 #include "config/status.h"
 
 enum { MDNN_OPTION_STRING_BYTES = 1024 };
@@ -42,7 +43,7 @@ typedef struct mdnn_options {
 #define OPTION_INT(section, key, ...) int64_t section##_##key;
 #define OPTION_DOUBLE(section, key, ...) double section##_##key;
 #define OPTION_SIZE(section, key, ...) uint64_t section##_##key; /* bytes */
-#define OPTION_ENUM(section, key, ...) int section##_##key;      /* index into the value list */
+#define OPTION_ENUM(section, key, ...) int section##_##key;      /* of config/choices.h */
 #define OPTION_STRING(section, key, ...) char section##_##key[MDNN_OPTION_STRING_BYTES];
 #include "config/options.def"
 #undef OPTION_BOOL

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "config/choices.h"
 #include "config/numbers.h"
 
 #define COMMON(kind, s, k, h)                                                                      \
@@ -19,8 +20,8 @@ const mdnn_option_info_t mdnn_option_table[MDNN_OPTION_COUNT] = {
      .max.real = (high)},
 #define OPTION_SIZE(s, k, value, low, high, h)                                                     \
     {COMMON(SIZE, s, k, h), .initial.bytes = (value), .min.bytes = (low), .max.bytes = (high)},
-#define OPTION_ENUM(s, k, value, list, h)                                                          \
-    {COMMON(ENUM, s, k, h), .choices = (list), .initial.choice = (value)},
+#define OPTION_ENUM(s, k, value, h)                                                                \
+    {COMMON(ENUM, s, k, h), .choices = mdnn_choices_##s##_##k, .initial.choice = (int)(value)},
 #define OPTION_STRING(s, k, value, h) {COMMON(STRING, s, k, h), .initial.text = (value)},
 #include "config/options.def"
 #undef OPTION_BOOL
@@ -53,19 +54,14 @@ mdnn_status_t mdnn_option_find(const char *section, size_t section_bytes, const 
     return MDNN_STATUS_NOT_FOUND;
 }
 
-static mdnn_status_t parse_choice(const char *choices, const char *text, int *index)
+static mdnn_status_t parse_choice(const char *const *choices, const char *text, int *index)
 {
-    const char *choice = choices;
-    for (int i = 0;; i++) {
-        const size_t length = strcspn(choice, "|");
-        if (mdnn_same_word(text, choice, length)) {
+    for (int i = 0; choices[i]; i++)
+        if (mdnn_same_word(text, choices[i], strlen(choices[i]))) {
             *index = i;
             return MDNN_STATUS_OK;
         }
-        if (choice[length] == '\0')
-            return MDNN_STATUS_BAD_FORMAT;
-        choice += length + 1;
-    }
+    return MDNN_STATUS_BAD_FORMAT;
 }
 
 static mdnn_status_t in_range(bool inside)
@@ -143,13 +139,6 @@ mdnn_status_t mdnn_option_set(mdnn_options_t *options, mdnn_option_id_t id, cons
     return MDNN_STATUS_OK;
 }
 
-static void format_choice(const char *choices, int index, char *buffer, size_t bytes)
-{
-    while (index-- > 0)
-        choices += strcspn(choices, "|") + 1;
-    snprintf(buffer, bytes, "%.*s", (int)strcspn(choices, "|"), choices);
-}
-
 void mdnn_options_format(const mdnn_options_t *options, mdnn_option_id_t id, char *buffer,
                          size_t bytes)
 {
@@ -169,7 +158,7 @@ void mdnn_options_format(const mdnn_options_t *options, mdnn_option_id_t id, cha
         mdnn_format_size(*(const uint64_t *)field, buffer, bytes);
         return;
     case MDNN_OPTION_ENUM:
-        format_choice(info->choices, *(const int *)field, buffer, bytes);
+        snprintf(buffer, bytes, "%s", info->choices[*(const int *)field]);
         return;
     case MDNN_OPTION_STRING:
         snprintf(buffer, bytes, "%s", (const char *)field);
@@ -189,15 +178,12 @@ static void describe_size(const mdnn_option_info_t *info, char *buffer, size_t b
              info->min.bytes > 0 ? ", at least " : "", info->min.bytes > 0 ? low : "");
 }
 
-static void describe_choices(const char *choices, char *buffer, size_t bytes)
+static void describe_choices(const char *const *choices, char *buffer, size_t bytes)
 {
     size_t used = 0;
-    for (; *choices != '\0' && used + 3 < bytes; choices++) {
-        if (*choices == '|')
-            buffer[used++] = ',';
-        buffer[used++] = *choices == '|' ? ' ' : *choices;
-    }
-    buffer[used] = '\0';
+    for (int i = 0; choices[i] && used < bytes; i++)
+        used +=
+            (size_t)snprintf(buffer + used, bytes - used, "%s%s", i > 0 ? ", " : "", choices[i]);
 }
 
 void mdnn_option_accepted(mdnn_option_id_t id, char *buffer, size_t bytes)

@@ -31,9 +31,9 @@ typedef struct mdnn_option_info {
     const char *section;
     const char *key;
     const char *help;
-    const char *unit;    /* INT and DOUBLE */
-    const char *choices; /* ENUM: "a|b|c" */
-    size_t offset;       /* in mdnn_options_t */
+    const char *unit;           /* INT and DOUBLE */
+    const char *const *choices; /* ENUM: the words, NULL at the end */
+    size_t offset;              /* in mdnn_options_t */
     mdnn_option_value_t initial, min, max;
 } mdnn_option_info_t;
 

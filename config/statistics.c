@@ -197,9 +197,9 @@ static void set_target_path(const char *file)
 
 mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options)
 {
-    if (options->general_stats == 0 || atomic_load(&recorded) != NULL)
+    if (options->general_stats == MDNN_STATISTICS_OFF || atomic_load(&recorded) != NULL)
         return MDNN_STATUS_OK;
-    target.format = options->general_stats == 1 ? MDNN_STATISTICS_TEXT : MDNN_STATISTICS_JSON;
+    target.format = (mdnn_statistics_format_t)options->general_stats;
     target.process = getpid();
     set_target_path(options->general_stats_file);
     mdnn_status_t status = MDNN_STATUS_OK;

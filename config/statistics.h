@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "config/choices.h"
 #include "config/options.h"
 #include "config/status.h"
 
@@ -70,10 +71,6 @@ void mdnn_statistics_finish(void);
 /* In a forked child: counters become private zeros, nothing will be written. */
 void mdnn_statistics_after_fork(void);
 
-typedef enum mdnn_statistics_format {
-    MDNN_STATISTICS_TEXT,
-    MDNN_STATISTICS_JSON
-} mdnn_statistics_format_t;
 /* Prints a live file, or copies a finished one's content. BAD_FORMAT for anything else. */
 mdnn_status_t mdnn_statistics_print_file(const char *path, mdnn_statistics_format_t format,
                                          FILE *out);

@@ -10,7 +10,6 @@
 
 static const char problem_head[] = "microdnn-ilp problem 1";
 static const char solution_head[] = "microdnn-ilp solution 1";
-static const char *const models[MDNN_WD_MODEL_COUNT] = {"sum", "shared"};
 static const char *const states[MDNN_ILP_STATE_COUNT] = {"optimal", "feasible", "infeasible",
                                                          "failed"};
 enum { PARTS_DIGITS = 9 }; /* of a millisecond that are written */
@@ -40,7 +39,8 @@ mdnn_status_t mdnn_ilp_write_problem(mdnn_text_t *text, const mdnn_wd_problem_t 
 {
     if ((unsigned)problem->model >= MDNN_WD_MODEL_COUNT)
         return MDNN_STATUS_INVALID_ARGUMENT;
-    MDNN_TRY(mdnn_text_add(text, "%s\nmodel %s\n", problem_head, models[problem->model]));
+    MDNN_TRY(mdnn_text_add(text, "%s\nmodel %s\n", problem_head,
+                           mdnn_choices_convolution_wd_model[problem->model]));
     MDNN_TRY(mdnn_text_add(text, "total %" PRIu64 "\ngroups %" PRIu32 "\nkernels %zu\n",
                            problem->total_bytes, problem->group_count, problem->kernel_count));
     for (size_t k = 0; k < problem->kernel_count; k++) {
@@ -210,7 +210,8 @@ static bool take_problem_head(mdnn_ilp_cursor_t *cursor, mdnn_wd_problem_t *prob
     uint64_t total, groups, kernels;
     unsigned model;
     if (!take(cursor, problem_head) || !take_line_end(cursor) ||
-        !take_one_of(cursor, "model ", models, MDNN_WD_MODEL_COUNT, &model) ||
+        !take_one_of(cursor, "model ", mdnn_choices_convolution_wd_model, MDNN_WD_MODEL_COUNT,
+                     &model) ||
         !take_field(cursor, "total ", UINT64_MAX, &total) ||
         !take_field(cursor, "groups ", bytes_left(cursor), &groups) ||
         !take_field(cursor, "kernels ", bytes_left(cursor) / SHORTEST_KERNEL, &kernels) ||

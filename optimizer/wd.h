@@ -15,9 +15,8 @@
 #ifndef MDNN_WD_H
 #define MDNN_WD_H
 
+#include "config/choices.h"
 #include "optimizer/knapsack.h"
-
-typedef enum mdnn_wd_model { MDNN_WD_SUM, MDNN_WD_SHARED, MDNN_WD_MODEL_COUNT } mdnn_wd_model_t;
 
 /* One convolution in one direction, with the configurations that it may run in. */
 typedef struct mdnn_wd_kernel {

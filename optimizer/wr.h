@@ -3,13 +3,8 @@
 #ifndef MDNN_WR_H
 #define MDNN_WR_H
 
+#include "config/choices.h"
 #include "optimizer/micro_batch.h"
-
-typedef enum mdnn_batch_sizes { /* same order as the option convolution.batch_sizes */
-                                MDNN_SIZES_UNDIVIDED,
-                                MDNN_SIZES_POWER_OF_TWO,
-                                MDNN_SIZES_ALL
-} mdnn_batch_sizes_t;
 
 typedef struct mdnn_wr_request {
     int64_t batch;            /* >= 1 */

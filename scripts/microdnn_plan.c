@@ -86,10 +86,7 @@ static bool check_subject(request_t *request)
 
 static bool check_request(request_t *request)
 {
-    static const char *const models[] = {"sum", "shared"}, *const dtypes[] = {"fp32", "tf32",
-                                                                              "fp16"};
-    static const char *const policies[] = {"undivided", "powerOfTwo", "all"};
-    static const char *const solvers[] = {"auto", "internal", "glpk"};
+    static const char *const dtypes[] = {"fp32", "tf32", "fp16"};
     int model = 0, sizes = 0, unused;
     if (!check_subject(request))
         return false;
@@ -101,10 +98,13 @@ static bool check_request(request_t *request)
         tool_complain("plan: --set-svg and --kernel go together");
         return false;
     }
-    if (!is_one_of("--model", request->model, models, 2, &model) ||
+    if (!is_one_of("--model", request->model, mdnn_choices_convolution_wd_model,
+                   MDNN_WD_MODEL_COUNT, &model) ||
         !is_one_of("--dtype", request->network.dtype, dtypes, 3, &unused) ||
-        !is_one_of("--policy", request->policy, policies, 3, &sizes) ||
-        !is_one_of("--solver", request->solver, solvers, 3, &unused))
+        !is_one_of("--policy", request->policy, mdnn_choices_convolution_batch_sizes,
+                   MDNN_SIZES_COUNT, &sizes) ||
+        !is_one_of("--solver", request->solver, mdnn_choices_convolution_solver, MDNN_SOLVER_COUNT,
+                   &unused))
         return false;
     request->wd_model = (mdnn_wd_model_t)model;
     request->sizes = (mdnn_batch_sizes_t)sizes;

@@ -6,7 +6,6 @@
 #include "config/numbers.h"
 #include "scripts/microdnn_plan.h"
 
-static const char *const models[] = {"sum", "shared"};
 static const char *const directions[] = {"forward", "backward_data", "backward_filter"};
 
 static const mdnn_configuration_t *chosen(const tool_plan_t *plan, size_t k)
@@ -18,7 +17,7 @@ void tool_plan_print_table(const tool_plan_t *plan)
 {
     char size[MDNN_NUMBER_BYTES], text[160];
     printf("%s, %s: %zu kernels, model %s, sizes %s\n", plan->title, plan->device,
-           plan->kernels->count, models[plan->model], plan->policy);
+           plan->kernels->count, mdnn_choices_convolution_wd_model[plan->model], plan->policy);
     printf("%-32s %10s %11s  %s\n", "kernel", "ms", "workspace", "configuration");
     for (size_t k = 0; k < plan->kernels->count; k++) {
         const mdnn_configuration_t *const point = chosen(plan, k);
@@ -57,7 +56,7 @@ void tool_plan_print_json(const tool_plan_t *plan)
     putchar('{');
     print_text("network", plan->title);
     print_text("device", plan->device);
-    print_text("model", models[plan->model]);
+    print_text("model", mdnn_choices_convolution_wd_model[plan->model]);
     print_text("policy", plan->policy);
     print_text("solver", plan->solver);
     printf("\"total_bytes\": %" PRIu64 ", \"time_ms\": %.6f, \"bound_ms\": %.6f, "
@@ -145,7 +144,8 @@ void tool_plan_draw_division(const tool_plan_t *plan, FILE *out)
     for (size_t k = 0; k < kernels->count; k++)
         most = fmax(most, (double)chosen(plan, k)->workspace_bytes);
     snprintf(title, sizeof title, "%s, %s: workspace of each kernel, %.4g MiB in total (%s)",
-             plan->title, plan->device, (double)plan->total_bytes / (1 << 20), models[plan->model]);
+             plan->title, plan->device, (double)plan->total_bytes / (1 << 20),
+             mdnn_choices_convolution_wd_model[plan->model]);
     begin_drawing(out, title);
     draw_scale(out, most / (1 << 20), "MiB");
     const double step = (double)PLOT_WIDTH / (double)(kernels->count ? kernels->count : 1);

@@ -37,8 +37,6 @@ static const char usage[] =
     "Exit status: 0 measured, 1 something did not run, 2 wrong usage or no database named.\n";
 
 enum { VALUES_MAX = 32, COMBINATIONS_MAX = 4096, WAIT_MS = 10000 };
-enum { STATISTICS_JSON = 2 }; /* of the option */
-
 /* What --net and its companions were given. */
 typedef enum dimension { NET, BATCH, DTYPE, LAYOUT, API, LIMIT, DIMENSIONS } dimension_t;
 static const char *const dimension_options[DIMENSIONS] = {
@@ -311,7 +309,7 @@ static bool plan_run(char **arguments, plan_t *plan)
     const mdnn_options_t *const options = tool_exported_options();
     plan->jobs->arguments = arguments;
     plan->jobs->statistics_file =
-        options->general_stats == STATISTICS_JSON ? options->general_stats_file : NULL;
+        options->general_stats == MDNN_STATISTICS_JSON ? options->general_stats_file : NULL;
     snprintf(plan->jobs->title, sizeof plan->jobs->title, "%s", arguments[0]);
     return true;
 }
@@ -353,7 +351,7 @@ static int check_options(char *path, tool_database_size_t *before)
     }
     if (!tool_default_database(path))
         return TOOL_USAGE;
-    if (options.general_disable || options.convolution_policy == 0) {
+    if (options.general_disable || options.convolution_policy == MDNN_CONVOLUTION_OFF) {
         const mdnn_option_id_t id =
             options.general_disable ? MDNN_OPTION_general_disable : MDNN_OPTION_convolution_policy;
         tool_complain("nothing would be measured: the library is switched off (%s)",

@@ -29,6 +29,7 @@
 #ifndef MDNN_MEMORY_H
 #define MDNN_MEMORY_H
 
+#include "config/choices.h"
 #include "offload/plan/follower.h"
 #include "offload/memory/ranges.h"
 
@@ -93,8 +94,6 @@ typedef struct mdnn_memory_device {
     /* What happens, for a trace; may be NULL. */
     void (*event)(void *context, const mdnn_memory_event_t *event);
 } mdnn_memory_device_t;
-
-typedef enum mdnn_safety { MDNN_SAFETY_FAST, MDNN_SAFETY_HOST, MDNN_SAFETY_VERIFY } mdnn_safety_t;
 
 typedef struct mdnn_memory_config {
     mdnn_ranges_config_t ranges;

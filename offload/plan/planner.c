@@ -7,17 +7,15 @@
 
 typedef mdnn_status_t policy_t(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan);
 
-static const struct {
-    const char *name;
-    policy_t *plan;
-} policies[MDNN_POLICY_COUNT] = {
-    {"none", mdnn_policy_none},       {"conv", mdnn_policy_conv},   {"all", mdnn_policy_all},
-    {"dynamic", mdnn_policy_dynamic}, {"modnn", mdnn_policy_modnn}, {"auto", mdnn_policy_auto},
+static policy_t *const policies[MDNN_POLICY_COUNT] = {
+    [MDNN_POLICY_NONE] = mdnn_policy_none,   [MDNN_POLICY_CONV] = mdnn_policy_conv,
+    [MDNN_POLICY_ALL] = mdnn_policy_all,     [MDNN_POLICY_DYNAMIC] = mdnn_policy_dynamic,
+    [MDNN_POLICY_MODNN] = mdnn_policy_modnn, [MDNN_POLICY_AUTO] = mdnn_policy_auto,
 };
 
 const char *mdnn_policy_name(mdnn_policy_t policy)
 {
-    return (unsigned)policy < MDNN_POLICY_COUNT ? policies[policy].name : NULL;
+    return (unsigned)policy < MDNN_POLICY_COUNT ? mdnn_choices_memory_policy[policy] : NULL;
 }
 
 void mdnn_move_plan_fini(mdnn_move_plan_t *plan)
@@ -156,7 +154,7 @@ mdnn_status_t mdnn_move_plan(const mdnn_move_plan_request_t *request, mdnn_move_
     }
     MDNN_TRY(mdnn_link_bound(request->period, &request->link, request->budget_bytes,
                              &made.link_bound_us));
-    const mdnn_status_t status = policies[request->policy].plan(request, &made);
+    const mdnn_status_t status = policies[request->policy](request, &made);
     if (status != MDNN_STATUS_OK || made.verdict != MDNN_VERDICT_FITS)
         mdnn_schedule_fini(&made.schedule);
     if (status == MDNN_STATUS_OK)

@@ -13,17 +13,8 @@
 
 #include <stdatomic.h>
 
+#include "config/choices.h"
 #include "offload/plan/replay.h"
-
-typedef enum mdnn_policy {
-    MDNN_POLICY_NONE,
-    MDNN_POLICY_CONV,
-    MDNN_POLICY_ALL,
-    MDNN_POLICY_DYNAMIC,
-    MDNN_POLICY_MODNN,
-    MDNN_POLICY_AUTO,
-    MDNN_POLICY_COUNT
-} mdnn_policy_t;
 
 /* Which variants none, conv and all run; dynamic and auto choose, modnn by its
  * equation 10. */

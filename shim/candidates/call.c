@@ -187,8 +187,6 @@ static double scalar(const void *value, cudnnDataType_t data_type)
     return (double)narrow;
 }
 
-enum { ENGINES_HEURISTICS = 2 };
-
 /* Engines of the graph API may run a legacy call if its scalars are among the usual ones: they belong
  * to a plan there, and a program may pass others with every call. */
 static void offer_to_engines(const mdnn_call_t *call, mdnn_problem_t *problem)
@@ -196,7 +194,7 @@ static void offer_to_engines(const mdnn_call_t *call, mdnn_problem_t *problem)
     const cudnnDataType_t type = (cudnnDataType_t)problem->x.type;
     const double alpha = call->alpha ? scalar(call->alpha, type) : 1.0;
     const double beta = call->beta ? scalar(call->beta, type) : 0.0;
-    if (mdnn_process_options()->convolution_engines < ENGINES_HEURISTICS ||
+    if (mdnn_process_options()->convolution_engines < MDNN_ENGINES_HEURISTICS ||
         !call->cudnn->has_graph || call->direction == MDNN_BIAS_ACTIVATION_FORWARD ||
         alpha != 1.0 || (beta != 0.0 && beta != 1.0))
         return;

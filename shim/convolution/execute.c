@@ -10,14 +10,12 @@
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_memory.h"
 
-enum { NUMERICS_DIRECT = 1 };
-
 static const float one_float = 1.0F;
 static const double one_double = 1.0;
 
 mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t workspace_bytes)
 {
-    const bool direct_wanted = mdnn_process_options()->convolution_numerics == NUMERICS_DIRECT;
+    const bool direct_wanted = mdnn_process_options()->convolution_numerics == MDNN_NUMERICS_DIRECT;
     return (mdnn_demand_t){
         .workspace_bytes = workspace_bytes,
         .deterministic = mdnn_algo_is_deterministic(direction, algo),

@@ -157,17 +157,15 @@ static void destroy(mdnn_conv_plan_t *plan)
     free(plan);
 }
 
-enum { ENGINES_AUTO = 1, ENGINES_ALL = 3 }; /* of the option */
-
 static mdnn_status_t open_engines(const mdnn_call_t *call, mdnn_conv_plan_t *plan)
 {
     if (!(plan->key.problem.interfaces & MDNN_INTERFACE_GRAPH))
         return MDNN_STATUS_OK;
     MDNN_TRY(mdnn_engines_create(call->cudnn, &plan->key.problem, call->uids, &plan->engines));
     const int wanted = mdnn_process_options()->convolution_engines;
-    if (wanted == ENGINES_AUTO)
+    if (wanted == MDNN_ENGINES_AUTO)
         mdnn_engines_offer_first(plan->engines);
-    else if (wanted == ENGINES_ALL)
+    else if (wanted == MDNN_ENGINES_ALL)
         mdnn_engines_offer_all(plan->engines);
     return MDNN_STATUS_OK;
 }
@@ -502,7 +500,7 @@ static bool is_brief(const mdnn_conv_plan_t *plan, const mdnn_options_t *options
     const bool plain =
         problem->x.type == CUDNN_DATA_DOUBLE ||
         (problem->x.type == CUDNN_DATA_FLOAT && problem->math_type == CUDNN_FMA_MATH);
-    return plan->engines && options->convolution_engines == ENGINES_AUTO && !plain;
+    return plan->engines && options->convolution_engines == MDNN_ENGINES_AUTO && !plain;
 }
 
 /* Nothing of a caller's own is forbidden. */

@@ -12,11 +12,9 @@
 #include "shim/real/installation.h"
 #include "shim/real/process.h"
 
-enum { POLICY_WD = 2, OPTION_SUM = 1 };
-
 bool mdnn_wd_is_on(void)
 {
-    return mdnn_process_options()->convolution_policy == POLICY_WD;
+    return mdnn_process_options()->convolution_policy == MDNN_CONVOLUTION_WD;
 }
 
 uint64_t mdnn_wd_limit(void)
@@ -33,7 +31,7 @@ mdnn_wd_settings_t mdnn_wd_settings(void)
 {
     const mdnn_options_t *const options = mdnn_process_options();
     return (mdnn_wd_settings_t){
-        .model = options->convolution_wd_model == OPTION_SUM ? MDNN_WD_SUM : MDNN_WD_SHARED,
+        .model = (mdnn_wd_model_t)options->convolution_wd_model,
         .solver = (mdnn_wd_solver_t)options->convolution_solver,
         .solver_ms = (double)options->convolution_solver_time,
     };

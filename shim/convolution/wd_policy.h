@@ -33,12 +33,6 @@ typedef struct mdnn_wd_group {
 typedef size_t (*mdnn_wd_items_t)(const mdnn_network_call_t *call, mdnn_knapsack_item_t *items,
                                   size_t capacity);
 
-typedef enum mdnn_wd_solver {
-    MDNN_SOLVER_AUTO,
-    MDNN_SOLVER_INTERNAL,
-    MDNN_SOLVER_GLPK
-} mdnn_wd_solver_t;
-
 typedef struct mdnn_wd_settings {
     mdnn_wd_model_t model;
     mdnn_wd_solver_t solver;

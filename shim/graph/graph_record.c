@@ -13,7 +13,6 @@
 #include "shim/convolution/wd_policy.h"
 #include "shim/vmem/workspace_sizes.h"
 
-enum { NUMERICS_DIRECT = 1, ENGINES_NONE = 0 };
 enum { OVERCOMMIT_SHARE = 16 }; /* of the device's memory */
 enum { USUAL_JSON_BYTES = 64 * 1024 };
 /* As many runs of a plan tell its time, which are had after a few more where they are not timed. */
@@ -179,7 +178,7 @@ static void finish(mdnn_graph_record_t *record)
     mdnn_problem_t *const problem = &record->graph.problem;
     problem->math_type = math_type_of(record);
     record->limit_bytes = useful_limit(record);
-    if (mdnn_process_options()->convolution_engines == ENGINES_NONE)
+    if (mdnn_process_options()->convolution_engines == MDNN_ENGINES_NONE)
         problem->interfaces &= ~MDNN_INTERFACE_GRAPH;
     record->alpha_double = double_of(problem->alpha_bits);
     record->beta_double = double_of(problem->beta_bits);
@@ -378,7 +377,7 @@ bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_
 
 mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t workspace_bytes)
 {
-    const bool direct_wanted = mdnn_process_options()->convolution_numerics == NUMERICS_DIRECT;
+    const bool direct_wanted = mdnn_process_options()->convolution_numerics == MDNN_NUMERICS_DIRECT;
     return (mdnn_demand_t){
         .workspace_bytes = workspace_bytes,
         .deterministic = record->engine.deterministic,

@@ -209,7 +209,7 @@ static void defaults_are_those_of_the_list(void **state)
 #define OPTION_DOUBLE(s, k, value, low, high, u, h)                                                \
     assert_true(options.s##_##k >= (value) && options.s##_##k <= (value));
 #define OPTION_SIZE(s, k, value, low, high, h) assert_true(options.s##_##k == (value));
-#define OPTION_ENUM(s, k, value, list, h) assert_true(options.s##_##k == (value));
+#define OPTION_ENUM(s, k, value, h) assert_true(options.s##_##k == (int)(value));
 #define OPTION_STRING(s, k, value, h) assert_string_equal(options.s##_##k, value);
 #include "config/options.def"
     for (int i = 0; i < MDNN_OPTION_COUNT; i++)
