@@ -17,7 +17,7 @@
 #include "config/sizes.h"
 #include "shim/real/capture_mode.h"
 #include "shim/vmem/captures.h"
-#include "shim/vmem/memory_device.h"
+#include "shim/device/memory_device.h"
 #include "shim/vmem/virtual_memory.h"
 #include "shim/vmem/workspace_sizes.h"
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "shim/vmem/memory_device.h"
+#include "shim/device/memory_device.h"
 #include "test/sim/sim.h"
 
 #define OK(call) assert_int_equal((int)(call), 0)

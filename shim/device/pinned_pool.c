@@ -1,4 +1,4 @@
-#include "shim/vmem/pinned_pool.h"
+#include "shim/device/pinned_pool.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,10 +1,10 @@
-#include "shim/vmem/memory_device.h"
+#include "shim/device/memory_device.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 #include "config/log.h"
-#include "shim/vmem/link_rates.h"
+#include "shim/device/link_rates.h"
 
 enum { TIMERS = 64 };
 

@@ -1,4 +1,4 @@
-#include "shim/vmem/link_rates.h"
+#include "shim/device/link_rates.h"
 
 enum { IN, OUT, DIRECTIONS };
 enum { FEWEST_COPIES = 4 };

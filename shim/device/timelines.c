@@ -1,4 +1,4 @@
-#include "shim/vmem/timelines.h"
+#include "shim/device/timelines.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -3,8 +3,8 @@
  *   chunks   handles of device memory; each is mapped in a window of aliases as long as it lives.
  *            A chunk's number is its place in that window, from 1 on.
  *   copies   from and to aliases, in two streams of ours, one a direction, of high priority
- *   slots    host memory (shim/vmem/pinned_pool.h); under `covers` they can be mapped at ranges, too
- *   timelines  the points of streams (shim/vmem/timelines.h), which all devices share
+ *   slots    host memory (shim/device/pinned_pool.h); under `covers` they can be mapped at ranges, too
+ *   timelines  the points of streams (shim/device/timelines.h), which all devices share
  *
  * The caller holds the device's lock around every call and has the device's context current; the
  * functions that wait let the lock go meanwhile. What
@@ -16,8 +16,8 @@
 #include "offload/memory/memory.h"
 #include "offload/memory/trace.h"
 #include "shim/real/failure.h"
-#include "shim/vmem/pinned_pool.h"
-#include "shim/vmem/timelines.h"
+#include "shim/device/pinned_pool.h"
+#include "shim/device/timelines.h"
 
 typedef struct mdnn_device_memory mdnn_device_memory_t;
 
