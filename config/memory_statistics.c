@@ -1,17 +1,13 @@
 #include "config/memory_statistics.h"
 
-#include <inttypes.h>
+#include <stdatomic.h>
+#include <stddef.h>
 
 #include "config/devices.h"
-#include "config/numbers.h"
+#include "config/statistics.h"
 #include "config/statistics_file.h"
 
 static _Atomic(mdnn_memory_statistics_source_t) source;
-
-void mdnn_memory_statistics_register(mdnn_memory_statistics_source_t given)
-{
-    atomic_store(&source, given);
-}
 
 void mdnn_memory_statistics_publish(int device, const mdnn_memory_statistics_t *numbers)
 {
@@ -26,7 +22,8 @@ void mdnn_memory_statistics_publish(int device, const mdnn_memory_statistics_t *
     atomic_store_explicit(&slot->sequence, sequence + 2, memory_order_release);
 }
 
-void mdnn_memory_statistics_collect(void)
+/* Asks for every device, and publishes what is said. */
+static void collect(void)
 {
     const mdnn_memory_statistics_source_t ask = atomic_load(&source);
     for (int device = 0; ask != NULL && device < MDNN_DEVICES; device++) {
@@ -36,159 +33,8 @@ void mdnn_memory_statistics_collect(void)
     }
 }
 
-typedef struct size_text {
-    char text[MDNN_NUMBER_BYTES];
-} size_text_t;
-
-static size_text_t size_of(uint64_t bytes)
+void mdnn_memory_statistics_register(mdnn_memory_statistics_source_t given)
 {
-    size_text_t size;
-    mdnn_format_size_rounded(bytes, size.text, sizeof size.text);
-    return size;
-}
-
-static size_text_t ms_of(double ms)
-{
-    size_text_t size;
-    mdnn_format_decimal(ms, 2, false, size.text, sizeof size.text);
-    return size;
-}
-
-static void print_line(FILE *out, const char *what)
-{
-    fprintf(out, "  %-20s", what);
-}
-
-/* ", 86 % of the speed at the link bound", only where both times are known; or what an iteration that is
- * faster shows. */
-static void print_share(FILE *out, const char *bound, const char *faster, double bound_ms,
-                        double round_ms)
-{
-    size_text_t share;
-    if (!(bound_ms > 0) || !(round_ms > 0))
-        return;
-    mdnn_format_decimal(100 * bound_ms / round_ms, 0, false, share.text, sizeof share.text);
-    if (bound_ms > 1.05 * round_ms)
-        fprintf(out, ", %s", faster);
-    else
-        fprintf(out, ", %s %% of the speed at the %s bound", share.text, bound);
-}
-
-static void print_round(const mdnn_memory_statistics_t *n, FILE *out)
-{
-    if (n->period_operations == 0)
-        return;
-    print_line(out, "one round");
-    fprintf(out, "%" PRIu64 " operations; planned: %s out, %s in\n", n->period_operations,
-            size_of(n->period_out_bytes).text, size_of(n->period_in_bytes).text);
-    print_line(out, "its bounds");
-    fprintf(out,
-            "computation alone %s ms, with the link's speed %s ms, best schedule known %s ms\n",
-            ms_of(n->compute_ms).text, ms_of(n->link_bound_ms).text, ms_of(n->predicted_ms).text);
-    if (!(n->round_ms > 0))
-        return;
-    print_line(out, "it took");
-    fprintf(out, "%s ms", ms_of(n->round_ms).text);
-    print_share(out, "link", "faster than the link bound, so its rates are wrong", n->link_bound_ms,
-                n->round_ms);
-    print_share(out, "schedule", "less than its schedule was expected to take", n->predicted_ms,
-                n->round_ms);
-    fputc('\n', out);
-}
-
-static void print_moves(const mdnn_memory_statistics_t *n, FILE *out)
-{
-    print_line(out, "copied");
-    fprintf(out, "%s to the host, %s back; %s left again before it had come back\n",
-            size_of(n->out_bytes).text, size_of(n->in_bytes).text, size_of(n->saved_bytes).text);
-    print_line(out, "leaves, returns");
-    fprintf(out,
-            "ahead of time %" PRIu64 ", %" PRIu64 "; on demand %" PRIu64 ", %" PRIu64
-            "; called off %" PRIu64 "\n",
-            n->planned_leaves, n->planned_returns, n->demand_leaves, n->demand_returns,
-            n->called_off);
-    print_line(out, "waits of the host");
-    fprintf(out, "%" PRIu64 ", %s ms together\n", n->host_waits, ms_of(n->host_wait_ms).text);
-    print_line(out, "pinned on the host");
-    fprintf(out, "%s\n", size_of(n->host_bytes).text);
-}
-
-static void print_needs(const mdnn_memory_statistics_t *n, FILE *out)
-{
-    print_line(out, "needs at least");
-    fprintf(out, "%s, as far as is known (largest operation %s, cannot leave %s)\n",
-            size_of(n->smallest_budget_bytes).text, size_of(n->largest_operation_bytes).text,
-            size_of(n->pinned_live_bytes).text);
-    if (n->refused == 0)
-        return;
-    print_line(out, "refused requests");
-    fprintf(out, "%" PRIu64, n->refused);
-    if (n->refused_optional > 0)
-        fprintf(out, ", %" PRIu64 " of which were optional", n->refused_optional);
-    if (n->refused_budget_bytes > n->budget_bytes)
-        fprintf(out, "; the largest would need a budget of %s",
-                size_of(n->refused_budget_bytes).text);
-    fputc('\n', out);
-}
-
-void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, int device,
-                                       FILE *out)
-{
-    mdnn_memory_statistics_t n = *numbers;
-    n.policy[sizeof n.policy - 1] = n.safety[sizeof n.safety - 1] = '\0';
-    n.first_unnamed[sizeof n.first_unnamed - 1] = '\0';
-    fprintf(out, "virtual memory of device %d: budget %s", device, size_of(n.budget_bytes).text);
-    if (n.policy[0] != '\0')
-        mdnn_statistics_print_plain(", policy ", n.policy, out);
-    if (n.safety[0] != '\0')
-        mdnn_statistics_print_plain(", safety ", n.safety, out);
-    fputc('\n', out);
-    print_line(out, "device memory");
-    fprintf(out, "%s held at most, %s in use on average; the program had %s at once\n",
-            size_of(n.peak_resident_bytes).text, size_of(n.average_resident_bytes).text,
-            size_of(n.peak_live_bytes).text);
-    if (n.peak_other_bytes > 0) {
-        print_line(out, "not virtual");
-        fprintf(out, "%s of that at most: memory that the program has in other ways\n",
-                size_of(n.peak_other_bytes).text);
-    }
-    print_line(out, "operations");
-    fprintf(out, "%" PRIu64 "\n", n.operations);
-    print_moves(&n, out);
-    print_round(&n, out);
-    print_needs(&n, out);
-    if (n.unnamed_accesses > 0) {
-        print_line(out, "UNNAMED ACCESSES");
-        fprintf(out, "%" PRIu64, n.unnamed_accesses);
-        mdnn_statistics_print_plain("; the first: ", n.first_unnamed, out);
-        fputc('\n', out);
-    }
-}
-
-static void print_json_count(const char *name, uint64_t value, FILE *out)
-{
-    fprintf(out, ", \"%s\": %" PRIu64, name, value);
-}
-
-void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, int device,
-                                       FILE *out)
-{
-    mdnn_memory_statistics_t n = *numbers;
-    n.policy[sizeof n.policy - 1] = n.safety[sizeof n.safety - 1] = '\0';
-    n.first_unnamed[sizeof n.first_unnamed - 1] = '\0';
-    fprintf(out, "{\"device\": %d", device);
-#define MEMORY_COUNT(name) print_json_count(#name, n.name, out);
-#define MEMORY_BYTES MEMORY_COUNT
-#define MEMORY_MS(name) mdnn_statistics_print_json_ms(#name, n.name, out);
-#include "config/memory_statistics.def"
-#undef MEMORY_COUNT
-#undef MEMORY_BYTES
-#undef MEMORY_MS
-    fputs(", \"policy\": ", out);
-    mdnn_statistics_print_json_text(n.policy, out);
-    fputs(", \"safety\": ", out);
-    mdnn_statistics_print_json_text(n.safety, out);
-    fputs(", \"first_unnamed\": ", out);
-    mdnn_statistics_print_json_text(n.first_unnamed, out);
-    fputc('}', out);
+    atomic_store(&source, given);
+    mdnn_statistics_ask_at_finish(collect);
 }

@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 typedef struct mdnn_memory_statistics {
 #define MEMORY_COUNT(name) uint64_t name;
@@ -35,14 +34,5 @@ void mdnn_memory_statistics_register(mdnn_memory_statistics_source_t source);
 /* The numbers of the device so far. Does nothing when statistics are off, in a forked child, or for
  * devices beyond the table. One caller at a time for each device. */
 void mdnn_memory_statistics_publish(int device, const mdnn_memory_statistics_t *numbers);
-
-/* For config/: asks the source for every device and publishes what it says. */
-void mdnn_memory_statistics_collect(void);
-
-/* One device. `numbers` may come from a damaged file. Text: some lines; JSON: one object. */
-void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, int device,
-                                       FILE *out);
-void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, int device,
-                                       FILE *out);
 
 #endif

@@ -23,6 +23,7 @@ _Atomic(_Atomic uint64_t *) mdnn_counters = private_counters;
 
 /* NULL: nothing is recorded (statistics off, or a forked child). */
 static _Atomic(mdnn_statistics_region_t *) recorded;
+static _Atomic(void (*)(void)) at_finish;
 
 /* Written by mdnn_statistics_open, read at the end. */
 static struct {
@@ -252,11 +253,17 @@ static void remove_live_file(void)
         unlink(target.live_path);
 }
 
+void mdnn_statistics_ask_at_finish(void (*ask)(void))
+{
+    atomic_store(&at_finish, ask);
+}
+
 void mdnn_statistics_finish(void)
 {
     const int saved = errno;
-    if (target.process == getpid())
-        mdnn_memory_statistics_collect();
+    void (*const ask)(void) = atomic_load(&at_finish);
+    if (target.process == getpid() && ask)
+        ask();
     mdnn_statistics_region_t *const region = atomic_exchange(&recorded, NULL);
     /* A child that was made without fork handlers must not speak for its parent. */
     if (region == NULL || target.process != getpid())

@@ -66,6 +66,8 @@ void mdnn_statistics_execution(const mdnn_statistics_execution_t *execution);
 
 /* Starts recording as the options say. IO if the live file cannot be made: counters stay private. */
 mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options);
+/* `ask` is called before the target is written, to record what others count: in the exit handler. */
+void mdnn_statistics_ask_at_finish(void (*ask)(void));
 /* Writes the target; called once, at exit. Makes no CUDA call. */
 void mdnn_statistics_finish(void);
 /* In a forked child: counters become private zeros, nothing will be written. */

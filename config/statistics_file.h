@@ -86,12 +86,6 @@ void mdnn_statistics_region_init(mdnn_statistics_region_t *region);
 /* Where this process records; NULL: nothing is recorded. */
 mdnn_statistics_region_t *mdnn_statistics_recorded(void);
 
-/* `before`, then `text` as UTF-8 without control characters: safe for a terminal. */
-void mdnn_statistics_print_plain(const char *before, const char *text, FILE *out);
-void mdnn_statistics_print_json_text(const char *text, FILE *out);
-/* , "key": and the number, or null for what JSON has no number for. */
-void mdnn_statistics_print_json_ms(const char *key, double value, FILE *out);
-
 /* Prints a record of any origin: nothing in it is trusted. BAD_FORMAT if it is none. `data` may
  * change while it is read. */
 mdnn_status_t mdnn_statistics_print_record(const void *data, size_t bytes,

@@ -1,6 +1,7 @@
 /* Statistics as a table for people and as JSON, from a record that may come from a damaged file. */
 #include "config/devices.h"
 #include "config/statistics_file.h"
+#include "config/text_output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/memory_statistics_print.h"
 #include "config/numbers.h"
 
 enum {
@@ -121,65 +123,6 @@ static mdnn_status_t get_memory(const record_t *record, uint32_t device,
     return MDNN_STATUS_OK;
 }
 
-/* Length of the valid UTF-8 character at `text`, 0 if there is none. */
-static unsigned utf8_length(const unsigned char *text)
-{
-    const unsigned char first = text[0];
-    if (first < 0x80)
-        return 1;
-    const unsigned length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4)
-        return 0;
-    for (unsigned i = 1; i < length; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    /* Overlong forms, surrogates, and what lies beyond the last character. */
-    const bool bad = (first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) ||
-                     (first == 0xf0 && text[1] < 0x90) || (first == 0xf4 && text[1] > 0x8f);
-    return bad ? 0 : length;
-}
-
-static void print_plain(const char *text, FILE *out)
-{
-    while (*text != '\0') {
-        const unsigned length = utf8_length((const unsigned char *)text);
-        /* U+0080 to U+009F are control characters too. */
-        const bool control =
-            (unsigned char)*text < 0x20 || *text == 0x7f ||
-            (length == 2 && (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0);
-        if (length == 0 || control)
-            fputc('?', out);
-        else
-            fwrite(text, 1, length, out);
-        text += length > 0 ? length : 1;
-    }
-}
-
-void mdnn_statistics_print_plain(const char *before, const char *text, FILE *out)
-{
-    fputs(before, out);
-    print_plain(text, out);
-}
-
-void mdnn_statistics_print_json_text(const char *text, FILE *out)
-{
-    fputc('"', out);
-    while (*text != '\0') {
-        const unsigned length = utf8_length((const unsigned char *)text);
-        if (length == 0)
-            fputs("\\ufffd", out);
-        else if (*text == '"' || *text == '\\')
-            fprintf(out, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            fprintf(out, "\\u%04x", (unsigned)*text);
-        else
-            fwrite(text, 1, length, out);
-        text += length > 0 ? length : 1;
-    }
-    fputc('"', out);
-}
-
 static void format_time(int64_t seconds, char *buffer, size_t bytes)
 {
     const time_t time = (time_t)seconds;
@@ -205,7 +148,7 @@ static void print_text_counters(const record_t *record, FILE *out)
             continue;
         const mdnn_statistics_name_t name = counter_name(record, i);
         fprintf(out, "%20" PRIu64 "  ", value);
-        print_plain(name.meaning, out);
+        mdnn_print_plain(name.meaning, out);
         fputc('\n', out);
         shown++;
     }
@@ -237,13 +180,13 @@ static void print_text_row(const mdnn_statistics_row_t *row, FILE *out)
 {
     char workspace[MDNN_NUMBER_BYTES];
     fputs("  ", out);
-    print_plain(row->problem, out);
+    mdnn_print_plain(row->problem, out);
     fputs(": ", out);
     if (!(row->configuration_ms >= 0)) {
         fputs("nothing of ours fits, runs as the caller asked\n", out);
         return;
     }
-    print_plain(row->configuration, out);
+    mdnn_print_plain(row->configuration, out);
     mdnn_format_size_rounded(row->workspace_bytes, workspace, sizeof workspace);
     fprintf(out, ", workspace %s", workspace);
     print_text_times(row, out);
@@ -280,22 +223,14 @@ static void print_text(const record_t *record, FILE *out)
     char started[32];
     format_time(header->started, started, sizeof started);
     fputs(text_beginning, out);
-    print_plain(header->program, out);
+    mdnn_print_plain(header->program, out);
     fprintf(out, ", process %" PRIu64 " on ", header->process);
-    print_plain(header->host, out);
+    mdnn_print_plain(header->host, out);
     fprintf(out, ", started %s%s\n", started,
             atomic_load(&header->finished) ? "" : ", not finished (it runs, or was ended early)");
     print_text_memory(record, out);
     print_text_counters(record, out);
     print_text_rows(record, out);
-}
-
-void mdnn_statistics_print_json_ms(const char *key, double value, FILE *out)
-{
-    char number[MDNN_NUMBER_BYTES];
-    mdnn_format_decimal(value, MDNN_FRACTION_DIGITS, true, number, sizeof number);
-    const bool finite = value >= 0 && value < 1e12;
-    fprintf(out, ", \"%s\": %s", key, finite ? number : "null");
 }
 
 static void print_json_counters(const record_t *record, FILE *out)
@@ -304,7 +239,7 @@ static void print_json_counters(const record_t *record, FILE *out)
     for (uint32_t i = 0; i < record->header.counter_count; i++) {
         const mdnn_statistics_name_t name = counter_name(record, i);
         fputs(i > 0 ? ",\n  " : "\n  ", out);
-        mdnn_statistics_print_json_text(name.name, out);
+        mdnn_print_json_text(name.name, out);
         fprintf(out, ": %" PRIu64, counter_value(record, i));
     }
     fputs("\n },\n", out);
@@ -335,14 +270,14 @@ static void print_json_rows(const record_t *record, FILE *out)
             continue;
         fputs(first ? "\n  {\"problem\": " : ",\n  {\"problem\": ", out);
         first = false;
-        mdnn_statistics_print_json_text(row.problem, out);
+        mdnn_print_json_text(row.problem, out);
         fputs(", \"configuration\": ", out);
-        mdnn_statistics_print_json_text(row.configuration, out);
+        mdnn_print_json_text(row.configuration, out);
         fprintf(out, ", \"workspace_bytes\": %" PRIu64, row.workspace_bytes);
-        mdnn_statistics_print_json_ms("configuration_ms", row.configuration_ms, out);
-        mdnn_statistics_print_json_ms("undivided_ms", row.undivided_ms, out);
+        mdnn_print_json_ms("configuration_ms", row.configuration_ms, out);
+        mdnn_print_json_ms("undivided_ms", row.undivided_ms, out);
         fprintf(out, ", \"device\": %" PRId32 ", \"key\": ", row.device);
-        mdnn_statistics_print_json_text(row.key, out);
+        mdnn_print_json_text(row.key, out);
         fputc('}', out);
     }
     fprintf(out, "%s],\n \"convolutions_not_recorded\": %" PRIu32 ",\n", first ? "" : "\n ",
@@ -437,13 +372,13 @@ static void print_json(const record_t *record, FILE *out)
     char started[32];
     format_time(header->started, started, sizeof started);
     fprintf(out, "%s%d,\n \"version\": ", json_beginning, MDNN_STATISTICS_VERSION);
-    mdnn_statistics_print_json_text(header->library_version, out);
+    mdnn_print_json_text(header->library_version, out);
     fputs(",\n \"program\": ", out);
-    mdnn_statistics_print_json_text(header->program, out);
+    mdnn_print_json_text(header->program, out);
     fputs(",\n \"host\": ", out);
-    mdnn_statistics_print_json_text(header->host, out);
+    mdnn_print_json_text(header->host, out);
     fprintf(out, ",\n \"process\": %" PRIu64 ",\n \"started\": ", header->process);
-    mdnn_statistics_print_json_text(started, out);
+    mdnn_print_json_text(started, out);
     fprintf(out, ",\n \"finished\": %s,\n", atomic_load(&header->finished) ? "true" : "false");
     print_json_counters(record, out);
     print_json_memory(record, out);
