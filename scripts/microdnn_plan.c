@@ -220,7 +220,7 @@ static int64_t granularity_of(const mdnn_problem_tensor_t *tensor)
     return images;
 }
 
-/* As the library asks (shim/convolution/plan.c): with bf16 weights an accumulator makes all parts alike. */
+/* As the library asks (shim/convolution/front_set.c): with bf16 weights an accumulator makes all parts alike. */
 static mdnn_wr_request_t wr_request(const mdnn_problem_t *problem, mdnn_batch_sizes_t sizes)
 {
     const int64_t x = granularity_of(&problem->x), y = granularity_of(&problem->y);

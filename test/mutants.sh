@@ -65,7 +65,7 @@ table() {
         '/^bool mdnn_accumulator_needed/,/^}/s/^    return problem->direction == /    return false \&\& problem->direction == /' \
         hooks planned_calls_do_only_what_they_must
     # Parts of a sum may overflow although the sum does not.
-    mutant HALF_SPLIT shim/convolution/plan.c 's/mdnn_problem_parts_may_add_up(problem) &&/(problem->w.type == CUDNN_DATA_HALF || mdnn_problem_parts_may_add_up(problem)) \&\&/' \
+    mutant HALF_SPLIT shim/convolution/front_set.c 's/mdnn_problem_parts_may_add_up(problem) &&/(problem->w.type == CUDNN_DATA_HALF || mdnn_problem_parts_may_add_up(problem)) \&\&/' \
         magnitudes legacy_fp16_is_not_split graph_fp16_is_not_split
     mutant ENLARGED_PARTS shim/candidates/call.c 's/mdnn_alpha_class(scalar(call->alpha, type))/MDNN_ALPHA_SHRINKS/' \
         magnitudes legacy_tf32_is_split_where_alpha_enlarges_nothing
@@ -91,7 +91,7 @@ table() {
     mutant WORKSPACE_TOO_LARGE_ANSWER shim/convolution/reply.c 's/^    \*bytes = ready->.*/    *bytes = stock_bytes;/' \
         behaviour find_tells_what_will_run
     mutant NAMED_ALGORITHM_REFUSED shim/convolution/reply.c 's/ && !is_stock))/ || !is_stock))/' hooks answers_are_complete_and_counted
-    mutant LIMIT_IGNORED shim/convolution/plan.c 's/workspace_bytes <= demand->workspace_bytes/workspace_bytes <= UINT64_MAX/' \
+    mutant LIMIT_IGNORED shim/convolution/plan_questions.c 's/workspace_bytes <= demand->workspace_bytes/workspace_bytes <= UINT64_MAX/' \
         hooks splits_fit_the_workspace
 
     # --- steady state ---
@@ -108,9 +108,9 @@ table() {
         waiting_streams another_stream_waits_for_a_value
     mutant MEASURING_BEHIND_DEFAULT_STREAM shim/candidates/own_stream.c 's/CU_STREAM_NON_BLOCKING/CU_STREAM_DEFAULT/' \
         waiting_streams the_default_stream_is_held_up
-    mutant PLANNER_STOPS_OTHERS shim/convolution/plan.c '/^static bool begin_planning/,/^}/s/^    const bool begins = .*/    while (somebody_plans) {\n        mdnn_unlock(\&planning_lock);\n        (void)usleep(1000);\n        mdnn_lock(\&planning_lock);\n    }\n&/;s/^#include <stdlib.h>/&\n#include <unistd.h>/' \
+    mutant PLANNER_STOPS_OTHERS shim/convolution/planning.c '/^bool mdnn_planning_begin(/,/^}/s/^    const bool begins = .*/    while (somebody_plans) {\n        mdnn_unlock(\&planning_lock);\n        (void)usleep(1000);\n        mdnn_lock(\&planning_lock);\n    }\n&/;s/^#include <time.h>/&\n#include <unistd.h>/' \
         waiting_streams a_thread_that_waits_stops_no_other
-    mutant MEASURE_IN_CAPTURE shim/convolution/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
+    mutant MEASURE_IN_CAPTURE shim/convolution/plan.c 's/^    if (mdnn_planning_is_captured(call, driver))/    if (0 \&\& mdnn_planning_is_captured(call, driver))/' \
         behaviour capture_of_an_unknown_problem_passes
     mutant CAPTURE_MODE_KEPT shim/real/capture_mode.c 's/^    if (--own.depth > 0 || !own.relaxed)/    if (own.depth-- > 0)/' hooks measuring_gives_everything_back
     mutant SCRATCH_LEAK shim/candidates/scratch.c 's/^    if (scratch->blocks\[use\])/    if (0)/' behaviour measuring_gives_everything_back
@@ -159,7 +159,7 @@ table() {
         graph_rules a_shrunk_plan_does_not_run_itself_at_exit
     mutant SHADOW_OUTLIVES shim/graph/graph_shadow.c '/^void mdnn_shadow_destroy/,/^}/s/detach(descriptor)/NULL/' \
         graph_rules nothing_is_kept_of_what_was_destroyed
-    mutant GENEROUS_TO_ALL shim/convolution/plan.c 's/^    return !atomic_exchange(&plan->generous.*/    return true;/' \
+    mutant GENEROUS_TO_ALL shim/convolution/plan_questions.c 's/^    return !atomic_exchange(&plan->generous.*/    return true;/' \
         graph_rules one_generous_answer_at_a_time
     mutant GENEROUS_NEVER_AGAIN shim/interpose/hook_graph.c 's/^    settle_workspace_overcommit(&execution);//' \
         graph_rules one_generous_answer_at_a_time
@@ -171,13 +171,13 @@ table() {
         graph_rules uids_are_names_not_places
     mutant MEASURES_ON_THE_HOSTS_DATA shim/candidates/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
         graph_rules without_a_question_the_plans_own_need_holds
-    mutant STRICTNESS_IGNORED shim/convolution/plan.c 's/(demand->strict && may_round(problem) ? STRICT : 0U)/0U/' \
+    mutant STRICTNESS_IGNORED shim/convolution/plan_questions.c 's/(demand->strict && mdnn_conv_plan_may_round(problem) ? MDNN_DEMAND_STRICT : 0U)/0U/' \
         graph_rules strict_plans_never_run_tensor_cores
     mutant GRAPH_VARIES shim/graph/graph_record.c 's/\.deterministic = record->.*/.deterministic = false,/' \
         graph_rules plans_that_repeat_never_run_what_varies
     mutant GRAPH_INDIRECT shim/graph/graph_record.c 's/\.direct = direct_wanted && .*/.direct = false,/' \
         graph_rules direct_plans_stay_direct
-    mutant GRAPH_BETA_NOT_ONE shim/convolution/plan.c 's/^    return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;/    return MDNN_SCALING_CALLER;/' \
+    mutant GRAPH_BETA_NOT_ONE shim/convolution/front_set.c 's/^    return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;/    return MDNN_SCALING_CALLER;/' \
         graph_rules later_parts_of_a_gradient_add
     mutant UIDS_BY_ORDER shim/graph/graph_shadow.c 's/^        if (uids\[i\] != (uint64_t)uid)/        if (i != (uid == 120 ? 0 : uid == 121 ? 1 : 2))/' \
         graph_rules packs_are_understood_however_made
@@ -187,7 +187,7 @@ table() {
         graph_rules packs_are_understood_however_made
     mutant NULL_HANDLE_TAKEN shim/interpose/hook_graph.c 's/^    if (!handle || !pack ||/    if (/' \
         graph_rules wrong_calls_get_the_same_statuses
-    mutant GRAPH_MEASURED_IN_CAPTURE shim/convolution/plan.c 's/^    if (is_capturing(call, driver))/    if (0 \&\& is_capturing(call, driver))/' \
+    mutant GRAPH_MEASURED_IN_CAPTURE shim/convolution/plan.c 's/^    if (mdnn_planning_is_captured(call, driver))/    if (0 \&\& mdnn_planning_is_captured(call, driver))/' \
         graph_rules capture_of_an_unknown_plan_passes
     mutant ANY_LAYOUT_TAKEN shim/graph/graph_chain.c 's/^    if (!layouts_are_ours(said, &chain))/    if (0)/' \
         graph_rules unknown_graphs_keep_their_bits
@@ -262,7 +262,7 @@ mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_memory.c 's/^           
     key IN_PLACE 'problem->in_place = 0'
     key ACTIVATION 'problem->activation_mode = 0'
     key COEFFICIENT 'problem->activation_coefficient_bits = 0'
-    mutant KEY_WITHOUT_DEVICE shim/convolution/plan.c 's/^    key->problem.device = device;//' hooks problems_that_differ_are_planned_apart
+    mutant KEY_WITHOUT_DEVICE shim/convolution/plan_table.c 's/^    key->problem.device = device;//' hooks problems_that_differ_are_planned_apart
 }
 
 # A problem that is read without one of its members, which therefore tells no two problems apart.

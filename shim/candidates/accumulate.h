@@ -33,7 +33,7 @@ typedef struct mdnn_accumulator {
 bool mdnn_accumulator_needed(const mdnn_problem_t *problem);
 
 /* Loads the kernel into the current context (once per context). DEVICE if that fails, OVERFLOW for
- * absurd sizes. Must not run during stream capture. The planner's alone (plan.c). */
+ * absurd sizes. Must not run during stream capture. The planner's alone (planning.h). */
 mdnn_status_t mdnn_accumulator_init(mdnn_accumulator_t *accumulator, const mdnn_problem_t *problem);
 
 /* Enqueues the kernel: workspace holds the sums and, behind them, the part's gradient; `out` is the

@@ -1,7 +1,7 @@
 /* What is known of the costs of one problem: for every part size and role a row, for every
  * algorithm in every admissible math type, and for every engine of the graph API, a candidate.
  * Filled by measurement, exchanged with the database, asked what larger sizes tell about smaller
- * ones. Not thread-safe: the planner's alone (plan.c). */
+ * ones. Not thread-safe: the planner's alone (planning.h). */
 #ifndef MDNN_CANDIDATE_TABLE_H
 #define MDNN_CANDIDATE_TABLE_H
 

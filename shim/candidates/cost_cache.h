@@ -15,7 +15,7 @@ typedef struct mdnn_cost_cache {
 } mdnn_cost_cache_t;
 
 /* Finds the problem in the database that the options name; everything known is then in
- * cache->memory. Always leaves a valid value. The planner's alone (plan.c). */
+ * cache->memory. Always leaves a valid value. The planner's alone (planning.h). */
 void mdnn_cost_cache_open(mdnn_cost_cache_t *cache, const mdnn_call_t *call,
                           const mdnn_problem_t *problem);
 /* Writes what is new in cache->memory, and the configuration that was chosen under `request` (NULL:
@@ -26,7 +26,7 @@ void mdnn_cost_cache_store(mdnn_cost_cache_t *cache, const mdnn_wr_request_t *re
 void mdnn_cost_cache_fini(mdnn_cost_cache_t *cache);
 
 /* The problem's key, whether a database is kept or not; "" if it has none or is too long. The
- * planner's alone (plan.c). */
+ * planner's alone (planning.h). */
 void mdnn_cost_cache_key(const mdnn_cost_cache_t *cache, const mdnn_call_t *call,
                          const mdnn_problem_t *problem, char *text, size_t bytes);
 

@@ -698,7 +698,7 @@ mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, i
 
 void mdnn_engines_keep(const mdnn_engine_plan_t *plan)
 {
-    /* Ours, given out as const: only this function writes, and the planner alone (plan.c). */
+    /* Ours, given out as const: only this function writes, and the planner alone (planning.h). */
     ((mdnn_engine_plan_t *)(uintptr_t)plan)->kept = true;
 }
 

@@ -3,7 +3,7 @@
  * parts of backward filter, another beta, which in this API belongs to the plan.
  *
  * Everything is made at the first request and kept as long as the mdnn_engines_t. Not thread-safe:
- * the planner's alone (plan.c). Plans that were given out may be executed by any thread. */
+ * the planner's alone (planning.h). Plans that were given out may be executed by any thread. */
 #ifndef MDNN_ENGINES_H
 #define MDNN_ENGINES_H
 

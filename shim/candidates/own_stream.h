@@ -4,7 +4,7 @@
  *
  * The stream is non-blocking, since the default stream may stand behind such work, too. All of it is made at the
  * first need and kept as long as the context; the memory goes back after each use. One thread at a time (the
- * planner, shim/convolution/plan.c), not while its calls are captured, and with the capture mode relaxed. */
+ * planner, shim/convolution/planning.h), not while its calls are captured, and with the capture mode relaxed. */
 #ifndef MDNN_OWN_STREAM_H
 #define MDNN_OWN_STREAM_H
 

@@ -22,7 +22,7 @@ mdnn_status_t mdnn_slices_create(const mdnn_call_t *call, const mdnn_problem_t *
 void mdnn_slices_destroy(mdnn_slices_t *slices); /* NULL accepted */
 
 /* Descriptors for a part of `images` images; made at the first request. The pointer stays valid as
- * long as *slices. Not thread-safe: the planner's alone (plan.c). */
+ * long as *slices. Not thread-safe: the planner's alone (planning.h). */
 mdnn_status_t mdnn_slices_get(mdnn_slices_t *slices, int64_t images,
                               const mdnn_slice_descriptors_t **descriptors);
 /* Convolution descriptor with `math_type`, else as the caller's. Likewise. */

@@ -10,6 +10,7 @@
 #include "shim/graph/json.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_memory.h"
+#include "shim/convolution/plan_engines.h"
 #include "shim/convolution/wd_policy.h"
 #include "shim/vmem/workspace_sizes.h"
 

@@ -13,7 +13,7 @@ typedef struct mdnn_kernels {
 
 /* Those of the current context, loaded once per context; they live as long as that. DEVICE if that
  * fails, UNSUPPORTED for too many contexts. Must not run during stream capture. The planner's
- * alone (plan.c). */
+ * alone (planning.h). */
 mdnn_status_t mdnn_kernels_get(const mdnn_kernels_t **kernels);
 
 #endif

@@ -1,0 +1,90 @@
+/* What a plan is made of: for the files of plans alone. Who may write what:
+ *
+ * key, slices, engines, cache, title    the planner, before the plan is in the table
+ * costs, believes_file                  the planner; read under the planning lock while nobody plans (planning.h)
+ * accumulator, statistics_row           the planner, before the first set of fronts is published
+ * set                                   the planner; what it points at is never changed nor freed
+ * met                                   anybody, under the planning lock
+ * the rest                              anybody: atomic, or a search's own */
+#ifndef MDNN_PLAN_INTERNAL_H
+#define MDNN_PLAN_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "config/options.h"
+#include "shim/candidates/candidate_table.h"
+#include "shim/candidates/cost_cache.h"
+#include "shim/convolution/plan_questions.h"
+
+#define uthash_fatal(message) abort() /* unreachable: HASH_NONFATAL_OOM */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+enum { MDNN_MET_ENGINES = 64, MDNN_PLAN_ALGOS = 16 };
+/* What a demand says beside its workspace, as bits. */
+enum {
+    MDNN_DEMAND_DETERMINISTIC = 1,
+    MDNN_DEMAND_DIRECT = 2,
+    MDNN_DEMAND_STRICT = 4,
+    MDNN_DEMAND_FLAGS = 8
+};
+
+/* Fronts for every combination of demands, and what runs them. Immutable once published. */
+typedef struct mdnn_front_set {
+    uint64_t limit_bytes; /* candidates up to this workspace were considered */
+    bool deferred;        /* but for those that were deferred to a search */
+    mdnn_front_t *fronts[MDNN_DEMAND_FLAGS];
+    mdnn_ready_t *ready[MDNN_DEMAND_FLAGS];
+    size_t counts[MDNN_DEMAND_FLAGS];
+    struct mdnn_front_set *replaced; /* kept: somebody may still read it */
+} mdnn_front_set_t;
+
+/* Two libraries of different major versions share nothing, so the key holds the library too. */
+typedef struct plan_key {
+    mdnn_problem_t problem;
+    int64_t library; /* mdnn_library_t; wide, so that the key has no padding */
+} mdnn_plan_key_t;
+
+struct mdnn_conv_plan {
+    mdnn_plan_key_t key;
+    mdnn_slices_t *slices;
+    mdnn_engines_t *engines; /* NULL: legacy algorithms only */
+    mdnn_candidate_table_t *costs;
+    mdnn_cost_cache_t cache;
+    bool believes_file;                          /* costs came from a database */
+    mdnn_accumulator_t accumulator;              /* function NULL: not needed or not to be had */
+    _Atomic(mdnn_front_set_t *) set;             /* NULL until planned */
+    _Atomic uint64_t next_limit;                 /* a larger set pays only from this workspace on */
+    _Atomic uint64_t announced[MDNN_PLAN_ALGOS]; /* bytes + 1; 0: nothing announced */
+    _Atomic bool given_up;
+    _Atomic bool generous[MDNN_DEMAND_FLAGS];
+    mdnn_search_t search;
+    struct {
+        mdnn_engine_t engine;
+        int plans;           /* of callers with it that wait for their first use */
+    } met[MDNN_MET_ENGINES]; /* under the planning lock */
+    int met_count;
+    char title[160];
+    int statistics_row; /* set before the first set of fronts is published */
+    UT_hash_handle hh;
+};
+
+/* Whether strictness makes a difference: fp32 data in a rounding math type may be rounded, and
+ * whatever the caller accepted beyond that. */
+bool mdnn_conv_plan_may_round(const mdnn_problem_t *problem);
+unsigned mdnn_conv_plan_flags(const mdnn_problem_t *problem, const mdnn_demand_t *demand);
+
+/* Whether a set for workspaces of `limit_bytes` is there ... */
+bool mdnn_conv_plan_covers(const mdnn_conv_plan_t *plan, uint64_t limit_bytes);
+/* ... and nothing in it is missing that `call` would have measured. */
+bool mdnn_conv_plan_is_ready(const mdnn_conv_plan_t *plan, const mdnn_call_t *call,
+                             uint64_t limit_bytes);
+
+/* A first iteration has little time. Where inputs may be rounded the engines have nearly
+ * everything; for plain fp32 and fp64 the legacy algorithms are what they lack, and all are tried. */
+bool mdnn_conv_plan_is_brief(const mdnn_conv_plan_t *plan, const mdnn_options_t *options);
+/* Whether `call` is one of a search's own, which what is missing is deferred to. */
+bool mdnn_conv_plan_defers_to_caller(const mdnn_conv_plan_t *plan, const mdnn_call_t *call);
+
+#endif
