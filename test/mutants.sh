@@ -218,9 +218,9 @@ table() {
     mutant FREE_WAITS_FOR_NAMED_ONLY shim/vmem/virtual_memory.c 's/^        wait_for_unnamed_uses(device, address);/        ;/' budgeted virtual_pins freed_in_use
     mutant NODE_OUTLIVES_THE_FREE shim/vmem/virtual_memory.c 's/^        if (!capture \&\& !ours)/        if (0)/' \
         budgeted virtual_pins executable_node
-mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_memory.c 's/^           !mdnn_memory_workspace_fits(.*/           device->bytes == 0;/' tight graph 26MiB
+mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_workspaces.c 's/^           !mdnn_memory_workspace_fits(.*/           device->bytes == 0;/' tight graph 26MiB
     mutant WORKSPACE_IS_NOT_HALVED shim/vmem/workspace_sizes.c 's/^    if (half.bytes > 1)/    if (0)/' tight halves 22MiB
-    mutant WORKSPACES_USED_ARE_FORGOTTEN shim/vmem/virtual_memory.c 's/^            mdnn_workspace_was_used(.*/            device->bytes == 0) \&\&/' tight late 28MiB
+    mutant WORKSPACES_USED_ARE_FORGOTTEN shim/vmem/virtual_workspaces.c 's/^            mdnn_workspace_was_used(.*/            device->bytes == 0) \&\&/' tight late 28MiB
     mutant OTHER_PLANS_ARE_NOT_WANTED shim/vmem/workspace_sizes.c 's/kept->wanted = !kept->refused \&\& kept->bytes > 0 .*/kept->wanted = false;/' tight late 28MiB
     mutant WANTED_FOR_EVER shim/vmem/workspace_sizes.c '/^void mdnn_workspace_over/,/^}/s/^    .*//' tight tensors 26MiB
     mutant WORKSPACE_KEPT_WITH_NO_ROOM shim/convolution/execute.c 's/^    if (mdnn_convolution_fits(call) ||/    if (1 ||/' tight kept 26MiB

@@ -1,6 +1,8 @@
 #include "shim/vmem/virtual_aside.h"
 
-#include "shim/vmem/virtual_internal.h"
+#include "shim/vmem/virtual_devices.h"
+#include "shim/vmem/virtual_refusals.h"
+#include "shim/vmem/virtual_setup.h"
 
 /* The driver has memory of cuMemAlloc in pages; allocations of up to a half of one share them. */
 static const uint64_t page_bytes = 2 << 20, least_bytes = 4 << 10;

@@ -9,7 +9,10 @@
 #include "config/lock.h"
 #include "config/log.h"
 #include "shim/vmem/kernel_layout.h"
-#include "shim/vmem/virtual_internal.h"
+#include "shim/vmem/virtual_contexts.h"
+#include "shim/vmem/virtual_devices.h"
+#include "shim/vmem/virtual_setup.h"
+#include "shim/vmem/virtual_shared.h"
 
 /* An allocation that ends with its context. */
 typedef struct bound {

@@ -2,7 +2,12 @@
 #include <string.h>
 
 #include "config/lock.h"
-#include "shim/vmem/virtual_internal.h"
+#include "shim/vmem/virtual_devices.h"
+#include "shim/vmem/virtual_holds.h"
+#include "shim/vmem/virtual_pins.h"
+#include "shim/vmem/virtual_refusals.h"
+#include "shim/vmem/virtual_shared.h"
+#include "shim/vmem/virtual_streams.h"
 #include "shim/vmem/virtual_untracked.h"
 
 static mdnn_lock_t lock = MDNN_LOCK_INIT(CAPTURES); /* of mdnn_virtual_captures() */

@@ -4,7 +4,12 @@
 #include <time.h>
 
 #include "shim/real/process.h"
-#include "shim/vmem/virtual_internal.h"
+#include "shim/vmem/virtual_devices.h"
+#include "shim/vmem/virtual_holds.h"
+#include "shim/vmem/virtual_refusals.h"
+#include "shim/vmem/virtual_setup.h"
+#include "shim/vmem/virtual_statistics.h"
+#include "shim/vmem/virtual_streams.h"
 #include "shim/vmem/virtual_untracked.h"
 
 /* The names of one device. */

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "shim/real/public_driver.h"
-#include "shim/vmem/virtual_internal.h"
+#include "shim/vmem/virtual_devices.h"
+#include "shim/vmem/virtual_shared.h"
+#include "shim/vmem/virtual_statistics.h"
 
 /* From `index` on; those that were reset have no addresses. */
 static mdnn_virtual_device_t *next_device(size_t *index)

@@ -1,4 +1,4 @@
-/* In the place of shim/vmem/virtual_memory.c: memory is the real driver's, and what the hooks say is
+/* In the place of shim/vmem/virtual_*.c: memory is the real driver's, and what the hooks say is
  * written down. Built into a library of its own, whose test finds it by dlsym. */
 #ifndef VIRTUAL_DOUBLE_H
 #define VIRTUAL_DOUBLE_H

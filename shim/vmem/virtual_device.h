@@ -1,0 +1,76 @@
+/* A device under a budget: its state, the lock around it, and the waits in which that is let go.
+ *
+ * Between enter and leave a device is locked, its context is current, and what captures forbid
+ * other calls of the thread is allowed. Whoever enters looks whether it still has memory: another
+ * thread may have reset it; so does whoever waited within for another thread.
+ *
+ * Locks: a device's, then that of captures or that of contexts (config/lock_rank.def). None is held
+ * while a call of the program's own runs, nor while the host waits: whoever is in a call that may
+ * wait looks at all of the device anew after it. */
+#ifndef MDNN_VIRTUAL_DEVICE_H
+#define MDNN_VIRTUAL_DEVICE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/lock.h"
+#include "config/sizes.h"
+#include "offload/memory/memory.h"
+#include "shim/real/capture_mode.h"
+#include "shim/device/memory_device.h"
+#include "shim/vmem/workspace_sizes.h"
+
+/* The struct lives as long as the process, what it has until a reset. */
+typedef struct mdnn_virtual_device {
+    mdnn_lock_t lock;
+    CUdevice ordinal;
+    CUcontext context;     /* the primary one, retained */
+    uint64_t start, bytes; /* its addresses */
+    uint64_t budget_bytes;
+    uint64_t said_needed_bytes; /* in the last line about a refusal; 0: none yet */
+    mdnn_device_memory_t *device;
+    mdnn_memory_t *memory;      /* NULL: it was reset, or will be now */
+    uint64_t small_plain_bytes; /* of memory of the driver's that shares pages */
+    _Atomic uint64_t met;       /* other devices, a bit each, that worked on its memory */
+    uint64_t ended;             /* operations, for publishing statistics now and then */
+    uint32_t inside;            /* operations between begin and end, */
+    uint32_t waiting;           /* and threads in a wait of the host, which have let the lock go */
+    bool serves_all;            /* safety = host */
+    bool hurried;               /* mdnn_memory_hurry is in force */
+    mdnn_condition_t changed;   /* an operation has ended, or anything else that was waited for */
+    mdnn_used_workspaces_t workspaces; /* since it was made */
+    uint32_t said_lines;               /* about refusals */
+    bool said_optional;                /* one of those lines is enough */
+    char trouble[MDNN_TROUBLE_BYTES];  /* why it could not be set up; "": the failure says it */
+    struct mdnn_virtual_device *next_withdrawn;
+} mdnn_virtual_device_t;
+
+typedef struct mdnn_virtual_entry {
+    mdnn_context_change_t change;
+} mdnn_virtual_entry_t;
+
+mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device);
+/* false: another thread is in there. */
+bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t *entry);
+void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry);
+
+/* Operations of any kind that this thread has between begin and end on a device. */
+uint32_t mdnn_virtual_opened(const mdnn_virtual_device_t *device);
+void mdnn_virtual_open(mdnn_virtual_device_t *device);  /* entered */
+void mdnn_virtual_close(mdnn_virtual_device_t *device); /* entered */
+
+/* How waits beneath let the device's lock go. */
+mdnn_device_caller_t mdnn_virtual_caller(mdnn_virtual_device_t *device);
+/* Entered, and nobody begins anything there any more. Waits for operations of other threads that are
+ * between begin and end, for as long as a call takes: one that lasts may wait for what this thread
+ * will do. Those that wait in a call of ours leave it. */
+void mdnn_virtual_await_ends(mdnn_virtual_device_t *device);
+/* Entered. Whether to try once more: once after a failure of the driver that may pass, and when moves
+ * were held up by operations of other threads (safety = host); if those do not end, by hurrying. */
+bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried);
+
+/* As the option says, unless host memory cannot be mapped where ranges are. */
+mdnn_safety_t mdnn_virtual_safety(const mdnn_virtual_device_t *device);
+
+#endif

@@ -1,0 +1,24 @@
+/* What all devices of the process share: timelines, captures, the trace, and the account of pinned
+ * memory. It is made at the first question for it where a budget is on and the driver has virtual
+ * memory, under a lock of its own, and lives as long as the process. From any thread. */
+#ifndef MDNN_VIRTUAL_SHARED_H
+#define MDNN_VIRTUAL_SHARED_H
+
+#include "offload/memory/trace.h"
+#include "shim/vmem/captures.h"
+#include "shim/device/pinned_pool.h"
+#include "shim/device/timelines.h"
+
+/* false: there is no budget, no virtual memory in the driver, or no memory for it. */
+bool mdnn_virtual_has_shared(void);
+/* NULL where that is false. */
+mdnn_timelines_t *mdnn_virtual_timelines(void);
+mdnn_captures_t *mdnn_virtual_captures(void);
+/* The same without making anything; NULL: nobody has asked for the others yet. */
+mdnn_timelines_t *mdnn_virtual_known_timelines(void);
+
+/* After mdnn_virtual_has_shared. The trace is NULL without the option. */
+mdnn_trace_t *mdnn_virtual_trace(void);
+mdnn_host_account_t *mdnn_virtual_host(void);
+
+#endif

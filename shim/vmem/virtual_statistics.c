@@ -1,0 +1,101 @@
+#include "shim/vmem/virtual_statistics.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/extremes.h"
+#include "shim/real/process.h"
+#include "shim/vmem/virtual_devices.h"
+
+enum { PUBLISH_OPERATIONS = 1024 };
+
+static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_statistics_t *numbers)
+{
+    *numbers = (mdnn_memory_statistics_t){
+        .budget_bytes = report->budget_bytes,
+        .resident_bytes = report->resident_bytes,
+        .peak_resident_bytes = report->peak_resident_bytes,
+        .average_resident_bytes = report->average_resident_bytes,
+        .other_bytes = report->other_bytes,
+        .peak_other_bytes = report->peak_other_bytes,
+        .live_bytes = report->live_bytes,
+        .peak_live_bytes = report->peak_live_bytes,
+        .pinned_live_bytes = report->pinned_live_bytes,
+        .largest_operation_bytes = report->largest_operation_bytes,
+        .smallest_budget_bytes = mdnn_max(report->smallest_budget_bytes, report->wanting_bytes),
+        .refused_budget_bytes = report->refused_budget_bytes,
+        .out_bytes = report->out_bytes,
+        .in_bytes = report->in_bytes,
+        .saved_bytes = report->saved_bytes,
+        .operations = report->operations,
+        .planned_leaves = report->planned_leaves,
+        .planned_returns = report->planned_returns,
+        .demand_leaves = report->demand_leaves,
+        .demand_returns = report->demand_returns,
+        .called_off = report->called_off,
+        .host_waits = report->host_waits,
+        .host_wait_ms = report->host_wait_us / 1e3,
+        .refused = report->refused,
+        .refused_optional = report->refused_optional,
+        .created_chunks = report->created,
+        .mapped_chunks = report->mapped,
+        .unmapped_chunks = report->unmapped,
+        .round_ms = report->iteration_us / 1e3,
+        .unnamed_accesses = report->unnamed_accesses};
+    if (report->unnamed_accesses > 0)
+        snprintf(numbers->first_unnamed, sizeof numbers->first_unnamed, "%s (key %016" PRIx64 ")",
+                 report->unnamed_name ? report->unnamed_name : "an operation", report->unnamed_key);
+}
+
+static void fill_of_plan(const mdnn_follower_report_t *follower, mdnn_memory_statistics_t *numbers)
+{
+    const char *const policy =
+        follower->period_operations ? mdnn_policy_name(follower->policy) : NULL;
+    numbers->floor_bytes = follower->floor_bytes;
+    numbers->period_operations = follower->period_operations;
+    numbers->plan_short_bytes = follower->short_bytes;
+    numbers->period_out_bytes = follower->out_bytes;
+    numbers->period_in_bytes = follower->in_bytes;
+    numbers->compute_ms = follower->compute_us / 1e3;
+    numbers->link_bound_ms = follower->link_bound_us / 1e3;
+    numbers->predicted_ms = follower->predicted_us / 1e3;
+    strncpy(numbers->policy, policy ? policy : "", sizeof numbers->policy - 1);
+}
+
+void mdnn_virtual_fill_statistics(mdnn_virtual_device_t *device, mdnn_memory_statistics_t *numbers)
+{
+    const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
+    const mdnn_follower_report_t follower = mdnn_memory_follower_report(device->memory);
+    static const char *const safeties[] = {"fast", "host", "verify"};
+    fill_of_memory(&report, numbers);
+    fill_of_plan(&follower, numbers);
+    numbers->host_bytes = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device));
+    strncpy(numbers->safety, safeties[mdnn_virtual_safety(device)], sizeof numbers->safety - 1);
+}
+
+bool mdnn_virtual_statistics_of(int ordinal, mdnn_memory_statistics_t *numbers)
+{
+    mdnn_virtual_device_t *device;
+    for (size_t i = 0; (device = mdnn_virtual_device(i)); i++) {
+        if (device->ordinal != ordinal || !mdnn_trylock(&device->lock))
+            continue;
+        const bool there = device->memory != NULL;
+        if (there)
+            mdnn_virtual_fill_statistics(device, numbers);
+        mdnn_unlock(&device->lock);
+        return there;
+    }
+    return false;
+}
+
+void mdnn_virtual_count(mdnn_virtual_device_t *device)
+{
+    mdnn_memory_statistics_t numbers;
+    /* In verify the next operation may be the last: an unnamed access can end the process. */
+    const bool proving = mdnn_process_options()->memory_safety == MDNN_SAFETY_VERIFY;
+    if ((++device->ended % PUBLISH_OPERATIONS != 0 && !proving) || !device->memory)
+        return;
+    mdnn_virtual_fill_statistics(device, &numbers);
+    mdnn_memory_statistics_publish(device->ordinal, &numbers);
+}

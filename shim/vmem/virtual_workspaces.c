@@ -1,0 +1,74 @@
+#include "shim/vmem/virtual_workspaces.h"
+
+#include "shim/vmem/virtual_devices.h"
+#include "shim/vmem/virtual_setup.h"
+#include "shim/vmem/workspace_sizes.h"
+
+bool mdnn_virtual_workspace_is_useless(mdnn_virtual_device_t *device, size_t bytes)
+{
+    uint64_t sizes[MDNN_WORKSPACE_OPERANDS];
+    return device->memory &&
+           (mdnn_workspace_is_wanted(bytes, sizes) ||
+            mdnn_workspace_was_used(&device->workspaces, bytes, sizes)) &&
+           !mdnn_memory_workspace_fits(device->memory, bytes, sizes, MDNN_WORKSPACE_OPERANDS);
+}
+
+void mdnn_virtual_workspace_refused(mdnn_virtual_device_t *device, size_t bytes)
+{
+    mdnn_workspace_refused(bytes);
+    mdnn_workspace_forget(&device->workspaces, bytes);
+}
+
+/* Locked. Operands in one allocation count once. */
+static void learn(mdnn_virtual_device_t *device, uint64_t workspace, const uint64_t *operands,
+                  size_t count)
+{
+    uint64_t starts[MDNN_WORKSPACE_OPERANDS], sizes[MDNN_WORKSPACE_OPERANDS] = {0};
+    uint64_t start, bytes, workspace_bytes;
+    size_t kept = 0;
+    if (!mdnn_memory_find(device->memory, workspace, &start, &workspace_bytes))
+        return;
+    for (size_t i = 0; i < count && kept < MDNN_WORKSPACE_OPERANDS; i++) {
+        size_t known = 0;
+        if (!mdnn_memory_find(device->memory, operands[i], &start, &bytes))
+            continue;
+        while (known < kept && starts[known] != start)
+            known++;
+        if (known < kept)
+            continue;
+        starts[kept] = start;
+        sizes[kept++] = bytes;
+    }
+    mdnn_workspace_learn(&device->workspaces, workspace_bytes, sizes);
+}
+
+bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, size_t count)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(workspace);
+    uint64_t here[MDNN_VIRTUAL_TOGETHER] = {workspace};
+    size_t here_count = 1;
+    if (!device)
+        return true;
+    for (size_t i = 0; i < count && here_count < MDNN_VIRTUAL_TOGETHER; i++)
+        if (operands[i] - device->start < device->bytes)
+            here[here_count++] = operands[i];
+    mdnn_lock(&device->lock);
+    const bool fits = !device->memory || mdnn_memory_fit_together(device->memory, here, here_count);
+    if (device->memory && fits)
+        learn(device, workspace, here + 1, here_count - 1);
+    mdnn_unlock(&device->lock);
+    return fits;
+}
+
+uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_on() ? mdnn_virtual_current() : NULL;
+    uint64_t bytes = UINT64_MAX;
+    if (!device)
+        return bytes;
+    mdnn_lock(&device->lock);
+    if (device->memory)
+        bytes = mdnn_memory_room_beside(device->memory, sizes, count);
+    mdnn_unlock(&device->lock);
+    return bytes;
+}
