@@ -10,6 +10,7 @@
  * here it costs at most a few mappings later. To allow requests only runs of 2, 4, 8, or 16 times
  * their size was tried on the sequences of test/bench/bench_ranges.c: sometimes fewer mappings, as
  * often more. */
+#include "offload/memory/ranges_check.h"
 #include "offload/memory/ranges_internal.h"
 
 #include <stdlib.h>
@@ -298,6 +299,7 @@ mdnn_status_t mdnn_ranges_shrink(mdnn_ranges_t *ranges, uint64_t count,
         ranges->counts.chunks_spare--;
         ranges->counts.destroyed++;
     }
+    mdnn_ranges_check(ranges);
     return status;
 }
 

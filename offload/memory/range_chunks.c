@@ -1,4 +1,5 @@
 /* What a live range does with its chunks: hides and shows them, gives them away, takes others. */
+#include "offload/memory/ranges_check.h"
 #include "offload/memory/ranges_internal.h"
 
 mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range)
@@ -17,6 +18,7 @@ mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64
         ranges->counts.unmapped++;
         ranges->counts.chunks_hidden++;
     }
+    mdnn_ranges_check(ranges);
     return MDNN_STATUS_OK;
 }
 
@@ -29,6 +31,7 @@ mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64
         ranges->counts.mapped++;
         ranges->counts.chunks_hidden--;
     }
+    mdnn_ranges_check(ranges);
     return MDNN_STATUS_OK;
 }
 
@@ -40,6 +43,7 @@ void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep)
         ranges->counts.chunks_live--;
         ranges->counts.chunks_hidden--;
     }
+    mdnn_ranges_check(ranges);
 }
 
 mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto,
@@ -55,6 +59,7 @@ mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64
         ranges->counts.chunks_live++;
         ranges->counts.chunks_hidden++;
     }
+    mdnn_ranges_check(ranges);
     return MDNN_STATUS_OK;
 }
 
@@ -64,4 +69,5 @@ void mdnn_range_drop(mdnn_ranges_t *ranges, mdnn_range_t *range)
     mdnn_ranges_clear(ranges, range->first, range->count);
     ranges->counts.live_bytes -= range->bytes;
     mdnn_range_free(range);
+    mdnn_ranges_check(ranges);
 }

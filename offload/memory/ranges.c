@@ -1,6 +1,7 @@
 /* Ranges: requests, releases, what is where. Released ones are in free_runs.c, those who use
  * them in range_users.c, slabs in slabs.c and slab_runs.c, what a live range does with its chunks
  * in range_chunks.c. */
+#include "offload/memory/ranges_check.h"
 #include "offload/memory/ranges_internal.h"
 
 #include <stdlib.h>
@@ -127,6 +128,7 @@ static mdnn_status_t acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t str
     if (status == MDNN_STATUS_OK || status == MDNN_STATUS_BUSY)
         *allocation = (mdnn_acquired_t){status == MDNN_STATUS_OK ? address : 0, ranges->waits,
                                         ranges->wait_count};
+    mdnn_ranges_check(ranges);
     return status;
 }
 
@@ -172,6 +174,7 @@ mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
         ranges->end = first + count;
     ranges->counts.live_bytes += bytes;
     *address = mdnn_ranges_address(ranges, first);
+    mdnn_ranges_check(ranges);
     return MDNN_STATUS_OK;
 }
 
@@ -200,6 +203,7 @@ mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint6
         mdnn_free_runs_add(ranges, range);
     }
     ranges->counts.live_bytes -= bytes;
+    mdnn_ranges_check(ranges);
     return MDNN_STATUS_OK;
 }
 

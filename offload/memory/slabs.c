@@ -11,18 +11,10 @@
  *
  * Released blocks become one again with a neighbour in their slab where that orders nobody behind
  * work that he need not wait for: if the same streams, or none, work there still. */
-#include "offload/memory/ranges_internal.h"
+#include "offload/memory/slabs_internal.h"
 
 #include <limits.h>
 #include <stdlib.h>
-
-struct mdnn_slab {
-    unsigned kind;
-    uint64_t used;           /* bytes that blocks in use take */
-    mdnn_block_t **starting; /* by granule: the block that starts there */
-    uint64_t *starts;        /* bits by granule: where one starts; */
-    uint64_t *some;          /* and by word of those: where any does */
-};
 
 enum { TINY_PARTS = 64 }; /* what is tiny: so many in a chunk, or more */
 

@@ -1,0 +1,42 @@
+/* How structures are checked in debug builds. mdnn_X_is_valid looks whether each rule of a structure holds and
+ * names the first that does not; mdnn_X_check, asserted after a change, aborts then and costs a bounded time. */
+#ifndef MDNN_RULE_H
+#define MDNN_RULE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* In a function that has `const char **broken` and returns whether the rules hold. */
+#define MDNN_RULE(rule)                                                                            \
+    do {                                                                                           \
+        if (!(rule)) {                                                                             \
+            *broken = #rule;                                                                       \
+            return false;                                                                          \
+        }                                                                                          \
+    } while (0)
+
+/* A check looks at everything in a structure. So it is made after each change while there is little, and the more
+ * there is the more changes it waits for: a change pays for MDNN_RULE_LOOKS looks. One for all structures of a
+ * kind; any thread. */
+enum { MDNN_RULE_LOOKS = 64 };
+
+typedef struct mdnn_rule_pace {
+    _Atomic uint64_t paid, cost; /* looks that changes have paid for; that the last check took */
+} mdnn_rule_pace_t;
+
+static inline bool mdnn_rule_is_due(mdnn_rule_pace_t *pace)
+{
+    const uint64_t paid = atomic_fetch_add_explicit(&pace->paid, MDNN_RULE_LOOKS, memory_order_relaxed);
+    if (paid + MDNN_RULE_LOOKS < atomic_load_explicit(&pace->cost, memory_order_relaxed))
+        return false;
+    atomic_store_explicit(&pace->paid, 0, memory_order_relaxed);
+    return true;
+}
+
+static inline void mdnn_rule_took(mdnn_rule_pace_t *pace, uint64_t looks)
+{
+    atomic_store_explicit(&pace->cost, looks, memory_order_relaxed);
+}
+
+#endif

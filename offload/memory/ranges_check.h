@@ -1,0 +1,43 @@
+/* What must hold of the address space (offload/memory/ranges.h) between two calls, as checks of debug builds.
+ *
+ * Steps
+ *   A range stands at each of its steps, and nowhere else; below `end`, unless it is a slab.
+ *   The last step below `end` has a range; none is from `end` to `top`, and `top` is a slab or the last step.
+ *   A range's chunks are those of its steps. While it is in use: mapped <= owned <= count, and it is as long as
+ *   what was asked for needs.
+ *   Of one stream a range has one user at most.
+ * Released ranges
+ *   The list of released ranges, oldest first, has each of them once.
+ *   Released neighbours are one run; its first knows its length and stands among runs of that length, its last
+ *   knows the first. No other runs are listed, and bits say where any are.
+ * Chunks
+ *   Each that was created and not destroyed is of a range in use, of a released one, or spare; of one only (looked
+ *   at while there are few). There is room to put all of them aside.
+ *   The counts say how many are in use, hidden, released and of slabs, how many steps have ranges, and how many
+ *   bytes live.
+ * Slabs
+ *   Blocks lie one behind the other without a gap, and know their neighbours in slabs of their kind. Only one in
+ *   use reaches into the next slab. The tables say where each starts.
+ *   A block in use takes less than a granule more than was asked for; a released one has no owner.
+ *   A slab is released exactly while no block in use takes anything of it, and knows how much they take.
+ *   Released neighbours are one run: its first knows its bytes and stands in their bin, its first and its last
+ *   know each other. No other runs are in bins, and bits say where any are. */
+#ifndef MDNN_RANGES_CHECK_H
+#define MDNN_RANGES_CHECK_H
+
+#include "offload/memory/ranges.h"
+
+#ifdef MDNN_DEBUG
+/* *broken: the first rule that does not hold. *looks: what the check took. */
+bool mdnn_ranges_is_valid(const mdnn_ranges_t *ranges, const char **broken, uint64_t *looks);
+bool mdnn_slabs_are_valid(const mdnn_ranges_t *ranges, const char **broken, uint64_t *looks);
+/* After a change: aborts if a rule is broken; large ones are looked at after some changes only. */
+void mdnn_ranges_check(const mdnn_ranges_t *ranges);
+#else
+static inline void mdnn_ranges_check(const mdnn_ranges_t *ranges)
+{
+    (void)ranges;
+}
+#endif
+
+#endif
