@@ -6,6 +6,7 @@
 #include "config/clock.h"
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/candidates/engine_list.h"
 #include "shim/candidates/scratch.h"
 #include "shim/candidates/shortlist.h"
 

@@ -6,6 +6,7 @@
 #include "config/lock.h"
 #include "config/statistics.h"
 #include "shim/candidates/cost_cache_check.h"
+#include "shim/candidates/engine_list.h"
 #include "shim/real/handles.h"
 #include "shim/real/process.h"
 

@@ -133,7 +133,7 @@ $(B)/test/shim/test_search: test/shim/test_search.c shim/convolution/search.c
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@
 TESTS += $(B)/test/shim/test_stopwatch $(B)/test/shim/test_search $(B)/test/shim/test_candidate_table $(B)/test/shim/test_cost_cache_check $(B)/test/shim/test_wd_policy $(B)/test/shim/test_trial $(B)/test/shim/test_graph_json
 # Its cuDNN is the one that the library path names.
-$(B)/test/shim/test_engines: test/shim/test_engines.c $(call shim_sources,engines engine_knobs \
+$(B)/test/shim/test_engines: test/shim/test_engines.c $(call shim_sources,backend engine_identity engine_knobs engine_list engine_recipe engines \
     graph_build graph_chain graph_json json) $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)

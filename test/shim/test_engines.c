@@ -17,6 +17,7 @@
 
 #include "shim/candidates/candidate_table.h"
 #include "shim/candidates/engine_knobs.h"
+#include "shim/candidates/engine_list.h"
 #include "shim/candidates/graph_build.h"
 #include "shim/graph/graph_json.h"
 

@@ -1,0 +1,27 @@
+/* Descriptors of cuDNN's backend API: made, asked, set and destroyed in one line each. Any thread. */
+#ifndef MDNN_BACKEND_H
+#define MDNN_BACKEND_H
+
+#include "shim/real/real.h"
+
+/* NULL if it cannot be made. */
+cudnnBackendDescriptor_t mdnn_backend_create(const mdnn_cudnn_t *cudnn,
+                                             cudnnBackendDescriptorType_t type);
+void mdnn_backend_destroy(const mdnn_cudnn_t *cudnn,
+                          cudnnBackendDescriptor_t descriptor); /* NULL accepted */
+
+/* Descriptors that Get fills must be there, of the right type, before. Returns how many were made of those wanted. */
+size_t mdnn_backend_create_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptorType_t type,
+                                cudnnBackendDescriptor_t *made, size_t wanted);
+void mdnn_backend_destroy_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t *descriptors,
+                               size_t count);
+
+/* Exactly one element; false, and *value as cuDNN left it, if there is another number of them. */
+bool mdnn_backend_get_one(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t from,
+                          cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                          void *value);
+bool mdnn_backend_set_one(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t descriptor,
+                          cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                          const void *value);
+
+#endif

@@ -1,0 +1,31 @@
+/* What cuDNN makes of an engine's identity: the descriptors of its engine, its knobs and its configuration, and the
+ * execution plan that comes of them. The planner's alone (shim/convolution/planning.h). */
+#ifndef MDNN_ENGINE_RECIPE_H
+#define MDNN_ENGINE_RECIPE_H
+
+#include "shim/candidates/engine_identity.h"
+
+/* Descriptors that live until the plan is made. */
+typedef struct mdnn_engine_recipe {
+    const mdnn_cudnn_t *cudnn;
+    cudnnBackendDescriptor_t engine, configuration;
+    cudnnBackendDescriptor_t choices[MDNN_ENGINE_KNOBS];
+    int32_t choice_count;
+} mdnn_engine_recipe_t;
+
+/* The engine with number `index`, for a finalised graph. False if cuDNN has none. `recipe` holds `cudnn` and is to be
+ * destroyed in either case; likewise below. */
+bool mdnn_engine_recipe_name(mdnn_engine_recipe_t *recipe, cudnnBackendDescriptor_t graph,
+                             int64_t index);
+/* The engine, its knobs as `engine` has them, and its configuration. */
+bool mdnn_engine_recipe_make(mdnn_engine_recipe_t *recipe, cudnnBackendDescriptor_t graph,
+                             const mdnn_engine_t *engine);
+void mdnn_engine_recipe_destroy(mdnn_engine_recipe_t *recipe);
+
+/* An execution plan of the engine, and its workspace; owned by the caller. False, and *made has none, if the engine
+ * cannot run the graph. May take tenths of a second: some engines are compiled. */
+bool mdnn_engine_recipe_plan(const mdnn_cudnn_t *cudnn, cudnnHandle_t handle,
+                             cudnnBackendDescriptor_t graph, const mdnn_engine_t *engine,
+                             mdnn_engine_plan_t *made);
+
+#endif
