@@ -196,7 +196,7 @@ table() {
     mutant COPY_FAILURE_HIDDEN shim/device/memory_device.c 's/^    MDNN_TRY(mdnn_failure_note(out ? driver/    (void)(mdnn_failure_note(out ? driver/' \
         every_fault cuMemcpyHtoDAsync_v2
     mutant FAILED_QUERY_IS_OVER shim/device/timelines.c \
-        's/^        status = note(result);/        status = note(result == CUDA_ERROR_NOT_READY ? result : CUDA_SUCCESS);/' \
+        's/^        status = mdnn_timeline_note(result);/        status = mdnn_timeline_note(result == CUDA_ERROR_NOT_READY ? result : CUDA_SUCCESS);/' \
         every_fault cuEventQuery
 
     # --- virtual memory: what the hooks and graphs hold ---
@@ -227,7 +227,7 @@ mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_workspaces.c 's/^       
         mutant UNPINNED_TWICE shim/vmem/virtual_operations.c 's/^        if (known < count)$/        if (0)/' budgeted virtual_graphs named_twice
     mutant ANY_POOL_IS_THE_DEVICES shim/interpose/hook_driver_pools.c 's/^        if (known == pool || current_pool(device) == pool)/        if (1)/' \
         budgeted virtual_async own_pool
-    mutant STREAM_FORGOTTEN_AT_WORK shim/device/timelines.c 's/^            if (!stream->ended || stream->done < stream->marked) {/            if (!stream->ended) {/' \
+    mutant STREAM_FORGOTTEN_AT_WORK shim/device/timeline_streams.c 's/^            if (!stream->ended || stream->done < stream->marked) {/            if (!stream->ended) {/' \
         budgeted virtual_async work_of_a_stream_that_ends
     mutant NAME_LOST shim/vmem/virtual_operations.c 's/^        operation->overflowed = true;/        ;/' \
         budgeted virtual_names of_a_batch

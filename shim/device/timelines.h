@@ -18,6 +18,7 @@
 #define MDNN_TIMELINES_H
 
 #include "offload/memory/ranges.h"
+#include "shim/device/context_change.h"
 #include "shim/real/real.h"
 
 typedef struct mdnn_timelines mdnn_timelines_t;
@@ -76,12 +77,5 @@ void mdnn_timelines_capture_ended(mdnn_timelines_t *timelines);
 bool mdnn_timelines_is_capturing(mdnn_timelines_t *timelines); /* anything in the process; a load */
 /* Whether this stream takes part in a capture now. */
 bool mdnn_timelines_stream_captures(mdnn_timelines_t *timelines, CUstream stream);
-
-/* For calls in another context than the thread's: makes `context` current if it is not. */
-typedef struct mdnn_context_change {
-    bool pushed;
-} mdnn_context_change_t;
-mdnn_context_change_t mdnn_context_enter(const mdnn_driver_t *driver, CUcontext context);
-void mdnn_context_leave(const mdnn_driver_t *driver, mdnn_context_change_t change);
 
 #endif

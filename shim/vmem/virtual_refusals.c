@@ -39,9 +39,10 @@ void mdnn_virtual_say_nowhere(void)
     static atomic_flag said = ATOMIC_FLAG_INIT;
     const mdnn_driver_t *const driver = mdnn_real_driver();
     if (!atomic_flag_test_and_set(&said))
-        mdnn_virtual_say_without(0, driver && driver->has_memory
-                           ? mdnn_status_string(MDNN_STATUS_OUT_OF_MEMORY)
-                           : "the driver lacks functions for virtual memory, which CUDA 12 has");
+        mdnn_virtual_say_without(
+            0, driver && driver->has_memory
+                   ? mdnn_status_string(MDNN_STATUS_OUT_OF_MEMORY)
+                   : "the driver lacks functions for virtual memory, which CUDA 12 has");
 }
 
 /* ---- what a budget has no room for ---- */

@@ -19,7 +19,8 @@
 /* One chunk more is little beside so many. */
 enum { ENDED_CHUNKS = 32 };
 
-static mdnn_lock_t making = MDNN_LOCK_INIT(MAKING); /* of the table of devices, and of those below */
+static mdnn_lock_t making =
+    MDNN_LOCK_INIT(MAKING); /* of the table of devices, and of those below */
 static _Atomic bool tried[MDNN_DEVICES], failed[MDNN_DEVICES]; /* by ordinal */
 /* Whether this thread makes a device. */
 static _Thread_local bool makes __attribute__((tls_model("initial-exec")));
@@ -80,17 +81,17 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
     MDNN_TRY(mdnn_failure_note(driver->cuDeviceTotalMem(&total, device->ordinal)));
     device->budget_bytes = options->memory_budget < total ? options->memory_budget : total;
     const uint64_t chunk_bytes = mdnn_chunk_bytes(device->budget_bytes, options->memory_chunk_size);
-    const mdnn_device_memory_config_t config = {
-        .driver = driver,
-        .timelines = mdnn_virtual_timelines(),
-        .device = device->ordinal,
-        .context = device->context,
-        .budget_bytes = device->budget_bytes,
-        .chunk_bytes = chunk_bytes,
-        .host = mdnn_virtual_host(),
-        .covers = options->memory_safety == MDNN_SAFETY_HOST,
-        .trace = mdnn_virtual_trace(),
-        .caller = mdnn_virtual_caller(device)};
+    const mdnn_device_memory_config_t config = {.driver = driver,
+                                                .timelines = mdnn_virtual_timelines(),
+                                                .device = device->ordinal,
+                                                .context = device->context,
+                                                .budget_bytes = device->budget_bytes,
+                                                .chunk_bytes = chunk_bytes,
+                                                .host = mdnn_virtual_host(),
+                                                .covers =
+                                                    options->memory_safety == MDNN_SAFETY_HOST,
+                                                .trace = mdnn_virtual_trace(),
+                                                .caller = mdnn_virtual_caller(device)};
     snprintf(device->trouble, sizeof device->trouble,
              "addresses or streams for it are not to be had; too little address space (ulimit -v) "
              "is one reason");
@@ -177,8 +178,8 @@ CUresult mdnn_virtual_without(CUcontext context)
     CUdevice ordinal = -1;
     if (!mdnn_virtual_on())
         return CUDA_ERROR_NOT_SUPPORTED;
-    const bool known =
-        context && mdnn_virtual_has_shared() && mdnn_real_driver()->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS;
+    const bool known = context && mdnn_virtual_has_shared() &&
+                       mdnn_real_driver()->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS;
     return without(known && ordinal >= 0, ordinal);
 }
 
@@ -228,7 +229,8 @@ mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context)
     CUdevice ordinal;
     mdnn_virtual_device_t *device;
     *context = NULL;
-    if (!mdnn_virtual_has_shared() || mdnn_real_driver()->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context)
+    if (!mdnn_virtual_has_shared() ||
+        mdnn_real_driver()->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context)
         return NULL;
     for (size_t i = 0; (device = mdnn_virtual_device(i)); i++)
         if (device->context == *context)
