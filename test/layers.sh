@@ -18,7 +18,21 @@ upward_is_found() {
         grep -q '^1 rules broken' "$TMPDIR/said"
 }
 
-plan 2
+# A page beside ours that names a file which is not there.
+missing_page_is_found() {
+    git clone -q --depth 1 "file://$PWD" "$TMPDIR/pages" || return 1
+    echo 'See shim/real/nowhere.c.' >>"$TMPDIR/pages/README.md"
+    ! (cd "$TMPDIR/pages" && "$1/scripts/check-pages") >"$TMPDIR/said" &&
+        [ "$(cat "$TMPDIR/said" | sed 's/[0-9]\{1,\}/N/')" = 'README.md:N: no shim/real/nowhere.c' ]
+}
+
+plan 4
 check 'every room uses those before it only' scripts/check-layers --build "$MDNN_BUILD"
 check 'one that uses a later one is found' upward_is_found
+check 'every file that a page or a comment names is there' scripts/check-pages
+if [ -e .git ]; then
+    check 'a name of a file that is not there is found' missing_page_is_found "$PWD"
+else
+    skip 'a name of a file that is not there is found' 'not a checkout'
+fi
 finish
