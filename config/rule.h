@@ -27,7 +27,8 @@ typedef struct mdnn_rule_pace {
 
 static inline bool mdnn_rule_is_due(mdnn_rule_pace_t *pace)
 {
-    const uint64_t paid = atomic_fetch_add_explicit(&pace->paid, MDNN_RULE_LOOKS, memory_order_relaxed);
+    const uint64_t paid =
+        atomic_fetch_add_explicit(&pace->paid, MDNN_RULE_LOOKS, memory_order_relaxed);
     if (paid + MDNN_RULE_LOOKS < atomic_load_explicit(&pace->cost, memory_order_relaxed))
         return false;
     atomic_store_explicit(&pace->paid, 0, memory_order_relaxed);

@@ -38,8 +38,8 @@ static bool range_holds(const mdnn_ranges_t *ranges, const mdnn_range_t *range, 
 }
 
 /* `last` ends a row of released ranges of so many steps that begins with `first`. */
-static bool run_holds(const mdnn_ranges_t *ranges, const mdnn_range_t *first, const mdnn_range_t *last,
-                      uint64_t count, const char **broken)
+static bool run_holds(const mdnn_ranges_t *ranges, const mdnn_range_t *first,
+                      const mdnn_range_t *last, uint64_t count, const char **broken)
 {
     MDNN_RULE(first->run_count == count);
     MDNN_RULE(last->run_first == first);
@@ -185,11 +185,10 @@ static bool counts_hold(const mdnn_ranges_t *ranges, const census_t *census, con
 bool mdnn_ranges_is_valid(const mdnn_ranges_t *ranges, const char **broken, uint64_t *looks)
 {
     census_t census = {0};
-    const bool holds = steps_hold(ranges, &census, broken) &&
-                       free_list_holds(ranges, &census, broken) &&
-                       run_lists_hold(ranges, &census, broken) &&
-                       counts_hold(ranges, &census, broken) &&
-                       chunks_differ(ranges, &census, broken);
+    const bool holds =
+        steps_hold(ranges, &census, broken) && free_list_holds(ranges, &census, broken) &&
+        run_lists_hold(ranges, &census, broken) && counts_hold(ranges, &census, broken) &&
+        chunks_differ(ranges, &census, broken);
     *looks += census.looks;
     return holds && mdnn_slabs_are_valid(ranges, broken, looks);
 }

@@ -10,8 +10,9 @@
 /* What a walk over the slabs has met. */
 typedef struct slab_census {
     const mdnn_ranges_t *ranges;
-    const mdnn_block_t *before[MDNN_SLAB_KINDS]; /* the last block of the slab before, if it is of that kind */
-    const mdnn_block_t *run[MDNN_SLAB_KINDS];    /* the first of the run that goes on; NULL: none */
+    const mdnn_block_t
+        *before[MDNN_SLAB_KINDS]; /* the last block of the slab before, if it is of that kind */
+    const mdnn_block_t *run[MDNN_SLAB_KINDS]; /* the first of the run that goes on; NULL: none */
     uint64_t run_bytes[MDNN_SLAB_KINDS], runs[MDNN_SLAB_KINDS];
     uint64_t in_use, live_bytes;
     uint64_t looks;
@@ -22,7 +23,8 @@ static uint64_t block_end(const mdnn_block_t *block)
     return block->address + block->room;
 }
 
-static bool block_run_holds(slab_census_t *census, unsigned kind, const mdnn_block_t *last, const char **broken)
+static bool block_run_holds(slab_census_t *census, unsigned kind, const mdnn_block_t *last,
+                            const char **broken)
 {
     const mdnn_slab_runs_t *const runs = &census->ranges->slab_runs[kind];
     const mdnn_block_t *const first = census->run[kind];
@@ -58,7 +60,8 @@ static bool block_follows(slab_census_t *census, unsigned kind, const mdnn_block
 static bool block_holds(const mdnn_block_t *block, const char **broken)
 {
     MDNN_RULE(block->room > 0 && block->room % MDNN_GRANULE == 0);
-    MDNN_RULE(block->bytes == 0 || (block->bytes <= block->room && block->room - block->bytes < MDNN_GRANULE));
+    MDNN_RULE(block->bytes == 0 ||
+              (block->bytes <= block->room && block->room - block->bytes < MDNN_GRANULE));
     MDNN_RULE(block->bytes > 0 || !block->owner);
     MDNN_RULE(block->users.count <= block->users.room);
     for (size_t i = 0; i < block->users.count; i++)
@@ -73,16 +76,20 @@ static bool blocks_hold(slab_census_t *census, const mdnn_range_t *range, uint64
 {
     const mdnn_slab_t *const slab = range->slab;
     const uint64_t begin = mdnn_ranges_address(census->ranges, range->first);
-    const uint64_t end = begin + census->ranges->config.chunk_bytes, words = (end - begin) / MDNN_GRANULE / 64 + 1;
+    const uint64_t end = begin + census->ranges->config.chunk_bytes,
+                   words = (end - begin) / MDNN_GRANULE / 64 + 1;
     uint64_t used = start - begin; /* what reaches in is in use */
     const mdnn_block_t *before = census->before[slab->kind];
     for (uint64_t word = 0; word < words; word++) {
         MDNN_RULE(!slab->starts[word] == !(slab->some[word / 64] >> word % 64 & 1));
         for (uint64_t bits = slab->starts[word]; bits; bits &= bits - 1) {
-            const mdnn_block_t *const block = slab->starting[word * 64 + (uint64_t)__builtin_ctzll(bits)];
-            MDNN_RULE(block->address == begin + (word * 64 + (uint64_t)__builtin_ctzll(bits)) * MDNN_GRANULE);
+            const mdnn_block_t *const block =
+                slab->starting[word * 64 + (uint64_t)__builtin_ctzll(bits)];
+            MDNN_RULE(block->address ==
+                      begin + (word * 64 + (uint64_t)__builtin_ctzll(bits)) * MDNN_GRANULE);
             MDNN_RULE(block->address == start);
-            if (!block_holds(block, broken) || !block_follows(census, slab->kind, before, block, broken))
+            if (!block_holds(block, broken) ||
+                !block_follows(census, slab->kind, before, block, broken))
                 return false;
             MDNN_RULE(block->bytes > 0 || block_end(block) <= end);
             start = block_end(block);
@@ -152,7 +159,8 @@ bool mdnn_slabs_are_valid(const mdnn_ranges_t *ranges, const char **broken, uint
     uint64_t range_bytes = 0;
     MDNN_RULE(ranges->top == ranges->steps || ranges->at[ranges->top]);
     for (uint64_t step = ranges->top; step < ranges->steps; step++)
-        if (ranges->at[step] ? !slab_holds(&census, step, broken) : !rows_end(&census, step, broken))
+        if (ranges->at[step] ? !slab_holds(&census, step, broken)
+                             : !rows_end(&census, step, broken))
             return false;
     if (!rows_end(&census, ranges->steps, broken) || !bins_hold(&census, 0, broken) ||
         !bins_hold(&census, 1, broken))

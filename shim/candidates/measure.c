@@ -1,379 +1,18 @@
 #include "shim/candidates/measure.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "config/clock.h"
 #include "config/log.h"
-#include "config/statistics.h"
+#include "shim/candidates/candidate_call.h"
+#include "shim/candidates/candidate_time.h"
 #include "shim/candidates/engine_list.h"
-#include "shim/candidates/scratch.h"
-#include "shim/candidates/shortlist.h"
 
-/* Of 16-bit data the second guess is an algorithm without tensor cores. */
-enum { SLICES = 8, REPEATS_MAX = 100, SHORTLIST = 3, SHORTLIST_16_BIT = 1, FEW_IMAGES = 4 };
+enum { FEW_IMAGES = 4 };
 
 /* Engines that are timed before a program's own search: the heuristics' first ones are seldom far from
  * the best, and what the search finds beyond them runs as well. */
 enum { SEARCH_ENGINES = 4 };
-
-/* The look itself waits for its launches, so it may seem this much slower than it is. */
-static const double look_excess_ms = 0.05;
-/* With a lead, which hides the launches, a look is nearly a measurement: it must be where a narrow
- * margin decides (without one, engines of several kernels seemed up to twice as slow as they ran,
- * and TF32 ResNet-50 lost 2 % to choices made on that: H200). */
-static const double many_excess_ms = 0.01;
-/* First runs load kernels; a candidate slower than the absurd by this much is judged by its first.
- */
-static const double load_excess_ms = 50.0;
-/* Kernels of one engine are loaded in less than this. */
-static const double load_excess_many_ms = 8.0;
-/* Runs longer than this hide their own launch. */
-static const double short_ms = 1.0;
-/* A timed group lasts about this long, so that launch gaps appear as they will in the run. */
-static const double group_ms = 0.25;
-/* Above this, the latency of the first launch no longer shows. */
-static const double needs_no_lead_ms = 2.0;
-/* A host makes calls faster than this. What is shorter is timed behind a hold: else candidates are
- * compared by their launches, which cost mobilenet_v3_large 1 % of its convolutions' time (H200). */
-static const double needs_no_hold_ms = 0.05;
-
-struct mdnn_measurement {
-    mdnn_call_t call; /* points at scratch */
-    const mdnn_problem_t *problem;
-    mdnn_slices_t *slices;
-    mdnn_candidate_table_t *table;
-    mdnn_measure_request_t request;
-    int64_t capacity_images; /* what the scratch holds; 0: not allocated yet */
-    bool has_scratch;
-    cudnnHandle_t own_handle; /* what is timed runs on it; cuDNN is asked with the caller's */
-    bool surveyed[MDNN_PART_ROLE_COUNT];
-    bool has_shortlist;
-    unsigned shortlist;                 /* legacy algorithms, a bit each */
-    const mdnn_engine_plan_t *own_plan; /* the caller's, being timed; else NULL */
-    const mdnn_graph_uids_t *own_uids;
-    int timed, untried; /* candidates in this session */
-    double begin_us;
-    struct {
-        double lists, guesses, plans, memory;
-    } us; /* of it beside the runs */
-    mdnn_scratch_t scratch;
-};
-
-static const float one_float = 1.0F, zero_float = 0.0F;
-static const double one_double = 1.0, zero_double = 0.0;
-
-static void point_at_scratch(mdnn_measurement_t *measurement)
-{
-    const mdnn_scratch_t *const scratch = &measurement->scratch;
-    mdnn_call_t *const call = &measurement->call;
-    call->x = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_X];
-    call->w = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_W];
-    call->y = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_Y];
-    call->z = measurement->problem->in_place ? call->y
-                                             : (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_Z];
-    call->bias = (void *)(uintptr_t)scratch->blocks[MDNN_SCRATCH_BIAS];
-}
-
-static mdnn_status_t reserve_tensors(mdnn_measurement_t *measurement, int64_t images)
-{
-    const mdnn_problem_t *const problem = measurement->problem;
-    const struct {
-        mdnn_scratch_use_t use;
-        const mdnn_problem_tensor_t *tensor;
-    } needed[] = {{MDNN_SCRATCH_X, &problem->x},
-                  {MDNN_SCRATCH_W, &problem->w},
-                  {MDNN_SCRATCH_Y, &problem->y},
-                  {MDNN_SCRATCH_Z, problem->in_place ? NULL : &problem->z},
-                  {MDNN_SCRATCH_BIAS, &problem->bias}};
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-        if (!needed[i].tensor || needed[i].tensor->dim_count == 0)
-            continue;
-        const int64_t count = needed[i].use == MDNN_SCRATCH_X || needed[i].use == MDNN_SCRATCH_Y ||
-                                      needed[i].use == MDNN_SCRATCH_Z
-                                  ? images
-                                  : needed[i].tensor->dims[0];
-        const uint64_t bytes = mdnn_tensor_bytes(needed[i].tensor, count);
-        MDNN_TRY(mdnn_scratch_reserve(&measurement->scratch, needed[i].use, bytes));
-        MDNN_TRY(
-            mdnn_scratch_randomize(&measurement->scratch, needed[i].use, needed[i].tensor->type));
-    }
-    point_at_scratch(measurement);
-    return MDNN_STATUS_OK;
-}
-
-/* As many images as the device has room for; larger parts are extrapolated. */
-static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
-{
-    if (measurement->has_scratch)
-        return measurement->capacity_images > 0 ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    const mdnn_driver_t *const driver = mdnn_real_driver();
-    mdnn_own_stream_t *own;
-    cudaStream_t stream;
-    if (!driver || measurement->call.cudnn->cudnnGetStream(measurement->call.handle, &stream) !=
-                       CUDNN_STATUS_SUCCESS)
-        return MDNN_STATUS_DEVICE;
-    MDNN_TRY(
-        mdnn_own_stream_enter(measurement->call.cudnn, stream, &own, &measurement->own_handle));
-    MDNN_TRY(mdnn_scratch_init(&measurement->scratch, driver, own));
-    measurement->has_scratch = true;
-    int64_t images = mdnn_problem_batch(measurement->problem);
-    mdnn_status_t status;
-    while ((status = reserve_tensors(measurement, images)) == MDNN_STATUS_OUT_OF_DEVICE_MEMORY &&
-           images > 1)
-        images /= 2;
-    if (status == MDNN_STATUS_OK)
-        measurement->capacity_images = images;
-    return status;
-}
-
-/* Distinct slices of `images` images, spread over the scratch as over a batch. */
-static size_t cut_slices(const mdnn_measurement_t *measurement, const mdnn_call_t *whole,
-                         const mdnn_slice_descriptors_t *descriptors, mdnn_call_t *parts)
-{
-    const int64_t granularity = mdnn_problem_granularity(measurement->problem);
-    const int64_t images = descriptors->images;
-    const int64_t step = (images + granularity - 1) / granularity * granularity;
-    size_t count = 0;
-    for (int64_t first = 0; count < SLICES && first + images <= measurement->capacity_images;
-         first += step)
-        mdnn_slice(whole, measurement->problem, first, descriptors, &parts[count++]);
-    return count;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *times, int64_t count)
-{
-    qsort(times, (size_t)count, sizeof *times, compare_doubles);
-    return (times[(count - 1) / 2] + times[count / 2]) / 2;
-}
-
-/* The median of `groups` timed groups of calls that take about `expected_ms` each. */
-static mdnn_status_t time_groups(mdnn_measurement_t *measurement, const mdnn_call_t *parts,
-                                 size_t distinct, double expected_ms, int64_t groups, double *ms)
-{
-    double times[REPEATS_MAX];
-    const double wanted = expected_ms > 0 ? group_ms / expected_ms : SLICES;
-    const size_t runs = wanted < 1 ? 1 : wanted > 2 * SLICES ? 2 * SLICES : (size_t)wanted;
-    const mdnn_timed_runs_t timed = {
-        .lead = expected_ms < needs_no_lead_ms ? (runs + 3) / 4 + 1 : 0,
-        .count = runs,
-        .groups = 1,
-        .held = expected_ms < needs_no_hold_ms,
-    };
-    const int64_t count = groups < REPEATS_MAX ? groups : REPEATS_MAX;
-    for (int64_t i = 0; i < count; i++)
-        MDNN_TRY(mdnn_scratch_time(&measurement->scratch, parts, distinct, &timed, &times[i]));
-    *ms = median(times, count);
-    return MDNN_STATUS_OK;
-}
-
-/* One call, behind `lead` others. */
-static mdnn_status_t look(mdnn_scratch_t *scratch, const mdnn_call_t *parts, size_t distinct,
-                          size_t lead, double *ms)
-{
-    const mdnn_timed_runs_t once = {.lead = lead, .count = 1, .groups = 1};
-    return mdnn_scratch_time(scratch, parts, distinct, &once, ms);
-}
-
-/* Where candidates are many: a first run, which loads what has to be loaded, ends it for those that
- * no loading explains; then a look, behind another run where the launch would show; and the groups
- * of what is left behind one lead, with one wait. ResNet-50's 1,900 candidates took 13 s one wait
- * after the other (H200). */
-static mdnn_status_t time_one_of_many(mdnn_measurement_t *measurement, const mdnn_call_t *parts,
-                                      size_t distinct, double best_ms, double *ms)
-{
-    double times[MDNN_SCRATCH_GROUPS];
-    mdnn_scratch_t *const scratch = &measurement->scratch;
-    MDNN_TRY(look(scratch, parts, distinct, 0, ms));
-    if (*ms > MDNN_HOPELESS_FACTOR * best_ms + load_excess_many_ms)
-        return MDNN_STATUS_OK;
-    MDNN_TRY(look(scratch, parts, distinct, *ms < short_ms ? 1 : 0, ms));
-    if (*ms > MDNN_HOPELESS_FACTOR_MANY * best_ms + many_excess_ms)
-        return MDNN_STATUS_OK;
-    const double wanted = *ms > 0 ? group_ms / *ms : SLICES;
-    const size_t runs = wanted < 1 ? 1 : wanted > 2 * SLICES ? 2 * SLICES : (size_t)wanted;
-    const int64_t repeats = measurement->request.repeats;
-    const mdnn_timed_runs_t timed = {
-        .lead = (runs + 3) / 4,
-        .count = runs,
-        .groups = repeats < MDNN_SCRATCH_GROUPS ? (size_t)repeats : MDNN_SCRATCH_GROUPS,
-        .held = *ms < needs_no_hold_ms,
-    };
-    MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, &timed, times));
-    *ms = median(times, (int64_t)timed.groups);
-    return MDNN_STATUS_OK;
-}
-
-/* Warm-up, one look, and if the look is not hopeless the groups. A near size that was timed makes
- * warm-up and look needless: `expected_ms` > 0 then. */
-static mdnn_status_t time_parts(mdnn_measurement_t *measurement, const mdnn_call_t *parts,
-                                size_t distinct, double best_ms, double expected_ms, double *ms)
-{
-    mdnn_scratch_t *const scratch = &measurement->scratch;
-    double first_ms;
-    mdnn_count(MDNN_COUNTER_measurements, 1);
-    measurement->timed++;
-    if (expected_ms > 0)
-        return time_groups(measurement, parts, distinct, expected_ms,
-                           (measurement->request.repeats + 1) / 2, ms);
-    if (measurement->request.engines)
-        return time_one_of_many(measurement, parts, distinct, best_ms, ms);
-    MDNN_TRY(look(scratch, parts, distinct, 0, &first_ms));
-    if (first_ms < MDNN_ABSURD_FACTOR * best_ms + load_excess_ms)
-        MDNN_TRY(look(scratch, parts, distinct, 0, &first_ms));
-    if (first_ms > MDNN_HOPELESS_FACTOR * best_ms + look_excess_ms) {
-        *ms = first_ms;
-        return MDNN_STATUS_OK;
-    }
-    return time_groups(measurement, parts, distinct, first_ms, measurement->request.repeats, ms);
-}
-
-static mdnn_graph_scaling_t scaling_of(const mdnn_measurement_t *measurement,
-                                       const mdnn_cost_row_t *row)
-{
-    if (measurement->request.accumulator && row->images < mdnn_problem_batch(measurement->problem))
-        return MDNN_SCALING_APART;
-    return row->role == MDNN_PART_REST && measurement->problem->direction == MDNN_BACKWARD_FILTER
-               ? MDNN_SCALING_ADD
-               : MDNN_SCALING_CALLER;
-}
-
-static const void *scalar_of(const mdnn_problem_t *problem, bool is_one)
-{
-    if (problem->x.type == CUDNN_DATA_DOUBLE)
-        return is_one ? &one_double : &zero_double;
-    return is_one ? (const void *)&one_float : &zero_float;
-}
-
-/* The legacy algorithms worth a run beside engines: cuDNN's own guess for the whole batch. */
-static unsigned legacy_shortlist(mdnn_measurement_t *measurement)
-{
-    const mdnn_slice_descriptors_t *descriptors;
-    mdnn_call_t whole = measurement->call;
-    if (measurement->has_shortlist)
-        return measurement->shortlist;
-    measurement->has_shortlist = true;
-    measurement->shortlist = ~0U;
-    if (mdnn_slices_get(measurement->slices, mdnn_problem_batch(measurement->problem),
-                        &descriptors) != MDNN_STATUS_OK ||
-        mdnn_slices_convolution(measurement->slices, measurement->problem->math_type,
-                                &whole.conv_desc) != MDNN_STATUS_OK)
-        return measurement->shortlist;
-    whole.x_desc = descriptors->x;
-    whole.y_desc = descriptors->y;
-    if (descriptors->w)
-        whole.w_desc = descriptors->w;
-    const int32_t type = measurement->problem->x.type;
-    const double begin_us = mdnn_now_us();
-    measurement->shortlist = mdnn_shortlist(
-        &whole,
-        type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16 ? SHORTLIST_16_BIT : SHORTLIST,
-        measurement->request.limit_bytes);
-    measurement->us.guesses += mdnn_now_us() - begin_us;
-    return measurement->shortlist;
-}
-
-/* The algorithm, in the math type of the candidate. */
-static mdnn_status_t pose_algorithm(mdnn_measurement_t *measurement, int index, mdnn_call_t *whole)
-{
-    const int math_type = mdnn_candidate_math_type(measurement->problem, index);
-    const int algo = index % MDNN_CANDIDATE_ALGOS;
-    if (math_type < 0 || !(measurement->problem->interfaces & MDNN_INTERFACE_LEGACY) ||
-        algo >= mdnn_algo_count(measurement->call.direction))
-        return MDNN_STATUS_UNSUPPORTED;
-    if (measurement->request.brief &&
-        (index >= MDNN_CANDIDATE_ALGOS || !(legacy_shortlist(measurement) & 1U << algo)))
-        return MDNN_STATUS_UNSUPPORTED;
-    whole->algo = algo;
-    return mdnn_slices_convolution(measurement->slices, math_type, &whole->conv_desc);
-}
-
-static mdnn_status_t pose_engine(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
-                                 int index, mdnn_call_t *whole)
-{
-    const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
-    if (!offer || !measurement->request.engines || !row->offered[index - MDNN_CANDIDATE_LEGACY])
-        return MDNN_STATUS_UNSUPPORTED;
-    whole->algo = MDNN_ALGO_ENGINE + offer->engine.id;
-    if (measurement->own_plan && row->images == mdnn_problem_batch(measurement->problem)) {
-        whole->uids = measurement->own_uids;
-        whole->engine_plan = measurement->own_plan;
-        return MDNN_STATUS_OK;
-    }
-    whole->uids = mdnn_engines_uids(measurement->request.engines);
-    const double begin_us = mdnn_now_us();
-    const mdnn_status_t status =
-        mdnn_engines_plan(measurement->request.engines, whole->handle, row->images,
-                          scaling_of(measurement, row), &offer->engine, &whole->engine_plan);
-    measurement->us.plans += mdnn_now_us() - begin_us;
-    return status;
-}
-
-/* Fills in everything about a candidate but its data: algorithm, math type, scalars, descriptors.
- */
-static mdnn_status_t request(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row, int index,
-                             const mdnn_slice_descriptors_t **descriptors, mdnn_call_t *whole)
-{
-    const mdnn_problem_t *const problem = measurement->problem;
-    *whole = measurement->call;
-    whole->alpha = scalar_of(problem, true);
-    whole->beta = scalar_of(problem, row->role == MDNN_PART_REST || !problem->beta_is_zero);
-    if (index < MDNN_CANDIDATE_LEGACY)
-        MDNN_TRY(pose_algorithm(measurement, index, whole));
-    else
-        MDNN_TRY(pose_engine(measurement, row, index, whole));
-    MDNN_TRY(mdnn_slices_get(measurement->slices, row->images, descriptors));
-    whole->x_desc = (*descriptors)->x;
-    whole->y_desc = (*descriptors)->y;
-    if ((*descriptors)->w)
-        whole->w_desc = (*descriptors)->w;
-    if (measurement->request.accumulator && row->images < mdnn_problem_batch(problem)) {
-        whole->accumulator = measurement->request.accumulator;
-        whole->accumulate_mode = MDNN_ACCUMULATE_ADD;
-    }
-    return MDNN_STATUS_OK;
-}
-
-static mdnn_status_t workspace_of(const mdnn_call_t *whole, uint64_t *bytes)
-{
-    size_t needed;
-    if (whole->engine_plan)
-        needed = whole->engine_plan->workspace_bytes;
-    else if (mdnn_call_workspace(whole, &needed) != CUDNN_STATUS_SUCCESS)
-        return MDNN_STATUS_UNSUPPORTED;
-    *bytes = needed + (whole->accumulator ? whole->accumulator->overhead_bytes : 0);
-    return MDNN_STATUS_OK;
-}
-
-static mdnn_status_t time_candidate(mdnn_measurement_t *measurement, mdnn_call_t *whole,
-                                    const mdnn_slice_descriptors_t *descriptors,
-                                    uint64_t workspace_bytes, double best_ms, double expected_ms,
-                                    double *ms)
-{
-    mdnn_call_t parts[SLICES];
-    const double begin_us = mdnn_now_us();
-    MDNN_TRY(open_scratch(measurement));
-    MDNN_TRY(mdnn_scratch_reserve(&measurement->scratch, MDNN_SCRATCH_WORKSPACE, workspace_bytes));
-    measurement->us.memory += mdnn_now_us() - begin_us;
-    const mdnn_call_t data = measurement->call;
-    whole->handle = measurement->own_handle;
-    whole->x = data.x;
-    whole->w = data.w;
-    whole->y = data.y;
-    whole->z = data.z;
-    whole->bias = data.bias;
-    whole->workspace = (void *)(uintptr_t)measurement->scratch.blocks[MDNN_SCRATCH_WORKSPACE];
-    whole->workspace_bytes = workspace_bytes;
-    const size_t distinct = cut_slices(measurement, whole, descriptors, parts);
-    return distinct == 0 ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
-                         : time_parts(measurement, parts, distinct, best_ms, expected_ms, ms);
-}
 
 static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
                                  int index, double *ms);
@@ -397,9 +36,9 @@ static mdnn_status_t time_few_images(mdnn_measurement_t *measurement, const mdnn
     uint64_t bytes;
     double ms;
     few.offered[index - MDNN_CANDIDATE_LEGACY] = true;
-    MDNN_TRY(request(measurement, &few, index, &descriptors, &whole));
-    MDNN_TRY(workspace_of(&whole, &bytes));
-    MDNN_TRY(time_candidate(measurement, &whole, descriptors, bytes, 0, 0, &ms));
+    MDNN_TRY(mdnn_candidate_call(measurement, &few, index, &descriptors, &whole));
+    MDNN_TRY(mdnn_candidate_call_bytes(&whole, &bytes));
+    MDNN_TRY(mdnn_candidate_time(measurement, &whole, descriptors, bytes, 0, 0, &ms));
     cost->time_ms = ms * (double)row->images / FEW_IMAGES;
     cost->extrapolated = true;
     return MDNN_STATUS_OK;
@@ -424,8 +63,8 @@ static mdnn_status_t cost_time(mdnn_measurement_t *measurement, const mdnn_cost_
     cost->extrapolated = false;
     const double begin_us = mdnn_now_us();
     const mdnn_status_t status =
-        time_candidate(measurement, whole, descriptors, cost->workspace_bytes,
-                       mdnn_cost_row_best_ms(row), expected_ms, &cost->time_ms);
+        mdnn_candidate_time(measurement, whole, descriptors, cost->workspace_bytes,
+                            mdnn_cost_row_best_ms(row), expected_ms, &cost->time_ms);
     MDNN_LOG(MDNN_LOG_DEBUG, "measure",
              "direction %d, %lld images, algo %d, math %d: %.4f ms, took %.1f ms",
              (int)measurement->problem->direction, (long long)row->images, cost->algo,
@@ -435,25 +74,6 @@ static mdnn_status_t cost_time(mdnn_measurement_t *measurement, const mdnn_cost_
         return status;
     cost->extrapolated = true;
     return extrapolate(measurement, row, index, &cost->time_ms);
-}
-
-static mdnn_cost_t cost_without_time(const mdnn_measurement_t *measurement,
-                                     const mdnn_call_t *whole, int index)
-{
-    const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
-    if (offer)
-        return (mdnn_cost_t){.algo = whole->algo,
-                             .engine = offer->engine,
-                             .deterministic = offer->deterministic,
-                             .direct = offer->direct,
-                             .strict = offer->strict};
-    return (mdnn_cost_t){
-        .algo = whole->algo,
-        .math_type = mdnn_candidate_math_type(measurement->problem, index),
-        .deterministic = mdnn_algo_is_deterministic(whole->direction, whole->algo),
-        .direct = mdnn_algo_is_direct(whole->direction, whole->algo),
-        .strict = mdnn_candidate_is_strict(measurement->problem, index),
-    };
 }
 
 /* Neither planned nor timed, but remembered as offered: a tighter limit, or a caller that does not
@@ -466,7 +86,7 @@ static mdnn_status_t set_untried(mdnn_measurement_t *measurement, mdnn_cost_row_
     if (candidate->state == state || !offer || !row->offered[index - MDNN_CANDIDATE_LEGACY])
         return MDNN_STATUS_OK;
     const mdnn_call_t whole = {.algo = MDNN_ALGO_ENGINE + offer->engine.id};
-    candidate->cost = cost_without_time(measurement, &whole, index);
+    candidate->cost = mdnn_candidate_cost(measurement, &whole, index);
     candidate->state = state;
     measurement->untried++;
     row->changed = true;
@@ -513,10 +133,10 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
     mdnn_call_t whole;
     candidate->state = MDNN_CANDIDATE_UNSUPPORTED;
     row->changed = true;
-    if (request(measurement, row, index, &descriptors, &whole) != MDNN_STATUS_OK)
+    if (mdnn_candidate_call(measurement, row, index, &descriptors, &whole) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
-    mdnn_cost_t cost = cost_without_time(measurement, &whole, index);
-    if (workspace_of(&whole, &cost.workspace_bytes) != MDNN_STATUS_OK)
+    mdnn_cost_t cost = mdnn_candidate_cost(measurement, &whole, index);
+    if (mdnn_candidate_call_bytes(&whole, &cost.workspace_bytes) != MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     candidate->cost = cost;
     candidate->state = MDNN_CANDIDATE_EXCLUDED;
@@ -583,7 +203,7 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
     const mdnn_status_t status =
         (partly || fallback_known ? mdnn_engines_list_instant : mdnn_engines_list)(
             measurement->request.engines, measurement->call.handle, row->images,
-            scaling_of(measurement, row), offers, MDNN_CANDIDATE_ENGINES, &count);
+            mdnn_candidate_scaling(measurement, row), offers, MDNN_CANDIDATE_ENGINES, &count);
     for (size_t i = 0; status == MDNN_STATUS_OK && i < count; i++)
         take_offer(measurement, row, &offers[i]);
     measurement->us.lists += mdnn_now_us() - begin_us;

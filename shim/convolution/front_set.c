@@ -33,7 +33,7 @@ mdnn_wr_request_t mdnn_conv_plan_request(const mdnn_conv_plan_t *plan, uint64_t 
     };
 }
 
-/* As in measure.c: what a part in this place of a split is scaled with. */
+/* As in candidate_call.c: what a part in this place of a split is scaled with. */
 static mdnn_graph_scaling_t scaling_of(const mdnn_conv_plan_t *plan,
                                        const mdnn_configuration_t *configuration, size_t index)
 {

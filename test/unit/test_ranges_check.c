@@ -141,8 +141,10 @@ BREAKS(slab_of_two_steps, slab_of(ranges, tiny_at)->count = 2)
 BREAKS(slab_without_chunk, slab_of(ranges, tiny_at)->mapped = 0)
 BREAKS(slab_of_no_kind, slab_of(ranges, tiny_at)->slab->kind = 2)
 BREAKS(block_overlaps, block(ranges, 2)->address += MDNN_GRANULE)
-BREAKS(block_leaves_a_gap, block(ranges, 2)->room -= MDNN_GRANULE; block(ranges, 2)->bytes -= MDNN_GRANULE)
-BREAKS(last_block_too_short, block(ranges, 0)->room -= MDNN_GRANULE; block(ranges, 0)->bytes -= MDNN_GRANULE)
+BREAKS(block_leaves_a_gap, block(ranges, 2)->room -= MDNN_GRANULE;
+       block(ranges, 2)->bytes -= MDNN_GRANULE)
+BREAKS(last_block_too_short, block(ranges, 0)->room -= MDNN_GRANULE;
+       block(ranges, 0)->bytes -= MDNN_GRANULE)
 BREAKS(block_of_half_a_granule, block(ranges, 0)->room--)
 BREAKS(block_too_large, block(ranges, 0)->bytes = 1)
 BREAKS(released_with_owner, block(ranges, 1)->owner = ranges)
