@@ -1,7 +1,6 @@
 /* What is known of the costs of one problem: for every part size and role a row, for every
  * algorithm in every admissible math type, and for every engine of the graph API, a candidate.
- * Filled by measurement, exchanged with the database, asked what larger sizes tell about smaller
- * ones. Not thread-safe: the planner's alone (planning.h). */
+ * Filled by measurement, exchanged with the database. Not thread-safe: the planner's alone (planning.h). */
 #ifndef MDNN_CANDIDATE_TABLE_H
 #define MDNN_CANDIDATE_TABLE_H
 
@@ -15,15 +14,6 @@ enum {
     MDNN_CANDIDATE_ENGINES = 112,
     MDNN_CANDIDATES = MDNN_CANDIDATE_LEGACY + MDNN_CANDIDATE_ENGINES
 };
-
-/* A candidate this many times slower than the best of its size is not worth a second look ... */
-#define MDNN_HOPELESS_FACTOR 3.0
-/* ... and one this many times slower is not tried at half the size. */
-#define MDNN_ABSURD_FACTOR 10.0
-/* The same where engines of the graph API come on top: with several times as many candidates, fewer
- * second looks are to be had in the time that a program's own search takes. */
-#define MDNN_HOPELESS_FACTOR_MANY 1.25
-#define MDNN_ABSURD_FACTOR_MANY 1.3
 
 typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_UNKNOWN,
@@ -116,10 +106,6 @@ bool mdnn_candidate_table_take_run(mdnn_candidate_table_t *table, const mdnn_eng
  * there is none. It stays in the database: another version of ours may know how. */
 bool mdnn_candidate_table_refuse(mdnn_candidate_table_t *table, int64_t images,
                                  const mdnn_cost_t *cost);
-/* True if another engine, as repeatable, direct and strict as `offer`, was clearly faster at this
- * size in no more workspace. */
-bool mdnn_candidate_table_engine_is_dominated(const mdnn_candidate_table_t *table,
-                                              const mdnn_engine_offer_t *offer, int64_t images);
 /* Candidates are 0 .. this - 1. */
 int mdnn_candidate_table_candidates(const mdnn_candidate_table_t *table);
 
@@ -129,30 +115,5 @@ int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index);
 
 /* Whether candidate `index` computes with inputs as they are: only fp32 data may be rounded. */
 bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index);
-/* True if parts of this size cannot pay: nothing was left out for its workspace at the next larger
- * size, and, unless `brief`, halves ran no faster an image. Graph problems only, whose candidates are
- * many. */
-bool mdnn_candidate_table_is_settled(const mdnn_candidate_table_t *table,
-                                     const mdnn_cost_row_t *row, uint64_t limit_bytes, bool brief);
-
-/* Whether engines are worth listing for parts of this size: not if at the next larger size every
- * engine that is offered ran within the limit, since parts of it then gain nothing. Planning an
- * engine may mean compiling it, which takes tenths of a second; legacy algorithms cost nothing to
- * plan. */
-bool mdnn_candidate_table_engines_may_pay(const mdnn_candidate_table_t *table,
-                                          const mdnn_cost_row_t *row, uint64_t limit_bytes);
-/* The same for one engine: false if a larger size ran it within the limit. */
-bool mdnn_candidate_table_engine_may_pay(const mdnn_candidate_table_t *table,
-                                         const mdnn_cost_row_t *row, int index,
-                                         uint64_t limit_bytes);
-/* Offers `part` the engines that cuDNN falls back to at another size, the whole batch: they hardly depend
- * on it, and cuDNN is slow to name them. False if they are not known there. */
-bool mdnn_candidate_table_offer_fallback(const mdnn_candidate_table_t *table, int64_t images,
-                                         mdnn_cost_row_t *part);
-
-/* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
- * tried; else *expected_ms > 0 if a near size was timed, so that a first look is needless. */
-bool mdnn_candidate_table_foresee(const mdnn_candidate_table_t *table, const mdnn_cost_row_t *row,
-                                  int index, double *expected_ms, double *ms);
 
 #endif

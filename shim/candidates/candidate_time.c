@@ -4,6 +4,7 @@
 
 #include "config/clock.h"
 #include "config/statistics.h"
+#include "shim/candidates/candidate_foresight.h"
 
 enum { SLICES = 8, REPEATS_MAX = 100 };
 

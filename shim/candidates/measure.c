@@ -5,6 +5,7 @@
 #include "config/clock.h"
 #include "config/log.h"
 #include "shim/candidates/candidate_call.h"
+#include "shim/candidates/candidate_foresight.h"
 #include "shim/candidates/candidate_time.h"
 #include "shim/candidates/engine_list.h"
 

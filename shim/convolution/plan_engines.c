@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "shim/candidates/candidate_foresight.h"
 #include "shim/candidates/measure.h"
 #include "shim/convolution/plan_build.h"
 #include "shim/convolution/planning.h"

@@ -122,7 +122,7 @@ $(B)/test/tools/forge_costs: test/tools/forge_costs.c $(B)/libmdnn_core.a
 TEST_DEPS += $(B)/test/tools/forge_costs
 $(B)/test/shim/test_cost_cache_check: test/shim/test_cost_cache_check.c shim/candidates/cost_cache_check.c
 $(B)/test/shim/test_candidate_table: test/shim/test_candidate_table.c
-$(B)/test/shim/test_candidate_table $(B)/test/shim/test_cost_cache_check: shim/candidates/candidate_table.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_candidate_table $(B)/test/shim/test_cost_cache_check: $(call shim_sources,candidate_foresight candidate_table) $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \

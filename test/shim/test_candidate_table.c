@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "shim/candidates/candidate_table.h"
+#include "shim/candidates/candidate_foresight.h"
 
 enum { WHOLE = 64, LIMIT = 1000 };
 
