@@ -7,9 +7,10 @@
 #include "config/lock.h"
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/convolution/wd_settings.h"
 #include "shim/real/capture_mode.h"
-#include "shim/vmem/captures.h"
 #include "shim/real/process.h"
+#include "shim/vmem/capture_queries.h"
 #include "shim/vmem/virtual_memory.h"
 
 enum { SLOTS = 16, CAPTURES = 32, IDLE_CALLS = 4096, IDLE_LOOKS = 1024 };

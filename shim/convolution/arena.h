@@ -8,7 +8,7 @@
 #define MDNN_ARENA_H
 
 #include "shim/convolution/plan.h"
-#include "shim/convolution/wd_policy.h"
+#include "optimizer/wd_policy.h"
 
 struct mdnn_arena;
 

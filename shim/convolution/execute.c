@@ -7,6 +7,7 @@
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/arena.h"
+#include "shim/convolution/wd_settings.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_memory.h"
 

@@ -1,6 +1,6 @@
 #include "shim/convolution/plan_internal.h"
 
-#include "shim/convolution/wd_policy.h"
+#include "shim/convolution/wd_settings.h"
 #include "shim/real/process.h"
 
 uint64_t mdnn_workspace_limit(void)

@@ -8,7 +8,7 @@
 #include "optimizer/knapsack.h"
 #include "optimizer/wr.h"
 #include "shim/candidates/slices.h"
-#include "shim/convolution/search.h"
+#include "optimizer/search.h"
 #include "shim/convolution/trial.h"
 
 typedef struct mdnn_ready_part {

@@ -8,6 +8,7 @@
 #include "shim/convolution/arena.h"
 #include "shim/convolution/execute.h"
 #include "shim/convolution/plan.h"
+#include "shim/convolution/wd_settings.h"
 #include "shim/vmem/virtual_memory.h"
 #include "shim/vmem/workspace_sizes.h"
 

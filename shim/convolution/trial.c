@@ -5,20 +5,14 @@
 
 #include "config/log.h"
 #include "config/statistics.h"
+#include "optimizer/trial_times.h"
 #include "shim/real/capture_mode.h"
 
 /* The first calls warm caches and load kernels; then pairs, of which the medians count. */
-enum { WARM_UPS = 2, PAIRS = 5, TIMED = 2 * PAIRS };
-
-/* Below this the two are equal, and the measurement's choice stands. */
-static const float loses_by = 1.02F;
-/* A split that is so much faster in the first pair needs no second: each pair costs one slow call. */
-static const float clearly = 0.9F;
+enum { WARM_UPS = 2, TIMED = 2 * MDNN_TRIAL_PAIRS };
 
 /* A pair whose times the device does not tell is run again; after so many the split has not proved itself. */
 enum { UNREAD_MAX = 3 };
-
-typedef enum trial_verdict { PENDING, SPLIT_STAYS, RIVAL_WINS } trial_verdict_t;
 
 struct mdnn_trial {
     _Atomic int verdict;
@@ -62,36 +56,27 @@ mdnn_status_t mdnn_trial_create(mdnn_trial_t **trial)
 
 void mdnn_trial_destroy(mdnn_trial_t *trial)
 {
-    if (trial && atomic_load(&trial->verdict) == PENDING) {
+    if (trial && atomic_load(&trial->verdict) == MDNN_TRIAL_PENDING) {
         destroy_events(trial->begins, TIMED);
         destroy_events(trial->ends, TIMED);
     }
     free(trial);
 }
 
-static int compare_floats(const void *a, const void *b)
+/* Times of a contender in the first `pairs`; false if the device does not tell. */
+static bool read_times(const mdnn_trial_t *trial, mdnn_contender_t contender, int pairs, float *ms)
 {
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median time of one contender over the first `pairs`; false if the device does not tell. */
-static bool median_ms(const mdnn_trial_t *trial, mdnn_contender_t contender, int pairs, float *ms)
-{
-    float times[PAIRS];
     for (int i = 0; i < pairs; i++) {
         const int at = 2 * i + (int)contender;
-        if (mdnn_real_driver()->cuEventElapsedTime(&times[i], trial->begins[at], trial->ends[at]) !=
+        if (mdnn_real_driver()->cuEventElapsedTime(&ms[i], trial->begins[at], trial->ends[at]) !=
                 CUDA_SUCCESS ||
-            !(times[i] >= 0))
+            !(ms[i] >= 0))
             return false;
     }
-    qsort(times, (size_t)pairs, sizeof *times, compare_floats);
-    *ms = times[pairs / 2];
     return true;
 }
 
-static void end(mdnn_trial_t *trial, trial_verdict_t verdict, mdnn_counter_t counter)
+static void end(mdnn_trial_t *trial, mdnn_trial_verdict_t verdict, mdnn_counter_t counter)
 {
     mdnn_count(counter, 1);
     destroy_events(trial->begins, TIMED);
@@ -106,30 +91,31 @@ static void repeat_or_drop(mdnn_trial_t *trial)
     if (++trial->unread < UNREAD_MAX)
         return;
     MDNN_LOG(MDNN_LOG_INFO, "trial", "the device does not tell how long a split takes: dropped");
-    end(trial, RIVAL_WINS, MDNN_COUNTER_trials_undecided);
+    end(trial, MDNN_TRIAL_RIVAL_WINS, MDNN_COUNTER_trials_undecided);
 }
 
 /* After `pairs` have come to an end; nothing if it takes more of them. */
 static void decide(mdnn_trial_t *trial, int pairs)
 {
-    float split_ms, rival_ms;
+    mdnn_trial_times_t times = {.count = pairs};
+    mdnn_trial_medians_t medians;
     const bool known = !trial->unmarked &&
-                       median_ms(trial, MDNN_CONTENDER_SPLIT, pairs, &split_ms) &&
-                       median_ms(trial, MDNN_CONTENDER_RIVAL, pairs, &rival_ms);
+                       read_times(trial, MDNN_CONTENDER_SPLIT, pairs, times.split_ms) &&
+                       read_times(trial, MDNN_CONTENDER_RIVAL, pairs, times.rival_ms);
     trial->unmarked = false;
     if (!known) {
         repeat_or_drop(trial);
         return;
     }
-    if (pairs < PAIRS && split_ms > clearly * rival_ms)
+    const mdnn_trial_verdict_t verdict = mdnn_trial_judge(&times, &medians);
+    if (verdict == MDNN_TRIAL_PENDING)
         return;
-    const bool lost = split_ms > loses_by * rival_ms;
+    const bool lost = verdict == MDNN_TRIAL_RIVAL_WINS;
     if (lost)
         MDNN_LOG(MDNN_LOG_INFO, "trial",
-                 "a split took %.4f ms in the program, undivided %.4f: dropped", (double)split_ms,
-                 (double)rival_ms);
-    end(trial, lost ? RIVAL_WINS : SPLIT_STAYS,
-        lost ? MDNN_COUNTER_trials_lost : MDNN_COUNTER_trials_won);
+                 "a split took %.4f ms in the program, undivided %.4f: dropped",
+                 (double)medians.split_ms, (double)medians.rival_ms);
+    end(trial, verdict, lost ? MDNN_COUNTER_trials_lost : MDNN_COUNTER_trials_won);
 }
 
 /* Looks at what has been timed when a pair is complete. False while that has not come to its end. */
@@ -141,7 +127,7 @@ static bool close_pair(mdnn_trial_t *trial)
     if (mdnn_real_driver()->cuEventQuery(trial->ends[number - 1]) == CUDA_ERROR_NOT_READY)
         return false;
     decide(trial, number / 2);
-    return atomic_load(&trial->verdict) == PENDING;
+    return atomic_load(&trial->verdict) == MDNN_TRIAL_PENDING;
 }
 
 /* The call's number among the timed ones, -1 if it is not timed. A new pair begins when the last one
@@ -155,12 +141,12 @@ mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *poi
 {
     const int verdict = atomic_load_explicit(&trial->verdict, memory_order_acquire);
     *point = -1;
-    if (verdict != PENDING)
-        return verdict == RIVAL_WINS ? MDNN_CONTENDER_RIVAL : MDNN_CONTENDER_SPLIT;
+    if (verdict != MDNN_TRIAL_PENDING)
+        return verdict == MDNN_TRIAL_RIVAL_WINS ? MDNN_CONTENDER_RIVAL : MDNN_CONTENDER_SPLIT;
     if (mdnn_stream_is_capturing(mdnn_real_driver(), stream) ||
         atomic_flag_test_and_set(&trial->busy))
         return MDNN_CONTENDER_SPLIT;
-    if (atomic_load(&trial->verdict) == PENDING)
+    if (atomic_load(&trial->verdict) == MDNN_TRIAL_PENDING)
         *point = next_point(trial);
     if (*point < 0 ||
         mdnn_real_driver()->cuEventRecord(trial->begins[*point], stream) != CUDA_SUCCESS) {

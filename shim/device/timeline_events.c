@@ -27,8 +27,8 @@ static mdnn_timeline_event_t *new_event(mdnn_timelines_t *timelines, CUcontext c
     if (!event)
         return NULL;
     event->context = context;
-    if (mdnn_timeline_note(timelines->driver->cuEventCreate(&event->handle, CU_EVENT_DISABLE_TIMING)) ==
-        MDNN_STATUS_OK)
+    if (mdnn_timeline_note(timelines->driver->cuEventCreate(
+            &event->handle, CU_EVENT_DISABLE_TIMING)) == MDNN_STATUS_OK)
         return event;
     free(event);
     return NULL;
@@ -54,7 +54,8 @@ void mdnn_timeline_pop_first(mdnn_timelines_t *timelines, mdnn_timeline_stream_t
     mdnn_timeline_drop_event(timelines, event);
 }
 
-void mdnn_timeline_pop_through(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream, const mdnn_timeline_event_t *last)
+void mdnn_timeline_pop_through(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream,
+                               const mdnn_timeline_event_t *last)
 {
     bool found = false;
     while (stream->count > 0 && !found) {
@@ -63,7 +64,8 @@ void mdnn_timeline_pop_through(mdnn_timelines_t *timelines, mdnn_timeline_stream
     }
 }
 
-bool mdnn_timeline_may_record(mdnn_timelines_t *timelines, const mdnn_timeline_stream_t *stream, bool by_its_thread)
+bool mdnn_timeline_may_record(mdnn_timelines_t *timelines, const mdnn_timeline_stream_t *stream,
+                              bool by_its_thread)
 {
     return !stream->ended && (by_its_thread || !stream->own_of_thread) &&
            !mdnn_timelines_stream_captures(timelines, stream->handle);
@@ -75,7 +77,8 @@ static bool ring_has_room(mdnn_timeline_stream_t *stream)
     if (stream->count < stream->room)
         return true;
     const unsigned room = stream->room ? 2 * stream->room : RING_FIRST;
-    mdnn_timeline_event_t **const ring = room <= RING_MOST ? calloc(room, sizeof(mdnn_timeline_event_t *)) : NULL;
+    mdnn_timeline_event_t **const ring =
+        room <= RING_MOST ? calloc(room, sizeof(mdnn_timeline_event_t *)) : NULL;
     if (!ring)
         return false;
     for (unsigned i = 0; i < stream->count; i++)
@@ -89,7 +92,8 @@ static bool ring_has_room(mdnn_timeline_stream_t *stream)
 
 /* The event that ends up last in the ring: a new one, or the last one once more if the ring is
  * full, whose earlier points then seem to pass later than they are. NULL without memory. */
-static mdnn_timeline_event_t *next_event(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream)
+static mdnn_timeline_event_t *next_event(mdnn_timelines_t *timelines,
+                                         mdnn_timeline_stream_t *stream)
 {
     if (!ring_has_room(stream))
         return stream->count > 0 ? stream->ring[(stream->first + stream->count - 1) % stream->room]
@@ -100,15 +104,16 @@ static mdnn_timeline_event_t *next_event(mdnn_timelines_t *timelines, mdnn_timel
     return event;
 }
 
-mdnn_timeline_event_t *mdnn_timeline_cover(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream, bool by_its_thread)
+mdnn_timeline_event_t *mdnn_timeline_cover(mdnn_timelines_t *timelines,
+                                           mdnn_timeline_stream_t *stream, bool by_its_thread)
 {
     if (!mdnn_timeline_may_record(timelines, stream, by_its_thread))
         return NULL;
     const mdnn_context_change_t change = mdnn_context_enter(timelines->driver, stream->context);
     const unsigned before = stream->count;
     mdnn_timeline_event_t *event = next_event(timelines, stream);
-    if (event &&
-        mdnn_timeline_note(timelines->driver->cuEventRecord(event->handle, stream->handle)) != MDNN_STATUS_OK) {
+    if (event && mdnn_timeline_note(timelines->driver->cuEventRecord(
+                     event->handle, stream->handle)) != MDNN_STATUS_OK) {
         if (stream->count > before) {
             stream->count--;
             mdnn_timeline_drop_event(timelines, event);
@@ -121,7 +126,8 @@ mdnn_timeline_event_t *mdnn_timeline_cover(mdnn_timelines_t *timelines, mdnn_tim
     return event;
 }
 
-mdnn_timeline_event_t *mdnn_timeline_covering(const mdnn_timeline_stream_t *stream, uint64_t position, unsigned *place)
+mdnn_timeline_event_t *mdnn_timeline_covering(const mdnn_timeline_stream_t *stream,
+                                              uint64_t position, unsigned *place)
 {
     for (unsigned i = 0; i < stream->count; i++) {
         mdnn_timeline_event_t *const event = stream->ring[(stream->first + i) % stream->room];
@@ -133,8 +139,9 @@ mdnn_timeline_event_t *mdnn_timeline_covering(const mdnn_timeline_stream_t *stre
     return NULL;
 }
 
-mdnn_timeline_event_t *mdnn_timeline_event_for(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream, uint64_t position,
-                          unsigned *place)
+mdnn_timeline_event_t *mdnn_timeline_event_for(mdnn_timelines_t *timelines,
+                                               mdnn_timeline_stream_t *stream, uint64_t position,
+                                               unsigned *place)
 {
     mdnn_timeline_event_t *const event = mdnn_timeline_covering(stream, position, place);
     if (event)
@@ -144,10 +151,12 @@ mdnn_timeline_event_t *mdnn_timeline_event_for(mdnn_timelines_t *timelines, mdnn
     return recorded;
 }
 
-void mdnn_timeline_fix(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream, bool by_its_thread)
+void mdnn_timeline_fix(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream,
+                       bool by_its_thread)
 {
     unsigned place;
-    if (stream && !mdnn_timeline_is_over(stream, stream->marked) && !mdnn_timeline_covering(stream, stream->marked, &place))
+    if (stream && !mdnn_timeline_is_over(stream, stream->marked) &&
+        !mdnn_timeline_covering(stream, stream->marked, &place))
         (void)mdnn_timeline_cover(timelines, stream, by_its_thread);
 }
 

@@ -62,7 +62,8 @@ static bool grow(mdnn_timelines_t *timelines)
     return true;
 }
 
-mdnn_timeline_stream_t *mdnn_timeline_add(mdnn_timelines_t *timelines, const mdnn_timeline_stream_t *what)
+mdnn_timeline_stream_t *mdnn_timeline_add(mdnn_timelines_t *timelines,
+                                          const mdnn_timeline_stream_t *what)
 {
     if (timelines->stream_count >= timelines->bucket_count) {
         forget_ended(timelines);
@@ -84,7 +85,8 @@ mdnn_timeline_stream_t *mdnn_timeline_add(mdnn_timelines_t *timelines, const mdn
 bool mdnn_timeline_has_streams(const mdnn_timelines_t *timelines, CUcontext context)
 {
     for (size_t i = 0; i < timelines->bucket_count; i++)
-        for (const mdnn_timeline_stream_t *stream = timelines->buckets[i]; stream; stream = stream->next)
+        for (const mdnn_timeline_stream_t *stream = timelines->buckets[i]; stream;
+             stream = stream->next)
             if (stream->context == context)
                 return true;
     return false;
@@ -100,7 +102,8 @@ void mdnn_timeline_forget_streams(mdnn_timelines_t *timelines, CUcontext context
                 continue;
             }
             for (unsigned j = 0; j < stream->count; j++) {
-                mdnn_timeline_event_t *const event = stream->ring[(stream->first + j) % stream->room];
+                mdnn_timeline_event_t *const event =
+                    stream->ring[(stream->first + j) % stream->room];
                 event->context = event->waiters > 0 ? NULL : context;
             }
             *link = stream->next;

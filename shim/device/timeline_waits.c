@@ -33,8 +33,8 @@ mdnn_status_t mdnn_timelines_wait_a_while(mdnn_timelines_t *timelines, mdnn_stre
 
 /* After a wait without the lock: the stream may be forgotten by now, and the event may stand for a
  * later position than the one that has passed. */
-static void finish_wait(mdnn_timelines_t *timelines, mdnn_stream_point_t point, mdnn_timeline_event_t *event,
-                        bool over)
+static void finish_wait(mdnn_timelines_t *timelines, mdnn_stream_point_t point,
+                        mdnn_timeline_event_t *event, bool over)
 {
     mdnn_timeline_stream_t *const stream = mdnn_timeline_find(timelines, point.stream);
     if (--event->waiters == 0 && event->dropped)
@@ -57,10 +57,11 @@ static mdnn_status_t wait_without_lock(mdnn_timelines_t *timelines, mdnn_stream_
     mdnn_timeline_stream_t *const stream = mdnn_timeline_find(timelines, point.stream);
     mdnn_status_t status = MDNN_STATUS_OK;
     if (!mdnn_timeline_is_over(stream, point.position)) {
-        mdnn_timeline_event_t *const event = mdnn_timeline_event_for(timelines, stream, point.position, &place);
-        status = event                                  ? MDNN_STATUS_OK
+        mdnn_timeline_event_t *const event =
+            mdnn_timeline_event_for(timelines, stream, point.position, &place);
+        status = event                                                ? MDNN_STATUS_OK
                  : mdnn_timeline_may_record(timelines, stream, false) ? MDNN_STATUS_DEVICE
-                                                        : MDNN_STATUS_BUSY;
+                                                                      : MDNN_STATUS_BUSY;
         if (event) {
             event->waiters++;
             mdnn_unlock(&timelines->lock);

@@ -40,8 +40,8 @@ struct mdnn_timelines {
     mdnn_lock_t lock;
     uint64_t now; /* the last position of all */
     mdnn_timeline_stream_t **buckets;
-    size_t bucket_count, stream_count; /* a power of two */
-    mdnn_timeline_event_t *free_events;              /* of all contexts */
+    size_t bucket_count, stream_count;  /* a power of two */
+    mdnn_timeline_event_t *free_events; /* of all contexts */
     _Atomic int captures;
     uint64_t completions; /* counted where they are seen */
 };

@@ -6,12 +6,12 @@
 #include "config/devices.h"
 #include "config/log.h"
 #include "config/statistics.h"
+#include "shim/convolution/wd_settings.h"
 #include "shim/graph/graph_follow.h"
 #include "shim/graph/json.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_memory.h"
 #include "shim/convolution/plan_engines.h"
-#include "shim/convolution/wd_policy.h"
 #include "shim/vmem/workspace_sizes.h"
 
 enum { OVERCOMMIT_SHARE = 16 }; /* of the device's memory */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "config/lock.h"
+#include "shim/vmem/capture_queries.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
 #include "shim/vmem/virtual_pins.h"
@@ -341,8 +342,10 @@ void mdnn_virtual_capture_lost(unsigned long long id)
 void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph, bool began)
 {
     mdnn_timelines_t *const timelines = mdnn_virtual_timelines();
-    mdnn_capture_t capture = {
-        .stream = handle_of(stream, per_thread), .thread = pthread_self(), .given = graph != NULL};
+    mdnn_capture_t capture = {.stream = handle_of(stream, per_thread),
+                              .of_thread = handle_of(stream, per_thread) == CU_STREAM_PER_THREAD,
+                              .thread = pthread_self(),
+                              .given = graph != NULL};
     if (timelines && !began)
         mdnn_timelines_capture_ended(timelines);
     if (!timelines || !began)

@@ -5,7 +5,7 @@
 #define MDNN_VIRTUAL_SHARED_H
 
 #include "offload/memory/trace.h"
-#include "shim/vmem/captures.h"
+#include "offload/memory/captures.h"
 #include "shim/device/pinned_pool.h"
 #include "shim/device/timelines.h"
 

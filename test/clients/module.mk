@@ -111,7 +111,7 @@ $(B)/test/shim/test_graph_json: test/shim/test_graph_json.c shim/graph/graph_jso
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -o $@
-$(B)/test/shim/test_wd_policy: test/shim/test_wd_policy.c shim/convolution/wd_policy.c shim/real/installation.c $(B)/libmdnn_core.a
+$(B)/test/shim/test_wd_policy: test/shim/test_wd_policy.c shim/convolution/wd_settings.c shim/real/installation.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -o $@
@@ -127,7 +127,7 @@ $(B)/test/shim/test_candidate_table $(B)/test/shim/test_cost_cache_check: $(call
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -o $@
-$(B)/test/shim/test_search: test/shim/test_search.c shim/convolution/search.c
+$(B)/test/shim/test_search: test/shim/test_search.c optimizer/search.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@
@@ -191,7 +191,7 @@ $(B)/test/shim/test_driver_nodes: test/shim/test_driver_nodes.c $(HOOKS_ALONE) $
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -lpthread -o $@
 TESTS += $(B)/test/shim/test_driver_nodes
-$(B)/test/shim/test_captures: test/shim/test_captures.c shim/vmem/captures.c
+$(B)/test/shim/test_captures: test/shim/test_captures.c offload/memory/captures.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -Wl,--wrap=realloc -lcmocka -ldl -lpthread -o $@

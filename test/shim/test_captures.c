@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-#include "shim/vmem/captures.h"
+#include "offload/memory/captures.h"
+#include "shim/vmem/capture_queries.h"
 #include "shim/real/real.h"
 
 mdnn_dlsym_function_t mdnn_real_dlsym(void)

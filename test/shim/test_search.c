@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "shim/convolution/search.h"
+#include "optimizer/search.h"
 
 /* One problem of a program that makes so many plans of it, runs some twice and then one of them. */
 static void pose(mdnn_search_t *problem, int plans, int tried)

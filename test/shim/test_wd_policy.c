@@ -8,8 +8,9 @@
 
 #include <cmocka.h>
 
+#include "shim/convolution/wd_settings.h"
 #include "shim/real/process.h"
-#include "shim/convolution/wd_policy.h"
+#include "optimizer/wd_policy.h"
 #include "test/unit/random_wd.h"
 
 enum { GROUPS = 5, CALLS = 24, PROBLEMS = 6, ITEMS = 8 };

@@ -1,15 +1,10 @@
-/* Policy wd: what the options say of it, and the division of the arena among streams and layers.
- * Knows networks, fronts and solvers; calls no CUDA function and takes no lock. */
+/* Policy wd: the division of the arena among streams and layers (Oyama 2018, section III-D). Knows
+ * networks, fronts and solvers; keeps no state and takes no lock. */
 #ifndef MDNN_WD_POLICY_H
 #define MDNN_WD_POLICY_H
 
 #include "optimizer/network.h"
 #include "optimizer/wd.h"
-
-bool mdnn_wd_is_on(void);
-/* Workspace that one convolution may have under policy wd: the total, or workspace_limit if that is
- * less; 0 under any other policy. */
-uint64_t mdnn_wd_limit(void);
 
 /* Regions and segments begin at multiples of this: as aligned as an allocation. */
 enum { MDNN_WD_ALIGNMENT_BYTES = 512 };
@@ -37,10 +32,10 @@ typedef struct mdnn_wd_settings {
     mdnn_wd_model_t model;
     mdnn_wd_solver_t solver;
     double solver_ms;
-    const char *glpk_program; /* NULL: is looked for beside the library */
+    const char *glpk_program; /* NULL: find_program says where microdnn-ilp is */
+    /* The path of a program of our installation; false: there is none. NULL: likewise. */
+    bool (*find_program)(const char *name, char *path, size_t bytes);
 } mdnn_wd_settings_t;
-
-mdnn_wd_settings_t mdnn_wd_settings(void); /* of the options */
 
 /* Divides the first `bytes` of the arena among `count` >= 1 groups: fills `region` and `segments`
  * (NULL before). By equal shares where a network is not known or nothing can be solved; in the

@@ -1,4 +1,4 @@
-#include "shim/convolution/search.h"
+#include "optimizer/search.h"
 
 /* A program that takes the first plan of the heuristics makes another one only where that fails; some
  * problems have few engines, and the plans of a search may belong to several problems, as their notes

@@ -1,4 +1,4 @@
-#include "shim/convolution/wd_policy.h"
+#include "optimizer/wd_policy.h"
 
 #include <limits.h>
 #include <math.h>
@@ -9,33 +9,6 @@
 #include "config/log.h"
 #include "config/statistics.h"
 #include "optimizer/ilp_child.h"
-#include "shim/real/installation.h"
-#include "shim/real/process.h"
-
-bool mdnn_wd_is_on(void)
-{
-    return mdnn_process_options()->convolution_policy == MDNN_CONVOLUTION_WD;
-}
-
-uint64_t mdnn_wd_limit(void)
-{
-    const mdnn_options_t *const options = mdnn_process_options();
-    const uint64_t total = options->convolution_total_workspace;
-    const uint64_t limit = options->convolution_workspace_limit;
-    if (!mdnn_wd_is_on())
-        return 0;
-    return total < limit ? total : limit;
-}
-
-mdnn_wd_settings_t mdnn_wd_settings(void)
-{
-    const mdnn_options_t *const options = mdnn_process_options();
-    return (mdnn_wd_settings_t){
-        .model = (mdnn_wd_model_t)options->convolution_wd_model,
-        .solver = (mdnn_wd_solver_t)options->convolution_solver,
-        .solver_ms = (double)options->convolution_solver_time,
-    };
-}
 
 static uint64_t round_down(uint64_t bytes)
 {
@@ -166,7 +139,8 @@ static void ask_glpk(division_t *division, mdnn_wd_result_t *result)
 {
     char found[PATH_MAX];
     const char *program = division->settings->glpk_program;
-    if (!program && !mdnn_installation_find("microdnn-ilp", found, sizeof found)) {
+    if (!program && (!division->settings->find_program ||
+                     !division->settings->find_program("microdnn-ilp", found, sizeof found))) {
         MDNN_LOG_ONCE(
             MDNN_LOG_WARN, "wd",
             "no microdnn-ilp is installed with this library that only its owner can write: "

@@ -1,11 +1,7 @@
-#include "shim/vmem/captures.h"
+#include "offload/memory/captures.h"
 
-#include <dlfcn.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "shim/real/real.h"
 
 /* Allocations that live and go together; one for a graph, its clones and executables. */
 typedef struct group {
@@ -22,7 +18,7 @@ typedef struct holder {
 } holder_t;
 
 typedef struct part {
-    CUgraph part, whole;
+    mdnn_graph_t part, whole;
 } part_t;
 
 struct mdnn_captures {
@@ -247,7 +243,7 @@ void mdnn_captures_rename(mdnn_captures_t *captures, mdnn_holder_kind_t kind, ui
         holder->id = to;
     for (size_t i = 0; kind == MDNN_HOLDER_GRAPH && i < captures->part_count; i++)
         if ((uintptr_t)captures->parts[i].whole == from)
-            captures->parts[i].whole = (CUgraph)(uintptr_t)to;
+            captures->parts[i].whole = (mdnn_graph_t)(uintptr_t)to;
 }
 
 const mdnn_held_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
@@ -299,13 +295,12 @@ bool mdnn_captures_begin(mdnn_captures_t *captures, const mdnn_capture_t *captur
     return true;
 }
 
-bool mdnn_captures_in(const mdnn_captures_t *captures, CUstream stream, pthread_t thread,
+bool mdnn_captures_in(const mdnn_captures_t *captures, mdnn_stream_t stream, pthread_t thread,
                       mdnn_capture_t *capture)
 {
     for (size_t i = 0; i < captures->capture_count; i++) {
         const mdnn_capture_t *const each = &captures->under_way[i];
-        if (each->stream != stream ||
-            (stream == CU_STREAM_PER_THREAD && !pthread_equal(each->thread, thread)))
+        if (each->stream != stream || (each->of_thread && !pthread_equal(each->thread, thread)))
             continue;
         *capture = *each;
         return true;
@@ -313,7 +308,8 @@ bool mdnn_captures_in(const mdnn_captures_t *captures, CUstream stream, pthread_
     return false;
 }
 
-bool mdnn_captures_making(const mdnn_captures_t *captures, CUgraph graph, mdnn_capture_t *capture)
+bool mdnn_captures_making(const mdnn_captures_t *captures, mdnn_graph_t graph,
+                          mdnn_capture_t *capture)
 {
     for (size_t i = 0; graph && i < captures->capture_count; i++)
         if (captures->under_way[i].graph == graph) {
@@ -335,7 +331,7 @@ bool mdnn_captures_end(mdnn_captures_t *captures, unsigned long long id)
 
 /* ---- graphs in graphs ---- */
 
-bool mdnn_captures_join(mdnn_captures_t *captures, CUgraph whole, CUgraph part)
+bool mdnn_captures_join(mdnn_captures_t *captures, mdnn_graph_t whole, mdnn_graph_t part)
 {
     void *items = captures->parts;
     if (!reserve(&items, captures->part_count, &captures->part_capacity, sizeof(part_t)))
@@ -345,7 +341,7 @@ bool mdnn_captures_join(mdnn_captures_t *captures, CUgraph whole, CUgraph part)
     return true;
 }
 
-CUgraph mdnn_captures_whole(const mdnn_captures_t *captures, CUgraph graph)
+mdnn_graph_t mdnn_captures_whole(const mdnn_captures_t *captures, mdnn_graph_t graph)
 {
     for (size_t depth = 0; depth < captures->part_count; depth++) {
         size_t i = 0;
@@ -358,11 +354,11 @@ CUgraph mdnn_captures_whole(const mdnn_captures_t *captures, CUgraph graph)
     return graph;
 }
 
-void mdnn_captures_part(mdnn_captures_t *captures, CUgraph whole)
+void mdnn_captures_part(mdnn_captures_t *captures, mdnn_graph_t whole)
 {
     size_t i = 0;
     while (i < captures->part_count) {
-        const CUgraph part = captures->parts[i].part;
+        const mdnn_graph_t part = captures->parts[i].part;
         if (captures->parts[i].whole != whole) {
             i++;
             continue;
@@ -371,62 +367,4 @@ void mdnn_captures_part(mdnn_captures_t *captures, CUgraph whole)
         mdnn_captures_part(captures, part);
         i = 0;
     }
-}
-
-/* ---- the driver's word ---- */
-
-/* Looked for here, since old drivers lack it and headers differ. */
-typedef CUresult (*get_info_t)(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *,
-                               const CUgraphNode **, size_t *);
-
-static get_info_t find_get_info(void)
-{
-    static _Atomic(get_info_t) known;
-    get_info_t get = atomic_load_explicit(&known, memory_order_relaxed);
-    if (get)
-        return get;
-    void *const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    void *const symbol = library ? mdnn_real_dlsym()(library, "cuStreamGetCaptureInfo_v2") : NULL;
-    memcpy(&get, &symbol, sizeof get);
-    if (library)
-        dlclose(library);
-    if (!get)
-        (void)dlerror(); /* not the host's */
-    else
-        atomic_store_explicit(&known, get, memory_order_relaxed);
-    return get;
-}
-
-/* A failure that may pass is asked about again: what is not known to be captured is not kept for
- * its graph, and an end that is not known lets go of nothing. */
-static CUstreamCaptureStatus ask(CUstream stream, cuuint64_t *id, CUgraph *graph)
-{
-    const get_info_t get = find_get_info();
-    CUstreamCaptureStatus status;
-    for (int tries = 0; get && tries < 2; tries++)
-        if (get(stream, &status, id, graph, NULL, NULL) == CUDA_SUCCESS)
-            return status;
-    return CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-bool mdnn_capture_of(CUstream stream, unsigned long long *id)
-{
-    return mdnn_capture_asked(stream, id, NULL);
-}
-
-bool mdnn_capture_asked(CUstream stream, unsigned long long *id, CUgraph *graph)
-{
-    cuuint64_t found;
-    CUgraph making = NULL;
-    if (ask(stream, &found, graph ? &making : NULL) != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-        return false;
-    *id = found;
-    if (graph)
-        *graph = making;
-    return true;
-}
-
-bool mdnn_capture_goes_on(CUstream stream)
-{
-    return ask(stream, NULL, NULL) != CU_STREAM_CAPTURE_STATUS_NONE;
 }

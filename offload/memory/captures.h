@@ -1,7 +1,6 @@
 /* What graphs hold: the allocations that were named or made in a capture, or named by a node, as
  * long as the graph, a clone or an executable of it exists. And which captures are under way, which
- * graphs are parts of others. Bookkeeping only: makes no driver call but for the questions at the
- * end, takes no lock; the caller holds one around every other call.
+ * graphs are parts of others. Bookkeeping only: makes no driver call, takes no lock; the caller holds one around every other call.
  *
  * The mechanism counts pins, one for each holder here, and keeps what the program frees meanwhile
  * until the last is gone. */
@@ -13,9 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cuda.h>
-
 #include "config/status.h"
+
+/* Handles of the driver: CUgraph and CUstream. Only compared. */
+typedef struct CUgraph_st *mdnn_graph_t;
+typedef struct CUstream_st *mdnn_stream_t;
 
 typedef struct mdnn_captures mdnn_captures_t;
 
@@ -82,10 +83,11 @@ void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t by
 /* ---- captures under way ---- */
 
 typedef struct mdnn_capture {
-    CUstream stream;       /* where it began and has to end, */
-    pthread_t thread;      /* whose own stream that is; looked at only for CU_STREAM_PER_THREAD */
+    mdnn_stream_t stream;  /* where it began and has to end, */
+    bool of_thread;        /* which is the handle of each thread's own stream: */
+    pthread_t thread;      /* then this one's */
     unsigned long long id; /* 0: the driver does not say */
-    CUgraph graph;         /* that it makes; NULL: the driver does not say */
+    mdnn_graph_t graph;    /* that it makes; NULL: the driver does not say */
     bool given;            /* the graph is the program's and stays, whatever becomes of this */
 } mdnn_capture_t;
 
@@ -93,28 +95,20 @@ typedef struct mdnn_capture {
 bool mdnn_captures_begin(mdnn_captures_t *captures, const mdnn_capture_t *capture);
 /* The one that began in the stream, of that thread or of any, or that makes the graph, is given
  * out; false: there is none. */
-bool mdnn_captures_in(const mdnn_captures_t *captures, CUstream stream, pthread_t thread,
+bool mdnn_captures_in(const mdnn_captures_t *captures, mdnn_stream_t stream, pthread_t thread,
                       mdnn_capture_t *capture);
-bool mdnn_captures_making(const mdnn_captures_t *captures, CUgraph graph, mdnn_capture_t *capture);
+bool mdnn_captures_making(const mdnn_captures_t *captures, mdnn_graph_t graph,
+                          mdnn_capture_t *capture);
 /* false: it was not remembered, or forgotten meanwhile. */
 bool mdnn_captures_end(mdnn_captures_t *captures, unsigned long long id);
 
 /* ---- graphs in graphs ---- */
 
 /* `part` lives in `whole` and ends with it. false: without memory. */
-bool mdnn_captures_join(mdnn_captures_t *captures, CUgraph whole, CUgraph part);
+bool mdnn_captures_join(mdnn_captures_t *captures, mdnn_graph_t whole, mdnn_graph_t part);
 /* The graph that is no part of another, itself perhaps, in which `graph` is. */
-CUgraph mdnn_captures_whole(const mdnn_captures_t *captures, CUgraph graph);
+mdnn_graph_t mdnn_captures_whole(const mdnn_captures_t *captures, mdnn_graph_t graph);
 /* `whole` is no more, nor are its parts. */
-void mdnn_captures_part(mdnn_captures_t *captures, CUgraph whole);
-
-/* ---- the driver's word ---- */
-
-/* The capture that the stream takes part in; false: none, or the driver cannot say. */
-bool mdnn_capture_of(CUstream stream, unsigned long long *id);
-/* Likewise, and the graph that it makes. */
-bool mdnn_capture_asked(CUstream stream, unsigned long long *id, CUgraph *graph);
-/* Whether the stream takes part in one, be it invalidated. */
-bool mdnn_capture_goes_on(CUstream stream);
+void mdnn_captures_part(mdnn_captures_t *captures, mdnn_graph_t whole);
 
 #endif
