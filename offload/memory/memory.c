@@ -1,4 +1,5 @@
 /* Allocations of virtual memory, pins, the report. */
+#include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 
 #include <stdatomic.h>
@@ -441,6 +442,7 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
         *address = allocation->address;
     else
         forget(memory, allocation); /* ranges.c still knows the earlier users */
+    mdnn_memory_check(memory);
     return status;
 }
 
@@ -505,6 +507,7 @@ static mdnn_status_t free_later(mdnn_memory_t *memory, mdnn_allocation_t *alloca
     else
         mdnn_allocation_end(memory,
                             allocation); /* freed by another thread meanwhile, which is an error */
+    mdnn_memory_check(memory);
     return status;
 }
 
@@ -521,6 +524,7 @@ mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t
     if (allocation->pins == 0) /* else a graph may use it after this */
         allocation->freed_in = stream;
     forget(memory, allocation);
+    mdnn_memory_check(memory);
     return MDNN_STATUS_OK;
 }
 
@@ -613,6 +617,7 @@ mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t 
            !mdnn_memory_serves_all(memory))
         MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
     mdnn_memory_end_turn(memory, &turn);
+    mdnn_memory_check(memory);
     return status;
 }
 
@@ -621,6 +626,7 @@ void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address)
     mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, address);
     if (allocation)
         mdnn_allocation_unpin(memory, allocation);
+    mdnn_memory_check(memory);
 }
 
 bool mdnn_memory_revive(mdnn_memory_t *memory, uint64_t address)
@@ -630,6 +636,7 @@ bool mdnn_memory_revive(mdnn_memory_t *memory, uint64_t address)
         return false;
     allocation->freed = false;
     begin_life(memory, allocation);
+    mdnn_memory_check(memory);
     return true;
 }
 
@@ -662,6 +669,7 @@ void mdnn_memory_unpin_live(mdnn_memory_t *memory, mdnn_live_pin_t pin)
         return;
     allocation->live_pins--;
     mdnn_allocation_unpin(memory, allocation);
+    mdnn_memory_check(memory);
 }
 
 bool mdnn_memory_has_live_pins(const mdnn_memory_t *memory, uint64_t address)

@@ -1,5 +1,6 @@
 /* The budget's other part: device memory that is the driver's own, and so cannot leave. What is to
  * be set aside must not be there yet; chunks make room for it, and go back to the driver. */
+#include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
@@ -94,6 +95,7 @@ mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
         memory->aside_bytes += bytes;
     memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
     mdnn_memory_note_resident(memory);
+    mdnn_memory_check(memory);
     return status;
 }
 
@@ -103,6 +105,7 @@ void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes)
     (void)shrink(memory);
     memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
     mdnn_memory_note_resident(memory);
+    mdnn_memory_check(memory);
 }
 
 void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes)

@@ -17,7 +17,8 @@
  *
  * Chunks below `filled` have the content; from `clean` on the host has it. Since clean <= filled,
  * each chunk's content is in one place at least at every moment, whatever is called off or fails
- * half-way. Chunks from `clean` on may be given away, those below `filled` may be mapped.
+ * half-way. Chunks from `clean` on may be given away, those below `filled` may be mapped. Debug builds
+ * check that (offload/memory/memory_check.h).
  *
  * Where a plan says that no chunk is wanted yet, an allocation gets addresses alone: it is AWAY,
  * and blank. It takes chunks when an operation names it. */

@@ -1,4 +1,5 @@
 /* The way of a range out of device memory and back, step by step. Nothing here waits. */
+#include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 #include "config/extremes.h"
 
@@ -573,6 +574,7 @@ bool mdnn_memory_progress(mdnn_memory_t *memory)
     }
     if (may_move)
         step_all_back(memory);
+    mdnn_memory_check(memory);
     return waiting || memory->slot_busy || memory->steps != before ||
            memory->flights[0].count + memory->flights[1].count > 0;
 }

@@ -1,4 +1,5 @@
 /* Around an operation: what it names is held, marked, recorded; the plan follower's advice is followed. */
+#include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 
 #include <stdlib.h>
@@ -248,6 +249,7 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
         pin_named(memory, operation, true);
     else
         begin_timing(memory, operation);
+    mdnn_memory_check(memory);
     return MDNN_STATUS_OK;
 }
 
@@ -490,4 +492,5 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
         record(memory, operation, use_count);
     mdnn_memory_progress(memory);
     mdnn_memory_slow_down(memory, end);
+    mdnn_memory_check(memory);
 }

@@ -26,6 +26,7 @@
  * Only the demand that has the turn holds chunks while it waits for more; what a planned return has
  * taken can be taken back, and so can what a demand had taken that failed or stalled. So no two
  * demands and returns can block each other. */
+#include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 
 #include <math.h>
@@ -56,6 +57,7 @@ static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_stream_point_t poi
         return MDNN_STATUS_NOT_FOUND;
     if (point.position == 0 || memory->device.is_done(memory->context, point))
         return MDNN_STATUS_OK;
+    mdnn_memory_check(memory);
     const double begin_us = memory->device.now_us(memory->context);
     const mdnn_status_t status = seconds < INFINITY
                                      ? memory->device.wait_a_while(memory->context, point, seconds)
@@ -113,6 +115,7 @@ mdnn_status_t mdnn_memory_wait_for_change(mdnn_memory_t *memory)
         return MDNN_STATUS_NOT_FOUND; /* there is nobody else */
     if (memory->closed)
         return MDNN_STATUS_NOT_FOUND;
+    mdnn_memory_check(memory);
     memory->device.wait_for_change(memory->context, stretch_s);
     return end_wait(memory, MDNN_STATUS_OK);
 }

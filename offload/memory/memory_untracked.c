@@ -1,5 +1,6 @@
 /* Work whose memory nobody knows: it may use anything. It is let through where everything is
  * RESIDENT, and then nothing is unmapped, nor handed on, before it has ended. */
+#include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 
 #include <stdlib.h>
@@ -70,6 +71,7 @@ void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream)
         return; /* nobody will know when it is over: it stays open, and nothing leaves any more */
     memory->untracked_open--;
     memory->steps++;
+    mdnn_memory_check(memory);
 }
 
 mdnn_stream_point_t *mdnn_memory_untracked_use(mdnn_memory_t *memory)
