@@ -240,7 +240,7 @@ mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_workspaces.c 's/^       
     mutant RELAUNCHED_BEFORE_THE_FREE shim/vmem/virtual_graphs.c 's/^    if (!out)$/    if (1)/' budgeted virtual_async freed_after_each_launch
     mutant NOTHING_IS_FREED_BY_LAUNCHES shim/vmem/virtual_graphs.c 's/^        end_others(device, what->address, stream);/        ;/' \
         budgeted virtual_async freed_by_another_graph
-    mutant CAPTURES_FREE_ANYTHING shim/vmem/virtual_graphs.c 's/status = !mdnn_captures_is_made(mdnn_virtual_captures(), address)$/status = 0/' \
+    mutant CAPTURES_FREE_ANYTHING shim/vmem/virtual_holds.c 's/status = !mdnn_captures_is_made(mdnn_virtual_captures(), address)$/status = 0/' \
         budgeted virtual_async not_a_graphs
     mutant REFUSED_NODE_HOLDS shim/vmem/virtual_graphs.c 's/^        if (!made)$/        if (0)/' budgeted virtual_pins refused_node
 

@@ -20,7 +20,5 @@ void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long 
 void mdnn_virtual_holds_freed(mdnn_virtual_device_t *device, uint64_t address);
 /* Nobody holds any more what lies there. */
 void mdnn_virtual_forget_holds(uint64_t start, uint64_t bytes);
-/* The capture under way that began in the stream; 0: none. */
-unsigned long long mdnn_virtual_capture_in(CUstream stream);
 
 #endif

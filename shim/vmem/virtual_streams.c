@@ -2,7 +2,7 @@
 
 #include "shim/real/capture_mode.h"
 #include "shim/real/failure.h"
-#include "shim/vmem/virtual_holds.h"
+#include "shim/vmem/virtual_captures.h"
 #include "shim/vmem/virtual_memory.h"
 #include "shim/vmem/virtual_shared.h"
 

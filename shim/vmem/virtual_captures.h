@@ -1,0 +1,10 @@
+/* Captures under way; the others of their functions are for hooks (shim/vmem/virtual_memory.h). */
+#ifndef MDNN_VIRTUAL_CAPTURES_H
+#define MDNN_VIRTUAL_CAPTURES_H
+
+#include <cuda.h>
+
+/* The capture under way that began in the stream; 0: none. */
+unsigned long long mdnn_virtual_capture_in(CUstream stream);
+
+#endif
