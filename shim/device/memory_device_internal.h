@@ -1,0 +1,84 @@
+/* What the files of a device's memory share.
+ *   memory_device.c  host memory, copies, and the table of functions; beginning and end
+ *   device_chunks.c  chunks, their aliases and where they are mapped
+ *   device_waits.c   points of streams, and waits in which the caller's lock is let go
+ *   device_timers.c  times of stretches of streams
+ * Functions whose first parameter is `context` are of mdnn_memory_device_t (offload/memory/memory.h),
+ * which says what they promise. */
+#ifndef MDNN_MEMORY_DEVICE_INTERNAL_H
+#define MDNN_MEMORY_DEVICE_INTERNAL_H
+
+#include "shim/device/memory_device.h"
+
+enum { MDNN_DEVICE_TIMERS = 64 };
+
+/* A stretch of a stream that is timed. */
+typedef struct mdnn_device_timer {
+    CUevent begin, end;
+    bool taken, ended, failed;
+} mdnn_device_timer_t;
+
+/* A place for a chunk. */
+typedef enum mdnn_chunk_state {
+    MDNN_CHUNK_NONE,
+    MDNN_CHUNK_THERE,
+    MDNN_CHUNK_WITHOUT_ALIAS
+} mdnn_chunk_state_t;
+
+struct mdnn_device_memory {
+    mdnn_device_memory_config_t config;
+    CUdeviceptr addresses, aliases; /* reservations */
+    uint64_t address_bytes, alias_bytes;
+    CUmemGenericAllocationHandle *chunks;
+    CUdeviceptr *mapped; /* by chunk: its range's address; 0: it is mapped for none */
+    mdnn_chunk_state_t *states;
+    size_t chunk_count, chunk_capacity; /* places that were ever taken, and all */
+    uint64_t left_over; /* a chunk that measuring had and could not destroy, the next one; or 0 */
+    CUmemAccessDesc access[1 + MDNN_MEMORY_PEERS]; /* who may use ranges; the device itself first */
+    size_t access_count;
+    struct {
+        CUstream stream;
+        uint64_t number;
+    } copies[2]; /* in, out */
+    mdnn_pinned_pool_t *slots;
+    bool covers;
+    mdnn_device_timer_t timers[MDNN_DEVICE_TIMERS]; /* a token is a place, from 1 on */
+};
+
+/* ---- device_chunks.c ---- */
+
+/* Reserves the window of aliases. */
+mdnn_status_t mdnn_device_make_chunks(mdnn_device_memory_t *memory);
+/* Unmaps and releases all. */
+void mdnn_device_release_chunks(mdnn_device_memory_t *memory);
+CUdeviceptr mdnn_device_chunk_alias(const mdnn_device_memory_t *memory, uint64_t chunk);
+/* Maps its alias where that is missing since destroying the chunk failed. */
+mdnn_status_t mdnn_device_have_alias(mdnn_device_memory_t *memory, uint64_t chunk);
+mdnn_status_t mdnn_device_create_chunk(void *context, uint64_t *chunk);
+mdnn_status_t mdnn_device_destroy_chunk(void *context, uint64_t chunk);
+mdnn_status_t mdnn_device_map_chunk(void *context, uint64_t address, uint64_t chunk);
+mdnn_status_t mdnn_device_unmap_chunk(void *context, uint64_t address, uint64_t chunk);
+
+/* ---- device_waits.c ---- */
+
+mdnn_stream_point_t mdnn_device_mark_point(void *context, uint64_t stream);
+bool mdnn_device_is_done(void *context, mdnn_stream_point_t point);
+uint64_t mdnn_device_completions(void *context);
+void mdnn_device_fix_point(void *context, mdnn_stream_point_t point);
+mdnn_status_t mdnn_device_wait_in_stream(void *context, uint64_t stream, mdnn_stream_point_t point);
+/* Around each wait of the host. */
+void mdnn_device_let_go(const mdnn_device_memory_t *memory);
+void mdnn_device_take_back(const mdnn_device_memory_t *memory);
+mdnn_status_t mdnn_device_wait_on_host(void *context, mdnn_stream_point_t point);
+mdnn_status_t mdnn_device_wait_a_while(void *context, mdnn_stream_point_t point, double seconds);
+void mdnn_device_wait_for_change(void *context, double seconds);
+uint32_t mdnn_device_opened_here(void *context);
+
+/* ---- device_timers.c ---- */
+
+uint64_t mdnn_device_time_begin(void *context, uint64_t stream);
+void mdnn_device_time_end(void *context, uint64_t stream, uint64_t token);
+mdnn_status_t mdnn_device_time_read(void *context, uint64_t token, double *time_us);
+void mdnn_device_destroy_timers(mdnn_device_memory_t *memory);
+
+#endif
