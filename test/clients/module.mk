@@ -207,7 +207,7 @@ endif
 
 
 $(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(call shim_sources,memory_device device_chunks device_waits device_timers \
-    failure pinned_pool link_rates timelines timeline_events timeline_streams timeline_waits context_change real capture_mode) $(B)/libmdnn_core.a | $(CLIENT_SIM)
+    failure pinned_pool pinned_pieces link_rates timelines timeline_events timeline_streams timeline_waits context_change real capture_mode) $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
