@@ -22,7 +22,8 @@ static float median(const float *ms, int count)
     return sorted[count / 2];
 }
 
-mdnn_trial_verdict_t mdnn_trial_judge(const mdnn_trial_times_t *times, mdnn_trial_medians_t *medians)
+mdnn_trial_verdict_t mdnn_trial_judge(const mdnn_trial_times_t *times,
+                                      mdnn_trial_medians_t *medians)
 {
     medians->split_ms = median(times->split_ms, times->count);
     medians->rival_ms = median(times->rival_ms, times->count);

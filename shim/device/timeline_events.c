@@ -129,14 +129,16 @@ mdnn_timeline_event_t *mdnn_timeline_cover(mdnn_timelines_t *timelines,
 mdnn_timeline_event_t *mdnn_timeline_covering(const mdnn_timeline_stream_t *stream,
                                               uint64_t position, unsigned *place)
 {
-    for (unsigned i = 0; i < stream->count; i++) {
-        mdnn_timeline_event_t *const event = stream->ring[(stream->first + i) % stream->room];
-        if (event->position >= position) {
-            *place = i;
-            return event;
-        }
+    unsigned first = 0;                                /* the place is here or later, */
+    for (unsigned end = stream->count; first < end;) { /* and before this; positions only grow */
+        const unsigned middle = first + (end - first) / 2;
+        if (stream->ring[(stream->first + middle) % stream->room]->position < position)
+            first = middle + 1;
+        else
+            end = middle;
     }
-    return NULL;
+    *place = first;
+    return first < stream->count ? stream->ring[(stream->first + first) % stream->room] : NULL;
 }
 
 mdnn_timeline_event_t *mdnn_timeline_event_for(mdnn_timelines_t *timelines,

@@ -184,7 +184,8 @@ void mdnn_workspace_learn(mdnn_used_workspaces_t *all, uint64_t bytes,
 bool mdnn_workspace_was_used(const mdnn_used_workspaces_t *all, uint64_t bytes,
                              uint64_t sizes[MDNN_WORKSPACE_OPERANDS])
 {
-    for (size_t i = 0; bytes > 0 && i < MDNN_WORKSPACES_USED; i++)
+    /* Asked at each allocation: programs without convolutions need not pay for it. */
+    for (size_t i = 0; bytes > 0 && all->next > 0 && i < MDNN_WORKSPACES_USED; i++)
         if (all->used[i].bytes == bytes) {
             memcpy(sizes, all->used[i].operands, sizeof all->used[i].operands);
             return true;
