@@ -31,7 +31,8 @@ static bool content_holds(const mdnn_memory_t *memory, const mdnn_allocation_t *
     MDNN_RULE(allocation->slots_from == allocation->count || allocation->slots);
     if (!allocation->blank)
         MDNN_RULE(allocation->slots_from <= allocation->clean);
-    else if (allocation->state != MDNN_ALLOCATION_LEAVING && allocation->state != MDNN_ALLOCATION_ENDING)
+    else if (allocation->state != MDNN_ALLOCATION_LEAVING &&
+             allocation->state != MDNN_ALLOCATION_ENDING)
         MDNN_RULE(allocation->slots_from == allocation->count);
     MDNN_RULE(allocation->covered <= allocation->count);
     MDNN_RULE(allocation->covered == 0 || memory->config.safety == MDNN_SAFETY_HOST);
@@ -61,21 +62,24 @@ static bool state_holds(const mdnn_memory_t *memory, const mdnn_allocation_t *al
         MDNN_RULE(allocation->target < allocation->count);
     if (state == MDNN_ALLOCATION_RETURNING)
         MDNN_RULE(allocation->target <= allocation->count);
-    MDNN_RULE(!allocation->cut || (state == MDNN_ALLOCATION_LEAVING && chunks.mapped <= allocation->target));
+    MDNN_RULE(!allocation->cut ||
+              (state == MDNN_ALLOCATION_LEAVING && chunks.mapped <= allocation->target));
     return true;
 }
 
 static bool uses_hold(const mdnn_allocation_t *allocation, const char **broken)
 {
     MDNN_RULE(allocation->use_count <= allocation->use_room);
-    MDNN_RULE((allocation->uses == allocation->first_uses) == (allocation->use_room == MDNN_INLINE_USES));
+    MDNN_RULE((allocation->uses == allocation->first_uses) ==
+              (allocation->use_room == MDNN_INLINE_USES));
     for (uint32_t i = 0; i < allocation->use_count; i++)
         for (uint32_t other = 0; other < i; other++)
             MDNN_RULE(allocation->uses[i].stream != allocation->uses[other].stream);
     return true;
 }
 
-static bool life_holds(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation, const char **broken)
+static bool life_holds(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
+                       const char **broken)
 {
     const mdnn_allocation_state_t state = allocation->state;
     const bool is_ending = state == MDNN_ALLOCATION_ENDING;
@@ -101,15 +105,16 @@ static bool allocation_holds(const mdnn_memory_t *memory, const mdnn_allocation_
                              const char **broken)
 {
     return life_holds(memory, allocation, broken) && uses_hold(allocation, broken) &&
-           (!allocation->range || (content_holds(memory, allocation, broken) &&
-                                   state_holds(memory, allocation, broken)));
+           (!allocation->range ||
+            (content_holds(memory, allocation, broken) && state_holds(memory, allocation, broken)));
 }
 
 /* ---- all of them ---- */
 
 static void add(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation, sums_t *sums)
 {
-    const bool is_stuck = allocation->stays ? allocation->state != MDNN_ALLOCATION_ENDING : allocation->pins > 0;
+    const bool is_stuck =
+        allocation->stays ? allocation->state != MDNN_ALLOCATION_ENDING : allocation->pins > 0;
     sums->looks += 8 + allocation->use_count;
     sums->states[allocation->state]++;
     sums->in_flight[0] += allocation->in_flight[0];
@@ -141,8 +146,8 @@ static bool all_hold(const mdnn_memory_t *memory, sums_t *sums, const char **bro
     return true;
 }
 
-static bool list_holds(const mdnn_allocation_list_t *list, mdnn_allocation_state_t state, uint64_t count,
-                       const char **broken)
+static bool list_holds(const mdnn_allocation_list_t *list, mdnn_allocation_state_t state,
+                       uint64_t count, const char **broken)
 {
     const mdnn_allocation_t *before = NULL;
     uint64_t listed = 0;
@@ -156,7 +161,8 @@ static bool list_holds(const mdnn_allocation_list_t *list, mdnn_allocation_state
     return true;
 }
 
-static bool flights_hold(const mdnn_memory_t *memory, const sums_t *sums, bool out, const char **broken)
+static bool flights_hold(const mdnn_memory_t *memory, const sums_t *sums, bool out,
+                         const char **broken)
 {
     const mdnn_flights_t *const flights = &memory->flights[out];
     MDNN_RULE(flights->count <= MDNN_FLIGHTS);
@@ -180,7 +186,8 @@ static bool sums_hold(const mdnn_memory_t *memory, const sums_t *sums, const cha
     MDNN_RULE(memory->report.host_bytes == sums->host_bytes);
     MDNN_RULE(memory->movable_range_bytes >= sums->movable);
     MDNN_RULE(memory->report.live_bytes <= memory->report.peak_live_bytes);
-    MDNN_RULE(memory->report.created == counts.created && memory->report.destroyed == counts.destroyed);
+    MDNN_RULE(memory->report.created == counts.created &&
+              memory->report.destroyed == counts.destroyed);
     MDNN_RULE(there * memory->chunk_bytes <= memory->peak_resident_bytes);
     return true;
 }
@@ -203,14 +210,16 @@ static bool order_holds(const mdnn_memory_t *memory, const char **broken)
 bool mdnn_memory_is_valid(const mdnn_memory_t *memory, const char **broken, uint64_t *looks)
 {
     sums_t sums = {0};
-    const bool holds =
-        all_hold(memory, &sums, broken) && uses_hold(&memory->all, broken) &&
-        list_holds(&memory->leaving, MDNN_ALLOCATION_LEAVING, sums.states[MDNN_ALLOCATION_LEAVING], broken) &&
-        list_holds(&memory->returning, MDNN_ALLOCATION_RETURNING, sums.states[MDNN_ALLOCATION_RETURNING],
-                   broken) &&
-        list_holds(&memory->endings, MDNN_ALLOCATION_ENDING, sums.states[MDNN_ALLOCATION_ENDING], broken) &&
-        flights_hold(memory, &sums, false, broken) && flights_hold(memory, &sums, true, broken) &&
-        sums_hold(memory, &sums, broken) && order_holds(memory, broken);
+    const bool holds = all_hold(memory, &sums, broken) && uses_hold(&memory->all, broken) &&
+                       list_holds(&memory->leaving, MDNN_ALLOCATION_LEAVING,
+                                  sums.states[MDNN_ALLOCATION_LEAVING], broken) &&
+                       list_holds(&memory->returning, MDNN_ALLOCATION_RETURNING,
+                                  sums.states[MDNN_ALLOCATION_RETURNING], broken) &&
+                       list_holds(&memory->endings, MDNN_ALLOCATION_ENDING,
+                                  sums.states[MDNN_ALLOCATION_ENDING], broken) &&
+                       flights_hold(memory, &sums, false, broken) &&
+                       flights_hold(memory, &sums, true, broken) &&
+                       sums_hold(memory, &sums, broken) && order_holds(memory, broken);
     *looks += sums.looks;
     return holds;
 }

@@ -4,83 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "offload/plan/follower_check.h"
 #include "offload/plan/follower_internal.h"
 
-enum {
-    PERIODS = 4,     /* as many as the history remembers */
-    TIMED = 1 << 13, /* records whose times may still come */
-    REPLANS = 8,     /* for want of memory */
-    BEGUN = 16,      /* ranges that began last and may leave, of which some were not used yet */
-    TRIES = 3,       /* plans of a period that may fail for want of host memory */
-    TAKE_UP_AHEAD =
-        64 /* operations: what they use is called back when the program is found again */
-};
-static const uint64_t never = UINT64_MAX;
 /* Of two plans whose iterations differ by less, the one that keeps to its schedule. */
 static const double AS_FAST = 1.01;
 /* Iterations may take so much less than is predicted: moves begin earlier than the replay has it. */
 static const double PREDICTED_LONG = 1.1;
-
-typedef enum stage {
-    STAGE_TIMING,
-    STAGE_PLANNING,
-    STAGE_PLANNED, /* `plan` is there, or there will be none */
-} stage_t;
-
-typedef struct entry {
-    uint64_t number; /* the history's; 0: free */
-    uint32_t count;  /* operations */
-    stage_t stage;
-    double *times_us;   /* of each operation; negative: not yet */
-    uint32_t untimed;   /* of them */
-    uint64_t passed;    /* operations while the stage was TIMING */
-    uint64_t plan_from; /* not planned before so many passed */
-    unsigned tries;
-    uint64_t followed;    /* operations */
-    uint64_t short_bytes; /* of the budget, left alone by plans that are made now */
-    unsigned replans;
-    follower_plan_t *plan;
-    follower_plan_t *before; /* the plan, with more memory, as long as `plan` has to prove itself */
-} entry_t;
-
-/* One of the history's ranges; the same index. */
-typedef struct known_range {
-    void *owner;
-    uint64_t bytes;
-    uint64_t touched_at; /* sequence behind its last use or its beginning; `never`: not alive */
-    uint32_t slot;       /* in the period of follower->active; MDNN_NO_POSITION */
-    bool stays, used;
-} known_range_t;
-
-typedef struct timed {
-    uint64_t sequence_end; /* sequence + 1; 0: none */
-    uint64_t period;
-    uint32_t position;
-} timed_t;
-
-struct mdnn_follower {
-    mdnn_follower_config_t config;
-    mdnn_history_t *history;
-    uint64_t sequence; /* of the next record */
-    known_range_t *ranges;
-    uint32_t range_capacity;
-    uint32_t begun[BEGUN]; /* a ring of those that began last */
-    uint32_t begun_count;
-    entry_t entries[PERIODS];
-    mdnn_history_place_t place; /* of the last record */
-    uint64_t followed_for;      /* records in a row that stood one behind the other there */
-    uint32_t iteration;         /* operations of its period */
-    follower_plan_t *active;    /* whose ranges are known; of an entry */
-    uint64_t flown;             /* records in a row in which it was followed */
-    uint64_t short_bytes;       /* most that was missing in the last iteration of these, */
-    uint64_t short_before;      /* and in the one before */
-    follower_job_t *job;        /* NULL: none is under way */
-    uint64_t job_period;
-    uint64_t plans;       /* made */
-    uint64_t aside_bytes; /* of the budget */
-    timed_t *timed;       /* ring of TIMED */
-    uint32_t periods;
-};
 
 /* ---- life ---- */
 
@@ -91,21 +21,21 @@ mdnn_follower_t *mdnn_follower_create(const mdnn_follower_config_t *config)
         return NULL;
     follower->config = *config;
     follower->history = mdnn_history_create(NULL);
-    follower->timed = calloc(TIMED, sizeof *follower->timed);
+    follower->timed = calloc(FOLLOWER_TIMED, sizeof *follower->timed);
     if (follower->history && follower->timed)
         return follower;
     mdnn_follower_destroy(follower);
     return NULL;
 }
 
-static void forget(mdnn_follower_t *follower, entry_t *entry)
+static void forget(mdnn_follower_t *follower, follower_entry_t *entry)
 {
     if (entry->plan == follower->active)
         follower->active = NULL;
     follower_plan_destroy(entry->plan);
     follower_plan_destroy(entry->before);
     free(entry->times_us);
-    *entry = (entry_t){0};
+    *entry = (follower_entry_t){0};
 }
 
 void mdnn_follower_destroy(mdnn_follower_t *follower)
@@ -118,7 +48,7 @@ void mdnn_follower_destroy(mdnn_follower_t *follower)
         if (follower_job_finish(follower->job, &unwanted) == MDNN_STATUS_OK)
             follower_plan_destroy(unwanted);
     }
-    for (int i = 0; i < PERIODS; i++)
+    for (int i = 0; i < FOLLOWER_PERIODS; i++)
         forget(follower, &follower->entries[i]);
     mdnn_history_destroy(follower->history);
     free(follower->ranges);
@@ -130,7 +60,7 @@ void mdnn_follower_destroy(mdnn_follower_t *follower)
 
 static bool lives(const mdnn_follower_t *follower, uint32_t range)
 {
-    return range < follower->range_capacity && follower->ranges[range].touched_at != never;
+    return range < follower->range_capacity && follower->ranges[range].touched_at != follower_never;
 }
 
 static bool make_room(mdnn_follower_t *follower, uint32_t range)
@@ -140,11 +70,11 @@ static bool make_room(mdnn_follower_t *follower, uint32_t range)
         return true;
     while (capacity <= range)
         capacity = capacity > UINT32_MAX / 2 ? UINT32_MAX : 2 * capacity;
-    known_range_t *const grown = reallocarray(follower->ranges, capacity, sizeof *grown);
+    follower_range_t *const grown = reallocarray(follower->ranges, capacity, sizeof *grown);
     if (!grown)
         return false;
     for (uint32_t i = follower->range_capacity; i < capacity; i++)
-        grown[i] = (known_range_t){.touched_at = never, .slot = MDNN_NO_POSITION};
+        grown[i] = (follower_range_t){.touched_at = follower_never, .slot = MDNN_NO_POSITION};
     follower->ranges = grown;
     follower->range_capacity = capacity;
     return true;
@@ -160,13 +90,14 @@ uint32_t mdnn_follower_begin_range(mdnn_follower_t *follower, uint64_t bytes, bo
         mdnn_history_end_range(follower->history, range);
         return MDNN_NO_POSITION;
     }
-    follower->ranges[range] = (known_range_t){.owner = owner,
-                                              .bytes = bytes,
-                                              .touched_at = follower->sequence,
-                                              .slot = MDNN_NO_POSITION,
-                                              .stays = stays};
+    follower->ranges[range] = (follower_range_t){.owner = owner,
+                                                 .bytes = bytes,
+                                                 .touched_at = follower->sequence,
+                                                 .slot = MDNN_NO_POSITION,
+                                                 .stays = stays};
     if (!stays) /* nobody asks when those are used */
-        follower->begun[follower->begun_count++ % BEGUN] = range;
+        follower->begun[follower->begun_count++ % FOLLOWER_BEGUN] = range;
+    mdnn_follower_check(follower);
     return range;
 }
 
@@ -174,7 +105,7 @@ uint32_t mdnn_follower_begin_range(mdnn_follower_t *follower, uint64_t bytes, bo
 static void assign(mdnn_follower_t *follower, uint32_t range, uint32_t slot)
 {
     uint32_t *const handles = follower->active->handles;
-    known_range_t *const known = &follower->ranges[range];
+    follower_range_t *const known = &follower->ranges[range];
     if (known->slot == slot)
         return;
     if (known->slot != MDNN_NO_POSITION)
@@ -193,27 +124,29 @@ void mdnn_follower_end_range(mdnn_follower_t *follower, uint32_t range)
     mdnn_history_end_range(follower->history, range);
     if (follower->active)
         assign(follower, range, MDNN_NO_POSITION);
-    follower->ranges[range] = (known_range_t){.touched_at = never, .slot = MDNN_NO_POSITION};
+    follower->ranges[range] =
+        (follower_range_t){.touched_at = follower_never, .slot = MDNN_NO_POSITION};
+    mdnn_follower_check(follower);
 }
 
 /* ---- periods ---- */
 
-static entry_t *find_entry(mdnn_follower_t *follower, uint64_t number)
+static follower_entry_t *find_entry(mdnn_follower_t *follower, uint64_t number)
 {
-    for (int i = 0; i < PERIODS; i++)
+    for (int i = 0; i < FOLLOWER_PERIODS; i++)
         if (follower->entries[i].number == number)
             return &follower->entries[i];
     return NULL;
 }
 
 /* The history has found a period, for which it may have forgotten another. NULL without memory. */
-static entry_t *make_entry(mdnn_follower_t *follower, uint64_t number)
+static follower_entry_t *make_entry(mdnn_follower_t *follower, uint64_t number)
 {
-    for (int i = 0; i < PERIODS; i++)
+    for (int i = 0; i < FOLLOWER_PERIODS; i++)
         if (follower->entries[i].number != 0 &&
             !mdnn_history_period(follower->history, follower->entries[i].number))
             forget(follower, &follower->entries[i]);
-    entry_t *const entry = find_entry(follower, 0);
+    follower_entry_t *const entry = find_entry(follower, 0);
     const uint32_t count = mdnn_history_period(follower->history, number)->operation_count;
     double *const times_us = malloc(((size_t)count + 1) * sizeof *times_us);
     if (!entry || !times_us) {
@@ -222,7 +155,8 @@ static entry_t *make_entry(mdnn_follower_t *follower, uint64_t number)
     }
     for (uint32_t i = 0; i < count; i++)
         times_us[i] = -1;
-    *entry = (entry_t){.number = number, .count = count, .times_us = times_us, .untimed = count};
+    *entry = (follower_entry_t){
+        .number = number, .count = count, .times_us = times_us, .untimed = count};
     if (number > follower->periods)
         follower->periods = (uint32_t)number;
     return entry;
@@ -231,9 +165,9 @@ static entry_t *make_entry(mdnn_follower_t *follower, uint64_t number)
 /* ---- times ---- */
 
 /* Of several times of an operation the least: what disturbs it makes it slower. */
-static void set_time(entry_t *entry, uint32_t position, double time_us)
+static void set_time(follower_entry_t *entry, uint32_t position, double time_us)
 {
-    if (entry->stage != STAGE_TIMING || !(time_us >= 0) || !isfinite(time_us))
+    if (entry->stage != FOLLOWER_STAGE_TIMING || !(time_us >= 0) || !isfinite(time_us))
         return;
     if (entry->times_us[position] < 0)
         entry->untimed--;
@@ -244,12 +178,13 @@ static void set_time(entry_t *entry, uint32_t position, double time_us)
 
 void mdnn_follower_timed(mdnn_follower_t *follower, uint64_t sequence, double time_us)
 {
-    const timed_t *const timed = &follower->timed[sequence % TIMED];
-    if (sequence == never || timed->sequence_end != sequence + 1)
+    const follower_timed_t *const timed = &follower->timed[sequence % FOLLOWER_TIMED];
+    if (sequence == follower_never || timed->sequence_end != sequence + 1)
         return;
-    entry_t *const entry = find_entry(follower, timed->period);
+    follower_entry_t *const entry = find_entry(follower, timed->period);
     if (entry)
         set_time(entry, timed->position, time_us);
+    mdnn_follower_check(follower);
 }
 
 uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower)
@@ -260,14 +195,14 @@ uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower)
 /* ---- planning ---- */
 
 /* Tries again an iteration later, or gives up. */
-static void plan_failed(entry_t *entry, mdnn_status_t status)
+static void plan_failed(follower_entry_t *entry, mdnn_status_t status)
 {
-    const bool again = status == MDNN_STATUS_OUT_OF_MEMORY && ++entry->tries < TRIES;
-    entry->stage = again ? STAGE_TIMING : STAGE_PLANNED;
+    const bool again = status == MDNN_STATUS_OUT_OF_MEMORY && ++entry->tries < FOLLOWER_TRIES;
+    entry->stage = again ? FOLLOWER_STAGE_TIMING : FOLLOWER_STAGE_PLANNED;
     entry->plan_from = entry->passed + entry->count;
 }
 
-static mdnn_status_t start_job(mdnn_follower_t *follower, const entry_t *entry,
+static mdnn_status_t start_job(mdnn_follower_t *follower, const follower_entry_t *entry,
                                const mdnn_period_t *period, const double *times_us)
 {
     mdnn_follower_config_t config = follower->config;
@@ -278,14 +213,14 @@ static mdnn_status_t start_job(mdnn_follower_t *follower, const entry_t *entry,
 }
 
 /* Once all operations were timed, or two iterations are over. */
-static void start_planning(mdnn_follower_t *follower, entry_t *entry)
+static void start_planning(mdnn_follower_t *follower, follower_entry_t *entry)
 {
     const bool timed = entry->untimed == 0 || entry->passed >= 2 * (uint64_t)entry->count;
     if (!timed || follower->job || entry->passed < entry->plan_from)
         return;
     const mdnn_status_t status = start_job(
         follower, entry, mdnn_history_period(follower->history, entry->number), entry->times_us);
-    entry->stage = STAGE_PLANNING;
+    entry->stage = FOLLOWER_STAGE_PLANNING;
     if (status != MDNN_STATUS_OK)
         plan_failed(entry, status);
 }
@@ -313,10 +248,10 @@ static bool may_help(const follower_plan_t *before, const follower_plan_t *made)
 }
 
 /* Takes over *made, if it is of use. */
-static void adopt_for(mdnn_follower_t *follower, entry_t *entry, follower_plan_t *made)
+static void adopt_for(mdnn_follower_t *follower, follower_entry_t *entry, follower_plan_t *made)
 {
     if (entry->plan && !may_help(entry->plan, made)) {
-        entry->replans = REPLANS;
+        entry->replans = FOLLOWER_REPLANS;
         follower_plan_destroy(made);
         return;
     }
@@ -326,11 +261,11 @@ static void adopt_for(mdnn_follower_t *follower, entry_t *entry, follower_plan_t
     entry->plan = made;
     made->number = ++follower->plans;
     made->short_bytes = entry->short_bytes;
-    entry->stage = STAGE_PLANNED;
+    entry->stage = FOLLOWER_STAGE_PLANNED;
 }
 
 /* The plan with less memory stays, or the one before does. */
-static void judge_plan(mdnn_follower_t *follower, entry_t *entry)
+static void judge_plan(mdnn_follower_t *follower, follower_entry_t *entry)
 {
     if (!entry->before || !is_measured(entry->plan))
         return;
@@ -338,7 +273,7 @@ static void judge_plan(mdnn_follower_t *follower, entry_t *entry)
     if (round_of(entry->plan) > AS_FAST * round_of(entry->before)) {
         worse = entry->plan;
         entry->plan = entry->before;
-        entry->replans = REPLANS;
+        entry->replans = FOLLOWER_REPLANS;
         follower->active = NULL;
     }
     follower_plan_destroy(worse);
@@ -359,7 +294,7 @@ void mdnn_follower_set_aside(mdnn_follower_t *follower, uint64_t bytes)
 
 void mdnn_follower_iteration_took(mdnn_follower_t *follower, uint64_t plan, double time_us)
 {
-    for (int i = 0; i < PERIODS; i++) {
+    for (int i = 0; i < FOLLOWER_PERIODS; i++) {
         follower_plan_t *const followed = follower->entries[i].plan;
         if (followed && followed->number == plan)
             followed->iterations_us[followed->iterations++ % FOLLOWER_ITERATIONS] = time_us;
@@ -371,7 +306,7 @@ static void adopt_plan(mdnn_follower_t *follower)
 {
     follower_plan_t *made = NULL;
     const mdnn_status_t status = follower_job_finish(follower->job, &made);
-    entry_t *const entry = find_entry(follower, follower->job_period);
+    follower_entry_t *const entry = find_entry(follower, follower->job_period);
     follower->job = NULL;
     if (!entry)
         follower_plan_destroy(made);
@@ -379,7 +314,7 @@ static void adopt_plan(mdnn_follower_t *follower)
         adopt_for(follower, entry, made);
     else if (!entry->plan)
         plan_failed(entry, status);
-    if (entry && entry->stage == STAGE_PLANNED) {
+    if (entry && entry->stage == FOLLOWER_STAGE_PLANNED) {
         free(entry->times_us);
         entry->times_us = NULL;
     }
@@ -387,7 +322,7 @@ static void adopt_plan(mdnn_follower_t *follower)
 
 /* After each iteration under the plan. What is missing in one iteration only comes of something else than
  * less memory: a word that looked like the address of what is away, a call that deviated. */
-static void plan_with_less(mdnn_follower_t *follower, entry_t *entry)
+static void plan_with_less(mdnn_follower_t *follower, follower_entry_t *entry)
 {
     const uint64_t now = follower->short_bytes, before = follower->short_before;
     const uint64_t bytes = now < before ? now : before;
@@ -395,7 +330,8 @@ static void plan_with_less(mdnn_follower_t *follower, entry_t *entry)
         return;
     follower->short_before = bytes > 0 ? 0 : now;
     follower->short_bytes = 0;
-    if (bytes == 0 || entry->before || !is_measured(entry->plan) || entry->replans >= REPLANS ||
+    if (bytes == 0 || entry->before || !is_measured(entry->plan) ||
+        entry->replans >= FOLLOWER_REPLANS ||
         bytes > follower->config.budget_bytes - entry->short_bytes)
         return;
     entry->replans++;
@@ -406,7 +342,7 @@ static void plan_with_less(mdnn_follower_t *follower, entry_t *entry)
 
 void mdnn_follower_short(mdnn_follower_t *follower, uint64_t bytes)
 {
-    const entry_t *const entry =
+    const follower_entry_t *const entry =
         follower->place.period != 0 ? find_entry(follower, follower->place.period) : NULL;
     if (entry && entry->plan && entry->plan == follower->active &&
         follower->flown >= entry->count && bytes > follower->short_bytes)
@@ -505,7 +441,7 @@ static void send_all_unused(mdnn_follower_t *follower, mdnn_advice_t *advice)
         missing |= plan->handles[plan->unused[i].range] == MDNN_NO_POSITION;
     }
     for (uint32_t i = 0; missing && i < follower->range_capacity; i++) {
-        const known_range_t *const known = &follower->ranges[i];
+        const follower_range_t *const known = &follower->ranges[i];
         if (lives(follower, i) && known->slot == MDNN_NO_POSITION && !known->stays &&
             follower->sequence - known->touched_at >= count)
             send_unused(follower, i, advice);
@@ -553,6 +489,9 @@ static void find_away(follower_plan_t *plan, uint32_t position)
     }
 }
 
+/* Operations: what they use is called back when the program is found again. */
+enum { TAKE_UP_AHEAD = 64 };
+
 /* The program is where the plan is not followed yet. What should have left meanwhile stays, until
  * its turn comes again; what is used soon and should be there is called back. */
 static void take_up(mdnn_follower_t *follower, follower_plan_t *plan, uint32_t position,
@@ -589,7 +528,7 @@ static void learn_ranges(mdnn_follower_t *follower, const mdnn_history_operation
     }
 }
 
-static void follow(mdnn_follower_t *follower, entry_t *entry,
+static void follow(mdnn_follower_t *follower, follower_entry_t *entry,
                    const mdnn_history_operation_t *operation, mdnn_advice_t *advice)
 {
     judge_plan(follower, entry); /* first: a plan may end here */
@@ -615,27 +554,28 @@ static void follow(mdnn_follower_t *follower, entry_t *entry,
 
 /* ---- recording ---- */
 
-static void time_round(mdnn_follower_t *follower, entry_t *entry, double time_us,
+static void time_round(mdnn_follower_t *follower, follower_entry_t *entry, double time_us,
                        mdnn_advice_t *advice)
 {
     const uint32_t position = follower->place.position;
     const uint64_t sequence = follower->sequence - 1;
-    follower->timed[sequence % TIMED] = (timed_t){sequence + 1, entry->number, position};
+    follower->timed[sequence % FOLLOWER_TIMED] =
+        (follower_timed_t){sequence + 1, entry->number, position};
     set_time(entry, position, time_us);
     entry->passed++;
     start_planning(follower, entry);
-    if (entry->stage == STAGE_TIMING)
+    if (entry->stage == FOLLOWER_STAGE_TIMING)
         advice->time = entry->times_us[(position + 1) % entry->count] < 0;
 }
 
 /* The period that the program is in, NULL if that is unknown. */
-static entry_t *find_place(mdnn_follower_t *follower)
+static follower_entry_t *find_place(mdnn_follower_t *follower)
 {
     const mdnn_history_place_t before = follower->place;
     const mdnn_history_place_t place = follower->place = mdnn_history_place(follower->history);
     if (place.period == 0)
         return NULL;
-    entry_t *const entry = find_entry(follower, place.period);
+    follower_entry_t *const entry = find_entry(follower, place.period);
     if (!entry) {
         follower->followed_for = 1;
         follower->iteration = mdnn_history_period(follower->history, place.period)->operation_count;
@@ -648,8 +588,8 @@ static entry_t *find_place(mdnn_follower_t *follower)
     return entry;
 }
 
-void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operation_t *operation,
-                          mdnn_advice_t *advice)
+static void record(mdnn_follower_t *follower, const mdnn_history_operation_t *operation,
+                   mdnn_advice_t *advice)
 {
     *advice = (mdnn_advice_t){0};
     mdnn_history_record(follower->history, operation);
@@ -661,16 +601,23 @@ void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operatio
         }
     if (follower->job && follower_job_is_done(follower->job))
         adopt_plan(follower);
-    entry_t *const entry = find_place(follower);
+    follower_entry_t *const entry = find_place(follower);
     if (!entry)
         return;
     entry->followed++;
-    if (entry->stage == STAGE_TIMING)
+    if (entry->stage == FOLLOWER_STAGE_TIMING)
         time_round(follower, entry, operation->time_us, advice);
     /* A plan in which nothing moves is followed, too: it may turn out that memory is short. */
     if (entry->plan && entry->plan->plan.verdict == MDNN_VERDICT_FITS &&
         follower->config.policy != MDNN_POLICY_NONE)
         follow(follower, entry, operation, advice);
+}
+
+void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operation_t *operation,
+                          mdnn_advice_t *advice)
+{
+    record(follower, operation, advice);
+    mdnn_follower_check(follower);
 }
 
 /* ---- answers ---- */
@@ -686,7 +633,7 @@ static bool is_unused(const mdnn_follower_t *follower, uint32_t range)
 static const follower_plan_t *plan_of_place(const mdnn_follower_t *follower)
 {
     const uint64_t period = follower->place.period;
-    for (int i = 0; period != 0 && i < PERIODS; i++)
+    for (int i = 0; period != 0 && i < FOLLOWER_PERIODS; i++)
         if (follower->entries[i].number == period && follower->entries[i].plan == follower->active)
             return follower->active;
     return NULL;
@@ -695,7 +642,8 @@ static const follower_plan_t *plan_of_place(const mdnn_follower_t *follower)
 /* Ranges of that size that began not long ago and were not used yet. */
 static uint32_t unused_of(const mdnn_follower_t *follower, uint64_t bytes)
 {
-    const uint32_t count = follower->begun_count < BEGUN ? follower->begun_count : BEGUN;
+    const uint32_t count =
+        follower->begun_count < FOLLOWER_BEGUN ? follower->begun_count : FOLLOWER_BEGUN;
     uint32_t unused = 0;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t range = follower->begun[i];
@@ -757,8 +705,8 @@ mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *follower)
                                      .followed = follower->place.period != 0,
                                      .policy = follower->config.policy};
     uint64_t most = 0;
-    for (int i = 0; i < PERIODS; i++) {
-        const entry_t *const entry = &follower->entries[i];
+    for (int i = 0; i < FOLLOWER_PERIODS; i++) {
+        const follower_entry_t *const entry = &follower->entries[i];
         if (!entry->plan || entry->followed < most)
             continue;
         most = entry->followed;

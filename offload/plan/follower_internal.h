@@ -1,4 +1,5 @@
-/* Private to follower.c and follower_plan.c: a plan for one period, and what makes it quick to follow. */
+/* What the files of the plan follower share: a plan for one period and what makes it quick to follow, the periods
+ * with their plans, the ranges. follower_check.h says what must hold. */
 #ifndef MDNN_FOLLOWER_INTERNAL_H
 #define MDNN_FOLLOWER_INTERNAL_H
 
@@ -61,5 +62,76 @@ void follower_job_give_up(follower_job_t *job);
 mdnn_status_t follower_job_finish(follower_job_t *job, follower_plan_t **plan);
 
 void follower_plan_destroy(follower_plan_t *plan); /* accepts NULL */
+
+enum {
+    FOLLOWER_PERIODS = 4,     /* as many as the history remembers */
+    FOLLOWER_TIMED = 1 << 13, /* records whose times may still come */
+    FOLLOWER_REPLANS = 8,     /* for want of memory */
+    FOLLOWER_BEGUN = 16, /* ranges that began last and may leave, of which some were not used yet */
+    FOLLOWER_TRIES = 3,  /* plans of a period that may fail for want of host memory */
+};
+static const uint64_t follower_never = UINT64_MAX;
+
+typedef enum follower_stage {
+    FOLLOWER_STAGE_TIMING,
+    FOLLOWER_STAGE_PLANNING,
+    FOLLOWER_STAGE_PLANNED, /* `plan` is there, or there will be none */
+} follower_stage_t;
+
+typedef struct follower_entry {
+    uint64_t number; /* the history's; 0: free */
+    uint32_t count;  /* operations */
+    follower_stage_t stage;
+    double *times_us;   /* of each operation; negative: not yet */
+    uint32_t untimed;   /* of them */
+    uint64_t passed;    /* operations while the stage was TIMING */
+    uint64_t plan_from; /* not planned before so many passed */
+    unsigned tries;
+    uint64_t followed;    /* operations */
+    uint64_t short_bytes; /* of the budget, left alone by plans that are made now */
+    unsigned replans;
+    follower_plan_t *plan;
+    follower_plan_t *before; /* the plan, with more memory, as long as `plan` has to prove itself */
+} follower_entry_t;
+
+/* One of the history's ranges; the same index. */
+typedef struct follower_range {
+    void *owner;
+    uint64_t bytes;
+    uint64_t
+        touched_at; /* sequence behind its last use or its beginning; `follower_never`: not alive */
+    uint32_t slot;  /* in the period of follower->active; MDNN_NO_POSITION */
+    bool stays, used;
+} follower_range_t;
+
+typedef struct follower_timed {
+    uint64_t sequence_end; /* sequence + 1; 0: none */
+    uint64_t period;
+    uint32_t position;
+} follower_timed_t;
+
+struct mdnn_follower {
+    mdnn_follower_config_t config;
+    mdnn_history_t *history;
+    uint64_t sequence; /* of the next record */
+    follower_range_t *ranges;
+    uint32_t range_capacity;
+    uint32_t begun[FOLLOWER_BEGUN]; /* a ring of those that began last */
+    uint32_t begun_count;
+    follower_entry_t entries[FOLLOWER_PERIODS];
+    mdnn_history_place_t place; /* of the last record */
+    uint64_t followed_for;      /* records in a row that stood one behind the other there */
+    uint32_t iteration;         /* operations of its period */
+    follower_plan_t *active;    /* whose ranges are known; of an entry */
+    uint64_t flown;             /* records in a row in which it was followed */
+    uint64_t short_bytes;       /* most that was missing in the last iteration of these, */
+    uint64_t short_before;      /* and in the one before */
+    follower_job_t *job;        /* NULL: none is under way */
+    uint64_t job_period;
+    uint64_t plans;          /* made */
+    uint64_t aside_bytes;    /* of the budget */
+    follower_timed_t *timed; /* ring of FOLLOWER_TIMED */
+    uint32_t periods;
+};
 
 #endif

@@ -8,9 +8,14 @@
 /* One in each state; LEAVING, RETURNING and ENDING with copies under way. */
 enum { RESIDENT, PINNED, STAYS, BLOCK, AWAY, LEAVING, RETURNING, ENDING, KINDS };
 static const uint64_t bytes_of[KINDS] = {
-    [RESIDENT] = 2 * MODEL_CHUNK, [PINNED] = 2 * MODEL_CHUNK,  [STAYS] = 2000,
-    [BLOCK] = 512,                [AWAY] = 2 * MODEL_CHUNK,    [LEAVING] = 3 * MODEL_CHUNK,
-    [RETURNING] = 2 * MODEL_CHUNK, [ENDING] = 2 * MODEL_CHUNK,
+    [RESIDENT] = 2 * MODEL_CHUNK,
+    [PINNED] = 2 * MODEL_CHUNK,
+    [STAYS] = 2000,
+    [BLOCK] = 512,
+    [AWAY] = 2 * MODEL_CHUNK,
+    [LEAVING] = 3 * MODEL_CHUNK,
+    [RETURNING] = 2 * MODEL_CHUNK,
+    [ENDING] = 2 * MODEL_CHUNK,
 };
 static uint64_t at[KINDS];
 static model_t model;
@@ -83,7 +88,8 @@ BREAKS(mapped_without_content, find(memory, LEAVING)->filled = 0)
 BREAKS(filled_without_chunks, find(memory, AWAY)->filled++)
 BREAKS(content_in_no_place, find(memory, AWAY)->clean = 1)
 BREAKS(copy_in_not_counted, find(memory, RETURNING)->in_sent = 0)
-BREAKS(copy_to_no_chunk, find(memory, RETURNING)->in_sent++; find(memory, RETURNING)->in_flight[0]++)
+BREAKS(copy_to_no_chunk, find(memory, RETURNING)->in_sent++;
+       find(memory, RETURNING)->in_flight[0]++)
 BREAKS(copy_out_of_what_is_away, find(memory, LEAVING)->out_sent = 4)
 BREAKS(copy_out_not_counted, find(memory, LEAVING)->in_flight[true] = 0)
 BREAKS(slots_behind_its_end, find(memory, RESIDENT)->slots_from = 3)
@@ -134,8 +140,10 @@ BREAKS(list_without_last, memory->leaving.last = NULL)
 BREAKS(list_without_way_back, memory->leaving.first->before_move = memory->leaving.first)
 BREAKS(too_many_flights, memory->flights[1].count = MDNN_FLIGHTS + 1)
 BREAKS(flight_of_nobody, memory->flights[0].count++)
-BREAKS(flight_of_another, memory->flights[1].ring[memory->flights[1].first].allocation = find(memory, AWAY))
-BREAKS(flight_discarded_in_advance, memory->flights[1].ring[memory->flights[1].first].discarded = 1000)
+BREAKS(flight_of_another,
+       memory->flights[1].ring[memory->flights[1].first].allocation = find(memory, AWAY))
+BREAKS(flight_discarded_in_advance,
+       memory->flights[1].ring[memory->flights[1].first].discarded = 1000)
 BREAKS(live_miscounted, memory->report.live_bytes++)
 BREAKS(live_room_miscounted, memory->live_room_bytes++)
 BREAKS(loose_miscounted, memory->loose_bytes++)
