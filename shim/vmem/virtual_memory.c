@@ -1,6 +1,6 @@
 #include "shim/vmem/virtual_memory.h"
 
-#include "shim/vmem/virtual_contexts.h"
+#include "shim/vmem/virtual_bound.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
 #include "shim/vmem/virtual_pins.h"

@@ -9,7 +9,7 @@
 #include "config/memory_statistics.h"
 #include "config/sizes.h"
 #include "shim/real/process.h"
-#include "shim/vmem/virtual_contexts.h"
+#include "shim/vmem/virtual_bound.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
 #include "shim/vmem/virtual_refusals.h"

@@ -1,6 +1,7 @@
-/* Allocations that end with a context of the program's own. Thread-safe, with a lock of its own. */
-#ifndef MDNN_VIRTUAL_CONTEXTS_H
-#define MDNN_VIRTUAL_CONTEXTS_H
+/* Allocations that end with a context of the program's own. Thread-safe, with a lock of its own.
+ * What a context that was destroyed takes with it is asked for by hooks (mdnn_virtual_take_bound). */
+#ifndef MDNN_VIRTUAL_BOUND_H
+#define MDNN_VIRTUAL_BOUND_H
 
 #include <stdint.h>
 
