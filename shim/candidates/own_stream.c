@@ -56,10 +56,9 @@ static mdnn_status_t wait_for(CUresult (*query)(const void *), const void *what,
     }
 }
 
-mdnn_status_t mdnn_own_stream_wait(const mdnn_own_stream_t *own, CUevent event)
+mdnn_status_t mdnn_own_stream_wait(CUevent event)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    (void)own;
     /* Simulated time passes for who waits; our own work needs nobody else. */
     if (driver->is_simulated)
         return driver->cuEventSynchronize(event) == CUDA_SUCCESS ? MDNN_STATUS_OK
@@ -249,6 +248,6 @@ void mdnn_own_stream_give_back(mdnn_own_stream_t *own)
     const mdnn_driver_t *const driver = mdnn_real_driver();
     if (own->pool && !mdnn_virtual_on() &&
         driver->cuEventRecord(own->end, own->stream) == CUDA_SUCCESS &&
-        mdnn_own_stream_wait(own, own->end) == MDNN_STATUS_OK)
+        mdnn_own_stream_wait(own->end) == MDNN_STATUS_OK)
         (void)driver->cuMemPoolTrimTo(own->pool, 0);
 }

@@ -35,7 +35,7 @@ mdnn_status_t mdnn_own_stream_enter(const mdnn_cudnn_t *cudnn, CUstream program,
 bool mdnn_own_stream_waits_for_program(void);
 
 /* Until `event`, recorded on the stream, is over: BUSY if that takes too long for work of ours. */
-mdnn_status_t mdnn_own_stream_wait(const mdnn_own_stream_t *own, CUevent event);
+mdnn_status_t mdnn_own_stream_wait(CUevent event);
 
 /* Device memory for the stream, stream-ordered where the driver can: then a free does not wait for the whole device, as
  * cuMemFree does. Under a budget it counts. */

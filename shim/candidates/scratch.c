@@ -194,7 +194,7 @@ mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *call
     if (runs->held)
         hold(scratch, runs->lead + runs->groups * runs->count);
     MDNN_TRY(enqueue_runs(scratch, calls, distinct, runs));
-    MDNN_TRY(mdnn_own_stream_wait(scratch->own, scratch->events[runs->groups]));
+    MDNN_TRY(mdnn_own_stream_wait(scratch->events[runs->groups]));
     for (size_t i = 0; i < runs->groups; i++) {
         float elapsed;
         if (driver->cuEventElapsedTime(&elapsed, scratch->events[i], scratch->events[i + 1]) !=
