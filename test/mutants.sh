@@ -130,14 +130,14 @@ table() {
     mutant FAILURE_REPEATED shim/convolution/execute.c 's/^        mdnn_conv_plan_give_up(plan);//' hooks a_failing_first_part_becomes_the_callers_call
 
     # --- one workspace for all (policy wd) ---
-    mutant ARENA_WITHOUT_WAIT shim/convolution/arena.c 's/^    if (!slot->used || driver->cuStreamWaitEvent(.*/    if (1)/' arena many_streams 2097152
-    mutant ARENA_OTHERS_IGNORED shim/convolution/arena.c 's/^        if (others >> i & 1 &&/        if (0 \&\&/' arena many_streams 2097152
-    mutant ARENA_USE_NOT_MARKED shim/convolution/arena.c 's/^    if (slot->event && driver->cuEventRecord(.*/    if (1) {/' arena many_streams 2097152
-    mutant ARENA_TAKEN_AT_ONCE shim/convolution/arena.c 's/^            arena->slots\[i\].waits |= used.*/            ;/' arena many_streams 2097152
+    mutant ARENA_WITHOUT_WAIT shim/convolution/lease.c 's/^    if (!slot->used || driver->cuStreamWaitEvent(.*/    if (1)/' arena many_streams 2097152
+    mutant ARENA_OTHERS_IGNORED shim/convolution/lease.c 's/^        if (others >> i & 1 &&/        if (0 \&\&/' arena many_streams 2097152
+    mutant ARENA_USE_NOT_MARKED shim/convolution/lease.c 's/^    if (slot->event && driver->cuEventRecord(.*/    if (1) {/' arena many_streams 2097152
+    mutant ARENA_TAKEN_AT_ONCE shim/convolution/arena_streams.c 's/^            arena->slots\[i\].waits |= used.*/            ;/' arena many_streams 2097152
     mutant ARENA_REGIONS_OVERLAP optimizer/wd_policy.c 's/{g \* share, share}/{0, bytes}/' arena branches 2097152
-    mutant CAPTURES_SHARE_MEMORY shim/convolution/arena.c 's/^        arena->divisible_bytes -= bytes;//' arena captures 2097152
-    mutant CAPTURE_TAKES_WHAT_IS_IN_USE shim/convolution/arena.c 's/(is_at_rest(arena) || /(1 || /' arena captures_in_flight 2097152
-    mutant ARENA_NOT_PROMISED shim/convolution/arena.c 's/^    if (!wanted && least > demand->workspace_bytes)/    if (0)/' arena many_streams_of_the_same_bits 8192
+    mutant CAPTURES_SHARE_MEMORY shim/convolution/arena_captures.c 's/^        arena->divisible_bytes -= bytes;//' arena captures 2097152
+    mutant CAPTURE_TAKES_WHAT_IS_IN_USE shim/convolution/arena_captures.c 's/(is_at_rest(arena) || /(1 || /' arena captures_in_flight 2097152
+    mutant ARENA_NOT_PROMISED shim/convolution/lease.c 's/^    if (!wanted && least > demand->workspace_bytes)/    if (0)/' arena many_streams_of_the_same_bits 8192
 
     # --- the graph API ---
     mutant TOLD_IS_LAST shim/graph/graph_shadow.c 's/^    return bytes < told ? bytes : told;/    return bytes;/;s/^    while (bytes < told \&\& !atomic/    while (!atomic/' \

@@ -6,7 +6,7 @@
 #include "config/extremes.h"
 #include "config/log.h"
 #include "config/statistics.h"
-#include "shim/convolution/arena.h"
+#include "shim/convolution/lease.h"
 #include "shim/convolution/wd_settings.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_memory.h"

@@ -11,6 +11,7 @@
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/arena.h"
+#include "shim/convolution/lease.h"
 #include "shim/convolution/wd_settings.h"
 #include "shim/interpose/hooks.h"
 #include "shim/convolution/execute.h"

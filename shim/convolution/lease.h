@@ -1,0 +1,26 @@
+/* Leases of the arena: a convolution has its part of it while it is enqueued. Device work on one part follows each other
+ * by events, whatever streams and threads it comes from; nobody waits on the host. docs/design.md says why this is
+ * safe. */
+#ifndef MDNN_LEASE_H
+#define MDNN_LEASE_H
+
+#include "shim/convolution/arena.h"
+
+typedef struct mdnn_lease {
+    mdnn_arena_t *arena; /* NULL: nothing is leased */
+    enum { MDNN_LEASE_REGION, MDNN_LEASE_WHOLE, MDNN_LEASE_CAPTURE } kind;
+    int index; /* of the stream's slot, or of the capture */
+    CUstream stream;
+} mdnn_lease_t;
+
+/* Gives `call` a workspace of the arena, and `demand` its size, if with it a configuration runs
+ * that does not fit what the caller passed; else, and under any other policy, both stay as they
+ * are. `plan` may be NULL: nothing is leased. Then the call must be enqueued, by this thread, and
+ * the lease ended. Thread-safe. While it lasts, other convolutions of this stream wait to be
+ * enqueued. Allocates device memory at the first call of a context, never during a capture. Waits
+ * on the host only in trouble, and for the memory of a capture that cannot do without. */
+void mdnn_lease_begin(mdnn_lease_t *lease, mdnn_call_t *call, const mdnn_conv_plan_t *plan,
+                      mdnn_demand_t *demand);
+void mdnn_lease_end(mdnn_lease_t *lease);
+
+#endif
