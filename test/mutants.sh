@@ -144,30 +144,30 @@ table() {
         graph_rules a_shrunk_plan_never_runs_itself
     mutant ASKED_LATER shim/graph/graph_shadow.c 's/^    if (number == 0)/    if (1)/' \
         graph_rules a_later_answer_of_the_configuration_binds
-    mutant GIVEN_CONFIGURATION shim/interpose/hook_graph.c 's/^        follow_configuration(descriptor, elements);/        (void)follow_configuration;/' \
+    mutant GIVEN_CONFIGURATION shim/graph/graph_reply.c 's/^        follow_configuration(descriptor, elements);/        (void)follow_configuration;/' \
         graph_rules a_later_answer_of_the_configuration_binds
     mutant INITIALIZED_PASSES shim/interpose/hook_graph.c 's/^    mdnn_shadow_renew(descriptor);/    mdnn_shadow_destroy(descriptor);/' \
         graph_rules a_descriptor_may_be_initialized
     mutant HANDLE_NEVER_GONE shim/real/handles.c 's/!entry->is_gone \&\& //' graph_rules a_plan_outlives_its_handle
     mutant HANDLE_OF_ANY_DEVICE shim/real/handles.c 's/ \&\& entry->device == device);/);/' \
         graph_rules the_current_device_may_be_another
-    mutant SHRUNK_PLAN_RUNS shim/interpose/hook_graph.c 's/own_plan_may_run = told >= record->own_bytes;/own_plan_may_run = true;/' \
+    mutant SHRUNK_PLAN_RUNS shim/graph/graph_execute.c 's/own_plan_may_run = told >= record->own_bytes;/own_plan_may_run = true;/' \
         graph_rules a_shrunk_plan_never_runs_itself
-    mutant SHRUNK_PLAN_IN_CUDA_GRAPH shim/interpose/hook_graph.c 's/^    if (execution.own_plan_may_run)$/    if (1)/' \
+    mutant SHRUNK_PLAN_IN_CUDA_GRAPH shim/graph/graph_execute.c 's/^    if (execution.own_plan_may_run)$/    if (1)/' \
         graph_rules cuda_graphs_are_as_cudnn_makes_them
-    mutant SHRUNK_PLAN_AT_EXIT shim/interpose/hook_graph.c 's/^    if (mdnn_process_state() != MDNN_PROCESS_EXITING)/    if (1)/' \
+    mutant SHRUNK_PLAN_AT_EXIT shim/graph/graph_execute.c 's/^    if (mdnn_process_state() != MDNN_PROCESS_EXITING)/    if (1)/' \
         graph_rules a_shrunk_plan_does_not_run_itself_at_exit
     mutant SHADOW_OUTLIVES shim/graph/graph_shadow.c '/^void mdnn_shadow_destroy/,/^}/s/detach(descriptor)/NULL/' \
         graph_rules nothing_is_kept_of_what_was_destroyed
     mutant GENEROUS_TO_ALL shim/convolution/plan_questions.c 's/^    return !atomic_exchange(&plan->generous.*/    return true;/' \
         graph_rules one_generous_answer_at_a_time
-    mutant GENEROUS_NEVER_AGAIN shim/interpose/hook_graph.c 's/^    settle_workspace_overcommit(&execution);//' \
+    mutant GENEROUS_NEVER_AGAIN shim/graph/graph_execute.c 's/^    settle_workspace_overcommit(&execution);//' \
         graph_rules one_generous_answer_at_a_time
     mutant GENEROUS_WITHOUT_LIMIT shim/graph/graph_record.c 's/^    return most < user_limit ? most : user_limit;/    return most;/' \
         graph_rules no_answer_exceeds_the_limit
     mutant PARTS_GET_THE_WHOLE_PACK shim/convolution/execute.c 's/^        if (count > 1 || !call->pack_fits)/        if (!call->pack_fits)/' \
         graph_rules an_answer_is_all_that_is_touched
-    mutant FOREIGN_NAMES_FIT shim/interpose/hook_graph.c 's/^            names_agree(.*/true;/' \
+    mutant FOREIGN_NAMES_FIT shim/graph/graph_execute.c 's/^            names_agree(.*/true;/' \
         graph_rules uids_are_names_not_places
     mutant MEASURES_ON_THE_HOSTS_DATA shim/candidates/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
         graph_rules without_a_question_the_plans_own_need_holds
@@ -183,9 +183,9 @@ table() {
         graph_rules packs_are_understood_however_made
     mutant PACK_OF_SIXTEEN shim/graph/graph_shadow.c 's/^    values->count = room ? count : -1;/    values->count = room \&\& count <= MDNN_PACK_POINTERS ? count : -1;/' \
         graph_rules packs_are_understood_however_made
-    mutant PACK_NOT_FINALIZED shim/interpose/hook_graph.c 's/(execution->pack && !execution->pack->pack.finalized)/0/' \
+    mutant PACK_NOT_FINALIZED shim/graph/graph_execute.c 's/(execution->pack && !execution->pack->pack.finalized)/0/' \
         graph_rules packs_are_understood_however_made
-    mutant NULL_HANDLE_TAKEN shim/interpose/hook_graph.c 's/^    if (!handle || !pack ||/    if (/' \
+    mutant NULL_HANDLE_TAKEN shim/graph/graph_execute.c 's/^    if (!handle || !pack ||/    if (/' \
         graph_rules wrong_calls_get_the_same_statuses
     mutant GRAPH_MEASURED_IN_CAPTURE shim/convolution/plan.c 's/^    if (mdnn_planning_is_captured(call, driver))/    if (0 \&\& mdnn_planning_is_captured(call, driver))/' \
         graph_rules capture_of_an_unknown_plan_passes

@@ -49,7 +49,8 @@ static bool ranges_hold(const mdnn_follower_t *follower, uint64_t *looks, const 
 
 /* ---- plans ---- */
 
-static bool lists_hold(const follower_plan_t *plan, const follower_lists_t *lists, const char **broken)
+static bool lists_hold(const follower_plan_t *plan, const follower_lists_t *lists,
+                       const char **broken)
 {
     const uint32_t count = plan->period.operation_count;
     MDNN_RULE(lists->first[0] == 0);
@@ -83,8 +84,8 @@ static uint32_t untimed_of(const follower_entry_t *entry)
     return untimed;
 }
 
-static bool stage_holds(const mdnn_follower_t *follower, const follower_entry_t *entry, uint64_t *looks,
-                        const char **broken)
+static bool stage_holds(const mdnn_follower_t *follower, const follower_entry_t *entry,
+                        uint64_t *looks, const char **broken)
 {
     MDNN_RULE(entry->stage != FOLLOWER_STAGE_PLANNING ||
               (follower->job && follower->job_period == entry->number));
@@ -97,8 +98,8 @@ static bool stage_holds(const mdnn_follower_t *follower, const follower_entry_t 
     return true;
 }
 
-static bool entry_holds(const mdnn_follower_t *follower, const follower_entry_t *entry, uint64_t *looks,
-                        const char **broken)
+static bool entry_holds(const mdnn_follower_t *follower, const follower_entry_t *entry,
+                        uint64_t *looks, const char **broken)
 {
     if (entry->number == 0) {
         MDNN_RULE(!entry->plan && !entry->before && !entry->times_us && entry->count == 0);
@@ -110,7 +111,8 @@ static bool entry_holds(const mdnn_follower_t *follower, const follower_entry_t 
     MDNN_RULE(entry->tries <= FOLLOWER_TRIES && entry->replans <= FOLLOWER_REPLANS);
     MDNN_RULE(entry->short_bytes <= follower->config.budget_bytes);
     MDNN_RULE(!entry->before || entry->plan);
-    MDNN_RULE(!entry->before || (entry->before != follower->active && entry->before != entry->plan));
+    MDNN_RULE(!entry->before ||
+              (entry->before != follower->active && entry->before != entry->plan));
     return stage_holds(follower, entry, looks, broken) &&
            (!entry->plan || plan_holds(follower, entry, entry->plan, looks, broken)) &&
            (!entry->before || plan_holds(follower, entry, entry->before, looks, broken));
@@ -122,7 +124,8 @@ bool mdnn_follower_is_valid(const mdnn_follower_t *follower, const char **broken
     for (int i = 0; i < FOLLOWER_PERIODS; i++) {
         if (!entry_holds(follower, &follower->entries[i], looks, broken))
             return false;
-        is_of_entry = is_of_entry || (follower->active && follower->entries[i].plan == follower->active);
+        is_of_entry =
+            is_of_entry || (follower->active && follower->entries[i].plan == follower->active);
     }
     MDNN_RULE(!follower->active || is_of_entry);
     return ranges_hold(follower, looks, broken);

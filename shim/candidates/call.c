@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "shim/real/process.h"
+#include "shim/vmem/virtual_memory.h"
 
 /* The caller's own variant pack fits where all of its tensors are named alike and nothing was cut. */
 static cudnnStatus_t run_engine(const mdnn_call_t *call)
@@ -278,4 +279,23 @@ int mdnn_algo_count(mdnn_direction_t direction)
     default:
         return CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
     }
+}
+
+void mdnn_announce_convolution(const mdnn_call_t *call)
+{
+    static const mdnn_operation_kind_t kinds[MDNN_DIRECTION_COUNT] = {
+        [MDNN_FORWARD] = MDNN_OPERATION_FORWARD,
+        [MDNN_BACKWARD_DATA] = MDNN_OPERATION_BACKWARD_DATA,
+        [MDNN_BACKWARD_FILTER] = MDNN_OPERATION_BACKWARD_FILTER,
+        [MDNN_BIAS_ACTIVATION_FORWARD] = MDNN_OPERATION_FORWARD,
+    };
+    if (mdnn_virtual_on())
+        mdnn_virtual_convolution(kinds[call->direction], (uintptr_t)call->x,
+                                 (uintptr_t)call->workspace, call->workspace_bytes);
+}
+
+void mdnn_announce_convolution_over(void)
+{
+    if (mdnn_virtual_on())
+        mdnn_virtual_convolution_over();
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "config/log.h"
-#include "shim/candidates/call.h"
 #include "shim/interpose/driver_names.h"
 #include "shim/vmem/registrations.h"
 #include "shim/vmem/reserved_memory.h"
@@ -74,27 +73,6 @@ CUresult mdnn_hook_cuStreamDestroy_v2(CUresult (*real)(CUstream), bool own_strea
     if (result == CUDA_SUCCESS)
         mdnn_virtual_capture_lost(capture);
     return result;
-}
-
-/* ---- layers ---- */
-
-void mdnn_announce_convolution(const mdnn_call_t *call)
-{
-    static const mdnn_operation_kind_t kinds[MDNN_DIRECTION_COUNT] = {
-        [MDNN_FORWARD] = MDNN_OPERATION_FORWARD,
-        [MDNN_BACKWARD_DATA] = MDNN_OPERATION_BACKWARD_DATA,
-        [MDNN_BACKWARD_FILTER] = MDNN_OPERATION_BACKWARD_FILTER,
-        [MDNN_BIAS_ACTIVATION_FORWARD] = MDNN_OPERATION_FORWARD,
-    };
-    if (mdnn_virtual_on())
-        mdnn_virtual_convolution(kinds[call->direction], (uintptr_t)call->x,
-                                 (uintptr_t)call->workspace, call->workspace_bytes);
-}
-
-void mdnn_announce_convolution_over(void)
-{
-    if (mdnn_virtual_on())
-        mdnn_virtual_convolution_over();
 }
 
 /* ---- tensor maps ---- */

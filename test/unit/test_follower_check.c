@@ -92,7 +92,8 @@ BREAKS(free_with_times, follower_entry_t *const entry = &follower->entries[FOLLO
 BREAKS(number_never_found, planned(follower)->number = 1000)
 BREAKS(number_twice, follower->entries[1].number = follower->entries[0].number)
 BREAKS(tried_for_ever, planned(follower)->tries = FOLLOWER_TRIES + 1)
-BREAKS(leaves_more_than_there_is, planned(follower)->short_bytes = follower->config.budget_bytes + 1)
+BREAKS(leaves_more_than_there_is,
+       planned(follower)->short_bytes = follower->config.budget_bytes + 1)
 BREAKS(before_nothing, in_timing(follower)->before = planned(follower)->plan)
 BREAKS(before_is_followed, planned(follower)->before = planned(follower)->plan)
 BREAKS(planning_without_job, in_timing(follower)->stage = FOLLOWER_STAGE_PLANNING)

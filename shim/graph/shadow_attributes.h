@@ -1,0 +1,18 @@
+/* What hosts put into descriptors, kept in their shadows (graph_shadow.h). Called after cuDNN took it; the thread is the
+ * one that sets. */
+#ifndef MDNN_SHADOW_ATTRIBUTES_H
+#define MDNN_SHADOW_ATTRIBUTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudnn.h>
+
+/* Whether an attribute belongs to a variant pack. */
+bool mdnn_shadow_is_of_pack(cudnnBackendAttributeName_t name);
+
+/* Attributes that nobody here needs are left out. */
+void mdnn_shadow_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                     int64_t count, const void *elements);
+
+#endif
