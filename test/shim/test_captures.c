@@ -175,9 +175,9 @@ static void captures_are_found_by_stream_thread_and_graph(void **state)
     (void)state;
     CUstream const stream = (CUstream)(uintptr_t)0x1000;
     const pthread_t here = pthread_self(), there = here + 1;
-    const mdnn_capture_t all[] = {{stream, here, 5, graph(1), false},
-                                  {CU_STREAM_PER_THREAD, here, 6, graph(2), false},
-                                  {CU_STREAM_PER_THREAD, there, 7, graph(3), true}};
+    const mdnn_capture_t all[] = {{stream, false, here, 5, graph(1), false},
+                                  {CU_STREAM_PER_THREAD, true, here, 6, graph(2), false},
+                                  {CU_STREAM_PER_THREAD, true, there, 7, graph(3), true}};
     mdnn_capture_t found;
     assert_false(mdnn_captures_in(captures, stream, here, &found));
     for (int i = 0; i < 3; i++)
