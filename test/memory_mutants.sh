@@ -66,10 +66,10 @@ table() {
     mutant PINNED_POOL_LEAK memory_moves.c '/^static void trim_slots/,/^}/s/.*give_slot.*//'
     # --- I4: what fits runs, and every wait ends ---
     mutant RETURNS_TAKE_FROM_DEMANDS memory_moves.c 's/^    return !memory->demanding \&\&/    return/'
-    mutant RETURNS_KEEP_THEIR_CHUNKS memory_room.c \
+    mutant RETURNS_KEEP_THEIR_CHUNKS memory_victims.c \
         's/return mdnn_allocation_can_leave(allocation) \&\&/return allocation->state != MDNN_ALLOCATION_RETURNING \&\& mdnn_allocation_can_leave(allocation) \&\&/'
-    mutant PARTS_THAT_STAYED_STAY memory_room.c 's/if (allocation->state == MDNN_ALLOCATION_ENDING)/if (allocation->state >= MDNN_ALLOCATION_AWAY)/'
-    mutant WAITS_FOR_WHAT_IS_OVER memory_room.c \
+    mutant PARTS_THAT_STAYED_STAY memory_victims.c 's/if (allocation->state == MDNN_ALLOCATION_ENDING)/if (allocation->state >= MDNN_ALLOCATION_AWAY)/'
+    mutant WAITS_FOR_WHAT_IS_OVER memory_waits.c \
         's/^                !memory->device.is_done(memory->context, allocation->uses\[i\]))/                true)/'
     mutant LIVE_PIN_OUTLIVES_THE_FREE memory.c 's/for (; allocation->live_pins > 0; allocation->live_pins--)/while (0)/'
     mutant LIVE_PIN_OF_ANOTHER memory.c 's/allocation->number != pin.number || //'
@@ -78,12 +78,12 @@ table() {
     mutant SET_ASIDE_WITHOUT_ROOM memory_aside.c 's/^        status = shrink(memory);/        status = MDNN_STATUS_OK;/'
     mutant CLAIMED_FOR_EVER memory_aside.c 's/^        memory->claimed_bytes -= bytes;//'
     mutant DESTROYED_WHILE_USED free_runs.c 's/(lies_in(range, except) || !is_done(ranges, range))/lies_in(range, except)/'
-    mutant UNTRACKED_NOT_WAITED_FOR memory_room.c 's/= mdnn_memory_untracked_use(memory);/= NULL;/'
+    mutant UNTRACKED_NOT_WAITED_FOR memory_waits.c 's/= mdnn_memory_untracked_use(memory);/= NULL;/'
     mutant GIVES_UP_TOO_EARLY memory_room.c \
-        's/^    status = wait_for_a_move(memory, stretch_s);/    status = MDNN_STATUS_NOT_FOUND;/'
-    mutant GIVES_UP_FOR_GOOD memory_room.c 's/^    memory->hasty_until_us = .*/    memory->hasty_until_us = INFINITY + waited_s;/'
-    mutant SLOT_NOT_WAITED_FOR memory_room.c 's/^    if (memory->slot_busy)/    if (0)/'
-    mutant SAME_VICTIM_AGAIN memory_room.c 's/(!sent || kept_by(allocation) <= allocation->keeps)/(sent || true)/'
+        's/^    status = mdnn_memory_wait_for_a_move(memory, mdnn_stretch_s);/    status = MDNN_STATUS_NOT_FOUND;/'
+    mutant GIVES_UP_FOR_GOOD memory_waits.c 's/^    memory->hasty_until_us = .*/    memory->hasty_until_us = INFINITY + waited_s;/'
+    mutant SLOT_NOT_WAITED_FOR memory_waits.c 's/^    if (memory->slot_busy)/    if (0)/'
+    mutant SAME_VICTIM_AGAIN memory_victims.c 's/(!sent || kept_by(allocation) <= allocation->keeps)/(sent || true)/'
     # --- memory from the first use on ---
     mutant BLANK_IS_COPIED_IN memory_moves.c 's/if (allocation->blank \&\& allocation->filled < upto) {.*/if (0) {/'
     mutant BLANK_AGAIN_WHEN_IT_LEFT memory_moves.c '/^static mdnn_status_t take_slots/,/^}/s/^    allocation->blank = false;//'
@@ -92,20 +92,20 @@ table() {
     mutant BLANK_KEEPS_SLOTS memory_moves.c 's/allocation->blank ? allocation->count : allocation->clean;/allocation->clean;/'
     mutant BLANK_IS_SAID_TO_RETURN memory_moves.c 's/return allocation->blank \&\& (kind == .*/return false;/'
     mutant BLANK_RETURNS_ON_DEMAND memory_room.c 's/if (allocation->blank \&\& allocation->filled == 0)/if (0)/'
-    mutant RESERVES_WHAT_CANNOT_BE memory_room.c 's/if (stuck > allowed || wanted > allowed - stuck)/if (0)/'
-    mutant RESERVES_BEYOND_THE_HOST memory_room.c 's/return host > UINT64_MAX - room ||/return true ||/'
-    mutant NEXT_TAKES_NO_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (first_use != MDNN_FIRST_USE_UNKNOWN \&\&/'
-    mutant LATER_TAKES_MEMORY memory_room.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (0 \&\&/'
-    mutant NEXT_SENDS_OTHERS_AWAY memory_room.c 's/return request->first_use != MDNN_FIRST_USE_UNKNOWN;/return false;/'
-    mutant BLANK_BESIDE_UNTRACKED_WORK memory_room.c 's/ \&\& memory->untracked_open == 0 \&\&/ \&\&/'
-    mutant BLANK_THOUGH_IT_STAYS memory_room.c 's/bytes >= memory->config.min_bytes \&\& bytes >/bytes >/'
+    mutant RESERVES_WHAT_CANNOT_BE memory_acquire.c 's/if (stuck > allowed || wanted > allowed - stuck)/if (0)/'
+    mutant RESERVES_BEYOND_THE_HOST memory_acquire.c 's/return host > UINT64_MAX - room ||/return true ||/'
+    mutant NEXT_TAKES_NO_MEMORY memory_acquire.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (first_use != MDNN_FIRST_USE_UNKNOWN \&\&/'
+    mutant LATER_TAKES_MEMORY memory_acquire.c 's/if (first_use == MDNN_FIRST_USE_LATER \&\&/if (0 \&\&/'
+    mutant NEXT_SENDS_OTHERS_AWAY memory_acquire.c 's/return request->first_use != MDNN_FIRST_USE_UNKNOWN;/return false;/'
+    mutant BLANK_BESIDE_UNTRACKED_WORK memory_acquire.c 's/ \&\& memory->untracked_open == 0 \&\&/ \&\&/'
+    mutant BLANK_THOUGH_IT_STAYS memory_acquire.c 's/bytes >= memory->config.min_bytes \&\& bytes >/bytes >/'
     mutant RESERVED_OVER_ANOTHER ranges.c '/^static uint64_t find_bare/,/^}/s/if (range)/if (0)/'
     # --- what other streams still work on ---
-    mutant NOTHING_LEAVES_INSTEAD memory_room.c \
-        's/chunks_elsewhere(memory, false) < request->chunks) {/true) {/'
-    mutant NO_LAST_RESORT memory_room.c 's/request->behind = was_behind || request->vain > most;/request->behind = was_behind;/'
-    mutant WAITS_THOUGH_NOTHING_CAN_LEAVE memory_room.c \
-        's/chunks_elsewhere(memory, false) < request->chunks) {/false) {/'
+    mutant NOTHING_LEAVES_INSTEAD memory_acquire.c \
+        's/mdnn_memory_chunks_elsewhere(memory, false) < request->chunks) {/true) {/'
+    mutant NO_LAST_RESORT memory_acquire.c 's/request->behind = was_behind || request->vain > most;/request->behind = was_behind;/'
+    mutant WAITS_THOUGH_NOTHING_CAN_LEAVE memory_acquire.c \
+        's/mdnn_memory_chunks_elsewhere(memory, false) < request->chunks) {/false) {/'
     mutant FREED_IN_NOBODYS_ORDER memory.c 's/^        allocation->freed_in = stream;/        ;/'
     # --- refusals: what the program needs ---
     mutant OPTIONAL_IS_NEEDED memory.c 's/^    if (optional)$/    if (0)/'

@@ -1,6 +1,10 @@
 /* Allocations of virtual memory, pins, the report. */
+#include "offload/memory/memory_acquire.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_room.h"
+#include "offload/memory/memory_turns.h"
+#include "offload/memory/memory_waits.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

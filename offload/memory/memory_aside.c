@@ -2,6 +2,9 @@
  * be set aside must not be there yet; chunks make room for it, and go back to the driver. */
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_room.h"
+#include "offload/memory/memory_turns.h"
+#include "offload/memory/memory_waits.h"
 
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
 {

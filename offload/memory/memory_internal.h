@@ -1,7 +1,11 @@
 /* What the files of the mechanism share.
  *   memory.c        allocations, pins, the report
  *   memory_moves.c  the way of a range out and back; nothing in it waits
- *   memory_room.c   waiting, and finding chunks: the demand path
+ *   memory_acquire.c chunks or addresses for an allocation
+ *   memory_room.c   the demand path: chunks for what is named
+ *   memory_victims.c what leaves for a demand
+ *   memory_turns.c  the line of demands
+ *   memory_waits.c  waits of the host
  *   memory_quiet.c  safety = host
  *   memory_names.c  begin and end of operations; the plan follower's advice
  *   memory_iterations.c how long an iteration of what repeats takes
@@ -298,57 +302,5 @@ mdnn_status_t mdnn_memory_wait_for_noise(mdnn_memory_t *memory);
 void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* Before anything else is mapped there. */
 mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-
-/* ---- memory_room.c: each wait lets the caller's lock go. NOT_FOUND: the memory was closed ---- */
-/* Waits on the host, counted. STUCK: the device completes nothing any more. */
-mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_stream_point_t point);
-/* The same for a copy of our own, which ends by itself. */
-mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_stream_point_t point);
-mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_stream_point_t point,
-                                       double seconds); /* or BUSY */
-/* Until another thread has changed something, or for a moment. NOT_FOUND also if there is none. */
-mdnn_status_t mdnn_memory_wait_for_change(mdnn_memory_t *memory);
-mdnn_patience_t mdnn_memory_patience(const mdnn_memory_t *memory);
-/* false: the device has completed nothing for as long as the configuration says. */
-bool mdnn_memory_is_patient(mdnn_memory_t *memory, mdnn_patience_t *patience);
-/* Waits for the turn, with nothing held. OK: end_turn follows; else it is not in line. pass: lets
- * all others in line go first. */
-mdnn_status_t mdnn_memory_take_turn(mdnn_memory_t *memory, mdnn_turn_t *turn);
-mdnn_status_t mdnn_memory_pass_turn(mdnn_memory_t *memory, mdnn_turn_t *turn);
-void mdnn_memory_end_turn(mdnn_memory_t *memory, mdnn_turn_t *turn);
-/* Waits until nothing moves any more (what cannot move for want of memory does not). A failure of
- * the device ends it, and a wait that takes too long. */
-void mdnn_memory_join(mdnn_memory_t *memory);
-/* After an operation that ends with `end`: planned returns get only memory that is idle, and what
- * the host allocates far ahead of the device would take it from them. So the host waits until they
- * have what the plan gives them, as long as that operation keeps the device at work behind it. */
-void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_stream_point_t end);
-/* As mdnn_ranges_acquire, but whatever it takes is done and waited for. Where the first use is
- * known, nothing is sent away for it: then as mdnn_ranges_reserve; as it is where other streams
- * work on for long. As mdnn_ranges_acquire_behind where nothing else is left. OK: the thread has
- * the turn, and mdnn_memory_end_quiet and end_turn follow. */
-mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                                  mdnn_first_use_t first_use, mdnn_turn_t *turn,
-                                  mdnn_acquired_t *allocation);
-/* Whether an allocation of that size may have addresses alone. With HOST each address has memory;
- * what must not leave has it from the beginning, and so has what may be used untracked. */
-bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes);
-/* Addresses alone. NOT_FOUND: it may never have chunks. */
-mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
-                                  mdnn_acquired_t *allocation);
-/* With the turn. Has all of `allocations`, which are held or pinned, RESIDENT; NULL ones are passed over.
- * BUSY: it stalled; let go of them, pass the turn and ask again. HOST: as quieten. */
-mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
-                                 size_t count, mdnn_patience_t *patience);
-/* Parts of these, with the turn. Between begin and end planned returns get nothing; the demand needs
- * `least` chunks in all, whatever leaves. One round for `wanted` chunks, or for what is released and
- * in use still: OK: go on; BUSY as above. */
-void mdnn_memory_begin_demand(mdnn_memory_t *memory, const mdnn_patience_t *patience,
-                              uint64_t least);
-void mdnn_memory_end_demand(mdnn_memory_t *memory);
-mdnn_status_t mdnn_memory_make_room(mdnn_memory_t *memory, uint64_t wanted,
-                                    mdnn_patience_t *patience);
-mdnn_status_t mdnn_memory_wait_for_released(mdnn_memory_t *memory, uint64_t wanted,
-                                            mdnn_stream_point_t point, mdnn_patience_t *patience);
 
 #endif

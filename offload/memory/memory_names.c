@@ -1,6 +1,9 @@
 /* Around an operation: what it names is held, marked, recorded; the plan follower's advice is followed. */
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_room.h"
+#include "offload/memory/memory_turns.h"
+#include "offload/memory/memory_waits.h"
 
 #include <stdlib.h>
 

@@ -8,6 +8,7 @@
  * What else of the mechanism is as in `fast`; where a call of the device fails or the wait takes
  * too long, an address may be without memory for a while, and who touches it then faults. */
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_waits.h"
 
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory)
 {

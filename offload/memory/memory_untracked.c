@@ -2,6 +2,7 @@
  * RESIDENT, and then nothing is unmapped, nor handed on, before it has ended. */
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_waits.h"
 
 #include <stdlib.h>
 
