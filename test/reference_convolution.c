@@ -43,56 +43,75 @@ static long elements_of(const reference_tensor_t *tensor)
     return elements;
 }
 
-/* Calls for every product that the convolution has. */
-typedef void (*product_t)(double *x, double *w, double *y);
+/* Taps of one dimension whose input lies within it, for one place of the window. */
+typedef struct taps {
+    int count;
+    long from, step;          /* offset in x of the first, and from one to the next */
+    long filter, filter_step; /* likewise in w */
+} taps_t;
 
-static void add_to_y(double *x, double *w, double *y)
+static taps_t taps_of(const reference_convolution_t *c, int i, int at)
 {
-    *y += *x * *w;
+    const int begin = at * c->stride[i] - c->pad[i], all = c->w.dims[2 + i];
+    const int dilation = c->dilation[i];
+    const long step = c->w.strides[2 + i];
+    int first = 0, end = all;
+    while (first < end && begin + first * dilation < 0)
+        first++;
+    while (first < end && begin + (end - 1) * dilation >= c->x.dims[2 + i])
+        end--;
+    return (taps_t){.count = end - first,
+                    .from = (begin + first * dilation) * c->x.strides[2 + i],
+                    .step = dilation * c->x.strides[2 + i],
+                    .filter = (c->flip ? all - 1 - first : first) * step,
+                    .filter_step = c->flip ? -step : step};
 }
 
-static void add_to_x(double *x, double *w, double *y)
+static inline void add_row(reference_direction_t direction, const taps_t *taps, double *x,
+                           double *w, double *y)
 {
-    *x += *y * *w;
-}
-
-static void add_to_w(double *x, double *w, double *y)
-{
-    *w += *x * *y;
+    for (int i = 0; i < taps->count; i++) {
+        double *const at_x = x + i * taps->step;
+        double *const at_w = w + i * taps->filter_step;
+        if (direction == REFERENCE_FORWARD)
+            *y += *at_x * *at_w;
+        else if (direction == REFERENCE_BACKWARD_DATA)
+            *at_x += *y * *at_w;
+        else
+            *at_w += *at_x * *y;
+    }
 }
 
 /* Products of one output element with the filter elements of output channel at[1]. */
-static void visit_window(const reference_convolution_t *c, const int at[REFERENCE_DIMS],
-                         product_t product, double *x, double *w, double *y)
+static inline void visit_window(const reference_convolution_t *c, reference_direction_t direction,
+                                const int at[REFERENCE_DIMS], double *x, double *w, double *y)
 {
     const int k = at[1], channels = c->w.dims[1];
     const int first = k / (c->y.dims[1] / c->groups) * channels;
-    const int *const taps = &c->w.dims[2];
+    const taps_t deep = taps_of(c, 0, at[2]), high = taps_of(c, 1, at[3]),
+                 wide = taps_of(c, 2, at[4]);
+    const long from =
+        at[0] * c->x.strides[0] + first * c->x.strides[1] + deep.from + high.from + wide.from;
+    const long filter = k * c->w.strides[0] + deep.filter + high.filter + wide.filter;
+    if (deep.count <= 0 || high.count <= 0)
+        return;
     for (int channel = 0; channel < channels; channel++)
-        for (int tap = 0; tap < taps[0] * taps[1] * taps[2]; tap++) {
-            const int r[REFERENCE_SPATIAL] = {tap / (taps[1] * taps[2]), tap / taps[2] % taps[1],
-                                              tap % taps[2]};
-            long from = at[0] * c->x.strides[0] + (first + channel) * c->x.strides[1];
-            long filter = k * c->w.strides[0] + channel * c->w.strides[1];
-            bool inside = true;
-            for (int i = 0; i < REFERENCE_SPATIAL; i++) {
-                const int in = at[2 + i] * c->stride[i] - c->pad[i] + r[i] * c->dilation[i];
-                inside = inside && in >= 0 && in < c->x.dims[2 + i];
-                from += in * c->x.strides[2 + i];
-                filter += (c->flip ? taps[i] - 1 - r[i] : r[i]) * c->w.strides[2 + i];
-            }
-            if (inside)
-                product(x + from, w + filter, y);
-        }
+        for (int i = 0; i < deep.count; i++)
+            for (int j = 0; j < high.count; j++)
+                add_row(direction, &wide,
+                        x + from + channel * c->x.strides[1] + i * deep.step + j * high.step,
+                        w + filter + channel * c->w.strides[1] + i * deep.filter_step +
+                            j * high.filter_step,
+                        y);
 }
 
-static void visit_products(const reference_convolution_t *convolution, product_t product, double *x,
-                           double *w, double *y)
+static inline void visit_products(const reference_convolution_t *convolution,
+                                  reference_direction_t direction, double *x, double *w, double *y)
 {
     int at[REFERENCE_DIMS];
     for (long element = 0; element < elements_of(&convolution->y); element++) {
         double *const out = y + offset_of(&convolution->y, element, at);
-        visit_window(convolution, at, product, x, w, out);
+        visit_window(convolution, direction, at, x, w, out);
     }
 }
 
@@ -110,16 +129,20 @@ static void scale(const reference_tensor_t *tensor, double factor, double *value
 void reference_convolution(const reference_convolution_t *convolution, double alpha, double beta,
                            double *x, double *w, double *y)
 {
-    static const product_t products[] = {add_to_y, add_to_x, add_to_w};
     double *const outs[] = {y, x, w};
     const reference_tensor_t *const tensors[] = {&convolution->y, &convolution->x, &convolution->w};
-    const int direction = (int)convolution->direction;
+    const reference_direction_t direction = convolution->direction;
     if (alpha == 0.0) {
         scale(tensors[direction], beta, outs[direction]);
         return;
     }
     scale(tensors[direction], beta / alpha, outs[direction]);
-    visit_products(convolution, products[direction], x, w, y);
+    if (direction == REFERENCE_FORWARD)
+        visit_products(convolution, REFERENCE_FORWARD, x, w, y);
+    else if (direction == REFERENCE_BACKWARD_DATA)
+        visit_products(convolution, REFERENCE_BACKWARD_DATA, x, w, y);
+    else
+        visit_products(convolution, REFERENCE_BACKWARD_FILTER, x, w, y);
     scale(tensors[direction], alpha, outs[direction]);
 }
 
