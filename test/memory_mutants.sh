@@ -16,9 +16,9 @@ table() {
     # --- I1: an operation finds the latest content ---
     mutant LEAVES_WHILE_IN_USE memory_moves.c \
         's/if (!mdnn_allocation_uses_over(memory, allocation) || allocation->in_flight\[false\]/if (allocation->in_flight[false]/'
-    mutant NEW_OWNER_FORGETS_OLD_ONE memory.c \
+    mutant NEW_OWNER_FORGETS_OLD_ONE memory_allocate.c \
         's/^    mdnn_allocation_note_use(allocation, memory->device.mark(memory->context, stream));//'
-    mutant EARLIER_USERS_NOT_WAITED_FOR memory.c 's/i < got->wait_count; i++/i < 0 * got->wait_count; i++/'
+    mutant EARLIER_USERS_NOT_WAITED_FOR memory_allocate.c 's/i < got->wait_count; i++/i < 0 * got->wait_count; i++/'
     mutant GIVES_BEFORE_THE_COPY_ENDED memory_moves.c \
         's/allocation->clean > stays ? allocation->clean : stays/allocation->out_sent > stays ? allocation->out_sent : stays/'
     mutant MAPS_BEFORE_THE_COPY_ENDED memory_moves.c \
@@ -37,11 +37,11 @@ table() {
     # --- I2: no address shows other bytes ---
     mutant LEAVES_MAPPED memory_moves.c \
         's/^    while ((mapped = .*> allocation->target) {/    while ((mapped = 0) > 0) {/;s/allocation->out_sent > mdnn_range_chunks(allocation->range).mapped/true/'
-    mutant FREED_WITHOUT_ITS_USES memory.c \
+    mutant FREED_WITHOUT_ITS_USES memory_free.c \
         's/^                               allocation->uses, kept) ==/allocation->uses, 0) ==/'
-    mutant FREED_WHILE_COPIES_RUN memory.c \
+    mutant FREED_WHILE_COPIES_RUN memory_free.c \
         's/if (allocation->in_flight\[0\] + allocation->in_flight\[1\] > 0 || !release/if (!release/'
-    mutant FREED_WHILE_HELD memory.c 's/allocation->held + allocation->pins + allocation->idlers > 0)$/allocation->pins + allocation->idlers > 0)/'
+    mutant FREED_WHILE_HELD memory_free.c 's/allocation->held + allocation->pins + allocation->idlers > 0)$/allocation->pins + allocation->idlers > 0)/'
     mutant FREED_IS_NOT_PINNED_AGAIN memory.c 's/(!allocation->freed || allocation->pins > 0)/!allocation->freed/'
     mutant FREED_IS_PINNED_TOO_LATE memory.c 's/(!allocation->freed || allocation->pins > 0)/true/'
     mutant NAMES_WHAT_CAME_LATER memory.c 's/allocation->born < began \&\& //'
@@ -71,9 +71,9 @@ table() {
     mutant PARTS_THAT_STAYED_STAY memory_victims.c 's/if (allocation->state == MDNN_ALLOCATION_ENDING)/if (allocation->state >= MDNN_ALLOCATION_AWAY)/'
     mutant WAITS_FOR_WHAT_IS_OVER memory_waits.c \
         's/^                !memory->device.is_done(memory->context, allocation->uses\[i\]))/                true)/'
-    mutant LIVE_PIN_OUTLIVES_THE_FREE memory.c 's/for (; allocation->live_pins > 0; allocation->live_pins--)/while (0)/'
-    mutant LIVE_PIN_OF_ANOTHER memory.c 's/allocation->number != pin.number || //'
-    mutant LIVE_PIN_OF_NOBODY memory.c 's/ || allocation->live_pins == 0)/)/'
+    mutant LIVE_PIN_OUTLIVES_THE_FREE memory_free.c 's/for (; allocation->live_pins > 0; allocation->live_pins--)/while (0)/'
+    mutant LIVE_PIN_OF_ANOTHER memory_pins.c 's/allocation->number != pin.number || //'
+    mutant LIVE_PIN_OF_NOBODY memory_pins.c 's/ || allocation->live_pins == 0)/)/'
     mutant SET_ASIDE_AND_USED memory_aside.c 's/= memory->aside_bytes + memory->claimed_bytes,/= 0,/'
     mutant SET_ASIDE_WITHOUT_ROOM memory_aside.c 's/^        status = shrink(memory);/        status = MDNN_STATUS_OK;/'
     mutant CLAIMED_FOR_EVER memory_aside.c 's/^        memory->claimed_bytes -= bytes;//'
@@ -106,7 +106,7 @@ table() {
     mutant NO_LAST_RESORT memory_acquire.c 's/request->behind = was_behind || request->vain > most;/request->behind = was_behind;/'
     mutant WAITS_THOUGH_NOTHING_CAN_LEAVE memory_acquire.c \
         's/mdnn_memory_chunks_elsewhere(memory, false) < request->chunks) {/false) {/'
-    mutant FREED_IN_NOBODYS_ORDER memory.c 's/^        allocation->freed_in = stream;/        ;/'
+    mutant FREED_IN_NOBODYS_ORDER memory_free.c 's/^        allocation->freed_in = stream;/        ;/'
     # --- refusals: what the program needs ---
     mutant OPTIONAL_IS_NEEDED memory.c 's/^    if (optional)$/    if (0)/'
     mutant REFUSED_IS_NEEDED_FOR_EVER memory.c 's/memory->wanting.since >= OPERATIONS;/memory->wanting.since > UINT64_MAX - 1;/'
@@ -167,8 +167,8 @@ table() {
     mutant LARGE_OPERATIONS_ARE_LOCKED_OUT memory_stuck.c 's/ + bytes + operation <=/ + bytes <=/'
     mutant LARGE_OPERATIONS_ARE_NEVER_FORGOTTEN memory_stuck.c 's/if (operation - recent->since >= STRETCH)/if (0)/'
     mutant TINY_RANGES_WASTE_ALL memory_stuck.c 's/^    if (memory->loose_bytes + .*/    if (0)/'
-    mutant WHAT_STAYS_LOCKS_OUT memory.c 's/^ *mdnn_memory_can_hold(memory, allocation->room));/true);/'
-    mutant UNPINNED_IS_LOCKED_OUT memory.c '/^void mdnn_allocation_unpin/,/^}/s/mdnn_allocation_note_movable(memory, allocation);//'
+    mutant WHAT_STAYS_LOCKS_OUT memory_allocate.c 's/^ *mdnn_memory_can_hold(memory, allocation->room));/true);/'
+    mutant UNPINNED_IS_LOCKED_OUT memory_pins.c '/^void mdnn_allocation_unpin/,/^}/s/mdnn_allocation_note_movable(memory, allocation);//'
     mutant SLABS_OF_THIS_MOMENT_FOR_PLANS memory_names.c 's/mdnn_recent_most(&memory->slab_chunks)/mdnn_ranges_counts(memory->ranges).chunks_slab/'
     mutant IDLE_MEMORY_IS_USED_FIRST free_runs.c 's/const bool is_short = .*/const bool is_short = 0;/'
 }

@@ -1,5 +1,8 @@
 /* What the files of the mechanism share.
- *   memory.c        allocations, pins, the report
+ *   memory.c        the device, allocations by address, the report
+ *   memory_allocate.c how an allocation begins,
+ *   memory_free.c   and ends
+ *   memory_pins.c   what never leaves
  *   memory_moves.c  the way of a range out and back; nothing in it waits
  *   memory_acquire.c chunks or addresses for an allocation
  *   memory_room.c   the demand path: chunks for what is named
@@ -212,15 +215,35 @@ mdnn_status_t mdnn_allocation_reserve_use(mdnn_memory_t *memory, mdnn_allocation
                                           uint64_t stream);
 /* The point becomes the last use in its stream, for which there is room. */
 void mdnn_allocation_note_use(mdnn_allocation_t *allocation, mdnn_stream_point_t point);
-void mdnn_allocation_pin(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* What has been freed and is neither held nor pinned ends, now or later. */
-void mdnn_allocation_end(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+/* Not freed. */
+mdnn_allocation_t *mdnn_allocation_find_live(const mdnn_memory_t *memory, uint64_t address);
+/* Not freed, or pinned still: nobody else can have its addresses. */
+mdnn_allocation_t *mdnn_allocation_find_kept(const mdnn_memory_t *memory, uint64_t address);
+/* Held. Host wait until nothing that is known uses it. BUSY: not within `seconds`; 0: as long as the
+ * device does anything. */
+mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                            double seconds);
 void mdnn_memory_note_resident(mdnn_memory_t *memory);
 /* An allocation or an operation failed that this budget would have been enough for. `needed`: the
  * program may not be able to do without; else mdnn_memory_judge_refusal says so. */
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed);
 void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
+
+/* ---- memory_allocate.c ---- */
+/* It lives from now on: it is counted, and the plan follower knows it. */
+void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+
+/* ---- memory_free.c ---- */
+/* The program has freed it: nobody finds it any more, unless it is pinned. It ends, now or later. */
+void mdnn_allocation_forget(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+/* What has been freed and is neither held nor pinned ends, now or later. */
+void mdnn_allocation_end(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+void mdnn_allocation_destroy(mdnn_allocation_t *allocation);   /* the bookkeeping only, */
+void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* and of that a part */
+
+/* ---- memory_pins.c ---- */
+void mdnn_allocation_pin(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 
 /* ---- memory_stuck.c ---- */
 /* Bytes that no demand can have: slabs and what stays or is pinned. */

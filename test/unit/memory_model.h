@@ -1,4 +1,4 @@
-/* For the test of offload/memory/memory.c: a device whose streams run late, in random order, as far as
+/* For the test of offload/memory/memory.h: a device whose streams run late, in random order, as far as
  * their points allow, with the mappings in force when they run; host slots; failures on request.
  * Every word of memory has a content, and each operation knows what it must find. */
 #ifndef MDNN_TEST_MEMORY_MODEL_H

@@ -1,4 +1,4 @@
-/* For the test of offload/memory/memory.c: a follower that gives random advice, which must be harmless. */
+/* For the test of offload/memory/memory.h: a follower that gives random advice, which must be harmless. */
 #ifndef MDNN_TEST_RANDOM_FOLLOWER_H
 #define MDNN_TEST_RANDOM_FOLLOWER_H
 

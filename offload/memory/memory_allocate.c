@@ -1,0 +1,184 @@
+/* An allocation begins: its memory, or addresses alone, and whom its stream has to wait for. */
+#include "offload/memory/memory_acquire.h"
+#include "offload/memory/memory_check.h"
+#include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_turns.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    memory->report.live_bytes += allocation->bytes;
+    memory->live_room_bytes += allocation->room;
+    memory->loose_bytes += mdnn_allocation_loose_bytes(memory, allocation);
+    if (memory->report.peak_live_bytes < memory->report.live_bytes)
+        memory->report.peak_live_bytes = memory->report.live_bytes;
+    allocation->follower_range = mdnn_follower_begin_range(memory->follower, allocation->room,
+                                                           allocation->stays, allocation);
+}
+
+static void link_allocation(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    allocation->next = memory->allocations;
+    if (allocation->next)
+        allocation->next->previous = allocation;
+    memory->allocations = allocation;
+    mdnn_ranges_set_owner(memory->ranges, allocation->address, allocation);
+    if (allocation->range && allocation->stays)
+        memory->stuck_bytes += allocation->room;
+    mdnn_allocation_begin_life(memory, allocation);
+}
+
+static void fill_allocation(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t address,
+                            uint64_t bytes)
+{
+    enum { GRANULE = 512 };              /* of blocks */
+    static _Atomic uint64_t last_number; /* of all devices: one that was reset may have its
+                                            addresses once more */
+    allocation->number = atomic_fetch_add(&last_number, 1) + 1;
+    allocation->address = address;
+    allocation->bytes = bytes;
+    allocation->range = mdnn_ranges_at(memory->ranges, address);
+    if (allocation->range)
+        allocation->count = mdnn_range_chunks(allocation->range).count;
+    allocation->room = allocation->range ? allocation->count * memory->chunk_bytes
+                                         : (bytes + GRANULE - 1) / GRANULE * GRANULE;
+    allocation->stays = !allocation->range || (bytes < memory->config.min_bytes &&
+                                               mdnn_memory_can_hold(memory, allocation->room));
+    if (!allocation->stays)
+        mdnn_allocation_note_movable(memory, allocation);
+    allocation->born = memory->began;
+    allocation->gone = UINT64_MAX;
+    allocation->freed_in = MDNN_NO_ORDER;
+    allocation->blank = allocation->range && mdnn_allocation_owned(allocation) < allocation->count;
+    allocation->slots_from = allocation->count;
+    allocation->filled = allocation->in_sent = allocation->out_sent = allocation->clean =
+        allocation->blank ? 0 : allocation->count;
+    allocation->state = allocation->blank ? MDNN_ALLOCATION_AWAY : MDNN_ALLOCATION_RESIDENT;
+    allocation->last_use = memory->report.operations;
+}
+
+/* Has `stream` wait for earlier users of the memory. Those for whom it cannot are uses of the allocation
+ * from now on, and *host says that the host must wait for them. What they do in `stream` itself needs
+ * no wait there, but must be over before the memory leaves. */
+static mdnn_status_t follow_users(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                  uint64_t stream, const mdnn_acquired_t *got, bool *host)
+{
+    *host = false;
+    MDNN_TRY(
+        mdnn_allocation_reserve_use(memory, allocation, stream)); /* cannot fail: it is the first */
+    for (size_t i = 0; i < got->wait_count; i++) {
+        if (memory->device.wait_in_stream(memory->context, stream, got->waits[i]) == MDNN_STATUS_OK)
+            continue;
+        MDNN_TRY(mdnn_allocation_reserve_use(memory, allocation, got->waits[i].stream));
+        mdnn_allocation_note_use(allocation, got->waits[i]);
+        *host = true;
+    }
+    mdnn_allocation_note_use(allocation, memory->device.mark(memory->context, stream));
+    return MDNN_STATUS_OK;
+}
+
+static void note_refusal(mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t room = mdnn_ranges_chunks_for(memory->ranges, bytes) * memory->chunk_bytes;
+    mdnn_memory_refused(memory, room + mdnn_memory_stuck_bytes(memory), false);
+}
+
+/* A plan has the memory from the first operation on that names it. */
+static mdnn_first_use_t first_use(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    if (!mdnn_memory_may_be_bare(memory, bytes))
+        return MDNN_FIRST_USE_UNKNOWN;
+    return mdnn_follower_first_use(memory->follower, mdnn_ranges_chunks_for(memory->ranges, bytes) *
+                                                         memory->chunk_bytes);
+}
+
+static mdnn_allocation_t *new_allocation(void)
+{
+    mdnn_allocation_t *const allocation = calloc(1, sizeof *allocation);
+    if (allocation) {
+        allocation->uses = allocation->first_uses;
+        allocation->use_room = MDNN_INLINE_USES;
+    }
+    return allocation;
+}
+
+/* Memory whose users do not end soon is given back, and addresses alone taken, whose first use finds
+ * other memory. NOT_FOUND: not here. */
+static mdnn_status_t exchange(mdnn_memory_t *memory, mdnn_allocation_t **allocation,
+                              uint64_t stream)
+{
+    mdnn_acquired_t bare;
+    const uint64_t bytes = (*allocation)->bytes;
+    if (memory->config.safety != MDNN_SAFETY_FAST || memory->untracked_open > 0 ||
+        (*allocation)->stays || (*allocation)->pins > 0)
+        return MDNN_STATUS_NOT_FOUND;
+    mdnn_allocation_t *const other = new_allocation();
+    if (!other)
+        return MDNN_STATUS_NOT_FOUND;
+    if (mdnn_memory_reserve(memory, bytes, &bare) != MDNN_STATUS_OK) {
+        mdnn_allocation_destroy(other);
+        return MDNN_STATUS_NOT_FOUND;
+    }
+    mdnn_allocation_forget(memory, *allocation);
+    fill_allocation(memory, other, bare.address, bytes);
+    link_allocation(memory, other);
+    (void)mdnn_allocation_reserve_use(memory, other, stream);
+    mdnn_allocation_note_use(other, memory->device.mark(memory->context, stream));
+    *allocation = other;
+    return MDNN_STATUS_OK;
+}
+
+/* Nobody knows the allocation yet, but it must not leave meanwhile. */
+static mdnn_status_t wait_for_users(mdnn_memory_t *memory, mdnn_allocation_t **allocation,
+                                    uint64_t stream)
+{
+    static const double moment_s = 0.02;
+    mdnn_allocation_t *const first = *allocation;
+    first->held++;
+    mdnn_status_t status = mdnn_allocation_wait_for_uses(memory, first, moment_s);
+    if (status == MDNN_STATUS_BUSY) {
+        if (exchange(memory, allocation, stream) == MDNN_STATUS_OK)
+            status = MDNN_STATUS_OK;
+        else
+            status = mdnn_allocation_wait_for_uses(memory, first, 0);
+    }
+    first->held--;
+    mdnn_allocation_end(memory, first); /* if it was exchanged */
+    return status;
+}
+
+mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                                   uint64_t *address)
+{
+    mdnn_acquired_t got;
+    mdnn_turn_t turn;
+    bool host;
+    mdnn_allocation_t *allocation = new_allocation();
+    if (!allocation)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    mdnn_status_t status =
+        mdnn_memory_acquire(memory, bytes, stream, first_use(memory, bytes), &turn, &got);
+    if (status != MDNN_STATUS_OK) {
+        mdnn_allocation_destroy(allocation);
+        if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+            note_refusal(memory, bytes);
+        return status;
+    }
+    fill_allocation(memory, allocation, got.address, bytes);
+    link_allocation(memory, allocation);
+    status = follow_users(memory, allocation, stream, &got, &host);
+    allocation->held++;
+    mdnn_memory_end_quiet(memory);
+    mdnn_memory_end_turn(memory, &turn);
+    allocation->held--;
+    if (status == MDNN_STATUS_OK && host)
+        status = wait_for_users(memory, &allocation, stream);
+    if (status == MDNN_STATUS_OK)
+        *address = allocation->address;
+    else
+        mdnn_allocation_forget(memory, allocation); /* ranges.c still knows the earlier users */
+    mdnn_memory_check(memory);
+    return status;
+}

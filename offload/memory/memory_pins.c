@@ -1,0 +1,131 @@
+/* Pins: what has one is RESIDENT and never leaves. Of all kinds: by address, by operation, and those that end with
+ * the allocation. */
+#include "offload/memory/memory_check.h"
+#include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_room.h"
+#include "offload/memory/memory_turns.h"
+#include "offload/memory/memory_waits.h"
+
+void mdnn_allocation_pin(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (allocation->pins++ == 0 && allocation->range && !allocation->stays)
+        memory->stuck_bytes += allocation->room;
+}
+
+void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (allocation->pins == 0 || --allocation->pins > 0)
+        return;
+    if (allocation->range && !allocation->stays) {
+        memory->stuck_bytes -= allocation->room;
+        mdnn_allocation_note_movable(memory, allocation);
+    }
+    if (allocation->freed)
+        allocation->gone = memory->began;
+    mdnn_allocation_end(memory, allocation);
+}
+
+/* With the turn. */
+static mdnn_status_t try_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start,
+                             mdnn_patience_t *patience)
+{
+    mdnn_allocation_t *const allocation = mdnn_allocation_find_kept(memory, address);
+    if (!allocation)
+        return MDNN_STATUS_NOT_FOUND;
+    allocation->held++;
+    mdnn_status_t status = mdnn_memory_demand(memory, &allocation, 1, patience);
+    if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY &&
+        allocation->range) {
+        status = mdnn_memory_wait_for_earlier(memory);
+        if (status == MDNN_STATUS_OK)
+            status = mdnn_allocation_show(memory, allocation, true);
+    }
+    allocation->held--;
+    if (status == MDNN_STATUS_OK) {
+        mdnn_allocation_pin(memory, allocation);
+        *start = allocation->address;
+    } else if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {
+        mdnn_memory_refused(memory, allocation->room + mdnn_memory_stuck_bytes(memory), false);
+    }
+    if (status != MDNN_STATUS_OK)
+        mdnn_allocation_end(memory, allocation); /* it may have been freed meanwhile */
+    return status;
+}
+
+mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start)
+{
+    mdnn_patience_t patience = mdnn_memory_patience(memory);
+    mdnn_turn_t turn;
+    MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
+    mdnn_status_t status;
+    while ((status = try_pin(memory, address, start, &patience)) == MDNN_STATUS_BUSY &&
+           !mdnn_memory_serves_all(memory))
+        MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
+    mdnn_memory_end_turn(memory, &turn);
+    mdnn_memory_check(memory);
+    return status;
+}
+
+void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address)
+{
+    mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, address);
+    if (allocation)
+        mdnn_allocation_unpin(memory, allocation);
+    mdnn_memory_check(memory);
+}
+
+bool mdnn_memory_revive(mdnn_memory_t *memory, uint64_t address)
+{
+    mdnn_allocation_t *const allocation = mdnn_allocation_find_kept(memory, address);
+    if (!allocation || !allocation->freed)
+        return false;
+    allocation->freed = false;
+    mdnn_allocation_begin_life(memory, allocation);
+    mdnn_memory_check(memory);
+    return true;
+}
+
+bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address)
+{
+    const mdnn_allocation_t *const allocation = mdnn_allocation_find_kept(memory, address);
+    return allocation && allocation->pins > allocation->live_pins;
+}
+
+mdnn_status_t mdnn_memory_pin_live(mdnn_memory_t *memory, uint64_t address, mdnn_live_pin_t *pin)
+{
+    uint64_t start;
+    if (!mdnn_allocation_find_live(memory, address))
+        return MDNN_STATUS_NOT_FOUND;
+    MDNN_TRY(mdnn_memory_pin(memory, address, &start));
+    mdnn_allocation_t *const allocation = mdnn_allocation_find_live(memory, start);
+    if (!allocation) { /* freed while it was made resident */
+        mdnn_memory_unpin(memory, start);
+        return MDNN_STATUS_NOT_FOUND;
+    }
+    allocation->live_pins++;
+    *pin = (mdnn_live_pin_t){start, allocation->number};
+    return MDNN_STATUS_OK;
+}
+
+void mdnn_memory_unpin_live(mdnn_memory_t *memory, mdnn_live_pin_t pin)
+{
+    mdnn_allocation_t *const allocation = mdnn_allocation_find_live(memory, pin.address);
+    if (!allocation || allocation->number != pin.number || allocation->live_pins == 0)
+        return;
+    allocation->live_pins--;
+    mdnn_allocation_unpin(memory, allocation);
+    mdnn_memory_check(memory);
+}
+
+bool mdnn_memory_has_live_pins(const mdnn_memory_t *memory, uint64_t address)
+{
+    const mdnn_allocation_t *const allocation = mdnn_allocation_find_live(memory, address);
+    return allocation && allocation->live_pins > 0;
+}
+
+bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address)
+{
+    const mdnn_allocation_t *const allocation = mdnn_allocation_find_kept(memory, address);
+    return !allocation || !allocation->range || allocation->stays || allocation->pins > 0 ||
+           allocation->room <= mdnn_memory_available(memory);
+}
