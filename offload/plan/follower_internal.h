@@ -134,4 +134,40 @@ struct mdnn_follower {
     uint32_t periods;
 };
 
+/* ---- follower_ranges.c ---- */
+bool follower_lives(const mdnn_follower_t *follower, uint32_t range);
+/* Range `range` of the history is range `slot` of the active plan's period, and no other is. */
+void follower_assign(mdnn_follower_t *follower, uint32_t range, uint32_t slot);
+/* Which range of the period each living one is. If two claim to be the same, the one that was used
+ * last. */
+void follower_find_ranges(mdnn_follower_t *follower);
+/* Those that the operation uses. */
+void follower_learn_ranges(mdnn_follower_t *follower, const mdnn_history_operation_t *operation);
+/* Whether a whole iteration was followed in which nothing used the range. */
+bool follower_is_unused(const mdnn_follower_t *follower, uint32_t range);
+/* Ranges of that size that began not long ago and were not used yet. */
+uint32_t follower_unused_of(const mdnn_follower_t *follower, uint64_t bytes);
+
+/* ---- follower_periods.c ---- */
+/* The entry of that period; of 0 a free one. NULL: none. */
+follower_entry_t *follower_find_entry(mdnn_follower_t *follower, uint64_t number);
+/* The history has found a period, for which it may have forgotten another. NULL without memory. */
+follower_entry_t *follower_make_entry(mdnn_follower_t *follower, uint64_t number);
+void follower_forget_entry(mdnn_follower_t *follower, follower_entry_t *entry);
+/* Of several times of an operation the least: what disturbs it makes it slower. */
+void follower_set_time(follower_entry_t *entry, uint32_t position, double time_us);
+/* Once all operations were timed, or two iterations are over. */
+void follower_start_planning(mdnn_follower_t *follower, follower_entry_t *entry);
+/* The plan that was being made is ready. Its period may be forgotten by now. */
+void follower_adopt_plan(mdnn_follower_t *follower);
+/* The plan with less memory stays, or the one before does. */
+void follower_judge_plan(mdnn_follower_t *follower, follower_entry_t *entry);
+/* After each iteration under the plan: made anew, if less memory than it has was there in two of them. */
+void follower_plan_with_less(mdnn_follower_t *follower, follower_entry_t *entry);
+
+/* ---- follower_advice.c ---- */
+/* After the operation, which has a place in the entry's period. */
+void follower_follow(mdnn_follower_t *follower, follower_entry_t *entry,
+                     const mdnn_history_operation_t *operation, mdnn_advice_t *advice);
+
 #endif

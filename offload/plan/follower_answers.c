@@ -1,0 +1,84 @@
+/* What the plan follower knows of what comes, and of its plans. */
+#include "offload/plan/follower_internal.h"
+
+uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower)
+{
+    return follower->sequence;
+}
+
+uint64_t mdnn_follower_followed_plan(const mdnn_follower_t *follower)
+{
+    return follower->active && follower->flown >= follower->active->period.operation_count
+               ? follower->active->number
+               : 0;
+}
+
+/* That is followed where the program is. */
+static const follower_plan_t *plan_of_place(const mdnn_follower_t *follower)
+{
+    const uint64_t period = follower->place.period;
+    for (int i = 0; period != 0 && i < FOLLOWER_PERIODS; i++)
+        if (follower->entries[i].number == period && follower->entries[i].plan == follower->active)
+            return follower->active;
+    return NULL;
+}
+
+mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes)
+{
+    const follower_plan_t *const plan = plan_of_place(follower);
+    if (!plan || follower->flown == 0 || plan->plan.schedule.move_count == 0)
+        return MDNN_FIRST_USE_UNKNOWN;
+    const mdnn_period_t *const period = &plan->period;
+    const uint32_t next = (follower->place.position + 1) % period->operation_count;
+    const mdnn_operation_t *const operation = &period->operations[next];
+    uint32_t births = 0;
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const mdnn_period_range_t *const range =
+            &period->ranges[period->uses[operation->first_use + u].range];
+        births += range->birth == next && range->bytes == bytes;
+    }
+    return births > 0 && births > follower_unused_of(follower, bytes) ? MDNN_FIRST_USE_NEXT
+                                                                      : MDNN_FIRST_USE_LATER;
+}
+
+uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range)
+{
+    const mdnn_next_use_t next = mdnn_history_next_use(follower->history, range);
+    if (next.expectation == MDNN_EXPECT_USE)
+        return next.operations;
+    if (next.expectation == MDNN_EXPECT_DEATH)
+        return UINT32_MAX;
+    return follower->place.period != 0 && follower_is_unused(follower, range) ? UINT32_MAX : 0;
+}
+
+static void report_plan(mdnn_follower_report_t *report, const follower_plan_t *made)
+{
+    report->period_operations = made->period.operation_count;
+    report->verdict = made->plan.verdict;
+    report->policy = made->plan.policy;
+    report->floor_bytes = made->plan.floor_bytes;
+    report->compute_us = made->compute_us;
+    report->predicted_us = made->plan.predicted.time_us;
+    report->link_bound_us = made->plan.link_bound_us;
+    report->planning_ms = made->planning_ms;
+    report->out_bytes = made->plan.predicted.out_bytes;
+    report->in_bytes = made->plan.predicted.in_bytes;
+}
+
+mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *follower)
+{
+    mdnn_follower_report_t report = {.operations = follower->sequence,
+                                     .periods = follower->periods,
+                                     .followed = follower->place.period != 0,
+                                     .policy = follower->config.policy};
+    uint64_t most = 0;
+    for (int i = 0; i < FOLLOWER_PERIODS; i++) {
+        const follower_entry_t *const entry = &follower->entries[i];
+        if (!entry->plan || entry->followed < most)
+            continue;
+        most = entry->followed;
+        report_plan(&report, entry->plan);
+        report.short_bytes = entry->plan->short_bytes;
+    }
+    return report;
+}

@@ -1,0 +1,129 @@
+/* The ranges that the history knows, and which of the followed period each is. */
+#include "offload/plan/follower_check.h"
+#include "offload/plan/follower_internal.h"
+
+#include <stdlib.h>
+
+bool follower_lives(const mdnn_follower_t *follower, uint32_t range)
+{
+    return range < follower->range_capacity && follower->ranges[range].touched_at != follower_never;
+}
+
+static bool make_room(mdnn_follower_t *follower, uint32_t range)
+{
+    uint32_t capacity = follower->range_capacity ? follower->range_capacity : 256;
+    if (range < follower->range_capacity)
+        return true;
+    while (capacity <= range)
+        capacity = capacity > UINT32_MAX / 2 ? UINT32_MAX : 2 * capacity;
+    follower_range_t *const grown = reallocarray(follower->ranges, capacity, sizeof *grown);
+    if (!grown)
+        return false;
+    for (uint32_t i = follower->range_capacity; i < capacity; i++)
+        grown[i] = (follower_range_t){.touched_at = follower_never, .slot = MDNN_NO_POSITION};
+    follower->ranges = grown;
+    follower->range_capacity = capacity;
+    return true;
+}
+
+uint32_t mdnn_follower_begin_range(mdnn_follower_t *follower, uint64_t bytes, bool stays,
+                                   void *owner)
+{
+    const uint32_t range = mdnn_history_begin_range(follower->history, bytes, stays);
+    if (range == MDNN_NO_POSITION)
+        return range;
+    if (!make_room(follower, range)) {
+        mdnn_history_end_range(follower->history, range);
+        return MDNN_NO_POSITION;
+    }
+    follower->ranges[range] = (follower_range_t){.owner = owner,
+                                                 .bytes = bytes,
+                                                 .touched_at = follower->sequence,
+                                                 .slot = MDNN_NO_POSITION,
+                                                 .stays = stays};
+    if (!stays) /* nobody asks when those are used */
+        follower->begun[follower->begun_count++ % FOLLOWER_BEGUN] = range;
+    mdnn_follower_check(follower);
+    return range;
+}
+
+void follower_assign(mdnn_follower_t *follower, uint32_t range, uint32_t slot)
+{
+    uint32_t *const handles = follower->active->handles;
+    follower_range_t *const known = &follower->ranges[range];
+    if (known->slot == slot)
+        return;
+    if (known->slot != MDNN_NO_POSITION)
+        handles[known->slot] = MDNN_NO_POSITION;
+    if (slot != MDNN_NO_POSITION && handles[slot] != MDNN_NO_POSITION)
+        follower->ranges[handles[slot]].slot = MDNN_NO_POSITION;
+    known->slot = slot;
+    if (slot != MDNN_NO_POSITION)
+        handles[slot] = range;
+}
+
+void mdnn_follower_end_range(mdnn_follower_t *follower, uint32_t range)
+{
+    if (!follower_lives(follower, range))
+        return;
+    mdnn_history_end_range(follower->history, range);
+    if (follower->active)
+        follower_assign(follower, range, MDNN_NO_POSITION);
+    follower->ranges[range] =
+        (follower_range_t){.touched_at = follower_never, .slot = MDNN_NO_POSITION};
+    mdnn_follower_check(follower);
+}
+
+void follower_find_ranges(mdnn_follower_t *follower)
+{
+    follower_plan_t *const plan = follower->active;
+    for (uint32_t r = 0; r < plan->period.range_count; r++)
+        plan->handles[r] = MDNN_NO_POSITION;
+    for (uint32_t i = 0; i < follower->range_capacity; i++)
+        follower->ranges[i].slot = MDNN_NO_POSITION;
+    for (uint32_t i = 0; i < follower->range_capacity; i++) {
+        const uint32_t slot = follower_lives(follower, i)
+                                  ? mdnn_history_next_use(follower->history, i).range
+                                  : MDNN_NO_POSITION;
+        if (slot == MDNN_NO_POSITION)
+            continue;
+        const uint32_t other = plan->handles[slot];
+        if (other == MDNN_NO_POSITION ||
+            follower->ranges[other].touched_at < follower->ranges[i].touched_at)
+            follower_assign(follower, i, slot);
+    }
+}
+
+void follower_learn_ranges(mdnn_follower_t *follower, const mdnn_history_operation_t *operation)
+{
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const uint32_t range = operation->uses[u].range;
+        if (!follower_lives(follower, range))
+            continue;
+        const uint32_t slot = mdnn_history_next_use(follower->history, range).range;
+        if (slot != MDNN_NO_POSITION)
+            follower_assign(follower, range, slot);
+    }
+}
+
+bool follower_is_unused(const mdnn_follower_t *follower, uint32_t range)
+{
+    return follower_lives(follower, range) && follower->followed_for >= follower->iteration &&
+           follower->sequence - follower->ranges[range].touched_at >= follower->iteration;
+}
+
+uint32_t follower_unused_of(const mdnn_follower_t *follower, uint64_t bytes)
+{
+    const uint32_t count =
+        follower->begun_count < FOLLOWER_BEGUN ? follower->begun_count : FOLLOWER_BEGUN;
+    uint32_t unused = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t range = follower->begun[i];
+        bool again = false; /* it ended, and another began */
+        for (uint32_t before = 0; before < i; before++)
+            again |= follower->begun[before] == range;
+        unused += !again && follower_lives(follower, range) && !follower->ranges[range].used &&
+                  follower->ranges[range].bytes == bytes;
+    }
+    return unused;
+}
