@@ -1,3 +1,4 @@
+#include "offload/plan/link_bound.h"
 #include "offload/plan/planner.h"
 
 #include <stdlib.h>
