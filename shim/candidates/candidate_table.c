@@ -6,6 +6,7 @@
 #include <cudnn.h>
 
 #include "shim/candidates/candidate_foresight.h"
+#include "shim/candidates/candidate_table_check.h"
 #include "shim/candidates/candidate_table_internal.h"
 
 /* A run that a program waits for may seem longer than it is by the gaps between its kernels. */
@@ -71,6 +72,7 @@ mdnn_cost_row_t *mdnn_candidate_table_row(mdnn_candidate_table_t *table, int64_t
     row->changed = true;
     row->next = table->rows;
     table->rows = row;
+    mdnn_candidate_table_check(table);
     return row;
 }
 
@@ -115,8 +117,9 @@ int mdnn_candidate_table_engine(mdnn_candidate_table_t *table, const mdnn_engine
         }
     if (table->engine_count == MDNN_CANDIDATE_ENGINES)
         return -1;
-    table->engines[table->engine_count] = *offer;
-    return MDNN_CANDIDATE_LEGACY + table->engine_count++;
+    table->engines[table->engine_count++] = *offer;
+    mdnn_candidate_table_check(table);
+    return MDNN_CANDIDATE_LEGACY + table->engine_count - 1;
 }
 
 /* FMA never rounds inputs, so it is admissible wherever the caller allows more; it is no new
@@ -208,6 +211,7 @@ mdnn_status_t mdnn_candidate_table_load(mdnn_candidate_table_t *table,
             return MDNN_STATUS_OUT_OF_MEMORY;
         MDNN_TRY(recall_row(table, problem, entry, row));
     }
+    mdnn_candidate_table_check(table);
     return MDNN_STATUS_OK;
 }
 
@@ -321,6 +325,7 @@ bool mdnn_candidate_table_take_run(mdnn_candidate_table_t *table, const mdnn_eng
     candidate->state = MDNN_CANDIDATE_TIMED;
     row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
     row->changed = true;
+    mdnn_candidate_table_check(table);
     return true;
 }
 
@@ -341,5 +346,6 @@ bool mdnn_candidate_table_refuse(mdnn_candidate_table_t *table, int64_t images,
                 row->candidates[i].state = MDNN_CANDIDATE_UNSUPPORTED;
                 any = true;
             }
+    mdnn_candidate_table_check(table);
     return any;
 }

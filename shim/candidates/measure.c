@@ -6,6 +6,7 @@
 #include "config/log.h"
 #include "shim/candidates/candidate_call.h"
 #include "shim/candidates/candidate_foresight.h"
+#include "shim/candidates/candidate_table_check.h"
 #include "shim/candidates/candidate_time.h"
 #include "shim/candidates/engine_list.h"
 
@@ -215,8 +216,10 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 static mdnn_status_t settle_from(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int first,
                                  int end)
 {
-    for (int index = first; index < end; index++)
+    for (int index = first; index < end; index++) {
         MDNN_TRY(settle(measurement, row, index));
+        mdnn_candidate_table_check(measurement->table);
+    }
     return MDNN_STATUS_OK;
 }
 
@@ -288,7 +291,9 @@ mdnn_status_t mdnn_measurement_time_engine(mdnn_measurement_t *measurement,
     row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
     measurement->own_plan = plan;
     measurement->own_uids = uids;
-    return settle(measurement, row, index);
+    const mdnn_status_t status = settle(measurement, row, index);
+    mdnn_candidate_table_check(measurement->table);
+    return status;
 }
 
 static mdnn_status_t find_costs(void *context, int64_t images, mdnn_part_role_t role,

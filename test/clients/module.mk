@@ -122,7 +122,11 @@ $(B)/test/tools/forge_costs: test/tools/forge_costs.c $(B)/libmdnn_core.a
 TEST_DEPS += $(B)/test/tools/forge_costs
 $(B)/test/shim/test_cost_cache_check: test/shim/test_cost_cache_check.c shim/candidates/cost_cache_check.c
 $(B)/test/shim/test_candidate_table: test/shim/test_candidate_table.c
-$(B)/test/shim/test_candidate_table $(B)/test/shim/test_cost_cache_check: $(call shim_sources,candidate_foresight candidate_table) $(B)/libmdnn_core.a
+$(addprefix $(B)/test/shim/test_,candidate_table cost_cache_check plan_check): $(call shim_sources,candidate_table_check)
+$(B)/test/shim/test_candidate_table_check: test/shim/test_candidate_table_check.c
+$(B)/test/shim/test_plan_check: test/shim/test_plan_check.c
+TESTS += $(B)/test/shim/test_candidate_table_check $(B)/test/shim/test_plan_check
+$(addprefix $(B)/test/shim/test_,candidate_table candidate_table_check cost_cache_check plan_check): $(call shim_sources,candidate_foresight candidate_table) $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
