@@ -6,6 +6,7 @@
 #include "config/statistics.h"
 #include "shim/candidates/measure.h"
 #include "shim/convolution/front_set.h"
+#include "shim/convolution/plan_check.h"
 #include "shim/real/capture_mode.h"
 #include "shim/real/process.h"
 
@@ -102,6 +103,7 @@ static mdnn_status_t build_locked(mdnn_conv_plan_t *plan, const mdnn_call_t *cal
     set->replaced = atomic_load(&plan->set);
     atomic_store(&plan->next_limit, mdnn_candidate_table_next_limit(plan->costs, limit_bytes));
     atomic_store_explicit(&plan->set, set, memory_order_release);
+    mdnn_conv_plan_check(plan);
     return MDNN_STATUS_OK;
 failed:
     mdnn_measurement_end(measurement);

@@ -5,6 +5,7 @@
 #include "shim/candidates/candidate_foresight.h"
 #include "shim/candidates/measure.h"
 #include "shim/convolution/plan_build.h"
+#include "shim/convolution/plan_check.h"
 #include "shim/convolution/planning.h"
 #include "shim/real/capture_mode.h"
 #include "shim/real/process.h"
@@ -43,6 +44,7 @@ static int count_met(mdnn_conv_plan_t *plan, const mdnn_engine_t *engine, int ch
         plan->met_count++;
     }
     plan->met[at].plans += change;
+    mdnn_conv_plan_check_engines(plan);
     return plan->met[at].plans - change;
 }
 

@@ -7,6 +7,7 @@
 #include "config/statistics.h"
 #include "shim/candidates/cost_cache_check.h"
 #include "shim/candidates/engine_list.h"
+#include "shim/convolution/plan_check.h"
 #include "shim/real/handles.h"
 #include "shim/real/process.h"
 
@@ -95,6 +96,7 @@ mdnn_conv_plan_t *mdnn_plan_table_insert(const mdnn_call_t *call, const mdnn_pla
     mdnn_lock(&table_lock);
     HASH_ADD_BYHASHVALUE(hh, table, key, sizeof plan->key, hash, plan);
     const bool added = plan->hh.tbl != NULL;
+    mdnn_plan_table_check(table);
     mdnn_unlock(&table_lock);
     if (!added) {
         destroy(plan);
