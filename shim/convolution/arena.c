@@ -58,7 +58,6 @@ void mdnn_arena_allocate(mdnn_arena_t *arena)
     uint64_t bytes = mdnn_process_options()->convolution_total_workspace;
     bytes -= bytes % MDNN_WD_ALIGNMENT_BYTES;
     const uint64_t wanted = bytes;
-    arena->tried = true;
     mdnn_capture_relax();
     while (bytes > 0 && mdnn_device_allocate(&arena->base, bytes) != CUDA_SUCCESS) {
         mdnn_count(MDNN_COUNTER_arena_halvings, 1);
@@ -67,6 +66,7 @@ void mdnn_arena_allocate(mdnn_arena_t *arena)
     }
     mdnn_capture_restore();
     arena->bytes = arena->divisible_bytes = bytes;
+    arena->tried = true;
     mdnn_count(MDNN_COUNTER_arena_bytes, bytes);
     if (bytes < wanted)
         MDNN_LOG(MDNN_LOG_WARN, "arena", "of %llu bytes of workspace there are %llu to be had",
@@ -75,8 +75,8 @@ void mdnn_arena_allocate(mdnn_arena_t *arena)
 
 uint64_t mdnn_arena_kept_bytes(const mdnn_arena_t *arena)
 {
-    const uint64_t quarter = arena->bytes / 4;
-    return arena->promised_bytes > quarter ? arena->promised_bytes : quarter;
+    const uint64_t quarter = arena->bytes / 4, promised = arena->promised_bytes;
+    return promised > quarter ? promised : quarter;
 }
 
 bool mdnn_arena_find_stream(const mdnn_call_t *call, CUstream *stream, bool *capturing)
@@ -90,15 +90,22 @@ bool mdnn_arena_find_stream(const mdnn_call_t *call, CUstream *stream, bool *cap
     return true;
 }
 
-/* What needs more than streams keep for one convolution is promised that, if captures have not taken it,
+/* What needs more than streams keep for one convolution may be promised that, if captures have not taken it,
  * and if a capture that cannot have as much finds something weaker that needs nothing. */
+static bool may_be_promised(const mdnn_arena_t *arena, const mdnn_conv_plan_t *plan,
+                            const mdnn_demand_t *demand, uint64_t needed_bytes)
+{
+    const mdnn_demand_t weaker = {.strict = demand->strict};
+    return needed_bytes <= arena->divisible_bytes && mdnn_conv_plan_least_bytes(plan, &weaker) == 0;
+}
+
+/* The arena is locked for writing. */
 static bool promise(mdnn_arena_t *arena, const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand,
                     uint64_t needed_bytes)
 {
-    const mdnn_demand_t weaker = {.strict = demand->strict};
     if (needed_bytes <= mdnn_arena_kept_bytes(arena))
         return true;
-    if (needed_bytes > arena->divisible_bytes || mdnn_conv_plan_least_bytes(plan, &weaker) > 0)
+    if (!may_be_promised(arena, plan, demand, needed_bytes))
         return false;
     arena->promised_bytes = needed_bytes;
     return true;
@@ -113,6 +120,11 @@ bool mdnn_arena_serves(const mdnn_call_t *call, const mdnn_conv_plan_t *plan,
     mdnn_arena_t *const arena = mdnn_wd_is_on() ? mdnn_arena_current() : NULL;
     if (!arena || least == UINT64_MAX)
         return mdnn_wd_is_on() && least == 0;
+    /* What is kept never shrinks and what may be promised never grows, so most answers need no lock. */
+    if (arena->tried && least <= mdnn_arena_kept_bytes(arena))
+        return true;
+    if (arena->tried && !may_be_promised(arena, plan, demand, least))
+        return false;
     mdnn_lock_to_write(&arena->lock);
     if (!arena->tried && mdnn_arena_find_stream(call, &stream, &capturing) && !capturing)
         mdnn_arena_allocate(arena);

@@ -38,11 +38,13 @@ typedef struct mdnn_arena_capture {
 struct mdnn_arena {
     CUcontext context;
     mdnn_shared_lock_t lock; /* reading: while a convolution is enqueued; writing: regions change */
-    bool tried;              /* allocated, or not to be had */
+    _Atomic bool
+        tried; /* allocated, or not to be had: what is above `slots` may be read without the lock */
     CUdeviceptr base;
     uint64_t bytes;
-    uint64_t divisible_bytes; /* the rest belongs to captures */
-    uint64_t promised_bytes;  /* most that a convolution needs whose caller was told of none */
+    _Atomic uint64_t divisible_bytes; /* the rest belongs to captures; never grows */
+    _Atomic uint64_t
+        promised_bytes; /* most that a convolution needs whose caller was told of none; never shrinks */
     mdnn_arena_slot_t slots[MDNN_ARENA_SLOTS];
     mdnn_arena_capture_t captures[MDNN_ARENA_CAPTURES];
     int capture_count;

@@ -26,20 +26,43 @@ static void report_trouble(mdnn_status_t status)
                       mdnn_status_string(status));
 }
 
-static mdnn_conv_plan_t *plan_now(const mdnn_call_t *call, const mdnn_plan_key_t *key,
-                                  uint32_t hash, uint64_t limit_bytes, bool may_wait)
+/* What is asked for. */
+typedef struct wish {
+    const mdnn_call_t *call;
+    const mdnn_plan_key_t *key;
+    uint32_t hash;
+    uint64_t limit_bytes;
+} wish_t;
+
+/* Whether somebody else has planned it meanwhile, or found that it cannot be. */
+static bool is_granted(const void *context)
+{
+    const wish_t *const wish = context;
+    const mdnn_conv_plan_t *const plan = mdnn_plan_table_find(wish->key, wish->hash);
+    return plan && (mdnn_conv_plan_is_ready(plan, wish->call, wish->limit_bytes) ||
+                    mdnn_conv_plan_is_given_up(plan));
+}
+
+static mdnn_conv_plan_t *plan_now(const wish_t *wish, bool may_wait)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    mdnn_conv_plan_t *plan = mdnn_plan_table_find(key, hash);
+    mdnn_conv_plan_t *plan = mdnn_plan_table_find(wish->key, wish->hash);
+    const mdnn_call_t *const call = wish->call;
     if (mdnn_planning_is_captured(call, driver))
         return plan_unmeasured(plan, MDNN_COUNTER_passed_capture);
     double begin_us;
-    if (!(may_wait ? mdnn_planning_begin_in_turn : mdnn_planning_begin)(&begin_us))
-        return plan_unmeasured(plan, MDNN_COUNTER_passed_busy);
-    if (!plan && !(plan = mdnn_plan_table_find(key, hash)))
-        plan = mdnn_plan_table_insert(call, key, hash);
+    const bool begins = may_wait ? mdnn_planning_begin_in_turn(is_granted, wish, &begin_us)
+                                 : mdnn_planning_begin(&begin_us);
+    if (!plan)
+        plan = mdnn_plan_table_find(wish->key, wish->hash);
+    if (!begins)
+        return plan && mdnn_conv_plan_is_given_up(plan)
+                   ? plan
+                   : plan_unmeasured(plan, MDNN_COUNTER_passed_busy);
+    if (!plan)
+        plan = mdnn_plan_table_insert(call, wish->key, wish->hash);
     const mdnn_status_t status =
-        plan ? mdnn_conv_plan_build(plan, call, limit_bytes) : MDNN_STATUS_OUT_OF_MEMORY;
+        plan ? mdnn_conv_plan_build(plan, call, wish->limit_bytes) : MDNN_STATUS_OUT_OF_MEMORY;
     mdnn_planning_end(begin_us);
     report_trouble(status);
     if (status == MDNN_STATUS_BUSY)
@@ -83,7 +106,8 @@ mdnn_conv_plan_t *mdnn_conv_plan_for(const mdnn_call_t *call, uint64_t limit_byt
             !(plan && mdnn_conv_plan_covers(plan, limit_bytes)))
             return NULL;
         if (!plan || !atomic_load_explicit(&plan->given_up, memory_order_relaxed))
-            plan = plan_now(call, &key, hash, limit_bytes, permission == MDNN_CONV_PLAN_MAY_WAIT);
+            plan = plan_now(&(wish_t){call, &key, hash, limit_bytes},
+                            permission == MDNN_CONV_PLAN_MAY_WAIT);
     }
     if (plan && atomic_load_explicit(&plan->given_up, memory_order_relaxed)) {
         mdnn_count(MDNN_COUNTER_passed_trouble, 1);

@@ -5,7 +5,12 @@
  * threads do not disturb each other's measurements, and it holds no lock meanwhile: calls of other threads run what
  * is ready, or pass, and are planned when they come again. What is published is
  * never changed: when a larger workspace admits more, a new set of fronts replaces the old one, which
- * stays valid for those who still read it. */
+ * stays valid for those who still read it.
+ *
+ * Who may wait for seconds: mdnn_conv_plan_for measures what it must, unless it only asks for what is known, and with
+ * MDNN_CONV_PLAN_MAY_WAIT it waits behind a thread that measures, until its own problem is planned, by whomever. So
+ * do mdnn_conv_plan_complete and mdnn_conv_plan_time_engine measure, which wait for nobody. All else, here and in
+ * plan_questions.h and plan_engines.h, takes locks for moments at most. */
 #ifndef MDNN_PLAN_H
 #define MDNN_PLAN_H
 

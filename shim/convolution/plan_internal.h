@@ -1,6 +1,7 @@
 /* What a plan is made of: for the files of plans alone. Who may write what:
  *
- * key, slices, engines, cache, title    the planner, before the plan is in the table
+ * key, title, slices, engines           the planner, before the plan is in the table; what the last two hold, any time
+ * cache                                 the planner
  * costs, believes_file                  the planner; read under the planning lock while nobody plans (planning.h)
  * accumulator, statistics_row           the planner, before the first set of fronts is published
  * set                                   the planner; what it points at is never changed nor freed

@@ -21,11 +21,12 @@ bool mdnn_planning_begin(double *begin_us)
     return begins;
 }
 
-bool mdnn_planning_begin_in_turn(double *begin_us)
+bool mdnn_planning_begin_in_turn(bool (*is_needless)(const void *context), const void *context,
+                                 double *begin_us)
 {
     static const struct timespec moment = {0, 100000};
     while (!mdnn_planning_begin(begin_us)) {
-        if (mdnn_own_stream_waits_for_program())
+        if (mdnn_own_stream_waits_for_program() || is_needless(context))
             return false;
         mdnn_lock_may_wait();
         (void)nanosleep(&moment, NULL);

@@ -11,8 +11,10 @@
 
 /* Makes this thread the planner; false if another one is. Else mdnn_planning_end follows. Never waits. */
 bool mdnn_planning_begin(double *begin_us);
-/* The same behind another thread, while that gets on by itself: waits for seconds. False if it waits for the program. */
-bool mdnn_planning_begin_in_turn(double *begin_us);
+/* The same behind another thread, while that gets on by itself: may wait for seconds. False if it waits for the program,
+ * and as soon as `is_needless` says so of `context`: others may plan one thing after the other meanwhile. */
+bool mdnn_planning_begin_in_turn(bool (*is_needless)(const void *context), const void *context,
+                                 double *begin_us);
 void mdnn_planning_end(double begin_us);
 
 /* The planning lock, for moments. */
