@@ -180,7 +180,7 @@ fails() { # source, script
     ! cmp -s "$(path_of "$1")" "$work/$1" || { echo "the script changes nothing in $1"; return 1; }
     case $1 in
     range_users.c | slab*) tests='test_slabs test_ranges' ;;
-    range*) tests=test_ranges ;;
+    range* | free_runs*) tests=test_ranges ;;
     follower*) tests=test_follower ;;
     *) tests=test_memory ;;
     esac
@@ -197,14 +197,15 @@ if [ "${1:-}" = --unchanged ]; then
     table
     exit
 fi
-table_count=0
-mutant() { table_count=$((table_count + 1)); }
+shard_begins
+mutant() { in_shard; }
 table
-plan $((table_count + 4))
+plan $((shard_count + 4))
 check "the mechanism as it is passes" "${MDNN_BUILD:-build}/test/unit/test_memory"
 check "the address space as it is passes" "${MDNN_BUILD:-build}/test/unit/test_ranges"
 check "slabs as they are pass" "${MDNN_BUILD:-build}/test/unit/test_slabs"
 check "the plan follower as it is passes" "${MDNN_BUILD:-build}/test/unit/test_follower"
-mutant() { check "$1 is caught" fails "$2" "$3"; }
+shard_begins
+mutant() { ! in_shard || check "$1 is caught" fails "$2" "$3"; }
 table
 finish

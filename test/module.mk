@@ -7,6 +7,10 @@ LONG_TESTS := $(patsubst %,test/%.sh,every_fault train_cnn plan_tool gpu_check v
     pytorch_bench each_convolution wd_check check_matrix papers)
 QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
+# Compiled of several sources at once, these have no list of their headers.
+$(filter $(B)/test/shim/%,$(TESTS) $(TEST_DEPS)): $(wildcard config/*.h config/*.def optimizer/*.h offload/*/*.h \
+    shim/*/*.h shim/*/*.def test/*/*.h test/*.h)
+
 # Every behaviour, with a few seeds and sizes.
 test: $(ALL) $(TEST_DEPS) $(TESTS)
 	@echo 'left to make test-all: $(LONG_TESTS)'
@@ -32,9 +36,9 @@ test-library: $(ALL) $(TEST_DEPS) $(TESTS)
 bench: $(ALL) $(BENCHES)
 	@for program in $(BENCHES); do $$program || exit 1; done
 
-# Not part of `make test`: an hour of one processor.
+# Not part of `make test`: an hour of one processor. SHARD=2/8 is the second of eight parts.
 test-mutants: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_follower test_ranges test_slabs) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
-	@test/run --build $(B) --cpu 1800 test/mutants.sh test/memory_mutants.sh
+	@test/run --build $(B) --cpu 3600 $(if $(SHARD),--shard $(SHARD)) test/mutants.sh test/memory_mutants.sh
 .PHONY: test-mutants
 
 # The papers' experiments and the simulator's errors, as pages in docs/benchmarks; all of it simulated.

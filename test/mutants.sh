@@ -5,6 +5,7 @@
 #
 #   test/mutants.sh              the tests: every mutant of the table must fail the test named with it
 #   test/mutants.sh --list       names
+#   MDNN_SHARD=2/8 test/mutants.sh   the second of eight parts of the table
 #   test/mutants.sh --file NAME  the source that the mutant changes
 #   test/mutants.sh --source NAME  that source with the defect, on standard output
 # shellcheck source=test/tap.sh
@@ -370,6 +371,7 @@ case ${1:-} in
     mutant() {
         mutant_name=$1
         shift 3
+        in_shard || return 0
         case $seen in
         *"|$*|"*) ;;
         *) seen="$seen$*|" ;;
@@ -377,9 +379,10 @@ case ${1:-} in
         [ "$mode" = seen ] || check "$mutant_name is caught by $*" fails_with "$mutant_name" "$@"
     }
     mode=seen seen='|'
+    shard_begins
     table
     tests=$(printf '%s' "$seen" | tr '|' '\n' | grep -c .)
-    plan $((tests + $("$0" --list | wc -l)))
+    plan $((tests + shard_count))
     old_ifs=$IFS IFS='|'
     for test in ${seen#|}; do
         IFS=$old_ifs
@@ -387,6 +390,7 @@ case ${1:-} in
         check "the library as it is passes $test" passes_unharmed $test
     done
     IFS=$old_ifs mode=run
+    shard_begins
     table
     finish
     ;;

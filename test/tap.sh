@@ -35,3 +35,12 @@ thorough() { [ -n "${MDNN_THOROUGH:-}" ]; }
 few() { if thorough; then echo "$2"; else echo "$1"; fi; } # few, all
 
 finish() { exit $((tap_failed > 0)); }
+
+# A table of checks can be run in parts, side by side: MDNN_SHARD=2/8 is the second of eight.
+shard_begins() { shard_row=0 shard_count=0; }
+in_shard() { # for each row once: whether it is of this part
+    shard_row=$((shard_row + 1))
+    shard_of=${MDNN_SHARD:-1/1}
+    [ $((shard_row % ${shard_of#*/})) -eq $((${shard_of%/*} % ${shard_of#*/})) ] || return 1
+    shard_count=$((shard_count + 1))
+}
