@@ -147,21 +147,21 @@ table() {
     mutant ADDRESSES_WANDER free_runs.c \
         's/search->limit = 2 \* (ranges->used + search->count);/search->limit = ranges->top;/'
     # --- slabs ---
-    mutant BLOCKS_IN_USE_ELSEWHERE_SERVE slabs.c 's/behind ? UINT_MAX : WAIT_COST - 1/UINT_MAX/'
-    mutant NOTHING_BETWEEN_BLOCKS_IN_USE slabs.c 's/^                consider_inside(ranges, search, run);/                (void)consider_inside;/'
-    mutant BLOCKS_IN_USE_ARE_REFUSED slabs.c \
+    mutant BLOCKS_IN_USE_ELSEWHERE_SERVE slab_requests.c 's/behind ? UINT_MAX : WAIT_COST - 1/UINT_MAX/'
+    mutant NOTHING_BETWEEN_BLOCKS_IN_USE slab_requests.c 's/^                consider_inside(ranges, search, run);/                (void)consider_inside;/'
+    mutant BLOCKS_IN_USE_ARE_REFUSED slab_requests.c \
         '/^mdnn_status_t mdnn_slab_blocked/,/^}/s/return MDNN_STATUS_BUSY;/return otherwise;/'
     mutant EMPTY_SLABS_STAY slabs.c 's/^        if (range->slab->used == 0) {/        if (0) {/'
     mutant SLAB_IN_USE_GOES_BACK slabs.c 's/range->slab->used += used ? part : -part;/range->slab->used = used ? part : 0;/'
-    mutant BLOCK_FORGETS_USERS slabs.c 's/^        mdnn_users_join(ranges, &first->users, &last->after->users);//'
+    mutant BLOCK_FORGETS_USERS slab_requests.c 's/^        mdnn_users_join(ranges, &first->users, &last->after->users);//'
     mutant END_OF_A_BLOCK_FORGETS_USERS slabs.c 's/^        mdnn_users_join(ranges, &tail->users, &block->users);//'
     mutant REST_OF_A_BLOCK_FORGETS_USERS slabs.c 's/^    mdnn_users_join(ranges, &made->users, &block->users);//'
     mutant EMPTY_SLAB_IS_UNMAPPED_IN_USE slabs.c '/^bool mdnn_slab_done/,/^}/s/return false;/return true;/'
     mutant BLOCKS_UNITE_WITH_OTHER_STREAMS range_users.c \
         's/if (!user_of(users, others->all\[i\].point.stream))/if (0)/'
-    mutant TINY_ONES_LIE_ANYWHERE slabs.c 's/return room <= ranges->config.chunk_bytes .*/return 0;/'
-    mutant SLABS_HOLD_ALL slabs.c 's/return !ranges->device.may_be_slabs ||/return true ||/'
-    mutant BLOCKS_OF_POWERS_OF_TWO slabs.c \
+    mutant TINY_ONES_LIE_ANYWHERE slab_requests.c 's/return room <= ranges->config.chunk_bytes .*/return 0;/'
+    mutant SLABS_HOLD_ALL slab_requests.c 's/return !ranges->device.may_be_slabs ||/return true ||/'
+    mutant BLOCKS_OF_POWERS_OF_TWO slab_requests.c \
         's/^    return (bytes + MDNN_GRANULE - 1) .*/    uint64_t room = 512;\n    while (room < bytes) room *= 2;\n    return room;/'
     mutant LARGE_RANGES_ARE_LOCKED_OUT memory_stuck.c 's/return memory->movable_range_bytes <= allowed - held;/return true;/'
     mutant LARGE_OPERATIONS_ARE_LOCKED_OUT memory_stuck.c 's/ + bytes + operation <=/ + bytes <=/'
@@ -180,7 +180,7 @@ fails() { # source, script
     ! cmp -s "$(path_of "$1")" "$work/$1" || { echo "the script changes nothing in $1"; return 1; }
     case $1 in
     range_users.c | slab*) tests='test_slabs test_ranges' ;;
-    range* | free_runs*) tests=test_ranges ;;
+    range* | free_run*) tests=test_ranges ;;
     follower*) tests=test_follower ;;
     *) tests=test_memory ;;
     esac

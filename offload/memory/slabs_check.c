@@ -18,11 +18,6 @@ typedef struct slab_census {
     uint64_t looks;
 } slab_census_t;
 
-static uint64_t block_end(const mdnn_block_t *block)
-{
-    return block->address + block->room;
-}
-
 static bool block_run_holds(slab_census_t *census, unsigned kind, const mdnn_block_t *last,
                             const char **broken)
 {
@@ -91,8 +86,8 @@ static bool blocks_hold(slab_census_t *census, const mdnn_range_t *range, uint64
             if (!block_holds(block, broken) ||
                 !block_follows(census, slab->kind, before, block, broken))
                 return false;
-            MDNN_RULE(block->bytes > 0 || block_end(block) <= end);
-            start = block_end(block);
+            MDNN_RULE(block->bytes > 0 || mdnn_block_end(block) <= end);
+            start = mdnn_block_end(block);
             used += block->bytes > 0 ? mdnn_min(start, end) - block->address : 0;
             census->live_bytes += block->bytes;
             census->looks += 1 + block->users.count;
@@ -110,7 +105,7 @@ static bool blocks_hold(slab_census_t *census, const mdnn_range_t *range, uint64
 static bool row_ends(slab_census_t *census, unsigned kind, uint64_t address, const char **broken)
 {
     const mdnn_block_t *const before = census->before[kind];
-    MDNN_RULE(!before || block_end(before) == address);
+    MDNN_RULE(!before || mdnn_block_end(before) == address);
     census->before[kind] = NULL;
     return !before || block_follows(census, kind, before, NULL, broken);
 }
@@ -127,7 +122,7 @@ static bool slab_holds(slab_census_t *census, uint64_t step, const char **broken
     if (!row_ends(census, !kind, begin, broken))
         return false;
     const mdnn_block_t *const before = census->before[kind];
-    if (!blocks_hold(census, range, before ? block_end(before) : begin, broken))
+    if (!blocks_hold(census, range, before ? mdnn_block_end(before) : begin, broken))
         return false;
     MDNN_RULE(range->is_free == (range->slab->used == 0));
     census->in_use += !range->is_free;

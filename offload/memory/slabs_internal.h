@@ -1,4 +1,5 @@
-/* What is in a slab: slabs.c keeps it right, ranges_check.c says whether it is. */
+/* What is in a slab: slabs.c keeps it right, slab_requests.c finds places in it, slabs_check.c says whether it is
+ * right. */
 #ifndef MDNN_SLABS_INTERNAL_H
 #define MDNN_SLABS_INTERNAL_H
 
@@ -11,5 +12,27 @@ struct mdnn_slab {
     uint64_t *starts;        /* bits by granule: where one starts; */
     uint64_t *some;          /* and by word of those: where any does */
 };
+
+static inline mdnn_range_t *mdnn_slab_at(const mdnn_ranges_t *ranges, uint64_t address)
+{
+    return ranges->at[(address - ranges->config.start) / ranges->config.chunk_bytes];
+}
+
+static inline uint64_t mdnn_block_end(const mdnn_block_t *block)
+{
+    return block->address + block->room;
+}
+
+/* ---- slabs.c ---- */
+/* Released or not, it is two blocks from `address` on, which lies in it: *tail is the other one.
+ * Has room for `more` users in it. OUT_OF_MEMORY. */
+mdnn_status_t mdnn_block_cut(mdnn_ranges_t *ranges, mdnn_block_t *block, uint64_t address,
+                             size_t more, mdnn_block_t **tail);
+/* The block behind it is a part of it from now on. */
+void mdnn_block_swallow(mdnn_ranges_t *ranges, mdnn_block_t *block);
+/* Blocks take those bytes from now on, or no more. A slab is kept while it is empty. */
+void mdnn_slab_count_used(mdnn_ranges_t *ranges, uint64_t start, uint64_t end, bool used);
+/* One slab more, where nothing is enqueued any more, or all blocks would inherit the waits. */
+mdnn_status_t mdnn_slab_make(mdnn_ranges_t *ranges, unsigned kind);
 
 #endif
