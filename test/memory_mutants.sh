@@ -126,25 +126,25 @@ table() {
     mutant ALL_OF_A_SIZE_ARE_NEXT follower_answers.c 's/births > follower_unused_of(follower, bytes)/true/'
     # --- the address space: memory is reused in order, and mappings rarely change ---
     mutant PART_FORGETS_USERS free_runs.c 's/^    mdnn_users_join(ranges, &tail->users, &range->users);//'
-    mutant NEIGHBOUR_FORGETS_USERS free_runs.c 's/^        mdnn_users_join(ranges, &range->users, &other->users);//'
+    mutant NEIGHBOUR_FORGETS_USERS free_run_requests.c 's/^        mdnn_users_join(ranges, &range->users, &other->users);//'
     mutant EARLIER_MOMENT_STANDS_FOR_BOTH range_users.c 's/known->point.position < other.point.position/false/'
     mutant OWNER_NEED_NOT_HAVE_WAITED range_users.c 's/covered = covered || .*/covered = true;/'
     mutant UNMAPS_WHAT_IS_IN_USE free_runs.c \
         's/lies_in(range, except) || !is_done(ranges, range)/lies_in(range, except)/'
     mutant TAKES_FROM_ITS_OWN_PLACE free_runs.c \
         's/return window.first <= range->first \&\& range->first < window.end;/return false;/'
-    mutant HOST_WAITS_FOR_FEWER_MAPPINGS free_runs.c \
+    mutant HOST_WAITS_FOR_FEWER_MAPPINGS free_run_requests.c \
         's/if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {/if (0) {/'
-    mutant WAITS_WHERE_IT_NEED_NOT free_runs.c 's/mdnn_users_free_for(ranges, &range->users, stream)/true/'
+    mutant WAITS_WHERE_IT_NEED_NOT free_run_requests.c 's/mdnn_users_free_for(ranges, &range->users, stream)/true/'
     mutant HANDS_ON_WHAT_OTHERS_USE range_users.c \
         '/^bool mdnn_users_free_for/,/^}/s/return false;/return true;/'
     mutant PASSES_OVER_WHAT_IT_IS_BEHIND range_users.c 's/ || user.freed_in == stream;/;/'
     mutant ALL_ARE_BEHIND_A_FREE range_users.c 's/ || user.freed_in == stream;/ || user.freed_in != MDNN_NO_ORDER;/'
-    mutant MAPS_NOTHING_INSTEAD free_runs.c 's/status == MDNN_STATUS_NOT_FOUND \&\& !behind)/status == MDNN_STATUS_NOT_FOUND)/'
-    mutant NOT_EVEN_IDLE_MEMORY_INSTEAD free_runs.c \
+    mutant MAPS_NOTHING_INSTEAD free_run_requests.c 's/status == MDNN_STATUS_NOT_FOUND \&\& !behind)/status == MDNN_STATUS_NOT_FOUND)/'
+    mutant NOT_EVEN_IDLE_MEMORY_INSTEAD free_run_requests.c \
         's/^    mdnn_status_t status = prepare_window(ranges, count, &stream, &window);/    mdnn_status_t status = MDNN_STATUS_NOT_FOUND;/'
     mutant WAITS_FOR_OTHER_PLACES range_users.c 's/^    ranges->wait_count = 0; .*//'
-    mutant ADDRESSES_WANDER free_runs.c \
+    mutant ADDRESSES_WANDER free_run_requests.c \
         's/search->limit = 2 \* (ranges->used + search->count);/search->limit = ranges->top;/'
     # --- slabs ---
     mutant BLOCKS_IN_USE_ELSEWHERE_SERVE slab_requests.c 's/behind ? UINT_MAX : WAIT_COST - 1/UINT_MAX/'
@@ -170,7 +170,7 @@ table() {
     mutant WHAT_STAYS_LOCKS_OUT memory_allocate.c 's/^ *mdnn_memory_can_hold(memory, allocation->room));/true);/'
     mutant UNPINNED_IS_LOCKED_OUT memory_pins.c '/^void mdnn_allocation_unpin/,/^}/s/mdnn_allocation_note_movable(memory, allocation);//'
     mutant SLABS_OF_THIS_MOMENT_FOR_PLANS memory_names.c 's/mdnn_recent_most(&memory->slab_chunks)/mdnn_ranges_counts(memory->ranges).chunks_slab/'
-    mutant IDLE_MEMORY_IS_USED_FIRST free_runs.c 's/const bool is_short = .*/const bool is_short = 0;/'
+    mutant IDLE_MEMORY_IS_USED_FIRST free_run_requests.c 's/const bool is_short = .*/const bool is_short = 0;/'
 }
 
 path_of() { find offload -name "$1"; }
