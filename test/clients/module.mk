@@ -125,13 +125,16 @@ $(B)/test/shim/test_candidate_table: test/shim/test_candidate_table.c
 $(addprefix $(B)/test/shim/test_,candidate_table cost_cache_check plan_check): $(call shim_sources,candidate_table_check)
 $(B)/test/shim/test_candidate_table_check: test/shim/test_candidate_table_check.c
 $(B)/test/shim/test_plan_check: test/shim/test_plan_check.c
+# What a test includes is a prerequisite once it was built, and no source of its own.
+$(B)/test/shim/test_candidate_table_check: private INCLUDED = shim/candidates/candidate_table_check.c
+$(B)/test/shim/test_plan_check: private INCLUDED = shim/convolution/plan_check.c
 TESTS += $(B)/test/shim/test_candidate_table_check $(B)/test/shim/test_plan_check
 $(B)/test/shim/test_questions: test/shim/test_questions.c $(call shim_sources,arena plan plan_check plan_engines plan_questions planning candidate_table_check)
 TESTS += $(B)/test/shim/test_questions
 $(addprefix $(B)/test/shim/test_,candidate_table candidate_table_check cost_cache_check plan_check questions): $(call shim_sources,candidate_foresight candidate_table) $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	$(Q)$(CC) $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS) $(filter-out $(INCLUDED),$(filter %.c,$^)) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -lpthread -o $@
 $(B)/test/shim/test_search: test/shim/test_search.c optimizer/search.c
 	@mkdir -p $(@D)
