@@ -14,19 +14,19 @@ trap 'rm -rf "$work"' EXIT
 # mutant NAME SOURCE SED_SCRIPT
 table() {
     # --- I1: an operation finds the latest content ---
-    mutant LEAVES_WHILE_IN_USE memory_moves.c \
+    mutant LEAVES_WHILE_IN_USE memory_steps.c \
         's/if (!mdnn_allocation_uses_over(memory, allocation) || allocation->in_flight\[false\]/if (allocation->in_flight[false]/'
     mutant NEW_OWNER_FORGETS_OLD_ONE memory_allocate.c \
         's/^    mdnn_allocation_note_use(allocation, memory->device.mark(memory->context, stream));//'
     mutant EARLIER_USERS_NOT_WAITED_FOR memory_allocate.c 's/i < got->wait_count; i++/i < 0 * got->wait_count; i++/'
-    mutant GIVES_BEFORE_THE_COPY_ENDED memory_moves.c \
+    mutant GIVES_BEFORE_THE_COPY_ENDED memory_steps.c \
         's/allocation->clean > stays ? allocation->clean : stays/allocation->out_sent > stays ? allocation->out_sent : stays/'
-    mutant MAPS_BEFORE_THE_COPY_ENDED memory_moves.c \
+    mutant MAPS_BEFORE_THE_COPY_ENDED memory_steps.c \
         's/allocation->range, mdnn_min(allocation->filled, upto));/allocation->range, mdnn_min(allocation->in_sent, upto));/'
     mutant BEGIN_WAITS_FOR_NOTHING memory_names.c 's/sum.lacking ? demand_named/false ? demand_named/'
-    mutant GIVES_WHILE_A_COPY_COMES memory_moves.c 's/^         allocation->in_flight\[false\] == 0)) .*/         true))/'
-    mutant KEEPS_NOTHING_BUT_SAYS_SO memory_moves.c 's/allocation->filled = allocation->in_sent = mdnn_min(allocation->filled, keep);//'
-    mutant DISCARDED_COPY_COUNTS memory_moves.c 's/flight->discarded == allocation->discarded/true/'
+    mutant GIVES_WHILE_A_COPY_COMES memory_steps.c 's/^         allocation->in_flight\[false\] == 0)) .*/         true))/'
+    mutant KEEPS_NOTHING_BUT_SAYS_SO memory_steps.c 's/allocation->filled = allocation->in_sent = mdnn_min(allocation->filled, keep);//'
+    mutant DISCARDED_COPY_COUNTS memory_steps.c 's/flight->discarded == allocation->discarded/true/'
     mutant LEAVES_WHILE_HELD memory_moves.c 's/ \&\& allocation->held == 0 \&\&$/ \&\&/'
     mutant LEAVES_WHILE_PINNED memory_moves.c 's/^           allocation->pins == 0;/           true;/'
     mutant LEAVES_WHILE_USED_UNTRACKED memory_moves.c 's/return mdnn_memory_untracked_over(memory);/return true;/'
@@ -35,7 +35,7 @@ table() {
         's/else if (mdnn_memory_wait(memory, end) != MDNN_STATUS_OK)/else if (mdnn_memory_wait(memory, end), 0)/'
     mutant UNTRACKED_ALTHOUGH_AWAY memory_untracked.c 's/allocation->state != MDNN_ALLOCATION_RESIDENT)/false)/'
     # --- I2: no address shows other bytes ---
-    mutant LEAVES_MAPPED memory_moves.c \
+    mutant LEAVES_MAPPED memory_steps.c \
         's/^    while ((mapped = .*> allocation->target) {/    while ((mapped = 0) > 0) {/;s/allocation->out_sent > mdnn_range_chunks(allocation->range).mapped/true/'
     mutant FREED_WITHOUT_ITS_USES memory_free.c \
         's/^                               allocation->uses, kept) ==/allocation->uses, 0) ==/'
@@ -59,13 +59,13 @@ table() {
     mutant ONE_STREAM_STANDS_FOR_ALL memory_names.c 's/^    mdnn_allocation_note_use(&memory->all, end);.*//'
     mutant TRUSTS_IT_HALF_WAY_BACK memory_moves.c 's/^    if (allocation->clean >= mapped)$/    if (1)/'
     mutant MOVES_AHEAD_OF_TIME memory_names.c 's/const bool moves = .*/const bool moves = true;/'
-    mutant MOVES_GO_ON_AFTERWARDS memory_moves.c 's/const bool may_move = .*/const bool may_move = true;/'
+    mutant MOVES_GO_ON_AFTERWARDS memory_steps.c 's/const bool may_move = .*/const bool may_move = true;/'
     # --- I3: the budget ---
     mutant BUDGET_NOT_KEPT memory.c \
         's/^    if (there >= memory->chunk_limit ||$/    if (0 * there > 0 ||/;s/^        (there + 1) \* memory->chunk_bytes + memory->aside_bytes + memory->claimed_bytes >$/        0 >/'
-    mutant PINNED_POOL_LEAK memory_moves.c '/^static void trim_slots/,/^}/s/.*give_slot.*//'
+    mutant PINNED_POOL_LEAK memory_moves.c '/^void mdnn_allocation_trim_slots/,/^}/s/.*give_slot.*//'
     # --- I4: what fits runs, and every wait ends ---
-    mutant RETURNS_TAKE_FROM_DEMANDS memory_moves.c 's/^    return !memory->demanding \&\&/    return/'
+    mutant RETURNS_TAKE_FROM_DEMANDS memory_steps.c 's/^    return !memory->demanding \&\&/    return/'
     mutant RETURNS_KEEP_THEIR_CHUNKS memory_victims.c \
         's/return mdnn_allocation_can_leave(allocation) \&\&/return allocation->state != MDNN_ALLOCATION_RETURNING \&\& mdnn_allocation_can_leave(allocation) \&\&/'
     mutant PARTS_THAT_STAYED_STAY memory_victims.c 's/if (allocation->state == MDNN_ALLOCATION_ENDING)/if (allocation->state >= MDNN_ALLOCATION_AWAY)/'
@@ -85,10 +85,10 @@ table() {
     mutant SLOT_NOT_WAITED_FOR memory_waits.c 's/^    if (memory->slot_busy)/    if (0)/'
     mutant SAME_VICTIM_AGAIN memory_victims.c 's/(!sent || kept_by(allocation) <= allocation->keeps)/(sent || true)/'
     # --- memory from the first use on ---
-    mutant BLANK_IS_COPIED_IN memory_moves.c 's/if (allocation->blank \&\& allocation->filled < upto) {.*/if (0) {/'
-    mutant BLANK_AGAIN_WHEN_IT_LEFT memory_moves.c '/^static mdnn_status_t take_slots/,/^}/s/^    allocation->blank = false;//'
-    mutant BLANK_LEAVES_WITHOUT_SLOTS memory_moves.c 's/if (allocation->blank \&\& allocation->clean <= allocation->target)/if (allocation->blank)/'
-    mutant BLANK_STAYS_FOR_WANT_OF_SLOTS memory_moves.c 's/if (allocation->blank \&\& allocation->clean <= allocation->target)/if (0)/'
+    mutant BLANK_IS_COPIED_IN memory_steps.c 's/if (allocation->blank \&\& allocation->filled < upto) {.*/if (0) {/'
+    mutant BLANK_AGAIN_WHEN_IT_LEFT memory_steps.c '/^static mdnn_status_t take_slots/,/^}/s/^    allocation->blank = false;//'
+    mutant BLANK_LEAVES_WITHOUT_SLOTS memory_steps.c 's/if (allocation->blank \&\& allocation->clean <= allocation->target)/if (allocation->blank)/'
+    mutant BLANK_STAYS_FOR_WANT_OF_SLOTS memory_steps.c 's/if (allocation->blank \&\& allocation->clean <= allocation->target)/if (0)/'
     mutant BLANK_KEEPS_SLOTS memory_moves.c 's/allocation->blank ? allocation->count : allocation->clean;/allocation->clean;/'
     mutant BLANK_IS_SAID_TO_RETURN memory_moves.c 's/return allocation->blank \&\& (kind == .*/return false;/'
     mutant BLANK_RETURNS_ON_DEMAND memory_room.c 's/if (allocation->blank \&\& allocation->filled == 0)/if (0)/'

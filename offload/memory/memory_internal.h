@@ -3,7 +3,8 @@
  *   memory_allocate.c how an allocation begins,
  *   memory_free.c   and ends
  *   memory_pins.c   what never leaves
- *   memory_moves.c  the way of a range out and back; nothing in it waits
+ *   memory_moves.c  what is asked of a range: to leave, to come back,
+ *   memory_steps.c  and its way, step by step; nothing in them waits
  *   memory_acquire.c chunks or addresses for an allocation
  *   memory_room.c   the demand path: chunks for what is named
  *   memory_victims.c what leaves for a demand

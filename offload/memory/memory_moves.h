@@ -1,0 +1,21 @@
+/* What the files of moves share: memory_moves.c says what is to become of a range, memory_steps.c does it. */
+#ifndef MDNN_MEMORY_MOVES_H
+#define MDNN_MEMORY_MOVES_H
+
+#include "offload/memory/memory_internal.h"
+
+/* Bytes of its content from chunk `from` on. */
+uint64_t mdnn_allocation_bytes_from(const mdnn_memory_t *memory,
+                                    const mdnn_allocation_t *allocation, uint64_t from);
+/* An event of what moves: chunks from `from` up to `to`. */
+void mdnn_allocation_tell(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
+                          const mdnn_allocation_t *allocation, uint64_t from, uint64_t to);
+/* VERIFY maps what an operation names, when it begins. */
+bool mdnn_allocation_mapped_enough(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
+                                   uint64_t upto);
+/* Gives back host slots without content, unless copies out still write them, or will. */
+void mdnn_allocation_trim_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+/* All of it is there: RESIDENT. */
+void mdnn_allocation_settle_down(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+
+#endif

@@ -1,0 +1,363 @@
+/* Each move is taken a step further: chunks are unmapped, copied, given away, taken, mapped. Nothing here waits. */
+#include "config/extremes.h"
+#include "offload/memory/memory_check.h"
+#include "offload/memory/memory_moves.h"
+
+#include <stdlib.h>
+
+static bool may_send(const mdnn_memory_t *memory, bool out)
+{
+    const size_t count = memory->flights[out].count;
+    return count < 2 ||
+           (count < MDNN_FLIGHTS && (count + 1) * memory->chunk_bytes <= MDNN_FLIGHT_BYTES);
+}
+
+static bool send(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t index, bool out)
+{
+    mdnn_flights_t *const flights = &memory->flights[out];
+    const uint64_t before = index * memory->chunk_bytes;
+    const uint64_t left = allocation->bytes - before;
+    const uint64_t bytes = left < memory->chunk_bytes ? left : memory->chunk_bytes;
+    mdnn_flight_t *const flight = &flights->ring[(flights->first + flights->count) % MDNN_FLIGHTS];
+    mdnn_status_t status = MDNN_STATUS_OK;
+    flight->end = (mdnn_stream_point_t){0, 0};
+    if (bytes > 0) /* else it is the chunk behind an end (mdnn_ranges_config_t.ended_chunks) */
+        status = memory->device.copy(memory->context, out,
+                                     mdnn_range_chunks(allocation->range).chunks[index],
+                                     allocation->slots[index], bytes, &flight->end);
+    if (status != MDNN_STATUS_OK) {
+        memory->trouble = status;
+        return false;
+    }
+    flight->allocation = allocation;
+    flight->discarded = allocation->discarded;
+    flights->count++;
+    allocation->in_flight[out]++;
+    *(out ? &memory->report.out_bytes : &memory->report.in_bytes) += bytes;
+    memory->steps++;
+    return true;
+}
+
+/* Takes note of copies that have ended. */
+static void land(mdnn_memory_t *memory, bool out)
+{
+    mdnn_flights_t *const flights = &memory->flights[out];
+    while (flights->count > 0) {
+        const mdnn_flight_t *const flight = &flights->ring[flights->first];
+        if (flight->end.position != 0 && !memory->device.is_done(memory->context, flight->end))
+            return;
+        mdnn_allocation_t *const allocation = flight->allocation;
+        flights->first = (flights->first + 1) % MDNN_FLIGHTS;
+        flights->count--;
+        allocation->in_flight[out]--;
+        memory->steps++;
+        if (!out)
+            allocation->filled++;
+        else if (flight->discarded == allocation->discarded)
+            allocation->clean--;
+        else
+            mdnn_allocation_trim_slots(memory, allocation);
+    }
+}
+
+/* ---- out ---- */
+
+/* One slot for each chunk whose content is not on the host. What is blank needs none, unless
+ * something of it has been mapped: then what is in the slots of the rest will do. */
+static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (allocation->blank && allocation->clean <= allocation->target)
+        return MDNN_STATUS_OK;
+    if (!allocation->slots)
+        allocation->slots = calloc(allocation->count, sizeof *allocation->slots);
+    if (!allocation->slots)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    while (allocation->slots_from > allocation->target) {
+        const mdnn_status_t status = memory->device.take_slot(
+            memory->context, &allocation->slots[allocation->slots_from - 1]);
+        memory->report.host_short += status == MDNN_STATUS_OUT_OF_MEMORY;
+        MDNN_TRY(status);
+        allocation->slots_from--;
+        memory->report.host_bytes += memory->chunk_bytes;
+        memory->steps++;
+    }
+    allocation->blank = false;
+    return MDNN_STATUS_OK;
+}
+
+/* Copies out of what is unmapped. */
+static void send_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    while (allocation->out_sent > allocation->target &&
+           allocation->out_sent > mdnn_range_chunks(allocation->range).mapped &&
+           may_send(memory, true) && send(memory, allocation, allocation->out_sent - 1, true))
+        allocation->out_sent--;
+}
+
+/* All that leaves, and each chunk is copied while the next is unmapped: together that takes as long
+ * as the slower of the two. */
+static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    uint64_t mapped;
+    allocation->cut = true;
+    mdnn_allocation_tell(memory, MDNN_MEMORY_LEAVE, allocation, allocation->target,
+                         mdnn_allocation_owned(allocation));
+    while ((mapped = mdnn_range_chunks(allocation->range).mapped) > allocation->target) {
+        MDNN_TRY(mdnn_range_hide(memory->ranges, allocation->range, mapped - 1));
+        send_out(memory, allocation);
+    }
+    if (allocation->clean < mdnn_allocation_owned(allocation) && !allocation->blank)
+        memory->report.saved_bytes +=
+            mdnn_allocation_bytes_from(memory, allocation, allocation->clean) -
+            mdnn_allocation_bytes_from(memory, allocation, mdnn_allocation_owned(allocation));
+    memory->steps++;
+    return MDNN_STATUS_OK;
+}
+
+/* What it has stays there; with HOST all of it, or a part would be without memory. */
+static void stay(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    mdnn_allocation_return(memory, allocation,
+                           mdnn_memory_serves_all(memory) ? allocation->count
+                                                          : mdnn_allocation_owned(allocation));
+}
+
+/* Whether nothing works on it at its own address any more, and nothing can. */
+static bool cut_off(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (allocation->cut)
+        return true;
+    if (!mdnn_allocation_uses_over(memory, allocation) || allocation->in_flight[false] > 0 ||
+        allocation->in_flight[true] > 0)
+        return false;
+    mdnn_status_t status = take_slots(memory, allocation);
+    if (status == MDNN_STATUS_BUSY) {
+        memory->slot_busy = true;
+        return false;
+    }
+    if (status == MDNN_STATUS_OK)
+        status = unmap_and_send(memory, allocation);
+    if (status != MDNN_STATUS_OK) {
+        if (status != MDNN_STATUS_OUT_OF_MEMORY)
+            memory->trouble = status;
+        stay(memory, allocation);
+    }
+    return status == MDNN_STATUS_OK;
+}
+
+/* Gives its chunks from `keep` on to others. */
+static void give_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t keep)
+{
+    if (mdnn_allocation_owned(allocation) <= keep)
+        return;
+    mdnn_range_give(memory->ranges, allocation->range, keep);
+    allocation->filled = allocation->in_sent = mdnn_min(allocation->filled, keep);
+    memory->steps++;
+}
+
+static void step_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (!cut_off(memory, allocation))
+        return;
+    send_out(memory, allocation);
+    const uint64_t stays = mdnn_min(allocation->target, allocation->filled);
+    give_chunks(memory, allocation, allocation->clean > stays ? allocation->clean : stays);
+    if (allocation->clean <= stays) {
+        mdnn_allocation_stop(memory, allocation);
+        allocation->state = MDNN_ALLOCATION_AWAY;
+        mdnn_allocation_trim_slots(memory, allocation);
+        mdnn_allocation_cover(memory, allocation);
+    }
+}
+
+/* ---- back ---- */
+
+/* Whether it is worth a try: in vain, it would take released ranges apart that a request could
+ * have as they are. */
+static bool may_take(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
+{
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
+    if (allocation->held + allocation->pins > 0)
+        return true;
+    const uint64_t there = mdnn_ranges_chunks_there(&counts);
+    const uint64_t more = memory->chunk_limit > there ? memory->chunk_limit - there : 0;
+    return !memory->demanding && allocation->target - mdnn_allocation_owned(allocation) <=
+                                     counts.chunks_spare + counts.chunks_free + more;
+}
+
+/* All or none of the chunks up to `upto`. What the host would have to wait for is `wanted`. */
+static bool take_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
+{
+    const mdnn_stream_point_t *waits;
+    size_t wait_count;
+    const mdnn_status_t status =
+        mdnn_range_take(memory->ranges, allocation->range, upto, &waits, &wait_count);
+    if (status == MDNN_STATUS_BUSY && wait_count > 0)
+        memory->wanted = waits[0];
+    else if (status == MDNN_STATUS_BUSY)
+        memory->steps++; /* over meanwhile: ask again */
+    else if (status != MDNN_STATUS_OK && status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        memory->trouble = status;
+    return status == MDNN_STATUS_OK;
+}
+
+/* It takes what there is, and its copies begin: what is planned has its memory in the plan, and
+ * what is waited for would get it anyway. Then that waits for what is free next, not for all that
+ * it lacks. With HOST an address would be without memory for longer. */
+static void take_some(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (mdnn_memory_serves_all(memory))
+        return;
+    do {
+        const uint64_t spare = mdnn_ranges_counts(memory->ranges).chunks_spare;
+        const uint64_t upto = mdnn_allocation_owned(allocation) + (spare > 0 ? spare : 1);
+        if (!take_chunks(memory, allocation, mdnn_min(upto, allocation->target)))
+            return;
+    } while (mdnn_allocation_owned(allocation) < allocation->target);
+}
+
+/* false: it lacks chunks. */
+static bool find_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    const uint64_t owned = mdnn_allocation_owned(allocation);
+    if (owned < allocation->target && may_take(memory, allocation) &&
+        !take_chunks(memory, allocation, allocation->target))
+        take_some(memory, allocation);
+    const bool has_all = mdnn_allocation_owned(allocation) >= allocation->target;
+    if (mdnn_allocation_owned(allocation) == owned)
+        return has_all;
+    memory->steps++;
+    if (owned == allocation->filled) /* else some of it is under way already */
+        mdnn_allocation_tell(memory, MDNN_MEMORY_RETURN, allocation, allocation->filled,
+                             allocation->target);
+    if (has_all && allocation->held + allocation->pins == 0 &&
+        allocation->target == allocation->count)
+        memory->report.planned_returns++;
+    return has_all;
+}
+
+/* As much of it is there as is to be there. */
+static void end_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    mdnn_allocation_stop(memory, allocation);
+    if (allocation->target == allocation->count) {
+        mdnn_allocation_settle_down(memory, allocation);
+        return;
+    }
+    allocation->state = MDNN_ALLOCATION_AWAY;
+    give_chunks(memory, allocation, allocation->target);
+    mdnn_allocation_trim_slots(memory, allocation);
+}
+
+/* Copies to its first chunks, which it has. */
+static void send_in(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
+{
+    if (allocation->blank && allocation->filled < upto) { /* there is nothing to wait for */
+        allocation->filled = allocation->in_sent = upto;
+        memory->steps++;
+    }
+    while (allocation->in_sent < upto && may_send(memory, false) &&
+           send(memory, allocation, allocation->in_sent, false))
+        allocation->in_sent++;
+}
+
+/* Copies to and maps the chunks that it has. */
+static void fill_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    const uint64_t upto = mdnn_min(mdnn_allocation_owned(allocation), allocation->target);
+    mdnn_status_t status = mdnn_allocation_uncover(memory, allocation);
+    if (status != MDNN_STATUS_OK) {
+        memory->trouble = status;
+        return;
+    }
+    send_in(memory, allocation, upto);
+    const uint64_t before = mdnn_range_chunks(allocation->range).mapped;
+    if (memory->config.safety != MDNN_SAFETY_VERIFY)
+        status =
+            mdnn_range_show(memory->ranges, allocation->range, mdnn_min(allocation->filled, upto));
+    memory->steps += mdnn_range_chunks(allocation->range).mapped - before;
+    if (mdnn_range_chunks(allocation->range).mapped > before)
+        mdnn_allocation_exposed(memory, allocation);
+    if (status != MDNN_STATUS_OK)
+        memory->trouble = status;
+    if (allocation->filled >= allocation->target &&
+        mdnn_allocation_mapped_enough(memory, allocation, allocation->target) &&
+        (allocation->target == allocation->count ||
+         allocation->in_flight[false] == 0)) /* what it gives is idle */
+        end_return(memory, allocation);
+}
+
+/* false: it lacks chunks. */
+static bool step_back(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    const bool has_all = find_chunks(memory, allocation);
+    if (has_all || !mdnn_memory_serves_all(memory))
+        fill_chunks(memory, allocation);
+    return has_all;
+}
+
+/* What is waited for comes first; of what was planned, nothing overtakes one that lacks chunks. */
+static void step_all_back(mdnn_memory_t *memory)
+{
+    mdnn_allocation_t *next;
+    bool blocked = false;
+    for (mdnn_allocation_t *allocation = memory->returning.first; allocation; allocation = next) {
+        next = allocation->next_move;
+        if (allocation->held + allocation->pins > 0)
+            step_back(memory, allocation);
+    }
+    for (mdnn_allocation_t *allocation = memory->returning.first; allocation; allocation = next) {
+        next = allocation->next_move;
+        if (allocation->held + allocation->pins == 0 &&
+            (!blocked || mdnn_allocation_owned(allocation) >= allocation->target))
+            blocked = !step_back(memory, allocation) || blocked;
+    }
+}
+
+static void read_timings(mdnn_memory_t *memory)
+{
+    while (memory->timing_count > 0) {
+        const mdnn_timing_t timing = memory->timings[memory->first_timing];
+        double time_us;
+        const mdnn_status_t status =
+            memory->device.time_read(memory->context, timing.token, &time_us);
+        if (status == MDNN_STATUS_BUSY)
+            return;
+        if (status == MDNN_STATUS_OK && timing.sequence != UINT64_MAX)
+            mdnn_follower_timed(memory->follower, timing.sequence, time_us);
+        memory->first_timing = (memory->first_timing + 1) % MDNN_TIMINGS;
+        memory->timing_count--;
+    }
+}
+
+bool mdnn_memory_progress(mdnn_memory_t *memory)
+{
+    mdnn_allocation_t *next;
+    const uint64_t before = memory->steps;
+    read_timings(memory);
+    memory->slot_busy = false;
+    memory->wanted.position = 0;
+    if (!memory->leaving.first && !memory->returning.first && !memory->endings.first &&
+        memory->flights[0].count + memory->flights[1].count == 0)
+        return false;
+    land(memory, true);
+    land(memory, false);
+    for (mdnn_allocation_t *allocation = memory->endings.first; allocation; allocation = next) {
+        next = allocation->next_move;
+        mdnn_allocation_end(memory, allocation);
+    }
+    const bool may_move = memory->quiet || !mdnn_memory_serves_all(memory);
+    bool waiting = false;
+    for (mdnn_allocation_t *allocation = may_move ? memory->leaving.first : NULL; allocation;
+         allocation = next) {
+        next = allocation->next_move;
+        step_out(memory, allocation);
+        waiting = waiting || (allocation->state == MDNN_ALLOCATION_LEAVING &&
+                              !mdnn_allocation_uses_over(memory, allocation));
+    }
+    if (may_move)
+        step_all_back(memory);
+    mdnn_memory_check(memory);
+    return waiting || memory->slot_busy || memory->steps != before ||
+           memory->flights[0].count + memory->flights[1].count > 0;
+}
