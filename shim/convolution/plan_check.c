@@ -159,10 +159,12 @@ bool mdnn_conv_plan_is_valid(const mdnn_conv_plan_t *plan, const char **broken)
 bool mdnn_conv_plan_engines_are_valid(const mdnn_conv_plan_t *plan, const char **broken)
 {
     MDNN_RULE(plan->met_count >= 0 && plan->met_count <= MDNN_MET_ENGINES);
-    for (int i = 0; i < plan->met_count; i++)
+    for (int i = 0; i < plan->met_count; i++) {
+        MDNN_RULE(plan->met[i].plans >= 0);
         for (int other = 0; other < i; other++)
             MDNN_RULE(memcmp(&plan->met[i].engine, &plan->met[other].engine,
                              sizeof plan->met[i].engine) != 0);
+    }
     return true;
 }
 

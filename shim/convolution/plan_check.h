@@ -14,7 +14,8 @@
  * A plan
  *   Its sets can be reached from the newest, and none was replaced by one for smaller workspaces.
  *   A larger workspace pays only above the limit of the newest.
- *   Of the engines that callers made plans with each is counted once.
+ *   Of the engines that callers made plans with each is counted once, and never given back more often than
+ *   counted.
  * The table
  *   A plan is found under its own key, and as many as are counted. */
 #ifndef MDNN_PLAN_CHECK_H

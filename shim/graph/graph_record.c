@@ -227,11 +227,18 @@ mdnn_graph_record_t *mdnn_graph_record_create(const mdnn_cudnn_t *cudnn,
     return record;
 }
 
+/* Whoever takes a plan's place gives its count back, once, whatever other threads do meanwhile. */
+static void count_in(mdnn_graph_record_t *record, mdnn_conv_plan_t *planned)
+{
+    mdnn_conv_plan_t *const before = atomic_exchange(&record->counted_in, planned);
+    if (before)
+        mdnn_conv_plan_engine_unref(before, &record->engine);
+}
+
 void mdnn_graph_record_leave(mdnn_graph_record_t *record)
 {
-    if (atomic_load_explicit(&record->waiting, memory_order_relaxed) &&
-        atomic_exchange(&record->waiting, false))
-        mdnn_conv_plan_engine_unref(atomic_load(&record->planned), &record->engine);
+    if (atomic_load_explicit(&record->counted_in, memory_order_relaxed))
+        count_in(record, NULL);
 }
 
 /* What a search tried and did not choose is known, too, as far as its own runs tell. */
@@ -279,15 +286,15 @@ void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_conv_plan_t *pla
     const double own_ms =
         record->engine_known ? mdnn_conv_plan_engine_ms(planned, &record->engine) : 0.0;
     atomic_store_explicit(&record->own_ms, own_ms, memory_order_relaxed);
-    mdnn_graph_record_leave(record);
     const bool again = record->engine_known && mdnn_conv_plan_engine_ref(planned, &record->engine);
+    if (record->engine_known)
+        count_in(record, planned);
     if (!again)
         mdnn_search_met(mdnn_conv_plan_search(planned));
     const bool dominated =
         own_ms > 0 && mdnn_conv_plan_engine_is_dominated(planned, &record->engine);
     atomic_store_explicit(&record->expendable, again || dominated, memory_order_relaxed);
     atomic_store_explicit(&record->planned, planned, memory_order_release);
-    atomic_store(&record->waiting, record->engine_known);
 }
 
 static void keep_own_ms(mdnn_graph_record_t *record, const mdnn_conv_plan_t *planned)

@@ -19,8 +19,9 @@ typedef struct mdnn_graph_record {
     _Atomic int runs;           /* counted until a search must be over */
     _Atomic bool probed;        /* it ran without a time of it, in the host's own search */
     mdnn_stopwatch_t watch;     /* times such runs */
-    _Atomic bool waiting;       /* counted by mdnn_conv_plan_engine_ref */
-    _Atomic bool expendable;    /* the host has, or can have, one as good in no more workspace */
+    /* The plan that counts the engine (mdnn_conv_plan_engine_ref); NULL: none. */
+    _Atomic(mdnn_conv_plan_t *) counted_in;
+    _Atomic bool expendable; /* the host has, or can have, one as good in no more workspace */
     _Atomic(mdnn_conv_plan_t *)
         planned; /* ours for this convolution, once it was looked for; else NULL */
     /* Scalars as a legacy call takes them. */

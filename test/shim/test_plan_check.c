@@ -196,6 +196,7 @@ BREAK(circle_of_all, older.limit_bytes = oldest.limit_bytes = 1000; oldest.repla
 BREAK(circle_behind, older.limit_bytes = oldest.limit_bytes = 1000; oldest.replaced = &older)
 BREAK(next_limit_below, atomic_store(&plan.next_limit, 1000))
 BREAK(too_many_met, plan.met_count = MDNN_MET_ENGINES + 1)
+BREAK(met_less_than_never, plan.met[0].plans = -1)
 BREAK(met_twice, plan.met[1].engine.id = 0)
 BREAK(key_changed, other.key.problem.device = 2)
 BREAK(plan_miscounted, table->hh.tbl->num_items++)
@@ -238,6 +239,7 @@ static const broken_rule_t rules[] = {
     {"set->replaced != follows", circle_behind},
     {"&plan->next_limit", next_limit_below},
     {"plan->met_count <=", too_many_met},
+    {"plan->met[i].plans >= 0", met_less_than_never},
     {"plan->met[other].engine", met_twice},
     {"found == plan", key_changed},
     {"HASH_COUNT(first) ==", plan_miscounted},
