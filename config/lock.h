@@ -166,6 +166,12 @@ static inline void mdnn_unlock_shared(mdnn_shared_lock_t *lock)
     (void)pthread_rwlock_unlock(&lock->lock);
 }
 
+/* For waits without a limit. */
+#define MDNN_CONDITION_INIT                                                                        \
+    {                                                                                              \
+        PTHREAD_COND_INITIALIZER                                                                   \
+    }
+
 static inline void mdnn_condition_init(mdnn_condition_t *condition)
 {
     pthread_condattr_t attributes;

@@ -221,8 +221,6 @@ CUresult mdnn_hook_cuMemPoolDestroy(CUresult (*real)(CUmemoryPool), bool own_str
 {
     (void)own_stream;
     mdnn_reserved_t *const reserved = mdnn_reserved_pool_ends(pool);
-    if (reserved)
-        mdnn_reserved_settle(reserved);
     const CUresult result = real(pool);
     if (result == CUDA_SUCCESS)
         mdnn_pool_ended(pool);

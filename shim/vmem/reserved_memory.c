@@ -15,8 +15,10 @@ struct mdnn_reserved {
     CUdevice device;
     bool graphs;
     uint64_t counted, pending; /* bytes set aside; of them, for calls that are under way */
-    uint64_t grain;
+    _Atomic uint64_t grain;
     uint64_t shares; /* allocations that are not freed */
+    unsigned asking; /* threads that ask the driver of it now */
+    bool ending;     /* nobody may any more */
     mdnn_reserved_t *next;
 };
 
@@ -32,6 +34,7 @@ static mdnn_lock_t lock = MDNN_LOCK_INIT(RESERVED_MEMORY); /* of all below */
 static mdnn_reserved_t *all;
 static _Atomic size_t count; /* so that programs without such memory take no lock */
 static mdnn_reserved_share_t *buckets[BUCKETS];
+static mdnn_condition_t asked = MDNN_CONDITION_INIT; /* nobody asks of some pool any more */
 
 static mdnn_reserved_share_t **bucket_of(CUdeviceptr address)
 {
@@ -85,8 +88,40 @@ void mdnn_reserved_pool_created(CUmemoryPool pool, CUdevice device)
 
 /* ---- what they hold ---- */
 
+/* The pool stays until end_asking, whatever other threads do; NULL: it has none, or not any more. */
+static CUmemoryPool begin_asking(mdnn_reserved_t *reserved)
+{
+    mdnn_lock(&lock);
+    CUmemoryPool const pool = reserved->ending ? NULL : reserved->pool;
+    reserved->asking += pool != NULL;
+    mdnn_unlock(&lock);
+    return pool;
+}
+
+static void end_asking(mdnn_reserved_t *reserved)
+{
+    mdnn_lock(&lock);
+    if (--reserved->asking == 0)
+        mdnn_condition_broadcast(&asked);
+    mdnn_unlock(&lock);
+}
+
+static CUresult ask_pool(mdnn_reserved_t *reserved, cuuint64_t *held, cuuint64_t *in_use)
+{
+    const mdnn_driver_queries_t *const queries = mdnn_driver_queries();
+    CUmemoryPool const pool = queries->cuMemPoolGetAttribute ? begin_asking(reserved) : NULL;
+    if (!pool)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result =
+        queries->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, in_use);
+    if (result == CUDA_SUCCESS)
+        result = queries->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, held);
+    end_asking(reserved);
+    return result;
+}
+
 /* false: the driver does not say. */
-static bool ask(const mdnn_reserved_t *reserved, uint64_t *bytes, uint64_t *used)
+static bool ask(mdnn_reserved_t *reserved, uint64_t *bytes, uint64_t *used)
 {
     const mdnn_driver_queries_t *const queries = mdnn_driver_queries();
     cuuint64_t held = 0, in_use = 0;
@@ -97,12 +132,8 @@ static bool ask(const mdnn_reserved_t *reserved, uint64_t *bytes, uint64_t *used
         if (result == CUDA_SUCCESS)
             result = queries->cuDeviceGetGraphMemAttribute(
                 reserved->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &held);
-    } else if (reserved->pool && queries->cuMemPoolGetAttribute) {
-        result = queries->cuMemPoolGetAttribute(reserved->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
-                                                &in_use);
-        if (result == CUDA_SUCCESS)
-            result = queries->cuMemPoolGetAttribute(reserved->pool,
-                                                    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held);
+    } else if (!reserved->graphs) {
+        result = ask_pool(reserved, &held, &in_use);
     }
     *bytes = held;
     *used = in_use < held ? in_use : held;
@@ -178,8 +209,11 @@ static void trim(CUdevice device)
     for (mdnn_reserved_t *each = first(); each; each = each->next) {
         if (each->device != device)
             continue;
-        if (each->pool && queries->cuMemPoolTrimTo)
-            (void)queries->cuMemPoolTrimTo(each->pool, 0);
+        CUmemoryPool const pool = queries->cuMemPoolTrimTo ? begin_asking(each) : NULL;
+        if (pool) {
+            (void)queries->cuMemPoolTrimTo(pool, 0);
+            end_asking(each);
+        }
         mdnn_reserved_settle(each);
     }
 }
@@ -271,7 +305,10 @@ void mdnn_reserved_freed(mdnn_reserved_share_t *share, bool freed)
     }
     mdnn_reserved_t *const reserved = share->reserved;
     free(share);
-    if (reserved->pool)
+    mdnn_lock(&lock);
+    const bool lives = reserved->pool != NULL;
+    mdnn_unlock(&lock);
+    if (lives)
         mdnn_reserved_settle(reserved);
 }
 
@@ -284,15 +321,25 @@ mdnn_reserved_t *mdnn_reserved_pool_ends(CUmemoryPool pool)
     mdnn_lock(&lock);
     mdnn_reserved_t *const reserved = find(pool, 0, false);
     mdnn_unlock(&lock);
+    if (!reserved)
+        return NULL;
+    mdnn_reserved_settle(reserved);
+    mdnn_lock(&lock);
+    reserved->ending = true;
+    while (reserved->asking > 0)
+        mdnn_condition_wait(&asked, &lock);
+    mdnn_unlock(&lock);
     return reserved;
 }
 
 void mdnn_reserved_pool_ended(mdnn_reserved_t *reserved, bool ended)
 {
-    if (!reserved || !ended)
+    if (!reserved)
         return;
     mdnn_lock(&lock);
-    reserved->pool = NULL;
+    reserved->ending = false;
+    if (ended)
+        reserved->pool = NULL;
     mdnn_unlock(&lock);
 }
 

@@ -35,7 +35,8 @@ typedef struct mdnn_reserved_share mdnn_reserved_share_t;
 mdnn_reserved_share_t *mdnn_reserved_take(CUdeviceptr address);
 void mdnn_reserved_freed(mdnn_reserved_share_t *share, bool freed);
 
-/* Around cuMemPoolDestroy, after which it cannot be asked. */
+/* Around cuMemPoolDestroy, after which it cannot be asked. ends: asks for the last time, and waits for
+ * other threads that are asking. */
 mdnn_reserved_t *mdnn_reserved_pool_ends(CUmemoryPool pool);
 void mdnn_reserved_pool_ended(mdnn_reserved_t *reserved, bool ended);
 /* The device is about to be reset, which ends all of it there. */

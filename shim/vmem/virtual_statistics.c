@@ -67,11 +67,11 @@ void mdnn_virtual_fill_statistics(mdnn_virtual_device_t *device, mdnn_memory_sta
 {
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
     const mdnn_follower_report_t follower = mdnn_memory_follower_report(device->memory);
-    static const char *const safeties[] = {"fast", "host", "verify"};
     fill_of_memory(&report, numbers);
     fill_of_plan(&follower, numbers);
     numbers->host_bytes = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device));
-    strncpy(numbers->safety, safeties[mdnn_virtual_safety(device)], sizeof numbers->safety - 1);
+    strncpy(numbers->safety, mdnn_choices_memory_safety[mdnn_virtual_safety(device)],
+            sizeof numbers->safety - 1);
 }
 
 bool mdnn_virtual_statistics_of(int ordinal, mdnn_memory_statistics_t *numbers)

@@ -187,10 +187,10 @@ $(B)/test/shim/print_environment: test/shim/print_environment.c
 	$(call say,LD,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $< -ldl -o $@
 TEST_DEPS += $(B)/test/shim/print_environment
-$(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c shim/vmem/kernel_layout.c
+$(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c shim/vmem/kernel_layout.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -lpthread -o $@
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -lpthread -o $@
 TESTS += $(B)/test/shim/test_kernel_layout test/pytorch_variables.sh
 # Hooks alone, with a driver and a virtual memory of the test's own.
 HOOKS_ALONE = $(call shim_sources,hook_driver_copy hook_driver_graph hook_driver_launch indirect_operands kernel_layout tensor_maps)
@@ -200,6 +200,12 @@ $(B)/test/shim/test_driver_nodes: test/shim/test_driver_nodes.c $(HOOKS_ALONE) $
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -lpthread -o $@
 TESTS += $(B)/test/shim/test_driver_nodes
+$(B)/test/shim/test_reserved_memory: test/shim/test_reserved_memory.c shim/vmem/reserved_memory.c $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	    -lcmocka -lm -lpthread -o $@
+TESTS += $(B)/test/shim/test_reserved_memory
 $(B)/test/shim/test_captures: test/shim/test_captures.c offload/memory/captures.c
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
