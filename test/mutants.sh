@@ -160,7 +160,7 @@ table() {
         graph_rules a_shrunk_plan_does_not_run_itself_at_exit
     mutant SHADOW_OUTLIVES shim/graph/graph_shadow.c '/^void mdnn_shadow_destroy/,/^}/s/detach(descriptor)/NULL/' \
         graph_rules nothing_is_kept_of_what_was_destroyed
-    mutant GENEROUS_TO_ALL shim/convolution/plan_questions.c 's/^    return !atomic_exchange(&plan->generous.*/    return true;/' \
+    mutant GENEROUS_TO_ALL shim/convolution/plan_questions.c '/^    return !atomic_exchange(&plan->generous/,/;/c\    return true;' \
         graph_rules one_generous_answer_at_a_time
     mutant GENEROUS_NEVER_AGAIN shim/graph/graph_execute.c 's/^    settle_workspace_overcommit(&execution);//' \
         graph_rules one_generous_answer_at_a_time
