@@ -1,7 +1,7 @@
 # Virtual GPU memory: what needs no CUDA call is part of the core.
 OFFLOAD_ORACLES := offload/plan/exhaustive.c offload/plan/period_text.c
 TOOL_CORE_SOURCES += $(OFFLOAD_ORACLES)
-CORE_SOURCES += $(filter-out $(OFFLOAD_ORACLES),$(wildcard offload/plan/*.c offload/memory/*.c))
+CORE_SOURCES += $(filter-out $(OFFLOAD_ORACLES),$(wildcard offload/plan/*.c offload/ranges/*.c offload/memory/*.c))
 TESTS += $(addprefix $(B)/test/unit/,test_offload_history test_offload_period test_offload_replay \
     test_offload_planner test_memory test_memory_check test_memory_follower test_memory_iterations test_memory_threads test_parts test_follower test_follower_check test_ranges test_ranges_check test_slabs test_trace)
 BENCHES += $(B)/test/bench/bench_memory $(B)/test/bench/bench_follower $(B)/test/bench/bench_ranges $(B)/test/bench/bench_budget

@@ -109,9 +109,9 @@ table() {
     mutant FREED_IN_NOBODYS_ORDER memory_free.c 's/^        allocation->freed_in = stream;/        ;/'
     # --- refusals: what the program needs ---
     mutant OPTIONAL_IS_NEEDED memory.c 's/^    if (optional)$/    if (0)/'
-    mutant REFUSED_IS_NEEDED_FOR_EVER memory.c 's/memory->wanting.since >= OPERATIONS;/memory->wanting.since > UINT64_MAX - 1;/'
+    mutant REFUSED_IS_NEEDED_FOR_EVER memory_accounts.c 's/memory->wanting.since >= OPERATIONS;/memory->wanting.since > UINT64_MAX - 1;/'
     mutant FREE_MEMORY_LACKS_WHAT_IS_GONE memory.c 's/(largest < live ? largest : live)/largest/'
-    mutant REFUSED_IS_NOT_NEEDED memory.c 's/^    if (memory->wanting.bytes < needed_bytes)/    if (0)/'
+    mutant REFUSED_IS_NOT_NEEDED memory_accounts.c 's/^    if (memory->wanting.bytes < needed_bytes)/    if (0)/'
     # --- workspaces beside what they are used with ---
     mutant STUCK_COUNTS_TWICE memory_stuck.c 's/bytes += allocation->range \&\& !is_stuck(allocation) ?/bytes += allocation->range ?/'
     mutant NAMES_COUNT_TWICE memory_stuck.c 's/ || allocation->pass == memory->passes)$/)/'

@@ -7,17 +7,6 @@
 
 /* ---- the device, as ranges.c sees it ---- */
 
-/* What is being made room for is not there yet. */
-void mdnn_memory_note_resident(mdnn_memory_t *memory)
-{
-    const uint64_t bytes =
-        mdnn_memory_chunks_there(memory) * memory->chunk_bytes + memory->aside_bytes;
-    if (memory->peak_resident_bytes < bytes)
-        memory->peak_resident_bytes = bytes;
-    if (memory->report.peak_other_bytes < memory->aside_bytes)
-        memory->report.peak_other_bytes = memory->aside_bytes;
-}
-
 /* The only place where chunks come from, and so the one that holds the budget: in every build, and
  * whatever the bookkeeping elsewhere says. */
 static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
@@ -174,44 +163,6 @@ void mdnn_allocation_note_use(mdnn_allocation_t *allocation, mdnn_stream_point_t
             allocation->uses[i].position = point.position;
 }
 
-void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event)
-{
-    if (!memory->device.event)
-        return;
-    mdnn_memory_event_t told = *event;
-    told.resident_bytes = mdnn_ranges_counts(memory->ranges).chunks_live * memory->chunk_bytes;
-    memory->device.event(memory->context, &told);
-}
-
-/* Whether the program has gone on since what was refused last: it could do without. */
-static bool has_gone_on(const mdnn_memory_t *memory)
-{
-    enum { OPERATIONS = 100 }; /* more than the end of a program makes */
-    return memory->report.operations - memory->wanting.since >= OPERATIONS;
-}
-
-static void note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes)
-{
-    if (has_gone_on(memory)) {
-        memory->report.refused_optional += memory->wanting.count;
-        memory->wanting.count = memory->wanting.bytes = 0;
-    }
-    if (memory->wanting.bytes < needed_bytes)
-        memory->wanting.bytes = needed_bytes;
-    memory->wanting.count++;
-    memory->wanting.since = memory->report.operations;
-}
-
-void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed)
-{
-    needed_bytes += memory->aside_bytes + memory->claimed_bytes;
-    memory->report.refused++;
-    if (needed)
-        note_wanting(memory, needed_bytes);
-    if (memory->report.refused_budget_bytes < needed_bytes)
-        memory->report.refused_budget_bytes = needed_bytes;
-}
-
 mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                             double seconds)
 {
@@ -232,7 +183,8 @@ void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optio
     if (optional)
         memory->report.refused_optional++;
     else
-        note_wanting(memory, room + mdnn_memory_stuck_bytes(memory) + memory->aside_bytes);
+        mdnn_memory_note_wanting(memory,
+                                 room + mdnn_memory_stuck_bytes(memory) + memory->aside_bytes);
 }
 
 bool mdnn_memory_find(const mdnn_memory_t *memory, uint64_t address, uint64_t *start,
@@ -281,7 +233,7 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
         report.average_resident_bytes =
             memory->resident_sum / report.operations * memory->chunk_bytes;
     report.pinned_live_bytes = mdnn_memory_stuck_bytes(memory);
-    if (has_gone_on(memory))
+    if (mdnn_memory_has_gone_on(memory))
         report.refused_optional += memory->wanting.count;
     else
         report.wanting_bytes = memory->wanting.bytes;

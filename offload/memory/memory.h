@@ -31,7 +31,7 @@
 
 #include "config/choices.h"
 #include "offload/plan/follower.h"
-#include "offload/memory/ranges.h"
+#include "offload/ranges/ranges.h"
 
 typedef struct mdnn_memory_event mdnn_memory_event_t;
 

@@ -6,18 +6,6 @@
 #include "offload/memory/memory_turns.h"
 #include "offload/memory/memory_waits.h"
 
-uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
-{
-    return memory->report.created - memory->report.destroyed;
-}
-
-uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory)
-{
-    const uint64_t others = memory->aside_bytes + memory->claimed_bytes,
-                   budget = memory->config.budget_bytes;
-    return others < budget ? (budget - others) / memory->chunk_bytes : 0;
-}
-
 static uint64_t chunks_over(const mdnn_memory_t *memory)
 {
     const uint64_t there = mdnn_memory_chunks_there(memory),

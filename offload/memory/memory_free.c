@@ -5,19 +5,6 @@
 
 #include <stdlib.h>
 
-void mdnn_allocation_free_uses(mdnn_allocation_t *allocation)
-{
-    if (allocation->uses != allocation->first_uses)
-        free(allocation->uses);
-}
-
-void mdnn_allocation_destroy(mdnn_allocation_t *allocation)
-{
-    mdnn_allocation_free_uses(allocation);
-    free(allocation->slots);
-    free(allocation);
-}
-
 void mdnn_allocation_forget(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     for (; allocation->live_pins > 0; allocation->live_pins--)

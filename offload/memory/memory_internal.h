@@ -1,4 +1,5 @@
 /* What the files of the mechanism share.
+ *   memory_accounts.c what all of them ask and note
  *   memory.c        the device, allocations by address, the report
  *   memory_allocate.c how an allocation begins,
  *   memory_free.c   and ends
@@ -224,11 +225,22 @@ mdnn_allocation_t *mdnn_allocation_find_kept(const mdnn_memory_t *memory, uint64
  * device does anything. */
 mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                             double seconds);
+/* ---- memory_accounts.c ---- */
+bool mdnn_memory_serves_all(const mdnn_memory_t *memory); /* HOST */
+/* Chunks that there are, and that there may be beside what is set aside. */
+uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
+uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
 void mdnn_memory_note_resident(mdnn_memory_t *memory);
 /* An allocation or an operation failed that this budget would have been enough for. `needed`: the
  * program may not be able to do without; else mdnn_memory_judge_refusal says so. */
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed);
 void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
+/* Whether the program has gone on since what was refused last, without which it could then do; and what it
+ * would have needed. */
+bool mdnn_memory_has_gone_on(const mdnn_memory_t *memory);
+void mdnn_memory_note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes);
+void mdnn_allocation_destroy(mdnn_allocation_t *allocation);   /* the bookkeeping only, */
+void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* and of that a part */
 
 /* ---- memory_allocate.c ---- */
 /* It lives from now on: it is counted, and the plan follower knows it. */
@@ -239,8 +251,6 @@ void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *alloca
 void mdnn_allocation_forget(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* What has been freed and is neither held nor pinned ends, now or later. */
 void mdnn_allocation_end(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-void mdnn_allocation_destroy(mdnn_allocation_t *allocation);   /* the bookkeeping only, */
-void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* and of that a part */
 
 /* ---- memory_pins.c ---- */
 void mdnn_allocation_pin(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
@@ -301,17 +311,11 @@ mdnn_stream_point_t *mdnn_memory_untracked_use(mdnn_memory_t *memory);
 void mdnn_memory_note_untracked_over(mdnn_memory_t *memory, mdnn_stream_point_t use);
 mdnn_status_t mdnn_memory_wait_untracked(mdnn_memory_t *memory);
 
-/* ---- memory_aside.c ---- */
-/* Chunks that there are, and that there may be beside what is set aside. */
-uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
-uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
-
 /* ---- memory_iterations.c ---- */
 /* After an operation of `stream` was recorded. */
 void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream);
 
 /* ---- memory_quiet.c: see there; without HOST all of it does nothing ---- */
-bool mdnn_memory_serves_all(const mdnn_memory_t *memory);
 /* Until what was enqueued has ended; but for each operation only once, and not too long. */
 mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory);
 /* VERIFY: until all operations have ended, should the wait for one have failed at its end (it may

@@ -10,11 +10,6 @@
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_waits.h"
 
-bool mdnn_memory_serves_all(const mdnn_memory_t *memory)
-{
-    return memory->config.safety == MDNN_SAFETY_HOST;
-}
-
 /* ---- quiet times ---- */
 
 /* The first operation that is not over, or not known to be; position 0: none is under way. */

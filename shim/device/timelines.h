@@ -17,7 +17,7 @@
 #ifndef MDNN_TIMELINES_H
 #define MDNN_TIMELINES_H
 
-#include "offload/memory/ranges.h"
+#include "offload/ranges/ranges.h"
 #include "shim/device/context_change.h"
 #include "shim/real/real.h"
 

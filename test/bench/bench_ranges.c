@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "offload/memory/ranges.h"
+#include "offload/ranges/ranges.h"
 
 enum { MOST_TENSORS = 8192, WARM = 6, MEASURED = 10, BEHIND = 400 };
 #define MIB ((uint64_t)1 << 20)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "offload/memory/ranges.h"
+#include "offload/ranges/ranges.h"
 #include "test/unit/failing_allocator.h"
 
 enum { STEPS = 256, STREAMS = 4, LIVE = 48, PAST = 4096 };

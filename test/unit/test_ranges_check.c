@@ -1,8 +1,8 @@
 /* What must hold of the address space: each rule is broken by hand, and the check names it. */
 #include "test/unit/broken_rule.h"
 
-#include "offload/memory/ranges_check.c"
-#include "offload/memory/slabs_check.c"
+#include "offload/ranges/ranges_check.c"
+#include "offload/ranges/slabs_check.c"
 
 #define CHUNK ((uint64_t)1 << 20)
 #define BASE ((uint64_t)1 << 40)

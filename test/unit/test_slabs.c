@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "offload/memory/ranges.h"
+#include "offload/ranges/ranges.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random.h"
 

@@ -6,7 +6,7 @@
  * empty. An empty one is a kept range: its chunk goes to whoever wants it. What lives longest is
  * often tiny, and would hold many slabs if it lay beside what comes and goes: tiny blocks have
  * slabs of their own kind. */
-#include "offload/memory/slabs_internal.h"
+#include "offload/ranges/slabs_internal.h"
 
 #include <limits.h>
 

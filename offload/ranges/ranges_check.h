@@ -1,4 +1,4 @@
-/* What must hold of the address space (offload/memory/ranges.h) between two calls, as checks of debug builds.
+/* What must hold of the address space (offload/ranges/ranges.h) between two calls, as checks of debug builds.
  *
  * Steps
  *   A range stands at each of its steps, and nowhere else; below `end`, unless it is a slab.
@@ -25,7 +25,7 @@
 #ifndef MDNN_RANGES_CHECK_H
 #define MDNN_RANGES_CHECK_H
 
-#include "offload/memory/ranges.h"
+#include "offload/ranges/ranges.h"
 
 #ifdef MDNN_DEBUG
 /* *broken: the first rule that does not hold. *looks: what the check took. */

@@ -2,7 +2,7 @@
 #ifndef MDNN_RANGES_INTERNAL_H
 #define MDNN_RANGES_INTERNAL_H
 
-#include "offload/memory/ranges.h"
+#include "offload/ranges/ranges.h"
 
 enum {
     MDNN_GRANULE = 512,   /* bytes; blocks begin and end at multiples */

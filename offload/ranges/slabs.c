@@ -4,7 +4,7 @@
  *
  * Released blocks become one again with a neighbour in their slab where that orders nobody behind
  * work that he need not wait for: if the same streams, or none, work there still. */
-#include "offload/memory/slabs_internal.h"
+#include "offload/ranges/slabs_internal.h"
 
 #include <stdlib.h>
 

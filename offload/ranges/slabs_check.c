@@ -1,11 +1,11 @@
-/* What must hold of slabs and their blocks (offload/memory/ranges_check.h). */
-#include "offload/memory/ranges_check.h"
+/* What must hold of slabs and their blocks (offload/ranges/ranges_check.h). */
+#include "offload/ranges/ranges_check.h"
 
 #ifdef MDNN_DEBUG
 
 #include "config/extremes.h"
 #include "config/rule.h"
-#include "offload/memory/slabs_internal.h"
+#include "offload/ranges/slabs_internal.h"
 
 /* What a walk over the slabs has met. */
 typedef struct slab_census {

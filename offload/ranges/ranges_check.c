@@ -1,10 +1,10 @@
-#include "offload/memory/ranges_check.h"
+#include "offload/ranges/ranges_check.h"
 
 #ifdef MDNN_DEBUG
 
 #include "config/assertion.h"
 #include "config/rule.h"
-#include "offload/memory/slabs_internal.h"
+#include "offload/ranges/slabs_internal.h"
 
 /* What a walk over all steps has met. */
 typedef struct census {

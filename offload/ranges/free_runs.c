@@ -1,7 +1,7 @@
 /* Released ranges: neighbours are runs, which are cut, and give chunks away. free_run_requests.c serves requests with
  * them. */
-#include "offload/memory/free_runs_internal.h"
-#include "offload/memory/ranges_check.h"
+#include "offload/ranges/free_runs_internal.h"
+#include "offload/ranges/ranges_check.h"
 
 #include <stdlib.h>
 

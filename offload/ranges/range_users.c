@@ -1,5 +1,5 @@
 /* Who may still work on memory, and who must wait for them. */
-#include "offload/memory/ranges_internal.h"
+#include "offload/ranges/ranges_internal.h"
 
 #include <stdlib.h>
 

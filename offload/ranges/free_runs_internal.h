@@ -2,7 +2,7 @@
 #ifndef MDNN_FREE_RUNS_INTERNAL_H
 #define MDNN_FREE_RUNS_INTERNAL_H
 
-#include "offload/memory/ranges_internal.h"
+#include "offload/ranges/ranges_internal.h"
 
 /* Steps that must not be stripped. */
 typedef struct mdnn_window {

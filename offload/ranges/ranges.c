@@ -1,8 +1,8 @@
 /* Ranges: requests, releases, what is where. Released ones are in free_runs.c, those who use
  * them in range_users.c, slabs in slabs.c and slab_runs.c, what a live range does with its chunks
  * in range_chunks.c. */
-#include "offload/memory/ranges_check.h"
-#include "offload/memory/ranges_internal.h"
+#include "offload/ranges/ranges_check.h"
+#include "offload/ranges/ranges_internal.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Runs of released blocks, by size: bins, eight for each power of two. */
-#include "offload/memory/ranges_internal.h"
+#include "offload/ranges/ranges_internal.h"
 
 unsigned mdnn_run_bin(uint64_t bytes)
 {

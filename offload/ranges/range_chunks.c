@@ -1,6 +1,6 @@
 /* What a live range does with its chunks: hides and shows them, gives them away, takes others. */
-#include "offload/memory/ranges_check.h"
-#include "offload/memory/ranges_internal.h"
+#include "offload/ranges/ranges_check.h"
+#include "offload/ranges/ranges_internal.h"
 
 mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range)
 {

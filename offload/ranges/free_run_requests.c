@@ -10,7 +10,7 @@
  * here it costs at most a few mappings later. To allow requests only runs of 2, 4, 8, or 16 times
  * their size was tried on the sequences of test/bench/bench_ranges.c: sometimes fewer mappings, as
  * often more. */
-#include "offload/memory/free_runs_internal.h"
+#include "offload/ranges/free_runs_internal.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #ifndef MDNN_SLABS_INTERNAL_H
 #define MDNN_SLABS_INTERNAL_H
 
-#include "offload/memory/ranges_internal.h"
+#include "offload/ranges/ranges_internal.h"
 
 struct mdnn_slab {
     unsigned kind;

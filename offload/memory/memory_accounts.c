@@ -1,0 +1,84 @@
+/* What every part of the mechanism asks and notes: how many chunks there are and may be, what was refused,
+ * what happens. Moves nothing, and waits for nothing. */
+#include "offload/memory/memory_internal.h"
+
+#include <stdlib.h>
+
+bool mdnn_memory_serves_all(const mdnn_memory_t *memory)
+{
+    return memory->config.safety == MDNN_SAFETY_HOST;
+}
+
+uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
+{
+    return memory->report.created - memory->report.destroyed;
+}
+
+uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory)
+{
+    const uint64_t others = memory->aside_bytes + memory->claimed_bytes,
+                   budget = memory->config.budget_bytes;
+    return others < budget ? (budget - others) / memory->chunk_bytes : 0;
+}
+
+/* What is being made room for is not there yet. */
+void mdnn_memory_note_resident(mdnn_memory_t *memory)
+{
+    const uint64_t bytes =
+        mdnn_memory_chunks_there(memory) * memory->chunk_bytes + memory->aside_bytes;
+    if (memory->peak_resident_bytes < bytes)
+        memory->peak_resident_bytes = bytes;
+    if (memory->report.peak_other_bytes < memory->aside_bytes)
+        memory->report.peak_other_bytes = memory->aside_bytes;
+}
+
+void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event)
+{
+    if (!memory->device.event)
+        return;
+    mdnn_memory_event_t told = *event;
+    told.resident_bytes = mdnn_ranges_counts(memory->ranges).chunks_live * memory->chunk_bytes;
+    memory->device.event(memory->context, &told);
+}
+
+/* Whether the program has gone on since what was refused last: it could do without. */
+bool mdnn_memory_has_gone_on(const mdnn_memory_t *memory)
+{
+    enum { OPERATIONS = 100 }; /* more than the end of a program makes */
+    return memory->report.operations - memory->wanting.since >= OPERATIONS;
+}
+
+void mdnn_memory_note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes)
+{
+    if (mdnn_memory_has_gone_on(memory)) {
+        memory->report.refused_optional += memory->wanting.count;
+        memory->wanting.count = memory->wanting.bytes = 0;
+    }
+    if (memory->wanting.bytes < needed_bytes)
+        memory->wanting.bytes = needed_bytes;
+    memory->wanting.count++;
+    memory->wanting.since = memory->report.operations;
+}
+
+void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed)
+{
+    needed_bytes += memory->aside_bytes + memory->claimed_bytes;
+    memory->report.refused++;
+    if (needed)
+        mdnn_memory_note_wanting(memory, needed_bytes);
+    if (memory->report.refused_budget_bytes < needed_bytes)
+        memory->report.refused_budget_bytes = needed_bytes;
+}
+
+void mdnn_allocation_free_uses(mdnn_allocation_t *allocation)
+{
+    if (allocation->uses != allocation->first_uses)
+        free(allocation->uses);
+}
+
+void mdnn_allocation_destroy(mdnn_allocation_t *allocation)
+{
+    mdnn_allocation_free_uses(allocation);
+    free(allocation->slots);
+    free(allocation);
+}
