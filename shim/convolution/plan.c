@@ -85,13 +85,11 @@ bool mdnn_conv_plan_complete(mdnn_conv_plan_t *plan, const mdnn_call_t *call)
     return status == MDNN_STATUS_OK;
 }
 
-enum { POLICY_OFF };
-
 mdnn_conv_plan_t *mdnn_conv_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
                                      mdnn_conv_plan_permission_t permission)
 {
     mdnn_plan_key_t key;
-    if (mdnn_process_options()->convolution_policy == POLICY_OFF) {
+    if (mdnn_process_options()->convolution_policy == MDNN_CONVOLUTION_OFF) {
         mdnn_count(MDNN_COUNTER_passed_disabled, 1);
         return NULL;
     }
