@@ -113,8 +113,9 @@ static void make_plan(void)
     plan.met_count = 2;
     plan.met[1].engine.id = 1;
     table = NULL;
-    other.key.library = 1;
-    other.key.problem.device = 1;
+    mdnn_plan_key_t *const key = &other.key;
+    key->library = 1;
+    key->problem.device = 1;
     HASH_ADD_BYHASHVALUE(hh, table, key, sizeof plan.key, mdnn_plan_key_hash(&plan.key), &plan);
     mdnn_conv_plan_t *const added = &other;
     HASH_ADD_BYHASHVALUE(hh, table, key, sizeof other.key, mdnn_plan_key_hash(&other.key), added);
