@@ -1,5 +1,7 @@
-/* How structures are checked in debug builds. mdnn_X_is_valid looks whether each rule of a structure holds and
- * names the first that does not; mdnn_X_check, asserted after a change, aborts then and costs a bounded time. */
+/* How structures are checked in debug and sanitizer builds (MDNN_DEBUG). mdnn_X_is_valid looks whether each rule of a
+ * structure holds and names the first that does not; mdnn_X_check, called after a change, aborts the process then and
+ * costs a bounded time. For mistakes of ours only: what a program, a file or the driver can cause is an error with a
+ * status. */
 #ifndef MDNN_RULE_H
 #define MDNN_RULE_H
 
@@ -15,6 +17,11 @@
             return false;                                                                          \
         }                                                                                          \
     } while (0)
+
+#ifdef MDNN_DEBUG
+/* Says on standard error which rule is broken, and aborts. */
+_Noreturn void mdnn_rule_violated(const char *rule, const char *file, int line);
+#endif
 
 /* A check looks at everything in a structure. So it is made after each change while there is little, and the more
  * there is the more changes it waits for: a change pays for MDNN_RULE_LOOKS looks. One for all structures of a

@@ -39,9 +39,9 @@ make_ptx = $(NVCC) -ptx -arch=compute_75 -O3 -o $(2) $(1) && \
 ptx: shim/real/kernels.cu
 	$(Q)$(call make_ptx,$<,shim/real/kernels.ptx)
 check-ptx: shim/real/kernels.cu
-	$(Q)mkdir -p $(B)/obj/shim && $(call make_ptx,$<,$(B)/obj/shim/real/kernels.ptx)
+	$(Q)mkdir -p $(B)/obj/shim/real && $(call make_ptx,$<,$(B)/obj/shim/real/kernels.ptx)
 	$(Q)diff shim/real/kernels.ptx $(B)/obj/shim/real/kernels.ptx
-$(B)/obj/shim/kernels_ptx.o: shim/real/kernels.ptx
+$(B)/obj/shim/real/kernels_ptx.o: shim/real/kernels.ptx
 .PHONY: ptx check-ptx
 
 # As the other fuzzers (config/module.mk); it starts from plans that cuDNN wrote.

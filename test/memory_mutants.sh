@@ -119,8 +119,8 @@ table() {
     mutant PINNED_OPERAND_COUNTS memory_stuck.c 's/if (is_stuck(allocation) \&\& allocation->room == room)/if (0)/'
     mutant TENSOR_TAKEN_FOR_WORKSPACE memory_stuck.c 's/^        lives_with_size(memory, bytes))/        0)/;s/^static bool lives_with_size/static __attribute__((unused)) bool lives_with_size/'
     # --- plans ---
-    mutant SLOWER_PLAN_STAYS follower_periods.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (0)/'
-    mutant FASTER_PLAN_IS_TAKEN_BACK follower_periods.c 's/if (round_of(entry->plan) > AS_FAST \* round_of(entry->before))/if (1)/'
+    mutant SLOWER_PLAN_STAYS follower_periods.c 's/if (iteration_us_of(entry->plan) > AS_FAST \* iteration_us_of(entry->before))/if (0)/'
+    mutant FASTER_PLAN_IS_TAKEN_BACK follower_periods.c 's/if (iteration_us_of(entry->plan) > AS_FAST \* iteration_us_of(entry->before))/if (1)/'
     mutant NEXT_IS_WHERE_THE_PROGRAM_IS follower_answers.c \
         '/^mdnn_first_use_t/,/^}/s/(follower->place.position + 1)/(follower->place.position + 0)/'
     mutant ALL_OF_A_SIZE_ARE_NEXT follower_answers.c 's/births > follower_unused_of(follower, bytes)/true/'

@@ -201,7 +201,7 @@ table() {
         every_fault cuEventQuery
 
     # --- virtual memory: what the hooks and graphs hold ---
-    mutant REFUSED_ATTRIBUTE_PINS shim/interpose/hook_driver_misc.c '/^static CUresult told/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
+    mutant REFUSED_ATTRIBUTE_PINS shim/interpose/hook_driver_misc.c '/^static CUresult keep_or_drop/,/^}/s/mdnn_pins_drop(pins)/mdnn_pins_leave(pins)/' \
         budgeted virtual_pins attribute
     # What is only asked about needs no room; and the answer is the allocation's own.
     mutant QUESTION_NEEDS_ROOM shim/vmem/virtual_memory.c '/^static CUdeviceptr sample_of/,/^}/s/^               : mdnn_device_memory_sample.*/               : 0;/' \

@@ -36,9 +36,9 @@ void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t
 {
     if (!memory->device.event)
         return;
-    mdnn_memory_event_t told = *event;
-    told.resident_bytes = mdnn_ranges_counts(memory->ranges).chunks_live * memory->chunk_bytes;
-    memory->device.event(memory->context, &told);
+    mdnn_memory_event_t announced = *event;
+    announced.resident_bytes = mdnn_ranges_counts(memory->ranges).chunks_live * memory->chunk_bytes;
+    memory->device.event(memory->context, &announced);
 }
 
 /* Whether the program has gone on since what was refused last: it could do without. */

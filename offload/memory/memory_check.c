@@ -2,7 +2,6 @@
 
 #ifdef MDNN_DEBUG
 
-#include "config/assertion.h"
 #include "config/rule.h"
 #include "offload/memory/memory_internal.h"
 
@@ -232,7 +231,7 @@ void mdnn_memory_check(const mdnn_memory_t *memory)
     if (!mdnn_rule_is_due(&pace))
         return;
     if (!mdnn_memory_is_valid(memory, &broken, &looks))
-        mdnn_assertion_failed(broken, __FILE__, __LINE__);
+        mdnn_rule_violated(broken, __FILE__, __LINE__);
     mdnn_rule_took(&pace, looks);
 }
 

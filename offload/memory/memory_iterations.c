@@ -42,7 +42,7 @@ static bool is_whole(const mdnn_iteration_watch_t *watch, const mdnn_follower_re
            report->period_operations == watch->operations;
 }
 
-static void end_round(mdnn_memory_t *memory, const mdnn_follower_report_t *report)
+static void end_iteration(mdnn_memory_t *memory, const mdnn_follower_report_t *report)
 {
     mdnn_iteration_watch_t *const watch = &memory->watch;
     if (watch->token == 0)
@@ -55,8 +55,8 @@ static void end_round(mdnn_memory_t *memory, const mdnn_follower_report_t *repor
     watch->token = 0;
 }
 
-static void begin_round(mdnn_memory_t *memory, uint64_t stream,
-                        const mdnn_follower_report_t *report)
+static void begin_iteration(mdnn_memory_t *memory, uint64_t stream,
+                            const mdnn_follower_report_t *report)
 {
     mdnn_iteration_watch_t *const watch = &memory->watch;
     watch->next = memory->report.operations + LOOK_AGAIN;
@@ -88,6 +88,6 @@ void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream)
         return;
     }
     const mdnn_follower_report_t report = mdnn_follower_report(memory->follower);
-    end_round(memory, &report);
-    begin_round(memory, stream, &report);
+    end_iteration(memory, &report);
+    begin_iteration(memory, stream, &report);
 }

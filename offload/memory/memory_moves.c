@@ -31,8 +31,8 @@ static bool is_no_move(mdnn_memory_event_kind_t kind, const mdnn_allocation_t *a
     return allocation->blank && (kind == MDNN_MEMORY_RETURN || kind == MDNN_MEMORY_RETURNED);
 }
 
-void mdnn_allocation_tell(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
-                          const mdnn_allocation_t *allocation, uint64_t from, uint64_t to)
+void mdnn_allocation_announce(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
+                              const mdnn_allocation_t *allocation, uint64_t from, uint64_t to)
 {
     const mdnn_memory_event_t event = {.kind = kind,
                                        .address = allocation->address,
@@ -160,7 +160,7 @@ static void begin_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, u
     mdnn_allocation_trim_slots(memory, allocation);
     memory->steps++;
     if (mdnn_allocation_owned(allocation) >= upto)
-        mdnn_allocation_tell(memory, MDNN_MEMORY_RETURN, allocation, allocation->filled, upto);
+        mdnn_allocation_announce(memory, MDNN_MEMORY_RETURN, allocation, allocation->filled, upto);
 }
 
 static void raise_target(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)

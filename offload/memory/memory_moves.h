@@ -8,8 +8,8 @@
 uint64_t mdnn_allocation_bytes_from(const mdnn_memory_t *memory,
                                     const mdnn_allocation_t *allocation, uint64_t from);
 /* An event of what moves: chunks from `from` up to `to`. */
-void mdnn_allocation_tell(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
-                          const mdnn_allocation_t *allocation, uint64_t from, uint64_t to);
+void mdnn_allocation_announce(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
+                              const mdnn_allocation_t *allocation, uint64_t from, uint64_t to);
 /* VERIFY maps what an operation names, when it begins. */
 bool mdnn_allocation_mapped_enough(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
                                    uint64_t upto);

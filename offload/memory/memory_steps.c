@@ -100,8 +100,8 @@ static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_allocation_t *al
 {
     uint64_t mapped;
     allocation->cut = true;
-    mdnn_allocation_tell(memory, MDNN_MEMORY_LEAVE, allocation, allocation->target,
-                         mdnn_allocation_owned(allocation));
+    mdnn_allocation_announce(memory, MDNN_MEMORY_LEAVE, allocation, allocation->target,
+                             mdnn_allocation_owned(allocation));
     while ((mapped = mdnn_range_chunks(allocation->range).mapped) > allocation->target) {
         MDNN_TRY(mdnn_range_hide(memory->ranges, allocation->range, mapped - 1));
         send_out(memory, allocation);
@@ -228,8 +228,8 @@ static bool find_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         return has_all;
     memory->steps++;
     if (owned == allocation->filled) /* else some of it is under way already */
-        mdnn_allocation_tell(memory, MDNN_MEMORY_RETURN, allocation, allocation->filled,
-                             allocation->target);
+        mdnn_allocation_announce(memory, MDNN_MEMORY_RETURN, allocation, allocation->filled,
+                                 allocation->target);
     if (has_all && allocation->held + allocation->pins == 0 &&
         allocation->target == allocation->count)
         memory->report.planned_returns++;

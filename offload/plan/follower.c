@@ -36,8 +36,8 @@ void mdnn_follower_destroy(mdnn_follower_t *follower)
     free(follower);
 }
 
-static void time_round(mdnn_follower_t *follower, follower_entry_t *entry, double time_us,
-                       mdnn_advice_t *advice)
+static void time_iteration(mdnn_follower_t *follower, follower_entry_t *entry, double time_us,
+                           mdnn_advice_t *advice)
 {
     const uint32_t position = follower->place.position;
     const uint64_t sequence = follower->sequence - 1;
@@ -88,7 +88,7 @@ static void record(mdnn_follower_t *follower, const mdnn_history_operation_t *op
         return;
     entry->followed++;
     if (entry->stage == FOLLOWER_STAGE_TIMING)
-        time_round(follower, entry, operation->time_us, advice);
+        time_iteration(follower, entry, operation->time_us, advice);
     /* A plan in which nothing moves is followed, too: it may turn out that memory is short. */
     if (entry->plan && entry->plan->plan.verdict == MDNN_VERDICT_FITS &&
         follower->config.policy != MDNN_POLICY_NONE)

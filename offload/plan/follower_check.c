@@ -2,7 +2,6 @@
 
 #ifdef MDNN_DEBUG
 
-#include "config/assertion.h"
 #include "config/rule.h"
 #include "offload/plan/follower_internal.h"
 
@@ -139,7 +138,7 @@ void mdnn_follower_check(const mdnn_follower_t *follower)
     if (!mdnn_rule_is_due(&pace))
         return;
     if (!mdnn_follower_is_valid(follower, &broken, &looks))
-        mdnn_assertion_failed(broken, __FILE__, __LINE__);
+        mdnn_rule_violated(broken, __FILE__, __LINE__);
     mdnn_rule_took(&pace, looks);
 }
 

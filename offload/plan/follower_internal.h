@@ -6,7 +6,7 @@
 #include "offload/plan/parts.h"
 #include "offload/plan/follower.h"
 
-/* Lists of indices, one a position: items[first[p]] to items[first[p + 1]]. */
+/* Lists of indices, one list for each position: items[first[p]] to items[first[p + 1]]. */
 typedef struct follower_lists {
     uint32_t *first, *items;
 } follower_lists_t;

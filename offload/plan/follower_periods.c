@@ -104,7 +104,7 @@ void follower_start_planning(mdnn_follower_t *follower, follower_entry_t *entry)
 }
 
 /* Of the last iterations under the plan the shortest: what disturbs them makes them longer. */
-static double round_of(const follower_plan_t *plan)
+static double iteration_us_of(const follower_plan_t *plan)
 {
     double least_us = plan->iterations_us[0];
     for (int i = 1; i < FOLLOWER_ITERATIONS; i++)
@@ -122,7 +122,7 @@ static bool is_measured(const follower_plan_t *plan)
 static bool may_help(const follower_plan_t *before, const follower_plan_t *made)
 {
     return made->plan.verdict == MDNN_VERDICT_FITS &&
-           made->plan.predicted.time_us <= PREDICTED_LONG * round_of(before);
+           made->plan.predicted.time_us <= PREDICTED_LONG * iteration_us_of(before);
 }
 
 /* Takes over *made, if it is of use. */
@@ -147,7 +147,7 @@ void follower_judge_plan(mdnn_follower_t *follower, follower_entry_t *entry)
     if (!entry->before || !is_measured(entry->plan))
         return;
     follower_plan_t *worse = entry->before;
-    if (round_of(entry->plan) > AS_FAST * round_of(entry->before)) {
+    if (iteration_us_of(entry->plan) > AS_FAST * iteration_us_of(entry->before)) {
         worse = entry->plan;
         entry->plan = entry->before;
         entry->replans = FOLLOWER_REPLANS;

@@ -101,7 +101,7 @@ uint32_t mdnn_operation_smallest(const mdnn_period_t *period, uint32_t position)
  * then and may not leave, and its smallest workspace. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_period_floor(const mdnn_period_t *period, uint64_t *floor_bytes);
 
-/* Sum of the times of the recorded variants, or of `choices` (one a position; may be NULL). */
+/* Sum of the times of the recorded variants, or of `choices` (one for each position; may be NULL). */
 double mdnn_period_compute_us(const mdnn_period_t *period, const uint32_t *choices);
 
 /* A stretch in which a range is not used: it may leave after `from` and must be back before `to`.

@@ -21,7 +21,7 @@ typedef struct replay_engine {
     double left_bytes; /* of copies[done], latency included at the full rate */
 } replay_engine_t;
 
-/* Lists of indices, one list a position: items[first[p]] to items[first[p + 1]]. */
+/* Lists of indices, one list for each position: items[first[p]] to items[first[p + 1]]. */
 typedef struct replay_lists {
     uint32_t *first, *items;
 } replay_lists_t;

@@ -118,23 +118,17 @@ static void join_all(mdnn_users_t *users, const mdnn_users_t *others)
         join(users, others->all[i]);
 }
 
-static bool are_in_same_streams(mdnn_users_t *users, const mdnn_users_t *others)
+bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others)
 {
+    /* What nobody works on any more does not become part of what somebody does: another stream, which
+     * may have it at once, would not get it before that work ends. */
+    drop_done(ranges, users);
+    drop_done(ranges, others);
+    if (users->count != others->count)
+        return false;
     for (size_t i = 0; i < others->count; i++)
         if (!user_of(users, others->all[i].point.stream))
             return false;
-    return users->count == others->count;
-}
-
-bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others)
-{
-    /* Whether a point has passed is a question to the driver: asked only where it may matter. */
-    if (!are_in_same_streams(users, others)) {
-        drop_done(ranges, users);
-        drop_done(ranges, others);
-        if (!are_in_same_streams(users, others))
-            return false;
-    }
     join_all(users, others);
     return true;
 }

@@ -2,7 +2,6 @@
 
 #ifdef MDNN_DEBUG
 
-#include "config/assertion.h"
 #include "config/rule.h"
 #include "offload/ranges/slabs_internal.h"
 
@@ -201,7 +200,7 @@ void mdnn_ranges_check(const mdnn_ranges_t *ranges)
     if (!mdnn_rule_is_due(&pace))
         return;
     if (!mdnn_ranges_is_valid(ranges, &broken, &looks))
-        mdnn_assertion_failed(broken, __FILE__, __LINE__);
+        mdnn_rule_violated(broken, __FILE__, __LINE__);
     mdnn_rule_took(&pace, looks);
 }
 

@@ -112,7 +112,7 @@ mdnn_status_t mdnn_users_acquire(mdnn_ranges_t *ranges, mdnn_users_t *users, uin
 /* The memory comes back with these users, in the order of `stream`. */
 mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream,
                                  const mdnn_stream_point_t *points, size_t count);
-/* Adds others, if those that are not done are of the same streams; else false. Needs no memory. */
+/* Adds others that are not done, if they are of the same streams; else false. Needs no memory. */
 bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others);
 /* Has room for `more` users; then mdnn_users_join, which cannot fail, adds those of another: of a
  * stream the later point stands for both. */

@@ -55,7 +55,8 @@ static unsigned legacy_shortlist(mdnn_measurement_t *measurement)
 }
 
 /* The algorithm, in the math type of the candidate. */
-static mdnn_status_t pose_algorithm(mdnn_measurement_t *measurement, int index, mdnn_call_t *whole)
+static mdnn_status_t request_algorithm(mdnn_measurement_t *measurement, int index,
+                                       mdnn_call_t *whole)
 {
     const int math_type = mdnn_candidate_math_type(measurement->problem, index);
     const int algo = index % MDNN_CANDIDATE_ALGOS;
@@ -69,8 +70,8 @@ static mdnn_status_t pose_algorithm(mdnn_measurement_t *measurement, int index, 
     return mdnn_slices_convolution(measurement->slices, math_type, &whole->conv_desc);
 }
 
-static mdnn_status_t pose_engine(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
-                                 int index, mdnn_call_t *whole)
+static mdnn_status_t request_engine(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
+                                    int index, mdnn_call_t *whole)
 {
     const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
     if (!offer || !measurement->request.engines || !row->offered[index - MDNN_CANDIDATE_LEGACY])
@@ -99,9 +100,9 @@ mdnn_status_t mdnn_candidate_call(mdnn_measurement_t *measurement, const mdnn_co
     whole->alpha = scalar_of(problem, true);
     whole->beta = scalar_of(problem, row->role == MDNN_PART_REST || !problem->beta_is_zero);
     if (index < MDNN_CANDIDATE_LEGACY)
-        MDNN_TRY(pose_algorithm(measurement, index, whole));
+        MDNN_TRY(request_algorithm(measurement, index, whole));
     else
-        MDNN_TRY(pose_engine(measurement, row, index, whole));
+        MDNN_TRY(request_engine(measurement, row, index, whole));
     MDNN_TRY(mdnn_slices_get(measurement->slices, row->images, descriptors));
     whole->x_desc = (*descriptors)->x;
     whole->y_desc = (*descriptors)->y;

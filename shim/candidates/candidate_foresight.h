@@ -20,7 +20,7 @@ bool mdnn_candidate_table_engine_is_dominated(const mdnn_candidate_table_t *tabl
                                               const mdnn_engine_offer_t *offer, int64_t images);
 
 /* True if parts of this size cannot pay: nothing was left out for its workspace at the next larger
- * size, and, unless `brief`, halves ran no faster an image. Graph problems only, whose candidates are
+ * size, and, unless `brief`, halves ran no faster per image. Graph problems only, whose candidates are
  * many. */
 bool mdnn_candidate_table_is_settled(const mdnn_candidate_table_t *table,
                                      const mdnn_cost_row_t *row, uint64_t limit_bytes, bool brief);

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "config/assertion.h"
 #include "config/rule.h"
 #include "shim/candidates/candidate_table_internal.h"
 
@@ -83,7 +82,7 @@ void mdnn_candidate_table_check(const mdnn_candidate_table_t *table)
     if (!mdnn_rule_is_due(&pace))
         return;
     if (!mdnn_candidate_table_is_valid(table, &broken, &looks))
-        mdnn_assertion_failed(broken, __FILE__, __LINE__);
+        mdnn_rule_violated(broken, __FILE__, __LINE__);
     mdnn_rule_took(&pace, looks);
 }
 

@@ -22,7 +22,7 @@ static void report(mdnn_conv_plan_t *plan, const mdnn_call_t *call, const mdnn_f
     mdnn_statistics_row_t row = {.undivided_ms = undivided_ms(set),
                                  .configuration_ms = -1.0,
                                  .device = plan->key.problem.device};
-    if (mdnn_process_options()->general_stats != 0)
+    if (mdnn_process_options()->general_stats != MDNN_STATISTICS_OFF)
         mdnn_cost_cache_key(&plan->cache, call, &plan->key.problem, row.key, sizeof row.key);
     mdnn_problem_format(&plan->key.problem, row.problem, sizeof row.problem);
     if (set->counts[0] > 0) {
@@ -62,20 +62,11 @@ void mdnn_conv_plan_keep_costs(mdnn_conv_plan_t *plan, const mdnn_front_set_t *s
             set->counts[0] > 0 ? set->ready[0][set->counts[0] - 1].configuration : NULL, conflict);
 }
 
-/* Measures and optimizes for workspaces up to `limit_bytes`; publishes the result. */
-static mdnn_status_t build_locked(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
-                                  uint64_t limit_bytes)
+static mdnn_measure_request_t measure_request(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
+                                              uint64_t limit_bytes)
 {
-    mdnn_front_set_t *const set = calloc(1, sizeof *set);
-    if (!set)
-        return MDNN_STATUS_OUT_OF_MEMORY;
-    set->limit_bytes = limit_bytes;
-    load_accumulator(plan);
-    const bool completes = mdnn_candidate_table_has_deferred(plan->costs);
-    mdnn_measurement_t *measurement = NULL;
-    mdnn_status_t status;
     const mdnn_options_t *const options = mdnn_process_options();
-    const mdnn_measure_request_t request = {
+    return (mdnn_measure_request_t){
         .accumulator = mdnn_conv_plan_accumulator(plan),
         .limit_bytes = limit_bytes,
         .repeats = options->convolution_measure_repeats,
@@ -86,13 +77,47 @@ static mdnn_status_t build_locked(mdnn_conv_plan_t *plan, const mdnn_call_t *cal
         .engines = plan->engines,
         .callers_own = call->caller_engine,
     };
-    MDNN_TRY_GOTO(mdnn_measurement_begin(call, &plan->key.problem, plan->slices, plan->costs,
-                                         &request, &measurement),
-                  status, failed);
+}
+
+static mdnn_status_t measure_fronts(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
+                                    const mdnn_measure_request_t *request, mdnn_front_set_t *set)
+{
+    mdnn_measurement_t *measurement = NULL;
+    mdnn_status_t status = mdnn_measurement_begin(call, &plan->key.problem, plan->slices,
+                                                  plan->costs, request, &measurement);
+    if (status != MDNN_STATUS_OK)
+        return status;
     const mdnn_cost_source_t source = mdnn_measurement_source(measurement);
-    for (unsigned flags = 0; flags < MDNN_DEMAND_FLAGS; flags++)
-        MDNN_TRY_GOTO(mdnn_front_set_fill(plan, call, &source, flags, set), status, failed);
+    for (unsigned flags = 0; status == MDNN_STATUS_OK && flags < MDNN_DEMAND_FLAGS; flags++)
+        status = mdnn_front_set_fill(plan, call, &source, flags, set);
     mdnn_measurement_end(measurement);
+    return status;
+}
+
+static void publish(mdnn_conv_plan_t *plan, mdnn_front_set_t *set)
+{
+    set->replaced = atomic_load(&plan->set);
+    atomic_store(&plan->next_limit, mdnn_candidate_table_next_limit(plan->costs, set->limit_bytes));
+    atomic_store_explicit(&plan->set, set, memory_order_release);
+    mdnn_conv_plan_check(plan);
+}
+
+/* Measures and optimizes for workspaces up to `limit_bytes`; publishes the result. */
+static mdnn_status_t build_locked(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
+                                  uint64_t limit_bytes)
+{
+    mdnn_front_set_t *const set = calloc(1, sizeof *set);
+    if (!set)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    set->limit_bytes = limit_bytes;
+    load_accumulator(plan);
+    const bool completes = mdnn_candidate_table_has_deferred(plan->costs);
+    const mdnn_measure_request_t request = measure_request(plan, call, limit_bytes);
+    const mdnn_status_t status = measure_fronts(plan, call, &request, set);
+    if (status != MDNN_STATUS_OK) {
+        mdnn_front_set_destroy(set);
+        return status;
+    }
     if (plan->engines)
         mdnn_engines_sweep(plan->engines);
     report(plan, call, set);
@@ -100,15 +125,8 @@ static mdnn_status_t build_locked(mdnn_conv_plan_t *plan, const mdnn_call_t *cal
                               completes && !request.caller_searches ? MDNN_DATABASE_REPLACE
                                                                     : MDNN_DATABASE_KEEP);
     set->deferred = request.caller_searches && mdnn_candidate_table_has_deferred(plan->costs);
-    set->replaced = atomic_load(&plan->set);
-    atomic_store(&plan->next_limit, mdnn_candidate_table_next_limit(plan->costs, limit_bytes));
-    atomic_store_explicit(&plan->set, set, memory_order_release);
-    mdnn_conv_plan_check(plan);
+    publish(plan, set);
     return MDNN_STATUS_OK;
-failed:
-    mdnn_measurement_end(measurement);
-    mdnn_front_set_destroy(set);
-    return status;
 }
 
 /* We allocate, too. */

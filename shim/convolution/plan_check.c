@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "config/assertion.h"
 #include "config/rule.h"
 #include "shim/convolution/plan_table.h"
 
@@ -185,14 +184,14 @@ void mdnn_conv_plan_check(const mdnn_conv_plan_t *plan)
 {
     const char *broken = "";
     if (!mdnn_conv_plan_is_valid(plan, &broken))
-        mdnn_assertion_failed(broken, __FILE__, __LINE__);
+        mdnn_rule_violated(broken, __FILE__, __LINE__);
 }
 
 void mdnn_conv_plan_check_engines(const mdnn_conv_plan_t *plan)
 {
     const char *broken = "";
     if (!mdnn_conv_plan_engines_are_valid(plan, &broken))
-        mdnn_assertion_failed(broken, __FILE__, __LINE__);
+        mdnn_rule_violated(broken, __FILE__, __LINE__);
 }
 
 void mdnn_plan_table_check(mdnn_conv_plan_t *first)
@@ -203,7 +202,7 @@ void mdnn_plan_table_check(mdnn_conv_plan_t *first)
     if (!mdnn_rule_is_due(&pace))
         return;
     if (!mdnn_plan_table_is_valid(first, &broken, &looks))
-        mdnn_assertion_failed(broken, __FILE__, __LINE__);
+        mdnn_rule_violated(broken, __FILE__, __LINE__);
     mdnn_rule_took(&pace, looks);
 }
 

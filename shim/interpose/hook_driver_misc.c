@@ -255,7 +255,7 @@ static CUresult take_for_others(uint64_t address, size_t bytes, mdnn_pin_t **pin
 }
 
 /* Where the driver has told nobody of it, it may leave as before. */
-static CUresult told(CUresult result, mdnn_pin_t *pins)
+static CUresult keep_or_drop(CUresult result, mdnn_pin_t *pins)
 {
     if (result == CUDA_SUCCESS)
         mdnn_pins_leave(pins);
@@ -272,7 +272,8 @@ CUresult mdnn_hook_cuMemGetHandleForAddressRange(
     (void)own_stream;
     mdnn_pin_t *pins;
     const CUresult result = take_for_others(address, bytes, &pins);
-    return result == CUDA_SUCCESS ? told(real(handle, address, bytes, type, flags), pins) : result;
+    return result == CUDA_SUCCESS ? keep_or_drop(real(handle, address, bytes, type, flags), pins)
+                                  : result;
 }
 
 /* ---- questions about an address ----
@@ -373,7 +374,7 @@ static CUresult answer_for_others(question_t *question, CUdeviceptr address)
 {
     mdnn_pin_t *pins;
     const CUresult result = take_for_others(address, 1, &pins);
-    return result == CUDA_SUCCESS ? told(answer(question, address), pins) : result;
+    return result == CUDA_SUCCESS ? keep_or_drop(answer(question, address), pins) : result;
 }
 
 CUresult mdnn_hook_cuPointerGetAttribute(CUresult (*real)(void *, CUpointer_attribute, CUdeviceptr),
@@ -409,5 +410,5 @@ CUresult mdnn_hook_cuPointerSetAttribute(CUresult (*real)(const void *, CUpointe
     (void)own_stream;
     mdnn_pin_t *pins;
     const CUresult result = take_for_others(address, 1, &pins);
-    return result == CUDA_SUCCESS ? told(real(value, attribute, address), pins) : result;
+    return result == CUDA_SUCCESS ? keep_or_drop(real(value, attribute, address), pins) : result;
 }

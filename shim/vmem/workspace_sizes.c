@@ -19,7 +19,7 @@ static _Thread_local struct {
     note_t notes[SIZES];
     unsigned next;
     bool any_wanted;
-} told __attribute__((tls_model("initial-exec")));
+} known __attribute__((tls_model("initial-exec")));
 
 static uint64_t bytes_of(const mdnn_problem_tensor_t *tensor)
 {
@@ -47,15 +47,15 @@ static uint64_t sum_of(const uint64_t sizes[OPERANDS])
 static void note(uint64_t bytes, const uint64_t operands[OPERANDS])
 {
     size_t place = 0;
-    while (place < SIZES && told.notes[place].bytes != bytes)
+    while (place < SIZES && known.notes[place].bytes != bytes)
         place++;
     if (place == SIZES)
-        place = told.next++ % SIZES;
-    note_t *const kept = &told.notes[place];
+        place = known.next++ % SIZES;
+    note_t *const kept = &known.notes[place];
     if (kept->bytes != bytes || !kept->wanted || sum_of(operands) < sum_of(kept->operands))
         memcpy(kept->operands, operands, sizeof kept->operands);
     kept->bytes = bytes;
-    kept->wanted = told.any_wanted = true;
+    kept->wanted = known.any_wanted = true;
     kept->refused = false;
 }
 
@@ -93,7 +93,7 @@ static bool is_size(uint64_t size, uint64_t bytes)
 bool mdnn_workspace_is_size(uint64_t bytes)
 {
     for (size_t i = 0; i < SIZES; i++)
-        if (is_size(told.notes[i].bytes, bytes))
+        if (is_size(known.notes[i].bytes, bytes))
             return true;
     return false;
 }
@@ -101,8 +101,8 @@ bool mdnn_workspace_is_size(uint64_t bytes)
 static bool is_size_of_operand(uint64_t bytes)
 {
     for (size_t i = 0; i < SIZES; i++)
-        for (size_t j = 0; told.notes[i].wanted && j < OPERANDS; j++)
-            if (is_size(told.notes[i].operands[j], bytes))
+        for (size_t j = 0; known.notes[i].wanted && j < OPERANDS; j++)
+            if (is_size(known.notes[i].operands[j], bytes))
                 return true;
     return false;
 }
@@ -110,7 +110,7 @@ static bool is_size_of_operand(uint64_t bytes)
 static note_t *find_wanted(uint64_t bytes)
 {
     note_t *least = NULL;
-    for (note_t *kept = told.notes; told.any_wanted && kept < told.notes + SIZES; kept++)
+    for (note_t *kept = known.notes; known.any_wanted && kept < known.notes + SIZES; kept++)
         if (kept->wanted && is_size(kept->bytes, bytes) &&
             (!least || sum_of(kept->operands) < sum_of(least->operands)))
             least = kept;
@@ -129,10 +129,10 @@ void mdnn_workspace_refused(uint64_t bytes)
 {
     const note_t *const found = find_wanted(bytes);
     const note_t half = found ? *found : (note_t){0};
-    for (note_t *kept = told.notes; kept < told.notes + SIZES; kept++) {
+    for (note_t *kept = known.notes; kept < known.notes + SIZES; kept++) {
         kept->refused = kept->refused || is_size(kept->bytes, bytes);
         kept->wanted = !kept->refused && kept->bytes > 0 && kept->bytes < bytes;
-        told.any_wanted = told.any_wanted || kept->wanted;
+        known.any_wanted = known.any_wanted || kept->wanted;
     }
     if (half.bytes > 1)
         note(half.bytes / 2, half.operands);
@@ -140,9 +140,9 @@ void mdnn_workspace_refused(uint64_t bytes)
 
 void mdnn_workspace_over(void)
 {
-    for (size_t i = 0; told.any_wanted && i < SIZES; i++)
-        told.notes[i].wanted = false;
-    told.any_wanted = false;
+    for (size_t i = 0; known.any_wanted && i < SIZES; i++)
+        known.notes[i].wanted = false;
+    known.any_wanted = false;
 }
 
 /* ---- used ---- */

@@ -229,12 +229,14 @@ static void *ask(void *argument)
     return NULL;
 }
 
-/* Whether it is answered while this thread holds what it holds; the thread is joined in either case. */
-static bool is_answered(pthread_t thread, int seconds)
+/* Whether it is answered while this thread holds what it holds, and then joined. However busy the machine is, no answer
+ * takes as long as the guard: only one that waits for what is held. */
+static bool is_answered(pthread_t thread)
 {
+    enum { GUARD_S = 300 };
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += seconds;
+    until.tv_sec += GUARD_S;
     return pthread_timedjoin_np(thread, NULL, &until) == 0;
 }
 
@@ -261,7 +263,7 @@ static void who_waits_behind_the_planner_goes_on_when_its_problem_is_planned(voi
     (void)nanosleep(&(struct timespec){0, 20000000}, NULL); /* by now it waits, as a rule */
     atomic_store(&plan.set, &set);
     atomic_store(&is_in_table, true);
-    const bool answered = is_answered(thread, 30);
+    const bool answered = is_answered(thread);
     mdnn_planning_end(begin_us);
     if (!answered)
         (void)pthread_join(thread, NULL);
@@ -279,7 +281,7 @@ static void who_waits_behind_the_planner_learns_that_its_problem_was_given_up(vo
     (void)nanosleep(&(struct timespec){0, 20000000}, NULL);
     mdnn_conv_plan_give_up(&plan);
     atomic_store(&is_in_table, true);
-    const bool answered = is_answered(thread, 30);
+    const bool answered = is_answered(thread);
     mdnn_planning_end(begin_us);
     if (!answered)
         (void)pthread_join(thread, NULL);
@@ -309,7 +311,7 @@ static void other_questions_wait_for_no_planner(void **state)
     (void)state;
     assert_true(mdnn_planning_begin(&begin_us));
     const pthread_t thread = start(&question);
-    const bool answered = is_answered(thread, 30);
+    const bool answered = is_answered(thread);
     mdnn_planning_end(begin_us);
     if (!answered)
         (void)pthread_join(thread, NULL);
@@ -350,7 +352,7 @@ static void nobody_waits_for_a_convolution_to_hear_of_the_arena(void **state)
         mdnn_arena_t *const arena = mdnn_arena_current();
         mdnn_lock_to_read(&arena->lock); /* as while a convolution is enqueued */
         const pthread_t thread = start(&question);
-        const bool answered = is_answered(thread, 30);
+        const bool answered = is_answered(thread);
         mdnn_unlock_shared(&arena->lock);
         if (!answered)
             (void)pthread_join(thread, NULL);

@@ -18,9 +18,9 @@
 
 #ifndef MDNN_DEBUG
 #define MDNN_DEBUG
-#include "config/assertion.c"
+#include "config/rule.c"
 #else
-#include "config/assertion.h"
+#include "config/rule.h"
 #endif
 
 /* Something that is made anew for each child. */

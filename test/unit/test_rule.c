@@ -1,0 +1,89 @@
+/* The last of a broken rule, as debug builds have it, whatever this build is; and the pace of checks. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#ifndef MDNN_DEBUG
+#define MDNN_DEBUG
+#endif
+#define mdnn_rule_violated checked_rule_violated /* beside the one of the archive */
+#include "config/rule.c"
+
+static bool is_small(int number, const char **broken)
+{
+    MDNN_RULE(number < 10);
+    MDNN_RULE(number < 20 || number > 30);
+    return true;
+}
+
+static void the_first_broken_rule_is_named(void **state)
+{
+    const char *broken = "nothing";
+    (void)state;
+    assert_true(is_small(9, &broken));
+    assert_string_equal(broken, "nothing");
+    assert_false(is_small(25, &broken));
+    assert_string_equal(broken, "number < 10");
+}
+
+static void what_is_broken_is_said_and_ends_the_process(void **state)
+{
+    (void)state;
+    char text[256] = {0};
+    int ends[2], status;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit none = {0, 0};
+        (void)setrlimit(RLIMIT_CORE, &none);
+        (void)signal(SIGABRT, SIG_DFL); /* cmocka's own */
+        (void)dup2(ends[1], STDERR_FILENO);
+        mdnn_rule_violated("all is well", "somewhere.c", 17);
+    }
+    close(ends[1]);
+    assert_true(read(ends[0], text, sizeof text - 1) > 0);
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_string_equal(text, "microdnn: somewhere.c:17: does not hold: all is well\n");
+}
+
+/* Checks of `looks` looks are due so often in so many changes. */
+static int checks_in(int changes, uint64_t looks)
+{
+    mdnn_rule_pace_t pace = {0};
+    int checks = 0;
+    for (int i = 0; i < changes; i++)
+        if (mdnn_rule_is_due(&pace)) {
+            mdnn_rule_took(&pace, looks);
+            checks++;
+        }
+    return checks;
+}
+
+static void little_is_checked_after_each_change_and_much_less_often(void **state)
+{
+    (void)state;
+    assert_int_equal(checks_in(100, 1), 100);
+    assert_int_equal(checks_in(100, MDNN_RULE_LOOKS), 100);
+    assert_int_equal(checks_in(100, 10 * MDNN_RULE_LOOKS), 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_broken_rule_is_named),
+        cmocka_unit_test(what_is_broken_is_said_and_ends_the_process),
+        cmocka_unit_test(little_is_checked_after_each_change_and_much_less_often),
+    };
+    return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
+}
