@@ -1,6 +1,6 @@
 /* What all processes of a user hold together on this machine: bytes of pinned host memory.
  *
- * A small file in shared memory, mapped by every process that pins (docs/design.md). Each process has
+ * A small file in shared memory, mapped by every process that pins (docs/design/locks-and-files.md). Each process has
  * an entry that only it changes, so there is no lock that a killed process could hold. An entry
  * counts as long as the process lives that it names, in the program that it ran then: one that was
  * killed, or that has become another program by exec, counts no more, and who comes next takes its

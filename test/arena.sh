@@ -149,7 +149,7 @@ branch_streams_train_alike() ( # arguments...
     trains_alike 1e-4 --net inception-tiny --branch-streams "$@"
 )
 
-# The same total: shared within `sum` within WR by the layer, as docs/design.md foresees on paper.
+# The same total: shared within `sum` within WR by the layer, as docs/design/workspace-division.md foresees on paper.
 alexnet_gains_as_foreseen() {
     for policy in wr sum shared; do
         (

@@ -3,7 +3,7 @@
  * enqueued every range that it names is made resident; finding memory for one may send others away.
  * That alone is right for any program; the plan follower's advice only moves the same work earlier.
  *
- * A range is in one of four states (for invariants I1 and I2 of docs/design.md):
+ * A range is in one of four states (for invariants I1 and I2 of docs/design/README.md):
  *   - RESIDENT: mapped.
  *   - LEAVING: mapped still; once all work enqueued on it has ended it is unmapped, chunk by chunk,
  *     and each is copied to the host through its alias, and serves others when its copy has ended.

@@ -1,5 +1,5 @@
 /* Leases of the arena: a convolution has its part of it while it is enqueued. Device work on one part follows each other
- * by events, whatever streams and threads it comes from; nobody waits on the host. docs/design.md says why this is
+ * by events, whatever streams and threads it comes from; nobody waits on the host. docs/design/arena.md says why this is
  * safe. */
 #ifndef MDNN_LEASE_H
 #define MDNN_LEASE_H

@@ -1,7 +1,7 @@
 /* State of the process that the hooks obey, and the guard against our own and cuDNN's inner calls.
  *
  * Nothing happens before the first call through a CUDA or cuDNN hook: no file, no environment but
- * MICRODNN_DISABLE, no thread, no exit handler (promise P2 of docs/design.md). */
+ * MICRODNN_DISABLE, no thread, no exit handler (promise P2 of docs/design/README.md). */
 #ifndef MDNN_PROCESS_H
 #define MDNN_PROCESS_H
 

@@ -1138,7 +1138,7 @@ static bool a_descriptor_may_be_initialized(void)
 
 /* ---- statuses ---- */
 
-/* Wrong calls that cuDNN answers without a crash (docs/simulator.md names those that crash it). */
+/* Wrong calls that cuDNN answers without a crash (docs/design/simulated-cudnn.md names those that crash it). */
 static void wrong_calls(const backend_api_t *api, const job_t *job, cudnnBackendDescriptor_t plan,
                         cudnnBackendDescriptor_t pack, cudnnStatus_t *statuses, int *steps)
 {

@@ -1,6 +1,6 @@
 /* How near the cost model of the simulated cuDNN comes to a real GPU: per algorithm and network,
  * with the rows that its costs were fitted to and with rows and sums that they were not. Prints the
- * tables of docs/simulator.md with `test_calibration tables FITTED.tsv CHECK.tsv`. */
+ * tables of docs/benchmarks/calibration.md with `test_calibration tables FITTED.tsv CHECK.tsv`. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -211,7 +211,7 @@ static mdnn_move_plan_t plan_vgg16(mdnn_policy_t policy, double budget_gib)
     return plan;
 }
 
-/* A row of docs/design.md. */
+/* A row of docs/design/planning.md. */
 static void print_table(double budget_gib)
 {
     static const mdnn_policy_t policies[] = {MDNN_POLICY_CONV, MDNN_POLICY_ALL, MDNN_POLICY_MODNN,
