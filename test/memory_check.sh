@@ -315,6 +315,22 @@ page_of_more_rows() {
         "$OUT/scripts/memory-table" && grep -q '0123abcd' "$page" && grep -q '^| vgg16 b256' "$page"
 }
 
+# The error that ends a traceback, short enough for a cell, and whole if there is no traceback.
+error_fits_a_cell() {
+    python3 - <<'END'
+import importlib.machinery, importlib.util, sys
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("memory_table", "scripts/memory-table")
+table = importlib.util.module_from_spec(importlib.util.spec_from_loader("memory_table", loader))
+loader.exec_module(table)
+trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    run()\nValueError: a|b'
+row = {"verdict": "FAILED", "notes": [], "problems": [trace + "\n", "two\nlines", "word " * 60]}
+cells = table.what_of(row).split("; ")
+assert cells[:3] == ["FAILED", "ValueError: a/b", "two lines"], cells
+assert len(cells[3]) <= table.LONGEST and cells[3].endswith("word ..."), cells[3]
+END
+}
+
 # A request counts by its number, and still reaches the kernel.
 requests_are_counted() {
     gcc -std=c11 -O2 -Wall -Wextra -Werror -shared -fPIC scripts/gpu/memory_ioctls.c -o "$OUT/ioctls.so" -ldl &&
@@ -343,7 +359,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 47
+plan 48
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -397,5 +413,6 @@ check 'the table at the end is short' table_is_short
 check 'a page is made of such rows' page_of_these_rows
 check 'rows join those that are kept, with the commit that they are given' page_of_more_rows
 check 'the pages in docs are made of the kept rows' pages_are_of_the_rows
+check 'a traceback in a row becomes its last line in a cell' error_fits_a_cell
 check 'gpu-check has the matrix too' gpu_check_cells
 finish
