@@ -10,7 +10,7 @@
 #   make test-hostile       thousands of random programs (HOSTILE_PROGRAMS=, HOSTILE_SEED=, FLAVOUR=)
 #   make test-soak          a million operations in one process, whose host memory must stay as it is
 #   make coverage           how many lines of the library `make test` runs
-#   make test-mutants       puts defects back and shows that a test catches each
+#   make test-faults        breaks one rule after the other and shows that a test notices each
 #   make check-format       names C files that `make format` would change
 #   make bench format install DESTDIR= PREFIX=      V=1 shows the commands
 
@@ -41,7 +41,7 @@ SANITIZE_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
 SANITIZE_tsan := -fsanitize=thread
 SANITIZE_cov := --coverage
 SANITIZE := $(SANITIZE_$(FLAVOUR))
-DEBUG := $(if $(filter debug asan ubsan tsan,$(FLAVOUR)),-DMDNN_DEBUG)
+DEBUG := $(if $(filter debug asan ubsan tsan,$(FLAVOUR)),-DMDNN_DEBUG)$(if $(filter faults,$(FLAVOUR)),-DMDNN_FAULTS)
 OPTIMIZE ?= $(if $(filter cov,$(FLAVOUR)),-O1,-O2)
 CFLAGS ?= $(OPTIMIZE) -g
 BASE_CFLAGS := -std=c11 -D_GNU_SOURCE -DMDNN_VERSION='"$(VERSION)"' $(WARNINGS) -MMD -MP -I. $(DEBUG) $(SANITIZE)
@@ -134,6 +134,6 @@ check-format:
 	$(Q)scripts/format --check
 
 clean:
-	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/debug build/cov build/aarch64 build/standin build/mutants $(CLEAN)
+	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/debug build/cov build/aarch64 build/standin build/faults $(CLEAN)
 
 -include $(shell find $(B)/obj $(B)/test $(B)/sim -name '*.d' 2>/dev/null)

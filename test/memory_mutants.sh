@@ -14,8 +14,6 @@ trap 'rm -rf "$work"' EXIT
 # mutant NAME SOURCE SED_SCRIPT
 table() {
     # --- I1: an operation finds the latest content ---
-    mutant LEAVES_WHILE_IN_USE memory_steps.c \
-        's/if (!mdnn_allocation_uses_over(memory, allocation) || allocation->in_flight\[false\]/if (allocation->in_flight[false]/'
     mutant NEW_OWNER_FORGETS_OLD_ONE memory_allocate.c \
         's/^    mdnn_allocation_note_use(allocation, memory->device.mark(memory->context, stream));//'
     mutant EARLIER_USERS_NOT_WAITED_FOR memory_allocate.c 's/i < got->wait_count; i++/i < 0 * got->wait_count; i++/'
@@ -61,8 +59,6 @@ table() {
     mutant MOVES_AHEAD_OF_TIME memory_names.c 's/const bool moves = .*/const bool moves = true;/'
     mutant MOVES_GO_ON_AFTERWARDS memory_steps.c 's/const bool may_move = .*/const bool may_move = true;/'
     # --- I3: the budget ---
-    mutant BUDGET_NOT_KEPT memory.c \
-        's/^    if (there >= memory->chunk_limit ||$/    if (0 * there > 0 ||/;s/^        (there + 1) \* memory->chunk_bytes + memory->aside_bytes + memory->claimed_bytes >$/        0 >/'
     mutant PINNED_POOL_LEAK memory_moves.c '/^void mdnn_allocation_trim_slots/,/^}/s/.*give_slot.*//'
     # --- I4: what fits runs, and every wait ends ---
     mutant RETURNS_TAKE_FROM_DEMANDS memory_steps.c 's/^    return !memory->demanding \&\&/    return/'

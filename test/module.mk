@@ -1,5 +1,5 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
-TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install mutant_scripts gpu_check vm_experiments \
+TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install fault_list mutant_scripts gpu_check vm_experiments \
     memory_check pytorch_bench each_convolution wd_check check_matrix papers)
 
 # Sweeps over every call, matrices, the example's own training, and the scripts that measure: of no use twice an hour.
@@ -16,8 +16,9 @@ test: $(ALL) $(TEST_DEPS) $(TESTS)
 	@echo 'left to make test-all: $(LONG_TESTS)'
 	@test/run --build $(B) $(TEST_OPTIONS) $(QUICK_TESTS)
 
-# All that there is.
+# All that there is. Scripts that measure are shown a library that computes wrong results, too.
 test-all: $(ALL) $(TEST_DEPS) $(TESTS)
+	$(Q)$(MAKE) FLAVOUR=faults build/faults/libmicrodnn.so
 	@test/run --build $(B) --thorough $(TEST_OPTIONS) $(TESTS)
 .PHONY: test-all
 
@@ -36,10 +37,12 @@ test-library: $(ALL) $(TEST_DEPS) $(TESTS)
 bench: $(ALL) $(BENCHES)
 	@for program in $(BENCHES); do $$program || exit 1; done
 
-# Not part of `make test`: an hour of one processor. SHARD=2/8 is the second of eight parts.
-test-mutants: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_follower test_ranges test_slabs) $(patsubst %,$(B)/mutants/%/libmicrodnn.so,$(MUTANTS))
-	@test/run --build $(B) --cpu 3600 $(if $(SHARD),--shard $(SHARD)) test/mutants.sh test/memory_mutants.sh
-.PHONY: test-mutants
+# A build in which each rule of config/fault.def can be broken. SHARD=2/8 is the second of eight parts.
+test-faults:
+	$(Q)$(MAKE) FLAVOUR=faults run-faults
+run-faults: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_follower test_ranges test_slabs)
+	@test/run --build $(B) --cpu 7200 $(if $(SHARD),--shard $(SHARD),--shards 2) test/fault_points.sh
+.PHONY: test-faults run-faults
 
 # The papers' experiments and the simulator's errors, as pages in docs/benchmarks; all of it simulated.
 .PHONY: bench-papers

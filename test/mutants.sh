@@ -16,12 +16,6 @@ cd "$(dirname "$0")/.." || exit 1
 # script that changes nothing is an error, so that the table follows the sources.
 table() {
     # --- how calls reach us (research of other preloaded libraries) ---
-    # HAMi-core PR 215: by name alone, cuDNN's dispatcher recurses into the hook.
-    mutant DLSYM_BY_NAME shim/interpose/dlsym.c \
-        's/^    if (library == MDNN_LIBRARY_COUNT ||.*/    return answer(mdnn_entry_of(hook, MDNN_LIBRARY_CUDNN9));\n&/' \
-        routes
-    # HAMi-core PR 326: the handle says where to look.
-    mutant HANDLE_IGNORED shim/interpose/dlsym.c 's/NULL : find(handle, name)/NULL : find(RTLD_DEFAULT, name)/' routes
     # HAMi-core PR 279: a table of finished lookups answers the second one with NULL.
     mutant SECOND_LOOKUP_NULL shim/interpose/dlsym.c \
         's/^    void \*found = handle == .*/    static bool seen[MDNN_HOOK_COUNT];\n    if (seen[hook])\n        return answer(NULL);\n    seen[hook] = true;\n&/' \
@@ -43,8 +37,6 @@ table() {
     mutant START_LOCKS shim/real/process.c \
         '/^static int start/,/^}/s/^    depth[+-]*;//;s/^    if (now == MDNN_PROCESS_NEW && .*/    static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;\n    pthread_mutex_lock(\&starting);\n    now = now == MDNN_PROCESS_NEW ? start() : now;\n    pthread_mutex_unlock(\&starting);\n&/' \
         hooks hooks_may_be_entered_while_options_are_read hooked_calls_leave_no_error_text
-    # cuDNN's calls to itself by exported names.
-    mutant NO_GUARD shim/real/process.c 's/^    if (depth > 0)$/    if (0)/' hooks inner_calls_are_not_decided
     # HAMi-core 333: an optional result is dereferenced.
     mutant NULL_DEREFERENCE shim/interpose/hook_memory.c \
         's/^    const cudaError_t error = real->cudaMemGetInfo.*/&\n    if (*free_bytes > *total_bytes)\n        *free_bytes = *total_bytes;/' \
@@ -59,8 +51,6 @@ table() {
     mutant DISABLE_IGNORED shim/real/process.c 's/if (!options.general_disable)/if (true)/;s/disabled = value && .*/disabled = 0;/' routes
 
     # --- right results ---
-    # ucudnn: later parts of a weight gradient ran with the caller's beta.
-    mutant BETA_NOT_ONE shim/convolution/execute.c 's/^    else if (index > 0)$/    else if (index > 1000000)/' matrix
     mutant WRONG_SLICE_OFFSET shim/candidates/slices.c 's/advance(call->y, &problem->y, /advance(call->y, \&problem->x, /' matrix
     mutant BFLOAT16_ROUNDS_EACH_SUM shim/candidates/accumulate.c \
         '/^bool mdnn_accumulator_needed/,/^}/s/^    return problem->direction == /    return false \&\& problem->direction == /' \
@@ -245,31 +235,6 @@ mutant WORKSPACE_IS_TAKEN_AND_USELESS shim/vmem/virtual_workspaces.c 's/^       
         budgeted virtual_async not_a_graphs
     mutant REFUSED_NODE_HOLDS shim/vmem/virtual_graphs.c 's/^        if (!made)$/        if (0)/' budgeted virtual_pins refused_node
 
-    # --- the key of a plan ---
-    key DIRECTION 'problem->direction = 0'
-    key PAD 'memset(problem->pad, 0, sizeof problem->pad); memset(problem->pad_after, 0, sizeof problem->pad_after)'
-    key STRIDE 'memset(problem->stride, 0, sizeof problem->stride)'
-    key DILATION 'memset(problem->dilation, 0, sizeof problem->dilation)'
-    key MODE 'problem->mode = 0'
-    key COMPUTE_TYPE 'problem->compute_type = 0'
-    key MATH_TYPE 'problem->math_type = 0'
-    key REORDER 'problem->reorder = 0'
-    key STRIDES 'memset(problem->x.strides, 0, sizeof problem->x.strides)'
-    key ALIGNMENT 'problem->x.alignment_bytes = 16'
-    key FILTER_SIZE 'problem->w.dims[2] = problem->w.dims[3] = 1'
-    key FILTER_FORMAT 'problem->w.format = 0'
-    key ALPHA 'problem->alpha_class = 1'
-    key BETA 'problem->beta_is_zero = 1'
-    key IN_PLACE 'problem->in_place = 0'
-    key ACTIVATION 'problem->activation_mode = 0'
-    key COEFFICIENT 'problem->activation_coefficient_bits = 0'
-    mutant KEY_WITHOUT_DEVICE shim/convolution/plan_table.c 's/^    key->problem.device = device;//' hooks problems_that_differ_are_planned_apart
-}
-
-# A problem that is read without one of its members, which therefore tells no two problems apart.
-key() {
-    mutant "KEY_WITHOUT_$1" shim/candidates/call.c "s/^    problem->beta_is_zero = .*/&\\n    $2;/" \
-        hooks problems_that_differ_are_planned_apart
 }
 
 # --- tests: each runs with the library $1, its output does not matter ---

@@ -1,5 +1,6 @@
 /* The device as ranges.c sees it, allocations by their addresses and their uses, what was refused, the report. */
 #include "offload/memory/memory_internal.h"
+#include "config/fault.h"
 #include "offload/memory/memory_waits.h"
 
 #include <stdlib.h>
@@ -13,9 +14,10 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
 {
     mdnn_memory_t *const memory = context;
     const uint64_t there = mdnn_memory_chunks_there(memory);
-    if (there >= memory->chunk_limit ||
-        (there + 1) * memory->chunk_bytes + memory->aside_bytes + memory->claimed_bytes >
-            memory->config.budget_bytes)
+    if ((there >= memory->chunk_limit ||
+         (there + 1) * memory->chunk_bytes + memory->aside_bytes + memory->claimed_bytes >
+             memory->config.budget_bytes) &&
+        !MDNN_FAULT(BUDGET_NOT_KEPT))
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     const mdnn_status_t status = memory->device.create_chunk(memory->context, chunk);
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)

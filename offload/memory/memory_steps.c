@@ -1,5 +1,6 @@
 /* Each move is taken a step further: chunks are unmapped, copied, given away, taken, mapped. Nothing here waits. */
 #include "config/extremes.h"
+#include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_moves.h"
 
@@ -127,8 +128,9 @@ static bool cut_off(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     if (allocation->cut)
         return true;
-    if (!mdnn_allocation_uses_over(memory, allocation) || allocation->in_flight[false] > 0 ||
-        allocation->in_flight[true] > 0)
+    const bool in_use =
+        !mdnn_allocation_uses_over(memory, allocation) && !MDNN_FAULT(LEAVES_WHILE_IN_USE);
+    if (in_use || allocation->in_flight[false] > 0 || allocation->in_flight[true] > 0)
         return false;
     mdnn_status_t status = take_slots(memory, allocation);
     if (status == MDNN_STATUS_BUSY) {

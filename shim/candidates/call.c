@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "config/fault.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_memory.h"
 
@@ -221,6 +222,47 @@ static mdnn_status_t read_fused(const mdnn_call_t *call, mdnn_problem_t *problem
     return MDNN_STATUS_OK;
 }
 
+/* Without one of its members a problem is taken for others, which get its plan. */
+static void forget_a_member(mdnn_problem_t *problem)
+{
+    if (MDNN_FAULT(KEY_WITHOUT_DIRECTION))
+        problem->direction = 0;
+    if (MDNN_FAULT(KEY_WITHOUT_PAD)) {
+        memset(problem->pad, 0, sizeof problem->pad);
+        memset(problem->pad_after, 0, sizeof problem->pad_after);
+    }
+    if (MDNN_FAULT(KEY_WITHOUT_STRIDE))
+        memset(problem->stride, 0, sizeof problem->stride);
+    if (MDNN_FAULT(KEY_WITHOUT_DILATION))
+        memset(problem->dilation, 0, sizeof problem->dilation);
+    if (MDNN_FAULT(KEY_WITHOUT_MODE))
+        problem->mode = 0;
+    if (MDNN_FAULT(KEY_WITHOUT_COMPUTE_TYPE))
+        problem->compute_type = 0;
+    if (MDNN_FAULT(KEY_WITHOUT_MATH_TYPE))
+        problem->math_type = 0;
+    if (MDNN_FAULT(KEY_WITHOUT_REORDER))
+        problem->reorder = 0;
+    if (MDNN_FAULT(KEY_WITHOUT_STRIDES))
+        memset(problem->x.strides, 0, sizeof problem->x.strides);
+    if (MDNN_FAULT(KEY_WITHOUT_ALIGNMENT))
+        problem->x.alignment_bytes = 16;
+    if (MDNN_FAULT(KEY_WITHOUT_FILTER_SIZE))
+        problem->w.dims[2] = problem->w.dims[3] = 1;
+    if (MDNN_FAULT(KEY_WITHOUT_FILTER_FORMAT))
+        problem->w.format = 0;
+    if (MDNN_FAULT(KEY_WITHOUT_ALPHA))
+        problem->alpha_class = 1;
+    if (MDNN_FAULT(KEY_WITHOUT_BETA))
+        problem->beta_is_zero = 1;
+    if (MDNN_FAULT(KEY_WITHOUT_IN_PLACE))
+        problem->in_place = 0;
+    if (MDNN_FAULT(KEY_WITHOUT_ACTIVATION))
+        problem->activation_mode = 0;
+    if (MDNN_FAULT(KEY_WITHOUT_COEFFICIENT))
+        problem->activation_coefficient_bits = 0;
+}
+
 mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem)
 {
     if (call->problem) {
@@ -239,6 +281,8 @@ mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem
     problem->alpha_class =
         call->alpha ? mdnn_alpha_class(scalar(call->alpha, type)) : MDNN_ALPHA_ONE;
     problem->beta_is_zero = !call->beta || scalar(call->beta, type) == 0.0;
+    if (MDNN_HAS_FAULTS)
+        forget_a_member(problem);
     offer_to_engines(call, problem);
     return MDNN_STATUS_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "config/extremes.h"
+#include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/lease.h"
@@ -35,7 +36,7 @@ static void add_up(const mdnn_conv_plan_t *plan, size_t index, size_t count, mdn
         part->accumulate_mode = index == 0           ? MDNN_ACCUMULATE_FIRST
                                 : index == count - 1 ? MDNN_ACCUMULATE_FINISH
                                                      : MDNN_ACCUMULATE_ADD;
-    else if (index > 0)
+    else if (index > 0 && !MDNN_FAULT(BETA_NOT_ONE))
         part->beta = mdnn_conv_plan_problem(plan)->x.type == CUDNN_DATA_DOUBLE
                          ? (const void *)&one_double
                          : &one_float;

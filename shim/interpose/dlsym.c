@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "shim/interpose/driver.h"
 #include "shim/interpose/entries.h"
 #include "shim/interpose/library_hooks.h"
@@ -49,6 +50,8 @@ static void *find_without_us(mdnn_dlsym_function_t find, const char *name, void 
  * looks up the same names in its sub-libraries; those results pass, or the hook would call itself. */
 static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
 {
+    if (MDNN_FAULT(DLSYM_BY_NAME))
+        return answer(mdnn_entry_of(hook, MDNN_LIBRARY_CUDNN9));
     bool ours;
     const mdnn_library_t library = mdnn_library_of_soname(mdnn_object_soname(found, &ours));
     if (library == MDNN_LIBRARY_COUNT || library == MDNN_LIBRARY_CUDNN9_CNN ||
@@ -89,7 +92,9 @@ dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
     const bool of_library = !of_driver && mdnn_library_has_symbol(name);
     if (!of_driver && !of_library && !mdnn_hook_of_name(name, &hook))
         return undecided;
-    void *found = handle == RTLD_DEFAULT ? NULL : find(handle, name);
+    void *found = handle == RTLD_DEFAULT
+                      ? NULL
+                      : find(MDNN_FAULT(HANDLE_IGNORED) ? RTLD_DEFAULT : handle, name);
     bool ours = handle == RTLD_DEFAULT;
     if (found)
         (void)mdnn_object_soname(found, &ours);

@@ -55,26 +55,9 @@ $(C)/plugin.so: $(C)/plugin.o $(C)/one_convolution.o $(C)/one_graph.o $(CLIENT_S
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) -shared $(filter %.o,$^) $(CLIENT_LIBS) -o $@
 
-# The library with one defect put back (test/mutants.sh): one source is compiled anew. One of them
-# belongs to the ordinary tests.
-MUTANTS = $(shell test/mutants.sh --list)
-$(B)/mutants/%/libmicrodnn.so: $(B)/libmicrodnn.so test/mutants.sh
-	@mkdir -p $(@D)
-	$(call say,MUT,$*)
-	$(Q)file=$$(test/mutants.sh --file $*) && \
-	test/mutants.sh --source $* >$(@D)/mutant.$${file##*.} && \
-	$(CC) $(filter-out -MMD -MP -W%,$(BASE_CFLAGS)) -w $(CUDA_CFLAGS) \
-	    $(CFLAGS) -fPIC -fvisibility=hidden -fno-semantic-interposition -c $(@D)/mutant.$${file##*.} \
-	    -o $(@D)/mutant.o && \
-	$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/interpose/exports.map \
-	    -Wl,-z,now,-z,nodelete -Wl,--exclude-libs,ALL -Wl,--as-needed $(SANITIZE) $(@D)/mutant.o \
-	    $$(printf '%s\n' $(SHIM_OBJECTS) $(CORE_OBJECTS) | grep -vx "$(B)/obj/$${file%.*}.o") \
-	    $(CORE_LIBS) -lm -o $@
-
 TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings host_share every_fault graph_faults graph_matrix \
     graph_rules graph_search graph_witness.so layer_errors layers magnitudes plugin.so pointer_table route route_cnn \
-    route_graph route_linked virtual_async virtual_graphs virtual_memory virtual_names virtual_pins waits waiting_streams) \
-    $(patsubst %,$(B)/mutants/%/libmicrodnn.so,BETA_NOT_ONE DLSYM_BY_NAME)
+    route_graph route_linked virtual_async virtual_graphs virtual_memory virtual_names virtual_pins waits waiting_streams)
 TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix graph_limits graph_search graph_rules \
     short_calls behaviour waiting_streams arena virtual_async virtual_memory virtual_names virtual_pins waits resets endings host_limit every_fault safety_host strict)
 

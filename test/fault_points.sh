@@ -1,0 +1,111 @@
+#!/bin/sh
+# Breaks the library's rules one at a time and shows that a test notices each: config/fault.def lists the fault points and
+# what notices them. They are compiled into one build of their own (FLAVOUR=faults); `make test-faults` makes it and
+# runs this (TAP).
+#
+#   test/fault_points.sh                  every fault point
+#   MDNN_SHARD=2/8 test/fault_points.sh   the second of eight parts of the list
+#   test/fault_points.sh NAME...          these
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+cd "$(dirname "$0")/.." || exit 1
+library=$MDNN_BUILD/libmicrodnn.so
+preload=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library
+
+# --- what notices a fault: fails while it is in; what it prints does not matter ---
+limited() { # seconds of CPU time and of idleness, command...
+    seconds=$1
+    shift
+    test/limits.py --cpu "$seconds" --idle "$seconds" "$@"
+}
+unit() { limited 90 "$MDNN_BUILD/test/unit/$1"; }
+hooks() { limited 20 test/hooks.sh "$@"; }
+behaviour() { limited 60 test/behaviour.sh "$@"; }
+waiting_streams() { test/waiting_streams.sh "$@"; }
+magnitudes() { limited 60 test/magnitudes.sh "$@"; }
+# Under policy wd: right results, in silence. One order of work may hide a missing wait.
+arena() { # program, total
+    rm -f "$TMPDIR/arena.log"
+    for arena_seed in 1 2 3; do
+        limited 60 env MICRODNN_SIM_SEED="$arena_seed" MICRODNN_SIM_PROFILE=toy \
+            MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_CONVOLUTION_POLICY=wd \
+            MICRODNN_CONVOLUTION_TOTAL_WORKSPACE="$2" MICRODNN_LOG_FILE="$TMPDIR/arena.log" \
+            LD_PRELOAD="$preload" \
+            "$MDNN_BUILD/test/clients/arena" "$1" "$2" || return 1
+    done
+    [ "$1" = captures_in_flight ] || [ ! -s "$TMPDIR/arena.log" ]
+}
+# Each call of a function of the driver that the library makes for itself fails once, in no program's sight.
+every_fault() { # function
+    limited 120 env MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET=6MiB \
+        MICRODNN_LOG_FILE="$TMPDIR/every_fault.log" MICRODNN_CONVOLUTION_POLICY=off LD_PRELOAD="$preload" \
+            "$MDNN_BUILD/test/clients/every_fault" "$1" >"$TMPDIR/every_fault" &&
+        ! grep -v ' 0 times told$' "$TMPDIR/every_fault"
+}
+# A client under a budget of 48 MiB, with the library's threads; the first says nothing.
+budgeted() { budgeted_aloud "$@" && [ ! -s "$TMPDIR/budgeted.log" ]; }
+budgeted_aloud() { # client, program
+    rm -f "$TMPDIR/budgeted.log"
+    limited 60 env MICRODNN_SIM_THREADS=1 MICRODNN_MEMORY_BUDGET=48MiB \
+        MICRODNN_LOG_FILE="$TMPDIR/budgeted.log" MICRODNN_CONVOLUTION_POLICY=off MICRODNN_SIM_UNNAMED=1 \
+        MICRODNN_SIM_DEVICES=2 LD_PRELOAD="$preload" \
+            "$MDNN_BUILD/test/clients/$1" "$2"
+}
+# Each client finds memory for its convolutions, and computes what it computes alone.
+tight() { # what, budget
+    limited 60 env MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET="$2" MICRODNN_CONVOLUTION_POLICY=off \
+        MICRODNN_LOG_FILE="$TMPDIR/tight.log" LD_PRELOAD="$preload" \
+            "$MDNN_BUILD/test/clients/tight_workspaces" "$1" >"$TMPDIR/tight" 2>&1
+}
+graph_rules() { limited 60 test/graph_rules.sh "$@"; }
+routes() { limited 60 test/routes.sh; }
+exports() { shim/interpose/check-exports "$library"; }
+without_cuda() {
+    env -u LD_LIBRARY_PATH LD_PRELOAD="$preload" python3 -c 'import ctypes, sys
+sys.exit(hasattr(ctypes.CDLL(None), "cudaMalloc"))'
+}
+# The matrix up to 127 images.
+matrix() {
+    [ -e "$TMPDIR/record" ] || "$MDNN_BUILD/test/clients/conv_matrix" record "$TMPDIR/record" || return 1
+    limited 60 env MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 \
+        MICRODNN_WORKSPACE_LIMIT=16384 LD_PRELOAD="$preload" \
+            "$MDNN_BUILD/test/clients/conv_matrix" check \
+        "$TMPDIR/record" 16384 bitwise 127
+}
+
+# --- the list ---
+points() { # lines of NAME CASE, of those that are asked for
+    sed -n 's/^FAULT(\([A-Z0-9_]*\), *"\([^"]*\)".*/\1 \2/p' config/fault.def | while read -r name case; do
+        [ -z "$wanted" ] || case " $wanted " in *" $name "*) ;; *) continue ;; esac
+        in_shard && echo "$name $case"
+    done
+}
+passes_unharmed() { "$@"; }
+notices() { # name, case...
+    name=$1
+    shift
+    # shellcheck disable=SC2030,SC2031 # for what it runs alone
+    if (export MDNN_FAULT="$name"; "$@") >"$TMPDIR/said" 2>&1; then
+        cat "$TMPDIR/said"
+        return 1
+    fi
+}
+
+wanted=$*
+shard_begins
+chosen=$(points)
+cases=$(echo "$chosen" | cut -d' ' -f2- | sort -u)
+plan $(($(echo "$chosen" | wc -l) + $(echo "$cases" | wc -l)))
+while read -r case; do
+    # shellcheck disable=SC2086 # a function and its arguments
+    check "without a fault $case passes" passes_unharmed $case </dev/null
+done <<END
+$cases
+END
+while read -r name case; do
+    # shellcheck disable=SC2086
+    check "$name is noticed by $case" notices "$name" $case </dev/null
+done <<END
+$chosen
+END
+finish
