@@ -1,5 +1,6 @@
 #!/bin/sh
-# Rooms of the library use those before them only (scripts/check-layers), and a reference that runs up is found.
+# Rooms of the library use those before them only (scripts/check-layers), pages are what they should be
+# (scripts/check-pages), and what breaks a rule of either is found.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
 cd "$(dirname "$0")/.." || exit 1
@@ -43,10 +44,42 @@ missing_name_is_found() {
         [ "$(cat "$TMPDIR/said")" = 'README.md:1: no shim/real/nowhere.c' ]
 }
 
-plan 5
+# In a copy of the tree, breaks a page by a sed script, and expects check-pages to print a text and nothing else.
+breach_is_found() { # script, page, text
+    [ -d "$TMPDIR/copy" ] || { mkdir "$TMPDIR/copy" && git ls-files -z | xargs -0 cp -a --parents -t "$TMPDIR/copy"; } || return 1
+    sed -i "$1" "$TMPDIR/copy/$2"
+    ! (cd "$TMPDIR/copy" && scripts/check-pages) >"$TMPDIR/said" 2>&1 && [ "$(cat "$TMPDIR/said")" = "$3" ] &&
+        cp -a "$2" "$TMPDIR/copy/$2"
+}
+
+# Pictures are drawn from the tree as it is; a build of another kind would run the same programs again.
+pictures_are_those_of_the_tree() {
+    [ "$MDNN_BUILD" != "$PWD/build" ] || scripts/design-pictures --check --build "$MDNN_BUILD"
+}
+
+old_picture_is_found() {
+    cp -r docs/design/pictures "$TMPDIR/pictures" || return 1
+    sed -i 's/^<!-- scripts.design-pictures: ..../&0/' "$TMPDIR/pictures/locks-and-files.svg"
+    rm "$TMPDIR/pictures/papers.svg"
+    ! scripts/design-pictures --check --pictures "$TMPDIR/pictures" locks-and-files papers rooms >"$TMPDIR/said" &&
+        [ "$(grep -c 'out of date' "$TMPDIR/said")" = 2 ] && ! grep -q rooms "$TMPDIR/said"
+}
+
+plan 11
 check 'every room uses those before it only' scripts/check-layers --build "$MDNN_BUILD"
 check 'one that uses a later one is found' upward_is_found
 check 'two that need each other are found' cycle_is_found
 check 'every file that a page or a comment names is there' scripts/check-pages
 check 'a name of a file that is not there is found' missing_name_is_found "$PWD"
+check 'a page that is too long is found' breach_is_found '1s/$/\n'"$(printf '%0150d' 0 | sed 's/0/\\n/g')/" \
+    docs/glossary.md "docs/glossary.md: $(($(wc -l <docs/glossary.md) + 151)) lines, more than 150"
+check 'a page of the design without its picture is found' breach_is_found '/^!\[/d' docs/design/arena.md \
+    'docs/design/arena.md: 0 pictures, not one
+docs/design/pictures/arena.svg: 0 pages show it, not one'
+check 'a link that leads nowhere is found' breach_is_found '1s/$/\n[see](nowhere.md)/' docs/design/papers.md \
+    'docs/design/papers.md:2: no docs/design/nowhere.md'
+check 'a link to a heading that is not there is found' breach_is_found '1s/$/\n[see](papers.md#nowhere)/' docs/design/arena.md \
+    'docs/design/arena.md:2: no heading #nowhere in docs/design/papers.md'
+check 'each picture of the design shows what the sources say' pictures_are_those_of_the_tree
+check 'a picture that is out of date, or not there, is found' old_picture_is_found
 finish
