@@ -1,5 +1,5 @@
-/* How many devices of a process we know: by ordinal, below this. CUDA names no limit; machines have up
- * to 16. What has a higher ordinal passes untouched. */
+/* The library serves the devices of a process whose ordinals are below this. CUDA names no limit; machines have up to
+ * 16 devices. Calls for devices with a higher ordinal pass untouched. */
 #ifndef MDNN_DEVICES_H
 #define MDNN_DEVICES_H
 

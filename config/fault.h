@@ -4,7 +4,7 @@
  *
  *     if (index > 0 && !MDNN_FAULT(BETA_NOT_ONE))
  *
- * One fault is in at a time: the one that the environment names (MDNN_FAULT=BETA_NOT_ONE). */
+ * At most one fault is active: the one that the environment names (MDNN_FAULT=BETA_NOT_ONE). */
 #ifndef MDNN_FAULT_H
 #define MDNN_FAULT_H
 
@@ -25,7 +25,8 @@ enum { MDNN_HAS_FAULTS = 0 };
 
 #define MDNN_FAULT(name) (MDNN_HAS_FAULTS && mdnn_fault_is_in(MDNN_FAULT_##name))
 
-/* Any thread, and before anything else of the library is ready. Only where MDNN_HAS_FAULTS. */
+/* May be called by any thread, even before the rest of the library is ready. Exists only if
+ * MDNN_HAS_FAULTS is 1. */
 bool mdnn_fault_is_in(mdnn_fault_t fault);
 
 #endif

@@ -6,13 +6,13 @@
 
 #include "config/node_registry.h"
 
-/* What the machine has, or the least limit among the process's control groups, versions 1 and 2,
- * and the groups around them, if that is less: a container's. `root`: "" but in tests, which bring
- * files of their own. UINT64_MAX: not known. */
+/* The memory of the machine or, if that is less, the smallest limit among the process's control
+ * groups (versions 1 and 2) and the groups around them, such as the limit of a container. `root` is
+ * "" except in tests, which bring files of their own. UINT64_MAX: not known. */
 uint64_t mdnn_host_memory_bytes(const char *root);
 
-/* The same, each limit with those whom it binds: the machine's with scope 0, and the least ones of
- * control groups, each with a number that all processes in the group give it. */
+/* The same, with the scope of each limit: 0 for the limit of the machine, and for the smallest
+ * limits of control groups a number on which all processes in the group agree. */
 void mdnn_host_memory_limits(const char *root, mdnn_node_limits_t *limits);
 
 #endif

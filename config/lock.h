@@ -1,9 +1,9 @@
-/* Locks with a rank (config/lock_rank.def): no other file uses a mutex of pthread's. Where
- * MDNN_DEBUG is defined every lock compares itself with what the thread holds already, and a
- * violation ends the process with one line on stderr and SIGABRT; else a lock is its mutex and
+/* Locks with a rank (config/lock_rank.def). No other file uses a pthread mutex. If MDNN_DEBUG is
+ * defined, taking a lock compares its rank with the locks that the thread holds already, and a
+ * violation ends the process with one line on stderr and SIGABRT; otherwise a lock is a mutex and
  * nothing more.
  *
- * From any thread; not from signal handlers. A lock is released by the thread that took it. */
+ * Any thread may use a lock, but no signal handler. The thread that took a lock releases it. */
 #ifndef MDNN_LOCK_H
 #define MDNN_LOCK_H
 
@@ -26,8 +26,8 @@ typedef struct mdnn_lock {
 #endif
 } mdnn_lock_t;
 
-/* Many may read at once; a writer gets its turn although readers keep coming, so who reads must not
- * take it to read again. */
+/* Many threads may read at once. A writer gets its turn although readers keep coming, so a thread
+ * that reads must not take the lock for reading again. */
 typedef struct mdnn_shared_lock {
     pthread_rwlock_t lock;
 #ifdef MDNN_DEBUG
@@ -51,13 +51,13 @@ typedef struct mdnn_condition {
         PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, MDNN_LOCK_##rank_name, true                        \
     }
 
-/* Aborts where a lock of this rank may not be taken now. `recursive`: if the thread has this very
- * one it may. */
+/* Aborts if the thread may not take a lock of this rank now. `recursive`: it may if it holds this
+ * very lock. */
 void mdnn_lock_check(const void *lock, mdnn_lock_rank_t rank, bool recursive);
 void mdnn_lock_note_taken(const void *lock, mdnn_lock_rank_t rank);
 void mdnn_lock_note_released(const void *lock, mdnn_lock_rank_t rank);
-/* Aborts where a lock is held whose holder must not wait; `but` is let go during the wait, or NULL.
- */
+/* Aborts if the thread holds a lock whose holder must not wait. `but` is a lock that is released
+ * during the wait, or NULL. */
 void mdnn_lock_check_wait(const void *but);
 
 #else
@@ -78,7 +78,8 @@ _Static_assert(sizeof(mdnn_lock_t) == sizeof(pthread_mutex_t), "a lock is its mu
 
 #endif
 
-/* Before a call that may wait for the device: no lock is held that must not be. */
+/* Called before a call that may wait for the device: checks that the thread holds no lock that
+ * forbids it. */
 static inline void mdnn_lock_may_wait(void)
 {
     mdnn_lock_check_wait(NULL);
@@ -113,7 +114,7 @@ static inline void mdnn_unlock(mdnn_lock_t *lock)
     (void)pthread_mutex_unlock(&lock->mutex);
 }
 
-/* false: another thread has it. In any order: who does not wait blocks nobody. */
+/* false: another thread has it. The order of locks does not matter here, since nobody waits. */
 static inline bool mdnn_trylock(mdnn_lock_t *lock)
 {
     const bool taken = pthread_mutex_trylock(&lock->mutex) == 0;
@@ -122,7 +123,7 @@ static inline bool mdnn_trylock(mdnn_lock_t *lock)
     return taken;
 }
 
-/* false: not by `limit`, a time of CLOCK_REALTIME. */
+/* false: the lock was not free by `limit`, a time of CLOCK_REALTIME. */
 static inline bool mdnn_timedlock(mdnn_lock_t *lock, const struct timespec *limit)
 {
     mdnn_lock_check(lock, lock->rank, lock->recursive);
@@ -181,7 +182,7 @@ static inline void mdnn_condition_init(mdnn_condition_t *condition)
     (void)pthread_condattr_destroy(&attributes);
 }
 
-/* Lets `lock` go meanwhile, and only that. May end for no reason. */
+/* Releases `lock` during the wait, and no other lock. The wait may end for no reason. */
 static inline void mdnn_condition_wait(mdnn_condition_t *condition, mdnn_lock_t *lock)
 {
     mdnn_lock_check_wait(lock);

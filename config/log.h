@@ -26,7 +26,8 @@ void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes);
             mdnn_log_write((level), (subsystem), __VA_ARGS__);                                     \
     } while (0)
 
-/* At most once a process per call site: for trouble of ours that may repeat on every call. */
+/* At most once per process and call site: for trouble in the library that may repeat at every
+ * call. */
 #define MDNN_LOG_ONCE(level, subsystem, ...)                                                       \
     do {                                                                                           \
         static atomic_flag mdnn_log_said_ = ATOMIC_FLAG_INIT;                                      \

@@ -1,9 +1,9 @@
 /* Statistics of virtual memory, one set of numbers for each device under a budget: the struct, its
  * way into the statistics of the process, and its text and JSON.
  *
- * Whoever has the numbers registers a source; it is asked once when the process ends. So that a
- * killed process loses little, the numbers should also be published now and then (each takes a
- * microsecond); the last ones count. */
+ * The owner of the numbers registers a source, which is called once when the process ends. The
+ * owner should also publish the numbers now and then (each time takes a microsecond), so that a
+ * killed process loses little; the last ones count. */
 #ifndef MDNN_MEMORY_STATISTICS_H
 #define MDNN_MEMORY_STATISTICS_H
 
@@ -23,16 +23,17 @@ typedef struct mdnn_memory_statistics {
     char first_unnamed[192]; /* the first unnamed access, for people; "": none */
 } mdnn_memory_statistics_t;
 
-/* Fills *numbers (all zero before) for the device; false: there is none under a budget by that
- * ordinal. Called in the exit handler: must make no CUDA call, and must not wait for a lock that a
- * thread that was stopped may hold (try it, and answer false: what was published last counts). */
+/* Fills *numbers, which are all zero, for the device; false: no device with that ordinal has a
+ * budget. It is called in the exit handler, so it must make no CUDA call and must not wait for a
+ * lock that a stopped thread may hold: it tries the lock and returns false, and the numbers that
+ * were published last count. */
 typedef bool (*mdnn_memory_statistics_source_t)(int device, mdnn_memory_statistics_t *numbers);
 
-/* Once a process, at the first use of virtual memory. Thread-safe. */
+/* Called once per process, at the first use of virtual memory. Thread-safe. */
 void mdnn_memory_statistics_register(mdnn_memory_statistics_source_t source);
 
-/* The numbers of the device so far. Does nothing when statistics are off, in a forked child, or for
- * devices beyond the table. One caller at a time for each device. */
+/* Publishes the current numbers of the device. Nothing happens if statistics are off, in a forked
+ * child, or for devices beyond the table. One caller at a time per device. */
 void mdnn_memory_statistics_publish(int device, const mdnn_memory_statistics_t *numbers);
 
 #endif

@@ -1,8 +1,9 @@
 /* Numbers as people write them in files and on command lines. Nothing here depends on the host's
  * locale: a host that set a decimal comma must neither change what a file means nor break the JSON.
  *
- * All parsers take the whole text, without white space around it. BAD_FORMAT if it is not of the
- * kind, OVERFLOW if it is but does not fit; the result stays untouched then. */
+ * All parsers take the whole text, without white space around it. BAD_FORMAT if the text is not of
+ * the expected kind, OVERFLOW if it is but the value does not fit; the result then stays
+ * untouched. */
 #ifndef MDNN_NUMBERS_H
 #define MDNN_NUMBERS_H
 

@@ -1,10 +1,10 @@
 /* Options of the library: struct, sources and origin of every value.
  *
- * Sources, last wins: default, /etc/microdnn.ini, $XDG_CONFIG_HOME/microdnn/microdnn.ini (or
- * ~/.config/microdnn/microdnn.ini), $MICRODNN_CONFIG, environment MICRODNN_<SECTION>_<KEY> and the
- * short aliases. A bad line never stops anything here: it gives one message with its place and the
- * accepted values, and the value so far is kept. A budget that is lost so is remembered: whoever
- * asked for one does not want to run without. */
+ * Sources, of which the last one wins: default, /etc/microdnn.ini,
+ * $XDG_CONFIG_HOME/microdnn/microdnn.ini (or ~/.config/microdnn/microdnn.ini), $MICRODNN_CONFIG,
+ * environment MICRODNN_<SECTION>_<KEY> and the short aliases. A bad line stops nothing: one message
+ * names its place and the accepted values, and the option keeps its value. A budget that is lost in
+ * this way is remembered, since a user who asked for a budget does not want to run without one. */
 #ifndef MDNN_OPTIONS_H
 #define MDNN_OPTIONS_H
 
@@ -53,7 +53,7 @@ typedef struct mdnn_options {
 #undef OPTION_ENUM
 #undef OPTION_STRING
     char origin[MDNN_OPTION_COUNT][MDNN_ORIGIN_BYTES];
-    /* Where a memory.budget was asked for that could not be read, and none was afterwards; "":
+    /* Where a memory.budget stands that could not be read and that no later one replaced; "":
      * nowhere. */
     char unread_budget[MDNN_ORIGIN_BYTES];
 } mdnn_options_t;
@@ -64,15 +64,16 @@ typedef void (*mdnn_options_report_t)(void *context, const char *line);
 /* Sets every option to its default. */
 void mdnn_options_set_defaults(mdnn_options_t *options);
 
-/* Defaults, then files, then environment, in the order above. Missing files are no message, except
- * the one that $MICRODNN_CONFIG names. Opens, reads and closes files within the call; uses
+/* Defaults, then files, then environment, in the order above. A missing file gives no message,
+ * unless $MICRODNN_CONFIG names it. It opens, reads and closes files within the call and uses
  * secure_getenv. Never fails: what cannot be read is reported and skipped. */
 void mdnn_options_load(mdnn_options_t *options, mdnn_options_report_t report, void *context);
 
-/* One INI file over `options`. NOT_FOUND or IO if it cannot be read; messages for bad lines. */
+/* Reads one INI file into `options`. NOT_FOUND or IO if it cannot be read; messages for bad
+ * lines. */
 mdnn_status_t mdnn_options_load_file(mdnn_options_t *options, const char *path,
                                      mdnn_options_report_t report, void *context);
-/* The same from memory; `name` stands in the messages. For tests and fuzzers. */
+/* The same from memory; `name` is the file's name in messages. For tests and fuzzers. */
 mdnn_status_t mdnn_options_load_text(mdnn_options_t *options, const char *name, const char *text,
                                      size_t bytes, mdnn_options_report_t report, void *context);
 

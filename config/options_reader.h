@@ -1,5 +1,5 @@
-/* What the readers of options (files, environment) share: where they are, and how they complain.
- * Private to config/ and its tests. */
+/* What the readers of options (files and environment) share: the place that they are reading, and
+ * their messages. Private to config/ and its tests. */
 #ifndef MDNN_OPTIONS_READER_H
 #define MDNN_OPTIONS_READER_H
 
@@ -14,7 +14,7 @@ typedef struct mdnn_options_reader {
     unsigned messages; /* of this reader so far */
 } mdnn_options_reader_t;
 
-/* A file that gives more messages than this is not an INI file: the rest is not said. */
+/* A file with more messages than this is not an INI file; further messages are dropped. */
 enum { MDNN_READER_MESSAGES_MAX = 20 };
 
 /* Longest line of a file without its comment: what inih takes in one piece. */
@@ -28,7 +28,7 @@ void mdnn_reader_say(mdnn_options_reader_t *reader, const char *format, ...)
 mdnn_status_t mdnn_reader_apply(mdnn_options_reader_t *reader, mdnn_option_id_t id,
                                 const char *text);
 
-/* The place seems to ask for a memory.budget, and nobody can say which. */
+/* The place seems to set a memory.budget whose value cannot be read. */
 void mdnn_reader_note_unread_budget(mdnn_options_reader_t *reader);
 
 /* The value so far and its origin, for messages: "warn (default)". */

@@ -1,5 +1,6 @@
-/* The list of options as data, and what one option can do: be found, take a text, explain itself.
- * For the readers in config/ and for the tool; the library itself uses the struct of options.h. */
+/* The list of options as data, and functions that find an option, set it from a text and explain
+ * it. The readers in config/ and the tool use it; the library itself uses the struct in
+ * options.h. */
 #ifndef MDNN_OPTIONS_TABLE_H
 #define MDNN_OPTIONS_TABLE_H
 
@@ -63,7 +64,7 @@ mdnn_status_t mdnn_option_set(mdnn_options_t *options, mdnn_option_id_t id, cons
 /* What the option takes, in words: "off, wr" or "1 to 100 runs". */
 void mdnn_option_accepted(mdnn_option_id_t id, char *buffer, size_t bytes);
 
-/* What a value of the option is called after "is not": "a size". */
+/* The words for a value of this option that follow "is not" in a message: "a size". */
 const char *mdnn_option_kind(mdnn_option_id_t id);
 
 /* MICRODNN_<SECTION>_<KEY>. */
@@ -75,7 +76,7 @@ const char *mdnn_option_alias(mdnn_option_id_t id);
 /* Keeps the candidate that is closest to `wanted`; for "did you mean". Start with best NULL. */
 typedef struct mdnn_nearest {
     const char *wanted;
-    const char *best; /* NULL: none is close enough to be meant */
+    const char *best; /* NULL: none is close enough */
     unsigned distance;
 } mdnn_nearest_t;
 void mdnn_nearest_offer(mdnn_nearest_t *nearest, const char *candidate);

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 /* Makes the file pattern `pattern` (see mdnn_expand_pattern) independent of later chdir calls of
- * the host. Stays relative if the directory cannot be told or `out` is too small for it. */
+ * the program. It stays relative if the directory is unknown or `out` is too small. */
 void mdnn_absolute_pattern(const char *pattern, char *out, size_t bytes);
 
 #endif

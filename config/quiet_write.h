@@ -1,5 +1,6 @@
-/* Writing that cannot hurt the host: a reader that went away or a file size limit ends a process by
- * a signal that the host never expected from us; here it is an error code. */
+/* Writing that cannot hurt the program. If a reader went away or a file reaches its size limit, an
+ * ordinary write ends the process by a signal, which the program does not expect from us; these
+ * functions return an error code. */
 #ifndef MDNN_QUIET_WRITE_H
 #define MDNN_QUIET_WRITE_H
 
@@ -8,8 +9,8 @@
 
 #include "config/status.h"
 
-/* One write(2), again only if a signal came before any byte. Keeps errno. IO if not all was taken.
- */
+/* One write(2), repeated only if a signal came before the first byte. Keeps errno. IO if not all
+ * bytes were written. */
 mdnn_status_t mdnn_quiet_write_once(int descriptor, const void *data, size_t bytes);
 
 /* As many write(2) as it takes. Keeps errno. */

@@ -1,7 +1,7 @@
-/* How structures are checked in debug and sanitizer builds (MDNN_DEBUG). mdnn_X_is_valid looks whether each rule of a
- * structure holds and names the first that does not; mdnn_X_check, called after a change, aborts the process then and
- * costs a bounded time. For mistakes of ours only: what a program, a file or the driver can cause is an error with a
- * status. */
+/* How structures are checked in debug and sanitizer builds (MDNN_DEBUG). mdnn_X_is_valid checks each rule of a
+ * structure and names the first one that does not hold. mdnn_X_check, which is called after a change, then aborts the
+ * process; its cost is bounded. Rules catch mistakes of the library only: an error that a program, a file or the driver
+ * can cause has a status. */
 #ifndef MDNN_RULE_H
 #define MDNN_RULE_H
 
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* In a function that has `const char **broken` and returns whether the rules hold. */
+/* For functions that have `const char **broken` and return whether the rules hold. */
 #define MDNN_RULE(rule)                                                                            \
     do {                                                                                           \
         if (!(rule)) {                                                                             \
@@ -19,13 +19,13 @@
     } while (0)
 
 #ifdef MDNN_DEBUG
-/* Says on standard error which rule is broken, and aborts. */
+/* Writes to standard error which rule is broken, and aborts. */
 _Noreturn void mdnn_rule_violated(const char *rule, const char *file, int line);
 #endif
 
-/* A check looks at everything in a structure. So it is made after each change while there is little, and the more
- * there is the more changes it waits for: a change pays for MDNN_RULE_LOOKS looks. One for all structures of a
- * kind; any thread. */
+/* A check looks at everything in a structure. A small structure is checked after each change, and a large one only
+ * after many changes: each change pays for MDNN_RULE_LOOKS looks. All structures of a kind share one pace, which any
+ * thread may use. */
 enum { MDNN_RULE_LOOKS = 64 };
 
 typedef struct mdnn_rule_pace {

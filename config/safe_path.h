@@ -1,14 +1,14 @@
-/* Files in folders where others may write, too.
+/* Opens files in folders in which other users may write.
  *
- * Somebody who may write in a folder may put a symbolic link, a hard link, a FIFO or a file of his
- * own where a file of ours is expected. So a path is followed one component at a time, each seen
- * from the descriptor of the folder before it, and what is opened is looked at once more. Folders
+ * A user who may write in a folder may put a symbolic link, a hard link, a FIFO or a file of his
+ * own where the library expects its file. So these functions follow a path one component at a time,
+ * each from the descriptor of the folder before it, and examine the opened file once more. Folders
  * that only root and the user (the effective one) may write in are trusted: links there may lead
- * elsewhere. A folder that may be written by its group, by everybody, or whose owner is somebody
- * else is shared: no link is followed there.
+ * elsewhere. A folder is shared if its group or everybody may write in it, or if it belongs to
+ * somebody else; no link is followed there.
  *
- * No descriptor that these functions give is one of the three standard ones, which a program may
- * have closed; all close on exec. Thread-safe. */
+ * These functions never return one of the three standard descriptors, which a program may have
+ * closed. All descriptors close on exec. Thread-safe. */
 #ifndef MDNN_SAFE_PATH_H
 #define MDNN_SAFE_PATH_H
 
@@ -29,20 +29,20 @@ typedef struct mdnn_safe_path {
 bool mdnn_safe_path_open(const char *path, bool follow, mdnn_safe_path_t *place);
 void mdnn_safe_path_close(mdnn_safe_path_t *place);
 
-/* openat(2), never through a link and never waiting for anybody. In a shared folder only a regular
- * file of the user's own without another name is opened. -1 with errno set: EPERM for somebody
- * else's. `flags` without O_TRUNC, which would come before the look. */
+/* Like openat(2), but it follows no link and never waits. In a shared folder it opens only a
+ * regular file of the user's own that has no other name. -1 with errno set: EPERM for somebody
+ * else's file. `flags` must not contain O_TRUNC, which would take effect before the file is
+ * examined. */
 int mdnn_safe_file_open(const mdnn_safe_path_t *place, int flags, mode_t mode);
 
-/* Both together, for one visit of a file; `flags` with O_TRUNC are allowed. */
+/* Both functions together, for one visit of a file; `flags` may contain O_TRUNC. */
 int mdnn_safe_open(const char *path, int flags, mode_t mode);
 
-/* Whether only the user can have written the file: his own, and the only name of it if its folder is
- * shared. */
+/* Whether only the user can have written the file: it is his own and, if its folder is shared, has no other name. */
 bool mdnn_safe_is_own(const mdnn_safe_path_t *place, const struct stat *information);
 
-/* Whether nobody but root and the user may have decided what is in the file. A group that has the
- * number of the user is taken for his own. */
+/* Whether only root and the user can have written the file. A group with the number of the user is
+ * assumed to be his own. */
 bool mdnn_safe_is_trusted(const struct stat *information);
 
 /* A descriptor above the standard three in place of `descriptor`, which may be -1. */

@@ -51,10 +51,10 @@ typedef struct mdnn_statistics_row {
  * capacity are dropped and counted. */
 void mdnn_statistics_row(int *index, const mdnn_statistics_row_t *row);
 
-/* One execution of a convolution, as far as it tells layers apart. Addresses are compared, not
- * read; what is written are small numbers for them. */
+/* What distinguishes the layers in one execution of a convolution. Addresses are compared but not
+ * read; small numbers for them are written. */
 typedef struct mdnn_statistics_execution {
-    int row;          /* of its problem; none if there is no such row: not recorded then */
+    int row;          /* of its problem; without such a row it is not recorded */
     uint64_t stream;  /* what runs in order */
     uint64_t x, w, y; /* addresses of the tensors */
 } mdnn_statistics_execution_t;
@@ -66,14 +66,15 @@ void mdnn_statistics_execution(const mdnn_statistics_execution_t *execution);
 
 /* Starts recording as the options say. IO if the live file cannot be made: counters stay private. */
 mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options);
-/* `ask` is called before the target is written, to record what others count: in the exit handler. */
+/* `ask` is called in the exit handler before the target is written, to record the numbers of other
+ * parts. */
 void mdnn_statistics_ask_at_finish(void (*ask)(void));
 /* Writes the target; called once, at exit. Makes no CUDA call. */
 void mdnn_statistics_finish(void);
-/* In a forked child: counters become private zeros, nothing will be written. */
+/* Called in a forked child: counters become private zeros, and nothing will be written. */
 void mdnn_statistics_after_fork(void);
 
-/* Prints a live file, or copies a finished one's content. BAD_FORMAT for anything else. */
+/* Prints a live file, or copies the content of a finished one. BAD_FORMAT for any other file. */
 mdnn_status_t mdnn_statistics_print_file(const char *path, mdnn_statistics_format_t format,
                                          FILE *out);
 

@@ -3,8 +3,8 @@
  *   header | counter_count x name | counter_count x value | memory_count x memory of a device |
  *   row_capacity x row | execution_capacity x execution
  *
- * Self-describing: a reader of another version takes counts, sizes and places from the header and
- * shows counters by the names in the file. Private to config/ and its tests. */
+ * The layout describes itself: a reader of another version takes counts, sizes and places from the
+ * header and shows counters by the names in the file. Private to config/ and its tests. */
 #ifndef MDNN_STATISTICS_FILE_H
 #define MDNN_STATISTICS_FILE_H
 
@@ -86,8 +86,8 @@ void mdnn_statistics_region_init(mdnn_statistics_region_t *region);
 /* Where this process records; NULL: nothing is recorded. */
 mdnn_statistics_region_t *mdnn_statistics_recorded(void);
 
-/* Prints a record of any origin: nothing in it is trusted. BAD_FORMAT if it is none. `data` may
- * change while it is read. */
+/* Prints a record of any origin and trusts nothing in it. BAD_FORMAT if it is not a record. `data`
+ * may change while it is read. */
 mdnn_status_t mdnn_statistics_print_record(const void *data, size_t bytes,
                                            mdnn_statistics_format_t format, FILE *out);
 

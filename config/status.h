@@ -1,4 +1,4 @@
-/* Outcomes of internal functions: 0 is success, results come back through the last pointer
+/* Outcomes of internal functions. 0 is success. Results come back through the last pointer
  * arguments, which stay untouched on failure. */
 #ifndef MDNN_STATUS_H
 #define MDNN_STATUS_H

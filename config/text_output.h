@@ -1,4 +1,4 @@
-/* Text from anywhere, printed so that it does no harm; and values as JSON. */
+/* Prints text of any origin so that it does no harm, and values as JSON. */
 #ifndef MDNN_TEXT_OUTPUT_H
 #define MDNN_TEXT_OUTPUT_H
 
