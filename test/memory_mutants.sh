@@ -14,39 +14,14 @@ trap 'rm -rf "$work"' EXIT
 # mutant NAME SOURCE SED_SCRIPT
 table() {
     # --- I1: an operation finds the latest content ---
-    mutant NEW_OWNER_FORGETS_OLD_ONE memory_allocate.c \
-        's/^    mdnn_allocation_note_use(allocation, memory->device.mark(memory->context, stream));//'
-    mutant EARLIER_USERS_NOT_WAITED_FOR memory_allocate.c 's/i < got->wait_count; i++/i < 0 * got->wait_count; i++/'
-    mutant GIVES_BEFORE_THE_COPY_ENDED memory_steps.c \
-        's/allocation->clean > stays ? allocation->clean : stays/allocation->out_sent > stays ? allocation->out_sent : stays/'
-    mutant MAPS_BEFORE_THE_COPY_ENDED memory_steps.c \
-        's/allocation->range, mdnn_min(allocation->filled, upto));/allocation->range, mdnn_min(allocation->in_sent, upto));/'
     mutant BEGIN_WAITS_FOR_NOTHING memory_names.c 's/sum.lacking ? demand_named/false ? demand_named/'
-    mutant GIVES_WHILE_A_COPY_COMES memory_steps.c 's/^         allocation->in_flight\[false\] == 0)) .*/         true))/'
-    mutant KEEPS_NOTHING_BUT_SAYS_SO memory_steps.c 's/allocation->filled = allocation->in_sent = mdnn_min(allocation->filled, keep);//'
-    mutant DISCARDED_COPY_COUNTS memory_steps.c 's/flight->discarded == allocation->discarded/true/'
-    mutant LEAVES_WHILE_HELD memory_moves.c 's/ \&\& allocation->held == 0 \&\&$/ \&\&/'
-    mutant LEAVES_WHILE_PINNED memory_moves.c 's/^           allocation->pins == 0;/           true;/'
-    mutant LEAVES_WHILE_USED_UNTRACKED memory_moves.c 's/return mdnn_memory_untracked_over(memory);/return true;/'
-    mutant LEAVES_WHILE_UNTRACKED_BEGINS memory_untracked.c 's/memory->untracked_open == 0 \&\& !/!/'
-    mutant UNTRACKED_END_UNKNOWN_YET_OVER memory_untracked.c \
-        's/else if (mdnn_memory_wait(memory, end) != MDNN_STATUS_OK)/else if (mdnn_memory_wait(memory, end), 0)/'
-    mutant UNTRACKED_ALTHOUGH_AWAY memory_untracked.c 's/allocation->state != MDNN_ALLOCATION_RESIDENT)/false)/'
     # --- I2: no address shows other bytes ---
-    mutant LEAVES_MAPPED memory_steps.c \
-        's/^    while ((mapped = .*> allocation->target) {/    while ((mapped = 0) > 0) {/;s/allocation->out_sent > mdnn_range_chunks(allocation->range).mapped/true/'
-    mutant FREED_WITHOUT_ITS_USES memory_free.c \
-        's/^                               allocation->uses, kept) ==/allocation->uses, 0) ==/'
-    mutant FREED_WHILE_COPIES_RUN memory_free.c \
-        's/if (allocation->in_flight\[0\] + allocation->in_flight\[1\] > 0 || !release/if (!release/'
-    mutant FREED_WHILE_HELD memory_free.c 's/allocation->held + allocation->pins + allocation->idlers > 0)$/allocation->pins + allocation->idlers > 0)/'
     mutant FREED_IS_NOT_PINNED_AGAIN memory.c 's/(!allocation->freed || allocation->pins > 0)/!allocation->freed/'
     mutant FREED_IS_PINNED_TOO_LATE memory.c 's/(!allocation->freed || allocation->pins > 0)/true/'
     mutant NAMES_WHAT_CAME_LATER memory.c 's/allocation->born < began \&\& //'
     mutant VERIFY_BEGINS_BESIDE_UNPROVED memory_quiet.c \
         's/^        MDNN_TRY(mdnn_memory_wait(memory, use));/        break;/'
     mutant VERIFY_MAPS_ALL memory_names.c 's/MDNN_TRY(mdnn_allocation_show(memory, allocation, false));//'
-    mutant TRUSTS_THE_KEPT_HOST_COPY memory_moves.c '/^    allocation->clean =$/,/;/d'
     # --- safety = host: each unnamed touch is served, and no write is lost ---
     mutant MOVES_WHILE_SOMETHING_RUNS memory_quiet.c 's/^    MDNN_TRY(mdnn_memory_wait_for_all(memory));//'
     mutant MOVES_WHILE_SOMETHING_BEGINS memory_quiet.c 's/^    if (memory->open > 0 .*/    if (0)/'
@@ -55,19 +30,14 @@ table() {
         's/^    for (; allocation->covered > 0; allocation->covered--) {/    while (0) {\n    (void)allocation;/'
     mutant BEGINS_BEFORE_MOVES_END memory_quiet.c 's/^    while (memory->quiet \&\& status == MDNN_STATUS_OK) {/    while (0) {/'
     mutant ONE_STREAM_STANDS_FOR_ALL memory_names.c 's/^    mdnn_allocation_note_use(&memory->all, end);.*//'
-    mutant TRUSTS_IT_HALF_WAY_BACK memory_moves.c 's/^    if (allocation->clean >= mapped)$/    if (1)/'
     mutant MOVES_AHEAD_OF_TIME memory_names.c 's/const bool moves = .*/const bool moves = true;/'
-    mutant MOVES_GO_ON_AFTERWARDS memory_steps.c 's/const bool may_move = .*/const bool may_move = true;/'
     # --- I3: the budget ---
-    mutant PINNED_POOL_LEAK memory_moves.c '/^void mdnn_allocation_trim_slots/,/^}/s/.*give_slot.*//'
     # --- I4: what fits runs, and every wait ends ---
-    mutant RETURNS_TAKE_FROM_DEMANDS memory_steps.c 's/^    return !memory->demanding \&\&/    return/'
     mutant RETURNS_KEEP_THEIR_CHUNKS memory_victims.c \
         's/return mdnn_allocation_can_leave(allocation) \&\&/return allocation->state != MDNN_ALLOCATION_RETURNING \&\& mdnn_allocation_can_leave(allocation) \&\&/'
     mutant PARTS_THAT_STAYED_STAY memory_victims.c 's/if (allocation->state == MDNN_ALLOCATION_ENDING)/if (allocation->state >= MDNN_ALLOCATION_AWAY)/'
     mutant WAITS_FOR_WHAT_IS_OVER memory_waits.c \
         's/^                !memory->device.is_done(memory->context, allocation->uses\[i\]))/                true)/'
-    mutant LIVE_PIN_OUTLIVES_THE_FREE memory_free.c 's/for (; allocation->live_pins > 0; allocation->live_pins--)/while (0)/'
     mutant LIVE_PIN_OF_ANOTHER memory_pins.c 's/allocation->number != pin.number || //'
     mutant LIVE_PIN_OF_NOBODY memory_pins.c 's/ || allocation->live_pins == 0)/)/'
     mutant SET_ASIDE_AND_USED memory_aside.c 's/= memory->aside_bytes + memory->claimed_bytes,/= 0,/'
@@ -81,12 +51,6 @@ table() {
     mutant SLOT_NOT_WAITED_FOR memory_waits.c 's/^    if (memory->slot_busy)/    if (0)/'
     mutant SAME_VICTIM_AGAIN memory_victims.c 's/(!sent || kept_by(allocation) <= allocation->keeps)/(sent || true)/'
     # --- memory from the first use on ---
-    mutant BLANK_IS_COPIED_IN memory_steps.c 's/if (allocation->blank \&\& allocation->filled < upto) {.*/if (0) {/'
-    mutant BLANK_AGAIN_WHEN_IT_LEFT memory_steps.c '/^static mdnn_status_t take_slots/,/^}/s/^    allocation->blank = false;//'
-    mutant BLANK_LEAVES_WITHOUT_SLOTS memory_steps.c 's/if (allocation->blank \&\& allocation->clean <= allocation->target)/if (allocation->blank)/'
-    mutant BLANK_STAYS_FOR_WANT_OF_SLOTS memory_steps.c 's/if (allocation->blank \&\& allocation->clean <= allocation->target)/if (0)/'
-    mutant BLANK_KEEPS_SLOTS memory_moves.c 's/allocation->blank ? allocation->count : allocation->clean;/allocation->clean;/'
-    mutant BLANK_IS_SAID_TO_RETURN memory_moves.c 's/return allocation->blank \&\& (kind == .*/return false;/'
     mutant BLANK_RETURNS_ON_DEMAND memory_room.c 's/if (allocation->blank \&\& allocation->filled == 0)/if (0)/'
     mutant RESERVES_WHAT_CANNOT_BE memory_acquire.c 's/if (stuck > allowed || wanted > allowed - stuck)/if (0)/'
     mutant RESERVES_BEYOND_THE_HOST memory_acquire.c 's/return host > UINT64_MAX - room ||/return true ||/'
@@ -102,7 +66,6 @@ table() {
     mutant NO_LAST_RESORT memory_acquire.c 's/request->behind = was_behind || request->vain > most;/request->behind = was_behind;/'
     mutant WAITS_THOUGH_NOTHING_CAN_LEAVE memory_acquire.c \
         's/mdnn_memory_chunks_elsewhere(memory, false) < request->chunks) {/false) {/'
-    mutant FREED_IN_NOBODYS_ORDER memory_free.c 's/^        allocation->freed_in = stream;/        ;/'
     # --- refusals: what the program needs ---
     mutant OPTIONAL_IS_NEEDED memory.c 's/^    if (optional)$/    if (0)/'
     mutant REFUSED_IS_NEEDED_FOR_EVER memory_accounts.c 's/memory->wanting.since >= OPERATIONS;/memory->wanting.since > UINT64_MAX - 1;/'
@@ -163,7 +126,6 @@ table() {
     mutant LARGE_OPERATIONS_ARE_LOCKED_OUT memory_stuck.c 's/ + bytes + operation <=/ + bytes <=/'
     mutant LARGE_OPERATIONS_ARE_NEVER_FORGOTTEN memory_stuck.c 's/if (operation - recent->since >= STRETCH)/if (0)/'
     mutant TINY_RANGES_WASTE_ALL memory_stuck.c 's/^    if (memory->loose_bytes + .*/    if (0)/'
-    mutant WHAT_STAYS_LOCKS_OUT memory_allocate.c 's/^ *mdnn_memory_can_hold(memory, allocation->room));/true);/'
     mutant UNPINNED_IS_LOCKED_OUT memory_pins.c '/^void mdnn_allocation_unpin/,/^}/s/mdnn_allocation_note_movable(memory, allocation);//'
     mutant SLABS_OF_THIS_MOMENT_FOR_PLANS memory_names.c 's/mdnn_recent_most(&memory->slab_chunks)/mdnn_ranges_counts(memory->ranges).chunks_slab/'
     mutant IDLE_MEMORY_IS_USED_FIRST free_run_requests.c 's/const bool is_short = .*/const bool is_short = 0;/'

@@ -1,4 +1,5 @@
 /* An allocation begins: its memory, or addresses alone, and whom its stream has to wait for. */
+#include "config/fault.h"
 #include "offload/memory/memory_acquire.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
@@ -44,8 +45,10 @@ static void fill_allocation(mdnn_memory_t *memory, mdnn_allocation_t *allocation
         allocation->count = mdnn_range_chunks(allocation->range).count;
     allocation->room = allocation->range ? allocation->count * memory->chunk_bytes
                                          : (bytes + GRANULE - 1) / GRANULE * GRANULE;
-    allocation->stays = !allocation->range || (bytes < memory->config.min_bytes &&
-                                               mdnn_memory_can_hold(memory, allocation->room));
+    allocation->stays =
+        !allocation->range ||
+        (bytes < memory->config.min_bytes &&
+         (MDNN_FAULT(WHAT_STAYS_LOCKS_OUT) || mdnn_memory_can_hold(memory, allocation->room)));
     if (!allocation->stays)
         mdnn_allocation_note_movable(memory, allocation);
     allocation->born = memory->began;
@@ -68,14 +71,15 @@ static mdnn_status_t follow_users(mdnn_memory_t *memory, mdnn_allocation_t *allo
     *host = false;
     MDNN_TRY(
         mdnn_allocation_reserve_use(memory, allocation, stream)); /* cannot fail: it is the first */
-    for (size_t i = 0; i < got->wait_count; i++) {
+    for (size_t i = 0; i < got->wait_count && !MDNN_FAULT(EARLIER_USERS_NOT_WAITED_FOR); i++) {
         if (memory->device.wait_in_stream(memory->context, stream, got->waits[i]) == MDNN_STATUS_OK)
             continue;
         MDNN_TRY(mdnn_allocation_reserve_use(memory, allocation, got->waits[i].stream));
         mdnn_allocation_note_use(allocation, got->waits[i]);
         *host = true;
     }
-    mdnn_allocation_note_use(allocation, memory->device.mark(memory->context, stream));
+    if (!MDNN_FAULT(NEW_OWNER_FORGETS_OLD_ONE))
+        mdnn_allocation_note_use(allocation, memory->device.mark(memory->context, stream));
     return MDNN_STATUS_OK;
 }
 

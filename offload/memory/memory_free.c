@@ -1,4 +1,5 @@
 /* An allocation ends: at once, or when the last copy, hold and pin of it has. */
+#include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_waits.h"
@@ -7,7 +8,8 @@
 
 void mdnn_allocation_forget(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    for (; allocation->live_pins > 0; allocation->live_pins--)
+    for (; allocation->live_pins > 0 && !MDNN_FAULT(LIVE_PIN_OUTLIVES_THE_FREE);
+         allocation->live_pins--)
         mdnn_allocation_unpin(memory, allocation);
     allocation->freed = true;
     if (allocation->pins == 0)
@@ -39,12 +41,14 @@ static bool release(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
             allocation->uses[kept++] = allocation->uses[i];
     allocation->use_count = kept;
     return mdnn_ranges_release(memory->ranges, allocation->address, allocation->freed_in,
-                               allocation->uses, kept) == MDNN_STATUS_OK;
+                               allocation->uses,
+                               MDNN_FAULT(FREED_WITHOUT_ITS_USES) ? 0 : kept) == MDNN_STATUS_OK;
 }
 
 void mdnn_allocation_end(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (!allocation->freed || allocation->held + allocation->pins + allocation->idlers > 0)
+    const uint32_t held = MDNN_FAULT(FREED_WHILE_HELD) ? 0 : allocation->held;
+    if (!allocation->freed || held + allocation->pins + allocation->idlers > 0)
         return;
     if (allocation->state != MDNN_ALLOCATION_ENDING) {
         mdnn_allocation_stop(memory, allocation);
@@ -53,7 +57,9 @@ void mdnn_allocation_end(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         if (allocation->range && allocation->stays)
             memory->stuck_bytes -= allocation->room;
     }
-    if (allocation->in_flight[0] + allocation->in_flight[1] > 0 || !release(memory, allocation))
+    const bool copies_run = allocation->in_flight[0] + allocation->in_flight[1] > 0 &&
+                            !MDNN_FAULT(FREED_WHILE_COPIES_RUN);
+    if (copies_run || !release(memory, allocation))
         return; /* mdnn_memory_progress tries again */
     memory->steps++;
     for (; allocation->slots_from < allocation->count; allocation->slots_from++) {
@@ -93,7 +99,8 @@ mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t
         mdnn_allocation_note_use(allocation, now);
     else
         return free_later(memory, allocation, now);
-    if (allocation->pins == 0) /* else a graph may use it after this */
+    const bool pinned = allocation->pins > 0; /* a graph may use it after this */
+    if (!pinned && !MDNN_FAULT(FREED_IN_NOBODYS_ORDER))
         allocation->freed_in = stream;
     mdnn_allocation_forget(memory, allocation);
     mdnn_memory_check(memory);

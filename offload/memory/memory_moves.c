@@ -1,5 +1,6 @@
 /* What is asked of a range: to leave, to come back, to stop. memory_steps.c carries it out. Nothing here waits. */
 #include "offload/memory/memory_moves.h"
+#include "config/fault.h"
 
 void mdnn_list_add(mdnn_allocation_list_t *list, mdnn_allocation_t *allocation)
 {
@@ -28,7 +29,8 @@ uint64_t mdnn_allocation_bytes_from(const mdnn_memory_t *memory,
 /* What is blank takes chunks, but nothing comes back. */
 static bool is_no_move(mdnn_memory_event_kind_t kind, const mdnn_allocation_t *allocation)
 {
-    return allocation->blank && (kind == MDNN_MEMORY_RETURN || kind == MDNN_MEMORY_RETURNED);
+    const bool is_return = kind == MDNN_MEMORY_RETURN || kind == MDNN_MEMORY_RETURNED;
+    return allocation->blank && is_return && !MDNN_FAULT(BLANK_IS_SAID_TO_RETURN);
 }
 
 void mdnn_allocation_announce(const mdnn_memory_t *memory, mdnn_memory_event_kind_t kind,
@@ -54,8 +56,9 @@ static void announce_end(const mdnn_memory_t *memory, mdnn_memory_event_kind_t k
 
 bool mdnn_allocation_can_leave(const mdnn_allocation_t *allocation)
 {
-    return !allocation->stays && !allocation->freed && allocation->held == 0 &&
-           allocation->pins == 0;
+    const bool held = allocation->held > 0 && !MDNN_FAULT(LEAVES_WHILE_HELD);
+    const bool pinned = allocation->pins > 0 && !MDNN_FAULT(LEAVES_WHILE_PINNED);
+    return !allocation->stays && !allocation->freed && !held && !pinned;
 }
 
 bool mdnn_allocation_uses_over(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
@@ -68,7 +71,7 @@ bool mdnn_allocation_uses_over(mdnn_memory_t *memory, mdnn_allocation_t *allocat
         allocation->uses[i].position = 0;
         memory->steps++; /* who saw it unfinished a moment ago looks again */
     }
-    return mdnn_memory_untracked_over(memory);
+    return MDNN_FAULT(LEAVES_WHILE_USED_UNTRACKED) || mdnn_memory_untracked_over(memory);
 }
 
 bool mdnn_allocation_mapped_enough(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
@@ -80,11 +83,13 @@ bool mdnn_allocation_mapped_enough(const mdnn_memory_t *memory, const mdnn_alloc
 
 void mdnn_allocation_trim_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const uint64_t upto = allocation->blank ? allocation->count : allocation->clean;
+    const bool blank = allocation->blank && !MDNN_FAULT(BLANK_KEEPS_SLOTS);
+    const uint64_t upto = blank ? allocation->count : allocation->clean;
     if (allocation->in_flight[true] > 0 || allocation->state == MDNN_ALLOCATION_LEAVING)
         return;
     for (; allocation->slots_from < upto; allocation->slots_from++) {
-        memory->device.give_slot(memory->context, allocation->slots[allocation->slots_from]);
+        if (!MDNN_FAULT(PINNED_POOL_LEAK))
+            memory->device.give_slot(memory->context, allocation->slots[allocation->slots_from]);
         memory->report.host_bytes -= memory->chunk_bytes;
     }
 }
@@ -98,7 +103,7 @@ static void discard_copies_out(mdnn_allocation_t *allocation)
 void mdnn_allocation_exposed(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     const uint64_t mapped = mdnn_range_chunks(allocation->range).mapped;
-    if (allocation->clean >= mapped)
+    if (allocation->clean >= mapped || MDNN_FAULT(TRUSTS_IT_HALF_WAY_BACK))
         return;
     allocation->clean = mapped;
     discard_copies_out(allocation);
@@ -145,8 +150,8 @@ void mdnn_allocation_settle_down(mdnn_memory_t *memory, mdnn_allocation_t *alloc
 {
     allocation->state = MDNN_ALLOCATION_RESIDENT;
     allocation->blank = false;
-    allocation->clean =
-        allocation->count; /* from now on it may be written, by whoever is named or not */
+    if (!MDNN_FAULT(TRUSTS_THE_KEPT_HOST_COPY))
+        allocation->clean = allocation->count; /* from now on anyone may write it, named or not */
     discard_copies_out(allocation);
     mdnn_allocation_trim_slots(memory, allocation);
     memory->steps++;

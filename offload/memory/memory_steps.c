@@ -54,7 +54,7 @@ static void land(mdnn_memory_t *memory, bool out)
         memory->steps++;
         if (!out)
             allocation->filled++;
-        else if (flight->discarded == allocation->discarded)
+        else if (flight->discarded == allocation->discarded || MDNN_FAULT(DISCARDED_COPY_COUNTS))
             allocation->clean--;
         else
             mdnn_allocation_trim_slots(memory, allocation);
@@ -67,7 +67,9 @@ static void land(mdnn_memory_t *memory, bool out)
  * something of it has been mapped: then what is in the slots of the rest will do. */
 static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (allocation->blank && allocation->clean <= allocation->target)
+    const bool has_content =
+        allocation->clean > allocation->target && !MDNN_FAULT(BLANK_LEAVES_WITHOUT_SLOTS);
+    if (allocation->blank && !has_content && !MDNN_FAULT(BLANK_STAYS_FOR_WANT_OF_SLOTS))
         return MDNN_STATUS_OK;
     if (!allocation->slots)
         allocation->slots = calloc(allocation->count, sizeof *allocation->slots);
@@ -82,7 +84,8 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_allocation_t *alloca
         memory->report.host_bytes += memory->chunk_bytes;
         memory->steps++;
     }
-    allocation->blank = false;
+    if (!MDNN_FAULT(BLANK_AGAIN_WHEN_IT_LEFT))
+        allocation->blank = false;
     return MDNN_STATUS_OK;
 }
 
@@ -90,7 +93,8 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_allocation_t *alloca
 static void send_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     while (allocation->out_sent > allocation->target &&
-           allocation->out_sent > mdnn_range_chunks(allocation->range).mapped &&
+           (allocation->out_sent > mdnn_range_chunks(allocation->range).mapped ||
+            MDNN_FAULT(LEAVES_MAPPED)) &&
            may_send(memory, true) && send(memory, allocation, allocation->out_sent - 1, true))
         allocation->out_sent--;
 }
@@ -103,7 +107,8 @@ static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_allocation_t *al
     allocation->cut = true;
     mdnn_allocation_announce(memory, MDNN_MEMORY_LEAVE, allocation, allocation->target,
                              mdnn_allocation_owned(allocation));
-    while ((mapped = mdnn_range_chunks(allocation->range).mapped) > allocation->target) {
+    while ((mapped = mdnn_range_chunks(allocation->range).mapped) > allocation->target &&
+           !MDNN_FAULT(LEAVES_MAPPED)) {
         MDNN_TRY(mdnn_range_hide(memory->ranges, allocation->range, mapped - 1));
         send_out(memory, allocation);
     }
@@ -153,7 +158,8 @@ static void give_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation, ui
     if (mdnn_allocation_owned(allocation) <= keep)
         return;
     mdnn_range_give(memory->ranges, allocation->range, keep);
-    allocation->filled = allocation->in_sent = mdnn_min(allocation->filled, keep);
+    if (!MDNN_FAULT(KEEPS_NOTHING_BUT_SAYS_SO))
+        allocation->filled = allocation->in_sent = mdnn_min(allocation->filled, keep);
     memory->steps++;
 }
 
@@ -163,7 +169,9 @@ static void step_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         return;
     send_out(memory, allocation);
     const uint64_t stays = mdnn_min(allocation->target, allocation->filled);
-    give_chunks(memory, allocation, allocation->clean > stays ? allocation->clean : stays);
+    const uint64_t not_copied =
+        MDNN_FAULT(GIVES_BEFORE_THE_COPY_ENDED) ? allocation->out_sent : allocation->clean;
+    give_chunks(memory, allocation, not_copied > stays ? not_copied : stays);
     if (allocation->clean <= stays) {
         mdnn_allocation_stop(memory, allocation);
         allocation->state = MDNN_ALLOCATION_AWAY;
@@ -183,8 +191,9 @@ static bool may_take(const mdnn_memory_t *memory, const mdnn_allocation_t *alloc
         return true;
     const uint64_t there = mdnn_ranges_chunks_there(&counts);
     const uint64_t more = memory->chunk_limit > there ? memory->chunk_limit - there : 0;
-    return !memory->demanding && allocation->target - mdnn_allocation_owned(allocation) <=
-                                     counts.chunks_spare + counts.chunks_free + more;
+    const bool demanding = memory->demanding && !MDNN_FAULT(RETURNS_TAKE_FROM_DEMANDS);
+    return !demanding && allocation->target - mdnn_allocation_owned(allocation) <=
+                             counts.chunks_spare + counts.chunks_free + more;
 }
 
 /* All or none of the chunks up to `upto`. What the host would have to wait for is `wanted`. */
@@ -254,7 +263,8 @@ static void end_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 /* Copies to its first chunks, which it has. */
 static void send_in(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
 {
-    if (allocation->blank && allocation->filled < upto) { /* there is nothing to wait for */
+    const bool has_content = !allocation->blank || MDNN_FAULT(BLANK_IS_COPIED_IN);
+    if (!has_content && allocation->filled < upto) { /* there is nothing to wait for */
         allocation->filled = allocation->in_sent = upto;
         memory->steps++;
     }
@@ -274,9 +284,10 @@ static void fill_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     }
     send_in(memory, allocation, upto);
     const uint64_t before = mdnn_range_chunks(allocation->range).mapped;
+    const uint64_t arrived =
+        MDNN_FAULT(MAPS_BEFORE_THE_COPY_ENDED) ? allocation->in_sent : allocation->filled;
     if (memory->config.safety != MDNN_SAFETY_VERIFY)
-        status =
-            mdnn_range_show(memory->ranges, allocation->range, mdnn_min(allocation->filled, upto));
+        status = mdnn_range_show(memory->ranges, allocation->range, mdnn_min(arrived, upto));
     memory->steps += mdnn_range_chunks(allocation->range).mapped - before;
     if (mdnn_range_chunks(allocation->range).mapped > before)
         mdnn_allocation_exposed(memory, allocation);
@@ -284,8 +295,8 @@ static void fill_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         memory->trouble = status;
     if (allocation->filled >= allocation->target &&
         mdnn_allocation_mapped_enough(memory, allocation, allocation->target) &&
-        (allocation->target == allocation->count ||
-         allocation->in_flight[false] == 0)) /* what it gives is idle */
+        (allocation->target == allocation->count || allocation->in_flight[false] == 0 ||
+         MDNN_FAULT(GIVES_WHILE_A_COPY_COMES))) /* what it gives is idle */
         end_return(memory, allocation);
 }
 
@@ -348,7 +359,8 @@ bool mdnn_memory_progress(mdnn_memory_t *memory)
         next = allocation->next_move;
         mdnn_allocation_end(memory, allocation);
     }
-    const bool may_move = memory->quiet || !mdnn_memory_serves_all(memory);
+    const bool may_move =
+        memory->quiet || !mdnn_memory_serves_all(memory) || MDNN_FAULT(MOVES_GO_ON_AFTERWARDS);
     bool waiting = false;
     for (mdnn_allocation_t *allocation = may_move ? memory->leaving.first : NULL; allocation;
          allocation = next) {

@@ -1,5 +1,6 @@
 /* Work whose memory nobody knows: it may use anything. It is let through where everything is
  * RESIDENT, and then nothing is unmapped, nor handed on, before it has ended. */
+#include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_waits.h"
@@ -26,7 +27,8 @@ bool mdnn_memory_untracked_begin(mdnn_memory_t *memory)
         return false;
     for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next)
-        if (!allocation->freed && allocation->state != MDNN_ALLOCATION_RESIDENT)
+        if (!allocation->freed && allocation->state != MDNN_ALLOCATION_RESIDENT &&
+            !MDNN_FAULT(UNTRACKED_ALTHOUGH_AWAY))
             return false;
     memory->untracked_open++;
     return true;
@@ -68,7 +70,8 @@ void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream)
     mdnn_stream_point_t *const place = place_of(memory, stream);
     if (place)
         *place = end;
-    else if (mdnn_memory_wait(memory, end) != MDNN_STATUS_OK)
+    else if (mdnn_memory_wait(memory, end) != MDNN_STATUS_OK &&
+             !MDNN_FAULT(UNTRACKED_END_UNKNOWN_YET_OVER))
         return; /* nobody will know when it is over: it stays open, and nothing leaves any more */
     memory->untracked_open--;
     memory->steps++;
@@ -90,7 +93,8 @@ mdnn_stream_point_t *mdnn_memory_untracked_use(mdnn_memory_t *memory)
 
 bool mdnn_memory_untracked_over(mdnn_memory_t *memory)
 {
-    return memory->untracked_open == 0 && !mdnn_memory_untracked_use(memory);
+    const bool begins = memory->untracked_open > 0 && !MDNN_FAULT(LEAVES_WHILE_UNTRACKED_BEGINS);
+    return !begins && !mdnn_memory_untracked_use(memory);
 }
 
 void mdnn_memory_note_untracked_over(mdnn_memory_t *memory, mdnn_stream_point_t use)
