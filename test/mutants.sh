@@ -16,63 +16,16 @@ cd "$(dirname "$0")/.." || exit 1
 # script that changes nothing is an error, so that the table follows the sources.
 table() {
     # --- how calls reach us (research of other preloaded libraries) ---
-    # HAMi-core PR 279: a table of finished lookups answers the second one with NULL.
-    mutant SECOND_LOOKUP_NULL shim/interpose/dlsym.c \
-        's/^    void \*found = handle == .*/    static bool seen[MDNN_HOOK_COUNT];\n    if (seen[hook])\n        return answer(NULL);\n    seen[hook] = true;\n&/' \
-        routes
-    # MangoHud PR 1701: a failed lookup without a text, and a text left by our own lookups.
-    mutant FAILED_LOOKUP_SILENT shim/interpose/dlsym.c \
-        's/^    if (!found)$/    if (!found \&\& dlerror())\n        return answer(NULL);\n&/' \
-        hooks failed_lookups_say_so
-    mutant DLERROR_LEFT shim/real/real.c 's/^    (void)dlerror();//' hooks a_library_that_is_not_there_is_an_error
-    # THAPI 414: our exports make a process without CUDA look like one with it.
-    mutant DEFAULT_PRETENDS shim/interpose/dlsym.c 's/^    if (ours) {/    if (ours)\n        return undecided;\n&/' without_cuda
-    # Without a jump glibc takes us for the caller.
-    mutant NOT_A_TAIL_CALL shim/interpose/dlsym_x86_64.S \
-        '/je .Lresolve/{n;s/.*/    subq $8, %rsp\n    call *%rax\n    addq $8, %rsp\n    ret/}' exports
-    # Frameworks load RTLD_LOCAL, where RTLD_NEXT finds nothing.
-    mutant RTLD_NEXT_ONLY shim/real/real.c 's/^    for (size_t i = 0; !found && i < search->handle_count; i++)/    if (0)/;s/        found = find(search->handles\[i\], name);/        found = NULL;/' \
-        routes
-    # nvshare 27: a lock or pthread_once around the start is taken again from inside it.
-    mutant START_LOCKS shim/real/process.c \
-        '/^static int start/,/^}/s/^    depth[+-]*;//;s/^    if (now == MDNN_PROCESS_NEW && .*/    static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;\n    pthread_mutex_lock(\&starting);\n    now = now == MDNN_PROCESS_NEW ? start() : now;\n    pthread_mutex_unlock(\&starting);\n&/' \
-        hooks hooks_may_be_entered_while_options_are_read hooked_calls_leave_no_error_text
-    # HAMi-core 333: an optional result is dereferenced.
-    mutant NULL_DEREFERENCE shim/interpose/hook_memory.c \
-        's/^    const cudaError_t error = real->cudaMemGetInfo.*/&\n    if (*free_bytes > *total_bytes)\n        *free_bytes = *total_bytes;/' \
-        hooks optional_results_may_be_null
-    # vllm speculators 889, pytorch 17357: CUDA does not work in a forked child.
-    mutant FORK_KEEPS_RUNNING shim/real/process.c 's/^    atomic_store(&state, MDNN_PROCESS_FORKED);//;s/ && mark && !\*mark)/ \&\& false)/' hooks a_forked_child_passes
-    # Nor in one that was made without fork handlers, which has none of the library's threads.
-    mutant CLONE_KEEPS_RUNNING shim/real/process.c 's/ && mark && !\*mark)/ \&\& false)/' hooks a_cloned_child_passes
-    mutant CLONE_WAITS_FOR_THREADS shim/real/process.c 's/^    return process != 0 && .*/    return false;/' budgeted endings clones
-    # cccl 7063, kaldi 2178: nor while exit handlers run.
-    mutant EXIT_KEEPS_RUNNING shim/real/process.c 's/, MDNN_PROCESS_EXITING))/, MDNN_PROCESS_ACTIVE))/' hooks calls_during_exit_pass
-    mutant DISABLE_IGNORED shim/real/process.c 's/if (!options.general_disable)/if (true)/;s/disabled = value && .*/disabled = 0;/' routes
 
     # --- right results ---
-    mutant WRONG_SLICE_OFFSET shim/candidates/slices.c 's/advance(call->y, &problem->y, /advance(call->y, \&problem->x, /' matrix
-    mutant BFLOAT16_ROUNDS_EACH_SUM shim/candidates/accumulate.c \
-        '/^bool mdnn_accumulator_needed/,/^}/s/^    return problem->direction == /    return false \&\& problem->direction == /' \
-        hooks planned_calls_do_only_what_they_must
     # Parts of a sum may overflow although the sum does not.
     mutant HALF_SPLIT shim/convolution/front_set.c 's/mdnn_problem_parts_may_add_up(problem) &&/(problem->w.type == CUDNN_DATA_HALF || mdnn_problem_parts_may_add_up(problem)) \&\&/' \
         magnitudes legacy_fp16_is_not_split graph_fp16_is_not_split
-    mutant ENLARGED_PARTS shim/candidates/call.c 's/mdnn_alpha_class(scalar(call->alpha, type))/MDNN_ALPHA_SHRINKS/' \
-        magnitudes legacy_tf32_is_split_where_alpha_enlarges_nothing
-    mutant ALPHA_NOT_FOR_PARTS shim/candidates/call.c 's/^    part.beta = &zero;/    static const float one = 1.0F;\n    part.alpha = \&one;\n&/' \
-        magnitudes legacy_bf16_is_split_where_alpha_enlarges_nothing
     mutant LESS_WORKSPACE_IS_TOO_LITTLE shim/convolution/execute.c \
         '/^static bool lacks_workspace/,/^}/s/^    return /    return false \&\& /' \
         magnitudes legacy_bf16_is_split_where_alpha_enlarges_nothing
-    mutant GRANULARITY_IGNORED shim/real/tensor_layout.c 's/^        while (images < tensor->alignment_bytes &&/        while (images < 0 \&\&/' \
-        hooks slices_are_as_aligned_as_the_whole
-    mutant WEAKER_MATH shim/candidates/slices.c 's/(cudnnMathType_t)math_type) ==/CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) ==/' \
-        hooks math_is_never_weaker
     mutant NONDETERMINISTIC_FOR_DETERMINISTIC shim/convolution/execute.c 's/\.deterministic = .*/.deterministic = false,/' \
         hooks results_that_must_repeat_do
-    mutant INTEGERS_TAKEN shim/candidates/call.c 's/^    return type == CUDNN_DATA_FLOAT ||/    return type == CUDNN_DATA_INT8 || type == CUDNN_DATA_FLOAT ||/' \
-        hooks what_is_not_ours_passes
 
     # --- honest answers ---
     # ucudnn: the count of results was never written.
@@ -92,22 +45,10 @@ table() {
     mutant ALLOC_PER_CALL shim/convolution/execute.c \
         's/^        const cudnnStatus_t status = mdnn_call_run(&part);/&\n        void *volatile block = malloc(64);\n        free(block);/;s/^#include "config\/log.h"/#include <stdlib.h>\n&/' \
         behaviour known_problems_allocate_nothing
-    # A stream may wait for what its program does next, and so may the default stream and the device.
-    mutant MEASURING_WAITS_FOR_EVER shim/candidates/own_stream.c 's/^        if (look >= looks \&\& .*/        if (look < 0)/' \
-        waiting_streams its_stream_waits_for_a_value
-    mutant MEASURING_WAITS_FOR_DEVICE shim/candidates/own_stream.c 's/^    if (own->pool || /    if (own->stream || /' \
-        waiting_streams another_stream_waits_for_a_value
-    mutant MEASURING_BEHIND_DEFAULT_STREAM shim/candidates/own_stream.c 's/CU_STREAM_NON_BLOCKING/CU_STREAM_DEFAULT/' \
-        waiting_streams the_default_stream_is_held_up
     mutant PLANNER_STOPS_OTHERS shim/convolution/planning.c '/^bool mdnn_planning_begin(/,/^}/s/^    const bool begins = .*/    while (somebody_plans) {\n        mdnn_unlock(\&planning_lock);\n        (void)usleep(1000);\n        mdnn_lock(\&planning_lock);\n    }\n&/;s/^#include <time.h>/&\n#include <unistd.h>/' \
         waiting_streams a_thread_that_waits_stops_no_other
     mutant MEASURE_IN_CAPTURE shim/convolution/plan.c 's/^    if (mdnn_planning_is_captured(call, driver))/    if (0 \&\& mdnn_planning_is_captured(call, driver))/' \
         behaviour capture_of_an_unknown_problem_passes
-    mutant CAPTURE_MODE_KEPT shim/real/capture_mode.c 's/^    if (--own.depth > 0 || !own.relaxed)/    if (own.depth-- > 0)/' hooks measuring_gives_everything_back
-    mutant SCRATCH_LEAK shim/candidates/scratch.c 's/^    if (scratch->blocks\[use\])/    if (0)/' behaviour measuring_gives_everything_back
-    mutant EVENT_LEAK shim/candidates/scratch.c '/^void mdnn_scratch_fini/,/^}/s/destroy_events(scratch);//' hooks measuring_gives_everything_back
-    # HAMi 1181: an unsigned difference below zero.
-    mutant SIZE_UNDERFLOW shim/candidates/scratch.c 's/available < reserve_bytes || bytes/bytes/' hooks little_memory_is_left_to_the_host
 
     # --- trouble ---
     mutant FIRST_FAILURE_TOLD shim/convolution/execute.c 's/return i == 0 || may_be_redone/return may_be_redone/' \
@@ -139,9 +80,6 @@ table() {
         graph_rules a_later_answer_of_the_configuration_binds
     mutant INITIALIZED_PASSES shim/interpose/hook_graph.c 's/^    mdnn_shadow_renew(descriptor);/    mdnn_shadow_destroy(descriptor);/' \
         graph_rules a_descriptor_may_be_initialized
-    mutant HANDLE_NEVER_GONE shim/real/handles.c 's/!entry->is_gone \&\& //' graph_rules a_plan_outlives_its_handle
-    mutant HANDLE_OF_ANY_DEVICE shim/real/handles.c 's/ \&\& entry->device == device);/);/' \
-        graph_rules the_current_device_may_be_another
     mutant SHRUNK_PLAN_RUNS shim/graph/graph_execute.c 's/own_plan_may_run = told >= record->own_bytes;/own_plan_may_run = true;/' \
         graph_rules a_shrunk_plan_never_runs_itself
     mutant SHRUNK_PLAN_IN_CUDA_GRAPH shim/graph/graph_execute.c 's/^    if (execution.own_plan_may_run)$/    if (1)/' \
@@ -160,8 +98,6 @@ table() {
         graph_rules an_answer_is_all_that_is_touched
     mutant FOREIGN_NAMES_FIT shim/graph/graph_execute.c 's/^            names_agree(.*/true;/' \
         graph_rules uids_are_names_not_places
-    mutant MEASURES_ON_THE_HOSTS_DATA shim/candidates/measure.c 's/^    made->call.caller_plan = made->call.caller_pack = NULL;.*//' \
-        graph_rules without_a_question_the_plans_own_need_holds
     mutant STRICTNESS_IGNORED shim/convolution/plan_questions.c 's/(demand->strict && mdnn_conv_plan_may_round(problem) ? MDNN_DEMAND_STRICT : 0U)/0U/' \
         graph_rules strict_plans_never_run_tensor_cores
     mutant GRAPH_VARIES shim/graph/graph_record.c 's/\.deterministic = record->.*/.deterministic = false,/' \

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "shim/real/public_driver.h"
 #include "shim/real/kernels.h"
 
@@ -10,7 +11,8 @@ enum { THREADS = 256, BLOCKS_MAX = 1024, ALIGNMENT = 256 };
 
 bool mdnn_accumulator_needed(const mdnn_problem_t *problem)
 {
-    return problem->direction == MDNN_BACKWARD_FILTER && problem->w.type == CUDNN_DATA_BFLOAT16;
+    return problem->direction == MDNN_BACKWARD_FILTER && problem->w.type == CUDNN_DATA_BFLOAT16 &&
+           !MDNN_FAULT(BFLOAT16_ROUNDS_EACH_SUM);
 }
 
 static uint64_t round_up(uint64_t bytes)

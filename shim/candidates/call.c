@@ -63,10 +63,12 @@ static cudnnStatus_t run_real(const mdnn_call_t *call)
 /* The gradient goes, scaled with alpha, to the scratch behind the sums; cuDNN works behind that. */
 static cudnnStatus_t run_accumulating(const mdnn_call_t *call)
 {
-    static const float zero = 0.0F;
+    static const float zero = 0.0F, one = 1.0F;
     const mdnn_accumulator_t *const accumulator = call->accumulator;
     cudaStream_t stream;
     mdnn_call_t part = *call;
+    if (MDNN_FAULT(ALPHA_NOT_FOR_PARTS))
+        part.alpha = &one;
     part.beta = &zero;
     part.w = (char *)call->workspace + accumulator->sums_bytes;
     part.workspace = (char *)call->workspace + accumulator->overhead_bytes;
@@ -118,7 +120,7 @@ static int32_t alignment_of(const void *pointer)
 static bool is_floating(cudnnDataType_t type)
 {
     return type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_DOUBLE || type == CUDNN_DATA_HALF ||
-           type == CUDNN_DATA_BFLOAT16;
+           type == CUDNN_DATA_BFLOAT16 || (type == CUDNN_DATA_INT8 && MDNN_FAULT(INTEGERS_TAKEN));
 }
 
 static mdnn_status_t read_tensor(const mdnn_cudnn_t *real, cudnnTensorDescriptor_t descriptor,
@@ -280,6 +282,8 @@ mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem
     const cudnnDataType_t type = (cudnnDataType_t)problem->x.type;
     problem->alpha_class =
         call->alpha ? mdnn_alpha_class(scalar(call->alpha, type)) : MDNN_ALPHA_ONE;
+    if (call->alpha && MDNN_FAULT(ENLARGED_PARTS))
+        problem->alpha_class = MDNN_ALPHA_SHRINKS;
     problem->beta_is_zero = !call->beta || scalar(call->beta, type) == 0.0;
     if (MDNN_HAS_FAULTS)
         forget_a_member(problem);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "config/clock.h"
+#include "config/fault.h"
 #include "config/log.h"
 #include "shim/candidates/candidate_call.h"
 #include "shim/candidates/candidate_foresight.h"
@@ -330,7 +331,8 @@ mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem
     if (!made)
         return MDNN_STATUS_OUT_OF_MEMORY;
     made->call = *call;
-    made->call.caller_plan = made->call.caller_pack = NULL; /* they hold the host's own data */
+    if (!MDNN_FAULT(MEASURES_ON_THE_HOSTS_DATA))
+        made->call.caller_plan = made->call.caller_pack = NULL; /* they hold the host's own data */
     made->problem = problem;
     made->slices = slices;
     made->table = table;

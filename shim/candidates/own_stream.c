@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "config/clock.h"
+#include "config/fault.h"
 #include "config/log.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_memory.h"
@@ -47,7 +48,8 @@ static mdnn_status_t wait_for(CUresult (*query)(const void *), const void *what,
         const CUresult result = query(what);
         if (result != CUDA_ERROR_NOT_READY)
             return result == CUDA_SUCCESS ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
-        if (look >= looks && mdnn_now_us() - begin_us >= patience_us)
+        if (look >= looks && mdnn_now_us() - begin_us >= patience_us &&
+            !MDNN_FAULT(MEASURING_WAITS_FOR_EVER))
             return MDNN_STATUS_BUSY;
         if (look < LOOKS_WITHOUT_SLEEP)
             (void)sched_yield();
@@ -94,8 +96,8 @@ static mdnn_own_stream_t *find_place(const mdnn_driver_t *driver)
 static void make_pool(const mdnn_driver_t *driver, mdnn_own_stream_t *own)
 {
     CUdevice device;
-    if (own->pool || !driver->cuMemPoolCreate || !driver->cuMemPoolTrimTo ||
-        !driver->cuMemAllocFromPoolAsync || !driver->cuMemFreeAsync ||
+    if (own->pool || MDNN_FAULT(MEASURING_WAITS_FOR_DEVICE) || !driver->cuMemPoolCreate ||
+        !driver->cuMemPoolTrimTo || !driver->cuMemAllocFromPoolAsync || !driver->cuMemFreeAsync ||
         driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return;
     const CUmemPoolProps properties = {
@@ -109,8 +111,9 @@ static void make_pool(const mdnn_driver_t *driver, mdnn_own_stream_t *own)
 
 static bool make_stream(const mdnn_driver_t *driver, mdnn_own_stream_t *own)
 {
-    if (!own->stream &&
-        driver->cuStreamCreate(&own->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    const unsigned flags =
+        MDNN_FAULT(MEASURING_BEHIND_DEFAULT_STREAM) ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
+    if (!own->stream && driver->cuStreamCreate(&own->stream, flags) != CUDA_SUCCESS)
         own->stream = NULL;
     if (own->stream)
         make_pool(driver, own);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/clock.h"
+#include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/real/public_driver.h"
@@ -41,7 +42,7 @@ mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *dr
 
 static void release(mdnn_scratch_t *scratch, mdnn_scratch_use_t use)
 {
-    if (scratch->blocks[use])
+    if (scratch->blocks[use] && !MDNN_FAULT(SCRATCH_LEAK))
         mdnn_own_stream_free(scratch->own, scratch->blocks[use]);
     scratch->blocks[use] = 0;
     scratch->bytes[use] = 0;
@@ -52,7 +53,8 @@ void mdnn_scratch_fini(mdnn_scratch_t *scratch)
     for (int use = 0; use < MDNN_SCRATCH_COUNT; use++)
         release(scratch, (mdnn_scratch_use_t)use);
     mdnn_own_stream_give_back(scratch->own);
-    destroy_events(scratch);
+    if (!MDNN_FAULT(EVENT_LEAK))
+        destroy_events(scratch);
 }
 
 static void count_peak(const mdnn_scratch_t *scratch)
@@ -74,7 +76,8 @@ mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t u
     size_t available, total;
     if (mdnn_device_info(&available, &total) != CUDA_SUCCESS)
         return MDNN_STATUS_DEVICE;
-    if (available < reserve_bytes || bytes > available - reserve_bytes ||
+    const bool too_little = available < reserve_bytes && !MDNN_FAULT(SIZE_UNDERFLOW);
+    if (too_little || bytes > available - reserve_bytes ||
         mdnn_own_stream_allocate(scratch->own, &scratch->blocks[use], bytes) != CUDA_SUCCESS) {
         scratch->blocks[use] = 0;
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;

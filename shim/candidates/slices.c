@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "config/fault.h"
+
 enum { MATH_TYPES = 4 };
 
 /* A list, so that pointers given out stay valid while it grows. */
@@ -146,12 +148,13 @@ static bool set_convolution(const mdnn_slices_t *slices, int math_type,
 {
     const mdnn_cudnn_t *const real = slices->cudnn;
     const mdnn_problem_t *const problem = slices->problem;
+    const cudnnMathType_t math = MDNN_FAULT(WEAKER_MATH) ? CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION
+                                                         : (cudnnMathType_t)math_type;
     return real->cudnnSetConvolutionNdDescriptor(
                made, problem->spatial_dims, problem->pad, problem->stride, problem->dilation,
                (cudnnConvolutionMode_t)problem->mode,
                (cudnnDataType_t)problem->compute_type) == CUDNN_STATUS_SUCCESS &&
-           real->cudnnSetConvolutionMathType(made, (cudnnMathType_t)math_type) ==
-               CUDNN_STATUS_SUCCESS &&
+           real->cudnnSetConvolutionMathType(made, math) == CUDNN_STATUS_SUCCESS &&
            real->cudnnSetConvolutionGroupCount(made, problem->groups) == CUDNN_STATUS_SUCCESS &&
            real->cudnnSetConvolutionReorderType(made, (cudnnReorderType_t)problem->reorder) ==
                CUDNN_STATUS_SUCCESS;
@@ -191,7 +194,8 @@ void mdnn_slice(const mdnn_call_t *call, const mdnn_problem_t *problem, int64_t 
     if (descriptors->w)
         part->w_desc = descriptors->w;
     part->x = advance(call->x, &problem->x, first_image);
-    part->y = advance(call->y, &problem->y, first_image);
+    part->y =
+        advance(call->y, MDNN_FAULT(WRONG_SLICE_OFFSET) ? &problem->x : &problem->y, first_image);
     if (problem->z.dim_count > 0) {
         part->z_desc = descriptors->z;
         part->z = advance(call->z, &problem->z, first_image);

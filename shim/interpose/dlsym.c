@@ -46,12 +46,23 @@ static void *find_without_us(mdnn_dlsym_function_t find, const char *name, void 
     return found ? found : mdnn_object_find(caller, name);
 }
 
+/* A table of finished lookups: true from the second lookup on. */
+static bool break_second_lookup(mdnn_hook_id_t hook)
+{
+    static bool seen[MDNN_HOOK_COUNT];
+    const bool again = seen[hook];
+    seen[hook] = true;
+    return again;
+}
+
 /* Owner-of-result rule: only what lies in the library that hosts call is replaced. cuDNN's dispatcher
  * looks up the same names in its sub-libraries; those results pass, or the hook would call itself. */
 static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
 {
     if (MDNN_FAULT(DLSYM_BY_NAME))
         return answer(mdnn_entry_of(hook, MDNN_LIBRARY_CUDNN9));
+    if (MDNN_FAULT(SECOND_LOOKUP_NULL) && break_second_lookup(hook))
+        return answer(NULL);
     bool ours;
     const mdnn_library_t library = mdnn_library_of_soname(mdnn_object_soname(found, &ours));
     if (library == MDNN_LIBRARY_COUNT || library == MDNN_LIBRARY_CUDNN9_CNN ||
@@ -98,6 +109,8 @@ dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
     bool ours = handle == RTLD_DEFAULT;
     if (found)
         (void)mdnn_object_soname(found, &ours);
+    if (ours && MDNN_FAULT(DEFAULT_PRETENDS))
+        return undecided;
     if (ours) {
         /* Our exports alone must not make a process without CUDA look like one with it. */
         found = find_without_us(find, name, caller);
@@ -107,7 +120,7 @@ dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
     if (mdnn_process_disabled_by_environment())
         return ours ? answer(found) : undecided;
     if (!found)
-        return undecided;
+        return MDNN_FAULT(FAILED_LOOKUP_SILENT) && dlerror() ? answer(NULL) : undecided;
     const dlsym_answer_t decided = of_driver    ? decide_driver(name, found, caller)
                                    : of_library ? decide_library(name, found)
                                                 : decide_by_owner(hook, found);

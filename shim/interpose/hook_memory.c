@@ -1,4 +1,5 @@
 /* cudaMalloc, cudaFree, cudaMemGetInfo: counted and forwarded. */
+#include "config/fault.h"
 #include "config/statistics.h"
 #include "shim/interpose/hooks.h"
 #include "shim/real/process.h"
@@ -40,6 +41,8 @@ cudaError_t mdnn_hook_cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
         return real->cudaMemGetInfo(free_bytes, total_bytes);
     mdnn_count(MDNN_COUNTER_cuda_mem_get_info, 1);
     const cudaError_t error = real->cudaMemGetInfo(free_bytes, total_bytes);
+    if (MDNN_FAULT(NULL_DEREFERENCE) && *free_bytes > *total_bytes)
+        *free_bytes = *total_bytes;
     mdnn_guard_leave();
     return error;
 }

@@ -1,5 +1,7 @@
 #include "shim/real/capture_mode.h"
 
+#include "config/fault.h"
+
 /* initial-exec: see shim/real/process.c. */
 static _Thread_local struct {
     unsigned depth;
@@ -23,7 +25,7 @@ void mdnn_capture_begin_own(void)
 
 void mdnn_capture_end_own(void)
 {
-    if (--own.depth > 0 || !own.relaxed)
+    if (--own.depth > 0 || !own.relaxed || MDNN_FAULT(CAPTURE_MODE_KEPT))
         return;
     (void)mdnn_real_driver()->cuThreadExchangeStreamCaptureMode(&own.before);
     own.relaxed = false;

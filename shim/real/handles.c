@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "config/fault.h"
 #include "config/lock.h"
 #include "shim/real/real.h"
 
@@ -73,7 +74,7 @@ void mdnn_handle_destroyed(cudnnHandle_t handle)
     if (!entry)
         entry = add(handle);
     if (entry)
-        entry->is_gone = true;
+        entry->is_gone = !MDNN_FAULT(HANDLE_NEVER_GONE);
     mdnn_unlock(&lock);
 }
 
@@ -81,7 +82,9 @@ bool mdnn_handle_is_usable(cudnnHandle_t handle, CUdevice device)
 {
     mdnn_lock(&lock);
     const handle_entry_t *const entry = find(handle);
-    const bool is_usable = !entry || (!entry->is_gone && entry->device == device);
+    const bool is_usable =
+        !entry ||
+        (!entry->is_gone && (entry->device == device || MDNN_FAULT(HANDLE_OF_ANY_DEVICE)));
     mdnn_unlock(&lock);
     return is_usable;
 }

@@ -25,11 +25,12 @@ static pid_t process; /* that started us */
 
 static void set_mark(void)
 {
+    const bool unmarked = MDNN_FAULT(FORK_KEEPS_RUNNING) || MDNN_FAULT(CLONE_KEEPS_RUNNING);
     const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
     process = (pid_t)syscall(SYS_getpid);
     void *const page =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
+    if (page == MAP_FAILED || unmarked)
         return;
     if (madvise(page, bytes, MADV_WIPEONFORK) != 0) {
         (void)munmap(page, bytes);
@@ -42,21 +43,24 @@ static void set_mark(void)
 /* By the system call: what the C library remembers may be the parent's. */
 bool mdnn_process_is_child(void)
 {
-    return process != 0 && (pid_t)syscall(SYS_getpid) != process;
+    return process != 0 && (pid_t)syscall(SYS_getpid) != process &&
+           !MDNN_FAULT(CLONE_WAITS_FOR_THREADS);
 }
 
 static void at_exit(void)
 {
     int expected = MDNN_PROCESS_ACTIVE;
+    const int next = MDNN_FAULT(EXIT_KEEPS_RUNNING) ? MDNN_PROCESS_ACTIVE : MDNN_PROCESS_EXITING;
     if (mdnn_process_is_child())
         return; /* with its parent's memory, perhaps, which goes on */
-    if (atomic_compare_exchange_strong(&state, &expected, MDNN_PROCESS_EXITING))
+    if (atomic_compare_exchange_strong(&state, &expected, next))
         mdnn_statistics_finish();
 }
 
 static void in_child(void)
 {
-    atomic_store(&state, MDNN_PROCESS_FORKED);
+    if (!MDNN_FAULT(FORK_KEEPS_RUNNING))
+        atomic_store(&state, MDNN_PROCESS_FORKED);
     mdnn_statistics_after_fork();
 }
 
@@ -90,7 +94,7 @@ static int start(void)
     depth++;
     load_options();
     int next = MDNN_PROCESS_DISABLED;
-    if (!options.general_disable) {
+    if (!options.general_disable || MDNN_FAULT(DISABLE_IGNORED)) {
         next = MDNN_PROCESS_ACTIVE;
         const mdnn_status_t status = mdnn_statistics_open(&options);
         if (status != MDNN_STATUS_OK)
@@ -105,8 +109,24 @@ static int start(void)
     return next;
 }
 
+static void start_uncounted(void)
+{
+    depth--; /* what start() adds */
+    (void)start();
+    depth++;
+}
+
+/* Calls from inside the start wait for its end. */
+static void break_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, start_uncounted);
+}
+
 mdnn_process_state_t mdnn_process_state(void)
 {
+    if (MDNN_FAULT(START_LOCKS))
+        break_start();
     int now = atomic_load_explicit(&state, memory_order_acquire);
     if (now == MDNN_PROCESS_NEW && depth == 0 &&
         atomic_compare_exchange_strong(&state, &now, MDNN_PROCESS_STARTING)) {
@@ -127,7 +147,7 @@ bool mdnn_process_disabled_by_environment(void)
     int disabled = atomic_load_explicit(&known, memory_order_relaxed);
     if (disabled < 0) {
         const char *const value = secure_getenv("MICRODNN_DISABLE");
-        disabled = value && *value && strcmp(value, "0") != 0;
+        disabled = value && *value && strcmp(value, "0") != 0 && !MDNN_FAULT(DISABLE_IGNORED);
         atomic_store_explicit(&known, disabled, memory_order_relaxed);
     }
     return disabled;

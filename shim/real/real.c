@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "config/log.h"
 #include "shim/real/capture_mode.h"
 
@@ -30,6 +31,15 @@ static _Atomic(const mdnn_cudart_t *) cudart_table;
 static _Atomic(const mdnn_driver_t *) driver_table;
 _Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;
 
+/* A call in place of the stub's jump. */
+static mdnn_dlsym_function_t called_dlsym;
+
+static void *break_tail_call(void *handle, const char *name)
+{
+    void *volatile found = called_dlsym(handle, name);
+    return found;
+}
+
 /* A sanitizer looks up what it replaces before its shadow memory exists. */
 __attribute__((no_sanitize("address", "thread"))) mdnn_dlsym_function_t mdnn_real_dlsym(void)
 {
@@ -41,6 +51,10 @@ __attribute__((no_sanitize("address", "thread"))) mdnn_dlsym_function_t mdnn_rea
     for (size_t i = 0; !found && i < sizeof versions / sizeof *versions; i++) {
         void *const symbol = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
         memcpy(&found, &symbol, sizeof found);
+    }
+    if (MDNN_FAULT(NOT_A_TAIL_CALL)) {
+        called_dlsym = found;
+        found = break_tail_call;
     }
     atomic_store_explicit(&mdnn_dlsym_real_pointer, found, memory_order_release);
     return found;
@@ -100,7 +114,7 @@ static void *search_find(const search_t *search, const char *name)
         return NULL;
     void *found = search->names->version ? dlvsym(RTLD_NEXT, name, search->names->version)
                                          : find(RTLD_NEXT, name);
-    for (size_t i = 0; !found && i < search->handle_count; i++)
+    for (size_t i = 0; !found && !MDNN_FAULT(RTLD_NEXT_ONLY) && i < search->handle_count; i++)
         found = find(search->handles[i], name);
     return found && !is_our_own(found) ? found : NULL;
 }
@@ -108,7 +122,8 @@ static void *search_find(const search_t *search, const char *name)
 /* A failed search must not leave its text for the host's next dlerror. */
 static void forget_error(void)
 {
-    (void)dlerror();
+    if (!MDNN_FAULT(DLERROR_LEFT))
+        (void)dlerror();
 }
 
 void *mdnn_real_find(const char *const *sonames, const char *name)
