@@ -189,10 +189,9 @@ static int print_ranges(void)
         allocate(&map, 'A', 4 * chunk_bytes, NULL) && allocate(&map, 'B', 3 * chunk_bytes, NULL) &&
         allocate(&map, 'C', 2 * chunk_bytes, "A, B, C: 4, 3, 2 chunks") &&
         allocate(&map, 'S', chunk_bytes / 4, "S: a small block") &&
-        release(&map, 'B', "B is freed") &&
-        allocate(&map, 'D', 2 * chunk_bytes, "D: 2 chunks") && release(&map, 'C', "C is freed") &&
-        allocate(&map, 'E', 3 * chunk_bytes, "E: 3 chunks") && send_away(&map, 'A', "A leaves") &&
-        allocate(&map, 'F', 3 * chunk_bytes, "F: 3 chunks");
+        release(&map, 'B', "B is freed") && allocate(&map, 'D', 2 * chunk_bytes, "D: 2 chunks") &&
+        release(&map, 'C', "C is freed") && allocate(&map, 'E', 3 * chunk_bytes, "E: 3 chunks") &&
+        send_away(&map, 'A', "A leaves") && allocate(&map, 'F', 3 * chunk_bytes, "F: 3 chunks");
     mdnn_ranges_destroy(map.ranges);
     return is_done_so_far ? EXIT_SUCCESS : EXIT_FAILURE;
 }
