@@ -2,6 +2,7 @@
 import dataclasses
 import datetime
 import fcntl
+import glob
 import importlib.util
 import json
 import os
@@ -82,6 +83,39 @@ def package_folders():
             if any(name in files for name in NEEDED):
                 folders.append(folder)
     return sorted(folders)
+
+
+LEAST_CUDA = 12030  # of cuda.h
+
+
+def header_folders():
+    """Where cuda.h may be: toolkits, what scripts/setup unpacked, Python packages."""
+    folders = [os.path.join(os.environ[name], "include") for name in ("CUDA_HOME", "CUDA_PATH")
+               if os.environ.get(name)]
+    folders += sorted(glob.glob("/usr/local/cuda*/include"), reverse=True)
+    folders += [os.path.join(ROOT, "build", "cuda", "include"), "/usr/include"]
+    for package, pattern in (("nvidia", "*/include"), ("triton", "backends/nvidia/include")):
+        spec = importlib.util.find_spec(package)
+        for place in (spec.submodule_search_locations if spec else None) or []:
+            folders += sorted(glob.glob(os.path.join(place, pattern)))
+    return folders
+
+
+def cuda_version(folder):
+    """What cuda.h in there calls itself (13000), or 0."""
+    try:
+        with open(os.path.join(folder, "cuda.h"), encoding="utf-8", errors="replace") as file:
+            match = re.search(r"^#define\s+CUDA_VERSION\s+(\d+)", file.read(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(match[1]) if match else 0
+
+
+def find_headers():
+    best = max(header_folders(), key=cuda_version, default=None)
+    if best is None or cuda_version(best) < LEAST_CUDA:
+        sys.exit(f"no cuda.h of version {LEAST_CUDA} or later was found")
+    return best
 
 
 def driver_version():

@@ -13,7 +13,6 @@ import machine as machines
 import memory_cells as cells
 from memory_cells import GIB
 from memory_place import ASYNC, DETERMINISTIC, HERE, alone, ask, close, label, load_statistics
-from pages import module_of
 from processes import Failed
 
 SIDES = ("stock", "library")
@@ -418,7 +417,7 @@ def run_calls(program, environment, place):
 
 def calls_row(row, place):
     program = compile_here("memory_calls.c", place, "-isystem",
-                           module_of("gpu/vm-experiments").find_headers())
+                           machines.find_headers())
     path = os.path.join(place.scratch, "calls.json")
     pairs = [(run_calls(program, place.clean, place),
               run_calls(program, place.preload_environment(row.budget, "auto", {}, path), place))
