@@ -1,5 +1,5 @@
-/* Costs of one problem in memory, by part size and role: filled from the database or a table, and
- * by the measurements of this run. Not thread-safe; belongs to one optimization. */
+/* The costs of one problem in memory, by part size and role. They come from the database or a
+ * table, and from the measurements of this run. Not thread-safe; belongs to one optimization. */
 #ifndef MDNN_COST_MEMORY_H
 #define MDNN_COST_MEMORY_H
 
@@ -21,7 +21,7 @@ typedef struct mdnn_cost_memory {
 
 void mdnn_cost_memory_fini(mdnn_cost_memory_t *memory);
 
-/* Copies the costs in, in place of what was there. INVALID_ARGUMENT for more than
+/* Copies the costs in and replaces those that were there. INVALID_ARGUMENT for more than
  * MDNN_COSTS_PER_SIZE costs, OUT_OF_MEMORY; unchanged on failure. */
 mdnn_status_t mdnn_cost_memory_put(mdnn_cost_memory_t *memory, int64_t images,
                                    mdnn_part_role_t role, const mdnn_cost_t *costs, size_t count,
@@ -34,7 +34,7 @@ const mdnn_cost_entry_t *mdnn_cost_memory_find(const mdnn_cost_memory_t *memory,
 /* The memory as a source: sizes that it does not know cannot be run. `memory` is borrowed. */
 mdnn_cost_source_t mdnn_cost_memory_source(mdnn_cost_memory_t *memory);
 
-/* First the memory, then `next`, whose answers are kept in the memory as new. */
+/* Asks the memory first, then `next`, whose answers are kept in the memory as new. */
 typedef struct mdnn_cost_chain {
     mdnn_cost_memory_t *memory;
     mdnn_cost_source_t next;

@@ -13,7 +13,8 @@ typedef struct mdnn_cost_list {
 
 typedef struct mdnn_size_costs {
     int64_t images;
-    mdnn_cost_list_t role[MDNN_PART_ROLE_COUNT]; /* may share one array; empty: cannot occur so */
+    mdnn_cost_list_t role[MDNN_PART_ROLE_COUNT]; /* may share one array; empty: this role cannot
+                                                  * occur */
 } mdnn_size_costs_t;
 
 typedef struct mdnn_costs_by_size {

@@ -1,15 +1,15 @@
 /* Measured costs and chosen configurations, kept between runs: one SQLite file.
  *
  * A visit (every function below that reads or writes) opens the file, uses it and closes it; no
- * descriptor outlives the return. It takes at most `budget_ms` of waiting for others and of work,
- * else it ends with BUSY and nothing is changed. Many processes and threads may visit at once. A
- * process that is killed at any moment leaves a readable file.
+ * descriptor outlives the return. It waits and works for at most `budget_ms`; after that time it
+ * ends with BUSY and changes nothing. Many processes and threads may visit at once. A process that
+ * is killed at any moment leaves a readable file.
  *
  * Statuses of a visit: NOT_FOUND (nothing known, or no file), BUSY, OUT_OF_MEMORY, IO (no such
  * directory, read-only, disk full), UNSUPPORTED (written by a newer version: nothing is read or
- * written), BAD_FORMAT (not a database of ours: it is left alone; or a damaged one: it was moved to
- * `<file>.damaged-<n>` and said so on the log, and the next store starts a fresh file; a store does
- * that at once and returns OK). */
+ * written), BAD_FORMAT (the file is not a database of the library and is not changed; or it is
+ * damaged, was moved to `<file>.damaged-<n>` with a line in the log, and the next store starts a
+ * new file; a store does that at once and returns OK). */
 #ifndef MDNN_DATABASE_H
 #define MDNN_DATABASE_H
 
@@ -58,15 +58,15 @@ mdnn_status_t mdnn_database_key(const mdnn_problem_t *problem,
                                 const mdnn_database_environment_t *environment,
                                 mdnn_database_key_t *key);
 
-/* Puts every known cost of the problem into `memory`, from the file first, then from the import, as
- * not new; what is in `memory` already stays. OK if anything was added. One visit for a whole
- * problem, so that a warm start costs one. */
+/* Puts every known cost of the problem into `memory`, from the file first and then from the import,
+ * as not new; costs that are in `memory` already stay. OK if anything was added. A whole problem
+ * takes one visit, so a start with a filled database is fast. */
 mdnn_status_t mdnn_database_load_costs(const mdnn_database_t *database,
                                        const mdnn_database_key_t *key, mdnn_cost_memory_t *memory);
 
-/* Writes the entries that are new, in one transaction, and marks them as not new; one with candidates
- * that were deferred to a search takes what the file knows of them. OK without a visit if there are none or
- * nothing is kept. */
+/* Writes the new entries in one transaction and marks them as not new. An entry with candidates that were deferred to a
+ * search keeps the times that the file has for them. OK without a visit if there are no new entries or nothing is
+ * kept. */
 mdnn_status_t mdnn_database_store_costs(const mdnn_database_t *database,
                                         const mdnn_database_key_t *key, mdnn_cost_memory_t *memory);
 
@@ -80,12 +80,12 @@ mdnn_status_t mdnn_database_load_configuration(const mdnn_database_t *database,
                                                mdnn_configuration_t *configuration);
 
 typedef enum mdnn_database_conflict {
-    MDNN_DATABASE_KEEP, /* whoever came first wins, so that processes agree */
+    MDNN_DATABASE_KEEP, /* the first one that was stored wins, so that processes agree */
     MDNN_DATABASE_REPLACE
 } mdnn_database_conflict_t;
 
-/* To be called before the first use of the configuration. OK also where an earlier record was kept:
- * load it to know it. */
+/* Called before the first use of the configuration. OK even if an earlier record was kept; load it
+ * to see which. */
 mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
                                                 const mdnn_database_key_t *key,
                                                 const mdnn_wr_request_t *request,
@@ -93,14 +93,15 @@ mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
                                                 const mdnn_configuration_t *configuration,
                                                 mdnn_database_conflict_t conflict);
 
-/* What both store, at the limit of the request: one visit, one transaction. */
+/* Stores what both functions store, at the limit of the request, in one visit and one
+ * transaction. */
 mdnn_status_t mdnn_database_store(const mdnn_database_t *database, const mdnn_database_key_t *key,
                                   mdnn_cost_memory_t *memory, const mdnn_wr_request_t *request,
                                   const mdnn_configuration_t *configuration,
                                   mdnn_database_conflict_t conflict);
 
-/* ---- for `microdnn cache`: paths are used as they are; no file is ever moved aside here but
- * `into` of a merge ---- */
+/* ---- for `microdnn cache`: paths are used as they are; only `into` of a merge is ever moved aside
+ * here ---- */
 
 /* All texts are valid until `show` returns and hold what the file says, control characters too. */
 typedef struct mdnn_database_row {
@@ -117,9 +118,9 @@ mdnn_status_t mdnn_database_list(const char *path, unsigned budget_ms,
                                  void (*show)(void *context, const mdnn_database_row_t *row),
                                  void *context);
 
-/* Adds to `into` (made if missing) what it does not have of `from`, in one transaction. Export,
- * import and merge are all this. Rows of `from` that fail their checksum are left out.
- * INVALID_ARGUMENT if both are one file. *added counts the rows. */
+/* Adds to `into`, which is created if it is missing, the rows of `from` that it lacks, in one
+ * transaction. Export, import and merge all do this. Rows of `from` with a wrong checksum are left
+ * out. INVALID_ARGUMENT if both are the same file. *added counts the rows. */
 mdnn_status_t mdnn_database_merge(const char *into, const char *from, unsigned budget_ms,
                                   int64_t *added);
 

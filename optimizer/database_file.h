@@ -1,5 +1,4 @@
-/* The file below the database: one visit, and what to do with a file that is not as it should be.
- */
+/* The file below the database: how one visit goes, and what happens to a damaged file. */
 #ifndef MDNN_DATABASE_FILE_H
 #define MDNN_DATABASE_FILE_H
 
@@ -12,13 +11,13 @@
 typedef enum mdnn_visit_mode {
     MDNN_VISIT_READ,   /* of our own file: a damaged one is set aside */
     MDNN_VISIT_WRITE,  /* the same; the file is made if missing */
-    MDNN_VISIT_FOREIGN /* of somebody's file: never changed */
+    MDNN_VISIT_FOREIGN /* of a file that is not ours: never changed */
 } mdnn_visit_mode_t;
 
 /* Runs `work` inside one transaction that is committed if it returns OK. `work` returns the status
  * of its SQLite calls through mdnn_status_of_sqlite; it may run twice (WRITE, after a damaged file
- * was set aside), so it must not keep what it did the first time. Visits of one process run one
- * after the other; `work` may visit another file. */
+ * was set aside), so it must keep nothing from its first run. Visits of one process run one after
+ * the other; `work` may visit another file. */
 mdnn_status_t mdnn_database_visit(const char *path, mdnn_visit_mode_t mode, unsigned budget_ms,
                                   mdnn_status_t (*work)(void *context, sqlite3 *handle),
                                   void *context);

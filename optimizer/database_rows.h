@@ -17,7 +17,7 @@ typedef struct mdnn_database_blob {
 
 /* Number of the problem's row. NOT_FOUND. */
 mdnn_status_t mdnn_problem_row_find(sqlite3 *handle, const char *key, int64_t *problem);
-/* The same, made if missing. */
+/* The same, but the row is added if it is missing. */
 mdnn_status_t mdnn_problem_row_make(sqlite3 *handle, const char *key, const char *title,
                                     int64_t *problem);
 
@@ -30,7 +30,7 @@ typedef struct mdnn_blob_query {
     bool salvage;        /* leave rows with a wrong checksum out; else they are BAD_FORMAT */
 } mdnn_blob_query_t;
 
-/* Gives every sound row to `take`; a status other than OK from there ends it. */
+/* Calls `take` for every sound row; a status other than OK from it ends the loop. */
 mdnn_status_t mdnn_blobs_read(sqlite3 *handle, const mdnn_blob_query_t *query,
                               mdnn_status_t (*take)(void *context,
                                                     const mdnn_database_blob_t *blob),

@@ -1,10 +1,10 @@
-/* What SQLite may do with files.
+/* Restricts what SQLite may do with files.
  *
- * SQLite opens by name: the database, its journal, and whatever name stands in a journal as that of
- * a journal above it, which it deletes. Who can plant a journal could have any file of the user
- * deleted. So during a visit SQLite sees two files and no others, the database and its journal, both
- * in a folder that is open already; it calls the system through functions of ours (this copy of
- * SQLite serves nobody else). A file of somebody else has no journal there: it is read as it lies. */
+ * SQLite opens files by name: the database, its journal, and any file that a journal names as its
+ * super-journal, which SQLite deletes. Somebody who can plant a journal could thus delete any file
+ * of the user. So during a visit SQLite sees only two files, the database and its journal, both in
+ * a folder that is already open: it calls the system through our functions (no other code uses this
+ * copy of SQLite). For another user's file SQLite sees no journal and reads the file as it is. */
 #ifndef MDNN_DATABASE_SYSTEM_H
 #define MDNN_DATABASE_SYSTEM_H
 
@@ -14,7 +14,7 @@
 
 enum { MDNN_SEEN_PATH_BYTES = 3 * NAME_MAX + 64 };
 
-/* The files of one visit. Visits of a thread are nested; begun and ended by the same thread. */
+/* The files of one visit. A thread may nest visits, and ends each visit that it began. */
 typedef struct mdnn_seen_files {
     const mdnn_safe_path_t *place; /* borrowed until the end */
     bool immutable;                /* without a journal, never written */
@@ -22,7 +22,7 @@ typedef struct mdnn_seen_files {
     struct mdnn_seen_files *outer;
 } mdnn_seen_files_t;
 
-/* False if SQLite cannot be bound to these functions: then it must not be used. */
+/* False if SQLite cannot be bound to these functions; it must not be used then. */
 bool mdnn_seen_files_begin(mdnn_seen_files_t *files);
 void mdnn_seen_files_end(mdnn_seen_files_t *files);
 

@@ -1,10 +1,10 @@
 /* Desirable sets (Oyama 2018, III-C.1): the configurations of a convolution that no other
  * one beats in both time and workspace, as input of Workspace Division.
  *
- * The front of WR is that set already: its rounds under falling limits find, for every workspace,
- * the fastest configuration within it. With an adoption margin the set is that of what the margin
- * admits. This adds the form that the solvers take, and that kernels of one problem share one set.
- */
+ * The front of WR is already that set: its rounds under falling limits find, for every workspace,
+ * the fastest configuration within it. With an adoption margin, the set holds what the margin
+ * admits. This file adds the form that the solvers take, and lets kernels of one problem share one
+ * set. */
 #ifndef MDNN_DESIRABLE_H
 #define MDNN_DESIRABLE_H
 
@@ -26,8 +26,8 @@ typedef struct mdnn_desirable_sets mdnn_desirable_sets_t;
 mdnn_status_t mdnn_desirable_sets_create(mdnn_desirable_sets_t **sets);
 void mdnn_desirable_sets_destroy(mdnn_desirable_sets_t *sets); /* NULL accepted */
 
-/* The problem's set, made at its first asking from `request` and `source`, which later askings of
- * the same problem do not look at. Valid until the sets are destroyed. Statuses of
+/* The problem's set. The first call for a problem makes it from `request` and `source`; later calls
+ * do not look at them. It is valid until the sets are destroyed. Returns the statuses of
  * mdnn_wr_optimize; nothing is kept on failure. */
 mdnn_status_t mdnn_desirable_sets_get(mdnn_desirable_sets_t *sets, const mdnn_problem_t *problem,
                                       const mdnn_wr_request_t *request,

@@ -1,14 +1,14 @@
-/* Building of the front that wr.h publishes.
+/* Builds the front that wr.h publishes.
  *
  * Margin and dominance. A split is admitted if it beats (1 - margin) x the best undivided time
- * within the split's own workspace; undivided configurations are always admitted; the front is the
- * Pareto set of what is admitted, so a rejected split hides nothing.
+ * within the split's own workspace; undivided configurations are always admitted. The front is the
+ * Pareto set of the admitted configurations, so a rejected split hides nothing.
  *   - It is enough to offer the Pareto set of all splits: a split c' that is no better than a
  *     rejected c in time and workspace is rejected too, as its workspace admits at least the
  *     undivided times that c was compared with.
  *   - A limit above a split's workspace may admit a faster undivided configuration that the split
- *     beats by less than the margin. mdnn_front_best judges again at the limit that is asked and
- *     then answers with the undivided one, although it is not on the front: "a split replaces the
+ *     beats by less than the margin. mdnn_front_best judges again at the limit in question and then
+ *     returns the undivided configuration, although it is not on the front: "a split replaces the
  *     undivided convolution only if it is faster by more than the margin" holds at every limit. If
  *     the fastest split within the limit fails there, so do all slower ones. */
 #ifndef MDNN_FRONT_H
@@ -17,7 +17,7 @@
 #include "optimizer/costs.h"
 #include "optimizer/wr.h"
 
-/* An unfinished front that knows the undivided configurations of `batch` images. */
+/* Makes an unfinished front that knows the undivided configurations of `batch` images. */
 mdnn_status_t mdnn_front_create(int64_t batch, const mdnn_cost_list_t *undivided,
                                 double adoption_margin, mdnn_front_t **front);
 

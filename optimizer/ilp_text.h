@@ -1,5 +1,5 @@
-/* Problems and solutions of Workspace Division as text: what goes to `microdnn-ilp` and comes back.
- * Several may stand one after another. Lines end with a newline, words are parted by one space.
+/* Problems and solutions of Workspace Division as text, as `microdnn-ilp` reads and writes them.
+ * Several may follow each other. Lines end with a newline, and words are separated by one space.
  *
  *     microdnn-ilp problem 1
  *     model sum                     or shared
@@ -29,8 +29,8 @@
 #include "config/text.h"
 #include "optimizer/wd.h"
 
-/* Appends. OUT_OF_MEMORY; INVALID_ARGUMENT for times that are negative, not finite or above 1e9 ms.
- * The text may have grown by a part of it then. */
+/* Appends to the text. OUT_OF_MEMORY; INVALID_ARGUMENT for times that are negative, not finite or
+ * above 1e9 ms. On failure the text may have grown by a part of it. */
 mdnn_status_t mdnn_ilp_write_problem(mdnn_text_t *text, const mdnn_wd_problem_t *problem);
 
 typedef enum mdnn_ilp_state {
@@ -57,14 +57,14 @@ typedef struct mdnn_ilp_cursor {
     size_t line; /* of `next`, from 1; after BAD_FORMAT the line at fault */
 } mdnn_ilp_cursor_t;
 
-/* A problem with what it points to, in memory of its own. */
+/* A problem and everything that it points to, in memory of its own. */
 typedef struct mdnn_ilp_problem {
     mdnn_wd_problem_t problem;
     mdnn_wd_kernel_t *kernels;
     mdnn_knapsack_item_t *items;
 } mdnn_ilp_problem_t;
 
-/* Reads one and moves the cursor behind it. NOT_FOUND at the end of the text; BAD_FORMAT;
+/* Reads one item and moves the cursor behind it. NOT_FOUND at the end of the text; BAD_FORMAT;
  * OUT_OF_MEMORY. Never takes more memory than a small multiple of the text. */
 mdnn_status_t mdnn_ilp_read_problem(mdnn_ilp_cursor_t *cursor, mdnn_ilp_problem_t *problem);
 void mdnn_ilp_problem_fini(mdnn_ilp_problem_t *problem);

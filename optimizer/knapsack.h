@@ -14,13 +14,13 @@ typedef struct mdnn_knapsack_item {
     uint64_t workspace_bytes;
 } mdnn_knapsack_item_t;
 
-/* Items in any order; those that others beat may be among them. */
+/* Items may come in any order, and may include some that other items beat. */
 typedef struct mdnn_knapsack_class {
     const mdnn_knapsack_item_t *items;
     size_t count; /* >= 1 */
 } mdnn_knapsack_class_t;
 
-/* Zero means the default. A problem within neither limit is solved as well as they allow. */
+/* Zero means the default. A problem that exceeds a limit is solved as well as the limits allow. */
 typedef struct mdnn_knapsack_limits {
     double time_ms; /* no limit */
     size_t states;  /* partial solutions held at once: 2^16, of a few hundred bytes each */
@@ -34,8 +34,8 @@ typedef struct mdnn_knapsack_result {
 } mdnn_knapsack_result_t;
 
 /* choices[i] becomes the item of class i. NOT_FOUND if nothing fits; INVALID_ARGUMENT for an empty
- * class or a bad time; OVERFLOW if workspaces add up to 2^62 and more; OUT_OF_MEMORY. On failure
- * choices and *result are untouched. Deterministic where no time limit cuts it short. Thread-safe:
+ * class or a bad time; OVERFLOW if the workspaces add up to 2^62 or more; OUT_OF_MEMORY. On failure
+ * choices and *result are untouched. Deterministic unless the time limit ends it. Thread-safe:
  * keeps no state. */
 mdnn_status_t mdnn_knapsack_solve(const mdnn_knapsack_class_t *classes, size_t class_count,
                                   uint64_t capacity_bytes, const mdnn_knapsack_limits_t *limits,

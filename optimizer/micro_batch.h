@@ -24,8 +24,8 @@ typedef enum mdnn_part_role {
     MDNN_PART_ROLE_COUNT
 } mdnn_part_role_t;
 
-/* An engine of cuDNN's graph API with its knobs, the identity of a candidate there. Opaque to the
- * optimizer. Unused knobs are zero. */
+/* An engine of cuDNN's graph API with its knobs: the identity of a candidate in that API. Opaque to
+ * the optimizer. Unused knobs are zero. */
 enum { MDNN_ENGINE_KNOBS = 14 };
 typedef struct mdnn_engine {
     int32_t id; /* global index, unique among the engines of one kind of graph */
@@ -47,14 +47,13 @@ typedef struct mdnn_cost {
     double time_ms; /* > 0; 0 if untimed */
     bool deterministic;
     bool direct;       /* neither FFT nor Winograd */
-    bool strict;       /* nothing is rounded on the way that need not be: no TF32 */
+    bool strict;       /* no avoidable rounding on the way: no TF32 */
     bool extrapolated; /* not measured at this size */
-    bool untimed; /* only its workspace is known: it was above the limit. Never in a configuration,
+    bool untimed;  /* only its workspace is known: it was above the limit. Never in a configuration,
                            but remembered, so that a larger limit knows what it would admit */
-    bool
-        deferred; /* untimed: nothing else is known, it was left to a caller that tries its candidates
-                           itself. Timed: others, which are not even named here, were. Remembered for
-                           those that do not */
+    bool deferred; /* untimed: nothing else is known, since a caller that searches by itself times
+                   * it. Timed: there are further deferred candidates, which are not named here.
+                   * Remembered for callers that do not search */
 } mdnn_cost_t;
 
 typedef struct mdnn_micro_config {
@@ -69,10 +68,11 @@ typedef struct mdnn_configuration {
     mdnn_micro_config_t *parts; /* in execution order; owned by the front */
 } mdnn_configuration_t;
 
-/* Where costs come from: a table, a measurement, a database. `find` writes up to `capacity` costs of
- * running one part of `images` images in `role` and their number to *count (0: this size cannot be
- * run; no error). An error ends the optimization. Called once per (images, role), from the largest
- * size down. For role REST of directions without accumulation it gives the same as FIRST. */
+/* Where costs come from: a table, a measurement, a database. `find` writes up to `capacity` costs
+ * of running one part of `images` images in `role` and their number to *count (0: this size cannot
+ * be run; no error). An error ends the optimization. `find` is called once per (images, role), from
+ * the largest size down. In directions without accumulation it returns the same for role REST as
+ * for FIRST. */
 typedef struct mdnn_cost_source {
     void *context;
     mdnn_status_t (*find)(void *context, int64_t images, mdnn_part_role_t role, mdnn_cost_t *costs,

@@ -1,11 +1,11 @@
-/* Networks, discovered from the convolutions that run: which calls make an iteration, and which of
- * them a call is. Programs tell no layer ids, so the sequence of one stream's calls is watched
- * until it repeats.
+/* Discovers networks from the convolutions that run: which calls make up an iteration, and which of
+ * them a given call is. Programs do not identify layers, so the sequence of calls in one stream is
+ * watched until it repeats.
  *
  * Two calls are the same layer if they ask for the same problem on the same tensors; one problem on
- * other tensors is another layer. Programs whose activations wander in memory show no such period;
- * then the weights alone tell layers apart, and more repeats are wanted. Without stable weights
- * nothing is found, and nothing is lost but the division by layers. */
+ * other tensors is another layer. Programs whose activations change their addresses show no such
+ * period. In that case only the weights tell layers apart, and more repeats are required. Without
+ * stable weights no network is found, and only the division by layers is lost. */
 #ifndef MDNN_NETWORK_H
 #define MDNN_NETWORK_H
 
@@ -15,12 +15,12 @@
 
 #include "config/status.h"
 
-/* One convolution call as far as it tells layers apart. */
+/* What distinguishes the layers in one convolution call. */
 typedef struct mdnn_network_call {
     const void *problem;     /* one address for each problem; compared, not read */
     uintptr_t x, w, y;       /* addresses of the tensors */
     uint32_t demand;         /* what the caller demands, as the owner numbers it */
-    uint32_t writes_weights; /* 1: `w` is a gradient, which may wander */
+    uint32_t writes_weights; /* 1: `w` is a gradient, whose address may change */
 } mdnn_network_call_t;
 
 typedef enum mdnn_likeness {
@@ -31,7 +31,7 @@ typedef enum mdnn_likeness {
 bool mdnn_network_calls_alike(const mdnn_network_call_t *a, const mdnn_network_call_t *b,
                               mdnn_likeness_t likeness);
 
-/* An end of a sequence counts as repeating if it holds this many whole periods and calls. */
+/* The end of a sequence counts as repeating if it holds this many whole periods and calls. */
 enum { MDNN_REPEATS_TENSORS = 3, MDNN_REPEATS_WEIGHTS = 6, MDNN_REPEATING_CALLS = 32 };
 
 /* Smallest period p with which the last max(repeats x p, MDNN_REPEATING_CALLS) of `count` calls
@@ -63,10 +63,10 @@ typedef struct mdnn_network_place {
     size_t layer; /* < layer_count */
 } mdnn_network_place_t;
 
-/* Takes the next call. True if the sequence now follows another network than before: one that was
- * just discovered, or one known from earlier that was followed for a whole iteration. That is the
- * moment to plan anew; calls out of order, evaluations of the same layers, or a few calls of
- * something else are none. Allocates only when a network is discovered. */
+/* Takes the next call. True if the sequence now follows another network than at the last call: one
+ * that was just discovered, or a known one that it has followed for a whole iteration. That is the
+ * moment for a new plan; calls out of order, evaluations of the same layers, or a few other calls
+ * are not. Allocates only when a network is discovered. */
 bool mdnn_watch_call(mdnn_watch_t *watch, const mdnn_network_call_t *call,
                      mdnn_network_place_t *place);
 

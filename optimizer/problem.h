@@ -1,6 +1,6 @@
-/* A convolution problem: everything that decides cost or result of one call. Plain integers with
- * cuDNN's numeric values, so that optimizer/ needs no CUDA header. Zero it whole before filling:
- * it is hashed and compared as bytes (there is no padding). */
+/* A convolution problem: everything that determines the cost or the result of one call. Plain
+ * integers with cuDNN's numeric values, so that optimizer/ needs no CUDA header. Zero all of it
+ * before filling it in: it is hashed and compared as bytes (there is no padding). */
 #ifndef MDNN_PROBLEM_H
 #define MDNN_PROBLEM_H
 
@@ -23,13 +23,14 @@ typedef struct mdnn_problem_tensor {
     int32_t dim_count;               /* 0: no such tensor in this problem */
     int32_t dims[MDNN_PROBLEM_DIMS]; /* n c [d] h w, filters k c [d] h w */
     int32_t
-        strides[MDNN_PROBLEM_DIMS]; /* in elements; for filters all zero where `format` says it */
+        strides[MDNN_PROBLEM_DIMS]; /* in elements; all zero for filters whose `format` says it */
     int32_t format;                 /* cudnnTensorFormat_t of a filter, else 0 */
-    int32_t alignment_bytes;        /* power of two that divides the address: <= 16 of what a legacy
-                                             call passes (16 if unknown), what a graph demands */
+    int32_t alignment_bytes;        /* power of two that divides the address: at most 16, from the
+                                     * legacy call (16 if unknown) or the graph's demand */
 } mdnn_problem_tensor_t;
 
-/* One pointwise operation behind the convolution of a graph, in order; it reads what came before. */
+/* One pointwise operation behind the convolution of a graph, in order; it reads the result of the
+ * one in front of it. */
 typedef struct mdnn_problem_pointwise {
     int32_t mode;                     /* cudnnPointwiseMode_t */
     int32_t operand;                  /* mdnn_operand_t: the second input */
@@ -62,7 +63,8 @@ typedef struct mdnn_problem {
     mdnn_problem_tensor_t z, bias; /* MDNN_BIAS_ACTIVATION_FORWARD only: z has a batch, bias none */
     int32_t spatial_dims;          /* 2 or 3 */
     int32_t pad[MDNN_PROBLEM_SPATIAL_DIMS];       /* before the first element */
-    int32_t pad_after[MDNN_PROBLEM_SPATIAL_DIMS]; /* behind the last; as `pad` in the legacy API */
+    int32_t pad_after[MDNN_PROBLEM_SPATIAL_DIMS]; /* behind the last element; equals `pad` in the
+                                                   * legacy API */
     int32_t stride[MDNN_PROBLEM_SPATIAL_DIMS];
     int32_t dilation[MDNN_PROBLEM_SPATIAL_DIMS];
     int32_t mode;         /* cudnnConvolutionMode_t */
@@ -76,25 +78,24 @@ typedef struct mdnn_problem {
     int32_t activation_mode; /* cudnnActivationMode_t; -1 without one */
     int32_t activation_nan;
     int32_t interfaces;      /* MDNN_INTERFACE_...: where candidates may come from */
-    int32_t weak_notes;      /* of the numerical notes, as bits, that weaken results: those
-                                             that the caller accepted beyond the math type */
+    int32_t weak_notes;      /* bits of the numerical notes that weaken results and that the caller
+                              * accepted beyond the math type */
     int32_t pointwise_count; /* graphs only */
     int64_t activation_coefficient_bits; /* of the double */
-    /* Of the doubles alpha and beta where engines may run the problem (they are part of a plan there,
-     * while a legacy call passes them anew each time); zero otherwise. */
+    /* The bits of the doubles alpha and beta if engines may run the problem, since they are part of
+     * a plan there; otherwise zero, since a legacy call passes them each time. */
     int64_t alpha_bits, beta_bits;
     mdnn_problem_pointwise_t pointwise[MDNN_PROBLEM_POINTWISE];
 } mdnn_problem_t;
 
-/* All zero but the fields whose "none" is another number. */
+/* All zero, except for the fields whose "none" is another number. */
 void mdnn_problem_init(mdnn_problem_t *problem);
 
 mdnn_alpha_class_t mdnn_alpha_class(double alpha);
 
-/* Whether the result may be added up from those of parts of the batch, each scaled with alpha and rounded to
- * the type of the output: true in the directions that add nothing up. A sum of gradients in which parts cancel
- * may be finite although a part is not: in fp16 at magnitudes that programs have, in every type where alpha
- * enlarges the parts. */
+/* Whether the results of parts of the batch, each scaled with alpha and rounded to the type of the output, may be added
+ * up: true in the directions that add nothing up. A sum of gradients in which parts cancel may be finite although a
+ * part is not: in fp16 at magnitudes that programs have, in every type where alpha enlarges the parts. */
 bool mdnn_problem_parts_may_add_up(const mdnn_problem_t *problem);
 
 uint64_t mdnn_problem_hash(const mdnn_problem_t *problem);

@@ -1,6 +1,6 @@
-/* Whether the program searches by itself: PyTorch's benchmark=True makes every plan of a problem, asks
- * each one's workspace, runs them all and keeps the fastest. What it runs anyway need not be measured
- * before. Whoever only looks like that is found out, and has it measured after all. */
+/* Finds out whether the program searches by itself: PyTorch's benchmark=True makes every plan of a problem, asks for
+ * the workspace of each, runs them all and keeps the fastest. Plans that the program runs anyway need not be measured.
+ * If a program only seems to search, that is noticed, and the library measures after all. */
 #ifndef MDNN_SEARCH_H
 #define MDNN_SEARCH_H
 
@@ -16,10 +16,10 @@ typedef enum mdnn_search_verdict {
     MDNN_SEARCH_NONE  /* it made several plans and chose one that way */
 } mdnn_search_verdict_t;
 
-/* What a program does with one problem. Zeroed at first; any thread. */
+/* What a program does with one problem. Starts as zeros; any thread may use it. */
 typedef struct mdnn_search {
     _Atomic int plans;   /* that it made since it last ran one */
-    _Atomic int made;    /* those before it last ran one */
+    _Atomic int made;    /* those that it made up to its last run */
     _Atomic int tried;   /* of these, those that it ran */
     _Atomic int verdict; /* mdnn_search_verdict_t */
     _Atomic bool executed;
@@ -29,10 +29,10 @@ void mdnn_search_met(mdnn_search_t *search); /* another plan of the problem, unl
 /* A plan of the problem runs, for the `run`th time (from 1 on). */
 void mdnn_search_ran(mdnn_search_t *search, int run);
 
-/* Whether a plan that is made now is likely one of a search: the program searched lately, and did not
- * turn out to do otherwise with this problem. */
+/* Whether a plan that is made now is probably part of a search: the program searched recently, and
+ * nothing shows that it does not search for this problem. */
 bool mdnn_search_goes_on(const mdnn_search_t *search);
-/* Whether plans of the problem run that no search chose. */
+/* Whether the program runs plans of the problem that no search chose. */
 bool mdnn_search_missed(const mdnn_search_t *search);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct mdnn_trial_medians {
     float split_ms, rival_ms;
 } mdnn_trial_medians_t;
 
-/* PENDING: it takes more pairs. Keeps no state. */
+/* PENDING: more pairs are needed. Keeps no state. */
 mdnn_trial_verdict_t mdnn_trial_judge(const mdnn_trial_times_t *times,
                                       mdnn_trial_medians_t *medians);
 

@@ -1,5 +1,5 @@
-/* Workspace Division: one total for the whole network, divided so that the convolutions take least
- * time (Oyama 2018, III-C).
+/* Workspace Division: divides one total for the whole network so that the convolutions take the
+ * least time (Oyama 2018, III-C).
  *
  * Kernels that run one after another share an arena, whose size is the largest workspace that is
  * chosen in it; arenas exist side by side, and their sum stays within the total:
@@ -10,8 +10,8 @@
  *   MDNN_WD_SHARED   the arenas are the groups (one for each stream that runs beside others). With
  * one group this is WR with the total as its limit.
  *
- * Choices are points of the desirable sets. Where an adoption margin counts, run what
- * mdnn_front_best answers for the arena (with one group: for the total), as WR does. */
+ * Choices are points of the desirable sets. With an adoption margin, run the configuration that
+ * mdnn_front_best returns for the arena (with one group: for the total), as WR does. */
 #ifndef MDNN_WD_H
 #define MDNN_WD_H
 
@@ -33,21 +33,21 @@ typedef struct mdnn_wd_problem {
     uint64_t total_bytes;
 } mdnn_wd_problem_t;
 
-/* What a choice comes to; see mdnn_knapsack_result_t. `workspace_bytes` is the sum of the arenas.
- */
+/* The time and workspace of a choice; see mdnn_knapsack_result_t. `workspace_bytes` is the sum of
+ * the arenas. */
 typedef mdnn_knapsack_result_t mdnn_wd_result_t;
 
 /* Number of arenas: group_count, or one for each kernel. */
 size_t mdnn_wd_arena_count(const mdnn_wd_problem_t *problem);
 
-/* choices[k] becomes the item of kernel k: of those within its arena the fastest, of equals the one
- * with the least workspace. Statuses, limits and threads as mdnn_knapsack_solve; INVALID_ARGUMENT
- * also for a bad group. */
+/* choices[k] becomes the item of kernel k: the fastest one within its arena and, among equals, the
+ * one with the least workspace. Statuses, limits and threads are those of mdnn_knapsack_solve;
+ * INVALID_ARGUMENT also for a bad group. */
 mdnn_status_t mdnn_wd_solve(const mdnn_wd_problem_t *problem, const mdnn_knapsack_limits_t *limits,
                             size_t *choices, mdnn_wd_result_t *result);
 
-/* Time and workspace of any choices, wherever they come from, and in `arena_bytes`
- * (mdnn_wd_arena_count; may be NULL) the arenas. INVALID_ARGUMENT for an item that does not exist,
+/* Computes time and workspace of any choices and writes the sizes of the arenas to `arena_bytes`
+ * (mdnn_wd_arena_count of them; may be NULL). INVALID_ARGUMENT for an item that does not exist,
  * NOT_FOUND if the total is exceeded. */
 mdnn_status_t mdnn_wd_evaluate(const mdnn_wd_problem_t *problem, const size_t *choices,
                                double *time_ms, uint64_t *workspace_bytes, uint64_t *arena_bytes);

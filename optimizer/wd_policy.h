@@ -6,7 +6,7 @@
 #include "optimizer/network.h"
 #include "optimizer/wd.h"
 
-/* Regions and segments begin at multiples of this: as aligned as an allocation. */
+/* Regions and segments begin at multiples of this, the alignment of an allocation. */
 enum { MDNN_WD_ALIGNMENT_BYTES = 512 };
 
 /* Bytes of the arena. */
@@ -18,8 +18,8 @@ typedef struct mdnn_wd_segment {
 typedef struct mdnn_wd_group {
     const mdnn_network_t *network; /* NULL: not known yet */
     mdnn_wd_segment_t region;
-    /* Of each layer of the network, within the region; NULL: the layers share the region. Owned by
-     * the group's owner. */
+    /* A segment per layer of the network, within the region; NULL: the layers share the region. The
+     * owner of the group owns it. */
     mdnn_wd_segment_t *segments;
 } mdnn_wd_group_t;
 
@@ -33,14 +33,15 @@ typedef struct mdnn_wd_settings {
     mdnn_wd_solver_t solver;
     double solver_ms;
     const char *glpk_program; /* NULL: find_program says where microdnn-ilp is */
-    /* The path of a program of our installation; false: there is none. NULL: likewise. */
+    /* Finds the path of a program of our installation; false: there is none. NULL means the
+     * same. */
     bool (*find_program)(const char *name, char *path, size_t bytes);
 } mdnn_wd_settings_t;
 
 /* Divides the first `bytes` of the arena among `count` >= 1 groups: fills `region` and `segments`
- * (NULL before). By equal shares where a network is not known or nothing can be solved; in the
- * model `shared` one group gets everything. Always leaves a valid division: whatever fails is said
- * on the log. */
+ * (NULL before). Gives equal shares if a network is not known or nothing can be solved; in the
+ * model `shared`, a single group gets everything. The result is always a valid division; failures
+ * are logged. */
 void mdnn_wd_divide(const mdnn_wd_settings_t *settings, mdnn_wd_items_t items, uint64_t bytes,
                     mdnn_wd_group_t *groups, size_t count);
 
