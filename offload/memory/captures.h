@@ -1,9 +1,10 @@
-/* What graphs hold: the allocations that were named or made in a capture, or named by a node, as
- * long as the graph, a clone or an executable of it exists. And which captures are under way, which
- * graphs are parts of others. Bookkeeping only: makes no driver call, takes no lock; the caller holds one around every other call.
+/* Records which allocations graphs hold: those that a capture named or made, or that a node names, for as long as the
+ * graph, a clone or an executable of it exists. It also records which captures are under way, and which graphs are
+ * parts of others. This is bookkeeping only: it makes no driver call and takes no lock; the caller holds a lock around
+ * every call.
  *
- * The mechanism counts pins, one for each holder here, and keeps what the program frees meanwhile
- * until the last is gone. */
+ * The mechanism counts pins, one per holder here, and keeps memory that the program frees in the meantime until the
+ * last holder is gone. */
 #ifndef MDNN_CAPTURES_H
 #define MDNN_CAPTURES_H
 
@@ -23,7 +24,8 @@ typedef struct mdnn_captures mdnn_captures_t;
 mdnn_captures_t *mdnn_captures_create(void); /* NULL without memory */
 void mdnn_captures_destroy(mdnn_captures_t *captures);
 
-/* What has allocations: a capture under way by its id, a graph or an executable by its handle. */
+/* A holder of allocations: a capture under way, by its id, or a graph or an executable, by its
+ * handle. */
 typedef enum mdnn_holder_kind {
     MDNN_HOLDER_CAPTURE,
     MDNN_HOLDER_GRAPH,
@@ -33,51 +35,52 @@ typedef enum mdnn_holder_kind {
 
 typedef struct mdnn_held {
     uint64_t address; /* where the allocation starts */
-    bool by_hand; /* only nodes name it that the program makes: held until it is freed at most */
-    bool made, ended; /* each launch allocates it, frees it */
-    bool out;         /* made and not ended: it was launched, and not freed since */
+    bool by_hand; /* only nodes that the program makes name it: held at most until it is freed */
+    bool made, ended; /* each launch allocates it, and each launch frees it */
+    bool out;         /* made and not ended: a launch has allocated it, and nothing has freed it */
 } mdnn_held_t;
 
-/* Adds an allocation. OK: it is held anew, so pin it. BUSY: that holder has it already, by hand
- * only if both say so. OUT_OF_MEMORY. */
+/* Adds an allocation. OK: the holder did not have it, so pin it. BUSY: the holder has it already;
+ * it counts as held by hand only if both calls say so. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_captures_hold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                  mdnn_held_t what);
 /* Takes it back. false: the holder does not have it. */
 bool mdnn_captures_unhold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                           uint64_t address);
-/* The program frees it: those that have it by hand have it no more, unless a graph makes it anew. How
- * many they were. */
+/* The program frees it: holders that have it by hand lose it, unless a graph allocates it again.
+ * Returns how many they were. */
 size_t mdnn_captures_freed(mdnn_captures_t *captures, uint64_t address);
-/* What the holder has there; NULL: nothing. Valid until the next call. */
+/* The allocation that the holder has there; NULL: none. Valid until the next call. */
 mdnn_held_t *mdnn_captures_find(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                 uint64_t address);
 /* Whether a graph makes what is there. */
 bool mdnn_captures_is_made(const mdnn_captures_t *captures, uint64_t address);
-/* Whether launches of the executable free what earlier ones made. set: it holds something. */
+/* Whether launches of the executable free what earlier launches allocated. For set the executable
+ * must hold something. */
 bool mdnn_captures_frees_on_launch(const mdnn_captures_t *captures, uint64_t executable);
 void mdnn_captures_set_frees_on_launch(mdnn_captures_t *captures, uint64_t executable, bool frees);
-/* `to`, which holds nothing yet, holds what `from` does; both are then one for what is added. No
- * holder `from`, or they are one already: nothing. BUSY: `to` holds something else. OUT_OF_MEMORY:
- * `from` will never let go. */
+/* `to`, which must hold nothing, gets all that `from` holds, and both are one holder for later
+ * additions. Does nothing if there is no holder `from`, or if they are one already. BUSY: `to`
+ * holds something else. OUT_OF_MEMORY: `from` keeps everything for good. */
 mdnn_status_t mdnn_captures_share(mdnn_captures_t *captures, mdnn_holder_kind_t from_kind,
                                   uint64_t from, mdnn_holder_kind_t to_kind, uint64_t to);
-/* `from` will never let go. */
+/* `from` keeps everything for good. */
 void mdnn_captures_keep(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id);
-/* What the holder has; valid until the next call. */
+/* All allocations of the holder; valid until the next call. */
 const mdnn_held_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
                                       uint64_t id, size_t *count);
 
-/* The holder, and a graph as the whole of parts, is known as `to` from now on, which is nobody yet.
- */
+/* From now on the holder, and the graph with its parts, is known as `to`, which must not exist
+ * yet. */
 void mdnn_captures_rename(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t from,
                           uint64_t to);
 
-/* The holder is no more. What nobody holds with it any longer comes back for unpinning, in memory
- * that is the caller's to free (NULL for none). */
+/* The holder ends. Returns the allocations that nobody else holds, so that the caller unpins them,
+ * in memory that the caller frees (NULL: none). */
 mdnn_held_t *mdnn_captures_release(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                    size_t *count);
 
-/* Allocations that start within are no more: nobody holds them. */
+/* The allocations that start in this range have ended: nobody holds them. */
 void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t bytes);
 
 /* ---- captures under way ---- */
@@ -91,24 +94,24 @@ typedef struct mdnn_capture {
     bool given;            /* the graph is the program's and stays, whatever becomes of this */
 } mdnn_capture_t;
 
-/* Remembers it. false: for want of memory not. */
+/* Remembers the capture. false: out of memory. */
 bool mdnn_captures_begin(mdnn_captures_t *captures, const mdnn_capture_t *capture);
-/* The one that began in the stream, of that thread or of any, or that makes the graph, is given
- * out; false: there is none. */
+/* Finds the capture that began in the stream, in that thread or in any, or that makes the graph.
+ * false: there is none. */
 bool mdnn_captures_in(const mdnn_captures_t *captures, mdnn_stream_t stream, pthread_t thread,
                       mdnn_capture_t *capture);
 bool mdnn_captures_making(const mdnn_captures_t *captures, mdnn_graph_t graph,
                           mdnn_capture_t *capture);
-/* false: it was not remembered, or forgotten meanwhile. */
+/* false: it was never remembered, or was forgotten. */
 bool mdnn_captures_end(mdnn_captures_t *captures, unsigned long long id);
 
 /* ---- graphs in graphs ---- */
 
 /* `part` lives in `whole` and ends with it. false: without memory. */
 bool mdnn_captures_join(mdnn_captures_t *captures, mdnn_graph_t whole, mdnn_graph_t part);
-/* The graph that is no part of another, itself perhaps, in which `graph` is. */
+/* The outermost graph that contains `graph`, perhaps `graph` itself. */
 mdnn_graph_t mdnn_captures_whole(const mdnn_captures_t *captures, mdnn_graph_t graph);
-/* `whole` is no more, nor are its parts. */
+/* `whole` and its parts have ended. */
 void mdnn_captures_part(mdnn_captures_t *captures, mdnn_graph_t whole);
 
 #endif

@@ -1,31 +1,31 @@
-/* Virtual memory of one device: allocations whose content is in device memory or, under a budget,
- * in pinned host memory while nothing uses it. This is the mechanism: before an operation is
- * enqueued every range that it names is made resident; finding memory for one may send others away.
- * That alone is right for any program; the plan follower's advice only moves the same work earlier.
+/* Virtual memory of one device: allocations whose content is in device memory or, under a budget, in pinned host memory
+ * while nothing uses it. This is the mechanism: before an operation is enqueued, every range that it names is made
+ * resident, and other ranges may have to leave for it. That alone is correct for any program; the plan follower's
+ * advice only moves the same work to an earlier time.
  *
  * A range is in one of four states (for invariants I1 and I2 of docs/design/README.md):
  *   - RESIDENT: mapped.
- *   - LEAVING: mapped still; once all work enqueued on it has ended it is unmapped, chunk by chunk,
- *     and each is copied to the host through its alias, and serves others when its copy has ended.
- *     Naming it calls that off; what is already gone comes back.
- *   - AWAY: unmapped, its content is on the host; but for its first chunks, if the plan follower had those
- *     stay or brought them back before the rest: they are mapped.
- *   - RETURNING: waits for chunks, has them, copies to them run through their aliases; each is
- *     mapped when its copy has ended.
- * Blocks of slabs (small ones) are always RESIDENT. No chunk is mapped at its range's own address
- * while a copy of it runs that will be used: whoever touches it without being named faults. A host
- * copy counts only for what is not mapped: what is may be written by anyone, and is copied whole
- * when it leaves again. With MDNN_SAFETY_HOST all that is otherwise (offload/memory/memory_quiet.c): no
- * unnamed touch faults, and none is lost.
+ *   - LEAVING: still mapped. Once all work enqueued on it has ended, it is unmapped chunk by chunk; each chunk is
+ *     copied to the host through its alias, and serves other ranges when its copy has ended. If an operation names the
+ *     range, it stops leaving, and chunks that are already gone come back.
+ *   - AWAY: unmapped, with its content on the host. Its first chunks may be mapped, if the plan follower kept them or
+ *     brought them back before the rest.
+ *   - RETURNING: waits for chunks; copies to the chunks that it has run through their aliases, and each chunk is mapped
+ *     when its copy has ended.
+ * Blocks of slabs (small allocations) are always RESIDENT. No chunk is mapped at its range's own address while a copy
+ * of it runs whose result will be used, so an operation that touches the chunk without naming it faults. A host copy is
+ * valid only for chunks that are not mapped: anyone may write to a mapped chunk, so all of it is copied when it leaves
+ * again. With MDNN_SAFETY_HOST this is different (offload/memory/memory_quiet.c): no unnamed access faults, and none is
+ * lost.
  *
- * Everything moves in mdnn_memory_progress, which never waits; begin and allocate call it and wait
- * on the host only where there is nothing else to do (counted). A wait is always for a point of
- * work that is enqueued already, so it ends (I4), unless that work waits for what the program does
- * next: so no wait keeps other threads out, and what they do is served meanwhile.
+ * Everything moves in mdnn_memory_progress, which never waits. begin and allocate call it, and wait on the host only if
+ * there is nothing else to do; these waits are counted. A wait is always for a point of work that is already enqueued,
+ * so it ends (I4), unless that work waits for what the program does next. Therefore no wait keeps other threads out,
+ * and their calls are served in the meantime.
  *
- * Calls no CUDA function but through mdnn_memory_device_t. The caller holds a lock around every
- * call; between begin and end of an operation it may let it go. The functions of the device that
- * wait let it go meanwhile, so other threads may be within other calls then. */
+ * The mechanism calls CUDA functions only through mdnn_memory_device_t. The caller holds a lock around every call, and
+ * may release it between begin and end of an operation. The device's functions that wait release the lock while they
+ * wait, so other threads may then be inside other calls. */
 #ifndef MDNN_MEMORY_H
 #define MDNN_MEMORY_H
 
@@ -35,11 +35,11 @@
 
 typedef struct mdnn_memory_event mdnn_memory_event_t;
 
-/* What the mechanism needs of the device. `context` is passed on. A function that fails has changed
- * nothing. Chunks and host slots are of config.chunk_bytes. */
+/* The functions of the device that the mechanism needs. `context` is passed on to them. A function
+ * that fails has changed nothing. Chunks and host slots have config.chunk_bytes. */
 typedef struct mdnn_memory_device {
     /* A chunk is mapped in a window of aliases for as long as it lives. OUT_OF_DEVICE_MEMORY also
-     * when the budget is used up: the caller of the library asks only within the budget. */
+     * if the budget is used up: the device itself keeps to the budget. */
     mdnn_status_t (*create_chunk)(void *context, uint64_t *chunk);
     mdnn_status_t (*destroy_chunk)(void *context,
                                    uint64_t chunk); /* nothing uses it, or is mapped */
@@ -49,63 +49,66 @@ typedef struct mdnn_memory_device {
     /* The point behind everything enqueued in `stream` so far. Cheap: called for each operation.
      */
     mdnn_stream_point_t (*mark)(void *context, uint64_t stream);
-    /* Never waits; true once wait_on_host has returned OK. Position 0 is never asked for: nothing
-     * was enqueued before it. */
+    /* Never waits; true once wait_on_host has returned OK. Never called with position 0, before
+     * which nothing was enqueued. */
     bool (*is_done)(void *context, mdnn_stream_point_t point);
     mdnn_status_t (*wait_on_host)(void *context, mdnn_stream_point_t point); /* for copies */
-    /* The same, but BUSY if it takes longer: for work of the program's. */
+    /* The same, but BUSY after that time: for the program's own work. */
     mdnn_status_t (*wait_a_while)(void *context, mdnn_stream_point_t point, double seconds);
-    /* Until another thread has changed something, or so many seconds. NULL: no call overlaps with
-     * another. */
+    /* Waits until another thread has changed something, or for so many seconds. NULL: calls never
+     * overlap. */
     void (*wait_for_change)(void *context, double seconds);
-    /* Grows whenever the device has completed something since the last question. NULL: unknown. */
+    /* A number that grows whenever the device has completed something since the last call. NULL:
+     * unknown. */
     uint64_t (*completions)(void *context);
-    /* Operations that the calling thread has between begin and end, of any kind. NULL: all of them
-     * are its own. */
+    /* The number of operations that the calling thread has between begin and end, of any kind.
+     * NULL: all of them belong to it. */
     uint32_t (*opened_here)(void *context);
-    /* Has the point of a mark pass with the work before it; else it may seem not to pass until work has
-     * ended that is enqueued later. NULL: it never does. */
+    /* Makes the point of a mark pass together with the work before it; otherwise it may seem not to
+     * pass until later work has ended. NULL: that never happens. */
     void (*fix)(void *context, mdnn_stream_point_t point);
     mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_stream_point_t point);
 
-    /* Pinned host memory. BUSY: being made, ask again; OUT_OF_MEMORY: no more than this. */
+    /* Takes pinned host memory. BUSY: it is being allocated, ask again; OUT_OF_MEMORY: there is no
+     * more. */
     mdnn_status_t (*take_slot)(void *context, uint64_t *slot);
     void (*give_slot)(void *context, uint64_t slot);
     /* Waits (on the host) until take_slot would not answer BUSY. */
     mdnn_status_t (*wait_for_slot)(void *context);
-    /* HOST only: maps a slot at a step of a range that has nothing mapped there, for reading and
-     * writing, and unmaps it. */
+    /* HOST only: these map a slot for reading and writing at a step of a range where nothing is
+     * mapped, and unmap it. */
     mdnn_status_t (*cover)(void *context, uint64_t address, uint64_t slot);
     mdnn_status_t (*uncover)(void *context, uint64_t address, uint64_t slot);
 
-    /* Enqueues a copy of `bytes` between a chunk's alias and a slot in the direction's own stream,
-     * behind nothing else (the mechanism asks only when the chunk is idle). *end: the point behind it.
-     * Copies of one direction end in the order in which they were asked for. */
+    /* Enqueues a copy of `bytes` between a chunk's alias and a slot in the direction's own stream. The copy waits for
+     * no other stream, since the mechanism calls this only when the chunk is idle. *end: the point behind it. Copies in
+     * one direction end in the order of the calls. */
     mdnn_status_t (*copy)(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
                           mdnn_stream_point_t *end);
 
-    /* Time of what is enqueued in `stream` between the two. Token 0: not timed. */
+    /* Measure the time of the work that is enqueued in `stream` between the two calls. Token 0: not
+     * timed. */
     uint64_t (*time_begin)(void *context, uint64_t stream);
     void (*time_end)(void *context, uint64_t stream, uint64_t token);
-    /* Once for each token. BUSY: not yet over. */
+    /* Called once per token. BUSY: not over yet. */
     mdnn_status_t (*time_read)(void *context, uint64_t token, double *time_us);
     double (*now_us)(void *context); /* host clock, for counting stalls */
 
-    /* What happens, for a trace; may be NULL. */
+    /* Receives events for a trace; may be NULL. */
     void (*event)(void *context, const mdnn_memory_event_t *event);
 } mdnn_memory_device_t;
 
 typedef struct mdnn_memory_config {
     mdnn_ranges_config_t ranges;
-    /* For chunks, that is for all ranges and slabs; held at every create. */
+    /* The limit on all chunks, which are those of ranges and of slabs; checked at every create. */
     uint64_t budget_bytes;
     uint64_t min_bytes; /* smaller ranges never leave */
     /* VERIFY: before each operation all ranges that it does not name are unmapped, and the host
-     * waits for it: an unnamed access faults there and then. Slabs stay mapped: with
-     * ranges.small_bytes 0 there are none. HOST: what is away is mapped to its host copy, and
-     * ranges move only while nothing runs (offload/memory/memory_quiet.c). */
+     * waits for its end, so an unnamed access faults at once. Slabs stay mapped; with
+     * ranges.small_bytes 0 there are none. HOST: a range that is away is mapped to its host copy,
+     * and ranges move only while nothing runs (offload/memory/memory_quiet.c). */
     mdnn_safety_t safety;
-    /* A wait for the program's work fails once the device has completed nothing for so long; 0:
+    /* A wait for the program's work fails after the device has completed nothing for this time; 0:
      * never. */
     double patience_s;
     mdnn_follower_config_t follower;
@@ -135,28 +138,34 @@ typedef struct mdnn_memory mdnn_memory_t;
 mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,
                                  const mdnn_memory_device_t *device, void *context,
                                  mdnn_memory_t **memory);
-/* Forgets everything; unmaps and frees nothing. Accepts NULL. No thread is in a call. */
+/* Forgets everything, but unmaps and frees nothing. Accepts NULL. No other thread may be inside a
+ * call. */
 void mdnn_memory_destroy(mdnn_memory_t *memory);
-/* Calls that wait end with NOT_FOUND as soon as they have the lock again; then it can be destroyed. */
+/* Ends calls that wait: they return NOT_FOUND as soon as they have the lock again. After that the
+ * object can be destroyed. */
 void mdnn_memory_close(mdnn_memory_t *memory);
 
-/* `bytes` > 0 for use in `stream` (whose order the memory follows). Waits on the host, if needed,
- * for memory that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. STUCK: something
- * could, but the device completes nothing. NOT_FOUND: it was closed. HOST: BUSY while something would
- * have to move and an operation is between begin and end. The same four in begin and pin. */
+/* Allocates `bytes` > 0 for use in `stream`, whose order the memory follows. Waits on the host, if
+ * needed, for memory that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. STUCK:
+ * something could leave, but the device completes nothing. NOT_FOUND: the object was closed. With
+ * HOST, BUSY while something would have to move and an operation is between begin and end. begin
+ * and pin return the same four. */
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address);
-/* After an allocation of that size, or a pin of it, was refused: whether the program can do without
- * (a workspace), so that the refusal says nothing of the least budget. */
+/* Called after an allocation of that size, or a pin of it, was refused. Says whether the program
+ * can do without it because it is a workspace, so that the refusal says nothing about the smallest
+ * budget. */
 void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optional);
 /* Whether one operation can ever name the live allocations at these addresses together, beside what
  * never leaves. Unknown addresses are passed over. */
 bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count);
-/* Most that an allocation may take for an operation that names it beside operands of these sizes, and
- * can ever run. Which allocations the operands are is guessed, so that it is never too little. */
+/* The most bytes that an allocation may have if an operation that names it beside operands of these
+ * sizes is ever to run. Which allocations the operands are is guessed, so that the result is never
+ * too small. */
 uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *sizes, size_t count);
-/* Whether a workspace of `bytes` can ever be used beside operands of these sizes. If not, and nothing
- * lives that has that size, too, it counts as refused, and mdnn_memory_judge_refusal follows. */
+/* Whether a workspace of `bytes` can ever be used beside operands of these sizes. If it cannot, and
+ * no live allocation has the same size, it counts as refused, and mdnn_memory_judge_refusal must
+ * follow. */
 bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uint64_t *sizes,
                                 size_t count);
 /* Gives back the allocation that starts at `address`, in the order of `stream`: work enqueued
@@ -166,9 +175,9 @@ mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t
 /* The live allocation around `address`. O(1). */
 bool mdnn_memory_find(const mdnn_memory_t *memory, uint64_t address, uint64_t *start,
                       uint64_t *bytes);
-/* Another number for each allocation that the process makes; 0: none lives there. */
+/* A number that is different for each allocation of the process; 0: none lives there. */
 uint64_t mdnn_memory_number(const mdnn_memory_t *memory, uint64_t address);
-/* Host wait until nothing enqueued uses the allocation any more (cudaFree's promise). */
+/* Waits on the host until no enqueued work uses the allocation, as cudaFree promises. */
 mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address);
 
 typedef struct mdnn_memory_operand {
@@ -186,34 +195,35 @@ typedef struct mdnn_memory_operation {
     const mdnn_memory_operand_t
         *operands; /* borrowed until end; an allocation may be named several times */
     size_t operand_count;
-    /* Nothing runs now: each allocation that it names is made resident and pinned, once, until
-     * mdnn_memory_unpin; not marked, not recorded. */
+    /* The operation does not run now: each allocation that it names is made resident and pinned
+     * once, until mdnn_memory_unpin. It is not marked and not recorded. */
     bool capturing;
     uint64_t time_token, began; /* the mechanism's */
 } mdnn_memory_operation_t;
 
-/* Makes all that it names resident; copies that it needs have ended on return, so nothing is
- * enqueued in `stream`. From then until end none of it leaves. OUT_OF_DEVICE_MEMORY: the named ones
- * do not fit together, beside what never leaves and what operations of this thread hold between begin
- * and end; what those of others hold is waited for.
- * After any failure nothing is held, and the operation must not be enqueued. */
+/* Makes all allocations that the operation names resident. The copies that it needs have ended on
+ * return, so nothing is enqueued in `stream`. Until end, none of these allocations leaves.
+ * OUT_OF_DEVICE_MEMORY: they do not fit together, beside memory that never leaves and memory that
+ * operations of this thread hold between begin and end; memory that operations of other threads
+ * hold is waited for. After any failure nothing is held, and the operation must not be enqueued. */
 mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation);
-/* After the operation was enqueued. `enqueued` false: it was not, after all. Records it and follows
- * the plan follower's advice. */
+/* Called after the operation was enqueued, or with `enqueued` false if it was not. Records it and
+ * follows the plan follower's advice. */
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued);
 
-/* Where the allocation starts that name `i` of the operation led to when it began; what a captured
- * one pinned. false: there was none. */
+/* Where the allocation starts to which name `i` of the operation led when it began; for a captured
+ * operation the allocation that it pinned. false: there was none. */
 bool mdnn_memory_operand_start(const mdnn_memory_t *memory,
                                const mdnn_memory_operation_t *operation, size_t i, uint64_t *start);
 
-/* HOST: from now on nothing waits for operations between begin and end, for good or until it is
- * taken back: unnamed touches by them may fault. */
+/* HOST: from now on nothing waits for operations between begin and end, so their unnamed accesses
+ * may fault. This holds for good or until it is taken back. */
 void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
 
-/* Around an operation that may use any allocation, nobody knows which, beside those named within.
- * false: something is away, or memory is short: then it must be named. From begin on nothing is
- * unmapped, and from end on not before all is over that is enqueued in `stream` then. */
+/* Called around an operation that may use any allocation beside those that are named within; nobody
+ * knows which. false: something is away, or memory is short, so the operation must be named. After
+ * begin nothing is unmapped, and after end nothing is unmapped before all work is over that is
+ * enqueued in `stream` at that time. */
 bool mdnn_memory_untracked_begin(mdnn_memory_t *memory);
 void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);
 
@@ -221,67 +231,69 @@ void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);
  * RESIDENT at once. */
 size_t mdnn_memory_live(const mdnn_memory_t *memory, uint64_t *starts, size_t capacity, bool *fits);
 
-/* Takes every move a step further that can be. Never waits. true: something is under way that goes
- * on without the program. */
+/* Takes every move a step further if possible. Never waits. true: something is under way that
+ * continues without the program. */
 bool mdnn_memory_progress(mdnn_memory_t *memory);
 
-/* The allocation around `address` never leaves (captured in a graph, shared with another process).
- * Counted. If it is away it is made resident first. What is freed while it is pinned is not found
- * any more, but can be named, pinned again and unpinned; it stays where it is, and its memory
- * serves others only after the last unpin. *start: where it starts. NOT_FOUND;
- * OUT_OF_DEVICE_MEMORY. */
+/* Keeps the allocation around `address` resident, because a graph has captured it or another
+ * process shares it. Pins are counted. If the allocation is away, it is made resident first. If it
+ * is freed while it is pinned, it is not found any more, but it can be named, pinned again and
+ * unpinned; it stays where it is, and its memory serves others only after the last unpin. *start:
+ * where it starts. NOT_FOUND; OUT_OF_DEVICE_MEMORY. */
 mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start);
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
-/* What was freed and is pinned lives again at its address, with its content. false: nothing such is
- * there. */
+/* Revives an allocation that was freed while pinned, at its address and with its content. false:
+ * there is none. */
 bool mdnn_memory_revive(mdnn_memory_t *memory, uint64_t address);
-/* Whether others than live pins have it pinned. */
+/* Whether it has pins other than live pins. */
 bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address);
 
-/* A pin that ends with its allocation's free, if not before: of what refers to memory and does not
- * keep it alive, such as a texture. Copies mean the same pin. */
+/* A live pin ends when its allocation is freed, if not earlier. It is for objects that refer to
+ * memory without keeping it alive, such as textures. Copies of the struct mean the same pin. */
 typedef struct mdnn_live_pin {
     uint64_t address, number;
 } mdnn_live_pin_t;
 
-/* Pins what has not been freed, as mdnn_memory_pin does. */
+/* Pins an allocation that has not been freed, like mdnn_memory_pin. */
 mdnn_status_t mdnn_memory_pin_live(mdnn_memory_t *memory, uint64_t address, mdnn_live_pin_t *pin);
-/* Once for each pin; nothing if the allocation was freed meanwhile, whatever is there now. */
+/* Called once per pin; does nothing if the allocation was freed, whatever is there now. */
 void mdnn_memory_unpin_live(mdnn_memory_t *memory, mdnn_live_pin_t pin);
-/* Whether the allocation at `address` has such pins: it may be in use without being named, and what the
- * driver was told of it holds. */
+/* Whether the allocation at `address` has such pins: it may then be in use without being named, and the driver may hold
+ * settings for it. */
 bool mdnn_memory_has_live_pins(const mdnn_memory_t *memory, uint64_t address);
 
-/* Whether operations have as much room as they needed so far beside the allocation, were it pinned.
- */
+/* Whether operations would have as much room as they have needed so far if the allocation were
+ * pinned. */
 bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address);
 
-/* `bytes` of the budget are for other memory of the device than ours, which the caller takes
- * afterwards, until they are given back. Ranges leave for it, and chunks are destroyed: waits on the
- * host as allocate does. OUT_OF_DEVICE_MEMORY: not so much can leave, or not so that each range, and
- * operations like those so far, could come back. HOST: BUSY as in allocate.
- * all_the_same: for what is there already; it counts, also beyond the budget. */
+/* Sets `bytes` of the budget aside, until they are given back, for device memory that is not
+ * managed here and that the caller allocates afterwards. Ranges leave for it and chunks are
+ * destroyed, so it waits on the host like allocate. OUT_OF_DEVICE_MEMORY: not enough can leave, or
+ * not in such a way that each range, and operations like those so far, could come back. With HOST,
+ * BUSY as in allocate. all_the_same: for memory that exists already; it counts even beyond the
+ * budget. */
 mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
 
 typedef struct mdnn_memory_report {
     uint64_t budget_bytes, resident_bytes,
-        peak_resident_bytes;                /* chunks that there are, and what is set aside */
+        peak_resident_bytes;                /* existing chunks, and memory that is set aside */
     uint64_t other_bytes, peak_other_bytes; /* the latter */
     uint64_t average_resident_bytes;        /* of them in use: the mean over the operations */
-    uint64_t live_bytes, peak_live_bytes;   /* asked for and not freed, wherever they are */
+    uint64_t live_bytes, peak_live_bytes;   /* allocated and not freed, wherever they are */
     uint64_t pinned_live_bytes;             /* cannot leave */
     uint64_t largest_operation_bytes;       /* most that one operation named, rounded to chunks */
     uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied since it had not come back */
     uint64_t host_bytes;                       /* slots in use */
-    uint64_t host_short; /* times that a range could not leave since there was no slot */
+    uint64_t host_short; /* times that a range could not leave for lack of a slot */
     uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;
-    /* The last of those before: workspaces, our own, and what the program has gone on without. */
+    /* Of these refusals, those of workspaces, of our own requests, and of memory without which the
+     * program went on. */
     uint64_t host_waits, refused, refused_optional;
     double host_wait_us;
-    /* Least that is known to be needed: the largest operation without its workspace, for which a
-     * smaller one may do, and what never leaves (Chen 2019, equation 6). */
+    /* The smallest budget that is known to be needed: the largest operation, without its workspace,
+     * since a smaller one may suffice, and memory that never leaves (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
     uint64_t wanting_bytes; /* the same of those that are not optional, until the program goes on */
@@ -289,7 +301,7 @@ typedef struct mdnn_memory_report {
     double
         iteration_us; /* of one iteration of what repeats, as it ran, on the device; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to
-     * what is not mapped leaves no context behind, so more than one is the same. */
+     * unmapped memory destroys the context, so any further one has the same cause. */
     uint64_t unnamed_accesses, unnamed_key;
     const char *unnamed_name; /* or NULL */
 } mdnn_memory_report_t;
@@ -297,8 +309,9 @@ typedef struct mdnn_memory_report {
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
 mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 
-/* Bytes that an allocation now could get and be used beside what is alive (cuMemGetInfo's answer):
- * budget less what cannot leave and the largest operation so far, as far as so much is alive. */
+/* The bytes that an allocation could get now and use beside what is alive, which cuMemGetInfo
+ * reports: the budget, less memory that cannot leave and less the largest operation so far (at most
+ * what is alive). */
 uint64_t mdnn_memory_available(const mdnn_memory_t *memory);
 
 #endif
