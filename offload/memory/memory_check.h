@@ -1,5 +1,5 @@
-/* What must hold of allocations (offload/memory/memory_internal.h) whenever the lock of the caller is let go, as
- * checks of debug builds.
+/* Invariants of allocations (offload/memory/memory_internal.h), which debug builds check. They hold whenever the
+ * caller's lock is released.
  *
  * Content
  *   mapped <= filled <= owned <= count, and clean <= filled. With VERIFY what is RESIDENT may be mapped or not.
@@ -34,10 +34,10 @@
 #include "offload/memory/memory.h"
 
 #ifdef MDNN_DEBUG
-/* *broken: the first rule that does not hold. *looks: what the check took. */
+/* *broken: the first rule that does not hold. *looks: how many looks it took. */
 bool mdnn_memory_is_valid(const mdnn_memory_t *memory, const char **broken, uint64_t *looks);
-/* After a change, and before the lock is let go: aborts if a rule is broken; where there is much, after some
- * changes only. */
+/* Called after a change, before the lock is released: aborts if a rule is broken. With many allocations, only some of
+ * the calls check. */
 void mdnn_memory_check(const mdnn_memory_t *memory);
 #else
 static inline void mdnn_memory_check(const mdnn_memory_t *memory)

@@ -18,31 +18,30 @@
  *   memory_aside.c  what others have of the budget
  *   memory_stuck.c  how much may be such that it never leaves
  *
- * Content of a range. Copies out begin with the last chunk, copies in and mapping with the first,
- * so five numbers say where everything is:
+ * Content of a range. Copies out begin with the last chunk; copies in and mapping begin with the first. So five numbers
+ * say where everything is:
  *
  *     chunk 0 ... mapped ... filled ... owned ... count        mapped <= filled <= owned
  *             ... clean ....................... count          clean <= filled
  *
- * Chunks below `filled` have the content; from `clean` on the host has it. Since clean <= filled,
- * each chunk's content is in one place at least at every moment, whatever is called off or fails
- * half-way. Chunks from `clean` on may be given away, those below `filled` may be mapped. Debug builds
- * check that (offload/memory/memory_check.h).
+ * Chunks below `filled` have the content; from `clean` on the host has it. Since clean <= filled, the content of each
+ * chunk is always in at least one place, even if a move is cancelled or fails half-way. Chunks from `clean` on may be
+ * given away, and those below `filled` may be mapped. Debug builds check that (offload/memory/memory_check.h).
  *
- * Where a plan says that no chunk is wanted yet, an allocation gets addresses alone: it is AWAY,
- * and blank. It takes chunks when an operation names it. */
+ * If a plan says that no chunk is wanted yet, an allocation gets addresses alone: it is AWAY and blank. It takes chunks
+ * when an operation names it. */
 #ifndef MDNN_MEMORY_INTERNAL_H
 #define MDNN_MEMORY_INTERNAL_H
 
 #include "offload/memory/memory.h"
 
 enum {
-    MDNN_FLIGHTS = 64,    /* copies enqueued at once in a direction, at most, */
+    MDNN_FLIGHTS = 64,    /* the most copies that are enqueued at once in a direction, */
     MDNN_TIMINGS = 64,    /* and operations whose time is not known yet */
-    MDNN_INLINE_USES = 2, /* streams of an allocation before memory is asked for */
+    MDNN_INLINE_USES = 2, /* streams of an allocation that need no extra memory */
 };
-/* Bytes enqueued at once in a direction: what a demand may have to wait behind. More than one chunk
- * is allowed in any case. */
+/* The most bytes that are enqueued at once in a direction, behind which a demand may have to wait.
+ * One chunk is always allowed. */
 #define MDNN_FLIGHT_BYTES ((uint64_t)256 << 20)
 
 typedef enum mdnn_allocation_state {
@@ -62,22 +61,22 @@ typedef struct mdnn_allocation {
     bool freed;
     bool stays;          /* a block, or too small to leave */
     uint32_t held, pins; /* operations between begin and end; mdnn_memory_pin */
-    uint32_t live_pins;  /* so many of the pins end with its free */
+    uint32_t live_pins;  /* how many of the pins end when it is freed */
     uint64_t number;     /* no other one's, ever */
-    uint32_t idlers;     /* who waits until nothing uses it, or has it in a list: it may leave */
+    uint32_t idlers;     /* waiters, and lists that contain it; it may leave all the same */
     uint64_t born, gone; /* operations that began in between can name it */
 
     /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to
      * `out_sent` are enqueued. */
     uint64_t count, filled, clean, in_sent, out_sent;
     bool blank; /* nobody has named it yet, so from `clean` on there is no content, nor a slot */
-    uint64_t target; /* LEAVING, RETURNING: so many of its first chunks are there in the end */
+    uint64_t target; /* LEAVING, RETURNING: how many of its first chunks will be there in the end */
     uint64_t *slots,
         slots_from;   /* host slots are there from here on; <= clean, unless blank: none then */
     bool cut;         /* LEAVING: nothing works on it, and it is unmapped from `target` on */
-    uint64_t covered; /* HOST, AWAY: at so many of its steps its slots are mapped */
+    uint64_t covered; /* HOST, AWAY: number of its steps at which slots are mapped */
     uint32_t in_flight[2]; /* copies under way; [true]: out */
-    uint32_t discarded;    /* copies out of an earlier number count for nothing */
+    uint32_t discarded;    /* copies out with an earlier number do not count */
 
     uint64_t freed_in;         /* the stream in whose order it was freed; MDNN_NO_ORDER */
     mdnn_stream_point_t *uses; /* last of each stream; position 0: reserved, or over */
@@ -87,7 +86,7 @@ typedef struct mdnn_allocation {
     uint32_t follower_range;
     uint64_t last_use; /* number of the operation */
     uint64_t demand;   /* that last sent it away */
-    uint64_t keeps;    /* so many of its first chunks were to stay then */
+    uint64_t keeps;    /* how many of its first chunks were to stay then */
     uint64_t pass;     /* that last saw it */
     uint32_t use;      /* of that pass: index in memory->uses */
 
@@ -140,8 +139,8 @@ typedef struct mdnn_iteration_watch {
     uint64_t iterations;
 } mdnn_iteration_watch_t;
 
-/* The most that something has been for an iteration of what repeats, if that is known to be some
- * thousand operations at most; for twice as long at most, else. */
+/* The largest value over one iteration, if its length is known to be a few thousand operations at
+ * most; otherwise over at most twice that many operations. */
 typedef struct mdnn_recent {
     uint64_t most, before; /* since that operation; in the stretch before it */
     uint64_t since;
@@ -162,16 +161,17 @@ struct mdnn_memory {
     uint64_t
         movable_bytes; /* most that one operation named of what can leave, without workspaces */
     struct {
-        uint64_t bytes, count, since; /* budget needed, requests, operations before the last */
-    } wanting;                        /* refused, and the program may not be able to do without */
+        uint64_t bytes, count, since; /* budget needed, number of requests, operations before the
+                                       * last one */
+    } wanting;                        /* refused, and the program may not be able to go on without
+                                       * it */
 
-    mdnn_allocation_t *allocations; /* all; newest first */
-    mdnn_allocation_list_t leaving, returning,
-        endings;                         /* in the order in which they were asked for */
-    mdnn_flights_t flights[2];           /* [true]: out */
+    mdnn_allocation_t *allocations;                     /* all; newest first */
+    mdnn_allocation_list_t leaving, returning, endings; /* in the order of the requests */
+    mdnn_flights_t flights[2];                          /* [true]: out */
     bool demanding;                      /* planned returns get no chunks meanwhile */
     bool stalled;                        /* that demand waited for a use in vain */
-    bool closed;                         /* each wait ends at once */
+    bool closed;                         /* every wait ends at once */
     uint64_t least_chunks;               /* that the demand needs if all else leaves */
     mdnn_turn_t *first_turn, *last_turn; /* the first has the turn */
     uint64_t demands;                    /* numbers of demands, */
@@ -179,7 +179,7 @@ struct mdnn_memory {
     uint64_t began;                      /* of operations begun */
     uint64_t steps;                      /* grows whenever anything changes */
     bool slot_busy;                      /* a host slot is being made */
-    double hasty_until_us;      /* a wait was too long: slow_down and join do nothing so long */
+    double hasty_until_us;      /* a wait was too long: until then slow_down and join do nothing */
     mdnn_stream_point_t wanted; /* of released memory; position 0: none */
     mdnn_status_t trouble;      /* last failure of the device */
 
@@ -219,37 +219,39 @@ mdnn_status_t mdnn_allocation_reserve_use(mdnn_memory_t *memory, mdnn_allocation
 void mdnn_allocation_note_use(mdnn_allocation_t *allocation, mdnn_stream_point_t point);
 /* Not freed. */
 mdnn_allocation_t *mdnn_allocation_find_live(const mdnn_memory_t *memory, uint64_t address);
-/* Not freed, or pinned still: nobody else can have its addresses. */
+/* Not freed, or still pinned: no other allocation can have its addresses. */
 mdnn_allocation_t *mdnn_allocation_find_kept(const mdnn_memory_t *memory, uint64_t address);
-/* Held. Host wait until nothing that is known uses it. BUSY: not within `seconds`; 0: as long as the
- * device does anything. */
+/* The allocation is held. Waits on the host until no known work uses it. BUSY: not within
+ * `seconds`; 0: wait as long as the device makes progress. */
 mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                             double seconds);
 /* ---- memory_accounts.c ---- */
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory); /* HOST */
-/* Chunks that there are, and that there may be beside what is set aside. */
+/* The number of chunks, and how many there may be beside the memory that is set aside. */
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
 void mdnn_memory_note_resident(mdnn_memory_t *memory);
-/* An allocation or an operation failed that this budget would have been enough for. `needed`: the
- * program may not be able to do without; else mdnn_memory_judge_refusal says so. */
+/* Notes that an allocation or an operation failed for which this budget would have been enough.
+ * `needed`: the program may not be able to go on without it; otherwise mdnn_memory_judge_refusal
+ * decides that. */
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed);
 void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
-/* Whether the program has gone on since what was refused last, without which it could then do; and what it
- * would have needed. */
+/* Whether the program has gone on since the last refusal, so that it did not need what was refused; and the budget that
+ * this would have needed. */
 bool mdnn_memory_has_gone_on(const mdnn_memory_t *memory);
 void mdnn_memory_note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes);
 void mdnn_allocation_destroy(mdnn_allocation_t *allocation);   /* the bookkeeping only, */
 void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* and of that a part */
 
 /* ---- memory_allocate.c ---- */
-/* It lives from now on: it is counted, and the plan follower knows it. */
+/* The allocation is alive from now on: it is counted, and the plan follower knows it. */
 void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 
 /* ---- memory_free.c ---- */
-/* The program has freed it: nobody finds it any more, unless it is pinned. It ends, now or later. */
+/* The program has freed the allocation: it is not found any more, unless it is pinned. It ends now
+ * or later. */
 void mdnn_allocation_forget(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* What has been freed and is neither held nor pinned ends, now or later. */
+/* An allocation that was freed and is neither held nor pinned ends, now or later. */
 void mdnn_allocation_end(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 
 /* ---- memory_pins.c ---- */
@@ -257,14 +259,14 @@ void mdnn_allocation_pin(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 
 /* ---- memory_stuck.c ---- */
-/* Bytes that no demand can have: slabs and what stays or is pinned. */
+/* Bytes that no demand can get: slabs, and ranges that stay or are pinned. */
 uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
-/* Whether so much more may never leave: beside all that, each live range must have room some time;
- */
+/* Whether `bytes` more may never leave: beside all such memory, each live range must have room at
+ * some time, */
 bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes);
-/* and an operation that names as much as any lately. */
+/* and so must an operation that names as much as the largest recent one. */
 bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes);
-/* Whether so many more chunks may be slabs in use. */
+/* Whether this many more chunks may be slabs in use. */
 bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks);
 /* The range can leave from now on. */
 void mdnn_allocation_note_movable(mdnn_memory_t *memory, const mdnn_allocation_t *allocation);
@@ -281,17 +283,17 @@ static inline uint64_t mdnn_recent_most(const mdnn_recent_t *recent)
 /* ---- memory_moves.c ---- */
 bool mdnn_allocation_can_leave(const mdnn_allocation_t *allocation);
 bool mdnn_allocation_uses_over(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* It can leave: LEAVING, all but its first `keep` chunks. */
+/* Makes a range that can leave LEAVING, except for its first `keep` chunks. */
 void mdnn_allocation_leave(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t keep);
-/* Any state: its first `upto` chunks at least are there, or come as soon as there are chunks. All
- * of them: RESIDENT then. */
+/* Called in any state: at least its first `upto` chunks are there, or come as soon as there are
+ * chunks. If that is all of them, it becomes RESIDENT. */
 void mdnn_allocation_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto);
-/* Takes it out of the list of its moves; the caller says what state follows. */
+/* Takes it out of the list of moves; the caller sets its next state. */
 void mdnn_allocation_stop(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* RETURNING, and lacks chunks: AWAY, if nothing of it is under way. */
+/* A RETURNING range that lacks chunks becomes AWAY, if nothing of it is under way. */
 void mdnn_allocation_give_up(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* What is mapped of it anyone may write from now on: the host's copies of that count for nothing.
- */
+/* Anyone may write to its mapped chunks from now on, so the host's copies of these are not
+ * valid. */
 void mdnn_allocation_exposed(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* VERIFY: maps it whole, or unmaps it. */
 mdnn_status_t mdnn_allocation_show(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
@@ -306,29 +308,29 @@ static inline uint64_t mdnn_allocation_owned(const mdnn_allocation_t *allocation
 /* ---- memory_untracked.c ---- */
 /* Nothing may be using memory untracked any more. */
 bool mdnn_memory_untracked_over(mdnn_memory_t *memory);
-/* What the next to end is, of those whose end is enqueued; NULL: none. */
+/* The next operation to end among those whose end is enqueued; NULL: none. */
 mdnn_stream_point_t *mdnn_memory_untracked_use(mdnn_memory_t *memory);
 void mdnn_memory_note_untracked_over(mdnn_memory_t *memory, mdnn_stream_point_t use);
 mdnn_status_t mdnn_memory_wait_untracked(mdnn_memory_t *memory);
 
 /* ---- memory_iterations.c ---- */
-/* After an operation of `stream` was recorded. */
+/* Called after an operation of `stream` was recorded. */
 void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream);
 
-/* ---- memory_quiet.c: see there; without HOST all of it does nothing ---- */
-/* Until what was enqueued has ended; but for each operation only once, and not too long. */
+/* ---- memory_quiet.c, which explains them; without HOST they do nothing ---- */
+/* Waits until the enqueued work has ended, but only once per operation, and not too long. */
 mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory);
-/* VERIFY: until all operations have ended, should the wait for one have failed at its end (it may
- * touch anything), or another thread's is begun. */
+/* VERIFY: waits until all operations have ended if the wait at the end of one has failed (it may
+ * touch anything), or if another thread has begun one. */
 mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory);
 /* BUSY: an operation is between begin and end. OK: mdnn_memory_end_quiet follows. */
 mdnn_status_t mdnn_memory_quieten(mdnn_memory_t *memory);
 void mdnn_memory_end_quiet(mdnn_memory_t *memory);
-/* Until another thread's quiet time is over: nothing may begin in it. */
+/* Waits until another thread's quiet time is over, in which nothing may begin. */
 mdnn_status_t mdnn_memory_wait_for_noise(mdnn_memory_t *memory);
 /* What became AWAY. */
 void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* Before anything else is mapped there. */
+/* Called before anything else is mapped there. */
 mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 
 #endif

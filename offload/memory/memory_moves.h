@@ -1,4 +1,5 @@
-/* What the files of moves share: memory_moves.c says what is to become of a range, memory_steps.c does it. */
+/* What the files about moves share: memory_moves.c decides what becomes of a range, and
+ * memory_steps.c does it. */
 #ifndef MDNN_MEMORY_MOVES_H
 #define MDNN_MEMORY_MOVES_H
 
@@ -13,9 +14,9 @@ void mdnn_allocation_announce(const mdnn_memory_t *memory, mdnn_memory_event_kin
 /* VERIFY maps what an operation names, when it begins. */
 bool mdnn_allocation_mapped_enough(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
                                    uint64_t upto);
-/* Gives back host slots without content, unless copies out still write them, or will. */
+/* Gives back host slots without content, unless copies out are writing to them, or will. */
 void mdnn_allocation_trim_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* All of it is there: RESIDENT. */
+/* All of it is there: it becomes RESIDENT. */
 void mdnn_allocation_settle_down(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 
 #endif

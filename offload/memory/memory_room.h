@@ -1,17 +1,17 @@
-/* The demand path: chunks for what an operation names, now. memory_room.c says why it ends. Waits as in
- * offload/memory/memory_waits.h. */
+/* The demand path finds chunks for the ranges that an operation names. memory_room.c explains why it ends. It waits as
+ * offload/memory/memory_waits.h describes. */
 #ifndef MDNN_MEMORY_ROOM_H
 #define MDNN_MEMORY_ROOM_H
 
 #include "offload/memory/memory_internal.h"
 
-/* With the turn. Has all of `allocations`, which are held or pinned, RESIDENT; NULL ones are passed over.
- * BUSY: it stalled; let go of them, pass the turn and ask again. HOST: as quieten. */
+/* The caller has the turn. Makes all of `allocations`, which are held or pinned, RESIDENT, and skips NULL. BUSY: it
+ * stalled; release them, pass the turn and ask again. HOST: like quieten. */
 mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
                                  size_t count, mdnn_patience_t *patience);
-/* Parts of these, with the turn. Between begin and end planned returns get nothing; the demand needs
- * `least` chunks in all, whatever leaves. One round for `wanted` chunks, or for what is released and
- * in use still: OK: go on; BUSY as above. */
+/* Parts of these functions; the caller has the turn. Between begin and end planned returns get no
+ * chunks; the demand needs `least` chunks in all, whatever leaves. A round tries to get `wanted`
+ * chunks, or memory that is released but still in use. OK: go on; BUSY as above. */
 void mdnn_memory_begin_demand(mdnn_memory_t *memory, const mdnn_patience_t *patience,
                               uint64_t least);
 void mdnn_memory_end_demand(mdnn_memory_t *memory);

@@ -1,16 +1,17 @@
-/* Which ranges leave for a demand, and how many chunks that gives. Nothing here waits, but for HOST's quiet time. */
+/* Chooses which ranges leave for a demand, and counts the chunks that this gives. Nothing here
+ * waits, except for HOST's quiet time. */
 #ifndef MDNN_MEMORY_VICTIMS_H
 #define MDNN_MEMORY_VICTIMS_H
 
 #include "offload/memory/memory_internal.h"
 
-/* With the turn. Sends ranges away until `wanted` chunks are in sight; none, if there are not so many:
- * OUT_OF_DEVICE_MEMORY. */
+/* The caller has the turn. Sends ranges away until `wanted` chunks will become free. OUT_OF_DEVICE_MEMORY: there are
+ * not so many, and none was sent away. */
 mdnn_status_t mdnn_memory_send_away(mdnn_memory_t *memory, uint64_t wanted);
-/* What was sent away, and is in use still, stays, and may be sent away again. */
+/* Ranges that were sent away but are still in use stay, and may be sent away again. */
 void mdnn_memory_keep_what_is_in_use(mdnn_memory_t *memory);
-/* Chunks that there are, or could be, beside what is released and in use still; `idle`: those for
- * which nobody has to end a use. */
+/* The chunks that exist or could exist, without released ones that are still in use; `idle`: only
+ * those for which no use has to end. */
 uint64_t mdnn_memory_chunks_elsewhere(mdnn_memory_t *memory, bool idle);
 
 #endif

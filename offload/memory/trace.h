@@ -11,8 +11,8 @@
  * process) the file still opens, without the last batch. A child after fork writes nothing.
  *
  * Thread-safe: it has a lock of its own, which is never held while anything is waited for but the
- * write itself. Every function accepts a NULL trace and does nothing. Trouble with the file is said
- * once on the log, and then nothing more is written. */
+ * write itself. Every function accepts a NULL trace and does nothing. Trouble with the file is
+ * logged once, and nothing more is written. */
 #ifndef MDNN_TRACE_H
 #define MDNN_TRACE_H
 
@@ -22,15 +22,15 @@
 
 typedef struct mdnn_trace mdnn_trace_t;
 
-/* Events that memory.trace writes at most: about 300 MB. */
+/* The most events that memory.trace writes: about 300 MB. */
 enum { MDNN_TRACE_EVENTS = 2000000 };
 
-/* `pattern`: a path with %p and %h (config/log.h). An existing file is replaced at the first
- * batch. After `events_max` events a mark says that it is cut, and only moves that are under way
- * are still ended. NULL if the pattern is empty or there is no memory. */
+/* `pattern`: a path with %p and %h (config/log.h). An existing file is replaced at the first batch.
+ * After `events_max` events a mark says that the trace was cut, and only the ends of moves that are
+ * under way are still written. NULL if the pattern is empty or there is no memory. */
 mdnn_trace_t *mdnn_trace_open(const char *pattern, uint64_t events_max);
 
-/* Before the first event of a device: what it is called and its budget. */
+/* Called before the first event of a device, with its name and its budget. */
 void mdnn_trace_device(mdnn_trace_t *trace, int device, const char *name, uint64_t budget_bytes);
 
 /* `now_us`: any clock that does not go back; the same for all events. */
@@ -41,7 +41,7 @@ void mdnn_trace_event(mdnn_trace_t *trace, int device, double now_us,
  * gives up if another thread is writing. Makes no CUDA call. */
 void mdnn_trace_finish(mdnn_trace_t *trace);
 
-/* Forgets it, without a finish. */
+/* Forgets the trace without finishing it. */
 void mdnn_trace_close(mdnn_trace_t *trace);
 
 #endif

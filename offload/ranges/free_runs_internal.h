@@ -1,4 +1,4 @@
-/* What released ranges, and requests that are served with them, share. */
+/* What the files about released ranges, and about the requests that they serve, share. */
 #ifndef MDNN_FREE_RUNS_INTERNAL_H
 #define MDNN_FREE_RUNS_INTERNAL_H
 
@@ -9,18 +9,21 @@ typedef struct mdnn_window {
     uint64_t first, end;
 } mdnn_window_t;
 
-/* The least size of runs from `count` steps on; above all that there are: none. */
+/* The smallest size of a run that has at least `count` steps; above the largest size: there is
+ * none. */
 uint64_t mdnn_free_runs_next_size(const mdnn_ranges_t *ranges, uint64_t count);
-/* If a kept range goes over `step`, it is two from now on, as old as it was. */
+/* If a kept range crosses `step`, it is split into two of the same age. */
 mdnn_status_t mdnn_free_runs_cut(mdnn_ranges_t *ranges, uint64_t step);
-/* Whole ranges from `first` on are no part of their run any more. */
+/* Takes whole ranges, from `first` on, out of their run. */
 void mdnn_free_runs_leave(mdnn_ranges_t *ranges, uint64_t first, uint64_t count);
-/* Has `count` chunks aside; but makes none of kept ones. OUT_OF_DEVICE_MEMORY. */
+/* Puts `count` chunks aside, but takes none from kept ranges. OUT_OF_DEVICE_MEMORY. */
 mdnn_status_t mdnn_free_runs_create_spare(mdnn_ranges_t *ranges, uint64_t count);
-/* The same, or takes chunks of released ranges that do not lie in the window. As mdnn_ranges_acquire. */
+/* The same, but also takes chunks of released ranges outside the window. Returns the statuses of
+ * mdnn_ranges_acquire. */
 mdnn_status_t mdnn_free_runs_gather_beside(mdnn_ranges_t *ranges, uint64_t count,
                                            mdnn_window_t except);
-/* What the host would have to wait for to have `missing` chunks more: the oldest ranges' work. */
+/* Notes what the host would have to wait for to get `missing` chunks more: the work of the oldest
+ * ranges. */
 mdnn_status_t mdnn_free_runs_note_blockers(mdnn_ranges_t *ranges, uint64_t missing,
                                            mdnn_window_t except);
 

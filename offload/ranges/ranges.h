@@ -1,27 +1,27 @@
 /* The address space of virtual GPU memory: which addresses an allocation gets, and which chunks lie
- * behind them. Bookkeeping only: it calls no CUDA function but through mdnn_ranges_device_t, waits
- * for nothing and takes no lock; the caller lets one thread in at a time.
+ * behind them. This is bookkeeping only: it calls CUDA functions only through mdnn_ranges_device_t,
+ * waits for nothing and takes no lock; the caller lets one thread in at a time.
  *
- * One reservation of addresses, cut into equal steps of a chunk. A range is some steps in a row,
- * each with a chunk (one handle of the virtual memory API) mapped. A released range keeps its
- * chunks and its mapping until somebody wants them. Released neighbours serve a request together,
- * and one that needs less gets a part:
- *   - where a request finds enough mapped steps in a row, nothing is mapped;
- *   - else it gets the steps that lack the fewest chunks, and those are mapped: spare ones, new
- *     ones, or such as are taken out of other released ranges, which changes mappings at host time;
- *     so only once everything that was enqueued there has ended.
- * What another stream still works on is nobody's but that stream's, as long as there is anything
- * else: its work may wait for what the program does next, and who is put behind it waits, too.
- * Small requests are blocks of slabs: steps at the end of the reservation, where they part no
- * others, cut as requests come. Slabs cannot leave. One without a block in use is kept like a
- * released range: its chunk serves blocks again, or whoever else wants it. Where one more chunk
- * must not be a slab, a small request gets a range of its own.
+ * There is one reservation of addresses, cut into equal steps of the size of a chunk. A range is a
+ * sequence of neighbouring steps, each with a mapped chunk (one handle of the virtual memory API).
+ * A released range keeps its chunks and its mapping until a request needs them. Released neighbours
+ * serve a request together, and a smaller request gets a part of them:
+ *   - if a request finds enough neighbouring mapped steps, nothing is mapped;
+ *   - otherwise it gets the steps that lack the fewest chunks, and these are mapped. They are spare
+ *     chunks, new ones, or chunks of other released ranges. Taking a chunk changes mappings at
+ *     once, so it happens only when all work that was enqueued there has ended.
+ * As long as there is other memory, memory on which a stream still works serves only that stream:
+ * its work may wait for what the program does next, and a stream that is put behind it would wait
+ * as well. Small requests become blocks of slabs. Slabs are steps at the end of the reservation,
+ * where they do not separate other ranges, and are cut as requests come. Slabs cannot leave. A slab
+ * without a block in use is kept like a released range: its chunk serves blocks again, or any other
+ * request. If there must not be one more slab, a small request gets a range of its own.
  *
  * A live range may be hidden (its chunks are unmapped), give chunks to others and take chunks back,
- * while it keeps its addresses. Its chunks are those of its first steps, as many as it has; those
- * that are mapped are the first of them. What is in them is the caller's to know.
+ * while it keeps its addresses. Its chunks belong to its first steps, and the mapped ones are the
+ * first of them. The caller knows their content.
  *
- * Once the program repeats itself, no chunk is created, mapped or unmapped any more. */
+ * Once the program repeats itself, no chunk is created, mapped or unmapped. */
 #ifndef MDNN_RANGES_H
 #define MDNN_RANGES_H
 
@@ -31,23 +31,24 @@
 
 #include "config/status.h"
 
-/* A point in a stream's work: what an event recorded there stands for. The numbers are the
- * caller's; in one stream they grow. Work in the same stream is in order after it by itself. */
+/* A point in a stream's work, as an event recorded there would mark it. The caller chooses the
+ * numbers, which grow within a stream. Later work in the same stream follows it without a wait. */
 typedef struct mdnn_stream_point {
     uint64_t stream, position;
 } mdnn_stream_point_t;
 
-/* What the address space needs of the device. `context` is passed on. A function that fails has
- * changed nothing. map gives access, too. is_done must be cheap and may answer false too often. */
+/* The functions of the device that the address space needs. `context` is passed on to them. A
+ * function that fails has changed nothing. map also gives access. is_done must be cheap and may
+ * return false too often. */
 typedef struct mdnn_ranges_device {
     mdnn_status_t (*create_chunk)(void *context,
                                   uint64_t *chunk); /* OUT_OF_DEVICE_MEMORY: budget */
     mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk);
     mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
     bool (*is_done)(void *context, mdnn_stream_point_t point);
-    /* Gives a chunk back that is mapped nowhere. NULL where mdnn_ranges_shrink is not called. */
+    /* Gives back a chunk that is mapped nowhere. NULL if mdnn_ranges_shrink is never called. */
     mdnn_status_t (*destroy_chunk)(void *context, uint64_t chunk);
-    /* Whether so many more chunks may have blocks in use; NULL: always. Called by acquire only. */
+    /* Whether this many more chunks may have blocks in use; NULL: always. Only acquire calls it. */
     bool (*may_be_slabs)(void *context, uint64_t chunks);
 } mdnn_ranges_device_t;
 
@@ -55,12 +56,12 @@ typedef struct mdnn_ranges_config {
     uint64_t start, bytes; /* the reservation; both multiples of chunk_bytes */
     uint64_t chunk_bytes;  /* a power of two */
     uint64_t small_bytes;  /* requests up to this are blocks of slabs; at most chunk_bytes / 2 */
-    /* Allocations that fill this many chunks or more exactly get one more, so that their end is
-     * nobody's beginning; 0: none. */
+    /* An allocation that has at least this many chunks and fills them to the last byte gets one
+     * more, so that its end is not the beginning of another; 0: no allocation does. */
     uint64_t ended_chunks;
 } mdnn_ranges_config_t;
 
-/* What the library has done since it was made, and holds now. */
+/* What the address space has done since it was made, and what it holds now. */
 typedef struct mdnn_ranges_counts {
     uint64_t created, destroyed, mapped, unmapped; /* chunks */
     uint64_t live_bytes;                           /* as asked for */
@@ -73,12 +74,12 @@ typedef struct mdnn_ranges_counts {
 typedef struct mdnn_ranges mdnn_ranges_t;
 typedef struct mdnn_range mdnn_range_t; /* a live range; valid until it is released or dropped */
 
-/* Copies *config and *device. *ranges is the caller's, for mdnn_ranges_destroy. */
+/* Copies *config and *device. The caller owns *ranges and ends it with mdnn_ranges_destroy. */
 mdnn_status_t mdnn_ranges_create(const mdnn_ranges_config_t *config,
                                  const mdnn_ranges_device_t *device, void *context,
                                  mdnn_ranges_t **ranges);
 
-/* Forgets everything; unmaps nothing: the device's state is the caller's to end. NULL: nothing. */
+/* Forgets everything, but unmaps nothing: the caller ends the device's state. Accepts NULL. */
 void mdnn_ranges_destroy(mdnn_ranges_t *ranges);
 
 /* What a request got, or what it would have to wait for. */
@@ -92,9 +93,9 @@ typedef struct mdnn_acquired {
 /* Chunks that an allocation of `bytes` > 0 takes; a small one has part of one. */
 uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 
-/* `bytes` > 0 bytes for use in `stream`, aligned to 512, and to the chunk if they are not small. A
- * block takes less than 512 bytes more than it was asked for. Nobody works on them any more, but
- * those behind whom the program has put `stream` when it released them in its order.
+/* Acquires `bytes` > 0 for use in `stream`, aligned to 512, and to the chunk if they are not small.
+ * A block takes less than 512 bytes more than requested. No stream works on them, except streams
+ * behind which the program put `stream` when it released them in its order.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
  *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.
@@ -102,31 +103,33 @@ uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                   mdnn_acquired_t *allocation);
 
-/* The same, but if there is nothing else OK also with memory on which others work: that puts the
- * stream behind them, which the program has not done. */
+/* The same, but if there is nothing else it also returns memory on which other streams work. That
+ * puts `stream` behind them, although the program has not done so. */
 mdnn_status_t mdnn_ranges_acquire_behind(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                          mdnn_acquired_t *allocation);
 
-/* Chunks of released ranges, and of nobody, on which nobody works. */
+/* The number of chunks that are spare or belong to released ranges, and on which no work runs. */
 uint64_t mdnn_ranges_idle_chunks(mdnn_ranges_t *ranges);
 
-/* Addresses alone for `bytes`, which are not small: a live range that owns no chunk, until
- * mdnn_range_take. OVERFLOW: none left. OUT_OF_MEMORY. */
+/* Reserves addresses alone for `bytes`, which are not small: a live range that owns no chunk until
+ * mdnn_range_take. OVERFLOW: no addresses left. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t *address);
 
-/* No stream: memory is released in nobody's order. */
+/* No stream: memory is released in the order of no stream. */
 #define MDNN_NO_ORDER UINT64_MAX
 
-/* Gives the allocation that starts at `address` back, in the order of `stream`, which the program
- * has put behind all that used it; whoever else gets its memory next waits for `points`, points
- * after the last work there of each stream that used it. If none of them is of the stream that
- * acquired it, which waited for earlier users, those are waited for again. NOT_FOUND: none starts
- * there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is mapped. */
+/* Releases the allocation that starts at `address`, in the order of `stream`, which the program has
+ * put behind all streams that used it. Another stream that gets its memory next waits for `points`,
+ * the points after the last work of each stream that used it. If none of them belongs to the stream
+ * that acquired it and waited for earlier users, those users are waited for again. NOT_FOUND: no
+ * allocation starts there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is
+ * mapped. */
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                   const mdnn_stream_point_t *points, size_t point_count);
 
-/* The caller's mark on a live allocation, NULL at first. set: `address` is where it starts. owner:
- * of the one around `address`, NULL if there is none. O(1). */
+/* The caller's mark on a live allocation, which starts as NULL. For set, `address` is where the
+ * allocation starts. owner returns the mark of the allocation around `address`, or NULL if there is
+ * none. O(1). */
 void mdnn_ranges_set_owner(mdnn_ranges_t *ranges, uint64_t address, void *owner);
 void *mdnn_ranges_owner(const mdnn_ranges_t *ranges, uint64_t address);
 
@@ -135,27 +138,28 @@ mdnn_range_t *mdnn_ranges_at(const mdnn_ranges_t *ranges, uint64_t address);
 
 typedef struct mdnn_range_chunks {
     const uint64_t *chunks;        /* the first `owned` are there */
-    uint64_t count, owned, mapped; /* it can have, has, and has mapped: count >= owned >= mapped */
+    uint64_t count, owned, mapped; /* chunks that it can have, has, and has mapped: count >= owned
+                                    * >= mapped */
 } mdnn_range_chunks_t;
 
 mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range);
 
-/* Unmaps its chunks from `keep` on, the last first, or maps those below `upto` (<= owned), the
- * first first. The caller knows that nothing runs there. A failure leaves what was done until then.
- */
+/* Unmaps its chunks from `keep` on, beginning with the last, or maps those below `upto` (<= owned),
+ * beginning with the first. The caller ensures that nothing runs there. A failure keeps what was
+ * done before it. */
 mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto);
 
-/* Gives its chunks from `keep` (>= mapped) on to whoever wants them. */
+/* Gives its chunks from `keep` (>= mapped) on to other ranges. */
 void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 
-/* Has it own its first `upto` chunks; the new ones are not mapped, and nothing runs in them.
- * All or none. BUSY (with *waits, which are valid until the next call) and failures as
- * mdnn_ranges_acquire. */
+/* Makes it own its first `upto` chunks; the new ones are not mapped, and nothing runs in them. It
+ * gets all or none. Returns BUSY (with *waits, which are valid until the next call) and failures
+ * like mdnn_ranges_acquire. */
 mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto,
                               const mdnn_stream_point_t **waits, size_t *wait_count);
 
-/* Ends a range that has nothing mapped; its chunks serve others at once. Never fails. */
+/* Ends a range that has nothing mapped; its chunks can serve others at once. Never fails. */
 void mdnn_range_drop(mdnn_ranges_t *ranges, mdnn_range_t *range);
 
 /* The live allocation around `address`: its start and size. false: none is there. O(1). */
@@ -168,9 +172,10 @@ static inline uint64_t mdnn_ranges_chunks_there(const mdnn_ranges_counts_t *coun
     return counts->created - counts->destroyed;
 }
 
-/* Destroys `count` chunks that nobody has, or that released ranges have. What is destroyed is so
- * after a failure, too. BUSY (with *waits, which are valid until the next call): the rest is there
- * when the host has waited for those; OUT_OF_DEVICE_MEMORY: there are not so many. */
+/* Destroys `count` chunks that are spare or belong to released ranges. Chunks that were destroyed
+ * before a failure stay destroyed. BUSY (with *waits, which are valid until the next call): the
+ * rest becomes available when the host has waited for these; OUT_OF_DEVICE_MEMORY: there are not so
+ * many chunks. */
 mdnn_status_t mdnn_ranges_shrink(mdnn_ranges_t *ranges, uint64_t count,
                                  const mdnn_stream_point_t **waits, size_t *wait_count);
 

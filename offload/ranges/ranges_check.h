@@ -1,4 +1,4 @@
-/* What must hold of the address space (offload/ranges/ranges.h) between two calls, as checks of debug builds.
+/* Invariants of the address space (offload/ranges/ranges.h) between two calls, which debug builds check.
  *
  * Steps
  *   A range stands at each of its steps, and nowhere else; below `end`, unless it is a slab.
@@ -28,10 +28,11 @@
 #include "offload/ranges/ranges.h"
 
 #ifdef MDNN_DEBUG
-/* *broken: the first rule that does not hold. *looks: what the check took. */
+/* *broken: the first rule that does not hold. *looks: how many looks it took. */
 bool mdnn_ranges_is_valid(const mdnn_ranges_t *ranges, const char **broken, uint64_t *looks);
 bool mdnn_slabs_are_valid(const mdnn_ranges_t *ranges, const char **broken, uint64_t *looks);
-/* After a change: aborts if a rule is broken; large ones are looked at after some changes only. */
+/* Called after a change: aborts if a rule is broken. Large address spaces are checked after some
+ * changes only. */
 void mdnn_ranges_check(const mdnn_ranges_t *ranges);
 #else
 static inline void mdnn_ranges_check(const mdnn_ranges_t *ranges)

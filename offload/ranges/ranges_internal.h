@@ -15,7 +15,7 @@ typedef struct mdnn_user {
     uint64_t freed_in; /* the stream in whose order the memory was released, after that work */
 } mdnn_user_t;
 
-/* Who may still work on memory: if it is in use, those before `stream` acquired it. */
+/* Streams that may still work on memory: if it is in use, those before `stream` acquired it. */
 typedef struct mdnn_users {
     uint64_t stream; /* that acquired it last */
     mdnn_user_t *all;
@@ -25,9 +25,9 @@ typedef struct mdnn_users {
 typedef struct mdnn_slab mdnn_slab_t;
 typedef struct mdnn_block mdnn_block_t;
 
-/* Some bytes of slabs: in use, or released. A slab is all blocks. Released ones lie in one slab,
- * and each keeps its own users; those that are neighbours make a run, which serves requests
- * together. One in use may reach into the next slab. */
+/* A block is some bytes of slabs, in use or released. Blocks fill all of a slab. A released block
+ * lies in one slab and keeps its own users; neighbouring released blocks form a run, which serves
+ * requests together. A block in use may reach into the next slab. */
 struct mdnn_block {
     uint64_t address, room; /* room: bytes that it takes */
     uint64_t bytes;         /* as asked for; 0: released */
@@ -46,13 +46,13 @@ typedef struct mdnn_slab_runs {
     uint64_t some[MDNN_SLAB_BINS / 64]; /* bits: where there are any */
 } mdnn_slab_runs_t;
 
-/* Steps in a row with their chunks: in use, or (kept) released. Kept ones that are neighbours make
- * a run, whose chunks serve a request together. Each keeps its own users: what is unmapped or used
- * in another stream waits for nobody else. A slab is one of a single step: kept while no block of
- * it is in use, and part of no run. */
+/* A range: neighbouring steps with their chunks, in use or released (kept). Neighbouring kept
+ * ranges form a run, whose chunks serve a request together. Each keeps its own users, so that
+ * unmapping it, or using it in another stream, waits for nobody else. A slab is a range of one
+ * step: it is kept while none of its blocks is in use, and is part of no run. */
 struct mdnn_range {
     uint64_t first, count;  /* steps */
-    uint64_t owned, mapped; /* while it is in use: of its chunks, the first. Else all are */
+    uint64_t owned, mapped; /* while it is in use: how many of its first chunks. Otherwise all */
     uint64_t bytes;         /* as asked for */
     uint64_t *chunks;       /* those of its steps in mdnn_ranges_t.chunks */
     void *owner;
@@ -74,7 +74,7 @@ struct mdnn_ranges {
     void *context;
     uint64_t steps;
     uint64_t end;        /* no step from here on has a range, but those */
-    uint64_t top;        /* from here on: of slabs, so that they part no runs; or bare */
+    uint64_t top;        /* from here on: of slabs, so that they separate no runs; or bare */
     uint64_t used;       /* steps with a range, but those */
     mdnn_range_t **at;   /* by step; NULL: no range */
     uint64_t *chunks;    /* by step, of its range */
@@ -99,51 +99,55 @@ void mdnn_ranges_clear(mdnn_ranges_t *ranges, uint64_t first, uint64_t count);
 
 /* ---- range_users.c ---- */
 bool mdnn_users_done(mdnn_ranges_t *ranges, const mdnn_users_t *users);
-/* Whether nobody still works there but `stream`, and those behind whom the program has put it. */
+/* Whether no stream still works there, except `stream` and those behind which the program has put
+ * it. */
 bool mdnn_users_free_for(mdnn_ranges_t *ranges, const mdnn_users_t *users, uint64_t stream);
-/* Adds those that are not done to ranges->waits; not those of *own_stream, if it is given. */
+/* Adds users that are not done to ranges->waits, except those of *own_stream, if it is given. */
 mdnn_status_t mdnn_users_note(mdnn_ranges_t *ranges, const mdnn_users_t *users,
                               const uint64_t *own_stream);
-/* Adds those for whom it is not free. */
+/* Adds the users for which it is not free. */
 mdnn_status_t mdnn_users_note_others(mdnn_ranges_t *ranges, const mdnn_users_t *users,
                                      uint64_t stream);
-/* The memory goes to `stream`; ranges->waits is what that must wait for. */
+/* The memory goes to `stream`, which must wait for ranges->waits. */
 mdnn_status_t mdnn_users_acquire(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream);
 /* The memory comes back with these users, in the order of `stream`. */
 mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream,
                                  const mdnn_stream_point_t *points, size_t count);
-/* Adds others that are not done, if they are of the same streams; else false. Needs no memory. */
+/* Adds other users that are not done, if they are of the same streams; otherwise false. Needs no
+ * memory. */
 bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others);
-/* Has room for `more` users; then mdnn_users_join, which cannot fail, adds those of another: of a
- * stream the later point stands for both. */
+/* Makes room for `more` users. Then mdnn_users_join, which cannot fail, adds the users of another
+ * list; of two points in one stream the later one remains. */
 mdnn_status_t mdnn_users_reserve(mdnn_users_t *users, size_t more);
 void mdnn_users_join(mdnn_ranges_t *ranges, mdnn_users_t *users, const mdnn_users_t *others);
 
 /* ---- free_runs.c ---- */
-/* A range that was in use, or new steps with chunks, is kept from now on. */
+/* From now on a range that was in use, or new steps with chunks, are kept. */
 void mdnn_free_runs_add(mdnn_ranges_t *ranges, mdnn_range_t *range);
-/* Chunks in a row, which cost as few changes of mappings as can be; waits of `stream` are noted.
- * As mdnn_ranges_acquire, or with `behind` as mdnn_ranges_acquire_behind. */
+/* Gets neighbouring chunks with as few changes of mappings as possible, and notes the waits of
+ * `stream`. Works like mdnn_ranges_acquire, or with `behind` like mdnn_ranges_acquire_behind. */
 mdnn_status_t mdnn_free_runs_take(mdnn_ranges_t *ranges, uint64_t count, uint64_t stream,
                                   bool behind, mdnn_range_t **range);
-/* Has `count` chunks aside: of kept ranges if more cannot be made. As mdnn_ranges_acquire. */
+/* Puts `count` chunks aside, from kept ranges if more cannot be made. Returns the statuses of
+ * mdnn_ranges_acquire. */
 mdnn_status_t mdnn_free_runs_gather(mdnn_ranges_t *ranges, uint64_t count);
-/* A range that is in no run is among the kept ones from now on, the newest of them; or no more. */
+/* Adds a range that is in no run to the kept ones, as the newest of them; or takes it out. */
 void mdnn_free_runs_link(mdnn_ranges_t *ranges, mdnn_range_t *range);
 void mdnn_free_runs_unlink(mdnn_ranges_t *ranges, mdnn_range_t *range);
 
 /* ---- slabs.c ---- */
-/* As mdnn_free_runs_take. NOT_FOUND: only a chunk more would do, which may not be a slab. */
+/* Like mdnn_free_runs_take. NOT_FOUND: only one more slab would help, which is not allowed. */
 mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream, bool behind,
                                 uint64_t *address);
-/* BUSY: there is a place where others still work, who are noted. Else `otherwise`. */
+/* BUSY: there is a place where other streams still work, which are noted. If not, returns
+ * `otherwise`. */
 mdnn_status_t mdnn_slab_blocked(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                 mdnn_status_t otherwise);
 mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                 const mdnn_stream_point_t *points, size_t point_count);
 /* The block around `address`, which is in a slab; in use or not. */
 mdnn_block_t *mdnn_slab_block(const mdnn_ranges_t *ranges, uint64_t address);
-/* Of a slab that is kept: whether nobody works in it; adds those who do to ranges->waits. */
+/* For a slab that is kept: whether no stream works in it; adds those that do to ranges->waits. */
 bool mdnn_slab_done(mdnn_ranges_t *ranges, const mdnn_range_t *slab);
 mdnn_status_t mdnn_slab_note(mdnn_ranges_t *ranges, const mdnn_range_t *slab);
 /* Its chunk has been unmapped: the range ends. */
@@ -151,13 +155,13 @@ void mdnn_slab_end(mdnn_ranges_t *ranges, mdnn_range_t *slab);
 void mdnn_slab_forget(mdnn_range_t *range); /* the bookkeeping only; no slab: nothing */
 
 /* ---- slab_runs.c ---- */
-/* A released block joins its neighbours' run. */
+/* Adds a released block to its neighbours' run. */
 void mdnn_run_add(mdnn_slab_runs_t *runs, mdnn_block_t *block);
-/* Blocks in a row leave the run that begins with `run`. */
+/* Takes neighbouring blocks out of the run that begins with `run`. */
 void mdnn_run_leave(mdnn_slab_runs_t *runs, mdnn_block_t *run, mdnn_block_t *first,
                     mdnn_block_t *last);
-/* The least bin from `bin` on with a run; MDNN_SLAB_BINS: none. Bins above that of some bytes have
- * longer runs than that only. */
+/* The first bin from `bin` on that has a run; MDNN_SLAB_BINS: none. Bins above the bin of a size
+ * have only longer runs than that size. */
 unsigned mdnn_run_next_bin(const mdnn_slab_runs_t *runs, unsigned bin);
 unsigned mdnn_run_bin(uint64_t bytes);
 static inline bool mdnn_block_released(const mdnn_block_t *block)

@@ -1,5 +1,4 @@
-/* What is in a slab: slabs.c keeps it right, slab_requests.c finds places in it, slabs_check.c says whether it is
- * right. */
+/* The content of a slab: slabs.c maintains it, slab_requests.c finds places in it, and slabs_check.c checks it. */
 #ifndef MDNN_SLABS_INTERNAL_H
 #define MDNN_SLABS_INTERNAL_H
 
@@ -24,15 +23,16 @@ static inline uint64_t mdnn_block_end(const mdnn_block_t *block)
 }
 
 /* ---- slabs.c ---- */
-/* Released or not, it is two blocks from `address` on, which lies in it: *tail is the other one.
- * Has room for `more` users in it. OUT_OF_MEMORY. */
+/* Splits a block, released or not, into two at `address`, which lies in it; *tail is the second
+ * one, with room for `more` users. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_block_cut(mdnn_ranges_t *ranges, mdnn_block_t *block, uint64_t address,
                              size_t more, mdnn_block_t **tail);
-/* The block behind it is a part of it from now on. */
+/* Joins the block behind it to it. */
 void mdnn_block_swallow(mdnn_ranges_t *ranges, mdnn_block_t *block);
-/* Blocks take those bytes from now on, or no more. A slab is kept while it is empty. */
+/* Blocks take those bytes from now on, or no longer take them. A slab is kept while it is empty. */
 void mdnn_slab_count_used(mdnn_ranges_t *ranges, uint64_t start, uint64_t end, bool used);
-/* One slab more, where nothing is enqueued any more, or all blocks would inherit the waits. */
+/* Adds a slab in memory where no enqueued work remains; otherwise all of its blocks would inherit
+ * the waits. */
 mdnn_status_t mdnn_slab_make(mdnn_ranges_t *ranges, unsigned kind);
 
 #endif
