@@ -1,9 +1,11 @@
 # libmicrodnn: build, test, bench, install. GNU make.
 #   make                    the library, the tool, the example, the simulated GPU
-#   make test               every behaviour once: minutes; TEST_OPTIONS=--thorough: with every seed and size
-#   make test-all           every test that needs no GPU, with every seed and size
-#   make asan ubsan tsan    all tests in a sanitizer build (each in build/<flavour>)
-#   make debug              all tests where the library checks itself (MDNN_DEBUG), as those do
+#   make test               every behaviour once: minutes
+#   make test-of FILE=...   the tests of one source (test/README.md)
+#   make test-thorough      every test that needs no GPU, with every seed and size
+#   make asan ubsan tsan    `make test` in a sanitizer build (each in build/<flavour>)
+#   make debug              `make test` where the library checks itself (MDNN_DEBUG), as those do
+#   make test-all           all of these, fault points, random programs and fuzzers: scripts/test-all, hours
 #   make check-exports      exports, dependencies, symbol versions and the dlsym stub against their rules
 #   make check-layers       which rooms of the library use which
 #   make check-aarch64      compiles the library for the other architecture
@@ -117,7 +119,7 @@ check-layers: $(ALL)
 
 # TSan runs the simulated GPU up to fifteen times slower.
 asan ubsan tsan debug:
-	$(MAKE) FLAVOUR=$@ TEST_OPTIONS='--cpu 3600' test-all
+	$(MAKE) FLAVOUR=$@ TEST_OPTIONS='--cpu 3600' test
 
 # Line coverage by the tests of the library (threads count together without atomics, so a branch may come
 # out at -1, which is no error of the tests; atomic counters take three times as long); exit status 1 below the limit. Earlier runs do not count.

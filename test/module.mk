@@ -13,14 +13,29 @@ $(filter $(B)/test/shim/%,$(TESTS) $(TEST_DEPS)): $(wildcard config/*.h config/*
 
 # Every behaviour, with a few seeds and sizes.
 test: $(ALL) $(TEST_DEPS) $(TESTS)
-	@echo 'left to make test-all: $(LONG_TESTS)'
+	@echo 'left to make test-thorough: $(LONG_TESTS)'
 	@test/run --build $(B) $(TEST_OPTIONS) $(QUICK_TESTS)
 
-# All that there is. Scripts that measure are shown a library that computes wrong results, too.
-test-all: $(ALL) $(TEST_DEPS) $(TESTS)
+# With every seed and size. Scripts that measure are shown a library that computes wrong results, too.
+test-thorough: $(ALL) $(TEST_DEPS) $(TESTS)
 	$(Q)$(MAKE) FLAVOUR=faults build/faults/libmicrodnn.so
 	@test/run --build $(B) --thorough $(TEST_OPTIONS) $(TESTS)
-.PHONY: test-all
+# All that there is, sanitizers and random programs, too; some parts or a shard: scripts/test-all --help.
+test-all:
+	@scripts/test-all
+.PHONY: test-thorough test-all
+
+# The tests of one source or header: make test-of FILE=offload/ranges/slabs.c
+test-of: TESTS_OF = $(patsubst build/test/%,$(B)/test/%,$(shell scripts/test-map --of $(FILE)))
+test-of: $(ALL) $(TEST_DEPS)
+	@$(if $(TESTS_OF),,exit 1;) $(MAKE) --no-print-directory $(filter $(B)/test/%,$(TESTS_OF)) && \
+	    test/run --build $(B) $(TEST_OPTIONS) $(TESTS_OF)
+# Which those are, for test/README.md.
+test-map:
+	$(Q)rm -rf build/cov/counts && $(MAKE) FLAVOUR=cov TEST_OPTIONS='--cpu 1800 --coverage build/cov/counts' \
+	    test-library >build/cov/counts.log; tail -n 1 build/cov/counts.log
+	$(Q)scripts/test-map --collect build/cov/counts build/cov/counts.log
+.PHONY: test-of test-map
 
 # What is not in it never runs: test/runner.sh compares.
 list-tests:
@@ -43,6 +58,10 @@ test-faults:
 run-faults: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_follower test_ranges test_slabs)
 	@test/run --build $(B) --cpu 7200 $(if $(SHARD),--shard $(SHARD),--shards 2) test/fault_points.sh
 .PHONY: test-faults run-faults
+
+# Every fuzzer for a while each: make -j2 fuzz FUZZ_SECONDS=30
+fuzz: $(addprefix fuzz-,options environment statistics database database_file ilp_text graph_json plan_run)
+.PHONY: fuzz
 
 # The papers' experiments and the simulator's errors, as pages in docs/benchmarks; all of it simulated.
 .PHONY: bench-papers
