@@ -1,7 +1,7 @@
-/* The plan follower: from what the program does to what should move. It feeds the history, has a plan made
- * for each period that the history finds (on a thread of its own, if it may), and says after each
- * operation which ranges should begin to leave and which should begin to return. All of that is
- * advice: the mechanism (offload/memory/memory.h) is right without it, and may ignore it.
+/* The plan follower watches what the program does and advises what should move. It feeds the history, orders a plan for
+ * each period that the history finds (made on a thread of its own, if it may use one), and says after each operation
+ * which ranges should begin to leave and which should begin to return. All of this is advice: the mechanism
+ * (offload/memory/memory.h) is correct without it, and may ignore it.
  *
  * Not thread-safe: the caller holds its lock around every call. */
 #ifndef MDNN_FOLLOWER_H
@@ -15,12 +15,12 @@ typedef struct mdnn_follower mdnn_follower_t;
 typedef struct mdnn_follower_config {
     mdnn_policy_t policy;
     mdnn_variants_t variants;
-    uint64_t budget_bytes; /* for ranges; if the mechanism keeps some of it: mdnn_follower_short */
-    uint64_t chunk_bytes;  /* ranges may leave and return in parts of so many; 0: whole only */
+    uint64_t budget_bytes; /* for ranges; mdnn_follower_short reports if the mechanism keeps some of
+                            * it */
+    uint64_t chunk_bytes;  /* ranges may leave and return in parts of this size; 0: whole only */
     uint64_t host_limit_bytes; /* UINT64_MAX: none */
     mdnn_link_t link;
-    uint32_t
-        effort; /* see mdnn_move_plan_request_t; 0 in the background: as much as a second allows */
+    uint32_t effort; /* see mdnn_move_plan_request_t; 0 in the background: what a second allows */
     bool background; /* plan on a thread; false: within record (simulated GPU, tests) */
 } mdnn_follower_config_t;
 
@@ -28,36 +28,37 @@ typedef struct mdnn_follower_config {
 mdnn_follower_t *mdnn_follower_create(const mdnn_follower_config_t *config);
 void mdnn_follower_destroy(mdnn_follower_t *follower); /* accepts NULL; ends the thread */
 
-/* As mdnn_history_begin_range and mdnn_history_end_range; `bytes` as memory is taken (rounded to
- * chunks). `owner` is the caller's and comes back in advice; it must be valid until end_range. */
+/* Like mdnn_history_begin_range and mdnn_history_end_range. `bytes` is the memory that the range
+ * takes (rounded to chunks). `owner` belongs to the caller and is returned in advice; it must be
+ * valid until end_range. */
 uint32_t mdnn_follower_begin_range(mdnn_follower_t *follower, uint64_t bytes, bool stays,
                                    void *owner);
 void mdnn_follower_end_range(mdnn_follower_t *follower, uint32_t range);
 
-/* What to do behind the operation that was just recorded. Arrays are the plan follower's, valid until the
- * next call. The owners in them are alive; they may be where they should be already: a range that
- * is to leave may be away, one that is to return resident. */
+/* What to do after the operation that was just recorded. The plan follower owns the arrays, which are valid until the
+ * next call. The ranges in them are alive, but may already be where they should be: a range that is to leave may be
+ * away, and one that is to return may be resident. */
 typedef struct mdnn_advised {
     void *owner;
     uint64_t bytes; /* of its first */
 } mdnn_advised_t;
 
 typedef struct mdnn_advice {
-    const mdnn_advised_t *leave; /* begin to leave, all but so many, in this order */
+    const mdnn_advised_t *leave; /* begin to leave, except for this many bytes, in this order */
     size_t leave_count;
     const mdnn_advised_t
-        *back;         /* so many, at least, begin to return as soon as memory is free, in */
+        *back;         /* at least this many bytes begin to return as soon as memory is free, in */
     size_t back_count; /* this order */
     bool join;         /* vDNN: wait for all copies under way before the next operation */
     bool time; /* the next operation should be timed: its time is wanted with the next record */
 } mdnn_advice_t;
 
-/* Records the operation (in the order in which the host enqueued) and advises. `sequence` numbers
- * records from 0 on. */
+/* Records the operation, in the order in which the host enqueues them, and gives advice. `sequence`
+ * numbers the records from 0 on. */
 void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operation_t *operation,
                           mdnn_advice_t *advice);
-/* The device time of the operation recorded as number `sequence`, known later than its record;
- * only for operations for which `time` was advised. In any order. */
+/* Reports the device time of the operation with number `sequence`, which is known later than its
+ * record; only for operations for which `time` was advised. Calls may come in any order. */
 void mdnn_follower_timed(mdnn_follower_t *follower, uint64_t sequence, double time_us);
 uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower); /* of the next record */
 
@@ -66,25 +67,25 @@ uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower); /* of the next
  * in. 0: unknown (the caller takes the least recently used among those). O(1). */
 uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range);
 
-/* Memory had to be found on demand: so many bytes were missing. If that comes although the plan has
- * been followed for a whole iteration, and again in the next one, there is less memory than the budget
- * says (slabs that are not full, pinned ranges, some that the period does not know): the period is
- * planned again with so much less as was missing in both, if that is expected to help. */
+/* Reports that `bytes` were missing and had to be found on demand. If that happens although the plan has been followed
+ * for a whole iteration, and again in the next one, there is less memory than the budget says (slabs that are not full,
+ * pinned ranges, ranges that the period does not know). The period is then planned again with a budget that is smaller
+ * by what was missing in both iterations, if that is expected to help. */
 void mdnn_follower_short(mdnn_follower_t *follower, uint64_t bytes);
 
-/* Bytes of the budget that are not for ranges now (slabs, what is set aside): a plan that is made
- * from here on leaves them alone. */
+/* Reports the bytes of the budget that ranges cannot use now (slabs, memory that is set aside):
+ * later plans do not use them. */
 void mdnn_follower_set_aside(mdnn_follower_t *follower, uint64_t bytes);
 
-/* An iteration of the program took so long on the device under the plan of that number. A plan with less
- * memory is kept only if iterations take no longer with it than before. */
+/* Reports how long an iteration of the program took on the device under the plan of that number. A plan with less
+ * memory is kept only if iterations do not take longer with it. */
 void mdnn_follower_iteration_took(mdnn_follower_t *follower, uint64_t plan, double time_us);
 
-/* The plan that has been followed for a whole iteration up to now; 0: none. */
+/* The plan that the program has followed for at least the last whole iteration; 0: none. */
 uint64_t mdnn_follower_followed_plan(const mdnn_follower_t *follower);
 
-/* When the next operation that names a new range of `bytes` comes, in a plan that moves something.
- */
+/* When the next operation comes that names a new range of `bytes`, in a plan that moves
+ * something. */
 typedef enum mdnn_first_use {
     MDNN_FIRST_USE_UNKNOWN, /* no such plan is followed */
     MDNN_FIRST_USE_NEXT,
@@ -95,16 +96,17 @@ mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64
 typedef struct mdnn_follower_report {
     uint64_t operations;        /* recorded */
     uint32_t periods, followed; /* periods found; 1 if the program is being followed now */
-    /* Of the period with a plan in which most operations passed: a short loop may have one, too. */
+    /* Of the period with a plan in which most operations passed, since a short loop may have a
+     * plan, too. */
     uint32_t period_operations; /* 0: no plan yet */
     mdnn_verdict_t verdict;     /* of its plan */
     mdnn_policy_t policy;       /* that it uses */
-    uint64_t floor_bytes;       /* least budget for it: 0 if unknown */
+    uint64_t floor_bytes;       /* smallest budget for it; 0 if unknown */
     double compute_us;          /* of one iteration, measured */
     double predicted_us;        /* by the replay, with the plan: the schedule bound known so far */
     double link_bound_us;
     double planning_ms;   /* host time of the plan */
-    uint64_t short_bytes; /* of the budget that the plan leaves alone: mdnn_follower_short */
+    uint64_t short_bytes; /* of the budget that the plan does not use: mdnn_follower_short */
     uint64_t out_bytes, in_bytes; /* of one iteration, planned */
 } mdnn_follower_report_t;
 

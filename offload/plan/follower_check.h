@@ -1,5 +1,4 @@
-/* What must hold of the plan follower (offload/plan/follower_internal.h) between two calls, as checks of debug
- * builds.
+/* Invariants of the plan follower (offload/plan/follower_internal.h) between two calls, which debug builds check.
  *
  * Ranges
  *   One that is not alive has no slot; one that lives was touched at a sequence that is over.
@@ -19,9 +18,10 @@
 #include "offload/plan/follower.h"
 
 #ifdef MDNN_DEBUG
-/* *broken: the first rule that does not hold. *looks: what the check took. */
+/* *broken: the first rule that does not hold. *looks: how many looks it took. */
 bool mdnn_follower_is_valid(const mdnn_follower_t *follower, const char **broken, uint64_t *looks);
-/* After a change: aborts if a rule is broken; where there is much, after some changes only. */
+/* Called after a change: aborts if a rule is broken. A large follower is checked after some changes
+ * only. */
 void mdnn_follower_check(const mdnn_follower_t *follower);
 #else
 static inline void mdnn_follower_check(const mdnn_follower_t *follower)

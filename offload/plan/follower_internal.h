@@ -11,17 +11,17 @@ typedef struct follower_lists {
     uint32_t *first, *items;
 } follower_lists_t;
 
-/* So many iterations show how fast a plan is. */
+/* This many iterations show how fast a plan is. */
 enum { FOLLOWER_ITERATIONS = 4 };
 
-/* A range that should be away for good: one of those of its size that nothing uses. */
+/* A range that should be away for good: one of its size that nothing uses. */
 typedef struct follower_unused {
     uint64_t bytes;
     uint32_t range;
     uint32_t taken; /* at the first entry of a size: how many of that size were looked at */
 } follower_unused_t;
 
-/* Immutable once made, but for what is marked "state". */
+/* Immutable once made, except for the members marked "state". */
 typedef struct follower_plan {
     mdnn_period_t period; /* owned, with measured times */
     mdnn_parts_t parts;   /* of the period: what moves in the plan */
@@ -43,22 +43,22 @@ typedef struct follower_plan {
     uint64_t iterations;                    /* of so many */
 } follower_plan_t;
 
-/* The making of one plan, on a thread or at once. */
+/* Makes one plan, on a thread or at once. */
 typedef struct follower_job follower_job_t;
 
-/* `times_us` of each operation of the period; negative: unknown, is guessed from the same key's.
- * NULL: the period's are right. Copies all that it needs. OUT_OF_MEMORY also if there is no thread
- * to be had. */
+/* `times_us` has the time of each operation of the period; negative: unknown, and guessed from
+ * operations with the same key. NULL: the period's times are right. Copies everything that it
+ * needs. OUT_OF_MEMORY also if no thread can be started. */
 mdnn_status_t follower_job_start(const mdnn_follower_config_t *config, const mdnn_period_t *period,
                                  const double *times_us, follower_job_t **job);
 
-/* Never waits. A load while the thread works. */
+/* Never waits; costs one atomic load while the thread works. */
 bool follower_job_is_done(follower_job_t *job);
 
-/* The plan is not wanted any more: finish will not wait long. */
+/* Cancels the plan, so that finish does not wait long. */
 void follower_job_give_up(follower_job_t *job);
 
-/* Waits for the thread, if it works still; frees the job. BUSY: it was given up. */
+/* Waits for the thread if it is still working, and frees the job. BUSY: it was cancelled. */
 mdnn_status_t follower_job_finish(follower_job_t *job, follower_plan_t **plan);
 
 void follower_plan_destroy(follower_plan_t *plan); /* accepts NULL */
@@ -67,15 +67,15 @@ enum {
     FOLLOWER_PERIODS = 4,     /* as many as the history remembers */
     FOLLOWER_TIMED = 1 << 13, /* records whose times may still come */
     FOLLOWER_REPLANS = 8,     /* for want of memory */
-    FOLLOWER_BEGUN = 16, /* ranges that began last and may leave, of which some were not used yet */
-    FOLLOWER_TRIES = 3,  /* plans of a period that may fail for want of host memory */
+    FOLLOWER_BEGUN = 16, /* ranges that began last and may leave; some of them are not used yet */
+    FOLLOWER_TRIES = 3,  /* plans of a period that may fail for lack of host memory */
 };
 static const uint64_t follower_never = UINT64_MAX;
 
 typedef enum follower_stage {
     FOLLOWER_STAGE_TIMING,
     FOLLOWER_STAGE_PLANNING,
-    FOLLOWER_STAGE_PLANNED, /* `plan` is there, or there will be none */
+    FOLLOWER_STAGE_PLANNED, /* `plan` exists, or never will */
 } follower_stage_t;
 
 typedef struct follower_entry {
@@ -85,13 +85,14 @@ typedef struct follower_entry {
     double *times_us;   /* of each operation; negative: not yet */
     uint32_t untimed;   /* of them */
     uint64_t passed;    /* operations while the stage was TIMING */
-    uint64_t plan_from; /* not planned before so many passed */
+    uint64_t plan_from; /* not planned before this many have passed */
     unsigned tries;
     uint64_t followed;    /* operations */
     uint64_t short_bytes; /* of the budget, left alone by plans that are made now */
     unsigned replans;
     follower_plan_t *plan;
-    follower_plan_t *before; /* the plan, with more memory, as long as `plan` has to prove itself */
+    follower_plan_t *before; /* the earlier plan, with more memory, until `plan` has proved
+                              * itself */
 } follower_entry_t;
 
 /* One of the history's ranges; the same index. */
@@ -136,37 +137,39 @@ struct mdnn_follower {
 
 /* ---- follower_ranges.c ---- */
 bool follower_lives(const mdnn_follower_t *follower, uint32_t range);
-/* Range `range` of the history is range `slot` of the active plan's period, and no other is. */
+/* Makes range `range` of the history, and no other, range `slot` of the active plan's period. */
 void follower_assign(mdnn_follower_t *follower, uint32_t range, uint32_t slot);
-/* Which range of the period each living one is. If two claim to be the same, the one that was used
- * last. */
+/* Finds which range of the period each live range is. If two claim the same one, the range that was
+ * used last gets it. */
 void follower_find_ranges(mdnn_follower_t *follower);
 /* Those that the operation uses. */
 void follower_learn_ranges(mdnn_follower_t *follower, const mdnn_history_operation_t *operation);
-/* Whether a whole iteration was followed in which nothing used the range. */
+/* Whether the program was followed for a whole iteration in which nothing used the range. */
 bool follower_is_unused(const mdnn_follower_t *follower, uint32_t range);
-/* Ranges of that size that began not long ago and were not used yet. */
+/* The recent ranges of that size that were not used yet. */
 uint32_t follower_unused_of(const mdnn_follower_t *follower, uint64_t bytes);
 
 /* ---- follower_periods.c ---- */
-/* The entry of that period; of 0 a free one. NULL: none. */
+/* The entry of that period, or a free one for period 0. NULL: none. */
 follower_entry_t *follower_find_entry(mdnn_follower_t *follower, uint64_t number);
-/* The history has found a period, for which it may have forgotten another. NULL without memory. */
+/* Called when the history has found a period, for which it may have forgotten another. NULL: out of
+ * memory. */
 follower_entry_t *follower_make_entry(mdnn_follower_t *follower, uint64_t number);
 void follower_forget_entry(mdnn_follower_t *follower, follower_entry_t *entry);
-/* Of several times of an operation the least: what disturbs it makes it slower. */
+/* Keeps the smallest of several times of an operation, since disturbances only make it slower. */
 void follower_set_time(follower_entry_t *entry, uint32_t position, double time_us);
-/* Once all operations were timed, or two iterations are over. */
+/* Called once all operations were timed, or two iterations are over. */
 void follower_start_planning(mdnn_follower_t *follower, follower_entry_t *entry);
-/* The plan that was being made is ready. Its period may be forgotten by now. */
+/* Called when a plan is ready. Its period may be forgotten by then. */
 void follower_adopt_plan(mdnn_follower_t *follower);
-/* The plan with less memory stays, or the one before does. */
+/* Decides whether the plan with less memory stays or the earlier one does. */
 void follower_judge_plan(mdnn_follower_t *follower, follower_entry_t *entry);
-/* After each iteration under the plan: made anew, if less memory than it has was there in two of them. */
+/* Called after each iteration under the plan, which is made again if two of them had less memory
+ * than it expects. */
 void follower_plan_with_less(mdnn_follower_t *follower, follower_entry_t *entry);
 
 /* ---- follower_advice.c ---- */
-/* After the operation, which has a place in the entry's period. */
+/* Called after an operation that has a place in the entry's period. */
 void follower_follow(mdnn_follower_t *follower, follower_entry_t *entry,
                      const mdnn_history_operation_t *operation, mdnn_advice_t *advice);
 

@@ -3,11 +3,11 @@
  * it and says when a range will be used again. Operations are recognised by their keys and by the
  * sizes and roles of their ranges, never by addresses.
  *
- * It survives whatever happens. A short last batch, an evaluation, a line of logging: as long as
- * the program does something unheard of the answer is "unknown", and it finds its way back when the
- * next eight operations are familiar. Several periods are remembered (training, evaluation). Memory
- * is bounded: a ring of operations, a ring of uses, a few periods, and one entry for each range
- * that lives or is in the ring.
+ * The history copes with interruptions such as a short last batch, an evaluation or a line of
+ * logging. While the program does something unfamiliar, the place is "unknown"; the history finds
+ * it again when the next eight operations are familiar. Several periods are remembered (training,
+ * evaluation). Memory is bounded: a ring of operations, a ring of uses, a few periods, and one
+ * entry for each range that lives or is in the ring.
  *
  * Not thread-safe: the caller records operations in one order and holds a lock. */
 #ifndef MDNN_HISTORY_H
@@ -27,28 +27,28 @@ typedef struct mdnn_history_limits {
 mdnn_history_t *mdnn_history_create(const mdnn_history_limits_t *limits);
 void mdnn_history_destroy(mdnn_history_t *history); /* accepts NULL */
 
-/* A range begins and ends to live. `range` names it until it ends; MDNN_NO_POSITION without memory,
- * which every function here accepts and ignores. */
+/* Begin and end the life of a range. `range` identifies it until it ends; it is MDNN_NO_POSITION if
+ * memory is short, which every function here accepts and ignores. */
 uint32_t mdnn_history_begin_range(mdnn_history_t *history, uint64_t bytes, bool stays);
 void mdnn_history_end_range(mdnn_history_t *history, uint32_t range);
 
 typedef struct mdnn_history_operation {
-    uint64_t key; /* what it is: a hash of the function, say; no addresses in it */
+    uint64_t key; /* identity, such as a hash of the function; contains no addresses */
     uint32_t stream;
     mdnn_operation_kind_t kind;
     double time_us; /* estimated; negative: unknown */
     uint64_t workspace_bytes;
-    const mdnn_use_t *uses; /* borrowed; `range` as mdnn_history_begin_range gave it. In an order
-                               that repeats; a range named twice counts once */
+    const mdnn_use_t *uses; /* borrowed; `range` is from mdnn_history_begin_range. The order must
+                             * repeat; a range that is named twice counts once */
     uint32_t use_count;
 } mdnn_history_operation_t;
 
-/* O(uses) but for the search for a period, whose cost is spread: a constant for each operation.
- * Once a period is found it is built, in time linear in it. */
+/* O(uses), plus the search for a period, whose cost is spread evenly: a constant per operation.
+ * When a period is found, building it takes time linear in its length. */
 void mdnn_history_record(mdnn_history_t *history, const mdnn_history_operation_t *operation);
 
-/* Where the program is: at `position`, the last operation recorded, of the period numbered `period`
- * (never reused, from 1). Period 0: unknown. */
+/* Where the program is: the last recorded operation is at `position` of the period with the number
+ * `period` (from 1, never reused). Period 0: unknown. */
 typedef struct mdnn_history_place {
     uint64_t period;
     uint32_t position;
@@ -56,8 +56,8 @@ typedef struct mdnn_history_place {
 
 mdnn_history_place_t mdnn_history_place(const mdnn_history_t *history);
 
-/* The period of that number, NULL if it is not (or no longer) remembered. It passes
- * mdnn_period_check, begins where least lives, and is valid until the next record. */
+/* The period of that number, or NULL if it is not remembered. It passes mdnn_period_check, begins
+ * where the fewest bytes live, and is valid until the next record. */
 const mdnn_period_t *mdnn_history_period(const mdnn_history_t *history, uint64_t period);
 
 typedef enum mdnn_expectation {

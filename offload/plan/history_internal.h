@@ -7,7 +7,7 @@
 
 enum { MDNN_HISTORY_PERIODS = 4, MDNN_HISTORY_FAMILIAR = 8 };
 
-/* Uses of an operation that are matched with another iteration's; what is behind them is left alone. */
+/* The most uses of an operation that are matched with another iteration's; the rest is ignored. */
 enum { HISTORY_MATCHED = 1024 };
 
 typedef struct history_operation {
@@ -25,7 +25,7 @@ typedef struct history_range {
     uint64_t first_used_at;
     uint32_t references; /* uses in the ring */
     bool lives, stays;
-    /* Its last use, as far as the program was followed then. */
+    /* Its last use, if the program was followed then. */
     uint64_t used_at, label_period, label_travel;
     uint32_t used_operand, label_use;
 } history_range_t;
@@ -86,14 +86,14 @@ static inline uint64_t history_mix(uint64_t hash, uint64_t value)
     return z ^ (z >> 31);
 }
 
-/* By what uses of two iterations are matched: size, and whether it is the range's first use, where no
- * stray word stands: nobody has its address yet. */
+/* Uses of two iterations are matched by size, and by whether it is the range's first use. At a
+ * first use no stray word can look like the address, since nobody has had it yet. */
 static inline uint64_t history_likeness(uint64_t bytes, bool is_first)
 {
     return bytes << 1 | is_first;
 }
 
-/* Of the uses of operation `number`, as far as they are matched: how many. */
+/* How many uses of operation `number` are matched. */
 static inline uint32_t history_likenesses(const mdnn_history_t *history, uint64_t number,
                                           uint64_t *likenesses)
 {
@@ -107,21 +107,22 @@ static inline uint32_t history_likenesses(const mdnn_history_t *history, uint64_
     return count;
 }
 
-/* Which of b[b_count] stands for each of a[a_count], order kept, as many as can be:
- * match[a_count], b_count where there is none. Long lists are matched from the front. */
+/* Matches as many as possible of a[a_count] with b[b_count] in their order: match[i] is the index
+ * in b, or b_count if there is none. Long lists are matched from the front. */
 void history_match(const uint64_t *a, uint32_t a_count, const uint64_t *b, uint32_t b_count,
                    uint32_t *match);
 
-/* Lag with the longest run of equal operations up to now, if the run is at least one period long
- * and two iterations are in the ring; 0 if there is none. O(operations kept). */
+/* The lag with the longest run of equal operations that ends now, if the run is at least one period
+ * long and two iterations are in the ring; 0 if there is none. O(operations kept). */
 uint32_t history_find_lag(mdnn_history_t *history);
 
-/* In how many operations, less than `lag`, least will live again, by what lived in the last `lag`. */
+/* After how many operations, less than `lag`, the fewest bytes will be alive, judged by the last
+ * `lag` operations. */
 uint32_t history_quiet_in(const mdnn_history_t *history, uint32_t lag);
 
-/* The last `lag` operations as a remembered period, owned by *made, without a number; *position is
- * where the last one stands in it. Those before must be the same. False without memory, or if lives
- * contradict each other. */
+/* Makes a remembered period of the last `lag` operations, without a number; *made owns it, and
+ * *position is the place of the last operation in it. The operations before them must be the same.
+ * False if memory is short, or if lives contradict each other. */
 bool history_build(mdnn_history_t *history, uint32_t lag, remembered_t *made, uint32_t *position);
 void history_forget(remembered_t *remembered);
 

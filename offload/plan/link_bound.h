@@ -4,9 +4,9 @@
 
 #include "offload/plan/replay.h"
 
-/* No schedule takes less than this: the memory beyond the budget must go and come over the link
- * while the operations before and after run. For each operation at which more lives than the
- * budget: T >= max(time before, bytes that must have left / rate) + its own
+/* No schedule takes less time than this, since the memory beyond the budget must cross the link
+ * while the operations before and after run. For each operation at which more bytes live than the
+ * budget has: T >= max(time before, bytes that must have left / rate) + its own
  *          + max(time after, bytes that must return / rate)
  * where ranges that live past the ends of the period do not count, since they may go in another
  * iteration. Operations take their fastest variant, with the least workspace. OUT_OF_MEMORY. */

@@ -1,6 +1,6 @@
-/* A plan of moves for one period: what was asked for, what came out, and how proposals are judged. A
- * policy proposes schedules; mdnn_move_plan_consider replays each and keeps the best. Keeps no state:
- * thread-safe. */
+/* A plan of moves for one period: the request, the result, and how proposals are judged. A policy
+ * proposes schedules; mdnn_move_plan_consider replays each and keeps the best. Keeps no state, so
+ * it is thread-safe. */
 #ifndef MDNN_MOVE_PLAN_H
 #define MDNN_MOVE_PLAN_H
 
@@ -9,13 +9,13 @@
 #include "config/choices.h"
 #include "offload/plan/replay.h"
 
-/* Which variants none, conv and all run; dynamic and auto choose, modnn by its
- * equation 10. */
+/* Which variants the policies none, conv and all run; dynamic and auto choose, and modnn does by
+ * its equation 10. */
 typedef enum mdnn_variants {
     MDNN_VARIANTS_RECORDED,
     MDNN_VARIANTS_FASTEST,  /* the paper's (p) */
     MDNN_VARIANTS_SMALLEST, /* the paper's (m): least workspace */
-    MDNN_VARIANTS_FITTING,  /* its greedy pass: at each operation the fastest that fits */
+    MDNN_VARIANTS_FITTING,  /* the paper's greedy pass: at each operation the fastest that fits */
     MDNN_VARIANTS_COUNT
 } mdnn_variants_t;
 
@@ -26,13 +26,13 @@ typedef struct mdnn_move_plan_request {
     mdnn_link_t link;
     uint64_t budget_bytes;
     uint64_t host_limit_bytes;   /* for host copies; UINT64_MAX: none */
-    uint32_t effort;             /* auto: replays it may spend; 0: 200 */
-    const atomic_bool *unwanted; /* set by another thread: give up; may be NULL */
+    uint32_t effort;             /* auto: how many replays it may use; 0: 200 */
+    const atomic_bool *unwanted; /* another thread sets it to cancel; may be NULL */
 } mdnn_move_plan_request_t;
 
 typedef enum mdnn_verdict {
     MDNN_VERDICT_FITS,
-    MDNN_VERDICT_NEEDS_MORE,  /* the policy needs `needed_bytes`; another may do with less */
+    MDNN_VERDICT_NEEDS_MORE,  /* the policy needs `needed_bytes`; another policy may need less */
     MDNN_VERDICT_HOST_LIMIT,  /* fits, but needs more host memory than allowed */
     MDNN_VERDICT_BELOW_FLOOR, /* no policy can help: the budget is below `floor_bytes` */
     MDNN_VERDICT_COUNT
@@ -44,26 +44,25 @@ typedef struct mdnn_move_plan {
     mdnn_replay_result_t predicted; /* zero unless FITS or HOST_LIMIT */
     uint64_t needed_bytes;          /* most memory that the schedule holds in program order */
     uint64_t floor_bytes;           /* mdnn_period_floor */
-    double link_bound_us;           /* mdnn_link_bound; without meaning below the floor */
+    double link_bound_us;           /* mdnn_link_bound; meaningless below the floor */
     mdnn_policy_t policy;           /* what was chosen: differs for dynamic, and for auto where a */
     mdnn_variants_t variants;       /* policy of the papers was best */
 } mdnn_move_plan_t;
 
 void mdnn_move_plan_fini(mdnn_move_plan_t *plan);
 
-/* BUSY if the plan is not wanted any more. */
+/* BUSY if the plan was cancelled. */
 mdnn_status_t mdnn_move_plan_goes_on(const mdnn_move_plan_request_t *request);
 
 /* Takes over `schedule` (empty afterwards). A schedule that fits is kept in the plan if the plan
- * has none that fits, or a slower one; of equals the one that moves less, then the one that holds
- * less. Otherwise only verdict and needs are noted. `variants` says what was chosen, if anything
- * else than the policy's request.
- */
+ * has none that fits, or a slower one. Of two that are equally fast, the one that moves less is
+ * kept, then the one that holds less. Otherwise only verdict and needs are noted. `variants` says
+ * what was chosen if it differs from the policy's request. */
 mdnn_status_t mdnn_move_plan_consider(const mdnn_move_plan_request_t *request, mdnn_policy_t policy,
                                       mdnn_variants_t variants, mdnn_schedule_t *schedule,
                                       mdnn_move_plan_t *plan);
 
-/* Sets the schedule's choices by rule, its moves being decided. OUT_OF_MEMORY. */
+/* Sets the schedule's choices by rule once its moves are decided. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_choose_variants(const mdnn_move_plan_request_t *request,
                                    mdnn_variants_t variants, mdnn_schedule_t *schedule);
 

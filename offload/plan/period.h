@@ -2,9 +2,9 @@
  * enqueues them, the ranges that they name, and how long each range lives. Recorded by the history,
  * read by the planners and by the timing replay, kept in files (offload/plan/period_text.h).
  *
- * Positions are indices of operations, 0 to operation_count - 1, and the period is a circle: what
- * lives past its end lives on at its beginning. Operations of all streams stand in one order and
- * are taken to run in it, one after another. */
+ * Positions are indices of operations, 0 to operation_count - 1, and the period is a circle: a
+ * range that lives past its end lives on at its beginning. The operations of all streams have one
+ * order and are assumed to run in it, one after another. */
 #ifndef MDNN_PERIOD_H
 #define MDNN_PERIOD_H
 
@@ -21,7 +21,7 @@ enum { MDNN_PERIOD_OPERATIONS = 1 << 24 };
 typedef enum mdnn_use_role {
     MDNN_USE_UNKNOWN, /* may be written */
     MDNN_USE_READ,
-    MDNN_USE_WRITE, /* in part, perhaps: what is not written stays */
+    MDNN_USE_WRITE, /* perhaps in part: the rest keeps its content */
     MDNN_USE_ROLE_COUNT
 } mdnn_use_role_t;
 
@@ -41,11 +41,11 @@ typedef enum mdnn_operation_kind {
 /* A way to run an operation: a configuration of a convolution, or the only one. */
 typedef struct mdnn_variant {
     double time_us;           /* finite, >= 0 */
-    uint64_t workspace_bytes; /* held while the operation runs, in no range */
+    uint64_t workspace_bytes; /* held while the operation runs; belongs to no range */
 } mdnn_variant_t;
 
 typedef struct mdnn_operation {
-    uint64_t key; /* what it is, whatever the addresses; planners do not look at it */
+    uint64_t key; /* identity, independent of addresses; planners do not look at it */
     uint32_t stream;
     mdnn_operation_kind_t kind;
     uint32_t first_use, use_count;         /* into uses; a range at most once an operation */
@@ -53,15 +53,16 @@ typedef struct mdnn_operation {
 } mdnn_operation_t;
 
 typedef struct mdnn_period_range {
-    uint64_t bytes; /* as memory is taken: rounded to chunks by whoever records */
-    /* Takes memory before operation `birth`, the first that names it, and gives it back after
-     * operation `death`; past the end of the period if death < birth. Both MDNN_NO_POSITION: lives
-     * always. */
+    uint64_t bytes; /* memory that it takes; the recorder rounds it to chunks */
+    /* The range takes memory before operation `birth`, the first that names it, and gives it back
+     * after operation `death`, which is past the end of the period if death < birth. Both
+     * MDNN_NO_POSITION: lives always. */
     uint32_t birth, death;
     bool stays; /* may not leave: captured, shared with another process, of unclear life */
 } mdnn_period_range_t;
 
-/* {0} is empty and valid. Arrays are owned where mdnn_period_fini is called, else borrowed. */
+/* {0} is empty and valid. The arrays are owned if mdnn_period_fini is called, otherwise
+ * borrowed. */
 typedef struct mdnn_period {
     mdnn_operation_t *operations;
     mdnn_use_t *uses;
@@ -77,8 +78,8 @@ mdnn_status_t mdnn_period_copy(const mdnn_period_t *period, mdnn_period_t *copy)
 
 /* INVALID_ARGUMENT for indices out of bounds, a range twice in an operation, outside its life or
  * not at its birth, times that are negative or not finite, one of birth and death without the
- * other; OVERFLOW if all bytes together pass 2^62. Whatever comes from outside is checked once,
- * here: the other functions of offload/ rely on it. O(operations + uses + ranges). */
+ * other; OVERFLOW if all bytes together pass 2^62. Every period from outside is checked once, here:
+ * the other functions of offload/ rely on that. O(operations + uses + ranges). */
 mdnn_status_t mdnn_period_check(const mdnn_period_t *period);
 
 bool mdnn_range_is_permanent(const mdnn_period_range_t *range);
@@ -89,11 +90,11 @@ bool mdnn_range_lives_at(const mdnn_period_range_t *range, uint32_t position);
 /* live_bytes[operation_count]: ranges that live at each operation, without workspace. */
 void mdnn_period_live_bytes(const mdnn_period_t *period, uint64_t *live_bytes);
 
-/* Index (within the operation) of the fastest variant that needs at most `limit_bytes`, of equals
- * the one with less workspace; MDNN_NO_POSITION if there is none. */
+/* The index (within the operation) of the fastest variant that needs at most `limit_bytes` and,
+ * among equals, has the least workspace; MDNN_NO_POSITION if there is none. */
 uint32_t mdnn_operation_fastest(const mdnn_period_t *period, uint32_t position,
                                 uint64_t limit_bytes);
-/* The variant with the least workspace, of equals the fastest. */
+/* The variant with the least workspace and, among equals, the fastest. */
 uint32_t mdnn_operation_smallest(const mdnn_period_t *period, uint32_t position);
 
 /* The smallest budget in which the period can run (Chen 2019, equations 6 and 7, with the
@@ -105,7 +106,7 @@ mdnn_status_t mdnn_period_floor(const mdnn_period_t *period, uint64_t *floor_byt
 double mdnn_period_compute_us(const mdnn_period_t *period, const uint32_t *choices);
 
 /* A stretch in which a range is not used: it may leave after `from` and must be back before `to`.
- * `to` is counted on past the end of the period. */
+ * `to` continues to count past the end of the period. */
 typedef struct mdnn_gap {
     uint32_t range;
     int32_t

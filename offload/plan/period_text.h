@@ -1,5 +1,5 @@
-/* Periods as text, so that schedules can be studied away from the machine that recorded them. One
- * word or number after another with one space between, lines end with a newline:
+/* Periods as text, so that schedules can be studied on another machine than the one that recorded
+ * them. Words and numbers are separated by one space, and lines end with a newline:
  *
  *     microdnn-period 1
  *     ranges 2

@@ -1,5 +1,6 @@
-/* Planners: from one recorded period, a budget and the link's rates to a schedule. Plain
- * computation, nothing runs; every answer is checked against the budget and timed by the replay.
+/* Planners make a schedule from one recorded period, a budget and the rates of the link. This is
+ * plain computation in which nothing runs; every schedule is checked against the budget and timed
+ * by the replay.
  *
  *   none      nothing leaves
  *   conv      vDNN conv (Rhu 2016, 3.3): the input X of every convolution leaves in forward
@@ -13,10 +14,10 @@
 
 #include "offload/plan/move_plan.h"
 
-/* Deterministic. INVALID_ARGUMENT for a link without rates, OUT_OF_MEMORY; BUSY: given up, which
- * takes no longer than a replay, or the choice of one range; *plan untouched then.
- * Milliseconds for a few thousand operations; auto: `effort` replays of about as many events as the
- * period has operations, times three. Thread-safe: keeps no state. */
+/* Deterministic. INVALID_ARGUMENT for a link without rates, OUT_OF_MEMORY; BUSY: cancelled, which
+ * takes no longer than a replay or the choice of one range; *plan is then untouched. Takes
+ * milliseconds for a few thousand operations; auto takes `effort` replays, each with about three
+ * times as many events as the period has operations. Thread-safe: keeps no state. */
 mdnn_status_t mdnn_move_plan(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan);
 
 /* "none", "conv", ...; NULL out of bounds. */

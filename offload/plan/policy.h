@@ -1,4 +1,4 @@
-/* The policies: each proposes schedules to mdnn_move_plan_consider. */
+/* The policies. Each of them proposes schedules to mdnn_move_plan_consider. */
 #ifndef MDNN_POLICY_H
 #define MDNN_POLICY_H
 

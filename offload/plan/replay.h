@@ -1,13 +1,14 @@
 /* The timing replay: runs a schedule over a recorded period by discrete events and says how long it
  * takes, what waited for what, and how much memory was held at each moment.
  *
- * What it takes for granted: operations run one after another, each for the time of its variant;
- * one copy engine for each direction, first come first served; a copy alone in its direction runs
- * at the full rate, two in opposite directions at the duplex rates. Memory is a number of bytes:
- * ranges are backed by equal chunks, so nothing is lost to gaps between them. What an operation
- * needs comes before what returns early. Whatever leaves is copied out, though it was only read
- * since it came back: the mechanism trusts no host copy of what is mapped. A leave whose range is
- * to return before its copy has ended is called off: the range stays, the copy is thrown away. */
+ * It assumes that operations run one after another, each for the time of its variant. There is one
+ * copy engine per direction, which serves copies in their order. A copy that runs alone gets the
+ * full rate, and two copies in opposite directions get the duplex rates. Memory is a number of
+ * bytes: ranges are backed by equal chunks, so nothing is lost to gaps between them. Memory for an
+ * operation has priority over early returns. Every range that leaves is copied out, even if it was
+ * only read after it came back, since the mechanism trusts no host copy of mapped memory. If a
+ * range must return before its copy out has ended, the leave is cancelled: the range stays, and the
+ * copy is discarded. */
 #ifndef MDNN_REPLAY_H
 #define MDNN_REPLAY_H
 
@@ -49,7 +50,8 @@ typedef struct mdnn_replay_request {
     void *context;
 } mdnn_replay_request_t;
 
-/* Of one iteration, from the end of the last operation of the one before to the end of its own. */
+/* Of one iteration, from the end of the previous iteration's last operation to the end of its own
+ * last one. */
 typedef struct mdnn_replay_result {
     double time_us;
     double compute_us;     /* time = compute + the waits */

@@ -6,11 +6,11 @@
 
 enum { NONE = -1, DIRECTIONS = 2, OUT = 0, IN = 1 };
 
-/* A copy that was asked for. Entries of a direction stand in one array, first come first served. */
+/* A requested copy. The copies of a direction are in one array, in their order. */
 typedef struct replay_copy {
     uint32_t range;
     int32_t move;    /* IN */
-    bool called_off; /* OUT: not to be started any more; thrown away if it runs */
+    bool called_off; /* OUT: must not start; discarded if it runs */
     bool orphaned;   /* OUT: the range died meanwhile */
 } replay_copy_t;
 
@@ -71,8 +71,8 @@ static inline void mdnn_replay_take_host(replay_t *replay, uint32_t range)
         replay->result.host_peak_bytes = replay->host_bytes;
 }
 
-/* The period, the schedule and the request are there; all else is made. OUT_OF_MEMORY: mdnn_replay_fini follows in any
- * case. */
+/* The period, the schedule and the request are set; everything else is made here. OUT_OF_MEMORY. mdnn_replay_fini
+ * follows in any case. */
 mdnn_status_t mdnn_replay_prepare(replay_t *replay);
 void mdnn_replay_fini(replay_t *replay);
 

@@ -1,15 +1,15 @@
 /* What a policy decides for one period: which ranges leave when, and when they return. A schedule
- * is a prediction: the mechanism holds whatever the program does, a schedule only moves work
- * earlier. */
+ * is a prediction: the mechanism is correct whatever the program does, and a schedule only moves
+ * work to an earlier time. */
 #ifndef MDNN_SCHEDULE_H
 #define MDNN_SCHEDULE_H
 
 #include "offload/plan/period.h"
 
 /* One leave and one return of a range within one of its gaps (mdnn_gap_t). Positions mean "after
- * operation" and "before operation"; returns may lie past the end of the period. In program order
- * the range's memory is free for others behind leave_after and taken again behind return_after; in
- * time, whoever takes memory waits until it is really free.
+ * operation" and "before operation"; returns may lie past the end of the period. In program order,
+ * the range's memory is free for others after leave_after and taken again after return_after; in
+ * time, an operation that takes memory waits until it is really free.
  *   leave_after   it is unmapped, and its copy to the host may begin: nothing uses it until
  *                 return_before
  *   return_after  >= leave_after: memory is taken and the copy back is enqueued
@@ -23,27 +23,29 @@ typedef struct mdnn_move {
 
 /* {0} does nothing: every range stays, every operation runs as recorded. */
 typedef struct mdnn_schedule {
-    mdnn_move_t *moves; /* owned. Copies in one direction that may begin at once go in this order */
+    mdnn_move_t *moves; /* owned. Copies in one direction that may begin at the same time run in
+                         * this order */
     size_t move_count, move_capacity;
-    uint32_t *joins; /* owned. Before these operations the compute stream waits for all that leaves
-                        by then and all that was to return before (vDNN); ascending */
+    uint32_t *joins; /* owned, ascending. Before these operations the compute stream waits for all
+                      * ranges that have begun to leave or to return (vDNN) */
     size_t join_count, join_capacity;
     uint32_t *choices; /* owned; the variant of each operation; NULL: the recorded ones */
 } mdnn_schedule_t;
 
 void mdnn_schedule_fini(mdnn_schedule_t *schedule);
-/* The three below: OUT_OF_MEMORY, unchanged then. */
+/* The three functions below return OUT_OF_MEMORY and then change nothing. */
 mdnn_status_t mdnn_schedule_copy(const mdnn_schedule_t *schedule, uint32_t operation_count,
                                  mdnn_schedule_t *copy);
 mdnn_status_t mdnn_schedule_add_move(mdnn_schedule_t *schedule, mdnn_move_t move);
 mdnn_status_t mdnn_schedule_add_join(mdnn_schedule_t *schedule, uint32_t before);
 
-/* The whole gap: leaves as early and is brought back as late as can be. */
+/* The move for a whole gap: the range leaves as early as possible and returns as late as
+ * possible. */
 mdnn_move_t mdnn_move_of_gap(const mdnn_gap_t *gap);
 
-/* First operation, counted on, in which the move's range holds no memory, and the one behind the
- * last: away in [*from, *to). Empty if it comes back at once. For a range that is away for good
- * [0, operation_count). */
+/* The operations during which the move's range holds no memory: [*from, *to), counted on past the
+ * end of the period. Empty if it comes back at once, and [0, operation_count) for a range that is
+ * away for good. */
 void mdnn_move_away(const mdnn_period_t *period, const mdnn_move_t *move, int32_t *from,
                     int32_t *to);
 
