@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "optimizer/ilp_child.h"
@@ -213,7 +214,9 @@ static void divide_equally(mdnn_wd_group_t *groups, size_t count, uint64_t bytes
 {
     const uint64_t share = round_down(bytes / count);
     for (size_t g = 0; g < count; g++)
-        groups[g].region = (mdnn_wd_segment_t){g * share, share};
+        groups[g].region = MDNN_FAULT(ARENA_REGIONS_OVERLAP)
+                               ? (mdnn_wd_segment_t){0, bytes}
+                               : (mdnn_wd_segment_t){g * share, share};
 }
 
 /* The group's segments from `offset` on; returns where they end. */

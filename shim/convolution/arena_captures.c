@@ -1,5 +1,6 @@
 #include "shim/convolution/arena_captures.h"
 
+#include "config/fault.h"
 #include "config/statistics.h"
 #include "shim/convolution/arena_streams.h"
 #include "shim/real/capture_mode.h"
@@ -54,8 +55,10 @@ static void give_to_capture(mdnn_arena_t *arena, mdnn_arena_capture_t *capture,
 {
     const uint64_t bytes = share_of_capture(arena, needed_bytes);
     mdnn_capture_relax();
-    if (bytes > 0 && (is_at_rest(arena) || (needed_bytes > 0 && bring_to_rest(arena)))) {
-        arena->divisible_bytes -= bytes;
+    if (bytes > 0 && (MDNN_FAULT(CAPTURE_TAKES_WHAT_IS_IN_USE) || is_at_rest(arena) ||
+                      (needed_bytes > 0 && bring_to_rest(arena)))) {
+        if (!MDNN_FAULT(CAPTURES_SHARE_MEMORY))
+            arena->divisible_bytes -= bytes;
         capture->memory = (mdnn_wd_segment_t){arena->divisible_bytes, bytes};
         mdnn_arena_divide(arena, NULL);
     }

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "config/fault.h"
 #include "config/statistics.h"
 #include "shim/convolution/wd_settings.h"
 #include "shim/real/capture_mode.h"
@@ -49,7 +50,7 @@ static void take_over(mdnn_arena_t *arena, const mdnn_wd_group_t *groups)
         replace_group(slot, group);
     }
     for (int i = 0; i < MDNN_ARENA_SLOTS; i++)
-        if (changed >> i & 1)
+        if (changed >> i & 1 && !MDNN_FAULT(ARENA_TAKEN_AT_ONCE))
             arena->slots[i].waits |= used & ~(1U << i);
     if (changed)
         mdnn_count(MDNN_COUNTER_arena_divisions, 1);

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "config/extremes.h"
 #include "config/fault.h"
@@ -20,7 +21,8 @@ mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t work
     const bool direct_wanted = mdnn_process_options()->convolution_numerics == MDNN_NUMERICS_DIRECT;
     return (mdnn_demand_t){
         .workspace_bytes = workspace_bytes,
-        .deterministic = mdnn_algo_is_deterministic(direction, algo),
+        .deterministic = !MDNN_FAULT(NONDETERMINISTIC_FOR_DETERMINISTIC) &&
+                         mdnn_algo_is_deterministic(direction, algo),
         .direct = direct_wanted && mdnn_algo_is_direct(direction, algo),
     };
 }
@@ -48,7 +50,9 @@ static bool may_be_redone(const mdnn_problem_t *problem, const mdnn_call_t *part
 {
     if (problem->direction == MDNN_BIAS_ACTIVATION_FORWARD)
         return !part->z || part->z != part->y;
-    return problem->beta_is_zero || part->accumulator;
+    if (MDNN_FAULT(BETA_APPLIED_TWICE))
+        return true;
+    return problem->beta_is_zero || (part->accumulator && !MDNN_FAULT(FAILED_SUM_REPORTED));
 }
 
 /* Legacy callers: of the graph API a plan is told of less only where one that fits is ready. */
@@ -65,7 +69,8 @@ static bool lacks_workspace(const mdnn_call_t *call)
     size_t bytes;
     return atomic_load_explicit(&reported_less, memory_order_relaxed) && !call->problem &&
            mdnn_call_workspace(call, &bytes) == CUDNN_STATUS_SUCCESS &&
-           bytes > (call->workspace ? call->workspace_bytes : 0);
+           bytes > (call->workspace ? call->workspace_bytes : 0) &&
+           !MDNN_FAULT(LESS_WORKSPACE_IS_TOO_LITTLE);
 }
 
 static bool is_no_weaker(const mdnn_demand_t *demand, mdnn_direction_t direction, int algo)
@@ -130,10 +135,22 @@ void mdnn_convolution_fit(mdnn_call_t *call)
     mdnn_call_t without = *call;
     without.workspace = NULL;
     without.workspace_bytes = 0;
-    if (mdnn_convolution_fits(call) || find_modest(&without, &weakest) < 0)
+    if (MDNN_FAULT(WORKSPACE_KEPT_WITH_NO_ROOM) || mdnn_convolution_fits(call) ||
+        find_modest(&without, &weakest) < 0)
         return;
     *call = without;
     mdnn_convolution_reported_less();
+}
+
+/* What no part of a known problem may cost. */
+static void break_steady_state(const mdnn_call_t *call)
+{
+    cudaStream_t stream;
+    if (MDNN_FAULT(SYNC_PER_PART) &&
+        call->cudnn->cudnnGetStream(call->handle, &stream) == CUDNN_STATUS_SUCCESS)
+        (void)mdnn_real_driver()->cuStreamSynchronize(stream);
+    void *volatile block = MDNN_FAULT(ALLOC_PER_CALL) ? malloc(64) : NULL;
+    free(block);
 }
 
 static cudnnStatus_t run_parts(mdnn_conv_plan_t *plan, const mdnn_ready_t *ready,
@@ -149,18 +166,24 @@ static cudnnStatus_t run_parts(mdnn_conv_plan_t *plan, const mdnn_ready_t *ready
         part.conv_desc = from->convolution;
         part.engine_plan = from->engine_plan;
         part.uids = mdnn_conv_plan_uids(plan);
-        if (count > 1 || !call->pack_fits)
+        if ((count > 1 && !MDNN_FAULT(PARTS_GET_THE_WHOLE_PACK)) || !call->pack_fits)
             part.caller_pack = NULL;
         add_up(plan, i, count, &part);
         const cudnnStatus_t status = mdnn_call_run(&part);
+        if (MDNN_HAS_FAULTS)
+            break_steady_state(call);
         if (status == CUDNN_STATUS_SUCCESS)
             continue;
-        mdnn_conv_plan_give_up(plan);
+        if (!MDNN_FAULT(FAILURE_REPEATED))
+            mdnn_conv_plan_give_up(plan);
         MDNN_LOG_ONCE(
             MDNN_LOG_WARN, "execute",
             "part %zu of %zu failed with cuDNN status %d; such convolutions pass from now on",
             i + 1, count, (int)status);
-        return i == 0 || may_be_redone(problem, &part) ? pass(call) : status;
+        const bool nothing_ran = i == 0 && !MDNN_FAULT(FIRST_FAILURE_REPORTED);
+        return nothing_ran || may_be_redone(problem, &part) ? pass(call)
+               : MDNN_FAULT(LATER_FAILURE_HIDDEN)           ? CUDNN_STATUS_SUCCESS
+                                                            : status;
     }
     mdnn_count(count > 1 ? MDNN_COUNTER_executions_split : MDNN_COUNTER_executions_undivided, 1);
     mdnn_count(MDNN_COUNTER_parts, count);

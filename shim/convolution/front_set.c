@@ -2,13 +2,16 @@
 
 #include <stdlib.h>
 
+#include "config/fault.h"
 #include "config/log.h"
 #include "shim/real/process.h"
 
 bool mdnn_conv_plan_may_be_split(const mdnn_conv_plan_t *plan)
 {
     const mdnn_problem_t *const problem = &plan->key.problem;
-    return mdnn_problem_is_divisible(problem) && mdnn_problem_parts_may_add_up(problem) &&
+    const bool any_half = MDNN_FAULT(HALF_SPLIT) && problem->w.type == CUDNN_DATA_HALF;
+    return mdnn_problem_is_divisible(problem) &&
+           (any_half || mdnn_problem_parts_may_add_up(problem)) &&
            (!mdnn_accumulator_needed(problem) || mdnn_conv_plan_accumulator(plan));
 }
 
@@ -41,7 +44,7 @@ static mdnn_graph_scaling_t scaling_of(const mdnn_conv_plan_t *plan,
         return MDNN_SCALING_CALLER;
     if (mdnn_conv_plan_accumulator(plan))
         return MDNN_SCALING_APART;
-    return index == 0 ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;
+    return index == 0 || MDNN_FAULT(GRAPH_BETA_NOT_ONE) ? MDNN_SCALING_CALLER : MDNN_SCALING_ADD;
 }
 
 static mdnn_status_t make_engine_plan(mdnn_conv_plan_t *plan, const mdnn_call_t *call,

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/arena_captures.h"
@@ -37,7 +38,8 @@ static bool pays(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand, uint
 static bool follow_slot(const mdnn_arena_slot_t *slot, CUstream stream)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (!slot->used || driver->cuStreamWaitEvent(stream, slot->event, 0) == CUDA_SUCCESS)
+    if (!slot->used || MDNN_FAULT(ARENA_WITHOUT_WAIT) ||
+        driver->cuStreamWaitEvent(stream, slot->event, 0) == CUDA_SUCCESS)
         return true;
     mdnn_count(MDNN_COUNTER_arena_waits, 1);
     return driver->cuEventSynchronize(slot->event) == CUDA_SUCCESS;
@@ -50,7 +52,8 @@ static bool wait_for_turn(mdnn_arena_t *arena, mdnn_arena_slot_t *slot, uint32_t
     if (!follow_slot(slot, stream))
         return false;
     for (int i = 0; i < MDNN_ARENA_SLOTS; i++)
-        if (others >> i & 1 && !follow_slot(&arena->slots[i], stream))
+        if (others >> i & 1 && !MDNN_FAULT(ARENA_OTHERS_IGNORED) &&
+            !follow_slot(&arena->slots[i], stream))
             return false;
     slot->waits = 0;
     return true;
@@ -60,7 +63,8 @@ static bool wait_for_turn(mdnn_arena_t *arena, mdnn_arena_slot_t *slot, uint32_t
 static void mark_end(mdnn_arena_t *arena, mdnn_arena_slot_t *slot, CUstream stream)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (slot->event && driver->cuEventRecord(slot->event, stream) == CUDA_SUCCESS) {
+    if (slot->event && (MDNN_FAULT(ARENA_USE_NOT_MARKED) ||
+                        driver->cuEventRecord(slot->event, stream) == CUDA_SUCCESS)) {
         slot->used = true;
         return;
     }
@@ -154,7 +158,7 @@ static void begin_in_order(mdnn_lease_t *lease, mdnn_arena_t *arena, mdnn_call_t
     }
     mdnn_count(MDNN_COUNTER_arena_misses, wanted);
     mdnn_arena_leave(arena, index);
-    if (!wanted && least > demand->workspace_bytes)
+    if (!wanted && least > demand->workspace_bytes && !MDNN_FAULT(ARENA_NOT_PROMISED))
         begin_whole(lease, arena, call, plan, demand);
 }
 

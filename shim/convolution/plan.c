@@ -1,5 +1,6 @@
 #include "shim/convolution/plan.h"
 
+#include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/plan_build.h"
@@ -48,7 +49,9 @@ static mdnn_conv_plan_t *plan_now(const wish_t *wish, bool may_wait)
     const mdnn_driver_t *const driver = mdnn_real_driver();
     mdnn_conv_plan_t *plan = mdnn_plan_table_find(wish->key, wish->hash);
     const mdnn_call_t *const call = wish->call;
-    if (mdnn_planning_is_captured(call, driver))
+    const bool disturbs =
+        call->problem ? MDNN_FAULT(GRAPH_MEASURED_IN_CAPTURE) : MDNN_FAULT(MEASURED_IN_CAPTURE);
+    if (!disturbs && mdnn_planning_is_captured(call, driver))
         return plan_unmeasured(plan, MDNN_COUNTER_passed_capture);
     double begin_us;
     const bool begins = may_wait ? mdnn_planning_begin_in_turn(is_granted, wish, &begin_us)

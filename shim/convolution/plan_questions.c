@@ -1,5 +1,6 @@
 #include "shim/convolution/plan_internal.h"
 
+#include "config/fault.h"
 #include "shim/convolution/wd_settings.h"
 #include "shim/real/process.h"
 
@@ -18,7 +19,9 @@ unsigned mdnn_conv_plan_flags(const mdnn_problem_t *problem, const mdnn_demand_t
 {
     return (demand->deterministic ? MDNN_DEMAND_DETERMINISTIC : 0U) |
            (demand->direct ? MDNN_DEMAND_DIRECT : 0U) |
-           (demand->strict && mdnn_conv_plan_may_round(problem) ? MDNN_DEMAND_STRICT : 0U);
+           (demand->strict && mdnn_conv_plan_may_round(problem) && !MDNN_FAULT(STRICTNESS_IGNORED)
+                ? MDNN_DEMAND_STRICT
+                : 0U);
 }
 
 const mdnn_ready_t *mdnn_conv_plan_best(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand)
@@ -28,7 +31,8 @@ const mdnn_ready_t *mdnn_conv_plan_best(const mdnn_conv_plan_t *plan, const mdnn
     const mdnn_ready_t *best = NULL; /* workspace ascending, time descending */
     for (size_t i = 0; set && i < set->counts[flags]; i++) {
         const mdnn_ready_t *const ready = &set->ready[flags][i];
-        if (ready->configuration->workspace_bytes <= demand->workspace_bytes)
+        if (ready->configuration->workspace_bytes <= demand->workspace_bytes ||
+            MDNN_FAULT(LIMIT_IGNORED))
             best = ready;
     }
     return best;
@@ -147,7 +151,8 @@ bool mdnn_conv_plan_announced(const mdnn_conv_plan_t *plan, int algo, uint64_t *
 bool mdnn_conv_plan_begin_workspace_overcommit(mdnn_conv_plan_t *plan, const mdnn_demand_t *demand)
 {
     return !atomic_exchange(&plan->generous[mdnn_conv_plan_flags(&plan->key.problem, demand)],
-                            true);
+                            true) ||
+           MDNN_FAULT(GENEROUS_TO_ALL);
 }
 
 void mdnn_conv_plan_end_workspace_overcommit(mdnn_conv_plan_t *plan, const mdnn_demand_t *demand)

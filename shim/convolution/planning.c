@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "config/clock.h"
+#include "config/fault.h"
 #include "config/lock.h"
 #include "config/statistics.h"
 #include "shim/candidates/own_stream.h"
@@ -11,9 +12,22 @@
 static mdnn_lock_t planning_lock = MDNN_LOCK_INIT(PLANNING);
 static bool somebody_plans;
 
+/* Locked. Everybody waits for whoever plans. */
+static void break_planning(void)
+{
+    static const struct timespec moment = {.tv_nsec = 1000000};
+    while (somebody_plans) {
+        mdnn_unlock(&planning_lock);
+        (void)nanosleep(&moment, NULL);
+        mdnn_lock(&planning_lock);
+    }
+}
+
 bool mdnn_planning_begin(double *begin_us)
 {
     mdnn_lock(&planning_lock);
+    if (MDNN_FAULT(PLANNER_STOPS_OTHERS))
+        break_planning();
     const bool begins = !somebody_plans;
     somebody_plans = true;
     mdnn_unlock(&planning_lock);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/extremes.h"
+#include "config/fault.h"
 #include "config/statistics.h"
 #include "shim/convolution/arena.h"
 #include "shim/convolution/execute.h"
@@ -160,8 +161,10 @@ void mdnn_reply_algorithms(const mdnn_call_t *call, uint64_t limit_bytes, int re
     sort_by_time(answer + 1, count - 1);
     count = add_failures(results, *returned, answer, count);
     mdnn_convolution_reported_less(); /* what leads may take less under its number than stock would */
-    *returned = count < requested ? count : requested;
-    memcpy(results, answer, (size_t)*returned * sizeof *results);
+    const int given = count < requested ? count : requested;
+    if (!MDNN_FAULT(RETURNED_COUNT_NOT_WRITTEN))
+        *returned = given;
+    memcpy(results, answer, (size_t)given * sizeof *results);
 }
 
 /* Whether the host need not bring workspace for call->algo. */
@@ -194,12 +197,15 @@ bool mdnn_reply_workspace(const mdnn_call_t *call, uint64_t stock_bytes, uint64_
     uint64_t allowed = stock_bytes;
     if (!plan || (!mdnn_conv_plan_announced(plan, call->algo, &allowed) && !is_stock))
         return false;
+    if (MDNN_FAULT(NAMED_ALGORITHM_REFUSED) && !is_stock)
+        return false;
     const mdnn_demand_t demand =
         mdnn_demand_of(call->direction, call->algo, mdnn_min(allowed, user_limit));
     const mdnn_ready_t *const ready = mdnn_conv_plan_best(plan, &demand);
     if (!ready)
         return false;
-    *bytes = ready->configuration->workspace_bytes;
+    *bytes = MDNN_FAULT(WORKSPACE_TOO_LARGE_ANSWER) ? stock_bytes
+                                                    : ready->configuration->workspace_bytes;
     if (*bytes < stock_bytes)
         mdnn_convolution_reported_less();
     return true;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/execute.h"
@@ -65,11 +66,13 @@ static bool request(const mdnn_cudnn_t *real, cudnnHandle_t handle, cudnnBackend
     execution->pack = mdnn_shadow_find(pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     if (!execution->plan || !(execution->record = mdnn_graph_record_of(real, execution->plan)))
         return false;
-    if (!handle || !pack || (execution->pack && !execution->pack->pack.finalized))
+    if ((!handle || !pack) && !MDNN_FAULT(NULL_HANDLE_TAKEN))
         return false; /* cuDNN refuses that */
+    if (execution->pack && !execution->pack->pack.finalized && !MDNN_FAULT(PACK_NOT_FINALIZED))
+        return false; /* and that */
     const mdnn_graph_record_t *const record = execution->record;
     const uint64_t told = atomic_load(&execution->plan->plan.reported_bytes);
-    execution->own_plan_may_run = told >= record->own_bytes;
+    execution->own_plan_may_run = told >= record->own_bytes || MDNN_FAULT(SHRUNK_PLAN_RUNS);
     execution->call = mdnn_graph_call(record, handle);
     mdnn_call_t *const call = &execution->call;
     execution->refusal = CUDNN_STATUS_BAD_PARAM;
@@ -93,7 +96,8 @@ static void find_plan(execution_t *execution)
         execution->planned = atomic_load(&record->planned);
     if (execution->planned)
         execution->call.pack_fits =
-            names_agree(mdnn_conv_plan_uids(execution->planned), &record->uids);
+            names_agree(mdnn_conv_plan_uids(execution->planned), &record->uids) ||
+            MDNN_FAULT(FOREIGN_NAMES_FIT);
 }
 
 /* Under a budget a workspace may be too much beside the operands: then what needs none runs, if
@@ -160,7 +164,8 @@ cudnnStatus_t mdnn_graph_execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
                    : mdnn_graph_refuse("a variant pack that is not understood cannot run",
                                        execution.refusal);
     }
-    settle_workspace_overcommit(&execution);
+    if (!MDNN_FAULT(GENEROUS_NEVER_AGAIN))
+        settle_workspace_overcommit(&execution);
     find_plan(&execution);
     mdnn_graph_record_leave(execution.record);
     if (execution.planned)
@@ -179,7 +184,7 @@ cudnnStatus_t mdnn_graph_execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
 
 bool mdnn_graph_is_shrunk_at_exit(cudnnBackendDescriptor_t plan)
 {
-    if (mdnn_process_state() != MDNN_PROCESS_EXITING)
+    if (mdnn_process_state() != MDNN_PROCESS_EXITING || MDNN_FAULT(SHRUNK_PLAN_AT_EXIT))
         return false;
     mdnn_shadow_t *const shadow = mdnn_shadow_find(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     return shadow && atomic_load(&shadow->plan.looked_at) && shadow->plan.record &&
@@ -193,7 +198,7 @@ cudnnBackendDescriptor_t mdnn_graph_plan_for_cuda_graph(const mdnn_cudnn_t *real
 {
     execution_t execution;
     const bool requested = request(real, handle, plan, pack, &execution);
-    if (execution.own_plan_may_run)
+    if (execution.own_plan_may_run || MDNN_FAULT(SHRUNK_PLAN_IN_CUDA_GRAPH))
         return plan;
     if (!requested)
         return NULL;

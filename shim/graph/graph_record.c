@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/devices.h"
+#include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/wd_settings.h"
@@ -161,7 +162,7 @@ static uint64_t limit_of(const mdnn_graph_record_t *record)
     const uint64_t user_limit = mdnn_workspace_limit();
     const uint64_t share = mdnn_wd_is_on() ? mdnn_wd_limit() : device_bytes() / OVERCOMMIT_SHARE;
     const uint64_t most = share > record->own_bytes ? share : record->own_bytes;
-    return most < user_limit ? most : user_limit;
+    return most < user_limit || MDNN_FAULT(GENEROUS_WITHOUT_LIMIT) ? most : user_limit;
 }
 
 /* Under a budget, what is of any use beside the operands, too. */
@@ -388,8 +389,8 @@ mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t work
     const bool direct_wanted = mdnn_process_options()->convolution_numerics == MDNN_NUMERICS_DIRECT;
     return (mdnn_demand_t){
         .workspace_bytes = workspace_bytes,
-        .deterministic = record->engine.deterministic,
-        .direct = direct_wanted && record->engine.direct,
+        .deterministic = record->engine.deterministic && !MDNN_FAULT(GRAPH_VARIES),
+        .direct = direct_wanted && record->engine.direct && !MDNN_FAULT(GRAPH_INDIRECT),
         .strict = record->engine.strict,
     };
 }

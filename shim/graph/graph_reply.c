@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/extremes.h"
+#include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/arena.h"
@@ -100,7 +101,7 @@ static void follow_configuration(cudnnBackendDescriptor_t descriptor, const void
         mdnn_shadow_find(descriptor, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     mdnn_shadow_t *const configuration =
         mdnn_shadow_find(filled, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (plan && configuration)
+    if (plan && configuration && !MDNN_FAULT(GIVEN_CONFIGURATION_IGNORED))
         mdnn_shadow_fill(&plan->plan, &configuration->configuration);
 }
 

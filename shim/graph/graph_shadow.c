@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "config/lock.h"
 #include "shim/graph/graph_record.h"
 
@@ -80,7 +81,7 @@ void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescrip
 void mdnn_shadow_destroy(cudnnBackendDescriptor_t descriptor)
 {
     mdnn_lock(&lock);
-    shadow_entry_t *const entry = detach(descriptor);
+    shadow_entry_t *const entry = MDNN_FAULT(SHADOW_OUTLIVES) ? NULL : detach(descriptor);
     mdnn_unlock(&lock);
     release(entry);
 }
@@ -120,6 +121,10 @@ mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
 /* Returns what is least. */
 static uint64_t keep_least(_Atomic uint64_t *least, uint64_t bytes)
 {
+    if (MDNN_FAULT(LAST_REPORT_BINDS)) {
+        atomic_store(least, bytes);
+        return bytes;
+    }
     uint64_t told = atomic_load(least);
     while (bytes < told && !atomic_compare_exchange_weak(least, &told, bytes))
         ;
@@ -163,7 +168,7 @@ void mdnn_shadow_report_configuration(mdnn_configuration_shadow_t *configuration
     shadow_entry_t *entry, *next;
     (void)keep_least(&configuration->reported_bytes, bytes);
     const uint64_t number = atomic_load(&configuration->number);
-    if (number == 0)
+    if (number == 0 || MDNN_FAULT(LATER_ANSWER_IGNORED))
         return;
     mdnn_lock(&lock);
     HASH_ITER(hh, table, entry, next)
@@ -184,7 +189,8 @@ void mdnn_pack_keep(mdnn_pack_values_t *values, int64_t count, const void *eleme
             values->room = count;
         }
     }
-    values->count = room ? count : -1;
+    const bool too_many = MDNN_FAULT(PACK_OF_SIXTEEN) && count > MDNN_PACK_POINTERS;
+    values->count = room && !too_many ? count : -1;
     if (room)
         memcpy(room, elements, bytes);
 }
@@ -199,13 +205,19 @@ bool mdnn_pack_is_plain(const mdnn_pack_shadow_t *pack)
     return !pack->overridden && pack->uids.count > 0 && pack->uids.count == pack->pointers.count;
 }
 
+/* As if all programs put x, y and w in this order. */
+static int64_t break_uids(int64_t uid)
+{
+    return uid == 'x' ? 0 : uid == 'y' ? 1 : 2;
+}
+
 void *mdnn_pack_pointer(const mdnn_pack_shadow_t *pack, int64_t uid)
 {
     const uint64_t *const uids = content_of(&pack->uids);
     const uint64_t *const pointers = content_of(&pack->pointers);
     uint64_t found = 0;
     for (int64_t i = 0; i < pack->uids.count; i++) {
-        if (uids[i] != (uint64_t)uid)
+        if (MDNN_FAULT(UIDS_BY_ORDER) ? i != break_uids(uid) : uids[i] != (uint64_t)uid)
             continue;
         if (found && found != pointers[i])
             return NULL;

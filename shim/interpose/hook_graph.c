@@ -1,5 +1,6 @@
 /* The backend graph API: what hosts put into descriptors is shadowed and followed, what they ask about workspace and
  * what they execute is handed to shim/graph. */
+#include "config/fault.h"
 #include "shim/graph/graph_execute.h"
 #include "shim/graph/graph_follow.h"
 #include "shim/graph/graph_reply.h"
@@ -48,7 +49,10 @@ cudnnStatus_t mdnn_hook_cudnnBackendInitialize(mdnn_library_t library,
     const cudnnStatus_t status = real->cudnnBackendInitialize(descriptor);
     if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
         return status;
-    mdnn_shadow_renew(descriptor);
+    if (MDNN_FAULT(INITIALIZED_PASSES))
+        mdnn_shadow_destroy(descriptor);
+    else
+        mdnn_shadow_renew(descriptor);
     if (mdnn_follow_is_on())
         mdnn_follow_renew(descriptor);
     mdnn_guard_leave();
