@@ -25,7 +25,7 @@ static void round_inputs_double(const sim_conv_kernel_arguments_t *arguments, do
 }
 
 #define REAL float
-#define LANES 4
+#define LANES 8
 #define NAME(x) x##_float
 #define LOAD_ROW sim_row_load_float
 #include "test/sim/cudnn/conv_sum.inc"
@@ -35,7 +35,7 @@ static void round_inputs_double(const sim_conv_kernel_arguments_t *arguments, do
 #undef LOAD_ROW
 
 #define REAL double
-#define LANES 2
+#define LANES 4
 #define NAME(x) x##_double
 #define LOAD_ROW sim_row_load
 #include "test/sim/cudnn/conv_sum.inc"
