@@ -1,6 +1,6 @@
-/* The real functions behind the entries of shim/interpose/library_hooks.def. Of a library there may be
- * several copies in a process (two CUDA versions, one with another name or within another library),
- * each with handles of its own: a call must reach the copy that it would reach without us. */
+/* The real functions behind the entries of shim/interpose/library_hooks.def. A process may have several copies of a
+ * library (two CUDA versions, a copy with another name or inside another library), each with handles of its own. A call
+ * must reach the copy that it would reach without us. */
 #ifndef MDNN_CALLED_FUNCTIONS_H
 #define MDNN_CALLED_FUNCTIONS_H
 
@@ -21,11 +21,11 @@ typedef int (*mdnn_get_stream_t)(void *handle, CUstream *stream);
 /* Its library is never unloaded. */
 typedef struct mdnn_called {
     mdnn_function_t function;     /* NULL: there is no such function */
-    mdnn_get_stream_t get_stream; /* of the same copy; NULL: it has none that can be found */
+    mdnn_get_stream_t get_stream; /* of the same copy; NULL: none can be found */
 } mdnn_called_t;
 
-/* What a call of `symbol`, which the linker bound to our entry, is for; `caller`: the address that
- * it returns to. `symbol` is a literal: compared by address. */
+/* The function for which a call of `symbol` is meant that the linker bound to our entry. `caller`
+ * is the address to which the call returns. `symbol` is a literal and is compared by address. */
 mdnn_called_t mdnn_called_by(mdnn_called_library_t library, const char *symbol, const void *caller);
 /* What a dlsym of the program found. */
 mdnn_called_t mdnn_called_found(mdnn_called_library_t library, void *found);

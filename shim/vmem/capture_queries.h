@@ -1,4 +1,4 @@
-/* What the driver says of captures. Thread-safe. */
+/* What the driver reports about captures. Thread-safe. */
 #ifndef MDNN_CAPTURE_QUERIES_H
 #define MDNN_CAPTURE_QUERIES_H
 
@@ -8,9 +8,9 @@
 
 /* The capture that the stream takes part in; false: none, or the driver cannot say. */
 bool mdnn_capture_of(CUstream stream, unsigned long long *id);
-/* Likewise, and the graph that it makes. */
+/* The same, and the graph that the capture makes. */
 bool mdnn_capture_asked(CUstream stream, unsigned long long *id, CUgraph *graph);
-/* Whether the stream takes part in one, be it invalidated. */
+/* Whether the stream takes part in a capture, even an invalidated one. */
 bool mdnn_capture_goes_on(CUstream stream);
 
 #endif

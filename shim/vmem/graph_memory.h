@@ -15,12 +15,14 @@
 
 /* From now on there may be graphs that allocate. */
 void mdnn_graph_memory_seen(void);
-/* After the real call. Without host memory false: the executable is to be destroyed again. */
+/* Called after the real call. False if host memory is short: the executable must be destroyed
+ * again. */
 bool mdnn_graph_memory_instantiated(CUgraph graph, CUgraphExec executable);
-/* Before the real call that destroys it: it is known no more. */
+/* Called before the real call that destroys it, and forgets it. */
 void mdnn_graph_memory_executable_ends(CUgraphExec executable);
 
-/* Around a launch or an upload. begin: CUDA_SUCCESS, or what to return instead of it. */
+/* Called around a launch or an upload. begin returns CUDA_SUCCESS, or the result to return instead
+ * of the call. */
 typedef struct mdnn_graph_growth {
     CUgraphExec executable;
     size_t count;

@@ -1,9 +1,10 @@
-/* Device memory of cuMemCreate: it counts in the budget from its creation until all handles are
- * released and all mappings unmapped, in whatever order. Handles of other processes' memory, which
- * were imported, and of host memory are not known here, and count for nothing.
+/* Device memory of cuMemCreate counts in the budget from its creation until all handles are
+ * released and all mappings are unmapped, in any order. Imported handles of other processes'
+ * memory, and handles of host memory, are not known here and do not count.
  *
- * Around each of the real calls, in this order: begin (or take), the call, end with its success. What
- * begin returns is for that end alone; NULL where there is nothing to count. Thread-safe. */
+ * Each real call is surrounded by these functions in this order: begin (or take), the call, end
+ * with its success. What begin returns is for that end only; NULL: there is nothing to count.
+ * Thread-safe. */
 #ifndef MDNN_HANDLE_MEMORY_H
 #define MDNN_HANDLE_MEMORY_H
 
@@ -21,20 +22,20 @@ void mdnn_handle_made(mdnn_handle_t *made, CUmemGenericAllocationHandle handle, 
 /* cuMemRelease */
 mdnn_handle_t *mdnn_handle_take(CUmemGenericAllocationHandle handle);
 void mdnn_handle_released(mdnn_handle_t *taken, bool success);
-/* cuMemMap. Without host memory for the note *made is NULL, and the result the call's. */
+/* For cuMemMap. If host memory is short, *made is NULL and the result is that of the call. */
 CUresult mdnn_mapping_begin(CUmemGenericAllocationHandle handle, mdnn_mapping_t **made);
 void mdnn_mapping_made(mdnn_mapping_t *made, CUdeviceptr address, uint64_t bytes, bool success);
-/* cuMemUnmap: all mappings in there. */
+/* For cuMemUnmap: all mappings in the addresses. */
 mdnn_mapping_t *mdnn_mapping_take(CUdeviceptr address, uint64_t bytes);
 void mdnn_mapping_ended(mdnn_mapping_t *taken, bool success);
-/* cuMemRetainAllocationHandle: one more handle, or once more the same, of what is mapped around the
- * address. */
+/* For cuMemRetainAllocationHandle: one more handle, or one more count of the same handle, of the
+ * memory that is mapped around the address. */
 CUresult mdnn_handle_retain_begin(CUdeviceptr address, mdnn_handle_t **made);
-/* The driver keeps the memory in a way that nobody sees end: it counts for as long as the process
+/* The driver keeps the memory in a way whose end nobody sees, so it counts as long as the process
  * lives. */
 void mdnn_handle_keep(CUmemGenericAllocationHandle handle);
 
-/* Such memory lives through a reset of its device: around the real call. What is there counts again
+/* Called around the real call that resets a device. Such memory survives a reset, and counts again
  * after it. */
 void mdnn_handles_device_ends(CUdevice device);
 void mdnn_handles_device_ended(CUdevice device);

@@ -1,8 +1,8 @@
-/* What the kernels use that a library's call launches, beside what their parameters name. While
- * such a call runs its list is the thread's, and each kernel that the thread launches names what is
- * in it.
+/* The memory that the kernels of a library's call use beside the memory that their parameters name.
+ * While such a call runs, its list belongs to the thread, and each kernel that the thread launches
+ * names everything in the list.
  *
- * A list belongs to one thread; what is published is for all. */
+ * A list belongs to one thread; published operands are for all threads. */
 #ifndef MDNN_INDIRECT_OPERANDS_H
 #define MDNN_INDIRECT_OPERANDS_H
 
@@ -20,38 +20,40 @@ typedef struct mdnn_indirect_operands {
     struct mdnn_indirect_operands *outer; /* of the call around this one */
     mdnn_indirect_operand_t *names;
     size_t count, capacity;
-    size_t published; /* so many of them are */
+    size_t published; /* how many of them are */
     uint64_t call;    /* number, if any is */
-    bool lost;        /* a name, for want of memory: launches are refused */
+    bool lost;        /* a name, for lack of memory: launches are refused */
 } mdnn_indirect_operands_t;
 
-/* An empty list needs no end. Addresses that are not ours are passed over. */
+/* An empty list needs no end. Addresses that are not ours are ignored. */
 void mdnn_indirect_add(mdnn_indirect_operands_t *operands, uint64_t address, mdnn_use_role_t role,
                        const void *owner);
 /* Empty again. */
 void mdnn_indirect_clear(mdnn_indirect_operands_t *operands);
 
-/* Around the call, in the same thread. */
+/* Called around the library's call, in the same thread. */
 void mdnn_indirect_enter(mdnn_indirect_operands_t *operands);
 void mdnn_indirect_leave(mdnn_indirect_operands_t *operands);
 
-/* For a launch, whose `name` is set: names what is hidden from it. */
+/* For a launch whose `name` is set: names its indirect operands. */
 void mdnn_indirect_name(mdnn_virtual_operation_t *operation);
 
-/* Other threads, of the library's own, may launch the call's kernels, during the call or later
- * (NCCL, without blocking): kernels of NCCL that a thread without a list launches name what is
- * published. publish: what is new in the list. */
+/* The library's own threads may launch the call's kernels, during the call or later (NCCL without
+ * blocking). Kernels of NCCL that a thread without a list launches therefore name all published
+ * operands. publish: publishes what is new in the list. */
 void mdnn_indirect_publish(mdnn_indirect_operands_t *operands);
 typedef enum mdnn_indirect_outcome {
     MDNN_INDIRECT_LAUNCHED,
-    MDNN_INDIRECT_LATER, /* what its communicators had before is launched: they take one at a time */
-    MDNN_INDIRECT_REFUSED /* what its communicators had before may still be to be launched */
+    MDNN_INDIRECT_LATER,  /* earlier calls of its communicators are launched: these take one call at
+                          * a time */
+    MDNN_INDIRECT_REFUSED /* earlier calls of its communicators may not be launched yet */
 } mdnn_indirect_outcome_t;
-/* Once, after the call; of all that was published only what is still to be launched remains. */
+/* Called once, after the call. Of the published operands only those of kernels that are not
+ * launched yet remain. */
 void mdnn_indirect_settle(const mdnn_indirect_operands_t *operands,
                           mdnn_indirect_outcome_t outcome);
-/* All is launched that calls for the owner left when they came back, up to a tick; then even calls that
- * are under way will launch nothing more. mdnn_indirect_tick: now; any thread may ask. */
+/* Everything is launched that the owner's calls had not launched when they returned, up to a tick; then even calls that
+ * are under way will launch nothing more. mdnn_indirect_tick returns the current tick; any thread may call it. */
 uint64_t mdnn_indirect_tick(void);
 void mdnn_indirect_done(const void *owner, uint64_t tick);
 void mdnn_indirect_end(const void *owner);

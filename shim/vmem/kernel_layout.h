@@ -1,5 +1,5 @@
-/* Sizes of a kernel's parameters, asked of the driver once for each handle (about 10 us) and then
- * found without a lock. */
+/* Sizes of a kernel's parameters. The driver is asked once per handle (about 10 us); later look-ups
+ * take no lock. */
 #ifndef MDNN_KERNEL_LAYOUT_H
 #define MDNN_KERNEL_LAYOUT_H
 
@@ -10,9 +10,9 @@
 
 typedef struct mdnn_kernel_layout {
     CUfunction function;
-    const char *name;   /* "" if the driver does not tell; valid until the process ends */
+    const char *name;   /* "" if the driver does not know it; valid until the process ends */
     uint64_t name_hash; /* the same in every run of the program */
-    bool known;         /* false: the driver does not tell the sizes */
+    bool known;         /* false: the driver does not report the sizes */
     uint32_t count;     /* of parameters */
     const uint32_t *parameter_bytes;
 } mdnn_kernel_layout_t;
@@ -21,7 +21,7 @@ typedef struct mdnn_kernel_layout {
  * Thread-safe. */
 const mdnn_kernel_layout_t *mdnn_kernel_layout(CUfunction function);
 
-/* Before code is unloaded: its handles may come back as those of other kernels. */
+/* Called before code is unloaded, since its handles may come back as those of other kernels. */
 void mdnn_kernel_layouts_forget(void);
 
 #endif

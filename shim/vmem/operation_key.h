@@ -1,4 +1,4 @@
-/* Keys of operations: the same for the same call with other addresses. */
+/* Keys of operations. The same call with other addresses has the same key. */
 #ifndef MDNN_OPERATION_KEY_H
 #define MDNN_OPERATION_KEY_H
 

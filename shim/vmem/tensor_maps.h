@@ -1,5 +1,5 @@
-/* Tensor maps: parameters of 128 bytes that have an address in them, not always as a word that a
- * scan finds. Those where it is hidden are remembered by their content. */
+/* Tensor maps are parameters of 128 bytes that contain an address, not always as a word that a scan
+ * finds. Maps that hide their address are remembered by their content. */
 #ifndef MDNN_TENSOR_MAPS_H
 #define MDNN_TENSOR_MAPS_H
 
@@ -8,10 +8,11 @@
 
 #include <cuda.h>
 
-/* After a map of `address` was encoded. False without memory: then the map must not be used. */
+/* Called after a map of `address` was encoded. False if memory is short; the map must not be used
+ * then. */
 bool mdnn_tensor_map_remember(const CUtensorMap *map, uint64_t address);
-/* The hidden address of the map of these 128 bytes; 0: none is known. A load while there is none at
- * all. */
+/* The hidden address of the map with these 128 bytes; 0: none is known. Costs one load while no
+ * such map exists. */
 uint64_t mdnn_tensor_map_address(const void *map);
 
 #endif

@@ -1,5 +1,6 @@
-/* Allocations that end with a context of the program's own. Thread-safe, with a lock of its own.
- * What a context that was destroyed takes with it is asked for by hooks (mdnn_virtual_take_bound). */
+/* Allocations that end with one of the program's own contexts. Thread-safe, with a lock of its own.
+ * Hooks use mdnn_virtual_take_bound to find the allocations that a destroyed context takes with
+ * it. */
 #ifndef MDNN_VIRTUAL_BOUND_H
 #define MDNN_VIRTUAL_BOUND_H
 
@@ -7,10 +8,11 @@
 
 #include <cuda.h>
 
-/* The allocation at `address` ends with `context`, one of the program's own; does so no more. */
+/* Bind the allocation at `address` to `context`, one of the program's own, with which it ends; and
+ * unbind it. */
 void mdnn_virtual_bind(CUcontext context, CUdeviceptr address);
 void mdnn_virtual_unbind(CUdeviceptr address);
-/* The same of all that lies there. */
+/* Unbinds all allocations in these addresses. */
 void mdnn_virtual_unbind_all(uint64_t start, uint64_t bytes);
 
 #endif

@@ -1,12 +1,13 @@
-/* A device under a budget: its state, the lock around it, and the waits in which that is let go.
+/* A device under a budget: its state, the lock around it, and the waits that release the lock.
  *
- * Between enter and leave a device is locked, its context is current, and what captures forbid
- * other calls of the thread is allowed. Whoever enters looks whether it still has memory: another
- * thread may have reset it; so does whoever waited within for another thread.
+ * Between enter and leave a device is locked, its context is current, and calls are allowed that
+ * captures otherwise forbid to the thread. After entering, and after waiting inside for another
+ * thread, the caller must check whether the device still has memory, since another thread may have
+ * reset it.
  *
  * Locks: a device's, then that of captures or that of contexts (config/lock_rank.def). None is held
- * while a call of the program's own runs, nor while the host waits: whoever is in a call that may
- * wait looks at all of the device anew after it. */
+ * while one of the program's own calls runs, nor while the host waits: after a call that may wait,
+ * all state of the device must be read again. */
 #ifndef MDNN_VIRTUAL_DEVICE_H
 #define MDNN_VIRTUAL_DEVICE_H
 
@@ -21,7 +22,7 @@
 #include "shim/device/memory_device.h"
 #include "shim/vmem/workspace_sizes.h"
 
-/* The struct lives as long as the process, what it has until a reset. */
+/* The struct lives as long as the process, and its contents until a reset. */
 typedef struct mdnn_virtual_device {
     mdnn_lock_t lock;
     CUdevice ordinal;
@@ -33,9 +34,10 @@ typedef struct mdnn_virtual_device {
     mdnn_memory_t *memory;      /* NULL: it was reset, or will be now */
     uint64_t small_plain_bytes; /* of memory of the driver's that shares pages */
     _Atomic uint64_t met;       /* other devices, a bit each, that worked on its memory */
-    uint64_t ended;             /* operations, for publishing statistics now and then */
+    uint64_t ended;             /* number of operations, to publish statistics now and then */
     uint32_t inside;            /* operations between begin and end, */
-    uint32_t waiting;           /* and threads in a wait of the host, which have let the lock go */
+    uint32_t waiting;           /* and threads in a wait of the host, which have released the
+                                 * lock */
     bool serves_all;            /* safety = host */
     bool hurried;               /* mdnn_memory_hurry is in force */
     mdnn_condition_t changed;   /* an operation has ended, or anything else that was waited for */
@@ -60,17 +62,19 @@ uint32_t mdnn_virtual_opened(const mdnn_virtual_device_t *device);
 void mdnn_virtual_open(mdnn_virtual_device_t *device);  /* entered */
 void mdnn_virtual_close(mdnn_virtual_device_t *device); /* entered */
 
-/* How waits beneath let the device's lock go. */
+/* The functions by which waits in lower layers release the device's lock. */
 mdnn_device_caller_t mdnn_virtual_caller(mdnn_virtual_device_t *device);
-/* Entered, and nobody begins anything there any more. Waits for operations of other threads that are
- * between begin and end, for as long as a call takes: one that lasts may wait for what this thread
- * will do. Those that wait in a call of ours leave it. */
+/* The device is entered, and no thread begins anything on it. Waits for operations of other threads
+ * that are between begin and end, but no longer than a call takes, since a longer one may wait for
+ * what this thread will do. Threads that wait in one of our calls leave it. */
 void mdnn_virtual_await_ends(mdnn_virtual_device_t *device);
-/* Entered. Whether to try once more: once after a failure of the driver that may pass, and when moves
- * were held up by operations of other threads (safety = host); if those do not end, by hurrying. */
+/* The device is entered. Whether to try once more: once after a failure of the driver that may be
+ * temporary, and when operations of other threads delayed moves (safety = host); if those
+ * operations do not end, the next try does not wait for them. */
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried);
 
-/* As the option says, unless host memory cannot be mapped where ranges are. */
+/* The safety that the option asks for, unless host memory cannot be mapped at the addresses of
+ * ranges. */
 mdnn_safety_t mdnn_virtual_safety(const mdnn_virtual_device_t *device);
 
 #endif

@@ -1,6 +1,6 @@
 /* What all devices of the process share: timelines, captures, the trace, and the account of pinned
- * memory. It is made at the first question for it where a budget is on and the driver has virtual
- * memory, under a lock of its own, and lives as long as the process. From any thread. */
+ * memory. If a budget is on and the driver has virtual memory, the first call makes it, under a
+ * lock of its own, and it lives as long as the process. Any thread may call. */
 #ifndef MDNN_VIRTUAL_SHARED_H
 #define MDNN_VIRTUAL_SHARED_H
 
@@ -14,7 +14,7 @@ bool mdnn_virtual_has_shared(void);
 /* NULL where that is false. */
 mdnn_timelines_t *mdnn_virtual_timelines(void);
 mdnn_captures_t *mdnn_virtual_captures(void);
-/* The same without making anything; NULL: nobody has asked for the others yet. */
+/* The same without making anything; NULL: nothing was made yet. */
 mdnn_timelines_t *mdnn_virtual_known_timelines(void);
 
 /* After mdnn_virtual_has_shared. The trace is NULL without the option. */

@@ -9,7 +9,7 @@
 
 #include "config/status.h"
 
-/* As mdnn_timelines_stream, tried twice; the failure is to be taken then. After
+/* Like mdnn_timelines_stream, but it tries twice; the caller takes the failure then. Called after
  * mdnn_virtual_has_shared. */
 mdnn_status_t mdnn_virtual_stream(CUstream stream, bool per_thread, uint64_t *number);
 

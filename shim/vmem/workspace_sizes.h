@@ -1,11 +1,11 @@
-/* Sizes of workspaces that a thread was told of, or that convolutions used: an allocation of such a size
- * is a workspace, most likely, and one that is refused can be smaller, since cuDNN has plans for a
- * convolution that need less. So it is refused, too, where it could be had, but not beside what its
- * convolution works on: that would be refused then, and no program can take a smaller plan at a launch.
+/* Remembers the sizes of workspaces that a thread was told or that convolutions used. An allocation of such a size is
+ * probably a workspace. If it is refused, the program can use a smaller one, since cuDNN has plans for a convolution
+ * that need less. So an allocation is also refused if it would fit, but not beside the operands of its convolution:
+ * otherwise the launch would be refused, when the program cannot take a smaller plan any more.
  *
- * An ordinary allocation may have such a size by accident. What is refused is therefore only what a
- * thread asks for between an answer and its next convolution, and what convolutions have used; nothing
- * of a size that an operand of theirs has, too; nor the same twice. */
+ * An ordinary allocation may have such a size by accident. Therefore only two kinds are refused: what a thread asks for
+ * between an answer and its next convolution, and sizes that convolutions have used. A size that one of their operands
+ * also has is never refused, and none is refused twice. */
 #ifndef MDNN_WORKSPACE_SIZES_H
 #define MDNN_WORKSPACE_SIZES_H
 
@@ -17,30 +17,30 @@
 
 enum { MDNN_WORKSPACE_OPERANDS = 3 }; /* x, w, y: a residual may be y itself */
 
-/* Bytes of what the convolution works on. */
+/* The sizes of the convolution's operands. */
 void mdnn_workspace_operand_sizes(const mdnn_problem_t *problem,
                                   uint64_t sizes[MDNN_WORKSPACE_OPERANDS]);
 
-/* An answer of ours or cuDNN's to the calling thread: the convolution wants so much, 0 is no news.
- * `problem` NULL: it is not known what it works on. */
+/* Notes an answer of ours or of cuDNN to the calling thread: the convolution needs this much; 0 is
+ * ignored. `problem` NULL: its operands are not known. */
 void mdnn_workspace_note(uint64_t bytes, const mdnn_problem_t *problem);
 /* The same of each algorithm that can run. `returned` and `results` may be NULL. */
 void mdnn_workspace_note_algorithms(const int *returned, const mdnn_algo_perf_t *results,
                                     const mdnn_problem_t *problem);
-/* Whether `bytes` is one of the last sizes that the calling thread was told of, or what an
- * allocator makes of it: multiples of 512 bytes, or of 2 MiB. */
+/* Whether `bytes` is one of the last sizes that the calling thread was told, or such a size rounded
+ * by an allocator to a multiple of 512 bytes or 2 MiB. */
 bool mdnn_workspace_is_size(uint64_t bytes);
-/* Whether the calling thread asks for a workspace now, as far as can be told, and what its convolution
- * works on. */
+/* Whether the calling thread is probably asking for a workspace now, and the operands of its convolution. */
 bool mdnn_workspace_is_wanted(uint64_t bytes, uint64_t sizes[MDNN_WORKSPACE_OPERANDS]);
-/* A workspace was refused to the calling thread. Frameworks then try another plan that they know, or
- * half as much (PyTorch). */
+/* Notes that a workspace was refused to the calling thread. Frameworks then try another plan that
+ * they know, or half the size (PyTorch). */
 void mdnn_workspace_refused(uint64_t bytes);
-/* The calling thread runs a convolution: what it was told of before is allocated, or not wanted. */
+/* Notes that the calling thread runs a convolution: workspaces of earlier answers are allocated by
+ * now, or not needed. */
 void mdnn_workspace_over(void);
 
-/* The workspaces that convolutions used: programs that search for a plan once allocate its workspace in
- * each round, and do not ask again. The caller locks. All zero at first. */
+/* The workspaces that convolutions used. Programs that search for a plan once allocate its workspace in each iteration
+ * without asking again. The caller locks. Starts as zeros. */
 enum { MDNN_WORKSPACES_USED = 128 };
 typedef struct mdnn_used_workspaces {
     struct mdnn_used_workspace {
@@ -49,7 +49,8 @@ typedef struct mdnn_used_workspaces {
     uint32_t next;
 } mdnn_used_workspaces_t;
 
-/* A convolution used an allocation of `bytes`, and the operands lie in allocations of these sizes. */
+/* Notes that a convolution used an allocation of `bytes` while its operands lay in allocations of
+ * these sizes. */
 void mdnn_workspace_learn(mdnn_used_workspaces_t *all, uint64_t bytes,
                           const uint64_t sizes[MDNN_WORKSPACE_OPERANDS]);
 bool mdnn_workspace_was_used(const mdnn_used_workspaces_t *all, uint64_t bytes,
