@@ -1,4 +1,4 @@
-/* What an arena is made of: for the files of arenas and leases. */
+/* The structures of an arena, for the files of arenas and leases. */
 #ifndef MDNN_ARENA_INTERNAL_H
 #define MDNN_ARENA_INTERNAL_H
 
@@ -10,15 +10,15 @@
 enum { MDNN_ARENA_SLOTS = 16, MDNN_ARENA_CAPTURES = 32 };
 enum { MDNN_ARENA_LEAST_BYTES = 1 << 20 };
 
-/* A stream and its region. Written under the arena's lock for writing, or under that for reading
- * and the slot's own. */
+/* A stream and its region. Written under the arena's lock for writing, or under its lock for
+ * reading together with the slot's own. */
 typedef struct mdnn_arena_slot {
     mdnn_lock_t lock;
     bool taken;
     CUstream stream;
     const void *thread; /* of the per-thread default stream; else NULL */
-    CUevent event;      /* NULL: there was none to be had, and uses end with a wait */
-    _Atomic bool used;  /* the event stands behind the last use; others read it, too */
+    CUevent event;      /* NULL: none could be made, and uses end with a wait */
+    _Atomic bool used;  /* the event is behind the last use; other threads read it as well */
     uint32_t waits;     /* slots whose events the next use waits for */
     uint64_t network;   /* number of the network that `segments` are for; 0: none */
     mdnn_wd_group_t group;
@@ -26,40 +26,42 @@ typedef struct mdnn_arena_slot {
     _Atomic uint64_t last_call; /* value of the arena's `calls` */
 } mdnn_arena_slot_t;
 
-/* What the convolutions of one stream in one capture have for good. Written under the arena's lock
- * for writing. */
+/* Memory that the convolutions of one stream in one capture have for good. Written under the
+ * arena's lock for writing. */
 typedef struct mdnn_arena_capture {
     mdnn_lock_t lock;
     unsigned long long id;
     CUstream stream;
-    mdnn_wd_segment_t memory; /* 0 bytes: there was none to be had, so far */
+    mdnn_wd_segment_t memory; /* 0 bytes: none could be allocated so far */
 } mdnn_arena_capture_t;
 
 struct mdnn_arena {
     CUcontext context;
     mdnn_shared_lock_t lock; /* reading: while a convolution is enqueued; writing: regions change */
     _Atomic bool
-        tried; /* allocated, or not to be had: what is above `slots` may be read without the lock */
+        tried; /* allocated, or cannot be: the members above `slots` may be read without the lock */
     CUdeviceptr base;
     uint64_t bytes;
-    _Atomic uint64_t divisible_bytes; /* the rest belongs to captures; never grows */
+    _Atomic uint64_t divisible_bytes; /* the rest belongs to captures; this never grows */
     _Atomic uint64_t
-        promised_bytes; /* most that a convolution needs whose caller was told of none; never shrinks */
+        promised_bytes; /* most that a convolution needs whose caller learnt that it needs none;
+                         * never shrinks */
     mdnn_arena_slot_t slots[MDNN_ARENA_SLOTS];
     mdnn_arena_capture_t captures[MDNN_ARENA_CAPTURES];
     int capture_count;
     _Atomic uint64_t calls;
-    _Atomic bool lost; /* order cannot be kept any more: device calls fail */
+    _Atomic bool lost; /* order cannot be kept, since device calls fail */
     struct mdnn_arena *next;
 };
 
-/* The arena of the current context, made at the first request; NULL if there is none to be had. */
+/* The arena of the current context, which the first request makes; NULL if that fails. */
 mdnn_arena_t *mdnn_arena_current(void);
-/* Allocates what the user allows, or what of it there is to be had. The arena is locked for writing, and not tried. */
+/* Allocates as much as the user allows, or as much of that as is available. The arena is locked for
+ * writing, and this was not tried yet. */
 void mdnn_arena_allocate(mdnn_arena_t *arena);
-/* Bytes that streams keep for one convolution, whatever captures there are. */
+/* Bytes that streams keep for one convolution, whatever captures take. */
 uint64_t mdnn_arena_kept_bytes(const mdnn_arena_t *arena);
-/* The stream of a call and whether it is being captured; false if that cannot be told. */
+/* The stream of a call, and whether it is being captured; false if that is not known. */
 bool mdnn_arena_find_stream(const mdnn_call_t *call, CUstream *stream, bool *capturing);
 
 #endif

@@ -1,5 +1,5 @@
-/* The streams of an arena: each has a slot, and its slot a region, divided anew when streams come and go and when the
- * network that a stream runs changes (optimizer/network.h watches it). */
+/* The streams of an arena. Each stream has a slot with a region. The regions are divided again when streams come and
+ * go, and when the network that a stream runs changes (optimizer/network.h watches it). */
 #ifndef MDNN_ARENA_STREAMS_H
 #define MDNN_ARENA_STREAMS_H
 
@@ -8,12 +8,11 @@
 /* The slot of a stream; -1 if it has none. The arena is locked. */
 int mdnn_arena_find_slot(const mdnn_arena_t *arena, CUstream stream);
 
-/* Gives every slot in use its region; those that are idle, but for `keep`, lose theirs. The arena is locked for
- * writing. */
+/* Gives every slot in use its region. Idle slots, except for `keep`, lose theirs. The arena is locked for writing. */
 void mdnn_arena_divide(mdnn_arena_t *arena, mdnn_arena_slot_t *keep);
 
-/* Locks the arena for reading and the stream's slot, which is made if there is none, and takes note of the call;
- * *segment is its part. -1, and nothing is locked, if there can be none; else mdnn_arena_leave follows. */
+/* Locks the arena for reading and the stream's slot, which it makes if there is none, and notes the call; *segment is
+ * its part. Returns -1 and locks nothing if the stream can have no slot; otherwise mdnn_arena_leave follows. */
 int mdnn_arena_enter(mdnn_arena_t *arena, CUstream stream, const mdnn_network_call_t *call,
                      mdnn_wd_segment_t *segment);
 void mdnn_arena_leave(mdnn_arena_t *arena, int slot);

@@ -4,26 +4,27 @@
 
 #include "shim/convolution/plan.h"
 
-/* The convolution `call`, with the best configuration that fits call->workspace_bytes and is no
- * weaker than the caller's algorithm, or exactly as called if there is none. Stream-ordered like the
- * call itself; no host synchronisation and no allocation once the problem is planned. */
+/* Runs the convolution `call` with the best configuration that fits call->workspace_bytes and is no
+ * weaker than the caller's algorithm, or exactly as called if there is none. Stream-ordered like
+ * the call itself; no host synchronisation and no allocation once the problem is planned. */
 cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call);
 
-/* Likewise for a call whose plan (NULL: it passes) and demand are known. */
+/* The same for a call whose plan (NULL: it passes) and demand are known. */
 cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_conv_plan_t *plan,
                                            const mdnn_demand_t *demand);
 
-/* Before the call is run, under a budget: a workspace that cannot be resident together with the
- * operands is left out, where the convolution can do without. A legacy call. */
+/* Called before a legacy call runs under a budget. Drops a workspace that cannot be resident
+ * together with the operands, if the convolution can run without it. */
 void mdnn_convolution_fit(mdnn_call_t *call);
 /* Whether the workspace and the operands of `call` can be resident together. */
 bool mdnn_convolution_fits(const mdnn_call_t *call);
 
-/* A caller of the legacy API was told of less workspace than its algorithm takes: where that is all it brings,
+/* A caller of the legacy API may have learnt of less workspace than its algorithm takes. If it brings only that much,
  * its own call cannot run, and another algorithm does. */
 void mdnn_convolution_reported_less(void);
 
-/* Records for the statistics that `call` runs; before it is enqueued. `plan` NULL: nothing. */
+/* Records for the statistics that `call` runs; called before it is enqueued. `plan` NULL: does
+ * nothing. */
 void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_conv_plan_t *plan);
 
 /* What the caller's choice of algorithm demands, for at most `workspace_bytes`. */

@@ -1,8 +1,8 @@
-/* The fronts of one plan, made ready to run: for every combination of demands the configurations that no other beats in
- * both time and workspace, with their engines' plans, descriptors and offsets, and the rivals of those that split.
+/* The fronts of one plan, ready to run: for every combination of demands, the configurations that no other beats in
+ * both time and workspace, with their engines' plans, descriptors and offsets, and with the rivals of splits.
  *
- * The planner makes a set and publishes it whole; from then on it is never changed, and any thread reads it without a
- * lock. */
+ * The planner makes a set and publishes all of it at once. After that it never changes, and any thread reads it without
+ * a lock. */
 #ifndef MDNN_FRONT_SET_H
 #define MDNN_FRONT_SET_H
 
@@ -10,12 +10,12 @@
 
 /* Without the accumulator a split of a bf16 weight gradient would round after every part. */
 bool mdnn_conv_plan_may_be_split(const mdnn_conv_plan_t *plan);
-/* What the optimizer is asked for demands with these flags. */
+/* The optimizer's request for demands with these flags. */
 mdnn_wr_request_t mdnn_conv_plan_request(const mdnn_conv_plan_t *plan, uint64_t limit_bytes,
                                          unsigned flags);
 
-/* The front for `flags` up to set->limit_bytes, with costs from `source`. A combination that nothing satisfies has no
- * configurations. The planner's alone. After a failure the set is to be destroyed. */
+/* Makes the front for `flags` up to set->limit_bytes, with costs from `source`. A combination that nothing satisfies
+ * has no configurations. Only the planner calls it. After a failure destroy the set. */
 mdnn_status_t mdnn_front_set_fill(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                                   const mdnn_cost_source_t *source, unsigned flags,
                                   mdnn_front_set_t *set);

@@ -1,6 +1,6 @@
-/* Leases of the arena: a convolution has its part of it while it is enqueued. Device work on one part follows each other
- * by events, whatever streams and threads it comes from; nobody waits on the host. docs/design/arena.md says why this is
- * safe. */
+/* Leases of the arena: a convolution has its part of the arena while it is enqueued. Events order all device work on
+ * one part, whatever streams and threads it comes from; nobody waits on the host. docs/design/arena.md explains why
+ * this is safe. */
 #ifndef MDNN_LEASE_H
 #define MDNN_LEASE_H
 
@@ -13,12 +13,12 @@ typedef struct mdnn_lease {
     CUstream stream;
 } mdnn_lease_t;
 
-/* Gives `call` a workspace of the arena, and `demand` its size, if with it a configuration runs
- * that does not fit what the caller passed; else, and under any other policy, both stay as they
- * are. `plan` may be NULL: nothing is leased. Then the call must be enqueued, by this thread, and
- * the lease ended. Thread-safe. While it lasts, other convolutions of this stream wait to be
+/* Gives `call` a workspace of the arena, and `demand` its size, if that allows a configuration that
+ * does not fit the caller's workspace; otherwise, and under any other policy, both stay as they
+ * are. `plan` may be NULL: nothing is leased. After this, the same thread must enqueue the call and
+ * end the lease. Thread-safe. During the lease, other convolutions of this stream wait to be
  * enqueued. Allocates device memory at the first call of a context, never during a capture. Waits
- * on the host only in trouble, and for the memory of a capture that cannot do without. */
+ * on the host only in trouble, and for the memory of a capture that cannot run without it. */
 void mdnn_lease_begin(mdnn_lease_t *lease, mdnn_call_t *call, const mdnn_conv_plan_t *plan,
                       mdnn_demand_t *demand);
 void mdnn_lease_end(mdnn_lease_t *lease);

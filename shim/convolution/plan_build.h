@@ -1,17 +1,17 @@
-/* Building a plan: measures its problem, optimizes, keeps what was measured in the database, reports, and publishes the
- * fronts. The planner's alone (planning.h), in seconds, and with waits for the device. */
+/* Builds a plan: measures its problem, optimizes, stores the measurements in the database, reports, and publishes the
+ * fronts. Only the planner calls it (planning.h); it takes seconds and waits for the device. */
 #ifndef MDNN_PLAN_BUILD_H
 #define MDNN_PLAN_BUILD_H
 
 #include "optimizer/database.h"
 #include "shim/convolution/plan_internal.h"
 
-/* Has the plan ready for `call` and workspaces up to `limit_bytes`; what is there stays at least as complete. BUSY: not
- * now. Any other failure gives the plan up. */
+/* Makes the plan ready for `call` and workspaces up to `limit_bytes`; it never becomes less complete. BUSY: not
+ * possible now. Any other failure gives the plan up. */
 mdnn_status_t mdnn_conv_plan_build(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                                    uint64_t limit_bytes);
 
-/* Keeps in the database what was measured since the last time. */
+/* Stores in the database what was measured after the last call. */
 void mdnn_conv_plan_keep_costs(mdnn_conv_plan_t *plan, const mdnn_front_set_t *set,
                                mdnn_database_conflict_t conflict);
 

@@ -1,4 +1,4 @@
-/* What must hold of a plan (shim/convolution/plan_internal.h) and of the table of plans, as checks of debug builds.
+/* Invariants of a plan (shim/convolution/plan_internal.h) and of the table of plans, which debug builds check.
  *
  * Fronts of a set, for each combination of demands
  *   A front's workspaces increase from configuration to configuration, and their times decrease.
@@ -24,14 +24,16 @@
 #include "shim/convolution/plan_internal.h"
 
 #ifdef MDNN_DEBUG
-/* *broken: the first rule that does not hold. The planner asks, or whoever has the plan alone. */
+/* *broken: the first rule that does not hold. The caller is the planner, or the only thread that
+ * has the plan. */
 bool mdnn_conv_plan_is_valid(const mdnn_conv_plan_t *plan, const char **broken);
 /* The planning lock is held. */
 bool mdnn_conv_plan_engines_are_valid(const mdnn_conv_plan_t *plan, const char **broken);
 /* `first` of the table's plans, whose lock is held. *looks: what the check took. */
 bool mdnn_plan_table_is_valid(mdnn_conv_plan_t *first, const char **broken, uint64_t *looks);
 
-/* After a change: abort if a rule is broken; a large table is looked at after some changes only. */
+/* Called after a change: abort if a rule is broken. A large table is checked after some changes
+ * only. */
 void mdnn_conv_plan_check(const mdnn_conv_plan_t *plan);
 void mdnn_conv_plan_check_engines(const mdnn_conv_plan_t *plan);
 void mdnn_plan_table_check(mdnn_conv_plan_t *first);

@@ -1,4 +1,4 @@
-/* What a plan is made of: for the files of plans alone. Who may write what:
+/* The structures of a plan, for the files of plans only. Who may write what:
  *
  * key, title, slices, engines           the planner, before the plan is in the table; what the last two hold, any time
  * cache                                 the planner
@@ -23,7 +23,7 @@
 #include <uthash.h>
 
 enum { MDNN_MET_ENGINES = 64, MDNN_PLAN_ALGOS = 16 };
-/* What a demand says beside its workspace, as bits. */
+/* A demand without its workspace, as bits. */
 enum {
     MDNN_DEMAND_DETERMINISTIC = 1,
     MDNN_DEMAND_DIRECT = 2,
@@ -34,11 +34,11 @@ enum {
 /* Fronts for every combination of demands, and what runs them. Immutable once published. */
 typedef struct mdnn_front_set {
     uint64_t limit_bytes; /* candidates up to this workspace were considered */
-    bool deferred;        /* but for those that were deferred to a search */
+    bool deferred;        /* except those that were deferred to a search */
     mdnn_front_t *fronts[MDNN_DEMAND_FLAGS];
     mdnn_ready_t *ready[MDNN_DEMAND_FLAGS];
     size_t counts[MDNN_DEMAND_FLAGS];
-    struct mdnn_front_set *replaced; /* kept: somebody may still read it */
+    struct mdnn_front_set *replaced; /* kept, since a thread may still read it */
 } mdnn_front_set_t;
 
 /* Two libraries of different major versions share nothing, so the key holds the library too. */
@@ -54,7 +54,7 @@ struct mdnn_conv_plan {
     mdnn_candidate_table_t *costs;
     mdnn_cost_cache_t cache;
     bool believes_file;                          /* costs came from a database */
-    mdnn_accumulator_t accumulator;              /* function NULL: not needed or not to be had */
+    mdnn_accumulator_t accumulator;              /* function NULL: not needed or not available */
     _Atomic(mdnn_front_set_t *) set;             /* NULL until planned */
     _Atomic uint64_t next_limit;                 /* a larger set pays only from this workspace on */
     _Atomic uint64_t announced[MDNN_PLAN_ALGOS]; /* bytes + 1; 0: nothing announced */
@@ -71,21 +71,22 @@ struct mdnn_conv_plan {
     UT_hash_handle hh;
 };
 
-/* Whether strictness makes a difference: fp32 data in a rounding math type may be rounded, and
- * whatever the caller accepted beyond that. */
+/* Whether strictness makes a difference: fp32 data may be rounded in some math types, and the
+ * caller may have accepted more than that. */
 bool mdnn_conv_plan_may_round(const mdnn_problem_t *problem);
 unsigned mdnn_conv_plan_flags(const mdnn_problem_t *problem, const mdnn_demand_t *demand);
 
-/* Whether a set for workspaces of `limit_bytes` is there ... */
+/* Whether there is a set for workspaces of `limit_bytes` ... */
 bool mdnn_conv_plan_covers(const mdnn_conv_plan_t *plan, uint64_t limit_bytes);
-/* ... and nothing in it is missing that `call` would have measured. */
+/* ... and it lacks nothing that `call` would measure. */
 bool mdnn_conv_plan_is_ready(const mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                              uint64_t limit_bytes);
 
-/* A first iteration has little time. Where inputs may be rounded the engines have nearly
- * everything; for plain fp32 and fp64 the legacy algorithms are what they lack, and all are tried. */
+/* A first iteration has little time. If inputs may be rounded, the engines include nearly all fast
+ * algorithms; for plain fp32 and fp64 they lack the legacy algorithms, so all of these are
+ * tried. */
 bool mdnn_conv_plan_is_brief(const mdnn_conv_plan_t *plan, const mdnn_options_t *options);
-/* Whether `call` is one of a search's own, which what is missing is deferred to. */
+/* Whether `call` belongs to a search, to which missing measurements are deferred. */
 bool mdnn_conv_plan_defers_to_caller(const mdnn_conv_plan_t *plan, const mdnn_call_t *call);
 
 #endif
