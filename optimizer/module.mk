@@ -18,7 +18,7 @@ $(B)/microdnn-ilp: $(B)/obj/optimizer/microdnn_ilp.o $(B)/libmdnn_core.a
 # Times of the solvers alone.
 .PHONY: bench-wd
 bench-wd: $(ALL) $(B)/test/bench/bench_wd
-	$(B)/test/bench/bench_wd $(B)/microdnn-ilp test/bench/wd-resnet50.problem test/bench/wd-alexnet.problem
+	$(B)/test/bench/bench_wd $(B)/microdnn-ilp
 
 # The allocator of the core under test can be made to fail.
 $(addprefix $(B)/test/unit/,test_wr test_knapsack test_desirable): private EXTRA_CFLAGS += \

@@ -1,8 +1,6 @@
-/* Time to divide one workspace among the kernels of a network: `bench_wd [microdnn-ilp
- * [PROBLEM...]]`. Each PROBLEM is a recorded one in text form; ResNet-50's has 577 variables
- * (Oyama 2018, IV-D: 562 and 5.46 ms with GLPK). Others are made up, of its size (53
- * convolutions in three directions) and larger. GLPK's times include the start of the program. Exit
- * status 1 if a limit is missed. */
+/* Time to divide one workspace among the kernels of a network: `bench_wd [microdnn-ilp]`. The problems are made up, of
+ * the size of ResNet-50's (53 convolutions in three directions; Oyama 2018, IV-D: 562 variables and 5.46 ms with GLPK)
+ * and larger. GLPK's times include the start of the program. Exit status 1 if a limit is missed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,8 +115,6 @@ static bool solve_with_glpk(const char *program, const mdnn_wd_problem_t *proble
 
 typedef struct bench_case {
     const char *name;
-    const mdnn_wd_problem_t
-        *recorded; /* else a network of its own for each run, made of the rest */
     size_t kernel_count;
     mdnn_wd_model_t model;
     uint32_t groups;
@@ -135,23 +131,14 @@ static bool report(const char *solver, const bench_case_t *bench, double *took_m
     return good;
 }
 
-static mdnn_wd_problem_t take_problem(const bench_case_t *bench, uint64_t seed, size_t *variables)
-{
-    if (!bench->recorded)
-        return make_problem(bench->kernel_count, bench->model, bench->groups, seed, variables);
-    *variables = 0;
-    for (size_t k = 0; k < bench->recorded->kernel_count; k++)
-        *variables += bench->recorded->kernels[k].item_count;
-    return *bench->recorded;
-}
-
 static bool run(const bench_case_t *bench, const char *program)
 {
     double internal_ms[RUNS], glpk_ms[GLPK_RUNS];
     size_t variables = 0;
     for (size_t i = 0; i < RUNS; i++) {
         double best_ms, glpk_best_ms;
-        const mdnn_wd_problem_t problem = take_problem(bench, i + 1, &variables);
+        const mdnn_wd_problem_t problem =
+            make_problem(bench->kernel_count, bench->model, bench->groups, i + 1, &variables);
         if (problem.kernel_count > MOST_KERNELS ||
             !solve_internally(&problem, &internal_ms[i], &best_ms)) {
             fprintf(stderr, "bench_wd: not solved (%s, run %zu)\n", bench->name, i);
@@ -171,44 +158,19 @@ static bool run(const bench_case_t *bench, const char *program)
     return good;
 }
 
-static bool run_recorded(const char *path, const char *program)
-{
-    static char text[1 << 20];
-    FILE *const file = fopen(path, "re");
-    const size_t bytes = file ? fread(text, 1, sizeof text, file) : 0;
-    mdnn_ilp_cursor_t cursor = {text, text + bytes, 1};
-    mdnn_ilp_problem_t read;
-    if (file)
-        fclose(file);
-    if (mdnn_ilp_read_problem(&cursor, &read) != MDNN_STATUS_OK) {
-        fprintf(stderr, "bench_wd: %s is not a problem\n", path);
-        return false;
-    }
-    const char *const slash = strrchr(path, '/');
-    const bench_case_t bench = {.name = slash ? slash + 1 : path,
-                                .recorded = &read.problem,
-                                .limit_ms = 5,
-                                .glpk_limit_ms = 20};
-    const bool good = run(&bench, program);
-    mdnn_ilp_problem_fini(&read);
-    return good;
-}
-
 int main(int argc, char **argv)
 {
     const char *const program = argc > 1 && access(argv[1], X_OK) == 0 ? argv[1] : NULL;
     const bench_case_t cases[] = {
-        {"sum, 160 kernels", NULL, 160, MDNN_WD_SUM, 1, 5, 20},
-        {"shared, 160 kernels, 1 group", NULL, 160, MDNN_WD_SHARED, 1, 5, 20},
-        {"shared, 160 kernels, 4 groups", NULL, 160, MDNN_WD_SHARED, 4, 5, 0},
-        {"sum, 1000 kernels", NULL, 1000, MDNN_WD_SUM, 1, 50, 0},
-        {"shared, 1000 kernels, 8 groups", NULL, 1000, MDNN_WD_SHARED, 8, 50, 0},
+        {"sum, 160 kernels", 160, MDNN_WD_SUM, 1, 5, 20},
+        {"shared, 160 kernels, 1 group", 160, MDNN_WD_SHARED, 1, 5, 20},
+        {"shared, 160 kernels, 4 groups", 160, MDNN_WD_SHARED, 4, 5, 0},
+        {"sum, 1000 kernels", 1000, MDNN_WD_SUM, 1, 50, 0},
+        {"shared, 1000 kernels, 8 groups", 1000, MDNN_WD_SHARED, 8, 50, 0},
     };
     bool good = true;
     if (!program)
         fprintf(stderr, "bench_wd: no microdnn-ilp (there is no GLPK): internal solver only\n");
-    for (int i = 2; i < argc; i++)
-        good = run_recorded(argv[i], program) && good;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         good = run(&cases[i], program) && good;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
