@@ -10,13 +10,15 @@ cudnnBackendDescriptor_t mdnn_backend_create(const mdnn_cudnn_t *cudnn,
 void mdnn_backend_destroy(const mdnn_cudnn_t *cudnn,
                           cudnnBackendDescriptor_t descriptor); /* NULL accepted */
 
-/* Descriptors that Get fills must be there, of the right type, before. Returns how many were made of those wanted. */
+/* Makes descriptors of the right type, which Get needs before it can fill them. Returns how many of
+ * the wanted ones were made. */
 size_t mdnn_backend_create_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptorType_t type,
                                 cudnnBackendDescriptor_t *made, size_t wanted);
 void mdnn_backend_destroy_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t *descriptors,
                                size_t count);
 
-/* Exactly one element; false, and *value as cuDNN left it, if there is another number of them. */
+/* Reads exactly one element. False, with *value as cuDNN left it, if there is another number of
+ * elements. */
 bool mdnn_backend_get_one(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t from,
                           cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                           void *value);

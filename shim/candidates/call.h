@@ -1,5 +1,5 @@
-/* One convolution call, whatever its direction and whichever API it came by, as a value: so that
- * running it, asking for its workspace, slicing it along the batch and timing it are written once. */
+/* One convolution call as a value, whatever its direction and its API, so that running it, asking
+ * for its workspace, slicing it along the batch and timing it are written once. */
 #ifndef MDNN_CALL_H
 #define MDNN_CALL_H
 
@@ -33,24 +33,24 @@ typedef struct mdnn_call {
     /* Set if an engine of the graph API runs the call, or the part; the tensors then go by `uids`. */
     const mdnn_engine_plan_t *engine_plan;
     const mdnn_graph_uids_t *uids;
-    /* A call of the graph API: what it asks for, the caller's own plan and variant pack. The plan is NULL
-     * where it must not run, since the caller was told of less workspace than it takes. Its tensor
-     * descriptors are NULL. `problem` is NULL for a legacy call. */
+    /* A call of the graph API: its problem, and the caller's own plan and variant pack. The plan is
+     * NULL if it must not run, because the caller learnt of less workspace than the plan takes. Its
+     * tensor descriptors are NULL. `problem` is NULL for a legacy call. */
     const mdnn_problem_t *problem;
     cudnnBackendDescriptor_t caller_plan, caller_pack;
-    bool pack_fits; /* the caller names its tensors as the engines' plans do */
+    bool pack_fits; /* the caller's ids of its tensors are those of the engines' plans */
     const mdnn_engine_offer_t *caller_engine; /* of the caller's plan; NULL: not known */
 } mdnn_call_t;
 
-/* The real function with exactly these arguments, and the accumulation where there is one;
+/* Calls the real function with exactly these arguments, and adds up if there is an accumulator;
  * asynchronous on the handle's stream. */
 cudnnStatus_t mdnn_call_run(const mdnn_call_t *call);
 /* The real Get...WorkspaceSize for call->algo. */
 cudnnStatus_t mdnn_call_workspace(const mdnn_call_t *call, size_t *bytes);
 
-/* Reads the descriptors, or copies call->problem. UNSUPPORTED for what is never ours: vectorised layouts, more than three
- * spatial dimensions, integer data. *problem is written whole. A NULL data pointer counts as
- * aligned, NULL alpha and beta as 1 and 0. */
+/* Reads the descriptors, or copies call->problem. UNSUPPORTED for problems that are never split: vectorised layouts,
+ * more than three spatial dimensions, integer data. All of *problem is written. A NULL data pointer counts as aligned,
+ * NULL alpha and beta as 1 and 0. */
 mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem);
 
 /* True if `algo` gives the same bits in every run (cuDNN's documentation of the enums). */
@@ -59,8 +59,8 @@ bool mdnn_algo_is_deterministic(mdnn_direction_t direction, int algo);
 bool mdnn_algo_is_direct(mdnn_direction_t direction, int algo);
 int mdnn_algo_count(mdnn_direction_t direction);
 
-/* So that virtual memory knows the layers of the network: before the convolution is enqueued. Nothing
- * while no budget is on. */
+/* Called before the convolution is enqueued, so that virtual memory knows the layers of the
+ * network. Does nothing while no budget is on. */
 void mdnn_announce_convolution(const mdnn_call_t *call);
 /* After it was. */
 void mdnn_announce_convolution_over(void);

@@ -1,21 +1,21 @@
-/* A candidate as a call that can be timed: its algorithm or engine, in its math type, with the scalars and descriptors of
- * a part. The planner's alone. */
+/* A candidate as a call that can be timed: its algorithm or engine, in its math type, with the scalars and descriptors
+ * of a part. Only the planner uses it. */
 #ifndef MDNN_CANDIDATE_CALL_H
 #define MDNN_CANDIDATE_CALL_H
 
 #include "shim/candidates/measure_internal.h"
 
-/* Fills in everything about candidate `index` of a row but its data and workspace; *descriptors stay valid.
- * UNSUPPORTED: it cannot run here, or is not worth it. */
+/* Fills in everything about candidate `index` of a row except its data and workspace; *descriptors stay valid.
+ * UNSUPPORTED: it cannot run here, or is not worth running. */
 mdnn_status_t mdnn_candidate_call(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
                                   int index, const mdnn_slice_descriptors_t **descriptors,
                                   mdnn_call_t *whole);
 /* Its workspace, with the accumulator's. */
 mdnn_status_t mdnn_candidate_call_bytes(const mdnn_call_t *whole, uint64_t *bytes);
-/* What its results are like. */
+/* The properties of its results. */
 mdnn_cost_t mdnn_candidate_cost(const mdnn_measurement_t *measurement, const mdnn_call_t *whole,
                                 int index);
-/* What parts of a row are scaled with. */
+/* The factors with which the parts of a row are scaled. */
 mdnn_graph_scaling_t mdnn_candidate_scaling(const mdnn_measurement_t *measurement,
                                             const mdnn_cost_row_t *row);
 

@@ -1,5 +1,5 @@
-/* What is known of some candidates tells about others, so that few need be planned and timed: larger sizes about smaller
- * ones, and engines about each other. Reads the table only. The planner's alone (shim/convolution/planning.h). */
+/* Predicts candidates from others, so that few need to be planned and timed: smaller sizes from larger ones, and
+ * engines from each other. It only reads the table. Only the planner calls it (shim/convolution/planning.h). */
 #ifndef MDNN_CANDIDATE_FORESIGHT_H
 #define MDNN_CANDIDATE_FORESIGHT_H
 
@@ -9,13 +9,13 @@
 #define MDNN_HOPELESS_FACTOR 3.0
 /* ... and one this many times slower is not tried at half the size. */
 #define MDNN_ABSURD_FACTOR 10.0
-/* The same where engines of the graph API come on top: with several times as many candidates, fewer
- * second looks are to be had in the time that a program's own search takes. */
+/* The same if there are engines of the graph API as well: with several times as many candidates,
+ * fewer second looks fit into the time that a program's own search takes. */
 #define MDNN_HOPELESS_FACTOR_MANY 1.25
 #define MDNN_ABSURD_FACTOR_MANY 1.3
 
-/* True if another engine, as repeatable, direct and strict as `offer`, was clearly faster at this
- * size in no more workspace. */
+/* True if another engine that is as repeatable, direct and strict as `offer` was clearly faster at
+ * this size with no more workspace. */
 bool mdnn_candidate_table_engine_is_dominated(const mdnn_candidate_table_t *table,
                                               const mdnn_engine_offer_t *offer, int64_t images);
 
@@ -25,23 +25,23 @@ bool mdnn_candidate_table_engine_is_dominated(const mdnn_candidate_table_t *tabl
 bool mdnn_candidate_table_is_settled(const mdnn_candidate_table_t *table,
                                      const mdnn_cost_row_t *row, uint64_t limit_bytes, bool brief);
 
-/* Whether engines are worth listing for parts of this size: not if at the next larger size every
- * engine that is offered ran within the limit, since parts of it then gain nothing. Planning an
- * engine may mean compiling it, which takes tenths of a second; legacy algorithms cost nothing to
- * plan. */
+/* Whether engines are worth listing for parts of this size: not if every offered engine ran within
+ * the limit at the next larger size, since smaller parts then gain nothing. Planning an engine may
+ * mean compiling it, which takes tenths of a second; legacy algorithms cost nothing to plan. */
 bool mdnn_candidate_table_engines_may_pay(const mdnn_candidate_table_t *table,
                                           const mdnn_cost_row_t *row, uint64_t limit_bytes);
 /* The same for one engine: false if a larger size ran it within the limit. */
 bool mdnn_candidate_table_engine_may_pay(const mdnn_candidate_table_t *table,
                                          const mdnn_cost_row_t *row, int index,
                                          uint64_t limit_bytes);
-/* Offers `part` the engines that cuDNN falls back to at another size, the whole batch: they hardly depend
- * on it, and cuDNN is slow to name them. False if they are not known there. */
+/* Offers `part` the engines to which cuDNN falls back for the whole batch: they hardly depend on the size, and cuDNN is
+ * slow to name them. False if they are not known for that size. */
 bool mdnn_candidate_table_offer_fallback(const mdnn_candidate_table_t *table, int64_t images,
                                          mdnn_cost_row_t *part);
 
-/* What larger sizes say about a candidate before it runs: true with *ms if it is too slow to be
- * tried; else *expected_ms > 0 if a near size was timed, so that a first look is needless. */
+/* Predicts a candidate from larger sizes before it runs. True, with *ms, if it is too slow to be
+ * tried; otherwise *expected_ms > 0 if a near size was timed, so that a first look is
+ * unnecessary. */
 bool mdnn_candidate_table_foresee(const mdnn_candidate_table_t *table, const mdnn_cost_row_t *row,
                                   int index, double *expected_ms, double *ms);
 

@@ -1,6 +1,6 @@
-/* What is known of the costs of one problem: for every part size and role a row, for every
- * algorithm in every admissible math type, and for every engine of the graph API, a candidate.
- * Filled by measurement, exchanged with the database. Not thread-safe: the planner's alone (planning.h). */
+/* All known costs of one problem. There is a row for every part size and role, and in it a candidate for every
+ * algorithm in every admissible math type and for every engine of the graph API. Measurements fill the table, and the
+ * database exchanges with it. Not thread-safe: only the planner uses it (planning.h). */
 #ifndef MDNN_CANDIDATE_TABLE_H
 #define MDNN_CANDIDATE_TABLE_H
 
@@ -18,10 +18,11 @@ enum {
 typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_UNKNOWN,
     MDNN_CANDIDATE_UNSUPPORTED,
-    MDNN_CANDIDATE_EXCLUDED, /* its workspace was above the limit or not to be had */
-    MDNN_CANDIDATE_POSTPONED, /* an engine that a larger size runs within the limit: not planned here */
-    MDNN_CANDIDATE_DEFERRED, /* an engine that was deferred to a caller's own search: not tried here, so
-                                 a caller that does not search has it measured */
+    MDNN_CANDIDATE_EXCLUDED,  /* its workspace was above the limit, or could not be allocated */
+    MDNN_CANDIDATE_POSTPONED, /* not planned here: an engine that a larger size runs within the
+                               * limit */
+    MDNN_CANDIDATE_DEFERRED,  /* not tried here: an engine that was deferred to a caller's own
+                              * search; for a caller that does not search it is measured */
     MDNN_CANDIDATE_TIMED
 } mdnn_candidate_state_t;
 
@@ -34,10 +35,11 @@ typedef struct mdnn_cost_row {
     int64_t images;
     mdnn_part_role_t role;
     bool changed; /* since it was last remembered */
-    bool listed;  /* its engines are known: heuristics were asked, or a database remembers ... */
-    bool partly;  /* ... maybe not those that a search was left with anyway */
+    bool listed;  /* its engines are known from the heuristics or from a database ... */
+    bool partly;  /* ... but perhaps not those that were deferred to a search anyway */
     bool offered[MDNN_CANDIDATE_ENGINES]; /* by the heuristics for this size */
-    int capacity;                         /* those behind are unknown: most rows need few */
+    int capacity;                         /* the ones behind it are unknown, since most rows need
+                                           * few */
     mdnn_candidate_t *candidates;         /* owned by the table */
     struct mdnn_cost_row *next;
 } mdnn_cost_row_t;
@@ -50,9 +52,9 @@ typedef struct mdnn_own_run {
     uint64_t workspace_bytes;
     double most_ms; /* it takes no longer */
     double
-        device_ms; /* nor less, as far as the host goes: it may have been slow to make the call */
-    bool chosen;   /* by a search, over what else that tried */
-    double margin; /* as adoption_margin: a choice within it stands */
+        device_ms; /* nor less on account of the host, which may have been slow to make the call */
+    bool chosen;   /* a search preferred it to everything else that it tried */
+    double margin; /* like adoption_margin: a choice within it stands */
 } mdnn_own_run_t;
 
 mdnn_status_t mdnn_candidate_table_create(mdnn_candidate_table_t **table);
@@ -61,8 +63,8 @@ void mdnn_candidate_table_destroy(mdnn_candidate_table_t *table);
  * A limit below it admits nothing new. */
 uint64_t mdnn_candidate_table_next_limit(const mdnn_candidate_table_t *table, uint64_t limit_bytes);
 
-/* Takes what a database remembers of `problem`: a size and role that it names is settled but for
- * the untimed candidates. */
+/* Takes what a database remembers about `problem`: a size and role that it names is settled, except
+ * for the untimed candidates. */
 mdnn_status_t mdnn_candidate_table_load(mdnn_candidate_table_t *table,
                                         const mdnn_problem_t *problem,
                                         const mdnn_cost_memory_t *memory);
@@ -74,36 +76,38 @@ mdnn_status_t mdnn_candidate_table_remember(mdnn_candidate_table_t *table,
 /* Whether an engine of any size was deferred to a search, or not even listed for one. */
 bool mdnn_candidate_table_has_deferred(const mdnn_candidate_table_t *table);
 
-/* The row of a size and role, made if it is not there; NULL if memory is short. Stays valid. */
+/* The row of a size and role, which is made if it does not exist; NULL if memory is short. Stays
+ * valid. */
 mdnn_cost_row_t *mdnn_candidate_table_row(mdnn_candidate_table_t *table, int64_t images,
                                           mdnn_part_role_t role);
-/* Candidate `index` of a row, to be written; NULL if memory is short. Stays valid until another one
- * of the row is asked for. */
+/* Candidate `index` of a row, for writing; NULL if memory is short. Valid until the next call for
+ * this row. */
 mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
-/* The same to be read. */
+/* The same for reading. */
 const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
 /* Whether an engine is known to run here, or was not tried. */
 bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
 bool mdnn_cost_row_runs(const mdnn_cost_row_t *row); /* something was timed */
 bool mdnn_cost_row_has_deferred(
     const mdnn_cost_row_t *row); /* an engine was deferred to a search */
-/* Best time among what is known at this size; a huge number before the first. */
+/* The best known time at this size; a huge number before the first. */
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
 
-/* Index of the candidate for an engine, made if it is not there; -1 if the table has no room. */
+/* The index of the candidate for an engine, which is made if it does not exist; -1 if the table has
+ * no room. */
 int mdnn_candidate_table_engine(mdnn_candidate_table_t *table, const mdnn_engine_offer_t *offer);
 /* The engine of candidate `index`; NULL for an algorithm of the legacy API and for none. */
 const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_candidate_table_t *table, int index);
 /* Time of an engine in the role FIRST at a size; 0 if it was not timed there. */
 double mdnn_candidate_table_engine_ms(const mdnn_candidate_table_t *table,
                                       const mdnn_engine_t *engine, int64_t images);
-/* Takes the time of an engine on the whole batch that a caller's own run of it shows: at most that long.
- * True if that settles whether it is worth a measurement: it is `chosen` and no slower than the best of
- * what is known by more than `margin`, or it was deferred to a search and is far slower. Then it is timed. */
+/* Takes an upper bound for the time of an engine on the whole batch, from a caller's own run. True if no measurement is
+ * needed: the engine is `chosen` and at most `margin` slower than the best known one, or it was deferred to a search
+ * and is far slower. It then counts as timed. */
 bool mdnn_candidate_table_take_run(mdnn_candidate_table_t *table, const mdnn_engine_offer_t *offer,
                                    const mdnn_own_run_t *run);
-/* Strikes off the candidate whose time is `cost` at a size, in both roles: cuDNN does not make it there. False if
- * there is none. It stays in the database: another version of ours may know how. */
+/* Removes the candidate whose time is `cost` at a size, in both roles, since cuDNN cannot make it there. False if there
+ * is none. It stays in the database, since another version of the library may be able to use it. */
 bool mdnn_candidate_table_refuse(mdnn_candidate_table_t *table, int64_t images,
                                  const mdnn_cost_t *cost);
 /* Candidates are 0 .. this - 1. */
@@ -113,7 +117,7 @@ int mdnn_candidate_table_candidates(const mdnn_candidate_table_t *table);
  * FMA never rounds inputs, so it is admissible wherever the caller allows more. */
 int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index);
 
-/* Whether candidate `index` computes with inputs as they are: only fp32 data may be rounded. */
+/* Whether candidate `index` computes with unrounded inputs: only fp32 data may be rounded. */
 bool mdnn_candidate_is_strict(const mdnn_problem_t *problem, int index);
 
 #endif

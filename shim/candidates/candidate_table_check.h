@@ -1,5 +1,4 @@
-/* What must hold of a table of candidates (shim/candidates/candidate_table.h) between two calls, as checks of debug
- * builds.
+/* Invariants of a table of candidates (shim/candidates/candidate_table.h) between two calls, which debug builds check.
  *
  * Engines
  *   There are as many as there is room for at most, and no two are the same.
@@ -20,7 +19,8 @@
 /* *broken: the first rule that does not hold. *looks: what the check took. */
 bool mdnn_candidate_table_is_valid(const mdnn_candidate_table_t *table, const char **broken,
                                    uint64_t *looks);
-/* After a change: aborts if a rule is broken; large tables are looked at after some changes only. The planner's alone. */
+/* Called after a change: aborts if a rule is broken. Large tables are checked after some changes
+ * only. Only the planner calls it. */
 void mdnn_candidate_table_check(const mdnn_candidate_table_t *table);
 #else
 static inline void mdnn_candidate_table_check(const mdnn_candidate_table_t *table)

@@ -1,6 +1,6 @@
-/* What earlier runs measured, by way of the database: read once per problem, written before the first
- * use of what was chosen, so that runs repeat. Trouble with the file never changes what runs; it is
- * said once on the log. */
+/* The measurements of earlier runs, from the database. They are read once per problem and written
+ * before the first use of the chosen configuration, so that runs repeat. Trouble with the file
+ * never changes what runs; it is logged once. */
 #ifndef MDNN_COST_CACHE_H
 #define MDNN_COST_CACHE_H
 
@@ -14,8 +14,8 @@ typedef struct mdnn_cost_cache {
     mdnn_cost_memory_t memory; /* what the file holds, and what is to be written */
 } mdnn_cost_cache_t;
 
-/* Finds the problem in the database that the options name; everything known is then in
- * cache->memory. Always leaves a valid value. The planner's alone (planning.h). */
+/* Finds the problem in the database that the options name, and puts everything known about it into
+ * cache->memory. The result is always valid. Only the planner calls it (planning.h). */
 void mdnn_cost_cache_open(mdnn_cost_cache_t *cache, const mdnn_call_t *call,
                           const mdnn_problem_t *problem);
 /* Writes what is new in cache->memory, and the configuration that was chosen under `request` (NULL:
@@ -25,8 +25,8 @@ void mdnn_cost_cache_store(mdnn_cost_cache_t *cache, const mdnn_wr_request_t *re
                            mdnn_database_conflict_t conflict);
 void mdnn_cost_cache_fini(mdnn_cost_cache_t *cache);
 
-/* The problem's key, whether a database is kept or not; "" if it has none or is too long. The
- * planner's alone (planning.h). */
+/* The problem's key, whether a database is kept or not; "" if it has none or is too long. Only
+ * the planner calls it (planning.h). */
 void mdnn_cost_cache_key(const mdnn_cost_cache_t *cache, const mdnn_call_t *call,
                          const mdnn_problem_t *problem, char *text, size_t bytes);
 

@@ -1,17 +1,16 @@
-/* What a file says of candidates may keep some from being used, and no more: whoever wrote it, none is
- * admitted by its word. Whether a candidate repeats its results, is direct and strict, and whether the
- * problem admits it at all, is asked of cuDNN and of our own tables again. What it says of times
- * decides what is fastest, which is no harm; what it says of workspace is checked where plans are
- * made (plan_table.c). */
+/* Checks what a file says about candidates. A file may keep a candidate from being used, but never admits one, whoever
+ * wrote it. cuDNN and our own tables decide again whether a candidate repeats its results, is direct and strict, and
+ * whether the problem admits it at all. The times in a file decide which candidate is fastest, which does no harm; the
+ * workspaces in it are checked where plans are made (plan_table.c). */
 #ifndef MDNN_COST_CACHE_CHECK_H
 #define MDNN_COST_CACHE_CHECK_H
 
 #include "optimizer/cost_memory.h"
 #include "shim/candidates/call.h"
 
-/* Takes out of `memory`, which a database filled, whatever is no candidate of `problem`, and weakens
- * what is said of the others to what is so. `engines`: of the problem, NULL if it has none. The
- * planner's alone (planning.h); cuDNN is called. */
+/* Removes from `memory`, which a database filled, everything that is not a candidate of `problem`,
+ * and corrects the claims about the others. `engines`: those of the problem; NULL if it has none.
+ * Only the planner calls it (planning.h), and it calls cuDNN. */
 void mdnn_cost_cache_restrict(mdnn_cost_memory_t *memory, const mdnn_call_t *call,
                               const mdnn_problem_t *problem, mdnn_engines_t *engines);
 

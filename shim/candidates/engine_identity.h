@@ -1,5 +1,5 @@
-/* Which engine of cuDNN's graph API a configuration names, with its knobs, and what cuDNN's notes say of it: whether a
- * problem admits it, and what its results are like. Any thread. */
+/* Identifies the engine of cuDNN's graph API that a configuration names, with its knobs, and reads cuDNN's notes about
+ * it: whether a problem admits it, and the properties of its results. Any thread may call this. */
 #ifndef MDNN_ENGINE_IDENTITY_H
 #define MDNN_ENGINE_IDENTITY_H
 
@@ -11,8 +11,9 @@
 typedef struct mdnn_engine_offer {
     mdnn_engine_t engine;
     bool deterministic, direct, strict; /* as in mdnn_cost_t */
-    bool compiled; /* when it is planned, for each shape; false also where a database names it */
-    bool fallback; /* cuDNN falls back to it; likewise */
+    bool compiled; /* compiled when it is planned, for each shape; also false if a database names
+                    * it */
+    bool fallback; /* cuDNN falls back to it; also false if a database names it */
 } mdnn_engine_offer_t;
 
 typedef struct mdnn_engine_plan {
@@ -28,11 +29,11 @@ mdnn_status_t mdnn_engine_read(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor
                                mdnn_engine_t *engine, uint32_t *notes, uint32_t *behaviour,
                                bool *notes_known);
 
-/* What its notes say of an engine for this problem: everything in an offer but the identity. */
+/* Reads the notes of an engine for this problem: everything in an offer except the identity. */
 void mdnn_engine_judge(const mdnn_problem_t *problem, uint32_t notes, uint32_t behaviour,
                        mdnn_engine_offer_t *offer);
 
-/* The notes of an engine descriptor as bits. False, and both are 0, if they cannot be read: that is not an engine
+/* The notes of an engine descriptor as bits. False, with both 0, if they cannot be read, which differs from an engine
  * without notes. */
 bool mdnn_engine_read_notes(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t engine,
                             uint32_t *notes, uint32_t *behaviour);
@@ -40,7 +41,8 @@ bool mdnn_engine_read_notes(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t 
 /* Never weaker than the caller: rounded inputs and reduced precision only where it accepted them. */
 bool mdnn_engine_is_admissible(const mdnn_problem_t *problem, uint32_t notes, uint32_t behaviour);
 
-/* Numerical notes that say results are weaker, beside tensor cores: mdnn_problem_t's weak_notes. */
+/* Numerical notes, other than tensor cores, that say that results are weaker: mdnn_problem_t's
+ * weak_notes. */
 enum {
     MDNN_NOTES_WEAK = 1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS |
                       1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION

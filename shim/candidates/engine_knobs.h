@@ -1,5 +1,5 @@
-/* What the knobs of an engine can be set to, and an engine's neighbours: those that differ from it
- * in one knob. */
+/* The values of an engine's knobs, and its neighbours, which are the engines that differ from it in
+ * one knob. */
 #ifndef MDNN_ENGINE_KNOBS_H
 #define MDNN_ENGINE_KNOBS_H
 
@@ -16,8 +16,8 @@ typedef struct mdnn_knob_ranges {
     mdnn_knob_range_t at[MDNN_ENGINE_KNOBS];
 } mdnn_knob_ranges_t;
 
-/* Of a finalised engine. Knobs beyond what an mdnn_engine_t holds are left out, and so is what
- * cannot be read. */
+/* Reads the knobs of a finalised engine. Knobs beyond the room of an mdnn_engine_t are left out,
+ * and so are knobs that cannot be read. */
 void mdnn_engine_knob_ranges(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t engine,
                              mdnn_knob_ranges_t *ranges);
 

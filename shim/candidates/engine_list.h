@@ -1,16 +1,16 @@
-/* Lists of the engines that there are for a part: what cuDNN's heuristics offer and, if wanted, every engine and knob.
- * The planner's alone (shim/convolution/planning.h). */
+/* Lists the engines for a part: those that cuDNN's heuristics offer and, on request, every engine and knob. Only
+ * the planner calls it (shim/convolution/planning.h). */
 #ifndef MDNN_ENGINE_LIST_H
 #define MDNN_ENGINE_LIST_H
 
 #include "shim/candidates/engines.h"
 
-/* Lists go on behind the heuristics' offers, as long as there is room: every engine there is with its
- * defaults, then all engines, taking turns, with one knob set to another value. Only those that can be
- * planned, so listing takes as long as planning them. */
+/* Lists continue after the heuristics' offers while there is room: first every engine with its defaults, then all
+ * engines in turn with one knob set to another value. Only engines that can be planned are listed, so listing takes as
+ * long as planning them. */
 void mdnn_engines_offer_all(mdnn_engines_t *engines);
 
-/* Lists end early: they have as many engines as a program's own search looks at. */
+/* Lists end early, with as many engines as a program's own search looks at. */
 void mdnn_engines_offer_first(mdnn_engines_t *engines);
 
 /* What the heuristics offer for `images` images, best first, without doubles and without engines
@@ -20,8 +20,8 @@ mdnn_status_t mdnn_engines_list(mdnn_engines_t *engines, cudnnHandle_t handle, i
                                 mdnn_graph_scaling_t scaling, mdnn_engine_offer_t *offers,
                                 size_t capacity, size_t *count);
 
-/* Only those of the first list: for the few engines that it falls back to cuDNN 9 takes several times as
- * long. */
+/* Only the engines of the first list: cuDNN 9 takes several times as long to name the few engines to which it falls
+ * back. */
 mdnn_status_t mdnn_engines_list_instant(mdnn_engines_t *engines, cudnnHandle_t handle,
                                         int64_t images, mdnn_graph_scaling_t scaling,
                                         mdnn_engine_offer_t *offers, size_t capacity,

@@ -1,5 +1,5 @@
-/* What cuDNN makes of an engine's identity: the descriptors of its engine, its knobs and its configuration, and the
- * execution plan that comes of them. The planner's alone (shim/convolution/planning.h). */
+/* Turns an engine's identity into cuDNN's descriptors: its engine, its knobs, its configuration and their execution
+ * plan. Only the planner calls it (shim/convolution/planning.h). */
 #ifndef MDNN_ENGINE_RECIPE_H
 #define MDNN_ENGINE_RECIPE_H
 

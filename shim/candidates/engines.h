@@ -1,15 +1,15 @@
-/* Engines of cuDNN's graph API for one problem: for parts of a given size, plans ready to execute (engine_list.h says
- * which engines there are). A part's graph is the problem's with fewer images and, for the later
- * parts of backward filter, another beta, which in this API belongs to the plan.
+/* Engines of cuDNN's graph API for one problem, with plans for parts of a given size that are ready to execute
+ * (engine_list.h lists the engines). A part's graph is the problem's with fewer images and, for the later parts of
+ * backward filter, another beta, which in this API belongs to the plan.
  *
- * Everything is made at the first request and kept as long as the mdnn_engines_t. Not thread-safe:
- * the planner's alone (planning.h). Plans that were given out may be executed by any thread. */
+ * Everything is made at the first request and kept as long as the mdnn_engines_t. Not thread-safe: only the planner
+ * uses it (planning.h). Any thread may execute a plan that it got. */
 #ifndef MDNN_ENGINES_H
 #define MDNN_ENGINES_H
 
 #include "shim/candidates/engine_identity.h"
 
-/* What a part of the output is scaled with. */
+/* The factors with which a part of the output is scaled. */
 typedef enum mdnn_graph_scaling {
     MDNN_SCALING_CALLER, /* the problem's alpha and beta */
     MDNN_SCALING_ADD,    /* the problem's alpha, beta 1: later parts of backward filter */
@@ -24,17 +24,17 @@ typedef struct mdnn_graph_uids {
 
 typedef struct mdnn_engines mdnn_engines_t;
 
-/* For `problem` (borrowed; stays valid). `uids`: those of the caller's graph, so that its own variant
- * packs fit our plans; NULL for a legacy caller. */
+/* Makes the engines of `problem` (borrowed; must stay valid). `uids` are those of the caller's
+ * graph, so that its own variant packs fit our plans; NULL for a legacy caller. */
 mdnn_status_t mdnn_engines_create(const mdnn_cudnn_t *cudnn, const mdnn_problem_t *problem,
                                   const mdnn_graph_uids_t *uids, mdnn_engines_t **engines);
 void mdnn_engines_destroy(mdnn_engines_t *engines); /* NULL accepted */
 
 const mdnn_graph_uids_t *mdnn_engines_uids(const mdnn_engines_t *engines);
 
-/* What cuDNN says of engine `id` for a part of `images` images, into *offer but for its identity: of
- * an engine that somebody else names. UNSUPPORTED if cuDNN does not know it here, or its numerics are
- * weaker than the problem allows. */
+/* Writes to *offer, except for the identity, what cuDNN says about engine `id` for a part of
+ * `images` images; for an engine that comes from elsewhere. UNSUPPORTED if cuDNN does not know it
+ * here, or if its numerics are weaker than the problem allows. */
 mdnn_status_t mdnn_engines_judge(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
                                  int32_t id, mdnn_engine_offer_t *offer);
 
@@ -43,9 +43,9 @@ mdnn_status_t mdnn_engines_plan(mdnn_engines_t *engines, cudnnHandle_t handle, i
                                 mdnn_graph_scaling_t scaling, const mdnn_engine_t *engine,
                                 const mdnn_engine_plan_t **plan);
 
-/* `plan` is needed from now on ... */
+/* Marks `plan` as needed ... */
 void mdnn_engines_keep(const mdnn_engine_plan_t *plan);
-/* ... and those that nobody keeps are destroyed: cuDNN's plans are large. */
+/* ... and destroys the plans that are not marked, since cuDNN's plans are large. */
 void mdnn_engines_sweep(mdnn_engines_t *engines);
 
 /* Executes a plan of ours on the handle's stream. A NULL z or bias is left out of the pack. */

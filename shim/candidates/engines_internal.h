@@ -1,4 +1,4 @@
-/* What the engines of one problem are made of: for their own files. The planner's alone. */
+/* The structures of one problem's engines, for their own files. Only the planner uses them. */
 #ifndef MDNN_ENGINES_INTERNAL_H
 #define MDNN_ENGINES_INTERNAL_H
 

@@ -1,10 +1,10 @@
 /* Costs of micro-batches by measurement: a cost source for the optimizer.
  *
  * Every algorithm, in the caller's math type and in plain FMA (which is never weaker), and every
- * engine that the heuristics of the graph API offer for a part's size, is timed on
- * scratch with random data, the way it will run: true slices, beta 1 for the later parts of
- * backward filter, back to back. What was timed is kept with the problem, so that a later, larger
- * workspace limit times only what it newly admits. */
+ * engine that the heuristics of the graph API offer for a part's size, is timed on scratch memory
+ * with random data as it will run: with true slices, with beta 1 for the later parts of backward
+ * filter, and back to back. The times are kept with the problem, so that a later, larger workspace
+ * limit times only what it newly admits. */
 #ifndef MDNN_MEASURE_H
 #define MDNN_MEASURE_H
 
@@ -20,12 +20,11 @@ typedef struct mdnn_measure_request {
     uint64_t limit_bytes; /* candidates with more workspace are left out */
     int64_t repeats;      /* timed groups of each candidate; their median counts */
     bool dense;           /* nearly every size will be asked for */
-    /* Only what a first iteration has time for: of the legacy algorithms those that cuDNN itself
-     * expects to be fast, and parts only where the whole batch lacks a candidate for its workspace.
-     */
+    /* Measures only what a first iteration has time for: the legacy algorithms that cuDNN itself
+     * expects to be fast, and parts only if the whole batch lacks a candidate for its workspace. */
     bool brief;
-    /* The caller runs its own plans, and may: of the engines a few are measured, to have something
-     * good at once, and the others are left to it, as are those that were left to an earlier search. */
+    /* The caller runs its own plans. A few engines are measured to have something good at once, and the others are
+     * deferred to the caller, as are those that were deferred to an earlier search. */
     bool caller_searches;
     mdnn_engines_t *engines; /* NULL: no candidates from the graph API */
     /* The engine of the caller's own plan, a candidate for the whole batch also where no heuristics
@@ -33,17 +32,17 @@ typedef struct mdnn_measure_request {
     const mdnn_engine_offer_t *callers_own;
 } mdnn_measure_request_t;
 
-/* A session for `call`, which asks for `problem`. Allocates at the first need, and waits then for a moment in
- * which the caller's stream is idle: BUSY ends what asks for costs if there is none. Must not run during
- * stream capture. One at a time. Caller ends it. */
+/* Begins a session for `call`, which asks for `problem`. It allocates at the first need, and then waits for a moment in
+ * which the caller's stream is idle; if there is none, requests for costs end with BUSY. Must not run during stream
+ * capture. One at a time. Caller ends it. */
 mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                      mdnn_slices_t *slices, mdnn_candidate_table_t *table,
                                      const mdnn_measure_request_t *request,
                                      mdnn_measurement_t **measurement);
 void mdnn_measurement_end(mdnn_measurement_t *measurement); /* NULL accepted; frees the scratch */
 
-/* Times one engine on the whole batch, wherever it comes from, into the table. `plan`, whose tensors go
- * by `uids`, is one of it that need not be made; NULL if there is none. */
+/* Times one engine of any origin on the whole batch and enters it into the table. `plan`, whose tensors have the ids
+ * `uids`, is an existing plan of the engine; NULL if there is none. */
 mdnn_status_t mdnn_measurement_time_engine(mdnn_measurement_t *measurement,
                                            const mdnn_engine_offer_t *offer,
                                            const mdnn_engine_plan_t *plan,

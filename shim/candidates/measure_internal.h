@@ -1,5 +1,5 @@
 /* A measuring session, for its own files: measure.c settles candidates, candidate_call.c makes calls of them and
- * candidate_time.c times these. The planner's alone. */
+ * candidate_time.c times these. Only the planner calls it. */
 #ifndef MDNN_MEASURE_INTERNAL_H
 #define MDNN_MEASURE_INTERNAL_H
 
@@ -14,7 +14,7 @@ struct mdnn_measurement {
     mdnn_measure_request_t request;
     int64_t capacity_images; /* what the scratch holds; 0: not allocated yet */
     bool has_scratch;
-    cudnnHandle_t own_handle; /* what is timed runs on it; cuDNN is asked with the caller's */
+    cudnnHandle_t own_handle; /* timed calls run on it; questions to cuDNN use the caller's */
     bool surveyed[MDNN_PART_ROLE_COUNT];
     bool has_shortlist;
     unsigned shortlist;                 /* legacy algorithms, a bit each */

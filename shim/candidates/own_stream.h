@@ -1,10 +1,10 @@
-/* Where the library runs work of its own: a stream, a cuDNN handle and a memory pool in each context. What the
- * program has in its streams may wait for what its host does next, so nothing is measured there and nothing
- * here waits without a bound. The program's handles stay as they are.
+/* Where the library runs its own work: a stream, a cuDNN handle and a memory pool in each context. Work in the
+ * program's streams may wait for what its host does next, so nothing is measured there, and every wait here has a
+ * bound. The program's handles stay as they are.
  *
- * The stream is non-blocking, since the default stream may stand behind such work, too. All of it is made at the
- * first need and kept as long as the context; the memory goes back after each use. One thread at a time (the
- * planner, shim/convolution/planning.h), not while its calls are captured, and with the capture mode relaxed. */
+ * The stream is non-blocking, since the default stream may also wait behind such work. Everything is made at the first
+ * need and kept as long as the context; the memory goes back after each use. One thread at a time uses it (the planner,
+ * shim/convolution/planning.h), not while its calls are captured, and with a relaxed capture mode. */
 #ifndef MDNN_OWN_STREAM_H
 #define MDNN_OWN_STREAM_H
 
@@ -21,20 +21,22 @@ typedef struct mdnn_own_stream {
     CUmemoryPool pool;                         /* NULL: the driver has none */
     CUevent end;                               /* behind what was freed into it; NULL likewise */
     CUdeviceptr parked[MDNN_OWN_BLOCKS];       /* memory that the stream may still use */
-    double refused_us; /* when the device was last too busy; 0: it was not, the last time */
+    double refused_us; /* when the device was last too busy; 0: it was not busy at the last
+                        * attempt */
 } mdnn_own_stream_t;
 
-/* That of the current context, to measure with while `program` is idle, a stream of the program; *handle enqueues
- * on it. Waits until it is idle, for convolution.measure_patience at most, and then not again for a while: BUSY. BUSY,
- * too, while a capture forbids what we do, while earlier work of ours has not come to its end, and where
- * something could not be made that may be there later. DEVICE: the device does not work. */
+/* Gets the stream of the current context for measuring while `program`, a stream of the program, is idle; *handle
+ * enqueues on it. Waits until that is idle, for at most convolution.measure_patience, and then does not wait again for
+ * a while: BUSY. Also BUSY while a capture forbids our work, while earlier work of ours has not ended, and if something
+ * could not be made that may be available later. DEVICE: the device does not work. */
 mdnn_status_t mdnn_own_stream_enter(const mdnn_cudnn_t *cudnn, CUstream program,
                                     mdnn_own_stream_t **own, cudnnHandle_t *handle);
 
-/* Whether somebody is entering, and waits for the program; any thread. */
+/* Whether a thread is entering and waits for the program. Any thread may call this. */
 bool mdnn_own_stream_waits_for_program(void);
 
-/* Until `event`, recorded on the stream, is over: BUSY if that takes too long for work of ours. */
+/* Waits until `event`, recorded on the stream, is over; BUSY if that takes too long for our
+ * work. */
 mdnn_status_t mdnn_own_stream_wait(CUevent event);
 
 /* Device memory for the stream, stream-ordered where the driver can: then a free does not wait for the whole device, as
@@ -42,7 +44,8 @@ mdnn_status_t mdnn_own_stream_wait(CUevent event);
 CUresult mdnn_own_stream_allocate(const mdnn_own_stream_t *own, CUdeviceptr *address,
                                   uint64_t bytes);
 void mdnn_own_stream_free(mdnn_own_stream_t *own, CUdeviceptr address);
-/* Waits for what was freed and gives it back to the device; later, if that takes too long. */
+/* Waits for freed memory and gives it back to the device, or does so later if that takes too
+ * long. */
 void mdnn_own_stream_give_back(mdnn_own_stream_t *own);
 
 #endif

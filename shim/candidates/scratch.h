@@ -25,17 +25,18 @@ typedef struct mdnn_scratch {
     CUevent events[MDNN_SCRATCH_GROUPS + 1]; /* between groups */
     CUdeviceptr blocks[MDNN_SCRATCH_COUNT];  /* 0: none */
     uint64_t bytes[MDNN_SCRATCH_COUNT];
-    double call_us; /* that the host took for a call, of those timed last */
+    double call_us; /* that the host took per call in the last timing */
     bool cannot_hold;
 } mdnn_scratch_t;
 
-/* Events on a stream of our own, which outlives it; no memory yet. DEVICE on failure, with nothing to free. */
+/* Makes events on a stream of our own, which outlives them, and allocates no memory yet. DEVICE on
+ * failure, with nothing to free. */
 mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *driver,
                                 mdnn_own_stream_t *own);
-/* Waits for nothing that is not ours. */
+/* Waits only for our own work. */
 void mdnn_scratch_fini(mdnn_scratch_t *scratch);
 
-/* Makes `use` at least `bytes` large; what it held is lost. OUT_OF_DEVICE_MEMORY if the device does
+/* Makes `use` at least `bytes` large; its content is lost. OUT_OF_DEVICE_MEMORY if the device does
  * not have them with a reserve left for the host; the old block is then gone too. */
 mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t use, uint64_t bytes);
 /* Fills a block with random numbers of `type` between -1 and 1, never zero or denormal: zeros run
@@ -49,10 +50,11 @@ typedef struct mdnn_timed_runs {
     bool held;     /* the GPU begins when all is enqueued */
 } mdnn_timed_runs_t;
 
-/* Runs the lead, then the groups, calls[i % distinct] each, all back to back; ms[groups] per call by
- * events. Waits; BUSY if that takes too long for calls that are worth it. The lead keeps the GPU busy while the host enqueues, as the earlier parts of a split
- * do: without it, short calls seemed up to 1.9 times slower than they ran (H200). Where the host takes
- * longer for a call than the GPU, no lead lasts, and without `held` it is the host that is timed. */
+/* Runs the lead and then the groups, each with calls[i % distinct], all back to back; events give ms[groups] per call.
+ * Waits; BUSY if that takes too long for calls that are worth measuring. The lead keeps the GPU busy while the host
+ * enqueues, as the earlier parts of a split do: without it, short calls seemed up to 1.9 times slower than they ran
+ * (H200). If the host takes longer for a call than the GPU, no lead is long enough, and without `held` this would time
+ * the host. */
 mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,
                                 const mdnn_timed_runs_t *runs, double *ms);
 

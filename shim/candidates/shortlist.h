@@ -4,9 +4,9 @@
 
 #include "shim/candidates/call.h"
 
-/* A bit for each algorithm: the first `most` of cudnnGetConvolution...Algorithm_v7 for a call whose
- * descriptors are set, the first that needs at most `limit_bytes`, and the first that needs none.
- * All bits if cuDNN does not say. */
+/* A bit per algorithm: the first `most` that cudnnGetConvolution...Algorithm_v7 names for a call
+ * whose descriptors are set, the first that needs at most `limit_bytes`, and the first that needs
+ * no workspace. All bits if cuDNN gives no answer. */
 unsigned mdnn_shortlist(const mdnn_call_t *call, int most, uint64_t limit_bytes);
 
 #endif

@@ -9,8 +9,9 @@
 typedef struct mdnn_slice_descriptors {
     int64_t images;
     cudnnTensorDescriptor_t x, y,
-        z;                     /* z NULL without one; all NULL where the legacy API cannot say it */
-    cudnnFilterDescriptor_t w; /* NULL where the caller has one */
+        z;                     /* z is NULL if there is none; all are NULL if the legacy API cannot
+                                * express the tensors */
+    cudnnFilterDescriptor_t w; /* NULL if the caller has one */
 } mdnn_slice_descriptors_t;
 
 typedef struct mdnn_slices mdnn_slices_t;
@@ -22,7 +23,7 @@ mdnn_status_t mdnn_slices_create(const mdnn_call_t *call, const mdnn_problem_t *
 void mdnn_slices_destroy(mdnn_slices_t *slices); /* NULL accepted */
 
 /* Descriptors for a part of `images` images; made at the first request. The pointer stays valid as
- * long as *slices. Not thread-safe: the planner's alone (planning.h). */
+ * long as *slices. Not thread-safe: only the planner calls it (planning.h). */
 mdnn_status_t mdnn_slices_get(mdnn_slices_t *slices, int64_t images,
                               const mdnn_slice_descriptors_t **descriptors);
 /* Convolution descriptor with `math_type`, else as the caller's. Likewise. */
