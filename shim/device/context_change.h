@@ -6,7 +6,7 @@
 
 #include "shim/real/real.h"
 
-/* Makes `context` current if it is not; leave makes the one before it current again. */
+/* Makes `context` current if it is not; leave makes the previous one current again. */
 typedef struct mdnn_context_change {
     bool pushed;
 } mdnn_context_change_t;

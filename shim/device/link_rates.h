@@ -1,14 +1,14 @@
-/* How fast the link between host and device copies. */
+/* Measures how fast the link between host and device copies. */
 #ifndef MDNN_LINK_RATES_H
 #define MDNN_LINK_RATES_H
 
 #include "offload/plan/replay.h"
 #include "shim/real/real.h"
 
-/* Copies between `device` and pinned host memory at `host`, each `bytes` large and the caller's, in
- * one direction after the other and in both at once, by events in the two streams; a few
- * milliseconds. Waits for these copies alone: work of the program may itself wait for its host. The
- * context is current. DEVICE: *link is untouched. */
+/* Times copies between `device` and pinned host memory at `host`, both of `bytes` and owned by the
+ * caller, in one direction after the other and in both at once, by events in the two streams. This
+ * takes a few milliseconds. It waits only for these copies, since work of the program may itself
+ * wait for its host. The context is current. DEVICE: *link is untouched. */
 mdnn_status_t mdnn_link_measure(const mdnn_driver_t *driver, CUstream in, CUstream out,
                                 CUdeviceptr device, uint64_t host, uint64_t bytes,
                                 mdnn_link_t *link);

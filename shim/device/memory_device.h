@@ -1,4 +1,4 @@
-/* The device under virtual memory: mdnn_memory_device_t with the driver's virtual memory API.
+/* The device below virtual memory: implements mdnn_memory_device_t with the driver's virtual memory API.
  *
  *   chunks   handles of device memory; each is mapped in a window of aliases as long as it lives.
  *            A chunk's number is its place in that window, from 1 on.
@@ -6,10 +6,9 @@
  *   slots    host memory (shim/device/pinned_pool.h); under `covers` they can be mapped at ranges, too
  *   timelines  the points of streams (shim/device/timelines.h), which all devices share
  *
- * The caller holds the device's lock around every call and has the device's context current; the
- * functions that wait let the lock go meanwhile. What
- * the driver gave is never given back while the process lives, but by destroy. DEVICE is a failure
- * of shim/real/failure.h. */
+ * The caller holds the device's lock around every call, with the device's context current; the functions that wait
+ * release the lock while they wait. Only destroy gives back what the driver gave. DEVICE is a failure of
+ * shim/real/failure.h. */
 #ifndef MDNN_MEMORY_DEVICE_H
 #define MDNN_MEMORY_DEVICE_H
 
@@ -21,7 +20,7 @@
 
 typedef struct mdnn_device_memory mdnn_device_memory_t;
 
-/* The caller's lock, and its threads. All NULL: it has none. */
+/* The caller's lock and its threads. All NULL: it has no lock. */
 typedef struct mdnn_device_caller {
     void *context;
     void (*let_go)(void *context);                          /* before a wait of the host, */
@@ -37,7 +36,8 @@ typedef struct mdnn_device_memory_config {
     CUcontext context; /* current in the calling thread */
     uint64_t budget_bytes, chunk_bytes;
     mdnn_host_account_t *host; /* outlives it */
-    bool covers; /* wanted, for MDNN_SAFETY_HOST; mdnn_device_memory_covers says if it is so */
+    bool covers; /* requested, for MDNN_SAFETY_HOST; mdnn_device_memory_covers says whether it
+                  * works */
     mdnn_trace_t *trace; /* may be NULL */
     mdnn_device_caller_t caller;
 } mdnn_device_memory_config_t;
@@ -45,7 +45,7 @@ typedef struct mdnn_device_memory_config {
 /* Reserves addresses and makes the streams. OUT_OF_MEMORY, DEVICE; nothing is left then. */
 mdnn_status_t mdnn_device_memory_create(const mdnn_device_memory_config_t *config,
                                         mdnn_device_memory_t **memory);
-/* After the device has come to rest: unmaps and releases all. Accepts NULL. */
+/* Called after all work on the device has ended: unmaps and releases everything. Accepts NULL. */
 void mdnn_device_memory_destroy(mdnn_device_memory_t *memory);
 
 /* The reservation for ranges. */
@@ -55,17 +55,17 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
 bool mdnn_device_memory_covers(const mdnn_device_memory_t *memory);
 /* Functions whose context is `memory`. */
 mdnn_memory_device_t mdnn_device_memory_functions(void);
-/* How fast it copies, measured now, in some tens of milliseconds (a piece of host memory is made
- * for it, and kept). *link is untouched if that fails. */
+/* Measures how fast it copies, which takes some tens of milliseconds (it makes and keeps a piece of
+ * host memory). *link is untouched if that fails. */
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link);
-/* From now on `peer` may read and write what is mapped for ranges; nothing changes if it cannot
- * reach the device's memory. One call of the driver for each chunk that is mapped now. At most
- * MDNN_MEMORY_PEERS different ones. DEVICE: the driver refused, and future mappings are as before.
- */
+/* From now on `peer` may read and write memory that is mapped for ranges; nothing changes if it
+ * cannot reach the device's memory. Makes one driver call per mapped chunk. At most
+ * MDNN_MEMORY_PEERS different peers. DEVICE: the driver refused, and future mappings do not include
+ * the peer. */
 enum { MDNN_MEMORY_PEERS = 63 };
 mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer);
-/* An address at which a chunk is mapped: what the driver says of the kind of that memory it would say of
- * each range. Until the next call. 0: there is no chunk. */
+/* An address at which a chunk is mapped; what the driver says about that kind of memory holds for every range. Valid
+ * until the next call. 0: there is no chunk. */
 CUdeviceptr mdnn_device_memory_sample(const mdnn_device_memory_t *memory);
 mdnn_pinned_pool_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory);
 

@@ -33,7 +33,7 @@ struct mdnn_device_memory {
     CUdeviceptr *mapped; /* by chunk: its range's address; 0: it is mapped for none */
     mdnn_chunk_state_t *states;
     size_t chunk_count, chunk_capacity; /* places that were ever taken, and all */
-    uint64_t left_over; /* a chunk that measuring had and could not destroy, the next one; or 0 */
+    uint64_t left_over; /* a chunk that measuring could not destroy, which is used next; or 0 */
     CUmemAccessDesc access[1 + MDNN_MEMORY_PEERS]; /* who may use ranges; the device itself first */
     size_t access_count;
     struct {
@@ -52,7 +52,7 @@ mdnn_status_t mdnn_device_make_chunks(mdnn_device_memory_t *memory);
 /* Unmaps and releases all. */
 void mdnn_device_release_chunks(mdnn_device_memory_t *memory);
 CUdeviceptr mdnn_device_chunk_alias(const mdnn_device_memory_t *memory, uint64_t chunk);
-/* Maps its alias where that is missing since destroying the chunk failed. */
+/* Maps its alias if that is missing because destroying the chunk failed. */
 mdnn_status_t mdnn_device_have_alias(mdnn_device_memory_t *memory, uint64_t chunk);
 mdnn_status_t mdnn_device_create_chunk(void *context, uint64_t *chunk);
 mdnn_status_t mdnn_device_destroy_chunk(void *context, uint64_t chunk);
@@ -66,7 +66,7 @@ bool mdnn_device_is_done(void *context, mdnn_stream_point_t point);
 uint64_t mdnn_device_completions(void *context);
 void mdnn_device_fix_point(void *context, mdnn_stream_point_t point);
 mdnn_status_t mdnn_device_wait_in_stream(void *context, uint64_t stream, mdnn_stream_point_t point);
-/* Around each wait of the host. */
+/* Called around each wait of the host. */
 void mdnn_device_let_go(const mdnn_device_memory_t *memory);
 void mdnn_device_take_back(const mdnn_device_memory_t *memory);
 mdnn_status_t mdnn_device_wait_on_host(void *context, mdnn_stream_point_t point);

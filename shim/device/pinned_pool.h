@@ -1,16 +1,17 @@
 /* Pinned host memory in equal slots, made ahead of need.
  *
- * Pieces of 64 MiB or more are created by a thread of ours, as handles of the driver's virtual
- * memory API on the device's NUMA node (that disturbs nobody, while cuMemHostAlloc stops every
- * launch of the process: docs/benchmarks/h200-virtual-memory.md), and cut into slots. Where there
- * are no such handles, cuMemHostAlloc it is. On the simulated GPU there is no thread: a piece is
- * made when a slot is asked for, so that runs repeat.
+ * A thread of ours creates pieces of 64 MiB or more and cuts them into slots. The pieces are
+ * handles of the driver's virtual memory API on the device's NUMA node: creating them disturbs
+ * nobody, while cuMemHostAlloc stops every launch of the process
+ * (docs/benchmarks/h200-virtual-memory.md). Without such handles the thread uses cuMemHostAlloc. On
+ * the simulated GPU there is no thread: the request for a slot makes a piece, so that runs repeat.
  *
- * Slots that can be mapped elsewhere, too, are a handle each, since handles map whole only.
+ * Slots that can also be mapped elsewhere are one handle each, since only whole handles can be
+ * mapped.
  *
  * Nothing is ever given back to the driver. The thread blocks all signals, starts at the first
- * slot that is wanted and stops in an exit handler. Thread-safe: a lock of its own, not held while
- * the driver works. */
+ * request for a slot and stops in an exit handler. Thread-safe: it has a lock of its own, which is
+ * not held while the driver works. */
 #ifndef MDNN_PINNED_POOL_H
 #define MDNN_PINNED_POOL_H
 
@@ -44,23 +45,23 @@ mdnn_status_t mdnn_pinned_pool_create(const mdnn_pinned_pool_config_t *config,
 /* Ends the thread; gives all memory back to the driver. For tests. Accepts NULL. */
 void mdnn_pinned_pool_destroy(mdnn_pinned_pool_t *slots);
 
-/* Have at least so many bytes made, within the limit; only grows. What other slots of the account
- * took is not to be had. */
+/* Orders that at least this many bytes are made, within the limit; the order only grows. Memory
+ * that other slots of the account took is not available. */
 void mdnn_pinned_pool_want(mdnn_pinned_pool_t *slots, uint64_t bytes);
 
-/* *slot: an address for copies to and from the device (cuMemcpy*Async). BUSY: none is free, more
- * are being made (and more than asked for before). OUT_OF_MEMORY: no more than this. */
+/* *slot: an address for copies to and from the device (cuMemcpy*Async). BUSY: none is free, and
+ * more are being made (the order has grown for that). OUT_OF_MEMORY: there is no more. */
 mdnn_status_t mdnn_pinned_pool_take(mdnn_pinned_pool_t *slots, uint64_t *slot);
 void mdnn_pinned_pool_give(mdnn_pinned_pool_t *slots, uint64_t slot);
 /* Waits until take would not answer BUSY. */
 mdnn_status_t mdnn_pinned_pool_wait(mdnn_pinned_pool_t *slots);
 
-/* A mappable slot that is taken is seen at `address`, too, by those that `access` names, until
- * unmap. A map that fails has changed nothing. Not for several threads at once. */
+/* Maps a mappable slot that is taken at `address` as well, for the devices that `access` names,
+ * until unmap. A map that fails has changed nothing. One thread at a time. */
 CUresult mdnn_pinned_pool_map(mdnn_pinned_pool_t *slots, uint64_t slot, CUdeviceptr address,
                               const CUmemAccessDesc *access, size_t count);
 CUresult mdnn_pinned_pool_unmap(mdnn_pinned_pool_t *slots, uint64_t slot);
-/* More access to all that is mapped so. */
+/* Gives further access to all slots that are mapped in this way. */
 CUresult mdnn_pinned_pool_let(mdnn_pinned_pool_t *slots, const CUmemAccessDesc *access);
 
 /* Why there are no more; CUDA_SUCCESS: there may be. */

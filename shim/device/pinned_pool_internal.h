@@ -27,7 +27,7 @@ struct mdnn_pinned_pool {
     uint64_t *free_slots; /* a stack */
     size_t free_count, free_capacity;
     uint64_t *pieces; /* as many as made_bytes has */
-    bool exhausted;   /* the driver gives no more, and said this */
+    bool exhausted;   /* the driver gives no more, for this reason */
     CUresult error;
     bool making;  /* a piece, now */
     bool failed;  /* the last try; two in a row are the end */
@@ -37,7 +37,7 @@ struct mdnn_pinned_pool {
     struct mdnn_pinned_pool *next; /* of all that have a thread */
 };
 
-/* As large a window as there are addresses for; none where the driver has no such handles. */
+/* Reserves as large a window as there are addresses for; none if the driver has no such handles. */
 void mdnn_pinned_reserve_window(mdnn_pinned_pool_t *slots);
 /* UNSUPPORTED: there is no window. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_pinned_make_own_handles(mdnn_pinned_pool_t *slots);
@@ -45,7 +45,7 @@ mdnn_status_t mdnn_pinned_make_own_handles(mdnn_pinned_pool_t *slots);
 /* *start: of the piece at `offset` of the window, if there is one. Without the lock: one thread at a
  * time makes pieces. */
 CUresult mdnn_pinned_create_piece(mdnn_pinned_pool_t *slots, uint64_t offset, uint64_t *start);
-/* Also unmaps it where else it is mapped. */
+/* Also unmaps it at its other addresses. */
 void mdnn_pinned_destroy_piece(mdnn_pinned_pool_t *slots, uint64_t start);
 
 #endif

@@ -1,19 +1,17 @@
-/* Timelines of streams: what "all that was enqueued so far" means later. A mark costs no driver call;
- * an event is recorded only when somebody asks for a point that none covers yet, and then covers
- * every point before it.
+/* Timelines of streams record what "all work that is enqueued now" means later. A mark costs no driver call. An event
+ * is recorded only when a point is asked for that no event covers yet, and then covers every point before it.
  *
- * A stream has a number, the driver's own id (cuStreamGetId), so that a handle that is used again
- * is another stream. Positions count through the whole process and only grow, so a stream whose work
- * has ended can be forgotten: what is not known is over.
+ * A stream has a number, the driver's own id (cuStreamGetId), so that a handle that is used again is another stream.
+ * Positions are unique in the process and only grow, so a stream whose work has ended can be forgotten: an unknown
+ * point is over.
  *
- * No event is ever recorded in a capturing stream. While something is captured in the process every
- * mark records its event at once, and mdnn_timelines_capture_began does for all streams, so that what
- * came before a capture stays known. The same for streams of a thread's own (CU_STREAM_PER_THREAD),
- * which no other thread can name.
+ * No event is ever recorded in a capturing stream. While something is captured in the process, every mark records its
+ * event at once, and mdnn_timelines_capture_began records one in every stream, so that work before a capture stays
+ * known. Marks also record at once in streams of a thread's own (CU_STREAM_PER_THREAD), which no other thread can name.
  *
- * Thread-safe: one lock, not held while the host waits; and none of others' that is needed meanwhile. Calls only the driver, in the stream's
- * context; the caller has relaxed the thread's capture mode. DEVICE is a failure of shim/real/failure.h.
- */
+ * Thread-safe: one lock, which is not held while the host waits, and no other lock is needed in that time. Calls only
+ * the driver, in the stream's context; the caller has relaxed the thread's capture mode. DEVICE is a failure of
+ * shim/real/failure.h. */
 #ifndef MDNN_TIMELINES_H
 #define MDNN_TIMELINES_H
 
@@ -23,12 +21,11 @@
 
 typedef struct mdnn_timelines mdnn_timelines_t;
 
-/* The stream of memory that may be used anywhere at once (cuMemAlloc): nothing is enqueued there,
- * its points have passed, and having it wait means that the host does, who must. No stream of the driver has
- * this number. */
+/* The stream of memory that may be used anywhere at once (cuMemAlloc). Nothing is enqueued in it and its points have
+ * passed; instead of this stream, the host must wait. No stream of the driver has this number. */
 #define MDNN_NO_STREAM UINT64_MAX
 
-/* NULL without memory. `driver` must live as long. */
+/* NULL if memory is short. `driver` must live as long. */
 mdnn_timelines_t *mdnn_timelines_create(const mdnn_driver_t *driver);
 void mdnn_timelines_destroy(mdnn_timelines_t *timelines); /* accepts NULL; waits for nothing */
 
@@ -39,16 +36,16 @@ mdnn_status_t mdnn_timelines_stream(mdnn_timelines_t *timelines, CUstream stream
 /* The handle for calls of the same thread in `context`; NULL for MDNN_NO_STREAM, forgotten streams,
  * and those of other contexts. */
 CUstream mdnn_timelines_handle(mdnn_timelines_t *timelines, uint64_t number, CUcontext context);
-/* Before the stream is destroyed: its work goes on, and must stay known. */
+/* Called before the stream is destroyed: its work goes on, and must stay known. */
 void mdnn_timelines_stream_ends(mdnn_timelines_t *timelines, CUstream stream);
 
-/* Before a context is destroyed: waits for what its streams still do, and forgets them and their
- * events. */
+/* Called before a context is destroyed: waits for the work of its streams, and forgets them and
+ * their events. */
 void mdnn_timelines_context_ends(mdnn_timelines_t *timelines, CUcontext context);
 
 /* The point behind everything enqueued in the stream so far. */
 mdnn_stream_point_t mdnn_timelines_mark(mdnn_timelines_t *timelines, uint64_t number);
-/* The same with an event: for copies, whose end is asked for in any case. */
+/* The same with an event, for copies, whose end is always asked for. */
 mdnn_status_t mdnn_timelines_mark_event(mdnn_timelines_t *timelines, uint64_t number,
                                         mdnn_stream_point_t *point);
 
@@ -56,13 +53,14 @@ mdnn_status_t mdnn_timelines_mark_event(mdnn_timelines_t *timelines, uint64_t nu
 bool mdnn_timelines_is_done(mdnn_timelines_t *timelines, mdnn_stream_point_t point);
 /* BUSY: it cannot be waited for, since the stream is being captured. DEVICE. */
 mdnn_status_t mdnn_timelines_wait_on_host(mdnn_timelines_t *timelines, mdnn_stream_point_t point);
-/* The same on the simulated GPU: BUSY also where it would wait for what the program does. */
+/* The same; on the simulated GPU also BUSY if it would wait for the program. */
 mdnn_status_t mdnn_timelines_wait_simulated(mdnn_timelines_t *timelines, mdnn_stream_point_t point);
-/* The same, asked for again and again; BUSY also after `seconds`. */
+/* The same, but by polling; BUSY also after `seconds`. */
 mdnn_status_t mdnn_timelines_wait_a_while(mdnn_timelines_t *timelines, mdnn_stream_point_t point,
                                           double seconds);
-/* What is marked in the stream so far ends with that work, not with what is enqueued next: before
- * something is that may wait for the program. fix: by number. Nothing for unknown streams. */
+/* Called before work is enqueued that may wait for the program: makes the points that are marked so
+ * far end with their own work, not with the next work. fix: by number. Does nothing for unknown
+ * streams. */
 void mdnn_timelines_fix(mdnn_timelines_t *timelines, uint64_t number);
 void mdnn_timelines_fix_stream(mdnn_timelines_t *timelines, CUstream stream, bool per_thread);
 /* Grows whenever work has ended in any stream since the last question. */
@@ -71,7 +69,7 @@ uint64_t mdnn_timelines_completions(mdnn_timelines_t *timelines);
 mdnn_status_t mdnn_timelines_wait_in_stream(mdnn_timelines_t *timelines, uint64_t number,
                                             mdnn_stream_point_t point);
 
-/* Counted; before the capture begins, after it ended. */
+/* Calls are counted. Called before the capture begins, and after it has ended. */
 void mdnn_timelines_capture_began(mdnn_timelines_t *timelines);
 void mdnn_timelines_capture_ended(mdnn_timelines_t *timelines);
 bool mdnn_timelines_is_capturing(mdnn_timelines_t *timelines); /* anything in the process; a load */

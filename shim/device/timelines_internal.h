@@ -54,12 +54,12 @@ bool mdnn_timeline_make_table(mdnn_timelines_t *timelines);
 void mdnn_timeline_free_table(mdnn_timelines_t *timelines);
 /* NULL: it is not known. */
 mdnn_timeline_stream_t *mdnn_timeline_find(const mdnn_timelines_t *timelines, uint64_t number);
-/* A copy, of which all so far is over. Forgets streams that were destroyed and have no unfinished
- * work: whoever asks for them hears "over" as before. NULL: no memory. */
+/* Adds a copy whose work so far is over. Forgets streams that were destroyed and have no unfinished
+ * work; their points still count as over. NULL: no memory. */
 mdnn_timeline_stream_t *mdnn_timeline_add(mdnn_timelines_t *timelines,
                                           const mdnn_timeline_stream_t *what);
 bool mdnn_timeline_has_streams(const mdnn_timelines_t *timelines, CUcontext context);
-/* Their events go to the free ones; those that somebody still waits for are never used again. */
+/* Their events become free; events for which a thread still waits are never used again. */
 void mdnn_timeline_forget_streams(mdnn_timelines_t *timelines, CUcontext context);
 
 /* ---- timeline_events.c ---- */
@@ -85,7 +85,7 @@ mdnn_timeline_event_t *mdnn_timeline_covering(const mdnn_timeline_stream_t *stre
 mdnn_timeline_event_t *mdnn_timeline_event_for(mdnn_timelines_t *timelines,
                                                mdnn_timeline_stream_t *stream, uint64_t position,
                                                unsigned *place);
-/* What is marked so far is covered, unless it is over; NULL is no stream. */
+/* Covers the points that are marked so far, unless they are over. NULL: no stream. */
 void mdnn_timeline_fix(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream,
                        bool by_its_thread);
 /* The free ones of the context; all free ones. */

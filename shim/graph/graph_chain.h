@@ -1,11 +1,11 @@
-/* A graph of operations, as its plan or its host says it, as a convolution problem, if it is one
- * that we know how to run otherwise. Whoever reads one (graph_json, graph_follow) fills
+/* Turns a graph of operations, as its plan or the program describes it, into a convolution problem,
+ * if it is one that we can run in another way. The readers (graph_json, graph_follow) fill
  * mdnn_chain_graph_t.
  *
  * Recognised: one convolution in any direction; or a forward convolution and behind it, in any
  * order and through virtual tensors, at most one bias, one residual and one activation. Everything
- * else passes: better not to touch a graph than to misread it, so whatever is not known here, down
- * to a field of a tensor, makes the graph unknown. */
+ * else passes. It is better not to touch a graph than to misread it, so anything that is not known
+ * here, even a field of a tensor, makes the graph unknown. */
 #ifndef MDNN_GRAPH_CHAIN_H
 #define MDNN_GRAPH_CHAIN_H
 
@@ -15,8 +15,8 @@
 typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
                                MDNN_GRAPH_RECOGNISED,
                                MDNN_GRAPH_NO_CONVOLUTION,
-                               MDNN_GRAPH_MANY_OPERATIONS, /* others than understood, or not a chain
-                                                            */
+                               MDNN_GRAPH_MANY_OPERATIONS, /* operations that are not understood, or
+                                                            * not a chain */
                                MDNN_GRAPH_TYPES,
                                MDNN_GRAPH_LAYOUT,  /* batch not outermost, vectorised, reordered,
                                                       strides 0 or negative */
@@ -98,15 +98,17 @@ typedef struct mdnn_chain_graph {
 
 /* ---- what it is ---- */
 
-/* By the operations that there are, before any field is looked at: those of other operations are
- * not ours to know. `pointwise` are those of the modes above, `others` all else. */
+/* Decides by the operations alone, before any field is looked at, since the fields of other
+ * operations are not known here. `pointwise` counts those with the modes above, `others` all other
+ * operations. */
 mdnn_graph_kind_t mdnn_chain_survey(int convolutions, int pointwise, bool others);
 
 /* A pointwise operation with cuDNN's defaults, of no mode. */
 mdnn_chain_pointwise_t mdnn_chain_pointwise(void);
-/* False if there is no such tensor, or one of that uid is there already, or too many. */
+/* False if there is no such tensor, if one with that uid exists already, or if there are too
+ * many. */
 bool mdnn_chain_add_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *tensor);
-/* Likewise, but the same tensor may be there already. */
+/* The same, but the tensor may exist already. */
 bool mdnn_chain_use_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *tensor);
 /* NULL if there is none of that uid. */
 mdnn_chain_tensor_t *mdnn_chain_find(mdnn_chain_graph_t *said, int64_t uid);

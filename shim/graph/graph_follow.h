@@ -1,9 +1,9 @@
-/* Following what a host builds, from tensors to execution plans, for a cuDNN whose plans' JSON
- * cannot be read: what such a plan computes is what its host has set, if every step from there to
- * the plan was seen. Any gap makes it unknown: the plan passes.
+/* Follows what a program builds, from tensors to execution plans, for a cuDNN whose plans' JSON
+ * cannot be read. Such a plan computes what the program has set, if every step from there to the
+ * plan was seen. Any gap makes the plan unknown, and it passes.
  *
- * Off until the first such plan, and nothing is kept until then; that plan passes, and so does
- * whatever is made of descriptors that were there before. Then on for good. Any thread. */
+ * This is off, and nothing is kept, until the first such plan. That plan passes, and so do plans
+ * that are made from older descriptors. After that it is on for good. Any thread. */
 #ifndef MDNN_GRAPH_FOLLOW_H
 #define MDNN_GRAPH_FOLLOW_H
 
@@ -15,7 +15,7 @@
 
 #include "shim/graph/graph_chain.h"
 
-/* For mdnn_follow_is_on alone, which every hook of the graph API asks. */
+/* Only for mdnn_follow_is_on, which every hook of the graph API calls. */
 extern _Atomic bool mdnn_follow_flag;
 static inline bool mdnn_follow_is_on(void)
 {
@@ -23,7 +23,8 @@ static inline bool mdnn_follow_is_on(void)
 }
 void mdnn_follow_begin(void);
 
-/* ---- what hosts do, once cuDNN has done it (of a destruction: before); only while on ---- */
+/* ---- what programs do; called after cuDNN has done it (for a destruction: before), and only while
+ * on ---- */
 
 void mdnn_follow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
 void mdnn_follow_destroy(cudnnBackendDescriptor_t descriptor);
@@ -31,8 +32,8 @@ void mdnn_follow_renew(cudnnBackendDescriptor_t descriptor); /* initialized */
 void mdnn_follow_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                      cudnnBackendAttributeType_t type, int64_t count, const void *elements);
 void mdnn_follow_finalize(cudnnBackendDescriptor_t descriptor);
-/* An attribute of `from` was read into `count` descriptors of the host; -1 if cuDNN did not say how
- * many of the `room` that it may have filled. */
+/* An attribute of `from` was read into `count` descriptors of the program; -1 if cuDNN did not say
+ * how many of the `room` it has filled. */
 void mdnn_follow_fill(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name, int64_t room,
                       int64_t count, const cudnnBackendDescriptor_t *filled);
 

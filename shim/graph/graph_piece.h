@@ -1,7 +1,7 @@
-/* What a host has set on one descriptor of the backend API, by value. Links to other descriptors
- * are kept with the number of what they were when they were set: a descriptor that is destroyed,
- * initialized again or filled anew has another, so nothing is ever taken for what it was not. One
- * thread at a time. */
+/* What the program has set on one descriptor of the backend API, by value. A link to another
+ * descriptor is kept with the number that this had when the link was set. A descriptor that is
+ * destroyed, initialized or filled again gets another number, so it is never mistaken for its
+ * earlier state. One thread at a time. */
 #ifndef MDNN_GRAPH_PIECE_H
 #define MDNN_GRAPH_PIECE_H
 
@@ -12,7 +12,7 @@
 
 typedef struct mdnn_piece_link {
     cudnnBackendDescriptor_t descriptor;
-    uint64_t number; /* 0: of nothing that we know, or not finalized then */
+    uint64_t number; /* 0: unknown, or not finalized at that time */
 } mdnn_piece_link_t;
 
 typedef union mdnn_piece_value {
@@ -33,22 +33,23 @@ typedef struct mdnn_piece {
     cudnnBackendDescriptorType_t type;
     uint64_t number;
     bool finalized;
-    bool gap; /* something was set that is not among the attributes, or not surely so */
+    bool gap; /* something was set that is not, or may not be, among the attributes */
     mdnn_piece_attribute_t *attributes; /* owned */
 } mdnn_piece_t;
 
 /* Forgets the attributes. */
 void mdnn_piece_clear(mdnn_piece_t *piece);
 
-/* Whether an attribute says what a graph computes: others are not kept. What is not known does. */
+/* Whether an attribute affects what a graph computes; others are not kept. Unknown attributes
+ * do. */
 bool mdnn_piece_matters(cudnnBackendAttributeName_t name);
-/* A copy for mdnn_piece_add, links without numbers. NULL for what is not known, or without memory.
- */
+/* A copy for mdnn_piece_add, whose links have no numbers. NULL if it is unknown, or if memory is
+ * short. */
 mdnn_piece_attribute_t *mdnn_piece_copy(cudnnBackendAttributeName_t name,
                                         cudnnBackendAttributeType_t type, int64_t count,
                                         const void *elements);
 bool mdnn_piece_is_link(const mdnn_piece_attribute_t *attribute);
-/* Takes the attribute; NULL, or one that is there and said something else, is a gap. */
+/* Takes the attribute. NULL, or an attribute that was set to another value already, makes a gap. */
 void mdnn_piece_add(mdnn_piece_t *piece, mdnn_piece_attribute_t *attribute);
 
 /* NULL if it was not set. */

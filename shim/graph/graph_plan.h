@@ -1,5 +1,5 @@
-/* From a host's execution plan to ours: the record of what it computes, made once, and the plan of that problem. Any
- * thread; several may execute one plan. */
+/* Leads from an execution plan of the program to our plan: the record of what it computes, which is made once, and the
+ * plan of that problem. Any thread; several may execute one plan. */
 #ifndef MDNN_GRAPH_PLAN_H
 #define MDNN_GRAPH_PLAN_H
 
@@ -14,7 +14,7 @@ mdnn_graph_record_t *mdnn_graph_record_of(const mdnn_cudnn_t *real, mdnn_shadow_
 mdnn_conv_plan_t *mdnn_graph_plan_of(mdnn_graph_record_t *record, const mdnn_call_t *call,
                                      mdnn_conv_plan_permission_t permission);
 
-/* The host's own plan is within the user's limit. */
+/* Whether the program's own plan is within the user's limit. */
 bool mdnn_graph_own_fits(const mdnn_graph_record_t *record);
 
 #endif

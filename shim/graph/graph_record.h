@@ -1,5 +1,5 @@
-/* What we know of an execution plan of the host: the convolution that it computes, the engine that it
- * chose and so what it accepts, and how such a call is requested. Made once per plan. */
+/* What we know about an execution plan of the program: the convolution that it computes, the engine
+ * that it chose and thereby what it accepts, and how such a call is made. Made once per plan. */
 #ifndef MDNN_GRAPH_RECORD_H
 #define MDNN_GRAPH_RECORD_H
 
@@ -14,16 +14,16 @@ typedef struct mdnn_graph_record {
     mdnn_engine_offer_t engine; /* of the host's own plan */
     bool engine_known;          /* `engine` can be made again from its identity */
     uint64_t own_bytes;         /* workspace that the host's plan takes */
-    uint64_t limit_bytes;       /* workspace up to which candidates are of interest to the host */
+    uint64_t limit_bytes;       /* workspace up to which candidates are useful to the program */
     _Atomic double own_ms;      /* measured time of the host's plan; 0: not known, < 0: cannot be */
     _Atomic int runs;           /* counted until a search must be over */
-    _Atomic bool probed;        /* it ran without a time of it, in the host's own search */
+    _Atomic bool probed;        /* it ran in the program's own search without being timed */
     mdnn_stopwatch_t watch;     /* times such runs */
     /* The plan that counts the engine (mdnn_conv_plan_engine_ref); NULL: none. */
     _Atomic(mdnn_conv_plan_t *) counted_in;
-    _Atomic bool expendable; /* the host has, or can have, one as good in no more workspace */
+    _Atomic bool expendable; /* the program has, or can get, one as good with no more workspace */
     _Atomic(mdnn_conv_plan_t *)
-        planned; /* ours for this convolution, once it was looked for; else NULL */
+        planned; /* our plan for this convolution, once it was looked up; otherwise NULL */
     /* Scalars as a legacy call takes them. */
     float alpha_float, beta_float;
     double alpha_double, beta_double;
@@ -39,23 +39,26 @@ mdnn_call_t mdnn_graph_call(const mdnn_graph_record_t *record, cudnnHandle_t han
 
 /* Keeps `planned` for all later calls of this plan. Any thread. */
 void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_conv_plan_t *planned);
-/* The host runs this plan, or gives it up: it no longer waits for its first use. */
+/* The program runs this plan or gives it up, so the plan does not wait for its first use any
+ * more. */
 void mdnn_graph_record_leave(mdnn_graph_record_t *record);
-/* The host is about to run this plan: what was deferred to a search is measured if this is none. */
+/* Called before the program runs this plan: measures what was deferred to a search, if this is not
+ * part of one. */
 void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_conv_plan_t *planned,
                            const mdnn_call_t *call);
-/* Then: times its engine if that was not done, in a search only if the plan outlives that and its own
- * runs leave open whether anything is faster. */
+/* Called next: times its engine if that was not done; in a search only if the plan outlives the
+ * search and its own runs do not show whether anything is faster. */
 void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call);
-/* The host's own plan, timed where that is wanted. */
+/* Runs the program's own plan, and times it if wanted. */
 cudnnStatus_t mdnn_graph_record_execute_own(mdnn_graph_record_t *record, const mdnn_cudnn_t *cudnn,
                                             cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack);
-/* True if `ready` is not clearly faster than the host's own plan: then that runs, where it may. A
- * choice between equals is the host's, and so is the time of what its search tries. */
+/* True if `ready` is not clearly faster than the program's own plan, which then runs if it may. The
+ * program chooses between equals, and times what its own search tries. */
 bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_t *ready);
 
-/* What whoever chose this plan accepts: at most `workspace_bytes`, not weaker than its engine. */
+/* The demand of a caller that chose this plan: at most `workspace_bytes`, and not weaker than its
+ * engine. */
 mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t workspace_bytes);
 
 #endif

@@ -1,6 +1,7 @@
-/* What we must know of the host's backend descriptors and cannot read back from cuDNN: what it put
- * into variant packs, the handle of an execution plan, and which workspace sizes it was told. Kept by
- * the descriptor's address from creation to destruction; an address that is used again begins anew.
+/* What we must know about the program's backend descriptors and cannot read back from cuDNN: the
+ * contents of variant packs, the handle of an execution plan, and the workspace sizes that were
+ * reported. A shadow is found by the descriptor's address from creation to destruction; a reused
+ * address begins with a new shadow.
  *
  * A shadow belongs to its descriptor: like cuDNN's descriptor it must not be used by two threads at
  * once while one of them writes. The table itself is thread-safe. */
@@ -15,7 +16,7 @@
 
 enum { MDNN_PACK_POINTERS = 16 };
 
-/* What the last SetAttribute said, in `few` or, where that is too small, on the heap. */
+/* The values of the last SetAttribute, in `few` or, if that is too small, on the heap. */
 typedef struct mdnn_pack_values {
     uint64_t few[MDNN_PACK_POINTERS];
     uint64_t *many;      /* owned; NULL: none yet */
@@ -33,9 +34,9 @@ struct mdnn_graph_record;
 
 /* Atomic, since several threads may execute one plan. */
 typedef struct mdnn_plan_shadow {
-    cudnnHandle_t handle;           /* its own or its graph's; NULL: not told */
+    cudnnHandle_t handle;           /* its own or its graph's; NULL: unknown */
     bool deviceless;                /* made for a described device */
-    _Atomic uint64_t configuration; /* of which engine configuration; 0: nobody can ask one */
+    _Atomic uint64_t configuration; /* of which engine configuration; 0: none can be asked */
     _Atomic uint64_t
         reported_bytes;    /* least workspace that any query returned; UINT64_MAX: none asked */
     _Atomic bool generous; /* it was told of more than it takes by itself, and has not run yet */
@@ -44,7 +45,7 @@ typedef struct mdnn_plan_shadow {
     struct mdnn_graph_record *record; /* owned; NULL: passes */
 } mdnn_plan_shadow_t;
 
-/* Likewise: one may make a plan from it while another asks. */
+/* Atomic as well: one thread may make a plan from it while another asks. */
 typedef struct mdnn_configuration_shadow {
     _Atomic uint64_t
         reported_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
@@ -65,8 +66,8 @@ typedef struct mdnn_shadow {
 /* True for the types that are shadowed. */
 bool mdnn_shadow_wanted(cudnnBackendDescriptorType_t type);
 
-/* A shadow for a descriptor that was just created, in place of one that the address had before.
- * Without memory there is none, and the descriptor passes. */
+/* Makes a shadow for a descriptor that was just created, in place of an older one at that address.
+ * If memory is short there is none, and the descriptor passes. */
 void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
 void mdnn_shadow_destroy(cudnnBackendDescriptor_t descriptor);
 /* The descriptor is as when it was created. */
@@ -78,14 +79,15 @@ void mdnn_shadow_finalize(cudnnBackendDescriptor_t descriptor);
 mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
                                 cudnnBackendDescriptorType_t type);
 
-/* An answer to a plan's query is never more than one before: the host may have kept that. Returns what
- * it is told. */
+/* An answer to a plan's query is never larger than an earlier one, which the program may have kept. Returns the
+ * answer. */
 uint64_t mdnn_shadow_report(mdnn_plan_shadow_t *plan, uint64_t bytes);
-/* `plan` was made from this configuration: what one is told, the other is. */
+/* `plan` was made from this configuration: an answer for one is an answer for the other. */
 void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration);
-/* Likewise, of one that `plan` gave out: whatever it was before, it answered for that. */
+/* The same for a configuration that `plan` gave out; earlier answers of the descriptor do not
+ * count. */
 void mdnn_shadow_fill(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration);
-/* The host was told of so many bytes for this configuration, and thereby for its plans. */
+/* Notes that the program got this answer for the configuration, and thereby for its plans. */
 void mdnn_shadow_report_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes);
 
 /* Keeps `count` elements of eight bytes. */

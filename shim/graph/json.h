@@ -1,7 +1,7 @@
-/* A JSON document as a tree of values, and its objects read field by field into structs. Strict
- * where a mistake would change meaning: an object with a field that the reader has no place for, or
- * the same field twice, is refused. Escapes in strings are not resolved, so that a string that
- * needs one equals no name.
+/* A JSON document as a tree of values, and its objects read field by field into structs. The reader
+ * is strict where a mistake would change the meaning: it refuses an object with an unknown field,
+ * or with the same field twice. Escapes in strings are not resolved, so a string with an escape
+ * equals no name.
  *
  * A value is a number >= 0, good for its document; -1 is none. The text must outlive the document.
  * One thread at a time. */

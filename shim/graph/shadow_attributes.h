@@ -1,5 +1,5 @@
-/* What hosts put into descriptors, kept in their shadows (graph_shadow.h). Called after cuDNN took it; the thread is the
- * one that sets. */
+/* Keeps what programs put into descriptors in their shadows (graph_shadow.h). Called by the thread that sets an
+ * attribute, after cuDNN has accepted it. */
 #ifndef MDNN_SHADOW_ATTRIBUTES_H
 #define MDNN_SHADOW_ATTRIBUTES_H
 
@@ -11,7 +11,7 @@
 /* Whether an attribute belongs to a variant pack. */
 bool mdnn_shadow_is_of_pack(cudnnBackendAttributeName_t name);
 
-/* Attributes that nobody here needs are left out. */
+/* Attributes that are not needed here are left out. */
 void mdnn_shadow_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                      int64_t count, const void *elements);
 

@@ -1,8 +1,8 @@
-/* The driver's hooks (shim/interpose/driver_hooks.def): which functions they are, their real ones, and how
- * lookups lead to them. All that CUDA does in a process passes here, whoever calls: every copy of
- * cudart asks the driver for its functions by cuGetProcAddress.
+/* The driver's hooks (shim/interpose/driver_hooks.def): their list, their real functions, and how lookups lead to them.
+ * Everything that CUDA does in a process passes here, whoever calls, since every copy of cudart gets the driver's
+ * functions by cuGetProcAddress.
  *
- * While no budget is on, a hook costs that question, and lookups answer with real pointers. */
+ * While no budget is on, a hook costs only that question, and lookups return real pointers. */
 #ifndef MDNN_DRIVER_H
 #define MDNN_DRIVER_H
 
@@ -16,7 +16,7 @@
 #include "shim/vmem/operation_key.h"
 #include "shim/vmem/virtual_memory.h"
 
-/* Old forms that the driver still has, and the header no longer shows. */
+/* Old forms that the driver still has and the header does not declare. */
 typedef CUresult (*PFN_cuCtxDestroy_v2000)(CUcontext context);
 typedef CUresult (*PFN_cuDevicePrimaryCtxReset_v7000)(CUdevice device);
 typedef CUresult (*PFN_cuStreamBeginCapture_v10000)(CUstream stream);
@@ -51,8 +51,8 @@ typedef enum mdnn_driver_hook {
 #undef DRIVER_OPERATION
 #undef DRIVER_NODE
 
-/* The hooks that are written by hand: `real` is the function that was called, `own` its family.
- * Called only inside mdnn_driver_enter. */
+/* The hooks that are written by hand. `real` is the function that was called, and `own` its family.
+ * They are called only inside mdnn_driver_enter. */
 #define DRIVER_HOOK(symbol, type, hook, own, parameters, arguments)                                \
     CUresult mdnn_hook_##hook(CUresult (*real)(parameters), bool own_stream, parameters);
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)
@@ -69,7 +69,7 @@ bool mdnn_driver_enter(void);
 void mdnn_driver_leave(void);
 /* Inside a hook: an address in the code that called the driver. */
 const void *mdnn_driver_caller(void);
-/* Exit handlers run: what is freed need not be any more. */
+/* Exit handlers run, so nothing has to be freed. */
 bool mdnn_driver_is_exiting(void);
 
 /* The entry that replaces `function`, which the driver gave for the API `name` in that version and
@@ -81,7 +81,7 @@ void *mdnn_driver_route(const char *name, void *function, int version, bool own_
 bool mdnn_driver_has_symbol(const char *symbol);
 void *mdnn_driver_entry_of_symbol(const char *symbol, void *found);
 
-/* Names what is ours of an operation's addresses. */
+/* Names those of an operation's addresses that are ours. */
 static inline void mdnn_driver_name(mdnn_virtual_operation_t *operation, uint64_t address,
                                     mdnn_use_role_t role)
 {

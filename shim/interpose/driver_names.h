@@ -1,5 +1,5 @@
-/* Which addresses the driver's operations name, where that is more than an argument. Each function
- * passes what is ours on to mdnn_virtual_name. */
+/* The addresses that the driver's operations name, if they are more than an argument. Each function
+ * passes addresses of ours on to mdnn_virtual_name. */
 #ifndef MDNN_DRIVER_NAMES_H
 #define MDNN_DRIVER_NAMES_H
 
@@ -15,11 +15,11 @@ void mdnn_name_decompressed(mdnn_virtual_operation_t *operation, const CUmemDeco
 void mdnn_name_values(mdnn_virtual_operation_t *operation, const CUstreamBatchMemOpParams *list,
                       size_t count);
 
-/* Moves go on while the program waits for everything in its context. */
+/* Lets moves go on while the program waits for everything in its context. */
 void mdnn_wait_for_context(void);
 
-/* One side of a box: the base may lie before the allocation, only what the offsets lead to counts.
- * `device` and `host`: of the memory types that are used, both are addresses. */
+/* One side of a box. The base may lie before the allocation; only the address to which the offsets
+ * lead counts. `device` and `host` are both addresses; the memory type says which one is used. */
 void mdnn_name_side(mdnn_virtual_operation_t *operation, CUmemorytype type, CUdeviceptr device,
                     const void *host, uint64_t offset, mdnn_use_role_t role);
 

@@ -1,5 +1,5 @@
-/* Memory that nodes of graphs use which the program makes by hand: it is held by the node's owner.
- * CUDA_SUCCESS, or what to return instead of making the node. */
+/* Holds the memory that nodes of graphs use which the program makes by hand, for the node's owner.
+ * CUDA_SUCCESS, or the result to return instead of making the node. */
 #ifndef MDNN_DRIVER_NODES_H
 #define MDNN_DRIVER_NODES_H
 

@@ -1,11 +1,11 @@
-/* The exported entries: for every hook and every version node one function, generated from
- * shim/interpose/hooks.def, that calls the hook's hook with the library it was bound to. */
+/* The exported entries. For every hook and every version node there is one function, generated from
+ * shim/interpose/hooks.def, that calls the hook with the library to which it was bound. */
 #ifndef MDNN_ENTRIES_H
 #define MDNN_ENTRIES_H
 
 #include "shim/real/real.h"
 
-/* False if `name` is not hooked. A scan: names are looked up once each. */
+/* False if `name` is not hooked. This scans the list, since each name is looked up once. */
 bool mdnn_hook_of_name(const char *name, mdnn_hook_id_t *hook);
 const char *mdnn_hook_name(mdnn_hook_id_t hook);
 /* Address of the entry, NULL if `hook` has none for `library`. */

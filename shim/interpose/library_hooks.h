@@ -1,5 +1,5 @@
-/* Hooks of cuBLAS, cuSOLVER and NCCL (shim/interpose/library_hooks.def). Programs that do not use these libraries
- * never come here, and nothing is loaded by us; without a budget a hook costs that question. */
+/* Hooks of cuBLAS, cuSOLVER and NCCL (shim/interpose/library_hooks.def). Programs that do not use these libraries never
+ * come here, and we load nothing. Without a budget a hook costs only that question. */
 #ifndef MDNN_LIBRARY_HOOKS_H
 #define MDNN_LIBRARY_HOOKS_H
 

@@ -1,5 +1,6 @@
-/* While another thread captures a stream in global mode, calls that might disturb it are forbidden to
- * every thread, and end its capture, unless a thread says that it is no part of that. */
+/* While a thread captures a stream in global mode, calls that might disturb the capture are
+ * forbidden to every thread and end the capture, unless the calling thread declares that it does
+ * not take part. */
 #ifndef MDNN_CAPTURE_MODE_H
 #define MDNN_CAPTURE_MODE_H
 
@@ -7,22 +8,21 @@
 
 #include "shim/real/real.h"
 
-/* Has the functions of shim/real/capture_unsafe.def relax the calling thread's mode for as long as they run, so
- * each call of the driver of our own through this table is no part of anybody's capture. Before the
- * table is published. */
+/* Makes the functions of shim/real/capture_unsafe.def relax the calling thread's mode while they run, so that our own
+ * driver calls through this table take part in no capture. Called before the table is published. */
 void mdnn_capture_relax_calls(mdnn_driver_t *table);
 
-/* Between these the thread's mode stays relaxed from the first such call on, which saves the later ones
- * the change there and back (0.15 us each on an H200). The program's own calls do not run in between.
- * They nest. */
+/* Between these two calls the thread's mode stays relaxed from the first such driver call on, which saves later ones
+ * the change and the change back (0.15 us each on an H200). The program's own calls do not run in between. They
+ * nest. */
 void mdnn_capture_begin_own(void);
 void mdnn_capture_end_own(void);
 
-/* At once, for calls of libraries in between, which call the driver themselves. */
+/* Relaxes the mode at once, for calls of libraries that call the driver themselves. */
 void mdnn_capture_relax(void);
 void mdnn_capture_restore(void);
 
-/* Whether the stream is being captured, or that cannot be known. */
+/* Whether the stream is being captured, or whether that is not known. */
 bool mdnn_stream_is_capturing(const mdnn_driver_t *driver, CUstream stream);
 
 #endif

@@ -1,5 +1,5 @@
-/* Functions of the driver that are found by their names: those that programs call and we watch, and
- * those that we ask beside. */
+/* Functions of the driver that are found by name: those that programs call and we watch, and those
+ * that we call in addition. */
 #ifndef MDNN_DRIVER_QUERIES_H
 #define MDNN_DRIVER_QUERIES_H
 
@@ -14,7 +14,7 @@ typedef void (*mdnn_driver_function_t)(void);
  * not `loaded` yet. */
 mdnn_driver_function_t mdnn_driver_find(const char *symbol, bool *loaded);
 
-/* What hooks ask the driver beside. A member is NULL where the driver lacks it. */
+/* The functions that hooks call in addition. A member is NULL if the driver lacks it. */
 #define MDNN_DRIVER_QUERIES(QUERY)                                                                 \
     QUERY(cuCtxGetCurrent, PFN_cuCtxGetCurrent_v4000)                                              \
     QUERY(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000)                                                \

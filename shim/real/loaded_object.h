@@ -1,4 +1,4 @@
-/* The object, program or library, that an address lies in. Nothing is ever loaded by us. */
+/* The object (program or library) that contains an address. We never load anything. */
 #ifndef MDNN_LOADED_OBJECT_H
 #define MDNN_LOADED_OBJECT_H
 
@@ -11,7 +11,7 @@ const char *mdnn_object_soname(const void *address, bool *ours);
  * or it is ours. */
 void *mdnn_object_find(const void *address, const char *symbol);
 
-/* It is not unloaded any more: somebody has kept what he found in it. */
+/* Prevents that the object is unloaded, since an address in it was kept. */
 void mdnn_object_keep(const void *address);
 
 #endif

@@ -1,6 +1,7 @@
-/* Virtual memory stands in for memory of the devices' pools (cuMemAllocAsync, and
- * cuMemAllocFromPoolAsync of the default or the current pool). What the driver says of such a pool
- * lacks it; here it is counted. Memory of cuMemAlloc, and of stream captures, is no pool's.
+/* Virtual memory replaces memory of the devices' pools (cuMemAllocAsync, and
+ * cuMemAllocFromPoolAsync of the default or the current pool). The driver's numbers for such a pool
+ * do not include it, so it is counted here. Memory of cuMemAlloc and of stream captures belongs to
+ * no pool.
  *
  * Thread-safe. No function calls the driver. */
 #ifndef MDNN_POOL_COUNTERS_H
@@ -11,22 +12,22 @@
 
 #include <cuda.h>
 
-/* `bytes` at `address` are virtual memory of that device, in the pool's place. Without host memory
- * for the note the counters say less. */
+/* Notes that `bytes` at `address` are virtual memory of that device in the pool's place. If host
+ * memory is short, the counters are too low. */
 void mdnn_pool_allocated(CUmemoryPool pool, CUdevice device, CUdeviceptr address, uint64_t bytes);
-/* Before the memory at `address` is freed, so that nobody else's there is meant: it counts no more.
- * If it is not freed after all, it is allocated again. */
+/* Called before the memory at `address` is freed, so that later memory there is not meant: it stops
+ * counting. If it is not freed after all, it is noted as allocated again. */
 typedef struct mdnn_pool_share {
-    CUmemoryPool pool; /* NULL: it is no pool's */
+    CUmemoryPool pool; /* NULL: it belongs to no pool */
     CUdevice device;
     uint64_t bytes;
 } mdnn_pool_share_t;
 mdnn_pool_share_t mdnn_pool_take(CUdeviceptr address);
 
-/* After success of the real calls. Adds what the pool has of virtual memory to the driver's answer;
+/* Called after success of the real calls. Adds the pool's virtual memory to the driver's answer;
  * values of other attributes stay as they are. */
 void mdnn_pool_add_to(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
-/* A high-water mark begins anew, from what there is now; the other one does not. */
+/* Resets one high-water mark to the present amount; the other one stays. */
 void mdnn_pool_attribute_set(CUmemoryPool pool, CUmemPool_attribute attribute);
 
 /* mdnn_virtual_free, and the counters with it. */
@@ -34,7 +35,7 @@ CUresult mdnn_free_counted(CUdeviceptr address, CUstream stream, bool own_stream
 
 /* Its handle may be another pool's next. */
 void mdnn_pool_ended(CUmemoryPool pool);
-/* All memory there is gone. */
+/* Notes that all memory there is gone. */
 void mdnn_pools_device_ends(CUdevice device);
 
 #endif

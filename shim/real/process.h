@@ -1,7 +1,9 @@
-/* State of the process that the hooks obey, and the guard against our own and cuDNN's inner calls.
+/* The state of the process that the hooks obey, and the guard against our own and cuDNN's inner
+ * calls.
  *
- * Nothing happens before the first call through a CUDA or cuDNN hook: no file, no environment but
- * MICRODNN_DISABLE, no thread, no exit handler (promise P2 of docs/design/README.md). */
+ * Before the first call through a CUDA or cuDNN hook nothing happens: no file is opened, no
+ * environment variable except MICRODNN_DISABLE is read, no thread and no exit handler is made
+ * (promise P2 of docs/design/README.md). */
 #ifndef MDNN_PROCESS_H
 #define MDNN_PROCESS_H
 
@@ -11,14 +13,14 @@
 
 typedef enum mdnn_process_state {
     MDNN_PROCESS_NEW,
-    MDNN_PROCESS_STARTING, /* some thread reads the options; meanwhile calls pass */
+    MDNN_PROCESS_STARTING, /* a thread is reading the options; calls pass until it is done */
     MDNN_PROCESS_ACTIVE,
     MDNN_PROCESS_DISABLED,
     MDNN_PROCESS_FORKED, /* a child without exec, by fork or by clone: CUDA does not work here */
     MDNN_PROCESS_EXITING /* exit handlers run: CUDA may be gone */
 } mdnn_process_state_t;
 
-/* Starts us at the first call. */
+/* Starts the library at the first call. */
 mdnn_process_state_t mdnn_process_state(void);
 /* Whether this is another process than the one that started us, even one that shares its memory
  * (vfork), of which the state does not tell. A system call. */
@@ -29,15 +31,15 @@ bool mdnn_process_disabled_by_environment(void);
 /* Valid once the state is ACTIVE; constant from then on. */
 const mdnn_options_t *mdnn_process_options(void);
 
-/* A hook decides only at the outermost call of its thread: false means pass the call on and do not
+/* A hook decides only at the outermost call of its thread. False: pass the call on, and do not
  * leave. Every true needs one mdnn_guard_leave. */
 bool mdnn_guard_enter(void);
-/* For what must go on while exit handlers run: true then, too. */
+/* For work that must go on while exit handlers run: it returns true then as well. */
 bool mdnn_guard_enter_even_at_exit(void);
 void mdnn_guard_leave(void);
 
-/* Between these the thread is not cancelled: one that ended while it waits or writes a line of ours would
- * leave locks taken, and memory in use, for ever. They nest. What passes is as it was. */
+/* Between these two calls the thread is not cancelled: a thread that ended while it waits or logs in our code would
+ * leave locks taken, and memory in use, for ever. They nest. Calls that pass are not affected. */
 void mdnn_cancel_hold(void);
 void mdnn_cancel_allow(void);
 

@@ -1,5 +1,5 @@
-/* Functions of the driver as the program calls them, by their exported names: what of ours works on
- * memory that may be virtual goes the program's way, so that it is named and counted. */
+/* Functions of the driver as the program calls them, by their exported names. Our own operations on
+ * memory that may be virtual use them, so that they are named and counted like the program's. */
 #ifndef MDNN_PUBLIC_DRIVER_H
 #define MDNN_PUBLIC_DRIVER_H
 

@@ -1,10 +1,9 @@
 /* The real functions behind the hooks.
  *
- * Order of the search: a pointer remembered from a dlsym of the host, the next
- * definition in the global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds
- * nothing inside Python, whose libraries are RTLD_LOCAL. Nothing is ever loaded by us. Tables are
- * built without a lock and published once; they are never freed, since the host may call at any
- * time. */
+ * Order of the search: a pointer remembered from a dlsym of the host, the next definition in the
+ * global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds nothing inside
+ * Python, whose libraries are RTLD_LOCAL. We never load a library. Tables are built without a lock
+ * and published once; they are never freed, since the program may call at any time. */
 #ifndef MDNN_REAL_H
 #define MDNN_REAL_H
 
@@ -67,7 +66,7 @@ typedef struct mdnn_cudnn {
 #undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
     bool complete;  /* all of support.def was found: the legacy API can run convolutions for us */
-    bool has_graph; /* so was what we need of the graph API */
+    bool has_graph; /* so were the functions that we need of the graph API */
 } mdnn_cudnn_t;
 
 typedef struct mdnn_cudart {
@@ -92,15 +91,16 @@ typedef struct mdnn_driver {
 #undef DRIVER_FUNCTION
 #undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
-    /* Those of shim/real/capture_unsafe.def as they were found; above, they relax the thread's capture mode. */
+    /* The functions of shim/real/capture_unsafe.def as they were found; the members above relax the
+     * thread's capture mode. */
     struct {
 #define UNSAFE(name, parameters, arguments) __typeof__(&name) name;
 #include "shim/real/capture_unsafe.def"
 #undef UNSAFE
     } found;
     bool has_memory;   /* all of MEMORY_FUNCTION were found: there can be virtual memory */
-    bool is_simulated; /* test/sim/: nothing of ours may depend on the host's real time */
-    /* Its cuEventSynchronize where nothing waits for the program, else CUDA_ERROR_NOT_READY. */
+    bool is_simulated; /* test/sim/: nothing in the library may depend on real time */
+    /* Its cuEventSynchronize if nothing waits for the program, otherwise CUDA_ERROR_NOT_READY. */
     CUresult (*sim_wait_event)(CUevent event);
 } mdnn_driver_t;
 
@@ -109,21 +109,21 @@ const mdnn_cudnn_t *mdnn_real_cudnn(mdnn_library_t library);
 const mdnn_cudart_t *mdnn_real_cudart(void);
 const mdnn_driver_t *mdnn_real_driver(void); /* NULL also if a function is missing */
 
-/* A function of the first of these libraries that has it, before that of the next definition in the
- * global scope; NULL: none is loaded that does. The list ends with NULL, and has five names at most.
- */
+/* A function from the first of these libraries that has it, or else the next definition in the
+ * global scope; NULL: no loaded library has it. The list ends with NULL, and has five names at
+ * most. */
 void *mdnn_real_find(const char *const *sonames, const char *name);
 
 /* The real function `hook` of `library` as the host's own dlsym found it. */
 void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function);
 
-/* Library whose soname this is; MDNN_LIBRARY_COUNT if it is none of ours. */
+/* The library with this soname; MDNN_LIBRARY_COUNT if it is not one that we hook. */
 mdnn_library_t mdnn_library_of_soname(const char *soname);
 
 typedef void *(*mdnn_dlsym_function_t)(void *handle, const char *name);
 /* glibc's dlsym, past every interposer. Never NULL after the first call in a working process. */
 mdnn_dlsym_function_t mdnn_real_dlsym(void);
-/* What it found, for the assembly stub; NULL: nothing yet. */
+/* The function that it found, for the assembly stub; NULL: nothing yet. */
 extern _Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;
 
 #endif

@@ -1,7 +1,7 @@
-/* How long a call takes where the host runs it: events around it on the host's own stream, read later,
- * without waiting. Whatever else keeps the GPU busy, or leaves it idle meanwhile, makes a call seem
- * longer, never shorter, so the least time counts. It is left idle no longer than the host takes to
- * make the call, which may be long: the thread may be preempted half-way. */
+/* Measures how long a call takes where the program runs it, by events around it on the program's own stream, which are
+ * read later without waiting. Anything that keeps the GPU busy or idle in between makes a call seem longer, never
+ * shorter, so the smallest time counts. The GPU is idle no longer than the host takes to make the call, which may be
+ * long if the thread is preempted half-way. */
 #ifndef MDNN_STOPWATCH_H
 #define MDNN_STOPWATCH_H
 
@@ -12,13 +12,13 @@
 
 typedef struct mdnn_stopwatch_times {
     double most_ms;   /* it takes no longer */
-    double device_ms; /* nor less, but for what else kept the GPU busy */
+    double device_ms; /* nor less, except for other work that kept the GPU busy */
 } mdnn_stopwatch_times_t;
 
-/* Zeroed at first; any thread, one at a time takes part. */
+/* Starts as zeros. Any thread may use it, one at a time. */
 typedef struct mdnn_stopwatch {
     _Atomic bool taken;           /* guards the rest */
-    bool under_way;               /* the events tell of a call that was not read yet */
+    bool under_way;               /* the events belong to a call that was not read yet */
     int times;                    /* that were read */
     double begin_us;              /* when the host began that call */
     double host_ms;               /* that it took to make it */
@@ -26,12 +26,12 @@ typedef struct mdnn_stopwatch {
     CUevent begin, end;           /* NULL: not made */
 } mdnn_stopwatch_t;
 
-/* Before the call is enqueued on `stream`. False if this one is not timed: the last one has not come
- * to its end, another thread times one, or the stream is being captured. Else mdnn_stopwatch_end
- * follows; a call that `failed` tells no time. */
+/* Called before the call is enqueued on `stream`. False if the call is not timed: the last one has
+ * not ended, another thread is timing one, or the stream is being captured. Otherwise
+ * mdnn_stopwatch_end follows; a call that `failed` gives no time. */
 bool mdnn_stopwatch_begin(mdnn_stopwatch_t *watch, CUstream stream);
 void mdnn_stopwatch_end(mdnn_stopwatch_t *watch, CUstream stream, bool failed);
-/* How many calls were timed until now, *least the least of it if there were any. */
+/* The number of calls that were timed; *least is the smallest time if there were any. */
 int mdnn_stopwatch_read(mdnn_stopwatch_t *watch, mdnn_stopwatch_times_t *least);
 /* Destroys the events. No call is being timed. */
 void mdnn_stopwatch_fini(mdnn_stopwatch_t *watch);

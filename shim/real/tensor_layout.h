@@ -9,10 +9,11 @@
 
 /* The batch can be cut: it is the outermost dimension of x, y and z, and has the same size in all. */
 bool mdnn_problem_is_divisible(const mdnn_problem_t *problem);
-/* Images between cuts that keep every slice as aligned as the caller's tensors (at most 16 bytes). */
+/* The number of images between cuts with which every slice is as aligned as the caller's tensors
+ * (at most 16 bytes). */
 int64_t mdnn_problem_granularity(const mdnn_problem_t *problem);
 int64_t mdnn_problem_batch(const mdnn_problem_t *problem);
-/* Bytes from the first to behind the last element of `images` images (of a filter: the whole);
+/* The bytes from the first to behind the last element of `images` images (for a filter: all of it);
  * UINT64_MAX on overflow. */
 uint64_t mdnn_tensor_bytes(const mdnn_problem_tensor_t *tensor, int64_t images);
 /* True if there is memory between the elements of `tensor` that is not its own. */
