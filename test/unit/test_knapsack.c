@@ -1,5 +1,4 @@
-/* The exact knapsack against an oracle that tries every choice. MDNN_TEST_SEED=n repeats the
- * instance that a failure named. */
+/* The exact knapsack against an oracle that tries every choice. A failure names its seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +11,7 @@
 #include <cmocka.h>
 
 #include "optimizer/knapsack.h"
+#include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random.h"
 
@@ -23,19 +23,13 @@ static uint64_t random_below(uint64_t *state, uint64_t end)
 enum { MOST_CLASSES = 1000, MOST_ITEMS = 24 };
 
 typedef struct instance {
-    uint64_t seed, capacity_bytes;
+    uint64_t capacity_bytes;
     size_t class_count;
     mdnn_knapsack_class_t classes[MOST_CLASSES];
     mdnn_knapsack_item_t items[MOST_CLASSES][MOST_ITEMS];
 } instance_t;
 
 static instance_t instance;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("%s (MDNN_TEST_SEED=%llu)", #condition, (unsigned long long)instance.seed);   \
-    } while (0)
 
 /* Times are multiples of 1/8, so that sums are exact and ties are real. Small ranges make ties,
  * large ones make sizes that no double holds. */
@@ -46,7 +40,6 @@ static void fill_small(uint64_t seed)
     const uint64_t bytes = ranges[random_below(&state, 5)], times = ranges[random_below(&state, 3)];
     const bool related = random_below(&state, 3) == 0; /* more workspace, less time */
 
-    instance.seed = seed;
     instance.class_count = random_below(&state, 7);
     for (size_t k = 0; k < instance.class_count; k++) {
         const size_t count = 1 + random_below(&state, 6);
@@ -125,14 +118,8 @@ static void check_seed(uint64_t seed)
 
 static void solution_equals_brute_force_on_random_instances(void **state)
 {
-    const char *const seed = getenv("MDNN_TEST_SEED");
     (void)state;
-    if (seed) {
-        check_seed(strtoull(seed, NULL, 10));
-        return;
-    }
-    for (uint64_t i = 1; i <= 50000; i++)
-        check_seed(i);
+    each_seed(check_seed, 50000);
     assert_int_equal(live_allocations, 0);
 }
 
@@ -158,35 +145,36 @@ static double table_oracle(void)
     return best[instance.capacity_bytes];
 }
 
+static void check_against_table(uint64_t seed)
+{
+    uint64_t random = seed;
+    mdnn_knapsack_result_t result;
+    instance.class_count = 20 + random_below(&random, 60);
+    instance.capacity_bytes = 200 + random_below(&random, 1800);
+    for (size_t k = 0; k < instance.class_count; k++) {
+        const size_t count = 1 + random_below(&random, MOST_ITEMS);
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t bytes = i ? random_below(&random, 100) : 0;
+            const double noise = (double)random_below(&random, 64) / 8;
+            instance.items[k][i] =
+                (mdnn_knapsack_item_t){200 - (double)bytes + (seed % 2 ? noise : 0), bytes};
+        }
+        instance.classes[k] = (mdnn_knapsack_class_t){instance.items[k], count};
+    }
+    CHECK(solve(NULL, &result) == MDNN_STATUS_OK);
+    CHECK(result.optimal && result.time_ms == table_oracle());
+}
+
 static void solution_equals_a_table_over_capacities(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
-        uint64_t random = seed;
-        mdnn_knapsack_result_t result;
-        instance.seed = seed;
-        instance.class_count = 20 + random_below(&random, 60);
-        instance.capacity_bytes = 200 + random_below(&random, 1800);
-        for (size_t k = 0; k < instance.class_count; k++) {
-            const size_t count = 1 + random_below(&random, MOST_ITEMS);
-            for (size_t i = 0; i < count; i++) {
-                const uint64_t bytes = i ? random_below(&random, 100) : 0;
-                const double noise = (double)random_below(&random, 64) / 8;
-                instance.items[k][i] =
-                    (mdnn_knapsack_item_t){200 - (double)bytes + (seed % 2 ? noise : 0), bytes};
-            }
-            instance.classes[k] = (mdnn_knapsack_class_t){instance.items[k], count};
-        }
-        CHECK(solve(NULL, &result) == MDNN_STATUS_OK);
-        CHECK(result.optimal && result.time_ms == table_oracle());
-    }
+    each_seed(check_against_table, 300);
 }
 
 /* Time falls as workspace grows, by the same law everywhere: no choice is ever settled. */
 static void fill_hostile(size_t classes, size_t items)
 {
     uint64_t random = 7;
-    instance.seed = 7;
     instance.class_count = classes;
     instance.capacity_bytes = 0;
     for (size_t k = 0; k < classes; k++) {

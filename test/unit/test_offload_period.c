@@ -11,26 +11,14 @@
 #include <cmocka.h>
 
 #include "offload/plan/period_text.h"
+#include "test/unit/each_seed.h"
 #include "test/unit/random_period.h"
 
 static random_period_t instance;
-static uint64_t seed_now;
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("%s (MDNN_TEST_SEED=%llu)", #condition, (unsigned long long)seed_now);        \
-    } while (0)
-
-static void each_seed(void (*check)(void), uint64_t count)
+static void fill(uint64_t seed)
 {
-    const char *const seed = getenv("MDNN_TEST_SEED");
-    for (uint64_t i = 1; i <= (seed ? 1 : count); i++) {
-        seed_now = seed ? strtoull(seed, NULL, 10) : i;
-        random_period_fill(&instance, seed_now, 2 + (uint32_t)(seed_now % 9),
-                           1 + (uint32_t)(seed_now % 7));
-        check();
-    }
+    random_period_fill(&instance, seed, 2 + (uint32_t)(seed % 9), 1 + (uint32_t)(seed % 7));
 }
 
 static const mdnn_use_t *use_of(uint32_t position, uint32_t range)
@@ -42,10 +30,11 @@ static const mdnn_use_t *use_of(uint32_t position, uint32_t range)
     return NULL;
 }
 
-static void check_live(void)
+static void check_live(uint64_t seed)
 {
     uint64_t live[RANDOM_PERIOD_OPERATIONS], floor_bytes, most = 0;
     const mdnn_period_t *const period = &instance.period;
+    fill(seed);
     mdnn_period_live_bytes(period, live);
     for (uint32_t i = 0; i < period->operation_count; i++) {
         uint64_t bytes = 0, needed = 0, least = UINT64_MAX;
@@ -91,10 +80,11 @@ static bool oracle_gap(uint32_t range, int32_t from, mdnn_gap_t *gap)
     return gap->to > from + 1;
 }
 
-static void check_gaps(void)
+static void check_gaps(uint64_t seed)
 {
     mdnn_gap_t *gaps, expected;
     size_t count, seen = 0;
+    fill(seed);
     CHECK(mdnn_period_check(&instance.period) == MDNN_STATUS_OK);
     CHECK(mdnn_period_gaps(&instance.period, &gaps, &count) == MDNN_STATUS_OK);
     for (uint32_t r = 0; r < instance.period.range_count; r++) {
@@ -126,11 +116,12 @@ static void gaps_are_the_stretches_without_use(void **state)
     each_seed(check_gaps, 5000);
 }
 
-static void check_text(void)
+static void check_text(uint64_t seed)
 {
     char *text, *again;
     size_t bytes, again_bytes, line;
     mdnn_period_t read;
+    fill(seed);
     CHECK(mdnn_period_write(&instance.period, &text, &bytes) == MDNN_STATUS_OK);
     CHECK(mdnn_period_read(text, bytes, &read, &line) == MDNN_STATUS_OK);
     CHECK(mdnn_period_write(&read, &again, &again_bytes) == MDNN_STATUS_OK);

@@ -11,27 +11,12 @@
 #include <cmocka.h>
 
 #include "offload/plan/exhaustive.h"
+#include "test/unit/each_seed.h"
 #include "test/unit/random_period.h"
 #include "test/unit/replay_checker.h"
 #include "test/unit/vgg16_period.h"
 
 static random_period_t instance;
-static uint64_t seed_now;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("%s (MDNN_TEST_SEED=%llu)", #condition, (unsigned long long)seed_now);        \
-    } while (0)
-
-static void each_seed(void (*check)(void), uint64_t count)
-{
-    const char *const seed = getenv("MDNN_TEST_SEED");
-    for (uint64_t i = 1; i <= (seed ? 1 : count); i++) {
-        seed_now = seed ? strtoull(seed, NULL, 10) : i;
-        check();
-    }
-}
 
 static uint64_t peak_without_budget(void)
 {
@@ -78,7 +63,7 @@ static void check_plan(const mdnn_move_plan_request_t *request, const mdnn_move_
     CHECK(mdnn_schedule_check(request->period, &plan->schedule) == MDNN_STATUS_OK);
     const char *const fault = replay_watched(&replay, &result, &status);
     if (fault)
-        fail_msg("%s (MDNN_TEST_SEED=%llu)", fault, (unsigned long long)seed_now);
+        seed_failed(fault);
     CHECK(status == MDNN_STATUS_OK);
     CHECK(result.time_us == plan->predicted.time_us);
     CHECK(result.peak_bytes <= request->budget_bytes);
@@ -87,13 +72,12 @@ static void check_plan(const mdnn_move_plan_request_t *request, const mdnn_move_
     CHECK(plan->link_bound_us <= plan->predicted.time_us * (1 + 1e-9));
 }
 
-static void check_policies(void)
+static void check_policies(uint64_t seed)
 {
-    if (seed_now % 3)
-        random_period_training(&instance, seed_now, 1 + (uint32_t)(seed_now % 8));
+    if (seed % 3)
+        random_period_training(&instance, seed, 1 + (uint32_t)(seed % 8));
     else
-        random_period_fill(&instance, seed_now, 2 + (uint32_t)(seed_now % 14),
-                           1 + (uint32_t)(seed_now % 11));
+        random_period_fill(&instance, seed, 2 + (uint32_t)(seed % 14), 1 + (uint32_t)(seed % 11));
     mdnn_move_plan_request_t request = random_request();
     request.variants = (mdnn_variants_t)random_period_below(&instance, MDNN_VARIANTS_COUNT);
     request.effort = 40;
@@ -156,16 +140,15 @@ static void compare(mdnn_move_plan_request_t request)
     mdnn_move_plan_fini(&best);
 }
 
-static void compare_random(void)
+static void compare_random(uint64_t seed)
 {
-    random_period_fill(&instance, seed_now, 3 + (uint32_t)(seed_now % 5),
-                       2 + (uint32_t)(seed_now % 4));
+    random_period_fill(&instance, seed, 3 + (uint32_t)(seed % 5), 2 + (uint32_t)(seed % 4));
     compare(random_request());
 }
 
-static void compare_training(void)
+static void compare_training(uint64_t seed)
 {
-    random_period_training(&instance, seed_now, 1);
+    random_period_training(&instance, seed, 1);
     for (uint32_t r = 0; r < instance.period.range_count; r++) /* few gaps, or it takes for ever */
         instance.ranges[r].stays |= mdnn_range_is_permanent(&instance.ranges[r]);
     compare(random_request());

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "test/unit/each_seed.h"
 #include "test/unit/random_period.h"
 #include "test/unit/replay_checker.h"
 
@@ -219,9 +220,10 @@ static void check_seed(uint64_t seed)
     mdnn_status_t status;
     const mdnn_status_t check = mdnn_schedule_check(&instance.period, &schedule);
     const char *fault = replay_watched(&request, &result, &status);
-    if (check != MDNN_STATUS_OK || status != MDNN_STATUS_OK || fault)
-        fail_msg("check %d, replay %d, %s (MDNN_TEST_SEED=%llu)", check, status,
-                 fault ? fault : "no fault", (unsigned long long)seed);
+    CHECK(check == MDNN_STATUS_OK);
+    CHECK(status == MDNN_STATUS_OK);
+    if (fault)
+        seed_failed(fault);
     request.budget_bytes = peak - 1;
     if (peak > 0)
         assert_int_equal(mdnn_replay(&request, &result), MDNN_STATUS_NOT_FOUND);
@@ -230,10 +232,8 @@ static void check_seed(uint64_t seed)
 
 static void random_schedules_keep_every_rule(void **state)
 {
-    const char *const seed = getenv("MDNN_TEST_SEED");
     (void)state;
-    for (uint64_t i = 1; i <= (seed ? 1 : 20000); i++)
-        check_seed(seed ? strtoull(seed, NULL, 10) : i);
+    each_seed(check_seed, 20000);
 }
 
 static void schedules_without_sense_are_refused(void **state)

@@ -9,23 +9,17 @@
 #include <cmocka.h>
 
 #include "offload/plan/parts.h"
+#include "test/unit/each_seed.h"
 #include "test/unit/random_period.h"
 
 enum { SEEDS = 1000, CHUNK = 2 };
 
 static random_period_t instance;
-static uint64_t seed_now;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("%s (seed %llu)", #condition, (unsigned long long)seed_now);                  \
-    } while (0)
+static unsigned more, moved; /* periods that were cut, and of which something moved */
 
 /* Programs and training in turns, in chunks. */
 static void fill(uint64_t seed)
 {
-    seed_now = seed;
     if (seed % 2)
         random_period_fill(&instance, seed, 8 + (uint32_t)(seed % 9), 3 + (uint32_t)(seed % 11));
     else
@@ -75,30 +69,33 @@ static uint32_t check_range(const mdnn_parts_t *parts, uint32_t r, uint32_t part
     return part;
 }
 
-static void parts_are_the_range_cut_at_chunks(void **state)
+static void check_parts(uint64_t seed)
 {
     uint64_t live[RANDOM_PERIOD_OPERATIONS], live_parts[RANDOM_PERIOD_OPERATIONS];
-    unsigned more = 0;
+    fill(seed);
+    const uint64_t part_bytes = CHUNK * (1 + seed % 3);
+    uint64_t floor_bytes, floor_parts;
+    mdnn_parts_t parts = cut(part_bytes);
+    uint32_t part = 0;
+    for (uint32_t r = 0; r < instance.period.range_count; r++)
+        part = check_range(&parts, r, part, part_bytes);
+    CHECK(part == parts.period.range_count);
+    mdnn_period_live_bytes(&instance.period, live);
+    mdnn_period_live_bytes(&parts.period, live_parts);
+    CHECK(memcmp(live, live_parts, instance.period.operation_count * sizeof *live) == 0);
+    CHECK(mdnn_period_floor(&instance.period, &floor_bytes) == MDNN_STATUS_OK &&
+          mdnn_period_floor(&parts.period, &floor_parts) == MDNN_STATUS_OK);
+    CHECK(floor_bytes == floor_parts);
+    more += part > instance.period.range_count;
+    mdnn_parts_fini(&parts);
+}
+
+static void parts_are_the_range_cut_at_chunks(void **state)
+{
     (void)state;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        fill(seed);
-        const uint64_t part_bytes = CHUNK * (1 + seed % 3);
-        uint64_t floor_bytes, floor_parts;
-        mdnn_parts_t parts = cut(part_bytes);
-        uint32_t part = 0;
-        for (uint32_t r = 0; r < instance.period.range_count; r++)
-            part = check_range(&parts, r, part, part_bytes);
-        CHECK(part == parts.period.range_count);
-        mdnn_period_live_bytes(&instance.period, live);
-        mdnn_period_live_bytes(&parts.period, live_parts);
-        CHECK(memcmp(live, live_parts, instance.period.operation_count * sizeof *live) == 0);
-        CHECK(mdnn_period_floor(&instance.period, &floor_bytes) == MDNN_STATUS_OK &&
-              mdnn_period_floor(&parts.period, &floor_parts) == MDNN_STATUS_OK);
-        CHECK(floor_bytes == floor_parts);
-        more += part > instance.period.range_count;
-        mdnn_parts_fini(&parts);
-    }
-    assert_true(more > SEEDS / 2);
+    more = 0;
+    each_seed(check_parts, SEEDS);
+    assert_true(more > SEEDS / 2 || getenv("MDNN_TEST_SEED"));
 }
 
 static void ranges_stay_whole_on_request(void **state)
@@ -131,38 +128,41 @@ static void check_order(const mdnn_parts_t *parts, const mdnn_schedule_t *schedu
     CHECK(is_last);
 }
 
-static void last_parts_leave_and_come_back_last(void **state)
+static void check_moves(uint64_t seed)
 {
     uint64_t before[RANDOM_PERIOD_OPERATIONS], after[RANDOM_PERIOD_OPERATIONS];
-    unsigned moved = 0;
+    uint64_t floor_bytes;
+    fill(seed);
+    mdnn_parts_t parts = cut(CHUNK);
+    CHECK(mdnn_period_floor(&parts.period, &floor_bytes) == MDNN_STATUS_OK);
+    const mdnn_move_plan_request_t request = {.period = &parts.period,
+                                              .policy = MDNN_POLICY_AUTO,
+                                              .variants = MDNN_VARIANTS_FASTEST,
+                                              .link = random_period_link(&instance),
+                                              .budget_bytes = floor_bytes + seed % 7,
+                                              .host_limit_bytes = UINT64_MAX,
+                                              .effort = 20};
+    mdnn_move_plan_t plan;
+    CHECK(mdnn_move_plan(&request, &plan) == MDNN_STATUS_OK);
+    mdnn_schedule_resident_bytes(&parts.period, &plan.schedule, before);
+    mdnn_parts_order(&parts, &plan.schedule);
+    CHECK(mdnn_schedule_check(&parts.period, &plan.schedule) == MDNN_STATUS_OK);
+    mdnn_schedule_resident_bytes(&parts.period, &plan.schedule, after);
+    for (uint32_t i = 0; i < parts.period.operation_count; i++)
+        CHECK(after[i] <= before[i]);
+    for (size_t m = 0; m < plan.schedule.move_count; m++)
+        check_order(&parts, &plan.schedule, m);
+    moved += plan.schedule.move_count > 0;
+    mdnn_move_plan_fini(&plan);
+    mdnn_parts_fini(&parts);
+}
+
+static void last_parts_leave_and_come_back_last(void **state)
+{
     (void)state;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        uint64_t floor_bytes;
-        fill(seed);
-        mdnn_parts_t parts = cut(CHUNK);
-        CHECK(mdnn_period_floor(&parts.period, &floor_bytes) == MDNN_STATUS_OK);
-        const mdnn_move_plan_request_t request = {.period = &parts.period,
-                                                  .policy = MDNN_POLICY_AUTO,
-                                                  .variants = MDNN_VARIANTS_FASTEST,
-                                                  .link = random_period_link(&instance),
-                                                  .budget_bytes = floor_bytes + seed % 7,
-                                                  .host_limit_bytes = UINT64_MAX,
-                                                  .effort = 20};
-        mdnn_move_plan_t plan;
-        CHECK(mdnn_move_plan(&request, &plan) == MDNN_STATUS_OK);
-        mdnn_schedule_resident_bytes(&parts.period, &plan.schedule, before);
-        mdnn_parts_order(&parts, &plan.schedule);
-        CHECK(mdnn_schedule_check(&parts.period, &plan.schedule) == MDNN_STATUS_OK);
-        mdnn_schedule_resident_bytes(&parts.period, &plan.schedule, after);
-        for (uint32_t i = 0; i < parts.period.operation_count; i++)
-            CHECK(after[i] <= before[i]);
-        for (size_t m = 0; m < plan.schedule.move_count; m++)
-            check_order(&parts, &plan.schedule, m);
-        moved += plan.schedule.move_count > 0;
-        mdnn_move_plan_fini(&plan);
-        mdnn_parts_fini(&parts);
-    }
-    assert_true(moved > SEEDS / 2);
+    moved = 0;
+    each_seed(check_moves, SEEDS);
+    assert_true(moved > SEEDS / 2 || getenv("MDNN_TEST_SEED"));
 }
 
 static void an_empty_period_has_no_parts(void **state)

@@ -1,5 +1,5 @@
 /* Workspace Division against an oracle that tries every choice, and against WR where the two must
- * agree. MDNN_TEST_SEED=n repeats the instance that a failure named. */
+ * agree. A failure names its seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,15 +12,10 @@
 
 #include "optimizer/wd.h"
 #include "optimizer/wr.h"
+#include "test/unit/each_seed.h"
 #include "test/unit/random_wd.h"
 
 static random_wd_t instance;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("%s (MDNN_TEST_SEED=%llu)", #condition, (unsigned long long)instance.seed);   \
-    } while (0)
 
 static void check_seed(uint64_t seed)
 {
@@ -52,14 +47,8 @@ static void check_seed(uint64_t seed)
 
 static void solution_equals_brute_force_in_both_models(void **state)
 {
-    const char *const seed = getenv("MDNN_TEST_SEED");
     (void)state;
-    if (seed) {
-        check_seed(strtoull(seed, NULL, 10));
-        return;
-    }
-    for (uint64_t i = 1; i <= 20000; i++)
-        check_seed(i);
+    each_seed(check_seed, 20000);
 }
 
 /* ---- WR ---- */
