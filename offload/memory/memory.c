@@ -113,7 +113,9 @@ mdnn_allocation_t *mdnn_allocation_find(const mdnn_memory_t *memory, uint64_t ad
                                         uint64_t began)
 {
     mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, address);
-    return allocation && allocation->born < began && began <= allocation->gone ? allocation : NULL;
+    const bool was_there =
+        allocation && (allocation->born < began || MDNN_FAULT(NAMES_WHAT_CAME_LATER));
+    return was_there && began <= allocation->gone ? allocation : NULL;
 }
 
 mdnn_allocation_t *mdnn_allocation_find_live(const mdnn_memory_t *memory, uint64_t address)
@@ -125,7 +127,10 @@ mdnn_allocation_t *mdnn_allocation_find_live(const mdnn_memory_t *memory, uint64
 mdnn_allocation_t *mdnn_allocation_find_kept(const mdnn_memory_t *memory, uint64_t address)
 {
     mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, address);
-    return allocation && (!allocation->freed || allocation->pins > 0) ? allocation : NULL;
+    if (!allocation || MDNN_FAULT(FREED_IS_PINNED_TOO_LATE))
+        return allocation;
+    const bool pinned = allocation->pins > 0 && !MDNN_FAULT(FREED_IS_NOT_PINNED_AGAIN);
+    return !allocation->freed || pinned ? allocation : NULL;
 }
 
 mdnn_status_t mdnn_allocation_reserve_use(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
@@ -182,7 +187,7 @@ mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocati
 void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optional)
 {
     const uint64_t room = mdnn_ranges_chunks_for(memory->ranges, bytes) * memory->chunk_bytes;
-    if (optional)
+    if (optional && !MDNN_FAULT(OPTIONAL_IS_NEEDED))
         memory->report.refused_optional++;
     else
         mdnn_memory_note_wanting(memory,
@@ -255,7 +260,9 @@ uint64_t mdnn_memory_available(const mdnn_memory_t *memory)
 {
     const uint64_t largest = memory->report.largest_operation_bytes,
                    live = memory->live_room_bytes; /* no operation on what is alive takes more */
-    const uint64_t taken = mdnn_memory_stuck_bytes(memory) + (largest < live ? largest : live);
+    const uint64_t most =
+        largest < live || MDNN_FAULT(FREE_MEMORY_LACKS_WHAT_IS_GONE) ? largest : live;
+    const uint64_t taken = mdnn_memory_stuck_bytes(memory) + most;
     const uint64_t budget = memory->chunk_limit * memory->chunk_bytes;
     return budget > taken ? budget - taken : 0;
 }

@@ -1,5 +1,6 @@
 /* What every part of the mechanism asks and notes: how many chunks there are and may be, what was refused,
  * what happens. Moves nothing, and waits for nothing. */
+#include "config/fault.h"
 #include "offload/memory/memory_internal.h"
 
 #include <stdlib.h>
@@ -45,7 +46,8 @@ void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t
 bool mdnn_memory_has_gone_on(const mdnn_memory_t *memory)
 {
     enum { OPERATIONS = 100 }; /* more than the end of a program makes */
-    return memory->report.operations - memory->wanting.since >= OPERATIONS;
+    return memory->report.operations - memory->wanting.since >= OPERATIONS &&
+           !MDNN_FAULT(REFUSED_IS_NEEDED_FOR_EVER);
 }
 
 void mdnn_memory_note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes)
@@ -54,7 +56,7 @@ void mdnn_memory_note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes)
         memory->report.refused_optional += memory->wanting.count;
         memory->wanting.count = memory->wanting.bytes = 0;
     }
-    if (memory->wanting.bytes < needed_bytes)
+    if (memory->wanting.bytes < needed_bytes && !MDNN_FAULT(REFUSED_IS_NOT_NEEDED))
         memory->wanting.bytes = needed_bytes;
     memory->wanting.count++;
     memory->wanting.since = memory->report.operations;

@@ -1,5 +1,6 @@
 /* Memory for an allocation, or addresses alone. */
 #include "offload/memory/memory_acquire.h"
+#include "config/fault.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_room.h"
 #include "offload/memory/memory_turns.h"
@@ -15,9 +16,10 @@ static bool may_have(const mdnn_memory_t *memory, uint64_t wanted)
     const uint64_t stuck = mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes;
     const uint64_t room = allowed * memory->chunk_bytes,
                    host = memory->config.follower.host_limit_bytes;
-    if (stuck > allowed || wanted > allowed - stuck)
+    const bool has_no_room = stuck > allowed || wanted > allowed - stuck;
+    if (has_no_room && !MDNN_FAULT(RESERVES_WHAT_CANNOT_BE))
         return false;
-    return host > UINT64_MAX - room ||
+    return host > UINT64_MAX - room || MDNN_FAULT(RESERVES_BEYOND_THE_HOST) ||
            memory->live_room_bytes + wanted * memory->chunk_bytes <= room + host;
 }
 
@@ -39,8 +41,10 @@ mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
 
 bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes)
 {
-    return memory->config.safety == MDNN_SAFETY_FAST && memory->untracked_open == 0 &&
-           bytes >= memory->config.min_bytes && bytes > memory->config.ranges.small_bytes;
+    const bool is_tracked = memory->untracked_open == 0 || MDNN_FAULT(BLANK_BESIDE_UNTRACKED_WORK);
+    const bool can_leave = bytes >= memory->config.min_bytes || MDNN_FAULT(BLANK_THOUGH_IT_STAYS);
+    return memory->config.safety == MDNN_SAFETY_FAST && is_tracked && can_leave &&
+           bytes > memory->config.ranges.small_bytes;
 }
 
 /* An allocation. */
@@ -56,7 +60,7 @@ typedef struct request {
 static bool is_to_be_bare(mdnn_memory_t *memory, const request_t *request, mdnn_status_t status)
 {
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-        return request->first_use != MDNN_FIRST_USE_UNKNOWN;
+        return request->first_use != MDNN_FIRST_USE_UNKNOWN && !MDNN_FAULT(NEXT_SENDS_OTHERS_AWAY);
     return status == MDNN_STATUS_BUSY && memory->stalled &&
            mdnn_memory_may_be_bare(memory, request->bytes) &&
            mdnn_memory_chunks_elsewhere(memory, true) >= request->chunks;
@@ -80,6 +84,14 @@ static mdnn_status_t try_acquire(mdnn_memory_t *memory, const request_t *request
     return MDNN_STATUS_OK;
 }
 
+static bool nothing_else_can_leave(mdnn_memory_t *memory, const request_t *request)
+{
+    if (MDNN_FAULT(NOTHING_LEAVES_INSTEAD))
+        return true;
+    return mdnn_memory_chunks_elsewhere(memory, false) < request->chunks &&
+           !MDNN_FAULT(WAITS_THOUGH_NOTHING_CAN_LEAVE);
+}
+
 /* The same for an allocation. Its stream could be put behind those who work there, but their work
  * may wait for what the program does when this stream has got on. So that is the last resort: if
  * nothing else could ever leave, or nothing that the device does changes that. */
@@ -90,7 +102,7 @@ static mdnn_status_t wait_for_users(mdnn_memory_t *memory, request_t *request,
     const uint64_t steps = memory->steps, completions = patience->completions;
     const bool was_behind = request->behind;
     const bool held = mdnn_memory_others_hold(memory);
-    if (!was_behind && !held && mdnn_memory_chunks_elsewhere(memory, false) < request->chunks) {
+    if (!was_behind && !held && nothing_else_can_leave(memory, request)) {
         request->behind = true;
         return MDNN_STATUS_OK;
     }
@@ -99,7 +111,7 @@ static mdnn_status_t wait_for_users(mdnn_memory_t *memory, request_t *request,
     const bool changed =
         held || memory->steps != steps || patience->completions != completions || !memory->stalled;
     request->vain = changed ? 0 : request->vain + 1;
-    request->behind = was_behind || request->vain > most;
+    request->behind = was_behind || (request->vain > most && !MDNN_FAULT(NO_LAST_RESORT));
     return request->behind && !was_behind && status == MDNN_STATUS_BUSY ? MDNN_STATUS_OK : status;
 }
 
@@ -135,8 +147,9 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
     mdnn_patience_t patience = mdnn_memory_patience(memory);
     mdnn_status_t status;
     MDNN_TRY(mdnn_memory_take_turn(memory, turn));
-    if (first_use == MDNN_FIRST_USE_LATER &&
-        mdnn_memory_reserve(memory, bytes, allocation) == MDNN_STATUS_OK)
+    const bool is_later = first_use == MDNN_FIRST_USE_LATER && !MDNN_FAULT(LATER_TAKES_MEMORY);
+    const bool is_next = first_use == MDNN_FIRST_USE_NEXT && MDNN_FAULT(NEXT_TAKES_NO_MEMORY);
+    if ((is_later || is_next) && mdnn_memory_reserve(memory, bytes, allocation) == MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     for (;;) {
         status = acquire_in_turn(memory, &request, allocation, &patience);

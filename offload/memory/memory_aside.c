@@ -1,5 +1,6 @@
 /* The budget's other part: device memory that is the driver's own, and so cannot leave. What is to
  * be set aside must not be there yet; chunks make room for it, and go back to the driver. */
+#include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_room.h"
@@ -13,12 +14,17 @@ static uint64_t chunks_over(const mdnn_memory_t *memory)
     return there > allowed ? there - allowed : 0;
 }
 
+/* Of the budget: what is set aside, or is to be. */
+static uint64_t bytes_of_others(const mdnn_memory_t *memory)
+{
+    return MDNN_FAULT(SET_ASIDE_AND_USED) ? 0 : memory->claimed_bytes + memory->aside_bytes;
+}
+
 /* What could be away must be able to come back beside it: the largest range that lives, and the
  * largest operation so far, as far as so much lives. */
 static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes)
 {
-    const uint64_t held =
-        mdnn_memory_stuck_bytes(memory) + memory->aside_bytes + memory->claimed_bytes + bytes;
+    const uint64_t held = mdnn_memory_stuck_bytes(memory) + bytes_of_others(memory) + bytes;
     uint64_t most = 0, all = 0;
     for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next) {
@@ -72,13 +78,13 @@ static mdnn_status_t shrink(mdnn_memory_t *memory)
 
 mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
 {
-    const uint64_t taken = memory->aside_bytes + memory->claimed_bytes,
-                   budget = memory->config.budget_bytes;
+    const uint64_t taken = bytes_of_others(memory), budget = memory->config.budget_bytes;
     mdnn_status_t status = MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     if (taken <= budget && bytes <= budget - taken && can_hold(memory, bytes)) {
         memory->claimed_bytes += bytes; /* nobody else takes it meanwhile */
-        status = shrink(memory);
-        memory->claimed_bytes -= bytes;
+        status = MDNN_FAULT(SET_ASIDE_WITHOUT_ROOM) ? MDNN_STATUS_OK : shrink(memory);
+        if (!MDNN_FAULT(CLAIMED_FOR_EVER))
+            memory->claimed_bytes -= bytes;
     }
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
         mdnn_memory_refused(memory, bytes + mdnn_memory_stuck_bytes(memory), false);

@@ -1,4 +1,5 @@
 /* Around an operation: what it names is held, marked, recorded; the plan follower's advice is followed. */
+#include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_room.h"
@@ -132,7 +133,8 @@ static mdnn_status_t show_only_named(mdnn_memory_t *memory,
             mdnn_range_chunks(allocation->range).mapped == 0 ||
             (memory->open > 0 && !mdnn_allocation_uses_over(memory, allocation)))
             continue;
-        MDNN_TRY(mdnn_allocation_show(memory, allocation, false));
+        if (!MDNN_FAULT(VERIFY_MAPS_ALL))
+            MDNN_TRY(mdnn_allocation_show(memory, allocation, false));
     }
     memory->passes++;
     for (size_t i = 0; i < operation->operand_count; i++) {
@@ -189,8 +191,9 @@ static mdnn_status_t hold_resident(mdnn_memory_t *memory, const mdnn_memory_oper
 {
     mdnn_sum_t sum = {0};
     MDNN_TRY(hold(memory, operation, &sum));
+    const bool lacking = sum.lacking && !MDNN_FAULT(BEGIN_WAITS_FOR_NOTHING);
     const mdnn_status_t status =
-        sum.lacking ? demand_named(memory, operation, patience) : MDNN_STATUS_OK;
+        lacking ? demand_named(memory, operation, patience) : MDNN_STATUS_OK;
     if (status == MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
@@ -394,7 +397,8 @@ static void join_and_bring_back(mdnn_memory_t *memory, const mdnn_advice_t *advi
 
 static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
 {
-    const bool moves = !mdnn_memory_serves_all(memory); /* HOST: nothing moves ahead of time */
+    const bool moves = /* HOST: nothing moves ahead of time */
+        !mdnn_memory_serves_all(memory) || MDNN_FAULT(MOVES_AHEAD_OF_TIME);
     for (size_t i = 0; moves && i < advice->leave_count; i++) {
         mdnn_allocation_t *const allocation = advice->leave[i].owner;
         const uint64_t keep = chunks_in(memory, allocation, advice->leave[i].bytes);
@@ -432,9 +436,11 @@ static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
     /* What slabs give back they will want again in the next iteration. */
     mdnn_recent_note(&memory->slab_chunks, memory->began,
                      mdnn_ranges_counts(memory->ranges).chunks_slab);
+    const uint64_t slab_chunks = MDNN_FAULT(SLABS_OF_THIS_MOMENT_FOR_PLANS)
+                                     ? mdnn_ranges_counts(memory->ranges).chunks_slab
+                                     : mdnn_recent_most(&memory->slab_chunks);
     mdnn_follower_set_aside(memory->follower,
-                            memory->aside_bytes +
-                                mdnn_recent_most(&memory->slab_chunks) * memory->chunk_bytes);
+                            memory->aside_bytes + slab_chunks * memory->chunk_bytes);
     mdnn_follower_record(memory->follower, &recorded, &advice);
     mdnn_memory_watch_iteration(memory, operation->stream);
     follow_advice(memory, &advice);
@@ -468,7 +474,8 @@ static mdnn_stream_point_t mark_end(mdnn_memory_t *memory, const mdnn_memory_ope
     fix_end(memory, end);
     memory->report.operations++;
     memory->resident_sum += mdnn_ranges_counts(memory->ranges).chunks_live;
-    mdnn_allocation_note_use(&memory->all, end);     /* with FAST it has no place for it */
+    if (!MDNN_FAULT(ONE_STREAM_STANDS_FOR_ALL))
+        mdnn_allocation_note_use(&memory->all, end); /* with FAST it has no place for it */
     if (memory->config.safety == MDNN_SAFETY_VERIFY) /* before anything is unmapped */
         prove(memory, operation, mdnn_memory_wait(memory, end));
     return end;

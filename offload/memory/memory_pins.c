@@ -1,5 +1,6 @@
 /* Pins: what has one is RESIDENT and never leaves. Of all kinds: by address, by operation, and those that end with
  * the allocation. */
+#include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_room.h"
@@ -18,7 +19,8 @@ void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         return;
     if (allocation->range && !allocation->stays) {
         memory->stuck_bytes -= allocation->room;
-        mdnn_allocation_note_movable(memory, allocation);
+        if (!MDNN_FAULT(UNPINNED_IS_LOCKED_OUT))
+            mdnn_allocation_note_movable(memory, allocation);
     }
     if (allocation->freed)
         allocation->gone = memory->began;
@@ -110,7 +112,11 @@ mdnn_status_t mdnn_memory_pin_live(mdnn_memory_t *memory, uint64_t address, mdnn
 void mdnn_memory_unpin_live(mdnn_memory_t *memory, mdnn_live_pin_t pin)
 {
     mdnn_allocation_t *const allocation = mdnn_allocation_find_live(memory, pin.address);
-    if (!allocation || allocation->number != pin.number || allocation->live_pins == 0)
+    if (!allocation)
+        return;
+    const bool is_another = allocation->number != pin.number && !MDNN_FAULT(LIVE_PIN_OF_ANOTHER);
+    const bool has_none = allocation->live_pins == 0 && !MDNN_FAULT(LIVE_PIN_OF_NOBODY);
+    if (is_another || has_none)
         return;
     allocation->live_pins--;
     mdnn_allocation_unpin(memory, allocation);

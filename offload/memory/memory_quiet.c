@@ -7,6 +7,7 @@
  *     Each operation is therefore taken for a use of every range, and nothing moves ahead of time.
  * What else of the mechanism is as in `fast`; where a call of the device fails or the wait takes
  * too long, an address may be without memory for a while, and who touches it then faults. */
+#include "config/fault.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_waits.h"
 
@@ -47,9 +48,16 @@ mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory)
 mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory)
 {
     mdnn_stream_point_t use;
-    while (memory->open == 0 && (use = next_use(memory)).position != 0)
+    while (memory->open == 0 && (use = next_use(memory)).position != 0 &&
+           !MDNN_FAULT(VERIFY_BEGINS_BESIDE_UNPROVED))
         MDNN_TRY(mdnn_memory_wait(memory, use));
     return MDNN_STATUS_OK;
+}
+
+/* Something is between begin and end, and there is time to wait for it. */
+static bool is_busy(const mdnn_memory_t *memory)
+{
+    return memory->open > 0 && !memory->hurried && !MDNN_FAULT(MOVES_WHILE_SOMETHING_BEGINS);
 }
 
 /* Until nothing is between begin and end and all has ended at once: others go on during a wait. */
@@ -57,10 +65,11 @@ mdnn_status_t mdnn_memory_quieten(mdnn_memory_t *memory)
 {
     if (!mdnn_memory_serves_all(memory) || memory->quiet)
         return MDNN_STATUS_OK;
-    if (memory->open > 0 && !memory->hurried)
+    if (is_busy(memory))
         return MDNN_STATUS_BUSY;
-    MDNN_TRY(mdnn_memory_wait_for_all(memory));
-    if (memory->open > 0 && !memory->hurried)
+    if (!MDNN_FAULT(MOVES_WHILE_SOMETHING_RUNS))
+        MDNN_TRY(mdnn_memory_wait_for_all(memory));
+    if (is_busy(memory))
         return MDNN_STATUS_BUSY;
     memory->quiet = true;
     return MDNN_STATUS_OK;
@@ -87,7 +96,7 @@ void mdnn_memory_end_quiet(mdnn_memory_t *memory)
 {
     const mdnn_stream_point_t *landing;
     mdnn_status_t status = MDNN_STATUS_OK;
-    while (memory->quiet && status == MDNN_STATUS_OK) {
+    while (memory->quiet && status == MDNN_STATUS_OK && !MDNN_FAULT(BEGINS_BEFORE_MOVES_END)) {
         const uint64_t before = memory->steps;
         mdnn_memory_progress(memory);
         if (memory->steps == before && (landing = next_landing(memory)) == NULL)
@@ -110,7 +119,7 @@ void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried)
 
 void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (!mdnn_memory_serves_all(memory))
+    if (!mdnn_memory_serves_all(memory) || MDNN_FAULT(NOT_COVERED))
         return;
     for (; allocation->covered < allocation->count; allocation->covered++)
         if (memory->device.cover(memory->context,
@@ -121,7 +130,8 @@ void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 
 mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    for (; allocation->covered > 0; allocation->covered--) {
+    for (; allocation->covered > 0 && !MDNN_FAULT(COVERED_WHILE_IT_RETURNS);
+         allocation->covered--) {
         const uint64_t last = allocation->covered - 1;
         MDNN_TRY(memory->device.uncover(memory->context,
                                         allocation->address + last * memory->chunk_bytes,

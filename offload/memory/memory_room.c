@@ -27,6 +27,7 @@
  * taken can be taken back, and so can what a demand had taken that failed or stalled. So no two
  * demands and returns can block each other. */
 #include "offload/memory/memory_room.h"
+#include "config/fault.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_turns.h"
 #include "offload/memory/memory_victims.h"
@@ -88,7 +89,8 @@ mdnn_status_t mdnn_memory_make_room(mdnn_memory_t *memory, uint64_t wanted,
     mdnn_memory_progress(memory);
     if (memory->steps != before)
         return MDNN_STATUS_OK;
-    status = mdnn_memory_wait_for_a_move(memory, mdnn_stretch_s);
+    status = MDNN_FAULT(GIVES_UP_TOO_EARLY) ? MDNN_STATUS_NOT_FOUND
+                                            : mdnn_memory_wait_for_a_move(memory, mdnn_stretch_s);
     if (status == MDNN_STATUS_BUSY)
         return stall(memory, patience);
     if (status != MDNN_STATUS_NOT_FOUND || memory->closed)
@@ -146,7 +148,7 @@ static void count_returns(mdnn_memory_t *memory, mdnn_allocation_t *const *alloc
         const mdnn_allocation_t *const allocation = allocations[i];
         if (!allocation || mdnn_allocation_owned(allocation) == allocation->count)
             continue;
-        if (allocation->blank && allocation->filled == 0)
+        if (allocation->blank && allocation->filled == 0 && !MDNN_FAULT(BLANK_RETURNS_ON_DEMAND))
             continue; /* it has never been anywhere else */
         if (allocation->state == MDNN_ALLOCATION_AWAY ||
             (allocation->state == MDNN_ALLOCATION_RETURNING &&

@@ -4,6 +4,7 @@
  * a live range, or an operation that comes again, had no room beside them, no demand could ever
  * bring it back. So a chunk more for slabs is refused then, and small allocations get ranges of
  * their own, which can leave; and what is too small to move moves all the same. */
+#include "config/fault.h"
 #include "offload/memory/memory_internal.h"
 
 uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory)
@@ -15,7 +16,7 @@ uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory)
 void mdnn_recent_note(mdnn_recent_t *recent, uint64_t operation, uint64_t value)
 {
     enum { STRETCH = 8192 };
-    if (operation - recent->since >= STRETCH)
+    if (operation - recent->since >= STRETCH && !MDNN_FAULT(LARGE_OPERATIONS_ARE_NEVER_FORGOTTEN))
         *recent = (mdnn_recent_t){.before = recent->most, .since = operation};
     if (recent->most < value)
         recent->most = value;
@@ -55,12 +56,14 @@ bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes)
         return false;
     if (memory->movable_range_bytes > allowed - held) /* it may be gone */
         memory->movable_range_bytes = largest_movable(memory);
-    return memory->movable_range_bytes <= allowed - held;
+    return memory->movable_range_bytes <= allowed - held || MDNN_FAULT(LARGE_RANGES_ARE_LOCKED_OUT);
 }
 
 bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes)
 {
-    const uint64_t operation = mdnn_recent_most(&memory->movable_operation_bytes);
+    const uint64_t operation = MDNN_FAULT(LARGE_OPERATIONS_ARE_LOCKED_OUT)
+                                   ? 0
+                                   : mdnn_recent_most(&memory->movable_operation_bytes);
     return mdnn_memory_ranges_fit(memory, bytes) &&
            mdnn_memory_stuck_bytes(memory) + bytes + operation <= bytes_allowed(memory);
 }
@@ -70,7 +73,8 @@ bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes)
 bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks)
 {
     const uint64_t bytes = chunks * memory->chunk_bytes;
-    if (memory->loose_bytes + memory->chunk_bytes > memory->config.budget_bytes)
+    if (memory->loose_bytes + memory->chunk_bytes > memory->config.budget_bytes &&
+        !MDNN_FAULT(TINY_RANGES_WASTE_ALL))
         return mdnn_memory_ranges_fit(memory, bytes);
     return mdnn_memory_can_hold(memory, bytes);
 }
@@ -86,7 +90,7 @@ static bool is_stuck(const mdnn_allocation_t *allocation)
 static uint64_t bytes_for_demands(const mdnn_memory_t *memory)
 {
     const uint64_t allowed = mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes,
-                   stuck = mdnn_memory_stuck_bytes(memory);
+                   stuck = MDNN_FAULT(NOTHING_IS_STUCK) ? 0 : mdnn_memory_stuck_bytes(memory);
     return stuck < allowed ? allowed - stuck : 0;
 }
 
@@ -96,10 +100,12 @@ bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, 
     memory->passes++;
     for (size_t i = 0; i < count; i++) {
         mdnn_allocation_t *const allocation = mdnn_ranges_owner(memory->ranges, addresses[i]);
-        if (!allocation || allocation->freed || allocation->pass == memory->passes)
+        if (!allocation || allocation->freed ||
+            (allocation->pass == memory->passes && !MDNN_FAULT(NAMES_COUNT_TWICE)))
             continue;
         allocation->pass = memory->passes;
-        bytes += allocation->range && !is_stuck(allocation) ? allocation->room : 0;
+        const bool can_leave = !is_stuck(allocation) || MDNN_FAULT(STUCK_COUNTS_TWICE);
+        bytes += allocation->range && can_leave ? allocation->room : 0;
     }
     return bytes <= bytes_for_demands(memory);
 }
@@ -121,7 +127,7 @@ static uint64_t operand_room(const mdnn_memory_t *memory, uint64_t bytes)
          allocation = allocation->next) {
         if (!allocation->range || allocation->bytes < bytes)
             continue;
-        if (is_stuck(allocation) && allocation->room == room)
+        if (is_stuck(allocation) && allocation->room == room && !MDNN_FAULT(PINNED_OPERAND_COUNTS))
             return 0;
         in_stuck = in_stuck || is_stuck(allocation);
         alone = alone || (!allocation->freed && allocation->room == room);
@@ -144,7 +150,7 @@ static bool lives_with_size(const mdnn_memory_t *memory, uint64_t bytes)
     for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next)
         if (!allocation->freed && allocation->bytes == bytes)
-            return true;
+            return !MDNN_FAULT(TENSOR_TAKEN_FOR_WORKSPACE);
     return false;
 }
 

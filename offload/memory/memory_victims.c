@@ -1,5 +1,6 @@
 /* Which ranges leave for a demand, and how many chunks that gives. */
 #include "offload/memory/memory_victims.h"
+#include "config/fault.h"
 #include "offload/memory/memory_internal.h"
 
 /* How well it would be if the range left: operations until it is used again, as far as is known;
@@ -16,6 +17,8 @@ static uint64_t kept_by(const mdnn_allocation_t *allocation)
     const uint64_t owned = mdnn_allocation_owned(allocation);
     if (allocation->state == MDNN_ALLOCATION_ENDING)
         return 0;
+    if (allocation->state >= MDNN_ALLOCATION_AWAY && MDNN_FAULT(PARTS_THAT_STAYED_STAY))
+        return 0;
     return allocation->state == MDNN_ALLOCATION_LEAVING && allocation->target < owned
                ? allocation->target
                : owned;
@@ -23,7 +26,10 @@ static uint64_t kept_by(const mdnn_allocation_t *allocation)
 
 static bool is_victim(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
-    const bool sent = allocation->demand == memory->demands; /* a part of it, perhaps, which went */
+    const bool sent = /* a part of it, perhaps, which went */
+        allocation->demand == memory->demands && !MDNN_FAULT(SAME_VICTIM_AGAIN);
+    if (allocation->state == MDNN_ALLOCATION_RETURNING && MDNN_FAULT(RETURNS_KEEP_THEIR_CHUNKS))
+        return false;
     return mdnn_allocation_can_leave(allocation) && kept_by(allocation) > 0 &&
            (!sent || kept_by(allocation) <= allocation->keeps);
 }

@@ -1,5 +1,6 @@
 /* Waits of the host: for a point in a stream, and for what is under way to have moved. */
 #include "offload/memory/memory_waits.h"
+#include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 
@@ -156,7 +157,8 @@ static mdnn_stream_point_t next_before(const mdnn_memory_t *memory, mdnn_stream_
         for (uint32_t i = 0; i < allocation->use_count; i++)
             if (allocation->uses[i].position != 0 && allocation->uses[i].stream == point.stream &&
                 allocation->uses[i].position < point.position &&
-                !memory->device.is_done(memory->context, allocation->uses[i]))
+                (MDNN_FAULT(WAITS_FOR_WHAT_IS_OVER) ||
+                 !memory->device.is_done(memory->context, allocation->uses[i])))
                 point.position = allocation->uses[i].position;
     return point;
 }
@@ -197,7 +199,8 @@ static bool is_hasty(const mdnn_memory_t *memory)
 /* Waits that are given up again and again cost a hundredth of the time. */
 static void be_hasty(mdnn_memory_t *memory, double waited_s)
 {
-    memory->hasty_until_us = memory->device.now_us(memory->context) + 100 * waited_s * 1e6;
+    const double haste_us = MDNN_FAULT(GIVES_UP_FOR_GOOD) ? INFINITY : 100 * waited_s * 1e6;
+    memory->hasty_until_us = memory->device.now_us(memory->context) + haste_us;
 }
 
 void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_stream_point_t end)
@@ -223,7 +226,8 @@ mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory, double seconds)
     if (use.position == 0)
         use = find_use(&memory->endings);
     if (use.position == 0 && (memory->leaving.first || memory->endings.first)) {
-        const mdnn_stream_point_t *const untracked = mdnn_memory_untracked_use(memory);
+        const mdnn_stream_point_t *const untracked =
+            MDNN_FAULT(UNTRACKED_NOT_WAITED_FOR) ? NULL : mdnn_memory_untracked_use(memory);
         use = untracked ? *untracked : use;
     }
     /* Copies end soon, and more can follow then. */
@@ -235,7 +239,7 @@ mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory, double seconds)
         return mdnn_memory_wait_and_move(memory, memory->wanted, seconds);
     if (use.position != 0)
         return wait_for_use(memory, use, seconds);
-    if (memory->slot_busy)
+    if (memory->slot_busy && !MDNN_FAULT(SLOT_NOT_WAITED_FOR))
         return wait_for_slot(memory);
     /* What there was to wait for may have ended while it was looked for. */
     return memory->steps != before ? MDNN_STATUS_OK : MDNN_STATUS_NOT_FOUND;

@@ -1,4 +1,5 @@
 /* What the plan follower knows of what comes, and of its plans. */
+#include "config/fault.h"
 #include "offload/plan/follower_internal.h"
 
 uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower)
@@ -29,7 +30,8 @@ mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64
     if (!plan || follower->flown == 0 || plan->plan.schedule.move_count == 0)
         return MDNN_FIRST_USE_UNKNOWN;
     const mdnn_period_t *const period = &plan->period;
-    const uint32_t next = (follower->place.position + 1) % period->operation_count;
+    const uint32_t ahead = MDNN_FAULT(NEXT_IS_WHERE_THE_PROGRAM_IS) ? 0 : 1;
+    const uint32_t next = (follower->place.position + ahead) % period->operation_count;
     const mdnn_operation_t *const operation = &period->operations[next];
     uint32_t births = 0;
     for (uint32_t u = 0; u < operation->use_count; u++) {
@@ -37,8 +39,9 @@ mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64
             &period->ranges[period->uses[operation->first_use + u].range];
         births += range->birth == next && range->bytes == bytes;
     }
-    return births > 0 && births > follower_unused_of(follower, bytes) ? MDNN_FIRST_USE_NEXT
-                                                                      : MDNN_FIRST_USE_LATER;
+    const bool is_next = births > 0 && (births > follower_unused_of(follower, bytes) ||
+                                        MDNN_FAULT(ALL_OF_A_SIZE_ARE_NEXT));
+    return is_next ? MDNN_FIRST_USE_NEXT : MDNN_FIRST_USE_LATER;
 }
 
 uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range)

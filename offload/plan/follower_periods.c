@@ -1,5 +1,6 @@
 /* Periods: operations are timed, then a plan is made; it is judged by how long iterations take under it, and made anew with
  * less memory where that was short. */
+#include "config/fault.h"
 #include "offload/plan/follower_check.h"
 #include "offload/plan/follower_internal.h"
 
@@ -142,12 +143,20 @@ static void adopt_for(mdnn_follower_t *follower, follower_entry_t *entry, follow
     entry->stage = FOLLOWER_STAGE_PLANNED;
 }
 
+static bool is_slower_than_before(const follower_entry_t *entry)
+{
+    if (MDNN_FAULT(FASTER_PLAN_IS_TAKEN_BACK))
+        return true;
+    return iteration_us_of(entry->plan) > AS_FAST * iteration_us_of(entry->before) &&
+           !MDNN_FAULT(SLOWER_PLAN_STAYS);
+}
+
 void follower_judge_plan(mdnn_follower_t *follower, follower_entry_t *entry)
 {
     if (!entry->before || !is_measured(entry->plan))
         return;
     follower_plan_t *worse = entry->before;
-    if (iteration_us_of(entry->plan) > AS_FAST * iteration_us_of(entry->before)) {
+    if (is_slower_than_before(entry)) {
         worse = entry->plan;
         entry->plan = entry->before;
         entry->replans = FOLLOWER_REPLANS;

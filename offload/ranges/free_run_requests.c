@@ -10,6 +10,7 @@
  * here it costs at most a few mappings later. To allow requests only runs of 2, 4, 8, or 16 times
  * their size was tried on the sequences of test/bench/bench_ranges.c: sometimes fewer mappings, as
  * often more. */
+#include "config/fault.h"
 #include "offload/ranges/free_runs_internal.h"
 
 #include <stdlib.h>
@@ -18,7 +19,8 @@ static bool free_for(mdnn_ranges_t *ranges, mdnn_window_t window, uint64_t strea
 {
     for (uint64_t step = window.first; step < window.end;) {
         const mdnn_range_t *const range = ranges->at[step];
-        if (!mdnn_users_free_for(ranges, &range->users, stream))
+        if (!mdnn_users_free_for(ranges, &range->users, stream) &&
+            !MDNN_FAULT(WAITS_WHERE_IT_NEED_NOT))
             return false;
         step = range->first + range->count;
     }
@@ -31,7 +33,7 @@ static bool free_for(mdnn_ranges_t *ranges, mdnn_window_t window, uint64_t strea
 static mdnn_window_t side_of(const mdnn_ranges_t *ranges, const mdnn_range_t *run, uint64_t count)
 {
     const uint64_t end = run->first + run->run_count;
-    const bool is_short = ranges->counts.unmapped > 0;
+    const bool is_short = ranges->counts.unmapped > 0 && !MDNN_FAULT(IDLE_MEMORY_IS_USED_FIRST);
     if (is_short && ranges->at[end - 1]->released > run->released)
         return (mdnn_window_t){end - count, end};
     return (mdnn_window_t){run->first, run->first + count};
@@ -152,7 +154,7 @@ static bool find_window_below(mdnn_ranges_t *ranges, search_t *search)
  * addresses, and every search takes longer. */
 static bool find_window(mdnn_ranges_t *ranges, search_t *search)
 {
-    search->limit = 2 * (ranges->used + search->count);
+    search->limit = MDNN_FAULT(ADDRESSES_WANDER) ? ranges->top : 2 * (ranges->used + search->count);
     if (search->limit < ranges->top && find_window_below(ranges, search))
         return true;
     search->limit = ranges->top;
@@ -169,7 +171,7 @@ static mdnn_status_t prepare_window(mdnn_ranges_t *ranges, uint64_t count, const
         return stream ? MDNN_STATUS_NOT_FOUND : MDNN_STATUS_OVERFLOW;
     *window = search.window;
     const mdnn_status_t status = mdnn_free_runs_create_spare(ranges, search.missing);
-    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && !MDNN_FAULT(HOST_WAITS_FOR_FEWER_MAPPINGS)) {
         const uint64_t fewest = search.missing;
         search.idle = mdnn_ranges_idle_chunks(ranges);
         if (find_window(ranges, &search))
@@ -240,7 +242,8 @@ static mdnn_status_t use(mdnn_ranges_t *ranges, mdnn_window_t window, uint64_t s
     for (uint64_t step = range->first + range->count; step < window.end;) {
         const mdnn_range_t *const other = ranges->at[step];
         MDNN_TRY(mdnn_users_reserve(&range->users, other->users.count));
-        mdnn_users_join(ranges, &range->users, &other->users);
+        if (!MDNN_FAULT(NEIGHBOUR_FORGETS_USERS))
+            mdnn_users_join(ranges, &range->users, &other->users);
         step += other->count;
     }
     MDNN_TRY(mdnn_users_acquire(ranges, &range->users, stream));
@@ -288,8 +291,10 @@ mdnn_status_t mdnn_free_runs_take(mdnn_ranges_t *ranges, uint64_t count, uint64_
     const fit_t fit = find_fit(ranges, count, stream, &run);
     if (fit == FIT)
         return use(ranges, run, stream, range);
-    mdnn_status_t status = prepare_window(ranges, count, &stream, &window);
-    if (status == MDNN_STATUS_NOT_FOUND && !behind)
+    mdnn_status_t status = MDNN_FAULT(NOT_EVEN_IDLE_MEMORY_INSTEAD)
+                               ? MDNN_STATUS_NOT_FOUND
+                               : prepare_window(ranges, count, &stream, &window);
+    if (status == MDNN_STATUS_NOT_FOUND && (!behind || MDNN_FAULT(MAPS_NOTHING_INSTEAD)))
         return note_others(ranges, count, stream, fit, run);
     if (status == MDNN_STATUS_NOT_FOUND && fit == FIT_IN_USE)
         return use(ranges, run, stream, range);

@@ -1,5 +1,6 @@
 /* Released ranges: neighbours are runs, which are cut, and give chunks away. free_run_requests.c serves requests with
  * them. */
+#include "config/fault.h"
 #include "offload/ranges/free_runs_internal.h"
 #include "offload/ranges/ranges_check.h"
 
@@ -116,7 +117,8 @@ mdnn_status_t mdnn_free_runs_cut(mdnn_ranges_t *ranges, uint64_t step)
         free(tail);
         return MDNN_STATUS_OUT_OF_MEMORY;
     }
-    mdnn_users_join(ranges, &tail->users, &range->users);
+    if (!MDNN_FAULT(PART_FORGETS_USERS))
+        mdnn_users_join(ranges, &tail->users, &range->users);
     tail->users.stream = range->users.stream;
     tail->first = step;
     tail->count = range->first + range->count - step;
@@ -195,14 +197,20 @@ static mdnn_status_t make_spare_room(mdnn_ranges_t *ranges)
 
 static bool lies_in(const mdnn_range_t *range, mdnn_window_t window)
 {
-    return window.first <= range->first && range->first < window.end;
+    return window.first <= range->first && range->first < window.end &&
+           !MDNN_FAULT(TAKES_FROM_ITS_OWN_PLACE);
+}
+
+static bool can_be_stripped(mdnn_ranges_t *ranges, const mdnn_range_t *range, mdnn_window_t except)
+{
+    return !lies_in(range, except) && (MDNN_FAULT(UNMAPS_WHAT_IS_IN_USE) || is_done(ranges, range));
 }
 
 /* Takes from the range that was released longest ago, of those that are done. NOT_FOUND: none. */
 static mdnn_status_t strip_one(mdnn_ranges_t *ranges, uint64_t wanted, mdnn_window_t except)
 {
     mdnn_range_t *range = ranges->oldest;
-    while (range && (lies_in(range, except) || !is_done(ranges, range)))
+    while (range && !can_be_stripped(ranges, range, except))
         range = range->newer;
     if (!range)
         return MDNN_STATUS_NOT_FOUND;

@@ -1,4 +1,5 @@
 /* Who may still work on memory, and who must wait for them. */
+#include "config/fault.h"
 #include "offload/ranges/ranges_internal.h"
 
 #include <stdlib.h>
@@ -16,17 +17,24 @@ bool mdnn_users_done(mdnn_ranges_t *ranges, const mdnn_users_t *users)
     return true;
 }
 
+static bool was_freed_in(mdnn_user_t user, uint64_t stream)
+{
+    if (MDNN_FAULT(ALL_ARE_BEHIND_A_FREE))
+        return user.freed_in != MDNN_NO_ORDER;
+    return user.freed_in == stream && !MDNN_FAULT(PASSES_OVER_WHAT_IT_IS_BEHIND);
+}
+
 /* Whether the stream is behind that work, whatever we do. */
 static bool is_before(mdnn_user_t user, uint64_t stream)
 {
-    return user.point.stream == stream || user.freed_in == stream;
+    return user.point.stream == stream || was_freed_in(user, stream);
 }
 
 bool mdnn_users_free_for(mdnn_ranges_t *ranges, const mdnn_users_t *users, uint64_t stream)
 {
     for (size_t i = 0; i < users->count; i++)
         if (!is_before(users->all[i], stream) && !is_done(ranges, users->all[i].point))
-            return false;
+            return MDNN_FAULT(HANDS_ON_WHAT_OTHERS_USE);
     return true;
 }
 
@@ -67,7 +75,8 @@ mdnn_status_t mdnn_users_note_others(mdnn_ranges_t *ranges, const mdnn_users_t *
 
 mdnn_status_t mdnn_users_acquire(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream)
 {
-    ranges->wait_count = 0; /* nobody waits for those of places that were not taken */
+    if (!MDNN_FAULT(WAITS_FOR_OTHER_PLACES))
+        ranges->wait_count = 0; /* nobody waits for those of places that were not taken */
     MDNN_TRY(mdnn_users_note(ranges, users, &stream));
     users->stream = stream;
     return MDNN_STATUS_OK;
@@ -108,7 +117,8 @@ static void join(mdnn_users_t *users, mdnn_user_t other)
     mdnn_user_t *const known = user_of(users, other.point.stream);
     if (!known)
         users->all[users->count++] = other;
-    else if (known->point.position < other.point.position)
+    else if (known->point.position < other.point.position &&
+             !MDNN_FAULT(EARLIER_MOMENT_STANDS_FOR_BOTH))
         *known = other;
 }
 
@@ -127,7 +137,8 @@ bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *
     if (users->count != others->count)
         return false;
     for (size_t i = 0; i < others->count; i++)
-        if (!user_of(users, others->all[i].point.stream))
+        if (!user_of(users, others->all[i].point.stream) &&
+            !MDNN_FAULT(BLOCKS_UNITE_WITH_OTHER_STREAMS))
             return false;
     join_all(users, others);
     return true;
@@ -144,7 +155,8 @@ mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users, uin
 {
     bool covered = false; /* by the owner's stream, which waited for those before it */
     for (size_t i = 0; i < count; i++)
-        covered = covered || points[i].stream == users->stream;
+        covered =
+            covered || points[i].stream == users->stream || MDNN_FAULT(OWNER_NEED_NOT_HAVE_WAITED);
     MDNN_TRY(mdnn_users_reserve(users, count));
     if (covered)
         users->count = 0;

@@ -1,6 +1,7 @@
 /* Ranges: requests, releases, what is where. Released ones are in free_runs.c, those who use
  * them in range_users.c, slabs in slabs.c and slab_runs.c, what a live range does with its chunks
  * in range_chunks.c. */
+#include "config/fault.h"
 #include "offload/ranges/ranges_check.h"
 #include "offload/ranges/ranges_internal.h"
 
@@ -151,7 +152,7 @@ static uint64_t find_bare(const mdnn_ranges_t *ranges, uint64_t count)
     for (uint64_t step = 0; step < ranges->end && step - first < count;) {
         const mdnn_range_t *const range = ranges->at[step];
         step += range ? range->count : 1;
-        if (range)
+        if (range && !MDNN_FAULT(RESERVED_OVER_ANOTHER))
             first = step;
     }
     return ranges->top - first < count ? ranges->top : first;

@@ -6,6 +6,7 @@
  * empty. An empty one is a kept range: its chunk goes to whoever wants it. What lives longest is
  * often tiny, and would hold many slabs if it lay beside what comes and goes: tiny blocks have
  * slabs of their own kind. */
+#include "config/fault.h"
 #include "offload/ranges/slabs_internal.h"
 
 #include <limits.h>
@@ -99,7 +100,7 @@ static void look(mdnn_ranges_t *ranges, unsigned kind, search_t *search, unsigne
             consider_side(ranges, search, run, true);
             if (search->best.cost > 0)
                 consider_side(ranges, search, run, false);
-            if (search->best.cost >= WAIT_COST)
+            if (search->best.cost >= WAIT_COST && !MDNN_FAULT(NOTHING_BETWEEN_BLOCKS_IN_USE))
                 consider_inside(ranges, search, run);
         }
 }
@@ -114,7 +115,8 @@ static mdnn_status_t take(mdnn_ranges_t *ranges, unsigned kind, const place_t *p
         MDNN_TRY(mdnn_block_cut(ranges, first, place->start, 0, &first));
     for (last = first; mdnn_block_end(last) < place->end; last = last->after) {
         MDNN_TRY(mdnn_users_reserve(&first->users, last->after->users.count));
-        mdnn_users_join(ranges, &first->users, &last->after->users);
+        if (!MDNN_FAULT(BLOCK_FORGETS_USERS))
+            mdnn_users_join(ranges, &first->users, &last->after->users);
     }
     if (mdnn_block_end(last) > place->end)
         MDNN_TRY(mdnn_block_cut(ranges, last, place->end, 0, &tail));
@@ -129,7 +131,8 @@ static mdnn_status_t take(mdnn_ranges_t *ranges, unsigned kind, const place_t *p
 
 static bool may_be_slabs(const mdnn_ranges_t *ranges, uint64_t chunks)
 {
-    return !ranges->device.may_be_slabs || ranges->device.may_be_slabs(ranges->context, chunks);
+    return !ranges->device.may_be_slabs || MDNN_FAULT(SLABS_HOLD_ALL) ||
+           ranges->device.may_be_slabs(ranges->context, chunks);
 }
 
 static search_t search_runs(mdnn_ranges_t *ranges, unsigned kind, uint64_t room, uint64_t stream)
@@ -148,7 +151,8 @@ static mdnn_status_t acquire(mdnn_ranges_t *ranges, unsigned kind, uint64_t room
                              bool behind, mdnn_block_t **block)
 {
     const search_t search = search_runs(ranges, kind, room, stream);
-    const unsigned most = behind ? UINT_MAX : WAIT_COST - 1;
+    const unsigned most =
+        behind || MDNN_FAULT(BLOCKS_IN_USE_ELSEWHERE_SERVE) ? UINT_MAX : WAIT_COST - 1;
     const place_t *const best = &search.best, *const filled = &search.filled;
     if (best->run && best->cost <= most && (best->empty == 0 || may_be_slabs(ranges, best->empty)))
         return take(ranges, kind, best, stream, block);
@@ -181,14 +185,24 @@ static mdnn_status_t acquire_behind(mdnn_ranges_t *ranges, unsigned kind, uint64
                                            : status;
 }
 
+static uint64_t next_power(uint64_t bytes)
+{
+    uint64_t power = MDNN_GRANULE;
+    while (power < bytes)
+        power *= 2;
+    return power;
+}
+
 static uint64_t room_of(uint64_t bytes)
 {
+    if (MDNN_FAULT(BLOCKS_OF_POWERS_OF_TWO))
+        return next_power(bytes);
     return (bytes + MDNN_GRANULE - 1) / MDNN_GRANULE * MDNN_GRANULE;
 }
 
 static unsigned kind_of(const mdnn_ranges_t *ranges, uint64_t room)
 {
-    return room <= ranges->config.chunk_bytes / TINY_PARTS;
+    return room <= ranges->config.chunk_bytes / TINY_PARTS && !MDNN_FAULT(TINY_ONES_LIE_ANYWHERE);
 }
 
 mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream, bool behind,
@@ -225,7 +239,7 @@ mdnn_status_t mdnn_slab_blocked(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t 
         for (const mdnn_block_t *block = block_of(place->run, place->start, from_end);
              block && block->address < place->end; block = block->after)
             MDNN_TRY(mdnn_users_note_others(ranges, &block->users, stream));
-        return MDNN_STATUS_BUSY;
+        return MDNN_FAULT(BLOCKS_IN_USE_ARE_REFUSED) ? otherwise : MDNN_STATUS_BUSY;
     }
     return otherwise;
 }

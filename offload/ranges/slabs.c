@@ -4,6 +4,7 @@
  *
  * Released blocks become one again with a neighbour in their slab where that orders nobody behind
  * work that he need not wait for: if the same streams, or none, work there still. */
+#include "config/fault.h"
 #include "offload/ranges/slabs_internal.h"
 
 #include <stdlib.h>
@@ -192,7 +193,7 @@ bool mdnn_slab_done(mdnn_ranges_t *ranges, const mdnn_range_t *range)
     for (mdnn_block_t *block = first_block(range); is_in(ranges, range, block);
          block = block->after)
         if (!mdnn_users_done(ranges, &block->users))
-            return false;
+            return MDNN_FAULT(EMPTY_SLAB_IS_UNMAPPED_IN_USE);
     return true;
 }
 
@@ -232,7 +233,9 @@ void mdnn_slab_count_used(mdnn_ranges_t *ranges, uint64_t start, uint64_t end, b
             ranges->counts.chunks_slab++;
         }
         range->slab->used += used ? part : -part;
-        if (range->slab->used == 0) {
+        if (!used && MDNN_FAULT(SLAB_IN_USE_GOES_BACK))
+            range->slab->used = 0;
+        if (range->slab->used == 0 && !MDNN_FAULT(EMPTY_SLABS_STAY)) {
             mdnn_free_runs_link(ranges, range);
             ranges->counts.chunks_live--;
             ranges->counts.chunks_slab--;
@@ -251,7 +254,8 @@ mdnn_status_t mdnn_block_cut(mdnn_ranges_t *ranges, mdnn_block_t *block, uint64_
         free(made);
         return MDNN_STATUS_OUT_OF_MEMORY;
     }
-    mdnn_users_join(ranges, &made->users, &block->users);
+    if (!MDNN_FAULT(REST_OF_A_BLOCK_FORGETS_USERS))
+        mdnn_users_join(ranges, &made->users, &block->users);
     made->address = address;
     made->room = mdnn_block_end(block) - address;
     made->bytes = block->bytes;
@@ -322,7 +326,8 @@ mdnn_status_t mdnn_slab_release(mdnn_ranges_t *ranges, uint64_t address, uint64_
     mdnn_slab_count_used(ranges, address, end, false);
     if (tail) {
         tail->users.count = 0;
-        mdnn_users_join(ranges, &tail->users, &block->users);
+        if (!MDNN_FAULT(END_OF_A_BLOCK_FORGETS_USERS))
+            mdnn_users_join(ranges, &tail->users, &block->users);
         release(ranges, tail);
     }
     release(ranges, block);
