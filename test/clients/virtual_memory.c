@@ -151,8 +151,7 @@ static void launch(run_t *run, cudaStream_t stream, const buffer_t *a, const buf
     CHECK(cuLaunchKernel(hides ? mix_hidden : mix, (words + 255) / 256, 1, 1, 256, 1, 1, 0,
                          (CUstream)stream, hides ? of_hidden : parameters, NULL) == CUDA_SUCCESS);
     for (; times > 0; times--)
-        for (uint32_t i = 0; i < words; i++)
-            a->model[i] = 3 * a->model[i] + b->model[i] + k;
+        mix_arrays(a->model, b->model, words, k);
 }
 
 static void work(run_t *run, buffer_t *a, buffer_t *b)
@@ -554,8 +553,8 @@ static void graphs(uint64_t seed)
             }
             CUDA(cudaGraphLaunch(executable, run.streams[0]));
             for (int i = 0; i < NODES; i++)
-                for (uint32_t j = 0; j < a[i]->words && j < b[i]->words; j++)
-                    a[i]->model[j] = 3 * a[i]->model[j] + b[i]->model[j] + k[i];
+                mix_arrays(a[i]->model, b[i]->model,
+                           a[i]->words < b[i]->words ? a[i]->words : b[i]->words, k[i]);
             for (int i = 0; i < 10; i++) {
                 buffer_t *const other = some_buffer(&run);
                 work(&run, other, some_buffer(&run));

@@ -261,6 +261,8 @@ enum { SIM_PAGE = 4096, SIM_ALIGNMENT = 512, SIM_ANY_DEVICE = -1 };
 CUresult sim_map_init(bool backed);
 /* A device range with fresh, poisoned memory behind it. Accounts nothing. */
 CUresult sim_map_add_device(int device, uint64_t bytes, sim_range_t *out);
+/* Fresh host memory, poisoned as a device's; NULL: there is none. munmap ends it. */
+void *sim_map_host(uint64_t bytes);
 CUresult sim_map_add_pinned(void *host, uint64_t bytes, unsigned flags, bool owned);
 /* Forgets the range that starts there, and unmaps it. */
 void sim_map_remove(uint64_t start);

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define POISON_BYTES (UINT64_C(64) << 20)
+#define POISON_BYTES (UINT64_C(4) << 20)
 #define PHYSICAL_BYTES (UINT64_C(16) << 40) /* a hole but for what is in use */
 
 typedef struct extent {
@@ -210,24 +210,39 @@ static void unback(uint64_t start, uint64_t bytes)
         seal(alias_of(start), bytes);
 }
 
-static bool back(uint64_t start, uint64_t bytes)
+/* Fresh memory in the place of what is mapped there. */
+static bool back_at(char *at, uint64_t bytes)
 {
-    if (!map.alias)
-        return true;
     if (sim_engine.clean)
-        return mmap(alias_of(start), bytes, PROT_READ | PROT_WRITE,
+        return mmap(at, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
     if (!prepare_poison(bytes < POISON_BYTES ? bytes : POISON_BYTES))
         return false;
     for (uint64_t done = 0; done < bytes; done += POISON_BYTES) {
         uint64_t piece = bytes - done < POISON_BYTES ? bytes - done : POISON_BYTES;
-        if (mmap(alias_of(start + done), piece, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, map.poison, 0) == MAP_FAILED) {
-            unback(start, bytes);
+        if (mmap(at + done, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED,
+                 map.poison, 0) == MAP_FAILED)
             return false;
-        }
     }
     return true;
+}
+
+static bool back(uint64_t start, uint64_t bytes)
+{
+    if (!map.alias || back_at(alias_of(start), bytes))
+        return true;
+    unback(start, bytes);
+    return false;
+}
+
+void *sim_map_host(uint64_t bytes)
+{
+    char *const host = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED || !map.alias || back_at(host, bytes))
+        return host == MAP_FAILED ? NULL : host;
+    munmap(host, bytes);
+    return NULL;
 }
 
 CUresult sim_map_add_device(int device, uint64_t bytes, sim_range_t *out)
@@ -415,8 +430,9 @@ void sim_map_attach(uint64_t start, sim_physical_t *physical)
 /* Lets `protection` decide what of the mapping can be seen at `at`. */
 static void show(void *at, const sim_range_t *range, int protection)
 {
-    if (mmap(at, range->bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, map.physical,
-             (off_t)range->physical->offset) == MAP_FAILED)
+    const int populate = protection == PROT_NONE ? 0 : MAP_POPULATE; /* most is used */
+    if (mmap(at, range->bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED | populate,
+             map.physical, (off_t)range->physical->offset) == MAP_FAILED)
         sim_panic("cannot map physical memory");
 }
 

@@ -142,12 +142,9 @@ static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
     CUresult result = out && bytes > 0 ? sim_capture_guard() : CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
-    void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (host == MAP_FAILED)
+    void *host = sim_map_host(bytes);
+    if (!host)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (sim_engine.mode == SIM_COMPUTE && !sim_engine.clean)
-        memset(host, 0xFF, bytes);
     sim_clock_spend(alloc_us + (double)bytes / (1 << 20) * pin_us_per_mib);
     *out = host;
     return sim_map_add_pinned(host, bytes, flags, true);
