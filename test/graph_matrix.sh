@@ -94,7 +94,7 @@ bits_that_repeat_are_held() {
 # It needs no device. What needs the compiler of kernels at run time is refused there. What that library
 # keeps to the end is not ours to free.
 nvidia_plans() {
-    ASAN_OPTIONS=detect_leaks=0 LD_LIBRARY_PATH=$1:$MDNN_BUILD/sim "$matrix" plan "$properties" >"$TMPDIR/out" 2>&1 || { failures; return 1; }
+    ASAN_OPTIONS=detect_leaks=0 with_nvidia "$matrix" plan "$properties" >"$TMPDIR/out" 2>&1 || { failures; return 1; }
     planned=$(grep -c '^ok .*: [1-9][0-9]* of [0-9]* plans' "$TMPDIR/out")
     [ "$planned" -ge 300 ] || { echo "$planned graphs have plans"; return 1; }
 }
@@ -123,9 +123,8 @@ check_if_fast 'so do plans whose JSON cannot be read' unread_matrix_passes 16384
 least_graphs=200
 check_if_fast 'within the time of a first iteration, too' brief_matrix_passes
 check_if_fast 'up to 33 images with every size give the same results' matrix_passes 16384 all 150 33
-nvidia=$(nvidia_directory)
-if [ -n "$nvidia" ]; then
-    check "NVIDIA's library plans the graphs" nvidia_plans "$nvidia"
+if [ -n "$(nvidia_directory)" ]; then
+    check "NVIDIA's library plans the graphs" nvidia_plans
 else
     skip "NVIDIA's library plans the graphs" 'it is not installed'
 fi

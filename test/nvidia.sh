@@ -8,6 +8,13 @@ nvidia_directory() {
     done
 }
 
+# with_nvidia COMMAND...: with NVIDIA's cuDNN, and behind it the simulated GPU. cuDNN loads the compiler of
+# kernels for every plan and unloads it again, which takes ten times as long as the plan if nobody holds it.
+with_nvidia() {
+    nvidia_at=$(nvidia_directory)
+    LD_PRELOAD=$(echo "$nvidia_at"/libnvrtc.so.[0-9]*) LD_LIBRARY_PATH=$nvidia_at:$MDNN_BUILD/sim "$@"
+}
+
 # Ends a script that does nothing else.
 skip_all_without_nvidia() {
     [ -n "$(nvidia_directory)" ] || skip_all "NVIDIA's cuDNN is not installed"

@@ -6,6 +6,5 @@
 . "$(dirname "$0")/../nvidia.sh"
 
 skip_all_without_nvidia
-real=$(nvidia_directory)
 cd "$(dirname "$0")/../.." || exit 1
-LD_LIBRARY_PATH=$real:$MDNN_BUILD/sim exec "$MDNN_BUILD/test/shim/test_graph_follow"
+with_nvidia "$MDNN_BUILD/test/shim/test_graph_follow"

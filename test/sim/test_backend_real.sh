@@ -15,10 +15,8 @@ real=$(nvidia_directory)
 [ -x "$rules" ] || skip_all "there is no simulated GPU in this build"
 skip_all_under_sanitizers
 
-with_real() { LD_LIBRARY_PATH=$real "$@"; }
-
 every_rule_holds_in_the_real_library() {
-    with_real "$rules"
+    with_nvidia "$rules"
 }
 
 # Up to the device: names of simulated ones differ. The knobs are each library's own.
@@ -36,11 +34,11 @@ the_simulator_writes_the_same_graphs() {
 
 the_kept_plans_are_what_the_library_writes() {
     mkdir "$TMPDIR/real" || return 1
-    with_real "$plans" "$data/h200-deviceprop.json" "$TMPDIR/real" >"$TMPDIR/out" || return 1
+    with_nvidia "$plans" "$data/h200-deviceprop.json" "$TMPDIR/real" >"$TMPDIR/out" || return 1
     diff -r "$data/plan-json" "$TMPDIR/real"
 }
 
-is_9_19() { with_real "$plans" --version | grep -qx 919..; }
+is_9_19() { with_nvidia "$plans" --version | grep -qx 919..; }
 
 plan 3
 check "the simulated library writes the real one's graphs" the_simulator_writes_the_same_graphs
