@@ -69,6 +69,7 @@ static inline void seed_failed(const char *condition)
         else
             few = between + 1;
     }
+    seed_check = NULL;
     fail_msg("%s (MDNN_TEST_SEED=%llu:%llu)", condition, (unsigned long long)seed_now,
              (unsigned long long)enough);
 }
