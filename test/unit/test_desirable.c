@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "optimizer/desirable.h"
+#include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random_wd.h"
 
@@ -132,60 +133,65 @@ static const mdnn_desirable_set_t *get(mdnn_desirable_sets_t *sets, int32_t numb
     return set;
 }
 
-static void set_holds_what_is_desirable_and_nothing_else(void **state)
+static void check_set(uint64_t seed)
 {
     static every_t every;
-    (void)state;
-    for (uint64_t seed = 1; seed <= 3000; seed++) {
-        uint64_t random = seed;
-        costs_t costs;
-        mdnn_desirable_sets_t *sets;
-        fill_costs(&costs, &random);
-        assert_int_equal(mdnn_desirable_sets_create(&sets), MDNN_STATUS_OK);
-        const mdnn_desirable_set_t *const set = get(sets, 1, &costs);
-        enumerate_all(&costs, &every);
-        for (size_t i = 0; i < every.count; i++)
-            assert_int_equal(contains(set->items, set->count, &every.items[i]),
-                             is_desirable(&every, &every.items[i]));
-        for (size_t i = 0; i < set->count; i++) {
-            assert_true(contains(every.items, every.count, &set->items[i]));
-            assert_true(i == 0 ||
-                        set->items[i - 1].workspace_bytes < set->items[i].workspace_bytes);
-        }
-        mdnn_desirable_sets_destroy(sets);
+    uint64_t random = seed;
+    costs_t costs;
+    mdnn_desirable_sets_t *sets;
+    fill_costs(&costs, &random);
+    CHECK(mdnn_desirable_sets_create(&sets) == MDNN_STATUS_OK);
+    const mdnn_desirable_set_t *const set = get(sets, 1, &costs);
+    enumerate_all(&costs, &every);
+    for (size_t i = 0; i < every.count; i++)
+        assert_int_equal(contains(set->items, set->count, &every.items[i]),
+                         is_desirable(&every, &every.items[i]));
+    for (size_t i = 0; i < set->count; i++) {
+        CHECK(contains(every.items, every.count, &set->items[i]));
+        CHECK(i == 0 || set->items[i - 1].workspace_bytes < set->items[i].workspace_bytes);
     }
+    mdnn_desirable_sets_destroy(sets);
+}
+
+static void set_holds_what_is_desirable_and_nothing_else(void **state)
+{
+    (void)state;
+    each_seed(check_set, 3000);
 }
 
 /* The paper's proof, tried out: no division of all configurations is faster. */
-static void pruning_loses_no_solution(void **state)
+static void check_pruning(uint64_t seed)
 {
     static every_t every[KERNELS];
-    (void)state;
-    for (uint64_t seed = 1; seed <= 1500; seed++) {
-        uint64_t random = seed;
-        costs_t costs[KERNELS];
-        mdnn_wd_kernel_t all[KERNELS], desirable[KERNELS];
-        mdnn_desirable_sets_t *sets;
-        assert_int_equal(mdnn_desirable_sets_create(&sets), MDNN_STATUS_OK);
-        for (size_t k = 0; k < KERNELS; k++) {
-            const uint32_t group = (uint32_t)random_wd_below(&random, 2);
-            fill_costs(&costs[k], &random);
-            enumerate_all(&costs[k], &every[k]);
-            all[k] = (mdnn_wd_kernel_t){every[k].items, every[k].count, group};
-            desirable[k] = mdnn_desirable_kernel(get(sets, (int32_t)k, &costs[k]), group);
-        }
-        for (int model = 0; model < MDNN_WD_MODEL_COUNT; model++) {
-            const uint64_t total = random_wd_below(&random, 30);
-            const mdnn_wd_problem_t unpruned = {(mdnn_wd_model_t)model, all, KERNELS, 2, total};
-            const mdnn_wd_problem_t pruned = {(mdnn_wd_model_t)model, desirable, KERNELS, 2, total};
-            mdnn_wd_result_t a = {.time_ms = -1}, b = {.time_ms = -1};
-            size_t choices[KERNELS];
-            assert_int_equal(mdnn_wd_solve(&unpruned, NULL, choices, &a),
-                             mdnn_wd_solve(&pruned, NULL, choices, &b));
-            assert_true(a.time_ms == b.time_ms && a.optimal == b.optimal);
-        }
-        mdnn_desirable_sets_destroy(sets);
+    uint64_t random = seed;
+    costs_t costs[KERNELS];
+    mdnn_wd_kernel_t all[KERNELS], desirable[KERNELS];
+    mdnn_desirable_sets_t *sets;
+    CHECK(mdnn_desirable_sets_create(&sets) == MDNN_STATUS_OK);
+    for (size_t k = 0; k < KERNELS; k++) {
+        const uint32_t group = (uint32_t)random_wd_below(&random, 2);
+        fill_costs(&costs[k], &random);
+        enumerate_all(&costs[k], &every[k]);
+        all[k] = (mdnn_wd_kernel_t){every[k].items, every[k].count, group};
+        desirable[k] = mdnn_desirable_kernel(get(sets, (int32_t)k, &costs[k]), group);
     }
+    for (int model = 0; model < MDNN_WD_MODEL_COUNT; model++) {
+        const uint64_t total = random_wd_below(&random, 30);
+        const mdnn_wd_problem_t unpruned = {(mdnn_wd_model_t)model, all, KERNELS, 2, total};
+        const mdnn_wd_problem_t pruned = {(mdnn_wd_model_t)model, desirable, KERNELS, 2, total};
+        mdnn_wd_result_t a = {.time_ms = -1}, b = {.time_ms = -1};
+        size_t choices[KERNELS];
+        assert_int_equal(mdnn_wd_solve(&unpruned, NULL, choices, &a),
+                         mdnn_wd_solve(&pruned, NULL, choices, &b));
+        CHECK(a.time_ms == b.time_ms && a.optimal == b.optimal);
+    }
+    mdnn_desirable_sets_destroy(sets);
+}
+
+static void pruning_loses_no_solution(void **state)
+{
+    (void)state;
+    each_seed(check_pruning, 1500);
 }
 
 static void identical_problems_share_one_set(void **state)

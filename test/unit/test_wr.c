@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "optimizer/wr.h"
+#include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random.h"
 
@@ -23,7 +24,6 @@ enum { MAX_BATCH = 300, MAX_ALGOS = 4, WORKSPACES = 16 };
 
 /* A random table. Times are multiples of 1/8, so that every sum is exact and ties are real. */
 typedef struct instance {
-    uint64_t seed;
     mdnn_wr_request_t request;
     mdnn_cost_t costs[MDNN_PART_ROLE_COUNT][MAX_BATCH + 1][MAX_ALGOS];
     size_t counts[MDNN_PART_ROLE_COUNT][MAX_BATCH + 1];
@@ -31,22 +31,16 @@ typedef struct instance {
     int64_t last_asked;
 } instance_t;
 
-#define CHECK(instance, condition)                                                                 \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("MDNN_TEST_SEED=%llu: %s", (unsigned long long)(instance)->seed, #condition); \
-    } while (0)
-
 static mdnn_status_t find_in_instance(void *context, int64_t images, mdnn_part_role_t role,
                                       mdnn_cost_t *costs, size_t capacity, size_t *count)
 {
     instance_t *const instance = context;
 
-    CHECK(instance, images >= 1 && images <= instance->request.batch);
-    CHECK(instance, !instance->asked[role][images]);
-    CHECK(instance, images <= instance->last_asked);
-    CHECK(instance, role == MDNN_PART_FIRST || instance->request.roles_differ);
-    CHECK(instance, capacity >= MAX_ALGOS);
+    CHECK(images >= 1 && images <= instance->request.batch);
+    CHECK(!instance->asked[role][images]);
+    CHECK(images <= instance->last_asked);
+    CHECK(role == MDNN_PART_FIRST || instance->request.roles_differ);
+    CHECK(capacity >= MAX_ALGOS);
     instance->asked[role][images] = true;
     instance->last_asked = images;
     *count = instance->counts[role][images];
@@ -77,7 +71,6 @@ static void fill_instance(instance_t *instance, uint64_t seed, int64_t batch, in
     const int64_t hole = random_in(&state, 0, 1) ? random_in(&state, 2, 8) : 1000;
 
     memset(instance, 0, sizeof *instance);
-    instance->seed = seed;
     instance->last_asked = batch;
     instance->request = (mdnn_wr_request_t){
         .batch = batch,
@@ -252,10 +245,10 @@ static void check_order(const instance_t *instance, const mdnn_configuration_t *
     const int64_t granularity = instance->request.granularity;
     const size_t count = configuration->part_count;
     for (size_t i = 0; i + 1 < count; i++)
-        CHECK(instance, configuration->parts[i].images % granularity == 0);
+        CHECK(configuration->parts[i].images % granularity == 0);
     const bool odd_end = configuration->parts[count - 1].images % granularity != 0;
     for (size_t i = instance->request.roles_differ; i + 1 + odd_end < count; i++)
-        CHECK(instance, configuration->parts[i].images >= configuration->parts[i + 1].images);
+        CHECK(configuration->parts[i].images >= configuration->parts[i + 1].images);
 }
 
 static void check_configuration(const instance_t *instance,
@@ -265,21 +258,21 @@ static void check_configuration(const instance_t *instance,
     uint64_t workspace = 0;
     int64_t images = 0;
 
-    CHECK(instance, configuration->part_count >= 1);
+    CHECK(configuration->part_count >= 1);
     for (size_t i = 0; i < configuration->part_count; i++) {
         const mdnn_micro_config_t *const part = &configuration->parts[i];
         const mdnn_part_role_t role = i ? MDNN_PART_REST : MDNN_PART_FIRST;
-        CHECK(instance, part->images >= 1 && part->images <= instance->request.batch);
-        CHECK(instance, allowed_size(&instance->request, part->images));
-        CHECK(instance, is_in_table(instance, part, role));
+        CHECK(part->images >= 1 && part->images <= instance->request.batch);
+        CHECK(allowed_size(&instance->request, part->images));
+        CHECK(is_in_table(instance, part, role));
         images += part->images;
         time_ms += part->cost.time_ms + (i ? instance->request.part_overhead_ms : 0);
         if (part->cost.workspace_bytes > workspace)
             workspace = part->cost.workspace_bytes;
     }
-    CHECK(instance, images == instance->request.batch);
-    CHECK(instance, time_ms == configuration->time_ms);
-    CHECK(instance, workspace == configuration->workspace_bytes);
+    CHECK(images == instance->request.batch);
+    CHECK(time_ms == configuration->time_ms);
+    CHECK(workspace == configuration->workspace_bytes);
     check_order(instance, configuration);
 }
 
@@ -296,14 +289,14 @@ static void check_front(const instance_t *instance, const oracle_t *oracle,
             continue;
         best_ms = here.time_ms;
         const mdnn_configuration_t *const found = mdnn_front_at(front, point++);
-        CHECK(instance, found != NULL);
+        CHECK(found != NULL);
         check_configuration(instance, found);
-        CHECK(instance, found->workspace_bytes == (uint64_t)w);
-        CHECK(instance, found->time_ms == here.time_ms);
-        CHECK(instance, (int64_t)found->part_count == here.parts);
+        CHECK(found->workspace_bytes == (uint64_t)w);
+        CHECK(found->time_ms == here.time_ms);
+        CHECK((int64_t)found->part_count == here.parts);
     }
-    CHECK(instance, point == mdnn_front_count(front));
-    CHECK(instance, mdnn_front_at(front, point) == NULL);
+    CHECK(point == mdnn_front_count(front));
+    CHECK(mdnn_front_at(front, point) == NULL);
 }
 
 /* The answer for every limit, judged at that limit. */
@@ -320,16 +313,16 @@ static void check_best(const instance_t *instance, const oracle_t *oracle,
         const mdnn_configuration_t *const best = mdnn_front_best(front, (uint64_t)w);
         const mdnn_configuration_t *const whole = mdnn_front_best_undivided(front, (uint64_t)w);
 
-        CHECK(instance, (best != NULL) == (expected_ms >= 0));
-        CHECK(instance, (whole != NULL) == (whole_ms >= 0));
+        CHECK((best != NULL) == (expected_ms >= 0));
+        CHECK((whole != NULL) == (whole_ms >= 0));
         if (best) {
             check_configuration(instance, best);
-            CHECK(instance, best->time_ms == expected_ms);
-            CHECK(instance, best->workspace_bytes <= (uint64_t)w);
+            CHECK(best->time_ms == expected_ms);
+            CHECK(best->workspace_bytes <= (uint64_t)w);
         }
         if (whole) {
             check_configuration(instance, whole);
-            CHECK(instance, whole->part_count == 1 && whole->time_ms == whole_ms);
+            CHECK(whole->part_count == 1 && whole->time_ms == whole_ms);
         }
     }
 }
@@ -350,15 +343,15 @@ static void check_instance(instance_t *instance)
     mdnn_front_t *front = untouched;
 
     const mdnn_status_t status = mdnn_wr_optimize(&instance->request, &source, &front);
-    CHECK(instance, status == (has_any(instance, oracle) ? MDNN_STATUS_OK : MDNN_STATUS_NOT_FOUND));
+    CHECK(status == (has_any(instance, oracle) ? MDNN_STATUS_OK : MDNN_STATUS_NOT_FOUND));
     if (status == MDNN_STATUS_OK) {
         check_front(instance, oracle, front);
         check_best(instance, oracle, front);
         mdnn_front_destroy(front);
     } else {
-        CHECK(instance, front == untouched);
+        CHECK(front == untouched);
     }
-    CHECK(instance, live_allocations == 0);
+    CHECK(live_allocations == 0);
 }
 
 static double enumeration_size(int64_t batch, int64_t algos)
@@ -388,40 +381,36 @@ static void check_seed(uint64_t seed)
 
 static void front_equals_brute_force_on_random_instances(void **state)
 {
-    const char *const seed = getenv("MDNN_TEST_SEED");
     (void)state;
-    if (seed) {
-        check_seed(strtoull(seed, NULL, 10));
-        return;
+    each_seed(check_seed, 12000);
+}
+
+static void check_sizes(uint64_t seed)
+{
+    static instance_t instance;
+    uint64_t random = seed;
+    fill_instance(&instance, seed, random_in(&random, 1, 14), 2);
+    instance.request.granularity = random_in(&random, 1, 6);
+    static oracle_t oracle;
+    memset(&oracle, 0, sizeof oracle);
+    enumerate_sizes(&instance.request, &oracle, instance.request.batch, MDNN_PART_FIRST);
+    const mdnn_cost_source_t source = {&instance, find_in_instance};
+    mdnn_front_t *front = NULL;
+    mdnn_wr_optimize(&instance.request, &source, &front);
+    mdnn_front_destroy(front);
+    for (int64_t images = 1; images <= instance.request.batch; images++) {
+        const bool first = oracle.occurs[MDNN_PART_FIRST][images];
+        const bool rest = oracle.occurs[MDNN_PART_REST][images];
+        const bool differ = instance.request.roles_differ;
+        CHECK(instance.asked[MDNN_PART_FIRST][images] == (first || (rest && !differ)));
+        CHECK(instance.asked[MDNN_PART_REST][images] == (rest && differ));
     }
-    for (uint64_t i = 1; i <= 12000; i++)
-        check_seed(i);
 }
 
 static void only_sizes_that_can_occur_are_asked_for(void **state)
 {
-    static instance_t instance;
     (void)state;
-    for (uint64_t seed = 1; seed <= 3000; seed++) {
-        uint64_t random = seed;
-        fill_instance(&instance, seed, random_in(&random, 1, 14), 2);
-        instance.request.granularity = random_in(&random, 1, 6);
-        static oracle_t oracle;
-        memset(&oracle, 0, sizeof oracle);
-        enumerate_sizes(&instance.request, &oracle, instance.request.batch, MDNN_PART_FIRST);
-        const mdnn_cost_source_t source = {&instance, find_in_instance};
-        mdnn_front_t *front = NULL;
-        mdnn_wr_optimize(&instance.request, &source, &front);
-        mdnn_front_destroy(front);
-        for (int64_t images = 1; images <= instance.request.batch; images++) {
-            const bool first = oracle.occurs[MDNN_PART_FIRST][images];
-            const bool rest = oracle.occurs[MDNN_PART_REST][images];
-            const bool differ = instance.request.roles_differ;
-            CHECK(&instance,
-                  instance.asked[MDNN_PART_FIRST][images] == (first || (rest && !differ)));
-            CHECK(&instance, instance.asked[MDNN_PART_REST][images] == (rest && differ));
-        }
-    }
+    each_seed(check_sizes, 3000);
 }
 
 static double best_time(instance_t *instance, mdnn_batch_sizes_t sizes, uint64_t limit)
@@ -436,7 +425,7 @@ static double best_time(instance_t *instance, mdnn_batch_sizes_t sizes, uint64_t
     const mdnn_status_t status = mdnn_wr_optimize(&instance->request, &source, &front);
     if (status == MDNN_STATUS_NOT_FOUND)
         return time_ms;
-    CHECK(instance, status == MDNN_STATUS_OK);
+    CHECK(status == MDNN_STATUS_OK);
     if (mdnn_front_best(front, limit))
         time_ms = mdnn_front_best(front, limit)->time_ms;
     mdnn_front_destroy(front);
@@ -454,7 +443,7 @@ static void more_sizes_are_never_slower(void **state)
         const double whole = best_time(&instance, MDNN_SIZES_UNDIVIDED, limit);
         const double power = best_time(&instance, MDNN_SIZES_POWER_OF_TWO, limit);
         const double all = best_time(&instance, MDNN_SIZES_ALL, limit);
-        CHECK(&instance, all <= power && power <= whole);
+        CHECK(all <= power && power <= whole);
     }
 }
 
