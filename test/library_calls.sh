@@ -1,5 +1,5 @@
 #!/bin/sh
-# Arrays of pointers in calls of cuBLAS, under a budget.
+# Arrays of pointers in calls of cuBLAS, and what cuFFT allocates for itself, under a budget.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=test/library_budget.sh
@@ -11,6 +11,13 @@ too_much_for_a_graph() {
     [ "$(grep -c 'cublasSgemmBatched is captured: its arrays of pointers cannot be read' "$log")" = 1 ]
 }
 
+# What a library allocates for itself is virtual where it would take the room that operations need; that is told.
+too_much_to_stay() {
+    "$client" large_plan 1 "$buffers" && under 48MiB "$client" large_plan 1 "$buffers" &&
+        holds "$in_budget and $moved and memory['peak_other_bytes'] == 0 and memory['refused'] == memory['refused_optional']" &&
+        [ "$(grep -c "no room for a library's own memory" "$log")" = 1 ] && [ "$(wc -l <"$log")" = 1 ]
+}
+
 # Statistics are of the run that was asked about, or there are none.
 forgets_the_run_before() {
     under 48MiB true && [ ! -e "$stats" ]
@@ -18,7 +25,7 @@ forgets_the_run_before() {
 
 read="counters['pointer_arrays_read'] > 0"
 unread="counters['pointer_arrays_unread'] > 0 and counters['pointer_arrays_read'] == 0"
-plan 8
+plan 10
 check "what arrays of pointers lead to is there when the kernel runs" program batches "$moved and $read"
 check "no run is taken for the one before" forgets_the_run_before
 check "so it is where the program looked the function up" program looked_up "$moved and $read"
@@ -27,5 +34,8 @@ check "where all is there, arrays are not read, and what they lead to stays unti
 check "and is not handed on before" program then_freed "$unread"
 check "a captured call keeps what its arrays may lead to" program captured "$moved"
 check "a graph for which that is too much is told of" too_much_for_a_graph
+check "what a library allocates for itself stays, in the budget, before any function of it is known" \
+    program plans "$moved and memory['other_bytes'] > 0 and memory['peak_live_bytes'] < 91 << 20"
+check "but not where operations then had too little room" too_much_to_stay
 check "without a budget nothing is looked at" leaves_alone batches
 finish

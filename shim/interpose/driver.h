@@ -14,6 +14,7 @@
 
 #include "shim/real/driver_queries.h"
 #include "shim/vmem/operation_key.h"
+#include "shim/vmem/plain_memory.h"
 #include "shim/vmem/virtual_memory.h"
 
 /* Old forms that the driver still has and the header does not declare. */
@@ -69,6 +70,8 @@ bool mdnn_driver_enter(void);
 void mdnn_driver_leave(void);
 /* Inside a hook: an address in the code that called the driver. */
 const void *mdnn_driver_caller(void);
+/* Called after an allocation that a library wanted to stay: logs one line if it does not. */
+void mdnn_driver_note_plain(mdnn_plain_memory_t wanted, CUresult result);
 /* Exit handlers run, so nothing has to be freed. */
 bool mdnn_driver_is_exiting(void);
 

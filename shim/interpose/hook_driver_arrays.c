@@ -74,7 +74,7 @@ CUresult mdnn_hook_cuArrayCreate_v2(CUresult (*real)(CUarray *, const CUDA_ARRAY
                                           .Height = like->Height,
                                           .Format = like->Format,
                                           .NumChannels = like->NumChannels};
-    CUresult result = mdnn_other_begin(MDNN_OTHER_ARRAY, array_bytes(&wide, 1), &memory);
+    CUresult result = mdnn_other_begin(MDNN_OTHER_ARRAY, array_bytes(&wide, 1), false, &memory);
     if (result != CUDA_SUCCESS)
         return result;
     result = real(array, like);
@@ -90,7 +90,7 @@ CUresult mdnn_hook_cuArray3DCreate_v2(CUresult (*real)(CUarray *, const CUDA_ARR
     mdnn_other_memory_t *memory;
     if (!array || !like || array_bytes(like, 1) == 0)
         return real(array, like);
-    CUresult result = mdnn_other_begin(MDNN_OTHER_ARRAY, array_bytes(like, 1), &memory);
+    CUresult result = mdnn_other_begin(MDNN_OTHER_ARRAY, array_bytes(like, 1), false, &memory);
     if (result != CUDA_SUCCESS)
         return result;
     result = real(array, like);
@@ -106,7 +106,8 @@ CUresult mdnn_hook_cuMipmappedArrayCreate(
     mdnn_other_memory_t *memory;
     if (!array || !like || array_bytes(like, levels) == 0)
         return real(array, like, levels);
-    CUresult result = mdnn_other_begin(MDNN_OTHER_MIPMAP, array_bytes(like, levels), &memory);
+    CUresult result =
+        mdnn_other_begin(MDNN_OTHER_MIPMAP, array_bytes(like, levels), false, &memory);
     if (result != CUDA_SUCCESS)
         return result;
     result = real(array, like, levels);

@@ -4,7 +4,6 @@
 #include "shim/interpose/driver.h"
 #include "shim/vmem/handle_memory.h"
 #include "shim/vmem/other_memory.h"
-#include "shim/vmem/plain_memory.h"
 #include "shim/real/pool_counters.h"
 #include "shim/vmem/reserved_memory.h"
 
@@ -13,12 +12,12 @@ enum { PITCH = 512 };
 
 /* ---- allocations ---- */
 
-/* The driver's own memory, counted: NCCL's, and where we had trouble of our own. */
+/* The driver's own memory, counted: a library's, and where we had trouble of our own. */
 static CUresult allocate_plain(CUresult (*real)(CUdeviceptr *, size_t), CUdeviceptr *address,
-                               size_t bytes)
+                               size_t bytes, bool quiet)
 {
     mdnn_other_memory_t *memory;
-    CUresult result = mdnn_other_begin(MDNN_OTHER_ADDRESS, bytes, &memory);
+    CUresult result = mdnn_other_begin(MDNN_OTHER_ADDRESS, bytes, quiet, &memory);
     if (result != CUDA_SUCCESS)
         return result;
     result = real(address, bytes);
@@ -33,10 +32,37 @@ CUresult mdnn_hook_cuMemAlloc_v2(CUresult (*real)(CUdeviceptr *, size_t), bool o
     if (!address || bytes == 0)
         return real(address, bytes);
     mdnn_reserved_settle_all(); /* what pools have given back since is room */
-    const CUresult result = mdnn_plain_memory_wanted(mdnn_driver_caller())
-                                ? CUDA_ERROR_NOT_SUPPORTED
-                                : mdnn_virtual_allocate(address, bytes, NULL, false, true);
-    return result == CUDA_ERROR_NOT_SUPPORTED ? allocate_plain(real, address, bytes) : result;
+    const mdnn_plain_memory_t plain = mdnn_plain_memory_wanted(mdnn_driver_caller());
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (plain == MDNN_PLAIN_IF_ROOM && allocate_plain(real, address, bytes, true) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    if (plain != MDNN_PLAIN_ALWAYS)
+        result = mdnn_virtual_allocate(address, bytes, NULL, false, true);
+    mdnn_driver_note_plain(plain, result);
+    return result == CUDA_ERROR_NOT_SUPPORTED ? allocate_plain(real, address, bytes, false)
+                                              : result;
+}
+
+void mdnn_driver_note_plain(mdnn_plain_memory_t wanted, CUresult result)
+{
+    if (wanted == MDNN_PLAIN_IF_ROOM && result == CUDA_SUCCESS)
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "memory",
+            "the budget has no room for a library's own memory beside what operations need: "
+            "it is virtual, and kernels that find its address in memory may miss it");
+}
+
+static CUresult allocate_rows(CUresult (*real)(CUdeviceptr *, size_t *, size_t, size_t, unsigned),
+                              CUdeviceptr *address, size_t *pitch, size_t width, size_t rows,
+                              unsigned element_bytes, uint64_t bytes, bool quiet)
+{
+    mdnn_other_memory_t *memory;
+    CUresult result = mdnn_other_begin(MDNN_OTHER_ADDRESS, bytes, quiet, &memory);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real(address, pitch, width, rows, element_bytes);
+    mdnn_other_made(memory, result == CUDA_SUCCESS ? *address : 0, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult mdnn_hook_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, size_t, size_t,
@@ -48,20 +74,20 @@ CUresult mdnn_hook_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, 
     const bool valid = address && pitch && width > 0 && rows > 0 && width <= SIZE_MAX - PITCH &&
                        (element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
     const size_t row_bytes = valid ? (width + PITCH - 1) / PITCH * PITCH : 0;
-    mdnn_other_memory_t *memory;
     if (!valid || rows > SIZE_MAX / row_bytes)
         return real(address, pitch, width, rows, element_bytes);
-    CUresult result = mdnn_virtual_allocate(address, row_bytes * rows, NULL, false, true);
+    const mdnn_plain_memory_t plain = mdnn_plain_memory_wanted(mdnn_driver_caller());
+    const uint64_t bytes = row_bytes * rows;
+    if (plain == MDNN_PLAIN_IF_ROOM && allocate_rows(real, address, pitch, width, rows,
+                                                     element_bytes, bytes, true) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    const CUresult result = mdnn_virtual_allocate(address, bytes, NULL, false, true);
+    mdnn_driver_note_plain(plain, result);
     if (result == CUDA_SUCCESS)
         *pitch = row_bytes;
-    if (result != CUDA_ERROR_NOT_SUPPORTED)
-        return result;
-    result = mdnn_other_begin(MDNN_OTHER_ADDRESS, row_bytes * rows, &memory);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = real(address, pitch, width, rows, element_bytes);
-    mdnn_other_made(memory, result == CUDA_SUCCESS ? *address : 0, result == CUDA_SUCCESS);
-    return result;
+    return result != CUDA_ERROR_NOT_SUPPORTED
+               ? result
+               : allocate_rows(real, address, pitch, width, rows, element_bytes, bytes, false);
 }
 
 CUresult mdnn_hook_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, CUdeviceptr address)

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "shim/real/loaded_object.h"
-#include "shim/vmem/plain_memory.h"
 #include "shim/real/real.h"
 
 static const struct {
@@ -77,8 +76,6 @@ static mdnn_called_t make_called(mdnn_called_library_t library, void *function, 
     mdnn_called_t called = {.get_stream = find_get_stream(library, function, caller)};
     memcpy(&called.function, &function, sizeof called.function);
     mdnn_object_keep(function);
-    if (library == MDNN_CALLED_NCCL)
-        mdnn_plain_memory_of(function);
     return called;
 }
 

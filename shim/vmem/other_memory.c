@@ -36,7 +36,8 @@ static void add(mdnn_other_memory_t *memory)
     mdnn_unlock(&lock);
 }
 
-CUresult mdnn_other_begin(mdnn_other_kind_t kind, uint64_t bytes, mdnn_other_memory_t **memory)
+CUresult mdnn_other_begin(mdnn_other_kind_t kind, uint64_t bytes, bool quiet,
+                          mdnn_other_memory_t **memory)
 {
     CUdevice device;
     CUcontext context;
@@ -49,7 +50,7 @@ CUresult mdnn_other_begin(mdnn_other_kind_t kind, uint64_t bytes, mdnn_other_mem
         return CUDA_ERROR_OUT_OF_MEMORY;
     *made =
         (mdnn_other_memory_t){.kind = kind, .bytes = bytes, .device = device, .context = context};
-    result = mdnn_virtual_set_aside(device, bytes, MDNN_ASIDE_IN_PAGES, false);
+    result = mdnn_virtual_set_aside(device, bytes, MDNN_ASIDE_IN_PAGES, quiet);
     if (result == CUDA_SUCCESS)
         *memory = made;
     else

@@ -19,8 +19,10 @@ typedef struct mdnn_other_memory mdnn_other_memory_t;
 
 /* Called before the real call that takes memory on the current device. *memory NULL: the device has
  * no budget, and nothing is counted. Otherwise returns CUDA_SUCCESS, and mdnn_other_made follows,
- * or the result to return instead of the real call. */
-CUresult mdnn_other_begin(mdnn_other_kind_t kind, uint64_t bytes, mdnn_other_memory_t **memory);
+ * or the result to return instead of the real call. With `quiet` a lack of room is not logged,
+ * because the caller has another way. */
+CUresult mdnn_other_begin(mdnn_other_kind_t kind, uint64_t bytes, bool quiet,
+                          mdnn_other_memory_t **memory);
 /* Called after the real call, with whether the memory was made. NULL: does nothing. */
 void mdnn_other_made(mdnn_other_memory_t *memory, uint64_t key, bool made);
 

@@ -1,5 +1,5 @@
 /* Programs that call libraries whose kernels use memory that no parameter names: arrays of pointers
- * (cuBLAS), buffers in a queue (NCCL). Their libraries are those of test/libraries/, whose results
+ * (cuBLAS), tables of its own (cuFFT), buffers in a queue (NCCL). Their libraries are those of test/libraries/, whose results
  * a model on the host foretells. Run by test/library_calls.sh and test/nccl_calls.sh with
  * MICRODNN_SIM_UNNAMED=1, with and without the library under test; they know nothing of it.
  *
@@ -53,6 +53,10 @@ int ncclCommWindowDeregister(void *comm, void *window);
 int ncclMemAlloc(void **address, size_t bytes);
 int ncclFakeTouch(void *comm, void *registration, size_t count, cudaStream_t stream);
 void ncclFakeMeanwhile(void (*call)(void));
+int cufftFakePlan(int *plan, uint32_t count, size_t table_bytes);
+int cufftFakeAdd(int plan, void *words);
+int cufftSetStream(int plan, cudaStream_t stream);
+int cufftDestroy(int plan);
 
 /* ---- buffers: all words of one are alike but for their place, so few stand for all ---- */
 
@@ -333,6 +337,59 @@ static void captured(uint64_t seed, int count)
     CUDA(cudaStreamSynchronize(stream));
     CUDA(cudaGraphExecDestroy(executable));
     CUDA(cudaGraphDestroy(graph));
+    check_all();
+}
+
+/* ---- cuFFT ---- */
+
+static int new_plan(size_t table_bytes)
+{
+    int plan;
+    CHECK(cufftFakePlan(&plan, WORDS, table_bytes) == 0 && cufftSetStream(plan, stream) == 0);
+    return plan;
+}
+
+static void add_tables(int plan, int buffer)
+{
+    CHECK(cufftFakeAdd(plan, buffers[buffer]) == 0);
+    for (uint32_t j = 0; j < MODEL_WORDS; j++)
+        model[buffer][j] += 11 * j + 5;
+}
+
+/* What the library allocates for itself, plans of each round as PyTorch's cache of them has it: before any of its
+ * functions but that one was called. */
+static void plans(uint64_t seed, int count)
+{
+    enum { PLANS = 3, TABLE_BYTES = 3 << 20 };
+    int made[PLANS];
+    for (int i = 0; i < PLANS; i++)
+        made[i] = new_plan(TABLE_BYTES);
+    begin(seed, count);
+    for (int i = 0; i < PLANS; i++)
+        CHECK(cufftSetStream(made[i], stream) == 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        const int plan = pick(PLANS);
+        work();
+        add_tables(made[plan], pick(count));
+        if (pick(4) == 0) {
+            CUDA(cudaStreamSynchronize(stream));
+            CHECK(cufftDestroy(made[plan]) == 0);
+            made[plan] = new_plan(TABLE_BYTES);
+        }
+    }
+    check_all();
+}
+
+/* More than has room beside what the program's operations need: it is like any other memory then. */
+static void large_plan(uint64_t seed, int count)
+{
+    begin(seed, count);
+    work();
+    const int plan = new_plan(44 << 20);
+    add_tables(plan, 0);
+    CUDA(cudaStreamSynchronize(stream));
+    work();
+    CHECK(cufftDestroy(plan) == 0);
     check_all();
 }
 
@@ -681,6 +738,8 @@ int main(int argc, char **argv)
                     {"then_short", then_short},
                     {"then_freed", then_freed},
                     {"captured", captured},
+                    {"plans", plans},
+                    {"large_plan", large_plan},
                     {"collectives", collectives},
                     {"simulated", simulated},
                     {"launched_later", launched_later},

@@ -14,10 +14,15 @@ $(LIBRARIES)/libnccl.so.2: test/libraries/fake_nccl.c $(SIM_LIBS)
 	$(call say,LD,$@)
 	$(Q)printf '{ global: nccl*; local: *; };\n' >$@.map
 	$(Q)$(LIBRARY_LINK)
+$(LIBRARIES)/libcufft.so.12: test/libraries/fake_cufft.c $(SIM_LIBS)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)printf '%s { global: cufft*; local: *; };\n' $(@F) >$@.map
+	$(Q)$(LIBRARY_LINK)
 -include $(wildcard $(LIBRARIES)/*.d)
 
-$(C)/library_calls: $(LIBRARIES)/libcublas.so.13 $(LIBRARIES)/libnccl.so.2
-$(C)/library_calls: private CLIENT_LIBS += -L$(LIBRARIES) -l:libcublas.so.13 -l:libnccl.so.2 \
+$(C)/library_calls: $(addprefix $(LIBRARIES)/,libcublas.so.13 libnccl.so.2 libcufft.so.12)
+$(C)/library_calls: private CLIENT_LIBS += -L$(LIBRARIES) -l:libcublas.so.13 -l:libnccl.so.2 -l:libcufft.so.12 \
     -L$(B)/sim -l:libcuda.so.1
 
 # Copies of cuBLAS, and libraries that call each: with the version that the real one has, with another
@@ -42,7 +47,7 @@ $(COPIES)/static.so: test/libraries/user_of_cublas.c test/libraries/copy_of_cubl
 -include $(wildcard $(COPIES)/*.d)
 $(C)/library_copies: | $(patsubst %,$(COPIES)/%.so,user_12 user_13 user_renamed static)
 
-$(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/vmem/plain_memory.c | $(LIBRARIES)/libnccl.so.2
+$(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/vmem/plain_memory.c shim/real/loaded_object.c | $(LIBRARIES)/libnccl.so.2
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -ldl -lpthread -o $@

@@ -1,4 +1,4 @@
-/* Whose allocations are the collectives' library's, while functions of it are remembered. */
+/* Whose allocations are a library's own. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -10,8 +10,13 @@
 
 #include <cmocka.h>
 
-#include "shim/interpose/library_hooks.h"
+#include "shim/real/real.h"
 #include "shim/vmem/plain_memory.h"
+
+mdnn_dlsym_function_t mdnn_real_dlsym(void)
+{
+    return dlsym;
+}
 
 /* ---- tests ---- */
 
@@ -30,57 +35,96 @@ static void *function_of(const char *name)
 
 static _Atomic bool over;
 
-static void *remember_again(void *functions)
+/* Whose libraries come and go meanwhile. */
+static void *load_others(void *unused)
 {
     while (!atomic_load(&over)) {
-        mdnn_plain_memory_of(((void **)functions)[0]);
-        mdnn_plain_memory_of(((void **)functions)[1]);
+        void *const other = dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL);
+        assert_non_null(other);
+        assert_int_equal(dlclose(other), 0);
     }
-    return NULL;
+    return unused;
 }
 
 static void a_library_is_known_at_every_moment(void **state)
 {
-    enum { QUESTIONS = 3000000 };
-    void *functions[] = {function_of("libnccl.so.2"), function_of("libnccl-other.so.2")};
+    enum { QUESTIONS = 300000 };
+    void *const function = function_of("libnccl.so.2");
     pthread_t other;
     int forgotten = 0;
     (void)state;
-    assert_ptr_not_equal(functions[0], functions[1]);
-    mdnn_plain_memory_of(functions[0]);
-    assert_int_equal(pthread_create(&other, NULL, remember_again, functions), 0);
+    assert_int_equal(pthread_create(&other, NULL, load_others, NULL), 0);
     for (int i = 0; i < QUESTIONS; i++)
-        forgotten += !mdnn_plain_memory_wanted(functions[0]);
+        forgotten += mdnn_plain_memory_wanted(function) != MDNN_PLAIN_ALWAYS;
     atomic_store(&over, true);
     assert_int_equal(pthread_join(other, NULL), 0);
     assert_int_equal(forgotten, 0);
 }
 
-static void so_is_each_copy_of_it(void **state)
+static void its_name_decides(void **state)
 {
-    void *const first = function_of("libnccl-a.so.2"), *const second =
-                                                           function_of("libnccl-b.so.2");
+    static const struct {
+        const char *file;
+        mdnn_plain_memory_t wanted;
+    } files[] = {
+        {"libnccl-0f2c.so.2", MDNN_PLAIN_ALWAYS},      {"libcufft.so.12", MDNN_PLAIN_IF_ROOM},
+        {"libcufft-1a2b.so.11", MDNN_PLAIN_IF_ROOM},   {"libcusolver.so.12", MDNN_PLAIN_IF_ROOM},
+        {"libcusolverMg.so.12", MDNN_PLAIN_IF_ROOM},   {"libcusparse.so.12", MDNN_PLAIN_IF_ROOM},
+        {"libmagma.so.2", MDNN_PLAIN_IF_ROOM},         {"libmagma_sparse.so", MDNN_PLAIN_IF_ROOM},
+        {"libnppif.so.13", MDNN_PLAIN_IF_ROOM},        {"libcublas.so.13", MDNN_PLAIN_NEVER},
+        {"libmagma_of_mine.so", MDNN_PLAIN_NEVER},     {"libcufft_plugin.so", MDNN_PLAIN_NEVER},
+        {"libtorch_cuda_linalg.so", MDNN_PLAIN_NEVER}, {"mylibcufft.so.12", MDNN_PLAIN_NEVER},
+    };
     (void)state;
-    assert_ptr_not_equal(first, second);
-    mdnn_plain_memory_of(first);
-    mdnn_plain_memory_of(second);
-    assert_true(mdnn_plain_memory_wanted(first) && mdnn_plain_memory_wanted(second));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        assert_int_equal(mdnn_plain_memory_wanted(function_of(files[i].file)), files[i].wanted);
 }
 
-static void other_libraries_are_not(void **state)
+/* Often another library gets the addresses of one that is closed. */
+static void one_that_is_closed_stands_for_no_other(void **state)
 {
-    void *const function = function_of("libother.so.2");
     (void)state;
-    mdnn_plain_memory_of(function);
-    assert_false(mdnn_plain_memory_wanted(function));
+    for (int i = 0; i < 8; i++) {
+        char name[64];
+        Dl_info info;
+        void *function;
+        (void)snprintf(name, sizeof name, i % 2 == 0 ? "libcufft.so.%d" : "libother.so.%d", 50 + i);
+        function = function_of(name);
+        assert_int_equal(mdnn_plain_memory_wanted(function),
+                         i % 2 == 0 ? MDNN_PLAIN_IF_ROOM : MDNN_PLAIN_NEVER);
+        assert_int_not_equal(dladdr(function, &info), 0);
+        void *const library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        assert_non_null(library);
+        assert_int_equal(dlclose(library) + dlclose(library), 0);
+    }
+}
+
+static void the_program_is_no_library(void **state)
+{
+    static const char here = 0;
+    (void)state;
+    assert_int_equal(mdnn_plain_memory_wanted(&here), MDNN_PLAIN_NEVER);
+    assert_int_equal(mdnn_plain_memory_wanted(NULL), MDNN_PLAIN_NEVER);
+}
+
+static void what_is_done_for_nccl_is_nccls(void **state)
+{
+    static const char here = 0;
+    (void)state;
+    mdnn_nccl_enter();
+    assert_int_equal(mdnn_plain_memory_wanted(&here), MDNN_PLAIN_ALWAYS);
+    mdnn_nccl_leave();
+    assert_int_equal(mdnn_plain_memory_wanted(&here), MDNN_PLAIN_NEVER);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_library_is_known_at_every_moment),
-        cmocka_unit_test(so_is_each_copy_of_it),
-        cmocka_unit_test(other_libraries_are_not),
+        cmocka_unit_test(its_name_decides),
+        cmocka_unit_test(one_that_is_closed_stands_for_no_other),
+        cmocka_unit_test(the_program_is_no_library),
+        cmocka_unit_test(what_is_done_for_nccl_is_nccls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
