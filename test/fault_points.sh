@@ -66,7 +66,6 @@ tight() { # what, budget
 }
 graph_rules() { limited 60 test/graph_rules.sh "$@"; }
 routes() { limited 60 test/routes.sh; }
-exports() { shim/interpose/check-exports "$library"; }
 without_cuda() {
     env -u LD_LIBRARY_PATH LD_PRELOAD="$preload" python3 -c 'import ctypes, sys
 sys.exit(hasattr(ctypes.CDLL(None), "cudaMalloc"))'

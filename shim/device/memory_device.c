@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "config/fault.h"
 #include "config/log.h"
 #include "shim/device/link_rates.h"
 
@@ -62,8 +63,11 @@ static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot
     const CUdeviceptr alias = mdnn_device_chunk_alias(memory, chunk);
     void *const host = (void *)(uintptr_t)slot;
     MDNN_TRY(mdnn_device_have_alias(memory, chunk));
-    MDNN_TRY(mdnn_failure_note(out ? driver->cuMemcpyDtoHAsync(host, alias, bytes, stream)
-                                   : driver->cuMemcpyHtoDAsync(alias, host, bytes, stream)));
+    const mdnn_status_t begun =
+        mdnn_failure_note(out ? driver->cuMemcpyDtoHAsync(host, alias, bytes, stream)
+                              : driver->cuMemcpyHtoDAsync(alias, host, bytes, stream));
+    if (begun != MDNN_STATUS_OK && !MDNN_FAULT(COPY_FAILURE_HIDDEN))
+        return begun;
     const mdnn_status_t status =
         mdnn_timelines_mark_event(memory->config.timelines, memory->copies[out].number, end);
     if (status != MDNN_STATUS_OK)

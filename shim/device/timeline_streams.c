@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "config/fault.h"
+
 enum { FIRST_BUCKETS = 64 };
 
 static mdnn_timeline_stream_t **bucket_of(const mdnn_timelines_t *timelines, uint64_t number)
@@ -33,7 +35,8 @@ static void forget_ended(mdnn_timelines_t *timelines)
     for (size_t i = 0; i < timelines->bucket_count; i++)
         for (mdnn_timeline_stream_t **link = &timelines->buckets[i]; *link;) {
             mdnn_timeline_stream_t *const stream = *link;
-            if (!stream->ended || stream->done < stream->marked) {
+            if (!stream->ended ||
+                (stream->done < stream->marked && !MDNN_FAULT(STREAM_FORGOTTEN_AT_WORK))) {
                 link = &stream->next;
                 continue;
             }

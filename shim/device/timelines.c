@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "config/fault.h"
+
 mdnn_timelines_t *mdnn_timelines_create(const mdnn_driver_t *driver)
 {
     mdnn_timelines_t *const timelines = calloc(1, sizeof *timelines);
@@ -115,7 +117,8 @@ mdnn_status_t mdnn_timeline_ask(mdnn_timelines_t *timelines, mdnn_stream_point_t
     mdnn_status_t status = over ? MDNN_STATUS_OK : MDNN_STATUS_BUSY;
     if (event) {
         const CUresult result = timelines->driver->cuEventQuery(event->handle);
-        status = mdnn_timeline_note(result);
+        const bool hidden = MDNN_FAULT(FAILED_QUERY_IS_OVER) && result != CUDA_ERROR_NOT_READY;
+        status = mdnn_timeline_note(hidden ? CUDA_SUCCESS : result);
         if (status == MDNN_STATUS_OK)
             mdnn_timeline_pop_through(timelines, stream, event);
         else if (result == CUDA_ERROR_NOT_READY)

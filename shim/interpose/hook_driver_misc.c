@@ -2,6 +2,7 @@
  */
 #include <string.h>
 
+#include "config/fault.h"
 #include "config/log.h"
 #include "shim/interpose/driver_names.h"
 #include "shim/vmem/registrations.h"
@@ -184,7 +185,7 @@ CUresult mdnn_hook_cuTexObjectCreate(CUresult (*real)(CUtexObject *, const CUDA_
     result = real(object, resource, texture, view);
     if (result == CUDA_SUCCESS)
         mdnn_registration_replace(&textures, *object, pins);
-    else
+    else if (!MDNN_FAULT(REFUSED_TEXTURE_PINS))
         mdnn_pins_drop(pins);
     return result;
 }
@@ -196,7 +197,7 @@ CUresult mdnn_hook_cuTexObjectDestroy(CUresult (*real)(CUtexObject), bool own_st
     (void)own_stream;
     mdnn_pin_t *const pins = mdnn_registration_take(&textures, object);
     const CUresult result = real(object);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && !MDNN_FAULT(TEXTURE_OUTLIVES_ITS_END))
         mdnn_pins_drop(pins);
     else if (pins)
         mdnn_registration_add(&textures, object, pins);
@@ -251,13 +252,15 @@ CUresult mdnn_hook_cuIpcGetMemHandle(CUresult (*real)(CUipcMemHandle *, CUdevice
 static CUresult take_for_others(uint64_t address, size_t bytes, mdnn_pin_t **pins)
 {
     const CUresult result = take(address, bytes, pins);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_SUPPORTED : result;
+    return result == CUDA_ERROR_OUT_OF_MEMORY && !MDNN_FAULT(NO_ROOM_IS_REPORTED)
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : result;
 }
 
 /* Where the driver has told nobody of it, it may leave as before. */
 static CUresult keep_or_drop(CUresult result, mdnn_pin_t *pins)
 {
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS || MDNN_FAULT(REFUSED_ATTRIBUTE_PINS))
         mdnn_pins_leave(pins);
     else
         mdnn_pins_drop(pins);
@@ -339,9 +342,9 @@ static void correct(CUpointer_attribute attribute, void *value, CUdeviceptr addr
     else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
              attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
         memcpy(value, &bytes, sizeof bytes);
-    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
+    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && !MDNN_FAULT(ANSWER_OF_THE_SAMPLE))
         memcpy(value, &address, sizeof address);
-    else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+    else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID && !MDNN_FAULT(SAMPLES_IDENTITY))
         memcpy(value, &(uint64_t){ours + number}, sizeof number);
     else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
         correct_context(value, device);

@@ -1,6 +1,7 @@
 /* Pools: what of them is virtual, what their attributes say, and what counts because the driver holds
  * it for pools of the program's own. */
 #include "config/devices.h"
+#include "config/fault.h"
 #include "config/log.h"
 #include "shim/interpose/driver.h"
 #include "shim/vmem/graph_memory.h"
@@ -48,7 +49,7 @@ static CUdevice device_of_pool(CUmemoryPool pool)
     for (device = 0;
          device < MDNN_DEVICES && ask->cuDeviceGetDefaultMemPool(&known, device) == CUDA_SUCCESS;
          device++)
-        if (known == pool || current_pool(device) == pool)
+        if (known == pool || MDNN_FAULT(ANY_POOL_IS_THE_DEVICES) || current_pool(device) == pool)
             return device;
     return -1;
 }

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "config/fault.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds_internal.h"
 #include "shim/vmem/virtual_memory.h"
@@ -15,7 +16,7 @@ static bool may_launch(CUgraphExec executable, const mdnn_held_t *all, size_t co
     bool out = false;
     for (size_t i = 0; i < count; i++)
         out = out || (all[i].made && !all[i].ended && all[i].out);
-    if (!out)
+    if (!out || MDNN_FAULT(RELAUNCHED_BEFORE_THE_FREE))
         return true;
     mdnn_virtual_lock_captures();
     const bool frees =
@@ -31,7 +32,7 @@ CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExe
         return CUDA_SUCCESS;
     mdnn_held_t *const all = mdnn_virtual_held(mdnn_holder_of_executable(executable), &count);
     if (!all && mdnn_virtual_holds_any(mdnn_holder_of_executable(executable))) {
-        operation->overflowed = true;
+        operation->overflowed = !MDNN_FAULT(GRAPHS_NAMES_LOST);
         return CUDA_SUCCESS;
     }
     const bool may = may_launch(executable, all, count);
@@ -44,7 +45,8 @@ CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExe
 /* Entered. Memory that each launch makes and the program is to free lives again. */
 static void make_again(mdnn_virtual_device_t *device, mdnn_holder_t holder, uint64_t address)
 {
-    (void)mdnn_memory_revive(device->memory, address);
+    if (!MDNN_FAULT(GRAPHS_MEMORY_IS_FREED_ONCE))
+        (void)mdnn_memory_revive(device->memory, address);
     mdnn_virtual_lock_captures();
     mdnn_held_t *const known =
         mdnn_captures_find(mdnn_virtual_captures(), holder.kind, holder.id, address);
@@ -68,7 +70,7 @@ static void settle_launch(mdnn_holder_t holder, const mdnn_held_t *what, uint64_
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     if (device->memory && what->made)
         make_again(device, holder, what->address);
-    else if (device->memory)
+    else if (device->memory && !MDNN_FAULT(NOTHING_IS_FREED_BY_LAUNCHES))
         end_others(device, what->address, stream);
     mdnn_virtual_leave(device, entry);
 }
@@ -173,7 +175,7 @@ void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made)
 {
     for (struct mdnn_node_hold *each = owner.holds->taken, *next; each; each = next) {
         next = each->next;
-        if (!made)
+        if (!made && !MDNN_FAULT(REFUSED_NODE_HOLDS))
             undo(owner, each);
         free(each);
     }

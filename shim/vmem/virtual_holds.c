@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "config/lock.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_pins.h"
@@ -164,8 +165,9 @@ static mdnn_status_t end_captured(mdnn_holder_t holder, uint64_t address, bool *
     mdnn_virtual_lock_captures();
     mdnn_held_t *const known =
         mdnn_captures_find(mdnn_virtual_captures(), holder.kind, holder.id, address);
-    const mdnn_status_t status = !mdnn_captures_is_made(mdnn_virtual_captures(), address)
-                                     ? MDNN_STATUS_NOT_FOUND
+    const bool foreign = !mdnn_captures_is_made(mdnn_virtual_captures(), address) &&
+                         !MDNN_FAULT(CAPTURES_FREE_ANYTHING);
+    const mdnn_status_t status = foreign                 ? MDNN_STATUS_NOT_FOUND
                                  : known && known->ended ? MDNN_STATUS_BUSY
                                  : known                 ? MDNN_STATUS_OK
                                                          : MDNN_STATUS_INVALID_ARGUMENT;

@@ -1,5 +1,6 @@
 #include "shim/vmem/virtual_memory.h"
 
+#include "config/fault.h"
 #include "shim/vmem/virtual_bound.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
@@ -124,7 +125,8 @@ static CUcontext context_of(CUstream stream)
 CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
                                bool synchronous)
 {
-    CUcontext const context = synchronous ? NULL : context_of(stream);
+    const bool anywhere = synchronous || MDNN_FAULT(MEMORY_OF_THE_CURRENT_DEVICE);
+    CUcontext const context = anywhere ? NULL : context_of(stream);
     if (!context)
         return allocate(address, bytes, stream, per_thread, synchronous, false);
     const mdnn_context_change_t change = mdnn_context_enter(mdnn_real_driver(), context);
@@ -172,7 +174,7 @@ static CUresult free_memory(CUdeviceptr address, CUstream stream, bool per_threa
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
     }
     mdnn_virtual_unbind(address); /* before another may get it */
-    if (synchronous)
+    if (synchronous && !MDNN_FAULT(FREE_WAITS_FOR_NAMED_ONLY))
         wait_for_unnamed_uses(device, address);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED; /* it was just reset: the driver says so */
@@ -180,7 +182,7 @@ static CUresult free_memory(CUdeviceptr address, CUstream stream, bool per_threa
     if (device->memory && capture)
         result = mdnn_virtual_capture_frees(device, capture, address, &now);
     if (device->memory && now) {
-        if (!capture && !ours)
+        if (!capture && !ours && !MDNN_FAULT(NODE_OUTLIVES_THE_FREE))
             mdnn_virtual_holds_freed(device, address);
         if (synchronous) /* where it fails the memory is used again later, that is all */
             (void)mdnn_memory_wait_idle(device->memory, address);
@@ -214,9 +216,9 @@ bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *
 /* Locked. What the program has told the driver of it holds for its own address, where it stays. */
 static CUdeviceptr sample_of(const mdnn_virtual_device_t *device, CUdeviceptr address)
 {
-    return mdnn_memory_has_live_pins(device->memory, address)
-               ? address
-               : mdnn_device_memory_sample(device->device);
+    return mdnn_memory_has_live_pins(device->memory, address) ? address
+           : MDNN_FAULT(QUESTION_NEEDS_ROOM)                  ? 0
+                                             : mdnn_device_memory_sample(device->device);
 }
 
 bool mdnn_virtual_ask(CUdeviceptr address, void (*ask)(void *context, CUdeviceptr address),

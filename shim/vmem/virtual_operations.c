@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "config/fault.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
@@ -68,7 +69,7 @@ static void add_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn
 {
     if (make_room(operation))
         names_of(operation)[operation->name_count++] = (mdnn_memory_operand_t){address, role};
-    else
+    else if (!MDNN_FAULT(NAME_LOST))
         operation->overflowed = true;
 }
 
@@ -273,7 +274,7 @@ static void hold_names(mdnn_virtual_device_t *device, unsigned long long capture
             continue;
         while (known < count && starts[known] != start)
             known++;
-        if (known < count)
+        if (known < count && !MDNN_FAULT(UNPINNED_TWICE))
             continue;
         starts[count++] = start;
         mdnn_virtual_hold_pinned(device, capture, start);

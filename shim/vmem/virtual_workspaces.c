@@ -1,5 +1,6 @@
 #include "shim/vmem/virtual_workspaces.h"
 
+#include "config/fault.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_setup.h"
 #include "shim/vmem/workspace_sizes.h"
@@ -7,7 +8,7 @@
 bool mdnn_virtual_workspace_is_useless(mdnn_virtual_device_t *device, size_t bytes)
 {
     uint64_t sizes[MDNN_WORKSPACE_OPERANDS];
-    return device->memory &&
+    return device->memory && !MDNN_FAULT(WORKSPACE_IS_TAKEN_AND_USELESS) &&
            (mdnn_workspace_is_wanted(bytes, sizes) ||
             mdnn_workspace_was_used(&device->workspaces, bytes, sizes)) &&
            !mdnn_memory_workspace_fits(device->memory, bytes, sizes, MDNN_WORKSPACE_OPERANDS);

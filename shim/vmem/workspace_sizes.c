@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "shim/real/tensor_layout.h"
 
 /* More than the algorithms of a direction. */
@@ -131,15 +132,18 @@ void mdnn_workspace_refused(uint64_t bytes)
     const note_t half = found ? *found : (note_t){0};
     for (note_t *kept = known.notes; kept < known.notes + SIZES; kept++) {
         kept->refused = kept->refused || is_size(kept->bytes, bytes);
-        kept->wanted = !kept->refused && kept->bytes > 0 && kept->bytes < bytes;
+        kept->wanted = !kept->refused && kept->bytes > 0 && kept->bytes < bytes &&
+                       !MDNN_FAULT(OTHER_PLANS_ARE_NOT_WANTED);
         known.any_wanted = known.any_wanted || kept->wanted;
     }
-    if (half.bytes > 1)
+    if (half.bytes > 1 && !MDNN_FAULT(WORKSPACE_IS_NOT_HALVED))
         note(half.bytes / 2, half.operands);
 }
 
 void mdnn_workspace_over(void)
 {
+    if (MDNN_FAULT(WANTED_FOR_EVER))
+        return;
     for (size_t i = 0; known.any_wanted && i < SIZES; i++)
         known.notes[i].wanted = false;
     known.any_wanted = false;
@@ -186,7 +190,7 @@ bool mdnn_workspace_was_used(const mdnn_used_workspaces_t *all, uint64_t bytes,
 {
     /* Asked at each allocation: programs without convolutions need not pay for it. */
     for (size_t i = 0; bytes > 0 && all->next > 0 && i < MDNN_WORKSPACES_USED; i++)
-        if (all->used[i].bytes == bytes) {
+        if (all->used[i].bytes == bytes && !MDNN_FAULT(WORKSPACES_USED_ARE_FORGOTTEN)) {
             memcpy(sizes, all->used[i].operands, sizeof all->used[i].operands);
             return true;
         }
