@@ -47,7 +47,7 @@ static graph_case_t plain(graph_direction_t direction, case_type_t type, case_la
     return test;
 }
 
-/* Every direction, type, packed layout and batch size. */
+/* Every direction, type, packed layout and batch size; every two of them in those that do not repeat. */
 static void visit_batches(const visitor_t *visitor)
 {
     static const double alphas[] = {1, 1, 1, 0.75, 1, 1.25}, betas[] = {0, 1, 0, 0.5, 0, 1};
@@ -59,6 +59,7 @@ static void visit_batches(const visitor_t *visitor)
                         plain((graph_direction_t)direction, float_types[type], layout, batches[i]);
                     test.alpha = alphas[i];
                     test.beta = betas[i];
+                    test.repeats = ((size_t)direction + type + 3 * layout) % COUNT(batches) != i;
                     visitor->use(&test, visitor->context);
                 }
 }
@@ -69,6 +70,7 @@ static void visit_double(const visitor_t *visitor, graph_direction_t direction)
     for (size_t i = 0; i < COUNT(some); i++) {
         graph_case_t test = plain(direction, CASE_FP64, CASE_NCHW, some[i]);
         test.beta = i == 1 ? 1 : 0;
+        test.repeats = i != (size_t)direction;
         visitor->use(&test, visitor->context);
     }
     const graph_case_t last = plain(direction, CASE_FP64, CASE_NHWC, 7);
@@ -89,6 +91,7 @@ static void visit_gaps(const visitor_t *visitor, graph_direction_t direction)
         for (int i = 0; i < 2; i++) {
             graph_case_t test = plain(direction, kinds[kind].type, kinds[kind].layout, i ? 127 : 7);
             test.beta = i;
+            test.repeats = ((size_t)direction + kind) % 2 != (size_t)i;
             visitor->use(&test, visitor->context);
         }
 }
@@ -158,12 +161,14 @@ static void visit_shapes(const visitor_t *visitor, graph_direction_t direction)
                 plain(direction, half ? CASE_FP16 : CASE_FP32, half ? CASE_NHWC : CASE_NCHW, 7);
             if (!shape(&test, at))
                 break;
+            test.repeats = (at + (int)direction) % 2 != half;
             visitor->use(&test, visitor->context);
         }
     for (int at = 1; at < 4; at++) { /* 3-D, groups and depthwise in the other types */
         graph_case_t test =
             plain(direction, at == 2 ? CASE_BF16 : CASE_TF32, at == 1 ? CASE_NHWC : CASE_NCHW, 33);
         shape(&test, at);
+        test.repeats = at != 1 + (int)direction;
         visitor->use(&test, visitor->context);
     }
 }
@@ -198,12 +203,14 @@ static graph_case_t fused(case_type_t type, int n, size_t fusion)
 static void visit_fused(const visitor_t *visitor, case_type_t type)
 {
     for (size_t fusion = 0; fusion < COUNT(fusions); fusion++) {
-        const graph_case_t test = fused(type, 7, fusion);
+        graph_case_t test = fused(type, 7, fusion);
+        test.repeats = (fusion + type) % 4 > 1;
         visitor->use(&test, visitor->context);
     }
     for (size_t i = 0; i < COUNT(batches); i += 2) { /* PyTorch's own: 1, 7 in place, 255 */
         graph_case_t test = fused(type, batches[i], 2);
         test.in_place = i == 2;
+        test.repeats = i != 2 * (type % 3);
         visitor->use(&test, visitor->context);
     }
     graph_case_t test = fused(type, 127, 1);

@@ -39,6 +39,7 @@ typedef struct graph_case {
     double alpha2;
     bool in_place;   /* the residual is in the output's memory */
     bool misaligned; /* pointers are aligned to an element only */
+    bool repeats;    /* each two of its traits are those of some case that does not repeat, too */
 } graph_case_t;
 
 /* Calls `use` for every case, always in the same order. */
