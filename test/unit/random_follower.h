@@ -29,6 +29,17 @@ static struct {
     mdnn_advised_t leaving[FOLLOWER_RANGES], coming[FOLLOWER_RANGES];
 } advisor;
 
+static inline void advise_at_random(model_t *model, uint64_t seed)
+{
+    memset(&advisor, 0, sizeof advisor);
+    advisor.random = seed + 1;
+    advisor.leave = (unsigned)pick(model, 3) * (unsigned)pick(model, 5);
+    advisor.back = (unsigned)pick(model, 5);
+    advisor.join = pick(model, 4) == 0 ? 10 : 0;
+    advisor.time = 3;
+    advisor.follows = seed % 2 == 0;
+}
+
 mdnn_follower_t *mdnn_follower_create(const mdnn_follower_config_t *config)
 {
     static struct mdnn_follower follower;

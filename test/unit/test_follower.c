@@ -1,12 +1,8 @@
 /* The plan follower on simulated programs, with a mechanism that does what it is advised and nothing else:
  * what is away when an operation names it comes back on demand, and is counted. The plan that the
  * follower should follow is made here a second time, from a history of our own.
- * MDNN_TEST_SEED=n repeats the program that a failure named. */
+ * MDNN_TEST_SEED repeats the program that a failure named. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,29 +10,48 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "offload/plan/follower.h"
+#include "test/unit/cases.h"
+#include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random_period.h"
 #include "test/unit/random_program.h"
 
-static uint64_t seed_now;
+/* What the seeds of a case have met. */
+static struct {
+    unsigned moved_rounds, sent_for_good, better_plans, given_up, demanded, planned_again,
+        planned_back;
+    uint64_t first_uses[2][2]; /* [it is the next operation's][the plan follower says so] */
+    uint64_t nexts[2];         /* said: [more often than the next operation has such] */
+} seen;
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("%s (MDNN_TEST_SEED=%llu)", #condition, (unsigned long long)seed_now);        \
-    } while (0)
-
-static void each_seed(void (*check)(void), uint64_t count)
+static void check_seen(bool enough)
 {
-    const char *const seed = getenv("MDNN_TEST_SEED");
-    for (uint64_t i = 1; i <= (seed ? 1 : count); i++) {
-        random_state = seed_now = seed ? strtoull(seed, NULL, 10) : i;
-        check();
-    }
+    print_message(
+        "rounds that move %u, away for good %u, better plans %u, given up %u, demanded %u, "
+        "planned again %u, taken back %u, first uses known: next %lu of %lu, later %lu of %lu\n",
+        seen.moved_rounds, seen.sent_for_good, seen.better_plans, seen.given_up, seen.demanded,
+        seen.planned_again, seen.planned_back, seen.first_uses[1][1],
+        seen.first_uses[1][0] + seen.first_uses[1][1], seen.first_uses[0][0],
+        seen.first_uses[0][0] + seen.first_uses[0][1]);
+    assert_true(enough || getenv("MDNN_TEST_SEED"));
 }
+
+/* A case that runs with so many seeds, and has then seen enough to mean something. */
+#define SEEDED_CASE(name, seeds, enough)                                                           \
+    static void name##_drawn(void);                                                                \
+    static void name##_once(uint64_t seed)                                                         \
+    {                                                                                              \
+        random_state = seed;                                                                       \
+        name##_drawn();                                                                            \
+    }                                                                                              \
+    CASE(name)                                                                                     \
+    {                                                                                              \
+        memset(&seen, 0, sizeof seen);                                                             \
+        each_seed(name##_once, seeds);                                                             \
+        check_seen(enough);                                                                        \
+    }                                                                                              \
+    static void name##_drawn(void)
 
 /* ---- the mechanism ---- */
 
@@ -95,9 +110,6 @@ static void stop_model(void)
     model.history = NULL;
 }
 
-static uint64_t first_uses[2][2]; /* [it is the next operation's][the plan follower says so] */
-static uint64_t nexts[2];         /* said: [more often than the next operation has such] */
-
 /* Whether the next operation uses more of them for the first time than have begun. */
 static bool has_one_more(const event_t *next, uint64_t bytes, uint32_t begun)
 {
@@ -124,9 +136,9 @@ static void ask_for_first_use(const event_t *event)
         return;
     for (uint32_t u = 0; u < next->use_count; u++)
         named |= next->ids[u] == event->id;
-    first_uses[named][said == MDNN_FIRST_USE_NEXT]++;
+    seen.first_uses[named][said == MDNN_FIRST_USE_NEXT]++;
     if (said == MDNN_FIRST_USE_NEXT)
-        nexts[!has_one_more(next, event->bytes, event->id)]++;
+        seen.nexts[!has_one_more(next, event->bytes, event->id)]++;
 }
 
 static unsigned small_beside; /* so many come and go at each beginning */
@@ -299,24 +311,28 @@ static uint32_t rounds_to_settle(void)
     return 11 + 96 / program.step_count;
 }
 
-static mdnn_follower_config_t random_config(mdnn_policy_t policy, double rate,
-                                            uint64_t *floor_bytes)
+static uint64_t floor_bytes; /* of the program's period */
+
+/* The program, in rounds that are enough for a plan to be followed, and a budget for it. */
+static mdnn_follower_config_t random_config(mdnn_policy_t policy, double rate)
 {
     static uint64_t live[MOST_STEPS];
     uint64_t peak = 0;
+    start_program(&program);
+    run_rounds(rounds_to_settle());
     start_model(NULL);
     play(0);
     const mdnn_history_place_t place = mdnn_history_place(model.history);
     const mdnn_period_t *const period = mdnn_history_period(model.history, place.period);
     CHECK(period != NULL && period->operation_count == program.step_count);
-    CHECK(mdnn_period_floor(period, floor_bytes) == MDNN_STATUS_OK);
+    CHECK(mdnn_period_floor(period, &floor_bytes) == MDNN_STATUS_OK);
     mdnn_period_live_bytes(period, live);
     for (uint32_t i = 0; i < period->operation_count; i++)
         peak = live[i] > peak ? live[i] : peak;
     stop_model();
     return (mdnn_follower_config_t){.policy = policy,
                                     .variants = MDNN_VARIANTS_RECORDED,
-                                    .budget_bytes = *floor_bytes + below(peak - *floor_bytes + 2),
+                                    .budget_bytes = floor_bytes + below(peak - floor_bytes + 2),
                                     .host_limit_bytes = UINT64_MAX,
                                     .link = {rate, rate, rate, rate, 0},
                                     .effort = 40};
@@ -324,15 +340,22 @@ static mdnn_follower_config_t random_config(mdnn_policy_t policy, double rate,
 
 static const double at_once = 1e12; /* bytes a microsecond: nothing is called off for lateness */
 
-/* The program, in rounds that are enough for a plan to be followed, and a follower that has seen none
- * of them yet. */
-static mdnn_follower_config_t start_settled(uint32_t rounds, uint64_t *floor_bytes)
+/* A follower that has seen none of the program's rounds yet. */
+static mdnn_follower_config_t start_settled(void)
 {
-    start_program(&program);
-    run_rounds(rounds);
-    const mdnn_follower_config_t config = random_config(MDNN_POLICY_AUTO, at_once, floor_bytes);
+    const mdnn_follower_config_t config = random_config(MDNN_POLICY_AUTO, at_once);
     start_model(&config);
     return config;
+}
+
+/* And one that plans on a thread for as long as that is let. */
+static void start_searching(void)
+{
+    mdnn_follower_config_t config = random_config(MDNN_POLICY_AUTO, 2);
+    config.background = true;
+    config.effort = UINT32_MAX;
+    start_model(&config);
+    play(0);
 }
 
 /* What the plan follower should have planned. */
@@ -356,8 +379,6 @@ static mdnn_move_plan_t plan_again(const mdnn_follower_config_t *config, mdnn_pe
     return plan;
 }
 
-static unsigned moved_rounds, sent_for_good;
-
 /* The last round kept to the plan that the followed period should have. */
 static void check_last_round(const mdnn_follower_config_t *config, const mdnn_period_t *period,
                              const mdnn_move_plan_t *plan)
@@ -378,8 +399,8 @@ static void check_last_round(const mdnn_follower_config_t *config, const mdnn_pe
     if (config->link.out_bytes_per_us == at_once)
         CHECK(out_bytes == plan->predicted.out_bytes && in_bytes == plan->predicted.in_bytes);
     for (size_t m = 0; m < plan->schedule.move_count; m++)
-        sent_for_good += plan->schedule.moves[m].leave_after == MDNN_GAP_ALWAYS;
-    moved_rounds += in_bytes > 0;
+        seen.sent_for_good += plan->schedule.moves[m].leave_after == MDNN_GAP_ALWAYS;
+    seen.moved_rounds += in_bytes > 0;
 }
 
 static bool uses_slot(uint32_t slot)
@@ -460,10 +481,7 @@ static void wait_for_plan(void)
 
 static void check_steady(mdnn_policy_t policy, double rate, bool background)
 {
-    uint64_t floor_bytes;
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    mdnn_follower_config_t config = random_config(policy, rate, &floor_bytes);
+    mdnn_follower_config_t config = random_config(policy, rate);
     config.background = background;
     start_model(&config);
     play(0);
@@ -477,58 +495,42 @@ static void check_steady(mdnn_policy_t policy, double rate, bool background)
 
 /* ---- steady programs ---- */
 
-static void check_random(void)
+static void check_random(uint64_t seed)
 {
+    random_state = seed;
     fill_program(&program, 1000);
     check_steady((mdnn_policy_t)below(MDNN_POLICY_COUNT), below(2) ? at_once : 2, false);
 }
 
-static void check_training(void)
+static void check_training(uint64_t seed)
 {
+    random_state = seed;
     fill_training(below(2));
     const mdnn_policy_t policy =
         below(2) ? MDNN_POLICY_AUTO : (mdnn_policy_t)below(MDNN_POLICY_COUNT);
     check_steady(policy, below(2) ? at_once : 2, false);
 }
 
-static void a_steady_program_moves_what_the_plan_says(void **state)
+CASE(a_steady_program_moves_what_the_plan_says)
 {
-    (void)state;
-    moved_rounds = sent_for_good = 0;
+    memset(&seen, 0, sizeof seen);
     each_seed(check_random, 1000);
     each_seed(check_training, 600);
-    print_message("%u programs in which something moves, %u ranges away for good\n", moved_rounds,
-                  sent_for_good);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(moved_rounds > 300 && sent_for_good > 20);
+    check_seen(seen.moved_rounds > 300 && seen.sent_for_good > 20);
 }
 
-static void check_background(void)
+SEEDED_CASE(a_thread_plans_the_same, 30, seen.moved_rounds > 5)
 {
     fill_training(below(2));
     check_steady(MDNN_POLICY_AUTO, below(2) ? at_once : 2, true);
 }
 
-static void a_thread_plans_the_same(void **state)
-{
-    (void)state;
-    moved_rounds = 0;
-    each_seed(check_background, 30);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(moved_rounds > 5);
-}
-
-static unsigned better_plans;
-
 /* As it is planned within record, and on a thread. */
-static void check_longer_search(void)
+SEEDED_CASE(a_thread_searches_for_longer, 40, seen.better_plans > 0)
 {
-    uint64_t floor_bytes;
     double predicted_us[2];
     fill_training(true);
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    mdnn_follower_config_t config = random_config(MDNN_POLICY_AUTO, 2, &floor_bytes);
+    mdnn_follower_config_t config = random_config(MDNN_POLICY_AUTO, 2);
     config.effort = 0;
     for (int background = 0; background < 2; background++) {
         config.background = background;
@@ -541,19 +543,8 @@ static void check_longer_search(void)
         run_rounds(rounds_to_settle());
     }
     CHECK(predicted_us[1] <= predicted_us[0]);
-    better_plans += predicted_us[1] < predicted_us[0];
+    seen.better_plans += predicted_us[1] < predicted_us[0];
 }
-
-static void a_thread_searches_for_longer(void **state)
-{
-    (void)state;
-    better_plans = 0;
-    each_seed(check_longer_search, 40);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(better_plans > 0);
-}
-
-static unsigned given_up;
 
 /* How long the process has computed: other programs may keep it from doing so. */
 static double cpu_s(void)
@@ -564,51 +555,27 @@ static double cpu_s(void)
 }
 
 /* A search that would last for days is given up at once. */
-static void check_ending(void)
+SEEDED_CASE(the_thread_ends_with_the_follower, 10, seen.given_up > 0)
 {
     const long before = live_allocations;
-    uint64_t floor_bytes;
     fill_training(true);
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    mdnn_follower_config_t config = random_config(MDNN_POLICY_AUTO, 2, &floor_bytes);
-    config.background = true;
-    config.effort = UINT32_MAX;
-    start_model(&config);
-    play(0);
+    start_searching();
     program.steps[0].key = 2000; /* another, which has to wait for the thread */
     run_more_rounds((uint32_t)below(2 * rounds_to_settle()));
-    given_up += mdnn_follower_report(model.follower).period_operations == 0;
+    seen.given_up += mdnn_follower_report(model.follower).period_operations == 0;
     const double begin_s = cpu_s();
     stop_model(); /* with a plan or without */
     CHECK(cpu_s() - begin_s < 1);
     CHECK(live_allocations == before);
 }
 
-static void the_thread_ends_with_the_follower(void **state)
-{
-    (void)state;
-    given_up = 0;
-    each_seed(check_ending, 10);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(given_up > 0);
-}
-
 /* The child has no such thread; its follower ends all the same. */
-static void a_forked_child_does_not_wait_for_the_thread(void **state)
+CASE(a_forked_child_does_not_wait_for_the_thread)
 {
-    uint64_t floor_bytes;
     int status = 0;
-    (void)state;
-    random_state = seed_now = 1;
+    random_state = 1;
     fill_training(true);
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    mdnn_follower_config_t config = random_config(MDNN_POLICY_AUTO, 2, &floor_bytes);
-    config.background = true;
-    config.effort = UINT32_MAX;
-    start_model(&config);
-    play(0);
+    start_searching();
     assert_int_not_equal(mdnn_follower_report(model.follower).period_operations,
                          program.step_count);
     const pid_t child = fork();
@@ -625,12 +592,10 @@ static void a_forked_child_does_not_wait_for_the_thread(void **state)
 
 /* ---- programs that do not keep to it ---- */
 
-static unsigned demanded; /* while they deviate */
-
 /* After each deviation the program is followed again; at last as if nothing had been. */
-static void check_deviations(void)
+SEEDED_CASE(deviations_are_survived_and_the_plan_resumes, 1000,
+            seen.moved_rounds > 200 && seen.demanded > 200)
 {
-    uint64_t floor_bytes;
     const uint64_t kind = below(2);
     if (kind)
         fill_program(&program, 1000);
@@ -638,11 +603,9 @@ static void check_deviations(void)
         fill_training(below(2));
     const uint64_t choice = random_state++;
     fill_program(&other, 2000);
-    start_program(&program);
-    run_rounds(rounds_to_settle());
     const mdnn_follower_config_t config = random_config(
         (mdnn_policy_t)(choice % 3 ? (uint64_t)MDNN_POLICY_AUTO : choice % MDNN_POLICY_COUNT),
-        choice % 2 ? at_once : 2, &floor_bytes);
+        choice % 2 ? at_once : 2);
     for (uint32_t i = 0; i < 6; i++) {
         deviate();
         run_rounds((uint32_t)below(4));
@@ -652,29 +615,17 @@ static void check_deviations(void)
     start_model(&config);
     play(0);
     for (uint32_t n = 0; n < model.operations; n++)
-        demanded += model.demand_at[n];
+        seen.demanded += model.demand_at[n];
     check_plan(&config, false);
     stop_model();
 }
 
-static void deviations_are_survived_and_the_plan_resumes(void **state)
-{
-    (void)state;
-    moved_rounds = demanded = 0;
-    each_seed(check_deviations, 1000);
-    print_message("%u programs in which something moves, %u ranges came back on demand\n",
-                  moved_rounds, demanded);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(moved_rounds > 200 && demanded > 200);
-}
-
 /* Ranges are exchanged for others of their size, which the history does not see: advice is about
  * those that live, and all is as planned once it has stopped. */
-static void check_exchanges(void)
+SEEDED_CASE(ranges_may_be_exchanged, 400, seen.moved_rounds > 200)
 {
-    uint64_t floor_bytes;
     fill_training(below(2));
-    const mdnn_follower_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
+    const mdnn_follower_config_t config = start_settled();
     play(0);
     check_plan(&config, true);
     continue_events();
@@ -687,15 +638,6 @@ static void check_exchanges(void)
     stop_model();
 }
 
-static void ranges_may_be_exchanged(void **state)
-{
-    (void)state;
-    moved_rounds = 0;
-    each_seed(check_exchanges, 400);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(moved_rounds > 200);
-}
-
 static bool is_found(void)
 {
     const mdnn_history_place_t place = mdnn_history_place(model.history);
@@ -704,13 +646,12 @@ static bool is_found(void)
 }
 
 /* More programs than periods are remembered, one after the other, and again. */
-static void check_many(void)
+SEEDED_CASE(a_forgotten_period_is_planned_again, 30, seen.moved_rounds > 100)
 {
     enum { MANY = 5 };
     static program_t first;
-    uint64_t floor_bytes;
     fill_training(true);
-    const mdnn_follower_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
+    const mdnn_follower_config_t config = start_settled();
     play(0);
     first = program;
     for (uint32_t i = 0; i <= MANY; i++) {
@@ -728,26 +669,16 @@ static void check_many(void)
     stop_model();
 }
 
-static void a_forgotten_period_is_planned_again(void **state)
-{
-    (void)state;
-    moved_rounds = 0;
-    each_seed(check_many, 30);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(moved_rounds > 100);
-}
-
 /* A feature map is away while something else needs its memory. A line of logging stands where its
  * copy back should begin: it begins as soon as the program is found again. */
-static void a_return_that_was_missed_is_made_up_for(void **state)
+CASE(a_return_that_was_missed_is_made_up_for)
 {
     enum { COUNT = 40, KEPT = 0, OTHER = 1, WANTED_AT = 36, LOST_AT = 23 };
     const mdnn_follower_config_t config = {.policy = MDNN_POLICY_AUTO,
                                            .budget_bytes = 12,
                                            .host_limit_bytes = UINT64_MAX,
                                            .link = {4, 1, 4, 1, 0}};
-    (void)state;
-    random_state = seed_now = 1;
+    random_state = 1;
     program = (program_t){
         .step_count = COUNT, .slot_count = 2, .slots = {{8, MOST_STEPS, MOST_STEPS}, {8, 10, 20}}};
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -788,15 +719,15 @@ static void a_return_that_was_missed_is_made_up_for(void **state)
 }
 
 /* Training and evaluation take turns: each has its plan, and keeps it. */
-static void check_turns(void)
+SEEDED_CASE(training_and_evaluation_keep_their_plans, 100, seen.moved_rounds > 100)
 {
-    uint64_t floor_bytes, asked = 0;
+    uint64_t asked = 0;
     fill_training(true);
     other = program;
     other.steps[0].key = 2000;
     for (uint32_t i = 1; i < other.step_count; i++)
         other.steps[i].key += 70;
-    const mdnn_follower_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
+    const mdnn_follower_config_t config = start_settled();
     play(0);
     for (uint32_t turn = 0; turn < 6; turn++) {
         continue_events();
@@ -813,17 +744,8 @@ static void check_turns(void)
     stop_model();
 }
 
-static void training_and_evaluation_keep_their_plans(void **state)
-{
-    (void)state;
-    moved_rounds = 0;
-    each_seed(check_turns, 100);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(moved_rounds > 100);
-}
-
 /* Nothing repeats, or too much does; ranges end at any time, handles and times are wrong. */
-static void check_noise(void)
+SEEDED_CASE(noise_breaks_nothing, 200, true)
 {
     enum { HELD = 40 };
     static object_t held[HELD];
@@ -866,12 +788,6 @@ static void check_noise(void)
     mdnn_follower_destroy(follower);
 }
 
-static void noise_breaks_nothing(void **state)
-{
-    (void)state;
-    each_seed(check_noise, 200);
-}
-
 /* ---- times ---- */
 
 enum { ROUND = 12 };
@@ -894,48 +810,44 @@ static void run_timed(mdnn_follower_t *follower, uint64_t n, const double *told,
     *times_asked += advice.time;
 }
 
-static void each_operation_is_timed_once(void **state)
-{
-    (void)state;
-    for (int late = 0; late < 2; late++) {
-        const mdnn_follower_config_t config = {.policy = MDNN_POLICY_NONE,
-                                               .budget_bytes = 100,
-                                               .host_limit_bytes = UINT64_MAX,
-                                               .link = {1, 1, 1, 1, 0}};
-        const double told[ROUND] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12.5};
-        mdnn_follower_t *const follower = mdnn_follower_create(&config);
-        uint64_t times_asked = 0;
-        bool asked = false;
-        for (uint64_t n = 0; n < 20 * ROUND; n++)
-            run_timed(follower, n, told, late, &asked, &times_asked);
-        const mdnn_follower_report_t report = mdnn_follower_report(follower);
-        assert_int_equal(report.operations, 20 * ROUND);
-        assert_int_equal(report.period_operations, ROUND);
-        assert_true(report.compute_us == 78.5 && report.predicted_us == 78.5);
-        /* In late answers the last one is still open when the next operation is asked for. */
-        assert_true(times_asked >= ROUND && times_asked <= ROUND + 1);
-        mdnn_follower_destroy(follower);
-    }
-}
-
-static void what_was_not_timed_is_guessed_from_its_key(void **state)
+/* Twenty of the rounds above. */
+static mdnn_follower_report_t report_of_timed(const double *told, bool late, uint64_t *times_asked)
 {
     const mdnn_follower_config_t config = {.policy = MDNN_POLICY_NONE,
                                            .budget_bytes = 100,
                                            .host_limit_bytes = UINT64_MAX,
                                            .link = {1, 1, 1, 1, 0}};
-    const double told[ROUND] = {1, 5, -1, -1, 3, -1, 5, 7, -1, -1, 5, -1};
     mdnn_follower_t *const follower = mdnn_follower_create(&config);
-    uint64_t times_asked = 0;
     bool asked = false;
-    (void)state;
+    *times_asked = 0;
     for (uint64_t n = 0; n < 20 * ROUND; n++)
-        run_timed(follower, n, told, true, &asked, &times_asked);
+        run_timed(follower, n, told, late, &asked, times_asked);
     const mdnn_follower_report_t report = mdnn_follower_report(follower);
+    mdnn_follower_destroy(follower);
+    assert_int_equal(report.operations, 20 * ROUND);
     assert_int_equal(report.period_operations, ROUND);
+    return report;
+}
+
+CASE(each_operation_is_timed_once)
+{
+    const double told[ROUND] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12.5};
+    uint64_t times_asked;
+    for (int late = 0; late < 2; late++) {
+        const mdnn_follower_report_t report = report_of_timed(told, late, &times_asked);
+        assert_true(report.compute_us == 78.5 && report.predicted_us == 78.5);
+        /* In late answers the last one is still open when the next operation is asked for. */
+        assert_true(times_asked >= ROUND && times_asked <= ROUND + 1);
+    }
+}
+
+CASE(what_was_not_timed_is_guessed_from_its_key)
+{
+    const double told[ROUND] = {1, 5, -1, -1, 3, -1, 5, 7, -1, -1, 5, -1};
+    uint64_t times_asked;
+    const mdnn_follower_report_t report = report_of_timed(told, true, &times_asked);
     assert_true(fabs(report.compute_us - (6 + 15 + 3 * 26.0 / 6 + 21)) < 1e-9);
     assert_true(times_asked <= 2 * ROUND);
-    mdnn_follower_destroy(follower);
 }
 
 /* ---- less memory than there should be ---- */
@@ -950,8 +862,6 @@ static uint64_t most_held(void)
     return most;
 }
 
-static unsigned planned_again, planned_back;
-
 /* Rounds under the plan that is followed take so long; one of them, longer. */
 static void rounds_took(double time_us)
 {
@@ -962,29 +872,32 @@ static void rounds_took(double time_us)
     mdnn_follower_iteration_took(model.follower, plan + 1, 1); /* not of this one */
 }
 
-/* Some of the budget is not to be had: planned again with less, if that is possible. */
-static void check_shortage(void)
+/* So many bytes, in the round that comes; more of them follow. */
+static void lack(uint64_t bytes, uint32_t rounds)
 {
-    uint64_t floor_bytes;
+    mdnn_follower_short(model.follower, bytes);
+    run_more_rounds(rounds);
+}
+
+/* Some of the budget is not to be had: planned again with less, if that is possible. */
+SEEDED_CASE(missing_memory_is_planned_without, 300,
+            seen.planned_again > 100 && seen.planned_again < 300)
+{
     fill_training(true);
-    const mdnn_follower_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
+    const mdnn_follower_config_t config = start_settled();
     mdnn_follower_short(model.follower, 1); /* without a plan, that says nothing */
     play(0);
     CHECK(mdnn_follower_report(model.follower).short_bytes == 0);
     const uint64_t before = most_held(), missing = 1 + below(6);
     const double slow_us = 100 * mdnn_follower_report(model.follower).predicted_us + 1;
-    mdnn_follower_short(model.follower, missing + below(3)); /* only once so many */
-    run_more_rounds(1);
+    lack(missing + below(3), 1); /* only once so many */
     CHECK(mdnn_follower_report(model.follower).short_bytes == 0);
     mdnn_follower_short(model.follower, missing);
-    mdnn_follower_short(model.follower, 1 + below(missing)); /* the same, once more */
-    run_more_rounds(4);
+    lack(1 + below(missing), 4);                                  /* the same, once more */
     CHECK(mdnn_follower_report(model.follower).short_bytes == 0); /* who knows what that costs? */
     rounds_took(slow_us);
-    mdnn_follower_short(model.follower, missing);
-    run_more_rounds(1);
-    mdnn_follower_short(model.follower, missing);
-    run_more_rounds(4);
+    lack(missing, 1);
+    lack(missing, 4);
     const bool possible = config.budget_bytes >= floor_bytes + missing;
     const uint64_t now = most_held();
     CHECK(mdnn_follower_report(model.follower).short_bytes == (possible ? missing : 0));
@@ -993,41 +906,38 @@ static void check_shortage(void)
     continue_events(); /* lost, and found again not long ago: demands are no wonder */
     add_event((event_t){.kind = OPERATION, .key = 9999});
     play(0);
-    mdnn_follower_short(model.follower, 1);
-    run_more_rounds(1);
-    mdnn_follower_short(model.follower, 1);
-    run_more_rounds(4);
-    mdnn_follower_short(model.follower, 1); /* now and then */
-    run_more_rounds(2);
-    mdnn_follower_short(model.follower, 1);
-    run_more_rounds(2);
+    lack(1, 1);
+    lack(1, 4);
+    lack(1, 2); /* now and then */
+    lack(1, 2);
     CHECK(most_held() == now);
     CHECK(mdnn_follower_report(model.follower).short_bytes == (possible ? missing : 0));
-    planned_again += possible;
+    seen.planned_again += possible;
     stop_model();
 }
 
 /* Less memory makes the plan slower, which turns out when it is made, or when it is followed; or,
  * for all that was missing, faster. */
-static void check_loss(bool at_once_known, bool faster)
+static enum { SLOWER_AS_MADE, SLOWER_AS_FOLLOWED, FASTER, LOSSES } loss;
+
+static void check_loss(uint64_t seed)
 {
-    uint64_t floor_bytes;
+    random_state = seed;
+    const bool at_once_known = loss == SLOWER_AS_MADE, faster = loss == FASTER;
     fill_training(true);
-    const mdnn_follower_config_t config = start_settled(rounds_to_settle(), &floor_bytes);
+    const mdnn_follower_config_t config = start_settled();
     play(0);
     const mdnn_follower_report_t first = mdnn_follower_report(model.follower);
     const uint64_t before = most_held();
     rounds_took(at_once_known ? first.predicted_us / 2 : 100 * first.predicted_us + 1);
-    mdnn_follower_short(model.follower, 1);
-    run_more_rounds(1);
-    mdnn_follower_short(model.follower, 1);
-    run_more_rounds(4);
+    lack(1, 1);
+    lack(1, 4);
     const bool possible = config.budget_bytes > floor_bytes;
     CHECK(mdnn_follower_report(model.follower).short_bytes == (possible && !at_once_known));
     if (mdnn_follower_report(model.follower).short_bytes > 0) {
         rounds_took((faster ? 90 : 110) * first.predicted_us + 2);
         run_more_rounds(2);
-        (*(faster ? &planned_again : &planned_back))++;
+        (*(faster ? &seen.planned_again : &seen.planned_back))++;
     }
     if (faster) {
         CHECK(mdnn_follower_report(model.follower).short_bytes == possible);
@@ -1041,41 +951,12 @@ static void check_loss(bool at_once_known, bool faster)
     stop_model();
 }
 
-static void check_loss_at_once(void)
+CASE(a_plan_with_less_memory_must_be_as_fast)
 {
-    check_loss(true, false);
-}
-
-static void check_loss_later(void)
-{
-    check_loss(false, false);
-}
-
-static void check_gain(void)
-{
-    check_loss(false, true);
-}
-
-static void a_plan_with_less_memory_must_be_as_fast(void **state)
-{
-    (void)state;
-    planned_again = planned_back = 0;
-    each_seed(check_loss_at_once, 300);
-    each_seed(check_loss_later, 300);
-    each_seed(check_gain, 300);
-    print_message("%u plans taken back, %u kept\n", planned_back, planned_again);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(planned_back > 100 && planned_again > 100);
-}
-
-static void missing_memory_is_planned_without(void **state)
-{
-    (void)state;
-    planned_again = 0;
-    each_seed(check_shortage, 300);
-    print_message("%u programs planned again\n", planned_again);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(planned_again > 100 && planned_again < 300);
+    memset(&seen, 0, sizeof seen);
+    for (loss = 0; loss < LOSSES; loss++)
+        each_seed(check_loss, 300);
+    check_seen(seen.planned_back > 100 && seen.planned_again > 100);
 }
 
 /* ---- memory that is allocated before it is used ---- */
@@ -1105,7 +986,7 @@ static mdnn_period_t period_of_program(void)
 }
 
 /* Lives begin with the first use, wherever the period begins, and nothing stays because of that. */
-static void check_ahead(void)
+SEEDED_CASE(what_is_allocated_early_is_planned_from_its_first_use_on, 1000, true)
 {
     fill_training(true);
     mdnn_period_t plain = period_of_program();
@@ -1123,73 +1004,47 @@ static void check_ahead(void)
     mdnn_period_fini(&ahead);
 }
 
-static void what_is_allocated_early_is_planned_from_its_first_use_on(void **state)
-{
-    (void)state;
-    each_seed(check_ahead, 1000);
-}
-
 static void play_ahead(bool alike)
 {
-    uint64_t floor_bytes;
     fill_training(true);
     allocate_ahead();
     for (uint32_t s = 0; s < program.slot_count && !alike; s++)
         program.slots[s].bytes = program.slots[s].bytes * ROOM_SLOTS + s;
-    (void)start_settled(2 * rounds_to_settle(), &floor_bytes);
+    (void)start_settled();
+    run_rounds(rounds_to_settle());
     play(0);
     stop_model();
 }
 
-static void check_first_use(void)
+static bool knows_first_uses(void)
+{
+    const uint64_t *const next = seen.first_uses[true], *const later = seen.first_uses[false];
+    return next[true] > 5000 && next[true] > 9 * next[false] && later[false] > 5000 &&
+           later[false] > 9 * later[true];
+}
+
+SEEDED_CASE(a_first_use_is_known_when_memory_is_asked_for, 300, knows_first_uses())
 {
     play_ahead(false); /* else one is taken for another */
 }
 
-static void check_first_use_alike(void)
+/* Of those of a size as many take memory as the next operation uses. */
+SEEDED_CASE(what_waits_for_its_first_use_counts, 300,
+            seen.nexts[0] > 2000 && seen.nexts[0] > 50 * seen.nexts[1])
 {
     small_beside = below(2) ? 20 : 0;
     play_ahead(true);
     small_beside = 0;
 }
 
-/* Of those of a size as many take memory as the next operation uses. */
-static void what_waits_for_its_first_use_counts(void **state)
-{
-    (void)state;
-    memset(nexts, 0, sizeof nexts);
-    each_seed(check_first_use_alike, 300);
-    print_message("next: %lu, and %lu too often\n", (unsigned long)nexts[0],
-                  (unsigned long)nexts[1]);
-    if (!getenv("MDNN_TEST_SEED"))
-        assert_true(nexts[0] > 2000 && nexts[0] > 50 * nexts[1]);
-}
-
-static void a_first_use_is_known_when_memory_is_asked_for(void **state)
-{
-    (void)state;
-    memset(first_uses, 0, sizeof first_uses);
-    each_seed(check_first_use, 300);
-    print_message("used next: %lu known, %lu not; later: %lu known, %lu not\n",
-                  (unsigned long)first_uses[1][1], (unsigned long)first_uses[1][0],
-                  (unsigned long)first_uses[0][0], (unsigned long)first_uses[0][1]);
-    if (getenv("MDNN_TEST_SEED"))
-        return;
-    assert_true(first_uses[1][1] > 5000 && first_uses[1][1] > 9 * first_uses[1][0]);
-    assert_true(first_uses[0][0] > 5000 && first_uses[0][0] > 9 * first_uses[0][1]);
-}
-
 /* ---- failures ---- */
 
 /* One allocation fails; nothing is lost for ever, and the program is planned all the same. */
-static void check_failures(void)
+SEEDED_CASE(a_failing_allocation_is_survived, 4, true)
 {
-    uint64_t floor_bytes;
     const long before = live_allocations;
     fill_training(true);
-    start_program(&program);
-    run_rounds(rounds_to_settle());
-    const mdnn_follower_config_t config = random_config(MDNN_POLICY_AUTO, 2, &floor_bytes);
+    const mdnn_follower_config_t config = random_config(MDNN_POLICY_AUTO, 2);
     run_rounds(2 * rounds_to_settle());
     for (long at = 1;; at += 1 + at / 16) {
         memset(&model, 0, sizeof model);
@@ -1212,34 +1067,7 @@ static void check_failures(void)
     CHECK(live_allocations == before);
 }
 
-static void a_failing_allocation_is_survived(void **state)
-{
-    (void)state;
-    each_seed(check_failures, 4);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_allocated_early_is_planned_from_its_first_use_on),
-        cmocka_unit_test(a_first_use_is_known_when_memory_is_asked_for),
-        cmocka_unit_test(what_waits_for_its_first_use_counts),
-        cmocka_unit_test(a_steady_program_moves_what_the_plan_says),
-        cmocka_unit_test(a_thread_plans_the_same),
-        cmocka_unit_test(a_thread_searches_for_longer),
-        cmocka_unit_test(the_thread_ends_with_the_follower),
-        cmocka_unit_test(a_forked_child_does_not_wait_for_the_thread),
-        cmocka_unit_test(deviations_are_survived_and_the_plan_resumes),
-        cmocka_unit_test(ranges_may_be_exchanged),
-        cmocka_unit_test(a_forgotten_period_is_planned_again),
-        cmocka_unit_test(a_return_that_was_missed_is_made_up_for),
-        cmocka_unit_test(training_and_evaluation_keep_their_plans),
-        cmocka_unit_test(noise_breaks_nothing),
-        cmocka_unit_test(each_operation_is_timed_once),
-        cmocka_unit_test(what_was_not_timed_is_guessed_from_its_key),
-        cmocka_unit_test(missing_memory_is_planned_without),
-        cmocka_unit_test(a_plan_with_less_memory_must_be_as_fast),
-        cmocka_unit_test(a_failing_allocation_is_survived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("follower");
 }

@@ -3,6 +3,7 @@
  *
  * MEMORY_TEST_TIMES=N runs N times as many programs, MEMORY_TEST_VERBOSE=1 says the seed of each,
  * MEMORY_TEST_SEED=S begins with that one, MEMORY_TEST_ONLY=PATTERN chooses tests. */
+#include "cases.h"
 #include "memory_model.h"
 #include "random_follower.h"
 
@@ -602,13 +603,7 @@ static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
         .follower.host_limit_bytes =
             pick(model, 3) == 0 ? pick(model, 60) * MODEL_CHUNK : UINT64_MAX,
     };
-    memset(&advisor, 0, sizeof advisor);
-    advisor.random = seed + 1;
-    advisor.leave = (unsigned)pick(model, 3) * (unsigned)pick(model, 5);
-    advisor.back = (unsigned)pick(model, 5);
-    advisor.join = pick(model, 4) == 0 ? 10 : 0;
-    advisor.time = 3;
-    advisor.follows = seed % 2 == 0;
+    advise_at_random(model, seed);
     model->budget_bytes = program->config.budget_bytes;
     assert_int_equal(mdnn_memory_create(&program->config, &model_device, model, &program->memory),
                      MDNN_STATUS_OK);
@@ -645,57 +640,43 @@ static void program_finish(program_t *program)
     mdnn_memory_destroy(program->memory);
 }
 
+/* What programs have done: each of these, or they test less than they should. */
+#define TOTALS(of)                                                                                 \
+    of(operations, program->operations) of(refusals, program->refusals)                            \
+        of(captured, program->captured) of(asides, program->asides)                                \
+            of(copies, program->model.copies) of(waits, program->model.waits)                      \
+                of(stream_waits, program->model.stream_waits) of(faults, program->model.faults)    \
+                    of(right, program->model.right) of(timed, advisor.timed)                       \
+                        of(saved, report.saved_bytes) of(called_off, report.called_off)            \
+                            of(planned_leaves, report.planned_leaves)                              \
+                                of(planned_returns, report.planned_returns)                        \
+                                    of(demand_leaves, report.demand_leaves)                        \
+                                        of(demand_returns, report.demand_returns)
+
 typedef struct totals {
-    uint64_t operations, refusals, captured, asides, copies, waits, stream_waits, faults, right,
-        timed, saved, called_off, planned_leaves, planned_returns, demand_leaves, demand_returns;
+#define MEMBER(name, value) uint64_t name;
+    TOTALS(MEMBER)
 } totals_t;
 
 static void add_totals(totals_t *totals, const program_t *program)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(program->memory);
-    totals->operations += program->operations;
-    totals->refusals += program->refusals;
-    totals->captured += program->captured;
-    totals->asides += program->asides;
-    totals->copies += program->model.copies;
-    totals->waits += program->model.waits;
-    totals->stream_waits += program->model.stream_waits;
-    totals->faults += program->model.faults;
-    totals->right += program->model.right;
-    totals->timed += advisor.timed;
-    totals->saved += report.saved_bytes;
-    totals->called_off += report.called_off;
-    totals->planned_leaves += report.planned_leaves;
-    totals->planned_returns += report.planned_returns;
-    totals->demand_leaves += report.demand_leaves;
-    totals->demand_returns += report.demand_returns;
+#define ADD(name, value) totals->name += value;
+    TOTALS(ADD)
 }
 
 static void print_totals(uint64_t count, const totals_t *totals)
 {
-    print_message(
-        "%llu programs: operations %llu, refusals %llu, captured %llu, set aside %llu, copies "
-        "%llu, waits %llu, in "
-        "streams %llu, "
-        "faults %llu, right %llu, timed %llu, saved %llu, called off %llu, leaves %llu "
-        "planned %llu on demand, returns %llu planned %llu on demand\n",
-        (unsigned long long)count, (unsigned long long)totals->operations,
-        (unsigned long long)totals->refusals, (unsigned long long)totals->captured,
-        (unsigned long long)totals->asides, (unsigned long long)totals->copies,
-        (unsigned long long)totals->waits, (unsigned long long)totals->stream_waits,
-        (unsigned long long)totals->faults, (unsigned long long)totals->right,
-        (unsigned long long)totals->timed, (unsigned long long)totals->saved,
-        (unsigned long long)totals->called_off, (unsigned long long)totals->planned_leaves,
-        (unsigned long long)totals->demand_leaves, (unsigned long long)totals->planned_returns,
-        (unsigned long long)totals->demand_returns);
+    print_message("%llu programs:", (unsigned long long)count);
+#define PRINT(name, value) print_message(" %s %llu", #name, (unsigned long long)totals->name);
+    TOTALS(PRINT)
+    print_message("\n");
 }
 
-/* Each of these has happened, or the programs test less than they should. */
 static void check_totals(const totals_t *totals)
 {
-    const uint64_t *const all = &totals->operations;
-    for (size_t i = 0; i < sizeof *totals / sizeof *all; i++)
-        assert_true(all[i] > 0);
+#define CHECK_TOTAL(name, value) assert_true(totals->name > 0);
+    TOTALS(CHECK_TOTAL)
 }
 
 typedef void (*adjust_t)(program_t *program);
@@ -758,9 +739,8 @@ static void run_programs_of_host(uint64_t count, bool served, adjust_t adjust)
     check_totals(&totals);
 }
 
-static void operations_find_what_the_program_put_there(void **state)
+CASE(operations_find_what_the_program_put_there)
 {
-    (void)state;
     allocated_bare = 0;
     run_programs(3000, false, NULL);
     assert_true(allocated_bare > 100 || getenv("MEMORY_TEST_SEED"));
@@ -773,9 +753,8 @@ static void limit_slots(program_t *program)
     program->exact = false;
 }
 
-static void short_host_memory_costs_refusals_only(void **state)
+CASE(short_host_memory_costs_refusals_only)
 {
-    (void)state;
     run_programs(1500, false, limit_slots);
 }
 
@@ -793,9 +772,8 @@ static void move_parts(program_t *program)
     advisor.parts = true;
 }
 
-static void parts_of_ranges_move(void **state)
+CASE(parts_of_ranges_move)
 {
-    (void)state;
     static program_t program;
     run_programs(3000, false, move_parts);
     run_programs(500, true, move_parts);
@@ -811,15 +789,13 @@ static void fail_calls_with_parts(program_t *program)
     move_parts(program);
 }
 
-static void failing_calls_lose_no_part(void **state)
+CASE(failing_calls_lose_no_part)
 {
-    (void)state;
     run_programs(2000, false, fail_calls_with_parts);
 }
 
-static void failing_calls_lose_nothing(void **state)
+CASE(failing_calls_lose_nothing)
 {
-    (void)state;
     run_programs(2000, false, fail_calls);
 }
 
@@ -847,13 +823,12 @@ static uint64_t fail_each(uint64_t seed, mdnn_safety_t safety, bool allocations)
     return count;
 }
 
-static void each_failure_alone_loses_nothing(void **state)
+CASE(each_failure_alone_loses_nothing)
 {
     enum { SEEDS = 12 };
     const mdnn_safety_t safeties[] = {MDNN_SAFETY_FAST, MDNN_SAFETY_HOST, MDNN_SAFETY_VERIFY};
     uint64_t calls = 0, allocations = 0;
     const long before = live_allocations;
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++)
         for (size_t i = 0; i < sizeof safeties / sizeof *safeties; i++) {
             calls += fail_each(seed, safeties[i], false);
@@ -865,27 +840,23 @@ static void each_failure_alone_loses_nothing(void **state)
     assert_int_equal(live_allocations, before);
 }
 
-static void verify_maps_only_what_is_named(void **state)
+CASE(verify_maps_only_what_is_named)
 {
-    (void)state;
     run_programs(800, true, NULL);
 }
 
-static void host_serves_each_unnamed_touch(void **state)
+CASE(host_serves_each_unnamed_touch)
 {
-    (void)state;
     run_programs_of_host(3000, true, NULL);
 }
 
-static void short_host_memory_costs_refusals_only_in_host(void **state)
+CASE(short_host_memory_costs_refusals_only_in_host)
 {
-    (void)state;
     run_programs_of_host(1500, true, limit_slots);
 }
 
-static void failing_calls_lose_nothing_in_host(void **state)
+CASE(failing_calls_lose_nothing_in_host)
 {
-    (void)state;
     run_programs_of_host(2000, false, fail_calls);
 }
 
@@ -895,15 +866,13 @@ static void be_hasty(program_t *program)
     program->exact = false;
 }
 
-static void host_waits_not_for_ever(void **state)
+CASE(host_waits_not_for_ever)
 {
-    (void)state;
     run_programs_of_host(1500, false, be_hasty);
 }
 
-static void verify_names_the_first_operation_that_the_device_failed(void **state)
+CASE(verify_names_the_first_operation_that_the_device_failed)
 {
-    (void)state;
     static program_t program;
     model_t *const model = &program.model;
     mdnn_memory_operation_t operations[3];
@@ -932,69 +901,150 @@ static void verify_names_the_first_operation_that_the_device_failed(void **state
 
 /* ---- single cases ---- */
 
-static mdnn_memory_t *memory_of(model_t *model, uint64_t chunks, uint64_t slots,
-                                mdnn_safety_t safety)
+static model_t model;
+static mdnn_memory_t *memory;
+
+#define ok(call) assert_int_equal(call, MDNN_STATUS_OK)
+#define refused(call) assert_int_equal(call, MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+
+static void start_memory(uint64_t chunks, uint64_t slots, mdnn_safety_t safety,
+                         uint64_t small_bytes, uint64_t min_bytes)
 {
     const mdnn_memory_config_t config = {
-        .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, 0},
+        .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, small_bytes},
         .budget_bytes = chunks * MODEL_CHUNK,
+        .min_bytes = min_bytes,
         .safety = safety,
         .follower.host_limit_bytes = slots * MODEL_CHUNK,
     };
-    mdnn_memory_t *memory;
-    memset(model, 0, sizeof *model);
+    memset(&model, 0, sizeof model);
     memset(&advisor, 0, sizeof advisor);
-    model->budget = chunks;
-    model->budget_bytes = chunks * MODEL_CHUNK;
-    model->slot_limit = slots;
-    assert_int_equal(mdnn_memory_create(&config, &model_device, model, &memory), MDNN_STATUS_OK);
-    return memory;
+    model.budget = chunks;
+    model.budget_bytes = chunks * MODEL_CHUNK;
+    model.slot_limit = slots;
+    ok(mdnn_memory_create(&config, &model_device, &model, &memory));
 }
 
-static mdnn_memory_t *small_memory(model_t *model, uint64_t chunks, uint64_t slots)
+static void small_memory(uint64_t chunks)
 {
-    return memory_of(model, chunks, slots, MDNN_SAFETY_FAST);
+    start_memory(chunks, MODEL_SLOTS, MDNN_SAFETY_FAST, 0, 0);
 }
 
-static uint64_t allocate(mdnn_memory_t *memory, uint64_t chunks)
+static void memory_with_few_slots(uint64_t chunks, uint64_t slots)
+{
+    start_memory(chunks, slots, MDNN_SAFETY_FAST, 0, 0);
+}
+
+static void memory_with_slabs(uint64_t chunks, uint64_t min_bytes)
+{
+    start_memory(chunks, MODEL_SLOTS, MDNN_SAFETY_FAST, MODEL_CHUNK / 2, min_bytes);
+}
+
+static void memory_of_host(uint64_t chunks)
+{
+    start_memory(chunks, MODEL_SLOTS, MDNN_SAFETY_HOST, 0, 0);
+}
+
+static void end_memory(void)
+{
+    run_all(&model);
+    mdnn_memory_destroy(memory);
+}
+
+/* A case with a memory of its own, which ends with it. */
+#define MEMORY_CASE(name, start)                                                                   \
+    static void name##_in_it(void);                                                                \
+    CASE(name)                                                                                     \
+    {                                                                                              \
+        start;                                                                                     \
+        name##_in_it();                                                                            \
+        end_memory();                                                                              \
+    }                                                                                              \
+    static void name##_in_it(void)
+
+static mdnn_memory_report_t report(void)
+{
+    return mdnn_memory_report(memory);
+}
+
+static uint64_t allocate_bytes(uint64_t bytes, uint64_t stream)
 {
     uint64_t address = 0;
-    assert_int_equal(mdnn_memory_allocate(memory, chunks * MODEL_CHUNK, 0, &address),
-                     MDNN_STATUS_OK);
+    ok(mdnn_memory_allocate(memory, bytes, stream, &address));
     return address;
 }
 
-/* Nothing runs in it; NULL addresses are not named. */
-static mdnn_status_t operate(mdnn_memory_t *memory, uint64_t first, uint64_t second,
-                             mdnn_use_role_t role, bool capturing)
+static uint64_t allocate_in(uint64_t chunks, uint64_t stream)
 {
-    const mdnn_memory_operand_t named[] = {{first, role}, {second, role}};
-    mdnn_memory_operation_t operation = {
-        .operands = named, .operand_count = 2, .capturing = capturing};
+    return allocate_bytes(chunks * MODEL_CHUNK, stream);
+}
+
+static uint64_t allocate(uint64_t chunks)
+{
+    return allocate_in(chunks, 0);
+}
+
+static void refuse(uint64_t bytes)
+{
+    uint64_t address;
+    refused(mdnn_memory_allocate(memory, bytes, 0, &address));
+}
+
+static void release(uint64_t address)
+{
+    ok(mdnn_memory_free(memory, address, 0));
+}
+
+static uint64_t pin(uint64_t address)
+{
+    uint64_t start = 0;
+    ok(mdnn_memory_pin(memory, address, &start));
+    return start;
+}
+
+static mdnn_status_t run(mdnn_memory_operation_t operation)
+{
     const mdnn_status_t status = mdnn_memory_begin(memory, &operation);
     if (status == MDNN_STATUS_OK)
         mdnn_memory_end(memory, &operation, true);
     return status;
 }
 
+/* Nothing runs in it; addresses that are 0 are not named. */
+static mdnn_status_t operate(uint64_t first, uint64_t second, mdnn_use_role_t role)
+{
+    const mdnn_memory_operand_t named[] = {{first, role}, {second, role}};
+    return run((mdnn_memory_operation_t){.operands = named, .operand_count = 2});
+}
+
+static mdnn_status_t capture(uint64_t address)
+{
+    const mdnn_memory_operand_t named = {address, MDNN_USE_READ};
+    return run(
+        (mdnn_memory_operation_t){.operands = &named, .operand_count = 1, .capturing = true});
+}
+
+/* At its end the follower gives advice as at no other time: `advice` is &advisor.leave or &advisor.back. */
+static mdnn_status_t operate_advised(unsigned *advice, uint64_t address, mdnn_use_role_t role)
+{
+    *advice = 1;
+    const mdnn_status_t status = operate(address, 0, role);
+    *advice = 0;
+    return status;
+}
+
 /* What is under way ends. */
-static void settle(model_t *model, mdnn_memory_t *memory)
+static void settle(void)
 {
     do
-        run_all(model);
+        run_all(&model);
     while (mdnn_memory_progress(memory));
 }
 
-static void end_memory(model_t *model, mdnn_memory_t *memory)
-{
-    run_all(model);
-    mdnn_memory_destroy(memory);
-}
-
 /* Now, in no order with what the mechanism knows of. */
-static void touch(model_t *model, uint64_t address, uint32_t expected, uint32_t written)
+static void touch(uint64_t address, uint32_t expected, uint32_t written)
 {
-    item_t *const item = enqueue(model, 0, ITEM_OPERATION);
+    item_t *const item = enqueue(&model, 0, ITEM_OPERATION);
     item->touch_count = 1;
     item->touches[0] = (touch_t){.address = address,
                                  .words = 1,
@@ -1002,1344 +1052,1020 @@ static void touch(model_t *model, uint64_t address, uint32_t expected, uint32_t 
                                  .after_write = true,
                                  .before = {expected},
                                  .after = {written}};
-    run_all(model);
+    run_all(&model);
+}
+
+static uint64_t allocate_written(uint64_t chunks, uint32_t written)
+{
+    const uint64_t address = allocate(chunks);
+    touch(address, 0, written);
+    return address;
+}
+
+/* It is there as soon as an operation that names it has begun. */
+static void name_and_touch(uint64_t address, uint32_t expected, uint32_t written)
+{
+    ok(operate(address, 0, MDNN_USE_READ));
+    touch(address, expected, written);
 }
 
 /* What is mapped may be written by a kernel that does not name it (I2): the host's copy counts for
  * nothing as soon as the range is back, however it was named. */
-static void what_came_back_is_copied_whole_when_it_leaves_again(void **state)
+MEMORY_CASE(what_came_back_is_copied_whole_when_it_leaves_again, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).average_resident_bytes, 3 * MODEL_CHUNK);
-    const uint64_t second = allocate(memory, 3); /* the first leaves */
-    settle(&model, memory);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 3 * MODEL_CHUNK);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    settle(&model, memory);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 6 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_report(memory).host_bytes, 3 * MODEL_CHUNK); /* the second's */
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 9 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_report(memory).in_bytes, 6 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_report(memory).saved_bytes, 0);
-    end_memory(&model, memory);
+    const uint64_t first = allocate(3);
+    ok(operate(first, 0, MDNN_USE_WRITE));
+    assert_int_equal(report().average_resident_bytes, 3 * MODEL_CHUNK);
+    const uint64_t second = allocate(3); /* the first leaves */
+    settle();
+    assert_int_equal(report().out_bytes, 3 * MODEL_CHUNK);
+    ok(operate(first, 0, MDNN_USE_READ));
+    settle();
+    assert_int_equal(report().out_bytes, 6 * MODEL_CHUNK);
+    assert_int_equal(report().host_bytes, 3 * MODEL_CHUNK); /* the second's */
+    ok(operate(second, 0, MDNN_USE_READ));
+    assert_int_equal(report().out_bytes, 9 * MODEL_CHUNK);
+    assert_int_equal(report().in_bytes, 6 * MODEL_CHUNK);
+    assert_int_equal(report().saved_bytes, 0);
 }
 
 /* Under a plan what is allocated sends nothing away: it takes memory when it is named, and has
  * nothing to bring. */
-static void an_allocation_without_room_takes_memory_when_it_is_named(void **state)
+MEMORY_CASE(an_allocation_without_room_takes_memory_when_it_is_named, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
-    touch(&model, first, 0, 5);
+    const uint64_t first = allocate_written(3, 5);
     advisor.first_use = MDNN_FIRST_USE_NEXT;
-    const uint64_t second = allocate(memory, 2), third = allocate(memory, 4);
-    assert_int_equal(mdnn_memory_allocate(memory, 5 * MODEL_CHUNK, 0, &(uint64_t){0}),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    const uint64_t second = allocate(2), third = allocate(4);
+    refuse(5 * MODEL_CHUNK);
     assert_true(second >= first + 3 * MODEL_CHUNK || first >= second + 2 * MODEL_CHUNK);
     assert_false(mdnn_memory_progress(memory));
-    assert_int_equal(mdnn_memory_free(memory, third, 0), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 0);
-    assert_int_equal(mdnn_memory_report(memory).demand_leaves, 0);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    settle(&model, memory);
-    touch(&model, second, 0, 6);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 3 * MODEL_CHUNK);
+    release(third);
+    assert_int_equal(report().out_bytes, 0);
+    assert_int_equal(report().demand_leaves, 0);
+    ok(operate(second, 0, MDNN_USE_WRITE));
+    settle();
+    touch(second, 0, 6);
+    assert_int_equal(report().out_bytes, 3 * MODEL_CHUNK);
     assert_int_equal(model.told[MDNN_MEMORY_RETURN], 0);
     assert_int_equal(model.told[MDNN_MEMORY_RETURNED], 0);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    settle(&model, memory);
+    ok(operate(first, 0, MDNN_USE_READ));
+    settle();
     assert_int_equal(model.told[MDNN_MEMORY_RETURN], 1);
     assert_int_equal(model.told[MDNN_MEMORY_RETURNED], 1);
-    touch(&model, first, 5, 7);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, second, 6, 8);
-    const mdnn_memory_report_t report = mdnn_memory_report(memory);
-    assert_int_equal(report.in_bytes, 5 * MODEL_CHUNK); /* each once, when it had been away */
-    assert_int_equal(report.demand_returns, 2);
-    end_memory(&model, memory);
+    touch(first, 5, 7);
+    name_and_touch(second, 6, 8);
+    assert_int_equal(report().in_bytes, 5 * MODEL_CHUNK); /* each once, when it had been away */
+    assert_int_equal(report().demand_returns, 2);
 }
 
 /* Under a plan what is missing is little: the rest of a victim stays where it is. */
-static void a_demand_under_a_plan_sends_away_what_is_missing(void **state)
+CASE(a_demand_under_a_plan_sends_away_what_is_missing)
 {
-    (void)state;
-    static model_t model;
     for (int planned = 0; planned < 2; planned++) {
-        mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
+        small_memory(8);
         advisor.plan = (uint64_t)planned;
-        const uint64_t first = allocate(memory, 6);
-        touch(&model, first, 0, 5);
-        touch(&model, first + 5 * MODEL_CHUNK, 0, 6);
-        allocate(memory, 3);
-        settle(&model, memory);
+        const uint64_t first = allocate_written(6, 5);
+        touch(first + 5 * MODEL_CHUNK, 0, 6);
+        allocate(3);
+        settle();
         const uint64_t left = planned ? 1 : 6;
-        assert_int_equal(mdnn_memory_report(memory).out_bytes, left * MODEL_CHUNK);
-        allocate(memory, 1);
-        settle(&model, memory);
-        assert_int_equal(mdnn_memory_report(memory).out_bytes,
-                         (planned ? left + 1 : left) * MODEL_CHUNK);
-        assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-        settle(&model, memory);
-        touch(&model, first, 5, 7);
-        touch(&model, first + 5 * MODEL_CHUNK, 6, 7);
-        end_memory(&model, memory);
+        assert_int_equal(report().out_bytes, left * MODEL_CHUNK);
+        allocate(1);
+        settle();
+        assert_int_equal(report().out_bytes, (planned ? left + 1 : left) * MODEL_CHUNK);
+        name_and_touch(first, 5, 7);
+        touch(first + 5 * MODEL_CHUNK, 6, 7);
+        end_memory();
     }
 }
 
-static void slabs_are_no_memory_for_plans(void **state)
+MEMORY_CASE(slabs_are_no_memory_for_plans, memory_with_slabs(8, 0))
 {
-    (void)state;
-    static model_t model;
-    const mdnn_memory_config_t config = {
-        .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, MODEL_CHUNK / 4},
-        .budget_bytes = 8 * MODEL_CHUNK};
-    mdnn_memory_t *memory = small_memory(&model, 8, MODEL_SLOTS);
-    end_memory(&model, memory);
-    assert_int_equal(mdnn_memory_create(&config, &model_device, &model, &memory), MDNN_STATUS_OK);
-    const uint64_t first = allocate(memory, 2);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    const uint64_t first = allocate(2);
+    ok(operate(first, 0, MDNN_USE_READ));
     assert_int_equal(advisor.aside_bytes, 0);
-    uint64_t small;
-    assert_int_equal(mdnn_memory_allocate(memory, 100, 0, &small), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_set_aside(memory, 2 * MODEL_CHUNK), MDNN_STATUS_OK);
-    assert_int_equal(operate(memory, first, small, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    const uint64_t small = allocate_bytes(100, 0);
+    ok(mdnn_memory_set_aside(memory, 2 * MODEL_CHUNK));
+    ok(operate(first, small, MDNN_USE_READ));
     assert_int_equal(advisor.aside_bytes, 3 * MODEL_CHUNK);
     /* They will want it again in the next round. */
-    assert_int_equal(mdnn_memory_free(memory, small, 0), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    release(small);
+    assert_int_equal(report().pinned_live_bytes, 0);
+    ok(operate(first, 0, MDNN_USE_READ));
     assert_int_equal(advisor.aside_bytes, 3 * MODEL_CHUNK);
     for (int i = 0; i < 20000; i++)
-        assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+        ok(operate(first, 0, MDNN_USE_READ));
     assert_int_equal(advisor.aside_bytes, 2 * MODEL_CHUNK);
-    end_memory(&model, memory);
 }
 
-static mdnn_memory_t *memory_with_slabs(model_t *model, uint64_t chunks, uint64_t min_bytes)
+static void allocate_halves(int count)
 {
-    const mdnn_memory_config_t config = {
-        .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK, MODEL_CHUNK / 2, 0},
-        .budget_bytes = chunks * MODEL_CHUNK,
-        .min_bytes = min_bytes,
-        .follower.host_limit_bytes = UINT64_MAX};
-    mdnn_memory_t *memory = small_memory(model, chunks, MODEL_SLOTS);
-    end_memory(model, memory);
-    assert_int_equal(mdnn_memory_create(&config, &model_device, model, &memory), MDNN_STATUS_OK);
-    return memory;
+    for (int i = 0; i < count; i++)
+        (void)allocate_bytes(MODEL_CHUNK / 2, 0);
 }
 
 /* Beside a large range small ones may hold only what that leaves; the others can leave, too. */
-static void small_ones_leave_room_for_the_largest(void **state)
+MEMORY_CASE(small_ones_leave_room_for_the_largest, memory_with_slabs(16, 0))
 {
-    (void)state;
     enum { SMALL = 60, CHUNKS = 16, LARGE = 12 };
-    static model_t model;
-    mdnn_memory_t *const memory = memory_with_slabs(&model, CHUNKS, 0);
     uint64_t small[SMALL];
-    const uint64_t large = allocate(memory, LARGE);
-    touch(&model, large, 0, 1);
+    const uint64_t large = allocate_written(LARGE, 1);
     for (uint32_t i = 0; i < SMALL; i++) {
-        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small[i]),
-                         MDNN_STATUS_OK);
-        touch(&model, small[i], 0, 100 + i);
+        small[i] = allocate_bytes(MODEL_CHUNK / 2, 0);
+        touch(small[i], 0, 100 + i);
     }
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, (CHUNKS - LARGE) * MODEL_CHUNK);
-    assert_int_equal(operate(memory, large, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    settle(&model, memory);
-    touch(&model, large, 1, 2);
+    assert_int_equal(report().pinned_live_bytes, (CHUNKS - LARGE) * MODEL_CHUNK);
+    name_and_touch(large, 1, 2);
     for (uint32_t i = 0; i < SMALL; i++) {
-        assert_int_equal(operate(memory, small[i], 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-        settle(&model, memory);
-        touch(&model, small[i], 100 + i, 1);
-        assert_int_equal(mdnn_memory_free(memory, small[i], 0), MDNN_STATUS_OK);
+        name_and_touch(small[i], 100 + i, 1);
+        release(small[i]);
     }
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
-    const uint64_t rest = allocate(memory, CHUNKS);
-    assert_int_equal(mdnn_memory_free(memory, rest, 0), MDNN_STATUS_OK);
-    assert_int_equal(operate(memory, large, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    settle(&model, memory);
-    touch(&model, large, 2, 3);
-    end_memory(&model, memory);
+    assert_int_equal(report().pinned_live_bytes, 0);
+    release(allocate(CHUNKS));
+    name_and_touch(large, 2, 3);
 }
 
 /* Nor beside operations that name several ranges, as long as those come. */
-static void small_ones_leave_room_for_operations(void **state)
+CASE(small_ones_leave_room_for_operations)
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *memory = memory_with_slabs(&model, 8, 0);
-    uint64_t first = allocate(memory, 3);
-    const uint64_t second = allocate(memory, 4);
-    uint64_t small;
-    assert_int_equal(operate(memory, first, second, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    for (int i = 0; i < 16; i++)
-        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, MODEL_CHUNK);
-    assert_int_equal(operate(memory, first, second, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    memory_with_slabs(8, 0);
+    uint64_t first = allocate(3);
+    const uint64_t second = allocate(4);
+    ok(operate(first, second, MDNN_USE_WRITE));
+    allocate_halves(16);
+    assert_int_equal(report().pinned_live_bytes, MODEL_CHUNK);
+    ok(operate(first, second, MDNN_USE_WRITE));
     /* When as much as the budget is wasted, they may have what no single range needs; */
-    for (int i = 0; i < 20; i++)
-        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 4 * MODEL_CHUNK);
-    end_memory(&model, memory);
-    memory = memory_with_slabs(&model, 8, 0); /* and when no such operation came for long */
-    first = allocate(memory, 7);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
-    first = allocate(memory, 1);
+    allocate_halves(20);
+    assert_int_equal(report().pinned_live_bytes, 4 * MODEL_CHUNK);
+    end_memory();
+    memory_with_slabs(8, 0); /* and when no such operation came for long */
+    first = allocate(7);
+    ok(operate(first, 0, MDNN_USE_WRITE));
+    release(first);
+    first = allocate(1);
     for (int i = 0; i < 20000; i++)
-        assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    for (int i = 0; i < 14; i++)
-        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 7 * MODEL_CHUNK);
-    end_memory(&model, memory);
+        ok(operate(first, 0, MDNN_USE_WRITE));
+    allocate_halves(14);
+    assert_int_equal(report().pinned_live_bytes, 7 * MODEL_CHUNK);
+    end_memory();
 }
 
 /* What is too small to leave leaves all the same, rather than that a larger one cannot return. */
-static void what_is_too_small_to_leave_does_not_lock_others_out(void **state)
+MEMORY_CASE(what_is_too_small_to_leave_does_not_lock_others_out,
+            memory_with_slabs(8, 3 * MODEL_CHUNK))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 3 * MODEL_CHUNK);
-    const uint64_t large = allocate(memory, 5);
-    const uint64_t little = allocate(memory, 2), other = allocate(memory, 2);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 2 * MODEL_CHUNK);
-    assert_int_equal(operate(memory, large, little, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    assert_int_equal(operate(memory, other, little, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    end_memory(&model, memory);
+    const uint64_t large = allocate(5);
+    const uint64_t little = allocate(2), other = allocate(2);
+    assert_int_equal(report().pinned_live_bytes, 2 * MODEL_CHUNK);
+    ok(operate(large, little, MDNN_USE_READ));
+    ok(operate(other, little, MDNN_USE_READ));
 }
 
 /* Nor may memory that is not ours, though there are no chunks in its place yet. */
-static void what_is_set_aside_leaves_room_for_the_largest(void **state)
+MEMORY_CASE(what_is_set_aside_leaves_room_for_the_largest, memory_with_slabs(8, 0))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 0);
     advisor.first_use = MDNN_FIRST_USE_LATER;
-    const uint64_t large = allocate(memory, 5);
-    assert_int_equal(mdnn_memory_report(memory).created, 0);
-    assert_int_equal(mdnn_memory_set_aside(memory, 4 * MODEL_CHUNK),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(mdnn_memory_set_aside(memory, 3 * MODEL_CHUNK), MDNN_STATUS_OK);
-    assert_int_equal(operate(memory, large, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    end_memory(&model, memory);
+    const uint64_t large = allocate(5);
+    assert_int_equal(report().created, 0);
+    refused(mdnn_memory_set_aside(memory, 4 * MODEL_CHUNK));
+    ok(mdnn_memory_set_aside(memory, 3 * MODEL_CHUNK));
+    ok(operate(large, 0, MDNN_USE_READ));
 }
 
 /* What one operation names must have room beside what stays, and names of one allocation count once. */
-static void what_fits_together_is_known(void **state)
+MEMORY_CASE(what_fits_together_is_known, memory_with_slabs(8, 0))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 0);
-    const uint64_t a = allocate(memory, 3), b = allocate(memory, 3), c = allocate(memory, 2);
+    const uint64_t a = allocate(3), b = allocate(3), c = allocate(2);
     const uint64_t all[] = {a, b, c, a + MODEL_CHUNK, MODEL_BASE - 1};
-    uint64_t start, small;
     assert_true(mdnn_memory_fit_together(memory, all, 5));
-    assert_int_equal(mdnn_memory_allocate(memory, 100, 0, &small), MDNN_STATUS_OK);
+    const uint64_t small = allocate_bytes(100, 0);
     assert_false(mdnn_memory_fit_together(memory, all, 5));
     assert_true(mdnn_memory_fit_together(memory, all, 2));
-    assert_int_equal(mdnn_memory_free(memory, small, 0), MDNN_STATUS_OK);
-    settle(&model, memory);
-    assert_int_equal(mdnn_memory_pin(memory, a, &start), MDNN_STATUS_OK);
+    release(small);
+    settle();
+    pin(a);
     assert_true(mdnn_memory_fit_together(memory, all, 5));
     mdnn_memory_set_aside_all_the_same(memory, MODEL_CHUNK);
     assert_false(mdnn_memory_fit_together(memory, all, 5));
     mdnn_memory_give_back(memory, MODEL_CHUNK);
     mdnn_memory_unpin(memory, a);
-    end_memory(&model, memory);
 }
 
 /* A workspace is refused only where no guess at what it is used with leaves room for it. */
-static void a_workspace_has_room_beside_operands(void **state)
+MEMORY_CASE(a_workspace_has_room_beside_operands, memory_with_slabs(8, 0))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 0);
     const uint64_t sizes[] = {3 * MODEL_CHUNK - 5, 2 * MODEL_CHUNK + 1, 100};
-    uint64_t start;
     /* Nobody knows where they lie: at least there is so much of them. */
     assert_int_equal(mdnn_memory_room_beside(memory, sizes, 3), 3 * MODEL_CHUNK + 4);
     assert_true(mdnn_memory_workspace_fits(memory, 3 * MODEL_CHUNK, sizes, 3));
-    const uint64_t a = allocate(memory, 3), b = allocate(memory, 3);
+    const uint64_t a = allocate(3), b = allocate(3);
     assert_int_equal(mdnn_memory_room_beside(memory, sizes, 3), 2 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_report(memory).refused, 0);
+    assert_int_equal(report().refused, 0);
     assert_true(mdnn_memory_workspace_fits(memory, 2 * MODEL_CHUNK, sizes, 3));
     assert_false(mdnn_memory_workspace_fits(memory, 2 * MODEL_CHUNK + 1, sizes, 3));
     mdnn_memory_judge_refusal(memory, 2 * MODEL_CHUNK + 1, true);
-    assert_int_equal(mdnn_memory_report(memory).refused, 1);
-    assert_int_equal(mdnn_memory_report(memory).refused_optional, 1);
-    assert_int_equal(mdnn_memory_report(memory).refused_budget_bytes, 9 * MODEL_CHUNK);
+    assert_int_equal(report().refused, 1);
+    assert_int_equal(report().refused_optional, 1);
+    assert_int_equal(report().refused_budget_bytes, 9 * MODEL_CHUNK);
     assert_true(mdnn_memory_workspace_fits(memory, 3 * MODEL_CHUNK, sizes, 3)); /* as `a` has */
     /* What stays may be one of them, or hold it. */
-    assert_int_equal(mdnn_memory_pin(memory, a, &start), MDNN_STATUS_OK);
+    pin(a);
     assert_int_equal(mdnn_memory_room_beside(memory, sizes, 2), 5 * MODEL_CHUNK);
     assert_int_equal(mdnn_memory_room_beside(memory, sizes + 1, 1), 5 * MODEL_CHUNK);
     mdnn_memory_unpin(memory, a);
-    assert_int_equal(mdnn_memory_free(memory, b, 0), MDNN_STATUS_OK);
-    end_memory(&model, memory);
+    release(b);
 }
 
 /* Nor what is pinned no more. */
-static void what_was_pinned_has_room_again(void **state)
+MEMORY_CASE(what_was_pinned_has_room_again, memory_with_slabs(8, 0))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = memory_with_slabs(&model, 8, 0);
-    const uint64_t large = allocate(memory, 5);
-    uint64_t start, small;
-    assert_int_equal(mdnn_memory_pin(memory, large, &start), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_allocate(memory, 100, 0, &small), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 6 * MODEL_CHUNK);
+    const uint64_t large = allocate(5);
+    pin(large);
+    (void)allocate_bytes(100, 0);
+    assert_int_equal(report().pinned_live_bytes, 6 * MODEL_CHUNK);
     mdnn_memory_unpin(memory, large);
-    for (int i = 0; i < 12; i++)
-        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
-    assert_int_equal(operate(memory, large, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    end_memory(&model, memory);
+    allocate_halves(12);
+    assert_int_equal(report().pinned_live_bytes, 3 * MODEL_CHUNK);
+    ok(operate(large, 0, MDNN_USE_READ));
 }
 
 /* The figure is what the allocation would have fitted in. */
-static void a_refused_small_one_says_what_is_needed(void **state)
+MEMORY_CASE(a_refused_small_one_says_what_is_needed, memory_with_slabs(4, 0))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = memory_with_slabs(&model, 4, 0);
-    uint64_t small, start;
-    assert_int_equal(mdnn_memory_pin(memory, allocate(memory, 3), &start), MDNN_STATUS_OK);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK / 2, 0, &small), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_allocate(memory, 100, 0, &small),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(mdnn_memory_report(memory).refused_budget_bytes, 5 * MODEL_CHUNK);
-    end_memory(&model, memory);
+    pin(allocate(3));
+    allocate_halves(2);
+    refuse(100);
+    assert_int_equal(report().refused_budget_bytes, 5 * MODEL_CHUNK);
 }
 
 /* A pin has all of it, and so has a copy of what nobody has written. */
-static void what_has_no_memory_yet_can_be_pinned_and_sent_away(void **state)
+MEMORY_CASE(what_has_no_memory_yet_can_be_pinned_and_sent_away, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    uint64_t start;
-    const uint64_t first = allocate(memory, 3);
-    touch(&model, first, 0, 5);
+    const uint64_t first = allocate_written(3, 5);
     advisor.first_use = MDNN_FIRST_USE_NEXT;
-    const uint64_t second = allocate(memory, 3);
-    assert_int_equal(mdnn_memory_pin(memory, second + 5, &start), MDNN_STATUS_OK);
-    assert_int_equal(start, second);
-    touch(&model, second, 0, 6);
+    const uint64_t second = allocate(3);
+    assert_int_equal(pin(second + 5), second);
+    touch(second, 0, 6);
     mdnn_memory_unpin(memory, second);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, first, 5, 7);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, second, 6, 8);
-    end_memory(&model, memory);
+    name_and_touch(first, 5, 7);
+    name_and_touch(second, 6, 8);
 }
 
 /* What is named next takes memory as far as nothing leaves, in the order of its stream; other
  * allocations take none. */
-static void only_what_is_named_next_takes_memory_at_once(void **state)
+MEMORY_CASE(only_what_is_named_next_takes_memory_at_once, small_memory(8))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
     advisor.first_use = MDNN_FIRST_USE_LATER;
-    const uint64_t later = allocate(memory, 2);
+    const uint64_t later = allocate(2);
     assert_int_equal(model.chunks, 0);
     advisor.first_use = MDNN_FIRST_USE_NEXT;
-    const uint64_t next = allocate(memory, 2);
+    const uint64_t next = allocate(2);
     assert_int_equal(model.chunks, 2);
-    touch(&model, next, 0, 5);
-    assert_int_equal(operate(memory, later, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    touch(next, 0, 5);
+    ok(operate(later, 0, MDNN_USE_WRITE));
     assert_int_equal(model.chunks, 4);
-    touch(&model, later, 0, 6);
-    end_memory(&model, memory);
+    touch(later, 0, 6);
 }
 
 /* Nothing is copied for it, so it waits for no copy of others. */
-static void what_has_no_memory_yet_waits_for_no_copies(void **state)
+MEMORY_CASE(what_has_no_memory_yet_waits_for_no_copies, small_memory(8))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3), other = allocate(memory, 1);
-    touch(&model, first, 0, 5);
-    advisor.leave = 1;
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    advisor.leave = 0;
-    settle(&model, memory);
-    advisor.back = 1;
-    assert_int_equal(operate(memory, other, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    advisor.back = 0;
-    const uint64_t waits = mdnn_memory_report(memory).host_waits, done = model.done[MODEL_IN];
+    const uint64_t first = allocate(3), other = allocate(1);
+    touch(first, 0, 5);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    settle();
+    ok(operate_advised(&advisor.back, other, MDNN_USE_READ));
+    const uint64_t waits = report().host_waits, done = model.done[MODEL_IN];
     assert_true(model.enqueued[MODEL_IN] > done); /* the first comes back */
     advisor.first_use = MDNN_FIRST_USE_LATER;
-    const uint64_t second = allocate(memory, 2);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).host_waits, waits);
+    const uint64_t second = allocate(2);
+    ok(operate(second, 0, MDNN_USE_WRITE));
+    assert_int_equal(report().host_waits, waits);
     assert_int_equal(model.done[MODEL_IN], done);
-    settle(&model, memory);
-    touch(&model, second, 0, 6);
-    touch(&model, first, 5, 7);
-    end_memory(&model, memory);
+    settle();
+    touch(second, 0, 6);
+    touch(first, 5, 7);
 }
 
 /* What is mapped of it may have been touched; where host memory is short, that stays, and the rest
  * takes none. */
-static void what_has_some_of_its_memory_keeps_no_slots(void **state)
+MEMORY_CASE(what_has_some_of_its_memory_keeps_no_slots, memory_with_few_slots(4, 2))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, 2);
-    const uint64_t first = allocate(memory, 3);
-    touch(&model, first, 0, 5);
+    const uint64_t first = allocate_written(3, 5);
     advisor.first_use = MDNN_FIRST_USE_LATER;
-    const uint64_t second = allocate(memory, 3);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY); /* it has a chunk now */
+    const uint64_t second = allocate(3);
+    refused(operate(second, 0, MDNN_USE_WRITE)); /* it has a chunk now */
     advisor.first_use = MDNN_FIRST_USE_UNKNOWN;
-    assert_int_equal(mdnn_memory_allocate(memory, 4 * MODEL_CHUNK, 0, &(uint64_t){0}),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY); /* neither can leave */
-    settle(&model, memory);
+    refuse(4 * MODEL_CHUNK); /* neither can leave */
+    settle();
     assert_int_equal(model.slots_used, 0);
-    const uint64_t asked = mdnn_memory_report(memory).host_short;
+    const uint64_t asked = report().host_short;
     assert_false(mdnn_memory_progress(memory));
-    assert_int_equal(mdnn_memory_report(memory).host_short, asked);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    touch(&model, second, 0, 6);
-    assert_int_equal(mdnn_memory_report(memory).in_bytes, 0);
-    end_memory(&model, memory);
+    assert_int_equal(report().host_short, asked);
+    release(first);
+    ok(operate(second, 0, MDNN_USE_WRITE));
+    touch(second, 0, 6);
+    assert_int_equal(report().in_bytes, 0);
 }
 
 /* Anyone may have written to it. */
-static void what_has_some_of_its_memory_leaves_with_it(void **state)
+MEMORY_CASE(what_has_some_of_its_memory_leaves_with_it, memory_with_few_slots(4, 2))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, 2);
-    const uint64_t first = allocate(memory, 3);
+    const uint64_t first = allocate(3);
     advisor.first_use = MDNN_FIRST_USE_LATER;
-    const uint64_t second = allocate(memory, 3);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY); /* it has a chunk now */
+    const uint64_t second = allocate(3);
+    refused(operate(second, 0, MDNN_USE_WRITE)); /* it has a chunk now */
     advisor.first_use = MDNN_FIRST_USE_UNKNOWN;
-    touch(&model, second, 0, 6);
+    touch(second, 0, 6);
     model.slot_limit = MODEL_SLOTS;
-    const uint64_t third = allocate(memory, 4);
-    assert_int_equal(mdnn_memory_free(memory, third, 0), MDNN_STATUS_OK);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, second, 6, 7);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
-    end_memory(&model, memory);
+    release(allocate(4));
+    name_and_touch(second, 6, 7);
+    release(first);
 }
 
 /* A program is told so when it allocates, not when it launches. */
-static void what_finds_no_room_on_the_host_is_refused_at_once(void **state)
+MEMORY_CASE(what_finds_no_room_on_the_host_is_refused_at_once, memory_with_few_slots(4, 2))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, 2);
-    const uint64_t first = allocate(memory, 4);
+    const uint64_t first = allocate(4);
     for (int next = 0; next < 2; next++) {
         advisor.first_use = next ? MDNN_FIRST_USE_NEXT : MDNN_FIRST_USE_LATER;
-        const uint64_t second = allocate(memory, 2);
-        assert_int_equal(mdnn_memory_allocate(memory, MODEL_CHUNK, 0, &(uint64_t){0}),
-                         MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-        assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
+        const uint64_t second = allocate(2);
+        refuse(MODEL_CHUNK);
+        release(second);
     }
-    touch(&model, first, 0, 5);
-    end_memory(&model, memory);
+    touch(first, 0, 5);
 }
 
 /* It may be used by work that names nothing. */
-static void what_is_allocated_beside_untracked_work_has_memory_at_once(void **state)
+MEMORY_CASE(what_is_allocated_beside_untracked_work_has_memory_at_once, small_memory(8))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
-    (void)allocate(memory, 3);
+    (void)allocate(3);
     advisor.first_use = MDNN_FIRST_USE_LATER;
     assert_true(mdnn_memory_untracked_begin(memory));
-    const uint64_t second = allocate(memory, 2);
-    touch(&model, second, 0, 6);
+    (void)allocate_written(2, 6);
     mdnn_memory_untracked_end(memory, 0);
-    (void)allocate(memory, 1);
+    (void)allocate(1);
     assert_false(mdnn_memory_untracked_begin(memory)); /* such work may use it, too */
-    end_memory(&model, memory);
 }
 
-static void an_unnamed_write_to_what_came_back_is_not_lost(void **state)
+MEMORY_CASE(an_unnamed_write_to_what_came_back_is_not_lost, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
-    touch(&model, first, 0, 5);
-    const uint64_t second = allocate(memory, 3); /* the first leaves */
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, first, 5, 6);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, first, 6, 7);
-    end_memory(&model, memory);
+    const uint64_t first = allocate_written(3, 5);
+    const uint64_t second = allocate(3); /* the first leaves */
+    name_and_touch(first, 5, 6);
+    ok(operate(second, 0, MDNN_USE_READ));
+    name_and_touch(first, 6, 7);
 }
 
-static void a_range_that_is_named_while_it_leaves_stays(void **state)
+MEMORY_CASE(a_range_that_is_named_while_it_leaves_stays, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 2);
+    const uint64_t first = allocate(2);
     enqueue(&model, 0, ITEM_OPERATION); /* which has not run */
-    advisor.leave = 1;
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    advisor.leave = 0;
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    const mdnn_memory_report_t report = mdnn_memory_report(memory);
-    assert_int_equal(report.planned_leaves, 1);
-    assert_int_equal(report.called_off, 1);
-    assert_int_equal(report.unmapped, 0);
-    assert_int_equal(report.host_waits, 0);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    ok(operate(first, 0, MDNN_USE_READ));
+    assert_int_equal(report().planned_leaves, 1);
+    assert_int_equal(report().called_off, 1);
+    assert_int_equal(report().unmapped, 0);
+    assert_int_equal(report().host_waits, 0);
     run_all(&model);
-    end_memory(&model, memory);
 }
 
-static void advice_moves_without_a_wait(void **state)
+MEMORY_CASE(advice_moves_without_a_wait, small_memory(8))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
-    advisor.leave = 1;
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    advisor.leave = 0;
+    const uint64_t first = allocate(3);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_WRITE));
     assert_true(mdnn_memory_progress(memory)); /* copies are under way */
     run_all(&model);
     assert_true(mdnn_memory_progress(memory));
     assert_false(mdnn_memory_progress(memory)); /* away */
-    advisor.back = 1;
-    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    advisor.back = 0;
+    ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
     run_all(&model);
     assert_true(mdnn_memory_progress(memory));
     assert_false(mdnn_memory_progress(memory)); /* back */
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    const mdnn_memory_report_t report = mdnn_memory_report(memory);
-    assert_int_equal(report.planned_leaves, 1);
-    assert_int_equal(report.planned_returns, 1);
-    assert_int_equal(report.demand_returns + report.demand_leaves + report.host_waits, 0);
-    end_memory(&model, memory);
+    ok(operate(first, 0, MDNN_USE_READ));
+    assert_int_equal(report().planned_leaves, 1);
+    assert_int_equal(report().planned_returns, 1);
+    assert_int_equal(report().demand_returns + report().demand_leaves + report().host_waits, 0);
 }
 
-static void a_demand_comes_before_planned_returns(void **state)
+MEMORY_CASE(a_demand_comes_before_planned_returns, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    allocate(memory, 3);
-    settle(&model, memory);
-    advisor.back = 1;
-    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    advisor.back = 0;
+    const uint64_t first = allocate(3);
+    ok(operate(first, 0, MDNN_USE_WRITE));
+    allocate(3);
+    settle();
+    ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
     assert_false(mdnn_memory_progress(memory)); /* it waits for chunks, which do not come by
                                                    themselves */
-    const uint64_t third = allocate(memory, 4);
-    assert_int_equal(mdnn_memory_report(memory).demand_leaves, 2);
-    assert_int_equal(mdnn_memory_report(memory).planned_returns, 0);
-    assert_int_equal(mdnn_memory_free(memory, third, 0), MDNN_STATUS_OK);
-    settle(&model, memory);
-    assert_int_equal(mdnn_memory_report(memory).planned_returns, 1); /* now it can */
-    end_memory(&model, memory);
+    const uint64_t third = allocate(4);
+    assert_int_equal(report().demand_leaves, 2);
+    assert_int_equal(report().planned_returns, 0);
+    release(third);
+    settle();
+    assert_int_equal(report().planned_returns, 1); /* now it can */
 }
 
-static void a_join_waits_for_all_moves(void **state)
+MEMORY_CASE(a_join_waits_for_all_moves, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
+    const uint64_t first = allocate(3);
     enqueue(&model, 0, ITEM_OPERATION);
     advisor.leave = advisor.join = 1;
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 3 * MODEL_CHUNK);
+    ok(operate(first, 0, MDNN_USE_WRITE));
+    assert_int_equal(report().out_bytes, 3 * MODEL_CHUNK);
     assert_false(mdnn_memory_progress(memory));
-    end_memory(&model, memory);
 }
 
-static void a_refusal_names_a_budget_that_is_enough(void **state)
+CASE(a_refusal_names_a_budget_that_is_enough)
 {
-    (void)state;
-    static model_t model;
-    uint64_t budget = 5 * MODEL_CHUNK, address;
+    uint64_t budget = 5 * MODEL_CHUNK;
     for (int round = 0; round < 2; round++) {
-        mdnn_memory_t *const memory = small_memory(&model, budget / MODEL_CHUNK, MODEL_SLOTS);
-        const uint64_t pinned = allocate(memory, 1), first = allocate(memory, 2),
-                       second = allocate(memory, 3);
-        uint64_t start;
-        assert_int_equal(mdnn_memory_pin(memory, pinned, &start), MDNN_STATUS_OK);
-        assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, MODEL_CHUNK);
-        const mdnn_status_t status = operate(memory, first, second, MDNN_USE_READ, false);
+        small_memory(budget / MODEL_CHUNK);
+        const uint64_t pinned = allocate(1), first = allocate(2), second = allocate(3);
+        pin(pinned);
+        assert_int_equal(report().pinned_live_bytes, MODEL_CHUNK);
+        const mdnn_status_t status = operate(first, second, MDNN_USE_READ);
         assert_int_equal(status, round ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-        const mdnn_memory_report_t report = mdnn_memory_report(memory);
-        assert_int_equal(report.refused, round ? 0 : 1);
-        assert_int_equal(report.largest_operation_bytes, 5 * MODEL_CHUNK);
-        assert_int_equal(report.smallest_budget_bytes, 6 * MODEL_CHUNK);
-        assert_int_equal(report.refused_budget_bytes, round ? 0 : 6 * MODEL_CHUNK);
-        budget = report.smallest_budget_bytes;
-        assert_int_equal(mdnn_memory_allocate(memory, 6 * MODEL_CHUNK, 0, &address),
-                         MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-        assert_int_equal(mdnn_memory_report(memory).refused_budget_bytes, 7 * MODEL_CHUNK);
-        assert_int_equal(mdnn_memory_report(memory).smallest_budget_bytes, 6 * MODEL_CHUNK);
+        assert_int_equal(report().refused, round ? 0 : 1);
+        assert_int_equal(report().largest_operation_bytes, 5 * MODEL_CHUNK);
+        assert_int_equal(report().smallest_budget_bytes, 6 * MODEL_CHUNK);
+        assert_int_equal(report().refused_budget_bytes, round ? 0 : 6 * MODEL_CHUNK);
+        budget = report().smallest_budget_bytes;
+        refuse(6 * MODEL_CHUNK);
+        assert_int_equal(report().refused_budget_bytes, 7 * MODEL_CHUNK);
+        assert_int_equal(report().smallest_budget_bytes, 6 * MODEL_CHUNK);
         assert_int_equal(mdnn_memory_available(memory), 0);
-        end_memory(&model, memory);
+        end_memory();
     }
 }
 
 /* Optional, or without which the program goes on: not needed. */
-static void what_was_refused_is_wanting_until_the_program_goes_on(void **state)
+MEMORY_CASE(what_was_refused_is_wanting_until_the_program_goes_on, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 1), second = allocate(memory, 1);
-    uint64_t address;
+    const uint64_t first = allocate(1), second = allocate(1);
     for (int round = 0; round < 2; round++) {
-        assert_int_equal(mdnn_memory_allocate(memory, 9 * MODEL_CHUNK, 0, &address),
-                         MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+        refuse(9 * MODEL_CHUNK);
         mdnn_memory_judge_refusal(memory, 9 * MODEL_CHUNK, true);
-        assert_int_equal(mdnn_memory_report(memory).wanting_bytes, 0);
-        assert_int_equal(mdnn_memory_allocate(memory, 6 * MODEL_CHUNK, 0, &address),
-                         MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+        assert_int_equal(report().wanting_bytes, 0);
+        refuse(6 * MODEL_CHUNK);
         mdnn_memory_judge_refusal(memory, 6 * MODEL_CHUNK, false);
-        assert_int_equal(mdnn_memory_report(memory).wanting_bytes, 6 * MODEL_CHUNK);
-        assert_int_equal(mdnn_memory_report(memory).refused_optional, 2 * round + 1);
+        assert_int_equal(report().wanting_bytes, 6 * MODEL_CHUNK);
+        assert_int_equal(report().refused_optional, 2 * round + 1);
         for (int i = 0; i < 100; i++)
-            assert_int_equal(operate(memory, first, second, MDNN_USE_READ, false), MDNN_STATUS_OK);
-        const mdnn_memory_report_t report = mdnn_memory_report(memory);
-        assert_int_equal(report.wanting_bytes, 0);
-        assert_int_equal(report.smallest_budget_bytes, 2 * MODEL_CHUNK);
-        assert_int_equal(report.refused, 2 * round + 2);
-        assert_int_equal(report.refused_optional, 2 * round + 2);
+            ok(operate(first, second, MDNN_USE_READ));
+        assert_int_equal(report().wanting_bytes, 0);
+        assert_int_equal(report().smallest_budget_bytes, 2 * MODEL_CHUNK);
+        assert_int_equal(report().refused, 2 * round + 2);
+        assert_int_equal(report().refused_optional, 2 * round + 2);
     }
-    end_memory(&model, memory);
 }
 
 /* A smaller one may do, so it is not part of what is needed at least; and what is a range that the
  * operation names is not needed beside it. */
-static void a_workspace_counts_once_and_not_for_the_floor(void **state)
+MEMORY_CASE(a_workspace_counts_once_and_not_for_the_floor, small_memory(8))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
-    const uint64_t tensor = allocate(memory, 2), workspace = allocate(memory, 3);
+    const uint64_t tensor = allocate(2), workspace = allocate(3);
     const mdnn_memory_operand_t named[] = {{tensor, MDNN_USE_READ},
                                            {workspace + 5, MDNN_USE_UNKNOWN}};
     for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
-        mdnn_memory_operation_t operation = {.operands = named,
-                                             .operand_count = 2,
-                                             .workspace = elsewhere ? 77 : workspace,
-                                             .workspace_bytes = 3 * MODEL_CHUNK};
-        assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
-        mdnn_memory_end(memory, &operation, true);
-        const mdnn_memory_report_t report = mdnn_memory_report(memory);
-        assert_int_equal(report.largest_operation_bytes, 5 * MODEL_CHUNK);
-        assert_int_equal(report.smallest_budget_bytes, (elsewhere ? 5 : 2) * MODEL_CHUNK);
+        ok(run((mdnn_memory_operation_t){.operands = named,
+                                         .operand_count = 2,
+                                         .workspace = elsewhere ? 77 : workspace,
+                                         .workspace_bytes = 3 * MODEL_CHUNK}));
+        assert_int_equal(report().largest_operation_bytes, 5 * MODEL_CHUNK);
+        assert_int_equal(report().smallest_budget_bytes, (elsewhere ? 5 : 2) * MODEL_CHUNK);
         assert_int_equal(advisor.workspace_bytes, elsewhere ? 3 * MODEL_CHUNK : 0);
     }
-    end_memory(&model, memory);
 }
 
-static void what_was_captured_stays(void **state)
+MEMORY_CASE(what_was_captured_stays, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
-    uint64_t address;
-    assert_int_equal(operate(memory, first, first, MDNN_USE_READ, true), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_allocate(memory, 3 * MODEL_CHUNK, 0, &address),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    const uint64_t first = allocate(3);
+    ok(capture(first));
+    release(first);
+    refuse(3 * MODEL_CHUNK);
     assert_int_equal(advisor.sequence, 0); /* nothing ran, nothing is recorded */
     mdnn_memory_unpin(memory, first);
-    assert_int_equal(allocate(memory, 3), first);
+    assert_int_equal(allocate(3), first);
     mdnn_memory_unpin(memory, first); /* one too many does nothing */
-    assert_int_equal(allocate(memory, 3) == first, false);
-    end_memory(&model, memory);
+    assert_int_equal(allocate(3) == first, false);
 }
 
 /* Two graphs hold it, and the second one learns of it when the program has freed it. */
-static void what_was_freed_while_it_was_pinned_can_be_pinned_again(void **state)
+MEMORY_CASE(what_was_freed_while_it_was_pinned_can_be_pinned_again, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
-    uint64_t start = 0, address;
-    assert_int_equal(operate(memory, first, first, MDNN_USE_READ, true), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_pin(memory, first + MODEL_CHUNK + 1, &start), MDNN_STATUS_OK);
-    assert_int_equal(start, first);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    const uint64_t first = allocate(3);
+    uint64_t start;
+    ok(capture(first));
+    release(first);
+    assert_int_equal(pin(first + MODEL_CHUNK + 1), first);
+    assert_int_equal(report().pinned_live_bytes, 3 * MODEL_CHUNK);
     mdnn_memory_unpin(memory, first);
-    assert_int_equal(mdnn_memory_allocate(memory, 3 * MODEL_CHUNK, 0, &address),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(operate(memory, first, first, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    refuse(3 * MODEL_CHUNK);
+    ok(operate(first, first, MDNN_USE_READ));
     mdnn_memory_unpin(memory, first);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
+    assert_int_equal(report().pinned_live_bytes, 0);
     assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_NOT_FOUND);
-    assert_int_equal(allocate(memory, 3), first);
-    end_memory(&model, memory);
+    assert_int_equal(allocate(3), first);
 }
 
 /* A graph makes it anew at each launch. */
-static void what_was_freed_while_it_was_pinned_can_live_again(void **state)
+MEMORY_CASE(what_was_freed_while_it_was_pinned_can_live_again, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
+    const uint64_t first = allocate(3);
     uint64_t start, bytes;
-    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_OK);
+    pin(first);
     assert_false(mdnn_memory_revive(memory, first)); /* it lives */
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+        release(first);
         assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_NOT_FOUND);
         assert_false(mdnn_memory_find(memory, first, &start, &bytes));
-        assert_int_equal(mdnn_memory_report(memory).live_bytes, 0);
+        assert_int_equal(report().live_bytes, 0);
         assert_true(mdnn_memory_revive(memory, first));
         assert_true(mdnn_memory_find(memory, first, &start, &bytes));
-        assert_int_equal(mdnn_memory_report(memory).live_bytes, 3 * MODEL_CHUNK);
-        assert_int_equal(operate(memory, first, first, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+        assert_int_equal(report().live_bytes, 3 * MODEL_CHUNK);
+        ok(operate(first, first, MDNN_USE_WRITE));
     }
     mdnn_memory_unpin(memory, first);
     assert_true(mdnn_memory_find(memory, first, &start, &bytes));
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    release(first);
     assert_false(mdnn_memory_revive(memory, first)); /* it is gone */
-    end_memory(&model, memory);
 }
 
 /* Pins that end with the free, if not before, beside one that does not. */
-static void live_pins_end_with_their_allocation(void **state)
+MEMORY_CASE(live_pins_end_with_their_allocation, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
+    const uint64_t first = allocate(3);
     mdnn_live_pin_t pins[2], none;
-    uint64_t start;
     assert_false(mdnn_memory_has_live_pins(memory, first));
     for (int i = 0; i < 2; i++)
-        assert_int_equal(mdnn_memory_pin_live(memory, first + MODEL_CHUNK, &pins[i]),
-                         MDNN_STATUS_OK);
+        ok(mdnn_memory_pin_live(memory, first + MODEL_CHUNK, &pins[i]));
     assert_true(mdnn_memory_has_live_pins(memory, first));
     assert_false(mdnn_memory_is_held(memory, first));
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(report().pinned_live_bytes, 3 * MODEL_CHUNK);
     mdnn_memory_unpin_live(memory, pins[0]);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_OK);
+    assert_int_equal(report().pinned_live_bytes, 3 * MODEL_CHUNK);
+    pin(first);
     assert_true(mdnn_memory_is_held(memory, first));
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    release(first);
     assert_int_equal(mdnn_memory_pin_live(memory, first, &none), MDNN_STATUS_NOT_FOUND);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(report().pinned_live_bytes, 3 * MODEL_CHUNK);
     mdnn_memory_unpin_live(memory, pins[1]); /* it ended with the free */
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(report().pinned_live_bytes, 3 * MODEL_CHUNK);
     mdnn_memory_unpin(memory, first);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
-    end_memory(&model, memory);
+    assert_int_equal(report().pinned_live_bytes, 0);
 }
 
 /* A pin that has ended says nothing of what lives at its address now. */
-static void live_pins_are_of_one_allocation(void **state)
+MEMORY_CASE(live_pins_are_of_one_allocation, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
+    const uint64_t first = allocate(3);
     mdnn_live_pin_t before, now;
-    assert_int_equal(mdnn_memory_pin_live(memory, first, &before), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
-    assert_int_equal(allocate(memory, 3), first);
-    assert_int_equal(mdnn_memory_pin_live(memory, first, &now), MDNN_STATUS_OK);
+    ok(mdnn_memory_pin_live(memory, first, &before));
+    release(first);
+    assert_int_equal(report().pinned_live_bytes, 0);
+    assert_int_equal(allocate(3), first);
+    ok(mdnn_memory_pin_live(memory, first, &now));
     mdnn_memory_unpin_live(memory, before);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
+    assert_int_equal(report().pinned_live_bytes, 3 * MODEL_CHUNK);
     mdnn_memory_unpin_live(memory, now);
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 0);
+    assert_int_equal(report().pinned_live_bytes, 0);
     mdnn_memory_unpin_live(memory, now); /* one too many does nothing, */
-    uint64_t start;
-    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_OK);
+    pin(first);
     mdnn_memory_unpin_live(memory, now); /* not even to the pins of others */
-    assert_int_equal(mdnn_memory_report(memory).pinned_live_bytes, 3 * MODEL_CHUNK);
-    mdnn_memory_unpin(memory, start);
+    assert_int_equal(report().pinned_live_bytes, 3 * MODEL_CHUNK);
+    mdnn_memory_unpin(memory, first);
     assert_int_equal(mdnn_memory_pin_live(memory, 5, &now), MDNN_STATUS_NOT_FOUND);
-    end_memory(&model, memory);
 }
 
 /* Held by an operation alone, it ends with that: nobody can keep it from then on. */
-static void what_an_operation_holds_cannot_be_pinned_once_it_is_freed(void **state)
+MEMORY_CASE(what_an_operation_holds_cannot_be_pinned_once_it_is_freed, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
+    const uint64_t first = allocate(3);
     const mdnn_memory_operand_t named[] = {{first + 5, MDNN_USE_WRITE}};
     mdnn_memory_operation_t operation = {.operands = named, .operand_count = 1};
     uint64_t start;
-    assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    ok(mdnn_memory_begin(memory, &operation));
+    release(first);
     assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_NOT_FOUND);
     mdnn_memory_end(memory, &operation, true);
-    end_memory(&model, memory);
 }
 
 /* What comes to live at an address that led nowhere when the operation began is none of its. */
-static void an_operation_tells_what_its_names_led_to(void **state)
+MEMORY_CASE(an_operation_tells_what_its_names_led_to, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 1);
+    const uint64_t first = allocate(1);
     const mdnn_memory_operand_t named[] = {{first + 5, MDNN_USE_READ},
                                            {first + MODEL_CHUNK + 5, MDNN_USE_READ}};
     mdnn_memory_operation_t operation = {.operands = named, .operand_count = 2, .capturing = true};
     uint64_t start = 0;
-    assert_int_equal(mdnn_memory_begin(memory, &operation), MDNN_STATUS_OK);
-    assert_int_equal(allocate(memory, 1), first + MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    ok(mdnn_memory_begin(memory, &operation));
+    assert_int_equal(allocate(1), first + MODEL_CHUNK);
+    release(first);
     mdnn_memory_end(memory, &operation, true);
     assert_true(mdnn_memory_operand_start(memory, &operation, 0, &start));
     assert_int_equal(start, first);
     assert_false(mdnn_memory_operand_start(memory, &operation, 1, &start));
-    end_memory(&model, memory);
 }
 
-static void host_serves_what_is_away_and_what_is_back(void **state)
+MEMORY_CASE(host_serves_what_is_away_and_what_is_back, memory_of_host(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = memory_of(&model, 4, MODEL_SLOTS, MDNN_SAFETY_HOST);
-    const uint64_t first = allocate(memory, 3);
-    touch(&model, first, 0, 5);
-    const uint64_t second = allocate(memory, 3);
+    const uint64_t first = allocate_written(3, 5);
+    const uint64_t second = allocate(3);
     assert_int_equal(model.slot_at[model_step(first)] > 0, true);
-    touch(&model, first, 5, 6);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    touch(first, 5, 6);
+    ok(operate(first, 0, MDNN_USE_READ));
     assert_int_equal(model.slot_at[model_step(first)], 0);
-    touch(&model, first, 6, 7); /* the host copy counts no more, though it was only read */
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, first, 7, 8);
-    assert_int_equal(mdnn_memory_report(memory).saved_bytes, 0);
-    assert_int_equal(mdnn_memory_report(memory).host_bytes, 3 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK); /* while it is away */
-    assert_int_equal(mdnn_memory_report(memory).host_bytes, 0);
-    end_memory(&model, memory);
+    touch(first, 6, 7); /* the host copy counts no more, though it was only read */
+    ok(operate(second, 0, MDNN_USE_READ));
+    touch(first, 7, 8);
+    assert_int_equal(report().saved_bytes, 0);
+    assert_int_equal(report().host_bytes, 3 * MODEL_CHUNK);
+    release(first); /* while it is away */
+    assert_int_equal(report().host_bytes, 0);
 }
 
-static void host_leaves_and_mistrusts_what_failed_half_way_back(void **state)
+MEMORY_CASE(host_leaves_and_mistrusts_what_failed_half_way_back, memory_of_host(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = memory_of(&model, 4, MODEL_SLOTS, MDNN_SAFETY_HOST);
-    const uint64_t first = allocate(memory, 3);
-    touch(&model, first, 0, 5);
-    const uint64_t second = allocate(memory, 3);
-    assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
+    const uint64_t first = allocate_written(3, 5);
+    release(allocate(3));
     model.maps_end = true;
     model.maps_left = 1;
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_DEVICE);
+    assert_int_equal(operate(first, 0, MDNN_USE_READ), MDNN_STATUS_DEVICE);
     model.maps_end = false;
     mdnn_memory_progress(memory);
     assert_int_equal(model.chunk_at[model_step(first) + 1], 0); /* not in a quiet time */
-    touch(&model, first, 5, 6);
-    assert_int_equal(mdnn_memory_free(memory, allocate(memory, 4), 0), MDNN_STATUS_OK);
-    touch(&model, first, 6, 7);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, first, 7, 8);
-    end_memory(&model, memory);
+    touch(first, 5, 6);
+    release(allocate(4));
+    touch(first, 6, 7);
+    name_and_touch(first, 7, 8);
 }
 
-static void host_waits_for_an_operation_that_has_begun_unless_it_is_hurried(void **state)
+MEMORY_CASE(host_waits_for_an_operation_that_has_begun_unless_it_is_hurried, memory_of_host(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = memory_of(&model, 4, MODEL_SLOTS, MDNN_SAFETY_HOST);
-    const uint64_t first = allocate(memory, 3);
+    const uint64_t first = allocate(3);
     uint64_t second = 0, start;
     mdnn_memory_operation_t open = {.key = 1};
-    assert_int_equal(mdnn_memory_begin(memory, &open), MDNN_STATUS_OK);
+    ok(mdnn_memory_begin(memory, &open));
     assert_int_equal(mdnn_memory_allocate(memory, 3 * MODEL_CHUNK, 0, &second), MDNN_STATUS_BUSY);
     mdnn_memory_hurry(memory, true);
-    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_OK);
+    pin(first);
     mdnn_memory_unpin(memory, first);
-    second = allocate(memory, 3);
+    second = allocate(3);
     mdnn_memory_hurry(memory, false);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_BUSY);
+    ok(operate(second, 0, MDNN_USE_READ));
+    assert_int_equal(operate(first, 0, MDNN_USE_READ), MDNN_STATUS_BUSY);
     assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_BUSY);
     mdnn_memory_end(memory, &open, true);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    end_memory(&model, memory);
+    ok(operate(first, 0, MDNN_USE_READ));
 }
 
 /* Ranges leave for it, whose content is still there, and their chunks are nobody's any more. What
  * cannot leave stays, and nothing is sent away in vain. */
-static void what_is_set_aside_sends_ranges_away(void **state)
+MEMORY_CASE(what_is_set_aside_sends_ranges_away, small_memory(8))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
-    uint64_t start;
-    const uint64_t first = allocate(memory, 3), second = allocate(memory, 3);
-    touch(&model, first, 0, 5);
-    touch(&model, second, 0, 6);
-    assert_int_equal(mdnn_memory_set_aside(memory, 4 * MODEL_CHUNK + 1), MDNN_STATUS_OK);
+    const uint64_t first = allocate(3), second = allocate(3);
+    touch(first, 0, 5);
+    touch(second, 0, 6);
+    ok(mdnn_memory_set_aside(memory, 4 * MODEL_CHUNK + 1));
     assert_true(model.chunks <= 3);
     model.aside_bytes = 4 * MODEL_CHUNK + 1;
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, first, 5, 7);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, second, 6, 8);
-    assert_int_equal(operate(memory, first, second, MDNN_USE_READ, false),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(mdnn_memory_pin(memory, first, &start), MDNN_STATUS_OK);
-    const uint64_t leaves = mdnn_memory_report(memory).demand_leaves;
-    assert_int_equal(mdnn_memory_set_aside(memory, MODEL_CHUNK), MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(mdnn_memory_set_aside(memory, UINT64_MAX), MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(mdnn_memory_report(memory).demand_leaves, leaves);
+    name_and_touch(first, 5, 7);
+    name_and_touch(second, 6, 8);
+    refused(operate(first, second, MDNN_USE_READ));
+    pin(first);
+    const uint64_t leaves = report().demand_leaves;
+    refused(mdnn_memory_set_aside(memory, MODEL_CHUNK));
+    refused(mdnn_memory_set_aside(memory, UINT64_MAX));
+    assert_int_equal(report().demand_leaves, leaves);
     mdnn_memory_unpin(memory, first);
     mdnn_memory_give_back(memory, model.aside_bytes);
     model.aside_bytes = 0;
-    assert_int_equal(operate(memory, first, second, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, second, 8, 8);
-    end_memory(&model, memory);
+    ok(operate(first, second, MDNN_USE_READ));
+    touch(second, 8, 8);
 }
 
 /* It counts, and what can make room does. */
-static void what_is_there_already_counts_beyond_the_budget(void **state)
+MEMORY_CASE(what_is_there_already_counts_beyond_the_budget, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    uint64_t address;
-    const uint64_t first = allocate(memory, 2);
-    assert_int_equal(mdnn_memory_set_aside(memory, 2 * MODEL_CHUNK + 1),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY); /* it could not come back */
+    const uint64_t first = allocate(2);
+    refused(mdnn_memory_set_aside(memory, 2 * MODEL_CHUNK + 1)); /* it could not come back */
     mdnn_memory_set_aside_all_the_same(memory, 3 * MODEL_CHUNK);
     assert_true(model.chunks <= 1);
     mdnn_memory_set_aside_all_the_same(memory, 3 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_report(memory).other_bytes, 6 * MODEL_CHUNK);
+    assert_int_equal(report().other_bytes, 6 * MODEL_CHUNK);
     assert_int_equal(mdnn_memory_available(memory), 0);
-    assert_int_equal(mdnn_memory_allocate(memory, 1, 0, &address),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(mdnn_memory_set_aside(memory, 1), MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    refuse(1);
+    refused(mdnn_memory_set_aside(memory, 1));
     mdnn_memory_give_back(memory, 4 * MODEL_CHUNK);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    end_memory(&model, memory);
+    ok(operate(first, 0, MDNN_USE_READ));
 }
 
 /* A pool that is made then may take it all. */
-static void all_is_free_when_nothing_is_alive(void **state)
+MEMORY_CASE(all_is_free_when_nothing_is_alive, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 2), second = allocate(memory, 1);
-    assert_int_equal(operate(memory, first, second, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    const uint64_t first = allocate(2), second = allocate(1);
+    ok(operate(first, second, MDNN_USE_READ));
     assert_int_equal(mdnn_memory_available(memory), MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
+    release(first);
     assert_int_equal(mdnn_memory_available(memory), 3 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
+    release(second);
     assert_int_equal(mdnn_memory_available(memory), 4 * MODEL_CHUNK);
-    end_memory(&model, memory);
 }
 
-static void what_is_set_aside_is_nobodys(void **state)
+MEMORY_CASE(what_is_set_aside_is_nobodys, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    uint64_t address;
-    assert_int_equal(mdnn_memory_set_aside(memory, MODEL_CHUNK + 1), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).resident_bytes, MODEL_CHUNK + 1);
+    ok(mdnn_memory_set_aside(memory, MODEL_CHUNK + 1));
+    assert_int_equal(report().resident_bytes, MODEL_CHUNK + 1);
     assert_int_equal(mdnn_memory_available(memory), 2 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_allocate(memory, 3 * MODEL_CHUNK, 0, &address),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    (void)allocate(memory, 2);
-    assert_int_equal(mdnn_memory_set_aside(memory, MODEL_CHUNK - 1), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).resident_bytes, 4 * MODEL_CHUNK);
+    refuse(3 * MODEL_CHUNK);
+    (void)allocate(2);
+    ok(mdnn_memory_set_aside(memory, MODEL_CHUNK - 1));
+    assert_int_equal(report().resident_bytes, 4 * MODEL_CHUNK);
     mdnn_memory_give_back(memory, 2 * MODEL_CHUNK);
-    (void)allocate(memory, 2);
-    assert_int_equal(mdnn_memory_report(memory).peak_resident_bytes, 4 * MODEL_CHUNK);
-    end_memory(&model, memory);
+    (void)allocate(2);
+    assert_int_equal(report().peak_resident_bytes, 4 * MODEL_CHUNK);
 }
 
 /* Where everything is resident, and memory is not short; then nothing leaves before its end. */
-static void work_that_nobody_knows_keeps_everything(void **state)
+MEMORY_CASE(work_that_nobody_knows_keeps_everything, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 1), second = allocate(memory, 2);
-    assert_int_equal(operate(memory, first, second, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    settle(&model, memory);
+    const uint64_t first = allocate(1), second = allocate(2);
+    ok(operate(first, second, MDNN_USE_WRITE));
+    settle();
     assert_true(mdnn_memory_untracked_begin(memory));
     enqueue(&model, 1, ITEM_OPERATION);
     mdnn_memory_untracked_end(memory, 1);
-    const uint64_t waits = mdnn_memory_report(memory).host_waits;
-    const uint64_t third = allocate(memory, 2); /* the first or the second leaves */
+    const uint64_t waits = report().host_waits;
+    const uint64_t third = allocate(2); /* the first or the second leaves */
     assert_int_equal(model.done[1], model.enqueued[1]);
-    assert_int_equal(mdnn_memory_report(memory).refused, 0);
-    assert_true(mdnn_memory_report(memory).host_waits > waits);
+    assert_int_equal(report().refused, 0);
+    assert_true(report().host_waits > waits);
     assert_false(mdnn_memory_untracked_begin(memory)); /* something is away */
-    assert_int_equal(operate(memory, third, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    end_memory(&model, memory);
+    ok(operate(third, 0, MDNN_USE_WRITE));
 }
 
 /* Whether it is over may be asked twice, and be answered differently. */
-static void such_work_may_end_at_any_look(void **state)
+CASE(such_work_may_end_at_any_look)
 {
-    (void)state;
-    static model_t model;
     for (uint64_t seed = 1; seed <= 300; seed++) {
-        mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
+        small_memory(4);
         model.random = seed;
         model.runs_in = (uint32_t)(1 + seed % 6);
-        (void)allocate(memory, 1);
-        (void)allocate(memory, 2);
+        (void)allocate(1);
+        (void)allocate(2);
         assert_true(mdnn_memory_untracked_begin(memory));
         for (uint64_t i = 0; i < seed % 4 + 1; i++)
             enqueue(&model, 1, ITEM_OPERATION);
         mdnn_memory_untracked_end(memory, 1);
-        (void)allocate(memory, 2); /* the first or the second leaves */
-        assert_int_equal(mdnn_memory_report(memory).refused, 0);
-        end_memory(&model, memory);
+        (void)allocate(2); /* the first or the second leaves */
+        assert_int_equal(report().refused, 0);
+        end_memory();
     }
 }
 
-static void nothing_is_unmapped_while_such_work_is_begun(void **state)
+MEMORY_CASE(nothing_is_unmapped_while_such_work_is_begun, small_memory(8))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 3);
+    const uint64_t first = allocate(3);
     assert_true(mdnn_memory_untracked_begin(memory));
-    advisor.leave = 1;
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    advisor.leave = 0;
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_WRITE));
     run_all(&model);
     mdnn_memory_progress(memory);
-    assert_int_equal(mdnn_memory_report(memory).planned_leaves, 1);
-    assert_int_equal(mdnn_memory_report(memory).unmapped, 0);
+    assert_int_equal(report().planned_leaves, 1);
+    assert_int_equal(report().unmapped, 0);
     mdnn_memory_untracked_end(memory, 0);
-    settle(&model, memory);
-    assert_int_equal(mdnn_memory_report(memory).unmapped, 3);
-    end_memory(&model, memory);
+    settle();
+    assert_int_equal(report().unmapped, 3);
 }
 
 /* As many streams as there are, each with such work; a failing wait in between forgets none. */
-static mdnn_memory_t *begin_untracked_everywhere(model_t *model, bool without_memory)
+static void begin_untracked_everywhere(bool without_memory)
 {
-    mdnn_memory_t *const memory = small_memory(model, 4, MODEL_SLOTS);
-    (void)allocate(memory, 1);
-    (void)allocate(memory, 2);
+    small_memory(4);
+    (void)allocate(1);
+    (void)allocate(2);
     for (uint64_t queue = 0; queue < MODEL_QUEUES; queue++) {
         if (queue == MODEL_OUT || queue == MODEL_IN)
             continue;
         assert_true(mdnn_memory_untracked_begin(memory));
-        enqueue(model, queue, ITEM_OPERATION);
+        enqueue(&model, queue, ITEM_OPERATION);
         fail_allocation_at = without_memory ? -1 : 0;
-        model->fail_in = 1;
+        model.fail_in = 1;
         mdnn_memory_untracked_end(memory, queue);
-        model->fail_in = 0;
+        model.fail_in = 0;
         fail_allocation_at = 0;
     }
-    return memory;
 }
 
-static void such_work_is_waited_for_in_every_stream(void **state)
+CASE(such_work_is_waited_for_in_every_stream)
 {
-    (void)state;
-    static model_t model;
     for (uint64_t seed = 1; seed <= 50; seed++) { /* what is not waited for may be over by chance */
-        mdnn_memory_t *const memory = begin_untracked_everywhere(&model, false);
+        begin_untracked_everywhere(false);
         model.random = seed;
-        (void)allocate(memory, 2); /* the first or the second leaves */
+        (void)allocate(2); /* the first or the second leaves */
         for (uint64_t queue = 0; queue < MODEL_QUEUES; queue++)
             if (queue != MODEL_OUT && queue != MODEL_IN)
                 assert_int_equal(model.done[queue], model.enqueued[queue]);
-        end_memory(&model, memory);
+        end_memory();
     }
 }
 
 /* `advisor` has everything leave, all but `keep` chunks; nothing has ended yet. */
-static void leave_all(mdnn_memory_t *memory, uint64_t keep)
+static void leave_all(uint64_t keep)
 {
-    advisor.leave = 1;
     advisor.keep = keep * MODEL_CHUNK;
-    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    advisor.leave = 0;
+    ok(operate_advised(&advisor.leave, 0, MDNN_USE_READ));
 }
 
-static void what_leaves_in_part_and_then_whole_is_copied_once(void **state)
+MEMORY_CASE(what_leaves_in_part_and_then_whole_is_copied_once, small_memory(6))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 6, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 6);
-    touch(&model, first, 0, 5);
-    leave_all(memory, 2);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 4 * MODEL_CHUNK); /* under way */
-    const uint64_t second = allocate(memory, 6);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 6 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, first, 5, 6);
-    end_memory(&model, memory);
+    const uint64_t first = allocate_written(6, 5);
+    leave_all(2);
+    assert_int_equal(report().out_bytes, 4 * MODEL_CHUNK); /* under way */
+    release(allocate(6));
+    assert_int_equal(report().out_bytes, 6 * MODEL_CHUNK);
+    name_and_touch(first, 5, 6);
 }
 
 /* A request that fails for want of host memory brings nothing back. */
-static void a_part_that_cannot_leave_stays_as_it_is(void **state)
+MEMORY_CASE(a_part_that_cannot_leave_stays_as_it_is, memory_with_few_slots(8, 4))
 {
-    (void)state;
-    static model_t model;
-    uint64_t address;
-    mdnn_memory_t *const memory = small_memory(&model, 8, 4);
-    const uint64_t first = allocate(memory, 6);
-    touch(&model, first, 0, 5);
-    leave_all(memory, 2);
-    settle(&model, memory);
-    assert_int_equal(mdnn_memory_allocate(memory, 8 * MODEL_CHUNK, 0, &address),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    settle(&model, memory);
-    assert_int_equal(mdnn_memory_report(memory).in_bytes, 0);
-    assert_int_equal(mdnn_memory_report(memory).host_bytes, 4 * MODEL_CHUNK);
-    touch(&model, first, 5, 6); /* it is mapped */
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    touch(&model, first + 5 * MODEL_CHUNK, 0, 7);
-    touch(&model, first, 6, 8);
-    end_memory(&model, memory);
+    const uint64_t first = allocate_written(6, 5);
+    leave_all(2);
+    settle();
+    refuse(8 * MODEL_CHUNK);
+    settle();
+    assert_int_equal(report().in_bytes, 0);
+    assert_int_equal(report().host_bytes, 4 * MODEL_CHUNK);
+    touch(first, 5, 6); /* it is mapped */
+    ok(operate(first, 0, MDNN_USE_READ));
+    touch(first + 5 * MODEL_CHUNK, 0, 7);
+    touch(first, 6, 8);
 }
 
 /* Its first chunks are called back before their copies were begun. */
-static void a_leave_that_ends_early_holds_no_host_memory_for_the_rest(void **state)
+MEMORY_CASE(a_leave_that_ends_early_holds_no_host_memory_for_the_rest, small_memory(8))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
-    (void)allocate(memory, 6);
+    (void)allocate(6);
     model.copies_end = true;
-    leave_all(memory, 0);
-    assert_int_equal(mdnn_memory_report(memory).host_bytes, 6 * MODEL_CHUNK);
-    advisor.back = 1;
+    leave_all(0);
+    assert_int_equal(report().host_bytes, 6 * MODEL_CHUNK);
     advisor.bytes[0] = 2 * MODEL_CHUNK;
-    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    advisor.back = 0;
+    ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
     model.copies_end = false;
-    settle(&model, memory);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 4 * MODEL_CHUNK);
-    assert_int_equal(mdnn_memory_report(memory).host_bytes, 4 * MODEL_CHUNK);
-    end_memory(&model, memory);
+    settle();
+    assert_int_equal(report().out_bytes, 4 * MODEL_CHUNK);
+    assert_int_equal(report().host_bytes, 4 * MODEL_CHUNK);
 }
 
 /* What leaves may be used by work that waits for what the program does next. */
-static void a_join_that_takes_too_long_is_given_up(void **state)
+MEMORY_CASE(a_join_that_takes_too_long_is_given_up, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate(memory, 2);
+    const uint64_t first = allocate(2);
     enqueue(&model, 0, ITEM_OPERATION);
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
+    ok(operate(first, 0, MDNN_USE_WRITE));
     model.hasty_in = 1;
     advisor.join = 1;
-    leave_all(memory, 0);
+    leave_all(0);
     model.hasty_in = 0;
-    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
+    ok(operate(0, 0, MDNN_USE_READ));
     assert_int_equal(model.done[0], 0); /* nor was it waited for again */
     model.now_us += 1000e6;
-    assert_int_equal(operate(memory, 0, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 2 * MODEL_CHUNK);
+    ok(operate(0, 0, MDNN_USE_READ));
+    assert_int_equal(report().out_bytes, 2 * MODEL_CHUNK);
     assert_int_equal(model.done[MODEL_OUT], 2);
-    end_memory(&model, memory);
 }
 
 /* ---- streams that wait for what the program does next ---- */
 
-static void begin_blocked(model_t *model, uint64_t stream)
+static void begin_blocked(uint64_t stream)
 {
-    model->may_block = true;
-    enqueue(model, stream, ITEM_VALUE)->point = (mdnn_stream_point_t){0, 1};
+    model.may_block = true;
+    enqueue(&model, stream, ITEM_VALUE)->point = (mdnn_stream_point_t){0, 1};
 }
 
-static mdnn_status_t operate_in(model_t *model, mdnn_memory_t *memory, uint64_t address,
-                                uint64_t stream)
+static void end_blocked(void)
+{
+    model.values[0] = 1;
+}
+
+static mdnn_status_t operate_in(uint64_t address, uint64_t stream)
 {
     const mdnn_memory_operand_t named = {address, MDNN_USE_WRITE};
     mdnn_memory_operation_t operation = {.operands = &named, .operand_count = 1, .stream = stream};
     const mdnn_status_t status = mdnn_memory_begin(memory, &operation);
     if (status != MDNN_STATUS_OK)
         return status;
-    enqueue(model, stream, ITEM_OPERATION);
+    enqueue(&model, stream, ITEM_OPERATION);
     mdnn_memory_end(memory, &operation, true);
     return MDNN_STATUS_OK;
 }
 
-static uint64_t allocate_in(mdnn_memory_t *memory, uint64_t chunks, uint64_t stream)
-{
-    uint64_t address = 0;
-    assert_int_equal(mdnn_memory_allocate(memory, chunks * MODEL_CHUNK, stream, &address),
-                     MDNN_STATUS_OK);
-    return address;
-}
-
-static void end_blocked(model_t *model, mdnn_memory_t *memory)
-{
-    model->values[0] = 1;
-    end_memory(model, memory);
-}
-
 /* Others leave for what is allocated, and no stream is put behind the one that is blocked. */
-static void what_a_blocked_stream_freed_is_not_handed_on(void **state)
+MEMORY_CASE(what_a_blocked_stream_freed_is_not_handed_on, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate_in(memory, 2, 0), other = allocate_in(memory, 2, 1);
-    assert_int_equal(operate_in(&model, memory, other, 1), MDNN_STATUS_OK);
-    begin_blocked(&model, 0);
-    assert_int_equal(operate_in(&model, memory, first, 0), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
-    const uint64_t next = allocate_in(memory, 2, 1);
+    const uint64_t first = allocate_in(2, 0), other = allocate_in(2, 1);
+    ok(operate_in(other, 1));
+    begin_blocked(0);
+    ok(operate_in(first, 0));
+    release(first);
+    const uint64_t next = allocate_in(2, 1);
     assert_true(next != first);
-    assert_int_equal(operate_in(&model, memory, next, 1), MDNN_STATUS_OK);
+    ok(operate_in(next, 1));
     assert_int_equal(model.stream_waits, 0);
-    assert_int_equal(mdnn_memory_report(memory).out_bytes, 2 * MODEL_CHUNK);
+    assert_int_equal(report().out_bytes, 2 * MODEL_CHUNK);
     assert_true(model.done[0] == 0 && model.values[0] == 0);
-    end_blocked(&model, memory);
+    end_blocked();
 }
 
 /* In its own stream, and in that in whose order it was freed, it serves as it is. */
-static void what_a_stream_freed_serves_it_at_once(void **state)
+CASE(what_a_stream_freed_serves_it_at_once)
 {
-    (void)state;
     for (uint64_t stream = 0; stream < 2; stream++) {
-        static model_t model;
-        mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-        const uint64_t first = allocate_in(memory, 2, 0), other = allocate_in(memory, 2, 1);
-        begin_blocked(&model, 0);
-        assert_int_equal(operate_in(&model, memory, first, 0), MDNN_STATUS_OK);
-        assert_int_equal(mdnn_memory_free(memory, first, stream), MDNN_STATUS_OK);
-        assert_true(allocate_in(memory, 2, stream) == first && first != other);
-        assert_int_equal(mdnn_memory_report(memory).host_waits, 0);
-        end_blocked(&model, memory);
+        small_memory(4);
+        const uint64_t first = allocate_in(2, 0), other = allocate_in(2, 1);
+        begin_blocked(0);
+        ok(operate_in(first, 0));
+        ok(mdnn_memory_free(memory, first, stream));
+        assert_true(allocate_in(2, stream) == first && first != other);
+        assert_int_equal(report().host_waits, 0);
+        end_blocked();
+        end_memory();
     }
 }
 
 /* Where nothing else could leave it is handed on, in stream order. */
-static void what_a_blocked_stream_freed_is_the_last_resort(void **state)
+MEMORY_CASE(what_a_blocked_stream_freed_is_the_last_resort, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS);
-    const uint64_t first = allocate_in(memory, 2, 0), other = allocate_in(memory, 2, 0);
-    begin_blocked(&model, 0);
-    assert_int_equal(operate_in(&model, memory, first, 0), MDNN_STATUS_OK);
-    assert_int_equal(operate_in(&model, memory, other, 0), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, first, 0), MDNN_STATUS_OK);
-    assert_int_equal(allocate_in(memory, 2, 1), first); /* the other one cannot leave */
+    const uint64_t first = allocate_in(2, 0), other = allocate_in(2, 0);
+    begin_blocked(0);
+    ok(operate_in(first, 0));
+    ok(operate_in(other, 0));
+    release(first);
+    assert_int_equal(allocate_in(2, 1), first); /* the other one cannot leave */
     assert_int_equal(model.stream_waits, 1);
-    assert_int_equal(mdnn_memory_free(memory, first, 1), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, other, 0), MDNN_STATUS_OK);
-    const uint64_t waits = mdnn_memory_report(memory).host_waits;
-    (void)allocate_in(memory, 4, 2); /* there is nothing that could leave: so without a wait */
-    assert_int_equal(mdnn_memory_report(memory).host_waits, waits);
-    end_blocked(&model, memory);
+    ok(mdnn_memory_free(memory, first, 1));
+    release(other);
+    const uint64_t waits = report().host_waits;
+    (void)allocate_in(4, 2); /* there is nothing that could leave: so without a wait */
+    assert_int_equal(report().host_waits, waits);
+    end_blocked();
 }
 
 /* Another operation, in whose order a range that is away is to return; enqueued, but it has not
  * run. */
-static void ask_back(model_t *model, mdnn_memory_t *memory, uint64_t address)
+static void ask_back(uint64_t address)
 {
-    enqueue(model, 0, ITEM_OPERATION);
-    advisor.back = 1;
-    assert_int_equal(operate(memory, address, 0, MDNN_USE_READ, false), MDNN_STATUS_OK);
-    advisor.back = 0;
+    enqueue(&model, 0, ITEM_OPERATION);
+    ok(operate_advised(&advisor.back, address, MDNN_USE_READ));
 }
 
 /* A planned return is waited for, unless that took too long; then not for a while. */
-static void a_wait_for_a_return_that_is_given_up_is_tried_again_later(void **state)
+MEMORY_CASE(a_wait_for_a_return_that_is_given_up_is_tried_again_later, small_memory(5))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 5, MODEL_SLOTS);
-    const uint64_t other = allocate(memory, 1), first = allocate(memory, 2);
-    advisor.leave = 1;
-    assert_int_equal(operate(memory, first, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    advisor.leave = 0;
-    settle(&model, memory);
-    const uint64_t second = allocate(memory, 4); /* nothing else is left */
+    const uint64_t other = allocate(1), first = allocate(2);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_WRITE));
+    settle();
+    const uint64_t second = allocate(4); /* nothing else is left */
     enqueue(&model, 0, ITEM_OPERATION);
-    assert_int_equal(operate(memory, second, 0, MDNN_USE_WRITE, false), MDNN_STATUS_OK);
-    assert_int_equal(mdnn_memory_free(memory, second, 0), MDNN_STATUS_OK);
+    ok(operate(second, 0, MDNN_USE_WRITE));
+    release(second);
     model.hasty_in = 1;
-    ask_back(&model, memory, other);
+    ask_back(other);
     model.hasty_in = 0;
     const uint64_t waits = model.waits, done = model.done[0];
     assert_true(done < model.enqueued[0]);
-    ask_back(&model, memory, other);
+    ask_back(other);
     model.now_us += 99e6; /* a hundred seconds are not over: it waited for one at least */
-    ask_back(&model, memory, other);
+    ask_back(other);
     assert_int_equal(model.waits, waits);
     assert_int_equal(model.done[0], done);
     model.now_us += 1000e6;
-    ask_back(&model, memory, other);
+    ask_back(other);
     assert_true(model.waits > waits && model.done[0] > done);
     assert_true(model.done[0] < model.enqueued[0]); /* for what the device still works at */
-    end_memory(&model, memory);
 }
 
 /* Neither noted for want of memory, nor waited for. */
-static void nothing_leaves_where_the_end_of_such_work_is_unknown(void **state)
+MEMORY_CASE(nothing_leaves_where_the_end_of_such_work_is_unknown, begin_untracked_everywhere(true))
 {
-    (void)state;
-    static model_t model;
-    uint64_t address;
-    mdnn_memory_t *const memory = begin_untracked_everywhere(&model, true);
-    assert_int_equal(mdnn_memory_allocate(memory, 2 * MODEL_CHUNK, 0, &address),
-                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(mdnn_memory_report(memory).unmapped, 0);
-    end_memory(&model, memory);
+    refuse(2 * MODEL_CHUNK);
+    assert_int_equal(report().unmapped, 0);
 }
 
 /* It could not be served if it asked for more. */
-static void such_work_needs_room(void **state)
+MEMORY_CASE(such_work_needs_room, small_memory(8))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 8, MODEL_SLOTS);
-    (void)allocate(memory, 6);
+    (void)allocate(6);
     assert_true(mdnn_memory_untracked_begin(memory));
     mdnn_memory_untracked_end(memory, 0);
-    (void)allocate(memory, 1);
+    (void)allocate(1);
     assert_false(mdnn_memory_untracked_begin(memory));
-    end_memory(&model, memory);
 }
 
-static void wrong_arguments_are_refused(void **state)
+MEMORY_CASE(wrong_arguments_are_refused, small_memory(4))
 {
-    (void)state;
-    static model_t model;
-    mdnn_memory_t *const memory = small_memory(&model, 4, MODEL_SLOTS), *none = NULL;
+    mdnn_memory_t *none = NULL;
     const mdnn_memory_config_t wrong = {.ranges = {MODEL_BASE, 1, MODEL_CHUNK, 0}};
     uint64_t address, bytes;
     assert_int_equal(mdnn_memory_create(&wrong, &model_device, &model, &none),
@@ -2353,81 +2079,10 @@ static void wrong_arguments_are_refused(void **state)
     assert_int_equal(mdnn_memory_wait_idle(memory, 5), MDNN_STATUS_NOT_FOUND);
     assert_false(mdnn_memory_find(memory, MODEL_BASE, &address, &bytes));
     mdnn_memory_unpin(memory, 5);
-    end_memory(&model, memory);
 }
 
 int main(void)
 {
     cmocka_set_test_filter(getenv("MEMORY_TEST_ONLY"));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_find_what_the_program_put_there),
-        cmocka_unit_test(short_host_memory_costs_refusals_only),
-        cmocka_unit_test(parts_of_ranges_move),
-        cmocka_unit_test(failing_calls_lose_no_part),
-        cmocka_unit_test(failing_calls_lose_nothing),
-        cmocka_unit_test(each_failure_alone_loses_nothing),
-        cmocka_unit_test(verify_maps_only_what_is_named),
-        cmocka_unit_test(host_serves_each_unnamed_touch),
-        cmocka_unit_test(short_host_memory_costs_refusals_only_in_host),
-        cmocka_unit_test(failing_calls_lose_nothing_in_host),
-        cmocka_unit_test(host_waits_not_for_ever),
-        cmocka_unit_test(verify_names_the_first_operation_that_the_device_failed),
-        cmocka_unit_test(what_came_back_is_copied_whole_when_it_leaves_again),
-        cmocka_unit_test(an_allocation_without_room_takes_memory_when_it_is_named),
-        cmocka_unit_test(what_has_no_memory_yet_can_be_pinned_and_sent_away),
-        cmocka_unit_test(only_what_is_named_next_takes_memory_at_once),
-        cmocka_unit_test(what_has_no_memory_yet_waits_for_no_copies),
-        cmocka_unit_test(what_has_some_of_its_memory_keeps_no_slots),
-        cmocka_unit_test(what_has_some_of_its_memory_leaves_with_it),
-        cmocka_unit_test(what_finds_no_room_on_the_host_is_refused_at_once),
-        cmocka_unit_test(what_is_allocated_beside_untracked_work_has_memory_at_once),
-        cmocka_unit_test(a_demand_under_a_plan_sends_away_what_is_missing),
-        cmocka_unit_test(slabs_are_no_memory_for_plans),
-        cmocka_unit_test(small_ones_leave_room_for_the_largest),
-        cmocka_unit_test(small_ones_leave_room_for_operations),
-        cmocka_unit_test(what_is_too_small_to_leave_does_not_lock_others_out),
-        cmocka_unit_test(what_is_set_aside_leaves_room_for_the_largest),
-        cmocka_unit_test(what_fits_together_is_known),
-        cmocka_unit_test(a_workspace_has_room_beside_operands),
-        cmocka_unit_test(what_was_pinned_has_room_again),
-        cmocka_unit_test(a_refused_small_one_says_what_is_needed),
-        cmocka_unit_test(an_unnamed_write_to_what_came_back_is_not_lost),
-        cmocka_unit_test(a_range_that_is_named_while_it_leaves_stays),
-        cmocka_unit_test(advice_moves_without_a_wait),
-        cmocka_unit_test(a_demand_comes_before_planned_returns),
-        cmocka_unit_test(a_join_waits_for_all_moves),
-        cmocka_unit_test(a_refusal_names_a_budget_that_is_enough),
-        cmocka_unit_test(what_was_refused_is_wanting_until_the_program_goes_on),
-        cmocka_unit_test(a_workspace_counts_once_and_not_for_the_floor),
-        cmocka_unit_test(what_was_captured_stays),
-        cmocka_unit_test(what_was_freed_while_it_was_pinned_can_be_pinned_again),
-        cmocka_unit_test(what_was_freed_while_it_was_pinned_can_live_again),
-        cmocka_unit_test(live_pins_end_with_their_allocation),
-        cmocka_unit_test(live_pins_are_of_one_allocation),
-        cmocka_unit_test(what_an_operation_holds_cannot_be_pinned_once_it_is_freed),
-        cmocka_unit_test(an_operation_tells_what_its_names_led_to),
-        cmocka_unit_test(host_serves_what_is_away_and_what_is_back),
-        cmocka_unit_test(host_leaves_and_mistrusts_what_failed_half_way_back),
-        cmocka_unit_test(host_waits_for_an_operation_that_has_begun_unless_it_is_hurried),
-        cmocka_unit_test(all_is_free_when_nothing_is_alive),
-        cmocka_unit_test(what_is_set_aside_is_nobodys),
-        cmocka_unit_test(what_is_set_aside_sends_ranges_away),
-        cmocka_unit_test(what_is_there_already_counts_beyond_the_budget),
-        cmocka_unit_test(work_that_nobody_knows_keeps_everything),
-        cmocka_unit_test(such_work_may_end_at_any_look),
-        cmocka_unit_test(nothing_is_unmapped_while_such_work_is_begun),
-        cmocka_unit_test(such_work_is_waited_for_in_every_stream),
-        cmocka_unit_test(nothing_leaves_where_the_end_of_such_work_is_unknown),
-        cmocka_unit_test(what_leaves_in_part_and_then_whole_is_copied_once),
-        cmocka_unit_test(a_part_that_cannot_leave_stays_as_it_is),
-        cmocka_unit_test(a_leave_that_ends_early_holds_no_host_memory_for_the_rest),
-        cmocka_unit_test(a_join_that_takes_too_long_is_given_up),
-        cmocka_unit_test(a_wait_for_a_return_that_is_given_up_is_tried_again_later),
-        cmocka_unit_test(what_a_blocked_stream_freed_is_not_handed_on),
-        cmocka_unit_test(what_a_stream_freed_serves_it_at_once),
-        cmocka_unit_test(what_a_blocked_stream_freed_is_the_last_resort),
-        cmocka_unit_test(such_work_needs_room),
-        cmocka_unit_test(wrong_arguments_are_refused),
-    };
-    return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
+    return run_cases("memory");
 }

@@ -7,6 +7,7 @@
  * ever be refused, and everything must come to its end. */
 #include <pthread.h>
 
+#include "cases.h"
 #include "memory_model.h"
 #include "random_follower.h"
 
@@ -270,13 +271,7 @@ static void start_program(uint64_t seed, mdnn_safety_t safety)
         .safety = safety,
         .follower.host_limit_bytes = UINT64_MAX,
     };
-    memset(&advisor, 0, sizeof advisor);
-    advisor.random = seed + 1;
-    advisor.leave = (unsigned)pick(&model, 3) * (unsigned)pick(&model, 5);
-    advisor.back = (unsigned)pick(&model, 5);
-    advisor.join = pick(&model, 4) == 0 ? 10 : 0;
-    advisor.time = 3;
-    advisor.follows = seed % 2 == 0;
+    advise_at_random(&model, seed);
     advisor.parts = seed % 3 == 0;
     turns = 0;
     memset(over, 0, sizeof over);
@@ -328,9 +323,8 @@ static void run_programs(uint64_t count, mdnn_safety_t safety)
     }
 }
 
-static void every_demand_of_several_threads_is_served(void **state)
+CASE(every_demand_of_several_threads_is_served)
 {
-    (void)state;
     stalls = changes = 0;
     run_programs(300, MDNN_SAFETY_FAST);
     print_message("%llu waits ended in vain, %llu times others went first\n",
@@ -340,8 +334,5 @@ static void every_demand_of_several_threads_is_served(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_demand_of_several_threads_is_served),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("threads");
 }

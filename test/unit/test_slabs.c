@@ -1,15 +1,10 @@
 /* Slabs: how much memory programs of small allocations take, beside what they need. The device
  * costs nothing, and each stream is some releases behind the host. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "offload/ranges/ranges.h"
+#include "test/unit/cases.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random.h"
 
@@ -144,9 +139,8 @@ static mdnn_status_t churn(program_t *program, int steps, uint64_t limit, uint64
 }
 
 /* Each phase of another size, and each freed before the next: blocks, and ranges among them. */
-static void phases_of_any_size_follow_each_other(void **state)
+CASE(phases_of_any_size_follow_each_other)
 {
-    (void)state;
     static const uint64_t sizes[] = {8 * MIB, 3 * MIB / 2, 300000,  5 * MIB, 47 * MIB,
                                      700000,  64 * MIB,    3 * MIB, 1100000};
     const uint64_t live = 5 * 1024 * MIB;
@@ -162,9 +156,8 @@ static void phases_of_any_size_follow_each_other(void **state)
 }
 
 /* Whatever lengths come: a tenth more than what lives at the peak is enough. */
-static void variable_lengths_run_in_a_tenth_more(void **state)
+CASE(variable_lengths_run_in_a_tenth_more)
 {
-    (void)state;
     enum { ITERATIONS = 20, LAYERS = 9000 };
     for (uint64_t seed = 1; seed <= 3; seed++) {
         program_t *program = new_program(2 * MIB, UINT64_MAX, seed);
@@ -178,9 +171,8 @@ static void variable_lengths_run_in_a_tenth_more(void **state)
     }
 }
 
-static void random_lives_run_in_a_tenth_more(void **state)
+CASE(random_lives_run_in_a_tenth_more)
 {
-    (void)state;
     static const uint64_t chunks[] = {2 * MIB, 16 * MIB, 16 * MIB},
                           most[] = {MIB / 4, MIB / 4, 8 * MIB},
                           needed[] = {1024 * MIB, 1024 * MIB, 8192 * MIB};
@@ -193,9 +185,8 @@ static void random_lives_run_in_a_tenth_more(void **state)
 }
 
 /* An eighth of what is asked for at most, or a granule; and the last slabs need not be full. */
-static void rounding_wastes_an_eighth_at_most(void **state)
+CASE(rounding_wastes_an_eighth_at_most)
 {
-    (void)state;
     for (uint64_t bytes = 1; bytes <= MIB; bytes += bytes / 7 + 1) {
         program_t *const program = new_program(2 * MIB, UINT64_MAX, 1);
         uint64_t total = 0;
@@ -208,9 +199,8 @@ static void rounding_wastes_an_eighth_at_most(void **state)
 }
 
 /* Tiny ones that live on among what comes and goes. */
-static void a_few_that_live_on_hold_few_slabs(void **state)
+CASE(a_few_that_live_on_hold_few_slabs)
 {
-    (void)state;
     enum { TRANSIENT = 4000, ROUNDS = 8 };
     program_t *const program = new_program(2 * MIB, UINT64_MAX, 7);
     size_t kept = TRANSIENT;
@@ -233,9 +223,8 @@ static void a_few_that_live_on_hold_few_slabs(void **state)
 }
 
 /* Its chunk is a range's when its work is over, and a slab's again. */
-static void an_empty_slab_goes_back(void **state)
+CASE(an_empty_slab_goes_back)
 {
-    (void)state;
     program_t *const program = new_program(2 * MIB, 4 * MIB, 1);
     mdnn_acquired_t got;
     for (int round = 0; round < 3; round++) {
@@ -259,9 +248,8 @@ static void an_empty_slab_goes_back(void **state)
 }
 
 /* Work of another stream that is not over orders only those who get its memory. */
-static void neighbours_wait_for_nobody(void **state)
+CASE(neighbours_wait_for_nobody)
 {
-    (void)state;
     program_t *const program = new_program(2 * MIB, 2 * MIB, 1);
     const mdnn_stream_point_t never = {1, UINT64_MAX / 2};
     mdnn_acquired_t got;
@@ -282,9 +270,8 @@ static void neighbours_wait_for_nobody(void **state)
 }
 
 /* As long as there may be another slab, what others still work on is nobody's. */
-static void blocks_in_use_elsewhere_are_passed_over(void **state)
+CASE(blocks_in_use_elsewhere_are_passed_over)
 {
-    (void)state;
     program_t *const program = new_program(2 * MIB, 4 * MIB, 1);
     const mdnn_stream_point_t never = {1, UINT64_MAX / 2};
     mdnn_acquired_t got;
@@ -304,15 +291,5 @@ static void blocks_in_use_elsewhere_are_passed_over(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phases_of_any_size_follow_each_other),
-        cmocka_unit_test(variable_lengths_run_in_a_tenth_more),
-        cmocka_unit_test(random_lives_run_in_a_tenth_more),
-        cmocka_unit_test(rounding_wastes_an_eighth_at_most),
-        cmocka_unit_test(a_few_that_live_on_hold_few_slabs),
-        cmocka_unit_test(an_empty_slab_goes_back),
-        cmocka_unit_test(neighbours_wait_for_nobody),
-        cmocka_unit_test(blocks_in_use_elsewhere_are_passed_over),
-    };
-    return cmocka_run_group_tests_name("slabs", tests, NULL, NULL);
+    return run_cases("slabs");
 }
