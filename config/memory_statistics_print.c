@@ -74,7 +74,7 @@ static void print_round(const mdnn_memory_statistics_t *n, FILE *out)
 static void print_moves(const mdnn_memory_statistics_t *n, FILE *out)
 {
     print_line(out, "copied");
-    fprintf(out, "%s to the host, %s back; %s left again before it had come back\n",
+    fprintf(out, "%s to the host, %s back; %s left again before they had come back\n",
             size_of(n->out_bytes).text, size_of(n->in_bytes).text, size_of(n->saved_bytes).text);
     print_line(out, "leaves, returns");
     fprintf(out,

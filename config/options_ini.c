@@ -268,7 +268,7 @@ static int take_assignment(void *user, const char *section, const char *key, con
         char kept[MDNN_ACCEPTED_BYTES + MDNN_ORIGIN_BYTES];
         mdnn_reader_kept(&source->reader, id, kept, sizeof kept);
         mdnn_reader_say(&source->reader,
-                        "%s.%s is already set in line %u; accepted: one line for each key; kept %s",
+                        "%s.%s is already set in line %u; accepted: one line per key; kept %s",
                         section, key, source->set_in_line[id], kept);
         return 1;
     }
@@ -307,7 +307,7 @@ static const char *unfit_to_read(const struct stat *information)
     if (S_ISCHR(information->st_mode) && information->st_rdev == makedev(1, 3))
         return NULL;
     if (!mdnn_safe_is_trusted(information))
-        return "others than root and this user may write it";
+        return "other users than root and this one may write it";
     if (S_ISDIR(information->st_mode))
         return "it is a directory";
     if (!S_ISREG(information->st_mode))

@@ -45,7 +45,7 @@ bool mdnn_budget_can_be_kept(const mdnn_options_t *options, char *why, size_t by
 {
     const uint64_t budget_bytes = options->memory_budget;
     if (options->memory_strict && options->unread_budget[0] != '\0') {
-        snprintf(why, bytes, "memory.budget cannot be read (%.160s); like 12GiB it should be",
+        snprintf(why, bytes, "memory.budget cannot be read (%.160s); it should be like 12GiB",
                  options->unread_budget);
         return false;
     }
@@ -58,7 +58,7 @@ bool mdnn_budget_can_be_kept(const mdnn_options_t *options, char *why, size_t by
     snprintf(what, sizeof what, "is less than a chunk of memory, %s", chunk);
     if (chunk_bytes > 2 * mebibyte)
         snprintf(why, bytes,
-                 "[memory] chunk_size makes chunks of %s, which the budget of %s has no room for",
+                 "[memory] chunk_size makes chunks of %s, for which the budget of %s has no room",
                  chunk, budget);
     else
         say_small(budget_bytes, budget_bytes % kibibyte != 0 ? unit_of_memory(budget_bytes) : NULL,

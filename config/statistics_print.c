@@ -183,7 +183,7 @@ static void print_text_row(const mdnn_statistics_row_t *row, FILE *out)
     mdnn_print_plain(row->problem, out);
     fputs(": ", out);
     if (!(row->configuration_ms >= 0)) {
-        fputs("nothing of ours fits, runs as the caller asked\n", out);
+        fputs("no configuration fits, runs as the caller asked\n", out);
         return;
     }
     mdnn_print_plain(row->configuration, out);

@@ -210,7 +210,7 @@ static void set_aside(const visited_file_t *file)
         name_beside(aside, "-journal", journal_aside))
         (void)renameat(folder, journal, folder, journal_aside);
     if (renameat(folder, file->place.name, folder, aside) == 0)
-        MDNN_LOG(MDNN_LOG_WARN, "cache", "%s is damaged; it is kept beside as %s and begun anew",
+        MDNN_LOG(MDNN_LOG_WARN, "cache", "%s is damaged; it is kept as %s, and a new one is begun",
                  file->path, aside);
     else
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is damaged and cannot be moved: %s", file->path,
@@ -370,13 +370,14 @@ static mdnn_status_t open_and_run(const visited_file_t *file, mdnn_visit_mode_t 
 static mdnn_status_t check_owner(const visited_file_t *file, mdnn_visit_mode_t mode)
 {
     if (!file->own && mode == MDNN_VISIT_WRITE) {
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is not this user's own: it is read, not written",
-                      file->path);
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache",
+                      "%s does not belong to this user: it is read, not written", file->path);
         return MDNN_STATUS_UNSUPPORTED;
     }
     if (file->own && has_foreign_journal(file)) {
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache",
-                      "%s-journal is not this user's own: the database is not used", file->path);
+                      "%s-journal does not belong to this user: the database is not used",
+                      file->path);
         return MDNN_STATUS_UNSUPPORTED;
     }
     return MDNN_STATUS_OK;
@@ -390,7 +391,7 @@ static mdnn_status_t visit_file(visited_file_t *file, mdnn_visit_mode_t mode, vi
     if ((kind == FILE_MISSING || kind == FILE_EMPTY) && mode != MDNN_VISIT_WRITE)
         return MDNN_STATUS_NOT_FOUND;
     if (kind == FILE_NEWER || kind == FILE_OTHER) {
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is %s; it is left alone", file->path,
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s is %s; it is not used", file->path,
                       kind == FILE_NEWER ? "from a newer version" : "not a database of microdnn");
         return kind == FILE_NEWER ? MDNN_STATUS_UNSUPPORTED : MDNN_STATUS_BAD_FORMAT;
     }
@@ -415,8 +416,8 @@ static mdnn_status_t visit_once(const char *path, mdnn_visit_mode_t mode, visit_
             return MDNN_STATUS_NOT_FOUND;
         if (errno == ELOOP)
             MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache",
-                          "%s leads through a symbolic link in a folder that others may write: it "
-                          "is not used",
+                          "%s leads through a symbolic link in a folder that other users may "
+                          "write: it is not used",
                           path);
         return MDNN_STATUS_IO;
     }

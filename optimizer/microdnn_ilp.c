@@ -379,7 +379,7 @@ static bool solve(const mdnn_wd_problem_t *problem, const request_t *request, md
         complain("out of memory");
     good = good && solve_with_glpk(&program, request, &solution);
     if (good && mdnn_ilp_write_solution(out, &solution) != MDNN_STATUS_OK) {
-        complain("out of memory, or a time beyond what the text form takes");
+        complain("out of memory, or a time that is too large for the text form");
         good = false;
     }
     mdnn_ilp_solution_fini(&solution);

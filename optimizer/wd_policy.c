@@ -142,10 +142,9 @@ static void ask_glpk(division_t *division, mdnn_wd_result_t *result)
     const char *program = division->settings->glpk_program;
     if (!program && (!division->settings->find_program ||
                      !division->settings->find_program("microdnn-ilp", found, sizeof found))) {
-        MDNN_LOG_ONCE(
-            MDNN_LOG_WARN, "wd",
-            "no microdnn-ilp is installed with this library that only its owner can write: "
-            "the library's own is used");
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "wd",
+                      "no microdnn-ilp that only its owner can write is installed with this "
+                      "library: the library's own solver is used");
         return;
     }
     program = program ? program : found;
@@ -154,8 +153,9 @@ static void ask_glpk(division_t *division, mdnn_wd_result_t *result)
         mdnn_ilp_improve(program, &division->problem, division->settings->solver_ms,
                          division->choices, result, &improved);
     if (status != MDNN_STATUS_OK)
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "wd", "%s gave no division (%s): the library's own is used",
-                      program, mdnn_status_string(status));
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "wd",
+                      "%s gave no division (%s): the library's own solver is used", program,
+                      mdnn_status_string(status));
     if (improved)
         mdnn_count(MDNN_COUNTER_divisions_glpk, 1);
 }

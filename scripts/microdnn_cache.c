@@ -45,7 +45,7 @@ const char *tool_database_trouble(mdnn_status_t status)
     case MDNN_STATUS_UNSUPPORTED:
         return "written by a newer version of microdnn than this one; nothing was changed";
     case MDNN_STATUS_BAD_FORMAT:
-        return "not a database of microdnn, or damaged; it was left alone";
+        return "not a database of microdnn, or damaged; it was not changed";
     case MDNN_STATUS_INVALID_ARGUMENT:
         return "both files are the same";
     case MDNN_STATUS_IO:
@@ -330,7 +330,7 @@ static bool is_confirmed(const request_t *request, const tool_database_size_t *s
     if (request->yes)
         return true;
     if (!isatty(STDIN_FILENO)) {
-        tool_complain("clear: %s holds %" PRId64 " problems; --yes says that they may go",
+        tool_complain("clear: %s holds %" PRId64 " problems; --yes allows their deletion",
                       request->path, size->problems);
         return false;
     }

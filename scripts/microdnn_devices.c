@@ -221,8 +221,8 @@ bool tool_devices_choose(const char *list, tool_devices_t *devices)
     }
     for (size_t i = 0; i < count; i++) {
         if (strcmp(names.devices[ordinals[i]].name, names.devices[ordinals[0]].name) != 0) {
-            tool_complain("--devices: %zu is %s and %zu is %s; what one measures says nothing of "
-                          "the other: tune each by itself",
+            tool_complain("--devices: %zu is %s and %zu is %s; measurements of one say nothing "
+                          "about the other: tune each of them separately",
                           ordinals[0], names.devices[ordinals[0]].name, ordinals[i],
                           names.devices[ordinals[i]].name);
             return false;

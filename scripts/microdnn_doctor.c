@@ -327,7 +327,7 @@ static void look_at_links(const char *loader, const char *program)
     pid_t child = 0;
     FILE *const list = start_list(loader, program, &child);
     if (list == NULL) {
-        find(WARNING, "program", "cannot ask %s what it links: %s", loader, strerror(errno));
+        find(WARNING, "program", "cannot find out what %s links: %s", loader, strerror(errno));
         return;
     }
     char line[2 * PATH_MAX];

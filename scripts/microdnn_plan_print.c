@@ -33,7 +33,7 @@ void tool_plan_print_table(const tool_plan_t *plan)
         printf("%-32s %10.4f %11s  a kernel: %.2f times as long\n", "in equal shares (WR)",
                plan->wr_ms, size, plan->wr_ms / plan->result.time_ms);
     else
-        printf("in equal shares (WR) of %s something does not fit\n", size);
+        printf("in equal shares (WR) of %s a convolution does not fit\n", size);
 }
 
 static void print_configuration(const mdnn_configuration_t *point)

@@ -243,10 +243,11 @@ static bool find_iterations(run_t *run)
             left_out += stream->count;
     }
     if (run->member_count == 0)
-        tool_complain("%s: nothing repeats in its %zu convolutions; a network shows after %d "
-                      "iterations, or %d where activations wander in memory, and %d convolutions",
-                      run->path, run->call_count, MDNN_REPEATS_TENSORS, MDNN_REPEATS_WEIGHTS,
-                      MDNN_REPEATING_CALLS);
+        tool_complain(
+            "%s: nothing repeats in its %zu convolutions; a network shows after %d "
+            "iterations, or %d if activations change their addresses, and %d convolutions",
+            run->path, run->call_count, MDNN_REPEATS_TENSORS, MDNN_REPEATS_WEIGHTS,
+            MDNN_REPEATING_CALLS);
     else if (left_out > 0)
         tool_complain("%s: %zu convolutions on streams where nothing repeats are left out",
                       run->path, left_out);

@@ -224,7 +224,7 @@ static bool read_text(const char *path, char **text, size_t *bytes)
         tool_complain("%s: there is no such file; did the program run with general.stats = json?",
                       path);
     else if (status == MDNN_STATUS_BAD_FORMAT)
-        tool_complain("%s: these are no statistics of this version as JSON (general.stats = json)",
+        tool_complain("%s: these are not statistics of this version as JSON (general.stats = json)",
                       path);
     else if (status != MDNN_STATUS_OK || !written)
         tool_complain("cannot read %s: %s", path, mdnn_status_string(status));

@@ -282,7 +282,8 @@ static bool plan_networks(const request_t *request, plan_t *plan)
         if (request->values[i].count > 0)
             plan->count *= request->values[i].count;
     if (plan->count > COMBINATIONS_MAX) {
-        tool_complain("tune: %zu combinations; %d are the most", plan->count, COMBINATIONS_MAX);
+        tool_complain("tune: %zu combinations; at most %d are possible", plan->count,
+                      COMBINATIONS_MAX);
         return false;
     }
     if (!find_program(request, plan->program))
@@ -345,7 +346,7 @@ static int check_options(char *path, tool_database_size_t *before)
     unsigned messages = 0;
     mdnn_options_load(&options, tool_report, &messages);
     if (is_per_process(options.cache_file)) {
-        tool_complain("cache.file = %s (%s) names one file for each process; give --file",
+        tool_complain("cache.file = %s (%s) names one file per process; give --file",
                       options.cache_file, options.origin[MDNN_OPTION_cache_file]);
         return TOOL_USAGE;
     }
@@ -415,8 +416,7 @@ static int tune(const request_t *request, char **rest, plan_t *plan)
     if (request->devices != NULL && !tool_devices_choose(request->devices, &devices))
         return TOOL_USAGE;
     if (request->from_run && devices.count > 1) {
-        tool_complain(
-            "--devices: one program cannot be shared out; give one device, or tune --net");
+        tool_complain("--devices: one program runs on one device; give one, or tune --net");
         return TOOL_USAGE;
     }
     return tool_export_preload(request->library) ? run_plan(plan, &devices, path, &before)

@@ -196,11 +196,10 @@ static int tell(const findings_t *findings, int status)
                 WIFSIGNALED(status) ? "was ended by signal" : "exited with",
                 WIFSIGNALED(status) ? WTERMSIG(status) : own, findings->operations);
     else if (findings->unread > 0)
-        fprintf(
-            stderr,
-            "microdnn verify: the statistics of %d processes cannot be read: nothing is known of "
-            "them\n",
-            findings->unread);
+        fprintf(stderr,
+                "microdnn verify: the statistics of %d processes cannot be read: nothing is known "
+                "about them\n",
+                findings->unread);
     else if (findings->operations == 0)
         fputs(
             "microdnn verify: nothing was checked: no operation was seen; see `microdnn doctor -- "

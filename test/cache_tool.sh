@@ -239,10 +239,10 @@ tune_refuses_what_cannot_be() {
         refuses 2 "'64q' is not a size" tune --net a --workspace-limit 64q --program "$work/teller" \
             --file "$good" &&
         refuses 2 'cannot find /nonexistent' tune --net a --program /nonexistent --file "$good" &&
-        refuses 2 'names one file for each process' tune --from-run --set cache.file=/tmp/x.%p -- true &&
+        refuses 2 'names one file per process' tune --from-run --set cache.file=/tmp/x.%p -- true &&
         refuses 1 'cannot be made' tune --from-run --file "$work/no/such.db" -- true &&
         refuses 1 'switched off' tune --from-run --file "$good" --set convolution.policy=off -- true &&
-        MICRODNN_SIM_DEVICES=2 refuses 2 'cannot be shared out' tune --from-run --file "$good" --devices 0,1 -- true
+        MICRODNN_SIM_DEVICES=2 refuses 2 'one program runs on one device' tune --from-run --file "$good" --devices 0,1 -- true
 }
 failures_of_programs_are_told() {
     for program in 'exit 3' 'kill -9 $$' /nonexistent; do

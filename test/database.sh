@@ -64,7 +64,7 @@ a_file_that_lies_admits_nothing() {
         rm -f "$cache" && cp "$TMPDIR/imported.db" "$cache" &&
             "$MDNN_BUILD/test/tools/forge_costs" "$cache" "$lie" && one "$lie" || { cat "$TMPDIR/$lie.err"; return 1; }
     done
-    [ -n "$(timed workspace)" ] && grep -q 'is not so, and is measured anew' "$TMPDIR/workspace.err" &&
+    [ -n "$(timed workspace)" ] && grep -q 'is wrong about a convolution, which is measured again' "$TMPDIR/workspace.err" &&
         ! grep -q 'failed with' "$TMPDIR/workspace.err" && [ "$(choices workspace)" = "$(choices first)" ]
 }
 

@@ -59,7 +59,7 @@ eight_have_one_limit() {
 }
 
 it_is_said_once() {
-    [ "$(cat "$TMPDIR"/log.[1-8] | grep -c 'shared by all processes of the user')" -ge 1 ] &&
+    [ "$(cat "$TMPDIR"/log.[1-8] | grep -c 'for all processes of the user')" -ge 1 ] &&
         for number in 1 2 3 4 5 6 7 8; do
             [ "$(grep -c 'host_limit' "$TMPDIR/log.$number")" -le 1 ] || return 1
         done

@@ -113,7 +113,7 @@ implausible_sizes_are_refused() {
         refuses 'did you mean 512MiB?' --set convolution.total_workspace=512 true &&
         refuses 'did you mean 8GiB?' --set memory.host_limit=8 true &&
         refuses 'did you mean 32MiB?' --set memory.chunk_size=32 true &&
-        refuses 'chunks of 1GiB, which the budget of 512MiB has no room for' \
+        refuses 'chunks of 1GiB, for which the budget of 512MiB has no room' \
             --memory 512m --set memory.chunk_size=1g true
 }
 budget_that_is_lost_is_refused() {

@@ -302,8 +302,8 @@ bad_runs_are_named() {
         change nokey.json 'run["convolutions"][3]["key"] = ""' &&
         change other.json 'run["convolutions"][3]["key"] = run["convolutions"][3]["key"].replace("p100", "v100")' ||
         return 1
-    refused_run 'no such file' missing.json && refused_run 'no statistics' text.stats &&
-        refused_run 'no statistics' legacy.run.db && refused_run 'damaged' cut.json &&
+    refused_run 'no such file' missing.json && refused_run 'not statistics' text.stats &&
+        refused_run 'not statistics' legacy.run.db && refused_run 'damaged' cut.json &&
         refused_run 'damaged' open.json && refused_run 'no sequence' old.json &&
         refused_run 'no convolution ran' nothing.json && refused_run 'damaged' beyond.json &&
         refused_run 'damaged' odd.json && refused_run 'damaged' fewer.json && refused_run 'damaged' text.json &&

@@ -14,7 +14,7 @@ int no_longer_found = sizeof "no longer";
 C
 cat >"$TMPDIR/said.c" <<'C'
 const char *said = "the file is there, "
-                   "and it was no longer than this";
+                   "and it is no longer open";
 C
 cat >"$TMPDIR/page.md" <<'MD'
 Text, and `no longer` in code.

@@ -120,7 +120,7 @@ check "no memory at all" refused '0 is less than a chunk of memory, 2MiB; .none.
 check "less than a chunk" refused '1MiB is less than a chunk' MICRODNN_MEMORY_BUDGET=1MiB
 check "a chunk that is larger than the budget" refused 'chunks of 64MiB, .*the budget of 48MiB has no room' \
     MICRODNN_MEMORY_BUDGET=48MiB MICRODNN_MEMORY_CHUNK_SIZE=64MiB
-check "addresses that are not to be had" faults cuMemAddressReserve 1 2 'too little address space (ulimit -v).*error 801'
+check "addresses that are not to be had" faults cuMemAddressReserve 1 2 'lack of address space (ulimit -v).*error 801'
 check "streams that are not to be had" faults cuStreamCreateWithPriority 2 3 'CUDA error 801'
 check "a device that does not say what it has" faults cuDeviceTotalMem_v2 1 2 'CUDA error 801'
 check "a failure that passes changes nothing" survives_one_failure

@@ -87,7 +87,7 @@ survives_unanswered() { # programs
 # It runs while no memory is under a budget, is refused then, and one line says why.
 unreadable_kernel() {
     under $((48 * mebibyte)) "$client" unreadable 1 $((90 * mebibyte)) || { cat "$log"; return 1; }
-    [ "$(wc -l <"$log")" = 1 ] && grep -q 'does not tell what a kernel is given' "$log"
+    [ "$(wc -l <"$log")" = 1 ] && grep -q "does not describe a kernel's parameters" "$log"
 }
 
 # Calls of ours that fail once are made again, or give up without the program's noticing.

@@ -204,9 +204,8 @@ mdnn_status_t mdnn_own_stream_enter(const mdnn_cudnn_t *cudnn, CUstream program,
     const bool has_stream = make_stream(driver, place);
     MDNN_TRY(wait_for_program(place, program));
     if (!has_stream || !make_handle(cudnn, place)) {
-        MDNN_LOG_ONCE(
-            MDNN_LOG_WARN, "measure",
-            "there is no stream or cuDNN handle to be had to measure with: convolutions pass");
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "measure",
+                      "no stream or cuDNN handle can be made for measuring: convolutions pass");
         place->refused_us = mdnn_now_us();
         return MDNN_STATUS_BUSY;
     }

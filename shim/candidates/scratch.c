@@ -170,10 +170,9 @@ static void hold(mdnn_scratch_t *scratch, size_t calls)
                            mdnn_public_launch(kernels->hold, 1, 1, 1, 1, 1, 1, 0, scratch->stream,
                                               parameters, NULL) != CUDA_SUCCESS;
     if (scratch->cannot_hold)
-        MDNN_LOG_ONCE(
-            MDNN_LOG_INFO, "measure",
-            "the kernel that holds a stream does not run here: short calls are timed as the "
-            "host makes them");
+        MDNN_LOG_ONCE(MDNN_LOG_INFO, "measure",
+                      "the kernel that holds a stream does not run here: short calls are timed at "
+                      "the speed of the host");
 }
 
 static mdnn_status_t enqueue_runs(mdnn_scratch_t *scratch, const mdnn_call_t *calls,

@@ -69,7 +69,7 @@ void mdnn_arena_allocate(mdnn_arena_t *arena)
     arena->tried = true;
     mdnn_count(MDNN_COUNTER_arena_bytes, bytes);
     if (bytes < wanted)
-        MDNN_LOG(MDNN_LOG_WARN, "arena", "of %llu bytes of workspace there are %llu to be had",
+        MDNN_LOG(MDNN_LOG_WARN, "arena", "of %llu bytes of workspace %llu are available",
                  (unsigned long long)wanted, (unsigned long long)bytes);
 }
 

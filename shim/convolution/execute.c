@@ -95,11 +95,11 @@ static int find_modest(const mdnn_call_t *call, const mdnn_demand_t *demand)
 /* A result that is right, but maybe not the same to the bit in each run, is better than none. */
 static void say_weaker(void)
 {
-    MDNN_LOG_ONCE(
-        MDNN_LOG_WARN, "execute",
-        "a convolution has less memory than its algorithm needs%s: one runs that may not be "
-        "deterministic",
-        mdnn_wd_is_on() ? " (more captured graphs than total_workspace has room for?)" : "");
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "execute",
+                  "a convolution has less memory than its algorithm needs%s: it runs another one, "
+                  "which may not be deterministic",
+                  mdnn_wd_is_on() ? " (more captured graphs than total_workspace has room for?)"
+                                  : "");
 }
 
 /* The call as it is; but a caller that was told that it needs less workspace gets an algorithm that needs no

@@ -168,10 +168,10 @@ static bool refuse_part(mdnn_conv_plan_t *plan, const mdnn_configuration_t *conf
                         size_t part)
 {
     const mdnn_micro_config_t *const micro = &configuration->parts[part];
-    MDNN_LOG_ONCE(
-        MDNN_LOG_INFO, "plan",
-        "what was measured for %lld images (algorithm %d) cannot be made: the next best runs",
-        (long long)micro->images, micro->cost.algo);
+    MDNN_LOG_ONCE(MDNN_LOG_INFO, "plan",
+                  "a measured configuration for %lld images (algorithm %d) cannot be made: the "
+                  "next best one runs",
+                  (long long)micro->images, micro->cost.algo);
     return mdnn_candidate_table_refuse(plan->costs, micro->images, &micro->cost);
 }
 

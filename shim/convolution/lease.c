@@ -73,7 +73,7 @@ static void mark_end(mdnn_arena_t *arena, mdnn_arena_slot_t *slot, CUstream stre
         return;
     atomic_store(&arena->lost, true);
     MDNN_LOG_ONCE(MDNN_LOG_WARN, "arena",
-                  "the device does not keep order: convolutions run without workspace from now on");
+                  "the device cannot order work: convolutions run without workspace from now on");
 }
 
 static void lend(mdnn_lease_t *lease, mdnn_arena_t *arena, const mdnn_wd_segment_t *segment,

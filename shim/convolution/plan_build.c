@@ -146,7 +146,7 @@ static bool forget_file(mdnn_conv_plan_t *plan)
     if (!plan->believes_file || mdnn_candidate_table_create(&empty) != MDNN_STATUS_OK)
         return false;
     MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache",
-                  "what the database says of a convolution is not so, and is measured anew: %s",
+                  "the database is wrong about a convolution, which is measured again: %s",
                   plan->title);
     mdnn_candidate_table_destroy(plan->costs);
     plan->costs = empty;

@@ -90,7 +90,7 @@ static void repeat_or_drop(mdnn_trial_t *trial)
     trial->calls -= 2;
     if (++trial->unread < UNREAD_MAX)
         return;
-    MDNN_LOG(MDNN_LOG_INFO, "trial", "the device does not tell how long a split takes: dropped");
+    MDNN_LOG(MDNN_LOG_INFO, "trial", "the device does not report how long a split takes: dropped");
     end(trial, MDNN_TRIAL_RIVAL_WINS, MDNN_COUNTER_trials_undecided);
 }
 

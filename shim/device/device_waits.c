@@ -60,17 +60,15 @@ mdnn_status_t mdnn_device_wait_on_host(void *context, mdnn_stream_point_t point)
 static void say_late(const mdnn_device_memory_t *memory, double seconds)
 {
     if (memory->config.covers)
-        MDNN_LOG_ONCE(
-            MDNN_LOG_WARN, "memory",
-            "the device was at work for more than %.0f s: memory moves beside that, which "
-            "may not touch what it does not name",
-            seconds);
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "the device was at work for more than %.0f s: memory moves beside that work, "
+                      "which must touch only memory that it names",
+                      seconds);
     else
-        MDNN_LOG_ONCE(
-            MDNN_LOG_WARN, "memory",
-            "the device was at work for more than %.1f s: for a hundred times as long the "
-            "program does not wait for memory that moves ahead of time",
-            seconds);
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "the device was at work for more than %.1f s: for a hundred times that time, "
+                      "the program does not wait for memory that moves ahead of time",
+                      seconds);
 }
 
 mdnn_status_t mdnn_device_wait_a_while(void *context, mdnn_stream_point_t point, double seconds)

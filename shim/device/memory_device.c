@@ -41,8 +41,8 @@ static mdnn_status_t cover(void *context, uint64_t address, uint64_t slot)
     if (result == CUDA_SUCCESS)
         return MDNN_STATUS_OK;
     MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                  "what is away cannot be mapped to its host copy (CUDA error %d): an access that "
-                  "no argument names may fail",
+                  "memory that is away cannot be mapped to its host copy (CUDA error %d): an "
+                  "access that no argument names may fail",
                   (int)result);
     return MDNN_STATUS_DEVICE;
 }
@@ -208,7 +208,7 @@ static mdnn_status_t make_covering_slots(mdnn_device_memory_t *memory)
         return MDNN_STATUS_OK;
     MDNN_LOG(MDNN_LOG_WARN, "memory",
              "device %d: host memory cannot be mapped at the program's addresses (CUDA error %d), "
-             "so safety = host is as fast",
+             "so safety = host works like fast",
              (int)memory->config.device, (int)result);
     mdnn_pinned_pool_destroy(memory->slots);
     memory->slots = NULL;

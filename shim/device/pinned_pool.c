@@ -96,8 +96,7 @@ static void make_piece(mdnn_pinned_pool_t *slots)
     const bool first = slots->own && slots->made_bytes == 0; /* who tries says it */
     if (slots->exhausted && !slots->stopping && !first)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                      "no more than %llu MiB of pinned host memory are "
-                      "to be had (CUDA error %d)",
+                      "no more than %llu MiB of pinned host memory are available (CUDA error %d)",
                       (unsigned long long)(slots->made_bytes >> 20), (int)result);
 }
 

@@ -132,7 +132,7 @@ static void settle_workspace_overcommit(execution_t *execution)
 cudnnStatus_t mdnn_graph_refuse(const char *what, cudnnStatus_t status)
 {
     MDNN_LOG_ONCE(MDNN_LOG_WARN, "graph",
-                  "%s: the caller was told of less workspace than its own plan takes", what);
+                  "%s: the caller's own plan takes more workspace than was reported to it", what);
     return status;
 }
 

@@ -32,10 +32,9 @@ static uint64_t last_number;
 void mdnn_follow_begin(void)
 {
     if (!atomic_exchange(&mdnn_follow_flag, true))
-        MDNN_LOG(
-            MDNN_LOG_INFO, "graph",
-            "plans of this cuDNN say nothing that can be read: graphs that are built from now on "
-            "are followed instead");
+        MDNN_LOG(MDNN_LOG_INFO, "graph",
+                 "plans of this cuDNN cannot be read: graphs that are built from now on are "
+                 "followed instead");
 }
 
 static followed_t *share(followed_t *followed)

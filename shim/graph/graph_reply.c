@@ -58,7 +58,7 @@ static uint64_t find_answer(mdnn_shadow_t *shadow, mdnn_graph_record_t *record)
     if (record->engine_known && atomic_load(&record->own_ms) == 0 && answer < record->own_bytes &&
         mdnn_graph_own_fits(record))
         answer = record->own_bytes;
-    MDNN_LOG(MDNN_LOG_DEBUG, "graph", "engine %d of %s: takes %llu bytes, %.4f ms; told %llu%s",
+    MDNN_LOG(MDNN_LOG_DEBUG, "graph", "engine %d of %s: takes %llu bytes, %.4f ms; reported %llu%s",
              (int)record->engine.engine.id, mdnn_conv_plan_title(planned),
              (unsigned long long)record->own_bytes, atomic_load(&record->own_ms),
              (unsigned long long)answer, atomic_load(&plan->generous) ? ", generous" : "");

@@ -19,8 +19,8 @@ static void name_everything(mdnn_batch_t *batch)
     if (!fits)
         MDNN_LOG_ONCE(
             MDNN_LOG_WARN, "memory",
-            "%s is captured: its arrays of pointers cannot be read, and not all memory fits in "
-            "the budget at once, so what they point to may be away when the graph runs",
+            "%s is captured: its arrays of pointers cannot be read, and not all memory fits in the "
+            "budget at once, so memory that they point to may be away when the graph runs",
             batch->name);
     free(starts);
 }
@@ -83,11 +83,10 @@ void mdnn_batch_array(mdnn_batch_t *batch, const void *array, int64_t count, mdn
             mdnn_indirect_add(&batch->operands, words[i], role, NULL);
         mdnn_count(MDNN_COUNTER_pointer_arrays_read, 1);
     } else {
-        MDNN_LOG_ONCE(
-            MDNN_LOG_WARN, "memory",
-            "%s: an array of pointers cannot be read (CUDA error %d): what it points to may "
-            "be away",
-            batch->name, (int)result);
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "%s: an array of pointers cannot be read (CUDA error %d): memory that it "
+                      "points to may be away",
+                      batch->name, (int)result);
     }
     free(words);
 }

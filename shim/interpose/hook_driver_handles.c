@@ -93,10 +93,9 @@ CUresult mdnn_hook_cuMemExportToShareableHandle(
     CUmemAllocationHandleType type, unsigned long long flags)
 {
     (void)own_stream;
-    MDNN_LOG_ONCE(
-        MDNN_LOG_INFO, "memory",
-        "memory of a shared handle (cuMemExportToShareableHandle) counts in the budget until "
-        "this process has released and unmapped it, whoever keeps it then");
+    MDNN_LOG_ONCE(MDNN_LOG_INFO, "memory",
+                  "memory of a shared handle (cuMemExportToShareableHandle) counts in the budget "
+                  "until this process has released and unmapped it, even if others keep it");
     return real(shared, handle, type, flags);
 }
 

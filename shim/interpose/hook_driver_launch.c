@@ -75,7 +75,7 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
     const CUresult result = mdnn_virtual_begin(operation, mdnn_driver_hash(key, grid_z));
     if (!read && result != CUDA_SUCCESS)
         MDNN_LOG_ONCE(MDNN_LOG_ERROR, "memory",
-                      "the driver does not tell what a kernel is given: it cannot run under "
+                      "the driver does not describe a kernel's parameters: it cannot run under "
                       "memory.budget");
     return result;
 }

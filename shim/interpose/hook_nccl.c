@@ -119,10 +119,9 @@ static _Atomic bool any_skipped;
 
 static int skip_registration(void **handle)
 {
-    MDNN_LOG_ONCE(
-        MDNN_LOG_WARN, "memory",
-        "a buffer is not registered with NCCL, which may be slower: it would have to stay, and "
-        "the budget has no room for that beside what must be there");
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "a buffer is not registered with NCCL, which may be slower: it would have to "
+                  "stay, and the budget has no room for it beside other memory that must stay");
     atomic_store(&any_skipped, true);
     if (handle)
         *handle = NULL;

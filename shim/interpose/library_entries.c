@@ -44,10 +44,9 @@ static mdnn_called_t looked_up_function(hook_id_t hook)
 static void warn_of_other_copies(void)
 {
     if (atomic_load_explicit(&has_other_copies, memory_order_relaxed))
-        MDNN_LOG_ONCE(
-            MDNN_LOG_WARN, "memory",
-            "there are several copies of cuBLAS, cuSOLVER or NCCL: what memory the kernels of "
-            "one of them use may be away");
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "there are several copies of cuBLAS, cuSOLVER or NCCL: memory that the "
+                      "kernels of one of them use may be away");
 }
 
 /* ---- entries ---- */

@@ -56,7 +56,7 @@ static void prepare(void)
     const char *const value = getenv(variable);
     if (value && is_caching(variable, value) && !getenv(variables[2]))
         MDNN_LOG(MDNN_LOG_WARN, "memory",
-                 "%s=%s is kept: PyTorch caches memory, so only its segments as a whole can leave",
+                 "%s=%s is kept: PyTorch caches memory, so only whole segments of it can leave",
                  variable, value);
 }
 

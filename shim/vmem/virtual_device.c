@@ -153,7 +153,7 @@ static void hurry(mdnn_virtual_device_t *device, bool hurried)
     if (hurried)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "a call of another thread does not end: memory moves beside it, and what it "
-                      "enqueues may not touch what it does not name");
+                      "enqueues must touch only memory that it names");
 }
 
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried)

@@ -58,12 +58,11 @@ static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
     mdnn_format_size_rounded(own, pinned, sizeof pinned);
     mdnn_format_size_rounded(registry ? mdnn_node_registry_bytes(registry, 0) : own, all,
                              sizeof all);
-    MDNN_LOG_ONCE(
-        MDNN_LOG_WARN, "memory",
-        "%s refused: the budget of %s would do, but what should leave finds no room in %s "
-        "of pinned host memory; [memory] host_limit sets how much there may be, shared "
-        "by all processes of the user on this machine (%s now)",
-        refused, budget, pinned, all);
+    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                  "%s refused: the budget of %s would do, but there is no room in %s of pinned "
+                  "host memory for what should leave; [memory] host_limit sets the limit for all "
+                  "processes of the user on this machine together (%s now)",
+                  refused, budget, pinned, all);
 }
 
 /* Whether a line about what is refused now tells something new: clearly more is needed, or clearly less
@@ -141,8 +140,8 @@ CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status
     }
     case MDNN_STATUS_STUCK:
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                      "refused: what should leave is in use, and the device has completed nothing "
-                      "for %llu s ([memory] patience)",
+                      "refused: memory that should leave is in use, and the device has completed "
+                      "nothing for %llu s ([memory] patience)",
                       (unsigned long long)mdnn_process_options()->memory_patience);
         return CUDA_ERROR_OUT_OF_MEMORY;
     default:

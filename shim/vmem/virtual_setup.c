@@ -93,8 +93,8 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
                                                 .trace = mdnn_virtual_trace(),
                                                 .caller = mdnn_virtual_caller(device)};
     snprintf(device->trouble, sizeof device->trouble,
-             "addresses or streams for it are not to be had; too little address space (ulimit -v) "
-             "is one reason");
+             "addresses or streams for it are not available, perhaps for lack of address space "
+             "(ulimit -v)");
     MDNN_TRY(mdnn_device_memory_create(&config, &device->device));
     device->serves_all = mdnn_device_memory_covers(device->device);
     mdnn_device_memory_addresses(device->device, &device->start, &device->bytes);

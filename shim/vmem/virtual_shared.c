@@ -90,7 +90,7 @@ static void open_account(void)
         "processes cannot add up their pinned memory in %s (%s): this one takes at most 1/%llu "
         "of [memory] host_limit",
         folder,
-        status == MDNN_STATUS_UNSUPPORTED ? "what is there is somebody else's"
+        status == MDNN_STATUS_UNSUPPORTED ? "the file belongs to somebody else"
                                           : mdnn_status_string(status),
         (unsigned long long)processes);
 }

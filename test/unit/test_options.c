@@ -357,10 +357,9 @@ static void a_value_out_of_range_keeps_the_one_before(void **state)
 static void a_repeated_key_keeps_the_first(void **state)
 {
     (void)state;
-    expect_message(
-        "[general]\nlog = info\n[cache]\n[general]\nlog = trace\n",
-        "f.ini:5: general.log is already set in line 2; accepted: one line for each key; "
-        "kept info (f.ini:2)");
+    expect_message("[general]\nlog = info\n[cache]\n[general]\nlog = trace\n",
+                   "f.ini:5: general.log is already set in line 2; accepted: one line per key; "
+                   "kept info (f.ini:2)");
     assert_int_equal(options.general_log, 3);
 }
 

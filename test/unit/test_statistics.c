@@ -205,7 +205,7 @@ static void the_text_shows_counters_that_counted_and_a_line_for_each_convolution
                         "2.500 ms, 2.00x)\n"
                         "  forward y: 1 x 8 @ algo 0, workspace 63.0 MiB, 1.250 ms (undivided does "
                         "not fit)\n"
-                        "  forward z: nothing of ours fits, runs as the caller asked\n");
+                        "  forward z: no configuration fits, runs as the caller asked\n");
     free(text);
     free(printed(target, MDNN_STATISTICS_JSON, MDNN_STATUS_BAD_FORMAT));
 }
