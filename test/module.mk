@@ -1,5 +1,5 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
-TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install fault_list mutant_scripts gpu_check \
+TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install fault_list gpu_check \
     memory_check pytorch_bench each_convolution wd_check check_matrix papers)
 
 # Sweeps over every call, matrices, the example's own training, and the scripts that measure: of no use twice an hour.
