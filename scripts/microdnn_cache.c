@@ -13,13 +13,13 @@
 #include "optimizer/database.h"
 
 static const char usage[] =
-    "usage: microdnn cache list [--json]          what is in the database\n"
+    "usage: microdnn cache list [--json]          shows what is in the database\n"
     "       microdnn cache export TO              copies it into a new file\n"
-    "       microdnn cache import FROM            adds to it what it does not have of FROM\n"
-    "       microdnn cache merge INTO FROM...     the same between any files\n"
-    "       microdnn cache clear [--yes]          forgets everything\n"
+    "       microdnn cache import FROM            adds what the database lacks from FROM\n"
+    "       microdnn cache merge INTO FROM...     does the same with any files\n"
+    "       microdnn cache clear [--yes]          deletes everything\n"
     "\n"
-    "The database is the one that the option cache.file names, else:\n"
+    "The option cache.file names the database, unless --file does:\n"
     "  --file FILE      use this one\n"
     "  --wait SECONDS   how long to wait for programs that use it (10)\n"
     "\n"

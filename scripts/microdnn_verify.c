@@ -16,11 +16,10 @@
 static const char usage[] =
     "usage: microdnn verify [options of run] [--] program [arguments]\n"
     "\n"
-    "Runs a program with libmicrodnn so that before each operation on the GPU all memory is taken\n"
-    "away that the operation does not name, and waits for each. An access that the library would\n"
-    "not foresee faults there and then. Slow; content is as always. Without --memory the budget "
-    "is\n"
-    "what the GPU has. The last line on stderr says what was found.\n"
+    "Runs a program with libmicrodnn. Before each operation on the GPU, all memory that it does\n"
+    "not name is unmapped, and the host waits for its end. An access that the library does not\n"
+    "foresee faults at once. This is slow; contents do not change. Without --memory the budget\n"
+    "is all of the GPU's memory. The last line on stderr says what was found.\n"
     "\n"
     "Exit status: 0 clean, 1 an unnamed access or nothing was checked, 125 a mistake above; else\n"
     "the program's own, 128 + N if signal N ended it.\n";
