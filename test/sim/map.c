@@ -11,9 +11,10 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
-#define POISON_BYTES (UINT64_C(4) << 20)
+#define POISON_BYTES (UINT64_C(2) << 20)
 #define PHYSICAL_BYTES (UINT64_C(16) << 40) /* a hole but for what is in use */
 
 typedef struct extent {
@@ -174,14 +175,23 @@ static char *alias_of(uint64_t address)
     return map.alias + (address - map.base);
 }
 
-/* Both multiples of 64 KiB. */
+/* Both multiples of 64 KiB. Large writes fill the kernel's large pages, which it clears for small ones. */
 static bool write_poison(int file, uint64_t offset, uint64_t end)
 {
+    enum { PARTS = 32 };
     static unsigned char block[64 << 10];
+    struct iovec parts[PARTS];
     memset(block, 0xFF, sizeof block);
-    for (; offset < end; offset += sizeof block)
-        if (pwrite(file, block, sizeof block, (off_t)offset) != (ssize_t)sizeof block)
+    for (int i = 0; i < PARTS; i++)
+        parts[i] = (struct iovec){block, sizeof block};
+    while (offset < end) {
+        const uint64_t left = (end - offset) / sizeof block;
+        const ssize_t written =
+            pwritev(file, parts, left < PARTS ? (int)left : PARTS, (off_t)offset);
+        if (written <= 0 || (size_t)written % sizeof block != 0)
             return false;
+        offset += (uint64_t)written;
+    }
     return true;
 }
 
