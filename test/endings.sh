@@ -11,8 +11,7 @@ ulimit -c 0
 
 # ends STATUS HOW
 ends() {
-    "$client" "$2" >"$TMPDIR/plain" 2>&1
-    [ $? -eq "$1" ] || { echo "wrong by itself"; cat "$TMPDIR/plain"; return 1; }
+    by_itself sh -c '"$0" "$1" >/dev/null 2>&1; [ $? -eq "$2" ]' "$client" "$2" "$1" || return 1
     for threads in 0 1; do
         for seed in $(few 1 '1 2'); do
             rm -f "$stats"

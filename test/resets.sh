@@ -10,9 +10,9 @@
 resets() { # program safety
     for seed in $(few 1 '1 2 3'); do
         MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed \
-            "$client" "$1" "$seed" $((90 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
+            by_itself "$client" "$1" "$seed" "$held" || return 1
         MICRODNN_MEMORY_SAFETY=$2 MICRODNN_SIM_MEMORY=$((130 * mebibyte)) MICRODNN_SIM_SEED=$seed \
-            under $((48 * mebibyte)) "$client" "$1" "$seed" $((90 * mebibyte)) ||
+            under "$within" "$client" "$1" "$seed" "$held" ||
             { echo "seed $seed"; cat "$log"; return 1; }
         holds "$each_in_budget" && said_nothing || { echo "seed $seed"; return 1; }
     done
@@ -23,7 +23,7 @@ makes_no_context() {
     for nth in 2 3; do
         rm -f "$TMPDIR/fired"
         MICRODNN_SIM_FAULTS=cuDevicePrimaryCtxRetain:$nth:999 MICRODNN_SIM_FAULTS_FIRED=$TMPDIR/fired \
-            under $((48 * mebibyte)) "$client" reset_unused 1 $((90 * mebibyte)) || return 1
+            under "$within" "$client" reset_unused 1 "$held" || return 1
         [ $nth = 3 ] || [ -s "$TMPDIR/fired" ] || { echo "the library's own never came"; return 1; }
     done
     [ ! -e "$TMPDIR/fired" ] || { cat "$TMPDIR/fired"; return 1; }
@@ -33,10 +33,9 @@ makes_no_context() {
 resets_under_others() {
     for safety in fast host verify; do
         for seed in $(few 1 '1 2'); do
-            MICRODNN_SIM_SEED=$seed "$client" reset_under "$seed" \
-                $((90 * mebibyte)) || { echo "seed $seed: wrong by itself"; return 1; }
-            MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) \
-                "$client" reset_under "$seed" $((90 * mebibyte)) ||
+            MICRODNN_SIM_SEED=$seed by_itself "$client" reset_under "$seed" "$held" || return 1
+            MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed under "$within" \
+                "$client" reset_under "$seed" "$held" ||
                 { echo "$safety, seed $seed"; cat "$log"; return 1; }
             holds "$in_budget and memory['out_bytes'] > 0" || { echo "$safety, seed $seed"; return 1; }
         done

@@ -15,8 +15,7 @@ timed() {
 }
 
 phases() {
-    MICRODNN_SIM_MODE=timing MICRODNN_SIM_MEMORY=$((6 * gibibyte)) "$small" phases $((5 * gibibyte)) ||
-        { echo "wrong by itself"; return 1; }
+    MICRODNN_SIM_MODE=timing MICRODNN_SIM_MEMORY=$((6 * gibibyte)) by_itself "$small" phases $((5 * gibibyte)) || return 1
     timed $((12 * gibibyte)) "$small" phases $((5 * gibibyte)) &&
         holds "memory['out_bytes'] == 0 and memory['unmapped_chunks'] > 0"
 }
@@ -33,8 +32,8 @@ small_lengths() {
 }
 
 beside() { # safety
-    for seed in 1 2 3; do
-        MICRODNN_SIM_SEED=$seed "$small" beside $((24 * mebibyte)) || { echo "wrong by itself"; return 1; }
+    for seed in $(few 1 '1 2 3'); do
+        MICRODNN_SIM_SEED=$seed by_itself "$small" beside $((24 * mebibyte)) || return 1
         MICRODNN_MEMORY_SAFETY=$1 MICRODNN_SIM_SEED=$seed under $((32 * mebibyte)) "$small" beside \
             $((24 * mebibyte)) || { echo "seed $seed"; cat "$log"; return 1; }
         holds "$in_budget and memory['refused'] == 0" && said_nothing || return 1

@@ -5,11 +5,10 @@
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=test/budget.sh
 . "$(dirname "$0")/budget.sh"
-train "$TMPDIR/a.json" || exit 1
 
 # Two kinds of programs under the library: VARIABLE=VALUE... decide.
-random_work() { run_with "$@" -- "$client" one_stream 1 $((90 * mebibyte)); }
-training() { (run_with "$@" -- "$train_cnn" --data "$data" --quiet --batch 8 --iterations 1); }
+random_work() { run_with "$@" -- "$client" one_stream 1 $((16 * mebibyte)); }
+training() { (run_with "$@" -- "$train_cnn" --data "$data" --quiet --search heuristic --find-repeats 1 --batch 8 --iterations 1); }
 run_with() {
     : >"$log"
     rm -f "$stats"
@@ -108,9 +107,9 @@ old_driver() {
 # The other one is set up, and used.
 one_of_two_devices() {
     ! MICRODNN_SIM_FAULTS=cuMemAddressReserve:4:801,cuMemAddressReserve:5:801 MICRODNN_SIM_DEVICES=2 under $((48 * mebibyte)) \
-        "$client" devices 1 $((160 * mebibyte)) && says_once 'device 1: the budget cannot be kept' &&
+        "$client" devices 1 $((2 * held)) && says_once 'device 1: the budget cannot be kept' &&
         MICRODNN_MEMORY_STRICT=no MICRODNN_SIM_FAULTS=cuMemAddressReserve:4:801,cuMemAddressReserve:5:801 MICRODNN_SIM_DEVICES=2 \
-            under $((48 * mebibyte)) "$client" devices 1 $((160 * mebibyte)) &&
+            under $((48 * mebibyte)) "$client" devices 1 $((2 * held)) &&
         says_once 'device 1 goes without a budget'
 }
 

@@ -11,8 +11,8 @@ export MICRODNN_SIM_DEVICES
 
 # right PROGRAM: without the library, and under a budget
 right() {
-    "$async" "$1" || { echo "wrong by itself"; return 1; }
-    for seed in 1 2 3; do
+    by_itself "$async" "$1" || return 1
+    for seed in $(few 1 '1 2 3'); do
         MICRODNN_SIM_SEED=$seed under $((32 * mebibyte)) "$async" "$1" || { echo "seed $seed"; cat "$log"; return 1; }
         holds "all(each['peak_resident_bytes'] <= each['budget_bytes'] for each in memories)" &&
             said_nothing || { echo "seed $seed"; return 1; }

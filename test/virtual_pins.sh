@@ -11,8 +11,8 @@ export MICRODNN_SIM_UNNAMED
 
 # pinned PROGRAM: right without the library, and where little more than one of its buffers fits
 pinned() {
-    "$pins" "$1" || { echo "wrong by itself"; return 1; }
-    for seed in 1 2 3; do
+    by_itself "$pins" "$1" || return 1
+    for seed in $(few 1 '1 2 3'); do
         MICRODNN_SIM_SEED=$seed under $((48 * mebibyte)) "$pins" "$1" || { echo "seed $seed"; cat "$log"; return 1; }
         holds "$in_budget and memory['live_bytes'] == 0 and memory['pinned_live_bytes'] <= 4 * 2**20" ||
             { echo "seed $seed"; return 1; }

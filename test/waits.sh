@@ -8,7 +8,7 @@ waits=$MDNN_BUILD/test/clients/waits
 
 # runs MIB PROGRAM: right without the library, and under a budget of so many MiB
 runs() {
-    MICRODNN_SIM_DEVICES=2 "$waits" "$2" || { echo "wrong by itself"; return 1; }
+    MICRODNN_SIM_DEVICES=2 by_itself "$waits" "$2" || return 1
     for seed in $(few 1 '1 2 3'); do
         MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_SEED=$seed under $(($1 * mebibyte)) "$waits" "$2" ||
             { echo "seed $seed: $?"; cat "$log"; return 1; }

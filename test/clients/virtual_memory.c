@@ -21,7 +21,7 @@
 enum {
     BUFFERS = 64,
     STREAMS = 3,
-    OPERATIONS = 1200,
+    OPERATIONS = 700,
     MOST_BYTES = 6 << 20,
     THREADS = 3,
     TABLES = 4096
@@ -331,7 +331,7 @@ static uint32_t plan_buffers(run_t *run)
  * now and then something else. */
 static void rounds(uint64_t seed)
 {
-    enum { ROUNDS = 30 };
+    enum { ROUNDS = 16 };
     run_t run;
     begin(&run, seed, live_limit, 1 + (int)(seed % 2));
     const uint32_t count = plan_buffers(&run);
@@ -477,7 +477,7 @@ static void backward_early(run_t *run, uint32_t count)
 
 static void early(uint64_t seed)
 {
-    enum { ROUNDS = 40 };
+    enum { ROUNDS = 20 };
     run_t run;
     begin(&run, seed, live_limit, 1 + (int)(seed % 2));
     const uint32_t count = plan_buffers(&run);
@@ -1026,7 +1026,7 @@ static void *use_carelessly(void *context)
 /* One thread resets the device that others use: they may be told anything, but no more. */
 static void reset_under(uint64_t seed)
 {
-    enum { RESETS = 40, USERS = 2 };
+    enum { RESETS = 15, USERS = 2 };
     pthread_t users[USERS];
     for (int i = 0; i < USERS; i++)
         CHECK(pthread_create(&users[i], NULL, use_carelessly, NULL) == 0);
