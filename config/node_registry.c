@@ -105,8 +105,8 @@ static uint64_t identity_of(pid_t pid, const process_facts_t *facts)
            stack_bits(facts->stack) << (PID_BITS + START_BITS);
 }
 
-/* Where the system does not tell where a stack began, the start of the process has to do. A leader
- * that ended before its threads is no corpse. */
+/* If the system does not report where a stack began, the start time of the process must suffice. A
+ * leader that ended before its threads is not dead. */
 static bool is_alive(uint64_t process)
 {
     const pid_t pid = (pid_t)bits(process, PID_BITS);

@@ -7,8 +7,8 @@
 
 #include "config/options_reader.h"
 
-/* $XDG_CONFIG_HOME/microdnn/microdnn.ini or ~/.config/microdnn/microdnn.ini. The XDG rules tell to
- * ignore a relative XDG_CONFIG_HOME. */
+/* $XDG_CONFIG_HOME/microdnn/microdnn.ini or ~/.config/microdnn/microdnn.ini. The XDG rules require
+ * that a relative XDG_CONFIG_HOME is ignored. */
 static mdnn_status_t user_path(char *path, size_t bytes)
 {
     const char *const xdg = secure_getenv("XDG_CONFIG_HOME");

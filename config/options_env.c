@@ -61,7 +61,8 @@ static bool is_foreign_name(const char *name)
     return strcmp(name, "MICRODNN_CONFIG") == 0 || strncmp(name, "MICRODNN_SIM_", 13) == 0;
 }
 
-/* True if `name` is a variable of ours; else `best` becomes the one that may be meant, or "". */
+/* True if `name` is one of our variables; otherwise `best` becomes the one that is probably meant,
+ * or "". */
 static bool is_known_name(const char *name, char best[MDNN_ENVIRONMENT_NAME_BYTES])
 {
     mdnn_nearest_t nearest = {.wanted = name};

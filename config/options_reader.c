@@ -14,8 +14,7 @@ static void make_printable(char *text)
     }
 }
 
-/* "place:line", keeping the end of a long place: the end of a path tells more than its beginning.
- */
+/* "place:line", keeping the end of a long place: the end of a path says more than its beginning. */
 static int format_place(const mdnn_options_reader_t *reader, char *buffer, size_t bytes)
 {
     const size_t length = strlen(reader->place);

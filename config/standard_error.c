@@ -10,7 +10,7 @@
 
 #include "config/quiet_write.h"
 
-/* The time of birth tells a file from a later one that got its number. */
+/* The time of birth distinguishes a file from a later one with the same number. */
 typedef struct identity {
     uint32_t major, minor;
     uint64_t inode;

@@ -102,8 +102,8 @@ static bool is_all_zero(const unsigned char *bytes, size_t count)
     return true;
 }
 
-/* Whether a file that SQLite cannot use was one of ours, so that only those are moved. The names of
- * our tables stand on the first page; zeros are what a crash of the machine leaves. */
+/* Whether a file that SQLite cannot use was one of our databases, since only these are moved. The
+ * first page has the names of our tables; a crash of the machine leaves zeros. */
 static bool was_ours(const unsigned char *page, size_t bytes)
 {
     static const char magic[] = "SQLite format 3";

@@ -78,8 +78,9 @@ static int above_standard(int fd)
     return moved;
 }
 
-/* exec would give a child SIGCHLD as its last signal, whatever clone was told; the child in between
- * never calls it, and __WALL reaps what has no signal and nothing else of the host's. */
+/* exec would make SIGCHLD the child's last signal, whatever clone asked for, so the child in
+ * between never calls it. __WALL reaps the child without a signal, and no other child of the
+ * program. */
 static void clone_twice(start_t *start)
 {
     sigset_t all, before;

@@ -34,7 +34,7 @@ typedef struct group {
     double up, down; /* slopes of the hull after and before the base; 0 and INFINITY at its ends */
 } group_t;
 
-/* From one vertex of a class's hull to the next. */
+/* An edge from one vertex of a class's hull to the next. */
 typedef struct edge {
     double slope; /* time saved per byte */
     size_t group, from, to;

@@ -299,8 +299,8 @@ static mdnn_ilp_state_t state_of(glp_prob *glpk, int outcome)
     return status == GLP_OPT || status == GLP_FEAS ? MDNN_ILP_FEASIBLE : MDNN_ILP_FAILED;
 }
 
-/* GLPK keeps rows only within a tolerance. A solution that exceeds the total by a few bytes is
- * answered by a smaller right-hand side; the next one is no longer proven. */
+/* GLPK keeps rows only within a tolerance. If a solution exceeds the total by a few bytes, the
+ * right-hand side is reduced; the next solution is then not proven. */
 static void solve_exactly(program_t *program, int time_limit_ms, mdnn_ilp_solution_t *solution)
 {
     enum { TRIES = 4 };

@@ -192,7 +192,7 @@ static void take_in(mdnn_captures_t *captures, uint64_t address)
     }
 }
 
-/* A group is met once for each of its holders; it has the allocation no more the second time. */
+/* A group is visited once per holder; the second time it has lost the allocation already. */
 size_t mdnn_captures_freed(mdnn_captures_t *captures, uint64_t address)
 {
     size_t count = 0;

@@ -62,9 +62,9 @@ static void fill_allocation(mdnn_memory_t *memory, mdnn_allocation_t *allocation
     allocation->last_use = memory->report.operations;
 }
 
-/* Has `stream` wait for earlier users of the memory. Those for whom it cannot are uses of the allocation
- * from now on, and *host says that the host must wait for them. What they do in `stream` itself needs
- * no wait there, but must be over before the memory leaves. */
+/* Makes `stream` wait for earlier users of the memory. Users for which it cannot wait become uses of the allocation,
+ * and *host says that the host must wait for them. Work in `stream` itself needs no wait there, but must be over before
+ * the memory leaves. */
 static mdnn_status_t follow_users(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                   uint64_t stream, const mdnn_acquired_t *got, bool *host)
 {

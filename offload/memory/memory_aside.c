@@ -62,7 +62,8 @@ static mdnn_status_t shrink_in_turn(mdnn_memory_t *memory, mdnn_patience_t *pati
     return status;
 }
 
-/* Destroys chunks until what is claimed has room. As a demand for them (offload/memory/memory_room.c). */
+/* Destroys chunks until the claimed memory has room. Works like a demand for them
+ * (offload/memory/memory_room.c). */
 static mdnn_status_t shrink(mdnn_memory_t *memory)
 {
     mdnn_patience_t patience = mdnn_memory_patience(memory);

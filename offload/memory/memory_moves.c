@@ -1,4 +1,5 @@
-/* What is asked of a range: to leave, to come back, to stop. memory_steps.c carries it out. Nothing here waits. */
+/* Decides that a range leaves, comes back or stops; memory_steps.c carries it out. Nothing here
+ * waits. */
 #include "offload/memory/memory_moves.h"
 #include "config/fault.h"
 

@@ -115,7 +115,8 @@ mdnn_status_t mdnn_memory_wait_for_released(mdnn_memory_t *memory, uint64_t want
     return status == MDNN_STATUS_BUSY ? stall(memory, patience) : status;
 }
 
-/* Has them all on their way. *lacking: chunks that they do not have. false: all are RESIDENT. */
+/* Sets all of them on their way. *lacking: the number of chunks that they lack. false: all are
+ * RESIDENT. */
 static bool bring(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations, size_t count,
                   uint64_t *lacking)
 {

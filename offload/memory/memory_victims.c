@@ -98,7 +98,7 @@ static uint64_t chunks_of_victims(mdnn_memory_t *memory, bool idle)
 static uint64_t chunks_in_sight(mdnn_memory_t *memory, bool victims)
 {
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
-    /* Of what was released, something is in use still if a taker was told to wait. */
+    /* Some released memory is still in use if a request for it had to wait. */
     const bool kept = !memory->stalled || memory->wanted.position == 0 || victims;
     return counts.chunks_spare + (kept ? counts.chunks_free : 0) + chunks_to_make(memory) +
            chunks_on_their_way(memory, memory->stalled && !victims) +

@@ -64,7 +64,7 @@ static int compare_keys(const void *left, const void *right)
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
-/* Sorted by key, one entry a key. Returns their number. */
+/* Sorted by key, with one entry per key. Returns their number. */
 static size_t merge_keys(timed_key_t *keys, size_t count)
 {
     size_t kept = 0;
@@ -87,8 +87,8 @@ static void set_time(mdnn_period_t *period, uint32_t position, double time_us)
         period->variants[operation->first_variant + v].time_us = time_us;
 }
 
-/* What was not timed takes as long as others of its key do, else as long as all do on average. If
- * nothing was timed, whatever the history was told stays. */
+/* An operation that was not timed is assumed to take as long as others with its key, or else as
+ * long as the average. If nothing was timed, the times in the history stay. */
 static mdnn_status_t set_times(mdnn_period_t *period, const double *times_us)
 {
     const uint32_t count = period->operation_count;

@@ -1,7 +1,6 @@
-/* Uses of one operation in two iterations, of which some are none: the common subsequence that is worth
- * most. Sizes must be equal. First uses, whose places are certain, count most; a first use and a
- * later one are a pair only if nothing better is to be had (what lives always had its first use
- * once). */
+/* Uses of one operation in two iterations, of which some are none: the common subsequence that is worth most. Sizes
+ * must be equal. First uses, whose places are certain, count most; a first use and a later one are a pair only if there
+ * is no better match (a range that always lives had its first use once). */
 #include "offload/plan/history_internal.h"
 
 enum { SHORT = 16, SAME_SIZE = 1, BOTH_LATER = 2, BOTH_FIRST = 4 };

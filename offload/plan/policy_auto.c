@@ -156,7 +156,7 @@ static bool take_slower(chooser_t *chooser, uint32_t position, uint64_t missing)
     return true;
 }
 
-/* False if nothing is left to choose: forbidden gaps only, or nobody wants to know any more. */
+/* False if there is nothing to choose: only forbidden gaps remain, or the plan was cancelled. */
 static bool relieve(chooser_t *chooser, const recipe_t *recipe, uint32_t position)
 {
     const uint64_t budget = chooser->request->budget_bytes;
@@ -322,7 +322,7 @@ static mdnn_status_t propose(chooser_t *chooser, const recipe_t *recipe)
                                    &schedule, chooser->plan);
 }
 
-/* Selects and proposes; *better tells whether the plan was improved. */
+/* Selects and proposes; *better says whether the plan was improved. */
 static mdnn_status_t attempt(chooser_t *chooser, const recipe_t *recipe, bool *better)
 {
     const mdnn_move_plan_t before = *chooser->plan;

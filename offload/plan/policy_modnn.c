@@ -125,7 +125,7 @@ static bool can_make_room(const modnn_t *modnn, uint64_t bytes, int32_t until, b
     return modnn->resident_bytes - free_bytes + bytes <= modnn->request->budget_bytes;
 }
 
-/* Lines 4 and 5. NOT_FOUND if nothing is left to go. */
+/* Lines 4 and 5. NOT_FOUND if nothing more can leave. */
 static mdnn_status_t make_room(modnn_t *modnn, uint64_t bytes)
 {
     while (!has_room(modnn, bytes)) {

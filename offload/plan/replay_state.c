@@ -68,7 +68,8 @@ static void free_lists(replay_lists_t *lists)
     free(lists->items);
 }
 
-/* Ranges that live across the beginning are there, but for those whose move says otherwise. */
+/* Ranges that live across the beginning are resident, except for those whose move says
+ * otherwise. */
 static void begin_state(replay_t *replay)
 {
     for (uint32_t r = 0; r < replay->period->range_count; r++) {

@@ -251,7 +251,7 @@ mdnn_status_t mdnn_free_runs_create_spare(mdnn_ranges_t *ranges, uint64_t count)
     return MDNN_STATUS_OK;
 }
 
-/* Has `count` chunks aside, of those that there are. */
+/* Puts `count` of the existing chunks aside. */
 static mdnn_status_t collect(mdnn_ranges_t *ranges, uint64_t count, mdnn_window_t except)
 {
     while (ranges->counts.chunks_spare < count) {

@@ -130,8 +130,8 @@ static void join_all(mdnn_users_t *users, const mdnn_users_t *others)
 
 bool mdnn_users_merge(mdnn_ranges_t *ranges, mdnn_users_t *users, mdnn_users_t *others)
 {
-    /* What nobody works on any more does not become part of what somebody does: another stream, which
-     * may have it at once, would not get it before that work ends. */
+    /* Idle memory is not joined with memory that is in use: another stream, which may have the idle
+     * memory at once, would otherwise get it only after that work. */
     drop_done(ranges, users);
     drop_done(ranges, others);
     if (users->count != others->count)

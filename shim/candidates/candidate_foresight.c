@@ -4,7 +4,7 @@
 
 #include "shim/candidates/candidate_table_internal.h"
 
-/* Sizes this near tell a hopeless candidate; farther ones only an absurd one. */
+/* Sizes this near identify a hopeless candidate; farther ones only an absurd one. */
 static const double near_factor = 1.25;
 
 /* Halves must run faster an image by this much to make quarters worth a look. */

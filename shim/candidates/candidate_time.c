@@ -23,7 +23,7 @@ static const double load_excess_many_ms = 8.0;
 static const double short_ms = 1.0;
 /* A timed group lasts about this long, so that launch gaps appear as they will in the run. */
 static const double group_ms = 0.25;
-/* Above this, the latency of the first launch no longer shows. */
+/* Above this, the latency of the first launch does not matter. */
 static const double needs_no_lead_ms = 2.0;
 /* A host makes calls faster than this. What is shorter is timed behind a hold: else candidates are
  * compared by their launches, which cost mobilenet_v3_large 1 % of its convolutions' time (H200). */

@@ -35,8 +35,8 @@ static const mdnn_database_t *database(void)
     return known == NAMED ? &value : NULL;
 }
 
-/* Version of the kernel driver, as the driver says it; the driver API only tells the CUDA version.
- */
+/* The version of the kernel driver, as the driver itself reports it; the driver API returns only
+ * the CUDA version. */
 static void driver_version(char *text)
 {
     snprintf(text, NAME_BYTES, "unknown");

@@ -181,9 +181,9 @@ static void take_offer(mdnn_measurement_t *measurement, mdnn_cost_row_t *row,
         row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
 }
 
-/* Asks cuDNN which engines it offers for this size; once a row, or twice where the first one was a
- * search that had enough. Some engines of cuDNN 9 write into the gaps of an output that has them (seen
- * on an H100): none but the host's own is tried there. */
+/* Asks cuDNN which engines it offers for this size: once per row, or twice if the first request was a search's that had
+ * enough. Some engines of cuDNN 9 write into the gaps of an output that has them (seen on an H100), so only the
+ * program's own engine is tried there. */
 static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     mdnn_engine_offer_t offers[MDNN_CANDIDATE_ENGINES];
@@ -232,14 +232,14 @@ static mdnn_status_t settle_listed(mdnn_measurement_t *measurement, mdnn_cost_ro
     return settle_from(measurement, row, 0, MDNN_CANDIDATE_LEGACY);
 }
 
-/* What is deferred to a search is tried where nothing else runs, and what it is spared is listed where
- * nothing was left to it. */
+/* Deferred candidates are tried if nothing else runs, and engines that a search is spared are listed if nothing was
+ * deferred to one. */
 static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     if (measurement->request.engines && !row->listed &&
         mdnn_candidate_table_is_settled(measurement->table, row, measurement->request.limit_bytes,
                                         measurement->request.brief)) {
-        row->changed = false; /* nothing is known of it: another limit may want to know */
+        row->changed = false; /* unknown: a request with another limit may measure it */
         return MDNN_STATUS_OK;
     }
     const bool was_partly = row->partly;
@@ -255,7 +255,7 @@ static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t
     return settle_listed(measurement, row);
 }
 
-/* Before many near sizes, the powers of two: what they tell about the best rate spares most of the
+/* Measures the powers of two before many near sizes: the best rate that they show saves most of the
  * others a run. */
 static mdnn_status_t survey(mdnn_measurement_t *measurement, mdnn_part_role_t role)
 {

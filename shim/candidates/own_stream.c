@@ -120,7 +120,7 @@ static bool make_stream(const mdnn_driver_t *driver, mdnn_own_stream_t *own)
     return own->stream != NULL;
 }
 
-/* One that is of no use is left to the process: to destroy it waits for the device. */
+/* A useless one stays until the process ends, since destroying it would wait for the device. */
 static bool make_handle(const mdnn_cudnn_t *cudnn, mdnn_own_stream_t *own)
 {
     cudnnHandle_t made;

@@ -55,7 +55,7 @@ static bool may_be_redone(const mdnn_problem_t *problem, const mdnn_call_t *part
     return problem->beta_is_zero || (part->accumulator && !MDNN_FAULT(FAILED_SUM_REPORTED));
 }
 
-/* Legacy callers: of the graph API a plan is told of less only where one that fits is ready. */
+/* For legacy callers: in the graph API a plan reports less only if one that fits is ready. */
 static _Atomic bool reported_less;
 
 void mdnn_convolution_reported_less(void)
@@ -102,8 +102,8 @@ static void say_weaker(void)
                                   : "");
 }
 
-/* The call as it is; but a caller that was told that it needs less workspace gets an algorithm that needs no
- * more, if its own does: one that is no weaker, if there is any. */
+/* Runs the call as it is. But if the caller learnt of less workspace than its algorithm needs, another algorithm runs
+ * that needs no more: one that is no weaker, if there is any. */
 static cudnnStatus_t pass(const mdnn_call_t *call)
 {
     const mdnn_demand_t strongest = mdnn_demand_of(call->direction, call->algo, 0);
@@ -249,9 +249,9 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
                            : mdnn_convolution_run_planned(call, plan, &demand);
 }
 
-/* The caller was told that it needs no workspace, or less, and now nothing that satisfies it has enough: the
- * arena has none for a graph that is captured after others have taken all that they may, or the answer was
- * for another alpha. */
+/* The caller learnt that it needs no workspace, or less, and now nothing that satisfies it has enough. Either the arena
+ * has no memory for a captured graph because others have taken all that they may, or the answer was for another
+ * alpha. */
 static const mdnn_ready_t *best_without_memory(const mdnn_conv_plan_t *plan,
                                                const mdnn_demand_t *demand)
 {

@@ -139,7 +139,8 @@ static mdnn_status_t build_relaxed(mdnn_conv_plan_t *plan, const mdnn_call_t *ca
     return status;
 }
 
-/* What a file said of the problem was not so: as if it had said nothing. True if it had. */
+/* The file was wrong about the problem: continues as if it had said nothing. True if it had said
+ * anything. */
 static bool forget_file(mdnn_conv_plan_t *plan)
 {
     mdnn_candidate_table_t *empty;

@@ -38,7 +38,7 @@ static const mdnn_micro_config_t *leading_part(const mdnn_configuration_t *confi
     return leading;
 }
 
-/* What the host is told of a configuration's workspace: nothing if the arena has it. */
+/* The workspace that is reported for a configuration: 0 if the arena provides it. */
 static uint64_t reported_bytes(const mdnn_conv_plan_t *plan, const mdnn_call_t *call, int algo,
                                const mdnn_ready_t *ready)
 {

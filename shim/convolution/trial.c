@@ -11,7 +11,8 @@
 /* The first calls warm caches and load kernels; then pairs, of which the medians count. */
 enum { WARM_UPS = 2, TIMED = 2 * MDNN_TRIAL_PAIRS };
 
-/* A pair whose times the device does not tell is run again; after so many the split has not proved itself. */
+/* A pair whose times the device does not report is run again; after this many the split has not
+ * proved itself. */
 enum { UNREAD_MAX = 3 };
 
 struct mdnn_trial {

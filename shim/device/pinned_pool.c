@@ -172,7 +172,7 @@ void mdnn_pinned_pool_stop_all(void)
         stop(slots);
 }
 
-/* Locked. Without a thread (simulated, or there is none to be had) the caller makes the piece. */
+/* Locked. Without a thread (simulated, or none could be started) the caller makes the piece. */
 static void have_made(mdnn_pinned_pool_t *slots, uint64_t bytes)
 {
     if (bytes > slots->window_bytes)

@@ -291,7 +291,8 @@ static bool read_pointwise(assembly_t *assembly, const mdnn_piece_t *operation)
                        pointwise);
 }
 
-/* Whether it is pointwise of a mode of ours; false, too, if nobody knows: *known. */
+/* Whether it is pointwise with a mode that we know; also false if that is unknown, as *known
+ * says. */
 static bool is_our_pointwise(const assembly_t *assembly, const mdnn_piece_t *operation, bool *known)
 {
     if (operation->type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)

@@ -119,7 +119,7 @@ static void fit(execution_t *execution, cudnnBackendDescriptor_t plan)
     call->pack_fits = call->pack_fits && own; /* it names the workspace */
 }
 
-/* The memory that was told of is there: others may be told as much. */
+/* The memory of an earlier answer exists, so other plans may report as much. */
 static void settle_workspace_overcommit(execution_t *execution)
 {
     mdnn_conv_plan_t *const answered = atomic_load(&execution->record->planned);

@@ -17,7 +17,8 @@
 
 enum { OVERCOMMIT_SHARE = 16 }; /* of the device's memory */
 enum { USUAL_JSON_BYTES = 64 * 1024 };
-/* As many runs of a plan tell its time, which are had after a few more where they are not timed. */
+/* This many timed runs of a plan show its time; a few more runs are needed if some are not
+ * timed. */
 enum { TIMED_RUNS = 3, COUNTED_RUNS = 10 };
 
 static void count_kind(mdnn_graph_kind_t kind)
@@ -156,7 +157,7 @@ static uint64_t device_bytes(void)
     return total_bytes;
 }
 
-/* A host may be told of more than its plan takes, but not of any amount: a share of the device. */
+/* A plan may report more workspace than it takes, but at most this share of the device. */
 static uint64_t limit_of(const mdnn_graph_record_t *record)
 {
     const uint64_t user_limit = mdnn_workspace_limit();

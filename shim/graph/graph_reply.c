@@ -12,8 +12,8 @@
 #include "shim/real/handles.h"
 #include "shim/vmem/workspace_sizes.h"
 
-/* Whether the host may be told of more than its plan takes. It may have a limit of its own and then
- * drop the plan, so this must be one that it can spare. */
+/* Whether the plan may report more workspace than it takes. The program may have a limit of its own
+ * and then drop the plan, so this must be a plan that it can spare. */
 static bool be_generous(mdnn_plan_shadow_t *plan, const mdnn_graph_record_t *record,
                         mdnn_conv_plan_t *planned, const mdnn_demand_t *demand)
 {

@@ -151,7 +151,8 @@ void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *con
     if (atomic_load(&plan->configuration) == 0)
         atomic_store(&plan->configuration, number_of(configuration));
     atomic_store(&configuration->number, atomic_load(&plan->configuration));
-    /* Who is told meanwhile finds the plan, or is found here. */
+    /* A thread that reports an answer at the same time finds the plan, or its answer is found
+     * here. */
     (void)mdnn_shadow_report(plan, atomic_load(&configuration->reported_bytes));
 }
 

@@ -178,7 +178,8 @@ static mdnn_call_t question(const mdnn_cudnn_t *real, mdnn_direction_t direction
                          .conv_desc = conv_desc};
 }
 
-/* What the thread is told wants memory soon. Reading the descriptors is for a budget only. */
+/* The thread will soon allocate what the answer reports. The descriptors are read only under a
+ * budget. */
 static const mdnn_problem_t *problem_of(const mdnn_call_t *call, mdnn_problem_t *problem)
 {
     return mdnn_virtual_on() && mdnn_call_problem(call, problem) == MDNN_STATUS_OK ? problem : NULL;

@@ -248,7 +248,8 @@ CUresult mdnn_hook_cuIpcGetMemHandle(CUresult (*real)(CUipcMemHandle *, CUdevice
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Of what the driver tells others: these calls allocate nothing, and so never fail for want of memory. */
+/* Pins memory about which the driver informs others. Such calls allocate nothing, so they must not
+ * fail for lack of memory. */
 static CUresult take_for_others(uint64_t address, size_t bytes, mdnn_pin_t **pins)
 {
     const CUresult result = take(address, bytes, pins);

@@ -1,5 +1,5 @@
-/* Pools: what of them is virtual, what their attributes say, and what counts because the driver holds
- * it for pools of the program's own. */
+/* Pools: which of their memory is virtual, what their attributes say, and which memory counts
+ * because the driver holds it for the program's own pools. */
 #include "config/devices.h"
 #include "config/fault.h"
 #include "config/log.h"
@@ -104,7 +104,7 @@ static CUresult begin_growth(growth_t *growth, CUmemoryPool pool, size_t bytes, 
     return mdnn_reserved_begin(growth->reserved, bytes, &growth->bytes);
 }
 
-/* What cannot be kept is freed again, which costs the program nothing but the refusal. */
+/* Memory that cannot be kept is freed again; the program only sees the refusal. */
 static CUresult end_growth(growth_t *growth, CUresult result, const CUdeviceptr *address,
                            CUstream stream, bool own_stream)
 {

@@ -4,8 +4,8 @@ enum { CONTEXTS = 16 };
 
 extern const char mdnn_kernels_ptx[];
 
-/* Modules live as long as their contexts. One that is made anew, as cudaDeviceReset does, has none of them,
- * but the address and another id (no id: drivers before CUDA 12, where it is left to the launch to fail). */
+/* Modules live as long as their contexts. A context that is made again, as by cudaDeviceReset, has none of them,
+ * although it has the same address; its id differs (drivers before CUDA 12 have no id, and there the launch fails). */
 static struct loaded {
     CUcontext context;
     unsigned long long id;

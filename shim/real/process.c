@@ -64,7 +64,7 @@ static void in_child(void)
     mdnn_statistics_after_fork();
 }
 
-/* Messages of the reader are held back until the options tell where the log goes. */
+/* Messages of the reader are held back until the options say where the log goes. */
 typedef struct held_lines {
     char *text[64];
     size_t count;

@@ -1,5 +1,5 @@
-/* A table with open addressing whose slots are written once. What is forgotten stays where it is
- * and only counts no more, since a reader may just be looking at it; if the driver tells the same
+/* A table with open addressing whose slots are written once. A forgotten entry stays where it is
+ * and only stops counting, since a reader may be looking at it; if the driver reports the same
  * again, the old entry serves. */
 #include "shim/vmem/kernel_layout.h"
 

@@ -7,7 +7,7 @@
 #include "shim/real/driver_queries.h"
 #include "shim/vmem/virtual_aside.h"
 
-/* Nothing that is known of the driver says in what steps a pool grows: it is learned. */
+/* The driver does not document in what steps a pool grows, so they are learned. */
 static const uint64_t least_grain = 2 << 20;
 
 struct mdnn_reserved {

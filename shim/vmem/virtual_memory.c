@@ -213,7 +213,8 @@ bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *
     return found;
 }
 
-/* Locked. What the program has told the driver of it holds for its own address, where it stays. */
+/* Locked. Settings that the program made for the allocation hold for its own address, where it
+ * stays. */
 static CUdeviceptr sample_of(const mdnn_virtual_device_t *device, CUdeviceptr address)
 {
     return mdnn_memory_has_live_pins(device->memory, address) ? address

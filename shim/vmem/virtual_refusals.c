@@ -65,8 +65,8 @@ static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
                   refused, budget, pinned, all);
 }
 
-/* Whether a line about what is refused now tells something new: clearly more is needed, or clearly less
- * since the program has done without what was refused before. */
+/* Whether a line about the present refusal says something new: clearly more is needed, or clearly less because the
+ * program did without what was refused earlier. */
 static bool is_news(const mdnn_virtual_device_t *device, uint64_t needed_bytes)
 {
     enum { LINES = 8 };
