@@ -18,7 +18,7 @@ limited() { # seconds of CPU time and of idleness, command...
     shift
     test/limits.py --cpu "$seconds" --idle "$seconds" "$@"
 }
-unit() { limited 90 "$MDNN_BUILD/test/unit/$1"; }
+unit() { limited 90 env MDNN_THOROUGH=1 "$MDNN_BUILD/test/unit/$1"; }
 hooks() { limited 20 test/hooks.sh "$@"; }
 behaviour() { limited 60 test/behaviour.sh "$@"; }
 waiting_streams() { test/waiting_streams.sh "$@"; }

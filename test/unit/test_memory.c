@@ -4,6 +4,7 @@
  * MEMORY_TEST_TIMES=N runs N times as many programs, MEMORY_TEST_VERBOSE=1 says the seed of each,
  * MEMORY_TEST_SEED=S begins with that one, MEMORY_TEST_ONLY=PATTERN chooses tests. */
 #include "cases.h"
+#include "few.h"
 #include "memory_model.h"
 #include "random_follower.h"
 
@@ -675,7 +676,7 @@ static void print_totals(uint64_t count, const totals_t *totals)
 
 static void check_totals(const totals_t *totals)
 {
-#define CHECK_TOTAL(name, value) assert_true(totals->name > 0);
+#define CHECK_TOTAL(name, value) assert_true(totals->name > 0 || !is_thorough());
     TOTALS(CHECK_TOTAL)
 }
 
@@ -700,7 +701,7 @@ static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t a
     uint64_t untracked = 0;
     const long before = live_allocations;
     const char *const times = getenv("MEMORY_TEST_TIMES"), *const one = getenv("MEMORY_TEST_SEED");
-    count *= times ? strtoull(times, NULL, 10) : 1;
+    count = few(count / 8, count) * (times ? strtoull(times, NULL, 10) : 1);
     for (uint64_t seed = one ? strtoull(one, NULL, 10) : 0; seed < count; seed++) {
         run_program(&program, seed, safety, adjust);
         add_totals(&totals, &program);
@@ -743,7 +744,7 @@ CASE(operations_find_what_the_program_put_there)
 {
     allocated_bare = 0;
     run_programs(3000, false, NULL);
-    assert_true(allocated_bare > 100 || getenv("MEMORY_TEST_SEED"));
+    assert_true(allocated_bare > 100 || !is_thorough() || getenv("MEMORY_TEST_SEED"));
 }
 
 static void limit_slots(program_t *program)
@@ -825,18 +826,18 @@ static uint64_t fail_each(uint64_t seed, mdnn_safety_t safety, bool allocations)
 
 CASE(each_failure_alone_loses_nothing)
 {
-    enum { SEEDS = 12 };
+    const uint64_t seeds = few(2, 12);
     const mdnn_safety_t safeties[] = {MDNN_SAFETY_FAST, MDNN_SAFETY_HOST, MDNN_SAFETY_VERIFY};
     uint64_t calls = 0, allocations = 0;
     const long before = live_allocations;
-    for (uint64_t seed = 0; seed < SEEDS; seed++)
+    for (uint64_t seed = 0; seed < seeds; seed++)
         for (size_t i = 0; i < sizeof safeties / sizeof *safeties; i++) {
             calls += fail_each(seed, safeties[i], false);
             allocations += fail_each(seed, safeties[i], true);
         }
     print_message("%llu calls of the device and %llu allocations, each failed once\n",
                   (unsigned long long)calls, (unsigned long long)allocations);
-    assert_true(calls > 1000 && allocations > 500);
+    assert_true(calls > seeds * 80 && allocations > seeds * 40);
     assert_int_equal(live_allocations, before);
 }
 
@@ -1808,7 +1809,7 @@ MEMORY_CASE(work_that_nobody_knows_keeps_everything, small_memory(4))
 /* Whether it is over may be asked twice, and be answered differently. */
 CASE(such_work_may_end_at_any_look)
 {
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= few(60, 300); seed++) {
         small_memory(4);
         model.random = seed;
         model.runs_in = (uint32_t)(1 + seed % 6);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "offload/plan/history.h"
+#include "test/unit/few.h"
 #include "test/unit/random_program.h"
 
 static uint64_t seed_now;
@@ -170,7 +171,7 @@ static void repetition_is_found_and_predicts_every_use(void **state)
 {
     (void)state;
     right_answers = 0;
-    each_seed(check_regular, 1500);
+    each_seed(check_regular, few(150, 1500));
     print_message("%u answers, all right\n", right_answers);
     assert_true(right_answers > 100);
 }
@@ -199,7 +200,7 @@ static void deviations_are_survived(void **state)
 {
     (void)state;
     right_answers = 0;
-    each_seed(check_deviations, 800);
+    each_seed(check_deviations, few(80, 800));
     print_message("%u answers, all right\n", right_answers);
     assert_true(right_answers > 100);
 }
@@ -386,7 +387,7 @@ static void check_noise(void)
 static void noise_breaks_nothing(void **state)
 {
     (void)state;
-    each_seed(check_noise, 200);
+    each_seed(check_noise, few(50, 200));
 }
 
 int main(void)

@@ -6,6 +6,7 @@
 #include "offload/ranges/ranges.h"
 #include "test/unit/cases.h"
 #include "test/unit/failing_allocator.h"
+#include "test/unit/few.h"
 
 enum { STEPS = 256, STREAMS = 4, LIVE = 48, PAST = 4096 };
 #define CHUNK ((uint64_t)1 << 20)
@@ -553,7 +554,7 @@ static void step(void)
 CASE(random_programs_keep_order_and_budget)
 {
     const long before = live_allocations;
-    for (unsigned seed = 0; seed < 80; seed++) {
+    for (unsigned seed = 0; seed < few(8, 80); seed++) {
         srand(seed);
         new_ranges(8 + (uint64_t)rand() % 80);
         if (rand() % 2)
@@ -568,7 +569,7 @@ CASE(random_programs_keep_order_and_budget)
 CASE(random_failures_lose_nothing)
 {
     const long before = live_allocations;
-    for (unsigned seed = 0; seed < 40; seed++) {
+    for (unsigned seed = 0; seed < few(8, 40); seed++) {
         srand(seed);
         new_ranges(40);
         for (int i = 0; i < 1500; i++) {
