@@ -1,6 +1,7 @@
 /* The one log. Silent below the level; a line is formatted on the stack and written with a single
  * write(2), so lines of threads and processes do not mix and nothing is allocated. A file sink is
- * opened, written and closed within the call. Safe before mdnn_log_configure: level warn, stderr. */
+ * opened, written and closed within the call. It can be used before mdnn_log_configure; the level is
+ * warn then, and the file stderr. */
 #ifndef MDNN_LOG_H
 #define MDNN_LOG_H
 

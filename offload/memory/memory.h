@@ -211,8 +211,8 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
  * follows the plan follower's advice. */
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued);
 
-/* Where the allocation starts to which name `i` of the operation led when it began; for a captured
- * operation the allocation that it pinned. false: there was none. */
+/* The start of the allocation in which the address of operand `i` lay when the operation began, or, for a
+ * captured operation, of the one that was pinned for it. false: there was none. */
 bool mdnn_memory_operand_start(const mdnn_memory_t *memory,
                                const mdnn_memory_operation_t *operation, size_t i, uint64_t *start);
 
@@ -280,16 +280,16 @@ typedef struct mdnn_memory_report {
     uint64_t budget_bytes, resident_bytes,
         peak_resident_bytes;                /* existing chunks, and memory that is set aside */
     uint64_t other_bytes, peak_other_bytes; /* the latter */
-    uint64_t average_resident_bytes;        /* of them in use: the mean over the operations */
-    uint64_t live_bytes, peak_live_bytes;   /* allocated and not freed, wherever they are */
-    uint64_t pinned_live_bytes;             /* cannot leave */
-    uint64_t largest_operation_bytes;       /* most that one operation named, rounded to chunks */
+    uint64_t average_resident_bytes; /* chunks of live ranges and slabs: mean over operations */
+    uint64_t live_bytes, peak_live_bytes; /* allocated and not freed, wherever they are */
+    uint64_t pinned_live_bytes;           /* cannot leave */
+    uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */
     uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied since it had not come back */
     uint64_t host_bytes;                       /* slots in use */
     uint64_t host_short; /* times that a range could not leave for lack of a slot */
     uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;
-    /* Of these refusals, those of workspaces, of our own requests, and of memory without which the
-     * program went on. */
+    /* `refused_optional` counts those of the refusals that were of workspaces, of our own requests, or of memory
+     * without which the program went on. */
     uint64_t host_waits, refused, refused_optional;
     double host_wait_us;
     /* The smallest budget that is known to be needed: the largest operation, without its workspace,

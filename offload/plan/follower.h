@@ -40,7 +40,7 @@ void mdnn_follower_end_range(mdnn_follower_t *follower, uint32_t range);
  * away, and one that is to return may be resident. */
 typedef struct mdnn_advised {
     void *owner;
-    uint64_t bytes; /* of its first */
+    uint64_t bytes; /* counted from the range's beginning */
 } mdnn_advised_t;
 
 typedef struct mdnn_advice {

@@ -94,8 +94,8 @@ typedef struct mdnn_acquired {
 uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 
 /* Acquires `bytes` > 0 for use in `stream`, aligned to 512, and to the chunk if they are not small.
- * A block takes less than 512 bytes more than requested. No stream works on them, except streams
- * behind which the program put `stream` when it released them in its order.
+ * A block takes less than 512 bytes more than requested. No stream works on this memory, except for streams behind
+ * which the program had put `stream` when it released the memory in the order of `stream`.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
  *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.

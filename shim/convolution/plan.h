@@ -19,7 +19,8 @@ typedef enum mdnn_conv_plan_permission {
     MDNN_CONV_PLAN_MAY_MEASURE, /* plans if needed, unless the stream is being captured or another thread plans */
     MDNN_CONV_PLAN_MAY_WAIT, /* the same, after the other thread has planned, unless that thread
                               * waits for the program: for questions, whose answers hold for long */
-    MDNN_CONV_PLAN_IF_KNOWN  /* as good as that, and deferred candidates may be measured */
+    MDNN_CONV_PLAN_IF_KNOWN /* NULL unless the problem was planned for such workspaces; then like MAY_MEASURE, so
+                              * deferred candidates may be measured */
 } mdnn_conv_plan_permission_t;
 
 /* The plan for the problem of `call`, for workspaces up to `limit_bytes`. NULL if the call must

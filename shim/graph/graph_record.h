@@ -11,14 +11,14 @@ typedef struct mdnn_graph_record {
     const mdnn_cudnn_t *cudnn;
     mdnn_graph_t graph;
     mdnn_graph_uids_t uids;
-    mdnn_engine_offer_t engine; /* of the host's own plan */
+    mdnn_engine_offer_t engine; /* of the program's own plan */
     bool engine_known;          /* `engine` can be made again from its identity */
-    uint64_t own_bytes;         /* workspace that the host's plan takes */
+    uint64_t own_bytes;         /* workspace that the program's plan takes */
     uint64_t limit_bytes;       /* workspace up to which candidates are useful to the program */
-    _Atomic double own_ms;      /* measured time of the host's plan; 0: not known, < 0: cannot be */
-    _Atomic int runs;           /* counted until a search must be over */
-    _Atomic bool probed;        /* it ran in the program's own search without being timed */
-    mdnn_stopwatch_t watch;     /* times such runs */
+    _Atomic double own_ms;  /* measured time of the program's plan; 0: not known, < 0: cannot be */
+    _Atomic int runs;       /* counted until a search must be over */
+    _Atomic bool probed;    /* it ran in the program's own search without being timed */
+    mdnn_stopwatch_t watch; /* times such runs */
     /* The plan that counts the engine (mdnn_conv_plan_engine_ref); NULL: none. */
     _Atomic(mdnn_conv_plan_t *) counted_in;
     _Atomic bool expendable; /* the program has, or can get, one as good with no more workspace */

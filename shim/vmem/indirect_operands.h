@@ -12,17 +12,17 @@ typedef struct mdnn_indirect_operand {
     uint64_t address;
     mdnn_use_role_t role;
     const void *owner; /* the communicator; NULL: nobody */
-    uint64_t call;     /* published: which call's ... */
-    uint64_t returned; /* ... and the tick when it came back; 0: it is under way */
+    uint64_t call;     /* if published: the number of the library's call, */
+    uint64_t returned; /* and the tick at which that call returned; 0: it is under way */
 } mdnn_indirect_operand_t;
 
 typedef struct mdnn_indirect_operands {
     struct mdnn_indirect_operands *outer; /* of the call around this one */
     mdnn_indirect_operand_t *names;
     size_t count, capacity;
-    size_t published; /* how many of them are */
-    uint64_t call;    /* number, if any is */
-    bool lost;        /* a name, for lack of memory: launches are refused */
+    size_t published; /* so many of the names, the first ones, are published */
+    uint64_t call;    /* the number of the library's call, if any name is published */
+    bool lost;        /* a name was lost for lack of memory: launches are refused */
 } mdnn_indirect_operands_t;
 
 /* An empty list needs no end. Addresses that are not ours are ignored. */
@@ -52,10 +52,11 @@ typedef enum mdnn_indirect_outcome {
  * launched yet remain. */
 void mdnn_indirect_settle(const mdnn_indirect_operands_t *operands,
                           mdnn_indirect_outcome_t outcome);
-/* Everything is launched that the owner's calls had not launched when they returned, up to a tick; then even calls that
- * are under way will launch nothing more. mdnn_indirect_tick returns the current tick; any thread may call it. */
+/* Ticks number the calls and their returns. The current one; any thread may call this. 0: nothing is published. */
 uint64_t mdnn_indirect_tick(void);
+/* Called when the kernels of all calls of `owner` are launched that had returned by `tick`. */
 void mdnn_indirect_done(const void *owner, uint64_t tick);
+/* Called when the calls of `owner`, even those under way, will launch nothing more. */
 void mdnn_indirect_end(const void *owner);
 
 #endif

@@ -61,8 +61,8 @@ typedef struct mdnn_virtual_operation {
     bool per_thread;            /* the _ptsz family: stream 0 is the thread's own */
     unsigned long long capture; /* whose capture it goes into; 0: none */
     bool begun;                 /* end has something to do */
-    bool may_wait;              /* for the program: work that is enqueued before it ends without
-                                 * it */
+    bool may_wait;              /* it may wait for the program, so the work before it gets an end of
+                                 * its own */
     bool overflowed;            /* a name was lost for lack of memory: begin refuses */
     const char *name; /* for people; valid until the process ends. NULL: it runs no kernel, so it
                        * touches only what it names */
@@ -182,7 +182,7 @@ void mdnn_virtual_device_ended(CUdevice device);
 /* Called before one of the program's own contexts is destroyed. */
 void mdnn_virtual_context_ends(CUcontext context);
 /* Called after success of the real call. Memory of cuMemAlloc ends with its context, that of pools
- * does not. Returns each allocation that must be freed once; false: there are no more. */
+ * does not. Each call returns another allocation that must be freed; false: there are no more. */
 bool mdnn_virtual_take_bound(CUcontext context, CUdeviceptr *address);
 
 /* Free and total as the program should see them; false: not under a budget. */
@@ -190,9 +190,9 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes);
 
 /* Keeps memory of ours, or of a library, from leaving until mdnn_virtual_unpin. */
 CUresult mdnn_virtual_pin(CUdeviceptr address);
-/* Keeps memory from leaving to which an object refers without keeping it alive (a texture, a
- * registration, or a device that knows its address), until the memory is freed or the object ends.
- * CUDA_ERROR_INVALID_VALUE: nothing lives there. */
+/* For memory to which an object refers without keeping it alive (a texture, a registration, or a
+ * device that knows its address): keeps the memory from leaving until it is freed or the object
+ * ends. CUDA_ERROR_INVALID_VALUE: nothing lives there. */
 CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin);
 void mdnn_virtual_unpin_live(mdnn_live_pin_t pin);
 
