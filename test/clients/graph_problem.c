@@ -75,6 +75,9 @@ static void init_operand(problem_t *problem, int which, const int *dims, case_la
     operand->stored = stored_as(&operand->packed, layout);
     const size_t elements = elements_of(&operand->packed);
     operand->values = allocate(elements * sizeof *operand->values);
+    operand->places = allocate(elements * sizeof *operand->places);
+    for (size_t i = 0; i < elements; i++)
+        operand->places[i] = place(&operand->stored, i);
     unsigned long long state = 0x9E3779B97F4A7C15ULL * ((unsigned)which + 1);
     for (size_t i = 0; i < elements; i++) {
         double wide = reference_random(&state);
@@ -136,6 +139,9 @@ void problem_fini(problem_t *problem)
 {
     for (int i = 0; i < OPERANDS; i++) {
         free(problem->operands[i].values);
+        free(problem->operands[i].places);
+        free(problem->operands[i].image);
+        free(problem->operands[i].uploaded);
         if (problem->operands[i].block)
             CUDA(cudaFree(problem->operands[i].block));
     }
@@ -379,22 +385,37 @@ static size_t offset_at(const problem_t *problem, int turn)
            (problem->test->misaligned ? element : 0);
 }
 
-static void upload(const problem_t *problem, operand_t *operand, int turn, const double *values)
+static const char *image_of(const problem_t *problem, operand_t *operand)
+{
+    const size_t element = reference_type_bytes(element_type(problem));
+    const size_t bytes = reference_span(&operand->stored) * element;
+    if (operand->image)
+        return operand->image;
+    operand->image = allocate(bytes);
+    memset(operand->image, 0xFF, bytes);
+    for (size_t i = 0; i < elements_of(&operand->packed); i++)
+        reference_encode(element_type(problem), &operand->values[i], 1,
+                         operand->image + operand->places[i] * element);
+    return operand->image;
+}
+
+/* `image` is NULL where nothing may be read. */
+static void upload(const problem_t *problem, operand_t *operand, int turn, const char *image)
 {
     const size_t element = reference_type_bytes(element_type(problem));
     const size_t bytes = reference_span(&operand->stored) * element;
     const size_t offset = offset_at(problem, turn);
     operand->block_bytes = bytes + 2 * GUARD_BYTES + TURN_BYTES + element;
-    char *const host = allocate(operand->block_bytes);
-    memset(host, 0xFF, operand->block_bytes);
-    for (size_t i = 0; values && i < elements_of(&operand->packed); i++)
-        reference_encode(element_type(problem), &values[i], 1,
-                         host + offset + place(&operand->stored, i) * element);
-    if (!operand->block)
+    if (!operand->block) {
         CUDA(cudaMalloc((void **)&operand->block, operand->block_bytes));
+        operand->uploaded = allocate(operand->block_bytes);
+    }
+    memset(operand->uploaded, 0xFF, operand->block_bytes);
+    if (image)
+        memcpy(operand->uploaded + offset, image, bytes);
     operand->device = operand->block + offset;
-    CUDA(cudaMemcpy(operand->block, host, operand->block_bytes, cudaMemcpyHostToDevice));
-    free(host);
+    CUDA(cudaMemcpy(operand->block, operand->uploaded, operand->block_bytes,
+                    cudaMemcpyHostToDevice));
 }
 
 void problem_upload(problem_t *problem, int turn)
@@ -402,15 +423,15 @@ void problem_upload(problem_t *problem, int turn)
     const bool in_place = problem->test->in_place;
     for (int i = 0; i < OPERANDS; i++) {
         operand_t *const operand = &problem->operands[i];
-        const double *values = operand->values;
         if (!operand->used || (i == OPERAND_Z && in_place))
             continue;
-        if (operand == problem->output && in_place)
-            values = problem->operands[OPERAND_Z].values;
+        if (operand == problem->output && in_place) /* both are stored alike */
+            upload(problem, operand, turn, image_of(problem, &problem->operands[OPERAND_Z]));
         else if (operand == problem->output &&
                  (problem->test->beta == 0 || graph_case_fused(problem->test)))
-            values = NULL;
-        upload(problem, operand, turn, values);
+            upload(problem, operand, turn, NULL);
+        else
+            upload(problem, operand, turn, image_of(problem, operand));
     }
     if (in_place)
         problem->operands[OPERAND_Z].device = problem->operands[OPERAND_Y].device;
@@ -424,47 +445,38 @@ void problem_bind(const problem_t *problem, graph_pack_t *pack)
             graph_bind(pack, problem->operands[order[i]].uid, problem->operands[order[i]].device);
 }
 
+static char *download(const operand_t *operand)
+{
+    char *const copy = allocate(operand->block_bytes);
+    CUDA(cudaMemcpy(copy, operand->block, operand->block_bytes, cudaMemcpyDeviceToHost));
+    return copy;
+}
+
 /* Takes the elements out of a copy of the block; true if poison is all that is left. */
 static bool take(const problem_t *problem, const operand_t *operand, char *copy, double *values)
 {
     const size_t element = reference_type_bytes(element_type(problem));
     char *const first = copy + ((char *)operand->device - operand->block);
     for (size_t i = 0; i < elements_of(&operand->packed); i++) {
-        char *const at = first + place(&operand->stored, i) * element;
+        char *const at = first + operand->places[i] * element;
         reference_decode(element_type(problem), at, 1, &values[i]);
         memset(at, 0xFF, element);
     }
-    for (size_t i = 0; i < operand->block_bytes; i++)
-        if (copy[i] != (char)0xFF)
-            return false;
-    return true;
-}
-
-/* An input is as it was stored. */
-static bool unchanged(const problem_t *problem, const operand_t *operand)
-{
-    const size_t elements = elements_of(&operand->packed);
-    double *const values = allocate(elements * sizeof *values);
-    char *const copy = allocate(operand->block_bytes);
-    CUDA(cudaMemcpy(copy, operand->block, operand->block_bytes, cudaMemcpyDeviceToHost));
-    const bool same = take(problem, operand, copy, values) &&
-                      memcmp(values, operand->values, elements * sizeof *values) == 0;
-    free(copy);
-    free(values);
-    return same;
+    return copy[0] == (char)0xFF && memcmp(copy, copy + 1, operand->block_bytes - 1) == 0;
 }
 
 bool problem_download(const problem_t *problem, double *values)
 {
-    const operand_t *const output = problem->output;
-    char *const copy = allocate(output->block_bytes);
-    CUDA(cudaMemcpy(copy, output->block, output->block_bytes, cudaMemcpyDeviceToHost));
-    bool intact = take(problem, output, copy, values);
+    char *copy = download(problem->output);
+    bool intact = take(problem, problem->output, copy, values);
     free(copy);
     for (int i = 0; i < OPERANDS; i++) {
         const operand_t *const operand = &problem->operands[i];
-        if (operand != output && operand->block && !unchanged(problem, operand))
-            intact = false;
+        if (operand == problem->output || !operand->block)
+            continue;
+        copy = download(operand);
+        intact = intact && memcmp(copy, operand->uploaded, operand->block_bytes) == 0;
+        free(copy);
     }
     return intact;
 }

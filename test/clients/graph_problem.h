@@ -15,7 +15,10 @@ typedef struct operand {
     reference_tensor_t packed; /* of `values` */
     reference_tensor_t stored; /* the same dimensions as they lie on the device */
     double *values;
-    char *block; /* device memory with guards; `device` is the first element in it */
+    size_t *places; /* of each element in storage */
+    char *image;    /* what is stored, gaps poisoned; NULL before it is needed */
+    char *block;    /* device memory with guards; `device` is the first element in it */
+    char *uploaded; /* all of the block as it was uploaded */
     size_t block_bytes;
     void *device;
 } operand_t;
