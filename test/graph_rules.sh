@@ -185,7 +185,7 @@ table() {
         rule_of graph_faults any_failing_backend_call_is_survived 'executions_undivided > 20' "$direction"
         rule_of graph_faults any_failing_allocation_is_survived 'calls_graph_execute > 20' "$direction"
     done
-    rule_of graph_faults any_failing_backend_call_is_survived 'executions_undivided > 20' 1 $small
+    rule_of graph_faults any_failing_backend_call_is_survived 'executions_split > 0' 1 $small
     rule_of graph_faults any_failing_backend_call_is_survived 'executions_split > 0' 2 $small
     rule_of graph_faults any_failing_backend_call_is_survived 'executions_split > 0' 3 $small MICRODNN_CONVOLUTION_BATCH_SIZES=all
     direction=0

@@ -72,10 +72,10 @@ static graph_case_t case_at(int i)
 {
     static const case_type_t types[] = {CASE_FP32, CASE_TF32, CASE_FP16};
     if (i == 3)
-        return fused_case(CASE_FP32, 24);
+        return fused_case(CASE_FP32, 12);
     if (i == 7)
-        return fused_case(CASE_FP16, 24);
-    graph_case_t test = small_case((graph_direction_t)(i % 3), types[i / 3], 24);
+        return fused_case(CASE_FP16, 12);
+    graph_case_t test = small_case((graph_direction_t)(i % 3), types[i / 3], 12);
     if (test.direction == GRAPH_BACKWARD_FILTER && test.type == CASE_TF32)
         test.beta = 1;
     return test;
@@ -574,7 +574,7 @@ static bool the_current_device_may_be_another(void)
     CUDA(cudaStreamCreate(&stream));
     for (int i = 0; i < 6; i++) {
         job_t job;
-        const graph_case_t test = small_case((graph_direction_t)(i / 2), CASE_FP16, 50 + i);
+        const graph_case_t test = small_case((graph_direction_t)(i / 2), CASE_FP16, 20 + i);
         CUDNN(cudnnSetStream(handle, i % 2 ? stream : NULL));
         job_open(&job, &test, handle, NULL);
         cudnnBackendDescriptor_t plan = job_plan(&job, job_hungriest(&job));
@@ -990,7 +990,7 @@ static bool packs_are_understood_however_made(void)
     for (int direction = GRAPH_FORWARD; direction <= GRAPH_BACKWARD_FILTER; direction++) {
         job_t job;
         size_t bytes;
-        const graph_case_t test = hungry_case((graph_direction_t)direction, 39);
+        const graph_case_t test = hungry_case((graph_direction_t)direction, 20);
         job_open(&job, &test, handle, NULL);
         cudnnBackendDescriptor_t shrunk = shrunk_plan(&job, &bytes);
         CHECK(packs_agree(&job, shrunk, bytes));
@@ -1009,7 +1009,7 @@ static bool uids_are_names_not_places(void)
     for (int direction = GRAPH_FORWARD; direction <= GRAPH_BACKWARD_FILTER; direction++)
         for (int renamed = 0; renamed < 2; renamed++) {
             job_t job;
-            const graph_case_t test = hungry_case((graph_direction_t)direction, 45);
+            const graph_case_t test = hungry_case((graph_direction_t)direction, 20);
             if (renamed)
                 job_open_renamed(&job, &test, handle);
             else
@@ -1027,7 +1027,7 @@ static bool uids_are_names_not_places(void)
 static bool later_parts_of_a_gradient_add(void)
 {
     job_t job;
-    const graph_case_t test = hungry_case(GRAPH_BACKWARD_FILTER, 46);
+    const graph_case_t test = hungry_case(GRAPH_BACKWARD_FILTER, 24);
     job_open(&job, &test, handle, NULL);
     for (int config = 0; config < job.count; config++) {
         cudnnBackendDescriptor_t plan = job_plan(&job, config);
@@ -1077,7 +1077,7 @@ static bool addresses_may_be_used_again(void)
 {
     job_t job;
     size_t bytes;
-    const graph_case_t test = hungry_case(GRAPH_FORWARD, 40);
+    const graph_case_t test = hungry_case(GRAPH_FORWARD, 20);
     job_open(&job, &test, handle, NULL);
     const int config = job_hungriest(&job);
     cudnnBackendDescriptor_t plan = shrunk_plan(&job, &bytes);
@@ -1433,7 +1433,7 @@ static bool strict_plans_never_run_tensor_cores(void)
     int strict = 0, loose = 0;
     for (int i = 0; i < 6; i++) {
         job_t job;
-        graph_case_t test = small_case((graph_direction_t)(i % 3), CASE_TF32, 43);
+        graph_case_t test = small_case((graph_direction_t)(i % 3), CASE_TF32, 16);
         test.alpha = i < 3 ? 1 : 0.5;
         job_open(&job, &test, handle, NULL);
         for (int pass = 0; pass < 2; pass++)
@@ -1477,7 +1477,7 @@ static bool direct_plans_stay_direct(void)
     int ran = 0;
     for (int direction = GRAPH_FORWARD; direction <= GRAPH_BACKWARD_FILTER; direction++) {
         job_t job;
-        graph_case_t test = small_case((graph_direction_t)direction, CASE_FP32, 44);
+        graph_case_t test = small_case((graph_direction_t)direction, CASE_FP32, 12);
         test.c = test.k = 16;
         job_open(&job, &test, handle, NULL);
         for (int config = 0; config < job.count; config++) {
@@ -1517,7 +1517,7 @@ static bool graphs_are_known_without_json(void)
     for (int i = 0; i < CASES; i++) {
         job_t job;
         size_t bytes = 0;
-        const graph_case_t test = hungry_case((graph_direction_t)(i % 3), 62 + i);
+        const graph_case_t test = hungry_case((graph_direction_t)(i % 3), 20 + i);
         job_open(&job, &test, handle, NULL);
         if (i == 0) {
             CHECK(use_unread(&job) && use_unread(&job));
@@ -1572,7 +1572,7 @@ static void *build_and_run(void *image_count)
 /* Descriptors of both are created and destroyed at once, at each other's addresses. */
 static bool two_threads_build_graphs(void)
 {
-    static const int images[2] = {33, 47};
+    static const int images[2] = {13, 17};
     pthread_t threads[2];
     void *failed;
     for (int i = 0; i < 2; i++)

@@ -19,10 +19,14 @@ static void find_next(const char *name, void *function)
     __typeof__(&name) variable;                                                                    \
     find_next(#name, &variable)
 
+static _Thread_local int last_set; /* attribute: what is finalized next has it */
+
 /* Counts the call; true if it is the one that fails. */
-static bool fails(witness_function_t function, void *descriptor)
+static bool fails(witness_function_t function, int kind, void *descriptor)
 {
-    atomic_fetch_add(&witness.calls[function], 1);
+    const uint64_t call = atomic_fetch_add(&witness.calls[function], 1);
+    if (call < WITNESS_JOURNAL)
+        atomic_store(&witness.kinds[function][call], kind);
     if (atomic_load(&witness.fail_function) != (int)function ||
         atomic_fetch_sub(&witness.fail_countdown, 1) != 1)
         return false;
@@ -30,15 +34,15 @@ static bool fails(witness_function_t function, void *descriptor)
     return true;
 }
 
-#define MAY_FAIL(function, descriptor)                                                             \
-    if (fails(function, (void *)(descriptor)))                                                     \
+#define MAY_FAIL(function, kind, descriptor)                                                       \
+    if (fails(function, (int)(kind), (void *)(descriptor)))                                        \
     return WITNESS_FAILURE
 
 cudnnStatus_t CUDNNWINAPI cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                                        cudnnBackendDescriptor_t *descriptor)
 {
     NEXT(real, cudnnBackendCreateDescriptor);
-    MAY_FAIL(WITNESS_CREATE, descriptor);
+    MAY_FAIL(WITNESS_CREATE, type, descriptor);
     return real(type, descriptor);
 }
 
@@ -48,7 +52,8 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(cudnnBackendDescriptor_t desc
                                                    const void *elements)
 {
     NEXT(real, cudnnBackendSetAttribute);
-    MAY_FAIL(WITNESS_SET, descriptor);
+    last_set = (int)name;
+    MAY_FAIL(WITNESS_SET, name, descriptor);
     return real(descriptor, name, type, count, elements);
 }
 
@@ -59,14 +64,14 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendGetAttribute(cudnnBackendDescriptor_t cons
                                                    void *elements)
 {
     NEXT(real, cudnnBackendGetAttribute);
-    MAY_FAIL(WITNESS_GET, descriptor);
+    MAY_FAIL(WITNESS_GET, name, descriptor);
     return real(descriptor, name, type, requested, count, elements);
 }
 
 cudnnStatus_t CUDNNWINAPI cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 {
     NEXT(real, cudnnBackendFinalize);
-    MAY_FAIL(WITNESS_FINALIZE, descriptor);
+    MAY_FAIL(WITNESS_FINALIZE, last_set, descriptor);
     return real(descriptor);
 }
 
@@ -113,7 +118,7 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendExecute(cudnnHandle_t handle, cudnnBackend
                                               cudnnBackendDescriptor_t pack)
 {
     NEXT(real, cudnnBackendExecute);
-    MAY_FAIL(WITNESS_EXECUTE, plan);
+    MAY_FAIL(WITNESS_EXECUTE, 0, plan);
     count_plan(plan);
     const cudnnStatus_t status = real(handle, plan, pack);
     if (status == CUDNN_STATUS_SUCCESS)
@@ -127,7 +132,7 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendPopulateCudaGraph(cudnnHandle_t handle,
                                                         cudaGraph_t graph)
 {
     NEXT(real, cudnnBackendPopulateCudaGraph);
-    MAY_FAIL(WITNESS_POPULATE, plan);
+    MAY_FAIL(WITNESS_POPULATE, 0, plan);
     count_plan(plan);
     return real(handle, plan, pack, graph);
 }
@@ -138,7 +143,7 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendUpdateCudaGraph(cudnnHandle_t handle,
                                                       cudaGraph_t graph)
 {
     NEXT(real, cudnnBackendUpdateCudaGraph);
-    MAY_FAIL(WITNESS_UPDATE, plan);
+    MAY_FAIL(WITNESS_UPDATE, 0, plan);
     count_plan(plan);
     return real(handle, plan, pack, graph);
 }

@@ -21,9 +21,14 @@ typedef enum witness_function {
     WITNESS_FUNCTIONS
 } witness_function_t;
 
+enum { WITNESS_JOURNAL = 4096 };
+
 /* Any thread. Clients write zeros where they want to begin anew. */
 typedef struct witness {
     _Atomic uint64_t calls[WITNESS_FUNCTIONS];
+    /* What each of the first calls was about: the type that is created, the attribute that is set or got, or was set
+     * before a descriptor is finalized. */
+    _Atomic int kinds[WITNESS_FUNCTIONS][WITNESS_JOURNAL];
     _Atomic int fail_function;      /* WITNESS_FUNCTIONS: none */
     _Atomic int64_t fail_countdown; /* at 1 the next call of fail_function fails and does nothing */
     _Atomic(void *) failed; /* descriptor of the call that failed; for Create where it goes */
