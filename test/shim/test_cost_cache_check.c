@@ -13,6 +13,7 @@
 #include "shim/candidates/candidate_table.h"
 #include "shim/candidates/cost_cache_check.h"
 #include "shim/candidates/slices.h"
+#include "test/unit/cases.h"
 #include "test/unit/random.h"
 
 enum { BATCH = 16, ALGO_COUNT = 6, ENGINE_COUNT = 40 };
@@ -148,11 +149,10 @@ static void check_engine(const mdnn_problem_t *problem, const mdnn_engines_t *en
     assert_true(!cost->strict || truth.strict);
 }
 
-static void nothing_is_admitted_by_the_word_of_a_file(void **state)
+CASE(nothing_is_admitted_by_the_word_of_a_file)
 {
     static const mdnn_call_t call;
     int kept = 0;
-    (void)state;
     for (uint64_t seed = 1, round = 0; round < 20000; round++) {
         const mdnn_problem_t problem = any_problem(&seed);
         mdnn_engines_t *const engines =
@@ -175,7 +175,7 @@ static void nothing_is_admitted_by_the_word_of_a_file(void **state)
     assert_true(kept > 20000); /* what is so stays */
 }
 
-static void what_is_so_stays_and_what_is_left_out_restricts(void **state)
+CASE(what_is_so_stays_and_what_is_left_out_restricts)
 {
     static const mdnn_call_t call;
     const mdnn_problem_t problem = {.x = {.dims = {BATCH}},
@@ -190,7 +190,6 @@ static void what_is_so_stays_and_what_is_left_out_restricts(void **state)
         {.algo = MDNN_ALGO_ENGINE + 4, .engine = {.id = 4}, .time_ms = 2, .strict = true}};
     mdnn_cost_memory_t memory = {0};
     uint64_t some;
-    (void)state;
     problem_now = &problem;
     assert_int_equal(mdnn_cost_memory_put(&memory, BATCH, MDNN_PART_FIRST, costs, 2, false),
                      MDNN_STATUS_OK);
@@ -208,9 +207,5 @@ static void what_is_so_stays_and_what_is_left_out_restricts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_admitted_by_the_word_of_a_file),
-        cmocka_unit_test(what_is_so_stays_and_what_is_left_out_restricts),
-    };
-    return cmocka_run_group_tests_name("cost cache check", tests, NULL, NULL);
+    return run_cases("cost cache check");
 }

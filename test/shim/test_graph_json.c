@@ -18,6 +18,7 @@
 
 #include "shim/graph/graph_json.h"
 #include "shim/graph/json.h"
+#include "test/unit/cases.h"
 
 #define FOLDER "test/data/plan-json/"
 
@@ -356,9 +357,8 @@ static mdnn_graph_t expected_of(const sample_t *sample)
     return graph;
 }
 
-static void plans_of_cudnn_become_their_problems(void **state)
+CASE(plans_of_cudnn_become_their_problems)
 {
-    (void)state;
     for (int i = 0; i < SAMPLES; i++) {
         plan_t plan = plan_of(samples[i].name);
         mdnn_graph_t graph;
@@ -375,9 +375,8 @@ static void plans_of_cudnn_become_their_problems(void **state)
     }
 }
 
-static void every_plan_is_in_the_table(void **state)
+CASE(every_plan_is_in_the_table)
 {
-    (void)state;
     int count = 0;
     DIR *const folder = opendir(FOLDER);
     assert_non_null(folder);
@@ -531,16 +530,14 @@ static const change_t changes[] = {
     {PLAN, "{\"cudnnVersion\"", "{},{\"cudnnVersion\"", UNREADABLE},
 };
 
-static void a_change_is_seen(void **state)
+CASE(a_change_is_seen)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
         check_change(&changes[i]);
 }
 
-static void a_plan_cut_short_is_no_json(void **state)
+CASE(a_plan_cut_short_is_no_json)
 {
-    (void)state;
     const plan_t plan = plan_of("add-bias-relu-f32");
     mdnn_graph_t graph;
     size_t whole = plan.bytes;
@@ -571,9 +568,8 @@ static mdnn_graph_t changed(const char *name, const char *const (*replacements)[
     changed(name, (const char *const[][2]){__VA_ARGS__},                                           \
             sizeof(const char *const[][2]){__VA_ARGS__} / (2 * sizeof(char *)))
 
-static void alpha1_belongs_to_the_chain_whatever_the_input_is_called(void **state)
+CASE(alpha1_belongs_to_the_chain_whatever_the_input_is_called)
 {
-    (void)state;
     const mdnn_graph_t plain = CHANGED(FUSED, {"\"alpha1\":1.0", "\"alpha1\":0.75"});
     const mdnn_graph_t swapped =
         CHANGED(FUSED, {"\"alpha1\":1.0,\"alpha2\":0.5,\"X\":\"67\",\"Y\":\"65\",\"B\":\"122\"",
@@ -583,9 +579,8 @@ static void alpha1_belongs_to_the_chain_whatever_the_input_is_called(void **stat
     assert_memory_equal(&plain, &swapped, sizeof plain);
 }
 
-static void the_order_is_that_of_the_data(void **state)
+CASE(the_order_is_that_of_the_data)
 {
-    (void)state;
     /* The additions named the other way round in the text. */
     const mdnn_graph_t plain = CHANGED(FUSED, {"\"alpha2\":0.5", "\"alpha2\":1.0"});
     const mdnn_graph_t moved = CHANGED(
@@ -604,9 +599,8 @@ static void the_order_is_that_of_the_data(void **state)
 }
 
 /* cuDNN 9.19 asks for these fields, every one, when it reads a plan. */
-static void activations_keep_their_parameters(void **state)
+CASE(activations_keep_their_parameters)
 {
-    (void)state;
     static const struct {
         const char *name, *fields;
         int mode;
@@ -636,9 +630,8 @@ static void activations_keep_their_parameters(void **state)
     }
 }
 
-static void filters_have_a_format_where_the_legacy_api_has_it(void **state)
+CASE(filters_have_a_format_where_the_legacy_api_has_it)
 {
-    (void)state;
     const mdnn_graph_t gaps = CHANGED(PLAN, {"[576,9,3,1]", "[1152,18,6,2]"});
     assert_int_equal(gaps.problem.w.format, -1);
     assert_int_equal(gaps.problem.interfaces, MDNN_INTERFACE_GRAPH);
@@ -653,9 +646,8 @@ static void filters_have_a_format_where_the_legacy_api_has_it(void **state)
     assert_int_equal(channels_last.problem.w.format, CUDNN_TENSOR_NHWC);
 }
 
-static void a_single_element_has_a_stride(void **state)
+CASE(a_single_element_has_a_stride)
 {
-    (void)state;
     const mdnn_graph_t image =
         CHANGED(PLAN, {"\"dim\":[8,64,56,56]", "\"dim\":[1,64,56,56]"},
                 {"\"dim\":[8,64,56,56]", "\"dim\":[1,64,56,56]"},
@@ -670,9 +662,8 @@ static void a_single_element_has_a_stride(void **state)
     assert_int_equal(point.problem.w.strides[3], 1);
 }
 
-static void wider_sums_and_operands_are_taken(void **state)
+CASE(wider_sums_and_operands_are_taken)
 {
-    (void)state;
     const mdnn_graph_t graph =
         CHANGED("bias-f16-nhwc",
                 {"98\",\"dataType\":\"CUDNN_DATA_HALF\"", "98\",\"dataType\":\"CUDNN_DATA_FLOAT\""},
@@ -684,11 +675,10 @@ static void wider_sums_and_operands_are_taken(void **state)
     assert_int_equal(graph.problem.pointwise[0].input_type, CUDNN_DATA_HALF);
 }
 
-static void a_decimal_comma_changes_nothing(void **state)
+CASE(a_decimal_comma_changes_nothing)
 {
     static const char *const NAMES[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "nl_NL.UTF-8", "ru_RU.UTF-8"};
     bool found = false;
-    (void)state;
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES && !found; i++)
         found = setlocale(LC_NUMERIC, NAMES[i]) && *localeconv()->decimal_point == ',';
     if (!found)
@@ -698,9 +688,8 @@ static void a_decimal_comma_changes_nothing(void **state)
     setlocale(LC_NUMERIC, "C");
 }
 
-static void what_is_too_large_passes(void **state)
+CASE(what_is_too_large_passes)
 {
-    (void)state;
     plan_t plan = plan_of(PLAN);
     mdnn_graph_t graph;
     char *const spaces = malloc(MDNN_JSON_BYTES + 1);
@@ -717,19 +706,5 @@ static void what_is_too_large_passes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_of_cudnn_become_their_problems),
-        cmocka_unit_test(every_plan_is_in_the_table),
-        cmocka_unit_test(a_change_is_seen),
-        cmocka_unit_test(a_plan_cut_short_is_no_json),
-        cmocka_unit_test(alpha1_belongs_to_the_chain_whatever_the_input_is_called),
-        cmocka_unit_test(the_order_is_that_of_the_data),
-        cmocka_unit_test(activations_keep_their_parameters),
-        cmocka_unit_test(filters_have_a_format_where_the_legacy_api_has_it),
-        cmocka_unit_test(a_single_element_has_a_stride),
-        cmocka_unit_test(wider_sums_and_operands_are_taken),
-        cmocka_unit_test(a_decimal_comma_changes_nothing),
-        cmocka_unit_test(what_is_too_large_passes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("graph_json");
 }

@@ -11,6 +11,7 @@
 
 #include "shim/interpose/driver.h"
 #include "shim/vmem/kernel_layout.h"
+#include "test/unit/cases.h"
 
 /* Handles are numbers times 16; even ones are kernels, odd ones functions. A handle has as many
  * parameters as its number modulo 8, plus what `changed` says; all of 8 bytes. */
@@ -73,9 +74,8 @@ static void check(size_t number)
         assert_int_equal(layout->parameter_bytes[i], 8);
 }
 
-static void both_kinds_of_handles_are_known(void **state)
+CASE(both_kinds_of_handles_are_known)
 {
-    (void)state;
     for (size_t number = 1; number < 5000; number++) /* the table grows meanwhile */
         check(number);
     const unsigned long before = asked;
@@ -84,17 +84,15 @@ static void both_kinds_of_handles_are_known(void **state)
     assert_int_equal(asked, before);
 }
 
-static void names_tell_kernels_apart(void **state)
+CASE(names_tell_kernels_apart)
 {
-    (void)state;
     const uint64_t one = mdnn_kernel_layout(handle(1))->name_hash;
     assert_true(one == mdnn_kernel_layout(handle(5))->name_hash);
     assert_true(one != mdnn_kernel_layout(handle(3))->name_hash);
 }
 
-static void what_is_forgotten_is_asked_again(void **state)
+CASE(what_is_forgotten_is_asked_again)
 {
-    (void)state;
     const mdnn_kernel_layout_t *const before = mdnn_kernel_layout(handle(10));
     mdnn_kernel_layouts_forget();
     const unsigned long asked_before = asked;
@@ -112,9 +110,8 @@ static void what_is_forgotten_is_asked_again(void **state)
         check(number);
 }
 
-static void an_untold_layout_is_unknown(void **state)
+CASE(an_untold_layout_is_unknown)
 {
-    (void)state;
     tells = false;
     const mdnn_kernel_layout_t *const layout = mdnn_kernel_layout(handle(6001));
     assert_non_null(layout);
@@ -136,9 +133,8 @@ static void *look(void *context)
     return NULL;
 }
 
-static void threads_may_look_at_once(void **state)
+CASE(threads_may_look_at_once)
 {
-    (void)state;
     pthread_t threads[4];
     size_t wrong[4] = {0};
     for (int i = 0; i < 4; i++)
@@ -151,12 +147,5 @@ static void threads_may_look_at_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_kinds_of_handles_are_known),
-        cmocka_unit_test(names_tell_kernels_apart),
-        cmocka_unit_test(what_is_forgotten_is_asked_again),
-        cmocka_unit_test(an_untold_layout_is_unknown),
-        cmocka_unit_test(threads_may_look_at_once),
-    };
-    return cmocka_run_group_tests_name("kernel_layout", tests, NULL, NULL);
+    return run_cases("kernel_layout");
 }

@@ -12,6 +12,7 @@
 
 #include "shim/real/real.h"
 #include "shim/vmem/plain_memory.h"
+#include "test/unit/cases.h"
 
 mdnn_dlsym_function_t mdnn_real_dlsym(void)
 {
@@ -46,13 +47,12 @@ static void *load_others(void *unused)
     return unused;
 }
 
-static void a_library_is_known_at_every_moment(void **state)
+CASE(a_library_is_known_at_every_moment)
 {
     enum { QUESTIONS = 300000 };
     void *const function = function_of("libnccl.so.2");
     pthread_t other;
     int forgotten = 0;
-    (void)state;
     assert_int_equal(pthread_create(&other, NULL, load_others, NULL), 0);
     for (int i = 0; i < QUESTIONS; i++)
         forgotten += mdnn_plain_memory_wanted(function) != MDNN_PLAIN_ALWAYS;
@@ -61,7 +61,7 @@ static void a_library_is_known_at_every_moment(void **state)
     assert_int_equal(forgotten, 0);
 }
 
-static void its_name_decides(void **state)
+CASE(its_name_decides)
 {
     static const struct {
         const char *file;
@@ -75,15 +75,13 @@ static void its_name_decides(void **state)
         {"libmagma_of_mine.so", MDNN_PLAIN_NEVER},     {"libcufft_plugin.so", MDNN_PLAIN_NEVER},
         {"libtorch_cuda_linalg.so", MDNN_PLAIN_NEVER}, {"mylibcufft.so.12", MDNN_PLAIN_NEVER},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         assert_int_equal(mdnn_plain_memory_wanted(function_of(files[i].file)), files[i].wanted);
 }
 
 /* Often another library gets the addresses of one that is closed. */
-static void one_that_is_closed_stands_for_no_other(void **state)
+CASE(one_that_is_closed_stands_for_no_other)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         char name[64];
         Dl_info info;
@@ -99,18 +97,16 @@ static void one_that_is_closed_stands_for_no_other(void **state)
     }
 }
 
-static void the_program_is_no_library(void **state)
+CASE(the_program_is_no_library)
 {
     static const char here = 0;
-    (void)state;
     assert_int_equal(mdnn_plain_memory_wanted(&here), MDNN_PLAIN_NEVER);
     assert_int_equal(mdnn_plain_memory_wanted(NULL), MDNN_PLAIN_NEVER);
 }
 
-static void what_is_done_for_nccl_is_nccls(void **state)
+CASE(what_is_done_for_nccl_is_nccls)
 {
     static const char here = 0;
-    (void)state;
     mdnn_nccl_enter();
     assert_int_equal(mdnn_plain_memory_wanted(&here), MDNN_PLAIN_ALWAYS);
     mdnn_nccl_leave();
@@ -119,12 +115,5 @@ static void what_is_done_for_nccl_is_nccls(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_library_is_known_at_every_moment),
-        cmocka_unit_test(its_name_decides),
-        cmocka_unit_test(one_that_is_closed_stands_for_no_other),
-        cmocka_unit_test(the_program_is_no_library),
-        cmocka_unit_test(what_is_done_for_nccl_is_nccls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("plain_memory");
 }

@@ -10,6 +10,7 @@
 
 #include "config/statistics.h"
 #include "shim/convolution/trial.h"
+#include "test/unit/cases.h"
 #include "test/shim/event_driver.h"
 
 enum { CALLS = 40 };
@@ -60,9 +61,8 @@ static mdnn_trial_t *open_trial(float split, float rival)
     return trial;
 }
 
-static void a_split_that_wins_clearly_stays_after_one_pair(void **state)
+CASE(a_split_that_wins_clearly_stays_after_one_pair)
 {
-    (void)state;
     mdnn_trial_t *const trial = open_trial(1.0F, 2.0F);
     const served_t during = serve(trial, CALLS);
     assert_int_equal(during.timed, 2);
@@ -72,9 +72,8 @@ static void a_split_that_wins_clearly_stays_after_one_pair(void **state)
     mdnn_trial_destroy(trial);
 }
 
-static void a_split_that_wins_narrowly_stays_after_all_pairs(void **state)
+CASE(a_split_that_wins_narrowly_stays_after_all_pairs)
 {
-    (void)state;
     mdnn_trial_t *const trial = open_trial(0.95F, 1.0F);
     const served_t during = serve(trial, CALLS);
     assert_int_equal(during.timed, 10);
@@ -85,9 +84,8 @@ static void a_split_that_wins_narrowly_stays_after_all_pairs(void **state)
     assert_int_equal(live_events, 0);
 }
 
-static void a_split_that_loses_is_dropped(void **state)
+CASE(a_split_that_loses_is_dropped)
 {
-    (void)state;
     mdnn_trial_t *const trial = open_trial(1.1F, 1.0F);
     serve(trial, CALLS);
     assert_int_equal(serve(trial, CALLS).rival, CALLS);
@@ -95,18 +93,16 @@ static void a_split_that_loses_is_dropped(void **state)
     assert_int_equal(live_events, 0);
 }
 
-static void a_difference_within_the_noise_drops_nothing(void **state)
+CASE(a_difference_within_the_noise_drops_nothing)
 {
-    (void)state;
     mdnn_trial_t *const trial = open_trial(1.01F, 1.0F);
     serve(trial, CALLS);
     assert_int_equal(serve(trial, CALLS).split, CALLS);
     mdnn_trial_destroy(trial);
 }
 
-static void an_unfinished_trial_waits_without_blocking(void **state)
+CASE(an_unfinished_trial_waits_without_blocking)
 {
-    (void)state;
     mdnn_trial_t *const trial = open_trial(1.1F, 1.0F);
     query_result = CUDA_ERROR_NOT_READY;
     assert_int_equal(serve(trial, CALLS).timed, 2);
@@ -118,9 +114,8 @@ static void an_unfinished_trial_waits_without_blocking(void **state)
     assert_int_equal(live_events, 0);
 }
 
-static void a_stream_that_is_captured_is_left_alone(void **state)
+CASE(a_stream_that_is_captured_is_left_alone)
 {
-    (void)state;
     mdnn_trial_t *const trial = open_trial(1.1F, 1.0F);
     capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     const served_t served = serve(trial, CALLS);
@@ -130,9 +125,8 @@ static void a_stream_that_is_captured_is_left_alone(void **state)
     assert_int_equal(live_events, 0);
 }
 
-static void without_events_there_is_no_trial(void **state)
+CASE(without_events_there_is_no_trial)
 {
-    (void)state;
     for (int at = 1; at <= 20; at++) {
         mdnn_trial_t *trial = NULL;
         fail_event_at = at;
@@ -143,9 +137,8 @@ static void without_events_there_is_no_trial(void **state)
     fail_event_at = 0;
 }
 
-static void times_that_are_not_told_decide_nothing(void **state)
+CASE(times_that_are_not_told_decide_nothing)
 {
-    (void)state;
     mdnn_trial_t *trial = open_trial(1.0F, 2.0F);
     untold = 2; /* of two pairs */
     assert_int_equal(serve(trial, CALLS).timed, 6);
@@ -159,9 +152,8 @@ static void times_that_are_not_told_decide_nothing(void **state)
     assert_int_equal(live_events, 0);
 }
 
-static void a_trial_that_stays_undecided_ends_without_the_split(void **state)
+CASE(a_trial_that_stays_undecided_ends_without_the_split)
 {
-    (void)state;
     mdnn_trial_t *trial = open_trial(1.0F, 2.0F);
     untold = INT_MAX;
     assert_int_equal(serve(trial, CALLS).timed, 6);
@@ -171,9 +163,8 @@ static void a_trial_that_stays_undecided_ends_without_the_split(void **state)
     untold = 0;
 }
 
-static void an_end_that_was_not_recorded_decides_nothing(void **state)
+CASE(an_end_that_was_not_recorded_decides_nothing)
 {
-    (void)state;
     mdnn_trial_t *const trial = open_trial(1.0F, 2.0F);
     serve(trial, 2);    /* the warm-ups */
     fail_record_at = 2; /* the end of the first call; its event may tell of another one */
@@ -183,9 +174,8 @@ static void an_end_that_was_not_recorded_decides_nothing(void **state)
     assert_int_equal(live_events, 0);
 }
 
-static void calls_at_the_same_time_run_the_split(void **state)
+CASE(calls_at_the_same_time_run_the_split)
 {
-    (void)state;
     mdnn_trial_t *const trial = open_trial(1.0F, 2.0F);
     int outer, inner;
     serve(trial, 2); /* the warm-ups */
@@ -199,18 +189,5 @@ static void calls_at_the_same_time_run_the_split(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_split_that_wins_clearly_stays_after_one_pair),
-        cmocka_unit_test(a_split_that_wins_narrowly_stays_after_all_pairs),
-        cmocka_unit_test(a_split_that_loses_is_dropped),
-        cmocka_unit_test(a_difference_within_the_noise_drops_nothing),
-        cmocka_unit_test(an_unfinished_trial_waits_without_blocking),
-        cmocka_unit_test(a_stream_that_is_captured_is_left_alone),
-        cmocka_unit_test(without_events_there_is_no_trial),
-        cmocka_unit_test(times_that_are_not_told_decide_nothing),
-        cmocka_unit_test(a_trial_that_stays_undecided_ends_without_the_split),
-        cmocka_unit_test(an_end_that_was_not_recorded_decides_nothing),
-        cmocka_unit_test(calls_at_the_same_time_run_the_split),
-    };
-    return cmocka_run_group_tests_name("trial", tests, NULL, NULL);
+    return run_cases("trial");
 }

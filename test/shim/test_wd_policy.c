@@ -11,6 +11,7 @@
 #include "shim/convolution/wd_settings.h"
 #include "shim/real/process.h"
 #include "optimizer/wd_policy.h"
+#include "test/unit/cases.h"
 #include "test/unit/random_wd.h"
 
 enum { GROUPS = 5, CALLS = 24, PROBLEMS = 6, ITEMS = 8 };
@@ -172,21 +173,18 @@ static void divide_at_random(double solver_ms, uint64_t seed)
     assert_true(faster > 500);
 }
 
-static void divisions_are_valid_and_no_slower_than_equal_shares(void **state)
+CASE(divisions_are_valid_and_no_slower_than_equal_shares)
 {
-    (void)state;
     divide_at_random(1000, 1);
 }
 
-static void so_are_those_that_were_cut_short(void **state)
+CASE(so_are_those_that_were_cut_short)
 {
-    (void)state;
     divide_at_random(1e-6, 2);
 }
 
-static void one_group_that_shares_has_everything(void **state)
+CASE(one_group_that_shares_has_everything)
 {
-    (void)state;
     static division_t division;
     uint64_t seed = 3;
     const mdnn_wd_settings_t settings = {.model = MDNN_WD_SHARED, .solver_ms = 1000};
@@ -199,9 +197,8 @@ static void one_group_that_shares_has_everything(void **state)
     }
 }
 
-static void equal_regions_until_all_networks_are_known(void **state)
+CASE(equal_regions_until_all_networks_are_known)
 {
-    (void)state;
     static division_t division;
     uint64_t seed = 4;
     const mdnn_wd_settings_t settings = {.model = MDNN_WD_SUM, .solver_ms = 1000};
@@ -218,9 +215,8 @@ static void equal_regions_until_all_networks_are_known(void **state)
     }
 }
 
-static void the_limit_is_the_total_or_less(void **state)
+CASE(the_limit_is_the_total_or_less)
 {
-    (void)state;
     options.convolution_total_workspace = 1000;
     options.convolution_workspace_limit = UINT64_MAX;
     assert_int_equal(mdnn_wd_limit(), 0);
@@ -234,12 +230,5 @@ static void the_limit_is_the_total_or_less(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divisions_are_valid_and_no_slower_than_equal_shares),
-        cmocka_unit_test(so_are_those_that_were_cut_short),
-        cmocka_unit_test(one_group_that_shares_has_everything),
-        cmocka_unit_test(equal_regions_until_all_networks_are_known),
-        cmocka_unit_test(the_limit_is_the_total_or_less),
-    };
-    return cmocka_run_group_tests_name("wd_policy", tests, NULL, NULL);
+    return run_cases("wd_policy");
 }

@@ -1,6 +1,7 @@
 /* Stream capture and graphs. */
 #include <pthread.h>
 
+#include "test/unit/cases.h"
 #include "test/sim/test_sim.h"
 
 static cudaGraphExec_t end_and_instantiate(cudaStream_t stream)
@@ -43,9 +44,8 @@ static void replay(void)
     CHECK(sim_api()->host_time_us() - before >= 13 * 100);
 }
 
-static void a_graph_runs_when_launched_and_in_order(void **state)
+CASE(a_graph_runs_when_launched_and_in_order)
 {
-    (void)state;
     for (int seed = 1; seed < 6; seed++) {
         char environment[64];
         snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%d", seed);
@@ -79,9 +79,8 @@ static void fork_and_join(void)
     OK(cudaGraphExecDestroy(exec));
 }
 
-static void branches_of_a_graph_keep_their_order(void **state)
+CASE(branches_of_a_graph_keep_their_order)
 {
-    (void)state;
     for (int seed = 1; seed < 6; seed++) {
         char environment[64];
         snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%d", seed);
@@ -132,9 +131,8 @@ static void launch_in_two_streams(void)
     OK(cudaGraphExecDestroy(exec));
 }
 
-static void launches_of_one_instance_are_in_order(void **state)
+CASE(launches_of_one_instance_are_in_order)
 {
-    (void)state;
     for (int seed = 1; seed < 6; seed++) {
         char environment[64];
         snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%d", seed);
@@ -174,9 +172,8 @@ static void synchronise_inside(void)
     expect_void(stream);
 }
 
-static void waiting_for_a_capturing_stream_voids_the_capture(void **state)
+CASE(waiting_for_a_capturing_stream_voids_the_capture)
 {
-    (void)state;
     expect_success(synchronise_inside, "");
 }
 
@@ -199,9 +196,8 @@ static void allocate_inside(void)
     OK(cudaGraphExecDestroy(end_and_instantiate(stream)));
 }
 
-static void allocating_voids_a_capture_unless_relaxed(void **state)
+CASE(allocating_voids_a_capture_unless_relaxed)
 {
-    (void)state;
     expect_success(allocate_inside, "");
 }
 
@@ -231,9 +227,8 @@ static void other_threads(void)
     expect_void(stream);
 }
 
-static void a_global_capture_binds_other_threads_too(void **state)
+CASE(a_global_capture_binds_other_threads_too)
 {
-    (void)state;
     expect_success(other_threads, "");
 }
 
@@ -254,9 +249,8 @@ static void use_legacy_stream(void)
           cudaErrorStreamCaptureUnsupported);
 }
 
-static void the_legacy_stream_may_not_depend_on_a_capture(void **state)
+CASE(the_legacy_stream_may_not_depend_on_a_capture)
 {
-    (void)state;
     expect_success(use_legacy_stream, "");
 }
 
@@ -281,9 +275,8 @@ static void wrong_events(void)
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorIllegalState);
 }
 
-static void events_neither_enter_nor_leave_a_capture_unnoticed(void **state)
+CASE(events_neither_enter_nor_leave_a_capture_unnoticed)
 {
-    (void)state;
     expect_success(wrong_events, "");
 }
 
@@ -312,9 +305,8 @@ static void ask_about_capture(void)
     OK(cudaGraphDestroy(graph));
 }
 
-static void captures_have_identities(void **state)
+CASE(captures_have_identities)
 {
-    (void)state;
     expect_success(ask_about_capture, "");
 }
 
@@ -411,9 +403,8 @@ static void outlive_launch(void)
     CHECK(cudaFree(inside) == cudaErrorInvalidValue && free_memory() == before);
 }
 
-static void graphs_allocate_memory(void **state)
+CASE(graphs_allocate_memory)
 {
-    (void)state;
     for (int seed = 1; seed < 6; seed++) {
         char environment[64];
         snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%d", seed);
@@ -483,9 +474,8 @@ static void graphs_of_graphs(void)
     OK(cudaGraphDestroy(five));
 }
 
-static void graphs_are_cloned_nested_and_updated(void **state)
+CASE(graphs_are_cloned_nested_and_updated)
 {
-    (void)state;
     expect_success(graphs_of_graphs, "");
 }
 
@@ -521,27 +511,12 @@ static void set_a_kernel(void)
     OK(cudaGraphDestroy(graph));
 }
 
-static void a_kernel_of_an_instance_is_given_other_parameters(void **state)
+CASE(a_kernel_of_an_instance_is_given_other_parameters)
 {
-    (void)state;
     expect_success(set_a_kernel, "");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_graph_runs_when_launched_and_in_order),
-        cmocka_unit_test(branches_of_a_graph_keep_their_order),
-        cmocka_unit_test(launches_of_one_instance_are_in_order),
-        cmocka_unit_test(waiting_for_a_capturing_stream_voids_the_capture),
-        cmocka_unit_test(allocating_voids_a_capture_unless_relaxed),
-        cmocka_unit_test(a_global_capture_binds_other_threads_too),
-        cmocka_unit_test(the_legacy_stream_may_not_depend_on_a_capture),
-        cmocka_unit_test(events_neither_enter_nor_leave_a_capture_unnoticed),
-        cmocka_unit_test(captures_have_identities),
-        cmocka_unit_test(graphs_allocate_memory),
-        cmocka_unit_test(graphs_are_cloned_nested_and_updated),
-        cmocka_unit_test(a_kernel_of_an_instance_is_given_other_parameters),
-    };
-    return cmocka_run_group_tests_name("sim_capture", tests, NULL, NULL);
+    return run_cases("sim_capture");
 }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "test/unit/cases.h"
 #include "test/sim/test_sim.h"
 
 #define ADDRESS(pointer) ((CUdeviceptr)(uintptr_t)(pointer))
@@ -62,9 +63,8 @@ static void pageable_rows(void)
     CHECK(back[0] == first && back[63] == last);
 }
 
-static void boxes_of_two_dimensions(void **state)
+CASE(boxes_of_two_dimensions)
 {
-    (void)state;
     expect_under_seeds(pinned_rows);
     expect_under_seeds(pageable_rows);
 }
@@ -102,9 +102,8 @@ static void copy_slices(void)
     CHECK(cuMemcpy3D(&array) == CUDA_ERROR_NOT_SUPPORTED);
 }
 
-static void boxes_of_three_dimensions(void **state)
+CASE(boxes_of_three_dimensions)
 {
-    (void)state;
     expect_under_seeds(copy_slices);
 }
 
@@ -131,9 +130,8 @@ static void fill_rows(void)
     }
 }
 
-static void fills_of_rows(void **state)
+CASE(fills_of_rows)
 {
-    (void)state;
     expect_under_seeds(fill_rows);
 }
 
@@ -162,9 +160,8 @@ static void copy_box_during_capture(void)
     OK(cudaGraphDestroy(graph));
 }
 
-static void boxes_can_be_captured(void **state)
+CASE(boxes_can_be_captured)
 {
-    (void)state;
     expect_under_seeds(copy_box_during_capture);
 }
 
@@ -220,9 +217,8 @@ static void batch_rules(void)
           CUDA_ERROR_INVALID_VALUE);
 }
 
-static void copies_of_a_batch_are_in_no_order(void **state)
+CASE(copies_of_a_batch_are_in_no_order)
 {
-    (void)state;
     expect_under_seeds(batch_rules);
     int wins[2] = {0};
     failure_expected = true;
@@ -297,15 +293,13 @@ static void enable_peers(void)
     CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
 }
 
-static void peers_reach_memory_once_that_is_enabled(void **state)
+CASE(peers_reach_memory_once_that_is_enabled)
 {
-    (void)state;
     expect_success(enable_peers, "MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_PEERS=1");
 }
 
-static void devices_copy_to_each_other(void **state)
+CASE(devices_copy_to_each_other)
 {
-    (void)state;
     expect_success(copy_between_devices, "MICRODNN_SIM_DEVICES=2");
     expect_success(time_between_devices, "MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_MODE=timing");
 }
@@ -379,9 +373,8 @@ static void wait_for_enqueued_write(void)
     CHECK(ms >= 0.3 && ms < 0.32);
 }
 
-static void streams_wait_for_values(void **state)
+CASE(streams_wait_for_values)
 {
-    (void)state;
     expect_under_seeds(wait_for_stream);
     expect_under_seeds(wait_for_host);
     expect_success(wait_for_enqueued_write, "");
@@ -411,24 +404,12 @@ static void ask_many(void)
     CHECK(cudaMallocManaged(&memory, 64, cudaMemAttachGlobal) == cudaErrorNotSupported);
 }
 
-static void many_attributes_at_once(void **state)
+CASE(many_attributes_at_once)
 {
-    (void)state;
     expect_success(ask_many, "");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(boxes_of_two_dimensions),
-        cmocka_unit_test(boxes_of_three_dimensions),
-        cmocka_unit_test(fills_of_rows),
-        cmocka_unit_test(boxes_can_be_captured),
-        cmocka_unit_test(copies_of_a_batch_are_in_no_order),
-        cmocka_unit_test(devices_copy_to_each_other),
-        cmocka_unit_test(peers_reach_memory_once_that_is_enabled),
-        cmocka_unit_test(streams_wait_for_values),
-        cmocka_unit_test(many_attributes_at_once),
-    };
-    return cmocka_run_group_tests_name("sim_copy", tests, NULL, NULL);
+    return run_cases("sim_copy");
 }

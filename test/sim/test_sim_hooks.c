@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <sys/resource.h>
 
+#include "test/unit/cases.h"
 #include "test/sim/test_sim.h"
 
 #include <cudaTypedefs.h>
@@ -52,9 +53,8 @@ static void use_resolver(void)
     CHECK(old("cuNothing", &function, 11030, 0) == CUDA_ERROR_NOT_FOUND);
 }
 
-static void the_resolver_answers_by_version_and_stream_kind(void **state)
+CASE(the_resolver_answers_by_version_and_stream_kind)
 {
-    (void)state;
     expect_success(use_resolver, "");
 }
 
@@ -83,9 +83,8 @@ static void resolve_all(void)
     }
 }
 
-static void the_resolver_and_the_exports_agree(void **state)
+CASE(the_resolver_and_the_exports_agree)
 {
-    (void)state;
     expect_success(resolve_all, "");
 }
 
@@ -109,9 +108,8 @@ static void use_own_stream(void)
     CHECK(again == own);
 }
 
-static void stream_zero_depends_on_the_entry_point(void **state)
+CASE(stream_zero_depends_on_the_entry_point)
 {
-    (void)state;
     expect_success(use_own_stream, "");
 }
 
@@ -124,9 +122,8 @@ static void versioned_symbols(void)
     CHECK(!dlsym(driver(), "sim_enter") && dlsym(driver(), "sim_api"));
 }
 
-static void the_runtime_has_versions_and_hides_its_inside(void **state)
+CASE(the_runtime_has_versions_and_hides_its_inside)
 {
-    (void)state;
     expect_success(versioned_symbols, "");
 }
 
@@ -156,9 +153,8 @@ static void runtime_resolver(void)
     CHECK(version == CUDART_VERSION);
 }
 
-static void the_runtime_passes_driver_entry_points_on(void **state)
+CASE(the_runtime_passes_driver_entry_points_on)
 {
-    (void)state;
     expect_success(runtime_resolver, "");
 }
 
@@ -178,9 +174,8 @@ static void device_facts(void)
     CHECK(!strcmp(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory"));
 }
 
-static void a_device_says_that_it_is_simulated(void **state)
+CASE(a_device_says_that_it_is_simulated)
 {
-    (void)state;
     expect_success(device_facts, "MICRODNN_SIM_PROFILE=p100");
 }
 
@@ -216,9 +211,8 @@ static void use_own_stream_of_runtime(void)
     CHECK(result[0] == 7);
 }
 
-static void the_runtime_has_functions_for_own_streams(void **state)
+CASE(the_runtime_has_functions_for_own_streams)
 {
-    (void)state;
     expect_success(use_own_stream_of_runtime, "");
 }
 
@@ -246,9 +240,8 @@ static void load_module(void)
     CHECK(result == 5);
 }
 
-static void modules_find_registered_kernels_by_name(void **state)
+CASE(modules_find_registered_kernels_by_name)
 {
-    (void)state;
     expect_success(load_module, "");
 }
 
@@ -272,9 +265,8 @@ static void ask_for_parameters(void)
           CUDA_ERROR_INVALID_HANDLE);
 }
 
-static void parameter_layouts_can_be_asked_for(void **state)
+CASE(parameter_layouts_can_be_asked_for)
 {
-    (void)state;
     expect_success(ask_for_parameters, "");
 }
 
@@ -344,9 +336,8 @@ static void launch_every_way(void)
     CHECK(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_ERROR_INVALID_HANDLE);
 }
 
-static void kernels_can_be_launched_in_every_way(void **state)
+CASE(kernels_can_be_launched_in_every_way)
 {
-    (void)state;
     expect_success(launch_every_way, "");
 }
 
@@ -383,9 +374,8 @@ static void touch_by_table(void)
 }
 
 /* So a hook that scans parameters sees all that the simulated libraries touch. */
-static void kernels_touch_what_their_parameters_name(void **state)
+CASE(kernels_touch_what_their_parameters_name)
 {
-    (void)state;
     int status = run_child(touch_by_table, "ASAN_OPTIONS=log_path=/dev/null");
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     expect_success(touch_by_table, "MICRODNN_SIM_UNNAMED=1");
@@ -423,9 +413,8 @@ static void launch_with_map(void)
     CHECK(value == 8);
 }
 
-static void tensor_maps_hide_their_address(void **state)
+CASE(tensor_maps_hide_their_address)
 {
-    (void)state;
     expect_success(launch_with_map, "");
 }
 
@@ -485,35 +474,17 @@ static void with_a_context_of_its_own(void)
     CHECK(own_id == primary_id);
 }
 
-static void a_program_may_have_a_context_of_its_own(void **state)
+CASE(a_program_may_have_a_context_of_its_own)
 {
-    (void)state;
     expect_success(with_a_context_of_its_own, "");
 }
 
-static void the_driver_wants_a_context(void **state)
+CASE(the_driver_wants_a_context)
 {
-    (void)state;
     expect_success(without_context, "");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_resolver_answers_by_version_and_stream_kind),
-        cmocka_unit_test(the_resolver_and_the_exports_agree),
-        cmocka_unit_test(stream_zero_depends_on_the_entry_point),
-        cmocka_unit_test(the_runtime_has_versions_and_hides_its_inside),
-        cmocka_unit_test(the_runtime_passes_driver_entry_points_on),
-        cmocka_unit_test(the_runtime_has_functions_for_own_streams),
-        cmocka_unit_test(a_device_says_that_it_is_simulated),
-        cmocka_unit_test(modules_find_registered_kernels_by_name),
-        cmocka_unit_test(parameter_layouts_can_be_asked_for),
-        cmocka_unit_test(kernels_can_be_launched_in_every_way),
-        cmocka_unit_test(kernels_touch_what_their_parameters_name),
-        cmocka_unit_test(tensor_maps_hide_their_address),
-        cmocka_unit_test(the_driver_wants_a_context),
-        cmocka_unit_test(a_program_may_have_a_context_of_its_own),
-    };
-    return cmocka_run_group_tests_name("sim_hooks", tests, NULL, NULL);
+    return run_cases("sim_hooks");
 }

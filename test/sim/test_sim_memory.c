@@ -2,6 +2,7 @@
 #include <math.h>
 #include <sys/resource.h>
 
+#include "test/unit/cases.h"
 #include "test/sim/test_sim.h"
 
 static void fill_device(void)
@@ -23,9 +24,8 @@ static void fill_device(void)
     CHECK(cudaMalloc(&more, SIZE_MAX) == cudaErrorMemoryAllocation);
 }
 
-static void capacity_holds_to_the_byte(void **state)
+CASE(capacity_holds_to_the_byte)
 {
-    (void)state;
     expect_success(fill_device, "MICRODNN_SIM_MEMORY=64MiB");
     expect_success(fill_device, "MICRODNN_SIM_MEMORY=67108864 MICRODNN_SIM_MODE=timing");
 }
@@ -50,9 +50,8 @@ static void allocate_in_stream_order(void)
     CHECK(cudaFreeAsync(second, stream) == cudaErrorInvalidValue);
 }
 
-static void stream_ordered_memory_comes_back_when_its_free_is_reached(void **state)
+CASE(stream_ordered_memory_comes_back_when_its_free_is_reached)
 {
-    (void)state;
     expect_success(allocate_in_stream_order, "MICRODNN_SIM_MEMORY=64MiB");
     expect_success(allocate_in_stream_order, "MICRODNN_SIM_MEMORY=64MiB MICRODNN_SIM_MODE=timing");
 }
@@ -72,9 +71,8 @@ static void read_fresh(void)
     CHECK(isnan(pinned[0]) && isnan(pinned[1023]));
 }
 
-static void fresh_memory_is_not_a_number_and_aligned(void **state)
+CASE(fresh_memory_is_not_a_number_and_aligned)
 {
-    (void)state;
     expect_success(read_fresh, "");
 }
 
@@ -122,15 +120,13 @@ static void overrun(void)
     OK(cudaDeviceSynchronize());
 }
 
-static void a_kernel_that_writes_behind_an_allocation_faults(void **state)
+CASE(a_kernel_that_writes_behind_an_allocation_faults)
 {
-    (void)state;
     assert_true(faulted(run_child(overrun, "")));
 }
 
-static void host_code_faults_on_device_addresses(void **state)
+CASE(host_code_faults_on_device_addresses)
 {
-    (void)state;
     assert_true(faulted(run_child(read_on_host, "ASAN_OPTIONS=log_path=/dev/null")));
     assert_true(faulted(run_child(write_on_host, "ASAN_OPTIONS=log_path=/dev/null")));
     assert_true(faulted(run_child(write_on_host, "MICRODNN_SIM_MODE=timing")));
@@ -189,9 +185,8 @@ static void kernel_after_unordered_free(void)
     OK(cudaStreamSynchronize(worker));
 }
 
-static void a_kernel_that_strays_kills_the_context_until_reset(void **state)
+CASE(a_kernel_that_strays_kills_the_context_until_reset)
 {
-    (void)state;
     expect_success(kernel_beyond_its_memory, "");
     expect_success(kernel_on_freed_memory, "");
     expect_success(kernel_on_host_memory, "");
@@ -225,9 +220,8 @@ static void pinned_memory(void)
     OK(cudaFreeHost(pinned));
 }
 
-static void kernels_reach_pinned_and_registered_memory(void **state)
+CASE(kernels_reach_pinned_and_registered_memory)
 {
-    (void)state;
     expect_success(pinned_memory, "");
 }
 
@@ -249,9 +243,8 @@ static void describe_pointers(void)
     CHECK(cuMemGetAddressRange(&start, &bytes, start + 5000) == CUDA_ERROR_NOT_FOUND);
 }
 
-static void addresses_can_be_asked_about(void **state)
+CASE(addresses_can_be_asked_about)
 {
-    (void)state;
     expect_success(describe_pointers, "");
 }
 
@@ -274,9 +267,8 @@ static void refused_arguments(void)
     CHECK(cudaStreamSynchronize((cudaStream_t)(void *)host) == cudaErrorInvalidResourceHandle);
 }
 
-static void wrong_arguments_are_refused_and_forgotten(void **state)
+CASE(wrong_arguments_are_refused_and_forgotten)
 {
-    (void)state;
     expect_success(refused_arguments, "");
 }
 
@@ -293,9 +285,8 @@ static void fill_widths(void)
     CHECK(words[2] == 0x01EEEE04 && words[3] == 0x01020304);
 }
 
-static void fills_have_three_widths(void **state)
+CASE(fills_have_three_widths)
 {
-    (void)state;
     expect_success(fill_widths, "");
 }
 
@@ -311,9 +302,8 @@ static void free_while_busy(void)
     CHECK(host[0] == 1 && sim_api()->host_time_us() - before > 4900);
 }
 
-static void freeing_waits_for_the_device(void **state)
+CASE(freeing_waits_for_the_device)
 {
-    (void)state;
     expect_success(free_while_busy, "");
 }
 
@@ -335,9 +325,8 @@ static void second_and_third_fail(void)
     CHECK(sim_api()->faults_fired() == 3);
 }
 
-static void faults_are_injected_by_environment_and_by_call(void **state)
+CASE(faults_are_injected_by_environment_and_by_call)
 {
-    (void)state;
     expect_success(second_and_third_fail,
                    "MICRODNN_SIM_FAULTS=cuMemAlloc_v2:2:2,cuEventCreate:1:719");
 }
@@ -353,9 +342,8 @@ static void fork_after_use(void)
     OK(cudaDeviceSynchronize());
 }
 
-static void a_forked_child_has_no_device(void **state)
+CASE(a_forked_child_has_no_device)
 {
-    (void)state;
     expect_success(fork_after_use, "");
 }
 
@@ -367,9 +355,8 @@ static void without_device(void)
     CHECK(cudaMalloc(&memory, 1) == cudaErrorNoDevice);
 }
 
-static void a_machine_without_devices_says_so(void **state)
+CASE(a_machine_without_devices_says_so)
 {
-    (void)state;
     expect_success(without_device, "MICRODNN_SIM_DEVICES=0");
 }
 
@@ -388,9 +375,8 @@ static void count_memory(void)
     CHECK(sim_api()->most_used_bytes(0) == 4 * page);
 }
 
-static void what_is_held_is_counted_and_limited(void **state)
+CASE(what_is_held_is_counted_and_limited)
 {
-    (void)state;
     expect_success(count_memory, "MICRODNN_SIM_LIMIT=16384");
     failure_expected = true;
     const int status = run_child(count_memory, "MICRODNN_SIM_LIMIT=16383");
@@ -408,31 +394,12 @@ static void read_zeros(void)
     OK(cudaFreeHost(pinned));
 }
 
-static void fresh_memory_may_be_zero(void **state)
+CASE(fresh_memory_may_be_zero)
 {
-    (void)state;
     expect_success(read_zeros, "MICRODNN_SIM_POISON=0");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(capacity_holds_to_the_byte),
-        cmocka_unit_test(stream_ordered_memory_comes_back_when_its_free_is_reached),
-        cmocka_unit_test(fresh_memory_is_not_a_number_and_aligned),
-        cmocka_unit_test(host_code_faults_on_device_addresses),
-        cmocka_unit_test(a_kernel_that_writes_behind_an_allocation_faults),
-        cmocka_unit_test(a_kernel_that_strays_kills_the_context_until_reset),
-        cmocka_unit_test(kernels_reach_pinned_and_registered_memory),
-        cmocka_unit_test(addresses_can_be_asked_about),
-        cmocka_unit_test(wrong_arguments_are_refused_and_forgotten),
-        cmocka_unit_test(fills_have_three_widths),
-        cmocka_unit_test(freeing_waits_for_the_device),
-        cmocka_unit_test(faults_are_injected_by_environment_and_by_call),
-        cmocka_unit_test(a_forked_child_has_no_device),
-        cmocka_unit_test(a_machine_without_devices_says_so),
-        cmocka_unit_test(what_is_held_is_counted_and_limited),
-        cmocka_unit_test(fresh_memory_may_be_zero),
-    };
-    return cmocka_run_group_tests_name("sim_memory", tests, NULL, NULL);
+    return run_cases("sim_memory");
 }

@@ -4,6 +4,7 @@
 #include <semaphore.h>
 #include <sys/mman.h>
 
+#include "test/unit/cases.h"
 #include "test/sim/test_sim.h"
 
 enum { COUNT = 1024, SEEDS = 24 };
@@ -58,16 +59,14 @@ static int failures_over_seeds(void (*body)(void), bool wait, bool may_fail)
     return failures;
 }
 
-static void a_missing_wait_before_a_read_shows(void **state)
+CASE(a_missing_wait_before_a_read_shows)
 {
-    (void)state;
     assert_in_range(failures_over_seeds(write_then_read, false, true), SEEDS / 2, SEEDS);
     assert_int_equal(failures_over_seeds(write_then_read, true, false), 0);
 }
 
-static void a_missing_wait_before_an_overwrite_shows(void **state)
+CASE(a_missing_wait_before_an_overwrite_shows)
 {
-    (void)state;
     assert_in_range(failures_over_seeds(read_then_overwrite, false, true), SEEDS / 2, SEEDS);
     assert_int_equal(failures_over_seeds(read_then_overwrite, true, false), 0);
 }
@@ -109,9 +108,8 @@ static unsigned observations_over_seeds(void (*body)(void))
     return seen;
 }
 
-static void seeds_cover_every_order_and_both_early_and_late(void **state)
+CASE(seeds_cover_every_order_and_both_early_and_late)
 {
-    (void)state;
     observed = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(observed != MAP_FAILED);
     assert_int_equal(observations_over_seeds(race_of_three), 1 | 2 | 4);
@@ -149,9 +147,8 @@ static void legacy_ignores_non_blocking(void)
     CHECK(alternate(new_stream()) == 10);
 }
 
-static void the_legacy_stream_is_in_order_with_blocking_streams_only(void **state)
+CASE(the_legacy_stream_is_in_order_with_blocking_streams_only)
 {
-    (void)state;
     assert_int_equal(failures_over_seeds(legacy_waits_for_blocking, false, false), 0);
     assert_true(failures_over_seeds(legacy_ignores_non_blocking, false, true) > 0);
 }
@@ -171,9 +168,8 @@ static void sources_of_copies(void)
     CHECK(result[1] == 2); /* read when the copy ran */
 }
 
-static void pageable_sources_are_taken_at_the_call_and_pinned_ones_late(void **state)
+CASE(pageable_sources_are_taken_at_the_call_and_pinned_ones_late)
 {
-    (void)state;
     expect_success(sources_of_copies, "");
 }
 
@@ -200,9 +196,8 @@ static void poll(void)
     CHECK(denied > 20);
 }
 
-static void polling_is_denied_at_first_and_ends(void **state)
+CASE(polling_is_denied_at_first_and_ends)
 {
-    (void)state;
     expect_success(poll, "");
     expect_success(poll, "MICRODNN_SIM_MODE=timing");
 }
@@ -233,9 +228,8 @@ static void host_function(void)
     CHECK(note.from_inside == cudaErrorNotPermitted);
 }
 
-static void host_functions_run_in_order_and_may_not_call_cuda(void **state)
+CASE(host_functions_run_in_order_and_may_not_call_cuda)
 {
-    (void)state;
     expect_success(host_function, "");
     expect_success(host_function, "MICRODNN_SIM_MODE=timing");
 }
@@ -289,9 +283,8 @@ static void asked_behind_a_value(void)
     OK(cudaEventSynchronize(behind));
 }
 
-static void nobody_waits_for_the_host_but_who_asks_to(void **state)
+CASE(nobody_waits_for_the_host_but_who_asks_to)
 {
-    (void)state;
     for (const char *const *seed = (const char *const[]){"1", "2", "3", "4", NULL}; *seed; seed++) {
         char environment[64];
         snprintf(environment, sizeof environment, "MICRODNN_SIM_SEED=%s", *seed);
@@ -331,9 +324,8 @@ static void threads_work(void)
         OK(pthread_join(threads[i], NULL));
 }
 
-static void threads_with_streams_of_their_own_do_not_disturb_each_other(void **state)
+CASE(threads_with_streams_of_their_own_do_not_disturb_each_other)
 {
-    (void)state;
     expect_success(threads_work, "");
     expect_success(threads_work, "MICRODNN_SIM_MODE=timing");
 }
@@ -355,9 +347,8 @@ static void queue_much(void)
     CHECK(result == 5000);
 }
 
-static void a_full_queue_makes_the_host_wait_and_destroyed_streams_drain(void **state)
+CASE(a_full_queue_makes_the_host_wait_and_destroyed_streams_drain)
 {
-    (void)state;
     expect_success(queue_much, "");
 }
 
@@ -381,26 +372,12 @@ static void across_devices(void)
     CHECK(result == 4);
 }
 
-static void events_order_streams_of_two_devices(void **state)
+CASE(events_order_streams_of_two_devices)
 {
-    (void)state;
     expect_success(across_devices, "MICRODNN_SIM_DEVICES=2");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_wait_before_a_read_shows),
-        cmocka_unit_test(a_missing_wait_before_an_overwrite_shows),
-        cmocka_unit_test(seeds_cover_every_order_and_both_early_and_late),
-        cmocka_unit_test(the_legacy_stream_is_in_order_with_blocking_streams_only),
-        cmocka_unit_test(pageable_sources_are_taken_at_the_call_and_pinned_ones_late),
-        cmocka_unit_test(polling_is_denied_at_first_and_ends),
-        cmocka_unit_test(host_functions_run_in_order_and_may_not_call_cuda),
-        cmocka_unit_test(nobody_waits_for_the_host_but_who_asks_to),
-        cmocka_unit_test(threads_with_streams_of_their_own_do_not_disturb_each_other),
-        cmocka_unit_test(a_full_queue_makes_the_host_wait_and_destroyed_streams_drain),
-        cmocka_unit_test(events_order_streams_of_two_devices),
-    };
-    return cmocka_run_group_tests_name("sim_order", tests, NULL, NULL);
+    return run_cases("sim_order");
 }

@@ -1,4 +1,5 @@
 /* Memory pools: what counts when, and when stream-ordered memory may be touched. */
+#include "test/unit/cases.h"
 #include "test/sim/test_sim.h"
 
 #define MIB ((size_t)1 << 20)
@@ -75,9 +76,8 @@ static void reach_threshold(void)
           cudaErrorInvalidValue);
 }
 
-static void pools_hold_memory_up_to_their_threshold(void **state)
+CASE(pools_hold_memory_up_to_their_threshold)
 {
-    (void)state;
     expect_in_both_modes(reach_threshold);
 }
 
@@ -126,9 +126,8 @@ static void reuse_forbidden(void)
     OK(cudaMallocAsync(&none, 40 * MIB, second));
 }
 
-static void freed_memory_is_reused_in_the_order_of_streams(void **state)
+CASE(freed_memory_is_reused_in_the_order_of_streams)
 {
-    (void)state;
     expect_in_both_modes(reuse_between_streams);
     expect_in_both_modes(reuse_forbidden);
 }
@@ -156,9 +155,8 @@ static void touch_after_allocation(void)
     OK(cudaStreamSynchronize(second));
 }
 
-static void the_allocation_has_its_place_in_the_stream(void **state)
+CASE(the_allocation_has_its_place_in_the_stream)
 {
-    (void)state;
     int caught = 0;
     for (int seed = 0; seed < 20; seed++) {
         char environment[64];
@@ -207,9 +205,8 @@ static void own_pool(void)
     CHECK(owner == default_pool());
 }
 
-static void programs_make_pools(void **state)
+CASE(programs_make_pools)
 {
-    (void)state;
     expect_in_both_modes(own_pool);
 }
 
@@ -228,9 +225,8 @@ static void reset_with_pools(void)
     CHECK(free_memory() == 64 * MIB);
 }
 
-static void a_reset_empties_pools(void **state)
+CASE(a_reset_empties_pools)
 {
-    (void)state;
     expect_in_both_modes(reset_with_pools);
 }
 
@@ -248,21 +244,12 @@ static void free_plain(void)
     CHECK(free_memory() == 64 * MIB);
 }
 
-static void plain_and_ordered_frees_mix(void **state)
+CASE(plain_and_ordered_frees_mix)
 {
-    (void)state;
     expect_in_both_modes(free_plain);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pools_hold_memory_up_to_their_threshold),
-        cmocka_unit_test(freed_memory_is_reused_in_the_order_of_streams),
-        cmocka_unit_test(the_allocation_has_its_place_in_the_stream),
-        cmocka_unit_test(programs_make_pools),
-        cmocka_unit_test(a_reset_empties_pools),
-        cmocka_unit_test(plain_and_ordered_frees_mix),
-    };
-    return cmocka_run_group_tests_name("sim_pool", tests, NULL, NULL);
+    return run_cases("sim_pool");
 }

@@ -1,6 +1,7 @@
 /* Virtual time: every figure is exact, the same under every seed and in both modes. */
 #include <math.h>
 
+#include "test/unit/cases.h"
 #include "test/sim/test_sim.h"
 
 static const char *const environments[] = {
@@ -74,9 +75,8 @@ static void kernels_in_one_stream(void)
     finish_race(&race, 1000 + sim_api()->profile(0)->kernel_floor_us, 0);
 }
 
-static void kernels_add_up(void **state)
+CASE(kernels_add_up)
 {
-    (void)state;
     expect_everywhere(kernels_in_one_stream);
 }
 
@@ -88,9 +88,8 @@ static void kernels_in_two_streams(void)
     finish_race(&race, 300, 500);
 }
 
-static void kernels_of_two_streams_take_turns(void **state)
+CASE(kernels_of_two_streams_take_turns)
 {
-    (void)state;
     expect_everywhere(kernels_in_two_streams);
 }
 
@@ -103,9 +102,8 @@ static void copy_beside_kernel(void)
     finish_race(&race, 400, 1000); /* 55.3 MB at 55.3 GB/s */
 }
 
-static void a_copy_overlaps_a_kernel(void **state)
+CASE(a_copy_overlaps_a_kernel)
 {
-    (void)state;
     expect_everywhere(copy_beside_kernel);
 }
 
@@ -120,9 +118,8 @@ static void copies_both_ways(void)
     finish_race(&race, 500, 1000);
 }
 
-static void copies_in_both_directions_share_the_link(void **state)
+CASE(copies_in_both_directions_share_the_link)
 {
-    (void)state;
     expect_everywhere(copies_both_ways);
 }
 
@@ -135,9 +132,8 @@ static void copies_one_way(void)
     finish_race(&race, 100, 200);
 }
 
-static void copies_in_one_direction_take_turns(void **state)
+CASE(copies_in_one_direction_take_turns)
 {
-    (void)state;
     expect_everywhere(copies_one_way);
 }
 
@@ -211,9 +207,8 @@ static void share_by_profile(void)
     CHECK(about(ms[0], 0.2) && about(ms[1], 0.2));
 }
 
-static void devices_behind_one_switch_share_its_link(void **state)
+CASE(devices_behind_one_switch_share_its_link)
 {
-    (void)state;
     expect_success(share_switch, "MICRODNN_SIM_DEVICES=3 MICRODNN_SIM_SWITCH=2");
     expect_success(share_switch,
                    "MICRODNN_SIM_DEVICES=3 MICRODNN_SIM_SWITCH=2 MICRODNN_SIM_MODE=timing");
@@ -238,9 +233,8 @@ static void queue_for_unit(void)
     finish_race(&race, 390, 320);
 }
 
-static void a_busy_unit_takes_what_was_ready_first(void **state)
+CASE(a_busy_unit_takes_what_was_ready_first)
 {
-    (void)state;
     expect_everywhere(queue_for_unit);
 }
 
@@ -256,9 +250,8 @@ static void blocked_copy(void)
     finish_race(&race, 1100, 100);
 }
 
-static void a_blocked_copy_does_not_hold_up_a_ready_one(void **state)
+CASE(a_blocked_copy_does_not_hold_up_a_ready_one)
 {
-    (void)state;
     expect_everywhere(blocked_copy);
 }
 
@@ -279,9 +272,8 @@ static void host_clock(void)
     CHECK(sim_api()->host_time_us() == idle);
 }
 
-static void the_host_runs_ahead_until_it_waits(void **state)
+CASE(the_host_runs_ahead_until_it_waits)
 {
-    (void)state;
     expect_everywhere(host_clock);
 }
 
@@ -303,9 +295,8 @@ static void launch_bound(void)
     CHECK(near(elapsed_us(start, end), fmax(last_kernel_us, record_us)));
 }
 
-static void short_kernels_are_bound_by_launches(void **state)
+CASE(short_kernels_are_bound_by_launches)
 {
-    (void)state;
     expect_success(launch_bound, "MICRODNN_SIM_PROFILE=p100");
 }
 
@@ -333,9 +324,8 @@ static void huge(void)
     OK(cudaFreeHost(host));
 }
 
-static void timing_mode_has_any_size(void **state)
+CASE(timing_mode_has_any_size)
 {
-    (void)state;
     expect_success(huge, "MICRODNN_SIM_MODE=timing MICRODNN_SIM_MEMORY=2T");
 }
 
@@ -357,27 +347,12 @@ static void elapsed_errors(void)
     OK(cudaEventDestroy(untimed));
 }
 
-static void elapsed_time_needs_timed_events_that_happened(void **state)
+CASE(elapsed_time_needs_timed_events_that_happened)
 {
-    (void)state;
     expect_everywhere(elapsed_errors);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_add_up),
-        cmocka_unit_test(kernels_of_two_streams_take_turns),
-        cmocka_unit_test(a_copy_overlaps_a_kernel),
-        cmocka_unit_test(copies_in_both_directions_share_the_link),
-        cmocka_unit_test(copies_in_one_direction_take_turns),
-        cmocka_unit_test(devices_behind_one_switch_share_its_link),
-        cmocka_unit_test(a_busy_unit_takes_what_was_ready_first),
-        cmocka_unit_test(a_blocked_copy_does_not_hold_up_a_ready_one),
-        cmocka_unit_test(the_host_runs_ahead_until_it_waits),
-        cmocka_unit_test(short_kernels_are_bound_by_launches),
-        cmocka_unit_test(timing_mode_has_any_size),
-        cmocka_unit_test(elapsed_time_needs_timed_events_that_happened),
-    };
-    return cmocka_run_group_tests_name("sim_time", tests, NULL, NULL);
+    return run_cases("sim_time");
 }

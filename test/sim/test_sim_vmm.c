@@ -3,6 +3,7 @@
 #include <math.h>
 #include <sys/resource.h>
 
+#include "test/unit/cases.h"
 #include "test/sim/test_sim.h"
 
 #define CHUNK ((size_t)2 << 20)
@@ -97,9 +98,8 @@ static void map_whole_handles_only(void)
     CHECK(cuMemAddressFree(base, 8 * CHUNK) == CUDA_ERROR_INVALID_VALUE);
 }
 
-static void handles_map_and_unmap_whole(void **state)
+CASE(handles_map_and_unmap_whole)
 {
-    (void)state;
     for (int i = 0; i < 2; i++)
         expect_success(map_whole_handles_only, both_modes[i]);
 }
@@ -132,9 +132,8 @@ static void wrong_creations(void)
     CHECK(address != again && address % CHUNK == 0);
 }
 
-static void creations_have_rules(void **state)
+CASE(creations_have_rules)
 {
-    (void)state;
     expect_success(wrong_creations, "");
 }
 
@@ -166,9 +165,8 @@ static void count_memory(void)
     CHECK(cuMemRetainAllocationHandle(&again, pointer(base)) == CUDA_ERROR_INVALID_VALUE);
 }
 
-static void memory_counts_until_nothing_holds_it(void **state)
+CASE(memory_counts_until_nothing_holds_it)
 {
-    (void)state;
     expect_success(count_memory, "MICRODNN_SIM_MEMORY=64MiB");
     expect_success(count_memory, "MICRODNN_SIM_MEMORY=64MiB MICRODNN_SIM_MODE=timing");
 }
@@ -195,9 +193,8 @@ static void map_many(void)
         CHECK(again != chunks[i]);
 }
 
-static void many_chunks_are_no_trouble(void **state)
+CASE(many_chunks_are_no_trouble)
 {
-    (void)state;
     expect_success(map_many, "MICRODNN_SIM_MODE=timing");
 }
 
@@ -222,9 +219,8 @@ static void share_bytes(void)
     CHECK(isnan(read_float(alias)));
 }
 
-static void one_handle_at_two_addresses_is_one_memory(void **state)
+CASE(one_handle_at_two_addresses_is_one_memory)
 {
-    (void)state;
     expect_success(share_bytes, "");
 }
 
@@ -245,9 +241,8 @@ static void cross_mappings(void)
     OK(cudaDeviceSynchronize());
 }
 
-static void neighbouring_mappings_are_one_stretch(void **state)
+CASE(neighbouring_mappings_are_one_stretch)
 {
-    (void)state;
     expect_success(cross_mappings, "");
     expect_success(cross_mappings, "MICRODNN_SIM_SEED=7");
 }
@@ -333,9 +328,8 @@ static void remap_too_early(void)
     CHECK(read_float(base + 2 * CHUNK) == 1 && read_float(base + CHUNK) == 0);
 }
 
-static void an_operation_meets_the_mappings_of_its_moment(void **state)
+CASE(an_operation_meets_the_mappings_of_its_moment)
 {
-    (void)state;
     expect_success(touch_reserved, "");
     expect_success(touch_behind_mapping, "");
     expect_success(touch_without_access, "");
@@ -370,9 +364,8 @@ static void write_read_only(void)
     cudaDeviceSynchronize();
 }
 
-static void what_is_not_permitted_faults(void **state)
+CASE(what_is_not_permitted_faults)
 {
-    (void)state;
     int statuses[] = {run_child(read_mapping_on_host, "ASAN_OPTIONS=log_path=/dev/null"),
                       run_child(write_read_only, "ASAN_OPTIONS=log_path=/dev/null")};
     for (int i = 0; i < 2; i++) /* a sanitizer may make an exit of the signal */
@@ -409,9 +402,8 @@ static void map_host_memory(void)
     CHECK(type == CU_MEMORYTYPE_DEVICE && ordinal == 0);
 }
 
-static void both_sides_reach_host_memory_at_a_device_address(void **state)
+CASE(both_sides_reach_host_memory_at_a_device_address)
 {
-    (void)state;
     expect_success(map_host_memory, "");
 }
 
@@ -454,9 +446,8 @@ static void an_older_driver(void)
     OK(cuMemRelease(new_handle(device_memory(0), CHUNK)));
 }
 
-static void host_memory_lies_at_two_addresses_or_is_not_to_be_had(void **state)
+CASE(host_memory_lies_at_two_addresses_or_is_not_to_be_had)
 {
-    (void)state;
     expect_success(map_host_memory_twice, "");
     expect_success(an_older_driver, "MICRODNN_SIM_HOST_HANDLES=0");
 }
@@ -489,9 +480,8 @@ static void describe(void)
     CHECK(start == base && bytes == CHUNK);
 }
 
-static void mappings_can_be_asked_about(void **state)
+CASE(mappings_can_be_asked_about)
 {
-    (void)state;
     expect_success(describe, "");
     expect_success(describe, "MICRODNN_SIM_MODE=timing");
 }
@@ -532,9 +522,8 @@ static void take_time(void)
     CHECK(fabs(since(&mark) - 2686) < 30);
 }
 
-static void calls_take_the_time_that_was_measured(void **state)
+CASE(calls_take_the_time_that_was_measured)
 {
-    (void)state;
     expect_success(take_time, "MICRODNN_SIM_MODE=timing");
 }
 
@@ -555,9 +544,8 @@ static void copy_over_link(void)
     CHECK(fabs(ms - 1.0) < 0.01);
 }
 
-static void mapped_host_memory_is_behind_the_link(void **state)
+CASE(mapped_host_memory_is_behind_the_link)
 {
-    (void)state;
     for (int i = 0; i < 2; i++)
         expect_success(copy_over_link, both_modes[i]);
 }
@@ -578,9 +566,8 @@ static void map_during_capture(void)
     OK(cuMemRelease(handle));
 }
 
-static void captures_refuse_what_maps(void **state)
+CASE(captures_refuse_what_maps)
 {
-    (void)state;
     expect_success(map_during_capture, "");
 }
 
@@ -595,9 +582,8 @@ static void inject_faults(void)
     OK(give_access(base, CHUNK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
 
-static void faults_can_be_injected(void **state)
+CASE(faults_can_be_injected)
 {
-    (void)state;
     expect_success(inject_faults, "MICRODNN_SIM_FAULTS=cuMemSetAccess:1:999");
 }
 
@@ -671,9 +657,8 @@ static void give_access_out_of_reach(void)
     give_peers_access(false);
 }
 
-static void access_is_by_device(void **state)
+CASE(access_is_by_device)
 {
-    (void)state;
     expect_success(two_devices, "MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_MEMORY=64MiB");
     expect_success(copy_between_mappings, "MICRODNN_SIM_DEVICES=2");
     expect_success(give_access_within_reach, "MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_PEERS=1");
@@ -682,23 +667,5 @@ static void access_is_by_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(handles_map_and_unmap_whole),
-        cmocka_unit_test(creations_have_rules),
-        cmocka_unit_test(memory_counts_until_nothing_holds_it),
-        cmocka_unit_test(many_chunks_are_no_trouble),
-        cmocka_unit_test(one_handle_at_two_addresses_is_one_memory),
-        cmocka_unit_test(neighbouring_mappings_are_one_stretch),
-        cmocka_unit_test(an_operation_meets_the_mappings_of_its_moment),
-        cmocka_unit_test(what_is_not_permitted_faults),
-        cmocka_unit_test(both_sides_reach_host_memory_at_a_device_address),
-        cmocka_unit_test(host_memory_lies_at_two_addresses_or_is_not_to_be_had),
-        cmocka_unit_test(mappings_can_be_asked_about),
-        cmocka_unit_test(calls_take_the_time_that_was_measured),
-        cmocka_unit_test(mapped_host_memory_is_behind_the_link),
-        cmocka_unit_test(captures_refuse_what_maps),
-        cmocka_unit_test(faults_can_be_injected),
-        cmocka_unit_test(access_is_by_device),
-    };
-    return cmocka_run_group_tests_name("sim_vmm", tests, NULL, NULL);
+    return run_cases("sim_vmm");
 }

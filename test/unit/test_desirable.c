@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "optimizer/desirable.h"
+#include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random_wd.h"
@@ -153,9 +154,8 @@ static void check_set(uint64_t seed)
     mdnn_desirable_sets_destroy(sets);
 }
 
-static void set_holds_what_is_desirable_and_nothing_else(void **state)
+CASE(set_holds_what_is_desirable_and_nothing_else)
 {
-    (void)state;
     each_seed(check_set, 3000);
 }
 
@@ -188,18 +188,16 @@ static void check_pruning(uint64_t seed)
     mdnn_desirable_sets_destroy(sets);
 }
 
-static void pruning_loses_no_solution(void **state)
+CASE(pruning_loses_no_solution)
 {
-    (void)state;
     each_seed(check_pruning, 1500);
 }
 
-static void identical_problems_share_one_set(void **state)
+CASE(identical_problems_share_one_set)
 {
     uint64_t random = 3;
     costs_t costs[2];
     mdnn_desirable_sets_t *sets;
-    (void)state;
     fill_costs(&costs[0], &random);
     fill_costs(&costs[1], &random);
     assert_int_equal(mdnn_desirable_sets_create(&sets), MDNN_STATUS_OK);
@@ -214,12 +212,11 @@ static void identical_problems_share_one_set(void **state)
     mdnn_desirable_sets_destroy(NULL);
 }
 
-static void every_failed_allocation_is_reported_and_nothing_leaks(void **state)
+CASE(every_failed_allocation_is_reported_and_nothing_leaks)
 {
     uint64_t random = 5;
     costs_t costs;
     mdnn_status_t status = MDNN_STATUS_OUT_OF_MEMORY;
-    (void)state;
     fill_costs(&costs, &random);
     const mdnn_wr_request_t request = request_for(&costs);
     const mdnn_cost_source_t source = {&costs, find};
@@ -245,11 +242,5 @@ static void every_failed_allocation_is_reported_and_nothing_leaks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(set_holds_what_is_desirable_and_nothing_else),
-        cmocka_unit_test(pruning_loses_no_solution),
-        cmocka_unit_test(identical_problems_share_one_set),
-        cmocka_unit_test(every_failed_allocation_is_reported_and_nothing_leaks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("desirable");
 }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "optimizer/ilp_text.h"
+#include "test/unit/cases.h"
 #include "test/unit/random_wd.h"
 
 enum { INSTANCES = 10000 };
@@ -88,12 +89,11 @@ static bool compare(const random_wd_t *instance, mdnn_ilp_cursor_t *cursor)
     return possible;
 }
 
-static void glpk_internal_solver_and_brute_force_agree_in_both_models(void **state)
+CASE(glpk_internal_solver_and_brute_force_agree_in_both_models)
 {
     const char *const folder = getenv("TMPDIR");
     char path[4096];
     size_t bytes, possible = 0;
-    (void)state;
     if (access(program, X_OK) != 0) {
         print_message("# SKIP microdnn-ilp is not built: there is no GLPK (libglpk-dev)\n");
         skip();
@@ -122,8 +122,5 @@ int main(void)
     snprintf(program, sizeof program, "%s/microdnn-ilp", build ? build : "build");
     if (seed)
         first_seed = last_seed = strtoull(seed, NULL, 10);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(glpk_internal_solver_and_brute_force_agree_in_both_models),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("ilp_agreement");
 }

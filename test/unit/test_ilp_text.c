@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "optimizer/ilp_text.h"
+#include "test/unit/cases.h"
 #include "test/unit/random_wd.h"
 
 static mdnn_ilp_cursor_t cursor_over(const char *text, size_t bytes)
@@ -31,11 +32,10 @@ static void assert_same_problem(const mdnn_wd_problem_t *a, const mdnn_wd_proble
     }
 }
 
-static void problems_come_back_as_they_were(void **state)
+CASE(problems_come_back_as_they_were)
 {
     mdnn_text_t text = {0};
     random_wd_t instance;
-    (void)state;
     for (uint64_t seed = 1; seed <= 500; seed++) {
         random_wd_fill(&instance, seed);
         instance.problem.model = (mdnn_wd_model_t)(seed % MDNN_WD_MODEL_COUNT);
@@ -55,7 +55,7 @@ static void problems_come_back_as_they_were(void **state)
     free(text.bytes);
 }
 
-static void solutions_come_back_as_they_were(void **state)
+CASE(solutions_come_back_as_they_were)
 {
     size_t choices[] = {2, 0, 17};
     const mdnn_ilp_solution_t solutions[] = {{MDNN_ILP_OPTIMAL, 1.5, 3, choices},
@@ -63,7 +63,6 @@ static void solutions_come_back_as_they_were(void **state)
                                              {MDNN_ILP_INFEASIBLE, 0, 0, NULL},
                                              {MDNN_ILP_FAILED, 0, 0, NULL}};
     mdnn_text_t text = {0};
-    (void)state;
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(mdnn_ilp_write_solution(&text, &solutions[i]), MDNN_STATUS_OK);
     mdnn_ilp_cursor_t cursor = cursor_over(text.bytes, text.used);
@@ -85,13 +84,12 @@ static const char page[] =
     "kernel 0 3\n0.120000000 0\n0.101500000 1024\n0.100000000 52428800\n"
     "kernel 0 1\n0.300000000 0\nend\n";
 
-static void text_does_not_depend_on_the_locale(void **state)
+CASE(text_does_not_depend_on_the_locale)
 {
     static const char *const commas[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "C.UTF-8"};
     mdnn_ilp_problem_t read;
     mdnn_text_t text = {0};
     mdnn_ilp_cursor_t cursor = cursor_over(page, sizeof page - 1);
-    (void)state;
     for (size_t i = 0; i < 4 && setlocale(LC_ALL, commas[i]) == NULL; i++)
         continue;
     assert_int_equal(mdnn_ilp_read_problem(&cursor, &read), MDNN_STATUS_OK);
@@ -104,9 +102,8 @@ static void text_does_not_depend_on_the_locale(void **state)
     free(text.bytes);
 }
 
-static void cut_text_is_refused(void **state)
+CASE(cut_text_is_refused)
 {
-    (void)state;
     for (size_t bytes = 1; bytes < sizeof page - 1; bytes++) {
         char *const copy = malloc(bytes); /* exact, so that a sanitizer sees one byte too far */
         memcpy(copy, page, bytes);
@@ -117,7 +114,7 @@ static void cut_text_is_refused(void **state)
     }
 }
 
-static void text_that_is_almost_right_is_refused_at_its_line(void **state)
+CASE(text_that_is_almost_right_is_refused_at_its_line)
 {
     static const struct {
         const char *text;
@@ -147,7 +144,6 @@ static void text_that_is_almost_right_is_refused_at_its_line(void **state)
          "0\nkernel\n",
          8},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mdnn_ilp_problem_t read;
         mdnn_ilp_cursor_t cursor = cursor_over(cases[i].text, strlen(cases[i].text));
@@ -169,11 +165,10 @@ static void text_that_is_almost_right_is_refused_at_its_line(void **state)
     }
 }
 
-static void times_that_the_form_cannot_hold_are_refused(void **state)
+CASE(times_that_the_form_cannot_hold_are_refused)
 {
     const double times[] = {-1, 0.0 / 0.0, 1.0 / 0.0, 2e9};
     mdnn_text_t text = {0};
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         const mdnn_knapsack_item_t item = {times[i], 0};
         const mdnn_wd_kernel_t kernel = {&item, 1, 0};
@@ -185,13 +180,5 @@ static void times_that_the_form_cannot_hold_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(problems_come_back_as_they_were),
-        cmocka_unit_test(solutions_come_back_as_they_were),
-        cmocka_unit_test(text_does_not_depend_on_the_locale),
-        cmocka_unit_test(cut_text_is_refused),
-        cmocka_unit_test(text_that_is_almost_right_is_refused_at_its_line),
-        cmocka_unit_test(times_that_the_form_cannot_hold_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("ilp_text");
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "optimizer/knapsack.h"
+#include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random.h"
@@ -116,9 +117,8 @@ static void check_seed(uint64_t seed)
     }
 }
 
-static void solution_equals_brute_force_on_random_instances(void **state)
+CASE(solution_equals_brute_force_on_random_instances)
 {
-    (void)state;
     each_seed(check_seed, 50000);
     assert_int_equal(live_allocations, 0);
 }
@@ -165,9 +165,8 @@ static void check_against_table(uint64_t seed)
     CHECK(result.optimal && result.time_ms == table_oracle());
 }
 
-static void solution_equals_a_table_over_capacities(void **state)
+CASE(solution_equals_a_table_over_capacities)
 {
-    (void)state;
     each_seed(check_against_table, 300);
 }
 
@@ -196,11 +195,10 @@ static double cpu_ms(void)
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
 }
 
-static void thousand_hostile_classes_end_in_time_with_a_good_solution(void **state)
+CASE(thousand_hostile_classes_end_in_time_with_a_good_solution)
 {
     const mdnn_knapsack_limits_t limits = {.time_ms = 300};
     mdnn_knapsack_result_t result;
-    (void)state;
     fill_hostile(MOST_CLASSES, 8);
     const double begin = cpu_ms();
     CHECK(solve(&limits, &result) == MDNN_STATUS_OK);
@@ -208,25 +206,23 @@ static void thousand_hostile_classes_end_in_time_with_a_good_solution(void **sta
     assert_true(result.time_ms <= 1.001 * result.bound_ms);
 }
 
-static void time_limit_of_next_to_nothing_gives_the_first_solution(void **state)
+CASE(time_limit_of_next_to_nothing_gives_the_first_solution)
 {
     const mdnn_knapsack_limits_t none = {.time_ms = 1e-6};
     mdnn_knapsack_result_t result;
-    (void)state;
     fill_hostile(200, 8);
     CHECK(solve(&none, &result) == MDNN_STATUS_OK);
     assert_false(result.optimal);
     assert_true(result.bound_ms < result.time_ms && result.time_ms <= 1.01 * result.bound_ms);
 }
 
-static void what_cannot_be_asked_is_refused(void **state)
+CASE(what_cannot_be_asked_is_refused)
 {
     static const mdnn_knapsack_item_t bad[][2] = {{{-1, 0}}, {{0.0 / 0.0, 0}}, {{1.0 / 0.0, 0}}};
     static const mdnn_knapsack_item_t huge[] = {{1, (uint64_t)1 << 61}};
     static const mdnn_knapsack_item_t fits_never[] = {{1, UINT64_MAX}};
     mdnn_knapsack_result_t result = {.time_ms = 5};
     size_t choices[2] = {9, 9};
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         const mdnn_knapsack_class_t class = {bad[i], 1};
         assert_int_equal(mdnn_knapsack_solve(&class, 1, 1, NULL, choices, &result),
@@ -245,12 +241,11 @@ static void what_cannot_be_asked_is_refused(void **state)
     assert_int_equal(live_allocations, 0);
 }
 
-static void every_failed_allocation_is_reported_and_nothing_leaks(void **state)
+CASE(every_failed_allocation_is_reported_and_nothing_leaks)
 {
     mdnn_status_t status = MDNN_STATUS_OUT_OF_MEMORY;
     const mdnn_knapsack_limits_t limits = {.states = 3000};
     long failures = 0;
-    (void)state;
     fill_hostile(12, 4);
     while (status == MDNN_STATUS_OUT_OF_MEMORY) {
         mdnn_knapsack_result_t result;
@@ -265,13 +260,5 @@ static void every_failed_allocation_is_reported_and_nothing_leaks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(solution_equals_brute_force_on_random_instances),
-        cmocka_unit_test(solution_equals_a_table_over_capacities),
-        cmocka_unit_test(thousand_hostile_classes_end_in_time_with_a_good_solution),
-        cmocka_unit_test(time_limit_of_next_to_nothing_gives_the_first_solution),
-        cmocka_unit_test(what_cannot_be_asked_is_refused),
-        cmocka_unit_test(every_failed_allocation_is_reported_and_nothing_leaks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("knapsack");
 }

@@ -17,6 +17,7 @@
 #define MDNN_DEBUG
 #endif
 #include "config/lock.c"
+#include "test/unit/cases.h"
 
 static mdnn_lock_t slot = MDNN_LOCK_INIT(ARENA_SLOT);
 static mdnn_lock_t device = MDNN_LOCK_INIT(DEVICE);
@@ -123,15 +124,13 @@ static void wait_for_condition_locked(void)
     (void)mdnn_condition_wait_until(&condition, &timelines, &past);
 }
 
-static void test_order_is_free(void **state)
+CASE(test_order_is_free)
 {
-    (void)state;
     assert_string_equal(death_of(take_in_order), "");
 }
 
-static void test_violations_end_the_process(void **state)
+CASE(test_violations_end_the_process)
 {
-    (void)state;
     assert_non_null(strstr(death_of(take_upwards),
                            "taking DEVICE (all that the mechanism knows of one "
                            "device) while TIMELINES is held"));
@@ -142,18 +141,16 @@ static void test_violations_end_the_process(void **state)
     assert_non_null(strstr(death_of(release_what_is_not_held), "does not hold it"));
 }
 
-static void test_nobody_waits_with_a_short_lock(void **state)
+CASE(test_nobody_waits_with_a_short_lock)
 {
-    (void)state;
     assert_non_null(strstr(death_of(wait_locked), "a wait while DEVICE is held"));
     assert_non_null(strstr(death_of(wait_for_condition_locked), "a wait while DEVICE is held"));
 }
 
 /* Not wrong: what does not wait blocks nobody; the recursive one; a wait that lets its lock go. */
-static void test_what_is_allowed(void **state)
+CASE(test_what_is_allowed)
 {
     const struct timespec past = {0};
-    (void)state;
     mdnn_lock(&timelines);
     assert_true(mdnn_trylock(&device));
     mdnn_unlock(&device);
@@ -179,11 +176,10 @@ static void *try_device(void *taken)
     return NULL;
 }
 
-static void test_locks_lock(void **state)
+CASE(test_locks_lock)
 {
     pthread_t thread;
     bool taken = true;
-    (void)state;
     mdnn_lock(&device);
     assert_int_equal(pthread_create(&thread, NULL, try_device, &taken), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -195,9 +191,8 @@ static void test_locks_lock(void **state)
 }
 
 /* No row names a rank that is further up, so the rows have no circle. */
-static void test_rows_lead_downwards(void **state)
+CASE(test_rows_lead_downwards)
 {
-    (void)state;
     for (unsigned rank = 0; rank < MDNN_LOCK_COUNT; rank++) {
         const uint64_t up_to_it = ((uint64_t)2 << rank) - 1;
         if (ranks[rank].after != ALL_BELOW)
@@ -208,15 +203,7 @@ static void test_rows_lead_downwards(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_is_free),
-        cmocka_unit_test(test_violations_end_the_process),
-        cmocka_unit_test(test_nobody_waits_with_a_short_lock),
-        cmocka_unit_test(test_what_is_allowed),
-        cmocka_unit_test(test_locks_lock),
-        cmocka_unit_test(test_rows_lead_downwards),
-    };
     mdnn_shared_lock_init(&arena, MDNN_LOCK_ARENA);
     mdnn_condition_init(&condition);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("lock");
 }

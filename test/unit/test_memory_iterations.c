@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "offload/memory/memory_internal.h"
+#include "test/unit/cases.h"
 
 /* What the mechanism under test asks: a device on which an operation takes 10 us, and a follower that
  * says what each test wants. */
@@ -97,9 +98,8 @@ static double mean_us(const mdnn_memory_t *memory)
     return memory->watch.sum_us / (double)memory->watch.iterations;
 }
 
-static void rounds_that_are_followed_are_timed_one_after_the_other(void **state)
+CASE(rounds_that_are_followed_are_timed_one_after_the_other)
 {
-    (void)state;
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     run(&memory, &device, 1001);
@@ -108,9 +108,8 @@ static void rounds_that_are_followed_are_timed_one_after_the_other(void **state)
     assert_int_equal(device.tokens, 11);
 }
 
-static void short_rounds_are_timed_together(void **state)
+CASE(short_rounds_are_timed_together)
 {
-    (void)state;
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     follower.period_operations = 3;
@@ -120,9 +119,8 @@ static void short_rounds_are_timed_together(void **state)
     assert_int_equal(device.tokens, 21);
 }
 
-static void nothing_is_timed_while_nothing_is_followed(void **state)
+CASE(nothing_is_timed_while_nothing_is_followed)
 {
-    (void)state;
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     follower.followed = 0;
@@ -136,9 +134,8 @@ static void nothing_is_timed_while_nothing_is_followed(void **state)
     assert_true(memory.watch.iterations >= 8 && mean_us(&memory) == 1000);
 }
 
-static void a_round_with_a_deviation_does_not_count(void **state)
+CASE(a_round_with_a_deviation_does_not_count)
 {
-    (void)state;
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     run(&memory, &device, 201);
@@ -151,9 +148,8 @@ static void a_round_with_a_deviation_does_not_count(void **state)
         assert_int_equal(device.states[token], READ);
 }
 
-static void rounds_of_another_length_begin_anew(void **state)
+CASE(rounds_of_another_length_begin_anew)
 {
-    (void)state;
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     run(&memory, &device, 1001);
@@ -164,9 +160,8 @@ static void rounds_of_another_length_begin_anew(void **state)
     assert_true(memory.watch.iterations > 0 && mean_us(&memory) == 3000);
 }
 
-static void a_device_that_is_behind_loses_a_round_and_no_stopwatch(void **state)
+CASE(a_device_that_is_behind_loses_a_round_and_no_stopwatch)
 {
-    (void)state;
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     run(&memory, &device, 101);
@@ -177,9 +172,8 @@ static void a_device_that_is_behind_loses_a_round_and_no_stopwatch(void **state)
         assert_int_equal(device.states[token], READ);
 }
 
-static void the_follower_is_told_of_rounds_under_one_plan(void **state)
+CASE(the_follower_is_told_of_rounds_under_one_plan)
 {
-    (void)state;
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     rounds_told = 0;
@@ -201,14 +195,5 @@ static void the_follower_is_told_of_rounds_under_one_plan(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounds_that_are_followed_are_timed_one_after_the_other),
-        cmocka_unit_test(short_rounds_are_timed_together),
-        cmocka_unit_test(nothing_is_timed_while_nothing_is_followed),
-        cmocka_unit_test(a_round_with_a_deviation_does_not_count),
-        cmocka_unit_test(rounds_of_another_length_begin_anew),
-        cmocka_unit_test(a_device_that_is_behind_loses_a_round_and_no_stopwatch),
-        cmocka_unit_test(the_follower_is_told_of_rounds_under_one_plan),
-    };
-    return cmocka_run_group_tests_name("memory rounds", tests, NULL, NULL);
+    return run_cases("memory rounds");
 }

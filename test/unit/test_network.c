@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "optimizer/network.h"
+#include "test/unit/cases.h"
 #include "test/unit/random_wd.h"
 
 static const char problems[64];
@@ -64,9 +65,8 @@ static size_t random_sequence(uint64_t *state, mdnn_network_call_t *calls, size_
     return count;
 }
 
-static void the_period_is_what_trying_every_one_finds(void **state)
+CASE(the_period_is_what_trying_every_one_finds)
 {
-    (void)state;
     enum { MOST = 400 };
     static mdnn_network_call_t calls[MOST];
     static size_t lengths[MOST];
@@ -84,9 +84,8 @@ static void the_period_is_what_trying_every_one_finds(void **state)
     assert_true(found[MDNN_LIKE_WEIGHTS] > 200 && none[MDNN_LIKE_WEIGHTS] > 200);
 }
 
-static void exact_periods_are_found_too(void **state)
+CASE(exact_periods_are_found_too)
 {
-    (void)state;
     enum { MOST = 400 };
     static mdnn_network_call_t calls[MOST];
     static size_t lengths[MOST];
@@ -129,9 +128,8 @@ static void iterate(script_t *script, size_t times, size_t first, size_t count,
         call(script, layer_call(first + i % count, problem_count));
 }
 
-static void repeats_of_one_problem_at_other_tensors_are_other_layers(void **state)
+CASE(repeats_of_one_problem_at_other_tensors_are_other_layers)
 {
-    (void)state;
     script_t script = open_script();
     iterate(&script, 10, 0, 12, 1);
     assert_int_equal(script.changes, 1);
@@ -145,9 +143,8 @@ static void repeats_of_one_problem_at_other_tensors_are_other_layers(void **stat
     mdnn_watch_destroy(script.watch);
 }
 
-static void what_runs_before_does_not_hide_a_network(void **state)
+CASE(what_runs_before_does_not_hide_a_network)
 {
-    (void)state;
     script_t script = open_script();
     for (size_t i = 0; i < 20; i++)
         iterate(&script, 2, 100 + 3 * i, 3, 5); /* a search: each plan twice */
@@ -157,9 +154,8 @@ static void what_runs_before_does_not_hide_a_network(void **state)
     mdnn_watch_destroy(script.watch);
 }
 
-static void an_odd_last_batch_changes_nothing(void **state)
+CASE(an_odd_last_batch_changes_nothing)
 {
-    (void)state;
     script_t script = open_script();
     iterate(&script, 6, 0, 20, 5);
     for (size_t epoch = 0; epoch < 30; epoch++) {
@@ -174,9 +170,8 @@ static void an_odd_last_batch_changes_nothing(void **state)
 }
 
 /* Forward only, on the same tensors: places are known at once, one change there and one back. */
-static void an_evaluation_is_one_change_each_way(void **state)
+CASE(an_evaluation_is_one_change_each_way)
 {
-    (void)state;
     script_t script = open_script();
     iterate(&script, 6, 0, 30, 5);
     for (int epoch = 1; epoch <= 20; epoch++) {
@@ -193,9 +188,8 @@ static void an_evaluation_is_one_change_each_way(void **state)
     mdnn_watch_destroy(script.watch);
 }
 
-static void another_model_is_one_change(void **state)
+CASE(another_model_is_one_change)
 {
-    (void)state;
     script_t script = open_script();
     for (size_t model = 0; model < 3 * MDNN_WATCH_NETWORKS; model++) {
         iterate(&script, 8, 100 * model, 17, 4);
@@ -208,9 +202,8 @@ static void another_model_is_one_change(void **state)
 }
 
 /* Activations and gradients of weights get new addresses in every iteration. */
-static void wandering_activations_take_longer(void **state)
+CASE(wandering_activations_take_longer)
 {
-    (void)state;
     script_t script = open_script();
     size_t until = 0;
     for (size_t i = 0; i < 20 * 12; i++) {
@@ -229,9 +222,8 @@ static void wandering_activations_take_longer(void **state)
     mdnn_watch_destroy(script.watch);
 }
 
-static void a_weight_that_is_used_twice_is_two_layers(void **state)
+CASE(a_weight_that_is_used_twice_is_two_layers)
 {
-    (void)state;
     script_t script = open_script();
     for (size_t i = 0; i < 100; i++) {
         mdnn_network_call_t made = layer_call(0, 1);
@@ -244,9 +236,8 @@ static void a_weight_that_is_used_twice_is_two_layers(void **state)
 }
 
 /* Recomputed forward passes repeat within an iteration. */
-static void recomputation_is_part_of_the_iteration(void **state)
+CASE(recomputation_is_part_of_the_iteration)
 {
-    (void)state;
     script_t script = open_script();
     for (int i = 0; i < 6; i++) {
         iterate(&script, 2, 0, 20, 5);
@@ -272,9 +263,8 @@ static bool is_layer(const mdnn_network_place_t *place, const mdnn_network_call_
 }
 
 /* Whatever comes: a place names a layer that is like the call, and memory does not grow. */
-static void places_hold_for_random_calls(void **state)
+CASE(places_hold_for_random_calls)
 {
-    (void)state;
     script_t script = open_script();
     uint64_t random = 3;
     size_t placed = 0;
@@ -298,18 +288,5 @@ static void places_hold_for_random_calls(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_period_is_what_trying_every_one_finds),
-        cmocka_unit_test(exact_periods_are_found_too),
-        cmocka_unit_test(repeats_of_one_problem_at_other_tensors_are_other_layers),
-        cmocka_unit_test(what_runs_before_does_not_hide_a_network),
-        cmocka_unit_test(an_odd_last_batch_changes_nothing),
-        cmocka_unit_test(an_evaluation_is_one_change_each_way),
-        cmocka_unit_test(another_model_is_one_change),
-        cmocka_unit_test(wandering_activations_take_longer),
-        cmocka_unit_test(a_weight_that_is_used_twice_is_two_layers),
-        cmocka_unit_test(recomputation_is_part_of_the_iteration),
-        cmocka_unit_test(places_hold_for_random_calls),
-    };
-    return cmocka_run_group_tests_name("network", tests, NULL, NULL);
+    return run_cases("network");
 }

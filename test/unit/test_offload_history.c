@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "offload/plan/history.h"
+#include "test/unit/cases.h"
 #include "test/unit/few.h"
 #include "test/unit/random_program.h"
 
@@ -167,9 +168,8 @@ static void check_regular(void)
     mdnn_history_destroy(history);
 }
 
-static void repetition_is_found_and_predicts_every_use(void **state)
+CASE(repetition_is_found_and_predicts_every_use)
 {
-    (void)state;
     right_answers = 0;
     each_seed(check_regular, few(150, 1500));
     print_message("%u answers, all right\n", right_answers);
@@ -196,9 +196,8 @@ static void check_deviations(void)
     mdnn_history_destroy(history);
 }
 
-static void deviations_are_survived(void **state)
+CASE(deviations_are_survived)
 {
-    (void)state;
     right_answers = 0;
     each_seed(check_deviations, few(80, 800));
     print_message("%u answers, all right\n", right_answers);
@@ -213,11 +212,10 @@ static void record_key(mdnn_history_t *history, uint64_t key)
 
 /* A line of logging within a stretch in which all operations look alike: eight of them fit in many
  * places, the one next to where it got lost is meant. */
-static void the_way_back_is_the_shortest(void **state)
+CASE(the_way_back_is_the_shortest)
 {
     enum { ROUND = 40 };
     mdnn_history_t *const history = mdnn_history_create(NULL);
-    (void)state;
     for (uint32_t i = 0; i < 6 * ROUND + 12; i++)
         record_key(history, i % ROUND == 0 ? 2 : 1);
     const mdnn_history_place_t before = mdnn_history_place(history);
@@ -234,10 +232,9 @@ static void the_way_back_is_the_shortest(void **state)
 
 /* From some round on one operation is another: for eight operations of each round the program is
  * lost, until the new round is learned. */
-static void a_round_that_changed_in_one_place_is_learned(void **state)
+CASE(a_round_that_changed_in_one_place_is_learned)
 {
     enum { ROUND = 40, ROUNDS = 64 };
-    (void)state;
     for (uint32_t changed_at = 0; changed_at < ROUND; changed_at++) {
         mdnn_history_t *const history = mdnn_history_create(NULL);
         uint32_t unknown = 0;
@@ -299,9 +296,8 @@ static void noisy_round(mdnn_history_t *history, const uint32_t *weights, bool s
     }
 }
 
-static void words_that_look_like_addresses_do_not_hide_the_round(void **state)
+CASE(words_that_look_like_addresses_do_not_hide_the_round)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 50; seed++) {
         uint32_t weights[LAYERS + 1];
         mdnn_history_t *const history = mdnn_history_create(&(mdnn_history_limits_t){0});
@@ -326,9 +322,8 @@ static void words_that_look_like_addresses_do_not_hide_the_round(void **state)
 
 /* Feature maps of one size, as VGG's: a stray word matches another's place, and still no life is in
  * doubt. */
-static void stray_words_leave_no_life_in_doubt(void **state)
+CASE(stray_words_leave_no_life_in_doubt)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         uint32_t weights[LAYERS + 1];
         mdnn_history_t *const history = mdnn_history_create(&(mdnn_history_limits_t){0});
@@ -384,22 +379,12 @@ static void check_noise(void)
     mdnn_history_destroy(history);
 }
 
-static void noise_breaks_nothing(void **state)
+CASE(noise_breaks_nothing)
 {
-    (void)state;
     each_seed(check_noise, few(50, 200));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repetition_is_found_and_predicts_every_use),
-        cmocka_unit_test(deviations_are_survived),
-        cmocka_unit_test(the_way_back_is_the_shortest),
-        cmocka_unit_test(a_round_that_changed_in_one_place_is_learned),
-        cmocka_unit_test(words_that_look_like_addresses_do_not_hide_the_round),
-        cmocka_unit_test(stray_words_leave_no_life_in_doubt),
-        cmocka_unit_test(noise_breaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("offload_history");
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "offload/plan/period_text.h"
+#include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/random_period.h"
 
@@ -56,9 +57,8 @@ static void check_live(uint64_t seed)
     CHECK(floor_bytes == most);
 }
 
-static void live_bytes_and_floor_are_what_they_are_called(void **state)
+CASE(live_bytes_and_floor_are_what_they_are_called)
 {
-    (void)state;
     each_seed(check_live, 5000);
 }
 
@@ -110,9 +110,8 @@ static void check_gaps(uint64_t seed)
     free(gaps);
 }
 
-static void gaps_are_the_stretches_without_use(void **state)
+CASE(gaps_are_the_stretches_without_use)
 {
-    (void)state;
     each_seed(check_gaps, 5000);
 }
 
@@ -142,19 +141,17 @@ static void check_text(uint64_t seed)
     free(again);
 }
 
-static void text_comes_back_and_broken_text_does_not(void **state)
+CASE(text_comes_back_and_broken_text_does_not)
 {
-    (void)state;
     each_seed(check_text, 300);
 }
 
-static void faults_in_a_text_are_named_by_line(void **state)
+CASE(faults_in_a_text_are_named_by_line)
 {
     static const char text[] = "microdnn-period 1\nranges 1\nrange 8 0 0\noperations 1\n"
                                "operation forward 0 1f 1 1\nuse 0 red\nvariant 1.5 0\nend\n";
     mdnn_period_t period;
     size_t line = 0;
-    (void)state;
     assert_int_equal(mdnn_period_read(text, sizeof text - 1, &period, &line),
                      MDNN_STATUS_BAD_FORMAT);
     assert_int_equal(line, 6);
@@ -163,9 +160,8 @@ static void faults_in_a_text_are_named_by_line(void **state)
                      MDNN_STATUS_BAD_FORMAT);
 }
 
-static void periods_without_sense_are_refused(void **state)
+CASE(periods_without_sense_are_refused)
 {
-    (void)state;
     random_period_training(&instance, 1, 3);
     assert_int_equal(mdnn_period_check(&instance.period), MDNN_STATUS_OK);
     instance.uses[1].range = instance.uses[0].range; /* twice in an operation */
@@ -189,12 +185,5 @@ static void periods_without_sense_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(live_bytes_and_floor_are_what_they_are_called),
-        cmocka_unit_test(gaps_are_the_stretches_without_use),
-        cmocka_unit_test(text_comes_back_and_broken_text_does_not),
-        cmocka_unit_test(faults_in_a_text_are_named_by_line),
-        cmocka_unit_test(periods_without_sense_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("offload_period");
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "offload/plan/exhaustive.h"
+#include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/random_period.h"
 #include "test/unit/replay_checker.h"
@@ -106,9 +107,8 @@ static void check_policies(uint64_t seed)
     mdnn_move_plan_fini(&freed);
 }
 
-static void every_policy_keeps_to_the_budget(void **state)
+CASE(every_policy_keeps_to_the_budget)
 {
-    (void)state;
     each_seed(check_policies, 1500);
 }
 
@@ -166,9 +166,8 @@ static void report(const char *what, double worst_allowed, double mean_allowed)
     worst_ratio = sum_of_ratios = compared = equal = 0;
 }
 
-static void auto_comes_close_to_the_best_schedule(void **state)
+CASE(auto_comes_close_to_the_best_schedule)
 {
-    (void)state;
     each_seed(compare_random, 1200);
     report("programs without sense", 1.2, 1.01);
     each_seed(compare_training, 300);
@@ -212,10 +211,9 @@ static void print_table(double budget_gib)
 
 /* 256 images, with the H200's link and times in TF32. What the paper's policies move whatever the
  * budget, and what the budget really asks for. */
-static void vgg16_moves_what_the_budget_asks_for(void **state)
+CASE(vgg16_moves_what_the_budget_asks_for)
 {
     double before_us = 0;
-    (void)state;
     vgg16_fill(&instance, 256, 55000, 122000);
     assert_int_equal(mdnn_period_check(&instance.period), MDNN_STATUS_OK);
     mdnn_move_plan_t conv = plan_vgg16(MDNN_POLICY_CONV, 16), all = plan_vgg16(MDNN_POLICY_ALL, 16);
@@ -250,9 +248,8 @@ static void vgg16_moves_what_the_budget_asks_for(void **state)
         print_table(budget);
 }
 
-static void vgg16_near_its_floor(void **state)
+CASE(vgg16_near_its_floor)
 {
-    (void)state;
     vgg16_fill(&instance, 256, 55000, 122000);
     /* moDNN keeps to the budget, but lets more go than it must. */
     mdnn_move_plan_t plan = plan_vgg16(MDNN_POLICY_MODNN, 12);
@@ -268,11 +265,5 @@ static void vgg16_near_its_floor(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_policy_keeps_to_the_budget),
-        cmocka_unit_test(vgg16_moves_what_the_budget_asks_for),
-        cmocka_unit_test(vgg16_near_its_floor),
-        cmocka_unit_test(auto_comes_close_to_the_best_schedule),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("offload_planner");
 }

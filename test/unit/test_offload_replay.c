@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/random_period.h"
 #include "test/unit/replay_checker.h"
@@ -54,12 +55,11 @@ static mdnn_replay_result_t replay_by_hand(mdnn_move_t *move, uint32_t *join, md
     return result;
 }
 
-static void times_are_those_worked_out_by_hand(void **state)
+CASE(times_are_those_worked_out_by_hand)
 {
     mdnn_move_t move = {0, 0, 3, 4};
     uint32_t join = 1;
     mdnn_replay_result_t result;
-    (void)state;
     fill_by_hand();
     result = replay_by_hand(NULL, NULL, four, UINT64_MAX);
     assert_true(result.time_us == 50 && result.peak_bytes == 70 && result.out_bytes == 0);
@@ -86,14 +86,13 @@ static void times_are_those_worked_out_by_hand(void **state)
     assert_true(result.time_us == 66 && result.wait_memory_us == 3);
 }
 
-static void too_small_a_budget_is_told(void **state)
+CASE(too_small_a_budget_is_told)
 {
     mdnn_move_t move = {0, 0, 3, 4};
     const mdnn_schedule_t schedule = {.moves = &move, .move_count = 1};
     mdnn_replay_request_t request = {
         .period = &instance.period, .schedule = &schedule, .link = four, .budget_bytes = 39};
     mdnn_replay_result_t result = {.time_us = -7};
-    (void)state;
     fill_by_hand();
     assert_int_equal(mdnn_replay(&request, &result), MDNN_STATUS_NOT_FOUND);
     request.budget_bytes = 40;
@@ -103,7 +102,7 @@ static void too_small_a_budget_is_told(void **state)
 }
 
 /* Both directions at once: two ranges cross on a link that gives each half. */
-static void directions_share_a_link_that_cannot_do_both(void **state)
+CASE(directions_share_a_link_that_cannot_do_both)
 {
     mdnn_move_t moves[] = {{0, 0, 1, 3}, {1, 1, 3, 4}};
     const mdnn_schedule_t schedule = {.moves = moves, .move_count = 2};
@@ -113,7 +112,6 @@ static void directions_share_a_link_that_cannot_do_both(void **state)
                                      .budget_bytes = UINT64_MAX};
     mdnn_replay_result_t result;
     mdnn_status_t status;
-    (void)state;
     random_period_start(&instance, 1);
     random_period_range(&instance, 40, 0, 3);
     random_period_range(&instance, 40, 1, 4);
@@ -132,7 +130,7 @@ static void directions_share_a_link_that_cannot_do_both(void **state)
 }
 
 /* The mechanism trusts no host copy of what is mapped, and copies nothing that is. */
-static void what_was_only_read_is_copied_out_behind_its_last_use(void **state)
+CASE(what_was_only_read_is_copied_out_behind_its_last_use)
 {
     mdnn_move_t move = {0, 0, 2, 3};
     const mdnn_schedule_t schedule = {.moves = &move, .move_count = 1};
@@ -142,7 +140,6 @@ static void what_was_only_read_is_copied_out_behind_its_last_use(void **state)
                                      .budget_bytes = UINT64_MAX};
     mdnn_replay_result_t result;
     mdnn_status_t status;
-    (void)state;
     random_period_start(&instance, 1);
     random_period_range(&instance, 40, MDNN_NO_POSITION, MDNN_NO_POSITION);
     for (uint32_t i = 0; i < 4; i++) {
@@ -159,10 +156,9 @@ static void what_was_only_read_is_copied_out_behind_its_last_use(void **state)
 
 /* At 1 byte a microsecond it lasts from 10 to 50; range 0 is to return from 20 on and is written
  * at 40. */
-static void a_leave_that_is_called_off_delays_nobody(void **state)
+CASE(a_leave_that_is_called_off_delays_nobody)
 {
     mdnn_move_t move = {0, 0, 1, 4};
-    (void)state;
     fill_by_hand();
     instance.uses[instance.period.use_count - 1].role = MDNN_USE_WRITE;
     const mdnn_replay_result_t result =
@@ -230,13 +226,12 @@ static void check_seed(uint64_t seed)
     mdnn_schedule_fini(&schedule);
 }
 
-static void random_schedules_keep_every_rule(void **state)
+CASE(random_schedules_keep_every_rule)
 {
-    (void)state;
     each_seed(check_seed, 20000);
 }
 
-static void schedules_without_sense_are_refused(void **state)
+CASE(schedules_without_sense_are_refused)
 {
     static const mdnn_move_t bad[] = {
         {0, 0, 3, 3},          {0, -1, 3, 4},
@@ -245,7 +240,6 @@ static void schedules_without_sense_are_refused(void **state)
         {0, 0, 3, MDNN_NEVER}, {0, 1, 0, 4},
         {0, 4, 8, 9},          {0, MDNN_GAP_ALWAYS, MDNN_NEVER, MDNN_NEVER},
     };
-    (void)state;
     fill_by_hand();
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mdnn_move_t move = bad[i];
@@ -264,14 +258,5 @@ static void schedules_without_sense_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_are_those_worked_out_by_hand),
-        cmocka_unit_test(too_small_a_budget_is_told),
-        cmocka_unit_test(directions_share_a_link_that_cannot_do_both),
-        cmocka_unit_test(what_was_only_read_is_copied_out_behind_its_last_use),
-        cmocka_unit_test(a_leave_that_is_called_off_delays_nobody),
-        cmocka_unit_test(random_schedules_keep_every_rule),
-        cmocka_unit_test(schedules_without_sense_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("offload_replay");
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "offload/plan/parts.h"
+#include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/random_period.h"
 
@@ -90,17 +91,15 @@ static void check_parts(uint64_t seed)
     mdnn_parts_fini(&parts);
 }
 
-static void parts_are_the_range_cut_at_chunks(void **state)
+CASE(parts_are_the_range_cut_at_chunks)
 {
-    (void)state;
     more = 0;
     each_seed(check_parts, SEEDS);
     assert_true(more > SEEDS / 2 || getenv("MDNN_TEST_SEED"));
 }
 
-static void ranges_stay_whole_on_request(void **state)
+CASE(ranges_stay_whole_on_request)
 {
-    (void)state;
     fill(2);
     mdnn_parts_t parts = cut(UINT64_MAX);
     const mdnn_period_t *const made = &parts.period, *const period = &instance.period;
@@ -157,19 +156,17 @@ static void check_moves(uint64_t seed)
     mdnn_parts_fini(&parts);
 }
 
-static void last_parts_leave_and_come_back_last(void **state)
+CASE(last_parts_leave_and_come_back_last)
 {
-    (void)state;
     moved = 0;
     each_seed(check_moves, SEEDS);
     assert_true(moved > SEEDS / 2 || getenv("MDNN_TEST_SEED"));
 }
 
-static void an_empty_period_has_no_parts(void **state)
+CASE(an_empty_period_has_no_parts)
 {
     const mdnn_period_t empty = {0};
     mdnn_parts_t parts;
-    (void)state;
     assert_int_equal(mdnn_parts_cut(&empty, CHUNK, CHUNK, &parts), MDNN_STATUS_OK);
     assert_int_equal(parts.period.range_count, 0);
     mdnn_parts_fini(&parts);
@@ -178,11 +175,5 @@ static void an_empty_period_has_no_parts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_the_range_cut_at_chunks),
-        cmocka_unit_test(ranges_stay_whole_on_request),
-        cmocka_unit_test(last_parts_leave_and_come_back_last),
-        cmocka_unit_test(an_empty_period_has_no_parts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("parts");
 }

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "optimizer/problem.h"
+#include "test/unit/cases.h"
 
 static void set_packed(mdnn_problem_tensor_t *tensor, int count, const int32_t *dims,
                        const int *order)
@@ -52,10 +53,9 @@ static void assert_format(const mdnn_problem_t *problem, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void every_byte_counts_in_hash_and_equality(void **state)
+CASE(every_byte_counts_in_hash_and_equality)
 {
     const mdnn_problem_t problem = alexnet_conv2(NCHW);
-    (void)state;
     assert_true(mdnn_problem_equal(&problem, &problem));
     for (size_t i = 0; i < sizeof problem; i++) {
         mdnn_problem_t other = problem;
@@ -65,10 +65,9 @@ static void every_byte_counts_in_hash_and_equality(void **state)
     }
 }
 
-static void a_plain_problem_shows_shapes_type_and_layout(void **state)
+CASE(a_plain_problem_shows_shapes_type_and_layout)
 {
     mdnn_problem_t problem = alexnet_conv2(NCHW);
-    (void)state;
     assert_format(&problem, "forward 256x64x27x27 * 192x64x5x5 pad 2 float nchw");
     problem.direction = MDNN_BACKWARD_DATA;
     assert_format(&problem, "backward_data 256x64x27x27 * 192x64x5x5 pad 2 float nchw");
@@ -77,10 +76,9 @@ static void a_plain_problem_shows_shapes_type_and_layout(void **state)
     assert_format(&problem, "backward_filter 256x64x27x27 * 192x64x5x5 pad 2 float nchw beta");
 }
 
-static void what_differs_from_the_default_is_shown(void **state)
+CASE(what_differs_from_the_default_is_shown)
 {
     mdnn_problem_t problem = alexnet_conv2(NHWC);
-    (void)state;
     problem.pad[1] = 1;
     problem.stride[0] = problem.stride[1] = 2;
     problem.dilation[0] = problem.dilation[1] = 3;
@@ -98,10 +96,9 @@ static void what_differs_from_the_default_is_shown(void **state)
                   "flipped bfloat16 nhwc math fma");
 }
 
-static void unknown_numbers_are_shown_as_numbers(void **state)
+CASE(unknown_numbers_are_shown_as_numbers)
 {
     mdnn_problem_t problem = alexnet_conv2(NCHW);
-    (void)state;
     problem.direction = 77;
     problem.x.type = 5;
     problem.compute_type = -1;
@@ -110,10 +107,9 @@ static void unknown_numbers_are_shown_as_numbers(void **state)
                   "direction #77 256x64x27x27 * 192x64x5x5 pad 2 #5 compute -1 nchw math 12");
 }
 
-static void layouts_are_recognised_from_strides(void **state)
+CASE(layouts_are_recognised_from_strides)
 {
     mdnn_problem_t problem = alexnet_conv2(NCHW);
-    (void)state;
     problem.x.strides[0] += 8;
     assert_format(&problem, "forward 256x64x27x27 * 192x64x5x5 pad 2 float strided");
 
@@ -131,31 +127,28 @@ static void layouts_are_recognised_from_strides(void **state)
     assert_format(&problem, "forward 1x3x9x9 * 192x64x5x5 pad 2 float nhwc");
 }
 
-static void bias_activation_names_its_activation(void **state)
+CASE(bias_activation_names_its_activation)
 {
     mdnn_problem_t problem = alexnet_conv2(NCHW);
-    (void)state;
     problem.direction = MDNN_BIAS_ACTIVATION_FORWARD;
     problem.activation_mode = 1;
     assert_format(&problem, "bias_activation_forward 256x64x27x27 * 192x64x5x5 pad 2 float nchw "
                             "activation relu");
 }
 
-static void damaged_counts_read_nothing_outside(void **state)
+CASE(damaged_counts_read_nothing_outside)
 {
     mdnn_problem_t problem = alexnet_conv2(NCHW);
-    (void)state;
     problem.x.dim_count = 1000;
     problem.w.dim_count = -3;
     problem.spatial_dims = 99;
     assert_format(&problem, "forward 256x64x27x27x0 *  pad 2 float strided");
 }
 
-static void long_text_is_cut_and_terminated(void **state)
+CASE(long_text_is_cut_and_terminated)
 {
     const mdnn_problem_t problem = alexnet_conv2(NCHW);
     const char whole[] = "forward 256x64x27x27 * 192x64x5x5 pad 2 float nchw";
-    (void)state;
     for (size_t bytes = 0; bytes <= sizeof whole; bytes++) {
         char text[sizeof whole + 1];
         memset(text, '#', sizeof text);
@@ -170,15 +163,5 @@ static void long_text_is_cut_and_terminated(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_byte_counts_in_hash_and_equality),
-        cmocka_unit_test(a_plain_problem_shows_shapes_type_and_layout),
-        cmocka_unit_test(what_differs_from_the_default_is_shown),
-        cmocka_unit_test(unknown_numbers_are_shown_as_numbers),
-        cmocka_unit_test(layouts_are_recognised_from_strides),
-        cmocka_unit_test(bias_activation_names_its_activation),
-        cmocka_unit_test(damaged_counts_read_nothing_outside),
-        cmocka_unit_test(long_text_is_cut_and_terminated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("problem");
 }

@@ -17,6 +17,7 @@
 #endif
 #define mdnn_rule_violated checked_rule_violated /* beside the one of the archive */
 #include "config/rule.c"
+#include "test/unit/cases.h"
 
 static bool is_small(int number, const char **broken)
 {
@@ -25,19 +26,17 @@ static bool is_small(int number, const char **broken)
     return true;
 }
 
-static void the_first_broken_rule_is_named(void **state)
+CASE(the_first_broken_rule_is_named)
 {
     const char *broken = "nothing";
-    (void)state;
     assert_true(is_small(9, &broken));
     assert_string_equal(broken, "nothing");
     assert_false(is_small(25, &broken));
     assert_string_equal(broken, "number < 10");
 }
 
-static void what_is_broken_is_said_and_ends_the_process(void **state)
+CASE(what_is_broken_is_said_and_ends_the_process)
 {
-    (void)state;
     char text[256] = {0};
     int ends[2], status;
     assert_int_equal(pipe(ends), 0);
@@ -70,9 +69,8 @@ static int checks_in(int changes, uint64_t looks)
     return checks;
 }
 
-static void little_is_checked_after_each_change_and_much_less_often(void **state)
+CASE(little_is_checked_after_each_change_and_much_less_often)
 {
-    (void)state;
     assert_int_equal(checks_in(100, 1), 100);
     assert_int_equal(checks_in(100, MDNN_RULE_LOOKS), 100);
     assert_int_equal(checks_in(100, 10 * MDNN_RULE_LOOKS), 10);
@@ -80,10 +78,5 @@ static void little_is_checked_after_each_change_and_much_less_often(void **state
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_broken_rule_is_named),
-        cmocka_unit_test(what_is_broken_is_said_and_ends_the_process),
-        cmocka_unit_test(little_is_checked_after_each_change_and_much_less_often),
-    };
-    return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
+    return run_cases("rules");
 }

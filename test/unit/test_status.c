@@ -7,10 +7,10 @@
 #include <cmocka.h>
 
 #include "config/status.h"
+#include "test/unit/cases.h"
 
-static void every_status_has_its_own_number_and_text(void **state)
+CASE(every_status_has_its_own_number_and_text)
 {
-    (void)state;
     static const struct {
         mdnn_status_t status;
         const char *text;
@@ -28,9 +28,8 @@ static void every_status_has_its_own_number_and_text(void **state)
     }
 }
 
-static void an_unlisted_number_is_an_unknown_status(void **state)
+CASE(an_unlisted_number_is_an_unknown_status)
 {
-    (void)state;
     assert_string_equal(mdnn_status_string((mdnn_status_t)9999), "unknown status");
     assert_string_equal(mdnn_status_string((mdnn_status_t)-1), "unknown status");
 }
@@ -52,9 +51,8 @@ out:
     return status;
 }
 
-static void try_returns_the_first_failure_and_only_a_failure(void **state)
+CASE(try_returns_the_first_failure_and_only_a_failure)
 {
-    (void)state;
     int after = 0;
     assert_int_equal(returning(MDNN_STATUS_IO, &after), MDNN_STATUS_IO);
     assert_int_equal(after, 0);
@@ -62,9 +60,8 @@ static void try_returns_the_first_failure_and_only_a_failure(void **state)
     assert_int_equal(after, 1);
 }
 
-static void try_goto_reaches_the_cleanup_with_the_status(void **state)
+CASE(try_goto_reaches_the_cleanup_with_the_status)
 {
-    (void)state;
     int after = 0, cleaned = 0;
     assert_int_equal(leaving(MDNN_STATUS_BUSY, &after, &cleaned), MDNN_STATUS_BUSY);
     assert_int_equal(after, 0);
@@ -73,11 +70,5 @@ static void try_goto_reaches_the_cleanup_with_the_status(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_status_has_its_own_number_and_text),
-        cmocka_unit_test(an_unlisted_number_is_an_unknown_status),
-        cmocka_unit_test(try_returns_the_first_failure_and_only_a_failure),
-        cmocka_unit_test(try_goto_reaches_the_cleanup_with_the_status),
-    };
-    return cmocka_run_group_tests_name("status", tests, NULL, NULL);
+    return run_cases("status");
 }

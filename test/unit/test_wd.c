@@ -12,6 +12,7 @@
 
 #include "optimizer/wd.h"
 #include "optimizer/wr.h"
+#include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/random_wd.h"
 
@@ -45,9 +46,8 @@ static void check_seed(uint64_t seed)
     }
 }
 
-static void solution_equals_brute_force_in_both_models(void **state)
+CASE(solution_equals_brute_force_in_both_models)
 {
-    (void)state;
     each_seed(check_seed, 20000);
 }
 
@@ -101,9 +101,8 @@ static size_t copy_front(const mdnn_front_t *front, mdnn_knapsack_item_t *items)
     return count;
 }
 
-static void shared_in_one_group_is_wr_with_the_total_as_limit(void **state)
+CASE(shared_in_one_group_is_wr_with_the_total_as_limit)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         static mdnn_knapsack_item_t items[WR_KERNELS][512];
         mdnn_wd_kernel_t kernels[WR_KERNELS] = {{0}};
@@ -133,13 +132,12 @@ static void shared_in_one_group_is_wr_with_the_total_as_limit(void **state)
 
 static const mdnn_knapsack_item_t steep[] = {{10, 0}, {4, 60}}, flat[] = {{10, 0}, {9, 60}};
 
-static void workspace_goes_where_it_saves_most(void **state)
+CASE(workspace_goes_where_it_saves_most)
 {
     const mdnn_wd_kernel_t kernels[] = {{flat, 2, 0}, {steep, 2, 0}, {flat, 2, 0}};
     mdnn_wd_problem_t problem = {MDNN_WD_SUM, kernels, 3, 1, 119};
     mdnn_wd_result_t result;
     size_t choices[3];
-    (void)state;
     assert_int_equal(mdnn_wd_solve(&problem, NULL, choices, &result), MDNN_STATUS_OK);
     assert_true(choices[0] == 0 && choices[1] == 1 && choices[2] == 0);
     assert_true(result.time_ms == 24 && result.workspace_bytes == 60 && result.optimal);
@@ -148,16 +146,15 @@ static void workspace_goes_where_it_saves_most(void **state)
     assert_true(result.time_ms == 22 && result.workspace_bytes == 60 && result.optimal);
 }
 
-static void no_kernels_need_nothing(void **state)
+CASE(no_kernels_need_nothing)
 {
     const mdnn_wd_problem_t problem = {.model = MDNN_WD_SHARED, .group_count = 3};
     mdnn_wd_result_t result;
-    (void)state;
     assert_int_equal(mdnn_wd_solve(&problem, NULL, NULL, &result), MDNN_STATUS_OK);
     assert_true(result.time_ms == 0 && result.workspace_bytes == 0 && result.optimal);
 }
 
-static void problems_and_choices_without_sense_are_refused(void **state)
+CASE(problems_and_choices_without_sense_are_refused)
 {
     static const mdnn_knapsack_item_t bad[] = {{-1, 0}};
     const mdnn_wd_kernel_t group[] = {{steep, 2, 7}}, none[] = {{steep, 0, 0}},
@@ -170,7 +167,6 @@ static void problems_and_choices_without_sense_are_refused(void **state)
     size_t choice = 2;
     double time_ms;
     uint64_t bytes;
-    (void)state;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         assert_int_equal(mdnn_wd_solve(&problems[i], NULL, &choice, &result),
                          MDNN_STATUS_INVALID_ARGUMENT);
@@ -185,12 +181,5 @@ static void problems_and_choices_without_sense_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(solution_equals_brute_force_in_both_models),
-        cmocka_unit_test(shared_in_one_group_is_wr_with_the_total_as_limit),
-        cmocka_unit_test(workspace_goes_where_it_saves_most),
-        cmocka_unit_test(no_kernels_need_nothing),
-        cmocka_unit_test(problems_and_choices_without_sense_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("wd");
 }

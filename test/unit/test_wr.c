@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "optimizer/wr.h"
+#include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"
 #include "test/unit/random.h"
@@ -379,9 +380,8 @@ static void check_seed(uint64_t seed)
     check_instance(&instance);
 }
 
-static void front_equals_brute_force_on_random_instances(void **state)
+CASE(front_equals_brute_force_on_random_instances)
 {
-    (void)state;
     each_seed(check_seed, 12000);
 }
 
@@ -407,9 +407,8 @@ static void check_sizes(uint64_t seed)
     }
 }
 
-static void only_sizes_that_can_occur_are_asked_for(void **state)
+CASE(only_sizes_that_can_occur_are_asked_for)
 {
-    (void)state;
     each_seed(check_sizes, 3000);
 }
 
@@ -432,10 +431,9 @@ static double best_time(instance_t *instance, mdnn_batch_sizes_t sizes, uint64_t
     return time_ms;
 }
 
-static void more_sizes_are_never_slower(void **state)
+CASE(more_sizes_are_never_slower)
 {
     static instance_t instance;
-    (void)state;
     for (uint64_t seed = 1; seed <= 1500; seed++) {
         uint64_t random = seed;
         fill_instance(&instance, seed, random_in(&random, 1, 70), MAX_ALGOS);
@@ -502,10 +500,9 @@ static void blocks_of_sixty(int64_t images, mdnn_part_role_t role, mdnn_cost_t *
     *count = 2;
 }
 
-static void figure_5_of_the_paper_is_found(void **state)
+CASE(figure_5_of_the_paper_is_found)
 {
     mdnn_wr_request_t request = PLAIN;
-    (void)state;
     request.workspace_limit_bytes = 60;
     mdnn_front_t *const front = optimize_model(&request, blocks_of_sixty);
     assert_configuration(mdnn_front_best(front, 60), "4 x 60 @ 4 + 16 @ 0");
@@ -530,10 +527,9 @@ static void workspace_not_monotonic(int64_t images, mdnn_part_role_t role, mdnn_
         *count = 0;
 }
 
-static void workspace_may_fall_where_the_size_grows(void **state)
+CASE(workspace_may_fall_where_the_size_grows)
 {
     mdnn_wr_request_t request = PLAIN;
-    (void)state;
     request.sizes = MDNN_SIZES_POWER_OF_TWO;
     mdnn_front_t *const front = optimize_model(&request, workspace_not_monotonic);
     assert_int_equal(mdnn_front_count(front), 3);
@@ -552,10 +548,9 @@ static void one_image_at_a_time(int64_t images, mdnn_part_role_t role, mdnn_cost
     *count = 1;
 }
 
-static void batch_that_is_no_power_of_two_is_a_sum_of_them(void **state)
+CASE(batch_that_is_no_power_of_two_is_a_sum_of_them)
 {
     mdnn_wr_request_t request = PLAIN;
-    (void)state;
     request.sizes = MDNN_SIZES_POWER_OF_TWO;
     request.batch = 255;
     request.part_overhead_ms = 0.5;
@@ -565,10 +560,9 @@ static void batch_that_is_no_power_of_two_is_a_sum_of_them(void **state)
     mdnn_front_destroy(front);
 }
 
-static void remainder_that_breaks_the_granularity_runs_last(void **state)
+CASE(remainder_that_breaks_the_granularity_runs_last)
 {
     mdnn_wr_request_t request = PLAIN;
-    (void)state;
     request.batch = 135;
     request.granularity = 4;
     request.part_overhead_ms = 0.5;
@@ -594,10 +588,9 @@ static void first_part_cheaper(int64_t images, mdnn_part_role_t role, mdnn_cost_
                         (images == 32) == (role == MDNN_PART_FIRST) ? 10 : 60, 0);
 }
 
-static void part_that_runs_first_has_the_first_cost(void **state)
+CASE(part_that_runs_first_has_the_first_cost)
 {
     mdnn_wr_request_t request = PLAIN;
-    (void)state;
     request.roles_differ = true;
     mdnn_front_t *const front = optimize_model(&request, first_part_cheaper);
     assert_configuration(mdnn_front_best(front, 0), "32 @ 3 + 224 @ 5");
@@ -614,10 +607,9 @@ static void small_gain(int64_t images, mdnn_part_role_t role, mdnn_cost_t *costs
     costs[1] = cost(2, 96, 100);
 }
 
-static void margin_is_judged_at_the_limit_that_is_asked(void **state)
+CASE(margin_is_judged_at_the_limit_that_is_asked)
 {
     mdnn_wr_request_t request = PLAIN;
-    (void)state;
     request.adoption_margin = 0.02;
     mdnn_front_t *front = optimize_model(&request, small_gain);
     assert_int_equal(mdnn_front_count(front), 1);
@@ -633,10 +625,9 @@ static void margin_is_judged_at_the_limit_that_is_asked(void **state)
     mdnn_front_destroy(front);
 }
 
-static void large_batches_are_covered(void **state)
+CASE(large_batches_are_covered)
 {
     mdnn_wr_request_t request = PLAIN;
-    (void)state;
     request.sizes = MDNN_SIZES_POWER_OF_TWO;
     request.batch = 65536;
     mdnn_front_t *const front = optimize_model(&request, one_image_at_a_time);
@@ -646,22 +637,20 @@ static void large_batches_are_covered(void **state)
     mdnn_front_destroy(front);
 }
 
-static void error_of_the_source_ends_the_optimization(void **state)
+CASE(error_of_the_source_ends_the_optimization)
 {
     model_t model = {MDNN_STATUS_DEVICE, NULL};
     const mdnn_cost_source_t source = {&model, find_in_model};
     mdnn_front_t *front = NULL;
-    (void)state;
     assert_int_equal(mdnn_wr_optimize(&PLAIN, &source, &front), MDNN_STATUS_DEVICE);
     assert_null(front);
     assert_int_equal(live_allocations, 0);
 }
 
-static void requests_without_sense_are_refused(void **state)
+CASE(requests_without_sense_are_refused)
 {
     model_t model = {MDNN_STATUS_OK, blocks_of_sixty};
     const mdnn_cost_source_t source = {&model, find_in_model};
-    (void)state;
     for (int i = 0; i < 6; i++) {
         mdnn_wr_request_t request = PLAIN;
         mdnn_front_t *front = NULL;
@@ -682,13 +671,12 @@ static void requests_without_sense_are_refused(void **state)
     }
 }
 
-static void every_failed_allocation_is_reported_and_nothing_leaks(void **state)
+CASE(every_failed_allocation_is_reported_and_nothing_leaks)
 {
     model_t model = {MDNN_STATUS_OK, workspace_not_monotonic};
     const mdnn_cost_source_t source = {&model, find_in_model};
     mdnn_status_t status = MDNN_STATUS_OUT_OF_MEMORY;
     long failures = 0;
-    (void)state;
     while (status == MDNN_STATUS_OUT_OF_MEMORY) {
         mdnn_front_t *front = NULL;
         fail_allocation_at = ++failures;
@@ -702,10 +690,9 @@ static void every_failed_allocation_is_reported_and_nothing_leaks(void **state)
     assert_true(failures > 8);
 }
 
-static void long_text_is_cut_and_terminated(void **state)
+CASE(long_text_is_cut_and_terminated)
 {
     mdnn_wr_request_t request = PLAIN;
-    (void)state;
     request.workspace_limit_bytes = 60;
     mdnn_front_t *const front = optimize_model(&request, blocks_of_sixty);
     const mdnn_configuration_t *const best = mdnn_front_best(front, 60);
@@ -725,21 +712,5 @@ static void long_text_is_cut_and_terminated(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(front_equals_brute_force_on_random_instances),
-        cmocka_unit_test(only_sizes_that_can_occur_are_asked_for),
-        cmocka_unit_test(more_sizes_are_never_slower),
-        cmocka_unit_test(figure_5_of_the_paper_is_found),
-        cmocka_unit_test(workspace_may_fall_where_the_size_grows),
-        cmocka_unit_test(batch_that_is_no_power_of_two_is_a_sum_of_them),
-        cmocka_unit_test(remainder_that_breaks_the_granularity_runs_last),
-        cmocka_unit_test(part_that_runs_first_has_the_first_cost),
-        cmocka_unit_test(margin_is_judged_at_the_limit_that_is_asked),
-        cmocka_unit_test(large_batches_are_covered),
-        cmocka_unit_test(error_of_the_source_ends_the_optimization),
-        cmocka_unit_test(requests_without_sense_are_refused),
-        cmocka_unit_test(every_failed_allocation_is_reported_and_nothing_leaks),
-        cmocka_unit_test(long_text_is_cut_and_terminated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases("wr");
 }
