@@ -222,6 +222,16 @@ void problem_solve(problem_t *problem)
     free(convolved);
 }
 
+void problem_forget(problem_t *problem)
+{
+    for (int i = 0; i < OPERANDS; i++) {
+        free(problem->operands[i].image);
+        problem->operands[i].image = NULL;
+    }
+    free(problem->truth);
+    problem->truth = NULL;
+}
+
 size_t problem_elements(const problem_t *problem)
 {
     return elements_of(&problem->output->packed);

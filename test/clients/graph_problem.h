@@ -36,6 +36,8 @@ void problem_init(problem_t *problem, const graph_case_t *test);
 void problem_fini(problem_t *problem);
 /* Computes `truth`. */
 void problem_solve(problem_t *problem);
+/* To be called when `values` were changed after an upload; `truth` is to be computed anew, too. */
+void problem_forget(problem_t *problem);
 
 /* Builds the graph; `handle` may be NULL. The caller calls graph_fini in any case. */
 cudnnStatus_t problem_build(const problem_t *problem, graph_t *graph, cudnnHandle_t handle);
