@@ -20,7 +20,7 @@ is_found() { # cause, switch
 
 plan 4
 check "programs that once failed" "$here/run" --build "$MDNN_BUILD" --jobs 1 --seeds "$here/seeds"
-check "random programs" programs 1000 60
+check "random programs" programs 1000 "$(few 12 60)"
 check "a program that hangs is found" is_found hangs hang
 check "a program whose bytes differ is found" is_found 'other bytes' bytes
 finish

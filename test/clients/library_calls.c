@@ -19,7 +19,7 @@
 
 #include "test/clients/check.h"
 
-enum { WORDS = 768 << 10, SIDE = 512, MODEL_WORDS = 64, MOST = 64, BATCH = 3, ROUNDS = 60 };
+enum { WORDS = 768 << 10, SIDE = 512, MODEL_WORDS = 64, MOST = 64, BATCH = 3, ROUNDS = 24 };
 enum { NCCL_INVALID_ARGUMENT = 4, NCCL_IN_PROGRESS = 7 };
 
 typedef struct unique_id {
