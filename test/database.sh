@@ -87,7 +87,8 @@ what_cannot_be_made_is_skipped() {
     done
 }
 
-export MICRODNN_CACHE_FILE=$cache
+CONV_MATRIX=$(few few all)
+export CONV_MATRIX MICRODNN_CACHE_FILE="$cache"
 "$matrix" record "$record" || exit 1
 plan 8
 check 'a cold run measures and keeps costs and choices' cold_run_measures

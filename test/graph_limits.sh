@@ -25,17 +25,18 @@ faster() {
     return 1
 }
 
-# The same with a limit of the library beside the program's.
-limited_faster() {
-    MICRODNN_WORKSPACE_LIMIT=64MiB faster "$@"
-}
+# The same with a limit of the library, which is that of the program.
+limited_faster() { MICRODNN_WORKSPACE_LIMIT=$5 faster "$@"; }
 
-plan 5
-check 'a search within 64 MiB loses nothing (AlexNet, TF32)' faster 99 alexnet 256 tf32 64MiB
-check 'a search within 64 MiB loses nothing (VGG-16, TF32)' faster 99 vgg16 64 tf32 64MiB
-check 'a search without a limit loses nothing (AlexNet, TF32)' faster 99 alexnet 256 tf32 none
-check 'a search without a limit gets legacy algorithms too (AlexNet, fp32)' \
-    faster 140 alexnet 256 fp32 none
-check 'a limit of ours splits where the search finds nothing (AlexNet, TF32)' \
-    limited_faster 200 alexnet 256 tf32 64MiB
+plan "$(few 3 8)"
+check 'a search within 64 MiB loses nothing (ResNet-18, TF32)' faster 99 resnet18 64 tf32 64MiB
+check 'a search without a limit gets legacy algorithms too (AlexNet, fp32)' faster 140 alexnet 64 fp32 none
+check 'a limit of ours splits where the search finds nothing (AlexNet, TF32)' limited_faster 200 alexnet 64 tf32 16MiB
+if thorough; then
+    check 'a search within 64 MiB loses nothing (AlexNet, TF32)' faster 99 alexnet 256 tf32 64MiB
+    check 'a search within 64 MiB loses nothing (VGG-16, TF32)' faster 99 vgg16 64 tf32 64MiB
+    check 'a search without a limit loses nothing (AlexNet, TF32)' faster 99 alexnet 256 tf32 none
+    check 'legacy algorithms for a larger batch (AlexNet, fp32)' faster 140 alexnet 256 fp32 none
+    check 'a limit of ours splits a larger batch (AlexNet, TF32)' limited_faster 200 alexnet 256 tf32 64MiB
+fi
 finish
