@@ -285,13 +285,15 @@ static CUresult unmap(CUdeviceptr start, size_t bytes)
         is_whole_mappings(start, bytes) ? sim_capture_guard() : CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
-    for (uint64_t at = start; at - start < bytes;) {
+    /* The last first: the ranges behind it move up. */
+    for (uint64_t end = start + bytes; end > start;) {
+        const uint64_t at = sim_map_find(end - 1)->start;
         sim_physical_t *handle = sim_map_find(at)->physical;
         sim_clock_spend_for(on_device(&handle->properties.location) ? SIM_TIME_UNMAP
                                                                     : SIM_TIME_UNMAP_HOST,
                             handle->bytes);
         sim_map_remove(at);
-        at += handle->bytes;
+        end = at;
         handle->mappings--;
         drop_if_unused(handle);
     }
