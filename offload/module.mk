@@ -3,8 +3,8 @@ OFFLOAD_ORACLES := offload/plan/exhaustive.c offload/plan/period_text.c
 TOOL_CORE_SOURCES += $(OFFLOAD_ORACLES)
 CORE_SOURCES += $(filter-out $(OFFLOAD_ORACLES),$(wildcard offload/plan/*.c offload/ranges/*.c offload/memory/*.c))
 TESTS += $(addprefix $(B)/test/unit/,test_offload_history test_offload_period test_offload_replay \
-    test_offload_planner test_memory test_memory_check test_memory_follower test_memory_iterations test_memory_threads test_parts test_follower test_follower_check test_ranges test_ranges_check test_slabs test_trace)
-BENCHES += $(B)/test/bench/bench_memory $(B)/test/bench/bench_follower $(B)/test/bench/bench_ranges $(B)/test/bench/bench_budget
+    test_offload_planner test_memory test_pointer_tables test_memory_check test_memory_follower test_memory_iterations test_memory_threads test_parts test_follower test_follower_check test_ranges test_ranges_check test_slabs test_trace)
+BENCHES += $(B)/test/bench/bench_pointers $(B)/test/bench/bench_memory $(B)/test/bench/bench_follower $(B)/test/bench/bench_ranges $(B)/test/bench/bench_budget
 # The allocator under test can be made to fail.
 $(addprefix $(B)/test/unit/,test_memory test_memory_check test_memory_threads test_follower test_ranges test_slabs): private EXTRA_CFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free

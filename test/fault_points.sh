@@ -51,13 +51,15 @@ budgeted_aloud() { # client, program
         MICRODNN_SIM_DEVICES=2 LD_PRELOAD="$preload" \
             "$MDNN_BUILD/test/clients/$1" "$2"
 }
-# A program that calls libraries whose kernels use memory that none of their parameters names.
-library_calls() { # program
+# Programs whose kernels use memory that none of their parameters names.
+unnamed() { # client, program
     limited 60 env LD_LIBRARY_PATH="$MDNN_BUILD/test/libraries:$LD_LIBRARY_PATH" MICRODNN_SIM_PROFILE=toy \
         MICRODNN_SIM_UNNAMED=1 MICRODNN_MEMORY_BUDGET=48MiB MICRODNN_CONVOLUTION_POLICY=off \
-        MICRODNN_LOG_FILE="$TMPDIR/library_calls.log" LD_PRELOAD="$preload" \
-            "$MDNN_BUILD/test/clients/library_calls" "$1" 1 30
+        MICRODNN_LOG_FILE="$TMPDIR/unnamed.log" LD_PRELOAD="$preload" \
+            "$MDNN_BUILD/test/clients/$1" "$2" 1 30
 }
+library_calls() { unnamed library_calls "$@"; }
+pointer_tables() { unnamed pointer_tables "$@"; }
 # Each client finds memory for its convolutions, and computes what it computes alone.
 tight() { # what, budget
     limited 60 env MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET="$2" MICRODNN_CONVOLUTION_POLICY=off \

@@ -59,6 +59,19 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 #define VALUES(list, number) mdnn_name_values(&operation, list, number);
 #define WAITS_FOR_CONTEXT() mdnn_wait_for_context();
 #define MAY_WAIT() operation.may_wait = true;
+/* What is written to device memory; _LATER: perhaps from what the host may change until then. */
+#define COPIES(to, from, bytes) mdnn_copies(&transfers, to, (uintptr_t)(from), bytes, false);
+#define COPIES_LATER(to, from, bytes) mdnn_copies(&transfers, to, (uintptr_t)(from), bytes, true);
+#define COPIES_EACH(to, from, bytes, number, attributes, starts, attribute_number)                 \
+    mdnn_copies_each(&transfers, to, from, bytes, number,                                          \
+                     mdnn_orders(attributes, starts, attribute_number));
+#define COPIES_BOX_2D(box) mdnn_copies_box_2d(&transfers, box, false);
+#define COPIES_BOX_2D_LATER(box) mdnn_copies_box_2d(&transfers, box, true);
+#define COPIES_BOX_3D(box) MDNN_COPIES_BOX_3D(&transfers, box, false)
+#define COPIES_BOX_3D_LATER(box) MDNN_COPIES_BOX_3D(&transfers, box, true)
+#define COPIES_BOXES_3D(boxes, number) mdnn_copies_boxes_3d(&transfers, boxes, number);
+#define SETS(to, bytes) mdnn_copies(&transfers, to, 0, bytes, false);
+#define SETS_ROWS(to, pitch, width, rows) mdnn_sets_rows(&transfers, to, pitch, width, rows);
 #define NAMES(...) __VA_ARGS__
 
 /* That the entry has the type that cuda.h gives to the symbol is checked by the initialisation. */
@@ -86,14 +99,19 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 #define DRIVER_OPERATION(symbol, type, own, in_stream, names, parameters, arguments)               \
     ENTRY(symbol, type, PARAMETERS(parameters), ARGUMENTS(arguments), {                            \
         mdnn_virtual_operation_t operation;                                                        \
+        mdnn_transfers_t transfers = {0};                                                          \
         mdnn_virtual_operation(&operation, in_stream, own);                                        \
         names;                                                                                     \
+        operation.overflowed = operation.overflowed || transfers.lost;                             \
         result = mdnn_virtual_begin(                                                               \
             &operation, mdnn_driver_hash(MDNN_DRIVER_HASH_START, MDNN_DRIVER_##symbol));           \
         if (result == CUDA_SUCCESS) {                                                              \
             result = real(arguments);                                                              \
+            if (transfers.count > 0 && result == CUDA_SUCCESS)                                     \
+                mdnn_transfers_enqueued(&transfers, &operation);                                   \
             mdnn_virtual_end(&operation, result == CUDA_SUCCESS);                                  \
         }                                                                                          \
+        mdnn_transfers_free(&transfers);                                                           \
     })
 
 #define OF_GRAPH(of) ((mdnn_node_owner_t){.graph = of, .holds = &holds})

@@ -14,7 +14,7 @@
 
 #include "shim/real/driver_queries.h"
 #include "shim/vmem/operation_key.h"
-#include "shim/vmem/plain_memory.h"
+#include "shim/real/plain_memory.h"
 #include "shim/vmem/virtual_memory.h"
 
 /* Old forms that the driver still has and the header does not declare. */

@@ -67,6 +67,7 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
     if (!read)
         operation->overflowed = true;
     operation->name = layout ? layout->name : NULL;
+    operation->follows = true;
     const size_t named = operation->name_count;
     mdnn_indirect_name(operation);
     operation->may_wait = operation->name_count > named; /* for a peer's, perhaps, as NCCL's do */

@@ -1,11 +1,11 @@
 /* NCCL. A collective's buffers go to a queue from where a kernel takes them that is launched in the
  * call, at the end of a group, or (communicators that do not block) by a thread of NCCL's own: that
- * kernel names them. What NCCL allocates is plain memory (shim/vmem/plain_memory.h). */
+ * kernel names them. What NCCL allocates is plain memory (shim/real/plain_memory.h). */
 #include <stdatomic.h>
 
 #include "config/log.h"
 #include "shim/interpose/library_hooks.h"
-#include "shim/vmem/plain_memory.h"
+#include "shim/real/plain_memory.h"
 #include "shim/vmem/registrations.h"
 #include "shim/vmem/virtual_untracked.h"
 

@@ -9,7 +9,7 @@
 
 #include <cuda.h>
 
-#include "shim/vmem/plain_memory.h"
+#include "shim/real/plain_memory.h"
 #include "shim/vmem/called_functions.h"
 #include "shim/vmem/indirect_operands.h"
 

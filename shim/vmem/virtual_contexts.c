@@ -1,5 +1,6 @@
 /* What ends with a context of the program's own, or with a reset of a device. */
 #include "shim/real/capture_mode.h"
+#include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/kernel_layout.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_setup.h"
@@ -35,6 +36,7 @@ void mdnn_virtual_device_ends(CUdevice device)
     mdnn_kernel_layouts_forget();
     if (!timelines)
         return;
+    mdnn_pointers_device_ends(device);
     mdnn_capture_begin_own();
     const bool had = mdnn_virtual_withdraw(device);
     forget_primary(timelines, device);

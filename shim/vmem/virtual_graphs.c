@@ -4,6 +4,7 @@
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds_internal.h"
 #include "shim/vmem/virtual_memory.h"
+#include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_shared.h"
 #include "shim/vmem/virtual_streams.h"
 #include "shim/vmem/virtual_untracked.h"
@@ -67,12 +68,15 @@ static void settle_launch(mdnn_holder_t holder, const mdnn_held_t *what, uint64_
     mdnn_virtual_device_t *const device = mdnn_virtual_device_of(what->address);
     if (what->made == what->ended || !device)
         return;
+    if (!what->made)
+        mdnn_pointers_freed(what->address);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     if (device->memory && what->made)
         make_again(device, holder, what->address);
     else if (device->memory && !MDNN_FAULT(NOTHING_IS_FREED_BY_LAUNCHES))
         end_others(device, what->address, stream);
     mdnn_virtual_leave(device, entry);
+    mdnn_pointers_changed();
 }
 
 void mdnn_virtual_graph_launched(CUgraphExec executable, CUstream stream, bool per_thread)

@@ -4,6 +4,7 @@
 #include "shim/vmem/virtual_bound.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
+#include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_pins.h"
 #include "shim/vmem/virtual_refusals.h"
 #include "shim/vmem/virtual_setup.h"
@@ -95,6 +96,7 @@ static CUresult allocate_on(mdnn_virtual_device_t *device, CUcontext context, CU
     if (result == CUDA_SUCCESS && synchronous && !quiet && context != device->context)
         mdnn_virtual_bind(context, start);
     mdnn_virtual_leave(device, entry);
+    mdnn_pointers_changed();
     if (result == CUDA_SUCCESS)
         *address = start;
     return result;
@@ -174,6 +176,8 @@ static CUresult free_memory(CUdeviceptr address, CUstream stream, bool per_threa
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
     }
     mdnn_virtual_unbind(address); /* before another may get it */
+    if (!capture)
+        mdnn_pointers_freed(address); /* likewise */
     if (synchronous && !MDNN_FAULT(FREE_WAITS_FOR_NAMED_ONLY))
         wait_for_unnamed_uses(device, address);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
@@ -191,6 +195,7 @@ static CUresult free_memory(CUdeviceptr address, CUstream stream, bool per_threa
                 mdnn_virtual_result(device, mdnn_memory_free(device->memory, address, number), 0);
     }
     mdnn_virtual_leave(device, entry);
+    mdnn_pointers_changed();
     return result;
 }
 

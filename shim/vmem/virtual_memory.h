@@ -63,12 +63,16 @@ typedef struct mdnn_virtual_operation {
     bool begun;                 /* end has something to do */
     bool may_wait;              /* it may wait for the program, so the work before it gets an end of
                                  * its own */
+    bool follows;               /* what it reaches through pointers in memory is named, too
+                                 * (shim/vmem/virtual_pointers.h) */
     bool overflowed;            /* a name was lost for lack of memory: begin refuses */
     const char *name; /* for people; valid until the process ends. NULL: it runs no kernel, so it
                        * touches only what it names */
     size_t name_count;
-    mdnn_memory_operand_t *more;     /* names that do not fit in `names`; owned until end */
-    struct mdnn_virtual_part *parts; /* from begin to end, one per named device */
+    mdnn_memory_operand_t *more;           /* names that do not fit in `names`; owned until end */
+    struct mdnn_virtual_device *untracked; /* it may reach anything there, in that stream */
+    uint64_t untracked_stream;
+    struct mdnn_virtual_part *parts;                 /* from begin to end, one per named device */
     mdnn_memory_operand_t names[MDNN_VIRTUAL_NAMES]; /* the first of name_count */
 } mdnn_virtual_operation_t;
 
@@ -77,7 +81,8 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
 {
     operation->stream = stream;
     operation->per_thread = per_thread;
-    operation->begun = operation->may_wait = operation->overflowed = false;
+    operation->begun = operation->may_wait = operation->overflowed = operation->follows = false;
+    operation->untracked = NULL;
     operation->name = NULL;
     operation->name_count = 0;
     operation->more = NULL;

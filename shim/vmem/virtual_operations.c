@@ -5,6 +5,7 @@
 
 #include "config/fault.h"
 #include "shim/real/process.h"
+#include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
 #include "shim/vmem/virtual_refusals.h"
@@ -365,6 +366,15 @@ static bool is_any_virtual(void)
     return false;
 }
 
+static CUresult follow_and_make_parts(mdnn_virtual_operation_t *operation,
+                                      const mdnn_memory_operation_t *what)
+{
+    if (operation->follows && operation->name_count > 0 &&
+        atomic_load_explicit(&mdnn_pointers_any, memory_order_relaxed))
+        mdnn_pointers_name(operation, what->stream, what->capturing);
+    return operation->overflowed ? CUDA_ERROR_OUT_OF_MEMORY : make_parts(operation, what);
+}
+
 CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
 {
     mdnn_memory_operation_t what = {.key = key, .name = operation->name};
@@ -387,14 +397,16 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
     const CUresult error = status == MDNN_STATUS_DEVICE ? mdnn_failure_take() : CUDA_SUCCESS;
     if (error != CUDA_SUCCESS)
         result = error; /* of the stream: the real call would fail, too */
-    else if (status == MDNN_STATUS_OK && !operation->overflowed)
-        result = make_parts(operation, &what);
+    else if (status == MDNN_STATUS_OK)
+        result = follow_and_make_parts(operation, &what);
     if (result == CUDA_SUCCESS && operation->parts)
         result = begin_parts(operation);
     operation->capture = capture;
     operation->begun = result == CUDA_SUCCESS && operation->parts;
     if (!operation->begun)
         free_parts(operation);
+    if (!operation->begun && operation->untracked)
+        mdnn_pointers_end(operation);
     return result;
 }
 
@@ -405,6 +417,8 @@ void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
     for (struct mdnn_virtual_part *part = operation->parts; part; part = part->next)
         end_part(part, operation->capture, enqueued);
     free_parts(operation);
+    if (operation->untracked)
+        mdnn_pointers_end(operation);
 }
 
 /* ---- waiting ---- */

@@ -17,9 +17,9 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "test/clients/check.h"
+#include "test/clients/many_buffers.h"
 
-enum { WORDS = 768 << 10, SIDE = 512, MODEL_WORDS = 64, MOST = 64, BATCH = 3, ROUNDS = 24 };
+enum { SIDE = 512, BATCH = 3, ROUNDS = 24 };
 enum { NCCL_INVALID_ARGUMENT = 4, NCCL_IN_PROGRESS = 7 };
 
 typedef struct unique_id {
@@ -57,87 +57,6 @@ int cufftFakePlan(int *plan, uint32_t count, size_t table_bytes);
 int cufftFakeAdd(int plan, void *words);
 int cufftSetStream(int plan, cudaStream_t stream);
 int cufftDestroy(int plan);
-
-/* ---- buffers: all words of one are alike but for their place, so few stand for all ---- */
-
-static uint32_t *buffers[MOST];
-static uint32_t model[MOST][MODEL_WORDS];
-static int buffer_count;
-static uint64_t random_state;
-static cudaStream_t stream;
-
-static int pick(int count)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)count);
-}
-
-static void fill(uint32_t *words, int buffer)
-{
-    for (uint32_t i = 0; i < WORDS; i++)
-        words[i] = (i % MODEL_WORDS) * 2654435761u + (uint32_t)buffer * 97;
-}
-
-static void begin(uint64_t seed, int count)
-{
-    uint32_t *const host = malloc(WORDS * sizeof *host);
-    CHECK(host && count >= 3 * BATCH && count <= MOST);
-    random_state = seed;
-    buffer_count = count;
-    CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    for (int i = 0; i < count; i++) {
-        fill(host, i);
-        memcpy(model[i], host, sizeof model[i]);
-        CUDA(cudaMalloc((void **)&buffers[i], WORDS * sizeof *host));
-        CUDA(cudaMemcpyAsync(buffers[i], host, WORDS * sizeof *host, cudaMemcpyHostToDevice,
-                             stream));
-    }
-    free(host);
-}
-
-static void check_all(void)
-{
-    uint32_t *const host = malloc(WORDS * sizeof *host);
-    CHECK(host);
-    for (int i = 0; i < buffer_count; i++) {
-        CUDA(cudaMemcpyAsync(host, buffers[i], WORDS * sizeof *host, cudaMemcpyDeviceToHost,
-                             stream));
-        CUDA(cudaStreamSynchronize(stream));
-        for (uint32_t j = 0; j < WORDS; j++)
-            if (host[j] != model[i][j % MODEL_WORDS]) {
-                printf("buffer %d, word %u: %u instead of %u\n", i, j, host[j],
-                       model[i][j % MODEL_WORDS]);
-                exit(1);
-            }
-    }
-    free(host);
-}
-
-/* `count` different buffers. */
-static void choose(int *chosen, int count)
-{
-    for (int i = 0; i < count; i++) {
-        bool again = true;
-        while (again) {
-            chosen[i] = pick(buffer_count);
-            again = false;
-            for (int j = 0; j < i; j++)
-                again = again || chosen[j] == chosen[i];
-        }
-    }
-}
-
-/* Work that names what it uses, so that something else leaves. */
-static void work(void)
-{
-    for (int i = 0; i < 4; i++) {
-        int two[2];
-        choose(two, 2);
-        CUDA(cudaMemcpyAsync(buffers[two[0]], buffers[two[1]], WORDS * sizeof(uint32_t),
-                             cudaMemcpyDeviceToDevice, stream));
-        memcpy(model[two[0]], model[two[1]], sizeof model[0]);
-    }
-}
 
 /* ---- cuBLAS ---- */
 

@@ -1,5 +1,5 @@
 /* A program with a kernel that the library cannot foresee: the kernel is given a table, reads there
- * the address of a buffer that none of its parameters names, and follows it. Run by
+ * the address of a buffer that none of its parameters names and no copy has brought there, and follows it. Run by
  * test/memory_tool.sh, with and without the library; it knows nothing of it. On the simulated GPU
  * only with MICRODNN_SIM_UNNAMED=1 (test/sim/sim.h).
  *
@@ -109,7 +109,9 @@ static void allocate(buffers_t *b, bool pinned)
         b->host[i] = i * 2654435761u + 17;
     const uint64_t address = (uintptr_t)b->hidden;
     CUDA(cudaMemcpy(b->hidden, b->host, BYTES, cudaMemcpyHostToDevice));
-    CUDA(cudaMemcpy(b->table, &address, sizeof address, cudaMemcpyDefault));
+    /* In halves, as if a kernel had written it: the library follows whole pointers that copies bring. */
+    CUDA(cudaMemcpy(b->table, &address, 4, cudaMemcpyDefault));
+    CUDA(cudaMemcpy((char *)b->table + 4, (const char *)&address + 4, 4, cudaMemcpyDefault));
     CUDA(cudaMemset(b->out, 0xA5, BYTES));
     for (int i = 0; i < 2 && b->fill_bytes > 0; i++)
         CUDA(cudaMalloc((void **)&b->fill[i], b->fill_bytes));

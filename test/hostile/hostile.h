@@ -30,6 +30,7 @@ enum {
     MOST_OPERANDS = 4,
     MOST_PHASES = 3,
     GATE_WORDS = 1024,
+    TABLE_WORDS = 1024,
     SOURCE_BYTES = 256 << 10 /* of what is copied to devices */
 };
 
@@ -91,14 +92,16 @@ extern driver_t api;
 void api_find(way_t way);
 
 /* ---- kernels.c ---- */
-enum kernel { KERNEL_TWO, KERNEL_FOUR, KERNEL_FILL, KERNELS };
+enum kernel { KERNEL_TWO, KERNEL_FOUR, KERNEL_FILL, KERNEL_TABLE, KERNELS };
 void kernels_register(void);
 CUfunction kernel_function(enum kernel kernel);
 extern const char kernels_ptx[];
-/* What they do, for models: a = 3 a + b + k; a += 5 b + 7 c + d + k, d += k; a[i] = k + i / 256. */
+/* What they do, for models: a = 3 a + b + k; a += 5 b + 7 c + d + k, d += k; a[i] = k + i / 256;
+ * of each that a table leads to: a = 3 a + k. */
 void mix_two(uint32_t *a, const uint32_t *b, uint32_t n, uint32_t stride, uint32_t k);
 void mix_four(uint32_t *const of[4], uint32_t n, uint32_t stride, uint32_t k);
 void fill_words(uint32_t *a, uint32_t n, uint32_t k);
+void scale_words(uint32_t *a, uint32_t n, uint32_t stride, uint32_t k);
 
 /* ---- thread.c ---- */
 typedef enum tensor_kind { PLAIN, ORDERED, POOLED, MAPPED, PITCHED, IN_GRAPH } tensor_kind_t;
@@ -140,8 +143,10 @@ typedef struct thread {
     graph_t graphs[MOST_GRAPHS];
     CUmemoryPool pool;
     gate_kind_t gate;
-    uint32_t *words;    /* pinned */
-    uint32_t gate_word; /* the last one that was waited for */
+    uint32_t *words;       /* pinned */
+    uint32_t gate_word;    /* the last one that was waited for */
+    uint64_t *table_words; /* pinned: each table once */
+    uint32_t table_word;
     sem_t gate_signal;
     pthread_mutex_t gate_lock;
     uint64_t calls_asked;
@@ -204,6 +209,7 @@ void work_launch(thread_t *t);
 void work_copy(thread_t *t);
 void work_upload(thread_t *t);
 void work_set(thread_t *t);
+void work_table(thread_t *t);
 void work_rows(thread_t *t);
 void work_blocking(thread_t *t);
 void work_ask(thread_t *t);

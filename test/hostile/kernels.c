@@ -10,7 +10,8 @@ const sim_api_t *simulator;
 const char kernels_ptx[] = ".version 6.4\n.target sm_75\n.address_size 64\n"
                            ".visible .entry hostile_two(.param .u64 a)\n{\nret;\n}\n"
                            ".visible .entry hostile_four(.param .u64 a)\n{\nret;\n}\n"
-                           ".visible .entry hostile_fill(.param .u64 a)\n{\nret;\n}\n";
+                           ".visible .entry hostile_fill(.param .u64 a)\n{\nret;\n}\n"
+                           ".visible .entry hostile_table(.param .u64 a)\n{\nret;\n}\n";
 
 void mix_two(uint32_t *a, const uint32_t *b, uint32_t n, uint32_t stride, uint32_t k)
 {
@@ -30,6 +31,12 @@ void fill_words(uint32_t *a, uint32_t n, uint32_t k)
 {
     for (uint32_t i = 0; i < n; i++)
         a[i] = k + (i >> 8);
+}
+
+void scale_words(uint32_t *a, uint32_t n, uint32_t stride, uint32_t k)
+{
+    for (uint32_t i = 0; i < n; i += stride)
+        a[i] = 3 * a[i] + k;
 }
 
 static uint32_t number(void *const *parameters, int which)
@@ -70,13 +77,29 @@ static void run_fill(void *const *parameters)
         fill_words(a, n, number(parameters, 2));
 }
 
+/* Pairs of an address and a number of words. */
+static void run_table(void *const *parameters)
+{
+    const uint32_t count = number(parameters, 1);
+    const uint64_t *const table =
+        simulator->memory(*(uint64_t *)parameters[0], (uint64_t)count * 2 * sizeof *table);
+    for (uint32_t i = 0; table && i < count; i++) {
+        const uint32_t n = (uint32_t)table[2 * i + 1];
+        uint32_t *const a = simulator->memory(table[2 * i], (uint64_t)n * 4);
+        if (a)
+            scale_words(a, n, number(parameters, 2), number(parameters, 3) + i);
+    }
+}
+
 static const sim_kernel_parameter_t of_two[] = {{0, 8}, {8, 8}, {16, 4}, {20, 4}, {24, 4}};
 static const sim_kernel_parameter_t of_four[] = {{0, 8},  {8, 8},  {16, 8}, {24, 8},
                                                  {32, 4}, {36, 4}, {40, 4}};
 static const sim_kernel_parameter_t of_fill[] = {{0, 8}, {8, 4}, {12, 4}};
+static const sim_kernel_parameter_t of_table[] = {{0, 8}, {8, 4}, {12, 4}, {16, 4}};
 static const sim_kernel_t all[KERNELS] = {{"hostile_two", 5, of_two, run_two},
                                           {"hostile_four", 7, of_four, run_four},
-                                          {"hostile_fill", 3, of_fill, run_fill}};
+                                          {"hostile_fill", 3, of_fill, run_fill},
+                                          {"hostile_table", 4, of_table, run_table}};
 
 CUfunction kernel_function(enum kernel kernel)
 {

@@ -46,7 +46,8 @@ static void draw_tight(void)
         FEATURE_lock_gates,  FEATURE_local_captures,   FEATURE_global_captures,
         FEATURE_pools,       FEATURE_relaxed_captures, FEATURE_graph_memory,
         FEATURE_handles,     FEATURE_convolutions,     FEATURE_resets,
-        FEATURE_streams_end, FEATURE_host_short,       FEATURE_phases};
+        FEATURE_streams_end, FEATURE_host_short,       FEATURE_phases,
+        FEATURE_tables};
     plan.tight = plan.has[FEATURE_below];
     for (size_t i = 0; plan.tight && i < sizeof without / sizeof *without; i++)
         plan.has[without[i]] = false;
@@ -153,6 +154,8 @@ void plan_set_environment(void)
     set("MICRODNN_SIM_PEERS", draw(&d, 2));
     if (draw(&d, 8) != 0)
         set("MICRODNN_SIM_POISON", 0);
+    if (plan.has[FEATURE_tables]) /* kernels find addresses in memory */
+        set("MICRODNN_SIM_UNNAMED", 1);
     if (plan.has[FEATURE_library_threads])
         set("MICRODNN_SIM_THREADS", 1);
     setenv("MICRODNN_MEMORY_POLICY", policy_of(&d), 1);

@@ -108,6 +108,7 @@ static const struct {
     {work_upload, "upload", -1, 5},
     {work_set, "set", -1, 5},
     {read_some, "read", -1, 4},
+    {work_table, "table", FEATURE_tables, 12},
     {work_rows, "rows", FEATURE_shapes, 6},
     {work_blocking, "blocking", FEATURE_blocking_copies, 6},
     {work_ask, "ask", FEATURE_queries, 6},
@@ -199,6 +200,7 @@ static void begin(thread_t *t)
     guard_enter(t);
     OK(t, api.cuMemHostAlloc((void **)&t->pinned, bytes, 0));
     OK(t, api.cuMemHostAlloc((void **)&t->words, GATE_WORDS * sizeof *t->words, 0));
+    OK(t, api.cuMemHostAlloc((void **)&t->table_words, TABLE_WORDS * sizeof *t->table_words, 0));
     guard_leave(t);
     t->pageable = malloc(bytes);
     t->back = malloc(2 * plan.largest + MEBIBYTE);
@@ -233,6 +235,7 @@ static void end(thread_t *t)
     OK(t, api.cuEventDestroy(t->event));
     OK(t, api.cuMemFreeHost(t->pinned));
     OK(t, api.cuMemFreeHost(t->words));
+    OK(t, api.cuMemFreeHost(t->table_words));
     guard_leave(t);
     free(t->pageable);
     free(t->back);

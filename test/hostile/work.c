@@ -176,6 +176,74 @@ void work_set(thread_t *t)
         model_of(&part)[i] = value;
 }
 
+/* ---- tables of pointers ---- */
+
+enum { MOST_ROWS = 3, ROW_WORDS = 2 };
+
+/* Memory that holds pointers must not show them at the end: they are other addresses in each run. */
+static bool may_hold(const tensor_t *tensor)
+{
+    return tensor->bytes >= MOST_ROWS * ROW_WORDS * 8 && tensor->kind != MAPPED &&
+           tensor->kind != POOLED && !tensor->graphs;
+}
+
+/* From pinned memory that keeps its words, or from pageable memory. */
+static bool write_rows(thread_t *t, CUdeviceptr to, const uint64_t *rows, uint64_t words,
+                       CUstream stream)
+{
+    uint64_t *const pinned = t->table_words + t->table_word;
+    if (plan.has[FEATURE_pageable] && t->gate == NO_GATE && draw(&t->draw, 2))
+        return OK(t, api.cuMemcpyHtoDAsync(to, rows, words * 8, stream));
+    t->table_word += (uint32_t)words;
+    memcpy(pinned, rows, words * 8);
+    return OK(t, api.cuMemcpyHtoDAsync(to, pinned, words * 8, stream));
+}
+
+/* The first tensor holds the table, at its end; a copy on the device may take it to its beginning. */
+static void launch_table(thread_t *t, CUstream stream, tensor_t *const *tensors, uint32_t count)
+{
+    uint64_t rows[MOST_ROWS * ROW_WORDS];
+    const uint64_t words = (uint64_t)count * ROW_WORDS, end = tensors[0]->bytes / 8 * 8;
+    uint32_t stride = 16, k = draw(&t->draw, 1000);
+    CUdeviceptr at = tensors[0]->address + end - words * 8, first = tensors[0]->address;
+    const bool move = tensors[0]->bytes >= 4 * words * 8 && draw(&t->draw, 3) == 0;
+    for (uint32_t i = 0; i < count; i++) {
+        rows[ROW_WORDS * i] = tensors[i + 1]->address;
+        rows[ROW_WORDS * i + 1] = words_of(tensors[i + 1]);
+    }
+    if (!write_rows(t, at, rows, words, stream))
+        return;
+    if (move) {
+        OK(t, api.cuMemcpyDtoDAsync(first, at, words * 8, stream));
+        OK(t, api.cuMemsetD32Async(at, k, words * 2, stream));
+        at = first;
+    }
+    void *parameters[] = {&at, &count, &stride, &k};
+    launch(t, stream, KERNEL_TABLE, parameters);
+    OK(t, api.cuMemsetD32Async(at, k, words * 2, stream));
+}
+
+void work_table(thread_t *t)
+{
+    tensor_t *tensors[1 + MOST_ROWS];
+    const int stream = stream_any(t);
+    uint32_t count = 0;
+    const uint32_t wanted = 1 + draw(&t->draw, MOST_ROWS);
+    tensors[0] = tensor_any(t);
+    if (!tensors[0] || !may_hold(tensors[0]) || t->table_word + 16 > TABLE_WORDS)
+        return;
+    for (uint32_t i = 0; i < wanted; i++) {
+        tensor_t *const one = tensor_any(t);
+        bool known = false;
+        for (uint32_t j = 0; j <= count; j++)
+            known = known || tensors[j] == one;
+        if (!known)
+            tensors[++count] = one;
+    }
+    if (count > 0 && streams_follow(t, stream, tensors, count + 1))
+        launch_table(t, t->streams[stream], tensors, count);
+}
+
 /* Rows of 256 bytes, 512 or 1024 apart; of the end of a tensor nothing is touched. */
 static void copy_rows(thread_t *t, int stream, tensor_t *to, tensor_t *from, uint64_t rows)
 {

@@ -25,6 +25,8 @@ $(C)/library_calls: $(addprefix $(LIBRARIES)/,libcublas.so.13 libnccl.so.2 libcu
 $(C)/library_calls: private CLIENT_LIBS += -L$(LIBRARIES) -l:libcublas.so.13 -l:libnccl.so.2 -l:libcufft.so.12 \
     -L$(B)/sim -l:libcuda.so.1
 
+$(C)/pointer_tables: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
+
 # Copies of cuBLAS, and libraries that call each: with the version that the real one has, with another
 # name (as tools that bundle libraries make it), and within the library that uses it.
 COPIES := $(LIBRARIES)/copies
@@ -47,12 +49,12 @@ $(COPIES)/static.so: test/libraries/user_of_cublas.c test/libraries/copy_of_cubl
 -include $(wildcard $(COPIES)/*.d)
 $(C)/library_copies: | $(patsubst %,$(COPIES)/%.so,user_12 user_13 user_renamed static)
 
-$(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/vmem/plain_memory.c shim/real/loaded_object.c | $(LIBRARIES)/libnccl.so.2
+$(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/real/plain_memory.c shim/real/loaded_object.c | $(LIBRARIES)/libnccl.so.2
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -ldl -lpthread -o $@
 
 ifneq ($(CUDA_INCLUDE),)
-TEST_DEPS += $(C)/library_calls $(C)/library_copies
-TESTS += test/library_calls.sh test/nccl_calls.sh test/library_copies.sh $(B)/test/shim/test_plain_memory
+TEST_DEPS += $(C)/library_calls $(C)/library_copies $(C)/pointer_tables
+TESTS += test/pointer_tables.sh test/library_calls.sh test/nccl_calls.sh test/library_copies.sh $(B)/test/shim/test_plain_memory
 endif

@@ -307,6 +307,17 @@ static void (*find_own(const char *symbol))(void)
     return function;
 }
 
+/* What the last call was said to write, after its success. */
+static bool wrote(uint64_t to, const void *from, uint64_t width, uint64_t rows, uint64_t to_step,
+                  uint64_t from_step, bool later)
+{
+    const mdnn_transfer_t *const last = &seen->transfer;
+    return seen->transfers == seen->transfers_enqueued && last->to == to &&
+           last->from == (uintptr_t)from && last->width == width && last->rows == rows &&
+           last->later == later &&
+           (rows == 1 || (last->to_step == to_step && last->from_step == from_step));
+}
+
 static void flat_copies(void)
 {
     start();
@@ -316,7 +327,9 @@ static void flat_copies(void)
     NAMES(cuMemcpy(pa, pb, 64), NULL, false, WRITES(a), READS(b));
     NAMES(cuMemcpyAsync(pa + 8, pb + 16, 64, s), s, false, WRITES(a + 8), READS(b + 16));
     NAMES(cuMemcpyHtoD(pa, host, 64), NULL, false, WRITES(a));
+    CHECK(wrote(pa, host, 64, 1, 0, 0, false));
     NAMES(cuMemcpyHtoDAsync(pa, host, 64, s), s, false, WRITES(a));
+    CHECK(wrote(pa, host, 64, 1, 0, 0, true));
     NAMES(cuMemcpyDtoH(host, pb, 64), NULL, false, READS(b));
     NAMES(cuMemcpyDtoHAsync(host, pb, 64, s), s, false, READS(b));
     NAMES(cuMemcpyDtoD(pa, pb, 64), NULL, false, WRITES(a), READS(b));
@@ -356,7 +369,9 @@ static void boxes(void)
                                 .Height = 4};
     NAMES(cuMemcpy2D(&flat), NULL, false, WRITES(a), READS(b + 1040));
     NAMES(cuMemcpy2DUnaligned(&flat), NULL, false, WRITES(a), READS(b + 1040));
+    CHECK(wrote(flat.dstDevice, b + 1040, 64, 4, 256, 512, false));
     NAMES(cuMemcpy2DAsync(&flat, s), s, false, WRITES(a), READS(b + 1040));
+    CHECK(wrote(flat.dstDevice, b + 1040, 64, 4, 256, 512, true));
     NAMES(OWN(cuMemcpy2DAsync, "cuMemcpy2DAsync_v2_ptsz")(&flat, NULL), NULL, true, WRITES(a),
           READS(b + 1040));
     CUDA_MEMCPY3D deep = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -374,11 +389,14 @@ static void boxes(void)
                           .Height = 4,
                           .Depth = 2};
     NAMES(cuMemcpy3D(&deep), NULL, false, WRITES(a + 512), READS(b + 5120));
+    CHECK(wrote(deep.dstDevice + 512 + 4096, b + 5120 + 4096, 64, 4, 512, 512, false));
     NAMES(cuMemcpy3DAsync(&deep, s), s, false, WRITES(a + 512), READS(b + 5120));
+    CHECK(wrote(deep.dstDevice + 512 + 4096, b + 5120 + 4096, 64, 4, 512, 512, true));
     char *const host = new_pinned(65536);
     deep.srcMemoryType = CU_MEMORYTYPE_HOST;
     deep.srcHost = host;
     NAMES(cuMemcpy3D(&deep), NULL, false, WRITES(a + 512));
+    CHECK(wrote(deep.dstDevice + 512 + 4096, host + 5120 + 4096, 64, 4, 512, 512, false));
     NAMES(cudaMemcpy2D(a, 512, host, 64, 64, 4, cudaMemcpyHostToDevice), NULL, false, WRITES(a));
     CUDA_MEMCPY3D_PEER peer = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                                .srcDevice = (CUdeviceptr)b,
@@ -425,6 +443,10 @@ static void batches(void)
     CHECK(seen->begun == operations + 1 && seen->name_count == 2 * (size_t)COUNT);
     const expected_t last[] = {WRITES(to[COUNT - 1]), READS(from[COUNT - 1])};
     CHECK(was_named(&last[0]) && was_named(&last[1]));
+    CHECK(wrote(to[COUNT - 1], b + 64 * (COUNT - 1), 64, 1, 0, 0, true));
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+    OK(cuMemcpyBatchAsync_v2(to, from, sizes, COUNT, &attributes, &first, 1, s));
+    CHECK(wrote(to[COUNT - 1], b + 64 * (COUNT - 1), 64, 1, 0, 0, false));
     OK(cudaDeviceSynchronize());
 }
 
@@ -443,7 +465,9 @@ static void memsets(void)
     NAMES(cuMemsetD8(p, 1, 64), NULL, false, WRITES(a));
     NAMES(cuMemsetD16(p, 1, 64), NULL, false, WRITES(a));
     NAMES(cuMemsetD32(p, 1, 64), NULL, false, WRITES(a));
+    CHECK(wrote(p, NULL, 256, 1, 0, 0, false));
     NAMES(cuMemsetD8Async(p + 1, 1, 64, s), s, false, WRITES(a + 1));
+    CHECK(wrote(p + 1, NULL, 64, 1, 0, 0, false));
     NAMES(cuMemsetD16Async(p, 1, 64, s), s, false, WRITES(a));
     NAMES(cuMemsetD32Async(p, 1, 64, s), s, false, WRITES(a));
     NAMES(cuMemsetD2D8(p, 512, 1, 64, 4), NULL, false, WRITES(a));
@@ -451,7 +475,9 @@ static void memsets(void)
     NAMES(cuMemsetD2D32(p, 512, 1, 64, 4), NULL, false, WRITES(a));
     NAMES(cuMemsetD2D8Async(p, 512, 1, 64, 4, s), s, false, WRITES(a));
     NAMES(cuMemsetD2D16Async(p, 512, 1, 64, 4, s), s, false, WRITES(a));
+    CHECK(wrote(p, NULL, 128, 4, 512, 0, false));
     NAMES(cuMemsetD2D32Async(p, 512, 1, 64, 4, s), s, false, WRITES(a));
+    CHECK(wrote(p, NULL, 256, 4, 512, 0, false));
     NAMES(OWN(cuMemsetD8Async, "cuMemsetD8Async_ptsz")(p, 1, 64, NULL), NULL, true, WRITES(a));
     NAMES(cudaMemsetAsync(a, 0, 64, s), s, false, WRITES(a));
     NAMES(cudaMemset2D(a, 512, 0, 64, 4), NULL, false, WRITES(a));

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "shim/real/real.h"
-#include "shim/vmem/plain_memory.h"
+#include "shim/real/plain_memory.h"
 #include "test/unit/cases.h"
 
 mdnn_dlsym_function_t mdnn_real_dlsym(void)

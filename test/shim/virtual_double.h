@@ -4,6 +4,7 @@
 #define VIRTUAL_DOUBLE_H
 
 #include "shim/vmem/virtual_memory.h"
+#include "shim/vmem/virtual_pointers.h"
 
 enum { DOUBLE_NAMES = 1024 };
 
@@ -16,6 +17,9 @@ typedef struct virtual_double {
     size_t name_count;
     mdnn_memory_operand_t names[DOUBLE_NAMES];
     size_t begun, ended, refused; /* operations */
+    /* What was said to be written: the last of it, and how much, also before the call. */
+    mdnn_transfer_t transfer;
+    size_t transfers, transfers_enqueued;
     /* The last allocation. */
     CUstream allocated_in;
     bool allocated_per_thread, allocated_synchronous;

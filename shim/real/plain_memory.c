@@ -1,4 +1,4 @@
-#include "shim/vmem/plain_memory.h"
+#include "shim/real/plain_memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,69 @@
+/* Pointers that reach device memory through copies: whoever names the memory that holds them also uses what they point to
+ * (offload/memory/pointer_tables.h). The hooks of copies and fills report what those write; a launch asks what it reaches.
+ *
+ * Words are read from the source of a copy from the host, at the call. That is all there is to know if the copy reads its
+ * source before the call returns: it waits for its end, or its source is pageable, since the driver stages that. A source
+ * in pinned memory may change until the copy runs. If it holds a pointer at the call, or there was one at the copy's
+ * destination, the destination is read back right behind the copy, in its stream, into pinned memory of ours. Until that
+ * has ended a launch that names the destination counts as using everything; if not everything is resident, the host waits
+ * for the end of the copy, but not for ever, as the stream may be waiting for the host.
+ *
+ * Words that a captured copy carries come to their places as the words are at the capture. A captured copy or fill ends
+ * none, since nobody knows when it runs.
+ *
+ * One lock for the whole process; those of devices and of timelines are taken inside it. A program without such pointers
+ * pays for a load per launch, and for a look at the words of its small copies from the host. */
+#ifndef MDNN_VIRTUAL_POINTERS_H
+#define MDNN_VIRTUAL_POINTERS_H
+
+#include <stdatomic.h>
+
+#include "offload/memory/pointer_tables.h"
+#include "shim/vmem/virtual_memory.h"
+
+/* ---- what is written ---- */
+
+/* Some rows of bytes. */
+typedef struct mdnn_transfer {
+    uint64_t to, from; /* from 0: a fill, or a copy of what holds no pointers */
+    uint64_t width, rows, to_step, from_step;
+    bool later; /* the source is read when the copy runs, if it is pinned memory of the host */
+    size_t first_word, word_count;
+} mdnn_transfer_t;
+
+/* Of one call. */
+typedef struct mdnn_transfers {
+    size_t count, capacity;
+    mdnn_transfer_t *list;
+    mdnn_pointer_word_t *words; /* that the sources held at the call */
+    size_t word_count, word_capacity;
+    bool lost; /* something, for want of memory: the call is refused */
+} mdnn_transfers_t;
+
+/* Before mdnn_virtual_begin: reads the source, if it is memory of the host and small. What cannot concern pointers is
+ * passed over. */
+void mdnn_transfer(mdnn_transfers_t *transfers, const mdnn_transfer_t *transfer);
+/* After the real call, before mdnn_virtual_end. */
+void mdnn_transfers_enqueued(const mdnn_transfers_t *transfers,
+                             const mdnn_virtual_operation_t *operation);
+void mdnn_transfers_free(mdnn_transfers_t *transfers);
+
+/* ---- what is followed ---- */
+
+extern _Atomic bool mdnn_pointers_any; /* there are some */
+
+/* For mdnn_virtual_begin of an operation that follows pointers: names what it reaches. Sets `untracked` if it may
+ * reach anything; mdnn_pointers_end must follow then. `stream`: its number; MDNN_NO_STREAM in a capture. */
+void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bool capturing);
+void mdnn_pointers_end(mdnn_virtual_operation_t *operation);
+
+/* ---- ends ---- */
+
+/* The allocation at the address is about to be freed. */
+void mdnn_pointers_freed(uint64_t address);
+/* Allocations have begun or ended. */
+void mdnn_pointers_changed(void);
+/* The device is about to be reset. */
+void mdnn_pointers_device_ends(CUdevice device);
+
+#endif

@@ -1,0 +1,478 @@
+/* Programs whose kernels follow pointers that copies have brought to device memory, in each way that there is. A model on
+ * the host foretells what the buffers hold. Run by test/pointer_tables.sh with MICRODNN_SIM_UNNAMED=1, with and without
+ * the library under test; they know nothing of it.
+ *
+ *   pointer_tables PROGRAM SEED BUFFERS
+ *
+ * PROGRAM: one of the list at the end; buffers of 3 MiB. Exit status 0 if all was right. */
+#include "test/libraries/kernels.h"
+
+#include "test/clients/many_buffers.h"
+
+#define DRIVER(call) CHECK((call) == CUDA_SUCCESS)
+
+enum { TABLE = 3, ROUNDS = 24, TABLE_BYTES = TABLE * 8 };
+
+/* ---- kernels: each word becomes three times itself and a number ---- */
+
+static void scale(uint64_t address, uint32_t number)
+{
+    uint32_t *const words = simulator->memory(address, WORDS * sizeof(uint32_t));
+    for (uint32_t i = 0; words && i < WORDS; i++)
+        words[i] = 3 * words[i] + number;
+}
+
+/* Buffers that `count` pointers at `table` lead to, `step` bytes apart. */
+static void run_table(void *const *parameters)
+{
+    const uint64_t table = *(uint64_t *)parameters[0];
+    const uint32_t count = *(uint32_t *)parameters[1], step = *(uint32_t *)parameters[2];
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t *const at = simulator->memory(table + (uint64_t)i * step, sizeof *at);
+        if (at)
+            scale(*at, i + 1);
+    }
+}
+
+typedef struct node {
+    uint64_t next, buffer;
+} node_t;
+
+/* `count` nodes of a list. */
+static void run_list(void *const *parameters)
+{
+    uint64_t next = *(uint64_t *)parameters[0];
+    const uint32_t count = *(uint32_t *)parameters[1];
+    for (uint32_t i = 0; i < count; i++) {
+        const node_t *const node = simulator->memory(next, sizeof *node);
+        if (!node)
+            return;
+        scale(node->buffer, i + 1);
+        next = node->next;
+    }
+}
+
+/* A structure among the parameters. */
+typedef struct by_value {
+    uint32_t count, padding;
+    uint64_t tables[2];
+} by_value_t;
+
+static void run_by_value(void *const *parameters)
+{
+    const by_value_t *const value = parameters[0];
+    for (uint32_t i = 0; i < value->count; i++) {
+        const uint64_t *const at = simulator->memory(value->tables[i], sizeof *at);
+        if (at)
+            scale(*at, i + 1);
+    }
+}
+
+static const sim_kernel_parameter_t of_table[] = {{0, 8}, {8, 4}, {12, 4}};
+static const sim_kernel_parameter_t of_list[] = {{0, 8}, {8, 4}};
+static const sim_kernel_parameter_t of_value[] = {{0, sizeof(by_value_t)}};
+static const sim_kernel_t kernels[] = {{"follow_table", 3, of_table, run_table},
+                                       {"follow_list", 2, of_list, run_list},
+                                       {"follow_value", 1, of_value, run_by_value}};
+static CUfunction follow_table, follow_list, follow_value;
+
+static void begin_all(uint64_t seed, int count)
+{
+    CUDA(cudaFree(NULL));
+    follow_table = find_kernel(&kernels[0]);
+    follow_list = find_kernel(&kernels[1]);
+    follow_value = find_kernel(&kernels[2]);
+    begin(seed, count);
+}
+
+/* ---- tables ---- */
+
+static void launch_table(const void *table, uint32_t count, uint32_t step, cudaStream_t in)
+{
+    uint64_t address = (uintptr_t)table;
+    void *parameters[] = {&address, &count, &step};
+    CHECK(launch_kernel(follow_table, (CUstream)in, parameters) == 0);
+}
+
+static void table_model(const int *chosen, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < MODEL_WORDS; j++)
+            model[chosen[i]][j] = 3 * model[chosen[i]][j] + (uint32_t)i + 1;
+}
+
+static void follow(const void *table, const int *chosen)
+{
+    launch_table(table, TABLE, 8, stream);
+    table_model(chosen, TABLE);
+}
+
+static void pointers_to(const int *chosen, uint64_t *words, int count)
+{
+    for (int i = 0; i < count; i++)
+        words[i] = (uintptr_t)buffers[chosen[i]];
+}
+
+/* From memory that is not there any more when the copy runs. */
+static void write_table(void *table, const int *chosen)
+{
+    uint64_t words[TABLE];
+    pointers_to(chosen, words, TABLE);
+    CUDA(cudaMemcpyAsync(table, words, sizeof words, cudaMemcpyHostToDevice, stream));
+    memset(words, 0, sizeof words);
+}
+
+static void *new_table(void)
+{
+    void *table;
+    CUDA(cudaMalloc(&table, 4096));
+    return table;
+}
+
+/* Tables by copies of all forms. */
+static void copy_form(int form, void *table, const uint64_t *words)
+{
+    const CUdeviceptr to = (uintptr_t)table;
+    CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                         .srcHost = words,
+                         .srcPitch = 8,
+                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = to,
+                         .dstPitch = 8,
+                         .WidthInBytes = 8,
+                         .Height = TABLE};
+    switch (form) {
+    case 0:
+        CUDA(cudaMemcpyAsync(table, words, TABLE_BYTES, cudaMemcpyHostToDevice, stream));
+        break;
+    case 1:
+        CUDA(cudaMemcpyAsync(table, words, TABLE_BYTES, cudaMemcpyDefault, stream));
+        break;
+    case 2:
+        CUDA(cudaStreamSynchronize(stream)); /* the default stream does not wait for it */
+        CUDA(cudaMemcpy(table, words, TABLE_BYTES, cudaMemcpyHostToDevice));
+        CUDA(cudaStreamSynchronize(NULL));
+        break;
+    default:
+        DRIVER(cuMemcpy2DAsync(&box, (CUstream)stream));
+    }
+}
+
+static void pageable(uint64_t seed, int count)
+{
+    int chosen[TABLE];
+    uint64_t words[TABLE];
+    begin_all(seed, count);
+    void *const table = new_table();
+    for (int round = 0; round < ROUNDS; round++) {
+        choose(chosen, TABLE);
+        pointers_to(chosen, words, TABLE);
+        copy_form(pick(4), table, words);
+        memset(words, 0, sizeof words);
+        if (pick(2) == 0)
+            work();
+        follow(table, chosen);
+        work();
+    }
+    check_all();
+}
+
+/* What the stream does before the copy runs. */
+typedef struct change {
+    uint64_t *words, now[TABLE];
+} change_t;
+
+static void CUDART_CB change_words(void *context)
+{
+    const change_t *const change = context;
+    memcpy(change->words, change->now, sizeof change->now);
+}
+
+static void pinned(uint64_t seed, int count)
+{
+    static change_t changes[ROUNDS];
+    int before[TABLE], chosen[TABLE];
+    begin_all(seed, count);
+    void *const table = new_table();
+    for (int round = 0; round < ROUNDS; round++) {
+        change_t *const change = &changes[round];
+        CUDA(cudaHostAlloc((void **)&change->words, TABLE_BYTES, cudaHostAllocDefault));
+        choose(before, TABLE);
+        choose(chosen, TABLE);
+        pointers_to(before, change->words, TABLE);
+        pointers_to(pick(2) == 0 ? before : chosen, change->now, TABLE);
+        if (memcmp(change->words, change->now, TABLE_BYTES) == 0)
+            memcpy(chosen, before, sizeof chosen);
+        CUDA(cudaLaunchHostFunc(stream, change_words, change));
+        CUDA(cudaMemcpyAsync(table, change->words, TABLE_BYTES, cudaMemcpyHostToDevice, stream));
+        follow(table, chosen);
+        work();
+    }
+    check_all();
+}
+
+/* Pointers between other members, in memory and among a kernel's parameters. */
+static void structures(uint64_t seed, int count)
+{
+    struct {
+        uint32_t kind, length;
+        uint64_t buffer;
+        float scale, offset;
+    } records[TABLE];
+    int chosen[TABLE], two[2];
+    begin_all(seed, count);
+    char *const table = new_table(), *const first = new_table(), *const second = new_table();
+    for (int round = 0; round < ROUNDS; round++) {
+        choose(chosen, TABLE);
+        for (int i = 0; i < TABLE; i++) {
+            memset(&records[i], 0x7f, sizeof records[i]);
+            records[i].buffer = (uintptr_t)buffers[chosen[i]];
+        }
+        CUDA(cudaMemcpyAsync(table, records, sizeof records, cudaMemcpyHostToDevice, stream));
+        work();
+        launch_table(table + 8, TABLE, sizeof records[0], stream);
+        table_model(chosen, TABLE);
+        choose(two, 2);
+        CUDA(cudaMemcpyAsync(first, &buffers[two[0]], 8, cudaMemcpyHostToDevice, stream));
+        CUDA(cudaMemcpyAsync(second, &buffers[two[1]], 8, cudaMemcpyHostToDevice, stream));
+        work();
+        by_value_t value = {2, 0, {(uintptr_t)first, (uintptr_t)second}};
+        void *parameters[] = {&value};
+        CHECK(launch_kernel(follow_value, (CUstream)stream, parameters) == 0);
+        table_model(two, 2);
+    }
+    check_all();
+}
+
+/* Lists whose nodes lie in memory that leaves, too; they end in a cycle. */
+static void chains(uint64_t seed, int count)
+{
+    enum { NODES = 3, LENGTH = 4 };
+    char *cells[NODES];
+    int chosen[LENGTH];
+    begin_all(seed, count);
+    for (int i = 0; i < NODES; i++)
+        CUDA(cudaMalloc((void **)&cells[i], WORDS * sizeof(uint32_t)));
+    for (int round = 0; round < ROUNDS; round++) {
+        choose(chosen, NODES);
+        for (int i = 0; i < NODES; i++) {
+            const node_t node = {(uintptr_t)(cells[(i + 1) % NODES] + 1024),
+                                 (uintptr_t)buffers[chosen[i]]};
+            CUDA(cudaMemcpyAsync(cells[i] + 1024, &node, sizeof node, cudaMemcpyHostToDevice,
+                                 stream));
+        }
+        work();
+        work();
+        uint64_t head = (uintptr_t)(cells[0] + 1024);
+        uint32_t length = LENGTH;
+        void *parameters[] = {&head, &length};
+        CHECK(launch_kernel(follow_list, (CUstream)stream, parameters) == 0);
+        chosen[NODES] = chosen[0];
+        table_model(chosen, LENGTH);
+    }
+    check_all();
+}
+
+/* Overwritten by a call that is made before a launch which still finds the old table: the stream of the copy waits for a
+ * word that the other one writes behind the launch. */
+static void overwritten(uint64_t seed, int count)
+{
+    int chosen[TABLE], next[TABLE];
+    cudaStream_t other;
+    CUdeviceptr flag;
+    begin_all(seed, count);
+    void *const table = new_table(), *const fresh = new_table();
+    CUDA(cudaMalloc((void **)&flag, 256));
+    CUDA(cudaMemset((void *)(uintptr_t)flag, 0, 256));
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    for (int round = 0; round < ROUNDS / 2; round++) {
+        choose(chosen, TABLE);
+        choose(next, TABLE);
+        write_table(table, chosen);
+        write_table(fresh, next);
+        work();
+        CUDA(cudaStreamSynchronize(stream));
+        DRIVER(cuStreamWaitValue32((CUstream)other, flag, (cuuint32_t)round + 1,
+                                   CU_STREAM_WAIT_VALUE_GEQ));
+        CUDA(cudaMemcpyAsync(table, fresh, TABLE_BYTES, cudaMemcpyDeviceToDevice, other));
+        follow(table, chosen);
+        DRIVER(cuStreamWriteValue32((CUstream)stream, flag, (cuuint32_t)round + 1, 0));
+        CUDA(cudaStreamSynchronize(other));
+        work();
+        follow(table, next);
+    }
+    check_all();
+}
+
+/* Host code that runs ahead: many tables, and launches behind them in another stream. */
+static void streams(uint64_t seed, int count)
+{
+    enum { TABLES = 4 };
+    void *tables[TABLES];
+    cudaStream_t other;
+    cudaEvent_t event;
+    int chosen[TABLE];
+    begin_all(seed, count);
+    CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    for (int i = 0; i < TABLES; i++)
+        tables[i] = new_table();
+    for (int round = 0; round < ROUNDS; round++) {
+        void *const table = tables[round % TABLES];
+        choose(chosen, TABLE);
+        write_table(table, chosen);
+        CUDA(cudaEventRecord(event, stream));
+        CUDA(cudaStreamWaitEvent(other, event, 0));
+        launch_table(table, TABLE, 8, other);
+        table_model(chosen, TABLE);
+        CUDA(cudaEventRecord(event, other));
+        CUDA(cudaStreamWaitEvent(stream, event, 0));
+        work();
+    }
+    CUDA(cudaStreamSynchronize(other));
+    check_all();
+}
+
+/* A graph of a copy and a launch behind it, and one of a launch alone, whose table changes between its launches. */
+static void captured(uint64_t seed, int count)
+{
+    int chosen[TABLE], again[TABLE];
+    uint64_t *words;
+    cudaGraph_t graphs[2];
+    cudaGraphExec_t executables[2];
+    begin_all(seed, count);
+    void *const table = new_table(), *const other = new_table();
+    CUDA(cudaHostAlloc((void **)&words, TABLE_BYTES, cudaHostAllocDefault));
+    choose(chosen, TABLE);
+    pointers_to(chosen, words, TABLE);
+    CUDA(cudaMemsetAsync(other, 0, 4096, stream));
+    CUDA(cudaStreamSynchronize(stream));
+    for (int i = 0; i < 2; i++) {
+        CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        if (i == 0)
+            CUDA(cudaMemcpyAsync(table, words, TABLE_BYTES, cudaMemcpyHostToDevice, stream));
+        launch_table(i == 0 ? table : other, TABLE, 8, stream);
+        CUDA(cudaStreamEndCapture(stream, &graphs[i]));
+        CUDA(cudaGraphInstantiate(&executables[i], graphs[i], 0));
+        CUDA(cudaGraphDestroy(graphs[i]));
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        work();
+        CUDA(cudaGraphLaunch(executables[0], stream));
+        table_model(chosen, TABLE);
+        choose(again, TABLE);
+        write_table(other, again);
+        work();
+        CUDA(cudaGraphLaunch(executables[1], stream));
+        table_model(again, TABLE);
+    }
+    check_all();
+}
+
+/* Tables that are copied on the device, in steps, and moved to memory of another allocation. */
+static void moved(uint64_t seed, int count)
+{
+    int chosen[TABLE];
+    begin_all(seed, count);
+    char *const table = new_table(), *const second = new_table();
+    char *third;
+    CUDA(cudaMalloc((void **)&third, WORDS * sizeof(uint32_t)));
+    for (int round = 0; round < ROUNDS; round++) {
+        choose(chosen, TABLE);
+        write_table(table, chosen);
+        CUDA(cudaMemcpyAsync(second + 512, table, 64, cudaMemcpyDeviceToDevice, stream));
+        CUDA(cudaMemsetAsync(third, 0, 4096, stream)); /* ends the table of the round before */
+        CUDA(
+            cudaMemcpyAsync(third + 8 * round, second + 512, 64, cudaMemcpyDeviceToDevice, stream));
+        CUDA(cudaMemsetAsync(table, 0, 64, stream));
+        CUDA(cudaMemsetAsync(second, 0, 4096, stream));
+        work();
+        follow(third + 8 * round, chosen);
+    }
+    check_all();
+}
+
+/* What is pointed to, and what holds the pointers, is freed, and their memory serves others. */
+static void freed(uint64_t seed, int count)
+{
+    int chosen[TABLE];
+    begin_all(seed, count);
+    for (int round = 0; round < ROUNDS; round++) {
+        void *const table = new_table();
+        choose(chosen, TABLE);
+        write_table(table, chosen);
+        work();
+        follow(table, chosen);
+        CUDA(cudaStreamSynchronize(stream));
+        CUDA(cudaFree(table));
+        uint32_t *const gone = buffers[chosen[0]];
+        CUDA(cudaFree(gone));
+        CUDA(cudaMalloc((void **)&buffers[chosen[0]], WORDS * sizeof(uint32_t)));
+        CUDA(cudaMemsetAsync(buffers[chosen[0]], round, WORDS * sizeof(uint32_t), stream));
+        for (int j = 0; j < MODEL_WORDS; j++)
+            memset(&model[chosen[0]][j], round, sizeof(uint32_t));
+    }
+    check_all();
+}
+
+/* A table of all buffers, which have no room at once; the kernel follows the part that was written last. */
+static void too_large(uint64_t seed, int count)
+{
+    int all[MOST], chosen[TABLE];
+    uint64_t words[MOST];
+    begin_all(seed, count);
+    uint64_t *const table = new_table();
+    for (int i = 0; i < count; i++)
+        all[i] = i;
+    pointers_to(all, words, count);
+    CUDA(cudaMemcpyAsync(table, words, (size_t)count * 8, cudaMemcpyHostToDevice, stream));
+    for (int round = 0; round < 4; round++) {
+        choose(chosen, TABLE);
+        write_table(table + TABLE * round, chosen);
+        work();
+        follow(table + TABLE * round, chosen);
+    }
+    check_all();
+}
+
+/* Labels and small numbers, as every program copies them from pinned memory: nothing is read back. */
+static void labels(uint64_t seed, int count)
+{
+    uint64_t *words;
+    begin_all(seed, count);
+    char *const small = new_table();
+    CUDA(cudaHostAlloc((void **)&words, 4096, cudaHostAllocDefault));
+    for (uint64_t i = 0; i < 512; i++)
+        words[i] = i * 7;
+    for (int round = 0; round < ROUNDS; round++) {
+        CUDA(cudaMemcpyAsync(small, words, 4096, cudaMemcpyHostToDevice, stream));
+        work();
+    }
+    check_all();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(uint64_t seed, int count);
+    } programs[] = {{"pageable", pageable},
+                    {"pinned", pinned},
+                    {"structures", structures},
+                    {"chains", chains},
+                    {"overwritten", overwritten},
+                    {"streams", streams},
+                    {"captured", captured},
+                    {"moved", moved},
+                    {"freed", freed},
+                    {"too_large", too_large},
+                    {"labels", labels}};
+    for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
+        if (strcmp(programs[i].name, argv[1]) == 0) {
+            programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));
+            return 0;
+        }
+    fprintf(stderr, "usage: pointer_tables PROGRAM SEED BUFFERS\n");
+    return 2;
+}

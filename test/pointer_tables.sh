@@ -1,0 +1,32 @@
+#!/bin/sh
+# Pointers that copies bring to device memory, under a budget: what they lead to is there when a kernel follows them
+# (test/clients/pointer_tables.c).
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+# shellcheck source=test/library_budget.sh
+. "$(dirname "$0")/library_budget.sh"
+client=$MDNN_BUILD/test/clients/pointer_tables
+
+# What cannot be there at once is left as it is, which is told.
+too_large() {
+    "$client" too_large 1 "$buffers" && under 48MiB "$client" too_large 1 "$buffers" &&
+        holds "$in_budget and $moved and memory['refused'] == 0" && [ "$(wc -l <"$log")" = 1 ] &&
+        grep -q "does not fit in the budget at once" "$log" || { cat "$log"; return 1; }
+}
+
+unread="counters['pointer_arrays_read'] == 0"
+plan 11
+check "tables from pageable memory, by copies of all forms" program pageable "$moved and $unread"
+check "tables from pinned memory, which change before their copy runs" \
+    program pinned "$moved and counters['pointer_arrays_read'] > 0"
+check "pointers in structures, in memory and among a kernel's parameters" program structures "$moved and $unread"
+check "lists, that end in a cycle" program chains "$moved and $unread"
+check "a table that is overwritten by an earlier call, and later than the launch" program overwritten "$moved and $unread"
+check "tables of one stream for launches in another" program streams "$moved and $unread"
+check "tables that a graph copies, and tables that change between its launches" program captured "$moved and $unread"
+check "tables that are copied on the device" program moved "$moved and $unread"
+check "a table whose memory is freed leads nowhere" \
+    program freed "$moved and $unread and memory['largest_operation_bytes'] < 16 << 20"
+check "a table that leads to more than fits" too_large
+check "copies of numbers from pinned memory cost nothing" program labels "$moved and $unread and memory['host_waits'] >= 0"
+finish
