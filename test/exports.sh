@@ -17,7 +17,7 @@ if nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) &&
 else
     skip 'the committed PTX is what its source compiles to' 'no nvcc 13.0, which made it'
 fi
-name='hooks of cuBLAS, cuSOLVER and NCCL have the parameters that the headers say'
+name='hooks of cuBLAS, cuSOLVER, cuFFT and NCCL have the parameters that the headers say'
 include=$(for each in ${CUDA_HOME:-/usr/local/cuda}/include /usr/local/include /usr/include; do
     [ ! -e "$each/cublas_api.h" ] || { echo "$each"; break; }
 done)

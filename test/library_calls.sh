@@ -1,5 +1,5 @@
 #!/bin/sh
-# Arrays of pointers in calls of cuBLAS, and what cuFFT allocates for itself, under a budget.
+# Arrays of pointers in calls of cuBLAS, and transforms of cuFFT, under a budget.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=test/library_budget.sh
@@ -25,7 +25,7 @@ forgets_the_run_before() {
 
 read="counters['pointer_arrays_read'] > 0"
 unread="counters['pointer_arrays_unread'] > 0 and counters['pointer_arrays_read'] == 0"
-plan 10
+plan 12
 check "what arrays of pointers lead to is there when the kernel runs" program batches "$moved and $read"
 check "no run is taken for the one before" forgets_the_run_before
 check "so it is where the program looked the function up" program looked_up "$moved and $read"
@@ -37,5 +37,8 @@ check "a graph for which that is too much is told of" too_much_for_a_graph
 check "what a library allocates for itself stays, in the budget, before any function of it is known" \
     program plans "$moved and memory['other_bytes'] > 0 and memory['peak_live_bytes'] < 91 << 20"
 check "but not where operations then had too little room" too_much_to_stay
+check "what a transform reads and writes, and its work area, are there when its kernel runs" \
+    program transforms "$moved"
+check "so they are in a graph" program captured_transform "$moved"
 check "without a budget nothing is looked at" leaves_alone batches
 finish

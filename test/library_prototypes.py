@@ -13,6 +13,8 @@ LIST = """
 #define PARAMETERS(...) __VA_ARGS__
 #define ARGUMENTS(...)
 #define BATCH_HOOK(l, name, p, a, r) EXPORT name (p)
+#define TRANSFORM_HOOK(name, p, a) EXPORT name (p)
+#define FFT_HOOK TRANSFORM_HOOK
 #define COLLECTIVE_HOOK(name, p, a, b) EXPORT name (p)
 #define NCCL_HOOK(name, p, a) EXPORT name (p)
 #define NCCL_INNER_HOOK NCCL_HOOK
@@ -30,7 +32,7 @@ def kinds(parameters):
 
 def read_headers(directory):
     text = ""
-    for name in ("cublas_api.h", "cusolverDn.h", "nccl.h"):
+    for name in ("cublas_api.h", "cusolverDn.h", "cufft.h", "cufftXt.h", "nccl.h"):
         path = os.path.join(directory, name)
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:

@@ -85,7 +85,7 @@ static dlsym_answer_t decide_driver(const char *name, void *found, void *caller)
     return answer(mdnn_driver_entry_of_symbol(name, found));
 }
 
-/* Likewise for cuBLAS, cuSOLVER and NCCL, which look up functions of one another. */
+/* Likewise for cuBLAS, cuSOLVER, cuFFT and NCCL, which look up functions of one another. */
 static dlsym_answer_t decide_library(const char *name, void *found)
 {
     bool ours;

@@ -13,12 +13,16 @@
 
 typedef enum hook_id {
 #define BATCH_HOOK(library, name, parameters, arguments, arrays) HOOK_##name,
+#define TRANSFORM_HOOK(name, parameters, arguments) HOOK_##name,
+#define FFT_HOOK TRANSFORM_HOOK
 #define COLLECTIVE_HOOK(name, parameters, arguments, buffers) HOOK_##name,
 #define NCCL_HOOK(name, parameters, arguments) HOOK_##name,
 #define NCCL_INNER_HOOK NCCL_HOOK
 #define NCCL_GROUP_HOOK(name) HOOK_##name,
 #include "shim/interpose/library_hooks.def"
 #undef BATCH_HOOK
+#undef TRANSFORM_HOOK
+#undef FFT_HOOK
 #undef COLLECTIVE_HOOK
 #undef NCCL_HOOK
 #undef NCCL_INNER_HOOK
@@ -26,8 +30,10 @@ typedef enum hook_id {
     HOOK_COUNT
 } hook_id_t;
 
-static const int not_initialized[MDNN_CALLED_COUNT] = {
-    [MDNN_CALLED_CUBLAS] = 1, [MDNN_CALLED_CUSOLVER] = 1, [MDNN_CALLED_NCCL] = 3};
+static const int not_initialized[MDNN_CALLED_COUNT] = {[MDNN_CALLED_CUBLAS] = 1,
+                                                       [MDNN_CALLED_CUSOLVER] = 1,
+                                                       [MDNN_CALLED_CUFFT] = 5,
+                                                       [MDNN_CALLED_NCCL] = 3};
 
 /* What the program's dlsym has found, of one copy of each library. */
 static _Atomic(const mdnn_called_t *) looked_up[HOOK_COUNT];
@@ -44,9 +50,10 @@ static mdnn_called_t looked_up_function(hook_id_t hook)
 static void warn_of_other_copies(void)
 {
     if (atomic_load_explicit(&has_other_copies, memory_order_relaxed))
-        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                      "there are several copies of cuBLAS, cuSOLVER or NCCL: memory that the "
-                      "kernels of one of them use may be away");
+        MDNN_LOG_ONCE(
+            MDNN_LOG_WARN, "memory",
+            "there are several copies of cuBLAS, cuSOLVER, cuFFT or NCCL: memory that the "
+            "kernels of one of them use may be away");
 }
 
 /* ---- entries ---- */
@@ -107,6 +114,16 @@ static int64_t sum_of_longs(int64_t count, const int64_t *sizes)
         result = real(arguments);                                                                  \
         mdnn_batch_end(&call);                                                                     \
     })
+#define TRANSFORM_HOOK(name, parameters, arguments)                                                \
+    ENTRY(CUFFT, name, PARAMETERS(parameters), ARGUMENTS(arguments), {                             \
+        mdnn_indirect_operands_t operands;                                                         \
+        mdnn_transform_begin(&operands, plan, in, out);                                            \
+        result = real(arguments);                                                                  \
+        mdnn_transform_end(&operands);                                                             \
+    })
+#define FFT_HOOK(name, parameters, arguments)                                                      \
+    ENTRY(CUFFT, name, PARAMETERS(parameters), ARGUMENTS(arguments),                               \
+          result = mdnn_hook_##name(real, ARGUMENTS(arguments)))
 #define COLLECTIVE_HOOK(name, parameters, arguments, buffers)                                      \
     ENTRY(NCCL, name, PARAMETERS(parameters), ARGUMENTS(arguments), {                              \
         mdnn_collective_t call;                                                                    \
@@ -127,6 +144,8 @@ static int64_t sum_of_longs(int64_t count, const int64_t *sizes)
     })
 #include "shim/interpose/library_hooks.def"
 #undef BATCH_HOOK
+#undef TRANSFORM_HOOK
+#undef FFT_HOOK
 #undef COLLECTIVE_HOOK
 #undef NCCL_HOOK
 #undef NCCL_GROUP_HOOK
@@ -141,6 +160,9 @@ static const struct {
 } hooks[HOOK_COUNT] = {
 #define BATCH_HOOK(library, name, parameters, arguments, arrays)                                   \
     [HOOK_##name] = {#name, MDNN_CALLED_##library, (mdnn_function_t)&looked_up_##name},
+#define TRANSFORM_HOOK(name, parameters, arguments)                                                \
+    [HOOK_##name] = {#name, MDNN_CALLED_CUFFT, (mdnn_function_t)&looked_up_##name},
+#define FFT_HOOK TRANSFORM_HOOK
 #define COLLECTIVE_HOOK(name, parameters, arguments, buffers)                                      \
     [HOOK_##name] = {#name, MDNN_CALLED_NCCL, (mdnn_function_t)&looked_up_##name},
 #define NCCL_HOOK(name, parameters, arguments)                                                     \
@@ -150,6 +172,8 @@ static const struct {
     [HOOK_##name] = {#name, MDNN_CALLED_NCCL, (mdnn_function_t)&looked_up_##name},
 #include "shim/interpose/library_hooks.def"
 #undef BATCH_HOOK
+#undef TRANSFORM_HOOK
+#undef FFT_HOOK
 #undef COLLECTIVE_HOOK
 #undef NCCL_HOOK
 #undef NCCL_INNER_HOOK

@@ -1,4 +1,4 @@
-/* Hooks of cuBLAS, cuSOLVER and NCCL (shim/interpose/library_hooks.def). Programs that do not use these libraries never
+/* Hooks of cuBLAS, cuSOLVER, cuFFT and NCCL (shim/interpose/library_hooks.def). Programs that do not use these libraries never
  * come here, and we load nothing. Without a budget a hook costs only that question. */
 #ifndef MDNN_LIBRARY_HOOKS_H
 #define MDNN_LIBRARY_HOOKS_H
@@ -49,6 +49,13 @@ void mdnn_batch_begin(mdnn_batch_t *batch, mdnn_get_stream_t get_stream, void *h
 void mdnn_batch_array(mdnn_batch_t *batch, const void *array, int64_t count, mdnn_use_role_t role);
 void mdnn_batch_end(mdnn_batch_t *batch);
 
+/* ---- cuFFT ---- */
+
+/* Around the real call of a transform. */
+void mdnn_transform_begin(mdnn_indirect_operands_t *operands, int plan, const void *in,
+                          const void *out);
+void mdnn_transform_end(mdnn_indirect_operands_t *operands);
+
 /* ---- NCCL ---- */
 
 /* A collective: begin, each of its buffers, the real call, end. */
@@ -65,6 +72,9 @@ void mdnn_collective_end(mdnn_collective_t *collective, int result);
 
 #define PARAMETERS(...) __VA_ARGS__
 #define BATCH_HOOK(library, name, parameters, arguments, arrays)
+#define TRANSFORM_HOOK(name, parameters, arguments)
+#define FFT_HOOK(name, parameters, arguments)                                                      \
+    int mdnn_hook_##name(int (*real)(parameters), parameters);
 #define COLLECTIVE_HOOK(name, parameters, arguments, buffers)
 #define NCCL_HOOK(name, parameters, arguments)                                                     \
     int mdnn_hook_##name(int (*real)(parameters), parameters);
@@ -72,6 +82,8 @@ void mdnn_collective_end(mdnn_collective_t *collective, int result);
 #define NCCL_INNER_HOOK(name, parameters, arguments)
 #include "shim/interpose/library_hooks.def"
 #undef BATCH_HOOK
+#undef TRANSFORM_HOOK
+#undef FFT_HOOK
 #undef COLLECTIVE_HOOK
 #undef NCCL_HOOK
 #undef NCCL_GROUP_HOOK

@@ -20,6 +20,7 @@ static const struct {
     [MDNN_CALLED_CUSOLVER] = {{"libcusolver.so.12", "libcusolver.so.11"},
                               "libcusolver.so.",
                               "cusolverDnGetStream"},
+    [MDNN_CALLED_CUFFT] = {{"libcufft.so.12", "libcufft.so.11"}, "libcufft.so.", NULL},
     [MDNN_CALLED_NCCL] = {{"libnccl.so.2"}, "libnccl.so.", NULL},
 };
 

@@ -11,6 +11,7 @@
 typedef enum mdnn_called_library {
     MDNN_CALLED_CUBLAS,
     MDNN_CALLED_CUSOLVER,
+    MDNN_CALLED_CUFFT,
     MDNN_CALLED_NCCL,
     MDNN_CALLED_COUNT
 } mdnn_called_library_t;

@@ -55,6 +55,10 @@ int ncclFakeTouch(void *comm, void *registration, size_t count, cudaStream_t str
 void ncclFakeMeanwhile(void (*call)(void));
 int cufftFakePlan(int *plan, uint32_t count, size_t table_bytes);
 int cufftFakeAdd(int plan, void *words);
+int cufftSetWorkArea(int plan, void *work);
+int cufftExecC2C(int plan, void *in, void *out, int direction);
+int cufftExecR2C(int plan, void *in, void *out);
+int cufftXtExec(int plan, void *in, void *out, int direction);
 int cufftSetStream(int plan, cudaStream_t stream);
 int cufftDestroy(int plan);
 
@@ -275,7 +279,7 @@ static void add_tables(int plan, int buffer)
         model[buffer][j] += 11 * j + 5;
 }
 
-/* What the library allocates for itself, plans of each round as PyTorch's cache of them has it: before any of its
+/* What the library allocates for itself, plans of each round before any of its
  * functions but that one was called. */
 static void plans(uint64_t seed, int count)
 {
@@ -295,6 +299,76 @@ static void plans(uint64_t seed, int count)
             CHECK(cufftDestroy(made[plan]) == 0);
             made[plan] = new_plan(TABLE_BYTES);
         }
+    }
+    check_all();
+}
+
+/* A transform's kernel is told of no memory. */
+static void transform(int plan, int form, int from, int to)
+{
+    static int (*found)(int, void *, void *, int);
+    if (!found) {
+        void *const library = dlopen("libcufft.so.12", RTLD_LAZY | RTLD_LOCAL);
+        CHECK(library);
+        *(void **)(void *)&found = dlsym(library, "cufftXtExec");
+        CHECK(found);
+    }
+    CHECK((form == 0   ? cufftExecC2C(plan, buffers[from], buffers[to], 1)
+           : form == 1 ? cufftExecR2C(plan, buffers[from], buffers[to])
+           : form == 2 ? cufftXtExec(plan, buffers[from], buffers[to], 1)
+                       : found(plan, buffers[from], buffers[to], 1)) == 0);
+    for (uint32_t j = 0; j < MODEL_WORDS; j++)
+        model[to][j] = 3 * model[from][j] + 11 * j + 5;
+}
+
+/* Plans come and go, whose numbers are used again, with work areas that change. */
+static void transforms(uint64_t seed, int count)
+{
+    enum { PLANS = 2, AREAS = 3 };
+    int made[PLANS], two[2];
+    void *areas[AREAS];
+    begin(seed, count);
+    for (int i = 0; i < AREAS; i++)
+        CUDA(cudaMalloc(&areas[i], WORDS * sizeof(uint32_t)));
+    for (int i = 0; i < PLANS; i++) {
+        made[i] = new_plan(1 << 20);
+        CHECK(cufftSetWorkArea(made[i], areas[i]) == 0);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        const int plan = pick(PLANS);
+        if (pick(8) == 0) {
+            CUDA(cudaStreamSynchronize(stream));
+            CHECK(cufftDestroy(made[plan]) == 0);
+            made[plan] = new_plan(1 << 20);
+            CHECK(cufftSetWorkArea(made[plan], areas[pick(AREAS)]) == 0);
+        }
+        choose(two, 2);
+        work();
+        transform(made[plan], pick(4), two[0], two[1]);
+    }
+    check_all();
+}
+
+/* A transform in a graph. */
+static void captured_transform(uint64_t seed, int count)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    void *area;
+    begin(seed, count);
+    CUDA(cudaMalloc(&area, WORDS * sizeof(uint32_t)));
+    const int plan = new_plan(1 << 20);
+    CHECK(cufftSetWorkArea(plan, area) == 0);
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CHECK(cufftExecC2C(plan, buffers[0], buffers[1], 1) == 0);
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    for (int round = 0; round < ROUNDS / 4; round++) {
+        work();
+        CUDA(cudaGraphLaunch(executable, stream));
+        for (uint32_t j = 0; j < MODEL_WORDS; j++)
+            model[1][j] = 3 * model[0][j] + 11 * j + 5;
     }
     check_all();
 }
@@ -659,6 +733,8 @@ int main(int argc, char **argv)
                     {"captured", captured},
                     {"plans", plans},
                     {"large_plan", large_plan},
+                    {"transforms", transforms},
+                    {"captured_transform", captured_transform},
                     {"collectives", collectives},
                     {"simulated", simulated},
                     {"launched_later", launched_later},
