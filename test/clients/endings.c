@@ -13,7 +13,7 @@
 
 #include "test/clients/mix.h"
 
-enum { BUFFERS = 16, WORDS = 1 << 20, MODEL_WORDS = 16, ROUNDS = 8, STATUS = 7, SECONDS = 600 };
+enum { BUFFERS = 16, WORDS = 1 << 20, MODEL_WORDS = 16, ROUNDS = 5, STATUS = 7, SECONDS = 600 };
 
 static uint32_t *buffers[BUFFERS];
 static uint32_t model[BUFFERS][MODEL_WORDS];
