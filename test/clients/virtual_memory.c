@@ -595,12 +595,12 @@ static void faulty(uint64_t seed)
     static const char *const functions[] = {"cuMemMap",     "cuMemSetAccess", "cuMemUnmap",
                                             "cuMemCreate",  "cuEventQuery",   "cuEventElapsedTime",
                                             "cuStreamGetId"};
-    enum { FUNCTIONS = sizeof functions / sizeof *functions, FAULTS = 60 };
+    enum { FUNCTIONS = sizeof functions / sizeof *functions, FAULTS = 60, STEPS = 1200 };
     run_t run;
     CHECK(simulator);
     begin(&run, seed, live_limit, STREAMS);
-    for (int i = 0; i < OPERATIONS; i++) {
-        if (i % (OPERATIONS / FAULTS) == 0)
+    for (int i = 0; i < STEPS; i++) {
+        if (i % (STEPS / FAULTS) == 0)
             simulator->inject(functions[pick(&run, FUNCTIONS)], 1 + pick(&run, 8),
                               pick(&run, 2) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_UNKNOWN);
         step(&run);
@@ -1026,7 +1026,7 @@ static void *use_carelessly(void *context)
 /* One thread resets the device that others use: they may be told anything, but no more. */
 static void reset_under(uint64_t seed)
 {
-    enum { RESETS = 15, USERS = 2 };
+    enum { RESETS = 40, USERS = 2 };
     pthread_t users[USERS];
     for (int i = 0; i < USERS; i++)
         CHECK(pthread_create(&users[i], NULL, use_carelessly, NULL) == 0);

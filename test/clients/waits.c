@@ -536,7 +536,7 @@ typedef struct capturer {
 /* What another thread does with memory is no part of the capture, in whatever mode. */
 static void *capture(void *context)
 {
-    enum { CAPTURES = 6, NODES = 5 };
+    enum { CAPTURES = 15, NODES = 5 };
     capturer_t *const capturer = context;
     CUDA(cudaFree(NULL));
     cudaStream_t const stream = new_stream();

@@ -49,7 +49,7 @@ static void check_seen(bool enough)
     CASE(name)                                                                                     \
     {                                                                                              \
         memset(&seen, 0, sizeof seen);                                                             \
-        each_seed(name##_once, few(1 + (seeds) / 8, seeds));                                       \
+        each_seed(name##_once, few(1 + (seeds) / 4, seeds));                                       \
         check_seen(enough);                                                                        \
     }                                                                                              \
     static void name##_drawn(void)
@@ -520,8 +520,8 @@ static void check_training(uint64_t seed)
 CASE(a_steady_program_moves_what_the_plan_says)
 {
     memset(&seen, 0, sizeof seen);
-    each_seed(check_random, few(120, 1000));
-    each_seed(check_training, few(80, 600));
+    each_seed(check_random, few(300, 1000));
+    each_seed(check_training, few(200, 600));
     check_seen(seen.moved_rounds > 300 && seen.sent_for_good > 20);
 }
 

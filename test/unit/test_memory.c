@@ -701,7 +701,7 @@ static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t a
     uint64_t untracked = 0;
     const long before = live_allocations;
     const char *const times = getenv("MEMORY_TEST_TIMES"), *const one = getenv("MEMORY_TEST_SEED");
-    count = few(count / 8, count) * (times ? strtoull(times, NULL, 10) : 1);
+    count = few(count / 3, count) * (times ? strtoull(times, NULL, 10) : 1);
     for (uint64_t seed = one ? strtoull(one, NULL, 10) : 0; seed < count; seed++) {
         run_program(&program, seed, safety, adjust);
         add_totals(&totals, &program);
