@@ -15,10 +15,12 @@ too_large() {
 }
 
 unread="counters['pointer_arrays_read'] == 0"
-plan 11
+plan 12
 check "tables from pageable memory, by copies of all forms" program pageable "$moved and $unread"
 check "tables from pinned memory, which change before their copy runs" \
     program pinned "$moved and counters['pointer_arrays_read'] > 0"
+check "and where the stream writes that memory, what leads anywhere waits for nobody while all is there" \
+    program swapped "$moved and counters['pointer_arrays_read'] > 0"
 check "pointers in structures, in memory and among a kernel's parameters" program structures "$moved and $unread"
 check "lists, that end in a cycle" program chains "$moved and $unread"
 check "a table that is overwritten by an earlier call, and later than the launch" program overwritten "$moved and $unread"

@@ -59,6 +59,7 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 #define VALUES(list, number) mdnn_name_values(&operation, list, number);
 #define WAITS_FOR_CONTEXT() mdnn_wait_for_context();
 #define MAY_WAIT() operation.may_wait = true;
+#define WAITS_FOR_HOST() MAY_WAIT() mdnn_pointers_host_waits();
 /* What is written to device memory; _LATER: perhaps from what the host may change until then. */
 #define COPIES(to, from, bytes) mdnn_copies(&transfers, to, (uintptr_t)(from), bytes, false);
 #define COPIES_LATER(to, from, bytes) mdnn_copies(&transfers, to, (uintptr_t)(from), bytes, true);

@@ -19,6 +19,7 @@ _Atomic bool mdnn_pointers_any;
 static mdnn_lock_t lock = MDNN_LOCK_INIT(POINTERS); /* of `tables` and `blocks` */
 static mdnn_pointer_tables_t *tables;
 static _Atomic uint64_t generation = 1;
+static _Atomic bool any_host_waits;
 
 static bool any_pointers(void)
 {
@@ -490,8 +491,8 @@ void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bo
 {
     mdnn_pointers_followed_t followed = {0};
     follow(operation, stream, &followed);
-    while (followed.unread && !operation->untracked) {
-        if (!capturing)
+    while (followed.unread && !MDNN_FAULT(UNREAD_POINTERS_SUFFICE)) {
+        if (!capturing && !atomic_load(&any_host_waits))
             operation->untracked =
                 mdnn_virtual_untracked_begin(handle_of(operation), &operation->untracked_stream);
         if (operation->untracked)
@@ -511,6 +512,12 @@ void mdnn_pointers_end(mdnn_virtual_operation_t *operation)
 {
     mdnn_virtual_untracked_end(operation->untracked, operation->untracked_stream);
     operation->untracked = NULL;
+}
+
+void mdnn_pointers_host_waits(void)
+{
+    if (!atomic_load_explicit(&any_host_waits, memory_order_relaxed))
+        atomic_store(&any_host_waits, true);
 }
 
 /* ---- ends ---- */

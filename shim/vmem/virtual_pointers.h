@@ -5,8 +5,8 @@
  * source before the call returns: it waits for its end, or its source is pageable, since the driver stages that. A source
  * in pinned memory may change until the copy runs. If it holds a pointer at the call, or there was one at the copy's
  * destination, the destination is read back right behind the copy, in its stream, into pinned memory of ours. Until that
- * has ended a launch that names the destination counts as using everything; if not everything is resident, the host waits
- * for the end of the copy, but not for ever, as the stream may be waiting for the host.
+ * has ended a launch that names the destination counts as using everything; if not everything is resident, or some stream
+ * has ever waited for the host, the host waits for the end of the copy, but not for ever.
  *
  * Words that a captured copy carries come to their places as the words are at the capture. A captured copy or fill ends
  * none, since nobody knows when it runs.
@@ -56,6 +56,10 @@ extern _Atomic bool mdnn_pointers_any; /* there are some */
  * reach anything; mdnn_pointers_end must follow then. `stream`: its number; MDNN_NO_STREAM in a capture. */
 void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bool capturing);
 void mdnn_pointers_end(mdnn_virtual_operation_t *operation);
+
+/* A stream is about to wait for what the host may do later. From then on no launch counts as using anything: while its
+ * stream waited, no memory could leave, and the host might be waiting for that. */
+void mdnn_pointers_host_waits(void);
 
 /* ---- ends ---- */
 

@@ -211,6 +211,40 @@ static void pinned(uint64_t seed, int count)
     check_all();
 }
 
+/* Pinned memory that the stream itself writes, so that no stream waits for the host: the words at the call are others.
+ * Where all is there nothing waits for them; what makes memory leave comes behind the launches. */
+static void swapped(uint64_t seed, int count)
+{
+    enum { FEW = 9, TABLES = 4 };
+    uint64_t *words;
+    int before[TABLE], chosen[TABLE];
+    begin_all(seed, count > FEW ? FEW : count);
+    char *const table = new_table(), *const source = new_table();
+    CUDA(cudaHostAlloc((void **)&words, TABLES * TABLE_BYTES, cudaHostAllocDefault));
+    for (int round = 0; round < ROUNDS; round++) {
+        CUDA(cudaStreamSynchronize(stream));
+        for (int i = 0; i < TABLES; i++) {
+            choose(before, TABLE);
+            choose(chosen, TABLE);
+            pointers_to(before, words + TABLE * i, TABLE);
+            write_table(source, chosen);
+            CUDA(cudaMemcpyAsync(words + TABLE * i, source, TABLE_BYTES, cudaMemcpyDeviceToHost,
+                                 stream));
+            CUDA(cudaMemcpyAsync(table, words + TABLE * i, TABLE_BYTES, cudaMemcpyHostToDevice,
+                                 stream));
+            follow(table, chosen);
+        }
+        for (; round % 4 == 3 && buffer_count < count; buffer_count++) {
+            CUDA(cudaMalloc((void **)&buffers[buffer_count], WORDS * sizeof(uint32_t)));
+            CUDA(cudaMemsetAsync(buffers[buffer_count], 7, WORDS * sizeof(uint32_t), stream));
+            memset(model[buffer_count], 7, sizeof model[0]);
+        }
+        while (round % 4 == 0 && buffer_count > FEW)
+            CUDA(cudaFree(buffers[--buffer_count]));
+    }
+    check_all();
+}
+
 /* Pointers between other members, in memory and among a kernel's parameters. */
 static void structures(uint64_t seed, int count)
 {
@@ -457,17 +491,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(uint64_t seed, int count);
-    } programs[] = {{"pageable", pageable},
-                    {"pinned", pinned},
-                    {"structures", structures},
-                    {"chains", chains},
-                    {"overwritten", overwritten},
-                    {"streams", streams},
-                    {"captured", captured},
-                    {"moved", moved},
-                    {"freed", freed},
-                    {"too_large", too_large},
-                    {"labels", labels}};
+    } programs[] = {
+        {"pageable", pageable},     {"pinned", pinned},       {"swapped", swapped},
+        {"structures", structures}, {"chains", chains},       {"overwritten", overwritten},
+        {"streams", streams},       {"captured", captured},   {"moved", moved},
+        {"freed", freed},           {"too_large", too_large}, {"labels", labels}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(programs[i].name, argv[1]) == 0) {
             programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));

@@ -470,6 +470,10 @@ void mdnn_transfers_enqueued(const mdnn_transfers_t *transfers,
     seen.transfers_enqueued += transfers->count;
 }
 
+void mdnn_pointers_host_waits(void)
+{
+}
+
 void mdnn_transfers_free(mdnn_transfers_t *transfers)
 {
     (void)transfers;
