@@ -1,7 +1,7 @@
-/* The one log. Silent below the level; a line is formatted on the stack and written with a single
- * write(2), so lines of threads and processes do not mix and nothing is allocated. A file sink is
- * opened, written and closed within the call. It can be used before mdnn_log_configure; the level is
- * warn then, and the file stderr. */
+/* The library's only log. Messages below the level are dropped. A line is formatted on the stack and
+ * written with a single write(2), so lines of threads and processes do not mix and nothing is
+ * allocated. A log file is opened, written and closed within the call. The log can be used before
+ * mdnn_log_configure: then the level is warn, and the file is stderr. */
 #ifndef MDNN_LOG_H
 #define MDNN_LOG_H
 
@@ -27,8 +27,8 @@ void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes);
             mdnn_log_write((level), (subsystem), __VA_ARGS__);                                     \
     } while (0)
 
-/* At most once per process and call site: for trouble in the library that may repeat at every
- * call. */
+/* Logs at most once per process and place in the source: for trouble in the library that may repeat
+ * at every call. */
 #define MDNN_LOG_ONCE(level, subsystem, ...)                                                       \
     do {                                                                                           \
         static atomic_flag mdnn_log_said_ = ATOMIC_FLAG_INIT;                                      \

@@ -1,4 +1,4 @@
-/* Micro-batches: the nouns of the optimizer. Plain C, no CUDA.
+/* Micro-batches: the terms and types of the optimizer. Plain C, no CUDA.
  *
  * Glossary (Oyama 2018, section III-A):
  *   batch                 the N images of one convolution call
@@ -35,7 +35,7 @@ typedef struct mdnn_engine {
     } knobs[MDNN_ENGINE_KNOBS];
 } mdnn_engine_t;
 
-/* `algo` of an engine is this and its id, so that it names it in tables for people. */
+/* `algo` of an engine is this plus its id, so that tables for people can name the engine by one number. */
 enum { MDNN_ALGO_ENGINE = 1000 };
 
 /* One way to run a part of a given size. `algo` and `math_type` are opaque to the optimizer. */
@@ -70,9 +70,9 @@ typedef struct mdnn_configuration {
 
 /* Where costs come from: a table, a measurement, a database. `find` writes up to `capacity` costs
  * of running one part of `images` images in `role` and their number to *count (0: this size cannot
- * be run; no error). An error ends the optimization. `find` is called once per (images, role), from
- * the largest size down. In directions without accumulation it returns the same for role REST as
- * for FIRST. */
+ * be run, which is no error). An error ends the optimization. `find` is called once per (images, role),
+ * from the largest size down. In directions without accumulation it returns the same costs for role
+ * REST as for FIRST. */
 typedef struct mdnn_cost_source {
     void *context;
     mdnn_status_t (*find)(void *context, int64_t images, mdnn_part_role_t role, mdnn_cost_t *costs,

@@ -2,9 +2,9 @@
  * them a given call is. Programs do not identify layers, so the sequence of calls in one stream is
  * watched until it repeats.
  *
- * Two calls are the same layer if they ask for the same problem on the same tensors; one problem on
- * other tensors is another layer. Programs whose activations change their addresses show no such
- * period. In that case only the weights tell layers apart, and more repeats are required. Without
+ * Two calls are the same layer if they ask for the same problem on the same tensors; the same problem
+ * on other tensors is another layer. Programs whose activations change their addresses show no such
+ * period. In that case only the weights distinguish layers, and more repeats are required. Without
  * stable weights no network is found, and only the division by layers is lost. */
 #ifndef MDNN_NETWORK_H
 #define MDNN_NETWORK_H
@@ -19,7 +19,7 @@
 typedef struct mdnn_network_call {
     const void *problem;     /* one address for each problem; compared, not read */
     uintptr_t x, w, y;       /* addresses of the tensors */
-    uint32_t demand;         /* what the caller demands, as the owner numbers it */
+    uint32_t demand;         /* what the caller demands, as the owner of the watch numbers it */
     uint32_t writes_weights; /* 1: `w` is a gradient, whose address may change */
 } mdnn_network_call_t;
 
@@ -57,7 +57,7 @@ typedef struct mdnn_watch mdnn_watch_t;
 mdnn_status_t mdnn_watch_create(mdnn_watch_t **watch);
 void mdnn_watch_destroy(mdnn_watch_t *watch); /* NULL accepted */
 
-/* Where a call stands. `network` NULL: in no network that is known. */
+/* Where a call stands. `network` is NULL if the call is in no known network. */
 typedef struct mdnn_network_place {
     const mdnn_network_t *network;
     size_t layer; /* < layer_count */
@@ -70,8 +70,8 @@ typedef struct mdnn_network_place {
 bool mdnn_watch_call(mdnn_watch_t *watch, const mdnn_network_call_t *call,
                      mdnn_network_place_t *place);
 
-/* The network that the sequence follows; NULL before the first. Networks stay valid until
- * MDNN_WATCH_NETWORKS others were followed since. */
+/* The network that the sequence follows; NULL before the first. A network stays valid until
+ * MDNN_WATCH_NETWORKS others have been followed after it. */
 const mdnn_network_t *mdnn_watch_network(const mdnn_watch_t *watch);
 /* How many were discovered. */
 uint64_t mdnn_watch_discoveries(const mdnn_watch_t *watch);

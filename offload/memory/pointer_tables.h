@@ -1,17 +1,17 @@
 /* Pointers in device memory: words of allocations that are known to hold addresses of allocations. An operation that
- * names an allocation also uses, through these words, what they point to, and so on. This is the bookkeeping; who copies
- * words to the device says so (shim/vmem/virtual_pointers.h).
+ * names an allocation also uses, through these words, what they point to, and so on. This is the bookkeeping; the
+ * caller reports the copies that bring words (shim/vmem/virtual_pointers.h).
  *
  * A word is known by its place and its value, both addresses. It counts from the call that enqueues the copy of it until
  * all work has ended that was enqueued before the copy or fill that overwrites it; for the stream of that copy or fill it
- * counts no longer. What it points to is whatever lives at its value when somebody asks. Words end when the allocation
- * ends that holds them.
+ * counts no longer. What it points to is whatever lives at its value when somebody asks. A word ends when the
+ * allocation that holds it ends.
  *
  * Words that may change between the call and the copy are unread until they have been read back from the device. Until
- * then what the call knew counts as well, but nobody knows whether that is all.
+ * then the words that the call knew count as well, but nobody knows whether they are all.
  *
- * Not thread-safe: the caller holds a lock, under which the functions of mdnn_pointer_calls_t are called. Without memory
- * a function returns false, or sets `lost`, and what it was told may be missing. */
+ * Not thread-safe: the caller holds a lock, under which the functions of mdnn_pointer_calls_t are called. If memory is
+ * short, a function returns false, or sets `lost`, and some of the reported words may be missing. */
 #ifndef MDNN_POINTER_TABLES_H
 #define MDNN_POINTER_TABLES_H
 
@@ -28,7 +28,8 @@ typedef struct mdnn_pointer_calls {
     bool (*find)(void *context, uint64_t address, uint64_t *start, uint64_t *end);
     /* Changes whenever an allocation begins or ends. */
     uint64_t (*generation)(void *context);
-    bool (*is_done)(void *context, mdnn_stream_point_t point); /* false too often does no harm */
+    bool (*is_done)(void *context,
+                    mdnn_stream_point_t point); /* a false that is wrong does no harm */
     /* The words of mdnn_pointer_tables_unread are not needed any more. */
     void (*give_back)(void *context, const void *words);
 } mdnn_pointer_calls_t;
@@ -55,29 +56,29 @@ void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, u
 /* Words come to their places, after what is there was overwritten. */
 bool mdnn_pointer_tables_add(mdnn_pointer_tables_t *tables, const mdnn_pointer_word_t *words,
                              size_t count);
-/* Likewise those that lie in the bytes at `from` come to `to`. */
+/* Likewise the words that lie in the bytes at `from` come to `to`. */
 bool mdnn_pointer_tables_copy(mdnn_pointer_tables_t *tables, uint64_t to, uint64_t from,
                               uint64_t bytes);
-/* Of the bytes only `words` will say what is there, as soon as `point` has passed; they belong to the tables until they
- * are given back. At most MDNN_POINTER_UNREAD_BYTES, from a multiple of 8 on. */
+/* What the bytes hold is known only from `words`, once `point` has passed; `words` belong to the tables until they are
+ * given back. At most MDNN_POINTER_UNREAD_BYTES, from a multiple of 8 on. */
 bool mdnn_pointer_tables_unread(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes,
                                 mdnn_stream_point_t point, const void *words);
-/* Ends what is known of the bytes, of whole allocations: they end. */
+/* Forgets all words in the bytes, which are those of whole allocations that end. */
 void mdnn_pointer_tables_forget(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes);
 
 /* What work in a stream reaches through words. All zero at first; free `starts` afterwards. */
 typedef struct mdnn_pointers_followed {
     uint64_t *
-        starts; /* of allocations, some of them perhaps twice; by each holder's latest words first */
+        starts; /* of allocations, some perhaps twice; what a holder's latest words lead to comes first */
     size_t current,
         count; /* those from `current` on only through words that are being overwritten */
     size_t capacity;
-    bool lost;   /* for want of memory some are missing */
+    bool lost;   /* some are missing, because memory was short */
     bool unread; /* it may be more: ask again when this point has passed */
     mdnn_stream_point_t until;
 } mdnn_pointers_followed_t;
 
-/* `address`: of something that the work names; called for each. */
+/* `addresses`: one in each of the `count` allocations that the work names. */
 void mdnn_pointer_tables_follow(mdnn_pointer_tables_t *tables, const uint64_t *addresses,
                                 size_t count, uint64_t stream, mdnn_pointers_followed_t *followed);
 /* The point of mdnn_pointers_followed_t cannot be waited for: its words are not reported as unread any more. */

@@ -20,15 +20,16 @@ typedef struct mdnn_history mdnn_history_t;
 /* Zero means the default. A period is found if two iterations of it fit. */
 typedef struct mdnn_history_limits {
     uint32_t operations; /* in the ring: 65536 */
-    uint32_t uses;       /* in the ring: eight an operation */
+    uint32_t uses;       /* in the ring: eight per operation */
 } mdnn_history_limits_t;
 
-/* NULL without memory. */
+/* NULL if memory is short. */
 mdnn_history_t *mdnn_history_create(const mdnn_history_limits_t *limits);
 void mdnn_history_destroy(mdnn_history_t *history); /* accepts NULL */
 
-/* Begin and end the life of a range. `range` identifies it until it ends; it is MDNN_NO_POSITION if
- * memory is short, which every function here accepts and ignores. */
+/* Begin and end the life of a range. The number that the first function returns identifies the range
+ * until it ends. If memory is short, it returns MDNN_NO_POSITION, which every function here accepts
+ * and ignores. */
 uint32_t mdnn_history_begin_range(mdnn_history_t *history, uint64_t bytes, bool stays);
 void mdnn_history_end_range(mdnn_history_t *history, uint32_t range);
 
@@ -62,8 +63,8 @@ const mdnn_period_t *mdnn_history_period(const mdnn_history_t *history, uint64_t
 
 typedef enum mdnn_expectation {
     MDNN_EXPECT_UNKNOWN,
-    MDNN_EXPECT_USE,  /* after `operations` more, that is `time_us` from now */
-    MDNN_EXPECT_DEATH /* it ends without being used again */
+    MDNN_EXPECT_USE,  /* by the operation `operations` from now, after `time_us` */
+    MDNN_EXPECT_DEATH /* the range ends without being used again */
 } mdnn_expectation_t;
 
 typedef struct mdnn_next_use {

@@ -2,8 +2,9 @@
  *
  * Every algorithm, in the caller's math type and in plain FMA (which is never weaker), and every
  * engine that the heuristics of the graph API offer for a part's size, is timed on scratch memory
- * with random data as it will run: with true slices, with beta 1 for the later parts of backward
- * filter, and back to back. The times are kept with the problem, so that a later, larger workspace
+ * with random data. It runs there as it will in the program: on slices that are cut in the same way,
+ * with beta 1 for the later parts of backward filter, and back to back. If the output has gaps, the
+ * only engine is the caller's own. The times are kept with the problem, so that a later, larger workspace
  * limit times only what it newly admits. */
 #ifndef MDNN_MEASURE_H
 #define MDNN_MEASURE_H
@@ -32,9 +33,9 @@ typedef struct mdnn_measure_request {
     const mdnn_engine_offer_t *callers_own;
 } mdnn_measure_request_t;
 
-/* Begins a session for `call`, which asks for `problem`. It allocates at the first need, and then waits for a moment in
- * which the caller's stream is idle; if there is none, requests for costs end with BUSY. Must not run during stream
- * capture. One at a time. Caller ends it. */
+/* Begins a session for `call`, which asks for `problem`. The session allocates when it first needs memory, and then
+ * waits until the caller's stream is idle; if that takes too long, requests for costs end with BUSY. Must not run
+ * during stream capture. One at a time. Caller ends it. */
 mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                      mdnn_slices_t *slices, mdnn_candidate_table_t *table,
                                      const mdnn_measure_request_t *request,

@@ -53,33 +53,33 @@ size_t mdnn_conv_plan_items(const mdnn_conv_plan_t *plan, const mdnn_demand_t *d
 /* The least workspace that a configuration for `demand` takes; UINT64_MAX if there is none. */
 uint64_t mdnn_conv_plan_least_bytes(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand);
 
-/* What callers do with the problem. */
+/* Whether the callers of the problem search. */
 mdnn_search_t *mdnn_conv_plan_search(mdnn_conv_plan_t *plan);
 /* True if the program searches and may run each of its own plans, so that these are deferred to its
  * search. */
 bool mdnn_conv_plan_is_deferred(const mdnn_conv_plan_t *plan);
-bool mdnn_conv_plan_has_deferred(const mdnn_conv_plan_t *plan); /* something was left to one */
+bool mdnn_conv_plan_has_deferred(const mdnn_conv_plan_t *plan); /* some are deferred to a search */
 
 /* Ids of the tensors in the plans of engines; NULL if there are none. */
 const mdnn_graph_uids_t *mdnn_conv_plan_uids(const mdnn_conv_plan_t *plan);
 
 const mdnn_problem_t *mdnn_conv_plan_problem(const mdnn_conv_plan_t *plan);
 
-/* Its row in the statistics; < 0, or beyond their capacity: it has none. */
+/* The plan's row in the statistics. A number < 0 or beyond their capacity means that it has none. */
 int mdnn_conv_plan_statistics_row(const mdnn_conv_plan_t *plan);
 
 /* The accumulator of the parts of a split; NULL if they write to the output directly. */
 const mdnn_accumulator_t *mdnn_conv_plan_accumulator(const mdnn_conv_plan_t *plan);
 
-/* The workspace that Get or Find last reported for `algo`, which the program expects WorkspaceSize
- * to return. */
+/* Notes the workspace that Get or Find reported for `algo`, because the program expects WorkspaceSize
+ * to return the same. */
 void mdnn_conv_plan_announce(mdnn_conv_plan_t *plan, int algo, uint64_t workspace_bytes);
 /* False, with *workspace_bytes untouched, if nothing was reported. */
 bool mdnn_conv_plan_announced(const mdnn_conv_plan_t *plan, int algo, uint64_t *workspace_bytes);
 
-/* Callers of the graph API may get a larger workspace reported than their own plan takes, but at
- * most one such answer at a time for the same demand, until it is used. If the caller cannot
- * allocate that memory, its next plans report no more than they take, as without us. */
+/* The library may report a larger workspace to a caller of the graph API than the caller's own plan
+ * takes. It gives only one such answer at a time for the same demand, until the workspace is used.
+ * If the caller cannot allocate that memory, its next plans report no more than they take. */
 bool mdnn_conv_plan_begin_workspace_overcommit(mdnn_conv_plan_t *plan, const mdnn_demand_t *demand);
 void mdnn_conv_plan_end_workspace_overcommit(mdnn_conv_plan_t *plan, const mdnn_demand_t *demand);
 

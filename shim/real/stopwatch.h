@@ -11,18 +11,18 @@
 #include "shim/real/real.h"
 
 typedef struct mdnn_stopwatch_times {
-    double most_ms;   /* it takes no longer */
-    double device_ms; /* nor less, except for other work that kept the GPU busy */
+    double most_ms;   /* the call takes no longer */
+    double device_ms; /* nor does it take less, unless other work kept the GPU busy */
 } mdnn_stopwatch_times_t;
 
 /* Starts as zeros. Any thread may use it, one at a time. */
 typedef struct mdnn_stopwatch {
     _Atomic bool taken;           /* guards the rest */
-    bool under_way;               /* the events belong to a call that was not read yet */
-    int times;                    /* that were read */
+    bool under_way;               /* the events belong to a call whose time was not read yet */
+    int times;                    /* how many times were read */
     double begin_us;              /* when the host began that call */
-    double host_ms;               /* that it took to make it */
-    mdnn_stopwatch_times_t least; /* of them */
+    double host_ms;               /* the time that the host took to make it */
+    mdnn_stopwatch_times_t least; /* the least of the times that were read */
     CUevent begin, end;           /* NULL: not made */
 } mdnn_stopwatch_t;
 

@@ -20,7 +20,7 @@ typedef struct mdnn_indirect_operands {
     struct mdnn_indirect_operands *outer; /* of the call around this one */
     mdnn_indirect_operand_t *names;
     size_t count, capacity;
-    size_t published; /* so many of the names, the first ones, are published */
+    size_t published; /* how many of the names are published: the first so many */
     uint64_t call;    /* the number of the library's call, if any name is published */
     bool lost;        /* a name was lost for lack of memory: launches are refused */
 } mdnn_indirect_operands_t;
@@ -40,21 +40,21 @@ void mdnn_indirect_name(mdnn_virtual_operation_t *operation);
 
 /* The library's own threads may launch the call's kernels, during the call or later (NCCL without
  * blocking). Kernels of NCCL that a thread without a list launches therefore name all published
- * operands. publish: publishes what is new in the list. */
+ * operands. This function publishes those that are new in the list. */
 void mdnn_indirect_publish(mdnn_indirect_operands_t *operands);
 typedef enum mdnn_indirect_outcome {
     MDNN_INDIRECT_LAUNCHED,
-    MDNN_INDIRECT_LATER,  /* earlier calls of its communicators are launched: these take one call at
-                          * a time */
+    MDNN_INDIRECT_LATER,  /* earlier calls of its communicators are launched, because a communicator
+                           * takes one call at a time */
     MDNN_INDIRECT_REFUSED /* earlier calls of its communicators may not be launched yet */
 } mdnn_indirect_outcome_t;
 /* Called once, after the call. Of the published operands only those of kernels that are not
  * launched yet remain. */
 void mdnn_indirect_settle(const mdnn_indirect_operands_t *operands,
                           mdnn_indirect_outcome_t outcome);
-/* Ticks number the calls and their returns. The current one; any thread may call this. 0: nothing is published. */
+/* The current tick; ticks number the calls and their returns. 0: nothing is published. Any thread may call this. */
 uint64_t mdnn_indirect_tick(void);
-/* Called when the kernels of all calls of `owner` are launched that had returned by `tick`. */
+/* Called when the kernels of those calls of `owner` that had returned by `tick` are all launched. */
 void mdnn_indirect_done(const void *owner, uint64_t tick);
 /* Called when the calls of `owner`, even those under way, will launch nothing more. */
 void mdnn_indirect_end(const void *owner);
