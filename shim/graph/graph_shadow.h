@@ -39,7 +39,7 @@ typedef struct mdnn_plan_shadow {
     _Atomic uint64_t configuration; /* of which engine configuration; 0: none can be asked */
     _Atomic uint64_t
         reported_bytes;    /* least workspace that any query returned; UINT64_MAX: none asked */
-    _Atomic bool generous; /* it was told of more than it takes by itself, and has not run yet */
+    _Atomic bool generous; /* more was reported than it takes by itself, and it has not run yet */
     _Atomic bool finalized;
     _Atomic bool looked_at;           /* `record` is final */
     struct mdnn_graph_record *record; /* owned; NULL: passes */

@@ -1,6 +1,6 @@
 /* Memory that libraries of NVIDIA and MAGMA allocate for themselves. Their kernels read its address from memory, so no
  * operation names it: tables of an FFT, work areas of a solver. Therefore it is the driver's plain memory, which never
- * leaves and counts in the budget (shim/vmem/other_memory.h). The code that asks the driver for memory tells whose it is,
+ * leaves and counts in the budget (shim/vmem/other_memory.h). The code that asks the driver for memory shows whose it is,
  * since these libraries contain the runtime. A program that contains such a library is not taken for one. */
 #ifndef MDNN_PLAIN_MEMORY_H
 #define MDNN_PLAIN_MEMORY_H

@@ -1,7 +1,7 @@
-/* Remembers the sizes of workspaces that a thread was told or that convolutions used. An allocation of such a size is
- * probably a workspace. If it is refused, the program can use a smaller one, since cuDNN has plans for a convolution
- * that need less. So an allocation is also refused if it would fit, but not beside the operands of its convolution:
- * otherwise the launch would be refused, when the program cannot take a smaller plan any more.
+/* Remembers the sizes of workspaces that were reported to a thread or that convolutions used. An allocation of such a
+ * size is probably a workspace. If it is refused, the program can use a smaller one, since cuDNN has plans for a
+ * convolution that need less. So an allocation is also refused if it would fit, but not beside the operands of its
+ * convolution: otherwise the launch would be refused, when the program cannot take a smaller plan any more.
  *
  * An ordinary allocation may have such a size by accident. Therefore only two kinds are refused: what a thread asks for
  * between an answer and its next convolution, and sizes that convolutions have used. A size that one of their operands
@@ -27,8 +27,8 @@ void mdnn_workspace_note(uint64_t bytes, const mdnn_problem_t *problem);
 /* The same of each algorithm that can run. `returned` and `results` may be NULL. */
 void mdnn_workspace_note_algorithms(const int *returned, const mdnn_algo_perf_t *results,
                                     const mdnn_problem_t *problem);
-/* Whether `bytes` is one of the last sizes that the calling thread was told, or such a size rounded
- * by an allocator to a multiple of 512 bytes or 2 MiB. */
+/* Whether `bytes` is one of the sizes that were last reported to the calling thread, or such a size
+ * rounded by an allocator to a multiple of 512 bytes or 2 MiB. */
 bool mdnn_workspace_is_size(uint64_t bytes);
 /* Whether the calling thread is probably asking for a workspace now, and the operands of its convolution. */
 bool mdnn_workspace_is_wanted(uint64_t bytes, uint64_t sizes[MDNN_WORKSPACE_OPERANDS]);
