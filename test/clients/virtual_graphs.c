@@ -11,7 +11,7 @@
 
 #define DRIVER(call) CHECK((call) == CUDA_SUCCESS)
 
-enum { WORDS = 1 << 20, BYTES = WORDS * 4, VALUE = 7 };
+enum { WORDS = 1 << 19, BYTES = WORDS * 4, VALUE = 7 };
 
 static cudaStream_t stream;
 static uint32_t *out, host[WORDS];

@@ -18,19 +18,13 @@
 
 #include "test/clients/mix.h"
 
-enum {
-    BUFFERS = 64,
-    STREAMS = 3,
-    OPERATIONS = 700,
-    MOST_BYTES = 6 << 20,
-    THREADS = 3,
-    TABLES = 4096
-};
+enum { BUFFERS = 64, STREAMS = 3, MOST_BYTES = 6 << 20, THREADS = 3, TABLES = 4096 };
 
 typedef struct kernels {
     CUfunction mix, mix_hidden;
 } kernels_t;
 
+static int operations = 300; /* at random; more with all that there is to test (test/tap.sh) */
 static size_t live_limit;
 static bool hidden;
 static kernels_t kernels[2]; /* of each device */
@@ -240,7 +234,7 @@ static void one_stream(uint64_t seed)
 {
     run_t run;
     begin(&run, seed, live_limit, 1);
-    for (int i = 0; i < OPERATIONS; i++)
+    for (int i = 0; i < operations; i++)
         step(&run);
     finish(&run);
 }
@@ -249,7 +243,7 @@ static void many_streams(uint64_t seed)
 {
     run_t run;
     begin(&run, seed, live_limit, STREAMS);
-    for (int i = 0; i < OPERATIONS; i++)
+    for (int i = 0; i < operations; i++)
         step(&run);
     finish(&run);
 }
@@ -262,7 +256,7 @@ static void default_stream(uint64_t seed)
     begin(&run, seed, live_limit, 2);
     CUDA(cudaStreamDestroy(run.streams[0]));
     run.streams[0] = NULL;
-    for (int i = 0; i < OPERATIONS; i++) {
+    for (int i = 0; i < operations; i++) {
         step(&run);
         if (i % 50 != 49)
             continue;
@@ -497,7 +491,7 @@ static void *of_thread(void *context)
     begin(&run, seed, live_limit / THREADS, 2);
     CUDA(cudaStreamDestroy(run.streams[0]));
     run.streams[0] = cudaStreamPerThread;
-    for (int i = 0; i < OPERATIONS / 2; i++)
+    for (int i = 0; i < operations / 2; i++)
         step(&run);
     finish(&run);
     return NULL;
@@ -535,7 +529,7 @@ static void graphs(uint64_t seed)
         cudaGraphExec_t executable;
         buffer_t *a[NODES], *b[NODES];
         uint32_t k[NODES];
-        for (int i = 0; i < OPERATIONS / 20; i++)
+        for (int i = 0; i < operations / 20; i++)
             step(&run);
         CUDA(cudaStreamBeginCapture(run.streams[0], cudaStreamCaptureModeThreadLocal));
         for (int i = 0; i < NODES; i++) {
@@ -575,7 +569,7 @@ static void refused(uint64_t seed)
     begin(&run, seed, live_limit, 1);
     CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
     CHECK(free_bytes <= total_bytes && total_bytes < live_limit);
-    for (int i = 0; i < OPERATIONS / 4; i++) {
+    for (int i = 0; i < operations / 4; i++) {
         size_t still_free, whole;
         step(&run);
         CUDA(cudaMemGetInfo(&still_free, &whole));
@@ -584,7 +578,7 @@ static void refused(uint64_t seed)
     CHECK(cudaMalloc(&block, total_bytes + 1) == cudaErrorMemoryAllocation);
     CHECK(cudaMallocAsync(&block, 2 * total_bytes, run.streams[0]) == cudaErrorMemoryAllocation);
     CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
-    for (int i = 0; i < OPERATIONS / 4; i++)
+    for (int i = 0; i < operations / 4; i++)
         step(&run);
     finish(&run);
 }
@@ -595,18 +589,20 @@ static void faulty(uint64_t seed)
     static const char *const functions[] = {"cuMemMap",     "cuMemSetAccess", "cuMemUnmap",
                                             "cuMemCreate",  "cuEventQuery",   "cuEventElapsedTime",
                                             "cuStreamGetId"};
-    enum { FUNCTIONS = sizeof functions / sizeof *functions, FAULTS = 60, STEPS = 1200 };
+    enum { FUNCTIONS = sizeof functions / sizeof *functions, EVERY = 20 };
+    const int steps = 2 * operations;
     run_t run;
     CHECK(simulator);
     begin(&run, seed, live_limit, STREAMS);
-    for (int i = 0; i < STEPS; i++) {
-        if (i % (STEPS / FAULTS) == 0)
+    for (int i = 0; i < steps; i++) {
+        if (i % EVERY == 0)
             simulator->inject(functions[pick(&run, FUNCTIONS)], 1 + pick(&run, 8),
                               pick(&run, 2) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_UNKNOWN);
         step(&run);
     }
     finish(&run);
-    CHECK(simulator->faults_fired() > FAULTS / 2); /* the rest lie beyond the last calls */
+    CHECK(simulator->faults_fired() >
+          (unsigned)(steps / EVERY / 2)); /* the rest lie beyond the last calls */
 }
 
 /* A kernel of which the driver does not tell the parameters runs as long as it cannot have memory
@@ -653,7 +649,7 @@ static void devices(uint64_t seed)
         kernels[i] = (kernels_t){mix, mix_hidden};
         begin(&runs[i], seed + (uint64_t)i, live_limit / DEVICES, 2);
     }
-    for (int i = 0; i < OPERATIONS; i++) {
+    for (int i = 0; i < operations; i++) {
         const int here = (int)pick(&runs[0], DEVICES);
         run_t *const other = &runs[1 - here];
         CUDA(cudaSetDevice(here));
@@ -739,17 +735,17 @@ static void peers(uint64_t seed)
         begin(&runs[i], seed + (uint64_t)i, live_limit / DEVICES, 2);
     }
     CUDA(cudaDeviceCanAccessPeer(&reach, 0, 1));
-    for (int i = 0; i < OPERATIONS; i++) {
+    for (int i = 0; i < operations; i++) {
         const int here = (int)pick(&runs[0], DEVICES);
         CUDA(cudaSetDevice(here));
         use_kernels(here);
-        if (reach && (i == OPERATIONS / 8 || i == OPERATIONS / 4)) { /* when much is mapped */
-            CUDA(cudaSetDevice(i == OPERATIONS / 4));
-            CUDA(cudaDeviceEnablePeerAccess(i != OPERATIONS / 4, 0));
+        if (reach && (i == operations / 8 || i == operations / 4)) { /* when much is mapped */
+            CUDA(cudaSetDevice(i == operations / 4));
+            CUDA(cudaDeviceEnablePeerAccess(i != operations / 4, 0));
             CUDA(cudaSetDevice(here));
         }
         step(&runs[here]);
-        if (i % 3 == 0 && (!reach || i > OPERATIONS / 4))
+        if (i % 3 == 0 && (!reach || i > operations / 4))
             peer_step(runs, here, reach);
     }
     for (int i = 0; i < DEVICES; i++) {
@@ -812,7 +808,7 @@ static void contexts(uint64_t seed)
         load_mix();
         kernels[1] = (kernels_t){mix, mix_hidden};
         begin(&runs[1], seed * ROUNDS + (uint64_t)round, live_limit / 3, 2);
-        for (int i = 0; i < OPERATIONS / ROUNDS; i++) {
+        for (int i = 0; i < operations / ROUNDS; i++) {
             const int here = (int)pick(&runs[0], 2);
             CHECK(cuCtxSetCurrent(all[here]) == CUDA_SUCCESS);
             use_kernels(here);
@@ -825,7 +821,7 @@ static void contexts(uint64_t seed)
         CHECK(cuCtxSetCurrent(all[0]) == CUDA_SUCCESS);
         use_kernels(0);
         inherit(&runs[0], &runs[1]);
-        for (int i = 0; i < OPERATIONS / ROUNDS / 4; i++)
+        for (int i = 0; i < operations / ROUNDS / 4; i++)
             step(&runs[0]);
     }
     finish(&runs[0]);
@@ -855,7 +851,7 @@ static cudaGraphExec_t capture_one(run_t *run)
 /* One device is reset again and again, with whatever is there, and used anew; the other goes on. */
 static void resets(uint64_t seed)
 {
-    enum { ROUNDS = 4, DEVICES = 2 };
+    enum { ROUNDS = 4, STEPS = 175, DEVICES = 2 };
     run_t runs[DEVICES];
     cudaGraphExec_t last = NULL; /* of before the reset */
     CUDA(cudaSetDevice(1));
@@ -867,8 +863,8 @@ static void resets(uint64_t seed)
         load_mix();
         kernels[0] = (kernels_t){mix, mix_hidden};
         begin(&runs[0], seed * ROUNDS + (uint64_t)round, live_limit, 2);
-        for (int i = 0; i < OPERATIONS / ROUNDS; i++) {
-            if (i == OPERATIONS / ROUNDS / 2 && last)
+        for (int i = 0; i < STEPS; i++) {
+            if (i == STEPS / 2 && last)
                 CUDA(cudaGraphExecDestroy(last));
             const int here = (int)pick(&runs[1], DEVICES);
             CUDA(cudaSetDevice(here));
@@ -919,7 +915,7 @@ static void reset_beside(uint64_t seed)
     load_mix();
     begin(&run, seed, live_limit, 2);
     CHECK(pthread_create(&other, NULL, reset_again_and_again, &seed) == 0);
-    for (int i = 0; i < OPERATIONS; i++)
+    for (int i = 0; i < operations; i++)
         step(&run);
     CHECK(pthread_join(other, NULL) == 0);
     finish(&run);
@@ -1043,7 +1039,7 @@ static void reset_under(uint64_t seed)
     begin(&run, seed, live_limit, 2);
     CUDA(cudaStreamDestroy(run.streams[1]));
     run.stream_count = 1;
-    for (int i = 0; i < OPERATIONS / 4; i++) {
+    for (int i = 0; i < operations / 4; i++) {
         copy(&run, some_buffer(&run), some_buffer(&run));
         upload(&run, some_buffer(&run));
         allocate(&run);
@@ -1087,6 +1083,8 @@ int main(int argc, char **argv)
                     {"wait_beside", wait_beside, false},
                     {"devices", devices, false},
                     {"peers", peers, false}};
+    if (getenv("MDNN_THOROUGH"))
+        operations = 700;
     hidden = argc == 5 && strcmp(argv[4], "hidden") == 0;
     for (size_t i = 0; (argc == 4 || hidden) && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
