@@ -252,15 +252,17 @@ static sim_op_t *pick(uint64_t generation)
  * operation. */
 static void wait_for_value(bool executing)
 {
-    static const struct timespec moment = {0, 100000};
+    enum { SHORT_MOMENTS = 1000, MOST_MOMENTS = 100000 }; /* in all two minutes */
+    static const struct timespec moment = {0, 100000}, longer = {0, 1000000};
     static unsigned moments;
     static uint64_t operations;
     moments = operations == sim_engine.operations_run && !executing ? moments + 1 : 0;
     operations = sim_engine.operations_run;
-    if (moments > 1000000)
+    if (moments > MOST_MOMENTS)
         sim_panic("a stream waits for a value that nobody writes");
+    const bool is_long = moments > SHORT_MOMENTS;
     pthread_mutex_unlock(&sim_engine.mutex);
-    nanosleep(&moment, NULL);
+    nanosleep(is_long ? &longer : &moment, NULL);
     pthread_mutex_lock(&sim_engine.mutex);
 }
 
