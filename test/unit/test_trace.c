@@ -19,6 +19,7 @@
 
 #include "config/log.h"
 #include "offload/memory/trace.h"
+#include "test/unit/few.h"
 #include "test/unit/random.h"
 
 static char directory[] = "/tmp/mdnn-trace.XXXXXX";
@@ -255,7 +256,7 @@ static unsigned called_off_in(const json_t *events)
 static void what_begins_ends_and_times_ascend_within_the_budget(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 10; seed++) {
+    for (uint64_t seed = 1; seed <= few(2, 10); seed++) {
         mdnn_trace_t *const trace = mdnn_trace_open(path, MDNN_TRACE_EVENTS);
         mdnn_trace_device(trace, 0, "a \"test\" \\ \n", BUDGET);
         program_t program = fresh_program(seed, 0);
