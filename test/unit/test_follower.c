@@ -2,6 +2,7 @@
  * what is away when an operation names it comes back on demand, and is counted. The plan that the
  * follower should follow is made here a second time, from a history of our own.
  * MDNN_TEST_SEED repeats the program that a failure named. */
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1074,5 +1075,7 @@ SEEDED_CASE(a_failing_allocation_is_survived, 4, true)
 
 int main(void)
 {
+    /* A history is large and hardly used: fresh pages cost less than clearing those of the one before. */
+    (void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
     return run_cases("follower");
 }
