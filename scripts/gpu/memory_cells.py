@@ -16,6 +16,11 @@ FULL = {"vgg16": 256, "resnet50": 64, "densenet121": 32, "inception_v3": 32, "un
 SHARES = {"vgg16": (0.80, 0.65)}  # of the others 0.80, 0.60, 0.40
 SPECIAL = ("short_batch", "evaluation", "accumulation", "two_streams", "graph_replays", "linear_algebra",
            "one_rank", "two_ranks")
+# Models of scripts/gpu/memory_families.py: batch, mode, optimizer.
+FAMILIES = {"fno2d": (16, "fp32", "adamw"), "small_systems": (16, "fp32", "adamw"),
+            "large_systems": (16, "fp32", "adamw"), "per_sample": (160, "fp32", "sgd"),
+            "graph": (16, "fp32", "adamw"), "conformer": (16, "fp32", "adamw"),
+            "gpt2": (8, "fp32", "adamw"), "random_shapes": (64, "fp32", "sgd")}
 ITERATIONS = {"verify": 3, "cells": 20, "refusals": 3}
 HUGE = 100 * GIB
 
@@ -99,6 +104,13 @@ def share_rows(net, quick, shares, mode="fp32", optimizer="sgd"):
                 "share", share) for share in shares]
 
 
+def family_rows(quick):
+    """Other models than networks for images."""
+    return [Row("cells", Program(net, max(4, batch // 2) if quick else batch, mode, optimizer,
+                                 count=ITERATIONS["cells"]), "share", 0.60)
+            for net, (batch, mode, optimizer) in FAMILIES.items()]
+
+
 def floor_rows(quick, amounts):
     """Of the shortest program that has its largest operations and all that stays."""
     return [Row("cells", Program(net, batch_of(net, quick), count=ITERATIONS["refusals"]), "floor", amount)
@@ -114,6 +126,7 @@ def cell_rows(quick=False):
              for name in SPECIAL]
     rows.append(Row("cells", Program("resnet50", some, program="pointers", count=ITERATIONS["cells"]),
                     "share", 0.60, settings=(("MICRODNN_MEMORY_SAFETY", "host"),)))
+    rows += family_rows(quick)
     rows += [row for net in ("resnet50", "vit_b_16", "mobilenet_v3_large", "unet3d")
              for row in share_rows(net, quick, (shares[net][1],), "bf16", "adamw")]
     rows += floor_rows(quick, (ABOVE_FLOOR,))
@@ -414,7 +427,7 @@ class Speed:
                 f"convolution {self.convolution}{limit}{other}")
 
 
-NOT_SLOWER = 0.98
+NOT_SLOWER, NO_PERIOD = 0.98, 1 / 3  # where no iteration is like another, no plan helps
 # In the order of their worth. The workspaces that cuDNN's own choice for VGG-16 takes, beside the tensors
 # that an operation names, hardly fit into 12 GiB; micro-batches give them back. So the gates are on both
 # parts of the library together, as a user would run it; what memory does alone is for information.
@@ -423,6 +436,7 @@ SPEED = [Speed("vgg16", 256, "tf32", "bytes", 12 * GIB, 1 / 2.6, "wr", limit="51
          *(Speed(net, batch, "tf32", "share", 1.25, NOT_SLOWER)
            for net, batch in (("resnet50", 64), ("vgg16", 256), ("resnet50", 256), ("vit_b_16", 128))),
          Speed("vgg16", 256, "fp32", "bytes", 12 * GIB, 1 / 1.4, "wr", limit="512MiB"),
+         Speed("random_shapes", 64, "tf32", "share", 0.80, NO_PERIOD),
          *(Speed("vgg16", 256, mode, "bytes", 12 * GIB, None) for mode in ("tf32", "fp32"))]
 
 

@@ -82,30 +82,37 @@ def optimizer_of(name, parameters):
     return torch.optim.SGD(parameters, lr=LEARNING_RATES[name], momentum=0.9)
 
 
-def settings(mode, deterministic, benchmark):
+def settings(mode, deterministic, benchmark, warn_only=True):
     torch.backends.cudnn.benchmark = benchmark
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = mode == "tf32"
-    torch.use_deterministic_algorithms(deterministic, warn_only=True)
+    torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
 
 
 class Training:
     """A network in one of the modes fp32 (strict), tf32, and bf16: autocast and channels-last."""
 
+    WARN_ONLY = True  # operations without a deterministic algorithm are allowed
+    PEAK_ITERATIONS = 1  # until the most memory has been in use
+
     def __init__(self, net, batch, mode="fp32", optimizer="sgd", deterministic=True, benchmark=False,
                  size=None):
-        settings(mode, deterministic, benchmark)
+        settings(mode, deterministic, benchmark, self.WARN_ONLY)
         torch.manual_seed(0)
         self.arguments = {"net": net, "batch": batch, "mode": mode, "optimizer": optimizer,
                           "deterministic": deterministic, "benchmark": benchmark, "size": size}
-        self.mode, self.batch, layout = mode, batch, layout_of(net, mode)
-        shape = SHAPES.get(net, (3, 224, 224))
+        self.mode, self.batch = mode, batch
+        with torch.device(DEVICE):
+            self.model, self.data, self.labels = self.parts(net, size)
+        self.optimizer = optimizer_of(optimizer, self.model.parameters())
+
+    def parts(self, net, size):
+        """Model, data and labels."""
+        layout, shape = layout_of(net, self.mode), SHAPES.get(net, (3, 224, 224))
         if size:
             shape = (shape[0], *[size] * (len(shape) - 1))
-        with torch.device(DEVICE):
-            self.model = model_of(net).train().to(memory_format=layout)
-            self.data = torch.randn(batch, *shape).to(memory_format=layout)
-            self.labels = torch.randint(CLASSES, (batch,))
-        self.optimizer = optimizer_of(optimizer, self.model.parameters())
+        model = model_of(net).train().to(memory_format=layout)
+        data = torch.randn(self.batch, *shape).to(memory_format=layout)
+        return model, data, torch.randint(CLASSES, (self.batch,))
 
     def casts(self):
         return (torch.autocast(DEVICE, torch.bfloat16) if self.mode == "bf16"

@@ -11,7 +11,7 @@ plain PyTorch program: it knows nothing of microdnn.
     warm (count, seconds)    so many iterations, then more for so long: seconds, iterations, first losses
     step (count)      iterations: milliseconds of each on average, by events, host time too
     save_on_cpu ()    from here on what backward needs is kept in pinned host memory, by PyTorch
-    peak ()           one iteration: bytes at its peak
+    peak ()           one iteration, or as many as show it: bytes at the peak
     largest (net, mode, bytes, low, high)    the largest batch that trains within so many bytes
     ioctls            requests to the kernel driver so far, by number, where memory_ioctls.c is preloaded
     end               drops the model
@@ -30,6 +30,7 @@ import traceback
 import torch
 import torchvision
 
+import memory_families as families
 import memory_programs as programs
 
 AHEAD = 2  # iterations
@@ -112,8 +113,8 @@ def context(training, _):
 def train(command):
     # Without cuDNN convolutions sum in another order: by so much may other algorithms differ.
     torch.backends.cudnn.enabled = not command.get("other_algorithms", False)
-    training = programs.Training(command["net"], command["batch"], command["mode"],
-                                 command["optimizer"], size=command.get("size"))
+    training = families.training_of(command["net"], command["batch"], command["mode"],
+                                    command["optimizer"], size=command.get("size"))
     losses = programs.PROGRAMS[command["program"]](training, command["count"])
     synchronize()
     return training, values_of(losses)
@@ -135,8 +136,8 @@ def program(_, command):
 
 
 def build(_, command):
-    training = programs.Training(command["net"], command["batch"], command["mode"],
-                                 deterministic=False, benchmark=command.get("benchmark", True))
+    training = families.training_of(command["net"], command["batch"], command["mode"],
+                                    deterministic=False, benchmark=command.get("benchmark", True))
     synchronize()
     return training, {}
 
@@ -192,7 +193,8 @@ def save_on_cpu(training, _):
 def peak(training, _):
     torch.cuda.empty_cache()
     reset_peak()
-    training.iterate()
+    for _ in range(training.PEAK_ITERATIONS):
+        training.iterate()
     synchronize()
     return training, peaks()
 
