@@ -5,6 +5,7 @@
 
 #include "config/log.h"
 #include "shim/interpose/driver.h"
+#include "shim/real/host_memory.h"
 #include "shim/vmem/indirect_operands.h"
 #include "shim/vmem/launch_scan.h"
 #include "shim/vmem/tensor_maps.h"
@@ -15,7 +16,7 @@ static void scan_bytes(const char *bytes, size_t count, mdnn_launch_visit_t visi
     for (size_t at = 0; at + sizeof(uint64_t) <= count; at += 4) {
         uint64_t word;
         memcpy(&word, bytes + at, sizeof word);
-        if (mdnn_virtual_owns(word))
+        if (mdnn_virtual_owns(word) || mdnn_host_memory_may_hold(word))
             visit(context, word);
     }
     for (size_t at = 0; at + sizeof(CUtensorMap) <= count; at += 64) {
@@ -55,7 +56,10 @@ bool mdnn_launch_scan(const mdnn_kernel_layout_t *layout, void **parameters, voi
 
 static void name_unknown(void *operation, uint64_t address)
 {
-    mdnn_virtual_name(operation, address, MDNN_USE_UNKNOWN);
+    if (mdnn_virtual_owns(address))
+        mdnn_virtual_name(operation, address, MDNN_USE_UNKNOWN);
+    else
+        mdnn_virtual_name_table(operation, address);
 }
 
 /* Names what the launch is given, and begins it. */

@@ -4,6 +4,7 @@
 #include "shim/interpose/driver.h"
 #include "shim/vmem/handle_memory.h"
 #include "shim/vmem/other_memory.h"
+#include "shim/real/host_memory.h"
 #include "shim/real/pool_counters.h"
 #include "shim/vmem/reserved_memory.h"
 
@@ -139,6 +140,52 @@ CUresult mdnn_hook_cuIpcOpenMemHandle_v2(CUresult (*real)(CUdeviceptr *, CUipcMe
     return real(address, handle, flags);
 }
 
+/* ---- pinned memory of the host ---- */
+
+CUresult mdnn_hook_cuMemHostAlloc(CUresult (*real)(void **, size_t, unsigned), bool own_stream,
+                                  void **address, size_t bytes, unsigned flags)
+{
+    (void)own_stream;
+    const CUresult result = real(address, bytes, flags);
+    if (result == CUDA_SUCCESS)
+        mdnn_host_memory_begins(*address, bytes);
+    return result;
+}
+
+CUresult mdnn_hook_cuMemAllocHost_v2(CUresult (*real)(void **, size_t), bool own_stream,
+                                     void **address, size_t bytes)
+{
+    (void)own_stream;
+    const CUresult result = real(address, bytes);
+    if (result == CUDA_SUCCESS)
+        mdnn_host_memory_begins(*address, bytes);
+    return result;
+}
+
+CUresult mdnn_hook_cuMemFreeHost(CUresult (*real)(void *), bool own_stream, void *address)
+{
+    (void)own_stream;
+    mdnn_host_memory_ends(address);
+    return real(address);
+}
+
+CUresult mdnn_hook_cuMemHostRegister_v2(CUresult (*real)(void *, size_t, unsigned), bool own_stream,
+                                        void *address, size_t bytes, unsigned flags)
+{
+    (void)own_stream;
+    const CUresult result = real(address, bytes, flags);
+    if (result == CUDA_SUCCESS)
+        mdnn_host_memory_begins(address, bytes);
+    return result;
+}
+
+CUresult mdnn_hook_cuMemHostUnregister(CUresult (*real)(void *), bool own_stream, void *address)
+{
+    (void)own_stream;
+    mdnn_host_memory_ends(address);
+    return real(address);
+}
+
 /* ---- ends of contexts ---- */
 
 CUresult mdnn_hook_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CUcontext context)
@@ -148,6 +195,7 @@ CUresult mdnn_hook_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CU
     if (mdnn_driver_is_exiting())
         return real(context);
     mdnn_virtual_context_ends(context);
+    mdnn_host_memory_context_ends(context);
     mdnn_other_memory_t *const others = mdnn_other_take_context(context);
     const CUresult result = real(context);
     while (result == CUDA_SUCCESS && mdnn_virtual_take_bound(context, &address))
@@ -163,6 +211,7 @@ CUresult mdnn_hook_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
     (void)own_stream;
     if (mdnn_driver_is_exiting() || device < 0 || device >= MDNN_DEVICES)
         return real(device);
+    mdnn_host_memory_device_ends(device);
     mdnn_other_device_ends(device);
     mdnn_reserved_device_ends(device);
     mdnn_handles_device_ends(device);

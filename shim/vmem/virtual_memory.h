@@ -55,7 +55,7 @@ uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count);
 /* Surrounds each operation. A hook calls mdnn_virtual_operation, fills in names with
  * mdnn_virtual_name, and then calls begin, the real function and end. The struct must not be
  * copied. */
-enum { MDNN_VIRTUAL_NAMES = 512 };
+enum { MDNN_VIRTUAL_NAMES = 512, MDNN_VIRTUAL_TABLES = 8 };
 typedef struct mdnn_virtual_operation {
     CUstream stream;
     bool per_thread;            /* the _ptsz family: stream 0 is the thread's own */
@@ -69,6 +69,8 @@ typedef struct mdnn_virtual_operation {
     const char *name; /* for people; valid until the process ends. NULL: it runs no kernel, so it
                        * touches only what it names */
     size_t name_count;
+    size_t table_count; /* pinned memory of the host that it is given, where pointers may lie */
+    uint64_t tables[MDNN_VIRTUAL_TABLES];  /* the first of them */
     mdnn_memory_operand_t *more;           /* names that do not fit in `names`; owned until end */
     struct mdnn_virtual_device *untracked; /* it may reach anything there, in that stream */
     uint64_t untracked_stream;
@@ -84,7 +86,7 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
     operation->begun = operation->may_wait = operation->overflowed = operation->follows = false;
     operation->untracked = NULL;
     operation->name = NULL;
-    operation->name_count = 0;
+    operation->name_count = operation->table_count = 0;
     operation->more = NULL;
     operation->parts = NULL;
 }
@@ -92,6 +94,9 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
 /* Ignores addresses that are not ours, and the one that was just named. Any number of names is
  * allowed. */
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role);
+/* The kernel is given an address of pinned memory of the host, perhaps: what pointers there lead to is named when it
+ * begins, if it follows pointers. */
+void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address);
 /* Makes the end of all work that is enqueued in its stream so far known separately from the end of
  * the next work. */
 void mdnn_virtual_fix(const mdnn_virtual_operation_t *operation);

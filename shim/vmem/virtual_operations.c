@@ -87,6 +87,13 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
     add_name(operation, address, role);
 }
 
+/* A kernel with more tables than that is not known; what the others lead to is missed. */
+void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address)
+{
+    if (operation->table_count < MDNN_VIRTUAL_TABLES && !MDNN_FAULT(HOST_TABLES_IGNORED))
+        operation->tables[operation->table_count++] = address;
+}
+
 /* What the convolution reads comes first among its names. */
 static void put_first(mdnn_virtual_operation_t *operation, uint64_t address)
 {
@@ -369,8 +376,9 @@ static bool is_any_virtual(void)
 static CUresult follow_and_make_parts(mdnn_virtual_operation_t *operation,
                                       const mdnn_memory_operation_t *what)
 {
-    if (operation->follows && operation->name_count > 0 &&
-        atomic_load_explicit(&mdnn_pointers_any, memory_order_relaxed))
+    const bool pointers =
+        operation->name_count > 0 && atomic_load_explicit(&mdnn_pointers_any, memory_order_relaxed);
+    if (operation->follows && (pointers || operation->table_count > 0))
         mdnn_pointers_name(operation, what->stream, what->capturing);
     return operation->overflowed ? CUDA_ERROR_OUT_OF_MEMORY : make_parts(operation, what);
 }
@@ -381,7 +389,8 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     if (operation->may_wait)
         mdnn_virtual_fix(operation);
-    if (operation->name_count == 0 && !operation->overflowed && !must_be_seen(operation))
+    if (operation->name_count == 0 && operation->table_count == 0 && !operation->overflowed &&
+        !must_be_seen(operation))
         return CUDA_SUCCESS;
     if (!is_any_virtual()) /* a kernel whose parameters cannot be read: it cannot have ours */
         return CUDA_SUCCESS;

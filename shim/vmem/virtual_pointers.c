@@ -9,6 +9,7 @@
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/real/failure.h"
+#include "shim/real/host_memory.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_shared.h"
 #include "shim/vmem/virtual_streams.h"
@@ -366,6 +367,72 @@ static const mdnn_memory_operand_t *names_of(const mdnn_virtual_operation_t *ope
     return operation->more ? operation->more : operation->names;
 }
 
+/* ---- tables in memory of the host ---- */
+
+/* Allocations that words there lead to, each once in a row. */
+typedef struct found {
+    uint64_t *starts;
+    size_t count, capacity;
+    bool lost;
+} found_t;
+
+/* The host's memory is locked: no other lock may be taken, so this keeps the words. */
+static void keep_word(void *context, uint64_t word)
+{
+    found_t *const found = context;
+    if (!mdnn_virtual_owns(word) || found->lost)
+        return;
+    if (found->count == found->capacity) {
+        const size_t capacity = 2 * found->capacity + 16;
+        uint64_t *const grown = reallocarray(found->starts, capacity, sizeof *grown);
+        found->lost = !grown;
+        if (!grown)
+            return;
+        found->starts = grown;
+        found->capacity = capacity;
+    }
+    found->starts[found->count++] = word;
+}
+
+static void find_in_host(const mdnn_virtual_operation_t *operation, found_t *found)
+{
+    uint64_t start = 0, end = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < operation->table_count; i++)
+        mdnn_host_memory_words(operation->tables[i], MDNN_POINTER_UNREAD_BYTES, keep_word, found);
+    for (size_t i = 0; i < found->count; i++) {
+        const uint64_t word = found->starts[i];
+        if (word - start < end - start) /* as the one before */
+            continue;
+        if (find_allocation(NULL, word, &start, &end))
+            found->starts[kept++] = start;
+        else
+            start = end = 0;
+    }
+    found->count = kept;
+}
+
+static void put_before(const found_t *found, mdnn_pointers_followed_t *followed)
+{
+    const size_t count = found->count + followed->count;
+    if (found->count == 0)
+        return;
+    uint64_t *const all = reallocarray(NULL, count, sizeof *all);
+    if (!all) {
+        followed->lost = true;
+        return;
+    }
+    memcpy(all, found->starts, found->count * sizeof *all);
+    if (followed->count > 0)
+        memcpy(all + found->count, followed->starts, followed->count * sizeof *all);
+    free(followed->starts);
+    followed->starts = all;
+    followed->count = followed->capacity = count;
+    followed->current += found->count;
+}
+
+/* ---- what has room ---- */
+
 /* Whether an operation that names these can ever run in the budgets of their devices. */
 static bool fit(const uint64_t *addresses, size_t count)
 {
@@ -453,28 +520,36 @@ static bool wait_for(mdnn_stream_point_t point)
     return status == MDNN_STATUS_OK;
 }
 
-static void follow(const mdnn_virtual_operation_t *operation, uint64_t stream,
-                   mdnn_pointers_followed_t *followed)
+static void follow_all(const uint64_t *addresses, size_t count, uint64_t stream,
+                       mdnn_pointers_followed_t *followed)
 {
-    enum { FEW = 64 };
-    uint64_t few[FEW];
-    const size_t named = operation->name_count;
-    uint64_t *const more = named > FEW ? all_of(operation, NULL) : NULL;
-    const uint64_t *const addresses = more ? more : few;
-    followed->lost = named > FEW && !more;
-    if (followed->lost)
-        return;
-    for (size_t i = 0; !more && i < named; i++)
-        few[i] = names_of(operation)[i].address;
     mdnn_capture_begin_own();
     mdnn_lock(&lock);
     if (tables)
-        mdnn_pointer_tables_follow(tables, addresses, named, stream, followed);
+        mdnn_pointer_tables_follow(tables, addresses, count, stream, followed);
     publish();
     mdnn_unlock(&lock);
     mdnn_failure_forget();
     mdnn_capture_end_own();
+}
+
+/* `found`: allocations that tables in memory of the host lead to. They come first in what is followed. */
+static void follow(const mdnn_virtual_operation_t *operation, const found_t *found, uint64_t stream,
+                   mdnn_pointers_followed_t *followed)
+{
+    enum { FEW = 64 };
+    uint64_t few[FEW];
+    const mdnn_pointers_followed_t host = {.starts = found->starts, .count = found->count};
+    const size_t named = operation->name_count, count = named + found->count;
+    uint64_t *const more = count > FEW ? all_of(operation, &host) : NULL;
+    followed->lost = found->lost || (count > FEW && !more);
+    if (count > FEW && !more)
+        return;
+    for (size_t i = 0; !more && i < count; i++)
+        few[i] = i < named ? names_of(operation)[i].address : found->starts[i - named];
+    follow_all(more ? more : few, count, stream, followed);
     free(more);
+    put_before(found, followed);
 }
 
 static void give_up(mdnn_stream_point_t until)
@@ -490,7 +565,9 @@ static void give_up(mdnn_stream_point_t until)
 void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bool capturing)
 {
     mdnn_pointers_followed_t followed = {0};
-    follow(operation, stream, &followed);
+    found_t found = {0};
+    find_in_host(operation, &found);
+    follow(operation, &found, stream, &followed);
     while (followed.unread && !MDNN_FAULT(UNREAD_POINTERS_SUFFICE)) {
         if (!capturing && !atomic_load(&any_host_waits))
             operation->untracked =
@@ -499,13 +576,14 @@ void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bo
             break;
         if (!wait_for(followed.until))
             give_up(followed.until);
-        follow(operation, stream, &followed);
+        follow(operation, &found, stream, &followed);
     }
     operation->overflowed = operation->overflowed || followed.lost;
     const size_t count = count_that_fits(operation, &followed);
     for (size_t i = 0; i < count; i++)
         mdnn_virtual_name(operation, followed.starts[i], MDNN_USE_UNKNOWN);
     free(followed.starts);
+    free(found.starts);
 }
 
 void mdnn_pointers_end(mdnn_virtual_operation_t *operation)

@@ -470,6 +470,44 @@ static void too_large(uint64_t seed, int count)
     check_all();
 }
 
+/* Tables in pinned memory of the host that no copy brings to the device, as MAGMA's batched routines have them, of both
+ * kinds. What lies behind them is followed too, so only the latest are there: all must fit. */
+static void host(uint64_t seed, int count)
+{
+    static uint64_t own[512];
+    uint64_t *tables[2] = {NULL, own};
+    int chosen[TABLE], two[2];
+    begin_all(seed, count);
+    CUDA(cudaHostAlloc((void **)&tables[0], sizeof own, cudaHostAllocDefault));
+    CUDA(cudaHostRegister(own, sizeof own, cudaHostRegisterDefault));
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t *const table = tables[pick(2)] + pick(32);
+        choose(chosen, TABLE);
+        CUDA(cudaStreamSynchronize(stream));
+        memset(tables[0], 0, sizeof own);
+        memset(own, 0, sizeof own);
+        pointers_to(chosen, table, TABLE);
+        work();
+        follow(table, chosen);
+        choose(two, 2);
+        CUDA(cudaStreamSynchronize(stream));
+        pointers_to(two, table + 64, 2);
+        by_value_t value = {2, 0, {(uintptr_t)(table + 64), (uintptr_t)(table + 65)}};
+        void *parameters[] = {&value};
+        work();
+        CHECK(launch_kernel(follow_value, (CUstream)stream, parameters) == 0);
+        table_model(two, 2);
+    }
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaFreeHost(tables[0]));
+    CUDA(cudaHostUnregister(own));
+    /* A number that looks like the address of memory that is gone. */
+    by_value_t value = {0, 0, {(uintptr_t)tables[0], (uintptr_t)tables[0]}};
+    void *parameters[] = {&value};
+    CHECK(launch_kernel(follow_value, (CUstream)stream, parameters) == 0);
+    check_all();
+}
+
 /* Labels and small numbers, as every program copies them from pinned memory: nothing is read back. */
 static void labels(uint64_t seed, int count)
 {
@@ -491,11 +529,19 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(uint64_t seed, int count);
-    } programs[] = {
-        {"pageable", pageable},     {"pinned", pinned},       {"swapped", swapped},
-        {"structures", structures}, {"chains", chains},       {"overwritten", overwritten},
-        {"streams", streams},       {"captured", captured},   {"moved", moved},
-        {"freed", freed},           {"too_large", too_large}, {"labels", labels}};
+    } programs[] = {{"pageable", pageable},
+                    {"pinned", pinned},
+                    {"swapped", swapped},
+                    {"structures", structures},
+                    {"chains", chains},
+                    {"overwritten", overwritten},
+                    {"streams", streams},
+                    {"captured", captured},
+                    {"moved", moved},
+                    {"freed", freed},
+                    {"too_large", too_large},
+                    {"labels", labels},
+                    {"host", host}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(programs[i].name, argv[1]) == 0) {
             programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));

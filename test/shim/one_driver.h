@@ -119,6 +119,13 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
     (void)graph, (void)executable, (void)whole;
 }
 
+_Atomic uint64_t mdnn_host_memory_low, mdnn_host_memory_high; /* none is pinned */
+
+void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address)
+{
+    (void)operation, (void)address;
+}
+
 CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
 {
     (void)operation, (void)executable;

@@ -118,6 +118,11 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
         operation->more[operation->name_count++ - MDNN_VIRTUAL_NAMES] = named;
 }
 
+void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address)
+{
+    (void)operation, (void)address;
+}
+
 CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable)
 {
     (void)operation, (void)executable;
