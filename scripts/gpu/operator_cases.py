@@ -1,5 +1,6 @@
-"""The cases of check-operators: PyTorch's databases of operators and modules
-(torch.testing._internal), each entry in each type, on inputs of the databases' own."""
+"""The cases of check-operators: PyTorch's databases of operators and modules (torch.testing._internal), each entry in
+each type, on inputs of the databases' own; and batched linear algebra of the sizes that programs use, since the
+databases' matrices are too small for most kernels of cuSOLVER and MAGMA."""
 import itertools
 import sys
 import types
@@ -78,6 +79,56 @@ class ModuleCase:
                 lambda module=module, given=given: module(*given.args, **given.kwargs)
 
 
+def lu_round_trip(matrix):
+    return torch.lu_unpack(*torch.linalg.lu_factor(matrix))
+
+
+def cholesky_solutions(matrix):
+    factor = torch.linalg.cholesky(matrix)
+    return torch.cholesky_solve(matrix, factor), torch.cholesky_inverse(factor)
+
+
+def triangular_solution(matrix):
+    return torch.linalg.solve_triangular(matrix.tril(), matrix, upper=False)
+
+
+# What each is given: any matrix that is far from singular, or one that is symmetric and positive as well.
+LINEAR_ALGEBRA = {
+    "any": {"lu": torch.linalg.lu, "lu_unpack": lu_round_trip, "inv": torch.linalg.inv, "det": torch.linalg.det,
+            "solve": lambda matrix: torch.linalg.solve(matrix, matrix.mT), "qr": torch.linalg.qr,
+            "triangular": triangular_solution, "eig": torch.linalg.eig, "svd": torch.linalg.svdvals,
+            "lstsq": lambda matrix: torch.linalg.lstsq(matrix, matrix.mT).solution,
+            "matrix_exp": torch.linalg.matrix_exp},
+    "positive": {"cholesky": cholesky_solutions, "eigh": torch.linalg.eigvalsh,
+                 "ldl": torch.linalg.ldl_factor}}
+SHAPES = ((4, 4), (300, 8, 8), (40, 32, 32), (6, 200, 200), (2, 3, 50, 50), (600, 600))
+LINEAR_ALGEBRA_LIBRARIES = ("default", "cusolver", "magma")
+
+
+class LinearAlgebraCase:
+    """A function of linear algebra, by one of the libraries that PyTorch has for it. A sample is a shape."""
+
+    def __init__(self, function, kind, library, dtype, device):
+        self.name = f"matrices.{function} {library} {str(dtype).removeprefix('torch.')}"
+        self.run = LINEAR_ALGEBRA[kind][function]
+        self.kind, self.library, self.dtype, self.device = kind, library, dtype, device
+
+    def matrix(self, shape):
+        values = torch.randn(shape, dtype=self.dtype, device=self.device) / shape[-1]
+        if self.kind == "positive":
+            values = values @ values.mT
+        return (values + torch.eye(shape[-1], dtype=self.dtype, device=self.device)).requires_grad_()
+
+    def samples(self):
+        torch.backends.cuda.preferred_linalg_library(self.library)
+        try:
+            for shape in SHAPES:
+                matrix = self.matrix(shape)
+                yield (matrix,), lambda matrix=matrix: self.run(matrix)
+        finally:
+            torch.backends.cuda.preferred_linalg_library("default")
+
+
 def all_cases(device):
     """By name, in the order of the databases."""
     cases = {}
@@ -88,5 +139,10 @@ def all_cases(device):
     for info, dtype in itertools.product(module_db, DTYPES):
         if dtype in info.supported_dtypes(device):
             case = ModuleCase(info, dtype, device)
+            cases[case.name] = case
+    for kind, functions in LINEAR_ALGEBRA.items():
+        for function, library, dtype in itertools.product(functions, LINEAR_ALGEBRA_LIBRARIES,
+                                                          (torch.float32, torch.float64)):
+            case = LinearAlgebraCase(function, kind, library, dtype, device)
             cases[case.name] = case
     return cases
