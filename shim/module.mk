@@ -4,6 +4,7 @@ SHIM_SOURCES += $(foreach room,$(SHIM_ROOMS),$(wildcard shim/$(room)/*.c shim/$(
 # Sources by their names, whichever room they are in.
 shim_sources = $(foreach name,$(1),$(wildcard shim/*/$(name).c))
 ALL += $(B)/libmicrodnn.so
+CORE_LIBS += -l:libiberty.a
 
 # Deprecated is the API that we are here to serve.
 $(patsubst %.c,$(B)/obj/%.o,$(filter shim/%.c,$(SHIM_SOURCES))): EXTRA_CFLAGS += -Wno-deprecated-declarations

@@ -13,7 +13,7 @@
 #include <cudaTypedefs.h>
 
 #include "shim/real/driver_queries.h"
-#include "shim/vmem/operation_key.h"
+#include "shim/real/operation_key.h"
 #include "shim/real/plain_memory.h"
 #include "shim/vmem/virtual_memory.h"
 

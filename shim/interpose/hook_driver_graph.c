@@ -3,6 +3,7 @@
 #include "shim/interpose/driver_names.h"
 #include "shim/interpose/driver_nodes.h"
 #include "shim/vmem/graph_memory.h"
+#include "shim/vmem/kernel_tables.h"
 #include "shim/vmem/launch_scan.h"
 
 /* ---- captures ---- */
@@ -264,8 +265,11 @@ static CUresult use_kernel(mdnn_node_owner_t owner, CUfunction function, void **
     node_use_t node = {owner, CUDA_SUCCESS};
     if (!function)
         return CUDA_SUCCESS;
-    if (!mdnn_launch_scan(mdnn_kernel_layout(function), parameters, extra, use_visited, &node))
+    const mdnn_kernel_layout_t *const layout = mdnn_kernel_layout(function);
+    if (!mdnn_launch_scan(layout, parameters, extra, use_visited, &node))
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (layout && layout->signature.count > 0 && node.result == CUDA_SUCCESS)
+        mdnn_kernel_tables_written(layout, parameters, extra);
     return node.result;
 }
 

@@ -7,6 +7,7 @@
 #include "shim/interpose/driver.h"
 #include "shim/real/host_memory.h"
 #include "shim/vmem/indirect_operands.h"
+#include "shim/vmem/kernel_tables.h"
 #include "shim/vmem/launch_scan.h"
 #include "shim/vmem/tensor_maps.h"
 
@@ -71,6 +72,7 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
     if (!read)
         operation->overflowed = true;
     operation->name = layout ? layout->name : NULL;
+    operation->layout = layout && layout->signature.count > 0 ? layout : NULL;
     operation->follows = true;
     const size_t named = operation->name_count;
     mdnn_indirect_name(operation);
@@ -83,6 +85,13 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
                       "the driver does not describe a kernel's parameters: it cannot run under "
                       "memory.budget");
     return result;
+}
+
+static void end(mdnn_virtual_operation_t *operation, void **parameters, void **extra, bool enqueued)
+{
+    if (enqueued && operation->layout)
+        mdnn_kernel_tables_written(operation->layout, parameters, extra);
+    mdnn_virtual_end(operation, enqueued);
 }
 
 CUresult
@@ -100,7 +109,7 @@ mdnn_hook_cuLaunchKernel(CUresult (*real)(CUfunction, unsigned, unsigned, unsign
     if (result == CUDA_SUCCESS) {
         result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
                       stream, parameters, extra);
-        mdnn_virtual_end(&operation, result == CUDA_SUCCESS);
+        end(&operation, parameters, extra, result == CUDA_SUCCESS);
     }
     return result;
 }
@@ -120,7 +129,7 @@ CUresult mdnn_hook_cuLaunchCooperativeKernel(
     if (result == CUDA_SUCCESS) {
         result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
                       stream, parameters);
-        mdnn_virtual_end(&operation, result == CUDA_SUCCESS);
+        end(&operation, parameters, NULL, result == CUDA_SUCCESS);
     }
     return result;
 }
@@ -138,7 +147,7 @@ CUresult mdnn_hook_cuLaunchKernelEx(CUresult (*real)(const CUlaunchConfig *, CUf
                           : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS) {
         result = real(config, function, parameters, extra);
-        mdnn_virtual_end(&operation, result == CUDA_SUCCESS);
+        end(&operation, parameters, extra, result == CUDA_SUCCESS);
     }
     return result;
 }
@@ -164,8 +173,8 @@ CUresult mdnn_hook_cuLaunchCooperativeKernelMultiDevice(CUresult (*real)(CUDA_LA
     }
     if (result == CUDA_SUCCESS)
         result = real(list, count, flags);
-    while (begun > 0)
-        mdnn_virtual_end(&operations[--begun], result == CUDA_SUCCESS);
+    for (; begun > 0; begun--)
+        end(&operations[begun - 1], list[begun - 1].kernelParams, NULL, result == CUDA_SUCCESS);
     free(operations);
     return result;
 }

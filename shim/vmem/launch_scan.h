@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "shim/vmem/kernel_layout.h"
+#include "shim/real/kernel_layout.h"
 
 typedef void (*mdnn_launch_visit_t)(void *context, uint64_t address);
 

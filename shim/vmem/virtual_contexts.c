@@ -1,7 +1,7 @@
 /* What ends with a context of the program's own, or with a reset of a device. */
 #include "shim/real/capture_mode.h"
 #include "shim/vmem/virtual_pointers.h"
-#include "shim/vmem/kernel_layout.h"
+#include "shim/real/kernel_layout.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_setup.h"
 #include "shim/vmem/virtual_shared.h"

@@ -69,6 +69,8 @@ typedef struct mdnn_virtual_operation {
     const char *name; /* for people; valid until the process ends. NULL: it runs no kernel, so it
                        * touches only what it names */
     size_t name_count;
+    const struct mdnn_kernel_layout
+        *layout;        /* of a kernel whose name speaks of tables; else NULL */
     size_t table_count; /* pinned memory of the host that it is given, where pointers may lie */
     uint64_t tables[MDNN_VIRTUAL_TABLES];  /* the first of them */
     mdnn_memory_operand_t *more;           /* names that do not fit in `names`; owned until end */
@@ -86,6 +88,7 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
     operation->begun = operation->may_wait = operation->overflowed = operation->follows = false;
     operation->untracked = NULL;
     operation->name = NULL;
+    operation->layout = NULL;
     operation->name_count = operation->table_count = 0;
     operation->more = NULL;
     operation->parts = NULL;

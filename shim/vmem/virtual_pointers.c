@@ -360,6 +360,45 @@ void mdnn_transfers_enqueued(const mdnn_transfers_t *transfers,
         warn_of_loss();
 }
 
+static int compare_values(const void *left, const void *right)
+{
+    const uint64_t a = ((const mdnn_pointer_word_t *)left)->value;
+    const uint64_t b = ((const mdnn_pointer_word_t *)right)->value;
+    return (a > b) - (a < b);
+}
+
+static size_t without_repeats(mdnn_pointer_word_t *words, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || words[kept - 1].value != words[i].value)
+            words[kept++] = words[i];
+    return kept;
+}
+
+/* One word each, at the same place: where in the table they lie is not known. */
+void mdnn_pointers_may_be_at(uint64_t at, const uint64_t *values, size_t count, bool lost)
+{
+    mdnn_pointer_word_t *const words = count > 0 ? reallocarray(NULL, count, sizeof *words) : NULL;
+    size_t made = 0;
+    bool all = !lost && (words || count == 0);
+    uint64_t start, end;
+    for (size_t i = 0; words && i < count; i++)
+        if (find_allocation(NULL, values[i], &start, &end))
+            words[made++] = (mdnn_pointer_word_t){at / 8 * 8, start};
+    if (made > 0) {
+        qsort(words, made, sizeof *words, compare_values);
+        made = without_repeats(words, made);
+        mdnn_lock(&lock);
+        all = have_tables() && mdnn_pointer_tables_add(tables, words, made) && all;
+        publish();
+        mdnn_unlock(&lock);
+    }
+    free(words);
+    if (!all)
+        warn_of_loss();
+}
+
 /* ---- what is followed ---- */
 
 static const mdnn_memory_operand_t *names_of(const mdnn_virtual_operation_t *operation)
@@ -531,6 +570,18 @@ static void follow_all(const uint64_t *addresses, size_t count, uint64_t stream,
     mdnn_unlock(&lock);
     mdnn_failure_forget();
     mdnn_capture_end_own();
+}
+
+bool mdnn_pointers_visit(uint64_t address, void (*visit)(void *context, uint64_t start),
+                         void *context)
+{
+    mdnn_pointers_followed_t followed = {0};
+    if (any_pointers())
+        follow_all(&address, 1, MDNN_NO_STREAM, &followed);
+    for (size_t i = 0; i < followed.count; i++)
+        visit(context, followed.starts[i]);
+    free(followed.starts);
+    return !followed.lost;
 }
 
 /* `found`: allocations that tables in memory of the host lead to. They come first in what is followed. */

@@ -48,7 +48,16 @@ void mdnn_transfers_enqueued(const mdnn_transfers_t *transfers,
                              const mdnn_virtual_operation_t *operation);
 void mdnn_transfers_free(mdnn_transfers_t *transfers);
 
+/* Work that has been enqueued may write any of these addresses somewhere at `at`; `lost`: and more, for want of memory.
+ * What is there counts as well. */
+void mdnn_pointers_may_be_at(uint64_t at, const uint64_t *values, size_t count, bool lost);
+
 /* ---- what is followed ---- */
+
+/* Calls `visit` for each allocation that pointers in the allocation at `address` lead to, and so on. false: some are
+ * missing, for want of memory. */
+bool mdnn_pointers_visit(uint64_t address, void (*visit)(void *context, uint64_t start),
+                         void *context);
 
 extern _Atomic bool mdnn_pointers_any; /* there are some */
 

@@ -68,13 +68,36 @@ static void run_by_value(void *const *parameters)
     }
 }
 
+/* void write_pointer(unsigned **table, unsigned *pointer, unsigned place) */
+static void run_write(void *const *parameters)
+{
+    const uint32_t place = *(uint32_t *)parameters[2];
+    uint64_t *const at =
+        simulator->memory(*(uint64_t *)parameters[0] + (uint64_t)place * 8, sizeof *at);
+    if (at)
+        *at = *(uint64_t *)parameters[1];
+}
+
+/* void displace(unsigned **to, unsigned *const *from, unsigned count) */
+static void run_displace(void *const *parameters)
+{
+    const uint32_t count = *(uint32_t *)parameters[2];
+    uint64_t *const to = simulator->memory(*(uint64_t *)parameters[0], (uint64_t)count * 8);
+    const uint64_t *const from = simulator->memory(*(uint64_t *)parameters[1], (uint64_t)count * 8);
+    if (to && from)
+        memcpy(to, from, (size_t)count * 8);
+}
+
 static const sim_kernel_parameter_t of_table[] = {{0, 8}, {8, 4}, {12, 4}};
 static const sim_kernel_parameter_t of_list[] = {{0, 8}, {8, 4}};
 static const sim_kernel_parameter_t of_value[] = {{0, sizeof(by_value_t)}};
+static const sim_kernel_parameter_t of_written[] = {{0, 8}, {8, 8}, {16, 4}};
 static const sim_kernel_t kernels[] = {{"follow_table", 3, of_table, run_table},
                                        {"follow_list", 2, of_list, run_list},
-                                       {"follow_value", 1, of_value, run_by_value}};
-static CUfunction follow_table, follow_list, follow_value;
+                                       {"follow_value", 1, of_value, run_by_value},
+                                       {"_Z13write_pointerPPjS_j", 3, of_written, run_write},
+                                       {"_Z8displacePPjPKS_j", 3, of_written, run_displace}};
+static CUfunction follow_table, follow_list, follow_value, write_pointer, displace;
 
 static void begin_all(uint64_t seed, int count)
 {
@@ -82,6 +105,8 @@ static void begin_all(uint64_t seed, int count)
     follow_table = find_kernel(&kernels[0]);
     follow_list = find_kernel(&kernels[1]);
     follow_value = find_kernel(&kernels[2]);
+    write_pointer = find_kernel(&kernels[3]);
+    displace = find_kernel(&kernels[4]);
     begin(seed, count);
 }
 
@@ -508,6 +533,52 @@ static void host(uint64_t seed, int count)
     check_all();
 }
 
+/* Parameters one by one, or in one piece. */
+static void launch_written(CUfunction function, const void *table, const void *from,
+                           uint32_t number)
+{
+    struct {
+        uint64_t table, from;
+        uint32_t number;
+    } piece = {(uintptr_t)table, (uintptr_t)from, number};
+    size_t bytes = 20;
+    void *parameters[] = {&piece.table, &piece.from, &piece.number};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &piece, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    if (pick(2) == 0)
+        CHECK(launch_kernel(function, (CUstream)stream, parameters) == 0);
+    else
+        DRIVER(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, (CUstream)stream, NULL, extra));
+}
+
+/* Kernels write pointers into one table, and take them from it, or from one of the host's, into another. */
+static void written(uint64_t seed, int count)
+{
+    uint64_t *own;
+    int chosen[TABLE], others[TABLE];
+    begin_all(seed, count);
+    CUDA(cudaHostAlloc((void **)&own, TABLE_BYTES, cudaHostAllocDefault));
+    for (int round = 0; round < ROUNDS / 2; round++) {
+        void *const tables[3] = {new_table(), new_table(), new_table()};
+        choose(chosen, TABLE);
+        choose(others, TABLE);
+        CUDA(cudaStreamSynchronize(stream));
+        pointers_to(others, own, TABLE);
+        for (uint32_t i = 0; i < TABLE; i++)
+            launch_written(write_pointer, tables[0], buffers[chosen[i]], i);
+        work();
+        launch_written(displace, tables[1], tables[0], TABLE);
+        launch_written(displace, tables[2], own, TABLE);
+        work();
+        follow(tables[pick(2)], chosen);
+        work();
+        follow(tables[2], others);
+        for (int i = 0; i < 3; i++)
+            CUDA(cudaFree(tables[i]));
+    }
+    check_all();
+}
+
 /* Labels and small numbers, as every program copies them from pinned memory: nothing is read back. */
 static void labels(uint64_t seed, int count)
 {
@@ -529,19 +600,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(uint64_t seed, int count);
-    } programs[] = {{"pageable", pageable},
-                    {"pinned", pinned},
-                    {"swapped", swapped},
-                    {"structures", structures},
-                    {"chains", chains},
-                    {"overwritten", overwritten},
-                    {"streams", streams},
-                    {"captured", captured},
-                    {"moved", moved},
-                    {"freed", freed},
-                    {"too_large", too_large},
-                    {"labels", labels},
-                    {"host", host}};
+    } programs[] = {{"pageable", pageable},   {"pinned", pinned},
+                    {"swapped", swapped},     {"structures", structures},
+                    {"chains", chains},       {"overwritten", overwritten},
+                    {"streams", streams},     {"captured", captured},
+                    {"moved", moved},         {"freed", freed},
+                    {"too_large", too_large}, {"labels", labels},
+                    {"host", host},           {"written", written}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(programs[i].name, argv[1]) == 0) {
             programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));

@@ -9,6 +9,7 @@
 #include "shim/interpose/driver.h"
 #include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/graph_memory.h"
+#include "shim/vmem/kernel_tables.h"
 
 #define OWNED UINT64_C(0x700000000000)
 #define OWNED_BYTES ((uint64_t)1 << 30)
@@ -120,6 +121,11 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
 }
 
 _Atomic uint64_t mdnn_host_memory_low, mdnn_host_memory_high; /* none is pinned */
+
+void mdnn_kernel_tables_written(const mdnn_kernel_layout_t *layout, void **parameters, void **extra)
+{
+    (void)layout, (void)parameters, (void)extra;
+}
 
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address)
 {

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "shim/interpose/driver_nodes.h"
-#include "shim/vmem/kernel_layout.h"
+#include "shim/real/kernel_layout.h"
 #include "test/shim/one_driver.h"
 
 static const mdnn_node_owner_t graph = {.graph = (CUgraph)(uintptr_t)0x1230};

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "shim/interpose/driver.h"
-#include "shim/vmem/kernel_layout.h"
+#include "shim/real/kernel_layout.h"
 #include "test/unit/cases.h"
 
 /* Handles are numbers times 16; even ones are kernels, odd ones functions. A handle has as many

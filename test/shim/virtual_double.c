@@ -7,6 +7,7 @@
 #include "shim/real/process.h"
 #include "shim/real/real.h"
 #include "shim/vmem/virtual_aside.h"
+#include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_untracked.h"
 
 typedef struct allocation {
@@ -116,6 +117,18 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
         operation->more = malloc((DOUBLE_NAMES - MDNN_VIRTUAL_NAMES) * sizeof named);
     if (operation->more && operation->name_count < DOUBLE_NAMES)
         operation->more[operation->name_count++ - MDNN_VIRTUAL_NAMES] = named;
+}
+
+void mdnn_pointers_may_be_at(uint64_t at, const uint64_t *values, size_t count, bool lost)
+{
+    (void)at, (void)values, (void)count, (void)lost;
+}
+
+bool mdnn_pointers_visit(uint64_t address, void (*visit)(void *context, uint64_t start),
+                         void *context)
+{
+    (void)address, (void)visit, (void)context;
+    return true;
 }
 
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address)

@@ -1,7 +1,7 @@
 /* A table with open addressing whose slots are written once. A forgotten entry stays where it is
  * and only stops counting, since a reader may be looking at it; if the driver reports the same
  * again, the old entry serves. */
-#include "shim/vmem/kernel_layout.h"
+#include "shim/real/kernel_layout.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 
 #include "config/lock.h"
 #include "shim/real/driver_queries.h"
-#include "shim/vmem/operation_key.h"
+#include "shim/real/operation_key.h"
 
 enum { MOST_PARAMETERS = 4096, FIRST_CAPACITY = 1024 };
 
 typedef struct entry {
     _Atomic uint64_t generation; /* in which the layout was asked for, or confirmed */
     mdnn_kernel_layout_t layout;
-    uint32_t parameter_bytes[]; /* and then the name */
+    uint32_t parameters[]; /* their sizes, then their offsets, and then the name */
 } entry_t;
 
 typedef struct table {
@@ -84,22 +84,20 @@ static bool grow(void)
 
 /* Each of the two queries refuses the handles of the other kind. */
 typedef CUresult (*ask_t)(const mdnn_driver_queries_t *ask, CUfunction function, size_t index,
-                          size_t *bytes);
+                          size_t *offset, size_t *bytes);
 
 static CUresult ask_kernel(const mdnn_driver_queries_t *ask, CUfunction function, size_t index,
-                           size_t *bytes)
+                           size_t *offset, size_t *bytes)
 {
-    size_t offset;
     return ask->cuKernelGetParamInfo
-               ? ask->cuKernelGetParamInfo((CUkernel)(void *)function, index, &offset, bytes)
+               ? ask->cuKernelGetParamInfo((CUkernel)(void *)function, index, offset, bytes)
                : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult ask_function(const mdnn_driver_queries_t *ask, CUfunction function, size_t index,
-                             size_t *bytes)
+                             size_t *offset, size_t *bytes)
 {
-    size_t offset;
-    return ask->cuFuncGetParamInfo ? ask->cuFuncGetParamInfo(function, index, &offset, bytes)
+    return ask->cuFuncGetParamInfo ? ask->cuFuncGetParamInfo(function, index, offset, bytes)
                                    : CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -125,30 +123,34 @@ static uint64_t hash_of(const char *text)
 static entry_t *ask_driver(CUfunction function)
 {
     const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
-    uint32_t sizes[MOST_PARAMETERS];
-    size_t count = 0, bytes;
-    CUresult result = ask_kernel(ask, function, 0, &bytes);
+    uint32_t sizes[MOST_PARAMETERS], offsets[MOST_PARAMETERS];
+    size_t count = 0, offset = 0, bytes;
+    CUresult result = ask_kernel(ask, function, 0, &offset, &bytes);
     const bool kernel = result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE;
     const ask_t next = kernel ? ask_kernel : ask_function;
     if (!kernel)
-        result = next(ask, function, 0, &bytes);
+        result = next(ask, function, 0, &offset, &bytes);
     while (result == CUDA_SUCCESS && count < MOST_PARAMETERS) {
+        offsets[count] = (uint32_t)offset;
         sizes[count++] = (uint32_t)bytes;
-        result = next(ask, function, count, &bytes);
+        result = next(ask, function, count, &offset, &bytes);
     }
     const char *const name = name_of(ask, function, kernel);
     const size_t name_bytes = strlen(name) + 1;
-    entry_t *const entry = malloc(sizeof *entry + count * sizeof *sizes + name_bytes);
+    entry_t *const entry = malloc(sizeof *entry + 2 * count * sizeof *sizes + name_bytes);
     if (!entry)
         return NULL;
-    memcpy(entry->parameter_bytes, sizes, count * sizeof *sizes);
+    memcpy(entry->parameters, sizes, count * sizeof *sizes);
+    memcpy(entry->parameters + count, offsets, count * sizeof *offsets);
     entry->layout = (mdnn_kernel_layout_t){
         .function = function,
-        .name = memcpy(entry->parameter_bytes + count, name, name_bytes),
+        .name = memcpy(entry->parameters + 2 * count, name, name_bytes),
         .name_hash = hash_of(name),
         .known = result == CUDA_ERROR_INVALID_VALUE, /* no parameter of that number */
         .count = (uint32_t)count,
-        .parameter_bytes = entry->parameter_bytes,
+        .parameter_bytes = entry->parameters,
+        .parameter_offsets = entry->parameters + count,
+        .signature = mdnn_kernel_signature(name, (uint32_t)count),
     };
     return entry;
 }
@@ -157,8 +159,8 @@ static bool is_same(const mdnn_kernel_layout_t *one, const mdnn_kernel_layout_t 
 {
     return one->name_hash == other->name_hash && one->known == other->known &&
            one->count == other->count &&
-           memcmp(one->parameter_bytes, other->parameter_bytes,
-                  one->count * sizeof *one->parameter_bytes) == 0;
+           memcmp(one->parameter_bytes, other->parameter_bytes, /* and the offsets */
+                  2 * one->count * sizeof *one->parameter_bytes) == 0;
 }
 
 /* The lock is held. */

@@ -1,4 +1,4 @@
-/* Sizes of a kernel's parameters. The driver is asked once per handle (about 10 us); later look-ups
+/* Sizes and places of a kernel's parameters, and what its name says about them. The driver is asked once per handle (about 10 us); later look-ups
  * take no lock. */
 #ifndef MDNN_KERNEL_LAYOUT_H
 #define MDNN_KERNEL_LAYOUT_H
@@ -8,13 +8,16 @@
 
 #include <cuda.h>
 
+#include "shim/real/kernel_signature.h"
+
 typedef struct mdnn_kernel_layout {
     CUfunction function;
     const char *name;   /* "" if the driver does not know it; valid until the process ends */
     uint64_t name_hash; /* the same in every run of the program */
     bool known;         /* false: the driver does not report the sizes */
     uint32_t count;     /* of parameters */
-    const uint32_t *parameter_bytes;
+    const uint32_t *parameter_bytes, *parameter_offsets;
+    mdnn_kernel_signature_t signature;
 } mdnn_kernel_layout_t;
 
 /* The layout of a function or kernel handle; NULL without memory. Valid until the process ends.

@@ -1,0 +1,15 @@
+/* Tables of pointers in device memory that kernels write, such as those of MAGMA's batched routines. A kernel that has a
+ * table among its parameters, as its name says (shim/real/kernel_signature.h), may write there what its other parameters
+ * of that type are: from its launch on, the table counts as holding the pointers that are among these, and those in the
+ * tables among them, beside what it held before (shim/vmem/virtual_pointers.h). It may count as holding too many, never
+ * too few. Thread-safe. */
+#ifndef MDNN_KERNEL_TABLES_H
+#define MDNN_KERNEL_TABLES_H
+
+#include "shim/real/kernel_layout.h"
+
+/* Called after the real launch, with its parameters, before the operation ends. */
+void mdnn_kernel_tables_written(const mdnn_kernel_layout_t *layout, void **parameters,
+                                void **extra);
+
+#endif
