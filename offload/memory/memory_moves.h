@@ -14,6 +14,8 @@ void mdnn_allocation_announce(const mdnn_memory_t *memory, mdnn_memory_event_kin
 /* VERIFY maps what an operation names, when it begins. */
 bool mdnn_allocation_mapped_enough(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
                                    uint64_t upto);
+/* One slot for each chunk from `target` on that has none; it is not blank any more. BUSY: slots are being made. */
+mdnn_status_t mdnn_allocation_take_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* Gives back host slots without content, unless copies out are writing to them, or will. */
 void mdnn_allocation_trim_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* All of it is there: it becomes RESIDENT. */

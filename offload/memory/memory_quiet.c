@@ -8,7 +8,9 @@
  * What else of the mechanism is as in `fast`; where a call of the device fails or the wait takes
  * too long, an address may be without memory for a while, and who touches it then faults. */
 #include "config/fault.h"
+#include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_moves.h"
 #include "offload/memory/memory_waits.h"
 
 /* ---- quiet times ---- */
@@ -91,8 +93,8 @@ static const mdnn_stream_point_t *next_landing(const mdnn_memory_t *memory)
     return NULL;
 }
 
-/* What has begun to move arrives, unless a call failed: then it stays as it is. */
-void mdnn_memory_end_quiet(mdnn_memory_t *memory)
+/* What has begun to move arrives, unless a call fails: then it stays as it is. */
+static void land_all(mdnn_memory_t *memory)
 {
     const mdnn_stream_point_t *landing;
     mdnn_status_t status = MDNN_STATUS_OK;
@@ -104,6 +106,11 @@ void mdnn_memory_end_quiet(mdnn_memory_t *memory)
         if (memory->steps == before)
             status = mdnn_memory_wait_for_copy(memory, *landing);
     }
+}
+
+void mdnn_memory_end_quiet(mdnn_memory_t *memory)
+{
+    land_all(memory);
     for (mdnn_allocation_t *allocation = memory->returning.first; memory->quiet && allocation;
          allocation = allocation->next_move)
         mdnn_allocation_exposed(memory, allocation);
@@ -139,4 +146,98 @@ mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *
         memory->steps++;
     }
     return MDNN_STATUS_OK;
+}
+
+/* ---- from `fast` to `host` ---- */
+
+static bool is_complete(const mdnn_allocation_t *allocation)
+{
+    return allocation->freed || !allocation->range ||
+           allocation->state == MDNN_ALLOCATION_RESIDENT ||
+           (allocation->state == MDNN_ALLOCATION_AWAY && mdnn_allocation_owned(allocation) == 0);
+}
+
+/* One of those of which a part is there, or moves. NULL: there is none. */
+static mdnn_allocation_t *incomplete(const mdnn_memory_t *memory)
+{
+    mdnn_allocation_t *allocation = memory->allocations;
+    while (allocation && is_complete(allocation))
+        allocation = allocation->next;
+    return allocation;
+}
+
+static mdnn_status_t wait_for_uses(mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
+{
+    enum { SECONDS = 10 };
+    for (uint32_t i = 0; i < allocation->use_count; i++)
+        if (allocation->uses[i].position != 0)
+            MDNN_TRY(mdnn_memory_wait_a_while(memory, allocation->uses[i], SECONDS));
+    return MDNN_STATUS_OK;
+}
+
+/* What was covered on the way. */
+static void uncover_all(mdnn_memory_t *memory)
+{
+    for (mdnn_allocation_t *allocation = memory->allocations; allocation;
+         allocation = allocation->next)
+        if (allocation->covered > 0)
+            (void)mdnn_allocation_uncover(memory, allocation);
+}
+
+/* All of which a part is away goes away. BUSY: it cannot, within that time. */
+static mdnn_status_t complete_all(mdnn_memory_t *memory)
+{
+    mdnn_allocation_t *allocation;
+    land_all(memory);
+    while ((allocation = incomplete(memory))) {
+        const uint64_t number = allocation->number;
+        if (!mdnn_allocation_can_leave(allocation))
+            return MDNN_STATUS_BUSY;
+        MDNN_TRY(wait_for_uses(memory, allocation));
+        allocation = incomplete(memory);
+        if (!allocation || allocation->number != number)
+            continue; /* freed meanwhile */
+        mdnn_allocation_leave(memory, allocation, 0);
+        land_all(memory);
+        allocation = incomplete(memory);
+        if (allocation && allocation->number == number)
+            return MDNN_STATUS_BUSY;
+    }
+    return MDNN_STATUS_OK;
+}
+
+/* What is blank has no slots yet. */
+static mdnn_status_t cover_with_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (allocation->blank) {
+        allocation->target = 0;
+        MDNN_TRY(mdnn_allocation_take_slots(memory, allocation));
+    }
+    if (!MDNN_FAULT(SERVES_WITHOUT_COVERS))
+        mdnn_allocation_cover(memory, allocation);
+    return MDNN_STATUS_OK;
+}
+
+/* What was enqueued before uses only what it names, which stays where it is until that work has ended. */
+mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory)
+{
+    if (mdnn_memory_serves_all(memory))
+        return MDNN_STATUS_OK;
+    if (memory->open > 0 || memory->all.held > 0)
+        return MDNN_STATUS_BUSY;
+    const mdnn_safety_t before = memory->config.safety;
+    memory->config.safety = MDNN_SAFETY_HOST;
+    memory->quiet = true;
+    mdnn_status_t status = complete_all(memory);
+    for (mdnn_allocation_t *allocation = memory->allocations;
+         status == MDNN_STATUS_OK && allocation; allocation = allocation->next)
+        if (!allocation->freed && allocation->range && allocation->state == MDNN_ALLOCATION_AWAY)
+            status = cover_with_slots(memory, allocation);
+    if (status != MDNN_STATUS_OK)
+        uncover_all(memory);
+    memory->quiet = false;
+    memory->config.safety = status == MDNN_STATUS_OK ? MDNN_SAFETY_HOST : before;
+    memory->steps++;
+    mdnn_memory_check(memory);
+    return status;
 }

@@ -63,14 +63,8 @@ static void land(mdnn_memory_t *memory, bool out)
 
 /* ---- out ---- */
 
-/* One slot for each chunk whose content is not on the host. What is blank needs none, unless
- * something of it has been mapped: then what is in the slots of the rest will do. */
-static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+mdnn_status_t mdnn_allocation_take_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const bool has_content =
-        allocation->clean > allocation->target && !MDNN_FAULT(BLANK_LEAVES_WITHOUT_SLOTS);
-    if (allocation->blank && !has_content && !MDNN_FAULT(BLANK_STAYS_FOR_WANT_OF_SLOTS))
-        return MDNN_STATUS_OK;
     if (!allocation->slots)
         allocation->slots = calloc(allocation->count, sizeof *allocation->slots);
     if (!allocation->slots)
@@ -87,6 +81,17 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_allocation_t *alloca
     if (!MDNN_FAULT(BLANK_AGAIN_WHEN_IT_LEFT))
         allocation->blank = false;
     return MDNN_STATUS_OK;
+}
+
+/* One slot for each chunk whose content is not on the host. What is blank needs none, unless
+ * something of it has been mapped: then what is in the slots of the rest will do. */
+static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    const bool has_content =
+        allocation->clean > allocation->target && !MDNN_FAULT(BLANK_LEAVES_WITHOUT_SLOTS);
+    if (allocation->blank && !has_content && !MDNN_FAULT(BLANK_STAYS_FOR_WANT_OF_SLOTS))
+        return MDNN_STATUS_OK;
+    return mdnn_allocation_take_slots(memory, allocation);
 }
 
 /* Copies out of what is unmapped. */

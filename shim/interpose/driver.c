@@ -10,6 +10,7 @@
 #include "config/log.h"
 #include "shim/interpose/driver_names.h"
 #include "shim/interpose/driver_nodes.h"
+#include "shim/interpose/last_kernels.h"
 #include "shim/real/process.h"
 #include "shim/interpose/pytorch.h"
 #include "shim/real/real.h"
@@ -89,6 +90,8 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
         CUresult result;                                                                           \
         caller = __builtin_return_address(0);                                                      \
         handle;                                                                                    \
+        if (result == CUDA_ERROR_ILLEGAL_ADDRESS)                                                  \
+            mdnn_last_kernels_say();                                                               \
         mdnn_driver_leave();                                                                       \
         return result;                                                                             \
     }

@@ -147,7 +147,7 @@ CUresult mdnn_hook_cuGraphLaunch(CUresult (*real)(CUgraphExec, CUstream), bool o
         return result;
     mdnn_virtual_operation(&operation, stream, own_stream);
     result = mdnn_virtual_name_graph(&operation, executable);
-    operation.name = "cuGraphLaunch";
+    operation.name = "a graph (cuGraphLaunch)";
     operation.follows = true;
     operation.may_wait = true;
     if (result == CUDA_SUCCESS)

@@ -5,7 +5,10 @@
 
 #include "config/log.h"
 #include "shim/interpose/driver.h"
+#include "shim/interpose/last_kernels.h"
+#include "shim/real/failure.h"
 #include "shim/real/host_memory.h"
+#include "shim/real/process.h"
 #include "shim/vmem/indirect_operands.h"
 #include "shim/vmem/kernel_tables.h"
 #include "shim/vmem/launch_scan.h"
@@ -63,6 +66,19 @@ static void name_unknown(void *operation, uint64_t address)
         mdnn_virtual_name_table(operation, address);
 }
 
+/* Of a kernel that is in the list, or has tables. */
+static mdnn_virtual_reach_t reach_of(const mdnn_kernel_layout_t *layout, void **parameters,
+                                     void **extra)
+{
+    const mdnn_safety_t safety = (mdnn_safety_t)mdnn_process_options()->memory_safety;
+    if (safety != MDNN_SAFETY_AUTO && safety != MDNN_SAFETY_VERIFY)
+        return MDNN_REACH_NAMED;
+    if (layout->listed)
+        return MDNN_REACH_ALL;
+    return mdnn_kernel_tables_unknown(layout, parameters, extra) ? MDNN_REACH_WHAT_FITS
+                                                                 : MDNN_REACH_NAMED;
+}
+
 /* Names what the launch is given, and begins it. */
 static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, unsigned grid_x,
                       unsigned grid_y, unsigned grid_z, void **parameters, void **extra)
@@ -71,12 +87,18 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
     const bool read = mdnn_launch_scan(layout, parameters, extra, name_unknown, operation);
     if (!read)
         operation->overflowed = true;
+    if (!read && layout && mdnn_failure_is_final(layout->error))
+        return layout->error; /* the launch would fail, too */
     operation->name = layout ? layout->name : NULL;
+    if (layout)
+        mdnn_last_kernels_add(layout->name);
     operation->layout = layout && layout->signature.count > 0 ? layout : NULL;
     operation->follows = true;
     const size_t named = operation->name_count;
     mdnn_indirect_name(operation);
     operation->may_wait = operation->name_count > named; /* for a peer's, perhaps, as NCCL's do */
+    if (layout && (layout->listed || operation->layout) && !operation->may_wait)
+        operation->reach = reach_of(layout, parameters, extra);
     uint64_t key = layout ? layout->name_hash : MDNN_DRIVER_HASH_START;
     key = mdnn_driver_hash(key, (uint64_t)grid_x << 32 | grid_y);
     const CUresult result = mdnn_virtual_begin(operation, mdnn_driver_hash(key, grid_z));

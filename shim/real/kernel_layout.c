@@ -9,6 +9,7 @@
 
 #include "config/lock.h"
 #include "shim/real/driver_queries.h"
+#include "shim/real/kernel_list.h"
 #include "shim/real/operation_key.h"
 
 enum { MOST_PARAMETERS = 4096, FIRST_CAPACITY = 1024 };
@@ -147,10 +148,12 @@ static entry_t *ask_driver(CUfunction function)
         .name = memcpy(entry->parameters + 2 * count, name, name_bytes),
         .name_hash = hash_of(name),
         .known = result == CUDA_ERROR_INVALID_VALUE, /* no parameter of that number */
+        .error = result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result,
         .count = (uint32_t)count,
         .parameter_bytes = entry->parameters,
         .parameter_offsets = entry->parameters + count,
         .signature = mdnn_kernel_signature(name, (uint32_t)count),
+        .listed = mdnn_kernel_list_has(name),
     };
     return entry;
 }
@@ -158,7 +161,8 @@ static entry_t *ask_driver(CUfunction function)
 static bool is_same(const mdnn_kernel_layout_t *one, const mdnn_kernel_layout_t *other)
 {
     return one->name_hash == other->name_hash && one->known == other->known &&
-           one->count == other->count &&
+           one->error == other->error && one->count == other->count &&
+           one->listed == other->listed &&
            memcmp(one->parameter_bytes, other->parameter_bytes, /* and the offsets */
                   2 * one->count * sizeof *one->parameter_bytes) == 0;
 }

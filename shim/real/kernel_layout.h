@@ -14,10 +14,12 @@ typedef struct mdnn_kernel_layout {
     CUfunction function;
     const char *name;   /* "" if the driver does not know it; valid until the process ends */
     uint64_t name_hash; /* the same in every run of the program */
-    bool known;         /* false: the driver does not report the sizes */
+    bool known;         /* false: the driver does not report the sizes, */
+    CUresult error;     /* for this reason */
     uint32_t count;     /* of parameters */
     const uint32_t *parameter_bytes, *parameter_offsets;
     mdnn_kernel_signature_t signature;
+    bool listed; /* in the list of kernels (shim/real/kernel_list.h) */
 } mdnn_kernel_layout_t;
 
 /* The layout of a function or kernel handle; NULL without memory. Valid until the process ends.

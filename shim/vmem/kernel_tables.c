@@ -94,3 +94,33 @@ void mdnn_kernel_tables_written(const mdnn_kernel_layout_t *layout, void **param
     for (uint32_t i = 0; i < layout->signature.count; i++)
         table_written(&launch, &layout->signature.tables[i]);
 }
+
+/* ---- before a launch ---- */
+
+static bool is_known(uint64_t table)
+{
+    return table == 0 || mdnn_host_memory_may_hold(table) || mdnn_pointers_are_in(table);
+}
+
+/* Whether the kernel may write the table from its other parameters. */
+static bool has_sources(const launch_t *launch, const mdnn_kernel_table_t *table)
+{
+    for (uint32_t i = 0; table->written && i < launch->layout->count; i++) {
+        const uint64_t bit = (uint64_t)1 << i;
+        const uint64_t value = (table->values | table->tables) & bit ? value_of(launch, i) : 0;
+        if (mdnn_virtual_owns(value) && ((table->values & bit) || is_known(value)))
+            return true;
+    }
+    return false;
+}
+
+bool mdnn_kernel_tables_unknown(const mdnn_kernel_layout_t *layout, void **parameters, void **extra)
+{
+    const launch_t launch = {layout, parameters, parameters ? NULL : buffer_of(extra)};
+    for (uint32_t i = 0; i < layout->signature.count; i++) {
+        const mdnn_kernel_table_t *const table = &layout->signature.tables[i];
+        if (!is_known(value_of(&launch, table->parameter)) && !has_sources(&launch, table))
+            return true;
+    }
+    return false;
+}

@@ -107,6 +107,11 @@ static void wait_for_change(void *context, double seconds)
         mdnn_condition_broadcast(&device->changed);
 }
 
+void mdnn_virtual_pause(mdnn_virtual_device_t *device, double seconds)
+{
+    wait_for_change(device, seconds);
+}
+
 static uint32_t opened_here(void *context)
 {
     return mdnn_virtual_opened(context);
@@ -178,5 +183,7 @@ bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status,
 mdnn_safety_t mdnn_virtual_safety(const mdnn_virtual_device_t *device)
 {
     const mdnn_safety_t wanted = (mdnn_safety_t)mdnn_process_options()->memory_safety;
-    return wanted == MDNN_SAFETY_HOST && !device->serves_all ? MDNN_SAFETY_FAST : wanted;
+    const bool fast =
+        wanted == MDNN_SAFETY_AUTO || (wanted == MDNN_SAFETY_HOST && !device->can_serve_all);
+    return fast ? MDNN_SAFETY_FAST : wanted;
 }

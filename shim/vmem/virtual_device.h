@@ -38,7 +38,8 @@ typedef struct mdnn_virtual_device {
     uint32_t inside;            /* operations between begin and end, */
     uint32_t waiting;           /* and threads in a wait of the host, which have released the
                                  * lock */
-    bool serves_all;            /* safety = host */
+    bool can_serve_all;         /* host memory can be mapped at the addresses of ranges */
+    bool serves_all;            /* as with safety = host */
     bool hurried;               /* mdnn_memory_hurry is in force */
     mdnn_condition_t changed;   /* an operation has ended, or anything else that was waited for */
     mdnn_used_workspaces_t workspaces; /* since it was made */
@@ -64,6 +65,8 @@ void mdnn_virtual_close(mdnn_virtual_device_t *device); /* entered */
 
 /* The functions by which waits in lower layers release the device's lock. */
 mdnn_device_caller_t mdnn_virtual_caller(mdnn_virtual_device_t *device);
+/* The device is entered, and left for so long, or until an operation ends. */
+void mdnn_virtual_pause(mdnn_virtual_device_t *device, double seconds);
 /* The device is entered, and no thread begins anything on it. Waits for operations of other threads
  * that are between begin and end, but no longer than a call takes, since a longer one may wait for
  * what this thread will do. Threads that wait in one of our calls leave it. */

@@ -55,6 +55,11 @@ uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count);
 /* Surrounds each operation. A hook calls mdnn_virtual_operation, fills in names with
  * mdnn_virtual_name, and then calls begin, the real function and end. The struct must not be
  * copied. */
+typedef enum mdnn_virtual_reach {
+    MDNN_REACH_NAMED,     /* it uses what it names */
+    MDNN_REACH_WHAT_FITS, /* it may use anything, perhaps: all is resident if that fits */
+    MDNN_REACH_ALL        /* else what is away is mapped to its host copy */
+} mdnn_virtual_reach_t;
 enum { MDNN_VIRTUAL_NAMES = 512, MDNN_VIRTUAL_TABLES = 8 };
 typedef struct mdnn_virtual_operation {
     CUstream stream;
@@ -69,6 +74,7 @@ typedef struct mdnn_virtual_operation {
     const char *name; /* for people; valid until the process ends. NULL: it runs no kernel, so it
                        * touches only what it names */
     size_t name_count;
+    mdnn_virtual_reach_t reach;
     const struct mdnn_kernel_layout
         *layout;        /* of a kernel whose name speaks of tables; else NULL */
     size_t table_count; /* pinned memory of the host that it is given, where pointers may lie */
@@ -87,6 +93,7 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
     operation->per_thread = per_thread;
     operation->begun = operation->may_wait = operation->overflowed = operation->follows = false;
     operation->untracked = NULL;
+    operation->reach = MDNN_REACH_NAMED;
     operation->name = NULL;
     operation->layout = NULL;
     operation->name_count = operation->table_count = 0;

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "config/fault.h"
+#include "config/log.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_devices.h"
@@ -190,7 +191,7 @@ static CUresult make_parts(mdnn_virtual_operation_t *operation, const mdnn_memor
 {
     const mdnn_memory_operand_t *const names = names_of(operation);
     const size_t count = operation->name_count;
-    const bool host = mdnn_process_options()->memory_safety == MDNN_SAFETY_HOST;
+    const bool host = mdnn_virtual_serves_all();
     mdnn_virtual_device_t *const device =
         count > 0 ? mdnn_virtual_device_of(names[0].address) : mdnn_virtual_current();
     size_t same = 0;
@@ -359,8 +360,8 @@ static CUresult begin_parts(mdnn_virtual_operation_t *operation)
  * later. */
 static bool must_be_seen(const mdnn_virtual_operation_t *operation)
 {
-    return mdnn_process_options()->memory_safety != MDNN_SAFETY_FAST && operation->name &&
-           mdnn_virtual_current() &&
+    const bool proving = mdnn_process_options()->memory_safety == MDNN_SAFETY_VERIFY;
+    return (proving || mdnn_virtual_serves_all()) && operation->name && mdnn_virtual_current() &&
            mdnn_virtual_capture(operation->stream, operation->per_thread) == 0;
 }
 
@@ -373,6 +374,41 @@ static bool is_any_virtual(void)
     return false;
 }
 
+/* ---- whatever it uses ---- */
+
+static bool name_live(mdnn_virtual_operation_t *operation)
+{
+    size_t count;
+    bool fits;
+    uint64_t *const starts = mdnn_virtual_live(&count, &fits);
+    for (size_t i = 0; fits && starts && i < count; i++)
+        mdnn_virtual_name(operation, starts[i], MDNN_USE_UNKNOWN);
+    free(starts);
+    return fits;
+}
+
+/* Work that runs beside a stream that waits for the host would keep memory there that the host waits for. */
+static void reach(mdnn_virtual_operation_t *operation, bool capturing)
+{
+    if (mdnn_virtual_serves_all())
+        return;
+    if (!capturing && !mdnn_pointers_host_may_be_awaited())
+        operation->untracked = mdnn_virtual_untracked_begin(mdnn_pointers_handle(operation),
+                                                            &operation->untracked_stream);
+    if (operation->untracked || name_live(operation) || operation->reach == MDNN_REACH_WHAT_FITS)
+        return;
+    if (!capturing && mdnn_virtual_serve_all())
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "kernel %s is in the list of kernels, and not all that it may reach fits in "
+                      "the budget: from now on memory is served as with safety = host",
+                      operation->name);
+    else
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "kernel %s is in the list of kernels, and not all that it may reach fits in "
+                      "the budget: some of it may be away%s",
+                      operation->name, capturing ? ", since the launch is captured" : "");
+}
+
 static CUresult follow_and_make_parts(mdnn_virtual_operation_t *operation,
                                       const mdnn_memory_operation_t *what)
 {
@@ -380,6 +416,8 @@ static CUresult follow_and_make_parts(mdnn_virtual_operation_t *operation,
         operation->name_count > 0 && atomic_load_explicit(&mdnn_pointers_any, memory_order_relaxed);
     if (operation->follows && (pointers || operation->table_count > 0))
         mdnn_pointers_name(operation, what->stream, what->capturing);
+    if (operation->reach != MDNN_REACH_NAMED && !operation->untracked)
+        reach(operation, what->capturing);
     return operation->overflowed ? CUDA_ERROR_OUT_OF_MEMORY : make_parts(operation, what);
 }
 
@@ -390,7 +428,7 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
     if (operation->may_wait)
         mdnn_virtual_fix(operation);
     if (operation->name_count == 0 && operation->table_count == 0 && !operation->overflowed &&
-        !must_be_seen(operation))
+        operation->reach == MDNN_REACH_NAMED && !must_be_seen(operation))
         return CUDA_SUCCESS;
     if (!is_any_virtual()) /* a kernel whose parameters cannot be read: it cannot have ours */
         return CUDA_SUCCESS;

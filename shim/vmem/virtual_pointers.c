@@ -276,7 +276,7 @@ static bool read_back(uint64_t at, uint64_t bytes, CUstream handle, uint64_t str
     return known;
 }
 
-static CUstream handle_of(const mdnn_virtual_operation_t *operation)
+CUstream mdnn_pointers_handle(const mdnn_virtual_operation_t *operation)
 {
     return operation->stream       ? operation->stream
            : operation->per_thread ? CU_STREAM_PER_THREAD
@@ -294,7 +294,7 @@ static void read_back_rows(const mdnn_transfer_t *transfer,
     for (uint64_t row = 0; all && row < rows; row++) {
         const uint64_t to = transfer->to + row * transfer->to_step, at = (to + 7) / 8 * 8;
         const uint64_t bytes = (to + width - at) / 8 * 8;
-        all = bytes == 0 || read_back(at, bytes, handle_of(operation), stream);
+        all = bytes == 0 || read_back(at, bytes, mdnn_pointers_handle(operation), stream);
     }
     if (!all)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
@@ -621,8 +621,8 @@ void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bo
     follow(operation, &found, stream, &followed);
     while (followed.unread && !MDNN_FAULT(UNREAD_POINTERS_SUFFICE)) {
         if (!capturing && !atomic_load(&any_host_waits))
-            operation->untracked =
-                mdnn_virtual_untracked_begin(handle_of(operation), &operation->untracked_stream);
+            operation->untracked = mdnn_virtual_untracked_begin(mdnn_pointers_handle(operation),
+                                                                &operation->untracked_stream);
         if (operation->untracked)
             break;
         if (!wait_for(followed.until))
@@ -647,6 +647,22 @@ void mdnn_pointers_host_waits(void)
 {
     if (!atomic_load_explicit(&any_host_waits, memory_order_relaxed))
         atomic_store(&any_host_waits, true);
+}
+
+bool mdnn_pointers_host_may_be_awaited(void)
+{
+    return atomic_load(&any_host_waits);
+}
+
+bool mdnn_pointers_are_in(uint64_t address)
+{
+    uint64_t start, end;
+    if (!any_pointers() || !find_allocation(NULL, address, &start, &end))
+        return false;
+    mdnn_lock(&lock);
+    const bool are = tables && mdnn_pointer_tables_has(tables, start, end - start);
+    mdnn_unlock(&lock);
+    return are;
 }
 
 /* ---- ends ---- */

@@ -66,9 +66,15 @@ extern _Atomic bool mdnn_pointers_any; /* there are some */
 void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bool capturing);
 void mdnn_pointers_end(mdnn_virtual_operation_t *operation);
 
+/* The stream of the operation, as the driver takes it. */
+CUstream mdnn_pointers_handle(const mdnn_virtual_operation_t *operation);
+
 /* A stream is about to wait for what the host may do later. From then on no launch counts as using anything: while its
  * stream waited, no memory could leave, and the host might be waiting for that. */
 void mdnn_pointers_host_waits(void);
+bool mdnn_pointers_host_may_be_awaited(void);
+/* Whether pointers are known in the allocation around the address. */
+bool mdnn_pointers_are_in(uint64_t address);
 
 /* ---- ends ---- */
 

@@ -8,6 +8,8 @@
 #include "config/log.h"
 #include "config/memory_statistics.h"
 #include "config/sizes.h"
+#include "shim/real/kernel_layout.h"
+#include "shim/real/kernel_list.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_bound.h"
 #include "shim/vmem/virtual_devices.h"
@@ -70,6 +72,18 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
     return mdnn_memory_create(&config, &functions, device->device, &device->memory);
 }
 
+/* Whether something may have to be mapped to its host copy. Layouts of kernels that were asked for before there was a
+ * list know nothing of it. */
+static bool must_cover(const mdnn_options_t *options)
+{
+    if (options->memory_safety == MDNN_SAFETY_AUTO || options->memory_safety == MDNN_SAFETY_VERIFY)
+        mdnn_kernel_list_open(options->memory_kernels);
+    if (mdnn_kernel_list_any())
+        mdnn_kernel_layouts_forget();
+    return options->memory_safety == MDNN_SAFETY_HOST ||
+           (options->memory_safety == MDNN_SAFETY_AUTO && mdnn_kernel_list_any());
+}
+
 static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
 {
     const mdnn_options_t *const options = mdnn_process_options();
@@ -88,15 +102,15 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
                                                 .budget_bytes = device->budget_bytes,
                                                 .chunk_bytes = chunk_bytes,
                                                 .host = mdnn_virtual_host(),
-                                                .covers =
-                                                    options->memory_safety == MDNN_SAFETY_HOST,
+                                                .covers = must_cover(options),
                                                 .trace = mdnn_virtual_trace(),
                                                 .caller = mdnn_virtual_caller(device)};
     snprintf(device->trouble, sizeof device->trouble,
              "addresses or streams for it are not available, perhaps for lack of address space "
              "(ulimit -v)");
     MDNN_TRY(mdnn_device_memory_create(&config, &device->device));
-    device->serves_all = mdnn_device_memory_covers(device->device);
+    device->can_serve_all = mdnn_device_memory_covers(device->device);
+    device->serves_all = device->can_serve_all && options->memory_safety == MDNN_SAFETY_HOST;
     mdnn_device_memory_addresses(device->device, &device->start, &device->bytes);
     device->trouble[0] = '\0';
     const mdnn_status_t status = make_memory(device, chunk_bytes);

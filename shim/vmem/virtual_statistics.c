@@ -1,10 +1,12 @@
 #include "shim/vmem/virtual_statistics.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config/extremes.h"
+#include "shim/real/kernel_list.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_devices.h"
 
@@ -89,6 +91,15 @@ bool mdnn_virtual_statistics_of(int ordinal, mdnn_memory_statistics_t *numbers)
     return false;
 }
 
+/* Once: after an access that faults nothing else is found out in this process. */
+static void learn(const mdnn_virtual_device_t *device)
+{
+    static _Atomic bool learned;
+    const char *const name = mdnn_memory_report(device->memory).unnamed_name;
+    if (name && !atomic_exchange(&learned, true))
+        mdnn_kernel_list_learn(name);
+}
+
 void mdnn_virtual_count(mdnn_virtual_device_t *device)
 {
     mdnn_memory_statistics_t numbers;
@@ -98,4 +109,6 @@ void mdnn_virtual_count(mdnn_virtual_device_t *device)
         return;
     mdnn_virtual_fill_statistics(device, &numbers);
     mdnn_memory_statistics_publish(device->ordinal, &numbers);
+    if (proving && numbers.unnamed_accesses > 0)
+        learn(device);
 }

@@ -1,7 +1,9 @@
 #include "shim/vmem/virtual_untracked.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
+#include "shim/real/process.h"
 #include "shim/real/public_driver.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_shared.h"
@@ -90,6 +92,45 @@ uint64_t *mdnn_virtual_live(size_t *count, bool *fits)
         return starts;
     free(starts);
     return NULL;
+}
+
+/* ---- served, whatever it is ---- */
+
+static _Atomic bool serving;
+
+/* Entered. Operations of other threads between begin and end delay it, and slots that are being made. */
+static bool serve_all(mdnn_virtual_device_t *device)
+{
+    enum { ROUNDS = 500 };
+    static const double pause_s = 0.02;
+    mdnn_status_t status = MDNN_STATUS_BUSY;
+    for (int round = 0; round < ROUNDS && device->memory && status == MDNN_STATUS_BUSY; round++) {
+        status = mdnn_memory_serve_all(device->memory);
+        if (status == MDNN_STATUS_BUSY)
+            mdnn_virtual_pause(device, pause_s);
+    }
+    device->serves_all = device->serves_all || status == MDNN_STATUS_OK;
+    return !device->memory || status == MDNN_STATUS_OK;
+}
+
+bool mdnn_virtual_serve_all(void)
+{
+    mdnn_virtual_device_t *device;
+    bool all = true;
+    for (size_t i = 0; all && (device = next_device(&i));) {
+        const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+        all = !device->memory || (device->can_serve_all && serve_all(device));
+        mdnn_virtual_leave(device, entry);
+    }
+    if (all)
+        atomic_store(&serving, true);
+    return all;
+}
+
+bool mdnn_virtual_serves_all(void)
+{
+    return atomic_load_explicit(&serving, memory_order_relaxed) ||
+           mdnn_process_options()->memory_safety == MDNN_SAFETY_HOST;
 }
 
 /* ---- reading ---- */

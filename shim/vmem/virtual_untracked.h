@@ -21,6 +21,12 @@ uint32_t mdnn_virtual_untracked_open(void);
  * (*fits false) they do not fit in the budget together. */
 uint64_t *mdnn_virtual_live(size_t *count, bool *fits);
 
+/* Lets unnamed accesses be served from now on, as with safety = host. false: it cannot be done, or an operation of another
+ * thread does not end. */
+bool mdnn_virtual_serve_all(void);
+/* Whether that has been done, or is so by the option. Costs one load. */
+bool mdnn_virtual_serves_all(void);
+
 /* Reads `words` of device memory as they are when all work that was enqueued in `stream` has
  * run. */
 CUresult mdnn_virtual_read(uint64_t *words, const void *address, size_t count, CUstream stream);

@@ -175,14 +175,15 @@ $(B)/test/shim/test_kernel_signature: test/shim/test_kernel_signature.c shim/rea
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -lpthread -o $@
 TESTS += $(B)/test/shim/test_kernel_signature
-$(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c $(call shim_sources,kernel_layout kernel_signature) $(B)/libmdnn_core.a
+$(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c $(call shim_sources,kernel_layout kernel_list kernel_signature) \
+    $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -lpthread -o $@
 TESTS += $(B)/test/shim/test_kernel_layout test/pytorch_variables.sh
 # Hooks alone, with a driver and a virtual memory of the test's own.
-HOOKS_ALONE = $(call shim_sources,hook_driver_copy hook_driver_graph hook_driver_launch indirect_operands kernel_layout \
-    kernel_signature tensor_maps)
+HOOKS_ALONE = $(call shim_sources,failure hook_driver_copy hook_driver_graph hook_driver_launch indirect_operands kernel_layout \
+    kernel_list kernel_signature last_kernels tensor_maps)
 $(B)/test/shim/test_driver_nodes: test/shim/test_driver_nodes.c $(HOOKS_ALONE) $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)

@@ -8,7 +8,7 @@
  * WAY: read    the kernel reads that buffer
  *      write   it writes there, too
  *      graph   as read, in a graph of this kernel alone
- *      pinned  as read, the table and the result in pinned memory: the kernel names no buffer
+ *      pinned  as read, the table and the result in pinned memory, where the library looks for pointers
  *      back    as read, but an operation just before it names that buffer
  *      late    as write, but what fills the memory is enqueued behind the kernel, without a wait
  *      untracked  as read; what became of it is never asked

@@ -96,8 +96,9 @@ static const sim_kernel_t kernels[] = {{"follow_table", 3, of_table, run_table},
                                        {"follow_list", 2, of_list, run_list},
                                        {"follow_value", 1, of_value, run_by_value},
                                        {"_Z13write_pointerPPjS_j", 3, of_written, run_write},
-                                       {"_Z8displacePPjPKS_j", 3, of_written, run_displace}};
-static CUfunction follow_table, follow_list, follow_value, write_pointer, displace;
+                                       {"_Z8displacePPjPKS_j", 3, of_written, run_displace},
+                                       {"hide_pointer", 3, of_written, run_write}};
+static CUfunction follow_table, follow_list, follow_value, write_pointer, displace, hide_pointer;
 
 static void begin_all(uint64_t seed, int count)
 {
@@ -107,6 +108,7 @@ static void begin_all(uint64_t seed, int count)
     follow_value = find_kernel(&kernels[2]);
     write_pointer = find_kernel(&kernels[3]);
     displace = find_kernel(&kernels[4]);
+    hide_pointer = find_kernel(&kernels[5]);
     begin(seed, count);
 }
 
@@ -579,6 +581,24 @@ static void written(uint64_t seed, int count)
     check_all();
 }
 
+/* A kernel whose name says nothing writes a table. Stray accesses end this, unless a list has the kernel that follows. */
+static void hidden(uint64_t seed, int count)
+{
+    int chosen[TABLE];
+    begin_all(seed, count);
+    void *const table = new_table();
+    for (int round = 0; round < ROUNDS; round++) {
+        choose(chosen, TABLE);
+        for (uint32_t i = 0; i < TABLE; i++)
+            launch_written(hide_pointer, table, buffers[chosen[i]], i);
+        if (pick(2) == 0)
+            work();
+        follow(table, chosen);
+        work();
+    }
+    check_all();
+}
+
 /* Labels and small numbers, as every program copies them from pinned memory: nothing is read back. */
 static void labels(uint64_t seed, int count)
 {
@@ -606,7 +626,8 @@ int main(int argc, char **argv)
                     {"streams", streams},     {"captured", captured},
                     {"moved", moved},         {"freed", freed},
                     {"too_large", too_large}, {"labels", labels},
-                    {"host", host},           {"written", written}};
+                    {"host", host},           {"written", written},
+                    {"hidden", hidden}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(programs[i].name, argv[1]) == 0) {
             programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));

@@ -56,5 +56,5 @@ $(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/real/plain_
 
 ifneq ($(CUDA_INCLUDE),)
 TEST_DEPS += $(C)/library_calls $(C)/library_copies $(C)/pointer_tables
-TESTS += test/pointer_tables.sh test/library_calls.sh test/nccl_calls.sh test/library_copies.sh $(B)/test/shim/test_plain_memory
+TESTS += test/pointer_tables.sh test/kernel_list.sh test/library_calls.sh test/nccl_calls.sh test/library_copies.sh $(B)/test/shim/test_plain_memory
 endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "shim/interpose/driver.h"
+#include "shim/real/process.h"
 #include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/graph_memory.h"
 #include "shim/vmem/kernel_tables.h"
@@ -121,6 +122,18 @@ void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool
 }
 
 _Atomic uint64_t mdnn_host_memory_low, mdnn_host_memory_high; /* none is pinned */
+
+const mdnn_options_t *mdnn_process_options(void)
+{
+    static const mdnn_options_t options = {.memory_safety = MDNN_SAFETY_AUTO};
+    return &options;
+}
+
+bool mdnn_kernel_tables_unknown(const mdnn_kernel_layout_t *layout, void **parameters, void **extra)
+{
+    (void)layout, (void)parameters, (void)extra;
+    return false;
+}
 
 void mdnn_kernel_tables_written(const mdnn_kernel_layout_t *layout, void **parameters, void **extra)
 {

@@ -30,8 +30,8 @@ static void *snapshot(uint64_t source, const sim_shape_t *shape)
 }
 
 /* A copy as the program asked for it. `wait`: a form without Async. From pageable memory the
- * content is taken at the call; to pageable memory the host waits; between devices' own addresses
- * it never does. */
+ * content is taken at the call; to pageable memory, and from host to host, the host waits; between
+ * devices' own addresses it never does. */
 static CUresult copy_box(uint64_t destination, uint64_t source, const sim_shape_t *shape,
                          const sim_owners_t *owners, CUstream handle, bool wait)
 {
@@ -55,7 +55,8 @@ static CUresult copy_box(uint64_t destination, uint64_t source, const sim_shape_
     if (result != CUDA_SUCCESS || !op)
         return result;
     bool device_only = !sim_map_on_host(destination) && !sim_map_on_host(source);
-    if (to_pageable || (wait && !device_only && !from_pageable))
+    bool host_only = sim_map_on_host(destination) && sim_map_on_host(source);
+    if (to_pageable || (wait && (host_only || (!device_only && !from_pageable))))
         sim_wait(op);
     else if (from_pageable)
         sim_clock_wait(op); /* staged at the link's pace, but perhaps not yet arrived */
