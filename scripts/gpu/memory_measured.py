@@ -11,6 +11,7 @@ import time
 
 import machine as machines
 import memory_cells as cells
+import memory_outside as outside
 from memory_cells import GIB
 from memory_place import ASYNC, DETERMINISTIC, HERE, alone, ask, close, label, load_statistics
 from processes import Failed
@@ -105,11 +106,11 @@ def watch_all(row, place):
     # All that lived at a time: what the largest budget would have to hold.
     peak = huge["memory"]["peak_live_bytes"]
     runs = [watch(row.program, int(share * peak), place) for share in row.shares]
-    problems = cells.watched_problems(huge, runs)
+    problems = outside.watched_problems(huge, runs)
     apart = max(run["interval_ms"] for run in [huge, *runs])
     notes = [f"samples were {apart:.1f} ms apart"] if apart > LATE_SAMPLES_MS else []
     return {"verdict": "FAILED" if problems else "held", "notes": notes, "problems": problems,
-            "huge": huge, "runs": runs, "growth": cells.growth_of(huge)}
+            "huge": huge, "runs": runs, "growth": outside.growth_of(huge)}
 
 
 # --- Memory that is not virtual -------------------------------------------------------------------
@@ -143,14 +144,14 @@ def take_others(row, budget, most, place, settings=()):
 def watch_others(row, place):
     huge = take_others(row, cells.HUGE, 64 << 20, place, row.settings_of_little)
     run = take_others(row, row.budget, 2 * row.budget, place)
-    problems = cells.others_problems(row, huge, run)
-    most = (run["most"] - run["before"] - cells.growth_of(huge)) / GIB
+    problems = outside.others_problems(row, huge, run)
+    most = (run["most"] - run["before"] - outside.growth_of(huge)) / GIB
     notes = [f"{run['held'] / GIB:.2f} GiB held, {most:.2f} GiB at most seen from outside"]
     if run["refused"] and run["memory"]["refused"] == 0:
         notes.append("the framework kept within its share of what it was told that there is")
     keep = {name: run[name] for name in ("before", "most", "end", "held", "refused", "memory", "interval_ms")}
     return {"verdict": "FAILED" if problems else "held", "notes": notes, "problems": problems, **keep,
-            "growth": cells.growth_of(huge)}
+            "growth": outside.growth_of(huge)}
 
 
 # --- Speed ----------------------------------------------------------------------------------------
