@@ -270,21 +270,30 @@ def linear_algebra(training, count):
     return losses
 
 
-def in_parallel(training, count, rank, ranks, meeting):
-    """One rank of a data-parallel training: gradients are summed over NCCL while others are computed."""
+@contextlib.contextmanager
+def group(rank, ranks, meeting):
+    """Processes that meet in a file."""
     torch.distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo",
                                          init_method=f"file://{meeting}", rank=rank, world_size=ranks)
-    own = training.model
     try:
-        training.model = torch.nn.parallel.DistributedDataParallel(
-            own, device_ids=[rank] if DEVICE == "cuda" else None)
-        losses = [training.iterate() for _ in range(count)]
-        sums = torch.stack(losses).double()
-        torch.distributed.all_reduce(sums)
-        return losses + list(sums)
+        yield
     finally:
-        training.model = own
         torch.distributed.destroy_process_group()
+
+
+def in_parallel(training, count, rank, ranks, meeting):
+    """One rank of a data-parallel training: gradients are summed over NCCL while others are computed."""
+    own = training.model
+    with group(rank, ranks, meeting):
+        try:
+            training.model = torch.nn.parallel.DistributedDataParallel(
+                own, device_ids=[rank] if DEVICE == "cuda" else None)
+            losses = [training.iterate() for _ in range(count)]
+            sums = torch.stack(losses).double()
+            torch.distributed.all_reduce(sums)
+            return losses + list(sums)
+        finally:
+            training.model = own
 
 
 def one_rank(training, count):
@@ -293,8 +302,9 @@ def one_rank(training, count):
         return in_parallel(training, count, 0, 1, os.path.join(place, "meeting"))
 
 
-def two_ranks(training, count):
-    """Data parallel: this process and another one on a second GPU."""
+def beside_another_rank(run, script, training, count):
+    """run(training, count, rank, ranks, meeting) as the first of two ranks; `script` is told to be the
+    other one, on a second GPU."""
     if DEVICE == "cuda" and torch.cuda.device_count() < 2:
         raise Skipped("two ranks need two GPUs, and there is one")
     with tempfile.TemporaryDirectory() as place:
@@ -302,16 +312,21 @@ def two_ranks(training, count):
         # Its statistics are its own affair.
         kept = {name: value for name, value in os.environ.items() if "STATS_FILE" not in name}
         other = subprocess.Popen(
-            [sys.executable, __file__, json.dumps([training.arguments, count, meeting])], env=kept,
+            [sys.executable, script, json.dumps([training.arguments, count, meeting])], env=kept,
             stdout=subprocess.DEVNULL)
         try:
-            losses = in_parallel(training, count, 0, 2, meeting)
+            losses = run(training, count, 0, 2, meeting)
             if other.wait(timeout=60) != 0:
                 raise RuntimeError(f"the other rank ended with {other.returncode}")
             return losses
         finally:
             other.kill()  # it may wait for this one
             other.wait()
+
+
+def two_ranks(training, count):
+    """Data parallel: this process and another one on a second GPU."""
+    return beside_another_rank(in_parallel, __file__, training, count)
 
 
 def other_rank(arguments, count, meeting):
