@@ -14,8 +14,12 @@ SMALL = {"unet3d": 2}  # batches of verify; of the others 4
 FULL = {"vgg16": 256, "resnet50": 64, "densenet121": 32, "inception_v3": 32, "unet3d": 16,
         "vit_b_16": 32, "mobilenet_v3_large": 64}
 SHARES = {"vgg16": (0.80, 0.65)}  # of the others 0.80, 0.60, 0.40
+# Programs of scripts/gpu/memory_trainers.py: network, batch, mode, optimizer.
+TRAINERS = {"hf_trainer": ("gpt2", 8, "fp32", "adamw"), "lightning_trainer": ("resnet50", 64, "fp32", "sgd"),
+            "accelerator": ("vit_b_16", 32, "bf16", "adamw"), "one_shard": ("vit_b_16", 32, "bf16", "adamw"),
+            "two_shards": ("vit_b_16", 32, "bf16", "adamw")}
 SPECIAL = ("short_batch", "evaluation", "accumulation", "two_streams", "graph_replays", "linear_algebra",
-           "one_rank", "two_ranks")
+           "one_rank", "two_ranks", *TRAINERS)
 # Models of scripts/gpu/memory_families.py: batch, mode, optimizer.
 FAMILIES = {"fno2d": (16, "fp32", "adamw"), "small_systems": (16, "fp32", "adamw"),
             "large_systems": (16, "fp32", "adamw"), "per_sample": (160, "fp32", "sgd"),
@@ -104,11 +108,19 @@ def share_rows(net, quick, shares, mode="fp32", optimizer="sgd"):
                 "share", share) for share in shares]
 
 
+def other_row(quick, net, batch, mode, optimizer, program="plain"):
+    return Row("cells", Program(net, max(4, batch // 2) if quick else batch, mode, optimizer, program,
+                                ITERATIONS["cells"]), "share", 0.60)
+
+
+def trainer_rows(quick):
+    """The loop, or the parameters, belong to a framework."""
+    return [other_row(quick, *what, name) for name, what in TRAINERS.items()]
+
+
 def family_rows(quick):
     """Other models than networks for images."""
-    return [Row("cells", Program(net, max(4, batch // 2) if quick else batch, mode, optimizer,
-                                 count=ITERATIONS["cells"]), "share", 0.60)
-            for net, (batch, mode, optimizer) in FAMILIES.items()]
+    return [other_row(quick, net, *what) for net, what in FAMILIES.items()]
 
 
 def floor_rows(quick, amounts):
@@ -123,7 +135,8 @@ def cell_rows(quick=False):
     some, shares = batch_of("resnet50", quick), {net: SHARES.get(net, (0.80, 0.60, 0.40)) for net in NETS}
     rows = [row for net in NETS for row in share_rows(net, quick, shares[net][-1:])]
     rows += [Row("cells", Program("resnet50", some, program=name, count=ITERATIONS["cells"]), "share", 0.60)
-             for name in SPECIAL]
+             for name in SPECIAL if name not in TRAINERS]
+    rows += trainer_rows(quick)
     rows.append(Row("cells", Program("resnet50", some, program="pointers", count=ITERATIONS["cells"]),
                     "share", 0.60, settings=(("MICRODNN_MEMORY_SAFETY", "host"),)))
     rows += family_rows(quick)

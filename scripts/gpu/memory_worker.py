@@ -32,6 +32,7 @@ import torchvision
 
 import memory_families as families
 import memory_programs as programs
+import memory_trainers as trainers
 
 AHEAD = 2  # iterations
 LOSSES = 20  # kept of a warm-up
@@ -39,12 +40,14 @@ LOSSES = 20  # kept of a warm-up
 
 # --- Results that can be compared bit by bit ------------------------------------------------------
 def hash_tensors(tensors):
-    """Of (name, tensor)..., in order; one tensor at a time comes to the host."""
+    """Of (name, tensor)..., in order; one tensor at a time comes to the host. Of a tensor in shards, the
+    own one."""
     digest = hashlib.sha256()
     for name, tensor in tensors:
         digest.update(name.encode())
         if isinstance(tensor, torch.Tensor):
-            flat = tensor.detach().cpu().contiguous().reshape(-1)
+            own = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+            flat = own.detach().cpu().contiguous().reshape(-1)
             digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
         else:
             digest.update(repr(tensor).encode())
@@ -115,7 +118,7 @@ def train(command):
     torch.backends.cudnn.enabled = not command.get("other_algorithms", False)
     training = families.training_of(command["net"], command["batch"], command["mode"],
                                     command["optimizer"], size=command.get("size"))
-    losses = programs.PROGRAMS[command["program"]](training, command["count"])
+    losses = {**programs.PROGRAMS, **trainers.PROGRAMS}[command["program"]](training, command["count"])
     synchronize()
     return training, values_of(losses)
 
