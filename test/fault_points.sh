@@ -60,6 +60,10 @@ unnamed() { # client, program
 }
 library_calls() { unnamed library_calls "$@"; }
 pointer_tables() { unnamed pointer_tables "$@"; }
+kernel_list() {
+    echo follow_table >"$TMPDIR/list"
+    MICRODNN_MEMORY_KERNELS=$TMPDIR/list unnamed pointer_tables hidden
+}
 # Each client finds memory for its convolutions, and computes what it computes alone.
 tight() { # what, budget
     limited 60 env MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET="$2" MICRODNN_CONVOLUTION_POLICY=off \
