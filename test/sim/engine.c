@@ -169,6 +169,7 @@ CUresult sim_enter(const char *name, sim_need_t need)
         first != self)
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&sim_engine.mutex);
+    sim_work_forget_equal();
     CUresult result = admit(name, need);
     entered_need = need;
     if (result != CUDA_SUCCESS)

@@ -327,6 +327,8 @@ sim_work_t sim_work_copy(const sim_work_t *work);
 void sim_work_clear(sim_work_t *work);
 /* Runs the body of what is no host call. */
 void sim_work_run(CUcontext context, const sim_work_t *work);
+/* To be called when the lock was free: the program may have written to host memory since the last body ran. */
+void sim_work_forget_equal(void);
 /* Runs that of a host call, without the lock. */
 void sim_work_call_host(const sim_work_t *work);
 CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *const *values,

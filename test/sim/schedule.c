@@ -290,6 +290,7 @@ static void run_some(uint64_t generation)
         pthread_cond_wait(&sim_engine.changed, &sim_engine.mutex);
     else
         sim_panic("operations wait for one another");
+    sim_work_forget_equal(); /* those that waited freed the lock */
 }
 
 static void mark_needed(sim_op_t *op, uint64_t generation)

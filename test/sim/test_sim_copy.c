@@ -409,6 +409,49 @@ CASE(many_attributes_at_once)
     expect_success(ask_many, "");
 }
 
+static void CUDART_CB write_two(void *memory)
+{
+    memset(memory, 2, 4096);
+}
+
+/* The simulator does not copy what both sides hold already, so it must know what has changed since. */
+static void copy_again(void)
+{
+    enum { BYTES = 4096, LAST = BYTES - 1 };
+    unsigned char *const device = new_device(BYTES), *const host = new_pinned(BYTES);
+    unsigned char *const back = new_pinned(BYTES);
+    cudaStream_t const stream = new_stream();
+    memset(host, 1, BYTES);
+    for (int i = 0; i < 3; i++) {
+        OK(cudaMemcpyAsync(device, host, BYTES, cudaMemcpyHostToDevice, stream));
+        OK(cudaMemcpyAsync(host, device, BYTES, cudaMemcpyDeviceToHost, stream));
+    }
+    OK(cudaMemcpyAsync(back, device, BYTES, cudaMemcpyDeviceToHost, stream));
+    OK(cudaStreamSynchronize(stream));
+    CHECK(host[LAST] == 1 && back[LAST] == 1);
+    OK(cudaMemcpyAsync(device, host, BYTES, cudaMemcpyHostToDevice, stream));
+    OK(cudaLaunchHostFunc(stream, write_two, host));
+    OK(cudaMemcpyAsync(device, host, BYTES, cudaMemcpyHostToDevice, stream));
+    OK(cudaMemcpyAsync(back, device, BYTES, cudaMemcpyDeviceToHost, stream));
+    OK(cudaStreamSynchronize(stream));
+    CHECK(back[LAST] == 2);
+    OK(cudaMemcpyAsync(device, host, BYTES, cudaMemcpyHostToDevice, stream));
+    OK(cudaMemsetAsync(device, 3, BYTES, stream));
+    OK(cudaMemcpyAsync(host, device, BYTES, cudaMemcpyDeviceToHost, stream));
+    OK(cudaStreamSynchronize(stream));
+    CHECK(host[LAST] == 3);
+    memset(host, 4, BYTES);
+    OK(cudaMemcpyAsync(device, host, BYTES, cudaMemcpyHostToDevice, stream));
+    OK(cudaMemcpyAsync(back, device, BYTES, cudaMemcpyDeviceToHost, stream));
+    OK(cudaStreamSynchronize(stream));
+    CHECK(back[LAST] == 4);
+}
+
+CASE(the_same_copies_again)
+{
+    expect_under_seeds(copy_again);
+}
+
 int main(void)
 {
     return run_cases("sim_copy");

@@ -135,6 +135,36 @@ static void *side(int device, uint64_t address, uint64_t bytes, bool write)
                                       : (void *)(uintptr_t)address;
 }
 
+/* Memory of a device and of the host that have held the same since a copy between them: the same copy, or one back,
+ * changes nothing. Many in a row measure the link. */
+static struct {
+    const void *of_device, *of_host;
+    uint64_t bytes; /* 0: nothing is known */
+} equal;
+
+void sim_work_forget_equal(void)
+{
+    equal.bytes = 0;
+}
+
+/* Copies unless both hold the same. What has several addresses is never a device's and the host's at once, so the
+ * copy leaves its source as it is. */
+static void copy_bytes(const sim_work_t *work, void *destination, const void *source,
+                       uint64_t bytes)
+{
+    const bool to_device = !sim_map_on_host(work->destination);
+    const void *const of_device = to_device ? destination : source;
+    const void *const of_host = to_device ? source : destination;
+    if (bytes > 0 && bytes == equal.bytes && of_device == equal.of_device &&
+        of_host == equal.of_host)
+        return;
+    memmove(destination, source, bytes);
+    const bool between = to_device == sim_map_on_host(work->source) && !work->snapshot;
+    equal.bytes = between && sim_shape_bytes(&work->shape) == bytes ? bytes : 0;
+    equal.of_device = of_device;
+    equal.of_host = of_host;
+}
+
 static void copy_row(const sim_work_t *work, uint64_t slice, uint64_t row)
 {
     const sim_shape_t *shape = &work->shape;
@@ -149,7 +179,7 @@ static void copy_row(const sim_work_t *work, uint64_t slice, uint64_t row)
             : side(reader, work->source + from, shape->row_bytes, false);
     void *destination = side(writer, work->destination + to, shape->row_bytes, true);
     if (source && destination)
-        memmove(destination, source, shape->row_bytes);
+        copy_bytes(work, destination, source, shape->row_bytes);
 }
 
 static void fill_row(const sim_work_t *work, uint64_t slice, uint64_t row)
@@ -203,6 +233,8 @@ void sim_work_run(CUcontext context, const sim_work_t *work)
     bool on_memory = work->kind == SIM_KERNEL || work->kind == SIM_COPY || work->kind == SIM_FILL ||
                      work->kind == SIM_WAIT_VALUE;
     sim_engine.operations_run += on_memory;
+    if (work->kind != SIM_COPY)
+        sim_work_forget_equal();
     /* After an error the context does nothing more, but what the host waits for must still come. */
     if (on_memory && sim_engine.mode == SIM_COMPUTE && context->sticky == CUDA_SUCCESS) {
         running_context = context;
