@@ -420,8 +420,9 @@ void sim_map_empty_physical(const sim_physical_t *physical)
 {
     if (!map.alias)
         return;
-    if (fallocate(map.physical, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)physical->offset,
-                  (off_t)physical->bytes) != 0)
+    /* Else its pages stay for what is made there next: the kernel need not find others. */
+    if (sim_engine.clean && fallocate(map.physical, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                      (off_t)physical->offset, (off_t)physical->bytes) != 0)
         sim_panic("cannot give physical memory back");
     extents_give(&map.physical_space, physical->offset, physical->bytes);
 }
