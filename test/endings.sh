@@ -8,6 +8,7 @@
 . "$(dirname "$0")/budget.sh"
 client=$MDNN_BUILD/test/clients/endings
 ulimit -c 0
+each=$(few 2 4) # MiB of each of 16 buffers, three quarters of which fit
 
 # ends STATUS HOW
 ends() {
@@ -16,7 +17,7 @@ ends() {
         for seed in $(few 1 '1 2'); do
             rm -f "$stats"
             MICRODNN_SIM_THREADS=$threads MICRODNN_SIM_SEED=$seed \
-                under $((48 * mebibyte)) "$client" "$2" >"$TMPDIR/said" 2>&1
+                under $((12 * each * mebibyte)) "$client" "$2" "$each" >"$TMPDIR/said" 2>&1
             status=$?
             # The shell tells of signals.
             [ "$status" -eq "$1" ] && ! grep -Ev '^(Aborted|Killed)' "$TMPDIR/said" && said_nothing ||

@@ -1,11 +1,12 @@
 /* Programs under a budget that end, fork or give up in the middle of their work, while memory is on
  * its way. Run by test/endings.sh; they know nothing of the library under test.
  *
- *   endings HOW    one of the list at the end; exit status 7 where the program ends by itself, 0
- * where it goes on and all is right in the end. */
+ *   endings HOW [MIB]    one of the list at the end; exit status 7 where the program ends by itself, 0
+ * where it goes on and all is right in the end. MIB: of each of 16 buffers, 4 if it is not given. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,16 +14,17 @@
 
 #include "test/clients/mix.h"
 
-enum { BUFFERS = 16, WORDS = 1 << 20, MODEL_WORDS = 16, ROUNDS = 5, STATUS = 7, SECONDS = 600 };
+enum { BUFFERS = 16, MODEL_WORDS = 16, ROUNDS = 5, STATUS = 7, SECONDS = 600 };
 
+static uint32_t words = 1 << 20; /* of each buffer */
 static uint32_t *buffers[BUFFERS];
 static uint32_t model[BUFFERS][MODEL_WORDS];
 
 static void allocate_all(void)
 {
     for (int i = 0; i < BUFFERS; i++) {
-        CUDA(cudaMalloc((void **)&buffers[i], WORDS * sizeof(uint32_t)));
-        CUDA(cudaMemsetAsync(buffers[i], i, WORDS * sizeof(uint32_t), NULL));
+        CUDA(cudaMalloc((void **)&buffers[i], words * sizeof(uint32_t)));
+        CUDA(cudaMemsetAsync(buffers[i], i, words * sizeof(uint32_t), NULL));
         memset(model[i], i, sizeof model[i]);
     }
 }
@@ -36,9 +38,9 @@ static void free_all(void)
 static void work_on(int i)
 {
     const int j = (i + 7) % BUFFERS;
-    uint32_t words = WORDS, k = (uint32_t)i;
+    uint32_t k = (uint32_t)i;
     void *parameters[] = {&buffers[i], &buffers[j], &words, &k};
-    CHECK(cuLaunchKernel(mix, WORDS / 256, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL) ==
+    CHECK(cuLaunchKernel(mix, words / 256, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL) ==
           CUDA_SUCCESS);
     for (int w = 0; w < MODEL_WORDS; w++)
         model[i][w] = 3 * model[i][w] + model[j][w] + k;
@@ -64,7 +66,7 @@ static void check_all(void)
 {
     uint32_t found[MODEL_WORDS];
     for (int i = 0; i < BUFFERS; i++) {
-        CUDA(cudaMemcpy(found, buffers[i] + WORDS - MODEL_WORDS, sizeof found,
+        CUDA(cudaMemcpy(found, buffers[i] + words - MODEL_WORDS, sizeof found,
                         cudaMemcpyDeviceToHost));
         CHECK(memcmp(found, model[i], sizeof found) == 0);
     }
@@ -256,12 +258,14 @@ int main(int argc, char **argv)
                     {"forks", forks},
                     {"clones", clones},
                     {"clones_that_ask", clones_that_ask}};
-    for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
+    if (argc == 3)
+        words = (uint32_t)strtoul(argv[2], NULL, 10) << 18;
+    for (size_t i = 0; argc >= 2 && words > 0 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
             load_mix();
             programs[i].run();
             return 0;
         }
-    fprintf(stderr, "usage: endings HOW\n");
+    fprintf(stderr, "usage: endings HOW [MIB]\n");
     return 2;
 }
