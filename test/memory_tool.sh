@@ -37,7 +37,8 @@ P
 }
 
 a_budget_changes_no_loss() {
-    if ! train stock 3 || ! train small 3 --memory 20m --trace "$work/trace.json"; then
+    iterations=$(few 2 3)
+    if ! train stock "$iterations" || ! train small "$iterations" --memory 20m --trace "$work/trace.json"; then
         cat "$work/err"
         return 1
     fi
@@ -169,7 +170,7 @@ without_host_handles_it_is_as_fast_and_says_so() {
 # Another process's statistics that say nothing are no reason to call it clean.
 verify_reads_all_statistics() {
     # shellcheck disable=SC2016 # the program's shell expands it
-    simulated "$tool" verify --memory 18m -- sh -c "$program"' --iterations 1 &&
+    simulated "$tool" verify --memory 18m -- sh -c "$program"' --batch 16 --iterations 1 &&
         echo rubbish >"${MICRODNN_GENERAL_STATS_FILE%/*}/1"' > "$work/out" 2> "$work/err"
     [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
 }
