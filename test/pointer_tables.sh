@@ -15,7 +15,7 @@ too_large() {
 }
 
 unread="counters['pointer_arrays_read'] == 0"
-plan 14
+plan 15
 check "tables from pageable memory, by copies of all forms" program pageable "$moved and $unread"
 check "tables from pinned memory, which change before their copy runs" \
     program pinned "$moved and counters['pointer_arrays_read'] > 0"
@@ -28,6 +28,7 @@ check "tables of one stream for launches in another" program streams "$moved and
 check "tables that a graph copies, and tables that change between its launches" program captured "$moved and $unread"
 check "tables that are copied on the device" program moved "$moved and $unread"
 check "tables in pinned memory of the host that kernels read there" program host "$moved and $unread"
+check "tables that are packed with numbers" program packed "$moved"
 check "tables that kernels write" program written "$moved and $unread"
 check "a table whose memory is freed leads nowhere" \
     program freed "$moved and $unread and memory['largest_operation_bytes'] < 16 << 20"

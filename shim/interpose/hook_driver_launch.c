@@ -75,8 +75,9 @@ static mdnn_virtual_reach_t reach_of(const mdnn_kernel_layout_t *layout, void **
         return MDNN_REACH_NAMED;
     if (layout->listed)
         return MDNN_REACH_ALL;
-    return mdnn_kernel_tables_unknown(layout, parameters, extra) ? MDNN_REACH_WHAT_FITS
-                                                                 : MDNN_REACH_NAMED;
+    const bool unknown = safety == MDNN_SAFETY_AUTO && /* verify is to find such a kernel */
+                         mdnn_kernel_tables_unknown(layout, parameters, extra);
+    return unknown ? MDNN_REACH_WHAT_FITS : MDNN_REACH_NAMED;
 }
 
 /* Names what the launch is given, and begins it. */

@@ -150,10 +150,13 @@ static bool have_tables(void)
 
 /* ---- words at the call ---- */
 
+/* Tables are often packed with numbers behind them. What has no pointer in its first bytes is numbers. */
+enum { MOST_BYTES = 1 << 20, FIRST_BYTES = 64 << 10, MOST_PIECES = 16 };
+
 static bool is_small(const mdnn_transfer_t *transfer)
 {
-    return transfer->width >= sizeof(uint64_t) && transfer->width <= MDNN_POINTER_UNREAD_BYTES &&
-           transfer->rows <= MDNN_POINTER_UNREAD_BYTES / transfer->width;
+    return transfer->width >= sizeof(uint64_t) && transfer->width <= MOST_BYTES &&
+           transfer->rows <= MOST_BYTES / transfer->width;
 }
 
 /* What the host can read. *pinned: the device reads it when the copy runs. */
@@ -186,10 +189,13 @@ static void add_word(mdnn_transfers_t *transfers, mdnn_pointer_word_t word)
     transfers->words[transfers->word_count++] = word;
 }
 
-static void read_row(mdnn_transfers_t *transfers, uint64_t to, uint64_t from, uint64_t width)
+/* Words of the row that begin at byte `first` or later, and before byte `last`. */
+static void read_row(mdnn_transfers_t *transfers, uint64_t to, uint64_t from, uint64_t width,
+                     uint64_t first, uint64_t last)
 {
     uint64_t start, end;
-    for (uint64_t at = -to % 8; at + sizeof(uint64_t) <= width; at += sizeof(uint64_t)) {
+    for (uint64_t at = first + -(to + first) % 8; at < last && at + sizeof(uint64_t) <= width;
+         at += sizeof(uint64_t)) {
         mdnn_pointer_word_t word = {.place = to + at};
         const void *source;
         const uintptr_t address = (uintptr_t)(from + at);
@@ -201,15 +207,29 @@ static void read_row(mdnn_transfers_t *transfers, uint64_t to, uint64_t from, ui
     }
 }
 
+static void read_rows(mdnn_transfers_t *transfers, const mdnn_transfer_t *transfer)
+{
+    uint64_t seen = 0;
+    for (uint64_t row = 0; row < transfer->rows; row++) {
+        const uint64_t to = transfer->to + row * transfer->to_step;
+        const uint64_t from = transfer->from + row * transfer->from_step;
+        const uint64_t left = seen < FIRST_BYTES ? FIRST_BYTES - seen : 0;
+        const uint64_t first = left < transfer->width ? left : transfer->width;
+        read_row(transfers, to, from, transfer->width, 0, first);
+        seen += first;
+        if (seen == FIRST_BYTES && transfers->word_count == transfer->first_word)
+            return;
+        read_row(transfers, to, from, transfer->width, first, transfer->width);
+    }
+}
+
 static void read_words(mdnn_transfers_t *transfers, mdnn_transfer_t *transfer)
 {
     bool pinned;
     transfer->first_word = transfers->word_count;
     if (transfer->from && !mdnn_virtual_owns(transfer->from) && is_small(transfer) &&
         is_of_host(transfer->from, &pinned)) {
-        for (uint64_t row = 0; row < transfer->rows; row++)
-            read_row(transfers, transfer->to + row * transfer->to_step,
-                     transfer->from + row * transfer->from_step, transfer->width);
+        read_rows(transfers, transfer);
         transfer->later = transfer->later && pinned && !MDNN_FAULT(PINNED_POINTERS_TRUSTED);
     } else {
         transfer->later = false;
@@ -283,19 +303,31 @@ CUstream mdnn_pointers_handle(const mdnn_virtual_operation_t *operation)
                                    : CU_STREAM_LEGACY;
 }
 
+/* In pieces; *left: how many more may be read. */
+static bool read_back_row(uint64_t to, uint64_t width, const mdnn_virtual_operation_t *operation,
+                          uint64_t stream, uint32_t *left)
+{
+    const uint64_t end = (to + width) / 8 * 8;
+    bool all = true;
+    for (uint64_t at = (to + 7) / 8 * 8; all && at < end; at += MDNN_POINTER_UNREAD_BYTES) {
+        const uint64_t bytes =
+            end - at < MDNN_POINTER_UNREAD_BYTES ? end - at : MDNN_POINTER_UNREAD_BYTES;
+        all = *left > 0 && read_back(at, bytes, mdnn_pointers_handle(operation), stream);
+        *left -= all;
+    }
+    return all;
+}
+
 static void read_back_rows(const mdnn_transfer_t *transfer,
                            const mdnn_virtual_operation_t *operation, uint64_t stream)
 {
-    enum { MOST_ROWS = 16 };
     const bool whole = transfer->rows == 1 || transfer->to_step == transfer->width;
     const uint64_t width = whole ? transfer->width * transfer->rows : transfer->width;
-    const uint64_t rows = whole ? 1 : transfer->rows;
-    bool all = rows <= MOST_ROWS;
-    for (uint64_t row = 0; all && row < rows; row++) {
-        const uint64_t to = transfer->to + row * transfer->to_step, at = (to + 7) / 8 * 8;
-        const uint64_t bytes = (to + width - at) / 8 * 8;
-        all = bytes == 0 || read_back(at, bytes, mdnn_pointers_handle(operation), stream);
-    }
+    uint32_t left = MOST_PIECES;
+    bool all = true;
+    for (uint64_t row = 0; all && row < (whole ? 1 : transfer->rows); row++)
+        all =
+            read_back_row(transfer->to + row * transfer->to_step, width, operation, stream, &left);
     if (!all)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "pointers in pinned memory are followed as they were when their copy was "

@@ -581,6 +581,36 @@ static void written(uint64_t seed, int count)
     check_all();
 }
 
+/* Pointers at the beginning and at the end of a copy of numbers, from pageable and from pinned memory. */
+static void packed(uint64_t seed, int count)
+{
+    enum { BYTES_OF_COPY = 300 << 10, LATER = 290 << 10 };
+    int first[TABLE], later[TABLE];
+    char *sources[2] = {calloc(1, BYTES_OF_COPY), NULL};
+    begin_all(seed, count);
+    CUDA(cudaHostAlloc((void **)&sources[1], BYTES_OF_COPY, cudaHostAllocDefault));
+    memset(sources[1], 0, BYTES_OF_COPY);
+    for (int round = 0; round < ROUNDS / 2; round++) {
+        char *const source = sources[pick(2)], *table;
+        const size_t odd = (size_t)pick(3) * 4;
+        CUDA(cudaMalloc((void **)&table, BYTES_OF_COPY + 8));
+        choose(first, TABLE);
+        choose(later, TABLE);
+        CUDA(cudaStreamSynchronize(stream));
+        pointers_to(first, (uint64_t *)(void *)(source + 8 - odd % 8), TABLE);
+        pointers_to(later, (uint64_t *)(void *)(source + LATER + 8 - odd % 8), TABLE);
+        CUDA(cudaMemcpyAsync(table + odd, source, BYTES_OF_COPY - 8, cudaMemcpyHostToDevice,
+                             stream));
+        work();
+        follow(table + odd + 8 - odd % 8, first);
+        work();
+        follow(table + odd + LATER + 8 - odd % 8, later);
+        CUDA(cudaFree(table));
+    }
+    free(sources[0]);
+    check_all();
+}
+
 /* A kernel whose name says nothing writes a table. Stray accesses end this, unless a list has the kernel that follows. */
 static void hidden(uint64_t seed, int count)
 {
@@ -629,7 +659,7 @@ int main(int argc, char **argv)
                     {"moved", moved},         {"freed", freed},
                     {"too_large", too_large}, {"labels", labels},
                     {"host", host},           {"written", written},
-                    {"hidden", hidden}};
+                    {"packed", packed},       {"hidden", hidden}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(programs[i].name, argv[1]) == 0) {
             programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));
