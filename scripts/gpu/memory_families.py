@@ -121,6 +121,7 @@ def mean_square(found):
 
 class SmallSystems(Training):
     SIZES, SYSTEMS, GROUP = (4, 16, 32, 64), 1024, 1  # systems for each unit of the batch, rows of each
+    SINGULAR_VALUES = True
     MANY_UP_TO, FEW = 32, 32  # what is no batch to the GPU's libraries is done for fewer matrices
 
     def parts(self, net, size):
@@ -141,10 +142,12 @@ class SmallSystems(Training):
         few = slice(self.FEW)
         orthogonal, upper = torch.linalg.qr(matrices[few])
         yield torch.linalg.solve_triangular(upper, orthogonal.mT @ right[few], upper=True)
-        yield torch.linalg.lstsq(factor[few], right[few]).solution
+        if self.SINGULAR_VALUES:
+            yield torch.linalg.lstsq(factor[few], right[few]).solution
         some = slice(None) if matrices.shape[-1] <= self.MANY_UP_TO else few
         yield torch.linalg.eigvalsh(matrices[some])
-        yield torch.linalg.svdvals(matrices[some])
+        if self.SINGULAR_VALUES:
+            yield torch.linalg.svdvals(matrices[some])
 
     def loss(self, data, labels):
         total = 0.0
@@ -156,6 +159,7 @@ class SmallSystems(Training):
 
 class LargeSystems(SmallSystems):
     SIZES, SYSTEMS, GROUP, FEW = (200,), 4, 256, 8
+    SINGULAR_VALUES = False  # beside MAGMA, PyTorch 2.11 gives cusolverDnSgesvdj what it refuses
 
     def iterate(self):
         if programs.DEVICE != "cuda" or not torch.cuda.has_magma:
