@@ -12,7 +12,7 @@
 #include "shim/vmem/indirect_operands.h"
 #include "shim/vmem/kernel_tables.h"
 #include "shim/vmem/launch_scan.h"
-#include "shim/vmem/tensor_maps.h"
+#include "shim/real/tensor_maps.h"
 
 /* Structs are packed at four bytes at the least where kernels take them by value. */
 static void scan_bytes(const char *bytes, size_t count, mdnn_launch_visit_t visit, void *context)

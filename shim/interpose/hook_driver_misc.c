@@ -7,7 +7,7 @@
 #include "shim/interpose/driver_names.h"
 #include "shim/vmem/registrations.h"
 #include "shim/vmem/reserved_memory.h"
-#include "shim/vmem/tensor_maps.h"
+#include "shim/real/tensor_maps.h"
 
 /* ---- waits: moves go on meanwhile ---- */
 

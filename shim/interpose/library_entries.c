@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config/log.h"
-#include "shim/vmem/called_functions.h"
+#include "shim/real/called_functions.h"
 #include "shim/interpose/library_hooks.h"
 
 #define PARAMETERS(...) __VA_ARGS__

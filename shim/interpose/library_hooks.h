@@ -10,7 +10,7 @@
 #include <cuda.h>
 
 #include "shim/real/plain_memory.h"
-#include "shim/vmem/called_functions.h"
+#include "shim/real/called_functions.h"
 #include "shim/vmem/indirect_operands.h"
 
 /* By value, as NCCL takes it. */

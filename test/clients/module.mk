@@ -153,7 +153,7 @@ $(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_d
 	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/interpose/exports.map \
 	    -Wl,-z,now,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -Wl,--exclude-libs,ALL \
 	    -Wl,--as-needed $(SANITIZE) $(@D)/virtual_double.o \
-	    $(filter-out $(B)/obj/shim/vmem/virtual_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
+	    $(filter-out $(B)/obj/shim/vmem/virtual_%.o $(B)/obj/shim/vmem/pointer_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 DRIVER_HOOKS_FLAGS = $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS)
 $(B)/test/shim/test_driver_hooks: test/shim/test_driver_hooks.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
 	@mkdir -p $(@D)

@@ -1,4 +1,4 @@
-#include "shim/vmem/called_functions.h"
+#include "shim/real/called_functions.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-#include "shim/vmem/tensor_maps.h"
+#include "shim/real/tensor_maps.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
