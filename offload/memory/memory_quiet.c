@@ -124,9 +124,16 @@ void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried)
 
 /* ---- covers ---- */
 
+/* With `host` it always is; what left before that may have kept a part, or have no content. */
+static bool is_on_the_host(const mdnn_allocation_t *allocation)
+{
+    return allocation->slots && allocation->slots_from == 0 &&
+           mdnn_allocation_owned(allocation) == 0;
+}
+
 void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (!mdnn_memory_serves_all(memory) || MDNN_FAULT(NOT_COVERED))
+    if (!mdnn_memory_serves_all(memory) || !is_on_the_host(allocation) || MDNN_FAULT(NOT_COVERED))
         return;
     for (; allocation->covered < allocation->count; allocation->covered++)
         if (memory->device.cover(memory->context,

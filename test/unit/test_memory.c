@@ -783,6 +783,64 @@ CASE(parts_of_ranges_move)
     program_finish(&program);
 }
 
+/* ---- from fast to host ---- */
+
+/* Nothing is between begin and end. Whether unnamed touches are served from now on; slots may have to be made first. */
+static bool switch_to_host(program_t *program)
+{
+    enum { TRIES = 100 };
+    mdnn_status_t status = MDNN_STATUS_BUSY;
+    for (int i = 0; i < OPEN; i++)
+        if (program->open[i].open)
+            program_end(program, &program->open[i]);
+    for (int i = 0; i < TRIES && status == MDNN_STATUS_BUSY; i++) {
+        status = mdnn_memory_serve_all(program->memory);
+        run_one(&program->model);
+        check_report(program);
+    }
+    if (status == MDNN_STATUS_OK)
+        program->config.safety = MDNN_SAFETY_HOST;
+    return status == MDNN_STATUS_OK;
+}
+
+/* In the middle of a program; after that no unnamed touch that is enqueued faults. Counts the programs that were. */
+static uint64_t programs_that_switch(uint64_t count, adjust_t adjust)
+{
+    static program_t program;
+    uint64_t switched = 0;
+    for (uint64_t seed = 0; seed < few(count / 10, count); seed++) {
+        run_program(&program, seed, MDNN_SAFETY_FAST, adjust);
+        if (!program.model.dead && switch_to_host(&program)) {
+            const uint64_t steps = 50 + pick(&program.model, 100);
+            run_all(&program.model);
+            const uint64_t faults = program.model.faults;
+            for (uint64_t i = 0; i < steps && !program.model.dead; i++)
+                program_step(&program);
+            run_all(&program.model);
+            assert_true(program.model.faults == faults || !program.exact);
+            switched++;
+        }
+        program_finish(&program);
+    }
+    return switched;
+}
+
+/* And no wait is given up: moves beside work that goes on may fault. */
+static void move_parts_patiently(program_t *program)
+{
+    (void)program;
+    advisor.parts = true;
+}
+
+CASE(memory_can_come_to_serve_unnamed_touches)
+{
+    const uint64_t count = few(50, 500);
+    assert_true(programs_that_switch(500, NULL) > count * 3 / 4);
+    assert_true(programs_that_switch(500, move_parts_patiently) > count / 2);
+    (void)programs_that_switch(500, limit_slots);
+    (void)programs_that_switch(500, fail_calls);
+}
+
 static void fail_calls_with_parts(program_t *program)
 {
     fail_calls(program);
