@@ -76,6 +76,21 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 #define SETS_ROWS(to, pitch, width, rows) mdnn_sets_rows(&transfers, to, pitch, width, rows);
 #define NAMES(...) __VA_ARGS__
 
+static void leave(CUresult result)
+{
+    if (result == CUDA_ERROR_ILLEGAL_ADDRESS)
+        mdnn_last_kernels_say();
+    mdnn_driver_leave();
+}
+
+static void end(mdnn_virtual_operation_t *operation, const mdnn_transfers_t *transfers,
+                bool enqueued)
+{
+    if (transfers->count > 0 && enqueued)
+        mdnn_transfers_enqueued(transfers, operation);
+    mdnn_virtual_end(operation, enqueued);
+}
+
 /* That the entry has the type that cuda.h gives to the symbol is checked by the initialisation. */
 #define ENTRY(symbol, type, parameters, arguments, handle)                                         \
     __attribute__((visibility("default"))) CUresult mdnn_driver_##symbol(parameters)               \
@@ -90,9 +105,7 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
         CUresult result;                                                                           \
         caller = __builtin_return_address(0);                                                      \
         handle;                                                                                    \
-        if (result == CUDA_ERROR_ILLEGAL_ADDRESS)                                                  \
-            mdnn_last_kernels_say();                                                               \
-        mdnn_driver_leave();                                                                       \
+        leave(result);                                                                             \
         return result;                                                                             \
     }
 
@@ -111,9 +124,7 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
             &operation, mdnn_driver_hash(MDNN_DRIVER_HASH_START, MDNN_DRIVER_##symbol));           \
         if (result == CUDA_SUCCESS) {                                                              \
             result = real(arguments);                                                              \
-            if (transfers.count > 0 && result == CUDA_SUCCESS)                                     \
-                mdnn_transfers_enqueued(&transfers, &operation);                                   \
-            mdnn_virtual_end(&operation, result == CUDA_SUCCESS);                                  \
+            end(&operation, &transfers, result == CUDA_SUCCESS);                                   \
         }                                                                                          \
         mdnn_transfers_free(&transfers);                                                           \
     })

@@ -168,7 +168,46 @@ static void copy_form(int form, void *table, const uint64_t *words)
                          .dstPitch = 8,
                          .WidthInBytes = 8,
                          .Height = TABLE};
+    CUDA_MEMCPY3D_BATCH_OP many = {
+        .src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = (uintptr_t)words},
+        .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = to},
+        .extent = {TABLE_BYTES, 1, 1},
+        .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+    CUDA_MEMCPY3D deep = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = words,
+                          .srcPitch = 8,
+                          .srcHeight = 1,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = to,
+                          .dstPitch = 8,
+                          .dstHeight = 1,
+                          .WidthInBytes = 8,
+                          .Height = 1,
+                          .Depth = TABLE};
+    CUdeviceptr destinations[TABLE], sources[TABLE];
+    size_t sizes[TABLE], first = 0;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+    for (int i = 0; i < TABLE; i++) {
+        destinations[i] = to + (CUdeviceptr)i * 8;
+        sources[i] = (uintptr_t)(words + i);
+        sizes[i] = 8;
+    }
     switch (form) {
+    case 4:
+        DRIVER(cuMemcpy3DBatchAsync(1, &many, 0, (CUstream)stream));
+        break;
+    case 5:
+        DRIVER(cuMemcpyBatchAsync(destinations, sources, sizes, TABLE, &attributes, &first, 1,
+                                  (CUstream)stream));
+        break;
+    case 6:
+        DRIVER(cuMemcpy3DAsync(&deep, (CUstream)stream));
+        break;
+    case 7: /* what was there before is gone */
+        DRIVER(cuMemsetD2D8Async(to, 8, 0, 8, TABLE, (CUstream)stream));
+        DRIVER(cuMemcpy(to, (uintptr_t)words, TABLE_BYTES));
+        CUDA(cudaStreamSynchronize(NULL));
+        break;
     case 0:
         CUDA(cudaMemcpyAsync(table, words, TABLE_BYTES, cudaMemcpyHostToDevice, stream));
         break;
@@ -194,7 +233,7 @@ static void pageable(uint64_t seed, int count)
     for (int round = 0; round < ROUNDS; round++) {
         choose(chosen, TABLE);
         pointers_to(chosen, words, TABLE);
-        copy_form(pick(4), table, words);
+        copy_form(pick(8), table, words);
         memset(words, 0, sizeof words);
         if (pick(2) == 0)
             work();

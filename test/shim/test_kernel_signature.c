@@ -74,6 +74,13 @@ CASE(types_with_commas_and_brackets_are_one_parameter)
           (mdnn_kernel_table_t[]){{2, true, 8, 0}});
 }
 
+CASE(other_qualifiers_change_nothing)
+{
+    check("_Z1kPVPiS_", 2, 1, (mdnn_kernel_table_t[]){{0, true, 2, 0}}); /* int* volatile* */
+    check("_Z1kPrPiS_", 2, 1, (mdnn_kernel_table_t[]){{0, true, 2, 0}}); /* int* __restrict* */
+    check("_Z1kPVKPiS_", 2, 1, (mdnn_kernel_table_t[]){{0, false, 2, 0}});
+}
+
 CASE(a_name_that_says_nothing_has_no_tables)
 {
     char endless[40 << 10];

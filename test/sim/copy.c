@@ -304,6 +304,33 @@ static CUresult copy_batch(const CUdeviceptr *destinations, const CUdeviceptr *s
     return result;
 }
 
+static side_t side_of_operand(const CUmemcpy3DOperand *operand, const CUextent3D *extent)
+{
+    const bool pointer = operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER;
+    return (side_t){
+        .type = pointer ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_ARRAY,
+        .device = pointer ? operand->op.ptr.ptr : 0,
+        .pitch_bytes =
+            pointer && operand->op.ptr.rowLength > 0 ? operand->op.ptr.rowLength : extent->width,
+        .height = pointer && operand->op.ptr.layerHeight > 0 ? operand->op.ptr.layerHeight
+                                                             : extent->height};
+}
+
+/* In the order of the list, which is one of the allowed ones. */
+static CUresult copy_3d_batch(const CUDA_MEMCPY3D_BATCH_OP *list, size_t count, CUstream stream)
+{
+    CUresult result = list && count > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
+        result = copy_sides(side_of_operand(&list[i].dst, &list[i].extent),
+                            side_of_operand(&list[i].src, &list[i].extent), list[i].extent.width,
+                            list[i].extent.height, list[i].extent.depth, NULL, stream, false);
+    return result;
+}
+
+SIM_ENTRY(CONTEXT, cuMemcpy3DBatchAsync,
+          (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags, CUstream stream),
+          flags == 0 ? copy_3d_batch(list, count, stream) : CUDA_ERROR_INVALID_VALUE)
+
 SIM_ENTRY(CONTEXT, cuMemcpyBatchAsync,
           (CUdeviceptr * destinations, CUdeviceptr *sources, size_t *sizes, size_t count,
            CUmemcpyAttributes *attributes, size_t *attribute_starts, size_t attribute_count,
