@@ -6,7 +6,8 @@ TESTS += $(addprefix $(B)/test/unit/,test_offload_history test_offload_period te
     test_offload_planner test_memory test_pointer_tables test_memory_check test_memory_follower test_memory_iterations test_memory_threads test_parts test_follower test_follower_check test_ranges test_ranges_check test_slabs test_trace)
 BENCHES += $(B)/test/bench/bench_pointers $(B)/test/bench/bench_memory $(B)/test/bench/bench_follower $(B)/test/bench/bench_ranges $(B)/test/bench/bench_budget
 # The allocator under test can be made to fail.
-$(addprefix $(B)/test/unit/,test_memory test_memory_check test_memory_threads test_follower test_ranges test_slabs): private EXTRA_CFLAGS += \
+$(addprefix $(B)/test/unit/,test_memory test_memory_check test_memory_threads test_pointer_tables \
+    test_follower test_ranges test_slabs): private EXTRA_CFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free
 # The test reads the trace as others would.
 $(B)/test/unit/test_trace: CORE_LIBS += -ljansson

@@ -65,12 +65,24 @@ needs_no_list() {
     grep -q "kernels: $TMPDIR: Is a directory" "$log" || shows_log
 }
 
+needs_no_home() {
+    for home in relative ''; do
+        HOME=$home under 48MiB "$client" pageable 1 "$buffers" && said_nothing || return 1
+    done
+    long=$(printf '%01000d' 0)
+    for path in "$HOME/$long" "$long/$long"; do
+        MICRODNN_MEMORY_KERNELS=$path under 48MiB "$client" pageable 1 "$buffers" || { shows_log; return 1; }
+    done
+    printf 'one\r\nfollow_table\r\ntwo' >"$TMPDIR/list"
+    MICRODNN_MEMORY_KERNELS=$TMPDIR/list hidden && ! grep -q ':[0-9]*: one' "$log" || shows_log
+}
+
 cannot_be_kept() {
     ! MICRODNN_MEMORY_KERNELS=$TMPDIR/none/list verify &&
         grep -q 'follow_table .* cannot be kept: .*none/list: No such file' "$log" || shows_log
 }
 
-plan 8
+plan 9
 check "a kernel that strays ends with a line that names the last kernels, and what would serve them" fails_and_says_why
 check "verify adds it to the list, and is clean from then on" is_learned
 check "a kernel of the list is served, although not all fits" is_served
@@ -78,5 +90,6 @@ check "nothing changes where all fits" needs_no_other_way_where_all_fits
 check "safety = fast does without the list" is_not_for_fast
 check "a line that is no name is named, and the others count" names_bad_lines
 check "a list that is not there, or cannot be read, is no trouble" needs_no_list
+check "neither is a home that is none, nor a path that is too long; a list may be of Windows" needs_no_home
 check "a list that cannot be written is said" cannot_be_kept
 finish

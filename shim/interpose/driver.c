@@ -83,6 +83,13 @@ static void leave(CUresult result)
     mdnn_driver_leave();
 }
 
+static CUresult begin(mdnn_virtual_operation_t *operation, const mdnn_transfers_t *transfers,
+                      mdnn_driver_hook_t hook)
+{
+    operation->overflowed = operation->overflowed || transfers->lost;
+    return mdnn_virtual_begin(operation, mdnn_driver_hash(MDNN_DRIVER_HASH_START, hook));
+}
+
 static void end(mdnn_virtual_operation_t *operation, const mdnn_transfers_t *transfers,
                 bool enqueued)
 {
@@ -119,9 +126,7 @@ static void end(mdnn_virtual_operation_t *operation, const mdnn_transfers_t *tra
         mdnn_transfers_t transfers = {0};                                                          \
         mdnn_virtual_operation(&operation, in_stream, own);                                        \
         names;                                                                                     \
-        operation.overflowed = operation.overflowed || transfers.lost;                             \
-        result = mdnn_virtual_begin(                                                               \
-            &operation, mdnn_driver_hash(MDNN_DRIVER_HASH_START, MDNN_DRIVER_##symbol));           \
+        result = begin(&operation, &transfers, MDNN_DRIVER_##symbol);                              \
         if (result == CUDA_SUCCESS) {                                                              \
             result = real(arguments);                                                              \
             end(&operation, &transfers, result == CUDA_SUCCESS);                                   \

@@ -3,6 +3,7 @@
 
 #include "offload/memory/pointer_tables.h"
 #include "test/unit/cases.h"
+#include "test/unit/failing_allocator.h"
 
 enum { ALLOCATIONS = 12, PLACES = 32, OLD = 64, STREAMS = 3, STEPS = 40000, PENDING = 4 };
 #define BASE ((uint64_t)1 << 40)
@@ -333,6 +334,61 @@ CASE(words_are_those_of_a_model)
     }
     assert_true(given_back > 100);
     mdnn_pointer_tables_destroy(tables);
+}
+
+/* ---- without memory ---- */
+
+/* Random calls; whether each said that it had all that it needed. */
+static bool all_of_some_calls(mdnn_pointer_tables_t *tables)
+{
+    static uint64_t read_back[PLACES];
+    bool all = true;
+    for (int i = 0; i < 60; i++) {
+        const int holder = pick(ALLOCATIONS), place = pick(PLACES - 4);
+        const mdnn_pointer_word_t words[2] = {
+            {address_of(holder, place), address_of(pick(ALLOCATIONS), 0)},
+            {address_of(pick(ALLOCATIONS), place), address_of(pick(ALLOCATIONS), 0)}};
+        mdnn_pointers_followed_t followed = {0};
+        read_back[place] = address_of(pick(ALLOCATIONS), 1);
+        mdnn_pointer_tables_overwrite(tables, words[0].place, 8, next_point());
+        all = mdnn_pointer_tables_add(tables, words, 1 + (words[1].place > words[0].place)) && all;
+        all = mdnn_pointer_tables_copy(tables, address_of(pick(ALLOCATIONS), 0), words[0].place,
+                                       16) &&
+              all;
+        all = mdnn_pointer_tables_unread(tables, address_of(holder, 0), sizeof read_back,
+                                         next_point(), read_back) &&
+              all;
+        if (pick(4) == 0)
+            mdnn_pointer_tables_forget(tables, start_of(holder), PLACES * 8);
+        mdnn_pointer_tables_follow(tables, &words[0].place, 1, 0, &followed);
+        all = all && !followed.lost;
+        free(followed.starts);
+        advance();
+    }
+    return all;
+}
+
+/* Each allocation fails once, in a run of its own. What cannot be taken from words that were read back is tried again. */
+CASE(want_of_memory_is_said)
+{
+    static const mdnn_pointer_calls_t calls = {find, generation, is_done, give_back};
+    bool came = true;
+    int said = 0;
+    for (int i = 0; i < ALLOCATIONS; i++)
+        lives[i] = true;
+    for (long at = 1; came; at++) {
+        random_state = 7;
+        memset(pending, 0, sizeof pending);
+        fail_allocation_at = at;
+        mdnn_pointer_tables_t *const tables = mdnn_pointer_tables_create(&calls, NULL);
+        const bool all = tables && all_of_some_calls(tables);
+        came = fail_allocation_at == 0;
+        fail_allocation_at = 0;
+        assert_true(all || came);
+        said += !all;
+        mdnn_pointer_tables_destroy(tables);
+    }
+    assert_true(said > 100);
 }
 
 int main(void)
