@@ -2,10 +2,10 @@
  * names an allocation also uses, through these words, what they point to, and so on. This is the bookkeeping; the
  * caller reports the copies that bring words (shim/vmem/virtual_pointers.h).
  *
- * A word is known by its place and its value, both addresses. It counts from the call that enqueues the copy of it until
- * all work has ended that was enqueued before the copy or fill that overwrites it; for the stream of that copy or fill it
- * counts no longer. What it points to is whatever lives at its value when somebody asks. A word ends when the
- * allocation that holds it ends.
+ * A word is known by its place and its value, both addresses. It counts from the call that enqueues its copy. When a
+ * later copy or fill overwrites it, it stops counting for the stream of that call at once, and for other streams when
+ * all work has ended that was enqueued before. What it points to is whatever lives at its value when somebody asks. A
+ * word ends when the allocation that holds it ends.
  *
  * Words that may change between the call and the copy are unread until they have been read back from the device. Until
  * then the words that the call knew count as well, but nobody knows whether they are all.
@@ -53,7 +53,7 @@ bool mdnn_pointer_tables_is_unread(const mdnn_pointer_tables_t *tables, uint64_t
 /* Work up to `point` overwrites the bytes. Words that it overwrites in part stay. */
 void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes,
                                    mdnn_stream_point_t point);
-/* Words come to their places, after what is there was overwritten. */
+/* Adds words at their places, beside those that are there; call mdnn_pointer_tables_overwrite first to end these. */
 bool mdnn_pointer_tables_add(mdnn_pointer_tables_t *tables, const mdnn_pointer_word_t *words,
                              size_t count);
 /* Likewise the words that lie in the bytes at `from` come to `to`. */

@@ -2,7 +2,7 @@
  * Everything that CUDA does in a process passes here, whoever calls, since every copy of cudart gets the driver's
  * functions by cuGetProcAddress.
  *
- * While no budget is on, a hook costs only that question, and lookups return real pointers. */
+ * While no budget is on, a hook only checks whether one is, and lookups return real pointers. */
 #ifndef MDNN_DRIVER_H
 #define MDNN_DRIVER_H
 
@@ -52,8 +52,8 @@ typedef enum mdnn_driver_hook {
 #undef DRIVER_OPERATION
 #undef DRIVER_NODE
 
-/* The hooks that are written by hand. `real` is the function that was called, and `own` its family.
- * They are called only inside mdnn_driver_enter. */
+/* The hooks that are written by hand. `real` is the function that was called; `own_stream`: stream 0 is the thread's
+ * own. They are called only inside mdnn_driver_enter. */
 #define DRIVER_HOOK(symbol, type, hook, own, parameters, arguments)                                \
     CUresult mdnn_hook_##hook(CUresult (*real)(parameters), bool own_stream, parameters);
 #define DRIVER_OPERATION(symbol, type, own, stream, names, parameters, arguments)

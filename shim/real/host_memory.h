@@ -28,7 +28,7 @@ static inline bool mdnn_host_memory_may_hold(uint64_t address)
 }
 
 /* Calls `visit` for each word of the memory at `address`, up to its end and for `bytes` at most; not at all if no such
- * memory is there. It may take no lock and may not call CUDA. */
+ * memory is there. `visit` may take no lock and may not call CUDA. */
 void mdnn_host_memory_words(uint64_t address, size_t bytes,
                             void (*visit)(void *context, uint64_t word), void *context);
 

@@ -1,14 +1,14 @@
-/* Kernels that reach memory which none of their parameters names, and no pointer that the library follows leads to. They
- * are kept in a file, one mangled name in a line, to which `microdnn verify` adds what it finds; lines that begin with #
- * are comments. A name in the file makes a kernel's launch use more memory, never less. Thread-safe. */
+/* Kernels that reach memory which is neither named by a parameter nor found by following pointers. They are kept in a
+ * file, one mangled name in a line, to which `microdnn verify` adds what it finds; lines that begin with # are
+ * comments. A name in the file makes a kernel's launch use more memory, never less. Thread-safe. */
 #ifndef MDNN_KERNEL_LIST_H
 #define MDNN_KERNEL_LIST_H
 
 #include <stdbool.h>
 
-/* Reads the file; called once, and the list is empty before. `~/` at the start of the path is the home directory. "" or a
- * file that is not there: no kernels. Another trouble, and a line that is no name, is logged with the file's name and the
- * line's number. */
+/* Reads the file; called once, and the list is empty before. `~/` at the start of the path is the home directory. "" or
+ * a file that is not there: no kernels. Any other error is logged with the file's name, and a line that is not a name
+ * also with its number. */
 void mdnn_kernel_list_open(const char *path);
 bool mdnn_kernel_list_any(void);
 bool mdnn_kernel_list_has(const char *name);

@@ -1,6 +1,6 @@
-/* What the mangled name of a kernel says about its parameters: which of them are tables of pointers in memory, T **, and
- * which could be what the kernel writes there. Names of C++ functions carry the types of the parameters (Itanium C++ ABI,
- * 5.1.5.3), names of C functions do not. Pure; thread-safe. */
+/* What the mangled name of a kernel says about its parameters: which of them are tables of pointers in memory, T **,
+ * and from which of them the kernel could take the pointers that it writes there. Names of C++ functions carry the
+ * types of the parameters (Itanium C++ ABI, 5.1.5.3), names of C functions do not. Pure; thread-safe. */
 #ifndef MDNN_KERNEL_SIGNATURE_H
 #define MDNN_KERNEL_SIGNATURE_H
 

@@ -1,8 +1,8 @@
-/* Tables of pointers in device memory that kernels write, such as those of MAGMA's batched routines. A kernel that has a
- * table among its parameters, as its name says (shim/real/kernel_signature.h), may write there what its other parameters
- * of that type are: from its launch on, the table counts as holding the pointers that are among these, and those in the
- * tables among them, beside what it held before (shim/vmem/virtual_pointers.h). It may count as holding too many, never
- * too few. Thread-safe. */
+/* Tables of pointers in device memory that kernels write, such as those of MAGMA's batched routines. A kernel that has
+ * a table, T **, among its parameters, as its name says (shim/real/kernel_signature.h), may write pointers there: each
+ * T * among its other parameters, and those in its other tables of that type. From its launch on, the table counts as
+ * holding all of these, beside what it held before (shim/vmem/virtual_pointers.h). It may count as holding too many,
+ * never too few. Thread-safe. */
 #ifndef MDNN_KERNEL_TABLES_H
 #define MDNN_KERNEL_TABLES_H
 

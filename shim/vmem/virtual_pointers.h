@@ -1,15 +1,15 @@
 /* Pointers that reach device memory through copies: whoever names the memory that holds them also uses what they point to
  * (offload/memory/pointer_tables.h). The hooks of copies and fills report what those write; a launch asks what it reaches.
  *
- * Words are read from the source of a copy from the host, at the call. That is all there is to know if the copy reads its
- * source before the call returns: it waits for its end, or its source is pageable, since the driver stages that. A source
- * in pinned memory may change until the copy runs. If it holds a pointer at the call, or there was one at the copy's
- * destination, the destination is read back right behind the copy, in its stream, into pinned memory of ours. Until that
- * has ended a launch that names the destination counts as using everything; if not everything is resident, or some stream
- * has ever waited for the host, the host waits for the end of the copy, but not for ever.
+ * Words are read from the source of a copy from the host, at the call. That is all there is to know if the source is
+ * read before the call returns: the call waits for the copy, or the source is pageable, so that the driver stages it. A
+ * source in pinned memory may change until the copy runs. If it holds a pointer at the call, or there was one at the
+ * copy's destination, the destination is read back right behind the copy, in its stream, into pinned memory of ours.
+ * Until that has ended a launch that names the destination counts as using everything; if not everything is resident,
+ * or some stream has ever waited for the host, the host waits for the end of the copy, but not for ever.
  *
- * Words that a captured copy carries come to their places as the words are at the capture. A captured copy or fill ends
- * none, since nobody knows when it runs.
+ * A captured copy adds the words that its source holds at the capture. A captured copy or fill ends no words, since
+ * nobody knows when it runs.
  *
  * One lock for the whole process; those of devices and of timelines are taken inside it. A program without such pointers
  * pays for a load per launch, and for a look at the words of its small copies from the host. */
@@ -48,8 +48,8 @@ void mdnn_transfers_enqueued(const mdnn_transfers_t *transfers,
                              const mdnn_virtual_operation_t *operation);
 void mdnn_transfers_free(mdnn_transfers_t *transfers);
 
-/* Work that has been enqueued may write any of these addresses somewhere at `at`; `lost`: and more, for want of memory.
- * What is there counts as well. */
+/* Work that has been enqueued may write any of these addresses somewhere into the table at `at`, in addition to what is
+ * there. `lost`: the list is incomplete, for want of memory. */
 void mdnn_pointers_may_be_at(uint64_t at, const uint64_t *values, size_t count, bool lost);
 
 /* ---- what is followed ---- */
@@ -69,8 +69,8 @@ void mdnn_pointers_end(mdnn_virtual_operation_t *operation);
 /* The stream of the operation, as the driver takes it. */
 CUstream mdnn_pointers_handle(const mdnn_virtual_operation_t *operation);
 
-/* A stream is about to wait for what the host may do later. From then on no launch counts as using anything: while its
- * stream waited, no memory could leave, and the host might be waiting for that. */
+/* A stream is about to wait for what the host may do later. From then on launches no longer count as using everything:
+ * while the stream of such a launch waited, no memory could leave, and the host might be waiting for that. */
 void mdnn_pointers_host_waits(void);
 bool mdnn_pointers_host_may_be_awaited(void);
 /* Whether pointers are known in the allocation around the address. */

@@ -14,7 +14,7 @@ bool mdnn_virtual_any(void);
 struct mdnn_virtual_device;
 struct mdnn_virtual_device *mdnn_virtual_untracked_begin(CUstream stream, uint64_t *number);
 void mdnn_virtual_untracked_end(struct mdnn_virtual_device *device, uint64_t number);
-/* Calls of the calling thread between the two. */
+/* How many such calls the calling thread has between begin and end. */
 uint32_t mdnn_virtual_untracked_open(void);
 
 /* The starts of all live allocations, in memory that the caller frees. NULL: there are none, or
