@@ -221,7 +221,8 @@ bool mdnn_memory_operand_start(const mdnn_memory_t *memory,
 void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
 
 /* Changes the safety level to HOST for good: what is away is covered, so unnamed accesses are served. The device's
- * `cover` must work. BUSY: an operation is between begin and end, or a move has not ended; the level stays. */
+ * `cover` must work. BUSY: an operation is between begin and end, or a move has not ended; the level stays, unless what
+ * was covered cannot be uncovered. */
 mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory);
 
 /* Called around an operation that may use any allocation beside those that are named within; nobody

@@ -182,13 +182,14 @@ static mdnn_status_t wait_for_uses(mdnn_memory_t *memory, const mdnn_allocation_
     return MDNN_STATUS_OK;
 }
 
-/* What was covered on the way. */
-static void uncover_all(mdnn_memory_t *memory)
+/* What was covered on the way. false: a call failed, and something still is. */
+static bool uncover_all(mdnn_memory_t *memory)
 {
+    bool all = true;
     for (mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next)
-        if (allocation->covered > 0)
-            (void)mdnn_allocation_uncover(memory, allocation);
+        all = mdnn_allocation_uncover(memory, allocation) == MDNN_STATUS_OK && all;
+    return all;
 }
 
 /* All of which a part is away goes away. BUSY: it cannot, within that time. */
@@ -216,9 +217,14 @@ static mdnn_status_t complete_all(mdnn_memory_t *memory)
 /* What is blank has no slots yet. */
 static mdnn_status_t cover_with_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
+    mdnn_status_t status = MDNN_STATUS_OK;
     if (allocation->blank) {
         allocation->target = 0;
-        MDNN_TRY(mdnn_allocation_take_slots(memory, allocation));
+        status = mdnn_allocation_take_slots(memory, allocation);
+    }
+    if (status != MDNN_STATUS_OK) { /* some, perhaps */
+        mdnn_allocation_trim_slots(memory, allocation);
+        return status;
     }
     if (!MDNN_FAULT(SERVES_WITHOUT_COVERS))
         mdnn_allocation_cover(memory, allocation);
@@ -240,10 +246,9 @@ mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory)
          status == MDNN_STATUS_OK && allocation; allocation = allocation->next)
         if (!allocation->freed && allocation->range && allocation->state == MDNN_ALLOCATION_AWAY)
             status = cover_with_slots(memory, allocation);
-    if (status != MDNN_STATUS_OK)
-        uncover_all(memory);
+    if (status != MDNN_STATUS_OK && uncover_all(memory))
+        memory->config.safety = before;
     memory->quiet = false;
-    memory->config.safety = status == MDNN_STATUS_OK ? MDNN_SAFETY_HOST : before;
     memory->steps++;
     mdnn_memory_check(memory);
     return status;
