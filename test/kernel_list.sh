@@ -11,6 +11,8 @@ HOME=$TMPDIR/home
 list=$HOME/.cache/microdnn/kernels
 export HOME
 unset MICRODNN_MEMORY_KERNELS
+# A sanitizer's run time wants to be the first library.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
 mkdir "$HOME"
 
 hidden() { under 48MiB "$client" hidden "${1:-1}" "$buffers"; }
@@ -41,6 +43,12 @@ is_served() {
             grep -q 'follow_table is in the list .* as with safety = host' "$log" ||
             { echo "seed $seed"; shows_log; return 1; }
     done
+}
+
+is_served_after_a_reset() {
+    echo follow_table >"$TMPDIR/list"
+    MICRODNN_MEMORY_KERNELS=$TMPDIR/list under 48MiB "$client" hidden_again 1 "$buffers" && [ "$(wc -l <"$log")" = 1 ] ||
+        shows_log
 }
 
 needs_no_other_way_where_all_fits() {
@@ -82,10 +90,11 @@ cannot_be_kept() {
         grep -q 'follow_table .* cannot be kept: .*none/list: No such file' "$log" || shows_log
 }
 
-plan 9
+plan 10
 check "a kernel that strays ends with a line that names the last kernels, and what would serve them" fails_and_says_why
 check "verify adds it to the list, and is clean from then on" is_learned
 check "a kernel of the list is served, although not all fits" is_served
+check "so it is after a reset of the device" is_served_after_a_reset
 check "nothing changes where all fits" needs_no_other_way_where_all_fits
 check "safety = fast does without the list" is_not_for_fast
 check "a line that is no name is named, and the others count" names_bad_lines

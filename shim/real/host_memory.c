@@ -1,10 +1,15 @@
 #include "shim/real/host_memory.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "config/lock.h"
 #include "shim/real/real.h"
+
+enum { PIECE_WORDS = 2048 }; /* that are read at once */
 
 typedef struct piece {
     uint64_t start, end;
@@ -121,6 +126,21 @@ void mdnn_host_memory_device_ends(CUdevice device)
 
 /* ---- words ---- */
 
+/* Through the kernel, since the program may have unmapped a part or forbidden to read it; how many came. Where that is
+ * not allowed, as in some containers, it is read here. */
+static uint64_t read_words(uint64_t *words, uint64_t address, uint64_t bytes)
+{
+    const struct iovec to = {words, bytes};
+    struct iovec from = {.iov_len = bytes};
+    memcpy(&from.iov_base, &address, sizeof address);
+    const ssize_t got = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+    if (got < 0 && (errno == EPERM || errno == ENOSYS))
+        memcpy(words, from.iov_base, bytes);
+    else
+        bytes = got > 0 ? (uint64_t)got : 0;
+    return bytes / sizeof *words;
+}
+
 void mdnn_host_memory_words(uint64_t address, size_t bytes,
                             void (*visit)(void *context, uint64_t word), void *context)
 {
@@ -129,7 +149,15 @@ void mdnn_host_memory_words(uint64_t address, size_t bytes,
     const bool found = place < count && pieces[place].start <= address;
     const uint64_t there = found ? pieces[place].end - address : 0;
     const uint64_t end = address + (there < bytes ? there : bytes);
-    for (uint64_t at = (address + 7) / 8 * 8; at + sizeof(uint64_t) <= end; at += sizeof(uint64_t))
-        visit(context, *(const volatile uint64_t *)(uintptr_t)at);
+    const int error = errno;
+    uint64_t words[PIECE_WORDS], came = PIECE_WORDS;
+    for (uint64_t at = (address + 7) / 8 * 8; came == PIECE_WORDS && at + sizeof *words <= end;
+         at += sizeof words) {
+        const uint64_t wanted = (end - at) / sizeof *words;
+        came = read_words(words, at, (wanted < PIECE_WORDS ? wanted : PIECE_WORDS) * sizeof *words);
+        for (uint64_t i = 0; i < came; i++)
+            visit(context, words[i]);
+    }
+    errno = error;
     mdnn_unlock(&lock);
 }

@@ -5,7 +5,8 @@
 
 #include <libiberty/demangle.h>
 
-enum { LONGEST_NAME = 32 << 10 };
+/* The demangler keeps about a hundred bytes for each character on the stack. */
+enum { LONGEST_NAME = 2 << 10 };
 
 /* A parameter's type. `depth`: how many pointers lead to `base`, which has no const in front or behind. */
 typedef struct type {
@@ -127,7 +128,7 @@ mdnn_kernel_signature_t mdnn_kernel_signature(const char *name, uint32_t paramet
     if (parameters == 0 || parameters > MDNN_KERNEL_SIGNATURE_PARAMETERS ||
         strnlen(name, LONGEST_NAME) == LONGEST_NAME)
         return signature;
-    char *const text = cplus_demangle_v3(name, DMGL_PARAMS);
+    char *const text = cplus_demangle_v3(name, DMGL_PARAMS | DMGL_NO_RECURSE_LIMIT);
     const uint32_t count = text ? read_types(text, types) : 0;
     for (uint32_t i = 0; count == parameters && i < count; i++)
         if (types[i].depth > 1 && signature.count < MDNN_KERNEL_TABLES)

@@ -182,6 +182,8 @@ bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status,
 
 mdnn_safety_t mdnn_virtual_safety(const mdnn_virtual_device_t *device)
 {
+    if (device->serves_all)
+        return MDNN_SAFETY_HOST;
     const mdnn_safety_t wanted = (mdnn_safety_t)mdnn_process_options()->memory_safety;
     const bool fast =
         wanted == MDNN_SAFETY_AUTO || (wanted == MDNN_SAFETY_HOST && !device->can_serve_all);

@@ -186,7 +186,7 @@ void mdnn_pointers_may_be_at(uint64_t at, const uint64_t *values, size_t count, 
     uint64_t start, end;
     for (size_t i = 0; words && i < count; i++)
         if (mdnn_pointers_find(NULL, values[i], &start, &end))
-            words[made++] = (mdnn_pointer_word_t){at / 8 * 8, start};
+            words[made++] = (mdnn_pointer_word_t){at / 8 * 8, values[i]};
     if (made > 0) {
         qsort(words, made, sizeof *words, compare_values);
         made = without_repeats(words, made);

@@ -17,6 +17,7 @@
 #include "shim/vmem/virtual_refusals.h"
 #include "shim/vmem/virtual_shared.h"
 #include "shim/vmem/virtual_statistics.h"
+#include "shim/vmem/virtual_untracked.h"
 
 /* One chunk more is little beside so many. */
 enum { ENDED_CHUNKS = 32 };
@@ -110,7 +111,7 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
              "(ulimit -v)");
     MDNN_TRY(mdnn_device_memory_create(&config, &device->device));
     device->can_serve_all = mdnn_device_memory_covers(device->device);
-    device->serves_all = device->can_serve_all && options->memory_safety == MDNN_SAFETY_HOST;
+    device->serves_all = device->can_serve_all && mdnn_virtual_serves_all();
     mdnn_device_memory_addresses(device->device, &device->start, &device->bytes);
     device->trouble[0] = '\0';
     const mdnn_status_t status = make_memory(device, chunk_bytes);

@@ -431,6 +431,7 @@ static void streams(uint64_t seed, int count)
         work();
     }
     CUDA(cudaStreamSynchronize(other));
+    CUDA(cudaEventDestroy(event));
     check_all();
 }
 
@@ -670,6 +671,15 @@ static void hidden(uint64_t seed, int count)
     check_all();
 }
 
+/* The same on the device as it is after a reset. */
+static void hidden_again(uint64_t seed, int count)
+{
+    for (int life = 0; life < 2; life++) {
+        hidden(seed, count);
+        CUDA(cudaDeviceReset());
+    }
+}
+
 /* Labels and small numbers, as every program copies them from pinned memory: nothing is read back. */
 static void labels(uint64_t seed, int count)
 {
@@ -691,14 +701,23 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(uint64_t seed, int count);
-    } programs[] = {{"pageable", pageable},   {"pinned", pinned},
-                    {"swapped", swapped},     {"structures", structures},
-                    {"chains", chains},       {"overwritten", overwritten},
-                    {"streams", streams},     {"captured", captured},
-                    {"moved", moved},         {"freed", freed},
-                    {"too_large", too_large}, {"labels", labels},
-                    {"host", host},           {"written", written},
-                    {"packed", packed},       {"hidden", hidden}};
+    } programs[] = {{"pageable", pageable},
+                    {"pinned", pinned},
+                    {"swapped", swapped},
+                    {"structures", structures},
+                    {"chains", chains},
+                    {"overwritten", overwritten},
+                    {"streams", streams},
+                    {"captured", captured},
+                    {"moved", moved},
+                    {"freed", freed},
+                    {"too_large", too_large},
+                    {"labels", labels},
+                    {"host", host},
+                    {"written", written},
+                    {"packed", packed},
+                    {"hidden", hidden},
+                    {"hidden_again", hidden_again}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(programs[i].name, argv[1]) == 0) {
             programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));

@@ -281,6 +281,7 @@ static void freed_for_another(void)
     check(second, &d);
     write_word(word);
     check(first, &c);
+    CUDA(cudaEventDestroy(event));
 }
 
 /* Where there is no other memory it is that, and the stream waits. */

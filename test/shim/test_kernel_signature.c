@@ -98,6 +98,16 @@ CASE(a_name_that_says_nothing_has_no_tables)
     check(endless, 1, 0, NULL); /* deeper than the demangler goes */
 }
 
+CASE(long_names_have_types)
+{
+    char name[1600];
+    char part[1501];
+    memset(part, 'k', sizeof part - 1);
+    part[sizeof part - 1] = '\0';
+    snprintf(name, sizeof name, "_Z1500%sPPfS_", part); /* (float**, float*) */
+    check(name, 2, 1, (mdnn_kernel_table_t[]){{0, true, 2, 0}});
+}
+
 CASE(no_name_is_read_past_its_end)
 {
     static const char *const names[] = {
