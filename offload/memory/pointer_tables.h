@@ -56,7 +56,7 @@ void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, u
 /* Adds words at their places, beside those that are there; call mdnn_pointer_tables_overwrite first to end these. */
 bool mdnn_pointer_tables_add(mdnn_pointer_tables_t *tables, const mdnn_pointer_word_t *words,
                              size_t count);
-/* Likewise the words that lie in the bytes at `from` come to `to`. */
+/* Adds to the bytes at `to` the words that lie in the bytes at `from`, likewise beside those that are there. */
 bool mdnn_pointer_tables_copy(mdnn_pointer_tables_t *tables, uint64_t to, uint64_t from,
                               uint64_t bytes);
 /* What the bytes hold is known only from `words`, once `point` has passed; `words` belong to the tables until they are
@@ -71,7 +71,7 @@ typedef struct mdnn_pointers_followed {
     uint64_t *
         starts; /* of allocations, some perhaps twice; what a holder's latest words lead to comes first */
     size_t current,
-        count; /* those from `current` on only through words that are being overwritten */
+        count; /* those from `current` on are reached only by words being overwritten */
     size_t capacity;
     bool lost;   /* some are missing, because memory was short */
     bool unread; /* it may be more: ask again when this point has passed */

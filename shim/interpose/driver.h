@@ -76,7 +76,7 @@ void mdnn_driver_note_plain(mdnn_plain_memory_t wanted, CUresult result);
 bool mdnn_driver_is_exiting(void);
 
 /* The entry that replaces `function`, which the driver gave for the API `name` in that version and
- * family; `function` itself if it is not hooked. */
+ * family (`own_stream`: the one where stream 0 is the thread's own); `function` itself if it is not hooked. */
 void *mdnn_driver_route(const char *name, void *function, int version, bool own_stream);
 
 /* For dlsym: whether a symbol of that name is hooked, and what replaces `found`, which is the

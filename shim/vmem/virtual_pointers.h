@@ -37,7 +37,7 @@ typedef struct mdnn_transfers {
     mdnn_transfer_t *list;
     mdnn_pointer_word_t *words; /* that the sources held at the call */
     size_t word_count, word_capacity;
-    bool lost; /* something, for want of memory: the call is refused */
+    bool lost; /* words or transfers are missing, for want of memory: the call is refused */
 } mdnn_transfers_t;
 
 /* Before mdnn_virtual_begin: reads the source, if it is memory of the host and small. What cannot concern pointers is
