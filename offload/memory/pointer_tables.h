@@ -70,8 +70,7 @@ void mdnn_pointer_tables_forget(mdnn_pointer_tables_t *tables, uint64_t at, uint
 typedef struct mdnn_pointers_followed {
     uint64_t *
         starts; /* of allocations, some perhaps twice; what a holder's latest words lead to comes first */
-    size_t current,
-        count; /* those from `current` on are reached only by words being overwritten */
+    size_t current, count; /* those from `current` on are reached only by words being overwritten */
     size_t capacity;
     bool lost;   /* some are missing, because memory was short */
     bool unread; /* it may be more: ask again when this point has passed */
