@@ -111,7 +111,7 @@ class LinearAlgebraCase:
     def __init__(self, function, kind, library, dtype, device):
         self.name = f"matrices.{function} {library} {str(dtype).removeprefix('torch.')}"
         self.run = LINEAR_ALGEBRA[kind][function]
-        self.kind, self.library, self.dtype, self.device = kind, library, dtype, device
+        self.kind, self.backend, self.dtype, self.device = kind, library, dtype, device
 
     def matrix(self, shape):
         values = torch.randn(shape, dtype=self.dtype, device=self.device) / shape[-1]
@@ -120,7 +120,7 @@ class LinearAlgebraCase:
         return (values + torch.eye(shape[-1], dtype=self.dtype, device=self.device)).requires_grad_()
 
     def samples(self):
-        torch.backends.cuda.preferred_linalg_library(self.library)
+        torch.backends.cuda.preferred_linalg_library(self.backend)
         try:
             for shape in SHAPES:
                 matrix = self.matrix(shape)
