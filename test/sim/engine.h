@@ -127,7 +127,9 @@ struct CUevent_st {
     sim_op_t *op;        /* last record, counted reference, or NULL */
     uint64_t capture_id; /* of the capture in which it was recorded last, or 0 */
     sim_frontier_t frontier;
+    uint64_t context_id; /* with whose end the event ends */
     struct CUevent_st *next_free;
+    uintptr_t made_before; /* hidden (stream.c) */
 };
 
 struct CUctx_st {

@@ -9,6 +9,9 @@
 #define EVENT_MAGIC UINT64_C(0x73696d6576656e74)
 
 static CUevent free_events; /* never given back, so that a stale handle's magic can be read */
+/* The first of all events, ended ones too. Its address is inverted, so that a leak checker, which looks for
+ * addresses, does not take an event for used only because it is in this list. */
+static uintptr_t made_last;
 static _Thread_local char this_thread; /* whose address tells threads apart */
 static _Thread_local bool zero_is_own;
 
@@ -112,6 +115,29 @@ static bool ends_with(const sim_range_t *range, CUcontext context, bool primary)
            !range->physical && (range->context == context || (primary && !range->context));
 }
 
+static CUevent find_event(CUevent event)
+{
+    return event && event->magic == EVENT_MAGIC ? event : NULL;
+}
+
+static void end_event(CUevent event)
+{
+    sim_op_drop(event->op);
+    sim_frontier_clear(&event->frontier);
+    *event = (struct CUevent_st){.next_free = free_events, .made_before = event->made_before};
+    free_events = event;
+}
+
+static void end_events(uint64_t context_id)
+{
+    CUevent event;
+    for (uintptr_t hidden = made_last; hidden; hidden = event->made_before) {
+        event = (CUevent)~hidden;
+        if (find_event(event) && event->context_id == context_id)
+            end_event(event);
+    }
+}
+
 void sim_context_close(CUcontext context)
 {
     const int device = context->device;
@@ -120,6 +146,7 @@ void sim_context_close(CUcontext context)
     sim_modules_end(context->id);
     while (context->streams)
         destroy_stream(context->streams);
+    end_events(context->id);
     context->legacy = NULL;
     context->sticky = CUDA_SUCCESS;
     if (primary)
@@ -238,11 +265,6 @@ static CUresult stream_query(CUstream handle)
 
 SIM_ENTRY(CONTEXT, cuStreamQuery, (CUstream stream), stream_query(stream))
 
-static CUevent find_event(CUevent event)
-{
-    return event && event->magic == EVENT_MAGIC ? event : NULL;
-}
-
 static CUresult stream_wait_event(CUstream handle, CUevent event, unsigned flags)
 {
     CUstream stream;
@@ -302,6 +324,14 @@ STREAM_FACT(cuStreamGetId, unsigned long long, stream->id)
 STREAM_FACT(cuStreamGetCtx, CUcontext, stream->context)
 STREAM_FACT(cuStreamGetDevice, CUdevice, stream->context->device)
 
+static CUevent make_event(void)
+{
+    CUevent event = sim_allocate(sizeof *event);
+    event->made_before = made_last;
+    made_last = ~(uintptr_t)event;
+    return event;
+}
+
 static CUresult event_create(CUevent *out, unsigned flags)
 {
     if (!out || flags > (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING))
@@ -310,8 +340,11 @@ static CUresult event_create(CUevent *out, unsigned flags)
     if (event)
         free_events = event->next_free;
     else
-        event = sim_allocate(sizeof *event);
-    *event = (struct CUevent_st){.magic = EVENT_MAGIC, .flags = flags};
+        event = make_event();
+    *event = (struct CUevent_st){.magic = EVENT_MAGIC,
+                                 .flags = flags,
+                                 .context_id = sim_current()->id,
+                                 .made_before = event->made_before};
     *out = event;
     return CUDA_SUCCESS;
 }
@@ -322,10 +355,7 @@ static CUresult event_destroy(CUevent event)
 {
     if (!find_event(event))
         return CUDA_ERROR_INVALID_HANDLE;
-    sim_op_drop(event->op);
-    sim_frontier_clear(&event->frontier);
-    *event = (struct CUevent_st){.next_free = free_events};
-    free_events = event;
+    end_event(event);
     return CUDA_SUCCESS;
 }
 

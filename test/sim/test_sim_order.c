@@ -377,6 +377,25 @@ CASE(events_order_streams_of_two_devices)
     expect_success(across_devices, "MICRODNN_SIM_DEVICES=2");
 }
 
+static void reset_one_device(void)
+{
+    cudaEvent_t here = new_event(), there;
+    OK(cudaEventRecord(here, NULL));
+    OK(cudaSetDevice(1));
+    OK(cudaEventCreate(&there));
+    OK(cudaEventRecord(there, NULL));
+    OK(cudaDeviceReset());
+    CHECK(cudaEventSynchronize(there) == cudaErrorInvalidResourceHandle);
+    CHECK(cudaEventDestroy(there) == cudaErrorInvalidResourceHandle);
+    OK(cudaSetDevice(0));
+    OK(cudaEventSynchronize(here));
+}
+
+CASE(events_end_with_their_device)
+{
+    expect_success(reset_one_device, "MICRODNN_SIM_DEVICES=2");
+}
+
 int main(void)
 {
     return run_cases("sim_order");
