@@ -12,10 +12,11 @@ long=600000
 # and $ours are as the condition says
 goes_through() {
     rm -f "$stats"
-    env MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_CONVOLUTION_MEASURE_PATIENCE="$2" \
+    "$(dirname "$0")/limits.py" --cpu 60 --idle 30 env MICRODNN_SIM_PROFILE=toy \
+        MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_CONVOLUTION_MEASURE_PATIENCE="$2" \
         MICRODNN_STATS=json MICRODNN_STATS_FILE="$stats" \
         LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library" \
-        "$(dirname "$0")/limits.py" --cpu 60 --idle 30 "$MDNN_BUILD/test/clients/waiting_streams" "$1" || return 1
+        "$MDNN_BUILD/test/clients/waiting_streams" "$1" || return 1
     passed=$(sed -n 's/.*"passed_busy": *\([0-9]*\).*/\1/p' "$stats" | head -n 1)
     ours=$(sed -n 's/.*"executions_undivided": *\([0-9]*\).*/\1/p' "$stats" | head -n 1)
     echo "$passed passed, $ours ran as we chose"

@@ -1,7 +1,11 @@
 /* A program whose requests for memory are refused, and that goes on or ends: refusals WHAT BYTES.
- *   workspace   of a convolution, each that cuDNN tells of; it goes on with the algorithm that
- * needs none without     BYTES, without which it goes on needed      BYTES, without which it ends
+ *
+ *   workspace   each workspace that cuDNN names for a convolution; it goes on with the algorithm that needs none
+ *   without     BYTES, without which it goes on
+ *   needed      BYTES, without which it ends
+ *
  * It runs a convolution before and after. Knows nothing of microdnn. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "test/clients/bail.h"
@@ -33,6 +37,17 @@ static void make(convolution_t *made)
     CUDA(cudaMalloc(&made->y, tensor_bytes));
     CUDA(cudaMalloc(&made->w, (size_t)CHANNELS * CHANNELS * FILTER * FILTER * 4));
     CUDA(cudaMemset(made->x, 0, tensor_bytes));
+}
+
+static void destroy(const convolution_t *made)
+{
+    CUDA(cudaFree(made->x));
+    CUDA(cudaFree(made->y));
+    CUDA(cudaFree(made->w));
+    CUDNN(cudnnDestroyConvolutionDescriptor(made->descriptor));
+    CUDNN(cudnnDestroyFilterDescriptor(made->filter));
+    CUDNN(cudnnDestroyTensorDescriptor(made->tensor));
+    CUDNN(cudnnDestroy(made->handle));
 }
 
 static void run(const convolution_t *made, cudnnConvolutionFwdAlgo_t algorithm, void *workspace,
@@ -80,10 +95,10 @@ int main(int argc, char **argv)
         try_workspaces(&convolution);
     else if (cudaMalloc(&memory, bytes) == cudaSuccess)
         BAIL("all that was to be had");
-    else if (strcmp(what, "needed") == 0)
-        return 3;
-    for (int i = 0; i < AFTERWARDS; i++)
+    const bool goes_on = strcmp(what, "needed") != 0;
+    for (int i = 0; goes_on && i < AFTERWARDS; i++)
         run(&convolution, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, NULL, 0);
     CUDA(cudaDeviceSynchronize());
-    return 0;
+    destroy(&convolution);
+    return goes_on ? 0 : 3;
 }

@@ -74,6 +74,20 @@ static void job_open(job_t *job, int channels, unsigned flags)
     CUDA(cudaMalloc(&job->workspace, workspace_bytes));
 }
 
+static void job_close(const job_t *job)
+{
+    CUDA(cudaFree(job->x));
+    CUDA(cudaFree(job->w));
+    CUDA(cudaFree(job->y));
+    CUDA(cudaFree(job->workspace));
+    CUDNN(cudnnDestroyConvolutionDescriptor(job->convolution));
+    CUDNN(cudnnDestroyFilterDescriptor(job->w_desc));
+    CUDNN(cudnnDestroyTensorDescriptor(job->y_desc));
+    CUDNN(cudnnDestroyTensorDescriptor(job->x_desc));
+    CUDNN(cudnnDestroy(job->handle));
+    CUDA(cudaStreamDestroy(job->stream));
+}
+
 static bool job_run(const job_t *job)
 {
     const float one = 1, zero = 0;
@@ -144,7 +158,9 @@ static bool its_stream_waits_for_a_value(void)
     CHECK(job_is_right(&job));
     for (int i = 0; i < 4; i++) /* and now it is measured */
         CHECK(job_run(&job) && job_is_right(&job));
-    return job_has_its_stream(&job);
+    CHECK(job_has_its_stream(&job));
+    job_close(&job);
+    return true;
 }
 
 /* Idle is the stream of the convolution; another one is not, and waiting for the device would never end. */
@@ -159,7 +175,10 @@ static bool another_stream_waits_for_a_value(void)
     CHECK(job_run(&job) && job_is_right(&job));
     write_value();
     CUDA(cudaStreamSynchronize(other));
-    return job_has_its_stream(&job);
+    CHECK(job_has_its_stream(&job));
+    CUDA(cudaStreamDestroy(other));
+    job_close(&job);
+    return true;
 }
 
 /* What waits is a stream that the default stream waits for, and so does every other blocking stream. */
@@ -175,6 +194,8 @@ static bool the_default_stream_is_held_up(void)
     CHECK(job_run(&job) && job_is_right(&job));
     write_value();
     CUDA(cudaStreamSynchronize(other));
+    CUDA(cudaStreamDestroy(other));
+    job_close(&job);
     return true;
 }
 
@@ -192,7 +213,11 @@ static bool its_stream_waits_for_an_event_of_another(void)
     CUDA(cudaStreamWaitEvent(job.stream, event, 0));
     CHECK(job_run(&job));
     write_value();
-    return job_is_right(&job);
+    CHECK(job_is_right(&job));
+    CUDA(cudaEventDestroy(event));
+    CUDA(cudaStreamDestroy(other));
+    job_close(&job);
+    return true;
 }
 
 /* ---- two threads ---- */
@@ -236,7 +261,11 @@ static bool a_thread_that_waits_stops_no_other(void)
         CHECK(job_run(&unknown) && job_is_right(&unknown));
     write_value();
     CHECK(pthread_join(thread, NULL) == 0 && worker.passed);
-    return job_is_right(&blocked);
+    CHECK(job_is_right(&blocked));
+    job_close(&blocked);
+    job_close(&known);
+    job_close(&unknown);
+    return true;
 }
 
 static const struct {
