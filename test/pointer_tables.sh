@@ -15,7 +15,7 @@ too_large() {
 }
 
 unread="counters['pointer_arrays_read'] == 0"
-plan 15
+plan 22
 check "tables from pageable memory, by copies of all forms" program pageable "$moved and $unread"
 check "tables from pinned memory, which change before their copy runs" \
     program pinned "$moved and counters['pointer_arrays_read'] > 0"
@@ -30,6 +30,14 @@ check "tables that are copied on the device" program moved "$moved and $unread"
 check "tables in pinned memory of the host that kernels read there" program host "$moved and $unread"
 check "tables that are packed with numbers" program packed "$moved"
 check "tables that kernels write" program written "$moved and $unread"
+check "tables that kernels take from tables that are not read back yet" \
+    program unread_source "$moved and counters['pointer_arrays_read'] > 0"
+check "a part of a table that kernels write is copied, another part overwritten" program partly "$moved"
+check "a table that a graph writes again after it was cleared" program graph_again "$moved"
+check "the ninth table of a kernel" program nine "$moved"
+check "the twelfth table in pinned memory" program many "$moved"
+check "tables in pinned memory that lead to others there" program pinned_chain "$moved"
+check "a table that is copied to the host and back" program round_trip "$moved"
 check "a table whose memory is freed leads nowhere" \
     program freed "$moved and $unread and memory['largest_operation_bytes'] < 16 << 20"
 check "a table that leads to more than fits" too_large

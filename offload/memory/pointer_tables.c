@@ -10,6 +10,7 @@ typedef struct word {
     uint64_t stamp; /* later words have higher ones */
     mdnn_stream_point_t
         over; /* it counts until this has passed; position 0: it is not overwritten */
+    bool spread, kept;
 } word_t;
 
 /* An allocation that holds words. */
@@ -194,6 +195,27 @@ static size_t first_word(const holder_t *holder, uint64_t place)
     return low;
 }
 
+/* The end of the bytes where the word may lie. */
+static uint64_t end_of(const holder_t *holder, const word_t *word)
+{
+    const uint64_t room = holder->end - word->place;
+    return !word->spread || MDNN_FAULT(SPREAD_WORDS_HAVE_A_PLACE) ? word->place + sizeof word->value
+           : room < MDNN_POINTER_SPREAD_BYTES                     ? holder->end
+                                              : word->place + MDNN_POINTER_SPREAD_BYTES;
+}
+
+static bool is_kept(const word_t *word)
+{
+    return word->kept && !MDNN_FAULT(WORDS_OF_GRAPHS_END);
+}
+
+/* The first word that may lie in bytes from the place on. */
+static size_t first_reaching(const holder_t *holder, uint64_t place)
+{
+    const bool near = place - holder->start < MDNN_POINTER_SPREAD_BYTES;
+    return first_word(holder, near ? holder->start : place - MDNN_POINTER_SPREAD_BYTES);
+}
+
 static bool is_same(mdnn_stream_point_t left, mdnn_stream_point_t right)
 {
     return left.stream == right.stream && left.position == right.position;
@@ -241,6 +263,8 @@ static int compare_words(const word_t *left, const word_t *right)
 static word_t both(const word_t *known, const word_t *added)
 {
     word_t word = *added;
+    word.spread = added->spread || known->spread;
+    word.kept = added->kept || known->kept;
     if (added->over.position != 0 &&
         (known->over.position == 0 || known->over.position > added->over.position))
         word.over = known->over;
@@ -294,12 +318,16 @@ static bool put_words(mdnn_pointer_tables_t *tables, const word_t *words, size_t
 }
 
 bool mdnn_pointer_tables_add(mdnn_pointer_tables_t *tables, const mdnn_pointer_word_t *words,
-                             size_t count)
+                             size_t count, bool kept)
 {
     word_t *const made = count > 0 ? reallocarray(NULL, count, sizeof *made) : NULL;
     tables->stamp++;
     for (size_t i = 0; made && i < count; i++)
-        made[i] = (word_t){words[i].place, words[i].value, tables->stamp, {0}};
+        made[i] = (word_t){.place = words[i].place,
+                           .value = words[i].value,
+                           .stamp = tables->stamp,
+                           .spread = words[i].spread,
+                           .kept = kept};
     const bool all = count == 0 || (made && put_words(tables, made, count));
     free(made);
     return all;
@@ -324,9 +352,10 @@ static void overwrite_in(holder_t *holder, uint64_t at, uint64_t bytes, mdnn_str
 {
     size_t i = first_word(holder, at);
     for (; i < holder->count && is_within(holder->words[i].place, at, bytes); i++) {
-        if (holder->words[i].over.position != 0)
+        word_t *const word = &holder->words[i];
+        if (word->over.position != 0 || is_kept(word) || end_of(holder, word) > at + bytes)
             continue;
-        holder->words[i].over = point;
+        word->over = point;
         holder->over++;
         holder->generation = 0;
     }
@@ -347,33 +376,61 @@ void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, u
 
 /* ---- copies ---- */
 
-static bool collect(const holder_t *holder, uint64_t from, uint64_t bytes, uint64_t shift,
-                    mdnn_pointer_word_t **words, size_t *count)
+typedef struct copied {
+    uint64_t from, to, bytes;
+    mdnn_pointer_word_t *words;
+    size_t count;
+} copied_t;
+
+static bool is_copied(const holder_t *holder, const word_t *word, const copied_t *copied)
+{
+    return word->spread && !MDNN_FAULT(SPREAD_WORDS_HAVE_A_PLACE)
+               ? end_of(holder, word) > copied->from
+               : is_within(word->place, copied->from, copied->bytes);
+}
+
+/* A word that may lie before the first byte that is copied may come to lie at that one, or behind it. */
+static bool collect(const holder_t *holder, copied_t *copied)
 {
     mdnn_pointer_word_t *const grown =
-        reallocarray(*words, *count + holder->count + 1, sizeof *grown);
+        reallocarray(copied->words, copied->count + holder->count + 1, sizeof *grown);
     if (!grown)
         return false;
-    *words = grown;
-    size_t i = first_word(holder, from);
-    for (; i < holder->count && is_within(holder->words[i].place, from, bytes); i++)
-        grown[(*count)++] =
-            (mdnn_pointer_word_t){holder->words[i].place + shift, holder->words[i].value};
+    copied->words = grown;
+    size_t i = first_reaching(holder, copied->from);
+    for (; i < holder->count && holder->words[i].place < copied->from + copied->bytes; i++) {
+        const word_t *const word = &holder->words[i];
+        const uint64_t place = word->place < copied->from ? copied->from : word->place;
+        if (is_copied(holder, word, copied))
+            grown[copied->count++] =
+                (mdnn_pointer_word_t){place - copied->from + copied->to, word->value, word->spread};
+    }
     return true;
+}
+
+static int compare_copied(const void *left, const void *right)
+{
+    const mdnn_pointer_word_t *const one = left, *const other = right;
+    const word_t a = {.place = one->place, .value = one->value};
+    const word_t b = {.place = other->place, .value = other->value};
+    return compare_words(&a, &b);
 }
 
 /* All that are known there, also those that are being overwritten. */
 bool mdnn_pointer_tables_copy(mdnn_pointer_tables_t *tables, uint64_t to, uint64_t from,
-                              uint64_t bytes)
+                              uint64_t bytes, bool kept)
 {
-    mdnn_pointer_word_t *words = NULL;
-    size_t count = 0;
+    copied_t copied = {.from = from, .to = to, .bytes = bytes};
     bool all = true;
     for (size_t i = place_of(tables, from);
-         all && i < tables->count && tables->places[i].start < from + bytes; i++)
-        all = collect(tables->places[i].holder, from, bytes, to - from, &words, &count);
-    all = mdnn_pointer_tables_add(tables, words, count) && all;
-    free(words);
+         all && i < tables->count && tables->places[i].start < from + bytes; i++) {
+        settle_holder(tables, tables->places[i].holder);
+        all = collect(tables->places[i].holder, &copied);
+    }
+    if (copied.count > 1)
+        qsort(copied.words, copied.count, sizeof *copied.words, compare_copied);
+    all = mdnn_pointer_tables_add(tables, copied.words, copied.count, kept) && all;
+    free(copied.words);
     return all;
 }
 
@@ -430,7 +487,7 @@ static bool is_misread(const unread_t *unread, const word_t *word)
 {
     uint64_t value;
     if (!is_within(word->place, unread->at, unread->bytes) || word->over.position != 0 ||
-        over_of(unread, word->place).position != 0)
+        word->spread || is_kept(word) || over_of(unread, word->place).position != 0)
         return false;
     memcpy(&value, (const char *)unread->words + (word->place - unread->at), sizeof value);
     return value != word->value;
@@ -457,7 +514,8 @@ static bool take_words(mdnn_pointer_tables_t *tables, const unread_t *unread)
     size_t count = 0;
     tables->stamp++;
     for (uint64_t i = 0; words && i < unread->bytes / 8; i++) {
-        word_t word = {unread->at + 8 * i, 0, tables->stamp, unread->over[i]};
+        word_t word = {
+            .place = unread->at + 8 * i, .stamp = tables->stamp, .over = unread->over[i]};
         memcpy(&word.value, (const char *)unread->words + 8 * i, sizeof word.value);
         if (tables->calls.find(tables->context, word.value, &start, &end))
             words[count++] = word;

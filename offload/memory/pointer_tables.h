@@ -7,6 +7,10 @@
  * all work has ended that was enqueued before. What it points to is whatever lives at its value when somebody asks. A
  * word ends when the allocation that holds it ends.
  *
+ * Of what a kernel writes nobody knows the place. Such a word is spread: it may lie in any of the bytes from its place
+ * on. Only what overwrites all of these ends it, and a copy of any of them takes it along. What a graph writes comes
+ * again with each of its launches, so nothing overwrites it: such a word is kept until its allocation ends.
+ *
  * Words that may change between the call and the copy are unread until they have been read back from the device. Until
  * then the words that the call knew count as well, but nobody knows whether they are all.
  *
@@ -36,9 +40,11 @@ typedef struct mdnn_pointer_calls {
 
 typedef struct mdnn_pointer_word {
     uint64_t place, value;
+    bool
+        spread; /* it lies in the MDNN_POINTER_SPREAD_BYTES from its place on, or before the allocation's end */
 } mdnn_pointer_word_t;
 
-enum { MDNN_POINTER_UNREAD_BYTES = 64 << 10 };
+enum { MDNN_POINTER_UNREAD_BYTES = 64 << 10, MDNN_POINTER_SPREAD_BYTES = 64 << 10 };
 
 mdnn_pointer_tables_t *mdnn_pointer_tables_create(const mdnn_pointer_calls_t *calls, void *context);
 void mdnn_pointer_tables_destroy(mdnn_pointer_tables_t *tables); /* accepts NULL */
@@ -50,15 +56,17 @@ bool mdnn_pointer_tables_has(const mdnn_pointer_tables_t *tables, uint64_t at, u
 bool mdnn_pointer_tables_is_unread(const mdnn_pointer_tables_t *tables, uint64_t at,
                                    uint64_t bytes);
 
-/* Work up to `point` overwrites the bytes. Words that it overwrites in part stay. */
+/* Work up to `point` overwrites the bytes. Words that it overwrites in part stay, and those that are kept. */
 void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes,
                                    mdnn_stream_point_t point);
-/* Adds words at their places, beside those that are there; call mdnn_pointer_tables_overwrite first to end these. */
+/* Adds words at their places, beside those that are there; call mdnn_pointer_tables_overwrite first to end these. In the
+ * order of their places, then of their values. `kept`: a graph brings them. */
 bool mdnn_pointer_tables_add(mdnn_pointer_tables_t *tables, const mdnn_pointer_word_t *words,
-                             size_t count);
-/* Adds to the bytes at `to` the words that lie in the bytes at `from`, likewise beside those that are there. */
+                             size_t count, bool kept);
+/* Adds to the bytes at `to` the words that lie in the bytes at `from`, likewise beside those that are there. `kept`: a
+ * graph copies them. */
 bool mdnn_pointer_tables_copy(mdnn_pointer_tables_t *tables, uint64_t to, uint64_t from,
-                              uint64_t bytes);
+                              uint64_t bytes, bool kept);
 /* What the bytes hold is known only from `words`, once `point` has passed; `words` belong to the tables until they are
  * given back. At most MDNN_POINTER_UNREAD_BYTES, from a multiple of 8 on. */
 bool mdnn_pointer_tables_unread(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes,

@@ -120,7 +120,7 @@ void mdnn_copies_slices(mdnn_transfers_t *transfers, mdnn_transfer_t first, uint
                         uint64_t to_step, uint64_t from_step)
 {
     enum { MOST_SLICES = 64 };
-    if (!mdnn_virtual_owns(first.to) || slices > MOST_SLICES)
+    if (slices > MOST_SLICES)
         return;
     for (uint64_t i = 0; i < slices; i++) {
         mdnn_transfer(transfers, &first);

@@ -268,8 +268,8 @@ static CUresult use_kernel(mdnn_node_owner_t owner, CUfunction function, void **
     const mdnn_kernel_layout_t *const layout = mdnn_kernel_layout(function);
     if (!mdnn_launch_scan(layout, parameters, extra, use_visited, &node))
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (layout && layout->signature.count > 0 && node.result == CUDA_SUCCESS)
-        mdnn_kernel_tables_written(layout, parameters, extra);
+    if (layout && layout->table_count > 0 && node.result == CUDA_SUCCESS)
+        mdnn_kernel_tables_written(layout, parameters, extra, true);
     return node.result;
 }
 

@@ -32,14 +32,8 @@ static void scan_bytes(const char *bytes, size_t count, mdnn_launch_visit_t visi
 
 static bool scan_extra(void **extra, mdnn_launch_visit_t visit, void *context)
 {
-    const char *buffer = NULL;
-    const size_t *bytes = NULL;
-    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            buffer = extra[i + 1];
-        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            bytes = extra[i + 1];
-    }
+    const char *const buffer = mdnn_launch_extra(extra, CU_LAUNCH_PARAM_BUFFER_POINTER);
+    const size_t *const bytes = mdnn_launch_extra(extra, CU_LAUNCH_PARAM_BUFFER_SIZE);
     if (buffer && bytes)
         scan_bytes(buffer, *bytes, visit, context);
     return true;
@@ -93,7 +87,7 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
     operation->name = layout ? layout->name : NULL;
     if (layout)
         mdnn_last_kernels_add(layout->name);
-    operation->layout = layout && layout->signature.count > 0 ? layout : NULL;
+    operation->layout = layout && layout->table_count > 0 ? layout : NULL;
     operation->follows = true;
     const size_t named = operation->name_count;
     mdnn_indirect_name(operation);
@@ -113,7 +107,7 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
 static void end(mdnn_virtual_operation_t *operation, void **parameters, void **extra, bool enqueued)
 {
     if (enqueued && operation->layout)
-        mdnn_kernel_tables_written(operation->layout, parameters, extra);
+        mdnn_kernel_tables_written(operation->layout, parameters, extra, operation->capture != 0);
     mdnn_virtual_end(operation, enqueued);
 }
 

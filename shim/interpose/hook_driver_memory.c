@@ -7,6 +7,7 @@
 #include "shim/real/host_memory.h"
 #include "shim/real/pool_counters.h"
 #include "shim/vmem/reserved_memory.h"
+#include "shim/vmem/virtual_pointers.h"
 
 /* As the driver has it: rows begin at multiples of this. */
 enum { PITCH = 512 };
@@ -165,8 +166,15 @@ CUresult mdnn_hook_cuMemAllocHost_v2(CUresult (*real)(void **, size_t), bool own
 CUresult mdnn_hook_cuMemFreeHost(CUresult (*real)(void *), bool own_stream, void *address)
 {
     (void)own_stream;
-    mdnn_host_memory_ends(address);
+    mdnn_pointers_host_ends(address, mdnn_host_memory_ends(address));
     return real(address);
+}
+
+/* Reading what belongs to another device could change it. */
+static void begin_registered(void *address, size_t bytes, unsigned flags)
+{
+    if (!(flags & CU_MEMHOSTREGISTER_IOMEMORY))
+        mdnn_host_memory_begins(address, bytes);
 }
 
 CUresult mdnn_hook_cuMemHostRegister_v2(CUresult (*real)(void *, size_t, unsigned), bool own_stream,
@@ -175,14 +183,14 @@ CUresult mdnn_hook_cuMemHostRegister_v2(CUresult (*real)(void *, size_t, unsigne
     (void)own_stream;
     const CUresult result = real(address, bytes, flags);
     if (result == CUDA_SUCCESS)
-        mdnn_host_memory_begins(address, bytes);
+        begin_registered(address, bytes, flags);
     return result;
 }
 
 CUresult mdnn_hook_cuMemHostUnregister(CUresult (*real)(void *), bool own_stream, void *address)
 {
     (void)own_stream;
-    mdnn_host_memory_ends(address);
+    mdnn_pointers_host_ends(address, mdnn_host_memory_ends(address));
     return real(address);
 }
 

@@ -9,12 +9,13 @@
 #include "config/lock.h"
 #include "shim/real/real.h"
 
-enum { PIECE_WORDS = 2048 }; /* that are read at once */
+/* What has no pointer in its first words is numbers, whose reading would cost each launch more than 10 us. */
+enum { FIRST_WORDS = 512, MOST_WORDS = 8192, NO_DEVICE = -1 };
 
 typedef struct piece {
     uint64_t start, end;
     CUcontext context;
-    CUdevice device;
+    CUdevice device; /* NO_DEVICE: none was current */
 } piece_t;
 
 _Atomic uint64_t mdnn_host_memory_low, mdnn_host_memory_high;
@@ -83,7 +84,7 @@ static void put(piece_t piece)
 void mdnn_host_memory_begins(const void *start, size_t bytes)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    piece_t piece = {(uintptr_t)start, (uintptr_t)start + bytes, NULL, -1};
+    piece_t piece = {(uintptr_t)start, (uintptr_t)start + bytes, NULL, NO_DEVICE};
     if (!start || bytes == 0 || !driver)
         return;
     (void)driver->cuCtxGetCurrent(&piece.context);
@@ -94,37 +95,60 @@ void mdnn_host_memory_begins(const void *start, size_t bytes)
     mdnn_unlock(&lock);
 }
 
-void mdnn_host_memory_ends(const void *start)
+size_t mdnn_host_memory_ends(const void *start)
 {
+    size_t bytes = 0;
     mdnn_lock(&lock);
     const size_t place = place_of((uintptr_t)start);
-    if (place < count && pieces[place].start == (uintptr_t)start)
+    if (place < count && pieces[place].start == (uintptr_t)start) {
+        bytes = pieces[place].end - pieces[place].start;
         remove_at(place);
+    }
+    publish();
+    mdnn_unlock(&lock);
+    return bytes;
+}
+
+/* Those of the context, or of the device. */
+static void end_all_of(CUcontext context, CUdevice device)
+{
+    mdnn_lock(&lock);
+    for (size_t i = count; i > 0; i--)
+        if ((context && pieces[i - 1].context == context) ||
+            (device != NO_DEVICE && pieces[i - 1].device == device))
+            remove_at(i - 1);
     publish();
     mdnn_unlock(&lock);
 }
 
 void mdnn_host_memory_context_ends(CUcontext context)
 {
-    mdnn_lock(&lock);
-    for (size_t i = count; i > 0; i--)
-        if (pieces[i - 1].context == context)
-            remove_at(i - 1);
-    publish();
-    mdnn_unlock(&lock);
+    end_all_of(context, NO_DEVICE);
 }
 
 void mdnn_host_memory_device_ends(CUdevice device)
 {
-    mdnn_lock(&lock);
-    for (size_t i = count; i > 0; i--)
-        if (pieces[i - 1].device == device)
-            remove_at(i - 1);
-    publish();
-    mdnn_unlock(&lock);
+    end_all_of(NULL, device);
 }
 
-/* ---- words ---- */
+/* ---- questions ---- */
+
+/* Locked. NULL: there is none. */
+static const piece_t *piece_around(uint64_t address)
+{
+    const size_t place = place_of(address);
+    return place < count && pieces[place].start <= address ? &pieces[place] : NULL;
+}
+
+bool mdnn_host_memory_find(uint64_t address, uint64_t *start, uint64_t *end)
+{
+    mdnn_lock(&lock);
+    const piece_t *const piece = piece_around(address);
+    *start = piece ? piece->start : 0;
+    *end = piece ? piece->end : 0;
+    mdnn_unlock(&lock);
+    return piece != NULL;
+}
 
 /* Through the kernel, since the program may have unmapped a part or forbidden to read it; how many came. Where that is
  * not allowed, as in some containers, it is read here. */
@@ -141,23 +165,35 @@ static uint64_t read_words(uint64_t *words, uint64_t address, uint64_t bytes)
     return bytes / sizeof *words;
 }
 
-void mdnn_host_memory_words(uint64_t address, size_t bytes,
-                            void (*visit)(void *context, uint64_t word), void *context)
+/* Locked. */
+static uint64_t read_from(uint64_t address, uint64_t end, bool (*is_one)(uint64_t word),
+                          mdnn_address_list_t *list)
 {
-    mdnn_lock(&lock);
-    const size_t place = place_of(address);
-    const bool found = place < count && pieces[place].start <= address;
-    const uint64_t there = found ? pieces[place].end - address : 0;
-    const uint64_t end = address + (there < bytes ? there : bytes);
-    const int error = errno;
-    uint64_t words[PIECE_WORDS], came = PIECE_WORDS;
-    for (uint64_t at = (address + 7) / 8 * 8; came == PIECE_WORDS && at + sizeof *words <= end;
-         at += sizeof words) {
-        const uint64_t wanted = (end - at) / sizeof *words;
-        came = read_words(words, at, (wanted < PIECE_WORDS ? wanted : PIECE_WORDS) * sizeof *words);
+    uint64_t words[FIRST_WORDS], at = (address + 7) / 8 * 8, read = 0;
+    const size_t before = list->count;
+    while (read < MOST_WORDS && at + sizeof *words <= end) {
+        const uint64_t left = (end - at) / sizeof *words;
+        const uint64_t wanted = left < FIRST_WORDS ? left : FIRST_WORDS;
+        const uint64_t came = read_words(words, at, wanted * sizeof *words);
         for (uint64_t i = 0; i < came; i++)
-            visit(context, words[i]);
+            if (is_one(words[i]))
+                mdnn_address_list_add(list, words[i]);
+        at += came * sizeof *words;
+        read += came;
+        if (came < wanted || list->count == before)
+            break;
     }
-    errno = error;
+    return at;
+}
+
+uint64_t mdnn_host_memory_words(uint64_t address, bool (*is_one)(uint64_t word),
+                                mdnn_address_list_t *list)
+{
+    const int error = errno;
+    mdnn_lock(&lock);
+    const piece_t *const piece = piece_around(address);
+    const uint64_t end = piece ? read_from(address, piece->end, is_one, list) : address;
     mdnn_unlock(&lock);
+    errno = error;
+    return end;
 }

@@ -10,12 +10,16 @@
 
 #include <cuda.h>
 
+#include "shim/real/address_list.h"
+
 /* Called after the memory was pinned, in the current context, with which it ends. */
 void mdnn_host_memory_begins(const void *start, size_t bytes);
-/* Called before it ends, since it may not be read any more then. */
-void mdnn_host_memory_ends(const void *start);
+/* Called before it ends, since it may not be read any more then. Its size; 0 if it is not known. */
+size_t mdnn_host_memory_ends(const void *start);
 void mdnn_host_memory_context_ends(CUcontext context);
 void mdnn_host_memory_device_ends(CUdevice device);
+/* The piece of pinned memory around the address. */
+bool mdnn_host_memory_find(uint64_t address, uint64_t *start, uint64_t *end);
 
 /* All of it lies here. */
 extern _Atomic uint64_t mdnn_host_memory_low, mdnn_host_memory_high;
@@ -27,9 +31,10 @@ static inline bool mdnn_host_memory_may_hold(uint64_t address)
            address >= atomic_load_explicit(&mdnn_host_memory_low, memory_order_relaxed);
 }
 
-/* Calls `visit` for each word of the memory at `address`, up to its end and for `bytes` at most; not at all if no such
- * memory is there. `visit` may take no lock and may not call CUDA. */
-void mdnn_host_memory_words(uint64_t address, size_t bytes,
-                            void (*visit)(void *context, uint64_t word), void *context);
+/* Adds to the list the addresses that tables of pointers at `address` hold: words of the program's pinned memory there for
+ * which `is_one` is true. The first 4 KiB are read, and if one of them is there, up to 64 KiB; nothing if no such memory
+ * is there. `is_one` may take no lock and may not call CUDA. Returns the end of what was read. */
+uint64_t mdnn_host_memory_words(uint64_t address, bool (*is_one)(uint64_t word),
+                                mdnn_address_list_t *list);
 
 #endif

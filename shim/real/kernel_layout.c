@@ -17,7 +17,8 @@ enum { MOST_PARAMETERS = 4096, FIRST_CAPACITY = 1024 };
 typedef struct entry {
     _Atomic uint64_t generation; /* in which the layout was asked for, or confirmed */
     mdnn_kernel_layout_t layout;
-    uint32_t parameters[]; /* their sizes, then their offsets, and then the name */
+    mdnn_kernel_table_t
+        tables[]; /* then the sizes of the parameters, their offsets, and the name */
 } entry_t;
 
 typedef struct table {
@@ -138,21 +139,27 @@ static entry_t *ask_driver(CUfunction function)
     }
     const char *const name = name_of(ask, function, kernel);
     const size_t name_bytes = strlen(name) + 1;
-    entry_t *const entry = malloc(sizeof *entry + 2 * count * sizeof *sizes + name_bytes);
+    const mdnn_kernel_signature_t signature = mdnn_kernel_signature(name, (uint32_t)count);
+    const size_t tables_bytes = signature.count * sizeof *signature.tables;
+    entry_t *const entry =
+        malloc(sizeof *entry + tables_bytes + 2 * count * sizeof *sizes + name_bytes);
     if (!entry)
         return NULL;
-    memcpy(entry->parameters, sizes, count * sizeof *sizes);
-    memcpy(entry->parameters + count, offsets, count * sizeof *offsets);
+    uint32_t *const parameters = (uint32_t *)(entry->tables + signature.count);
+    memcpy(entry->tables, signature.tables, tables_bytes);
+    memcpy(parameters, sizes, count * sizeof *sizes);
+    memcpy(parameters + count, offsets, count * sizeof *offsets);
     entry->layout = (mdnn_kernel_layout_t){
         .function = function,
-        .name = memcpy(entry->parameters + 2 * count, name, name_bytes),
+        .name = memcpy(parameters + 2 * count, name, name_bytes),
         .name_hash = hash_of(name),
         .known = result == CUDA_ERROR_INVALID_VALUE, /* no parameter of that number */
         .error = result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result,
         .count = (uint32_t)count,
-        .parameter_bytes = entry->parameters,
-        .parameter_offsets = entry->parameters + count,
-        .signature = mdnn_kernel_signature(name, (uint32_t)count),
+        .parameter_bytes = parameters,
+        .parameter_offsets = parameters + count,
+        .table_count = signature.count,
+        .tables = entry->tables,
         .listed = mdnn_kernel_list_has(name),
     };
     return entry;

@@ -1,5 +1,5 @@
-/* Sizes and places of a kernel's parameters, and what its name says about them. The driver is asked once per handle (about 10 us); later look-ups
- * take no lock. */
+/* Sizes and places of a kernel's parameters, and what its name says about them. The driver is asked once per handle
+ * (about 10 us); later look-ups take no lock. */
 #ifndef MDNN_KERNEL_LAYOUT_H
 #define MDNN_KERNEL_LAYOUT_H
 
@@ -18,8 +18,9 @@ typedef struct mdnn_kernel_layout {
     CUresult error;     /* for this reason */
     uint32_t count;     /* of parameters */
     const uint32_t *parameter_bytes, *parameter_offsets;
-    mdnn_kernel_signature_t signature;
-    bool listed; /* in the list of kernels (shim/real/kernel_list.h) */
+    uint32_t table_count;              /* of tables of pointers among the parameters, */
+    const mdnn_kernel_table_t *tables; /* which its name speaks of */
+    bool listed;                       /* in the list of kernels (shim/real/kernel_list.h) */
 } mdnn_kernel_layout_t;
 
 /* The layout of a function or kernel handle; NULL without memory. Valid until the process ends.

@@ -131,7 +131,7 @@ mdnn_kernel_signature_t mdnn_kernel_signature(const char *name, uint32_t paramet
     char *const text = cplus_demangle_v3(name, DMGL_PARAMS | DMGL_NO_RECURSE_LIMIT);
     const uint32_t count = text ? read_types(text, types) : 0;
     for (uint32_t i = 0; count == parameters && i < count; i++)
-        if (types[i].depth > 1 && signature.count < MDNN_KERNEL_TABLES)
+        if (types[i].depth > 1)
             signature.tables[signature.count++] = make_table(types, count, i);
     free(text);
     return signature;

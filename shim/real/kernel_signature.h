@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MDNN_KERNEL_TABLES = 8, MDNN_KERNEL_SIGNATURE_PARAMETERS = 64 };
+enum { MDNN_KERNEL_SIGNATURE_PARAMETERS = 64 };
 
 typedef struct mdnn_kernel_table {
     uint32_t parameter; /* its number, from 0 */
@@ -17,8 +17,8 @@ typedef struct mdnn_kernel_table {
 } mdnn_kernel_table_t;
 
 typedef struct mdnn_kernel_signature {
-    uint32_t count; /* of tables; the first of them, if there are more */
-    mdnn_kernel_table_t tables[MDNN_KERNEL_TABLES];
+    uint32_t count; /* of tables */
+    mdnn_kernel_table_t tables[MDNN_KERNEL_SIGNATURE_PARAMETERS];
 } mdnn_kernel_signature_t;
 
 /* `parameters`: how many the kernel has. No tables if the name says nothing, or speaks of another number. A void * or

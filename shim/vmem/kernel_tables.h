@@ -9,8 +9,8 @@
 #include "shim/real/kernel_layout.h"
 
 /* Called after the real launch, with its parameters, before the operation ends. */
-void mdnn_kernel_tables_written(const mdnn_kernel_layout_t *layout, void **parameters,
-                                void **extra);
+void mdnn_kernel_tables_written(const mdnn_kernel_layout_t *layout, void **parameters, void **extra,
+                                bool captured);
 /* Before the launch: whether it reads a table of which no pointer is known, as far as its name says. */
 bool mdnn_kernel_tables_unknown(const mdnn_kernel_layout_t *layout, void **parameters,
                                 void **extra);

@@ -6,6 +6,14 @@
 
 #include "shim/real/kernel_layout.h"
 
+/* What stands behind the key in a launch's last argument; NULL: it is not there. */
+static inline void *mdnn_launch_extra(void **extra, const void *key)
+{
+    while (extra && *extra != CU_LAUNCH_PARAM_END && *extra != key)
+        extra += 2;
+    return extra && *extra == key ? extra[1] : NULL;
+}
+
 typedef void (*mdnn_launch_visit_t)(void *context, uint64_t address);
 
 /* Calls `visit` for each word at a multiple of four bytes that is one of our addresses or may be one of the program's

@@ -9,6 +9,7 @@
 #include "config/log.h"
 #include "shim/real/failure.h"
 #include "shim/real/host_memory.h"
+#include "shim/real/process.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_shared.h"
 #include "shim/vmem/virtual_streams.h"
@@ -25,50 +26,81 @@ static const mdnn_memory_operand_t *names_of(const mdnn_virtual_operation_t *ope
 
 /* ---- tables in memory of the host ---- */
 
-/* Allocations that words there lead to, each once in a row. */
-typedef struct found {
-    uint64_t *starts;
-    size_t count, capacity;
-    bool lost;
-} found_t;
+enum { MOST_AREAS = 32 };
 
-/* The host's memory is locked: no other lock may be taken, so this keeps the words. */
-static void keep_word(void *context, uint64_t word)
+/* What was read of it. */
+typedef struct areas {
+    uint64_t start[MOST_AREAS], end[MOST_AREAS];
+    size_t count;
+} areas_t;
+
+static bool is_read(const areas_t *areas, uint64_t address)
 {
-    found_t *const found = context;
-    if (!mdnn_virtual_owns(word) || found->lost)
-        return;
-    if (found->count == found->capacity) {
-        const size_t capacity = 2 * found->capacity + 16;
-        uint64_t *const grown = reallocarray(found->starts, capacity, sizeof *grown);
-        found->lost = !grown;
-        if (!grown)
-            return;
-        found->starts = grown;
-        found->capacity = capacity;
-    }
-    found->starts[found->count++] = word;
+    size_t i = 0;
+    while (i < areas->count && (address < areas->start[i] || address >= areas->end[i]))
+        i++;
+    return i < areas->count;
 }
 
-static void find_in_host(const mdnn_virtual_operation_t *operation, found_t *found)
+static bool is_pointer(uint64_t word)
+{
+    return mdnn_virtual_owns(word) || mdnn_host_memory_may_hold(word);
+}
+
+bool mdnn_pointers_in_host(const uint64_t *addresses, size_t count, mdnn_address_list_t *list)
+{
+    areas_t areas = {.count = 0};
+    size_t next = list->count;
+    for (size_t i = 0; i < count; i++)
+        mdnn_address_list_add(list, addresses[i]);
+    for (; next < list->count && areas.count < MOST_AREAS; next++) {
+        const uint64_t start = list->values[next];
+        if (next >= count && MDNN_FAULT(HOST_TABLES_END_FOLLOWING))
+            continue;
+        if (mdnn_virtual_owns(start) || !mdnn_host_memory_may_hold(start) || is_read(&areas, start))
+            continue;
+        const uint64_t end = mdnn_host_memory_words(start, is_pointer, list);
+        areas.start[areas.count] = start;
+        areas.end[areas.count] = end;
+        areas.count += end > start; /* else it is a number */
+    }
+    return next == list->count;
+}
+
+/* The starts of allocations and of the pieces of pinned memory, each once in a row. */
+static void keep_starts(mdnn_address_list_t *found)
 {
     uint64_t start = 0, end = 0;
     size_t kept = 0;
-    for (size_t i = 0; i < operation->table_count; i++)
-        mdnn_host_memory_words(operation->tables[i], MDNN_POINTER_UNREAD_BYTES, keep_word, found);
     for (size_t i = 0; i < found->count; i++) {
-        const uint64_t word = found->starts[i];
+        const uint64_t word = found->values[i];
         if (word - start < end - start) /* as the one before */
             continue;
         if (mdnn_pointers_find(NULL, word, &start, &end))
-            found->starts[kept++] = start;
+            found->values[kept++] = start;
         else
             start = end = 0;
     }
     found->count = kept;
 }
 
-static void put_before(const found_t *found, mdnn_pointers_followed_t *followed)
+static void find_in_host(mdnn_virtual_operation_t *operation, mdnn_address_list_t *found)
+{
+    const size_t given = operation->table_count;
+    const size_t count = given < MDNN_VIRTUAL_TABLES ? given : MDNN_VIRTUAL_TABLES;
+    if (!mdnn_pointers_in_host(operation->tables, count, found) || count < given) {
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
+                      "kernel %s is given more tables in pinned memory than are read: it runs with "
+                      "everything resident, if that fits",
+                      operation->name ? operation->name : "");
+        if (operation->reach == MDNN_REACH_NAMED &&
+            mdnn_process_options()->memory_safety == MDNN_SAFETY_AUTO)
+            operation->reach = MDNN_REACH_WHAT_FITS;
+    }
+    keep_starts(found);
+}
+
+static void put_before(const mdnn_address_list_t *found, mdnn_pointers_followed_t *followed)
 {
     const size_t count = found->count + followed->count;
     if (found->count == 0)
@@ -78,7 +110,7 @@ static void put_before(const found_t *found, mdnn_pointers_followed_t *followed)
         followed->lost = true;
         return;
     }
-    memcpy(all, found->starts, found->count * sizeof *all);
+    memcpy(all, found->values, found->count * sizeof *all);
     if (followed->count > 0)
         memcpy(all + found->count, followed->starts, followed->count * sizeof *all);
     free(followed->starts);
@@ -189,32 +221,31 @@ static void follow_all(const uint64_t *addresses, size_t count, uint64_t stream,
     mdnn_capture_end_own();
 }
 
-bool mdnn_pointers_visit(uint64_t address, void (*visit)(void *context, uint64_t start),
-                         void *context)
+void mdnn_pointers_reach(uint64_t address, mdnn_address_list_t *list)
 {
     mdnn_pointers_followed_t followed = {0};
     if (mdnn_pointers_are_any())
         follow_all(&address, 1, MDNN_NO_STREAM, &followed);
     for (size_t i = 0; i < followed.count; i++)
-        visit(context, followed.starts[i]);
+        mdnn_address_list_add(list, followed.starts[i]);
     free(followed.starts);
-    return !followed.lost;
+    list->lost = list->lost || followed.lost;
 }
 
 /* `found`: allocations that tables in memory of the host lead to. They come first in what is followed. */
-static void follow(const mdnn_virtual_operation_t *operation, const found_t *found, uint64_t stream,
-                   mdnn_pointers_followed_t *followed)
+static void follow(const mdnn_virtual_operation_t *operation, const mdnn_address_list_t *found,
+                   uint64_t stream, mdnn_pointers_followed_t *followed)
 {
     enum { FEW = 64 };
     uint64_t few[FEW];
-    const mdnn_pointers_followed_t host = {.starts = found->starts, .count = found->count};
+    const mdnn_pointers_followed_t host = {.starts = found->values, .count = found->count};
     const size_t named = operation->name_count, count = named + found->count;
     uint64_t *const more = count > FEW ? all_of(operation, &host) : NULL;
     followed->lost = found->lost || (count > FEW && !more);
     if (count > FEW && !more)
         return;
     for (size_t i = 0; !more && i < count; i++)
-        few[i] = i < named ? names_of(operation)[i].address : found->starts[i - named];
+        few[i] = i < named ? names_of(operation)[i].address : found->values[i - named];
     follow_all(more ? more : few, count, stream, followed);
     free(more);
     put_before(found, followed);
@@ -233,11 +264,13 @@ static void give_up(mdnn_stream_point_t until)
 void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bool capturing)
 {
     mdnn_pointers_followed_t followed = {0};
-    found_t found = {0};
+    mdnn_address_list_t found = {0};
+    /* What such a kernel writes is known only if what it reads is. */
+    const bool must_know = operation->layout && !MDNN_FAULT(UNREAD_POINTERS_ARE_WRITTEN);
     find_in_host(operation, &found);
     follow(operation, &found, stream, &followed);
     while (followed.unread && !MDNN_FAULT(UNREAD_POINTERS_SUFFICE)) {
-        if (!capturing && !atomic_load(&any_host_waits))
+        if (!capturing && !must_know && !atomic_load(&any_host_waits))
             operation->untracked = mdnn_virtual_untracked_begin(mdnn_pointers_handle(operation),
                                                                 &operation->untracked_stream);
         if (operation->untracked)
@@ -251,7 +284,7 @@ void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bo
     for (size_t i = 0; i < count; i++)
         mdnn_virtual_name(operation, followed.starts[i], MDNN_USE_UNKNOWN);
     free(followed.starts);
-    free(found.starts);
+    free(found.values);
 }
 
 void mdnn_pointers_end(mdnn_virtual_operation_t *operation)

@@ -8,6 +8,7 @@
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/real/failure.h"
+#include "shim/real/host_memory.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_shared.h"
 #include "shim/vmem/virtual_streams.h"
@@ -91,8 +92,8 @@ static void read_words(mdnn_transfers_t *transfers, mdnn_transfer_t *transfer)
 {
     bool pinned;
     transfer->first_word = transfers->word_count;
-    if (transfer->from && !mdnn_virtual_owns(transfer->from) && is_small(transfer) &&
-        is_of_host(transfer->from, &pinned)) {
+    if (transfer->from && mdnn_virtual_owns(transfer->to) && !mdnn_virtual_owns(transfer->from) &&
+        is_small(transfer) && is_of_host(transfer->from, &pinned)) {
         read_rows(transfers, transfer);
         transfer->later = transfer->later && pinned && !MDNN_FAULT(PINNED_POINTERS_TRUSTED);
     } else {
@@ -101,13 +102,20 @@ static void read_words(mdnn_transfers_t *transfers, mdnn_transfer_t *transfer)
     transfer->word_count = transfers->word_count - transfer->first_word;
 }
 
+static bool may_hold_words(uint64_t address)
+{
+    return mdnn_virtual_owns(address) ||
+           (mdnn_host_memory_may_hold(address) && !MDNN_FAULT(TABLES_VANISH_ON_THE_HOST));
+}
+
 void mdnn_transfer(mdnn_transfers_t *transfers, const mdnn_transfer_t *transfer)
 {
-    if (!mdnn_virtual_owns(transfer->to) || transfer->width == 0 || transfer->rows == 0)
+    if (!may_hold_words(transfer->to) || transfer->width == 0 || transfer->rows == 0)
         return;
     const bool from_host = transfer->from && !mdnn_virtual_owns(transfer->from);
     mdnn_transfer_t made = *transfer;
-    if (!mdnn_pointers_are_any() && !(from_host && is_small(transfer)))
+    if (!mdnn_pointers_are_any() &&
+        !(from_host && is_small(transfer) && mdnn_virtual_owns(transfer->to)))
         return;
     read_words(transfers, &made);
     if (!mdnn_pointers_are_any() && made.word_count == 0)
@@ -200,28 +208,31 @@ static void read_back_rows(const mdnn_transfer_t *transfer,
 
 /* ---- what is written ---- */
 
-/* Locked. `point`: of the copy; position 0: it is captured. Whether what came there is to be read back. */
+/* Locked. `point`: of the copy; position 0: it is captured, or nobody knows. Whether what came there is to be read
+ * back. */
 static bool take_transfer(const mdnn_transfers_t *transfers, const mdnn_transfer_t *transfer,
-                          mdnn_stream_point_t point, bool *all)
+                          mdnn_stream_point_t point, bool captured, bool *all)
 {
     bool unread = transfer->later && transfer->word_count > 0;
     for (uint64_t row = 0; row < transfer->rows; row++) {
         const uint64_t to = transfer->to + row * transfer->to_step;
         const uint64_t from = transfer->from + row * transfer->from_step;
-        const bool on_device = transfer->from && mdnn_virtual_owns(transfer->from);
+        const bool is_known = transfer->from && may_hold_words(transfer->from);
         unread = unread ||
                  (transfer->later &&
-                  mdnn_pointer_tables_has(mdnn_pointers_tables, to, transfer->width)) ||
-                 (on_device && is_small(transfer) &&
+                  (mdnn_pointer_tables_has(mdnn_pointers_tables, to, transfer->width) ||
+                   mdnn_pointer_tables_has(mdnn_pointers_tables, from, transfer->width))) ||
+                 (is_known && is_small(transfer) &&
                   mdnn_pointer_tables_is_unread(mdnn_pointers_tables, from, transfer->width));
         if (point.position != 0)
             mdnn_pointer_tables_overwrite(mdnn_pointers_tables, to, transfer->width, point);
-        if (on_device && !MDNN_FAULT(COPIED_POINTERS_IGNORED))
-            *all =
-                mdnn_pointer_tables_copy(mdnn_pointers_tables, to, from, transfer->width) && *all;
+        if (is_known && !MDNN_FAULT(COPIED_POINTERS_IGNORED))
+            *all = mdnn_pointer_tables_copy(mdnn_pointers_tables, to, from, transfer->width,
+                                            captured) &&
+                   *all;
     }
     *all = mdnn_pointer_tables_add(mdnn_pointers_tables, transfers->words + transfer->first_word,
-                                   transfer->word_count) &&
+                                   transfer->word_count, captured) &&
            *all;
     return unread && point.position != 0;
 }
@@ -239,8 +250,9 @@ void mdnn_transfers_enqueued(const mdnn_transfers_t *transfers,
     mdnn_failure_forget();
     for (size_t i = 0; i < transfers->count; i++) {
         mdnn_lock(&mdnn_pointers_lock);
-        const bool unread = mdnn_pointers_have_tables() &&
-                            take_transfer(transfers, &transfers->list[i], point, &all);
+        const bool unread =
+            mdnn_pointers_have_tables() &&
+            take_transfer(transfers, &transfers->list[i], point, operation->capture != 0, &all);
         all = all && mdnn_pointers_tables;
         mdnn_pointers_publish();
         mdnn_unlock(&mdnn_pointers_lock);

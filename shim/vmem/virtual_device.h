@@ -39,7 +39,7 @@ typedef struct mdnn_virtual_device {
     uint32_t waiting;           /* and threads in a wait of the host, which have released the
                                  * lock */
     bool can_serve_all;         /* host memory can be mapped at the addresses of ranges */
-    bool serves_all;            /* as with safety = host */
+    _Atomic bool serves_all;    /* as with safety = host */
     bool hurried;               /* mdnn_memory_hurry is in force */
     mdnn_condition_t changed;   /* an operation has ended, or anything else that was waited for */
     mdnn_used_workspaces_t workspaces; /* since it was made */

@@ -60,7 +60,7 @@ typedef enum mdnn_virtual_reach {
     MDNN_REACH_WHAT_FITS, /* it may use anything, perhaps: all is resident if that fits */
     MDNN_REACH_ALL        /* else what is away is mapped to its host copy */
 } mdnn_virtual_reach_t;
-enum { MDNN_VIRTUAL_NAMES = 512, MDNN_VIRTUAL_TABLES = 8 };
+enum { MDNN_VIRTUAL_NAMES = 512, MDNN_VIRTUAL_TABLES = 32 };
 typedef struct mdnn_virtual_operation {
     CUstream stream;
     bool per_thread;            /* the _ptsz family: stream 0 is the thread's own */

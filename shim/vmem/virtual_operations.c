@@ -91,8 +91,12 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
 /* A kernel with more tables than that is not known; what the others lead to is missed. */
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address)
 {
-    if (operation->table_count < MDNN_VIRTUAL_TABLES && !MDNN_FAULT(HOST_TABLES_IGNORED))
-        operation->tables[operation->table_count++] = address;
+    const size_t count = operation->table_count;
+    if (MDNN_FAULT(HOST_TABLES_IGNORED) || (count > 0 && operation->tables[0] == address))
+        return;
+    if (count < MDNN_VIRTUAL_TABLES)
+        operation->tables[count] = address;
+    operation->table_count++;
 }
 
 /* What the convolution reads comes first among its names. */
@@ -390,14 +394,15 @@ static bool name_live(mdnn_virtual_operation_t *operation)
 /* Work that runs beside a stream that waits for the host would keep memory there that the host waits for. */
 static void reach(mdnn_virtual_operation_t *operation, bool capturing)
 {
-    if (mdnn_virtual_serves_all())
+    if (mdnn_virtual_all_serve())
         return;
     if (!capturing && !mdnn_pointers_host_may_be_awaited())
         operation->untracked = mdnn_virtual_untracked_begin(mdnn_pointers_handle(operation),
                                                             &operation->untracked_stream);
     if (operation->untracked || name_live(operation) || operation->reach == MDNN_REACH_WHAT_FITS)
         return;
-    if (!capturing && mdnn_virtual_serve_all())
+    const mdnn_status_t status = capturing ? MDNN_STATUS_OK : mdnn_virtual_serve_all();
+    if (!capturing && status == MDNN_STATUS_OK)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "kernel %s is in the list of kernels, and not all that it may reach fits in "
                       "the budget: from now on memory is served as with safety = host",
@@ -406,7 +411,10 @@ static void reach(mdnn_virtual_operation_t *operation, bool capturing)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "kernel %s is in the list of kernels, and not all that it may reach fits in "
                       "the budget: some of it may be away%s",
-                      operation->name, capturing ? ", since the launch is captured" : "");
+                      operation->name,
+                      capturing                    ? ", since the launch is captured"
+                      : status == MDNN_STATUS_BUSY ? ", since a call of another thread does not end"
+                                                   : "");
 }
 
 static CUresult follow_and_make_parts(mdnn_virtual_operation_t *operation,

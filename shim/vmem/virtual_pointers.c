@@ -117,7 +117,7 @@ bool mdnn_pointers_find(void *context, uint64_t address, uint64_t *start, uint64
     uint64_t bytes = 0;
     (void)context;
     if (!device)
-        return false;
+        return mdnn_host_memory_may_hold(address) && mdnn_host_memory_find(address, start, end);
     mdnn_lock(&device->lock);
     const bool found = device->memory && mdnn_memory_find(device->memory, address, start, &bytes);
     mdnn_unlock(&device->lock);
@@ -178,21 +178,23 @@ static size_t without_repeats(mdnn_pointer_word_t *words, size_t count)
 }
 
 /* One word each, at the same place: where in the table they lie is not known. */
-void mdnn_pointers_may_be_at(uint64_t at, const uint64_t *values, size_t count, bool lost)
+void mdnn_pointers_may_be_at(uint64_t at, const mdnn_address_list_t *values, bool captured)
 {
-    mdnn_pointer_word_t *const words = count > 0 ? reallocarray(NULL, count, sizeof *words) : NULL;
+    mdnn_pointer_word_t *const words =
+        values->count > 0 ? reallocarray(NULL, values->count, sizeof *words) : NULL;
     size_t made = 0;
-    bool all = !lost && (words || count == 0);
+    bool all = !values->lost && (words || values->count == 0);
     uint64_t start, end;
-    for (size_t i = 0; words && i < count; i++)
-        if (mdnn_pointers_find(NULL, values[i], &start, &end))
-            words[made++] = (mdnn_pointer_word_t){at / 8 * 8, values[i]};
+    for (size_t i = 0; words && i < values->count; i++)
+        if (mdnn_virtual_owns(values->values[i]) &&
+            mdnn_pointers_find(NULL, values->values[i], &start, &end))
+            words[made++] = (mdnn_pointer_word_t){at / 8 * 8, values->values[i], .spread = true};
     if (made > 0) {
         qsort(words, made, sizeof *words, compare_values);
         made = without_repeats(words, made);
         mdnn_lock(&mdnn_pointers_lock);
         all = mdnn_pointers_have_tables() &&
-              mdnn_pointer_tables_add(mdnn_pointers_tables, words, made) && all;
+              mdnn_pointer_tables_add(mdnn_pointers_tables, words, made, captured) && all;
         mdnn_pointers_publish();
         mdnn_unlock(&mdnn_pointers_lock);
     }
@@ -222,15 +224,25 @@ void mdnn_pointers_changed(void)
     atomic_fetch_add(&generation, 1);
 }
 
+static void forget(uint64_t start, uint64_t bytes)
+{
+    mdnn_lock(&mdnn_pointers_lock);
+    mdnn_pointer_tables_forget(mdnn_pointers_tables, start, bytes);
+    mdnn_pointers_publish();
+    mdnn_unlock(&mdnn_pointers_lock);
+}
+
 void mdnn_pointers_freed(uint64_t address)
 {
     uint64_t start, end;
-    if (!mdnn_pointers_are_any() || !mdnn_pointers_find(NULL, address, &start, &end))
-        return;
-    mdnn_lock(&mdnn_pointers_lock);
-    mdnn_pointer_tables_forget(mdnn_pointers_tables, start, end - start);
-    mdnn_pointers_publish();
-    mdnn_unlock(&mdnn_pointers_lock);
+    if (mdnn_pointers_are_any() && mdnn_pointers_find(NULL, address, &start, &end))
+        forget(start, end - start);
+}
+
+void mdnn_pointers_host_ends(const void *start, size_t bytes)
+{
+    if (bytes > 0 && mdnn_pointers_are_any())
+        forget((uintptr_t)start, bytes);
 }
 
 /* Locked. */

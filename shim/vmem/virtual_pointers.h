@@ -11,6 +11,9 @@
  * A captured copy adds the words that its source holds at the capture. A captured copy or fill ends no words, since
  * nobody knows when it runs.
  *
+ * A copy to the program's pinned memory takes the words along likewise, for copies from there, and for kernels that read
+ * a table there. What the host itself writes there is read when a copy or a launch names it.
+ *
  * One lock for the whole process; those of devices and of timelines are taken inside it. A program without such pointers
  * pays for a load per launch, and for a look at the words of its small copies from the host. */
 #ifndef MDNN_VIRTUAL_POINTERS_H
@@ -19,6 +22,7 @@
 #include <stdatomic.h>
 
 #include "offload/memory/pointer_tables.h"
+#include "shim/real/address_list.h"
 #include "shim/vmem/virtual_memory.h"
 
 /* ---- what is written ---- */
@@ -48,16 +52,17 @@ void mdnn_transfers_enqueued(const mdnn_transfers_t *transfers,
                              const mdnn_virtual_operation_t *operation);
 void mdnn_transfers_free(mdnn_transfers_t *transfers);
 
-/* Work that has been enqueued may write any of these addresses somewhere into the table at `at`, in addition to what is
- * there. `lost`: the list is incomplete, for want of memory. */
-void mdnn_pointers_may_be_at(uint64_t at, const uint64_t *values, size_t count, bool lost);
+/* Work that has been enqueued, or captured, may write any of these addresses somewhere into the table at `at`, in addition
+ * to what is there. Those that are not ours are passed over. */
+void mdnn_pointers_may_be_at(uint64_t at, const mdnn_address_list_t *values, bool captured);
 
 /* ---- what is followed ---- */
 
-/* Calls `visit` for each allocation that pointers in the allocation at `address` lead to, and so on. false: some are
- * missing, for want of memory. */
-bool mdnn_pointers_visit(uint64_t address, void (*visit)(void *context, uint64_t start),
-                         void *context);
+/* Adds to the list the starts of the allocations that pointers in the allocation at `address` lead to, and so on. */
+void mdnn_pointers_reach(uint64_t address, mdnn_address_list_t *list);
+/* Adds to the list these addresses in the program's pinned memory, the addresses that tables there hold, those that are
+ * in tables to which these lead, and so on. false: there are more tables than it reads. */
+bool mdnn_pointers_in_host(const uint64_t *addresses, size_t count, mdnn_address_list_t *list);
 
 extern _Atomic bool mdnn_pointers_any; /* there are some */
 
@@ -80,6 +85,8 @@ bool mdnn_pointers_are_in(uint64_t address);
 
 /* The allocation at the address is about to be freed. */
 void mdnn_pointers_freed(uint64_t address);
+/* What copies brought to this pinned memory of the host is not there any more. */
+void mdnn_pointers_host_ends(const void *start, size_t bytes);
 /* Allocations have begun or ended. */
 void mdnn_pointers_changed(void);
 /* The device is about to be reset. */

@@ -99,31 +99,45 @@ uint64_t *mdnn_virtual_live(size_t *count, bool *fits)
 static _Atomic bool serving;
 
 /* Entered. Operations of other threads between begin and end delay it, and slots that are being made. */
-static bool serve_all(mdnn_virtual_device_t *device)
+static mdnn_status_t serve_all(mdnn_virtual_device_t *device)
 {
     enum { ROUNDS = 500 };
     static const double pause_s = 0.02;
+    static _Atomic bool impatient; /* a launch is not to wait as long each time */
+    const int rounds = atomic_load(&impatient) ? 1 : ROUNDS;
     mdnn_status_t status = MDNN_STATUS_BUSY;
-    for (int round = 0; round < ROUNDS && device->memory && status == MDNN_STATUS_BUSY; round++) {
-        status = mdnn_memory_serve_all(device->memory);
-        if (status == MDNN_STATUS_BUSY)
+    for (int round = 0; round < rounds && device->memory && status == MDNN_STATUS_BUSY; round++) {
+        if (round > 0)
             mdnn_virtual_pause(device, pause_s);
+        if (device->memory)
+            status = mdnn_memory_serve_all(device->memory);
     }
+    atomic_store(&impatient, status == MDNN_STATUS_BUSY);
     device->serves_all = device->serves_all || status == MDNN_STATUS_OK;
-    return !device->memory || status == MDNN_STATUS_OK;
+    return device->memory ? status : MDNN_STATUS_OK;
 }
 
-bool mdnn_virtual_serve_all(void)
+mdnn_status_t mdnn_virtual_serve_all(void)
 {
     mdnn_virtual_device_t *device;
-    bool all = true;
-    for (size_t i = 0; all && (device = next_device(&i));) {
+    mdnn_status_t status = MDNN_STATUS_OK;
+    for (size_t i = 0; status == MDNN_STATUS_OK && (device = next_device(&i));) {
         const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-        all = !device->memory || (device->can_serve_all && serve_all(device));
+        if (device->memory)
+            status = device->can_serve_all ? serve_all(device) : MDNN_STATUS_UNSUPPORTED;
         mdnn_virtual_leave(device, entry);
     }
-    if (all)
+    if (status == MDNN_STATUS_OK)
         atomic_store(&serving, true);
+    return status;
+}
+
+bool mdnn_virtual_all_serve(void)
+{
+    const mdnn_virtual_device_t *device;
+    bool all = mdnn_virtual_serves_all();
+    for (size_t i = 0; all && (device = next_device(&i));)
+        all = device->serves_all;
     return all;
 }
 

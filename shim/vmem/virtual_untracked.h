@@ -21,11 +21,13 @@ uint32_t mdnn_virtual_untracked_open(void);
  * (*fits false) they do not fit in the budget together. */
 uint64_t *mdnn_virtual_live(size_t *count, bool *fits);
 
-/* Lets unnamed accesses be served from now on, as with safety = host. false: it cannot be done, or an operation of another
- * thread does not end. */
-bool mdnn_virtual_serve_all(void);
-/* Whether that has been done, or is so by the option. Costs one load. */
+/* Lets unnamed accesses be served from now on, as with safety = host. MDNN_STATUS_BUSY: an operation of another thread does
+ * not end; the first call waits 10 s for that, later ones do not. */
+mdnn_status_t mdnn_virtual_serve_all(void);
+/* Whether that has been done, or is so by the option, for devices that can. Costs one load. */
 bool mdnn_virtual_serves_all(void);
+/* Whether it is so for every device. */
+bool mdnn_virtual_all_serve(void);
 
 /* Reads `words` of device memory as they are when all work that was enqueued in `stream` has
  * run. */

@@ -680,6 +680,224 @@ static void hidden_again(uint64_t seed, int count)
     }
 }
 
+/* All other memory is used, so that the first six buffers leave. */
+static void use_others(void)
+{
+    enum { FIRST = 6, TIMES = 3 };
+    for (int i = FIRST; i < FIRST + TIMES * (buffer_count - FIRST); i++) {
+        const int from = FIRST + i % (buffer_count - FIRST);
+        const int to = FIRST + (i + 1) % (buffer_count - FIRST);
+        CUDA(cudaMemcpyAsync(buffers[to], buffers[from], WORDS * sizeof(uint32_t),
+                             cudaMemcpyDeviceToDevice, stream));
+        memcpy(model[to], model[from], sizeof model[0]);
+    }
+}
+
+/* The first buffers, whose pointers kernels write into the table from this place on. */
+static void write_first(void *table, uint32_t place, int *chosen)
+{
+    for (int i = 0; i < TABLE; i++) {
+        chosen[i] = i;
+        launch_written(write_pointer, table, buffers[i], place + (uint32_t)i);
+    }
+}
+
+/* A kernel takes pointers from a table whose words came from pinned memory that the stream itself had written: no copy
+ * knows these words, as a kernel wrote them whose name does not say so. Where all is there, nothing waits for them. */
+static void unread_source(uint64_t seed, int count)
+{
+    enum { FEW = 9 };
+    uint64_t *words;
+    char *much;
+    int before[TABLE], chosen[TABLE];
+    begin_all(seed, FEW);
+    char *const table = new_table(), *const source = new_table(), *const other = new_table();
+    CUDA(cudaHostAlloc((void **)&words, TABLE_BYTES, cudaHostAllocDefault));
+    CUDA(cudaHostAlloc((void **)&much, WORDS * sizeof(uint32_t), cudaHostAllocDefault));
+    for (int i = 0; i < TABLE; i++) {
+        before[i] = i;
+        chosen[i] = i + TABLE;
+        launch_written(hide_pointer, source, buffers[chosen[i]], (uint32_t)i);
+    }
+    pointers_to(before, words, TABLE);
+    CUDA(cudaMemcpyAsync(table, words, TABLE_BYTES, cudaMemcpyHostToDevice, stream));
+    CUDA(cudaStreamSynchronize(stream));
+    for (int i = 0; i < 50; i++) /* the link is busy for some time */
+        CUDA(cudaMemcpyAsync(much, buffers[0], WORDS * sizeof(uint32_t), cudaMemcpyDeviceToHost,
+                             stream));
+    CUDA(cudaMemcpyAsync(words, source, TABLE_BYTES, cudaMemcpyDeviceToHost, stream));
+    CUDA(cudaMemcpyAsync(table, words, TABLE_BYTES, cudaMemcpyHostToDevice, stream));
+    launch_written(displace, other, table, TABLE);
+    CUDA(cudaStreamSynchronize(stream));
+    for (; buffer_count < count; buffer_count++) {
+        CUDA(cudaMalloc((void **)&buffers[buffer_count], WORDS * sizeof(uint32_t)));
+        CUDA(cudaMemsetAsync(buffers[buffer_count], 7, WORDS * sizeof(uint32_t), stream));
+        memset(model[buffer_count], 7, sizeof model[0]);
+    }
+    use_others();
+    follow(other, chosen);
+    check_all();
+}
+
+/* A part of a table that a kernel wrote is copied; its first word is overwritten with a number. */
+static void partly(uint64_t seed, int count)
+{
+    const uint64_t number = TABLE;
+    int chosen[TABLE];
+    begin_all(seed, count);
+    char *const table = new_table(), *const other = new_table();
+    write_first(table, 64, chosen);
+    CUDA(cudaMemcpyAsync(other, table + 512, TABLE_BYTES, cudaMemcpyDeviceToDevice, stream));
+    CUDA(cudaMemcpyAsync(table, &number, sizeof number, cudaMemcpyHostToDevice, stream));
+    use_others();
+    follow(other, chosen);
+    use_others();
+    follow(table + 512, chosen);
+    check_all();
+}
+
+/* A graph writes two tables, by kernels and by a copy, which are cleared before each of its launches. */
+static void graph_again(uint64_t seed, int count)
+{
+    int chosen[TABLE];
+    uint64_t words[TABLE];
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    begin_all(seed, count);
+    void *const tables[2] = {new_table(), new_table()};
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    write_first(tables[0], 0, chosen);
+    pointers_to(chosen, words, TABLE);
+    CUDA(cudaMemcpyAsync(tables[1], words, sizeof words, cudaMemcpyHostToDevice, stream));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 2; i++)
+            CUDA(cudaMemsetAsync(tables[i], 0, 4096, stream));
+        CUDA(cudaGraphLaunch(executable, stream));
+        if (round == 3) /* what it brought stays */
+            CUDA(cudaGraphExecDestroy(executable));
+        use_others();
+        follow(tables[round % 2], chosen);
+    }
+    check_all();
+}
+
+static void run_nine(void *const *parameters)
+{
+    uint64_t *const at = simulator->memory(*(uint64_t *)parameters[8], sizeof *at);
+    if (at)
+        *at = *(uint64_t *)parameters[9];
+}
+
+/* A kernel has nine tables and writes the last one. */
+static void nine(uint64_t seed, int count)
+{
+    static const sim_kernel_parameter_t of[] = {{0, 8},  {8, 8},  {16, 8}, {24, 8}, {32, 8},
+                                                {40, 8}, {48, 8}, {56, 8}, {64, 8}, {72, 8}};
+    static const sim_kernel_t kernel = {"_Z4ninePPjS0_S0_S0_S0_S0_S0_S0_S0_S_", 10, of, run_nine};
+    int chosen[TABLE];
+    uint64_t values[10];
+    void *parameters[10];
+    begin_all(seed, count);
+    const CUfunction function = find_kernel(&kernel);
+    uint64_t *const table = new_table();
+    for (int i = 0; i < 10; i++) {
+        values[i] = (uintptr_t)(i < 8 ? new_table() : NULL);
+        parameters[i] = &values[i];
+    }
+    for (int i = 0; i < TABLE; i++) {
+        chosen[i] = i;
+        values[8] = (uintptr_t)(table + i);
+        values[9] = (uintptr_t)buffers[i];
+        CHECK(launch_kernel(function, (CUstream)stream, parameters) == 0);
+    }
+    use_others();
+    follow(table, chosen);
+    check_all();
+}
+
+typedef struct many {
+    uint64_t tables[12];
+} many_t;
+
+static void run_many(void *const *parameters)
+{
+    const many_t *const many = parameters[0];
+    const uint64_t *const at = simulator->memory(many->tables[11], TABLE_BYTES);
+    for (uint32_t i = 0; at && i < TABLE; i++)
+        scale(at[i], i + 1);
+}
+
+/* A structure of twelve tables in pinned memory, of which the last one leads to buffers. */
+static void many(uint64_t seed, int count)
+{
+    enum { APART = 8192, MEMORY_BYTES = 12 * APART * 8 };
+    static const sim_kernel_parameter_t of[] = {{0, sizeof(many_t)}};
+    static const sim_kernel_t kernel = {"many", 1, of, run_many};
+    int chosen[TABLE];
+    uint64_t *words;
+    many_t of_all;
+    void *parameters[] = {&of_all};
+    begin_all(seed, count);
+    CUDA(cudaHostAlloc((void **)&words, MEMORY_BYTES, cudaHostAllocDefault));
+    memset(words, 0, MEMORY_BYTES);
+    for (int i = 0; i < 12; i++)
+        of_all.tables[i] = (uintptr_t)(words + (size_t)i * APART);
+    for (int i = 0; i < TABLE; i++)
+        chosen[i] = i;
+    pointers_to(chosen, words + (size_t)11 * APART, TABLE);
+    use_others();
+    CHECK(launch_kernel(find_kernel(&kernel), (CUstream)stream, parameters) == 0);
+    table_model(chosen, TABLE);
+    check_all();
+}
+
+/* A list whose nodes lie far apart in pinned memory. */
+static void pinned_chain(uint64_t seed, int count)
+{
+    enum { NODES = 1 << 16 };
+    const int chosen[] = {1, 0};
+    uint64_t head;
+    uint32_t length = 2;
+    void *parameters[] = {&head, &length};
+    node_t *nodes;
+    begin_all(seed, count);
+    CUDA(cudaHostAlloc((void **)&nodes, NODES * sizeof *nodes, cudaHostAllocDefault));
+    memset(nodes, 0, NODES * sizeof *nodes);
+    nodes[0] = (node_t){(uintptr_t)&nodes[NODES - 1], (uintptr_t)buffers[1]};
+    nodes[NODES - 1].buffer = (uintptr_t)buffers[0];
+    head = (uintptr_t)nodes;
+    use_others();
+    CHECK(launch_kernel(follow_list, (CUstream)stream, parameters) == 0);
+    table_model(chosen, 2);
+    check_all();
+}
+
+/* A table that a kernel wrote is copied to the host, and back to another place; kernels read it there, too. */
+static void round_trip(uint64_t seed, int count)
+{
+    int chosen[TABLE];
+    uint64_t *words;
+    begin_all(seed, count);
+    char *const table = new_table(), *const other = new_table();
+    CUDA(cudaHostAlloc((void **)&words, 4096, cudaHostAllocDefault));
+    for (int round = 0; round < 3; round++) {
+        memset(words, 0, 4096);
+        write_first(table, 0, chosen);
+        CUDA(cudaMemcpyAsync(words, table, TABLE_BYTES, cudaMemcpyDeviceToHost, stream));
+        CUDA(cudaMemcpyAsync(other, words, TABLE_BYTES, cudaMemcpyHostToDevice, stream));
+        CUDA(cudaMemsetAsync(table, 0, 4096, stream));
+        use_others();
+        follow(round == 1 ? (void *)words : other, chosen);
+        CUDA(cudaStreamSynchronize(stream));
+    }
+    CUDA(cudaFreeHost(words));
+    check_all();
+}
+
 /* Labels and small numbers, as every program copies them from pinned memory: nothing is read back. */
 static void labels(uint64_t seed, int count)
 {
@@ -716,6 +934,13 @@ int main(int argc, char **argv)
                     {"host", host},
                     {"written", written},
                     {"packed", packed},
+                    {"unread_source", unread_source},
+                    {"partly", partly},
+                    {"graph_again", graph_again},
+                    {"nine", nine},
+                    {"many", many},
+                    {"pinned_chain", pinned_chain},
+                    {"round_trip", round_trip},
                     {"hidden", hidden},
                     {"hidden_again", hidden_again}};
     for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)

@@ -135,9 +135,10 @@ bool mdnn_kernel_tables_unknown(const mdnn_kernel_layout_t *layout, void **param
     return false;
 }
 
-void mdnn_kernel_tables_written(const mdnn_kernel_layout_t *layout, void **parameters, void **extra)
+void mdnn_kernel_tables_written(const mdnn_kernel_layout_t *layout, void **parameters, void **extra,
+                                bool captured)
 {
-    (void)layout, (void)parameters, (void)extra;
+    (void)layout, (void)parameters, (void)extra, (void)captured;
 }
 
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address)

@@ -119,9 +119,9 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
         operation->more[operation->name_count++ - MDNN_VIRTUAL_NAMES] = named;
 }
 
-void mdnn_pointers_may_be_at(uint64_t at, const uint64_t *values, size_t count, bool lost)
+void mdnn_pointers_may_be_at(uint64_t at, const mdnn_address_list_t *values, bool captured)
 {
-    (void)at, (void)values, (void)count, (void)lost;
+    (void)at, (void)values, (void)captured;
 }
 
 bool mdnn_pointers_are_in(uint64_t address)
@@ -130,11 +130,20 @@ bool mdnn_pointers_are_in(uint64_t address)
     return true;
 }
 
-bool mdnn_pointers_visit(uint64_t address, void (*visit)(void *context, uint64_t start),
-                         void *context)
+void mdnn_pointers_reach(uint64_t address, mdnn_address_list_t *list)
 {
-    (void)address, (void)visit, (void)context;
+    (void)address, (void)list;
+}
+
+bool mdnn_pointers_in_host(const uint64_t *addresses, size_t count, mdnn_address_list_t *list)
+{
+    (void)addresses, (void)count, (void)list;
     return true;
+}
+
+void mdnn_pointers_host_ends(const void *start, size_t bytes)
+{
+    (void)start, (void)bytes;
 }
 
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address)

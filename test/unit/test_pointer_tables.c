@@ -193,9 +193,9 @@ static void put(mdnn_pointer_tables_t *tables, int allocation, int first, int co
         if (value == 0)
             continue;
         model_put(&places[allocation][i], value);
-        words[found++] = (mdnn_pointer_word_t){address_of(allocation, i), value};
+        words[found++] = (mdnn_pointer_word_t){address_of(allocation, i), value, false};
     }
-    assert_true(mdnn_pointer_tables_add(tables, words, found));
+    assert_true(mdnn_pointer_tables_add(tables, words, found, false));
 }
 
 static void copy_words(mdnn_pointer_tables_t *tables)
@@ -336,6 +336,152 @@ CASE(words_are_those_of_a_model)
     mdnn_pointer_tables_destroy(tables);
 }
 
+/* ---- words without a place, and of graphs ---- */
+
+/* What is overwritten ends at once here, so the model is a list. */
+enum { MOST_SIMPLE = 4096, SIMPLE_STEPS = 4000 };
+
+typedef struct simple {
+    int allocation, first, last; /* where it may lie */
+    uint64_t value;
+    bool kept, spread;
+} simple_t;
+
+static simple_t simples[MOST_SIMPLE];
+static size_t simple_count;
+
+static void drop(size_t i)
+{
+    simples[i] = simples[--simple_count];
+}
+
+static void simple_add(simple_t word)
+{
+    for (size_t i = 0; i < simple_count; i++)
+        if (simples[i].allocation == word.allocation && simples[i].first == word.first &&
+            simples[i].value == word.value) {
+            simples[i].kept = simples[i].kept || word.kept;
+            simples[i].spread = simples[i].spread || word.spread;
+            simples[i].last = simples[i].last > word.last ? simples[i].last : word.last;
+            return;
+        }
+    assert_true(simple_count < MOST_SIMPLE);
+    simples[simple_count++] = word;
+}
+
+static void add_one(mdnn_pointer_tables_t *tables)
+{
+    const int place = pick(PLACES);
+    simple_t word = {pick(ALLOCATIONS), place, place, 0, pick(8) == 0, pick(3) == 0};
+    word.value = address_of(pick(ALLOCATIONS), 0);
+    word.last = word.spread ? PLACES - 1 : place;
+    simple_add(word);
+    const mdnn_pointer_word_t one = {address_of(word.allocation, place), word.value, word.spread};
+    assert_true(mdnn_pointer_tables_add(tables, &one, 1, word.kept));
+}
+
+static void overwrite_some(mdnn_pointer_tables_t *tables, int allocation, int first, int count)
+{
+    for (size_t i = simple_count; i > 0; i--) {
+        const simple_t *const word = &simples[i - 1];
+        if (word->allocation == allocation && !word->kept && word->first >= first &&
+            word->last < first + count)
+            drop(i - 1);
+    }
+    mdnn_pointer_tables_overwrite(tables, address_of(allocation, first), (uint64_t)count * 8,
+                                  (mdnn_stream_point_t){0, ++done[0]});
+}
+
+static void copy_some(mdnn_pointer_tables_t *tables)
+{
+    const int from = pick(ALLOCATIONS), to = (from + 1 + pick(ALLOCATIONS - 1)) % ALLOCATIONS;
+    const int first = pick(PLACES), count = 1 + pick(PLACES - first);
+    const int at = pick(PLACES - count + 1);
+    const bool kept = pick(8) == 0;
+    overwrite_some(tables, to, at, count);
+    for (size_t i = simple_count; i > 0; i--) {
+        simple_t word = simples[i - 1];
+        if (word.allocation != from || word.last < first || word.first >= first + count)
+            continue;
+        word.first = at + (word.first < first ? 0 : word.first - first);
+        word.last = word.spread ? PLACES - 1 : word.first;
+        word.allocation = to;
+        word.kept = kept;
+        simple_add(word);
+    }
+    assert_true(mdnn_pointer_tables_copy(tables, address_of(to, at), address_of(from, first),
+                                         (uint64_t)count * 8, kept));
+}
+
+static void simple_reach(int allocation)
+{
+    for (size_t i = 0; i < simple_count; i++) {
+        const int target = (int)((simples[i].value - BASE) / SPACING);
+        if (simples[i].allocation != allocation || reaches[target])
+            continue;
+        reaches[target] = true;
+        simple_reach(target);
+    }
+}
+
+static void check_simple(mdnn_pointer_tables_t *tables)
+{
+    mdnn_pointers_followed_t followed = {0};
+    const int allocation = pick(ALLOCATIONS);
+    const uint64_t address = start_of(allocation);
+    bool got[ALLOCATIONS] = {false};
+    memset(reaches, 0, sizeof reaches);
+    simple_reach(allocation);
+    mdnn_pointer_tables_follow(tables, &address, 1, 0, &followed);
+    for (size_t i = 0; i < followed.count; i++)
+        got[(followed.starts[i] - BASE) / SPACING] = true;
+    assert_memory_equal(got, reaches, sizeof got);
+    free(followed.starts);
+}
+
+static void forget_one(mdnn_pointer_tables_t *tables)
+{
+    const int allocation = pick(ALLOCATIONS);
+    for (size_t i = simple_count; i > 0; i--)
+        if (simples[i - 1].allocation == allocation)
+            drop(i - 1);
+    mdnn_pointer_tables_forget(tables, start_of(allocation), PLACES * 8);
+}
+
+CASE(words_without_a_place_end_with_all_of_it_and_those_of_graphs_with_their_memory)
+{
+    static const mdnn_pointer_calls_t calls = {find, generation, is_done, give_back};
+    mdnn_pointer_tables_t *const tables = mdnn_pointer_tables_create(&calls, NULL);
+    assert_non_null(tables);
+    random_state = 3;
+    changes++;
+    memset(done, 0, sizeof done);
+    for (int i = 0; i < ALLOCATIONS; i++)
+        lives[i] = true;
+    for (int i = 0; i < SIMPLE_STEPS; i++) {
+        const int first = pick(PLACES);
+        switch (pick(9)) {
+        case 0:
+        case 1:
+            add_one(tables);
+            break;
+        case 2:
+            copy_some(tables);
+            break;
+        case 3:
+        case 4:
+            overwrite_some(tables, pick(ALLOCATIONS), first, PLACES - first);
+            break;
+        case 5:
+            forget_one(tables);
+            break;
+        default:
+            check_simple(tables);
+        }
+    }
+    mdnn_pointer_tables_destroy(tables);
+}
+
 /* ---- without memory ---- */
 
 /* Random calls; whether each said that it had all that it needed. */
@@ -346,14 +492,16 @@ static bool all_of_some_calls(mdnn_pointer_tables_t *tables)
     for (int i = 0; i < 60; i++) {
         const int holder = pick(ALLOCATIONS), place = pick(PLACES - 4);
         const mdnn_pointer_word_t words[2] = {
-            {address_of(holder, place), address_of(pick(ALLOCATIONS), 0)},
-            {address_of(pick(ALLOCATIONS), place), address_of(pick(ALLOCATIONS), 0)}};
+            {address_of(holder, place), address_of(pick(ALLOCATIONS), 0), false},
+            {address_of(pick(ALLOCATIONS), place), address_of(pick(ALLOCATIONS), 0), true}};
         mdnn_pointers_followed_t followed = {0};
         read_back[place] = address_of(pick(ALLOCATIONS), 1);
         mdnn_pointer_tables_overwrite(tables, words[0].place, 8, next_point());
-        all = mdnn_pointer_tables_add(tables, words, 1 + (words[1].place > words[0].place)) && all;
-        all = mdnn_pointer_tables_copy(tables, address_of(pick(ALLOCATIONS), 0), words[0].place,
-                                       16) &&
+        all =
+            mdnn_pointer_tables_add(tables, words, 1 + (words[1].place > words[0].place), false) &&
+            all;
+        all = mdnn_pointer_tables_copy(tables, address_of(pick(ALLOCATIONS), 0), words[0].place, 16,
+                                       false) &&
               all;
         all = mdnn_pointer_tables_unread(tables, address_of(holder, 0), sizeof read_back,
                                          next_point(), read_back) &&
