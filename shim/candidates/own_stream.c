@@ -158,7 +158,6 @@ static void let_simulated_time_pass(const mdnn_own_stream_t *own, CUstream progr
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
     if (driver->is_simulated && own->end &&
-        driver->cuStreamQuery(program) == CUDA_ERROR_NOT_READY &&
         driver->cuEventRecord(own->end, program) == CUDA_SUCCESS)
         (void)driver->sim_wait_event(own->end);
 }
@@ -166,12 +165,13 @@ static void let_simulated_time_pass(const mdnn_own_stream_t *own, CUstream progr
 static mdnn_status_t wait_for_program(mdnn_own_stream_t *own, CUstream program)
 {
     const double patience = patience_us(own);
-    atomic_store(&waits_for_program, true);
-    if (patience > 0)
+    mdnn_status_t status = wait_for(query_stream, program, 0, 0);
+    if (status == MDNN_STATUS_BUSY && patience > 0) {
+        atomic_store(&waits_for_program, true);
         let_simulated_time_pass(own, program);
-    const mdnn_status_t status =
-        wait_for(query_stream, program, patience, patience > 0 ? LOOKS_FOR_PROGRAM : 0);
-    atomic_store(&waits_for_program, false);
+        status = wait_for(query_stream, program, patience, LOOKS_FOR_PROGRAM);
+        atomic_store(&waits_for_program, false);
+    }
     if (status == MDNN_STATUS_OK)
         own->refused_us = 0;
     else if (patience > 0 || own->refused_us == 0)
