@@ -8,6 +8,7 @@ its field write it. A plain PyTorch program: it knows nothing of microdnn.
     graph             message passing of torch_geometric: GCNConv, GATConv and one of our own
     conformer         torchaudio's, for frames of speech
     gpt2              Hugging Face's, from a configuration
+    lstm_lm           a language model of two LSTM layers
     random_shapes     ResNet-50 with another batch and resolution in every iteration
 """
 import importlib
@@ -314,6 +315,31 @@ class Gpt2(Training):
             return self.model(input_ids=data, labels=labels).loss
 
 
+class RecurrentModel(torch.nn.Module):
+    def __init__(self, vocabulary, width=512, layers=2):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(vocabulary, width)
+        self.lstm = torch.nn.LSTM(width, width, layers, batch_first=True)
+        self.head = torch.nn.Linear(width, vocabulary)
+
+    def forward(self, tokens):
+        return self.head(self.lstm(self.embedding(tokens))[0])
+
+
+class LstmModel(Training):
+    """The next token of random text, in a vocabulary as small as that of Gpt2."""
+
+    VOCABULARY = 8192
+
+    def parts(self, net, size):
+        tokens = torch.randint(self.VOCABULARY, (self.batch, (size or 256) + 1))
+        return RecurrentModel(self.VOCABULARY), tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+    def loss(self, data, labels):
+        with self.casts():
+            return torch.nn.functional.cross_entropy(self.model(data).flatten(0, 1), labels.flatten())
+
+
 # --- Shapes without a period ----------------------------------------------------------------------
 class RandomShapes(Training):
     """A stream of batches that differ in size and resolution."""
@@ -339,7 +365,8 @@ class RandomShapes(Training):
 
 
 FAMILIES = {"fno2d": Fno2d, "small_systems": SmallSystems, "large_systems": LargeSystems, "per_sample": PerSample,
-            "graph": Graph, "conformer": Conformer, "gpt2": Gpt2, "random_shapes": RandomShapes}
+            "graph": Graph, "conformer": Conformer, "gpt2": Gpt2, "lstm_lm": LstmModel,
+            "random_shapes": RandomShapes}
 
 
 def training_of(net, batch, mode="fp32", optimizer="sgd", **more):

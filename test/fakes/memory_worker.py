@@ -1,4 +1,4 @@
-"""Stands in for scripts/gpu/memory_worker.py on a machine without PyTorch or a GPU: answers by
+"""Stands in for scripts/gpu/memory_worker.py and mixed_worker.py on a machine without PyTorch or a GPU: answers by
 arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a JSON object) says what
 goes wrong in programs whose text has a key: "bits", "unclear", "crash", "hang", "control",
 "nan", "above", "nvml", "slow", "still" (nothing leaves), "fault" (an unnamed access ends the
@@ -156,7 +156,15 @@ def peak_of_iteration(_):
     return {"peak": peak(state["batch"]), "reserved": 0}
 
 
-COMMANDS = {"program": program, "build": build, "step": step, "context": context, "end": end,
+def operator(command):
+    """Of mixed_worker.py: in other memory than the device's it may go wrong."""
+    what = wrong(command) if os.environ["MIXED_LAYOUT"] != "device" else None
+    if what == "crash":
+        os.abort()
+    return {"crc": 2 if what == "bits" else 1, "again": True, "ms": 1.0, "off": 0.0}
+
+
+COMMANDS = {"program": program, "operator": operator, "names": lambda _: {"names": ["product", "sort"]}, "build": build, "step": step, "context": context, "end": end,
             "save_on_cpu": save_on_cpu, "warm": warm, "take": take,
             "facts": lambda _: {"device": "no device", "cudnn": 91900, "memory_bytes": 0},
             "ioctls": lambda _: {"control": {"0x2b": 5, "0x2a": state["operations"]}, "unified": {}},

@@ -1,0 +1,99 @@
+#!/bin/sh
+# scripts/gpu/mixed-look without a GPU: that a process which dies takes one case with it, what counts as wrong,
+# and that nothing is left out silently. A compiler of this test makes programs that answer, and a worker of
+# test/fakes stands in for PyTorch.
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+# shellcheck source=test/measuring.sh
+. "$(dirname "$0")/measuring.sh"
+make_stand_in
+mkdir "$OUT/bin"
+cat >"$OUT/bin/nvcc" <<'END'
+#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+case $2 in
+*/mixed_border) cp "$OUT/border" "$2" ;;
+*) printf '#!/bin/sh\necho "{\\"what\\": \\"disturbance\\", \\"alone_ms\\": 1}"\n' >"$2" ;;
+esac
+chmod +x "$2"
+END
+chmod +x "$OUT/bin/nvcc"
+
+# Each process but the first is told which case ended the one before it.
+cat >"$OUT/border" <<'END'
+#!/bin/sh
+row() { printf '{"begin": "%s: %s"}\n{"case": "%s", "layout": "%s", "right": %s, "gb_s": 50}\n' "$1" "$2" "$2" "$1" "$3"; }
+case ${1:-} in
+"") row device reads true; echo '{"begin": "half: reads"}'; kill -SEGV $$ ;;
+"half: reads") row half writes true; row host reads false; exit 3 ;; # it says itself what was wrong
+"host: reads") row host writes true ;;
+esac
+END
+
+look() {
+    PATH=$OUT/bin:$PATH scripts/gpu/mixed-look --build "$BUILD" --worker test/fakes/memory_worker.py "$@" >"$OUT/said" 2>&1
+}
+
+says() {
+    report_says mixed.json "$1"
+}
+
+goes_on_behind_a_death() {
+    look --part border
+    [ $? = 1 ] && says '[(row["layout"], row["case"], row["right"]) for row in rows] == [
+        ("device", "reads", True), ("half", "reads", False), ("half", "writes", True), ("host", "reads", False),
+        ("host", "writes", True)] and "status -11" in rows[1]["error"]' &&
+        grep -q '^  reads: 50.0 | WRONG ended: status -11 | - | WRONG' "$OUT/said"
+}
+
+costs_of_changes_are_no_verdict() {
+    look --part backing && grep -q '^backing what disturbance, alone_ms 1$' "$OUT/said"
+}
+
+operators_compared_with_device_memory() {
+    look --part operators && says 'len(rows) == 8 and all(row["right"] for row in rows)' || return 1
+    FAKE_WRONG='{"sort": "bits"}' look --part operators
+    [ $? = 1 ] && says '[row["bytes"] for row in rows if row["case"] == "sort"] == ["same"] + 3 * ["DIFFERENT"]'
+}
+
+worker_begins_anew() {
+    FAKE_WRONG='{"product": "crash"}' look --part operators
+    [ $? = 1 ] && says '[row["right"] for row in rows if row["case"] == "product"] == [True] + 3 * [False] and
+        all(row["right"] for row in rows if row["case"] == "sort")'
+}
+
+networks_as_on_device_memory() {
+    look --part networks && says 'len(rows) == 18 and all(row["right"] for row in rows)'
+}
+
+# Each allocator as often as there are networks, within 0.7 of what stock had at its peak.
+allocators_under_a_budget() {
+    look --part allocators && says 'len(rows) == 36 and all(row["right"] for row in rows) and
+        {row["allocator"] for row in rows} == {"stock", "async", "native", "native, whole", "native, collected", "uncached"} and
+        all(row["memory"]["budget_bytes"] == int(0.7 * row["peak"]) and row["ratio"] == 1 for row in rows if "budget" in row)' ||
+        return 1
+    FAKE_WRONG='{"vgg16": "bits"}' look --part allocators
+    [ $? = 1 ] && says 'sum(not row["right"] for row in rows) == 5'
+}
+
+left_out_is_said() {
+    look --part networks --seconds 0
+    [ $? = 1 ] && says 'len(report["left_out"]) == 18 and not rows' && grep -q '^LEFT OUT (18): ' "$OUT/said"
+}
+
+without_a_build() {
+    rm "$BUILD/libmicrodnn.so"
+    look --part allocators
+    [ $? = 2 ]
+}
+
+plan 8
+check "a process that dies takes one case with it" goes_on_behind_a_death
+check "what changes cost is shown" costs_of_changes_are_no_verdict
+check "operations are compared with the same on device memory" operators_compared_with_device_memory
+check "a worker that dies begins anew" worker_begins_anew
+check "networks are compared with the same on device memory" networks_as_on_device_memory
+check "each allocator trains each network under a budget" allocators_under_a_budget
+check "what there was no time for is said" left_out_is_said
+check "without a build nothing is measured" without_a_build
+finish
