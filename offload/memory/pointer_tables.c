@@ -1,58 +1,9 @@
-#include "offload/memory/pointer_tables.h"
+#include "offload/memory/pointer_tables_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/fault.h"
-
-typedef struct word {
-    uint64_t place, value;
-    uint64_t stamp; /* later words have higher ones */
-    mdnn_stream_point_t
-        over; /* it counts until this has passed; position 0: it is not overwritten */
-    bool spread, kept;
-} word_t;
-
-/* An allocation that holds words. */
-typedef struct holder {
-    uint64_t start, end;
-    word_t *words; /* in the order of their places, then of their values */
-    size_t count;
-    size_t over; /* how many of them are being overwritten */
-    uint64_t
-        *targets; /* starts of what the others point to, each once, by the latest words first */
-    size_t target_count;
-    uint64_t generation; /* as it was then; 0: the targets are not known */
-    bool leads_on;       /* some of them held words themselves */
-    uint64_t shape;      /* when these allocations held words */
-    uint64_t pass;       /* last one in which it was looked at */
-} holder_t;
-
-/* Where they lie, side by side, as each operand of a launch is looked up. */
-typedef struct place {
-    uint64_t start, end;
-    holder_t *holder;
-} place_t;
-
-typedef struct unread {
-    struct unread *next;
-    uint64_t at, bytes;
-    const void *words;
-    mdnn_stream_point_t point;
-    bool given_up;
-    mdnn_stream_point_t
-        over[]; /* of each word: what has overwritten it since; position 0: nothing */
-} unread_t;
-
-struct mdnn_pointer_tables {
-    mdnn_pointer_calls_t calls;
-    void *context;
-    place_t *places; /* in the order of their addresses; they do not overlap */
-    size_t count, capacity;
-    unread_t *unread;
-    uint64_t pass, stamp;
-    uint64_t shape; /* changes with the places */
-};
 
 /* ---- the tables ---- */
 
@@ -66,16 +17,9 @@ mdnn_pointer_tables_t *mdnn_pointer_tables_create(const mdnn_pointer_calls_t *ca
     return tables;
 }
 
-static void free_holder(holder_t *holder)
+static void free_unread(mdnn_pointer_tables_t *tables, mdnn_pointer_unread_t **at)
 {
-    free(holder->words);
-    free(holder->targets);
-    free(holder);
-}
-
-static void free_unread(mdnn_pointer_tables_t *tables, unread_t **at)
-{
-    unread_t *const unread = *at;
+    mdnn_pointer_unread_t *const unread = *at;
     *at = unread->next;
     tables->calls.give_back(tables->context, unread->words);
     free(unread);
@@ -86,7 +30,7 @@ void mdnn_pointer_tables_destroy(mdnn_pointer_tables_t *tables)
     if (!tables)
         return;
     for (size_t i = 0; i < tables->count; i++)
-        free_holder(tables->places[i].holder);
+        mdnn_pointer_holder_free(tables->places[i].holder);
     while (tables->unread)
         free_unread(tables, &tables->unread);
     free(tables->places);
@@ -98,279 +42,66 @@ bool mdnn_pointer_tables_any(const mdnn_pointer_tables_t *tables)
     return tables->count > 0 || tables->unread;
 }
 
-/* ---- holders ---- */
-
-/* The first that ends behind the address. Without a branch that the processor could guess wrong. */
-static size_t place_of(const mdnn_pointer_tables_t *tables, uint64_t address)
-{
-    const place_t *at = tables->places;
-    size_t left = tables->count;
-    while (left > 1) {
-        const size_t half = left / 2;
-        at += at[half - 1].end <= address ? half : 0;
-        left -= half;
-    }
-    return left == 0 ? 0 : (size_t)(at - tables->places) + (at->end <= address);
-}
-
-static holder_t *holder_of(const mdnn_pointer_tables_t *tables, uint64_t address)
-{
-    const size_t place = place_of(tables, address);
-    return place < tables->count && tables->places[place].start <= address
-               ? tables->places[place].holder
-               : NULL;
-}
-
-static void remove_holder(mdnn_pointer_tables_t *tables, size_t place)
-{
-    free_holder(tables->places[place].holder);
-    tables->shape++;
-    tables->count--;
-    memmove(tables->places + place, tables->places + place + 1,
-            (tables->count - place) * sizeof *tables->places);
-}
-
-static void remove_holders(mdnn_pointer_tables_t *tables, uint64_t start, uint64_t end)
-{
-    const size_t place = place_of(tables, start);
-    while (place < tables->count && tables->places[place].start < end)
-        remove_holder(tables, place);
-}
-
-static bool make_room(mdnn_pointer_tables_t *tables)
-{
-    if (tables->count < tables->capacity)
-        return true;
-    const size_t capacity = tables->capacity > 0 ? 2 * tables->capacity : 16;
-    place_t *const grown = reallocarray(tables->places, capacity, sizeof *grown);
-    if (!grown)
-        return false;
-    tables->places = grown;
-    tables->capacity = capacity;
-    return true;
-}
-
-/* The allocation around the address, which lives. Whoever had its addresses before has ended. */
-static holder_t *make_holder(mdnn_pointer_tables_t *tables, uint64_t address)
-{
-    uint64_t start, end;
-    holder_t *const known = holder_of(tables, address);
-    if (!tables->calls.find(tables->context, address, &start, &end))
-        return NULL;
-    if (known && known->start == start && known->end == end)
-        return known;
-    remove_holders(tables, start, end);
-    holder_t *const made = make_room(tables) ? calloc(1, sizeof *made) : NULL;
-    if (!made)
-        return NULL;
-    made->start = start;
-    made->end = end;
-    const size_t place = place_of(tables, start);
-    memmove(tables->places + place + 1, tables->places + place,
-            (tables->count - place) * sizeof *tables->places);
-    tables->places[place] = (place_t){start, end, made};
-    tables->shape++;
-    tables->count++;
-    return made;
-}
-
-/* ---- words ---- */
-
-static bool is_within(uint64_t place, uint64_t at, uint64_t bytes)
-{
-    return place >= at && bytes >= sizeof(uint64_t) && place - at <= bytes - sizeof(uint64_t);
-}
-
-/* The first word of the holder that does not lie before the place. */
-static size_t first_word(const holder_t *holder, uint64_t place)
-{
-    size_t low = 0, high = holder->count;
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (holder->words[middle].place < place)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* The end of the bytes where the word may lie. */
-static uint64_t end_of(const holder_t *holder, const word_t *word)
-{
-    const uint64_t room = holder->end - word->place;
-    return !word->spread || MDNN_FAULT(SPREAD_WORDS_HAVE_A_PLACE) ? word->place + sizeof word->value
-           : room < MDNN_POINTER_SPREAD_BYTES                     ? holder->end
-                                              : word->place + MDNN_POINTER_SPREAD_BYTES;
-}
-
-static bool is_kept(const word_t *word)
-{
-    return word->kept && !MDNN_FAULT(WORDS_OF_GRAPHS_END);
-}
-
-/* The first word that may lie in bytes from the place on. */
-static size_t first_reaching(const holder_t *holder, uint64_t place)
-{
-    const bool near = place - holder->start < MDNN_POINTER_SPREAD_BYTES;
-    return first_word(holder, near ? holder->start : place - MDNN_POINTER_SPREAD_BYTES);
-}
-
-static bool is_same(mdnn_stream_point_t left, mdnn_stream_point_t right)
-{
-    return left.stream == right.stream && left.position == right.position;
-}
-
-/* Ends words whose overwriting is over. */
-static void settle_holder(mdnn_pointer_tables_t *tables, holder_t *holder)
-{
-    mdnn_stream_point_t asked = {0};
-    bool done = false;
-    size_t kept = 0;
-    if (holder->over == 0)
-        return;
-    for (size_t i = 0; i < holder->count; i++) {
-        const word_t word = holder->words[i];
-        if (word.over.position != 0 && !is_same(word.over, asked)) {
-            asked = word.over;
-            done = tables->calls.is_done(tables->context, asked);
-        }
-        if (word.over.position != 0 && done)
-            holder->over--;
-        else
-            holder->words[kept++] = word;
-    }
-    holder->count = kept;
-}
-
-/* Holders without words. */
-static void sweep(mdnn_pointer_tables_t *tables)
-{
-    for (size_t i = tables->count; i > 0; i--)
-        if (tables->places[i - 1].holder->count == 0)
-            remove_holder(tables, i - 1);
-}
-
-static int compare_words(const word_t *left, const word_t *right)
-{
-    const uint64_t a = left->place == right->place ? left->value : left->place;
-    const uint64_t b = left->place == right->place ? right->value : right->place;
-    return (a > b) - (a < b);
-}
-
-/* Of the same place and value. One that counts goes on, as if nothing had overwritten it; else it counts until the later
- * one of both is over. */
-static word_t both(const word_t *known, const word_t *added)
-{
-    word_t word = *added;
-    word.spread = added->spread || known->spread;
-    word.kept = added->kept || known->kept;
-    if (added->over.position != 0 &&
-        (known->over.position == 0 || known->over.position > added->over.position))
-        word.over = known->over;
-    return word;
-}
-
-/* The words of the holder and these, both in order, in a new array. */
-static size_t merge(const holder_t *holder, const word_t *words, size_t count, word_t *merged)
-{
-    size_t i = 0, j = 0, made = 0;
-    while (i < holder->count || j < count) {
-        const int order = j == count           ? -1
-                          : i == holder->count ? 1
-                                               : compare_words(&holder->words[i], &words[j]);
-        merged[made++] = order < 0   ? holder->words[i]
-                         : order > 0 ? words[j]
-                                     : both(&holder->words[i], &words[j]);
-        i += order <= 0;
-        j += order >= 0;
-    }
-    return made;
-}
-
-static bool put_in_holder(holder_t *holder, const word_t *words, size_t count)
-{
-    word_t *const merged = reallocarray(NULL, holder->count + count, sizeof *merged);
-    if (!merged)
-        return false;
-    const size_t made = merge(holder, words, count, merged);
-    free(holder->words);
-    holder->words = merged;
-    holder->count = made;
-    holder->over = 0;
-    for (size_t i = 0; i < made; i++)
-        holder->over += merged[i].over.position != 0;
-    holder->generation = 0;
-    return true;
-}
-
-/* In the order of their places. */
-static bool put_words(mdnn_pointer_tables_t *tables, const word_t *words, size_t count)
-{
-    bool all = true;
-    for (size_t first = 0, next; first < count; first = next) {
-        holder_t *const holder = make_holder(tables, words[first].place);
-        for (next = first + 1; holder && next < count && words[next].place < holder->end; next++)
-            ;
-        all = holder && put_in_holder(holder, words + first, next - first) && all;
-    }
-    return all;
-}
-
 bool mdnn_pointer_tables_add(mdnn_pointer_tables_t *tables, const mdnn_pointer_word_t *words,
                              size_t count, bool kept)
 {
-    word_t *const made = count > 0 ? reallocarray(NULL, count, sizeof *made) : NULL;
+    mdnn_held_word_t *const made = count > 0 ? reallocarray(NULL, count, sizeof *made) : NULL;
     tables->stamp++;
     for (size_t i = 0; made && i < count; i++)
-        made[i] = (word_t){.place = words[i].place,
-                           .value = words[i].value,
-                           .stamp = tables->stamp,
-                           .spread = words[i].spread,
-                           .kept = kept};
-    const bool all = count == 0 || (made && put_words(tables, made, count));
+        made[i] = (mdnn_held_word_t){.place = words[i].place,
+                                     .value = words[i].value,
+                                     .end = words[i].place + sizeof words->value,
+                                     .stamp = tables->stamp,
+                                     .kept = kept};
+    const bool all = count == 0 || (made && mdnn_pointer_words_put(tables, made, count));
     free(made);
     return all;
 }
 
 /* ---- overwriting ---- */
 
-static mdnn_stream_point_t over_of(const unread_t *unread, uint64_t place)
+static uint64_t end_of(const mdnn_held_word_t *word)
+{
+    return MDNN_FAULT(SPREAD_WORDS_HAVE_A_PLACE) ? word->place + sizeof word->value : word->end;
+}
+
+static mdnn_stream_point_t over_of(const mdnn_pointer_unread_t *unread, uint64_t place)
 {
     return unread->over[(place - unread->at) / 8];
 }
 
-static void overwrite_unread(unread_t *unread, uint64_t at, uint64_t bytes,
+static void overwrite_unread(mdnn_pointer_unread_t *unread, uint64_t at, uint64_t bytes,
                              mdnn_stream_point_t point)
 {
     for (uint64_t i = 0; i < unread->bytes / 8; i++)
-        if (is_within(unread->at + 8 * i, at, bytes) && unread->over[i].position == 0)
+        if (mdnn_pointer_is_within(unread->at + 8 * i, at, bytes) && unread->over[i].position == 0)
             unread->over[i] = point;
 }
 
-static void overwrite_in(holder_t *holder, uint64_t at, uint64_t bytes, mdnn_stream_point_t point)
+static void overwrite_in(mdnn_pointer_holder_t *holder, uint64_t at, uint64_t bytes,
+                         mdnn_stream_point_t point)
 {
-    size_t i = first_word(holder, at);
-    for (; i < holder->count && is_within(holder->words[i].place, at, bytes); i++) {
-        word_t *const word = &holder->words[i];
-        if (word->over.position != 0 || is_kept(word) || end_of(holder, word) > at + bytes)
+    size_t i = mdnn_pointer_first_word(holder, at);
+    for (; i < holder->count && mdnn_pointer_is_within(holder->words[i].place, at, bytes); i++) {
+        mdnn_held_word_t *const word = &holder->words[i];
+        if (word->over.position != 0 || mdnn_pointer_is_kept(word) || end_of(word) > at + bytes)
             continue;
         word->over = point;
         holder->over++;
-        holder->generation = 0;
+        mdnn_pointer_uncount(holder, word);
     }
 }
 
 void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes,
                                    mdnn_stream_point_t point)
 {
-    for (size_t i = place_of(tables, at); i < tables->count && tables->places[i].start < at + bytes;
-         i++) {
-        settle_holder(tables, tables->places[i].holder);
+    for (size_t i = mdnn_pointer_place(tables, at);
+         i < tables->count && tables->places[i].start < at + bytes; i++) {
+        mdnn_pointer_holder_settle(tables, tables->places[i].holder);
         overwrite_in(tables->places[i].holder, at, bytes, point);
     }
-    sweep(tables);
-    for (unread_t *unread = tables->unread; unread; unread = unread->next)
+    mdnn_pointer_holders_sweep(tables);
+    for (mdnn_pointer_unread_t *unread = tables->unread; unread; unread = unread->next)
         overwrite_unread(unread, at, bytes, point);
 }
 
@@ -378,87 +109,144 @@ void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, u
 
 typedef struct copied {
     uint64_t from, to, bytes;
-    mdnn_pointer_word_t *words;
+    bool kept;
+    mdnn_held_word_t *words;
     size_t count;
 } copied_t;
 
-static bool is_copied(const holder_t *holder, const word_t *word, const copied_t *copied)
+/* Of a word that is spread, the part that is copied. */
+static void collect_word(const mdnn_held_word_t *word, uint64_t stamp, copied_t *copied)
 {
-    return word->spread && !MDNN_FAULT(SPREAD_WORDS_HAVE_A_PLACE)
-               ? end_of(holder, word) > copied->from
-               : is_within(word->place, copied->from, copied->bytes);
+    const uint64_t last = copied->from + copied->bytes, end = end_of(word);
+    const uint64_t start = word->place < copied->from ? copied->from : word->place;
+    const uint64_t bytes = (end < last ? end : last) - start;
+    if (end > start && bytes >= sizeof word->value)
+        copied->words[copied->count++] =
+            (mdnn_held_word_t){.place = start - copied->from + copied->to,
+                               .value = word->value,
+                               .end = start - copied->from + copied->to + bytes,
+                               .stamp = stamp,
+                               .kept = copied->kept};
 }
 
-/* A word that may lie before the first byte that is copied may come to lie at that one, or behind it. */
-static bool collect(const holder_t *holder, copied_t *copied)
+static bool collect(const mdnn_pointer_holder_t *holder, uint64_t stamp, copied_t *copied)
 {
-    mdnn_pointer_word_t *const grown =
+    mdnn_held_word_t *const grown =
         reallocarray(copied->words, copied->count + holder->count + 1, sizeof *grown);
     if (!grown)
         return false;
     copied->words = grown;
-    size_t i = first_reaching(holder, copied->from);
-    for (; i < holder->count && holder->words[i].place < copied->from + copied->bytes; i++) {
-        const word_t *const word = &holder->words[i];
-        const uint64_t place = word->place < copied->from ? copied->from : word->place;
-        if (is_copied(holder, word, copied))
-            grown[copied->count++] =
-                (mdnn_pointer_word_t){place - copied->from + copied->to, word->value, word->spread};
-    }
+    for (size_t i = mdnn_pointer_first_reaching(holder, copied->from);
+         i < holder->count && holder->words[i].place < copied->from + copied->bytes; i++)
+        collect_word(&holder->words[i], stamp, copied);
     return true;
 }
 
-static int compare_copied(const void *left, const void *right)
+static int compare_in_order(const void *left, const void *right)
 {
-    const mdnn_pointer_word_t *const one = left, *const other = right;
-    const word_t a = {.place = one->place, .value = one->value};
-    const word_t b = {.place = other->place, .value = other->value};
-    return compare_words(&a, &b);
+    return mdnn_pointer_compare(left, right);
 }
 
 /* All that are known there, also those that are being overwritten. */
 bool mdnn_pointer_tables_copy(mdnn_pointer_tables_t *tables, uint64_t to, uint64_t from,
                               uint64_t bytes, bool kept)
 {
-    copied_t copied = {.from = from, .to = to, .bytes = bytes};
+    copied_t copied = {.from = from, .to = to, .bytes = bytes, .kept = kept};
     bool all = true;
-    for (size_t i = place_of(tables, from);
+    tables->stamp++;
+    for (size_t i = mdnn_pointer_place(tables, from);
          all && i < tables->count && tables->places[i].start < from + bytes; i++) {
-        settle_holder(tables, tables->places[i].holder);
-        all = collect(tables->places[i].holder, &copied);
+        mdnn_pointer_holder_settle(tables, tables->places[i].holder);
+        all = collect(tables->places[i].holder, tables->stamp, &copied);
     }
     if (copied.count > 1)
-        qsort(copied.words, copied.count, sizeof *copied.words, compare_copied);
-    all = mdnn_pointer_tables_add(tables, copied.words, copied.count, kept) && all;
+        qsort(copied.words, copied.count, sizeof *copied.words, compare_in_order);
+    all = mdnn_pointer_words_put(tables, copied.words, copied.count) && all;
     free(copied.words);
+    return all;
+}
+
+/* ---- words without a place ---- */
+
+enum { NEAR_BYTES = 2 << 20 };
+
+/* Whether this one leads where the other does, and for as long: an allocation is likely to come back as it was. */
+static bool stands_for(const mdnn_held_word_t *known, const mdnn_held_word_t *added, uint64_t start,
+                       uint64_t end)
+{
+    return known->over.position == 0 && known->end >= added->end && (known->kept || !added->kept) &&
+           known->value >= start && known->value < end &&
+           known->value / NEAR_BYTES == added->value / NEAR_BYTES;
+}
+
+/* `start` and `end`: of what the word leads to. */
+static bool is_known(const mdnn_pointer_holder_t *holder, const mdnn_held_word_t *word,
+                     uint64_t start, uint64_t end)
+{
+    if (!holder)
+        return false;
+    for (size_t i = mdnn_pointer_first_word(holder, word->place);
+         i < holder->count && holder->words[i].place == word->place; i++)
+        if (stands_for(&holder->words[i], word, start, end))
+            return true;
+    return false;
+}
+
+bool mdnn_pointer_tables_spread(mdnn_pointer_tables_t *tables, uint64_t at, const uint64_t *values,
+                                size_t count, bool kept)
+{
+    mdnn_held_word_t *const words = count > 0 ? reallocarray(NULL, count, sizeof *words) : NULL;
+    const uint64_t step = at / MDNN_POINTER_STEP_BYTES * MDNN_POINTER_STEP_BYTES;
+    uint64_t start, end, first, last;
+    size_t made = 0;
+    if (count == 0 || !tables->calls.find(tables->context, at, &start, &end)) {
+        free(words);
+        return true; /* what is not there leads nowhere */
+    }
+    const uint64_t place = step > start ? step : start;
+    const uint64_t spread = MDNN_POINTER_SPREAD_BYTES + (at - place);
+    mdnn_held_word_t word = {.place = place, .stamp = ++tables->stamp, .kept = kept};
+    word.end = end - place < spread ? end : place + spread;
+    const mdnn_pointer_holder_t *const holder = mdnn_pointer_holder(tables, at);
+    for (size_t i = 0; words && i < count; i++) {
+        word.value = values[i];
+        if (tables->calls.find(tables->context, word.value, &first, &last) &&
+            !is_known(holder, &word, first, last) &&
+            !(made > 0 && stands_for(&words[made - 1], &word, first, last)))
+            words[made++] = word;
+    }
+    if (made > 1)
+        qsort(words, made, sizeof *words, compare_in_order);
+    const bool all = words && mdnn_pointer_words_put(tables, words, made);
+    free(words);
     return all;
 }
 
 /* ---- unread words ---- */
 
-static bool overlaps(const unread_t *unread, uint64_t at, uint64_t bytes)
+static bool overlaps(const mdnn_pointer_unread_t *unread, uint64_t at, uint64_t bytes)
 {
     return unread->at < at + bytes && at < unread->at + unread->bytes;
 }
 
 bool mdnn_pointer_tables_is_unread(const mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes)
 {
-    const unread_t *unread = tables->unread;
+    const mdnn_pointer_unread_t *unread = tables->unread;
     while (unread && !overlaps(unread, at, bytes))
         unread = unread->next;
     return unread != NULL;
 }
 
-static bool has_words(const holder_t *holder, uint64_t at, uint64_t bytes)
+static bool has_words(const mdnn_pointer_holder_t *holder, uint64_t at, uint64_t bytes)
 {
-    const size_t first = first_word(holder, at);
-    return first < holder->count && is_within(holder->words[first].place, at, bytes);
+    const size_t first = mdnn_pointer_first_word(holder, at);
+    return first < holder->count && mdnn_pointer_is_within(holder->words[first].place, at, bytes);
 }
 
 bool mdnn_pointer_tables_has(const mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes)
 {
-    for (size_t i = place_of(tables, at); i < tables->count && tables->places[i].start < at + bytes;
-         i++)
+    for (size_t i = mdnn_pointer_place(tables, at);
+         i < tables->count && tables->places[i].start < at + bytes; i++)
         if (has_words(tables->places[i].holder, at, bytes))
             return true;
     return mdnn_pointer_tables_is_unread(tables, at, bytes);
@@ -467,67 +255,73 @@ bool mdnn_pointer_tables_has(const mdnn_pointer_tables_t *tables, uint64_t at, u
 bool mdnn_pointer_tables_unread(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes,
                                 mdnn_stream_point_t point, const void *words)
 {
-    unread_t *const made = bytes <= MDNN_POINTER_UNREAD_BYTES
-                               ? calloc(1, sizeof *made + bytes / 8 * sizeof *made->over)
-                               : NULL;
+    mdnn_pointer_unread_t *const made =
+        bytes <= MDNN_POINTER_UNREAD_BYTES
+            ? calloc(1, sizeof *made + bytes / 8 * sizeof *made->over)
+            : NULL;
     if (!made)
         return false;
     made->at = at;
     made->bytes = bytes;
     made->words = words;
     made->point = point;
-    unread_t **last = &tables->unread; /* the oldest first, so that the newest words count last */
+    mdnn_pointer_unread_t **last =
+        &tables->unread; /* the oldest first, so that the newest words count last */
     while (*last)
         last = &(*last)->next;
     *last = made;
     return true;
 }
 
-static bool is_misread(const unread_t *unread, const word_t *word)
+static bool is_misread(const mdnn_pointer_unread_t *unread, const mdnn_held_word_t *word)
 {
     uint64_t value;
-    if (!is_within(word->place, unread->at, unread->bytes) || word->over.position != 0 ||
-        word->spread || is_kept(word) || over_of(unread, word->place).position != 0)
+    if (!mdnn_pointer_is_within(word->place, unread->at, unread->bytes) ||
+        word->over.position != 0 || word->end > word->place + sizeof word->value ||
+        mdnn_pointer_is_kept(word) || over_of(unread, word->place).position != 0)
         return false;
     memcpy(&value, (const char *)unread->words + (word->place - unread->at), sizeof value);
     return value != word->value;
 }
 
 /* What the call knew and did not come, unless somebody has put it there since. */
-static void remove_misread(mdnn_pointer_tables_t *tables, const unread_t *unread)
+static void remove_misread(mdnn_pointer_tables_t *tables, const mdnn_pointer_unread_t *unread)
 {
-    holder_t *const holder = holder_of(tables, unread->at);
+    mdnn_pointer_holder_t *const holder = mdnn_pointer_holder(tables, unread->at);
     size_t kept = 0;
     if (!holder)
         return;
     for (size_t i = 0; i < holder->count; i++)
-        if (!is_misread(unread, &holder->words[i]))
+        if (is_misread(unread, &holder->words[i]))
+            mdnn_pointer_uncount(holder, &holder->words[i]);
+        else
             holder->words[kept++] = holder->words[i];
     holder->count = kept;
-    holder->generation = 0;
 }
 
-static bool take_words(mdnn_pointer_tables_t *tables, const unread_t *unread)
+static bool take_words(mdnn_pointer_tables_t *tables, const mdnn_pointer_unread_t *unread)
 {
-    word_t *const words = reallocarray(NULL, unread->bytes / 8 + 1, sizeof *words);
+    mdnn_held_word_t *const words = reallocarray(NULL, unread->bytes / 8 + 1, sizeof *words);
     uint64_t start, end;
     size_t count = 0;
     tables->stamp++;
     for (uint64_t i = 0; words && i < unread->bytes / 8; i++) {
-        word_t word = {
-            .place = unread->at + 8 * i, .stamp = tables->stamp, .over = unread->over[i]};
+        mdnn_held_word_t word = {.place = unread->at + 8 * i,
+                                 .end = unread->at + 8 * i + 8,
+                                 .stamp = tables->stamp,
+                                 .over = unread->over[i]};
         memcpy(&word.value, (const char *)unread->words + 8 * i, sizeof word.value);
         if (tables->calls.find(tables->context, word.value, &start, &end))
             words[count++] = word;
     }
-    const bool all = words && put_words(tables, words, count);
+    const bool all = words && mdnn_pointer_words_put(tables, words, count);
     free(words);
     return all;
 }
 
 static void settle_unread(mdnn_pointer_tables_t *tables)
 {
-    for (unread_t **at = &tables->unread; *at;) {
+    for (mdnn_pointer_unread_t **at = &tables->unread; *at;) {
         if (!tables->calls.is_done(tables->context, (*at)->point)) {
             at = &(*at)->next;
             continue;
@@ -544,8 +338,8 @@ static void settle_unread(mdnn_pointer_tables_t *tables)
 
 void mdnn_pointer_tables_forget(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes)
 {
-    remove_holders(tables, at, at + bytes);
-    for (unread_t *unread = tables->unread; unread; unread = unread->next)
+    mdnn_pointer_holders_end(tables, at, at + bytes);
+    for (mdnn_pointer_unread_t *unread = tables->unread; unread; unread = unread->next)
         if (overlaps(unread, at, bytes))
             unread->at = unread->bytes = 0; /* what reads it back may still run */
 }
@@ -567,87 +361,23 @@ static void append(mdnn_pointers_followed_t *followed, uint64_t start)
     followed->starts[followed->count++] = start;
 }
 
-typedef struct target {
-    uint64_t start, stamp;
-} target_t;
-
-static int compare_starts(const void *left, const void *right)
-{
-    const target_t *const a = left, *const b = right;
-    return a->start == b->start ? (a->stamp < b->stamp) - (a->stamp > b->stamp)
-                                : (a->start > b->start) - (a->start < b->start);
-}
-
-static int compare_stamps(const void *left, const void *right)
-{
-    const target_t *const a = left, *const b = right;
-    return a->stamp == b->stamp ? (a->start > b->start) - (a->start < b->start)
-                                : (a->stamp < b->stamp) - (a->stamp > b->stamp);
-}
-
-/* Of the words that are not being overwritten, each once. */
-static size_t list_targets(mdnn_pointer_tables_t *tables, const holder_t *holder, target_t *targets)
-{
-    uint64_t start = 0, end = 0;
-    size_t found = 0, kept = 0;
-    for (size_t i = 0; i < holder->count; i++) {
-        const word_t *const word = &holder->words[i];
-        if (word->over.position != 0)
-            continue;
-        if (word->value - start >= end - start && /* not as the one before */
-            !tables->calls.find(tables->context, word->value, &start, &end))
-            start = end = 0;
-        if (end > start)
-            targets[found++] = (target_t){start, word->stamp};
-    }
-    qsort(targets, found, sizeof *targets, compare_starts);
-    for (size_t i = 0; i < found; i++)
-        if (kept == 0 || targets[kept - 1].start != targets[i].start)
-            targets[kept++] = targets[i];
-    qsort(targets, kept, sizeof *targets, compare_stamps);
-    return kept;
-}
-
 /* The shape of the tables is 1 or more where there is a holder. */
-static void look_on(const mdnn_pointer_tables_t *tables, holder_t *holder)
+static void look_on(const mdnn_pointer_tables_t *tables, mdnn_pointer_holder_t *holder)
 {
     if (holder->shape == tables->shape)
         return;
     holder->leads_on = false;
     for (size_t i = 0; i < holder->target_count && !holder->leads_on; i++)
-        holder->leads_on = holder_of(tables, holder->targets[i]) != NULL;
+        holder->leads_on = mdnn_pointer_holder(tables, holder->targets[i].start) != NULL;
     holder->shape = tables->shape;
 }
 
-static bool find_targets(mdnn_pointer_tables_t *tables, holder_t *holder)
-{
-    const uint64_t generation = tables->calls.generation(tables->context);
-    if (holder->generation == generation)
-        return true;
-    holder->shape = 0;
-    uint64_t *const starts = reallocarray(holder->targets, holder->count + 1, sizeof *starts);
-    if (starts)
-        holder->targets = starts;
-    target_t *const targets = reallocarray(NULL, holder->count + 1, sizeof *targets);
-    if (!starts || !targets) {
-        holder->target_count = 0;
-        free(targets);
-        return false;
-    }
-    holder->target_count = list_targets(tables, holder, targets);
-    for (size_t i = 0; i < holder->target_count; i++)
-        starts[i] = targets[i].start;
-    free(targets);
-    holder->generation = generation;
-    return true;
-}
-
-static void visit_old(mdnn_pointer_tables_t *tables, const holder_t *holder, uint64_t stream,
-                      mdnn_pointers_followed_t *followed)
+static void visit_old(mdnn_pointer_tables_t *tables, const mdnn_pointer_holder_t *holder,
+                      uint64_t stream, mdnn_pointers_followed_t *followed)
 {
     uint64_t start, end;
     for (size_t i = 0; i < holder->count; i++) {
-        const word_t *const word = &holder->words[i];
+        const mdnn_held_word_t *const word = &holder->words[i];
         if (word->over.position != 0 && word->over.stream != stream &&
             tables->calls.find(tables->context, word->value, &start, &end))
             append(followed, start);
@@ -657,7 +387,7 @@ static void visit_old(mdnn_pointer_tables_t *tables, const holder_t *holder, uin
 static void note_unread(const mdnn_pointer_tables_t *tables, uint64_t start, uint64_t end,
                         mdnn_pointers_followed_t *followed)
 {
-    for (const unread_t *unread = tables->unread; unread; unread = unread->next)
+    for (const mdnn_pointer_unread_t *unread = tables->unread; unread; unread = unread->next)
         if (overlaps(unread, start, end - start) && !unread->given_up) {
             followed->unread = true;
             followed->until = unread->point;
@@ -671,16 +401,16 @@ enum { SEEN_OLD = 1, SEEN_LAST = 2 };
 static unsigned visit(mdnn_pointer_tables_t *tables, uint64_t address, uint64_t stream, bool old,
                       mdnn_pointers_followed_t *followed)
 {
-    holder_t *const holder = holder_of(tables, address);
+    mdnn_pointer_holder_t *const holder = mdnn_pointer_holder(tables, address);
     if (!holder || holder->pass == tables->pass)
         return SEEN_LAST;
     holder->pass = tables->pass;
-    settle_holder(tables, holder);
-    if (!find_targets(tables, holder))
+    mdnn_pointer_holder_settle(tables, holder);
+    if (!mdnn_pointer_find_targets(tables, holder))
         followed->lost = true;
     look_on(tables, holder);
     for (size_t i = 0; i < holder->target_count; i++)
-        append(followed, holder->targets[i]);
+        append(followed, holder->latest[i]);
     if (old && holder->over > 0 && !MDNN_FAULT(OVERWRITTEN_POINTERS_END_AT_ONCE))
         visit_old(tables, holder, stream, followed);
     return (holder->over > 0 ? SEEN_OLD : 0) |
@@ -731,7 +461,7 @@ void mdnn_pointer_tables_follow(mdnn_pointer_tables_t *tables, const uint64_t *a
 
 void mdnn_pointer_tables_give_up(mdnn_pointer_tables_t *tables, mdnn_stream_point_t until)
 {
-    for (unread_t *unread = tables->unread; unread; unread = unread->next)
+    for (mdnn_pointer_unread_t *unread = tables->unread; unread; unread = unread->next)
         if (unread->point.stream == until.stream && unread->point.position == until.position)
             unread->given_up = true;
 }

@@ -7,9 +7,9 @@
  * all work has ended that was enqueued before. What it points to is whatever lives at its value when somebody asks. A
  * word ends when the allocation that holds it ends.
  *
- * Of what a kernel writes nobody knows the place. Such a word is spread: it may lie in any of the bytes from its place
- * on. Only what overwrites all of these ends it, and a copy of any of them takes it along. What a graph writes comes
- * again with each of its launches, so nothing overwrites it: such a word is kept until its allocation ends.
+ * Of what a kernel writes nobody knows the place. Such a word is spread: it may lie anywhere in some bytes. Only what
+ * overwrites all of these ends it, and a copy of any of them takes it along. What a graph writes comes again with each of
+ * its launches, so nothing overwrites it: such a word is kept until its allocation ends.
  *
  * Words that may change between the call and the copy are unread until they have been read back from the device. Until
  * then the words that the call knew count as well, but nobody knows whether they are all.
@@ -40,11 +40,13 @@ typedef struct mdnn_pointer_calls {
 
 typedef struct mdnn_pointer_word {
     uint64_t place, value;
-    bool
-        spread; /* it lies in the MDNN_POINTER_SPREAD_BYTES from its place on, or before the allocation's end */
 } mdnn_pointer_word_t;
 
-enum { MDNN_POINTER_UNREAD_BYTES = 64 << 10, MDNN_POINTER_SPREAD_BYTES = 64 << 10 };
+enum {
+    MDNN_POINTER_UNREAD_BYTES = 64 << 10,
+    MDNN_POINTER_SPREAD_BYTES = 64 << 10,
+    MDNN_POINTER_STEP_BYTES = 4 << 10
+};
 
 mdnn_pointer_tables_t *mdnn_pointer_tables_create(const mdnn_pointer_calls_t *calls, void *context);
 void mdnn_pointer_tables_destroy(mdnn_pointer_tables_t *tables); /* accepts NULL */
@@ -63,6 +65,10 @@ void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, u
  * order of their places, then of their values. `kept`: a graph brings them. */
 bool mdnn_pointer_tables_add(mdnn_pointer_tables_t *tables, const mdnn_pointer_word_t *words,
                              size_t count, bool kept);
+/* Adds words that lie anywhere in the MDNN_POINTER_SPREAD_BYTES from `at` on, or before its allocation ends. `at` counts
+ * as its multiple of MDNN_POINTER_STEP_BYTES. Of values in one allocation and in the same 2 MiB one is kept. */
+bool mdnn_pointer_tables_spread(mdnn_pointer_tables_t *tables, uint64_t at, const uint64_t *values,
+                                size_t count, bool kept);
 /* Adds to the bytes at `to` the words that lie in the bytes at `from`, likewise beside those that are there. `kept`: a
  * graph copies them. */
 bool mdnn_pointer_tables_copy(mdnn_pointer_tables_t *tables, uint64_t to, uint64_t from,

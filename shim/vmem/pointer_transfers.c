@@ -104,13 +104,17 @@ static void read_words(mdnn_transfers_t *transfers, mdnn_transfer_t *transfer)
 
 static bool may_hold_words(uint64_t address)
 {
+    uint64_t start, end;
     return mdnn_virtual_owns(address) ||
-           (mdnn_host_memory_may_hold(address) && !MDNN_FAULT(TABLES_VANISH_ON_THE_HOST));
+           (mdnn_host_memory_may_hold(address) && mdnn_host_memory_find(address, &start, &end) &&
+            !MDNN_FAULT(TABLES_VANISH_ON_THE_HOST));
 }
 
 void mdnn_transfer(mdnn_transfers_t *transfers, const mdnn_transfer_t *transfer)
 {
-    if (!may_hold_words(transfer->to) || transfer->width == 0 || transfer->rows == 0)
+    if (transfer->width == 0 || transfer->rows == 0 ||
+        !(mdnn_virtual_owns(transfer->to) ||
+          (mdnn_pointers_are_any() && may_hold_words(transfer->to))))
         return;
     const bool from_host = transfer->from && !mdnn_virtual_owns(transfer->from);
     mdnn_transfer_t made = *transfer;

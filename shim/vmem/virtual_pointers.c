@@ -161,44 +161,24 @@ void mdnn_pointers_warn_of_loss(void)
                   "host memory is short: what pointers in device memory lead to may be away");
 }
 
-static int compare_values(const void *left, const void *right)
+/* Where in the table they lie is not known. */
+void mdnn_pointers_may_be_at(uint64_t at, mdnn_address_list_t *values, bool captured)
 {
-    const uint64_t a = ((const mdnn_pointer_word_t *)left)->value;
-    const uint64_t b = ((const mdnn_pointer_word_t *)right)->value;
-    return (a > b) - (a < b);
-}
-
-static size_t without_repeats(mdnn_pointer_word_t *words, size_t count)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++)
-        if (kept == 0 || words[kept - 1].value != words[i].value)
-            words[kept++] = words[i];
-    return kept;
-}
-
-/* One word each, at the same place: where in the table they lie is not known. */
-void mdnn_pointers_may_be_at(uint64_t at, const mdnn_address_list_t *values, bool captured)
-{
-    mdnn_pointer_word_t *const words =
-        values->count > 0 ? reallocarray(NULL, values->count, sizeof *words) : NULL;
-    size_t made = 0;
-    bool all = !values->lost && (words || values->count == 0);
-    uint64_t start, end;
-    for (size_t i = 0; words && i < values->count; i++)
-        if (mdnn_virtual_owns(values->values[i]) &&
-            mdnn_pointers_find(NULL, values->values[i], &start, &end))
-            words[made++] = (mdnn_pointer_word_t){at / 8 * 8, values->values[i], .spread = true};
-    if (made > 0) {
-        qsort(words, made, sizeof *words, compare_values);
-        made = without_repeats(words, made);
+    size_t count = 0;
+    bool all = !values->lost;
+    for (size_t i = 0; i < values->count; i++)
+        if (mdnn_virtual_owns(values->values[i]))
+            values->values[count++] = values->values[i];
+    values->count = count;
+    if (count > 0) {
         mdnn_lock(&mdnn_pointers_lock);
-        all = mdnn_pointers_have_tables() &&
-              mdnn_pointer_tables_add(mdnn_pointers_tables, words, made, captured) && all;
+        all =
+            mdnn_pointers_have_tables() &&
+            mdnn_pointer_tables_spread(mdnn_pointers_tables, at, values->values, count, captured) &&
+            all;
         mdnn_pointers_publish();
         mdnn_unlock(&mdnn_pointers_lock);
     }
-    free(words);
     if (!all)
         mdnn_pointers_warn_of_loss();
 }

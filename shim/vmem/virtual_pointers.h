@@ -53,8 +53,8 @@ void mdnn_transfers_enqueued(const mdnn_transfers_t *transfers,
 void mdnn_transfers_free(mdnn_transfers_t *transfers);
 
 /* Work that has been enqueued, or captured, may write any of these addresses somewhere into the table at `at`, in addition
- * to what is there. Those that are not ours are passed over. */
-void mdnn_pointers_may_be_at(uint64_t at, const mdnn_address_list_t *values, bool captured);
+ * to what is there. Those that are not ours leave the list. */
+void mdnn_pointers_may_be_at(uint64_t at, mdnn_address_list_t *values, bool captured);
 
 /* ---- what is followed ---- */
 

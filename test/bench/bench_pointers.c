@@ -58,7 +58,7 @@ static bool add_tables(mdnn_pointer_tables_t *tables)
     for (uint64_t i = 0; i < HOLDERS; i++) {
         for (uint64_t j = 0; j < WORDS; j++)
             words[j] = (mdnn_pointer_word_t){base + 2 * i * allocation_bytes + 8 * j,
-                                             base + (1000 + 20 * i + j) * allocation_bytes, false};
+                                             base + (1000 + 20 * i + j) * allocation_bytes};
         all = mdnn_pointer_tables_add(tables, words, WORDS, false) && all;
     }
     return all;

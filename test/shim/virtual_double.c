@@ -119,7 +119,7 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
         operation->more[operation->name_count++ - MDNN_VIRTUAL_NAMES] = named;
 }
 
-void mdnn_pointers_may_be_at(uint64_t at, const mdnn_address_list_t *values, bool captured)
+void mdnn_pointers_may_be_at(uint64_t at, mdnn_address_list_t *values, bool captured)
 {
     (void)at, (void)values, (void)captured;
 }

@@ -193,7 +193,7 @@ static void put(mdnn_pointer_tables_t *tables, int allocation, int first, int co
         if (value == 0)
             continue;
         model_put(&places[allocation][i], value);
-        words[found++] = (mdnn_pointer_word_t){address_of(allocation, i), value, false};
+        words[found++] = (mdnn_pointer_word_t){address_of(allocation, i), value};
     }
     assert_true(mdnn_pointer_tables_add(tables, words, found, false));
 }
@@ -371,13 +371,19 @@ static void simple_add(simple_t word)
 
 static void add_one(mdnn_pointer_tables_t *tables)
 {
+    const bool spread = pick(3) == 0;
     const int place = pick(PLACES);
-    simple_t word = {pick(ALLOCATIONS), place, place, 0, pick(8) == 0, pick(3) == 0};
-    word.value = address_of(pick(ALLOCATIONS), 0);
-    word.last = word.spread ? PLACES - 1 : place;
+    simple_t word = {pick(ALLOCATIONS), place, place, 0, pick(8) == 0, spread};
+    word.value = address_of(pick(ALLOCATIONS), pick(PLACES));
+    const mdnn_pointer_word_t one = {address_of(word.allocation, place), word.value};
+    if (spread) {
+        word.first = 0;
+        word.last = PLACES - 1;
+        assert_true(mdnn_pointer_tables_spread(tables, one.place, &word.value, 1, word.kept));
+    } else {
+        assert_true(mdnn_pointer_tables_add(tables, &one, 1, word.kept));
+    }
     simple_add(word);
-    const mdnn_pointer_word_t one = {address_of(word.allocation, place), word.value, word.spread};
-    assert_true(mdnn_pointer_tables_add(tables, &one, 1, word.kept));
 }
 
 static void overwrite_some(mdnn_pointer_tables_t *tables, int allocation, int first, int count)
@@ -404,7 +410,7 @@ static void copy_some(mdnn_pointer_tables_t *tables)
         if (word.allocation != from || word.last < first || word.first >= first + count)
             continue;
         word.first = at + (word.first < first ? 0 : word.first - first);
-        word.last = word.spread ? PLACES - 1 : word.first;
+        word.last = at + (word.last < first + count ? word.last - first : count - 1);
         word.allocation = to;
         word.kept = kept;
         simple_add(word);
@@ -492,8 +498,8 @@ static bool all_of_some_calls(mdnn_pointer_tables_t *tables)
     for (int i = 0; i < 60; i++) {
         const int holder = pick(ALLOCATIONS), place = pick(PLACES - 4);
         const mdnn_pointer_word_t words[2] = {
-            {address_of(holder, place), address_of(pick(ALLOCATIONS), 0), false},
-            {address_of(pick(ALLOCATIONS), place), address_of(pick(ALLOCATIONS), 0), true}};
+            {address_of(holder, place), address_of(pick(ALLOCATIONS), 0)},
+            {address_of(pick(ALLOCATIONS), place), address_of(pick(ALLOCATIONS), 0)}};
         mdnn_pointers_followed_t followed = {0};
         read_back[place] = address_of(pick(ALLOCATIONS), 1);
         mdnn_pointer_tables_overwrite(tables, words[0].place, 8, next_point());
@@ -505,6 +511,9 @@ static bool all_of_some_calls(mdnn_pointer_tables_t *tables)
               all;
         all = mdnn_pointer_tables_unread(tables, address_of(holder, 0), sizeof read_back,
                                          next_point(), read_back) &&
+              all;
+        all = mdnn_pointer_tables_spread(tables, address_of(holder, place), &words[0].value, 1,
+                                         pick(2) == 0) &&
               all;
         if (pick(4) == 0)
             mdnn_pointer_tables_forget(tables, start_of(holder), PLACES * 8);
