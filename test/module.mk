@@ -32,7 +32,7 @@ test-of: $(ALL) $(TEST_DEPS)
 	    test/run --build $(B) $(TEST_OPTIONS) $(TESTS_OF)
 # Which those are, for test/README.md.
 test-map:
-	$(Q)rm -rf build/cov/counts && $(MAKE) FLAVOUR=cov TEST_OPTIONS='--cpu 1800 --coverage build/cov/counts' \
+	$(Q)rm -rf build/cov/counts; mkdir -p build/cov; $(MAKE) FLAVOUR=cov TEST_OPTIONS='--cpu 1800 --coverage build/cov/counts' \
 	    test-library >build/cov/counts.log; tail -n 1 build/cov/counts.log
 	$(Q)scripts/test-map --collect build/cov/counts build/cov/counts.log
 .PHONY: test-of test-map
