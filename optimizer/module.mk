@@ -28,7 +28,7 @@ $(B)/test/unit/test_database: private EXTRA_CFLAGS += -Wl,--wrap=statfs
 
 # As the other fuzzers (config/module.mk), with the optimizer linked in.
 .PHONY: fuzz-database fuzz-database_file fuzz-ilp_text
-$(B)/fuzz/fuzz_database $(B)/fuzz/fuzz_database_file $(B)/fuzz/fuzz_ilp_text: $(filter optimizer/%,$(CORE_SOURCES))
+$(B)/fuzz/fuzz_database $(B)/fuzz/fuzz_database_file $(B)/fuzz/fuzz_ilp_text: $(filter optimizer/%,$(CORE_SOURCES)) optimizer/database_tool.c
 fuzz-database fuzz-database_file: fuzz-%: $(B)/fuzz/fuzz_%
 	@mkdir -p $(B)/fuzz/$*
 	$(B)/fuzz/fuzz_$* -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(B)/fuzz/ -print_final_stats=1 \
