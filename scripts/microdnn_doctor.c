@@ -408,7 +408,9 @@ static void describe_pytorch(char *text, size_t bytes)
     }
     snprintf(text, bytes,
              "nothing is set; with a budget `microdnn run` sets "
-             "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync");
+             "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync, which does not support CUDA graphs of "
+             "torch.compile (\"reduce-overhead\"), memory history and MemPool: for these run with "
+             "--allocator native");
 }
 
 static void look_at_virtual_memory(void)

@@ -23,6 +23,7 @@ static const char usage[] =
     "  --memory SIZE              device memory of the program on each GPU: 12GiB\n"
     "  --memory-policy POLICY     what leaves ahead of time: none, conv, all, dynamic, modnn, "
     "auto\n"
+    "  --allocator NAME           PyTorch's with a budget: async, native, uncached, expandable\n"
     "  --trace FILE               write a Chrome trace of what moved, for Perfetto\n"
     "  --stats FORMAT             text or json: write counters when the program ends\n"
     "  --stats-file FILE          the file (default stderr); %p is the process id, %h the host\n"
@@ -35,7 +36,7 @@ static const char usage[] =
     "Exit status: the program's; 127 it was not found, 126 it could not be run, 125 a mistake "
     "above.\n";
 
-enum { OPTION_HELP = 1000, OPTION_CONFIG, OPTION_SET, OPTION_LIBRARY };
+enum { OPTION_HELP = 1000, OPTION_CONFIG, OPTION_SET, OPTION_LIBRARY, OPTION_ALLOCATOR };
 
 /* Numbers below OPTION_HELP are mdnn_option_id_t. */
 static const struct option long_options[] = {
@@ -51,6 +52,7 @@ static const struct option long_options[] = {
     {"log-file", required_argument, NULL, MDNN_OPTION_general_log_file},
     {"config", required_argument, NULL, OPTION_CONFIG},
     {"set", required_argument, NULL, OPTION_SET},
+    {"allocator", required_argument, NULL, OPTION_ALLOCATOR},
     {"library", required_argument, NULL, OPTION_LIBRARY},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
@@ -168,6 +170,8 @@ static bool take_options(int argc, char **argv, const char **library, bool *help
             *help = true;
         else if (choice == OPTION_LIBRARY)
             *library = optarg;
+        else if (choice == OPTION_ALLOCATOR)
+            good = tool_choose_allocator(optarg);
         else if (choice == OPTION_CONFIG)
             good = tool_export_config(optarg);
         else if (choice == OPTION_SET)
@@ -219,51 +223,6 @@ const mdnn_options_t *tool_exported_options(void)
     return &options;
 }
 
-/* Variables of which the user may have set one already; the first is ours to set. */
-typedef struct framework {
-    const char *name, *value;
-    const char *whose;
-    const char *kin[5];
-} framework_t;
-
-static const framework_t frameworks[] = {
-    {"PYTORCH_ALLOC_CONF",
-     "backend:cudaMallocAsync",
-     "PyTorch",
-     {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"}},
-    {"XLA_PYTHON_CLIENT_PREALLOCATE",
-     "false",
-     "JAX",
-     {"XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION",
-      "XLA_PYTHON_CLIENT_ALLOCATOR"}},
-};
-
-static bool export_framework(const framework_t *framework)
-{
-    for (size_t i = 0; framework->kin[i] != NULL; i++) {
-        const char *const set = getenv(framework->kin[i]);
-        if (set == NULL)
-            continue;
-        if (strcmp(set, framework->value) != 0)
-            tool_complain("%s=%s is set already: %s keeps it (better with a budget: %s=%s)",
-                          framework->kin[i], set, framework->whose, framework->name,
-                          framework->value);
-        return true;
-    }
-    return export_variable(framework->name, framework->value);
-}
-
-bool tool_export_framework_variables(void)
-{
-    const mdnn_options_t *const options = tool_exported_options();
-    bool good = true;
-    if (options->memory_budget == MDNN_SIZE_NONE || options->general_disable)
-        return good;
-    for (size_t i = 0; good && i < sizeof frameworks / sizeof *frameworks; i++)
-        good = export_framework(&frameworks[i]);
-    return good;
-}
-
 int tool_become(char **arguments)
 {
     execvp(arguments[0], arguments);
@@ -312,5 +271,6 @@ int tool_run(int argc, char **argv)
         fputs(usage, stdout);
         return TOOL_OK;
     }
-    return tool_export_framework_variables() ? tool_become(argv + optind) : TOOL_RUN_FAILED;
+    return tool_export_framework_variables(argv + optind) ? tool_become(argv + optind)
+                                                          : TOOL_RUN_FAILED;
 }

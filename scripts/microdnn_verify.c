@@ -149,14 +149,14 @@ static bool make_directory(char *directory, size_t bytes)
     return false;
 }
 
-static bool export_all(const char *directory)
+static bool export_all(const char *directory, char **arguments)
 {
     char file[PATH_MAX + 8];
     snprintf(file, sizeof file, "%s/%%p", directory);
     return tool_export_option(MDNN_OPTION_memory_safety, "verify", "verify") &&
            tool_export_option(MDNN_OPTION_general_stats, "verify", "json") &&
            tool_export_option(MDNN_OPTION_general_stats_file, "verify", file) && export_budget() &&
-           tool_export_framework_variables();
+           tool_export_framework_variables(arguments);
 }
 
 /* What interrupts the program must not keep the tool from telling what was found. */
@@ -226,7 +226,7 @@ int tool_verify(int argc, char **argv)
     }
     if (!make_directory(directory, sizeof directory))
         return TOOL_RUN_FAILED;
-    if (!export_all(directory)) {
+    if (!export_all(directory, argv + optind)) {
         rmdir(directory);
         return TOOL_RUN_FAILED;
     }

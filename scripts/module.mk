@@ -1,5 +1,5 @@
 # The tool `microdnn`, and the pages that are made with it.
-TOOL_SOURCES := $(addprefix scripts/,microdnn.c microdnn_run.c microdnn_verify.c microdnn_library.c microdnn_doctor.c \
+TOOL_SOURCES := $(addprefix scripts/,microdnn.c microdnn_run.c microdnn_frameworks.c microdnn_verify.c microdnn_library.c microdnn_doctor.c \
     microdnn_cache.c microdnn_tune.c microdnn_jobs.c microdnn_devices.c microdnn_plan.c microdnn_plan_net.c \
     microdnn_plan_print.c microdnn_plan_run.c microdnn_plan_trace.c)
 # The networks of train_cnn, for `microdnn plan`; plain C but for the header that names `fail`.

@@ -206,6 +206,34 @@ variables_of_the_user_win() {
         keeps XLA_PYTHON_CLIENT_MEM_FRACTION .5 "$torch" &&
         keeps XLA_PYTHON_CLIENT_ALLOCATOR platform "$torch" && no_caching_wins
 }
+allocator_of() { # options of run, program...
+    "$microdnn" run --memory 1g "$@" 2> "$work/err" | grep '^PYTORCH_[ACN]' | sort | tr '\n' ' '
+}
+allocators_are_chosen() {
+    same 'PYTORCH_ALLOC_CONF=backend:native ' "$(allocator_of --allocator native env)" && [ ! -s "$work/err" ] &&
+        same 'PYTORCH_ALLOC_CONF=backend:cudaMallocAsync ' "$(allocator_of --allocator async env)" &&
+        same 'PYTORCH_NO_CUDA_MEMORY_CACHING=1 ' "$(allocator_of --allocator uncached env)" &&
+        same 'PYTORCH_ALLOC_CONF=expandable_segments:True ' "$(allocator_of --allocator expandable env)" &&
+        same 'PYTORCH_ALLOC_CONF=a:b ' "$(PYTORCH_ALLOC_CONF=a:b allocator_of --allocator native env)" &&
+        says "$work/err" 'PYTORCH_ALLOC_CONF=a:b is set already' || return 1
+    exits 125 "$microdnn" run --allocator best env && says "$work/err" 'accepted: async, native, uncached, expandable'
+}
+script() { # its text
+    printf '%s\n' "$1" > "$work/train.py"
+    echo env > "$work/show"
+}
+a_script_chooses_its_allocator() {
+    script 'model = torch.compile(model, mode="reduce-overhead")'
+    same 'PYTORCH_ALLOC_CONF=backend:native ' "$(allocator_of sh "$work/show" "$work/train.py")" &&
+        says "$work/err" 'uses torch.compile(mode="reduce-overhead")' && says "$work/err" '--allocator native' &&
+        same 1 "$(wc -l < "$work/err")" &&
+        same 'PYTORCH_ALLOC_CONF=backend:cudaMallocAsync ' "$(allocator_of --allocator async sh "$work/show" "$work/train.py")" &&
+        [ ! -s "$work/err" ] || return 1
+    script 'model = torch.compile(model, mode="max-autotune-no-cudagraphs")'
+    same 'PYTORCH_ALLOC_CONF=backend:cudaMallocAsync ' "$(allocator_of sh "$work/show" "$work/train.py")" &&
+        same 'PYTORCH_ALLOC_CONF=backend:native ' "$(allocator_of sh -c 'env # torch.cuda.MemPool()')" &&
+        same 'PYTORCH_ALLOC_CONF=backend:cudaMallocAsync ' "$(allocator_of sh "$work/show" none.py)" && [ ! -s "$work/err" ]
+}
 # A program that leaves the statistics of its processes, as the library would. Files in $reports.
 fake_program() { # exit status or a signal's name
     cat > "$work/fake" <<S
@@ -362,7 +390,7 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 45
+plan 47
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
 check 'wrong usage exits 2 with advice' wrong_usage
@@ -386,6 +414,8 @@ check 'run: a missing library is told' missing_library_is_told
 check 'run: a budget sets the variables of PyTorch and JAX' a_budget_sets_variables_of_frameworks
 check 'run: without a budget they are left alone' no_budget_sets_nothing
 check 'run: a variable that the user has set wins and is said' variables_of_the_user_win
+check "run: PyTorch's allocator can be chosen" allocators_are_chosen
+check 'run: a script that needs another allocator gets it, and that is said' a_script_chooses_its_allocator
 check 'verify: sums processes and devices' verify_sums_processes_and_devices
 check 'verify: names the first unnamed access' verify_names_the_first_unnamed_access
 check 'verify: a program that fails is not clean' verify_does_not_call_a_failure_clean

@@ -54,7 +54,8 @@ static void prepare(void)
         return;
     }
     const char *const value = getenv(variable);
-    if (value && is_caching(variable, value) && !getenv(variables[2]))
+    if (value && is_caching(variable, value) && !getenv(variables[2]) &&
+        strcmp(value, "backend:native") != 0) /* chosen, since the other backend has no use here */
         MDNN_LOG(MDNN_LOG_WARN, "memory",
                  "%s=%s is kept: PyTorch caches memory, so only whole segments of it can leave",
                  variable, value);

@@ -170,6 +170,11 @@ $(B)/test/shim/print_environment: test/shim/print_environment.c
 	$(call say,LD,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $< -ldl -o $@
 TEST_DEPS += $(B)/test/shim/print_environment
+$(B)/test/shim/failed_check: test/shim/failed_check.c
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $< -ldl -o $@
+TEST_DEPS += $(B)/test/shim/failed_check $(B)/test/libraries/libc10_cuda.so
 $(B)/test/shim/test_kernel_signature: test/shim/test_kernel_signature.c shim/real/kernel_signature.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
@@ -180,7 +185,7 @@ $(B)/test/shim/test_kernel_layout: test/shim/test_kernel_layout.c $(call shim_so
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -lpthread -o $@
-TESTS += $(B)/test/shim/test_kernel_layout test/pytorch_variables.sh
+TESTS += $(B)/test/shim/test_kernel_layout test/pytorch_variables.sh test/failed_checks.sh
 # Hooks alone, with a driver and a virtual memory of the test's own.
 HOOKS_ALONE = $(call shim_sources,failure hook_driver_copy hook_driver_graph hook_driver_launch indirect_operands kernel_layout \
     kernel_list kernel_signature last_kernels tensor_maps)

@@ -49,6 +49,15 @@ $(COPIES)/static.so: test/libraries/user_of_cublas.c test/libraries/copy_of_cubl
 -include $(wildcard $(COPIES)/*.d)
 $(C)/library_copies: | $(patsubst %,$(COPIES)/%.so,user_12 user_13 user_renamed static)
 
+# PyTorch's, as far as failed checks go.
+$(LIBRARIES)/libc10.so: test/libraries/fake_c10.c
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -fPIC -shared -Wl,-soname,$(@F) $< -o $@
+$(LIBRARIES)/libc10_cuda.so: test/libraries/fake_c10.c $(LIBRARIES)/libc10.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -DFAKE_CALLER -fPIC -shared -Wl,-soname,$(@F) $^ -Wl,-rpath,'$$ORIGIN' -o $@
+
 $(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/real/plain_memory.c shim/real/loaded_object.c | $(LIBRARIES)/libnccl.so.2
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
