@@ -87,7 +87,9 @@ static void make_ends(void)
     ends[PAGEABLE] = (unsigned char *)malloc(range_bytes);
     must(cudaMalloc(&sum, 8), "cudaMalloc");
     must(cudaMemset(sum, 0, 8), "cudaMemset");
-    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    /* In order with the default stream, where synchronous copies and memsets are: what they bring to
+     * the device may arrive after they return, and the events beside them are to time them. */
+    must(cudaStreamCreate(&stream), "cudaStreamCreate");
     must(cudaEventCreate(&begin_event), "cudaEventCreate");
     must(cudaEventCreate(&end_event), "cudaEventCreate");
 }
