@@ -76,6 +76,16 @@ allocators_under_a_budget() {
     [ $? = 1 ] && says 'sum(not row["right"] for row in rows) == 5'
 }
 
+# A process that crashed says how before what it said; a hanging one takes the rest of the time.
+ended_processes_are_told_apart() {
+    FAKE_WRONG='{"vgg16": "crash"}' look --part allocators
+    [ $? = 1 ] && grep -q '^allocator vgg16, native, whole: library .* ended during `program` with status -6' "$OUT/said" &&
+        says 'sum(not row["right"] for row in rows) == 5 and not report["left_out"]' || return 1
+    FAKE_WRONG='{"vgg16": "hang"}' look --part allocators --seconds 5
+    [ $? = 1 ] && says 'all(row["right"] for row in rows) and len(rows) + len(report["left_out"]) == 36 and
+        "allocators: async vgg16" in report["left_out"]'
+}
+
 left_out_is_said() {
     look --part networks --seconds 0
     [ $? = 1 ] && says 'len(report["left_out"]) == 18 and not rows' && grep -q '^LEFT OUT (18): ' "$OUT/said"
@@ -87,13 +97,14 @@ without_a_build() {
     [ $? = 2 ]
 }
 
-plan 8
+plan 9
 check "a process that dies takes one case with it" goes_on_behind_a_death
 check "what changes cost is shown" costs_of_changes_are_no_verdict
 check "operations are compared with the same on device memory" operators_compared_with_device_memory
 check "a worker that dies begins anew" worker_begins_anew
 check "networks are compared with the same on device memory" networks_as_on_device_memory
 check "each allocator trains each network under a budget" allocators_under_a_budget
+check "a process that crashed is wrong, one that the end of the time cut off is left out" ended_processes_are_told_apart
 check "what there was no time for is said" left_out_is_said
 check "without a build nothing is measured" without_a_build
 finish

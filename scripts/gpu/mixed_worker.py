@@ -5,13 +5,17 @@
     operator (name, file)    that operation, twice: {"crc": of its bytes, "again": whether both times the
                              same, "ms", "kernels"}. The first worker writes samples of the values to
                              `file`, later ones compare: {"off": largest difference, of the largest value}
+
+It imports the module $MIXED_IMPORT, if that names one, before it says that it is ready.
 """
+import contextlib
 import os
 import sys
 import zlib
 
 import torch
 
+import memory_families
 import memory_worker
 import mixed_operators
 
@@ -27,6 +31,14 @@ def install_allocator():
     # It has no statistics.
     memory_worker.reset_peak = lambda: None
     memory_worker.peaks = lambda: {"peak": 0, "reserved": 0}
+
+
+def import_ahead():
+    """What a network needs beside PyTorch; without it the network itself is skipped."""
+    name = os.environ.get("MIXED_IMPORT")
+    if name:
+        with contextlib.suppress(memory_families.Skipped):
+            memory_families.package(name)
 
 
 def checksum(tensors):
@@ -93,4 +105,5 @@ memory_worker.COMMANDS.update(names=names, operator=operator)
 
 if __name__ == "__main__":
     install_allocator()
+    import_ahead()
     sys.exit(memory_worker.main())
