@@ -119,8 +119,17 @@ def find_headers():
 
 
 def driver_version():
+    return ask_driver("driver_version")
+
+
+def device_name():
+    return ask_driver("name")
+
+
+def ask_driver(what):
+    """Of the first device; None if there is none."""
     try:
-        done = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader"],
                               text=True, capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
