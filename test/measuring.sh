@@ -17,6 +17,9 @@ make_stand_in() {
     printf 'int stands_in;\n' | gcc -shared -fPIC -x c - -o "$BUILD/libmicrodnn.so"
 }
 
+# In $OUT, for scripts that write pages.
+copy_of_docs() { rm -rf "$OUT/docs" "$OUT/scripts" && cp -r scripts docs "$OUT"; }
+
 # report_says FILE EXPRESSION: of `report`, the JSON in $OUT/FILE, and `rows`, what it has of these
 report_says() {
     python3 - "$OUT/$1" "$2" <<'END'

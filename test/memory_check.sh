@@ -290,8 +290,6 @@ no_other_verdicts() {
               if "0.90 of floor" in name or "0.50 of floor" in name)'
 }
 
-copy_of_docs() { rm -rf "$OUT/docs" "$OUT/scripts" && cp -r scripts docs "$OUT"; }
-
 pages_are_of_the_rows() {
         copy_of_docs && rm -f "$OUT"/docs/benchmarks/memory.md && "$OUT/scripts/memory-table" || return 1
     for page in docs/benchmarks/*memory.md; do

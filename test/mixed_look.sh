@@ -1,6 +1,6 @@
 #!/bin/sh
-# scripts/gpu/mixed-look without a GPU: that a process which dies takes one case with it, what counts as wrong,
-# and that nothing is left out silently. A compiler of this test makes programs that answer, and a worker of
+# scripts/gpu/mixed-look and scripts/mixed-table without a GPU: that a process which dies takes one case with it, what
+# counts as wrong, that nothing is left out silently, and that a page says all of this. A compiler of this test makes programs that answer, and a worker of
 # test/fakes stands in for PyTorch.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -91,13 +91,35 @@ left_out_is_said() {
     [ $? = 1 ] && says 'len(report["left_out"]) == 18 and not rows' && grep -q '^LEFT OUT (18): ' "$OUT/said"
 }
 
+page_is_of_the_rows() {
+    page=$OUT/docs/benchmarks/mixed.md
+    copy_of_docs && rm "$page" && "$OUT/scripts/mixed-table" && cmp docs/benchmarks/mixed.md "$page" &&
+        [ "$(wc -l <"$page")" -le 150 ]
+}
+
+page_says() { grep -q -- "$1" "$OUT/docs/benchmarks/mixed.md" || { echo "not in the page: $1" && false; }; }
+
+# Of a device, whose git knows another commit; then of those that are kept and a part that ran again.
+page_of_these_rows() {
+    FAKE_WRONG='{"vgg16": "bits"}' look
+    copy_of_docs && "$OUT/scripts/mixed-table" --keep rows --note 'A note.' --commit 0123abcd --device 'A device' \
+        --without-row 'allocators: uncached gpt2' --without-rate 'host: writes' "$OUT/mixed.json" &&
+        "$OUT/scripts/mixed-table" && page_says '^A device, .* source 0123abcd, ' && page_says '^- A note' &&
+        page_says '^| border | .* | 3 | 2 | 0 | 0 | 0 |$' && page_says '^- Wrong: reads (half): ended: status -11' &&
+        page_says '^| writes | - | 50.0 | - | - |$' && page_says '^| sort | 1.00 | 1.00 | 1.00 | 1.00 | same |' &&
+        page_says '^| vgg16 | .*WRONG, 1.00, ' && page_says '^| gpt2 | .*| 1.00, 0 GiB | not run |$' || return 1
+    look --part networks && "$OUT/scripts/mixed-table" --keep rows "$OUT/docs/benchmarks/data/h200-mixed.json" \
+        "$OUT/mixed.json" && "$OUT/scripts/mixed-table" && page_says '^| allocators | ' &&
+        page_says '^| networks | .* | 18 | 0 '
+}
+
 without_a_build() {
     rm "$BUILD/libmicrodnn.so"
     look --part allocators
     [ $? = 2 ]
 }
 
-plan 9
+plan 11
 check "a process that dies takes one case with it" goes_on_behind_a_death
 check "what changes cost is shown" costs_of_changes_are_no_verdict
 check "operations are compared with the same on device memory" operators_compared_with_device_memory
@@ -106,5 +128,7 @@ check "networks are compared with the same on device memory" networks_as_on_devi
 check "each allocator trains each network under a budget" allocators_under_a_budget
 check "a process that crashed is wrong, one that the end of the time cut off is left out" ended_processes_are_told_apart
 check "what there was no time for is said" left_out_is_said
+check "the page in docs is made of the kept rows, and short" page_is_of_the_rows
+check "a page is made of such rows" page_of_these_rows
 check "without a build nothing is measured" without_a_build
 finish

@@ -136,7 +136,6 @@ a_row_is_printed_when_it_ends() {
 }
 
 wd_table() { "$OUT/scripts/wd-table" "$@"; }
-copy_of_docs() { rm -rf "$OUT/docs" "$OUT/scripts" && cp -r scripts docs "$OUT"; }
 page=$OUT/docs/benchmarks/wd.md
 
 page_is_of_the_kept_rows() {
