@@ -110,11 +110,17 @@ static bool may_hold_words(uint64_t address)
             !MDNN_FAULT(TABLES_VANISH_ON_THE_HOST));
 }
 
+/* Tables have no very many rows, which would cost time where programs copy their results. */
+static bool is_table_for_host(const mdnn_transfer_t *transfer)
+{
+    enum { MOST_ROWS = 64 };
+    return transfer->rows <= MOST_ROWS && mdnn_pointers_are_any() && may_hold_words(transfer->to);
+}
+
 void mdnn_transfer(mdnn_transfers_t *transfers, const mdnn_transfer_t *transfer)
 {
     if (transfer->width == 0 || transfer->rows == 0 ||
-        !(mdnn_virtual_owns(transfer->to) ||
-          (mdnn_pointers_are_any() && may_hold_words(transfer->to))))
+        !(mdnn_virtual_owns(transfer->to) || is_table_for_host(transfer)))
         return;
     const bool from_host = transfer->from && !mdnn_virtual_owns(transfer->from);
     mdnn_transfer_t made = *transfer;

@@ -5,6 +5,7 @@
 
 #include "config/fault.h"
 #include "config/log.h"
+#include "shim/real/host_memory.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_devices.h"
@@ -92,7 +93,9 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address)
 {
     const size_t count = operation->table_count;
-    if (MDNN_FAULT(HOST_TABLES_IGNORED) || (count > 0 && operation->tables[0] == address))
+    uint64_t start, end;
+    if (MDNN_FAULT(HOST_TABLES_IGNORED) || (count > 0 && operation->tables[0] == address) ||
+        !mdnn_host_memory_find(address, &start, &end))
         return;
     if (count < MDNN_VIRTUAL_TABLES)
         operation->tables[count] = address;
