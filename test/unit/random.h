@@ -1,11 +1,12 @@
-/* Random numbers of the unit tests, repeatable from a seed (splitmix64). From the draw random_limit on they are 0:
+/* Random numbers of the unit tests, repeatable from a seed (splitmix64). From a thread's draw random_limit on they are 0:
  * test/unit/each_seed.h finds the fewest random draws with which a test still fails. */
 #ifndef MDNN_TEST_RANDOM_H
 #define MDNN_TEST_RANDOM_H
 
 #include <stdint.h>
 
-static uint64_t random_drawn, random_limit = UINT64_MAX;
+static _Thread_local uint64_t random_drawn;
+static uint64_t random_limit = UINT64_MAX;
 
 static inline uint64_t random_next(uint64_t *state)
 {
