@@ -69,7 +69,7 @@ int main(int count, char **arguments)
     if (pthread_create(&first, NULL, call_first, NULL) != 0)
         return 1;
     sleep_ms(200);
-    if (pthread_create(&reader, NULL, empty_pipe, &end) != 0)
+    if (pthread_create(&reader, NULL, empty_pipe, &end) != 0 || pthread_detach(reader) != 0)
         return 1;
     const cudaError_t error = cudaMalloc(&memory, (size_t)atoi(arguments[1]) << 20);
     pthread_join(first, NULL);
