@@ -150,10 +150,12 @@ bool mdnn_host_memory_find(uint64_t address, uint64_t *start, uint64_t *end)
     return piece != NULL;
 }
 
-/* Through the kernel, since the program may have unmapped a part or forbidden to read it; how many came. Where that is
- * not allowed, as in some containers, it is read here. */
-static uint64_t read_words(uint64_t *words, uint64_t address, uint64_t bytes)
+/* Through the kernel, since the program may have unmapped a part or forbidden to read it. Where that is not allowed, as
+ * in some containers, it is read here. */
+uint64_t mdnn_host_memory_read(uint64_t *words, uint64_t address, uint64_t wanted)
 {
+    const int error = errno;
+    uint64_t bytes = wanted * sizeof *words;
     const struct iovec to = {words, bytes};
     struct iovec from = {.iov_len = bytes};
     memcpy(&from.iov_base, &address, sizeof address);
@@ -162,6 +164,7 @@ static uint64_t read_words(uint64_t *words, uint64_t address, uint64_t bytes)
         memcpy(words, from.iov_base, bytes);
     else
         bytes = got > 0 ? (uint64_t)got : 0;
+    errno = error;
     return bytes / sizeof *words;
 }
 
@@ -174,7 +177,7 @@ static uint64_t read_from(uint64_t address, uint64_t end, bool (*is_one)(uint64_
     while (read < MOST_WORDS && at + sizeof *words <= end) {
         const uint64_t left = (end - at) / sizeof *words;
         const uint64_t wanted = left < FIRST_WORDS ? left : FIRST_WORDS;
-        const uint64_t came = read_words(words, at, wanted * sizeof *words);
+        const uint64_t came = mdnn_host_memory_read(words, at, wanted);
         for (uint64_t i = 0; i < came; i++)
             if (is_one(words[i]))
                 mdnn_address_list_add(list, words[i]);
@@ -189,11 +192,9 @@ static uint64_t read_from(uint64_t address, uint64_t end, bool (*is_one)(uint64_
 uint64_t mdnn_host_memory_words(uint64_t address, bool (*is_one)(uint64_t word),
                                 mdnn_address_list_t *list)
 {
-    const int error = errno;
     mdnn_lock(&lock);
     const piece_t *const piece = piece_around(address);
     const uint64_t end = piece ? read_from(address, piece->end, is_one, list) : address;
     mdnn_unlock(&lock);
-    errno = error;
     return end;
 }

@@ -37,4 +37,7 @@ static inline bool mdnn_host_memory_may_hold(uint64_t address)
 uint64_t mdnn_host_memory_words(uint64_t address, bool (*is_one)(uint64_t word),
                                 mdnn_address_list_t *list);
 
+/* Reads memory of this process that may not be there, or not be readable; how many words came. */
+uint64_t mdnn_host_memory_read(uint64_t *words, uint64_t address, uint64_t wanted);
+
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/extremes.h"
 #include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
@@ -54,21 +55,27 @@ static void add_word(mdnn_transfers_t *transfers, mdnn_pointer_word_t word)
     transfers->words[transfers->word_count++] = word;
 }
 
-/* Words of the row that begin at byte `first` or later, and before byte `last`. */
+static void look_at_word(mdnn_transfers_t *transfers, uint64_t place, uint64_t value)
+{
+    uint64_t start, end;
+    if (mdnn_virtual_owns(value) && mdnn_pointers_find(NULL, value, &start, &end) &&
+        !MDNN_FAULT(POINTERS_IN_COPIES_IGNORED))
+        add_word(transfers, (mdnn_pointer_word_t){place, value});
+}
+
+/* Words of the row that begin at byte `first` or later, and before byte `last`. What is no memory of CUDA's may be a
+ * device address that has ended, so it is not read here. */
 static void read_row(mdnn_transfers_t *transfers, uint64_t to, uint64_t from, uint64_t width,
                      uint64_t first, uint64_t last)
 {
-    uint64_t start, end;
-    for (uint64_t at = first + -(to + first) % 8; at < last && at + sizeof(uint64_t) <= width;
-         at += sizeof(uint64_t)) {
-        mdnn_pointer_word_t word = {.place = to + at};
-        const void *source;
-        const uintptr_t address = (uintptr_t)(from + at);
-        memcpy(&source, &address, sizeof source);
-        memcpy(&word.value, source, sizeof word.value);
-        if (mdnn_virtual_owns(word.value) && mdnn_pointers_find(NULL, word.value, &start, &end) &&
-            !MDNN_FAULT(POINTERS_IN_COPIES_IGNORED))
-            add_word(transfers, word);
+    enum { AT_ONCE = 512 };
+    uint64_t words[AT_ONCE], at = first + -(to + first) % 8, came = AT_ONCE;
+    while (came == AT_ONCE && at < last && at + sizeof *words <= width) {
+        const uint64_t left = mdnn_min((last - at + 7) / 8, (width - at) / 8);
+        came = mdnn_host_memory_read(words, from + at, mdnn_min(left, AT_ONCE));
+        for (uint64_t i = 0; i < came; i++)
+            look_at_word(transfers, to + at + 8 * i, words[i]);
+        at += came * sizeof *words;
     }
 }
 

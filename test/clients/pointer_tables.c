@@ -134,10 +134,12 @@ static void follow(const void *table, const int *chosen)
     table_model(chosen, TABLE);
 }
 
-static void pointers_to(const int *chosen, uint64_t *words, int count)
+static void pointers_to(const int *chosen, void *words, int count)
 {
-    for (int i = 0; i < count; i++)
-        words[i] = (uintptr_t)buffers[chosen[i]];
+    for (int i = 0; i < count; i++) {
+        const uint64_t word = (uintptr_t)buffers[chosen[i]];
+        memcpy((char *)words + (size_t)i * sizeof word, &word, sizeof word); /* at any address */
+    }
 }
 
 /* From memory that is not there any more when the copy runs. */
@@ -637,8 +639,8 @@ static void packed(uint64_t seed, int count)
         choose(first, TABLE);
         choose(later, TABLE);
         CUDA(cudaStreamSynchronize(stream));
-        pointers_to(first, (uint64_t *)(void *)(source + 8 - odd % 8), TABLE);
-        pointers_to(later, (uint64_t *)(void *)(source + LATER + 8 - odd % 8), TABLE);
+        pointers_to(first, source + 8 - odd % 8, TABLE);
+        pointers_to(later, source + LATER + 8 - odd % 8, TABLE);
         CUDA(cudaMemcpyAsync(table + odd, source, BYTES_OF_COPY - 8, cudaMemcpyHostToDevice,
                              stream));
         work();
