@@ -8,6 +8,7 @@ its field write it. A plain PyTorch program: it knows nothing of microdnn.
     graph             message passing of torch_geometric: GCNConv, GATConv and one of our own
     conformer         torchaudio's, for frames of speech
     gpt2              Hugging Face's, from a configuration
+    gpt2_50k          the same with a vocabulary of 50,257 tokens, as GPT-2 has it
     lstm_lm           a language model of two LSTM layers
     random_shapes     ResNet-50 with another batch and resolution in every iteration
 """
@@ -315,6 +316,12 @@ class Gpt2(Training):
             return self.model(input_ids=data, labels=labels).loss
 
 
+class LargeGpt2(Gpt2):
+    """Its loss is one operation on three times the logits."""
+
+    VOCABULARY = 50257
+
+
 class RecurrentModel(torch.nn.Module):
     def __init__(self, vocabulary, width=512, layers=2):
         super().__init__()
@@ -365,7 +372,7 @@ class RandomShapes(Training):
 
 
 FAMILIES = {"fno2d": Fno2d, "small_systems": SmallSystems, "large_systems": LargeSystems, "per_sample": PerSample,
-            "graph": Graph, "conformer": Conformer, "gpt2": Gpt2, "lstm_lm": LstmModel,
+            "graph": Graph, "conformer": Conformer, "gpt2": Gpt2, "gpt2_50k": LargeGpt2, "lstm_lm": LstmModel,
             "random_shapes": RandomShapes}
 
 
