@@ -3,7 +3,7 @@
  * resident, and other ranges may have to leave for it. That alone is correct for any program; the plan follower's
  * advice only moves the same work to an earlier time.
  *
- * A range is in one of four states (for invariants I1 and I2 of docs/design/README.md):
+ * A range is in one of five states (for invariants I1 and I2 of docs/design/README.md):
  *   - RESIDENT: mapped.
  *   - LEAVING: still mapped. Once all work enqueued on it has ended, it is unmapped chunk by chunk; each chunk is
  *     copied to the host through its alias, and serves other ranges when its copy has ended. If an operation names the
@@ -12,6 +12,8 @@
  *     brought them back before the rest.
  *   - RETURNING: waits for chunks; copies to the chunks that it has run through their aliases, and each chunk is mapped
  *     when its copy has ended.
+ *   - SPLIT: an operation that names more than the budget holds uses it so: its first chunks are mapped, and behind them
+ *     its host copy is (offload/memory/memory_tail.c).
  * Blocks of slabs (small allocations) are always RESIDENT. No chunk is mapped at its range's own address while a copy
  * of it runs whose result will be used, so an operation that touches the chunk without naming it faults. A host copy is
  * valid only for chunks that are not mapped: anyone may write to a mapped chunk, so all of it is copied when it leaves
@@ -75,7 +77,7 @@ typedef struct mdnn_memory_device {
     void (*give_slot)(void *context, uint64_t slot);
     /* Waits (on the host) until take_slot would not answer BUSY. */
     mdnn_status_t (*wait_for_slot)(void *context);
-    /* HOST only: these map a slot for reading and writing at a step of a range where nothing is
+    /* HOST and tails only: these map a slot for reading and writing at a step of a range where nothing is
      * mapped, and unmap it. */
     mdnn_status_t (*cover)(void *context, uint64_t address, uint64_t slot);
     mdnn_status_t (*uncover)(void *context, uint64_t address, uint64_t slot);
@@ -108,6 +110,9 @@ typedef struct mdnn_memory_config {
      * ranges.small_bytes 0 there are none. HOST: a range that is away is mapped to its host copy,
      * and ranges move only while nothing runs (offload/memory/memory_quiet.c). */
     mdnn_safety_t safety;
+    /* What an operation names beyond the budget is mapped to its host copies while it runs. The device's `cover` must
+     * work. Not with VERIFY. */
+    bool tail;
     /* A wait for the program's work fails after the device has completed nothing for this time; 0:
      * never. */
     double patience_s;
@@ -152,6 +157,9 @@ void mdnn_memory_close(mdnn_memory_t *memory);
  * and pin return the same four. */
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address);
+/* The same for a workspace: if it can never be device memory as a whole it is refused, since a smaller one will do. */
+mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                                             uint64_t *address);
 /* Called after an allocation of that size, or a pin of it, was refused. Says whether the program
  * can do without it because it is a workspace, so that the refusal says nothing about the smallest
  * budget. */
@@ -201,7 +209,7 @@ typedef struct mdnn_memory_operation {
     uint64_t time_token, began; /* the mechanism's */
 } mdnn_memory_operation_t;
 
-/* Makes all allocations that the operation names resident. The copies that it needs have ended on
+/* Makes all allocations that the operation names resident, or splits them. The copies that it needs have ended on
  * return, so nothing is enqueued in `stream`. Until end, none of these allocations leaves.
  * OUT_OF_DEVICE_MEMORY: they do not fit together, beside memory that never leaves and memory that
  * operations of this thread hold between begin and end; memory that operations of other threads
@@ -300,6 +308,7 @@ typedef struct mdnn_memory_report {
     /* The smallest budget that is known to be needed: the largest operation, without its workspace,
      * since a smaller one may suffice, and memory that never leaves (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
+    uint64_t whole_budget_bytes;   /* the same without tails */
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
     uint64_t wanting_bytes; /* the same of those that are not optional, until the program goes on */
     uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */
@@ -311,6 +320,18 @@ typedef struct mdnn_memory_report {
     const char *unnamed_name; /* or NULL */
 } mdnn_memory_report_t;
 
+/* What was reached on the host since not all that an operation named had room. */
+enum { MDNN_MEMORY_TAILS = 8 };
+typedef struct mdnn_memory_tail {
+    uint64_t key, count, bytes; /* of the operation; bytes: most at once; count 0: none */
+    const char *name;           /* may be NULL */
+} mdnn_memory_tail_t;
+typedef struct mdnn_memory_tails {
+    uint64_t operations, bytes; /* all of them */
+    mdnn_memory_tail_t largest[MDNN_MEMORY_TAILS];
+} mdnn_memory_tails_t;
+
+const mdnn_memory_tails_t *mdnn_memory_tails(const mdnn_memory_t *memory); /* changes with it */
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
 mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 

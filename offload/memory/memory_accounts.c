@@ -10,6 +10,17 @@ bool mdnn_memory_serves_all(const mdnn_memory_t *memory)
     return memory->config.safety == MDNN_SAFETY_HOST;
 }
 
+bool mdnn_memory_has_tails(const mdnn_memory_t *memory)
+{
+    return memory->config.tail && memory->config.safety != MDNN_SAFETY_VERIFY;
+}
+
+bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation)
+{
+    return allocation->held > (allocation->demanded ? 1 : 0) &&
+           !MDNN_FAULT(SPLIT_WHILE_OTHERS_HOLD_IT);
+}
+
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
 {
     return memory->report.created - memory->report.destroyed;

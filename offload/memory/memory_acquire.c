@@ -10,13 +10,13 @@
 /* Whether a demand could have so many chunks some day: then all that lives beside them must find
  * room on the host. What is refused is refused here, where programs expect it, and not when the
  * memory is named. */
-static bool may_have(const mdnn_memory_t *memory, uint64_t wanted)
+static bool may_have(const mdnn_memory_t *memory, uint64_t wanted, bool may_have_tail)
 {
     const uint64_t allowed = mdnn_memory_chunks_allowed(memory);
     const uint64_t stuck = mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes;
     const uint64_t room = allowed * memory->chunk_bytes,
                    host = memory->config.follower.host_limit_bytes;
-    const bool has_no_room = stuck > allowed || wanted > allowed - stuck;
+    const bool has_no_room = !may_have_tail && (stuck > allowed || wanted > allowed - stuck);
     if (has_no_room && !MDNN_FAULT(RESERVES_WHAT_CANNOT_BE))
         return false;
     return host > UINT64_MAX - room || MDNN_FAULT(RESERVES_BEYOND_THE_HOST) ||
@@ -25,9 +25,9 @@ static bool may_have(const mdnn_memory_t *memory, uint64_t wanted)
 
 /* Addresses alone. NOT_FOUND: it may never have chunks. */
 static mdnn_status_t reserve(mdnn_memory_t *memory, uint64_t bytes, uint64_t wanted,
-                             mdnn_acquired_t *allocation)
+                             bool may_have_tail, mdnn_acquired_t *allocation)
 {
-    if (!may_have(memory, wanted))
+    if (!may_have(memory, wanted, may_have_tail))
         return MDNN_STATUS_NOT_FOUND;
     allocation->wait_count = 0;
     return mdnn_ranges_reserve(memory->ranges, bytes, &allocation->address);
@@ -36,7 +36,15 @@ static mdnn_status_t reserve(mdnn_memory_t *memory, uint64_t bytes, uint64_t wan
 mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
                                   mdnn_acquired_t *allocation)
 {
-    return reserve(memory, bytes, mdnn_ranges_chunks_for(memory->ranges, bytes), allocation);
+    return reserve(memory, bytes, mdnn_ranges_chunks_for(memory->ranges, bytes), false, allocation);
+}
+
+/* Whether it can never be device memory as a whole, but an operation can use it all the same. */
+static bool needs_tail(const mdnn_memory_t *memory, uint64_t bytes, uint64_t chunks)
+{
+    return mdnn_memory_has_tails(memory) && memory->config.safety == MDNN_SAFETY_FAST &&
+           memory->untracked_open == 0 && bytes > memory->config.ranges.small_bytes &&
+           chunks * memory->chunk_bytes > mdnn_memory_bytes_for_demands(memory);
 }
 
 bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes)
@@ -78,7 +86,7 @@ static mdnn_status_t try_acquire(mdnn_memory_t *memory, const request_t *request
                                          allocation)
             : mdnn_ranges_acquire(memory->ranges, request->bytes, request->stream, allocation);
     if (!is_to_be_bare(memory, request, status) ||
-        reserve(memory, request->bytes, request->chunks, &bare) != MDNN_STATUS_OK)
+        reserve(memory, request->bytes, request->chunks, false, &bare) != MDNN_STATUS_OK)
         return status;
     *allocation = bare;
     return MDNN_STATUS_OK;
@@ -137,7 +145,7 @@ static mdnn_status_t acquire_in_turn(mdnn_memory_t *memory, request_t *request,
 }
 
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                                  mdnn_first_use_t first_use, mdnn_turn_t *turn,
+                                  mdnn_first_use_t first_use, bool may_have_tail, mdnn_turn_t *turn,
                                   mdnn_acquired_t *allocation)
 {
     request_t request = {.bytes = bytes,
@@ -147,6 +155,11 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
     mdnn_patience_t patience = mdnn_memory_patience(memory);
     mdnn_status_t status;
     MDNN_TRY(mdnn_memory_take_turn(memory, turn));
+    if (may_have_tail && needs_tail(memory, bytes, request.chunks)) {
+        if (reserve(memory, bytes, request.chunks, true, allocation) == MDNN_STATUS_OK)
+            return MDNN_STATUS_OK;
+        memory->report.host_short++;
+    }
     const bool is_later = first_use == MDNN_FIRST_USE_LATER && !MDNN_FAULT(LATER_TAKES_MEMORY);
     const bool is_next = first_use == MDNN_FIRST_USE_NEXT && MDNN_FAULT(NEXT_TAKES_NO_MEMORY);
     if ((is_later || is_next) && mdnn_memory_reserve(memory, bytes, allocation) == MDNN_STATUS_OK)

@@ -10,7 +10,7 @@
  * is possible, it works like mdnn_ranges_acquire_behind. OK: the thread has the turn, and
  * mdnn_memory_end_quiet and end_turn follow. */
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                                  mdnn_first_use_t first_use, mdnn_turn_t *turn,
+                                  mdnn_first_use_t first_use, bool may_have_tail, mdnn_turn_t *turn,
                                   mdnn_acquired_t *allocation);
 /* Whether an allocation of that size may have addresses alone. With HOST each address has memory.
  * Allocations that must not leave, or that may be used untracked, have memory from the

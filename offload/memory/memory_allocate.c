@@ -55,7 +55,7 @@ static void fill_allocation(mdnn_memory_t *memory, mdnn_allocation_t *allocation
     allocation->gone = UINT64_MAX;
     allocation->freed_in = MDNN_NO_ORDER;
     allocation->blank = allocation->range && mdnn_allocation_owned(allocation) < allocation->count;
-    allocation->slots_from = allocation->count;
+    allocation->slots_from = allocation->covered_from = allocation->count;
     allocation->filled = allocation->in_sent = allocation->out_sent = allocation->clean =
         allocation->blank ? 0 : allocation->count;
     allocation->state = allocation->blank ? MDNN_ALLOCATION_AWAY : MDNN_ALLOCATION_RESIDENT;
@@ -153,8 +153,8 @@ static mdnn_status_t wait_for_users(mdnn_memory_t *memory, mdnn_allocation_t **a
     return status;
 }
 
-mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                                   uint64_t *address)
+static mdnn_status_t allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                              bool may_have_tail, uint64_t *address)
 {
     mdnn_acquired_t got;
     mdnn_turn_t turn;
@@ -162,8 +162,8 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
     mdnn_allocation_t *allocation = new_allocation();
     if (!allocation)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    mdnn_status_t status =
-        mdnn_memory_acquire(memory, bytes, stream, first_use(memory, bytes), &turn, &got);
+    mdnn_status_t status = mdnn_memory_acquire(memory, bytes, stream, first_use(memory, bytes),
+                                               may_have_tail, &turn, &got);
     if (status != MDNN_STATUS_OK) {
         mdnn_allocation_destroy(allocation);
         if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
@@ -185,4 +185,16 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
         mdnn_allocation_forget(memory, allocation); /* ranges.c still knows the earlier users */
     mdnn_memory_check(memory);
     return status;
+}
+
+mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                                   uint64_t *address)
+{
+    return allocate(memory, bytes, stream, true, address);
+}
+
+mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                                             uint64_t *address)
+{
+    return allocate(memory, bytes, stream, MDNN_FAULT(WORKSPACE_GETS_A_TAIL), address);
 }

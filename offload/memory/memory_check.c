@@ -14,8 +14,7 @@ typedef struct sums {
 
 /* ---- one allocation ---- */
 
-static bool content_holds(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
-                          const char **broken)
+static bool content_holds(const mdnn_allocation_t *allocation, const char **broken)
 {
     const mdnn_range_chunks_t chunks = mdnn_range_chunks(allocation->range);
     MDNN_RULE(allocation->count == chunks.count);
@@ -31,12 +30,39 @@ static bool content_holds(const mdnn_memory_t *memory, const mdnn_allocation_t *
     if (!allocation->blank)
         MDNN_RULE(allocation->slots_from <= allocation->clean);
     else if (allocation->state != MDNN_ALLOCATION_LEAVING &&
-             allocation->state != MDNN_ALLOCATION_ENDING)
+             allocation->state != MDNN_ALLOCATION_ENDING && !allocation->covers)
         MDNN_RULE(allocation->slots_from == allocation->count);
-    MDNN_RULE(allocation->covered <= allocation->count);
-    MDNN_RULE(allocation->covered == 0 || memory->config.safety == MDNN_SAFETY_HOST);
-    MDNN_RULE(allocation->covered == 0 || (chunks.mapped == 0 && allocation->slots_from == 0));
     return true;
+}
+
+static bool may_be_covered(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
+{
+    const mdnn_allocation_state_t state = allocation->state;
+    return memory->config.safety == MDNN_SAFETY_HOST || state == MDNN_ALLOCATION_SPLIT ||
+           state == MDNN_ALLOCATION_LEAVING || state == MDNN_ALLOCATION_RETURNING ||
+           state == MDNN_ALLOCATION_ENDING;
+}
+
+static bool covers_hold(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
+                        const char **broken)
+{
+    const mdnn_range_chunks_t chunks = mdnn_range_chunks(allocation->range);
+    MDNN_RULE(allocation->covered_from <= allocation->count);
+    MDNN_RULE(allocation->covered_from == allocation->count || may_be_covered(memory, allocation));
+    MDNN_RULE(chunks.mapped <= allocation->covered_from);
+    MDNN_RULE(allocation->covered_from == allocation->count ||
+              allocation->slots_from <= allocation->covered_from);
+    return true;
+}
+
+static bool is_split(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
+{
+    const mdnn_range_chunks_t chunks = mdnn_range_chunks(allocation->range);
+    return mdnn_memory_has_tails(memory) && chunks.owned < chunks.count &&
+           chunks.mapped == chunks.owned && allocation->filled == chunks.owned &&
+           allocation->clean == chunks.owned && allocation->slots_from == chunks.owned &&
+           allocation->covered_from == chunks.owned && !allocation->blank &&
+           allocation->in_flight[false] + allocation->in_flight[true] == 0;
 }
 
 static bool is_whole(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
@@ -54,6 +80,9 @@ static bool state_holds(const mdnn_memory_t *memory, const mdnn_allocation_t *al
     const mdnn_allocation_state_t state = allocation->state;
     if (state == MDNN_ALLOCATION_RESIDENT)
         MDNN_RULE(is_whole(memory, allocation));
+    if (state == MDNN_ALLOCATION_SPLIT)
+        MDNN_RULE(is_split(memory, allocation));
+    MDNN_RULE(!allocation->covers || state == MDNN_ALLOCATION_RETURNING);
     if (state == MDNN_ALLOCATION_AWAY)
         MDNN_RULE(allocation->filled == chunks.owned && allocation->in_flight[false] == 0 &&
                   chunks.owned < chunks.count);
@@ -105,7 +134,8 @@ static bool allocation_holds(const mdnn_memory_t *memory, const mdnn_allocation_
 {
     return life_holds(memory, allocation, broken) && uses_hold(allocation, broken) &&
            (!allocation->range ||
-            (content_holds(memory, allocation, broken) && state_holds(memory, allocation, broken)));
+            (content_holds(allocation, broken) && covers_hold(memory, allocation, broken) &&
+             state_holds(memory, allocation, broken)));
 }
 
 /* ---- all of them ---- */
@@ -183,7 +213,7 @@ static bool sums_hold(const mdnn_memory_t *memory, const sums_t *sums, const cha
     MDNN_RULE(memory->loose_bytes == sums->loose_bytes);
     MDNN_RULE(memory->stuck_bytes == sums->stuck_bytes);
     MDNN_RULE(memory->report.host_bytes == sums->host_bytes);
-    MDNN_RULE(memory->movable_range_bytes >= sums->movable);
+    MDNN_RULE(memory->movable_range_bytes >= sums->movable || mdnn_memory_has_tails(memory));
     MDNN_RULE(memory->report.live_bytes <= memory->report.peak_live_bytes);
     MDNN_RULE(memory->report.created == counts.created &&
               memory->report.destroyed == counts.destroyed);

@@ -6,11 +6,13 @@
  *   Copies in under way are of the chunks from `filled` to `in_sent`, within what it owns; copies out that count
  *   are of those from `out_sent` to `clean`.
  *   Host slots are there from `slots_from` on, which is `clean` at most. What is blank has none, unless it leaves.
- *   With HOST what is covered has a slot for each step, and nothing mapped.
+ *   What is covered has a slot for each step, and nothing mapped there. That is so with HOST, in SPLIT, and until
+ *   earlier uses of a tail are over.
  * States
  *   RESIDENT: all of it is there and mapped, and the host's copy counts for nothing.
  *   AWAY: what it has is filled, nothing comes, and something is missing.
  *   LEAVING: something is to go; what is cut off is unmapped from `target` on. Nothing else is cut off.
+ *   SPLIT: what it has is mapped, and all else is covered; nothing of it is under way.
  *   RETURNING: so much as it can have is to come.
  *   ENDING: freed.
  *   What stays, and what is pinned, is RESIDENT, until it ends.

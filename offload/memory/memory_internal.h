@@ -9,6 +9,7 @@
  *   memory_acquire.c chunks or addresses for an allocation
  *   memory_room.c   the demand path: chunks for what is named
  *   memory_victims.c what leaves for a demand
+ *   memory_tail.c   what an operation reads and writes on the host, for want of chunks
  *   memory_turns.c  the line of demands
  *   memory_waits.c  waits of the host
  *   memory_quiet.c  safety = host
@@ -23,6 +24,7 @@
  *
  *     chunk 0 ... mapped ... filled ... owned ... count        mapped <= filled <= owned
  *             ... clean ....................... count          clean <= filled
+ *             ... covered_from ................ count          mapped <= covered_from
  *
  * Chunks below `filled` have the content; from `clean` on the host has it. Since clean <= filled, the content of each
  * chunk is always in at least one place, even if a move is cancelled or fails half-way. Chunks from `clean` on may be
@@ -49,6 +51,7 @@ typedef enum mdnn_allocation_state {
     MDNN_ALLOCATION_LEAVING,
     MDNN_ALLOCATION_AWAY,
     MDNN_ALLOCATION_RETURNING,
+    MDNN_ALLOCATION_SPLIT, /* offload/memory/memory_tail.c */
     MDNN_ALLOCATION_ENDING /* freed; something of it is still under way */
 } mdnn_allocation_state_t;
 
@@ -72,9 +75,13 @@ typedef struct mdnn_allocation {
     bool blank; /* nobody has named it yet, so from `clean` on there is no content, nor a slot */
     uint64_t target; /* LEAVING, RETURNING: how many of its first chunks will be there in the end */
     uint64_t *slots,
-        slots_from;   /* host slots are there from here on; <= clean, unless blank: none then */
-    bool cut;         /* LEAVING: nothing works on it, and it is unmapped from `target` on */
-    uint64_t covered; /* HOST, AWAY: number of its steps at which slots are mapped */
+        slots_from; /* host slots are there from here on; <= clean, unless blank: none then */
+    bool cut;       /* LEAVING: nothing works on it, and it is unmapped from `target` on */
+    uint64_t
+        covered_from; /* at its steps from here on slots are mapped: AWAY with HOST, and SPLIT */
+    bool covers;      /* RETURNING: what lies behind `target` is to be covered: then it is SPLIT */
+    bool demanded;    /* the demand that has the turn names it, */
+    uint64_t whole;   /* and so many of its first chunks are to be device memory for it */
     uint32_t in_flight[2]; /* copies under way; [true]: out */
     uint32_t discarded;    /* copies out with an earlier number do not count */
 
@@ -205,6 +212,7 @@ struct mdnn_memory {
     uint32_t untracked_open; /* between mdnn_memory_untracked_begin and its end */
     mdnn_stream_point_t *untracked; /* last of each stream; position 0: none */
     uint32_t untracked_count, untracked_room;
+    mdnn_memory_tails_t tails;
     mdnn_memory_report_t report;
 };
 
@@ -227,6 +235,10 @@ mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocati
                                             double seconds);
 /* ---- memory_accounts.c ---- */
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory); /* HOST */
+/* Whether the memory may have tails at all. */
+bool mdnn_memory_has_tails(const mdnn_memory_t *memory);
+/* Whether another operation that has begun may be using its mappings. */
+bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);
 /* The number of chunks, and how many there may be beside the memory that is set aside. */
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
@@ -266,6 +278,12 @@ uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
 bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes);
 /* and so must an operation that names as much as the largest recent one. */
 bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes);
+/* Bytes that one demand could have as chunks, whatever leaves: more than that has a tail. */
+uint64_t mdnn_memory_bytes_for_demands(const mdnn_memory_t *memory);
+/* Whether that keeps room for what comes again: what has a tail anyhow is no reason to keep anything out. */
+bool mdnn_memory_counts(const mdnn_memory_t *memory, uint64_t bytes);
+/* With tails nothing needs more than what never leaves, and a chunk. */
+uint64_t mdnn_memory_least_budget(const mdnn_memory_t *memory);
 /* Whether this many more chunks may be slabs in use. */
 bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks);
 /* The range can leave from now on. */
@@ -317,6 +335,11 @@ mdnn_status_t mdnn_memory_wait_untracked(mdnn_memory_t *memory);
 /* Called after an operation of `stream` was recorded. */
 void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream);
 
+/* ---- memory_tail.c ---- */
+/* The operation has named SPLIT ranges, of which `bytes` were on the host. */
+void mdnn_memory_count_tail(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                            uint64_t bytes);
+
 /* ---- memory_quiet.c, which explains them; without HOST they do nothing ---- */
 /* Waits until the enqueued work has ended, but only once per operation, and not too long. */
 mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory);
@@ -330,7 +353,10 @@ void mdnn_memory_end_quiet(mdnn_memory_t *memory);
 mdnn_status_t mdnn_memory_wait_for_noise(mdnn_memory_t *memory);
 /* What became AWAY. */
 void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* Called before anything else is mapped there. */
+/* Maps the slots of all its steps from `from` on: HOST or not. */
+mdnn_status_t mdnn_allocation_cover_from(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                         uint64_t from);
+/* Called before anything else is mapped there: HOST or not. */
 mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 
 #endif

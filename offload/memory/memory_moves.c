@@ -121,6 +121,7 @@ void mdnn_allocation_stop(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         allocation->cut = false;
     } else if (allocation->state == MDNN_ALLOCATION_RETURNING) {
         mdnn_list_remove(&memory->returning, allocation);
+        allocation->covers = false;
         if (mdnn_allocation_owned(allocation) >= allocation->target)
             announce_end(memory, MDNN_MEMORY_RETURNED, allocation);
     }
@@ -169,10 +170,18 @@ static void begin_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, u
         mdnn_allocation_announce(memory, MDNN_MEMORY_RETURN, allocation, allocation->filled, upto);
 }
 
+void mdnn_allocation_end_covering(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    allocation->covers = false;
+    if (allocation->blank) /* some slots, perhaps */
+        mdnn_allocation_trim_slots(memory, allocation);
+}
+
 static void raise_target(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
 {
     if (allocation->target >= upto)
         return;
+    mdnn_allocation_end_covering(memory, allocation);
     allocation->target = upto;
     memory->steps++;
 }
@@ -195,11 +204,13 @@ static void call_off(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint6
 
 void mdnn_allocation_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
 {
+    const bool has_less = mdnn_allocation_owned(allocation) < upto;
     if (allocation->state == MDNN_ALLOCATION_LEAVING)
         call_off(memory, allocation, upto);
     else if (allocation->state == MDNN_ALLOCATION_RETURNING)
         raise_target(memory, allocation, upto);
-    else if (allocation->state == MDNN_ALLOCATION_AWAY && mdnn_allocation_owned(allocation) < upto)
+    else if (has_less && (allocation->state == MDNN_ALLOCATION_AWAY ||
+                          allocation->state == MDNN_ALLOCATION_SPLIT))
         begin_return(memory, allocation, upto);
 }
 
@@ -209,8 +220,34 @@ void mdnn_allocation_give_up(mdnn_memory_t *memory, mdnn_allocation_t *allocatio
     if (allocation->filled < owned || allocation->in_flight[false] > 0 ||
         (owned > 0 && mdnn_memory_serves_all(memory))) /* a part of it would be without memory */
         return;
+    const bool covered =
+        allocation->covered_from < allocation->count && !mdnn_memory_serves_all(memory);
+    if (covered &&
+        allocation->covered_from > owned) /* a call failed: what is left is uncovered first */
+        return;
+    mdnn_allocation_end_covering(memory, allocation);
     mdnn_list_remove(&memory->returning, allocation);
-    allocation->state = MDNN_ALLOCATION_AWAY;
+    allocation->state = covered ? MDNN_ALLOCATION_SPLIT : MDNN_ALLOCATION_AWAY;
+}
+
+void mdnn_allocation_split(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t whole)
+{
+    const uint64_t owned = mdnn_allocation_owned(allocation);
+    const bool moves = allocation->state == MDNN_ALLOCATION_LEAVING ||
+                       allocation->state == MDNN_ALLOCATION_RETURNING;
+    if (allocation->state == MDNN_ALLOCATION_LEAVING && allocation->target < whole)
+        mdnn_allocation_return(memory, allocation, whole);
+    else if (owned > whole &&
+             !(allocation->state == MDNN_ALLOCATION_LEAVING && allocation->target == whole))
+        mdnn_allocation_leave(memory, allocation, whole);
+    else if (!moves && owned <= whole)
+        begin_return(memory, allocation, whole);
+    if (allocation->state != MDNN_ALLOCATION_RETURNING)
+        return;
+    if (allocation->target != whole)
+        memory->steps++;
+    allocation->target = whole;
+    allocation->covers = true;
 }
 
 mdnn_status_t mdnn_allocation_show(mdnn_memory_t *memory, mdnn_allocation_t *allocation, bool shown)

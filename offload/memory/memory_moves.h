@@ -18,6 +18,10 @@ bool mdnn_allocation_mapped_enough(const mdnn_memory_t *memory, const mdnn_alloc
 mdnn_status_t mdnn_allocation_take_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* Gives back host slots without content, unless copies out are writing to them, or will. */
 void mdnn_allocation_trim_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+/* What returns to be SPLIT is not to be that any more. */
+void mdnn_allocation_end_covering(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+/* The range is to be SPLIT behind its first `whole` chunks. Called in any state and again, until it is. */
+void mdnn_allocation_split(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t whole);
 /* All of it is there: it becomes RESIDENT. */
 void mdnn_allocation_settle_down(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 

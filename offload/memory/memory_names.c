@@ -2,6 +2,7 @@
 #include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_moves.h"
 #include "offload/memory/memory_room.h"
 #include "offload/memory/memory_turns.h"
 #include "offload/memory/memory_waits.h"
@@ -113,8 +114,9 @@ static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_opera
     memory->passes++;
     for (size_t i = 0; i < operation->operand_count; i++)
         allocations[i] = meet(memory, operation, i);
-    const mdnn_status_t status =
-        mdnn_memory_demand(memory, allocations, operation->operand_count, patience);
+    const mdnn_demand_t demand = {allocations, operation->operand_count,
+                                  operation->capturing ? NULL : operation};
+    const mdnn_status_t status = mdnn_memory_demand(memory, &demand, patience);
     if (allocations != few)
         free(allocations);
     return status;
@@ -151,17 +153,23 @@ static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
                             mdnn_memory_stuck_bytes(memory) + memory->aside_bytes;
     if (memory->report.largest_operation_bytes < sum->bytes)
         memory->report.largest_operation_bytes = sum->bytes;
-    if (memory->report.smallest_budget_bytes < needed)
-        memory->report.smallest_budget_bytes = needed;
+    if (memory->report.whole_budget_bytes < needed)
+        memory->report.whole_budget_bytes = needed;
+    const uint64_t least =
+        mdnn_memory_has_tails(memory) ? mdnn_memory_least_budget(memory) : needed;
+    if (memory->report.smallest_budget_bytes < least)
+        memory->report.smallest_budget_bytes = least;
 }
 
 /* What begins may do so again; but what is captured is pinned. */
 static void note_movable(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
                          const mdnn_sum_t *sum)
 {
-    if (!operation->capturing)
-        mdnn_recent_note(&memory->movable_operation_bytes, memory->began,
-                         sum->movable_bytes - sum->workspace_bytes);
+    const uint64_t bytes = sum->movable_bytes - sum->workspace_bytes;
+    if (memory->movable_bytes < bytes)
+        memory->movable_bytes = bytes;
+    if (!operation->capturing && mdnn_memory_counts(memory, bytes))
+        mdnn_recent_note(&memory->movable_operation_bytes, memory->began, bytes);
 }
 
 static void pin_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation, bool pin)
@@ -246,8 +254,6 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
             return status;
         }
     }
-    if (memory->movable_bytes < sum.movable_bytes - sum.workspace_bytes)
-        memory->movable_bytes = sum.movable_bytes - sum.workspace_bytes;
     note_movable(memory, operation, &sum);
     mdnn_memory_progress(memory);
     memory->open++;
@@ -286,10 +292,29 @@ static uint32_t stream_index(mdnn_memory_t *memory, uint64_t stream)
     return index;
 }
 
+/* What is SPLIT. */
+typedef struct mdnn_split {
+    uint64_t device_bytes, host_bytes;
+} mdnn_split_t;
+
+/* The range by which the history knows the use. What is SPLIT is none of a plan's: it would not fit. */
+static uint32_t follower_range_of(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
+                                  mdnn_split_t *split)
+{
+    const bool is_split =
+        allocation->state == MDNN_ALLOCATION_SPLIT && !MDNN_FAULT(PLANS_FOR_WHOLE_TAILS);
+    if (is_split) {
+        const uint64_t owned = mdnn_allocation_owned(allocation);
+        split->device_bytes += owned * memory->chunk_bytes;
+        split->host_bytes += mdnn_allocation_bytes_from(memory, allocation, owned);
+    }
+    return allocation->range && !is_split ? allocation->follower_range : MDNN_NO_POSITION;
+}
+
 /* Marks all that is named, and lists it for the history. Roles of one allocation that differ are
  * UNKNOWN. */
 static uint32_t mark_uses(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
-                          mdnn_stream_point_t end)
+                          mdnn_stream_point_t end, mdnn_split_t *split)
 {
     uint32_t count = 0;
     memory->passes++;
@@ -308,8 +333,7 @@ static uint32_t mark_uses(mdnn_memory_t *memory, const mdnn_memory_operation_t *
         mdnn_allocation_note_use(allocation, end);
         allocation->last_use = memory->report.operations;
         allocation->use = count;
-        memory->uses[count++] =
-            (mdnn_use_t){allocation->range ? allocation->follower_range : MDNN_NO_POSITION, role};
+        memory->uses[count++] = (mdnn_use_t){follower_range_of(memory, allocation, split), role};
     }
     /* What was freed meanwhile is none of the history's, nor are blocks of slabs: they never move.
      */
@@ -366,7 +390,10 @@ static void bring_back(mdnn_memory_t *memory, const mdnn_advised_t *back, size_t
         /* What goes for another thread's demand is not called off. */
         const bool sent = memory->demanding && allocation->state == MDNN_ALLOCATION_LEAVING &&
                           allocation->demand == memory->demands;
-        if (!allocation->freed && !sent)
+        /* Nor is a tail that another operation uses between its begin and end. */
+        const bool used = allocation->state == MDNN_ALLOCATION_SPLIT &&
+                          mdnn_allocation_used_by_others(allocation);
+        if (!allocation->freed && !sent && !used)
             mdnn_allocation_return(memory, allocation,
                                    chunks_in(memory, allocation, back[i].bytes));
     }
@@ -416,7 +443,7 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
 }
 
 static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
-                   uint32_t use_count)
+                   uint32_t use_count, const mdnn_split_t *split)
 {
     mdnn_advice_t advice = {0};
     const mdnn_history_operation_t recorded = {
@@ -424,7 +451,7 @@ static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
         .stream = stream_index(memory, operation->stream),
         .kind = operation->kind,
         .time_us = -1,
-        .workspace_bytes = operation->workspace_bytes,
+        .workspace_bytes = operation->workspace_bytes + split->device_bytes,
         .uses = memory->uses,
         .use_count = use_count,
     };
@@ -484,6 +511,7 @@ static mdnn_stream_point_t mark_end(mdnn_memory_t *memory, const mdnn_memory_ope
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued)
 {
     uint32_t use_count = 0;
+    mdnn_split_t split = {0};
     mdnn_stream_point_t end = {0};
     if (operation->capturing && !enqueued)
         pin_named(memory, operation, false);
@@ -492,14 +520,16 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
     const bool runs = enqueued && !operation->capturing;
     if (runs) {
         end = mark_end(memory, operation);
-        use_count = mark_uses(memory, operation, end);
+        use_count = mark_uses(memory, operation, end, &split);
+        if (split.host_bytes > 0)
+            mdnn_memory_count_tail(memory, operation, split.host_bytes);
     }
     memory->open--;
     let_go(memory, operation, operation->operand_count);
     if (!operation->capturing)
         keep_timing(memory, operation, enqueued);
     if (runs)
-        record(memory, operation, use_count);
+        record(memory, operation, use_count, &split);
     mdnn_memory_progress(memory);
     mdnn_memory_slow_down(memory, end);
     mdnn_memory_check(memory);

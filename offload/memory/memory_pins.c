@@ -35,7 +35,8 @@ static mdnn_status_t try_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *
     if (!allocation)
         return MDNN_STATUS_NOT_FOUND;
     allocation->held++;
-    mdnn_status_t status = mdnn_memory_demand(memory, &allocation, 1, patience);
+    const mdnn_demand_t demand = {&allocation, 1, NULL};
+    mdnn_status_t status = mdnn_memory_demand(memory, &demand, patience);
     if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY &&
         allocation->range) {
         status = mdnn_memory_wait_for_earlier(memory);

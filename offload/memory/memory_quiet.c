@@ -135,21 +135,30 @@ void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     if (!mdnn_memory_serves_all(memory) || !is_on_the_host(allocation) || MDNN_FAULT(NOT_COVERED))
         return;
-    for (; allocation->covered < allocation->count; allocation->covered++)
-        if (memory->device.cover(memory->context,
-                                 allocation->address + allocation->covered * memory->chunk_bytes,
-                                 allocation->slots[allocation->covered]) != MDNN_STATUS_OK)
-            return; /* the rest faults, as in `fast` */
+    (void)mdnn_allocation_cover_from(memory, allocation,
+                                     0); /* else the rest faults, as in `fast` */
+}
+
+mdnn_status_t mdnn_allocation_cover_from(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                         uint64_t from)
+{
+    for (; allocation->covered_from > from; allocation->covered_from--) {
+        const uint64_t step = allocation->covered_from - 1;
+        MDNN_TRY(memory->device.cover(memory->context,
+                                      allocation->address + step * memory->chunk_bytes,
+                                      allocation->slots[step]));
+    }
+    return MDNN_STATUS_OK;
 }
 
 mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    for (; allocation->covered > 0 && !MDNN_FAULT(COVERED_WHILE_IT_RETURNS);
-         allocation->covered--) {
-        const uint64_t last = allocation->covered - 1;
+    for (; allocation->covered_from < allocation->count && !MDNN_FAULT(COVERED_WHILE_IT_RETURNS);
+         allocation->covered_from++) {
+        const uint64_t first = allocation->covered_from;
         MDNN_TRY(memory->device.uncover(memory->context,
-                                        allocation->address + last * memory->chunk_bytes,
-                                        allocation->slots[last]));
+                                        allocation->address + first * memory->chunk_bytes,
+                                        allocation->slots[first]));
         memory->steps++;
     }
     return MDNN_STATUS_OK;
@@ -161,6 +170,7 @@ static bool is_complete(const mdnn_allocation_t *allocation)
 {
     return allocation->freed || !allocation->range ||
            allocation->state == MDNN_ALLOCATION_RESIDENT ||
+           allocation->state == MDNN_ALLOCATION_SPLIT ||
            (allocation->state == MDNN_ALLOCATION_AWAY && mdnn_allocation_owned(allocation) == 0);
 }
 
@@ -182,13 +192,15 @@ static mdnn_status_t wait_for_uses(mdnn_memory_t *memory, const mdnn_allocation_
     return MDNN_STATUS_OK;
 }
 
-/* What was covered on the way. false: a call failed, and something still is. */
+/* What was covered on the way; operations use what is SPLIT. false: a call failed, and something
+ * still is. */
 static bool uncover_all(mdnn_memory_t *memory)
 {
     bool all = true;
     for (mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next)
-        all = mdnn_allocation_uncover(memory, allocation) == MDNN_STATUS_OK && all;
+        if (allocation->state != MDNN_ALLOCATION_SPLIT)
+            all = mdnn_allocation_uncover(memory, allocation) == MDNN_STATUS_OK && all;
     return all;
 }
 

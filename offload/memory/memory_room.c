@@ -27,8 +27,11 @@
  * taken can be taken back, and so can what a demand had taken that failed or stalled. So no two
  * demands and returns can block each other. */
 #include "offload/memory/memory_room.h"
+#include "config/extremes.h"
 #include "config/fault.h"
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_moves.h"
+#include "offload/memory/memory_tail.h"
 #include "offload/memory/memory_turns.h"
 #include "offload/memory/memory_victims.h"
 #include "offload/memory/memory_waits.h"
@@ -115,45 +118,77 @@ mdnn_status_t mdnn_memory_wait_for_released(mdnn_memory_t *memory, uint64_t want
     return status == MDNN_STATUS_BUSY ? stall(memory, patience) : status;
 }
 
-/* Sets all of them on their way. *lacking: the number of chunks that they lack. false: all are
- * RESIDENT. */
-static bool bring(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations, size_t count,
-                  uint64_t *lacking)
+/* It was asked to leave in part, and could not. */
+static bool has_failed_to_leave(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
-    bool any = false;
-    *lacking = 0;
-    for (size_t i = 0; i < count; i++) {
-        mdnn_allocation_t *const allocation = allocations[i];
-        if (!allocation || allocation->state == MDNN_ALLOCATION_RESIDENT)
-            continue;
+    const bool asked =
+        allocation->demand == memory->demands && allocation->keeps == allocation->whole;
+    const bool leaves =
+        allocation->state == MDNN_ALLOCATION_LEAVING && allocation->target == allocation->whole;
+    return asked && !leaves && mdnn_allocation_owned(allocation) > allocation->whole;
+}
+
+/* false: it cannot become what it is to be. */
+static bool bring_one(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (allocation->whole == allocation->count) {
         mdnn_allocation_return(memory, allocation, allocation->count);
-        any = any || allocation->state != MDNN_ALLOCATION_RESIDENT;
-        *lacking += allocation->count - mdnn_allocation_owned(allocation);
+        return true;
     }
-    return any;
+    if (has_failed_to_leave(memory, allocation))
+        return false;
+    mdnn_allocation_split(memory, allocation, allocation->whole);
+    if (allocation->state == MDNN_ALLOCATION_LEAVING) {
+        allocation->demand = memory->demands;
+        allocation->keeps = allocation->whole;
+    }
+    return true;
 }
 
-/* Something must move for them. */
-static bool is_lacking(mdnn_allocation_t *const *allocations, size_t count)
+/* Sets all that is demanded on its way. *lacking: the number of chunks that it lacks. OK: all is as it is to be; BUSY:
+ * something is under way. */
+static mdnn_status_t bring(mdnn_memory_t *memory, const mdnn_demand_t *demand, uint64_t *lacking)
 {
-    size_t i = 0;
-    while (i < count && (!allocations[i] || allocations[i]->state == MDNN_ALLOCATION_RESIDENT))
-        i++;
-    return i < count;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    *lacking = 0;
+    for (size_t i = 0; i < demand->count; i++) {
+        mdnn_allocation_t *const allocation = demand->allocations[i];
+        if (!allocation || mdnn_allocation_is_as_divided(allocation))
+            continue;
+        const bool used = mdnn_allocation_used_by_others(allocation); /* until the other one ends */
+        if (!used && !bring_one(memory, allocation))
+            return memory->trouble != MDNN_STATUS_OK ? memory->trouble
+                                                     : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+        if (mdnn_allocation_is_as_divided(allocation))
+            continue;
+        const uint64_t owned = mdnn_allocation_owned(allocation);
+        *lacking += !used && allocation->whole > owned ? allocation->whole - owned : 0;
+        status = MDNN_STATUS_BUSY;
+    }
+    return status;
 }
 
-static void count_returns(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
-                          size_t count)
+/* Something must move for it. */
+static bool is_lacking(const mdnn_demand_t *demand)
 {
-    for (size_t i = 0; i < count; i++) {
-        const mdnn_allocation_t *const allocation = allocations[i];
-        if (!allocation || mdnn_allocation_owned(allocation) == allocation->count)
+    for (size_t i = 0; i < demand->count; i++)
+        if (demand->allocations[i] && !mdnn_allocation_is_as_divided(demand->allocations[i]))
+            return true;
+    return false;
+}
+
+static void count_returns(mdnn_memory_t *memory, const mdnn_demand_t *demand)
+{
+    for (size_t i = 0; i < demand->count; i++) {
+        const mdnn_allocation_t *const allocation = demand->allocations[i];
+        if (!allocation || mdnn_allocation_owned(allocation) >= allocation->whole)
             continue;
         if (allocation->blank && allocation->filled == 0 && !MDNN_FAULT(BLANK_RETURNS_ON_DEMAND))
             continue; /* it has never been anywhere else */
         if (allocation->state == MDNN_ALLOCATION_AWAY ||
+            allocation->state == MDNN_ALLOCATION_SPLIT ||
             (allocation->state == MDNN_ALLOCATION_RETURNING &&
-             allocation->target < allocation->count))
+             allocation->target < allocation->whole))
             memory->report.demand_returns++;
         else if (allocation->state ==
                  MDNN_ALLOCATION_RETURNING) /* there was no memory for it yet */
@@ -162,33 +197,111 @@ static void count_returns(mdnn_memory_t *memory, mdnn_allocation_t *const *alloc
 }
 
 /* So many chunks it needs though all else has left. */
-static uint64_t least_chunks(const mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
-                             size_t count)
+static uint64_t least_chunks(const mdnn_memory_t *memory, const mdnn_demand_t *demand)
 {
     uint64_t chunks = mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes;
-    for (size_t i = 0; i < count; i++)
-        if (allocations[i] && allocations[i]->range && !allocations[i]->stays &&
-            allocations[i]->pins == 0)
-            chunks += allocations[i]->count;
+    for (size_t i = 0; i < demand->count; i++) {
+        const mdnn_allocation_t *const allocation = demand->allocations[i];
+        if (allocation && allocation->range && !allocation->stays && allocation->pins == 0)
+            chunks += allocation->count;
+    }
     return chunks;
 }
 
-mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
-                                 size_t count, mdnn_patience_t *patience)
+static uint64_t tail_chunks(const mdnn_demand_t *demand)
+{
+    uint64_t chunks = 0;
+    for (size_t i = 0; i < demand->count; i++)
+        if (demand->allocations[i])
+            chunks += demand->allocations[i]->count - demand->allocations[i]->whole;
+    return chunks;
+}
+
+static void mark_demanded(const mdnn_demand_t *demand, bool demanded)
+{
+    for (size_t i = 0; i < demand->count; i++)
+        if (demand->allocations[i])
+            demand->allocations[i]->demanded = demanded;
+}
+
+/* Divides it. What other threads hold must be split, or not be: that is waited for. BUSY: as for a stall. */
+static mdnn_status_t divide(mdnn_memory_t *memory, const mdnn_demand_t *demand, uint64_t wanted,
+                            mdnn_patience_t *patience)
+{
+    mdnn_status_t status = MDNN_STATUS_OK;
+    for (;;) {
+        const uint64_t least = least_chunks(memory, demand);
+        const uint64_t missing = mdnn_memory_divide(memory, demand, least, wanted);
+        const uint64_t tail = tail_chunks(demand);
+        memory->least_chunks = least - mdnn_min(least, tail + missing);
+        if (missing == 0)
+            return MDNN_STATUS_OK;
+        status = wait_for_others(memory, patience, MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+        if (status != MDNN_STATUS_OK)
+            return status;
+    }
+}
+
+/* Nothing more can leave: what this thread's other operations hold is missing as well, or the device has less. What is
+ * lacking becomes a part of the tail. */
+static mdnn_status_t divide_again(mdnn_memory_t *memory, const mdnn_demand_t *demand,
+                                  uint64_t lacking, mdnn_patience_t *patience)
+{
+    const uint64_t there = mdnn_memory_chunks_elsewhere(memory, false), tail = tail_chunks(demand);
+    if (!demand->operation || !mdnn_memory_has_tails(memory) || lacking <= there)
+        return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    MDNN_TRY(divide(memory, demand, tail + lacking - there, patience));
+    return tail_chunks(demand) > tail ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+}
+
+static mdnn_status_t collect(mdnn_memory_t *memory, const mdnn_demand_t *demand,
+                             mdnn_patience_t *patience)
 {
     uint64_t lacking;
-    mdnn_status_t status = MDNN_STATUS_OK;
-    if (is_lacking(allocations, count))
-        MDNN_TRY(mdnn_memory_quieten(memory));
-    mdnn_memory_begin_demand(memory, patience, least_chunks(memory, allocations, count));
-    count_returns(memory, allocations, count);
-    while (status == MDNN_STATUS_OK && bring(memory, allocations, count, &lacking))
+    mdnn_status_t status;
+    MDNN_TRY(divide(memory, demand, 0, patience));
+    count_returns(memory, demand);
+    memory->trouble = MDNN_STATUS_OK;
+    while ((status = bring(memory, demand, &lacking)) == MDNN_STATUS_BUSY) {
         status = mdnn_memory_make_room(memory, lacking, patience);
+        if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+            status = divide_again(memory, demand, lacking, patience);
+        MDNN_TRY(status);
+    }
+    return status;
+}
+
+/* What lacks chunks becomes AWAY again. */
+static void give_up(mdnn_memory_t *memory, const mdnn_demand_t *demand)
+{
+    for (size_t i = 0; i < demand->count; i++) {
+        mdnn_allocation_t *const allocation = demand->allocations[i];
+        if (!allocation || allocation->state != MDNN_ALLOCATION_RETURNING)
+            continue;
+        mdnn_allocation_end_covering(memory, allocation);
+        if (mdnn_allocation_owned(allocation) < allocation->count)
+            mdnn_allocation_give_up(memory, allocation);
+    }
+}
+
+mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, const mdnn_demand_t *demand,
+                                 mdnn_patience_t *patience)
+{
+    mark_demanded(demand, true);
+    (void)mdnn_memory_divide(memory, demand, least_chunks(memory, demand), 0);
+    mdnn_status_t status = is_lacking(demand) ? mdnn_memory_quieten(memory) : MDNN_STATUS_OK;
+    if (status != MDNN_STATUS_OK) {
+        mark_demanded(demand, false);
+        return status;
+    }
+    mdnn_memory_begin_demand(memory, patience, least_chunks(memory, demand));
+    status = collect(memory, demand, patience);
+    if (status != MDNN_STATUS_OK)
+        mark_demanded(demand, false);
     mdnn_memory_end_demand(memory);
-    for (size_t i = 0; i < count && status != MDNN_STATUS_OK; i++)
-        if (allocations[i] && allocations[i]->state == MDNN_ALLOCATION_RETURNING &&
-            mdnn_allocation_owned(allocations[i]) < allocations[i]->count)
-            mdnn_allocation_give_up(memory, allocations[i]);
+    if (status != MDNN_STATUS_OK)
+        give_up(memory, demand);
     mdnn_memory_end_quiet(memory);
+    mark_demanded(demand, false);
     return status;
 }

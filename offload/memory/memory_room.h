@@ -5,10 +5,16 @@
 
 #include "offload/memory/memory_internal.h"
 
-/* The caller has the turn. Makes all of `allocations`, which are held or pinned, RESIDENT, and skips NULL. BUSY: it
- * stalled; release them, pass the turn and ask again. HOST: like quieten. */
-mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, mdnn_allocation_t *const *allocations,
-                                 size_t count, mdnn_patience_t *patience);
+typedef struct mdnn_demand {
+    mdnn_allocation_t *const *allocations; /* each held once by the demand; some may be NULL */
+    size_t count;
+    const mdnn_memory_operation_t *operation; /* that names them; NULL: there must be no tail */
+} mdnn_demand_t;
+
+/* The caller has the turn. Makes all that is demanded RESIDENT, or SPLIT if it has more chunks than there can be. BUSY:
+ * it stalled; release them, pass the turn and ask again. HOST: like quieten. */
+mdnn_status_t mdnn_memory_demand(mdnn_memory_t *memory, const mdnn_demand_t *demand,
+                                 mdnn_patience_t *patience);
 /* Parts of these functions; the caller has the turn. Between begin and end planned returns get no
  * chunks; the demand needs `least` chunks in all, whatever leaves. A round tries to get `wanted`
  * chunks, or memory that is released but still in use. OK: go on; BUSY as above. */

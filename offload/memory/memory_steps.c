@@ -139,10 +139,13 @@ static bool cut_off(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     if (allocation->cut)
         return true;
     const bool in_use =
-        !mdnn_allocation_uses_over(memory, allocation) && !MDNN_FAULT(LEAVES_WHILE_IN_USE);
+        (!mdnn_allocation_uses_over(memory, allocation) && !MDNN_FAULT(LEAVES_WHILE_IN_USE)) ||
+        (allocation->demanded && mdnn_allocation_used_by_others(allocation));
     if (in_use || allocation->in_flight[false] > 0 || allocation->in_flight[true] > 0)
         return false;
-    mdnn_status_t status = take_slots(memory, allocation);
+    mdnn_status_t status = mdnn_allocation_uncover(memory, allocation);
+    if (status == MDNN_STATUS_OK)
+        status = take_slots(memory, allocation);
     if (status == MDNN_STATUS_BUSY) {
         memory->slot_busy = true;
         return false;
@@ -252,9 +255,50 @@ static bool find_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     return has_all;
 }
 
+/* What is blank has no slots yet. */
+static mdnn_status_t take_slots_for_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    return allocation->blank ? mdnn_allocation_take_slots(memory, allocation) : MDNN_STATUS_OK;
+}
+
+static void take_back_covers(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    const uint64_t before = memory->steps;
+    (void)mdnn_allocation_uncover(memory, allocation);
+    memory->steps = before; /* nothing has changed for who waits */
+}
+
+/* Covers what lies behind the chunks that it has: it is SPLIT. If slots or calls fail, it stays as it is. */
+static void end_split(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (allocation->in_flight[false] + allocation->in_flight[true] > 0)
+        return; /* a copy out that does not count any more may write to a slot */
+    mdnn_status_t status = take_slots_for_cover(memory, allocation);
+    if (status == MDNN_STATUS_BUSY)
+        memory->slot_busy = true;
+    if (status == MDNN_STATUS_OK) {
+        status = mdnn_allocation_cover_from(memory, allocation, allocation->target);
+        if (status != MDNN_STATUS_OK) {
+            memory->trouble = status;
+            take_back_covers(memory, allocation);
+        }
+    }
+    if (status != MDNN_STATUS_OK)
+        return;
+    mdnn_allocation_stop(memory, allocation);
+    allocation->state = MDNN_ALLOCATION_SPLIT;
+    mdnn_allocation_trim_slots(memory, allocation);
+    memory->steps++;
+}
+
 /* As much of it is there as is to be there. */
 static void end_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
+    if (allocation->covers) {
+        give_chunks(memory, allocation, allocation->target);
+        end_split(memory, allocation);
+        return;
+    }
     mdnn_allocation_stop(memory, allocation);
     if (allocation->target == allocation->count) {
         mdnn_allocation_settle_down(memory, allocation);
@@ -278,15 +322,31 @@ static void send_in(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64
         allocation->in_sent++;
 }
 
+/* Whether no slot is mapped where chunks are to be, or where nothing is to be. It may be in use still. false: not yet.
+ */
+static bool bare(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    const bool may_be_covered = allocation->covers || mdnn_memory_serves_all(memory);
+    if (allocation->covered_from == allocation->count ||
+        (may_be_covered && allocation->covered_from >= allocation->target))
+        return true;
+    const bool in_use =
+        !mdnn_allocation_uses_over(memory, allocation) && !MDNN_FAULT(UNCOVERED_WHILE_IN_USE);
+    if (in_use || mdnn_allocation_used_by_others(allocation))
+        return false;
+    const mdnn_status_t status = mdnn_allocation_uncover(memory, allocation);
+    if (status != MDNN_STATUS_OK)
+        memory->trouble = status;
+    return status == MDNN_STATUS_OK;
+}
+
 /* Copies to and maps the chunks that it has. */
 static void fill_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     const uint64_t upto = mdnn_min(mdnn_allocation_owned(allocation), allocation->target);
-    mdnn_status_t status = mdnn_allocation_uncover(memory, allocation);
-    if (status != MDNN_STATUS_OK) {
-        memory->trouble = status;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    if (!bare(memory, allocation))
         return;
-    }
     send_in(memory, allocation, upto);
     const uint64_t before = mdnn_range_chunks(allocation->range).mapped;
     const uint64_t arrived =

@@ -24,7 +24,8 @@ void mdnn_recent_note(mdnn_recent_t *recent, uint64_t operation, uint64_t value)
 
 void mdnn_allocation_note_movable(mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
-    if (memory->movable_range_bytes < allocation->room)
+    if (memory->movable_range_bytes < allocation->room &&
+        mdnn_memory_counts(memory, allocation->room))
         memory->movable_range_bytes = allocation->room;
 }
 
@@ -35,7 +36,8 @@ static uint64_t largest_movable(const mdnn_memory_t *memory)
     for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next)
         if (allocation->range && !allocation->stays && !allocation->freed &&
-            allocation->pins == 0 && most < allocation->room)
+            allocation->pins == 0 && most < allocation->room &&
+            mdnn_memory_counts(memory, allocation->room))
             most = allocation->room;
     return most;
 }
@@ -87,11 +89,22 @@ static bool is_stuck(const mdnn_allocation_t *allocation)
 }
 
 /* What a demand can have, some time. */
-static uint64_t bytes_for_demands(const mdnn_memory_t *memory)
+uint64_t mdnn_memory_bytes_for_demands(const mdnn_memory_t *memory)
 {
     const uint64_t allowed = mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes,
                    stuck = MDNN_FAULT(NOTHING_IS_STUCK) ? 0 : mdnn_memory_stuck_bytes(memory);
     return stuck < allowed ? allowed - stuck : 0;
+}
+
+bool mdnn_memory_counts(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    return !mdnn_memory_has_tails(memory) || MDNN_FAULT(WHAT_HAS_A_TAIL_LOCKS_OUT) ||
+           bytes <= mdnn_memory_bytes_for_demands(memory);
+}
+
+uint64_t mdnn_memory_least_budget(const mdnn_memory_t *memory)
+{
+    return mdnn_memory_stuck_bytes(memory) + memory->aside_bytes + memory->chunk_bytes;
 }
 
 bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count)
@@ -107,7 +120,7 @@ bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, 
         const bool can_leave = !is_stuck(allocation) || MDNN_FAULT(STUCK_COUNTS_TWICE);
         bytes += allocation->range && can_leave ? allocation->room : 0;
     }
-    return bytes <= bytes_for_demands(memory);
+    return bytes <= mdnn_memory_bytes_for_demands(memory);
 }
 
 static uint64_t room_for(const mdnn_memory_t *memory, uint64_t bytes)
@@ -137,7 +150,7 @@ static uint64_t operand_room(const mdnn_memory_t *memory, uint64_t bytes)
 
 uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *sizes, size_t count)
 {
-    uint64_t left = bytes_for_demands(memory);
+    uint64_t left = mdnn_memory_bytes_for_demands(memory);
     for (size_t i = 0; i < count; i++) {
         const uint64_t room = operand_room(memory, sizes[i]);
         left -= room < left ? room : left;

@@ -160,7 +160,7 @@ void mdnn_memory_keep_what_is_in_use(mdnn_memory_t *memory)
     mdnn_allocation_t *next;
     for (mdnn_allocation_t *allocation = memory->leaving.first; allocation; allocation = next) {
         next = allocation->next_move;
-        if (allocation->cut || allocation->demand != memory->demands ||
+        if (allocation->cut || allocation->demand != memory->demands || allocation->demanded ||
             mdnn_allocation_uses_over(memory, allocation))
             continue;
         allocation->demand = 0;

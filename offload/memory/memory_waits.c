@@ -116,6 +116,20 @@ static mdnn_stream_point_t find_use(const mdnn_allocation_list_t *list)
     return (mdnn_stream_point_t){0};
 }
 
+/* The same of what a demand has return and what operations still reach on the host. */
+static mdnn_stream_point_t find_use_of_tails(const mdnn_memory_t *memory)
+{
+    for (const mdnn_allocation_t *allocation = memory->returning.first;
+         allocation && !MDNN_FAULT(USES_OF_TAILS_NOT_WAITED_FOR);
+         allocation = allocation->next_move)
+        for (uint32_t i = 0; allocation->demanded && allocation->covered_from < allocation->count &&
+                             i < allocation->use_count;
+             i++)
+            if (allocation->uses[i].position != 0)
+                return allocation->uses[i];
+    return (mdnn_stream_point_t){0};
+}
+
 static void note_over(const mdnn_allocation_list_t *list, mdnn_stream_point_t use)
 {
     for (const mdnn_allocation_t *allocation = list->first; allocation;
@@ -132,6 +146,7 @@ static mdnn_status_t wait_for_use(mdnn_memory_t *memory, mdnn_stream_point_t use
     MDNN_TRY(wait_counted(memory, use, seconds));
     note_over(&memory->leaving, use);
     note_over(&memory->endings, use);
+    note_over(&memory->returning, use);
     mdnn_memory_note_untracked_over(memory, use);
     return MDNN_STATUS_OK;
 }
@@ -225,7 +240,10 @@ mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory, double seconds)
     mdnn_stream_point_t use = find_use(&memory->leaving);
     if (use.position == 0)
         use = find_use(&memory->endings);
-    if (use.position == 0 && (memory->leaving.first || memory->endings.first)) {
+    if (use.position == 0)
+        use = find_use_of_tails(memory);
+    if (use.position == 0 &&
+        (memory->leaving.first || memory->endings.first || memory->returning.first)) {
         const mdnn_stream_point_t *const untracked =
             MDNN_FAULT(UNTRACKED_NOT_WAITED_FOR) ? NULL : mdnn_memory_untracked_use(memory);
         use = untracked ? *untracked : use;

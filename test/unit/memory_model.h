@@ -174,6 +174,17 @@ static mdnn_status_t model_unmap(void *context, uint64_t address, uint64_t chunk
     return MDNN_STATUS_OK;
 }
 
+static bool copy_pending(const model_t *model, uint64_t chunk, uint64_t slot)
+{
+    for (int stream = MODEL_STREAMS; stream < MODEL_QUEUES; stream++)
+        for (uint64_t i = model->done[stream]; i < model->enqueued[stream]; i++) {
+            const item_t *const item = model->queue[stream][i % MODEL_QUEUE];
+            if (item->kind == ITEM_COPY && (item->chunk == chunk || item->slot == slot))
+                return true;
+        }
+    return false;
+}
+
 static mdnn_status_t model_cover(void *context, uint64_t address, uint64_t slot)
 {
     model_t *const model = context;
@@ -181,6 +192,7 @@ static mdnn_status_t model_cover(void *context, uint64_t address, uint64_t slot)
     assert_true(address % MODEL_CHUNK == 0 && model->slot_used[slot]);
     assert_true(model->chunk_at[step] == 0 && model->slot_at[step] == 0);
     assert_int_equal(model->covers_at[slot], 0);
+    assert_false(copy_pending(model, 0, slot)); /* nor may anyone use what is written to */
     if (call_fails(model))
         return MDNN_STATUS_DEVICE;
     model->slot_at[step] = slot;
@@ -193,6 +205,7 @@ static mdnn_status_t model_uncover(void *context, uint64_t address, uint64_t slo
     model_t *const model = context;
     const uint64_t step = model_step(address);
     assert_true(slot != 0 && model->slot_at[step] == slot);
+    assert_false(step_in_use(model, step));
     if (call_fails(model))
         return MDNN_STATUS_DEVICE;
     model->slot_at[step] = model->covers_at[slot] = 0;
@@ -352,17 +365,6 @@ static mdnn_status_t model_take_slot(void *context, uint64_t *slot)
     model->slot_ready = false;
     model->slots_used++;
     return MDNN_STATUS_OK;
-}
-
-static bool copy_pending(const model_t *model, uint64_t chunk, uint64_t slot)
-{
-    for (int stream = MODEL_STREAMS; stream < MODEL_QUEUES; stream++)
-        for (uint64_t i = model->done[stream]; i < model->enqueued[stream]; i++) {
-            const item_t *const item = model->queue[stream][i % MODEL_QUEUE];
-            if (item->kind == ITEM_COPY && (item->chunk == chunk || item->slot == slot))
-                return true;
-        }
-    return false;
 }
 
 /* Nothing that is mapped, or that a copy runs on. */

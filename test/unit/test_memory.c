@@ -43,7 +43,7 @@ typedef struct program {
     long allocation_fails_at;     /* counts down; 0: never */
     uint32_t next_word;
     uint64_t movable; /* most that an operation needed of what can leave */
-    uint64_t operations, refusals, captured, asides, untracked;
+    uint64_t operations, refusals, captured, asides, untracked, large;
 } program_t;
 
 /* Chunks that it takes, and one more if it fills many exactly. */
@@ -106,10 +106,12 @@ static uint64_t room(const program_t *program)
     return (program->model.budget_bytes - program->model.aside_bytes) / MODEL_CHUNK;
 }
 
+static bool holds_something(const program_t *program);
+
 static void check_refusal(program_t *program, mdnn_status_t status, uint64_t needed)
 {
     program->refusals += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    if (!program->exact)
+    if (!program->exact || (needed > 0 && holds_something(program)))
         return;
     if (needed > room(program))
         assert_int_equal(status, MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
@@ -117,13 +119,45 @@ static void check_refusal(program_t *program, mdnn_status_t status, uint64_t nee
         assert_int_equal(status, MDNN_STATUS_OK);
 }
 
+/* With tails an operation is refused only where it pins. */
+static void check_operation(program_t *program, const mdnn_memory_operation_t *operation,
+                            mdnn_status_t status, uint64_t needed)
+{
+    if (program->config.tail && !operation->capturing)
+        needed = 0;
+    check_refusal(program, status, needed);
+}
+
+/* What an operation that has begun holds may have a tail: it takes less than it could, but cannot be pinned then. */
+static bool holds_something(const program_t *program)
+{
+    return program->config.tail && (program->open[0].open || program->open[1].open);
+}
+
 /* ---- allocate and free ---- */
+
+/* Whether there are addresses for what can never be device memory as a whole. */
+static bool may_have_tail(const program_t *program, uint64_t bytes)
+{
+    const uint64_t pinned = mdnn_memory_report(program->memory).pinned_live_bytes / MODEL_CHUNK;
+    return program->config.tail && program->config.safety == MDNN_SAFETY_FAST &&
+           bytes > program->config.ranges.small_bytes &&
+           pinned + rooms(program, bytes) > room(program);
+}
+
+static void check_tail_allocation(program_t *program, mdnn_status_t status)
+{
+    program->refusals += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    program->large += status == MDNN_STATUS_OK;
+    if (program->exact && program->config.follower.host_limit_bytes == UINT64_MAX)
+        assert_int_equal(status, MDNN_STATUS_OK);
+}
 
 /* What is allocated makes nothing unreachable that there was room for some time. */
 static void check_reach(const program_t *program, uint64_t pinned_before)
 {
     const uint64_t pinned = mdnn_memory_report(program->memory).pinned_live_bytes / MODEL_CHUNK;
-    for (int i = 0; i < ALLOCATIONS; i++) {
+    for (int i = 0; i < ALLOCATIONS && !program->config.tail; i++) {
         const allocation_t *const allocation = &program->allocations[i];
         if (allocation->bytes == 0 || allocation->slab || allocation->small ||
             allocation->pins > 0 || allocation->freed)
@@ -155,14 +189,17 @@ static void program_allocate(program_t *program, allocation_t *allocation)
                                   rooms(program, bytes) <=
                               room(program);
     const uint64_t pinned_before = mdnn_memory_report(program->memory).pinned_live_bytes;
+    const bool is_large = may_have_tail(program, bytes);
     const mdnn_status_t status = mdnn_memory_allocate(program->memory, bytes, stream, &address);
     if (held_up(program, status))
         return;
-    if (may_wait && status == MDNN_STATUS_OK)
+    if (is_large)
+        check_tail_allocation(program, status);
+    else if (may_wait && status == MDNN_STATUS_OK)
         allocated_bare += needed > room(program); /* for what operations hold, at least */
     else if (bytes > small)
         check_refusal(program, status, needed);
-    else if (program->exact && status != MDNN_STATUS_OK)
+    else if (program->exact && status != MDNN_STATUS_OK && !holds_something(program))
         assert_true(needed > room(program));
     if (status != MDNN_STATUS_OK) {
         assert_true(status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || model->failed);
@@ -273,7 +310,7 @@ static void program_begin(program_t *program, open_operation_t *open)
     const mdnn_status_t status = mdnn_memory_begin(program->memory, &open->operation);
     if (held_up(program, status))
         return;
-    check_refusal(program, status, needed);
+    check_operation(program, &open->operation, status, needed);
     if (status != MDNN_STATUS_OK) {
         assert_true(status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || program->model.failed);
         return;
@@ -458,12 +495,12 @@ static void program_set_aside(program_t *program)
     }
     const uint64_t bytes = 1 + pick(model, 3 * MODEL_CHUNK);
     const uint64_t needed = needed_chunks(program, NULL, 0) * MODEL_CHUNK + model->aside_bytes;
-    const uint64_t kept = room_to_keep(program) + model->aside_bytes;
+    const uint64_t kept = program->config.tail ? 0 : room_to_keep(program) + model->aside_bytes;
     const mdnn_status_t status = mdnn_memory_set_aside(program->memory, bytes);
     if (held_up(program, status))
         return;
     program->refusals += status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    if (program->exact)
+    if (program->exact && !holds_something(program))
         assert_int_equal(status,
                          needed + bytes > model->budget_bytes || kept + bytes > model->budget_bytes
                              ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
@@ -581,6 +618,8 @@ static void program_step(program_t *program)
     check_report(program);
 }
 
+static bool with_tails; /* of programs */
+
 static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
 {
     model_t *const model = &program->model;
@@ -595,12 +634,15 @@ static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
     model->runs_in = (unsigned)(pick(model, 2) * pick(model, 10));
     model->verify = verify;
     program->exact = true;
+    if (with_tails) /* operations name more than that */
+        model->budget = 1 + pick(model, 10);
     program->config = (mdnn_memory_config_t){
         .ranges = {MODEL_BASE, MODEL_STEPS * MODEL_CHUNK, MODEL_CHUNK,
                    verify || pick(model, 4) == 0 ? 0 : MODEL_CHUNK / 4, pick(model, 3)},
         .budget_bytes = model->budget * MODEL_CHUNK + pick(model, 2) * 100,
         .min_bytes = pick(model, 2) * MODEL_CHUNK,
         .safety = safety,
+        .tail = with_tails,
         .follower.host_limit_bytes =
             pick(model, 3) == 0 ? pick(model, 60) * MODEL_CHUNK : UINT64_MAX,
     };
@@ -694,6 +736,9 @@ static void run_program(program_t *program, uint64_t seed, mdnn_safety_t safety,
         program_step(program);
 }
 
+static uint64_t tails,
+    larger; /* operations that had one; allocations that are larger than the budget */
+
 static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t adjust)
 {
     static program_t program;
@@ -706,6 +751,8 @@ static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t a
         run_program(&program, seed, safety, adjust);
         add_totals(&totals, &program);
         untracked += program.untracked;
+        tails += mdnn_memory_tails(program.memory)->operations;
+        larger += program.large;
         program_finish(&program);
     }
     assert_int_equal(live_allocations, before);
@@ -771,6 +818,39 @@ static void move_parts(program_t *program)
 {
     program->model.hasty_in = 50; /* waits that may be given up */
     advisor.parts = true;
+}
+
+/* ---- tails ---- */
+
+static void be_hasty(program_t *program)
+{
+    program->model.hasty_in = 1 + (unsigned)pick(&program->model, 3);
+    program->exact = false;
+}
+
+/* Operations name more than the budget, which holds at every moment, and each finds what the program put there. */
+static void run_programs_with_tails(uint64_t count, mdnn_safety_t safety, adjust_t adjust)
+{
+    tails = larger = 0;
+    with_tails = true;
+    (void)sum_of_programs(count, safety, adjust);
+    with_tails = false;
+    assert_true(tails > count / 3);
+    assert_true(larger > count / 3 || safety != MDNN_SAFETY_FAST);
+    print_message("  %llu operations had tails, %llu allocations were above the budget\n",
+                  (unsigned long long)tails, (unsigned long long)larger);
+}
+
+CASE(operations_above_the_budget_find_what_the_program_put_there)
+{
+    run_programs_with_tails(3000, MDNN_SAFETY_FAST, NULL);
+    run_programs_with_tails(1500, MDNN_SAFETY_FAST, move_parts);
+    run_programs_with_tails(1500, MDNN_SAFETY_FAST, limit_slots);
+    run_programs_with_tails(1500, MDNN_SAFETY_FAST, fail_calls);
+    run_programs_with_tails(1000, MDNN_SAFETY_HOST, NULL);
+    run_programs_with_tails(500, MDNN_SAFETY_HOST, limit_slots);
+    run_programs_with_tails(500, MDNN_SAFETY_HOST, fail_calls);
+    run_programs_with_tails(500, MDNN_SAFETY_HOST, be_hasty);
 }
 
 CASE(parts_of_ranges_move)
@@ -919,12 +999,6 @@ CASE(failing_calls_lose_nothing_in_host)
     run_programs_of_host(2000, false, fail_calls);
 }
 
-static void be_hasty(program_t *program)
-{
-    program->model.hasty_in = 1 + (unsigned)pick(&program->model, 3);
-    program->exact = false;
-}
-
 CASE(host_waits_not_for_ever)
 {
     run_programs_of_host(1500, false, be_hasty);
@@ -974,6 +1048,7 @@ static void start_memory(uint64_t chunks, uint64_t slots, mdnn_safety_t safety,
         .budget_bytes = chunks * MODEL_CHUNK,
         .min_bytes = min_bytes,
         .safety = safety,
+        .tail = with_tails,
         .follower.host_limit_bytes = slots * MODEL_CHUNK,
     };
     memset(&model, 0, sizeof model);
@@ -992,6 +1067,19 @@ static void small_memory(uint64_t chunks)
 static void memory_with_few_slots(uint64_t chunks, uint64_t slots)
 {
     start_memory(chunks, slots, MDNN_SAFETY_FAST, 0, 0);
+}
+
+static void memory_with_tails(uint64_t chunks, uint64_t slots, mdnn_safety_t safety,
+                              uint64_t small_bytes)
+{
+    with_tails = true;
+    start_memory(chunks, slots, safety, small_bytes, 0);
+    with_tails = false;
+}
+
+static void tailed_memory(uint64_t chunks)
+{
+    memory_with_tails(chunks, MODEL_SLOTS, MDNN_SAFETY_FAST, 0);
 }
 
 static void memory_with_slabs(uint64_t chunks, uint64_t min_bytes)
@@ -2120,6 +2208,217 @@ MEMORY_CASE(such_work_needs_room, small_memory(8))
     mdnn_memory_untracked_end(memory, 0);
     (void)allocate(1);
     assert_false(mdnn_memory_untracked_begin(memory));
+}
+
+/* ---- tails ---- */
+
+/* How many of the first `count` chunks are device memory, the first of which are. */
+static uint64_t chunks_at(uint64_t address, uint64_t count)
+{
+    uint64_t there = 0;
+    while (there < count && model.chunk_at[model_step(address) + there] != 0)
+        there++;
+    for (uint64_t i = there; i < count; i++)
+        assert_int_equal(model.chunk_at[model_step(address) + i], 0);
+    return there;
+}
+
+/* Its first word and its last. */
+static void touch_ends(uint64_t address, uint64_t chunks, uint32_t expected, uint32_t written)
+{
+    touch(address, expected, written);
+    touch(address + chunks * MODEL_CHUNK - 512, expected, written);
+}
+
+MEMORY_CASE(an_operation_above_the_budget_reaches_the_rest_on_the_host, tailed_memory(4))
+{
+    const uint64_t first = allocate(3), second = allocate(3);
+    ok(operate(first, 0, MDNN_USE_UNKNOWN));
+    touch_ends(first, 3, 0, 5);
+    ok(operate(second, 0, MDNN_USE_UNKNOWN));
+    touch_ends(second, 3, 0, 6);
+    for (uint32_t i = 0; i < 3; i++) {
+        ok(operate(first, second, MDNN_USE_UNKNOWN));
+        touch_ends(first, 3, 5 + i, 6 + i);
+        touch_ends(second, 3, 6 + i, 7 + i);
+        assert_int_equal(chunks_at(first, 3) + chunks_at(second, 3), 4);
+    }
+    assert_int_equal(mdnn_memory_tails(memory)->operations, 3);
+    assert_int_equal(mdnn_memory_tails(memory)->bytes, 3 * 2 * MODEL_CHUNK);
+    assert_int_equal(report().smallest_budget_bytes, MODEL_CHUNK);
+    assert_int_equal(report().whole_budget_bytes, 6 * MODEL_CHUNK);
+    assert_int_equal(report().peak_resident_bytes, 4 * MODEL_CHUNK);
+}
+
+/* Nothing moves between two of the same, and what fits alone comes back. */
+MEMORY_CASE(a_tail_stays_until_its_range_has_room, tailed_memory(4))
+{
+    const uint64_t first = allocate(3), second = allocate(3);
+    ok(operate(first, second, MDNN_USE_UNKNOWN));
+    settle();
+    const uint64_t out = report().out_bytes, in = report().in_bytes;
+    ok(operate(first, second, MDNN_USE_UNKNOWN));
+    assert_int_equal(report().out_bytes + report().in_bytes, out + in);
+    ok(operate(first, 0, MDNN_USE_UNKNOWN));
+    assert_int_equal(chunks_at(first, 3), 3);
+    release(first);
+    ok(operate(second, 0, MDNN_USE_UNKNOWN));
+    assert_int_equal(chunks_at(second, 3), 3);
+    settle();
+    assert_int_equal(report().host_bytes, 0);
+}
+
+MEMORY_CASE(an_allocation_above_the_budget_has_a_tail, tailed_memory(4))
+{
+    const uint64_t first = allocate(6);
+    ok(operate(first, 0, MDNN_USE_WRITE));
+    touch_ends(first, 6, 0, 5);
+    assert_int_equal(chunks_at(first, 6), 4);
+    const uint64_t second = allocate(4); /* all others leave */
+    ok(operate(second, 0, MDNN_USE_WRITE));
+    ok(operate(first, 0, MDNN_USE_READ));
+    touch_ends(first, 6, 5, 6);
+    release(first);
+    release(second);
+    settle();
+    assert_int_equal(report().host_bytes, 0);
+    assert_int_equal(report().refused, 0);
+}
+
+/* A smaller one will do. */
+MEMORY_CASE(a_workspace_above_the_budget_is_refused, tailed_memory(4))
+{
+    uint64_t address;
+    refused(mdnn_memory_allocate_workspace(memory, 5 * MODEL_CHUNK, 0, &address));
+    ok(mdnn_memory_allocate_workspace(memory, 4 * MODEL_CHUNK, 0, &address));
+}
+
+MEMORY_CASE(the_workspace_is_the_last_to_have_a_tail, tailed_memory(6))
+{
+    const uint64_t operand = allocate(3), workspace = allocate(5);
+    const mdnn_memory_operand_t named[] = {{operand, MDNN_USE_READ}, {workspace, MDNN_USE_UNKNOWN}};
+    ok(run(
+        (mdnn_memory_operation_t){.operands = named, .operand_count = 2, .workspace = workspace}));
+    assert_int_equal(chunks_at(workspace, 5), 5);
+    assert_int_equal(chunks_at(operand, 3), 1);
+}
+
+/* It is read many times; what is only written is written once. */
+MEMORY_CASE(the_input_of_a_convolution_has_a_tail_after_its_output, tailed_memory(6))
+{
+    const uint64_t x = allocate(5), y = allocate(3), z = allocate(4);
+    const mdnn_memory_operand_t named[] = {{x, MDNN_USE_UNKNOWN}, {y, MDNN_USE_UNKNOWN}};
+    ok(run((mdnn_memory_operation_t){
+        .operands = named, .operand_count = 2, .kind = MDNN_OPERATION_FORWARD}));
+    assert_int_equal(chunks_at(x, 5), 5);
+    assert_int_equal(chunks_at(y, 3), 1);
+    const mdnn_memory_operand_t copied[] = {{z, MDNN_USE_READ}, {y, MDNN_USE_WRITE}};
+    ok(run((mdnn_memory_operation_t){.operands = copied, .operand_count = 2}));
+    assert_int_equal(chunks_at(z, 4), 4);
+}
+
+/* A kernel still reaches it when it is to come back. */
+MEMORY_CASE(a_tail_comes_back_when_its_uses_are_over, tailed_memory(4))
+{
+    const uint64_t first = allocate(6), second = allocate(4);
+    const mdnn_memory_operand_t named = {first, MDNN_USE_WRITE};
+    mdnn_memory_operation_t operation = {.operands = &named, .operand_count = 1};
+    ok(mdnn_memory_begin(memory, &operation));
+    item_t *const item = enqueue(&model, 0, ITEM_OPERATION);
+    item->touch_count = 1;
+    item->touches[0] = (touch_t){first + 5 * MODEL_CHUNK, 1, true, false, true, {0}, {7}};
+    mdnn_memory_end(memory, &operation, true);
+    ok(mdnn_memory_set_aside(memory, MODEL_CHUNK)); /* it is divided anew */
+    model.aside_bytes = MODEL_CHUNK;
+    ok(operate(first, second, MDNN_USE_WRITE));
+    touch(first + 5 * MODEL_CHUNK, 7, 8);
+    mdnn_memory_give_back(memory, MODEL_CHUNK);
+    model.aside_bytes = 0;
+    ok(operate(second, 0, MDNN_USE_READ));
+    assert_int_equal(chunks_at(second, 4), 4);
+}
+
+/* Its replays name nothing, and find what the capture found. */
+MEMORY_CASE(what_a_graph_captures_has_no_tail, tailed_memory(4))
+{
+    const uint64_t first = allocate(6), second = allocate(2), third = allocate(3);
+    uint64_t start;
+    refused(capture(first));
+    refused(mdnn_memory_pin(memory, first, &start));
+    ok(capture(second));
+    ok(operate(first, second, MDNN_USE_UNKNOWN));
+    assert_int_equal(chunks_at(second, 2), 2);
+    ok(operate(second, third, MDNN_USE_WRITE));
+    assert_int_equal(chunks_at(second, 2) + chunks_at(third, 3), 4);
+    mdnn_memory_unpin(memory, second);
+}
+
+/* Between begin and end its mappings do not change, whatever else names it. */
+MEMORY_CASE(a_tail_that_an_open_operation_names_stays_as_it_is, tailed_memory(4))
+{
+    const uint64_t first = allocate(6);
+    const mdnn_memory_operand_t named = {first, MDNN_USE_WRITE};
+    mdnn_memory_operation_t open = {.operands = &named, .operand_count = 1};
+    ok(mdnn_memory_begin(memory, &open));
+    const uint64_t second = allocate(6);
+    ok(operate(first, second, MDNN_USE_WRITE));
+    ok(operate_advised(&advisor.back, second, MDNN_USE_WRITE));
+    settle();
+    assert_int_equal(chunks_at(first, 6), 4);
+    assert_int_equal(chunks_at(second, 6), 0);
+    mdnn_memory_end(memory, &open, false);
+}
+
+MEMORY_CASE(slabs_have_room_beside_what_has_a_tail,
+            memory_with_tails(4, MODEL_SLOTS, MDNN_SAFETY_FAST, MODEL_CHUNK / 2))
+{
+    const uint64_t large = allocate(6);
+    ok(operate(large, 0, MDNN_USE_WRITE));
+    assert_true(allocate_bytes(100, 0) >= MODEL_BASE + MODEL_STEPS / 2 * MODEL_CHUNK);
+    ok(operate(large, 0, MDNN_USE_WRITE));
+    assert_int_equal(chunks_at(large, 6), 3);
+}
+
+/* Refused, and nothing is lost. */
+MEMORY_CASE(tails_end_with_host_memory, memory_with_tails(4, 5, MDNN_SAFETY_FAST, 0))
+{
+    const uint64_t first = allocate_written(4, 5);
+    refuse(6 * MODEL_CHUNK);
+    const uint64_t second = allocate(5);
+    model.slot_limit = 3;
+    refused(operate(second, 0, MDNN_USE_UNKNOWN));
+    assert_true(report().host_short > 0);
+    name_and_touch(first, 5, 6);
+    model.slot_limit = 5;
+    ok(operate(second, 0, MDNN_USE_UNKNOWN));
+    name_and_touch(first, 6, 7);
+}
+
+/* The history has what of it can be planned for. */
+MEMORY_CASE(what_has_a_tail_is_none_of_a_plans, tailed_memory(4))
+{
+    const uint64_t first = allocate(6), second = allocate(2);
+    advisor.recorded_uses = 0;
+    ok(operate(first, second, MDNN_USE_UNKNOWN));
+    assert_int_equal(advisor.recorded_uses, 1);
+    assert_int_equal(advisor.workspace_bytes, 2 * MODEL_CHUNK);
+}
+
+MEMORY_CASE(the_largest_tails_are_known_by_name, tailed_memory(4))
+{
+    const uint64_t first = allocate(6);
+    const mdnn_memory_operand_t named = {first, MDNN_USE_WRITE};
+    for (uint64_t i = 0; i < 3 * MDNN_MEMORY_TAILS; i++)
+        ok(run((mdnn_memory_operation_t){.operands = &named,
+                                         .operand_count = 1,
+                                         .key = i % 10,
+                                         .name = i % 10 == 3 ? "softmax" : "other"}));
+    const mdnn_memory_tails_t *const tails_now = mdnn_memory_tails(memory);
+    assert_int_equal(tails_now->operations, 3 * MDNN_MEMORY_TAILS);
+    assert_int_equal(tails_now->largest[3].key, 3);
+    assert_int_equal(tails_now->largest[3].count, 3);
+    assert_int_equal(tails_now->largest[3].bytes, 2 * MODEL_CHUNK);
+    assert_string_equal(tails_now->largest[3].name, "softmax");
 }
 
 MEMORY_CASE(wrong_arguments_are_refused, small_memory(4))

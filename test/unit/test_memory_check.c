@@ -96,10 +96,18 @@ BREAKS(slots_behind_its_end, find(memory, RESIDENT)->slots_from = 3)
 BREAKS(slots_of_nothing, find(memory, RESIDENT)->slots_from = 1)
 BREAKS(content_without_a_slot, find(memory, AWAY)->slots_from = 1)
 BREAKS(blank_with_slots, find(memory, AWAY)->blank = true)
-BREAKS(covers_too_much, find(memory, AWAY)->covered = 3)
-BREAKS(covers_without_host, find(memory, AWAY)->covered = 1)
+BREAKS(covers_too_much, find(memory, AWAY)->covered_from = 3)
+BREAKS(covers_without_host, find(memory, AWAY)->covered_from = 1)
 BREAKS(covers_what_is_mapped, memory->config.safety = MDNN_SAFETY_HOST;
-       mdnn_allocation_t *const other = find(memory, LEAVING); other->covered = 1)
+       find(memory, LEAVING)->covered_from = 0)
+BREAKS(covers_without_slots, memory->config.safety = MDNN_SAFETY_HOST;
+       (void)mdnn_range_hide(memory->ranges, range_of(memory, RESIDENT), 0);
+       find(memory, RESIDENT)->covered_from = 0)
+BREAKS(split_and_not_covered, memory->config.tail = true;
+       find(memory, AWAY)->state = MDNN_ALLOCATION_SPLIT)
+BREAKS(split_without_tails, find(memory, AWAY)->state = MDNN_ALLOCATION_SPLIT;
+       find(memory, AWAY)->covered_from = 0)
+BREAKS(covers_what_stays_away, find(memory, AWAY)->covers = true)
 BREAKS(resident_in_part, mdnn_allocation_t *const resident = find(memory, RESIDENT);
        resident->clean = resident->out_sent = 1; resident->slots_from = 1; resident->slots = &at[0])
 BREAKS(resident_but_unmapped, (void)mdnn_range_hide(memory->ranges, range_of(memory, RESIDENT), 0))
@@ -174,9 +182,13 @@ static const broken_rule_t rules[] = {
     {"allocation->slots", slots_of_nothing},
     {"allocation->slots_from <= allocation->clean", content_without_a_slot},
     {"allocation->slots_from == allocation->count", blank_with_slots},
-    {"allocation->covered <= allocation->count", covers_too_much},
-    {"MDNN_SAFETY_HOST", covers_without_host},
-    {"chunks.mapped == 0", covers_what_is_mapped},
+    {"allocation->covered_from <= allocation->count", covers_too_much},
+    {"may_be_covered", covers_without_host},
+    {"chunks.mapped <= allocation->covered_from", covers_what_is_mapped},
+    {"allocation->slots_from <= allocation->covered_from", covers_without_slots},
+    {"is_split", split_and_not_covered},
+    {"is_split", split_without_tails},
+    {"!allocation->covers", covers_what_stays_away},
     {"is_whole", resident_in_part},
     {"is_whole", resident_but_unmapped},
     {"chunks.owned < chunks.count", away_but_whole},
