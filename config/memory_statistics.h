@@ -21,6 +21,7 @@ typedef struct mdnn_memory_statistics {
     char policy[16];         /* that the last plan uses; "": there was none */
     char safety[16];         /* as the option has it */
     char first_unnamed[192]; /* the first unnamed access, for people; "": none */
+    char tails[256];         /* operations with the largest tails, for people; "": none */
 } mdnn_memory_statistics_t;
 
 /* Fills *numbers, which are all zero, for the device; false: no device with that ordinal has a

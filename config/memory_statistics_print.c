@@ -88,6 +88,18 @@ static void print_moves(const mdnn_memory_statistics_t *n, FILE *out)
     fprintf(out, "%s\n", size_of(n->host_bytes).text);
 }
 
+static void print_tails(const mdnn_memory_statistics_t *n, FILE *out)
+{
+    if (n->tail_operations == 0)
+        return;
+    print_line(out, "above the budget");
+    fprintf(out, "%" PRIu64 " operations used %s in host memory; without that %s are needed\n",
+            n->tail_operations, size_of(n->tail_bytes).text, size_of(n->whole_budget_bytes).text);
+    print_line(out, "the largest");
+    mdnn_print_plain(n->tails, out);
+    fputc('\n', out);
+}
+
 static void print_needs(const mdnn_memory_statistics_t *n, FILE *out)
 {
     print_line(out, "needs at least");
@@ -111,7 +123,7 @@ void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, 
 {
     mdnn_memory_statistics_t n = *numbers;
     n.policy[sizeof n.policy - 1] = n.safety[sizeof n.safety - 1] = '\0';
-    n.first_unnamed[sizeof n.first_unnamed - 1] = '\0';
+    n.first_unnamed[sizeof n.first_unnamed - 1] = n.tails[sizeof n.tails - 1] = '\0';
     fprintf(out, "virtual memory of device %d: budget %s", device, size_of(n.budget_bytes).text);
     if (n.policy[0] != '\0')
         print_named(", policy ", n.policy, out);
@@ -132,6 +144,7 @@ void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, 
     print_moves(&n, out);
     print_round(&n, out);
     print_needs(&n, out);
+    print_tails(&n, out);
     if (n.unnamed_accesses > 0) {
         print_line(out, "UNNAMED ACCESSES");
         fprintf(out, "%" PRIu64, n.unnamed_accesses);
@@ -150,7 +163,7 @@ void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, 
 {
     mdnn_memory_statistics_t n = *numbers;
     n.policy[sizeof n.policy - 1] = n.safety[sizeof n.safety - 1] = '\0';
-    n.first_unnamed[sizeof n.first_unnamed - 1] = '\0';
+    n.first_unnamed[sizeof n.first_unnamed - 1] = n.tails[sizeof n.tails - 1] = '\0';
     fprintf(out, "{\"device\": %d", device);
 #define MEMORY_COUNT(name) print_json_count(#name, n.name, out);
 #define MEMORY_BYTES MEMORY_COUNT
@@ -165,5 +178,7 @@ void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, 
     mdnn_print_json_text(n.safety, out);
     fputs(", \"first_unnamed\": ", out);
     mdnn_print_json_text(n.first_unnamed, out);
+    fputs(", \"tails\": ", out);
+    mdnn_print_json_text(n.tails, out);
     fputc('}', out);
 }

@@ -163,7 +163,7 @@ without_host_handles_it_is_as_fast_and_says_so() {
     result=$?
     unset MICRODNN_SIM_HOST_HANDLES
     [ $result = 0 ] && [ "$(wc -l < "$work/err")" = 1 ] &&
-        grep -q 'device 0: host memory cannot be mapped .* so safety = host works like fast$' "$work/err" &&
+        grep -q 'device 0: host memory cannot be mapped .* and safety = host works like fast$' "$work/err" &&
         python 'assert memory("table")["safety"] == "fast"'
 }
 

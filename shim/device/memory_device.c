@@ -208,7 +208,7 @@ static mdnn_status_t make_covering_slots(mdnn_device_memory_t *memory)
         return MDNN_STATUS_OK;
     MDNN_LOG(MDNN_LOG_WARN, "memory",
              "device %d: host memory cannot be mapped at the program's addresses (CUDA error %d), "
-             "so safety = host works like fast",
+             "so operations above the budget are refused, and safety = host works like fast",
              (int)memory->config.device, (int)result);
     mdnn_pinned_pool_destroy(memory->slots);
     memory->slots = NULL;

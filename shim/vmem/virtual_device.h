@@ -44,7 +44,7 @@ typedef struct mdnn_virtual_device {
     mdnn_condition_t changed;   /* an operation has ended, or anything else that was waited for */
     mdnn_used_workspaces_t workspaces; /* since it was made */
     uint32_t said_lines;               /* about refusals */
-    bool said_optional;                /* one of those lines is enough */
+    bool said_optional, said_tail;     /* one of those lines is enough */
     char trouble[MDNN_TROUBLE_BYTES];  /* why it could not be set up; "": the failure says it */
     struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;

@@ -50,13 +50,15 @@ static CUresult note_allocation(mdnn_virtual_device_t *device, mdnn_status_t sta
 
 /* Entered. NOT_FOUND: it was just reset. */
 static mdnn_status_t allocate_entered(mdnn_virtual_device_t *device, size_t bytes, uint64_t number,
-                                      unsigned long long capture, uint64_t *start)
+                                      unsigned long long capture, bool optional, uint64_t *start)
 {
     mdnn_status_t status;
     bool retried = false;
     do
-        status = device->memory ? mdnn_memory_allocate(device->memory, bytes, number, start)
-                                : MDNN_STATUS_NOT_FOUND;
+        status = !device->memory ? MDNN_STATUS_NOT_FOUND
+                 : optional || capture
+                     ? mdnn_memory_allocate_workspace(device->memory, bytes, number, start)
+                     : mdnn_memory_allocate(device->memory, bytes, number, start);
     while (mdnn_virtual_try_again(device, status, &retried));
     if (!device->memory)
         return MDNN_STATUS_NOT_FOUND;
@@ -81,8 +83,9 @@ static CUresult allocate_on(mdnn_virtual_device_t *device, CUcontext context, CU
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     const bool useless = !quiet && mdnn_virtual_workspace_is_useless(device, bytes);
     const bool optional = quiet || useless || mdnn_workspace_is_size(bytes);
-    const mdnn_status_t status = useless ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
-                                         : allocate_entered(device, bytes, number, capture, &start);
+    const mdnn_status_t status =
+        useless ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
+                : allocate_entered(device, bytes, number, capture, optional, &start);
     const bool refused = status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && device->memory;
     if (refused)
         mdnn_memory_judge_refusal(device->memory, bytes, optional);

@@ -332,6 +332,8 @@ static void end_part(struct mdnn_virtual_part *part, unsigned long long capture,
         /* Not before: what was not captured gives back its own pin, not an earlier operation's. */
         if (enqueued && capture && device->memory)
             hold_names(device, capture, &part->operation);
+        if (device->memory && !device->said_tail)
+            mdnn_virtual_say_tail(device);
         mdnn_virtual_count(device);
     }
     mdnn_virtual_close(device);

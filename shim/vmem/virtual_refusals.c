@@ -83,7 +83,8 @@ static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
     const uint64_t needed_bytes = mdnn_max(report.smallest_budget_bytes, report.wanting_bytes);
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], needed[MDNN_NUMBER_BYTES];
     char so_far[MDNN_NUMBER_BYTES];
-    if (needed_bytes <= device->budget_bytes && report.host_short > 0) {
+    const bool has_tails = mdnn_process_options()->memory_tail; /* then the budget is enough */
+    if (report.host_short > 0 && (has_tails || needed_bytes <= device->budget_bytes)) {
         say_host_is_short(device, bytes);
         return;
     }
@@ -119,6 +120,24 @@ void mdnn_virtual_say_optional(mdnn_virtual_device_t *device, uint64_t bytes)
              "%s refused within the budget of %s: an optional workspace, a smaller one will do; at "
              "least %s are needed for what ran so far",
              refused, budget, needed);
+}
+
+void mdnn_virtual_say_tail(mdnn_virtual_device_t *device)
+{
+    const mdnn_memory_tails_t *const tails = mdnn_memory_tails(device->memory);
+    const mdnn_memory_tail_t *const tail = &tails->largest[0];
+    char host[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], whole[MDNN_NUMBER_BYTES];
+    if (tails->operations == 0)
+        return;
+    device->said_tail = true;
+    mdnn_format_size_rounded(tail->bytes, host, sizeof host);
+    mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
+    mdnn_format_size_rounded(mdnn_memory_report(device->memory).whole_budget_bytes, whole,
+                             sizeof whole);
+    MDNN_LOG(MDNN_LOG_WARN, "memory",
+             "%s names more than the budget of %s holds, so it uses %s in host memory, which is "
+             "slower; a budget of %s would hold all ([memory] tail = no: refuse it)",
+             tail->name ? tail->name : "an operation", budget, host, whole);
 }
 
 CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status, uint64_t bytes)

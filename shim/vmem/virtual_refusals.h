@@ -18,5 +18,7 @@ CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status
 /* Logs once per device that an optional workspace was refused: the program uses a smaller one and
  * goes on. */
 void mdnn_virtual_say_optional(mdnn_virtual_device_t *device, uint64_t bytes);
+/* Logs once per device that an operation used host memory, if one did. Entered. */
+void mdnn_virtual_say_tail(mdnn_virtual_device_t *device);
 
 #endif

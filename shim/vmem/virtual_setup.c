@@ -60,6 +60,7 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
         .budget_bytes = device->budget_bytes,
         .min_bytes = options->memory_min_size,
         .safety = safety,
+        .tail = options->memory_tail && device->can_serve_all,
         .patience_s = (double)options->memory_patience,
         .follower = {.policy = device->serves_all
                                    ? MDNN_POLICY_NONE /* nothing moves ahead of time */
@@ -73,6 +74,11 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
     return mdnn_memory_create(&config, &functions, device->device, &device->memory);
 }
 
+static bool has_tails(const mdnn_options_t *options)
+{
+    return options->memory_tail && options->memory_safety != MDNN_SAFETY_VERIFY;
+}
+
 /* Whether something may have to be mapped to its host copy. Layouts of kernels that were asked for before there was a
  * list know nothing of it. */
 static bool must_cover(const mdnn_options_t *options)
@@ -81,7 +87,7 @@ static bool must_cover(const mdnn_options_t *options)
         mdnn_kernel_list_open(options->memory_kernels);
     if (mdnn_kernel_list_any())
         mdnn_kernel_layouts_forget();
-    return options->memory_safety == MDNN_SAFETY_HOST ||
+    return options->memory_safety == MDNN_SAFETY_HOST || has_tails(options) ||
            (options->memory_safety == MDNN_SAFETY_AUTO && mdnn_kernel_list_any());
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/extremes.h"
+#include "config/numbers.h"
 #include "shim/real/kernel_list.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_devices.h"
@@ -26,6 +27,7 @@ static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_stati
         .pinned_live_bytes = report->pinned_live_bytes,
         .largest_operation_bytes = report->largest_operation_bytes,
         .smallest_budget_bytes = mdnn_max(report->smallest_budget_bytes, report->wanting_bytes),
+        .whole_budget_bytes = report->whole_budget_bytes,
         .refused_budget_bytes = report->refused_budget_bytes,
         .out_bytes = report->out_bytes,
         .in_bytes = report->in_bytes,
@@ -50,6 +52,29 @@ static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_stati
                  report->unnamed_name ? report->unnamed_name : "an operation", report->unnamed_key);
 }
 
+/* "gemm 3 x 1 GiB, softmax 2 x 1 GiB": a count and the most at once of each. */
+static void fill_of_tails(const mdnn_memory_tails_t *tails, mdnn_memory_statistics_t *numbers)
+{
+    size_t length = 0;
+    numbers->tail_operations = tails->operations;
+    numbers->tail_bytes = tails->bytes;
+    for (size_t i = 0; i < MDNN_MEMORY_TAILS; i++) {
+        const mdnn_memory_tail_t *const tail = &tails->largest[i];
+        char size[MDNN_NUMBER_BYTES];
+        if (tail->count == 0)
+            continue;
+        mdnn_format_size_rounded(tail->bytes, size, sizeof size);
+        const int wrote = snprintf(numbers->tails + length, sizeof numbers->tails - length,
+                                   "%s%.60s %" PRIu64 " x %s", length > 0 ? ", " : "",
+                                   tail->name ? tail->name : "an operation", tail->count, size);
+        if (wrote < 0 || (size_t)wrote >= sizeof numbers->tails - length) {
+            numbers->tails[length] = '\0'; /* no part of a name */
+            return;
+        }
+        length += (size_t)wrote;
+    }
+}
+
 static void fill_of_plan(const mdnn_follower_report_t *follower, mdnn_memory_statistics_t *numbers)
 {
     const char *const policy =
@@ -71,6 +96,7 @@ void mdnn_virtual_fill_statistics(mdnn_virtual_device_t *device, mdnn_memory_sta
     const mdnn_follower_report_t follower = mdnn_memory_follower_report(device->memory);
     fill_of_memory(&report, numbers);
     fill_of_plan(&follower, numbers);
+    fill_of_tails(mdnn_memory_tails(device->memory), numbers);
     numbers->host_bytes = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device));
     strncpy(numbers->safety, mdnn_choices_memory_safety[mdnn_virtual_safety(device)],
             sizeof numbers->safety - 1);

@@ -723,6 +723,8 @@ static bool two_devices(int device, mdnn_memory_statistics_t *numbers)
     if (device == 3) {
         numbers->predicted_ms = 500;
         numbers->unnamed_accesses = 2;
+        numbers->tail_operations = 6;
+        snprintf(numbers->tails, sizeof numbers->tails, "softmax 6 x 1.00 GiB");
         snprintf(numbers->first_unnamed, sizeof numbers->first_unnamed, "kernel \"k\" \x1b \xff");
     }
     return true;
@@ -750,6 +752,7 @@ static void the_end_asks_for_the_memory_of_each_device(void **state)
     assert_string_equal(json_string_value(json_object_get(first, "policy")), "auto");
     assert_int_equal(json_integer_value(json_object_get(other, "device")), 3);
     assert_int_equal(json_integer_value(json_object_get(other, "unnamed_accesses")), 2);
+    assert_string_equal(json_string_value(json_object_get(other, "tails")), "softmax 6 x 1.00 GiB");
     assert_string_equal(json_string_value(json_object_get(other, "first_unnamed")),
                         "kernel \"k\" \x1b \xef\xbf\xbd");
     json_decref(root);

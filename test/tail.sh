@@ -1,0 +1,57 @@
+#!/bin/sh
+# What is larger than the budget, on the simulated GPU: operations, and allocations (test/clients/tail.c).
+# shellcheck source=test/tap.sh
+. "$(dirname "$0")/tap.sh"
+# shellcheck source=test/budget.sh
+. "$(dirname "$0")/budget.sh"
+tail=$MDNN_BUILD/test/clients/tail
+export MICRODNN_MEMORY_TAIL=yes
+
+# above PROGRAM [EXPRESSION]: right, within the budget, with tails, and one line says so
+above() {
+    by_itself "$tail" "$1" 1 || return 1
+    for seed in $(few 1 '1 2 3'); do
+        for safety in $(few fast 'fast auto host'); do
+            MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed MICRODNN_SIM_THREADS=$((seed / 3)) \
+                under $((24 * mebibyte)) "$tail" "$1" "$seed" || { echo "seed $seed, $safety"; cat "$log"; return 1; }
+            holds "$in_budget and memory['refused'] == 0 and memory['tail_operations'] > 0 and ${2:-True}" &&
+                [ "$(wc -l <"$log")" = 1 ] && grep -q 'names more than the budget of 24.0 MiB holds' "$log" ||
+                { echo "seed $seed, $safety"; cat "$log"; return 1; }
+        done
+    done
+}
+
+# Six of them name 40 MiB: 16 MiB are on the host each time. What fits alone comes back.
+is_counted() {
+    above one_operation "memory['tail_operations'] == 7 and memory['tail_bytes'] == 7 * 16 * 2**20 and
+        'mix 6 x 16.0 MiB' in memory['tails'] and memory['whole_budget_bytes'] == 40 * 2**20 and
+        memory['smallest_budget_bytes'] < 4 * 2**20"
+}
+
+host_limit_is_named() {
+    MICRODNN_MEMORY_HOST_LIMIT=48MiB under $((24 * mebibyte)) "$tail" beyond_the_host 1 || { cat "$log"; return 1; }
+    holds "$in_budget and memory['refused'] == 1" && cat "$log" &&
+        grep -q 'host_limit' "$log"
+}
+
+without() {
+    MICRODNN_MEMORY_TAIL=no under $((24 * mebibyte)) "$tail" refused 1 || { cat "$log"; return 1; }
+    holds "$in_budget and memory['refused'] == 2 and memory['tail_operations'] == 0 and
+        memory['smallest_budget_bytes'] >= 40 * 2**20" &&
+        grep -q 'refused: nothing more can leave within the budget of 24.0 MiB; at least' "$log"
+}
+
+is_not_captured() {
+    under $((24 * mebibyte)) "$tail" captured 1 || { cat "$log"; return 1; }
+    holds "$in_budget and memory['refused'] == 1 and memory['tail_operations'] == 1"
+}
+
+plan 7
+check "an operation above the budget is right, and what it had on the host is counted" is_counted
+check "an allocation above the budget can be used" above one_allocation
+check "operations in tails on two streams follow each other" above two_streams
+check "two streams read one tail" above readers_beside_each_other
+check "where host memory ends, a line names its limit" host_limit_is_named
+check "tail = no refuses what is above the budget" without
+check "a capture is refused what does not fit" is_not_captured
+finish
