@@ -11,6 +11,8 @@ its field write it. A plain PyTorch program: it knows nothing of microdnn.
     gpt2_50k          the same with a vocabulary of 50,257 tokens, as GPT-2 has it
     lstm_lm           a language model of two LSTM layers
     random_shapes     ResNet-50 with another batch and resolution in every iteration
+    registration      3-D convolutions without cuDNN, of the sizes of pytorch issue 166790
+    video_frames      one such convolution of a video, of the sizes of pytorch issue 128947
 """
 import importlib
 import math
@@ -371,9 +373,47 @@ class RandomShapes(Training):
         return super().iterate()
 
 
+# --- Convolutions without cuDNN -------------------------------------------------------------------
+class Registration(Training):
+    """The last layers of a network that registers volumes. PyTorch copies each input voxel's neighbours into
+    columns: 16 channels of 256x256x256 become 27 GiB, on a card of 24 GiB in the issue."""
+
+    CHANNELS, SIDE = 16, 256
+
+    def parts(self, net, size):
+        torch.backends.cudnn.enabled = False
+        side, channels = size or self.SIDE, self.CHANNELS
+        model = torch.nn.Sequential(torch.nn.Conv3d(channels, channels, 3, padding=1), torch.nn.LeakyReLU(0.2),
+                                    torch.nn.Conv3d(channels, 3, 3, padding=1))
+        volume = torch.randn(self.batch, channels, side, side, side)
+        return model.train(), volume, torch.randn(self.batch, 3, side, side, side)
+
+    def loss(self, data, labels):
+        with self.casts():
+            return torch.nn.functional.mse_loss(self.model(data), labels)
+
+
+class VideoFrames(Registration):
+    """The issue's convolution of five frames has columns of 161.4 GiB; of three frames they have a third of
+    that, and a card of 80 GiB and more holds them."""
+
+    CHANNELS, FRAMES, HEIGHT, WIDTH = 256, 3, 1090, 1922
+
+    def parts(self, net, size):
+        torch.backends.cudnn.enabled = False
+        height, width = (size, size) if size else (self.HEIGHT, self.WIDTH)
+        model = torch.nn.Conv3d(self.CHANNELS, 64, 3)
+        video = torch.rand(self.batch, self.CHANNELS, self.FRAMES, height, width)
+        return model, video, torch.rand(self.batch, 64, self.FRAMES - 2, height - 2, width - 2)
+
+    def iterate(self):
+        with torch.no_grad():
+            return self.loss(self.data, self.labels)
+
+
 FAMILIES = {"fno2d": Fno2d, "small_systems": SmallSystems, "large_systems": LargeSystems, "per_sample": PerSample,
             "graph": Graph, "conformer": Conformer, "gpt2": Gpt2, "gpt2_50k": LargeGpt2, "lstm_lm": LstmModel,
-            "random_shapes": RandomShapes}
+            "random_shapes": RandomShapes, "registration": Registration, "video_frames": VideoFrames}
 
 
 def training_of(net, batch, mode="fp32", optimizer="sgd", **more):

@@ -73,9 +73,10 @@ class Sampler:
                 "interval_ms": 1e3 * (time.monotonic() - self.begun) / max(1, self.count)}
 
 
-def watch(program, budget, place):
+def watch(row, budget, place):
     """One run under a budget, watched from the context's creation to the model's last use."""
-    child = place.child(f"budget {label(program)}", budget, settings=DETERMINISTIC)
+    program = row.program
+    child = place.child(f"budget {label(program)}", budget, settings={**DETERMINISTIC, **dict(row.settings())})
     try:
         child.ready(place.limit(120))
         child.ask("context", place.limit(60))
@@ -102,10 +103,10 @@ def watch(program, budget, place):
 
 
 def watch_all(row, place):
-    huge = watch(row.program, cells.HUGE, place)
+    huge = watch(row, cells.HUGE, place)
     # All that lived at a time: what the largest budget would have to hold.
     peak = huge["memory"]["peak_live_bytes"]
-    runs = [watch(row.program, int(share * peak), place) for share in row.shares]
+    runs = [watch(row, int(share * peak), place) for share in row.shares]
     problems = outside.watched_problems(huge, runs)
     apart = max(run["interval_ms"] for run in [huge, *runs])
     notes = [f"samples were {apart:.1f} ms apart"] if apart > LATE_SAMPLES_MS else []

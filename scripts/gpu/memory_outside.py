@@ -3,26 +3,38 @@ device is needed here.
 """
 import dataclasses
 
-from memory_cells import GIB, MIB, REFUSAL, Program, batch_of
+from memory_cells import GIB, MIB, REFUSAL, TAILED, TAILED_SHARES, Program, batch_of
 
 
 # --- The budget, seen from outside ----------------------------------------------------------------
+# PyTorch's, as `microdnn run --allocator` sets them.
+NATIVE = ("PYTORCH_ALLOC_CONF", "backend:native")
+ALLOCATORS = {"async": (), "native": (NATIVE,), "uncached": (NATIVE, ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"))}
+
+
 @dataclasses.dataclass(frozen=True)
 class Watched:
     """A program in ever smaller budgets, after one that is as good as none."""
     program: Program
     shares: tuple = (0.80, 0.60, 0.40)
+    allocator: str = "async"
+
+    def settings(self):
+        return ALLOCATORS[self.allocator]
 
     def __str__(self):
-        return f"budget {self.program}"
+        return f"budget {self.program}" + (f", {self.allocator}" if self.allocator != "async" else "")
 
 
 def watched_rows(quick=False):
     def program(net, mode, optimizer):
         return Program(net, batch_of(net, quick), mode, optimizer, "plain", 6)
 
+    net, (batch, *how) = "gpt2_50k", TAILED["gpt2_50k"]
     return [Watched(program("resnet50", "fp32", "sgd")),
-            Watched(program("vit_b_16", "bf16", "adamw"), (0.60,))]
+            Watched(program("vit_b_16", "bf16", "adamw"), (0.60,)),
+            Watched(Program(net, 4 if quick else batch, *how, "plain", 6), TAILED_SHARES),
+            *(Watched(program("resnet50", "fp32", "sgd"), (0.60,), name) for name in ("native", "uncached"))]
 
 
 ALLOWED_ABOVE = 64 * MIB

@@ -409,9 +409,15 @@ def pointers(training, count):
     return losses + [buffer.sum() for buffer in buffers]
 
 
+def without_cudnn(training, count):
+    """Convolutions whose workspaces are tensors, and sums in one order however much memory there is."""
+    torch.backends.cudnn.enabled = False
+    return plain(training, count)
+
+
 PROGRAMS = {each.__name__: each for each in
             (plain, short_batch, evaluation, accumulation, two_streams, graph_replays, linear_algebra,
-             one_rank, two_ranks, pointers)}
+             one_rank, two_ranks, pointers, without_cudnn)}
 
 if __name__ == "__main__":
     other_rank(*json.loads(sys.argv[1]))

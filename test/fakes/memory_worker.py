@@ -2,7 +2,7 @@
 arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a JSON object) says what
 goes wrong in programs whose text has a key: "bits", "unclear", "crash", "hang", "control",
 "nan", "above", "nvml", "slow", "still" (nothing leaves), "fault" (an unnamed access ends the
-operation). A program takes $FAKE_SECONDS. $FAKE_GPUS is how many there are."""
+operation), "below" (budgets below the floor are enough), "tail" (so they are, by tails). A program takes $FAKE_SECONDS. $FAKE_GPUS is how many there are."""
 import json
 import os
 import sys
@@ -43,6 +43,7 @@ def memory_statistics(batch, what=None):
                         "peak_resident_bytes": resident, "peak_live_bytes": peak(batch),
                         "operations": state["operations"], "floor_bytes": floor(batch),
                         "smallest_budget_bytes": floor(batch), "out_bytes": 0 if what == "still" else max(0, peak(batch) - BUDGET),
+                        "tail_operations": 5 if what == "tail" else 0,
                         "refused": 0, "created_chunks": 7, "predicted_ms": 9.0, "link_bound_ms": 8.0,
                         "planned_leaves": state["operations"] if BUDGET < peak(batch) else 0,
                         "planned_returns": 0, "demand_leaves": 0, "period_operations": 100,
@@ -82,7 +83,7 @@ def program(command):
     publish(what)
     if what == "fault":
         return {"error": "AcceleratorError: an illegal memory access was encountered"}
-    if BUDGET and BUDGET < floor(command["batch"]):
+    if BUDGET and BUDGET < floor(command["batch"]) and what not in ("below", "tail"):
         return refuse(what)
     above = 80 << 20 if what == "nvml" and BUDGET < peak(command["batch"]) else 0
     use(BEFORE + GROWTH + min(BUDGET, peak(command["batch"])) + above)
