@@ -60,6 +60,9 @@ unnamed() { # client, program
 }
 library_calls() { unnamed library_calls "$@"; }
 pointer_tables() { unnamed pointer_tables "$@"; }
+pointer_tables_above_the_budget() {
+    MICRODNN_MEMORY_TAIL=yes unnamed pointer_tables above
+}
 kernel_list() {
     echo follow_table >"$TMPDIR/list"
     MICRODNN_MEMORY_KERNELS=$TMPDIR/list unnamed pointer_tables hidden

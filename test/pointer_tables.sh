@@ -9,13 +9,20 @@ client=$MDNN_BUILD/test/clients/pointer_tables
 
 # What cannot be there at once is left as it is, which is told.
 too_large() {
-    "$client" too_large 1 "$buffers" && under 48MiB "$client" too_large 1 "$buffers" &&
+    "$client" too_large 1 "$buffers" && MICRODNN_MEMORY_TAIL=no under 48MiB "$client" too_large 1 "$buffers" &&
         holds "$in_budget and $moved and memory['refused'] == 0" && [ "$(wc -l <"$log")" = 1 ] &&
         grep -q "does not fit in the budget at once" "$log" || { cat "$log"; return 1; }
 }
 
+above() {
+    by_itself "$client" above 1 "$buffers" || return 1
+    MICRODNN_MEMORY_TAIL=yes under 48MiB "$client" above 1 "$buffers" &&
+        holds "$in_budget and memory['tail_operations'] == 3 and memory['refused'] == 0" &&
+        [ "$(wc -l <"$log")" = 1 ] && grep -q "names more than the budget" "$log" || { cat "$log"; return 1; }
+}
+
 unread="counters['pointer_arrays_read'] == 0"
-plan 22
+plan 23
 check "tables from pageable memory, by copies of all forms" program pageable "$moved and $unread"
 check "tables from pinned memory, which change before their copy runs" \
     program pinned "$moved and counters['pointer_arrays_read'] > 0"
@@ -41,5 +48,6 @@ check "a table that is copied to the host and back" program round_trip "$moved"
 check "a table whose memory is freed leads nowhere" \
     program freed "$moved and $unread and memory['largest_operation_bytes'] < 16 << 20"
 check "a table that leads to more than fits" too_large
+check "a table that leads to more than fits is followed with a tail" above
 check "copies of numbers from pinned memory cost nothing" program labels "$moved and $unread and memory['host_waits'] >= 0"
 finish

@@ -167,6 +167,8 @@ void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optio
 /* Whether one operation can ever name the live allocations at these addresses together, beside what
  * never leaves. Unknown addresses are passed over. */
 bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count);
+/* Whether an operation that names more than that, and is not captured, runs with a part of it on the host. */
+bool mdnn_memory_has_tails(const mdnn_memory_t *memory);
 /* The most bytes that an allocation may have if an operation that names it beside operands of these
  * sizes is ever to run. Which allocations the operands are is guessed, so that the result is never
  * too small. */

@@ -235,8 +235,6 @@ mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocati
                                             double seconds);
 /* ---- memory_accounts.c ---- */
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory); /* HOST */
-/* Whether the memory may have tails at all. */
-bool mdnn_memory_has_tails(const mdnn_memory_t *memory);
 /* Whether another operation that has begun may be using its mappings. */
 bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);
 /* The number of chunks, and how many there may be beside the memory that is set aside. */

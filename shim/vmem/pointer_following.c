@@ -140,6 +140,19 @@ static bool fit(const uint64_t *addresses, size_t count)
     return fits;
 }
 
+/* Whether an operation that names more than fits runs all the same, with a part of it on the host. */
+static bool have_tails(void)
+{
+    mdnn_virtual_device_t *device;
+    bool have = !MDNN_FAULT(POINTERS_LEAD_TO_NO_TAILS);
+    for (size_t i = 0; have && (device = mdnn_virtual_device(i)); i++) {
+        mdnn_lock(&device->lock);
+        have = !device->memory || mdnn_memory_has_tails(device->memory);
+        mdnn_unlock(&device->lock);
+    }
+    return have;
+}
+
 /* The names of the operation, and then what is followed from them; to be freed. */
 static uint64_t *all_of(const mdnn_virtual_operation_t *operation,
                         const mdnn_pointers_followed_t *followed)
@@ -168,8 +181,8 @@ static size_t most_that_fit(const uint64_t *all, size_t named, size_t count)
 }
 
 /* Old pointers, which nothing may have overwritten, are no reason to refuse an operation. */
-static size_t count_that_fits(const mdnn_virtual_operation_t *operation,
-                              const mdnn_pointers_followed_t *followed)
+static size_t count_to_name(const mdnn_virtual_operation_t *operation,
+                            const mdnn_pointers_followed_t *followed, bool capturing)
 {
     const size_t named = operation->name_count;
     uint64_t *const all = followed->count > 0 ? all_of(operation, followed) : NULL;
@@ -178,7 +191,8 @@ static size_t count_that_fits(const mdnn_virtual_operation_t *operation,
         return 0;
     if (fit(all, named + followed->count))
         count = followed->count;
-    else if (followed->current < followed->count && fit(all, named + followed->current))
+    else if ((followed->current < followed->count && fit(all, named + followed->current)) ||
+             (!capturing && have_tails()))
         count = followed->current;
     else {
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
@@ -280,7 +294,7 @@ void mdnn_pointers_name(mdnn_virtual_operation_t *operation, uint64_t stream, bo
         follow(operation, &found, stream, &followed);
     }
     operation->overflowed = operation->overflowed || followed.lost;
-    const size_t count = count_that_fits(operation, &followed);
+    const size_t count = count_to_name(operation, &followed, capturing);
     for (size_t i = 0; i < count; i++)
         mdnn_virtual_name(operation, followed.starts[i], MDNN_USE_UNKNOWN);
     free(followed.starts);

@@ -539,6 +539,25 @@ static void too_large(uint64_t seed, int count)
     check_all();
 }
 
+/* The same, and the kernel follows all of it. */
+static void above(uint64_t seed, int count)
+{
+    int all[MOST];
+    uint64_t words[MOST];
+    begin_all(seed, count);
+    uint64_t *const table = new_table();
+    for (int i = 0; i < count; i++)
+        all[i] = i;
+    pointers_to(all, words, count);
+    for (int round = 0; round < 3; round++) {
+        CUDA(cudaMemcpyAsync(table, words, (size_t)count * 8, cudaMemcpyHostToDevice, stream));
+        work();
+        launch_table(table, (uint32_t)count, 8, stream);
+        table_model(all, count);
+    }
+    check_all();
+}
+
 /* Tables in pinned memory of the host that no copy brings to the device, as MAGMA's batched routines have them, of both
  * kinds. What lies behind them is followed too, so only the latest are there: all must fit. */
 static void host(uint64_t seed, int count)
@@ -932,6 +951,7 @@ int main(int argc, char **argv)
                     {"moved", moved},
                     {"freed", freed},
                     {"too_large", too_large},
+                    {"above", above},
                     {"labels", labels},
                     {"host", host},
                     {"written", written},
