@@ -9,8 +9,11 @@ without=$(cat "$here/without" 2>/dev/null)
 
 # A few that together run what all sixty run of the library.
 few_programs=$(few '1004 1008 1012 1024 1028 1047 1058' "$(seq 1000 1059)")
-programs() { # seeds
-    "$here/run" --build "$MDNN_BUILD" --jobs 1 --most-failures 3 --without "$without" "$@"
+few_above=$(few '1002 1003 1008 1011' "$(seq 1000 1099)")
+programs() { # features that they are without, seeds
+    all_without=$1
+    shift
+    "$here/run" --build "$MDNN_BUILD" --jobs 1 --most-failures 3 --without "$all_without" "$@"
 }
 
 # A program that is held up for ever, and one whose bytes are wrong, are found.
@@ -20,10 +23,12 @@ is_found() { # cause, switch
         { printf '%s\n' "$said"; return 1; }
 }
 
-plan 4
+plan 5
 check "programs that once failed" "$here/run" --build "$MDNN_BUILD" --jobs 1 --seeds "$here/seeds"
 # shellcheck disable=SC2086 # words
-check "random programs" programs $few_programs
+check "random programs" programs "$without${without:+,}tails" $few_programs
+# shellcheck disable=SC2086
+check "random programs with operations above the budget" programs "$without" --with tails $few_above
 check "a program that hangs is found" is_found hangs hang
 check "a program whose bytes differ is found" is_found 'other bytes' bytes
 finish

@@ -53,6 +53,20 @@ static void draw_tight(void)
         plan.has[without[i]] = false;
 }
 
+/* What never leaves would need room beside operations that have none; and what has a tail waits for its uses, which a
+ * gate would hold up. */
+static void draw_tails(void)
+{
+    static const feature_t without[] = {
+        FEATURE_below,           FEATURE_value_gates,      FEATURE_write_gates,
+        FEATURE_call_gates,      FEATURE_lock_gates,       FEATURE_local_captures,
+        FEATURE_global_captures, FEATURE_relaxed_captures, FEATURE_pools,
+        FEATURE_graph_memory,    FEATURE_handles,          FEATURE_convolutions,
+        FEATURE_sharp,           FEATURE_host_short};
+    for (size_t i = 0; plan.has[FEATURE_tails] && i < sizeof without / sizeof *without; i++)
+        plan.has[without[i]] = false;
+}
+
 static void draw_sizes(void)
 {
     draw_t d = draw_of(plan.seed, 2, 0, 0);
@@ -63,6 +77,8 @@ static void draw_sizes(void)
     const unsigned all = 20 + draw(&d, 90);
     plan.operations = all / plan.phases / (plan.threads < 4 ? plan.threads : 4) + 4;
     plan.largest = (draw(&d, 10) < 7 ? 1 : 2 + draw(&d, 2)) * CHUNK;
+    if (plan.has[FEATURE_tails])
+        plan.largest += draw(&d, 5) * CHUNK;
 }
 
 static void draw_caps(void)
@@ -101,6 +117,8 @@ static void draw_budget(void)
     else if (draw(&d, 20) == 0)
         plan.budget = 0;
     const uint64_t most = plan.budget ? plan.budget : plan.floor;
+    if (plan.has[FEATURE_tails]) /* less than many operations name */
+        plan.budget = (2 + draw(&d, 5)) * CHUNK;
     plan.live = most / of_device * (80 + draw(&d, 180)) / 100;
     if (plan.live < plan.caps.operation + plan.largest)
         plan.live = plan.caps.operation + plan.largest;
@@ -110,6 +128,7 @@ void plan_draw(uint64_t seed, const int switches[FEATURES])
 {
     plan = (plan_t){.seed = seed, .last = UINT32_MAX};
     draw_features(switches);
+    draw_tails();
     draw_tight();
     draw_sizes();
     draw_caps();
@@ -130,12 +149,20 @@ static const char *policy_of(draw_t *d)
     return policies[draw(d, 7)];
 }
 
-/* `host` and `verify` wait for all work, which a gate would hold up. */
+/* Whether no allocation is above the budget, beside small ones. */
+static bool each_fits(void)
+{
+    return plan.largest + 2 * CHUNK <= plan.budget;
+}
+
+/* `host` and `verify` wait for all work, which a gate would hold up; `verify` has no tails. */
 static const char *safety_of(draw_t *d)
 {
     const uint32_t which = draw(d, 10);
     if (any_gate() || plan.threads > 1 || which > 1)
         return "fast";
+    if (plan.has[FEATURE_tails])
+        return each_fits() ? "host" : "fast";
     return which == 0 ? "host" : "verify";
 }
 
@@ -163,6 +190,7 @@ void plan_set_environment(void)
     setenv("MICRODNN_MEMORY_SAFETY", safety, 1);
     if (plan.budget)
         set("MICRODNN_MEMORY_BUDGET", plan.budget);
+    setenv("MICRODNN_MEMORY_TAIL", plan.has[FEATURE_tails] || draw(&d, 2) ? "yes" : "no", 1);
     if (plan.budget && plan.has[FEATURE_host_short])
         set("MICRODNN_MEMORY_HOST_LIMIT", host_limit_of(safety));
 }

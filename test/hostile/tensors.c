@@ -165,7 +165,8 @@ static uint64_t pick_size(thread_t *t)
     if (plan.has[FEATURE_small] && draw(&t->draw, 3) == 0)
         return small_size(t);
     const uint64_t least = CHUNK / 2 + 16;
-    const uint64_t most = draw(&t->draw, 3) == 0 ? plan.largest : CHUNK;
+    const bool large = draw(&t->draw, 3) == 0 || (plan.has[FEATURE_tails] && draw(&t->draw, 2));
+    const uint64_t most = large ? plan.largest : CHUNK;
     const uint64_t bytes = least + draw(&t->draw, (uint32_t)(most - least + 1));
     if (draw(&t->draw, 2)) /* quick to fill, yet a chunk of its own */
         return least + 16 * (uint64_t)draw(&t->draw, 4096);
