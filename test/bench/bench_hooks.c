@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "test/bench/samples.h"
 #include "test/standin/standin.h"
 
 enum { SAMPLES = 201, COLD_RUNS = 20, OTHER_BYTES = 4 << 20, BATCH = 64 };
@@ -215,13 +215,10 @@ static void pose_graph(void)
 
 static double nanoseconds_of(void (*call)(void), int runs)
 {
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    const double begin = now_ns();
     for (int i = 0; i < runs; i++)
         call();
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return ((double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec)) /
-           runs;
+    return (now_ns() - begin) / runs;
 }
 
 /* As after other work of the host's, which leaves nothing of ours in the caches of its core. */
@@ -235,18 +232,6 @@ static double cold_nanoseconds_of(void (*call)(void), int runs)
         sum += nanoseconds_of(call, 1);
     }
     return sum / runs;
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-    qsort(values, SAMPLES, sizeof *values, compare);
-    return values[SAMPLES / 2];
 }
 
 typedef double stopwatch_t(void (*call)(void), int runs);
@@ -264,9 +249,10 @@ static int timed_line(const char *name, void (*through)(void), void (*without)(v
         with_ns[i] = timer(through, runs) / parts;
         added_ns[i] = with_ns[i] - without_ns[i];
     }
-    const double added = median(added_ns);
+    const double added = median(added_ns, SAMPLES);
     const int missed = limit_ns > 0 && added > limit_ns;
-    printf("  %-54s %9.1f %9.1f %9.1f", name, median(without_ns), median(with_ns), added);
+    printf("  %-54s %9.1f %9.1f %9.1f", name, median(without_ns, SAMPLES), median(with_ns, SAMPLES),
+           added);
     if (limit_ns > 0)
         printf(" %9.0f%s\n", limit_ns, missed ? "  MISSED" : "");
     else

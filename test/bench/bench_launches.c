@@ -3,10 +3,9 @@
  * 1 if the limit is missed. */
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "test/bench/samples.h"
 #include "test/shim/one_driver.h"
 
 enum { SAMPLES = 201, BATCH = 256, KERNELS = 50 };
@@ -19,19 +18,6 @@ static CUresult launch_nothing(CUfunction function, unsigned gx, unsigned gy, un
     (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared_bytes;
     (void)stream, (void)parameters, (void)extra;
     return CUDA_SUCCESS;
-}
-
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
 }
 
 int main(void)
@@ -50,8 +36,7 @@ int main(void)
                 return 1;
         samples[i] = (now_ns() - start) / BATCH;
     }
-    qsort(samples, SAMPLES, sizeof *samples, compare);
-    printf("a launch's parameters are scanned in %.0f ns (limit %.0f)\n", samples[SAMPLES / 2],
-           limit_ns);
-    return samples[SAMPLES / 2] > limit_ns;
+    const double took_ns = median(samples, SAMPLES);
+    printf("a launch's parameters are scanned in %.0f ns (limit %.0f)\n", took_ns, limit_ns);
+    return took_ns > limit_ns;
 }

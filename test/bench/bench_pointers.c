@@ -2,11 +2,10 @@
  * pointers, among 64 allocations with tables. Medians; exit status 1 if the limit is missed. The scan of the launch
  * itself is measured by test/bench/bench_launches.c. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 #include "config/lock.h"
 #include "offload/memory/pointer_tables.h"
+#include "test/bench/samples.h"
 
 enum { SAMPLES = 201, BATCH = 256, HOLDERS = 64, WORDS = 16, OPERANDS = 8 };
 static const double limit_ns = 200;
@@ -36,19 +35,6 @@ static bool is_done(void *context, mdnn_stream_point_t point)
 static void give_back(void *context, const void *words)
 {
     (void)context, (void)words;
-}
-
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
 }
 
 static bool add_tables(mdnn_pointer_tables_t *tables)
@@ -84,8 +70,8 @@ int main(void)
         }
         samples[i] = (now_ns() - start) / BATCH;
     }
-    qsort(samples, SAMPLES, sizeof *samples, compare);
+    const double took_ns = median(samples, SAMPLES);
     printf("pointers of a launch are followed to %zu allocations in %.0f ns (limit %.0f)\n",
-           followed.count, samples[SAMPLES / 2], limit_ns);
-    return samples[SAMPLES / 2] > limit_ns || followed.count != WORDS;
+           followed.count, took_ns, limit_ns);
+    return took_ns > limit_ns || followed.count != WORDS;
 }

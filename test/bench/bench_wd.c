@@ -2,12 +2,11 @@
  * the size of ResNet-50's (53 convolutions in three directions; Oyama 2018, IV-D: 562 variables and 5.46 ms with GLPK)
  * and larger. GLPK's times include the start of the program. Exit status 1 if a limit is missed. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "optimizer/ilp_text.h"
+#include "test/bench/samples.h"
 #include "test/unit/random.h"
 
 enum { MOST_KERNELS = 1000, MOST_ITEMS = 8, RUNS = 41, GLPK_RUNS = 15 };
@@ -52,27 +51,14 @@ static mdnn_wd_problem_t make_problem(size_t kernel_count, mdnn_wd_model_t model
                                model == MDNN_WD_SUM ? largest_sum / 5 : largest / 2 * groups};
 }
 
-static double now_ms(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
-}
-
-static int compare_doubles(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static bool solve_internally(const mdnn_wd_problem_t *problem, double *took_ms, double *time_ms)
 {
     static size_t choices[MOST_KERNELS];
     mdnn_wd_result_t result;
-    const double begin = now_ms();
+    const double begin = now_ns();
     if (mdnn_wd_solve(problem, NULL, choices, &result) != MDNN_STATUS_OK || !result.optimal)
         return false;
-    *took_ms = now_ms() - begin;
+    *took_ms = (now_ns() - begin) * 1e-6;
     *time_ms = result.time_ms;
     return true;
 }
@@ -104,11 +90,11 @@ static bool solve_with_glpk(const char *program, const mdnn_wd_problem_t *proble
         close(file);
     free(text.bytes);
     snprintf(command, sizeof command, "exec '%s' --time-limit 10 '%s'", program, path);
-    const double begin = now_ms();
+    const double begin = now_ns();
     FILE *const pipe = good ? popen(command, "r") : NULL;
     good = pipe && read_answer(pipe, problem, time_ms);
     good = pipe && pclose(pipe) == 0 && good;
-    *took_ms = now_ms() - begin;
+    *took_ms = (now_ns() - begin) * 1e-6;
     unlink(path);
     return good;
 }
@@ -124,10 +110,10 @@ typedef struct bench_case {
 static bool report(const char *solver, const bench_case_t *bench, double *took_ms, size_t runs,
                    size_t variables, double limit_ms)
 {
-    qsort(took_ms, runs, sizeof *took_ms, compare_doubles);
-    const bool good = limit_ms <= 0 || took_ms[runs / 2] <= limit_ms;
+    const double middle_ms = median(took_ms, runs);
+    const bool good = limit_ms <= 0 || middle_ms <= limit_ms;
     printf("wd\t%s %s\t%.3f\tms\tworst %.3f\t%zu variables\tlimit %g\t%s\n", solver, bench->name,
-           took_ms[runs / 2], took_ms[runs - 1], variables, limit_ms, good ? "ok" : "MISSED");
+           middle_ms, took_ms[runs - 1], variables, limit_ms, good ? "ok" : "MISSED");
     return good;
 }
 

@@ -2,9 +2,9 @@
  * which nearly every size is worth a point of the front. Exit status 1 if a limit is missed. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "optimizer/wr.h"
+#include "test/bench/samples.h"
 
 static double noise(int64_t images, int32_t algo)
 {
@@ -82,13 +82,6 @@ static mdnn_wr_request_t request(int64_t batch, mdnn_batch_sizes_t sizes, int64_
                                .adoption_margin = 0.02};
 }
 
-static double now_ms(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
-}
-
 static bool run(const bench_case_t *bench)
 {
     const mdnn_cost_source_t source = {NULL, bench->find};
@@ -97,10 +90,10 @@ static bool run(const bench_case_t *bench)
 
     for (int i = 0; i < 3; i++) {
         mdnn_front_t *front;
-        const double begin = now_ms();
+        const double begin = now_ns();
         if (mdnn_wr_optimize(&bench->request, &source, &front) != MDNN_STATUS_OK)
             return false;
-        const double took = now_ms() - begin;
+        const double took = (now_ns() - begin) * 1e-6;
         best_ms = took < best_ms ? took : best_ms;
         points = mdnn_front_count(front);
         mdnn_front_destroy(front);

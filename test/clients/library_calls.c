@@ -723,37 +723,28 @@ static void contexts_end(uint64_t seed, int count)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(uint64_t seed, int count);
-    } programs[] = {{"batches", batches},
-                    {"looked_up", looked_up},
-                    {"then_short", then_short},
-                    {"then_freed", then_freed},
-                    {"captured", captured},
-                    {"plans", plans},
-                    {"large_plan", large_plan},
-                    {"transforms", transforms},
-                    {"captured_transform", captured_transform},
-                    {"collectives", collectives},
-                    {"simulated", simulated},
-                    {"launched_later", launched_later},
-                    {"watched", watched},
-                    {"never_asked", never_asked},
-                    {"registered", registered},
-                    {"registered_twice", registered_twice},
-                    {"never_deregistered", never_deregistered},
-                    {"all_registered", all_registered},
-                    {"all_windows", all_windows},
-                    {"many_comms", many_comms},
-                    {"comms_gone", comms_gone},
-                    {"comms_late", comms_late},
-                    {"contexts_end", contexts_end}};
-    for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
-        if (strcmp(programs[i].name, argv[1]) == 0) {
-            programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));
-            return 0;
-        }
-    fprintf(stderr, "usage: library_calls PROGRAM SEED BUFFERS\n");
-    return 2;
+    static const named_program_t programs[] = {{"batches", batches},
+                                               {"looked_up", looked_up},
+                                               {"then_short", then_short},
+                                               {"then_freed", then_freed},
+                                               {"captured", captured},
+                                               {"plans", plans},
+                                               {"large_plan", large_plan},
+                                               {"transforms", transforms},
+                                               {"captured_transform", captured_transform},
+                                               {"collectives", collectives},
+                                               {"simulated", simulated},
+                                               {"launched_later", launched_later},
+                                               {"watched", watched},
+                                               {"never_asked", never_asked},
+                                               {"registered", registered},
+                                               {"registered_twice", registered_twice},
+                                               {"never_deregistered", never_deregistered},
+                                               {"all_registered", all_registered},
+                                               {"all_windows", all_windows},
+                                               {"many_comms", many_comms},
+                                               {"comms_gone", comms_gone},
+                                               {"comms_late", comms_late},
+                                               {"contexts_end", contexts_end}};
+    return run_program(programs, sizeof programs / sizeof *programs, argc, argv);
 }

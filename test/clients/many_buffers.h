@@ -96,4 +96,22 @@ static void work(void)
     }
 }
 
+/* Programs that a client offers by name. */
+typedef struct named_program {
+    const char *name;
+    void (*run)(uint64_t seed, int count);
+} named_program_t;
+
+/* CLIENT PROGRAM SEED BUFFERS: the exit status. */
+static int run_program(const named_program_t *programs, size_t program_count, int argc, char **argv)
+{
+    for (size_t i = 0; argc == 4 && i < program_count; i++)
+        if (strcmp(programs[i].name, argv[1]) == 0) {
+            programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));
+            return 0;
+        }
+    fprintf(stderr, "usage: %s PROGRAM SEED BUFFERS\n", argv[0]);
+    return 2;
+}
+
 #endif

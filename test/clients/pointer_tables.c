@@ -937,39 +937,30 @@ static void labels(uint64_t seed, int count)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(uint64_t seed, int count);
-    } programs[] = {{"pageable", pageable},
-                    {"pinned", pinned},
-                    {"swapped", swapped},
-                    {"structures", structures},
-                    {"chains", chains},
-                    {"overwritten", overwritten},
-                    {"streams", streams},
-                    {"captured", captured},
-                    {"moved", moved},
-                    {"freed", freed},
-                    {"too_large", too_large},
-                    {"above", above},
-                    {"labels", labels},
-                    {"host", host},
-                    {"written", written},
-                    {"packed", packed},
-                    {"unread_source", unread_source},
-                    {"partly", partly},
-                    {"graph_again", graph_again},
-                    {"nine", nine},
-                    {"many", many},
-                    {"pinned_chain", pinned_chain},
-                    {"round_trip", round_trip},
-                    {"hidden", hidden},
-                    {"hidden_again", hidden_again}};
-    for (size_t i = 0; argc == 4 && i < sizeof programs / sizeof *programs; i++)
-        if (strcmp(programs[i].name, argv[1]) == 0) {
-            programs[i].run(strtoull(argv[2], NULL, 10), atoi(argv[3]));
-            return 0;
-        }
-    fprintf(stderr, "usage: pointer_tables PROGRAM SEED BUFFERS\n");
-    return 2;
+    static const named_program_t programs[] = {{"pageable", pageable},
+                                               {"pinned", pinned},
+                                               {"swapped", swapped},
+                                               {"structures", structures},
+                                               {"chains", chains},
+                                               {"overwritten", overwritten},
+                                               {"streams", streams},
+                                               {"captured", captured},
+                                               {"moved", moved},
+                                               {"freed", freed},
+                                               {"too_large", too_large},
+                                               {"above", above},
+                                               {"labels", labels},
+                                               {"host", host},
+                                               {"written", written},
+                                               {"packed", packed},
+                                               {"unread_source", unread_source},
+                                               {"partly", partly},
+                                               {"graph_again", graph_again},
+                                               {"nine", nine},
+                                               {"many", many},
+                                               {"pinned_chain", pinned_chain},
+                                               {"round_trip", round_trip},
+                                               {"hidden", hidden},
+                                               {"hidden_again", hidden_again}};
+    return run_program(programs, sizeof programs / sizeof *programs, argc, argv);
 }

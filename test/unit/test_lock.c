@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -18,6 +16,7 @@
 #endif
 #include "config/lock.c"
 #include "test/unit/cases.h"
+#include "test/unit/death_of.h"
 
 static mdnn_lock_t slot = MDNN_LOCK_INIT(ARENA_SLOT);
 static mdnn_lock_t device = MDNN_LOCK_INIT(DEVICE);
@@ -27,34 +26,6 @@ static mdnn_lock_t table = MDNN_LOCK_INIT(SHADOWS);
 static mdnn_lock_t recursive = MDNN_LOCK_INIT_RECURSIVE(DATABASE);
 static mdnn_shared_lock_t arena;
 static mdnn_condition_t condition;
-
-/* What the child says on stderr before SIGABRT; "" if it ends in order. */
-static const char *death_of(void (*violate)(void))
-{
-    static char text[512];
-    int ends[2], status;
-    memset(text, 0, sizeof text);
-    assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        const struct rlimit none = {0, 0};
-        (void)setrlimit(RLIMIT_CORE, &none);
-        (void)signal(SIGABRT, SIG_DFL); /* cmocka's own */
-        (void)dup2(ends[1], STDERR_FILENO);
-        violate();
-        _exit(0);
-    }
-    close(ends[1]);
-    for (ssize_t got, at = 0; (got = read(ends[0], text + at, sizeof text - 1 - (size_t)at)) > 0;)
-        at += got;
-    close(ends[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (text[0])
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-    else
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    return text;
-}
 
 static void take_in_order(void)
 {

@@ -1,14 +1,8 @@
 /* The last of a broken rule, as debug builds have it, whatever this build is; and the pace of checks. */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -18,6 +12,7 @@
 #define mdnn_rule_violated checked_rule_violated /* beside the one of the archive */
 #include "config/rule.c"
 #include "test/unit/cases.h"
+#include "test/unit/death_of.h"
 
 static bool is_small(int number, const char **broken)
 {
@@ -35,25 +30,15 @@ CASE(the_first_broken_rule_is_named)
     assert_string_equal(broken, "number < 10");
 }
 
+static void violate_a_rule(void)
+{
+    mdnn_rule_violated("all is well", "somewhere.c", 17);
+}
+
 CASE(what_is_broken_is_said_and_ends_the_process)
 {
-    char text[256] = {0};
-    int ends[2], status;
-    assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        const struct rlimit none = {0, 0};
-        (void)setrlimit(RLIMIT_CORE, &none);
-        (void)signal(SIGABRT, SIG_DFL); /* cmocka's own */
-        (void)dup2(ends[1], STDERR_FILENO);
-        mdnn_rule_violated("all is well", "somewhere.c", 17);
-    }
-    close(ends[1]);
-    assert_true(read(ends[0], text, sizeof text - 1) > 0);
-    close(ends[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-    assert_string_equal(text, "microdnn: somewhere.c:17: does not hold: all is well\n");
+    assert_string_equal(death_of(violate_a_rule),
+                        "microdnn: somewhere.c:17: does not hold: all is well\n");
 }
 
 /* Checks of `looks` looks are due so often in so many changes. */
