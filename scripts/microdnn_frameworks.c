@@ -158,16 +158,19 @@ static bool export_pytorch(char **arguments)
     return true;
 }
 
+/* JAX's own allocator takes regions and gives none back; this one allocates each array like cudaMallocAsync. It would
+ * first take, and free, most of the budget. */
 static bool export_jax(void)
 {
-    static const char *const names[] = {"XLA_PYTHON_CLIENT_PREALLOCATE",
-                                        "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION",
-                                        "XLA_PYTHON_CLIENT_ALLOCATOR", NULL};
+    static const char *const names[] = {
+        "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_PREALLOCATE",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION", NULL};
+    static const char *const better = "cuda_async";
     const char *const set = first_set(names);
     if (set == NULL)
-        return export_variable(names[0], "false");
-    if (strcmp(getenv(set), "false") != 0)
-        say_kept(set, "JAX", names[0], "false");
+        return export_variable(names[0], better) && export_variable(names[1], "false");
+    if (strcmp(getenv(set), better) != 0)
+        say_kept(set, "JAX", names[0], better);
     return true;
 }
 

@@ -170,12 +170,13 @@ missing_library_is_told() {
         exits 125 "$work/alone/bin/microdnn" run true && says "$work/err" 'name it with --library'
 }
 
+jax_variables='XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false '
 # What PyTorch and JAX see; run with none of their variables set by us.
 framework_variables() { # options of run...
     "$microdnn" run "$@" env 2> "$work/err" | grep '^PYTORCH_[AC]\|^XLA_' | sort | tr '\n' ' '
 }
 a_budget_sets_variables_of_frameworks() {
-    ours='PYTORCH_ALLOC_CONF=backend:cudaMallocAsync XLA_PYTHON_CLIENT_PREALLOCATE=false '
+    ours="PYTORCH_ALLOC_CONF=backend:cudaMallocAsync $jax_variables"
     printf '[memory]\nbudget = 1g\n' > "$work/budget.ini"
     same "$ours" "$(framework_variables --memory 12GiB)" && [ ! -s "$work/err" ] &&
         same "$ours" "$(framework_variables --set memory.budget=1g)" &&
@@ -195,11 +196,12 @@ keeps() { # name, value, what else is there
 }
 no_caching_wins() (
     export PYTORCH_NO_CUDA_MEMORY_CACHING=1
-    same 'XLA_PYTHON_CLIENT_PREALLOCATE=false ' "$(framework_variables --memory 1g)" &&
+    same "$jax_variables" "$(framework_variables --memory 1g)" &&
         says "$work/err" 'PYTORCH_NO_CUDA_MEMORY_CACHING=1 is set already'
 )
 variables_of_the_user_win() {
-    torch=PYTORCH_ALLOC_CONF=backend:cudaMallocAsync jax=XLA_PYTHON_CLIENT_PREALLOCATE=false
+    torch=PYTORCH_ALLOC_CONF=backend:cudaMallocAsync
+    jax=$(printf '%s\n' $jax_variables)
     keeps PYTORCH_ALLOC_CONF expandable_segments:True "$jax" &&
         keeps PYTORCH_CUDA_ALLOC_CONF expandable_segments:True "$jax" &&
         keeps XLA_PYTHON_CLIENT_PREALLOCATE true "$torch" &&
