@@ -36,8 +36,9 @@ arena() { # program, total
     [ "$1" = captures_in_flight ] || [ ! -s "$TMPDIR/arena.log" ]
 }
 # Each call of a function of the driver that the library makes for itself fails once, in no program's sight.
+every_fault_below() { budget=4MiB every_fault "$@"; } # for one operation
 every_fault() { # function
-    limited 120 env MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET=6MiB \
+    limited 120 env MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET="${budget:-6MiB}" MICRODNN_MEMORY_TAIL=no \
         MICRODNN_LOG_FILE="$TMPDIR/every_fault.log" MICRODNN_CONVOLUTION_POLICY=off LD_PRELOAD="$preload" \
             "$MDNN_BUILD/test/clients/every_fault" "$1" >"$TMPDIR/every_fault" &&
         ! grep -v ' 0 times told$' "$TMPDIR/every_fault"

@@ -43,6 +43,7 @@ void mdnn_memory_begin_demand(mdnn_memory_t *memory, const mdnn_patience_t *pati
     memory->stalled = patience->stalled;
     memory->least_chunks = least;
     memory->demands++;
+    memory->trouble = MDNN_STATUS_OK;
     memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
 }
 
@@ -84,10 +85,13 @@ mdnn_status_t mdnn_memory_make_room(mdnn_memory_t *memory, uint64_t wanted,
                                     mdnn_patience_t *patience)
 {
     const uint64_t before = memory->steps;
+    const mdnn_status_t trouble =
+        MDNN_FAULT(FAILURES_COUNT_AS_REFUSALS) ? MDNN_STATUS_OK : memory->trouble;
     memory->trouble = MDNN_STATUS_OK;
     mdnn_status_t status = mdnn_memory_send_away(memory, wanted);
-    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-        return wait_for_others(memory, patience, status);
+    if (status ==
+        MDNN_STATUS_OUT_OF_DEVICE_MEMORY) /* what could not leave, since a call failed, may when asked again */
+        return wait_for_others(memory, patience, trouble != MDNN_STATUS_OK ? trouble : status);
     MDNN_TRY(status);
     mdnn_memory_progress(memory);
     if (memory->steps != before)

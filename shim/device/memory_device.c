@@ -183,17 +183,19 @@ static mdnn_status_t await_slot(mdnn_device_memory_t *memory, uint64_t *slot)
     return status;
 }
 
-/* One slot, once, at the first range's address. */
+/* One slot, at the first range's address. A call that fails is tried once more. */
 static CUresult try_cover(mdnn_device_memory_t *memory)
 {
+    enum { ATTEMPTS = 2 };
     uint64_t slot;
     if (await_slot(memory, &slot) != MDNN_STATUS_OK) {
         const CUresult error = mdnn_pinned_pool_error(memory->slots);
         return error == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : error; /* host_limit */
     }
-    CUresult result =
-        mdnn_pinned_pool_map(memory->slots, slot, memory->addresses, memory->access, 1);
-    if (result == CUDA_SUCCESS)
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    for (int i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
+        result = mdnn_pinned_pool_map(memory->slots, slot, memory->addresses, memory->access, 1);
+    if (result == CUDA_SUCCESS && mdnn_pinned_pool_unmap(memory->slots, slot) != CUDA_SUCCESS)
         result = mdnn_pinned_pool_unmap(memory->slots, slot);
     give_slot(memory, slot);
     return result;

@@ -580,10 +580,13 @@ static void where_slots_cannot_be_mapped_nothing_is_covered(void **state)
     assert_true(covers_though(f, "cuMemCreate", 1, 1)); /* there is another place */
     assert_false(covers_though(f, "cuMemCreate", 1, 4));
     assert_true(covers_though(f, "cuMemMap", 1, 1)); /* a piece is tried twice */
-    assert_false(covers_though(f, "cuMemMap", 2, 2));
+    assert_true(covers_though(f, "cuMemMap", 2, 2)); /* and so is a slot */
+    assert_false(covers_though(f, "cuMemMap", 2, 3));
     assert_true(covers_though(f, "cuMemSetAccess", 1, 1));
-    assert_false(covers_though(f, "cuMemSetAccess", 2, 2));
-    assert_false(covers_though(f, "cuMemUnmap", 1, 1));
+    assert_true(covers_though(f, "cuMemSetAccess", 2, 2)); /* and so is a slot */
+    assert_false(covers_though(f, "cuMemSetAccess", 2, 3));
+    assert_true(covers_though(f, "cuMemUnmap", 1, 1));
+    assert_false(covers_though(f, "cuMemUnmap", 1, 2));
 }
 
 static void a_wait_that_takes_too_long_is_given_up(void **state)
