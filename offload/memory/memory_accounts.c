@@ -12,7 +12,8 @@ bool mdnn_memory_serves_all(const mdnn_memory_t *memory)
 
 bool mdnn_memory_has_tails(const mdnn_memory_t *memory)
 {
-    return memory->config.tail && memory->config.safety != MDNN_SAFETY_VERIFY;
+    return memory->config.tail &&
+           (memory->config.safety != MDNN_SAFETY_VERIFY || MDNN_FAULT(VERIFY_HAS_TAILS));
 }
 
 bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation)

@@ -42,8 +42,11 @@ mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
 /* Whether it can never be device memory as a whole, but an operation can use it all the same. */
 static bool needs_tail(const mdnn_memory_t *memory, uint64_t bytes, uint64_t chunks)
 {
-    return mdnn_memory_has_tails(memory) && memory->config.safety == MDNN_SAFETY_FAST &&
-           memory->untracked_open == 0 && bytes > memory->config.ranges.small_bytes &&
+    const bool may_be_seen =
+        (memory->config.safety != MDNN_SAFETY_FAST || memory->untracked_open > 0) &&
+        !MDNN_FAULT(BARE_WHERE_IT_MAY_BE_SEEN);
+    return mdnn_memory_has_tails(memory) && !may_be_seen &&
+           bytes > memory->config.ranges.small_bytes &&
            chunks * memory->chunk_bytes > mdnn_memory_bytes_for_demands(memory);
 }
 

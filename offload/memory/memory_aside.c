@@ -26,7 +26,8 @@ static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes)
 {
     const uint64_t held = mdnn_memory_stuck_bytes(memory) + bytes_of_others(memory) + bytes;
     uint64_t most = 0, all = 0;
-    if (mdnn_memory_has_tails(memory)) /* what has no room any more has a tail */
+    if (mdnn_memory_has_tails(memory) &&
+        !MDNN_FAULT(TAILS_KEEP_OTHERS_OUT)) /* what has no room any more has a tail */
         return held <= memory->config.budget_bytes;
     for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next) {

@@ -173,7 +173,7 @@ static void begin_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, u
 void mdnn_allocation_end_covering(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     allocation->covers = false;
-    if (allocation->blank) /* some slots, perhaps */
+    if (allocation->blank && !MDNN_FAULT(BLANK_KEEPS_SLOTS_FOR_COVERS)) /* some slots, perhaps */
         mdnn_allocation_trim_slots(memory, allocation);
 }
 
@@ -222,8 +222,8 @@ void mdnn_allocation_give_up(mdnn_memory_t *memory, mdnn_allocation_t *allocatio
         return;
     const bool covered =
         allocation->covered_from < allocation->count && !mdnn_memory_serves_all(memory);
-    if (covered &&
-        allocation->covered_from > owned) /* a call failed: what is left is uncovered first */
+    if (covered && allocation->covered_from > owned &&
+        !MDNN_FAULT(SPLIT_THOUGH_HALF_COVERED)) /* a call failed: what is left is uncovered first */
         return;
     mdnn_allocation_end_covering(memory, allocation);
     mdnn_list_remove(&memory->returning, allocation);

@@ -111,11 +111,12 @@ static mdnn_status_t demand_named(mdnn_memory_t *memory, const mdnn_memory_opera
             : calloc(operation->operand_count, sizeof(mdnn_allocation_t *));
     if (!allocations)
         return MDNN_STATUS_OUT_OF_MEMORY;
+    const bool is_captured = operation->capturing && !MDNN_FAULT(CAPTURES_HAVE_TAILS);
     memory->passes++;
     for (size_t i = 0; i < operation->operand_count; i++)
         allocations[i] = meet(memory, operation, i);
     const mdnn_demand_t demand = {allocations, operation->operand_count,
-                                  operation->capturing ? NULL : operation};
+                                  is_captured ? NULL : operation};
     const mdnn_status_t status = mdnn_memory_demand(memory, &demand, patience);
     if (allocations != few)
         free(allocations);
@@ -305,7 +306,8 @@ static uint32_t follower_range_of(const mdnn_memory_t *memory, const mdnn_alloca
         allocation->state == MDNN_ALLOCATION_SPLIT && !MDNN_FAULT(PLANS_FOR_WHOLE_TAILS);
     if (is_split) {
         const uint64_t owned = mdnn_allocation_owned(allocation);
-        split->device_bytes += owned * memory->chunk_bytes;
+        split->device_bytes +=
+            MDNN_FAULT(PLANS_KNOW_NOTHING_OF_TAILS) ? 0 : owned * memory->chunk_bytes;
         split->host_bytes += mdnn_allocation_bytes_from(memory, allocation, owned);
     }
     return allocation->range && !is_split ? allocation->follower_range : MDNN_NO_POSITION;

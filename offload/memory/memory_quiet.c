@@ -199,7 +199,7 @@ static bool uncover_all(mdnn_memory_t *memory)
     bool all = true;
     for (mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next)
-        if (allocation->state != MDNN_ALLOCATION_SPLIT)
+        if (allocation->state != MDNN_ALLOCATION_SPLIT || MDNN_FAULT(TAILS_END_WITH_SERVING))
             all = mdnn_allocation_uncover(memory, allocation) == MDNN_STATUS_OK && all;
     return all;
 }

@@ -139,7 +139,7 @@ static bool bring_one(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         mdnn_allocation_return(memory, allocation, allocation->count);
         return true;
     }
-    if (has_failed_to_leave(memory, allocation))
+    if (has_failed_to_leave(memory, allocation) && !MDNN_FAULT(LEAVES_IN_PART_FOR_EVER))
         return false;
     mdnn_allocation_split(memory, allocation, allocation->whole);
     if (allocation->state == MDNN_ALLOCATION_LEAVING) {
@@ -252,7 +252,8 @@ static mdnn_status_t divide_again(mdnn_memory_t *memory, const mdnn_demand_t *de
                                   uint64_t lacking, mdnn_patience_t *patience)
 {
     const uint64_t there = mdnn_memory_chunks_elsewhere(memory, false), tail = tail_chunks(demand);
-    if (!demand->operation || !mdnn_memory_has_tails(memory) || lacking <= there)
+    if (!demand->operation || !mdnn_memory_has_tails(memory) || lacking <= there ||
+        MDNN_FAULT(WHAT_IS_LACKING_IS_NO_TAIL))
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     MDNN_TRY(divide(memory, demand, tail + lacking - there, patience));
     return tail_chunks(demand) > tail ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_DEVICE_MEMORY;

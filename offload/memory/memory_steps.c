@@ -258,13 +258,16 @@ static bool find_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 /* What is blank has no slots yet. */
 static mdnn_status_t take_slots_for_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    return allocation->blank ? mdnn_allocation_take_slots(memory, allocation) : MDNN_STATUS_OK;
+    return allocation->blank && !MDNN_FAULT(BLANK_TAIL_HAS_NO_SLOTS)
+               ? mdnn_allocation_take_slots(memory, allocation)
+               : MDNN_STATUS_OK;
 }
 
 static void take_back_covers(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     const uint64_t before = memory->steps;
-    (void)mdnn_allocation_uncover(memory, allocation);
+    if (!MDNN_FAULT(FAILED_COVERS_STAY))
+        (void)mdnn_allocation_uncover(memory, allocation);
     memory->steps = before; /* nothing has changed for who waits */
 }
 

@@ -28,8 +28,9 @@ static bool can_be_split(const mdnn_allocation_t *allocation)
 static uint64_t rank_of_name(const mdnn_memory_operation_t *operation, size_t i)
 {
     const mdnn_use_role_t role = operation->operands[i].role;
-    const bool convolves = operation->kind != MDNN_OPERATION_OTHER;
-    if (role == MDNN_USE_WRITE)
+    const bool convolves =
+        operation->kind != MDNN_OPERATION_OTHER && !MDNN_FAULT(CONVOLUTIONS_READ_TAILS_AGAIN);
+    if (role == MDNN_USE_WRITE && !MDNN_FAULT(WHAT_IS_READ_IS_SPLIT_FIRST))
         return WRITTEN;
     return convolves && (i == 0 || role == MDNN_USE_READ) ? READ_AGAIN : STREAMED;
 }
@@ -67,6 +68,11 @@ static uint64_t keep_tail(mdnn_allocation_t *allocation, uint64_t missing)
     return missing - mdnn_min(missing, tail);
 }
 
+static bool is_better(const mdnn_allocation_t *allocation, const mdnn_allocation_t *best)
+{
+    return allocation->count > best->count && !MDNN_FAULT(ANY_IS_SPLIT_FIRST);
+}
+
 /* The largest that has anything left to give; of equal ones the first. */
 static mdnn_allocation_t *largest(const mdnn_demand_t *demand, uint64_t rank)
 {
@@ -74,7 +80,7 @@ static mdnn_allocation_t *largest(const mdnn_demand_t *demand, uint64_t rank)
     for (size_t i = 0; i < demand->count; i++) {
         mdnn_allocation_t *const allocation = demand->allocations[i];
         if (allocation && can_be_split(allocation) && !is_fixed(allocation) &&
-            allocation->whole > 0 && (!best || allocation->count > best->count) &&
+            allocation->whole > 0 && (!best || is_better(allocation, best)) &&
             rank_of(demand->operation, allocation) == rank)
             best = allocation;
     }
@@ -88,7 +94,9 @@ static uint64_t keep_tails(const mdnn_demand_t *demand, uint64_t missing)
         mdnn_allocation_t *const allocation = demand->allocations[i];
         if (!allocation || allocation->state != MDNN_ALLOCATION_SPLIT)
             continue;
-        const bool worth_it = missing > 0 && tail_of(allocation) <= 2 * missing &&
+        const bool is_needed = (missing > 0 && tail_of(allocation) <= 2 * missing) ||
+                               MDNN_FAULT(TAILS_NEVER_COME_BACK);
+        const bool worth_it = is_needed && !MDNN_FAULT(TAILS_ARE_DIVIDED_ANEW) &&
                               rank_of(demand->operation, allocation) <= STREAMED;
         if (is_fixed(allocation) || worth_it)
             missing = keep_tail(allocation, missing);
@@ -114,7 +122,7 @@ static uint64_t slabs_to_come(const mdnn_memory_t *memory)
 {
     const uint64_t now = mdnn_ranges_counts(memory->ranges).chunks_slab,
                    most = mdnn_recent_most(&memory->slab_chunks);
-    return most > now ? most - now : 0;
+    return most > now && !MDNN_FAULT(NO_SLABS_BESIDE_TAILS) ? most - now : 0;
 }
 
 uint64_t mdnn_memory_divide(mdnn_memory_t *memory, const mdnn_demand_t *demand, uint64_t least,

@@ -80,6 +80,8 @@ typedef struct model {
     uint64_t calls, fail_at; /* that one call fails; 0: none */
     bool maps_end;           /* after so many more each fails */
     unsigned maps_left;
+    bool covers_end; /* likewise */
+    unsigned covers_left;
     bool copies_end;   /* each fails */
     unsigned hasty_in; /* 1 wait in so many is given up, where it can; 0: none */
     uint64_t values[MODEL_STREAMS];
@@ -193,8 +195,9 @@ static mdnn_status_t model_cover(void *context, uint64_t address, uint64_t slot)
     assert_true(model->chunk_at[step] == 0 && model->slot_at[step] == 0);
     assert_int_equal(model->covers_at[slot], 0);
     assert_false(copy_pending(model, 0, slot)); /* nor may anyone use what is written to */
-    if (call_fails(model))
+    if (call_fails(model) || (model->covers_end && model->covers_left == 0))
         return MDNN_STATUS_DEVICE;
+    model->covers_left -= model->covers_end;
     model->slot_at[step] = slot;
     model->covers_at[slot] = step + 1;
     return MDNN_STATUS_OK;

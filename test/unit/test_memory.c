@@ -2317,6 +2317,36 @@ MEMORY_CASE(the_input_of_a_convolution_has_a_tail_after_its_output, tailed_memor
     assert_int_equal(chunks_at(z, 4), 4);
 }
 
+MEMORY_CASE(what_is_only_written_has_a_tail_before_what_is_read, tailed_memory(6))
+{
+    const uint64_t x = allocate(5), y = allocate(3);
+    const mdnn_memory_operand_t named[] = {{x, MDNN_USE_READ}, {y, MDNN_USE_WRITE}};
+    ok(run((mdnn_memory_operation_t){.operands = named, .operand_count = 2}));
+    assert_int_equal(chunks_at(x, 5), 5);
+    assert_int_equal(chunks_at(y, 3), 1);
+}
+
+/* One border, not two. */
+MEMORY_CASE(the_largest_range_has_a_tail_first, tailed_memory(4))
+{
+    const uint64_t first = allocate(2), second = allocate(4);
+    ok(operate(first, second, MDNN_USE_UNKNOWN));
+    assert_int_equal(chunks_at(first, 2), 2);
+    assert_int_equal(chunks_at(second, 4), 2);
+}
+
+/* To move it costs as much as to use it. */
+MEMORY_CASE(a_tail_stays_where_it_is_though_another_would_be_chosen, tailed_memory(4))
+{
+    const uint64_t x = allocate(3), y = allocate(3);
+    const mdnn_memory_operand_t there[] = {{x, MDNN_USE_READ}, {y, MDNN_USE_WRITE}};
+    const mdnn_memory_operand_t back[] = {{x, MDNN_USE_WRITE}, {y, MDNN_USE_READ}};
+    ok(run((mdnn_memory_operation_t){.operands = there, .operand_count = 2}));
+    ok(run((mdnn_memory_operation_t){.operands = back, .operand_count = 2}));
+    assert_int_equal(chunks_at(x, 3), 3);
+    assert_int_equal(chunks_at(y, 3), 1);
+}
+
 /* A kernel still reaches it when it is to come back. */
 MEMORY_CASE(a_tail_comes_back_when_its_uses_are_over, tailed_memory(4))
 {
@@ -2377,6 +2407,73 @@ MEMORY_CASE(slabs_have_room_beside_what_has_a_tail,
     assert_true(allocate_bytes(100, 0) >= MODEL_BASE + MODEL_STEPS / 2 * MODEL_CHUNK);
     ok(operate(large, 0, MDNN_USE_WRITE));
     assert_int_equal(chunks_at(large, 6), 3);
+}
+
+/* It comes back in each iteration. */
+MEMORY_CASE(a_slab_that_is_not_there_now_has_room_beside_what_has_a_tail,
+            memory_with_tails(4, MODEL_SLOTS, MDNN_SAFETY_FAST, MODEL_CHUNK / 2))
+{
+    const uint64_t small = allocate_bytes(100, 0), first = allocate(2), second = allocate(7);
+    ok(operate(first, 0, MDNN_USE_WRITE));
+    release(small);
+    settle();
+    ok(operate(second, 0, MDNN_USE_WRITE));
+    assert_int_equal(chunks_at(second, 7), 3);
+}
+
+static uint64_t covered_at(uint64_t address, uint64_t count)
+{
+    uint64_t covered = 0;
+    for (uint64_t i = 0; i < count; i++)
+        covered += model.slot_at[model_step(address) + i] != 0;
+    return covered;
+}
+
+/* The operation is refused, and the next one finds what there was. */
+MEMORY_CASE(a_tail_that_cannot_be_mapped_is_none, tailed_memory(4))
+{
+    const uint64_t first = allocate_written(4, 5), second = allocate(7);
+    model.covers_end = true;
+    model.covers_left = 2;
+    assert_int_equal(operate(second, 0, MDNN_USE_WRITE), MDNN_STATUS_DEVICE);
+    assert_int_equal(covered_at(second, 7), 0);
+    name_and_touch(first, 5, 6);
+    model.covers_end = false;
+    ok(operate(second, 0, MDNN_USE_WRITE));
+    touch_ends(second, 7, 0, 7);
+    name_and_touch(first, 6, 7);
+}
+
+MEMORY_CASE(a_tail_that_has_not_all_of_its_host_memory_takes_none, tailed_memory(4))
+{
+    const uint64_t first = allocate(7);
+    model.slot_limit = 2;
+    refused(operate(first, 0, MDNN_USE_WRITE));
+    assert_int_equal(report().host_bytes, 0);
+    model.slot_limit = 3;
+    ok(operate(first, 0, MDNN_USE_WRITE));
+}
+
+/* What is enqueued still reaches it. */
+MEMORY_CASE(tails_stay_when_not_all_can_be_served, tailed_memory(4))
+{
+    const uint64_t first = allocate(6);
+    ok(operate(first, 0, MDNN_USE_WRITE));
+    touch_ends(first, 6, 0, 5);
+    advisor.first_use = MDNN_FIRST_USE_LATER;
+    (void)allocate(3);
+    model.slot_limit = 3;
+    assert_int_equal(mdnn_memory_serve_all(memory), MDNN_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(covered_at(first, 6), 2);
+    touch_ends(first, 6, 5, 6);
+}
+
+/* Only what is named is to be mapped. */
+MEMORY_CASE(verify_has_no_tails, memory_with_tails(4, MODEL_SLOTS, MDNN_SAFETY_VERIFY, 0))
+{
+    const uint64_t first = allocate(3), second = allocate(3);
+    refused(operate(first, second, MDNN_USE_UNKNOWN));
+    refuse(5 * MODEL_CHUNK);
 }
 
 /* Refused, and nothing is lost. */
