@@ -318,8 +318,9 @@ page_of_these_rows() {
 page_of_more_rows() {
     kept=$OUT/docs/benchmarks/data/h200-memory.json page=$OUT/docs/benchmarks/memory.md
     copy_of_docs && cp "$kept" "$OUT/kept.json" &&
-        "$OUT/scripts/memory-table" --keep rows --commit 0123abcd "$OUT/kept.json" "$OUT/memory.json" &&
-        "$OUT/scripts/memory-table" && grep -q '0123abcd' "$page" && grep -q '^| vgg16 b256' "$page"
+        "$OUT/scripts/memory-table" --keep rows --commit 0123abcd --note 'Another.' "$OUT/kept.json" "$OUT/memory.json" &&
+        "$OUT/scripts/memory-table" && grep -q '0123abcd' "$page" && grep -q '^| vgg16 b256' "$page" &&
+        grep -q '^- Another' "$page" && grep -q '^- Steady calls are bimodal' "$page"
 }
 
 # The error that ends a traceback, short enough for a cell, and whole if there is no traceback.
