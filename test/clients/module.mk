@@ -85,10 +85,10 @@ $(B)/test/shim/test_trial: test/shim/test_trial.c shim/convolution/trial.c shim/
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -lcmocka -lm -lpthread -o $@
-$(B)/test/shim/test_stopwatch: test/shim/test_stopwatch.c shim/real/stopwatch.c shim/real/capture_mode.c
+$(B)/test/shim/test_stopwatch: test/shim/test_stopwatch.c shim/real/stopwatch.c shim/real/capture_mode.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -o $@
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a -lcmocka -lpthread -o $@
 $(B)/test/shim/test_graph_json: test/shim/test_graph_json.c shim/graph/graph_json.c shim/graph/graph_chain.c shim/graph/json.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)

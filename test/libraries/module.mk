@@ -58,10 +58,10 @@ $(LIBRARIES)/libc10_cuda.so: test/libraries/fake_c10.c $(LIBRARIES)/libc10.so
 	$(call say,LD,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -DFAKE_CALLER -fPIC -shared -Wl,-soname,$(@F) $^ -Wl,-rpath,'$$ORIGIN' -o $@
 
-$(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/real/plain_memory.c shim/real/loaded_object.c | $(LIBRARIES)/libnccl.so.2
+$(B)/test/shim/test_plain_memory: test/shim/test_plain_memory.c shim/real/plain_memory.c shim/real/loaded_object.c $(B)/libmdnn_core.a | $(LIBRARIES)/libnccl.so.2
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) -lcmocka -ldl -lpthread -o $@
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a -lcmocka -ldl -lpthread -o $@
 
 ifneq ($(CUDA_INCLUDE),)
 TEST_DEPS += $(C)/library_calls $(C)/library_copies $(C)/pointer_tables
