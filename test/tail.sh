@@ -7,14 +7,14 @@
 tail=$MDNN_BUILD/test/clients/tail
 export MICRODNN_MEMORY_TAIL=yes
 
-# above PROGRAM [EXPRESSION]: right, within the budget, with tails, and one line says so
+# above PROGRAM EXPRESSION [host]: right, within the budget, with tails, and one line says so; with safety = host, too
 above() {
     by_itself "$tail" "$1" 1 || return 1
     for seed in $(few 1 '1 2 3'); do
-        for safety in $(few fast 'fast auto host'); do
+        for safety in $(few fast "fast auto ${3:-}"); do
             MICRODNN_MEMORY_SAFETY=$safety MICRODNN_SIM_SEED=$seed MICRODNN_SIM_THREADS=$((seed / 3)) \
                 under $((24 * mebibyte)) "$tail" "$1" "$seed" || { echo "seed $seed, $safety"; cat "$log"; return 1; }
-            holds "$in_budget and memory['refused'] == 0 and memory['tail_operations'] > 0 and ${2:-True}" &&
+            holds "$in_budget and memory['refused'] == 0 and memory['tail_operations'] > 0 and $2" &&
                 [ "$(wc -l <"$log")" = 1 ] && grep -q 'names more than the budget of 24.0 MiB holds' "$log" ||
                 { echo "seed $seed, $safety"; cat "$log"; return 1; }
         done
@@ -25,13 +25,19 @@ above() {
 is_counted() {
     above one_operation "memory['tail_operations'] == 7 and memory['tail_bytes'] == 7 * 16 * 2**20 and
         'mix 6 x 16.0 MiB' in memory['tails'] and memory['whole_budget_bytes'] == 40 * 2**20 and
-        memory['smallest_budget_bytes'] < 4 * 2**20"
+        memory['smallest_budget_bytes'] < 4 * 2**20" host
 }
 
 host_limit_is_named() {
     MICRODNN_MEMORY_HOST_LIMIT=48MiB under $((24 * mebibyte)) "$tail" beyond_the_host 1 || { cat "$log"; return 1; }
     holds "$in_budget and memory['refused'] == 1" && cat "$log" &&
         grep -q 'host_limit' "$log"
+}
+
+# Everything may be touched at any time, so no address is without memory.
+hosts_nothing_larger() {
+    MICRODNN_MEMORY_SAFETY=host under $((24 * mebibyte)) "$tail" one_allocation 1 >"$TMPDIR/said" && return 1
+    holds "$in_budget and memory['refused'] == 1" && grep -q 'cudaMalloc.*out of memory' "$TMPDIR/said" || { cat "$log"; return 1; }
 }
 
 without() {
@@ -46,12 +52,13 @@ is_not_captured() {
     holds "$in_budget and memory['refused'] == 1 and memory['tail_operations'] == 1"
 }
 
-plan 7
+plan 8
 check "an operation above the budget is right, and what it had on the host is counted" is_counted
-check "an allocation above the budget can be used" above one_allocation
-check "operations in tails on two streams follow each other" above two_streams
-check "two streams read one tail" above readers_beside_each_other
+check "an allocation above the budget can be used" above one_allocation True
+check "operations in tails on two streams follow each other" above two_streams True host
+check "two streams read one tail" above readers_beside_each_other True
 check "where host memory ends, a line names its limit" host_limit_is_named
+check "with safety = host an allocation above the budget is refused" hosts_nothing_larger
 check "tail = no refuses what is above the budget" without
 check "a capture is refused what does not fit" is_not_captured
 finish

@@ -100,9 +100,10 @@ survives_failures() {
     done
 }
 
+# What runs at once on a device needs up to 18 MiB.
 two_devices() {
     for seed in $(few 1 '1 2 3'); do
-        MICRODNN_SIM_SEED=$seed under $((within / 2)) "$client" devices "$seed" \
+        MICRODNN_SIM_SEED=$seed under $((18 * mebibyte)) "$client" devices "$seed" \
             $((2 * held)) || { echo "seed $seed"; cat "$log"; return 1; }
         holds "$each_in_budget" && said_nothing || return 1
     done

@@ -207,6 +207,7 @@ static void copy_form(int form, void *table, const uint64_t *words)
         break;
     case 7: /* what was there before is gone */
         DRIVER(cuMemsetD2D8Async(to, 8, 0, 8, TABLE, (CUstream)stream));
+        CUDA(cudaStreamSynchronize(stream));
         DRIVER(cuMemcpy(to, (uintptr_t)words, TABLE_BYTES));
         CUDA(cudaStreamSynchronize(NULL));
         break;

@@ -43,6 +43,7 @@ static buffer_t new_buffer(uint32_t words)
         buffer.model[i] = i * 2654435761u + pick(3);
     CUDA(cudaMemcpy((void *)buffer.device, buffer.model, words * sizeof(uint32_t),
                     cudaMemcpyHostToDevice));
+    CUDA(cudaStreamSynchronize(NULL)); /* pageable memory may still be on its way */
     return buffer;
 }
 
