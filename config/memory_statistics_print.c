@@ -88,6 +88,62 @@ static void print_moves(const mdnn_memory_statistics_t *n, FILE *out)
     fprintf(out, "%s\n", size_of(n->host_bytes).text);
 }
 
+typedef struct named_ms {
+    const char *words;
+    double ms;
+} named_ms_t;
+
+/* The parts that count, the largest first. */
+static void print_parts(named_ms_t *parts, size_t count, FILE *out)
+{
+    const char *before = "";
+    for (size_t printed = 0; printed < count; printed++) {
+        named_ms_t *largest = &parts[0];
+        for (size_t i = 1; i < count; i++)
+            if (parts[i].ms > largest->ms)
+                largest = &parts[i];
+        if (largest->ms < 0.005)
+            break;
+        fprintf(out, "%s%s ms %s", before, ms_of(largest->ms).text, largest->words);
+        before = ", ";
+        largest->ms = 0;
+    }
+    fputs(before[0] != '\0' ? "\n" : "nothing that counts\n", out);
+}
+
+static void print_host_time(const mdnn_memory_statistics_t *n, FILE *out)
+{
+#define HOST_TIME(name, words) {words, n->host_##name##_ms},
+    named_ms_t all[] = {
+#include "config/host_time.def"
+    };
+#define HOST_TIME(name, words) {words, n->round_##name##_ms},
+    named_ms_t of_round[] = {
+#include "config/host_time.def"
+    };
+    print_line(out, "host in the library");
+    print_parts(all, sizeof all / sizeof *all, out);
+    if (!(n->round_ms > 0))
+        return;
+    print_line(out, "of one round");
+    print_parts(of_round, sizeof of_round / sizeof *of_round, out);
+}
+
+static void print_late_returns(const mdnn_memory_statistics_t *n, FILE *out)
+{
+    const char *before = "";
+    if (n->demand_returns == 0)
+        return;
+    print_line(out, "returns on demand");
+#define LATE_RETURN(name, words)                                                                   \
+    if (n->returned_##name > 0) {                                                                  \
+        fprintf(out, "%s%" PRIu64 " " words, before, n->returned_##name);                          \
+        before = ", ";                                                                             \
+    }
+#include "config/host_time.def"
+    fputc('\n', out);
+}
+
 static void print_tails(const mdnn_memory_statistics_t *n, FILE *out)
 {
     if (n->tail_operations == 0)
@@ -142,6 +198,8 @@ void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, 
     print_line(out, "operations");
     fprintf(out, "%" PRIu64 "\n", n.operations);
     print_moves(&n, out);
+    print_late_returns(&n, out);
+    print_host_time(&n, out);
     print_round(&n, out);
     print_needs(&n, out);
     print_tails(&n, out);

@@ -19,7 +19,9 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
              memory->config.budget_bytes) &&
         !MDNN_FAULT(BUDGET_NOT_KEPT))
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
+    const double begin_us = memory->device.now_us(memory->context);
     const mdnn_status_t status = memory->device.create_chunk(memory->context, chunk);
+    mdnn_memory_note_part(memory, MDNN_HOST_TIME_making, begin_us);
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
         memory->chunk_limit = there; /* until the next demand */
     MDNN_TRY(status);
@@ -32,7 +34,10 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
 static mdnn_status_t destroy_chunk(void *context, uint64_t chunk)
 {
     mdnn_memory_t *const memory = context;
-    MDNN_TRY(memory->device.destroy_chunk(memory->context, chunk));
+    const double begin_us = memory->device.now_us(memory->context);
+    const mdnn_status_t status = memory->device.destroy_chunk(memory->context, chunk);
+    mdnn_memory_note_part(memory, MDNN_HOST_TIME_making, begin_us);
+    MDNN_TRY(status);
     memory->report.destroyed++;
     memory->steps++;
     return MDNN_STATUS_OK;
@@ -41,13 +46,19 @@ static mdnn_status_t destroy_chunk(void *context, uint64_t chunk)
 static mdnn_status_t map_chunk(void *context, uint64_t address, uint64_t chunk)
 {
     mdnn_memory_t *const memory = context;
-    return memory->device.map(memory->context, address, chunk);
+    const double begin_us = memory->device.now_us(memory->context);
+    const mdnn_status_t status = memory->device.map(memory->context, address, chunk);
+    mdnn_memory_note_part(memory, MDNN_HOST_TIME_mapping, begin_us);
+    return status;
 }
 
 static mdnn_status_t unmap_chunk(void *context, uint64_t address, uint64_t chunk)
 {
     mdnn_memory_t *const memory = context;
-    return memory->device.unmap(memory->context, address, chunk);
+    const double begin_us = memory->device.now_us(memory->context);
+    const mdnn_status_t status = memory->device.unmap(memory->context, address, chunk);
+    mdnn_memory_note_part(memory, MDNN_HOST_TIME_mapping, begin_us);
+    return status;
 }
 
 static bool is_done(void *context, mdnn_stream_point_t point)
@@ -227,6 +238,18 @@ mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address)
 
 /* ---- report ---- */
 
+void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, double begin_us)
+{
+    mdnn_host_time_take(&memory->report.host_time, kind,
+                        memory->device.now_us(memory->context) - begin_us);
+}
+
+void mdnn_memory_note_host_time(mdnn_memory_t *memory, double inside_us, double lock_us)
+{
+    memory->report.host_time.us[MDNN_HOST_TIME_library] += inside_us;
+    memory->report.host_time.us[MDNN_HOST_TIME_threads] += lock_us;
+}
+
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
 {
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
@@ -248,6 +271,9 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
     report.unmapped = counts.unmapped;
     if (memory->watch.iterations > 0)
         report.iteration_us = memory->watch.sum_us / (double)memory->watch.iterations;
+    for (int kind = 0; memory->watch.iterations > 0 && kind < MDNN_HOST_TIME_COUNT; kind++)
+        report.round_host_time.us[kind] =
+            memory->watch.host_sum.us[kind] / (double)memory->watch.iterations;
     return report;
 }
 

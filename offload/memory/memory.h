@@ -32,6 +32,7 @@
 #define MDNN_MEMORY_H
 
 #include "config/choices.h"
+#include "offload/memory/host_time.h"
 #include "offload/plan/follower.h"
 #include "offload/ranges/ranges.h"
 
@@ -133,7 +134,7 @@ struct mdnn_memory_event {
     mdnn_memory_event_kind_t kind;
     uint64_t address, bytes; /* of the range */
     uint64_t key, stream;    /* of the operation, */
-    const char *name;        /* and what people call it; may be NULL */
+    const char *name;        /* and what people call it; STALL: what was waited for; may be NULL */
     uint64_t resident_bytes; /* chunks of live ranges and slabs, after the event */
     double time_us;          /* STALL: how long; else 0 */
 };
@@ -307,6 +308,8 @@ typedef struct mdnn_memory_report {
      * without which the program went on. */
     uint64_t host_waits, refused, refused_optional;
     double host_wait_us;
+    mdnn_host_time_t host_time, round_host_time; /* since the start; of one round, 0: unknown */
+    uint64_t late_returns[MDNN_LATE_RETURN_COUNT];
     /* The smallest budget that is known to be needed: the largest operation, without its workspace,
      * since a smaller one may suffice, and memory that never leaves (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
@@ -334,6 +337,8 @@ typedef struct mdnn_memory_tails {
 } mdnn_memory_tails_t;
 
 const mdnn_memory_tails_t *mdnn_memory_tails(const mdnn_memory_t *memory); /* changes with it */
+/* Adds the time that a thread has spent in the library under the caller's lock, and before it waiting for that lock. */
+void mdnn_memory_note_host_time(mdnn_memory_t *memory, double inside_us, double lock_us);
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
 mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 

@@ -221,6 +221,15 @@ static bool sums_hold(const mdnn_memory_t *memory, const sums_t *sums, const cha
     return true;
 }
 
+static bool late_returns_hold(const mdnn_memory_t *memory, const char **broken)
+{
+    uint64_t returns = 0;
+    for (int why = 0; why < MDNN_LATE_RETURN_COUNT; why++)
+        returns += memory->report.late_returns[why];
+    MDNN_RULE(returns == memory->report.demand_returns);
+    return true;
+}
+
 static bool order_holds(const mdnn_memory_t *memory, const char **broken)
 {
     const mdnn_turn_t *last = NULL;
@@ -248,7 +257,8 @@ bool mdnn_memory_is_valid(const mdnn_memory_t *memory, const char **broken, uint
                                   sums.states[MDNN_ALLOCATION_ENDING], broken) &&
                        flights_hold(memory, &sums, false, broken) &&
                        flights_hold(memory, &sums, true, broken) &&
-                       sums_hold(memory, &sums, broken) && order_holds(memory, broken);
+                       sums_hold(memory, &sums, broken) && late_returns_hold(memory, broken) &&
+                       order_holds(memory, broken);
     *looks += sums.looks;
     return holds;
 }

@@ -94,6 +94,7 @@ typedef struct mdnn_allocation {
     uint64_t last_use; /* number of the operation */
     uint64_t demand;   /* that last sent it away */
     uint64_t keeps;    /* how many of its first chunks were to stay then */
+    bool sent_away;    /* it left on demand the last time */
     uint64_t pass;     /* that last saw it */
     uint32_t use;      /* of that pass: index in memory->uses */
 
@@ -144,6 +145,9 @@ typedef struct mdnn_iteration_watch {
     uint32_t counted;       /* operations of each of the iterations below */
     double sum_us;
     uint64_t iterations;
+    mdnn_host_time_t host_began; /* at the beginning of the iteration that is timed; */
+    mdnn_host_time_t host_read;  /* of the iteration to be read; of those that were counted */
+    mdnn_host_time_t host_sum;
 } mdnn_iteration_watch_t;
 
 /* The largest value over one iteration, if its length is known to be a few thousand operations at
@@ -217,6 +221,8 @@ struct mdnn_memory {
 };
 
 /* ---- memory.c ---- */
+/* A part of the library's own work that has just ended is of that kind. */
+void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, double begin_us);
 /* The allocation around `address` that an operation can name which began as number `began`. */
 mdnn_allocation_t *mdnn_allocation_find(const mdnn_memory_t *memory, uint64_t address,
                                         uint64_t began);

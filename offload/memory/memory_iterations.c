@@ -32,6 +32,7 @@ static void read_ended(mdnn_memory_t *memory)
         mdnn_follower_iteration_took(memory->follower, watch->read_plan,
                                      us / iterations_together(watch->counted));
     watch->sum_us += us;
+    mdnn_host_time_add(&watch->host_sum, 1, &watch->host_read, &(mdnn_host_time_t){{0}});
     watch->iterations += iterations_together(watch->counted);
 }
 
@@ -50,6 +51,8 @@ static void end_iteration(mdnn_memory_t *memory, const mdnn_follower_report_t *r
     memory->device.time_end(memory->context, watch->stream, watch->token);
     watch->read_token = watch->token;
     watch->read_counts = is_whole(watch, report);
+    watch->host_read = (mdnn_host_time_t){{0}};
+    mdnn_host_time_add(&watch->host_read, 1, &memory->report.host_time, &watch->host_began);
     watch->read_plan =
         watch->plan == mdnn_follower_followed_plan(memory->follower) ? watch->plan : 0;
     watch->token = 0;
@@ -65,10 +68,12 @@ static void begin_iteration(mdnn_memory_t *memory, uint64_t stream,
     if (watch->counted != report->period_operations) { /* the program goes on with something else */
         watch->counted = report->period_operations;
         watch->sum_us = 0;
+        watch->host_sum = (mdnn_host_time_t){{0}};
         watch->iterations = 0;
     }
     watch->token = memory->device.time_begin(memory->context, stream);
     watch->stream = stream;
+    watch->host_began = memory->report.host_time;
     watch->plan = mdnn_follower_followed_plan(memory->follower);
     watch->operations = report->period_operations;
     watch->next = memory->report.operations + (uint64_t)report->period_operations *

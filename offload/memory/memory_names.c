@@ -434,6 +434,7 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
         if (allocation->state == MDNN_ALLOCATION_RESIDENT &&
             mdnn_allocation_can_leave(allocation) && keep < allocation->count) {
             memory->report.planned_leaves++;
+            allocation->sent_away = false;
             mdnn_allocation_leave(memory, allocation, keep);
         }
     }
@@ -470,7 +471,9 @@ static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
                                      : mdnn_recent_most(&memory->slab_chunks);
     mdnn_follower_set_aside(memory->follower,
                             memory->aside_bytes + slab_chunks * memory->chunk_bytes);
+    const double begin_us = memory->device.now_us(memory->context);
     mdnn_follower_record(memory->follower, &recorded, &advice);
+    mdnn_memory_note_part(memory, MDNN_HOST_TIME_planning, begin_us);
     mdnn_memory_watch_iteration(memory, operation->stream);
     follow_advice(memory, &advice);
 }

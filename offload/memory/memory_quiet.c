@@ -144,9 +144,12 @@ mdnn_status_t mdnn_allocation_cover_from(mdnn_memory_t *memory, mdnn_allocation_
 {
     for (; allocation->covered_from > from; allocation->covered_from--) {
         const uint64_t step = allocation->covered_from - 1;
-        MDNN_TRY(memory->device.cover(memory->context,
-                                      allocation->address + step * memory->chunk_bytes,
-                                      allocation->slots[step]));
+        const double begin_us = memory->device.now_us(memory->context);
+        const mdnn_status_t status =
+            memory->device.cover(memory->context, allocation->address + step * memory->chunk_bytes,
+                                 allocation->slots[step]);
+        mdnn_memory_note_part(memory, MDNN_HOST_TIME_mapping, begin_us);
+        MDNN_TRY(status);
     }
     return MDNN_STATUS_OK;
 }
@@ -156,9 +159,12 @@ mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *
     for (; allocation->covered_from < allocation->count && !MDNN_FAULT(COVERED_WHILE_IT_RETURNS);
          allocation->covered_from++) {
         const uint64_t first = allocation->covered_from;
-        MDNN_TRY(memory->device.uncover(memory->context,
-                                        allocation->address + first * memory->chunk_bytes,
-                                        allocation->slots[first]));
+        const double begin_us = memory->device.now_us(memory->context);
+        const mdnn_status_t status = memory->device.uncover(
+            memory->context, allocation->address + first * memory->chunk_bytes,
+            allocation->slots[first]);
+        mdnn_memory_note_part(memory, MDNN_HOST_TIME_mapping, begin_us);
+        MDNN_TRY(status);
         memory->steps++;
     }
     return MDNN_STATUS_OK;

@@ -181,6 +181,21 @@ static bool is_lacking(const mdnn_demand_t *demand)
     return false;
 }
 
+static mdnn_late_return_t why_late(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
+{
+    if (mdnn_follower_followed_plan(memory->follower) == 0)
+        return MDNN_LATE_RETURN_unplanned;
+    if (!mdnn_follower_knows(memory->follower, allocation->follower_range))
+        return MDNN_LATE_RETURN_unknown;
+    return allocation->sent_away ? MDNN_LATE_RETURN_sent_away : MDNN_LATE_RETURN_late;
+}
+
+static void count_demand_return(mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
+{
+    memory->report.demand_returns++;
+    memory->report.late_returns[why_late(memory, allocation)]++;
+}
+
 static void count_returns(mdnn_memory_t *memory, const mdnn_demand_t *demand)
 {
     for (size_t i = 0; i < demand->count; i++) {
@@ -193,7 +208,7 @@ static void count_returns(mdnn_memory_t *memory, const mdnn_demand_t *demand)
             allocation->state == MDNN_ALLOCATION_SPLIT ||
             (allocation->state == MDNN_ALLOCATION_RETURNING &&
              allocation->target < allocation->whole))
-            memory->report.demand_returns++;
+            count_demand_return(memory, allocation);
         else if (allocation->state ==
                  MDNN_ALLOCATION_RETURNING) /* there was no memory for it yet */
             memory->report.planned_returns++;

@@ -148,6 +148,7 @@ mdnn_status_t mdnn_memory_send_away(mdnn_memory_t *memory, uint64_t wanted)
         const uint64_t keep = may_keep(memory, victim, wanted - in_sight);
         in_sight += kept_by(victim) - keep;
         victim->demand = memory->demands;
+        victim->sent_away = true;
         victim->keeps = keep;
         memory->report.demand_leaves++;
         mdnn_allocation_leave(memory, victim, keep);

@@ -6,15 +6,30 @@
 
 #include <math.h>
 
-static void count_wait(mdnn_memory_t *memory, uint64_t stream, double begin_us)
+static void count_wait(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, uint64_t stream,
+                       double begin_us)
 {
+    static const char *const reasons[] = {[MDNN_HOST_TIME_copies] = "copies",
+                                          [MDNN_HOST_TIME_work] = "work",
+                                          [MDNN_HOST_TIME_pinning] = "pinned memory"};
     const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_STALL,
                                        .stream = stream,
+                                       .name = reasons[kind],
                                        .time_us =
                                            memory->device.now_us(memory->context) - begin_us};
     memory->report.host_waits++;
     memory->report.host_wait_us += event.time_us;
+    mdnn_host_time_take(&memory->report.host_time, kind, event.time_us);
     mdnn_memory_announce(memory, &event);
+}
+
+static bool is_copy(const mdnn_memory_t *memory, mdnn_stream_point_t point)
+{
+    for (int out = 0; out < 2; out++)
+        if (memory->flights[out].count > 0 &&
+            memory->flights[out].ring[memory->flights[out].first].end.stream == point.stream)
+            return true;
+    return false;
 }
 
 /* NOT_FOUND: the memory was closed meanwhile. */
@@ -31,12 +46,14 @@ static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_stream_point_t poi
     if (point.position == 0 || memory->device.is_done(memory->context, point))
         return MDNN_STATUS_OK;
     mdnn_memory_check(memory);
+    const mdnn_host_time_kind_t kind =
+        is_copy(memory, point) ? MDNN_HOST_TIME_copies : MDNN_HOST_TIME_work;
     const double begin_us = memory->device.now_us(memory->context);
     const mdnn_status_t status = seconds < INFINITY
                                      ? memory->device.wait_a_while(memory->context, point, seconds)
                                      : memory->device.wait_on_host(memory->context, point);
     if (status == MDNN_STATUS_OK || status == MDNN_STATUS_BUSY)
-        count_wait(memory, point.stream, begin_us);
+        count_wait(memory, kind, point.stream, begin_us);
     return end_wait(memory, status);
 }
 
@@ -86,7 +103,9 @@ mdnn_status_t mdnn_memory_wait_for_change(mdnn_memory_t *memory)
     if (memory->closed)
         return MDNN_STATUS_NOT_FOUND;
     mdnn_memory_check(memory);
+    const double begin_us = memory->device.now_us(memory->context);
     memory->device.wait_for_change(memory->context, mdnn_stretch_s);
+    mdnn_memory_note_part(memory, MDNN_HOST_TIME_threads, begin_us);
     return end_wait(memory, MDNN_STATUS_OK);
 }
 
@@ -101,7 +120,7 @@ static mdnn_status_t wait_for_slot(mdnn_memory_t *memory)
 {
     const double begin_us = memory->device.now_us(memory->context);
     MDNN_TRY(memory->device.wait_for_slot(memory->context));
-    count_wait(memory, 0, begin_us);
+    count_wait(memory, MDNN_HOST_TIME_pinning, 0, begin_us);
     return end_wait(memory, MDNN_STATUS_OK);
 }
 

@@ -221,8 +221,11 @@ static void put_stall(mdnn_trace_t *trace, int device, const mdnn_memory_event_t
 {
     const double end_us = trace->now_us - trace->start_us;
     const double begin_us = event->time_us < end_us ? end_us - event->time_us : 0;
-    put(trace, "\"name\":\"wait\",\"ph\":\"X\",\"ts\":%s,\"dur\":%s,\"pid\":%d,\"tid\":%d",
-        time_of(begin_us).text, time_of(end_us - begin_us).text, device, HOST_TRACK);
+    put(trace,
+        "\"name\":\"wait\",\"ph\":\"X\",\"ts\":%s,\"dur\":%s,\"pid\":%d,\"tid\":%d,"
+        "\"args\":{\"for\":\"%s\"}",
+        time_of(begin_us).text, time_of(end_us - begin_us).text, device, HOST_TRACK,
+        event->name ? event->name : "");
 }
 
 static void put_end(mdnn_trace_t *trace, size_t index, bool called_off)

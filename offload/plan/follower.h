@@ -84,6 +84,9 @@ void mdnn_follower_iteration_took(mdnn_follower_t *follower, uint64_t plan, doub
 /* The plan that the program has followed for at least the last whole iteration; 0: none. */
 uint64_t mdnn_follower_followed_plan(const mdnn_follower_t *follower);
 
+/* Whether the range is one of the period's whose plan is followed. */
+bool mdnn_follower_knows(const mdnn_follower_t *follower, uint32_t range);
+
 /* When the next operation comes that names a new range of `bytes`, in a plan that moves
  * something. */
 typedef enum mdnn_first_use {

@@ -14,6 +14,12 @@ uint64_t mdnn_follower_followed_plan(const mdnn_follower_t *follower)
                : 0;
 }
 
+bool mdnn_follower_knows(const mdnn_follower_t *follower, uint32_t range)
+{
+    return follower->active && follower_lives(follower, range) &&
+           follower->ranges[range].slot != MDNN_NO_POSITION;
+}
+
 /* That is followed where the program is. */
 static const follower_plan_t *plan_of_place(const mdnn_follower_t *follower)
 {

@@ -1,4 +1,5 @@
 #include "shim/vmem/virtual_device.h"
+#include "config/clock.h"
 
 #include <math.h>
 #include <time.h>
@@ -21,7 +22,13 @@ mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device)
     mdnn_cancel_hold();
     mdnn_capture_begin_own();
     mdnn_failure_forget();
-    mdnn_lock(&device->lock);
+    entry.since_us = mdnn_now_us();
+    if (!mdnn_trylock(&device->lock)) {
+        const double asked_us = entry.since_us;
+        mdnn_lock(&device->lock);
+        entry.since_us = mdnn_now_us();
+        entry.lock_us = entry.since_us - asked_us;
+    }
     enter_context(device, &entry);
     return entry;
 }
@@ -31,7 +38,7 @@ bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t 
     if (!mdnn_trylock(&device->lock))
         return false;
     mdnn_cancel_hold();
-    *entry = (mdnn_virtual_entry_t){0};
+    *entry = (mdnn_virtual_entry_t){.since_us = mdnn_now_us()};
     mdnn_capture_begin_own();
     mdnn_failure_forget();
     enter_context(device, entry);
@@ -41,6 +48,8 @@ bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t 
 void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry)
 {
     mdnn_context_leave(mdnn_real_driver(), entry.change);
+    if (device->memory)
+        mdnn_memory_note_host_time(device->memory, mdnn_now_us() - entry.since_us, entry.lock_us);
     if (device->waiting > 0)
         mdnn_condition_broadcast(&device->changed);
     mdnn_unlock(&device->lock);

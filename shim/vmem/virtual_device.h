@@ -51,6 +51,7 @@ typedef struct mdnn_virtual_device {
 
 typedef struct mdnn_virtual_entry {
     mdnn_context_change_t change;
+    double since_us, lock_us; /* when the lock was taken, and after how long */
 } mdnn_virtual_entry_t;
 
 mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device);

@@ -52,6 +52,16 @@ static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_stati
                  report->unnamed_name ? report->unnamed_name : "an operation", report->unnamed_key);
 }
 
+static void fill_of_host(const mdnn_memory_report_t *report, mdnn_memory_statistics_t *numbers)
+{
+#define HOST_TIME(name, words)                                                                     \
+    numbers->host_##name##_ms = report->host_time.us[MDNN_HOST_TIME_##name] / 1e3;                 \
+    numbers->round_##name##_ms = report->round_host_time.us[MDNN_HOST_TIME_##name] / 1e3;
+#define LATE_RETURN(name, words)                                                                   \
+    numbers->returned_##name = report->late_returns[MDNN_LATE_RETURN_##name];
+#include "config/host_time.def"
+}
+
 /* "gemm 3 x 1 GiB, softmax 2 x 1 GiB": a count and the most at once of each. */
 static void fill_of_tails(const mdnn_memory_tails_t *tails, mdnn_memory_statistics_t *numbers)
 {
@@ -95,6 +105,7 @@ void mdnn_virtual_fill_statistics(mdnn_virtual_device_t *device, mdnn_memory_sta
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
     const mdnn_follower_report_t follower = mdnn_memory_follower_report(device->memory);
     fill_of_memory(&report, numbers);
+    fill_of_host(&report, numbers);
     fill_of_plan(&follower, numbers);
     fill_of_tails(mdnn_memory_tails(device->memory), numbers);
     numbers->host_bytes = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device));

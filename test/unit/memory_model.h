@@ -316,6 +316,7 @@ static mdnn_status_t model_wait_on_host(void *context, mdnn_stream_point_t point
     model_t *const model = context;
     assert_true(point.position > 0 && point.position <= model->enqueued[point.stream]);
     model->waits++;
+    model->now_us += 1;
     if (call_fails(model))
         return MDNN_STATUS_DEVICE;
     while (point.position > model->done[point.stream])

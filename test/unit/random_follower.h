@@ -18,6 +18,7 @@ static struct {
     bool follows;                     /* a plan, now and then */
     mdnn_first_use_t first_use;       /* without `follows`, */
     uint64_t plan;                    /* and the plan that is followed then; 0: none */
+    bool knows_none;                  /* of the ranges */
     uint64_t aside_bytes;
     uint64_t keep;                 /* of each that leaves; bytes */
     void *owners[FOLLOWER_RANGES]; /* NULL: dead */
@@ -129,6 +130,12 @@ uint64_t mdnn_follower_followed_plan(const mdnn_follower_t *follower)
 {
     (void)follower;
     return advisor.follows ? random_next(&advisor.random) % 3 : advisor.plan;
+}
+
+bool mdnn_follower_knows(const mdnn_follower_t *follower, uint32_t range)
+{
+    (void)follower, (void)range;
+    return !advisor.knows_none;
 }
 
 mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes)

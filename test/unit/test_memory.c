@@ -1475,6 +1475,50 @@ MEMORY_CASE(only_what_is_named_next_takes_memory_at_once, small_memory(8))
     touch(later, 0, 6);
 }
 
+static uint64_t late_returns(mdnn_late_return_t why)
+{
+    return report().late_returns[why];
+}
+
+MEMORY_CASE(returns_on_demand_are_counted_by_their_cause, small_memory(4))
+{
+    const uint64_t first = allocate_written(3, 5), second = allocate_written(3, 6);
+    settle();
+    name_and_touch(first, 5, 5);
+    assert_int_equal(late_returns(MDNN_LATE_RETURN_unplanned), 1);
+    settle();
+    advisor.plan = 1;
+    name_and_touch(second, 6, 6);
+    assert_int_equal(late_returns(MDNN_LATE_RETURN_sent_away), 1);
+    ok(operate_advised(&advisor.leave, second, MDNN_USE_READ));
+    settle();
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    settle();
+    name_and_touch(second, 6, 6);
+    assert_int_equal(late_returns(MDNN_LATE_RETURN_late), 1);
+    settle();
+    advisor.knows_none = true;
+    name_and_touch(first, 5, 5);
+    assert_int_equal(late_returns(MDNN_LATE_RETURN_unknown), 1);
+}
+
+/* Waits for copies, for work, and changes of mappings are parts of the time inside. */
+MEMORY_CASE(time_of_waits_is_counted_by_their_cause, small_memory(4))
+{
+    const uint64_t first = allocate_written(3, 5), second = allocate_written(3, 6);
+    name_and_touch(first, 5, 7);
+    name_and_touch(second, 6, 8);
+    const mdnn_host_time_t before = report().host_time;
+    assert_true(before.us[MDNN_HOST_TIME_copies] > 0);
+    assert_true(before.us[MDNN_HOST_TIME_copies] + before.us[MDNN_HOST_TIME_work] +
+                    before.us[MDNN_HOST_TIME_pinning] ==
+                report().host_wait_us);
+    mdnn_memory_note_host_time(memory, 30, 4);
+    assert_true(report().host_time.us[MDNN_HOST_TIME_library] ==
+                before.us[MDNN_HOST_TIME_library] + 30);
+    assert_true(report().host_time.us[MDNN_HOST_TIME_threads] == 4);
+}
+
 /* Nothing is copied for it, so it waits for no copy of others. */
 MEMORY_CASE(what_has_no_memory_yet_waits_for_no_copies, small_memory(8))
 {

@@ -108,6 +108,20 @@ CASE(rounds_that_are_followed_are_timed_one_after_the_other)
     assert_int_equal(device.tokens, 11);
 }
 
+CASE(time_of_the_host_is_that_of_counted_rounds)
+{
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    memory.report.host_time.us[MDNN_HOST_TIME_copies] = 1e6; /* before */
+    for (unsigned i = 0; i < 1001; i++) {
+        memory.report.host_time.us[MDNN_HOST_TIME_copies] += 2;
+        run(&memory, &device, 1);
+    }
+    assert_int_equal(memory.watch.iterations, 9);
+    assert_true(memory.watch.host_sum.us[MDNN_HOST_TIME_copies] == 9 * 100 * 2);
+    assert_true(memory.watch.host_sum.us[MDNN_HOST_TIME_library] == 0);
+}
+
 CASE(short_rounds_are_timed_together)
 {
     device_t device;

@@ -195,6 +195,7 @@ static void say(mdnn_trace_t *trace, program_t *program, mdnn_memory_event_kind_
                                        .key = i * UINT64_C(0x123456789abcdef),
                                        .stream = i % 3,
                                        .resident_bytes = program->resident_bytes,
+                                       .name = kind == MDNN_MEMORY_STALL ? "copies" : NULL,
                                        .time_us = kind == MDNN_MEMORY_STALL ? 30 : 0};
     mdnn_trace_event(trace, program->device, program->now_us, &event);
 }
@@ -328,8 +329,12 @@ static void a_wait_is_shown_from_its_begin(void **state)
     json_t *event;
     json_array_foreach(events, i, event)
     {
-        if (is_phase(event, "X"))
+        if (is_phase(event, "X")) {
             assert_true(number_in(event, "ts") == 70 && number_in(event, "dur") == 30);
+            assert_string_equal(
+                json_string_value(json_object_get(json_object_get(event, "args"), "for")),
+                "copies");
+        }
     }
     assert_int_equal(count_of(events, "X", "wait"), 1);
     json_decref(events);
