@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "config/extremes.h"
 #include "config/lock.h"
 #include "shim/real/driver_queries.h"
 #include "shim/vmem/virtual_aside.h"
@@ -147,7 +148,8 @@ static uint64_t settle(mdnn_reserved_t *reserved, uint64_t over)
     uint64_t bytes, used, less = 0, more = 0;
     const bool known = ask(reserved, &bytes, &used);
     mdnn_lock(&lock);
-    reserved->pending -= over;
+    reserved->pending -=
+        mdnn_min(over, reserved->pending); /* a reset ends what calls had asked for */
     const bool ended = !reserved->graphs && !reserved->pool;
     uint64_t target = known ? bytes + reserved->pending : reserved->counted;
     if (ended && reserved->shares == 0)

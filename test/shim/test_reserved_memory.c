@@ -102,6 +102,24 @@ static void what_a_pool_has_counts_and_goes_with_it(void **state)
     assert_int_equal(driver.aside, 0);
 }
 
+/* What a call had asked for when the device was reset is not asked for any more. */
+static void a_reset_beside_a_call_ends_what_it_asked_for(void **state)
+{
+    mdnn_reserved_t *const reserved = mdnn_reserved_of_pool(pool, device);
+    uint64_t growth;
+    (void)state;
+    assert_int_equal(mdnn_reserved_begin(reserved, 1 << 20, &growth), CUDA_SUCCESS);
+    mdnn_reserved_device_ends(device);
+    driver.aside = 0; /* of another budget */
+    assert_true(mdnn_reserved_end(reserved, growth));
+    assert_int_equal(driver.aside, 0);
+    driver.reserved = driver.used = 5 << 20;
+    mdnn_reserved_settle_all();
+    assert_int_equal(driver.aside, 5 << 20);
+    driver.reserved = driver.used = 0;
+    destroy_pool(true);
+}
+
 static void a_pool_that_could_not_be_destroyed_is_asked_again(void **state)
 {
     (void)state;
@@ -152,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(what_a_pool_has_counts_and_goes_with_it, create_pool),
+        cmocka_unit_test_setup(a_reset_beside_a_call_ends_what_it_asked_for, create_pool),
         cmocka_unit_test_setup(a_pool_that_could_not_be_destroyed_is_asked_again, create_pool),
         cmocka_unit_test_setup(who_destroys_a_pool_waits_for_who_asks_of_it, create_pool),
     };
