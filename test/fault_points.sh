@@ -47,7 +47,7 @@ every_fault() { # function
 budgeted() { budgeted_aloud "$@" && [ ! -s "$TMPDIR/budgeted.log" ]; }
 budgeted_aloud() { # client, program
     rm -f "$TMPDIR/budgeted.log"
-    limited 60 env MICRODNN_SIM_THREADS=1 MICRODNN_MEMORY_BUDGET=48MiB \
+    limited 60 env MICRODNN_SIM_THREADS=1 MICRODNN_MEMORY_BUDGET=48MiB MICRODNN_MEMORY_TAIL=no \
         MICRODNN_LOG_FILE="$TMPDIR/budgeted.log" MICRODNN_CONVOLUTION_POLICY=off MICRODNN_SIM_UNNAMED=1 \
         MICRODNN_SIM_DEVICES=2 LD_PRELOAD="$preload" \
             "$MDNN_BUILD/test/clients/$1" "$2"
@@ -71,7 +71,7 @@ kernel_list() {
 # Each client finds memory for its convolutions, and computes what it computes alone.
 tight() { # what, budget
     limited 60 env MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET="$2" MICRODNN_CONVOLUTION_POLICY=off \
-        MICRODNN_LOG_FILE="$TMPDIR/tight.log" LD_PRELOAD="$preload" \
+        MICRODNN_MEMORY_TAIL=no MICRODNN_LOG_FILE="$TMPDIR/tight.log" LD_PRELOAD="$preload" \
             "$MDNN_BUILD/test/clients/tight_workspaces" "$1" >"$TMPDIR/tight" 2>&1
 }
 graph_rules() { limited 60 test/graph_rules.sh "$@"; }

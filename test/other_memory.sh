@@ -7,6 +7,8 @@
 # shellcheck source=test/budget.sh
 . "$(dirname "$0")/budget.sh"
 others=$MDNN_BUILD/test/clients/other_memory
+MICRODNN_MEMORY_TAIL=no # so more is refused
+export MICRODNN_MEMORY_TAIL
 
 # counts KIND: nothing is refused without a budget, some is under one, and all is given back
 counts() {

@@ -7,7 +7,8 @@
 . "$(dirname "$0")/budget.sh"
 client=$MDNN_BUILD/test/clients/refusals
 MICRODNN_SIM_MODE=timing
-export MICRODNN_SIM_MODE
+MICRODNN_MEMORY_TAIL=no
+export MICRODNN_SIM_MODE MICRODNN_MEMORY_TAIL
 size='[0-9.]* [KMG]iB'
 
 # refusals STATUS WHAT PATTERN: a program with this status, and one line with this figure in brackets

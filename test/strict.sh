@@ -138,7 +138,7 @@ waits_for_options() {
     "$MDNN_BUILD/test/clients/slow_start" 64 || { echo "wrong by itself"; return 1; }
     (
         unset MICRODNN_LOG_FILE
-        export MICRODNN_MEMORY_NOTHING=1 MICRODNN_MEMORY_BUDGET=32MiB
+        export MICRODNN_MEMORY_NOTHING=1 MICRODNN_MEMORY_BUDGET=32MiB MICRODNN_MEMORY_TAIL=no
         preload_library
         exec "$MDNN_BUILD/test/clients/slow_start" 64
     )

@@ -5,7 +5,6 @@
 # shellcheck source=test/budget.sh
 . "$(dirname "$0")/budget.sh"
 tail=$MDNN_BUILD/test/clients/tail
-export MICRODNN_MEMORY_TAIL=yes
 
 # above PROGRAM EXPRESSION [host]: right, within the budget, with tails, and one line says so; with safety = host, too
 above() {
@@ -30,8 +29,8 @@ is_counted() {
 
 host_limit_is_named() {
     MICRODNN_MEMORY_HOST_LIMIT=48MiB under $((24 * mebibyte)) "$tail" beyond_the_host 1 || { cat "$log"; return 1; }
-    holds "$in_budget and memory['refused'] == 1" && cat "$log" &&
-        grep -q 'host_limit' "$log"
+    holds "$in_budget and memory['refused'] == 2" || return 1
+    grep -q 'host_limit' "$log" || { cat "$log"; return 1; }
 }
 
 # Everything may be touched at any time, so no address is without memory.
@@ -42,14 +41,15 @@ hosts_nothing_larger() {
 
 without() {
     MICRODNN_MEMORY_TAIL=no under $((24 * mebibyte)) "$tail" refused 1 || { cat "$log"; return 1; }
-    holds "$in_budget and memory['refused'] == 2 and memory['tail_operations'] == 0 and
+    holds "$in_budget and memory['refused'] == 3 and memory['tail_operations'] == 0 and
         memory['smallest_budget_bytes'] >= 40 * 2**20" &&
         grep -q 'refused: nothing more can leave within the budget of 24.0 MiB; at least' "$log"
 }
 
 is_not_captured() {
     under $((24 * mebibyte)) "$tail" captured 1 || { cat "$log"; return 1; }
-    holds "$in_budget and memory['refused'] == 1 and memory['tail_operations'] == 1"
+    holds "$in_budget and memory['refused'] == 1 and memory['tail_operations'] == 1" || return 1
+    grep -q 'refused: nothing more can leave .* at least 40.0 MiB are needed for it' "$log" || { cat "$log"; return 1; }
 }
 
 plan 8

@@ -137,7 +137,7 @@ waits_beside() {
 
 # Refusals are errors of the call, and one line says what would be enough.
 refuses() {
-    under "$within" "$client" refused 1 "$held" || { cat "$log"; return 1; }
+    MICRODNN_MEMORY_TAIL=no under "$within" "$client" refused 1 "$held" || { cat "$log"; return 1; }
     holds "$in_budget and memory['refused'] == 2" || return 1
     # The second needs more than the first was said to.
     [ "$(grep -c 'refused: nothing more can leave within the budget of 32.0 MiB; at least' "$log")" = 2 ] &&

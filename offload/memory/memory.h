@@ -289,6 +289,8 @@ bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address);
  * BUSY as in allocate. all_the_same: for memory that exists already; it counts even beyond the
  * budget. */
 mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes);
+/* The same, but refused also if operations like those so far would have tails then: there is another way. */
+mdnn_status_t mdnn_memory_set_aside_optional(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
 

@@ -1,5 +1,6 @@
 /* The budget's other part: device memory that is the driver's own, and so cannot leave. What is to
  * be set aside must not be there yet; chunks make room for it, and go back to the driver. */
+#include "config/extremes.h"
 #include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
@@ -20,24 +21,30 @@ static uint64_t bytes_of_others(const mdnn_memory_t *memory)
     return MDNN_FAULT(SET_ASIDE_AND_USED) ? 0 : memory->claimed_bytes + memory->aside_bytes;
 }
 
+/* Of what has a tail anyhow nothing must be able to come back as a whole. */
+static uint64_t if_it_counts(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    return mdnn_memory_counts(memory, bytes) ? bytes : 0;
+}
+
 /* What could be away must be able to come back beside it: the largest range that lives, and the
- * largest operation so far, as far as so much lives. */
-static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes)
+ * largest operation so far, as far as so much lives. With tails they can in part, which is slow: that is not for what the
+ * program can do without. */
+static bool can_hold(const mdnn_memory_t *memory, uint64_t bytes, bool optional)
 {
     const uint64_t held = mdnn_memory_stuck_bytes(memory) + bytes_of_others(memory) + bytes;
     uint64_t most = 0, all = 0;
-    if (mdnn_memory_has_tails(memory) &&
-        !MDNN_FAULT(TAILS_KEEP_OTHERS_OUT)) /* what has no room any more has a tail */
+    if (mdnn_memory_has_tails(memory) && !MDNN_FAULT(TAILS_KEEP_OTHERS_OUT) &&
+        (!optional || MDNN_FAULT(OPTIONAL_MEMORY_MAKES_TAILS)))
         return held <= memory->config.budget_bytes;
     for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next) {
         if (!allocation->range || allocation->stays || allocation->freed || allocation->pins > 0)
             continue;
         all += allocation->room;
-        most = most < allocation->room ? allocation->room : most;
+        most = mdnn_max(most, if_it_counts(memory, allocation->room));
     }
-    const uint64_t operation = all < memory->movable_bytes ? all : memory->movable_bytes;
-    most = most < operation ? operation : most;
+    most = mdnn_max(most, if_it_counts(memory, mdnn_min(all, memory->movable_bytes)));
     return held <= memory->config.budget_bytes && most <= memory->config.budget_bytes - held;
 }
 
@@ -80,11 +87,11 @@ static mdnn_status_t shrink(mdnn_memory_t *memory)
     return status;
 }
 
-mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
+static mdnn_status_t set_aside(mdnn_memory_t *memory, uint64_t bytes, bool optional)
 {
     const uint64_t taken = bytes_of_others(memory), budget = memory->config.budget_bytes;
     mdnn_status_t status = MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
-    if (taken <= budget && bytes <= budget - taken && can_hold(memory, bytes)) {
+    if (taken <= budget && bytes <= budget - taken && can_hold(memory, bytes, optional)) {
         memory->claimed_bytes += bytes; /* nobody else takes it meanwhile */
         status = MDNN_FAULT(SET_ASIDE_WITHOUT_ROOM) ? MDNN_STATUS_OK : shrink(memory);
         if (!MDNN_FAULT(CLAIMED_FOR_EVER))
@@ -98,6 +105,16 @@ mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
     mdnn_memory_note_resident(memory);
     mdnn_memory_check(memory);
     return status;
+}
+
+mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes)
+{
+    return set_aside(memory, bytes, false);
+}
+
+mdnn_status_t mdnn_memory_set_aside_optional(mdnn_memory_t *memory, uint64_t bytes)
+{
+    return set_aside(memory, bytes, true);
 }
 
 void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes)

@@ -45,8 +45,9 @@ CUresult mdnn_virtual_set_aside(CUdevice ordinal, uint64_t bytes, mdnn_aside_kin
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     do {
         taken = taken_by(device, bytes, kind, &small);
-        status = device->memory ? mdnn_memory_set_aside(device->memory, taken)
-                                : MDNN_STATUS_NOT_FOUND; /* it was just reset */
+        status = !device->memory ? MDNN_STATUS_NOT_FOUND /* it was just reset */
+                 : quiet         ? mdnn_memory_set_aside_optional(device->memory, taken)
+                                 : mdnn_memory_set_aside(device->memory, taken);
     } while (mdnn_virtual_try_again(device, status, &retried));
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (status == MDNN_STATUS_OK) {

@@ -156,14 +156,22 @@ static void readers_beside_each_other(void)
     check_and_free(&b);
 }
 
+/* An error of the call, in both ways, which the program can go on after. */
+static void is_refused(size_t bytes)
+{
+    void *block = NULL;
+    CHECK(cudaMalloc(&block, bytes) == cudaErrorMemoryAllocation);
+    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    CHECK(cudaMallocAsync(&block, bytes, streams[0]) == cudaErrorMemoryAllocation);
+    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+}
+
 /* Host memory ends: an error of the call, and what was there is right. */
 static void beyond_the_host(void)
 {
     buffer_t a = new_buffer(WORDS);
-    void *block = NULL;
     mix_into(&a, &a, 0);
-    CHECK(cudaMalloc(&block, (size_t)WORDS * 16) == cudaErrorMemoryAllocation);
-    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    is_refused((size_t)WORDS * 16);
     mix_into(&a, &a, 0);
     check_and_free(&a);
 }
@@ -171,10 +179,8 @@ static void beyond_the_host(void)
 static void refused(void)
 {
     buffer_t a = new_buffer(WORDS), b = new_buffer(WORDS);
-    void *block = NULL;
     CHECK(launch(&a, &b, 1, streams[0]) == CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK(cudaMalloc(&block, (size_t)WORDS * 8) == cudaErrorMemoryAllocation);
-    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    is_refused((size_t)WORDS * 8);
     check_and_free(&a);
     check_and_free(&b);
 }

@@ -2512,6 +2512,21 @@ MEMORY_CASE(tails_stay_when_not_all_can_be_served, tailed_memory(4))
     touch_ends(first, 6, 5, 6);
 }
 
+/* What the program can do without is none of it. */
+MEMORY_CASE(optional_memory_of_others_makes_no_tails, tailed_memory(6))
+{
+    const uint64_t first = allocate(4), second = allocate(8);
+    ok(operate(first, 0, MDNN_USE_WRITE));
+    ok(operate(second, 0, MDNN_USE_WRITE));
+    refused(mdnn_memory_set_aside_optional(memory, 3 * MODEL_CHUNK));
+    ok(mdnn_memory_set_aside_optional(memory, 2 * MODEL_CHUNK));
+    model.aside_bytes = 2 * MODEL_CHUNK;
+    ok(mdnn_memory_set_aside(memory, 3 * MODEL_CHUNK));
+    model.aside_bytes = 5 * MODEL_CHUNK;
+    ok(operate(first, second, MDNN_USE_WRITE));
+    assert_int_equal(chunks_at(first, 4) + chunks_at(second, 8), 1);
+}
+
 /* Only what is named is to be mapped. */
 MEMORY_CASE(verify_has_no_tails, memory_with_tails(4, MODEL_SLOTS, MDNN_SAFETY_VERIFY, 0))
 {
