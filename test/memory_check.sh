@@ -299,6 +299,17 @@ no_other_verdicts() {
               if "0.90 of floor" in name or "0.50 of floor" in name)'
 }
 
+# Of one iteration: what the host did, the largest part first, and what came back late.
+time_is_explained() {
+    passes --part why --only 'bert' &&
+        says 'all(0 < row["why"]["operations"] for row in rows.values()) and
+              [kind for kind, _ in cells.parts_of_host(next(iter(rows.values()))["why"])] == ["copies", "library"] and
+              list(cells.late_returns(next(iter(rows.values()))["why"])) == ["late"]' &&
+        grep -q 'host copies .* ms, library .* ms; .* late late' "$OUT/said" && copy_of_docs &&
+        "$OUT/scripts/memory-table" --keep rows "$OUT/memory.json" && "$OUT/scripts/memory-table" &&
+        grep -q '^| bert b16 tf32 0.60 of stock.*copies .*, library' "$OUT/docs/benchmarks/memory.md"
+}
+
 pages_are_of_the_rows() {
         copy_of_docs && rm -f "$OUT"/docs/benchmarks/memory.md && "$OUT/scripts/memory-table" || return 1
     for page in docs/benchmarks/*memory.md; do
@@ -367,7 +378,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 49
+plan 50
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -419,6 +430,7 @@ check 'chunks that are made in the steady state are found' says \
 check 'the microbench compiles' microbench_compiles
 check 'requests to the kernel driver are counted' requests_are_counted
 check 'the table at the end is short' table_is_short
+check 'where the time of an iteration goes is said' time_is_explained
 check 'a page is made of such rows' page_of_these_rows
 check 'rows join those that are kept, with the commit that they are given' page_of_more_rows
 check 'the pages in docs are made of the kept rows' pages_are_of_the_rows

@@ -365,6 +365,13 @@ class Speed:
     convolution: str = "off"
     peer: str | None = None
     limit: str | None = None
+    part: str = "speed"
+    optimizer: str = "sgd"
+    size: int | None = None
+    reads: bool = False  # the loss of each iteration
+
+    def build(self):
+        return {name: getattr(self, name) for name in ("net", "batch", "mode", "optimizer", "size", "reads")}
 
     def settings(self):
         limit = {"MICRODNN_CONVOLUTION_WORKSPACE_LIMIT": self.limit} if self.limit else {}
@@ -374,7 +381,8 @@ class Speed:
         limit = f" limit {self.limit}" if self.limit else ""
         shown = (f"{self.amount:.2f} of stock" if self.kind == "share" else f"{self.amount / GIB:.0f} GiB")
         other = f" against {self.peer}" if self.peer else ""
-        return (f"speed {self.net} b{self.batch} {self.mode} {shown}, "
+        size = f" {self.size}" if self.size else ""
+        return (f"{self.part} {self.net} b{self.batch}{size} {self.mode} {shown}, "
                 f"convolution {self.convolution}{limit}{other}")
 
 
@@ -389,6 +397,40 @@ SPEED = [Speed("vgg16", 256, "tf32", "bytes", 12 * GIB, 1 / 2.6, "wr", limit="51
          Speed("vgg16", 256, "fp32", "bytes", 12 * GIB, 1 / 1.4, "wr", limit="512MiB"),
          Speed("random_shapes", 64, "tf32", "share", 0.80, NO_PERIOD),
          *(Speed("vgg16", 256, mode, "bytes", 12 * GIB, None) for mode in ("tf32", "fp32"))]
+
+
+# Networks that no part of the library was tuned with, as people train them: where does the time go?
+WHY = [Speed(net, batch, mode, "share", 0.60, None, part="why", optimizer=optimizer, size=size, reads=True)
+       for net, batch, mode, optimizer, size in
+       (("densenet161", 64, "tf32", "sgd", None), ("bert", 16, "tf32", "adamw", None), ("swin_t", 64, "bf16", "adamw", None),
+        ("resnet50", 256, "tf32", "sgd", None), ("unet3d", 16, "tf32", "sgd", 64))]
+
+
+def why_of(before, after, iterations):
+    """Of each iteration between two statistics: milliseconds of the host by kind, returns on demand by cause, bytes.
+    {} if not known."""
+    if not before or not after or iterations <= 0:
+        return {}
+    counts = ("out_bytes", "in_bytes", "operations", "mapped_chunks")
+    names = [name for name in after if name in counts or name.startswith("returned_") or host_kind(name)]
+    return {name: (after[name] - before.get(name, 0)) / iterations for name in names}
+
+
+def host_kind(name):
+    """What the host did, of a statistic of its time; None of any other."""
+    found = re.fullmatch(r"host_(\w+)_ms", name)
+    return found[1] if found and found[1] != "wait" else None
+
+
+def parts_of_host(why):
+    """(kind, milliseconds) of an iteration, the largest first, without what does not count."""
+    parts = [(host_kind(name), ms) for name, ms in why.items() if host_kind(name)]
+    return sorted([part for part in parts if part[1] >= 0.05], key=lambda part: -part[1])
+
+
+def late_returns(why):
+    return {name.removeprefix("returned_"): count for name, count in why.items()
+            if name.startswith("returned_") and count > 0}
 
 
 def plan_of(before, after):

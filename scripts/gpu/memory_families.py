@@ -9,6 +9,7 @@ its field write it. A plain PyTorch program: it knows nothing of microdnn.
     conformer         torchaudio's, for frames of speech
     gpt2              Hugging Face's, from a configuration
     gpt2_50k          the same with a vocabulary of 50,257 tokens, as GPT-2 has it
+    bert              Hugging Face's BERT-base, from a configuration
     lstm_lm           a language model of two LSTM layers
     random_shapes     ResNet-50 with another batch and resolution in every iteration
     registration      3-D convolutions without cuDNN, of the sizes of pytorch issue 166790
@@ -324,6 +325,21 @@ class LargeGpt2(Gpt2):
     VOCABULARY = 50257
 
 
+class Bert(Training):
+    """Masked words; every token is one. The labels are the tokens."""
+
+    VOCABULARY = 30522
+
+    def parts(self, net, size):
+        transformers, tokens = package("transformers"), size or 512
+        data = torch.randint(self.VOCABULARY, (self.batch, tokens))
+        return transformers.BertForMaskedLM(transformers.BertConfig()).train(), data, data
+
+    def loss(self, data, labels):
+        with self.casts():
+            return self.model(input_ids=data, labels=labels).loss
+
+
 class RecurrentModel(torch.nn.Module):
     def __init__(self, vocabulary, width=512, layers=2):
         super().__init__()
@@ -412,7 +428,7 @@ class VideoFrames(Registration):
 
 
 FAMILIES = {"fno2d": Fno2d, "small_systems": SmallSystems, "large_systems": LargeSystems, "per_sample": PerSample,
-            "graph": Graph, "conformer": Conformer, "gpt2": Gpt2, "gpt2_50k": LargeGpt2, "lstm_lm": LstmModel,
+            "graph": Graph, "conformer": Conformer, "gpt2": Gpt2, "bert": Bert, "gpt2_50k": LargeGpt2, "lstm_lm": LstmModel,
             "random_shapes": RandomShapes, "registration": Registration, "video_frames": VideoFrames}
 
 

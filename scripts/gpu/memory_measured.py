@@ -163,8 +163,8 @@ def peak_of(place, child):
 
 
 def turns(place, both, row):
-    """Milliseconds of each side, in turns."""
-    slower = max(ask(place, child, "step", count=2)["ms"] for child in both)
+    """Iterations of each side, and milliseconds of one on each side, in turns."""
+    slower = max(ask(place, child, "step", count=1)["ms"] for child in both)
     count = max(LEAST_STEPS, min(60, int(1000 * place.options.turn / slower)))
     times = ([], [])
     pairs = place.options.pairs if slower < SLOW_MS else min(3, place.options.pairs)
@@ -173,11 +173,11 @@ def turns(place, both, row):
             break
         for side in ((0, 1) if index % 2 == 0 else (1, 0)):
             times[side].append(ask(place, both[side], "step", count=count)["ms"])
-    return times
+    return 2 + len(times[1]) * (count + 1), times  # each step has one before it that is not timed
 
 
 def build(place, child, row):
-    ask(place, child, "build", net=row.net, batch=row.batch, mode=row.mode)
+    ask(place, child, "build", **row.build())
 
 
 PEER_ITERATIONS = 5  # it takes long, and has no plan to wait for
@@ -212,11 +212,13 @@ def compare_speed(place, stock, library, row):
     build(place, library, row)
     result["library"] = warm_up(place, library, row, "library")
     before = live_of(place, library)
-    for side, times in zip(SIDES, turns(place, (stock, library), row)):
+    iterations, both = turns(place, (stock, library), row)
+    for side, times in zip(SIDES, both):
         result[side].update(ms=times, iteration_ms=statistics.median(times))
+    after = live_of(place, library)
     ratios = [a / b for a, b in zip(result["stock"]["ms"], result["library"]["ms"])]
     return {**result, "ratio": statistics.median(ratios), "pairs": len(ratios),
-            "plan": cells.plan_of(before, live_of(place, library))}
+            "plan": cells.plan_of(before, after), "why": cells.why_of(before, after, iterations)}
 
 
 def speed_row(row, stock, library, budget, place):
@@ -275,13 +277,13 @@ class SpeedRows:
                 child.kill()
 
 
-def run_speed(rows, place, report):
+def run_speed(rows, part, place, report):
     rows = [row for row in rows if not report.has(str(row))]
     if not rows:
         return
     runner = SpeedRows(rows, place, report)
     try:
-        alone(rows, "speed", place, report, runner.run)
+        alone(rows, part, place, report, runner.run)
     finally:
         runner.close()
 

@@ -7,7 +7,8 @@ plain PyTorch program: it knows nothing of microdnn.
                       a deterministic training: losses, and hashes of all that it leaves behind.
                       A refused allocation is an answer: {"refused": {type, text}}; so is a
                       program that this machine cannot run: {"skipped": why}
-    build (net, batch, mode)    for timing: with cudnn.benchmark, not deterministic
+    build (net, batch, mode)    for timing: with cudnn.benchmark, not deterministic; perhaps optimizer, size, and
+                      whether each iteration reads its loss
     warm (count, seconds)    so many iterations, then more for so long: seconds, iterations, first losses
     step (count)      iterations: milliseconds of each on average, by events, host time too
     save_on_cpu ()    from here on what backward needs is kept in pinned host memory, by PyTorch
@@ -140,9 +141,19 @@ def program(_, command):
 
 def build(_, command):
     training = families.training_of(command["net"], command["batch"], command["mode"],
-                                    deterministic=False, benchmark=command.get("benchmark", True))
+                                    command.get("optimizer", "sgd"), deterministic=False,
+                                    benchmark=command.get("benchmark", True), size=command.get("size"))
+    training.reads = command.get("reads", False)
     synchronize()
     return training, {}
+
+
+def iterate(training):
+    """The loss of an iteration, which people print or not."""
+    loss = training.iterate()
+    if getattr(training, "reads", False):
+        loss.item()
+    return loss
 
 
 def warm(training, command):
@@ -151,7 +162,7 @@ def warm(training, command):
     begin, count, losses, marks = time.perf_counter(), 0, [], []
     counted = begin
     while count < command["count"] or time.perf_counter() - counted < command.get("seconds", 0):
-        loss = training.iterate()
+        loss = iterate(training)
         losses += [loss] if count < LOSSES else []
         count += 1
         if count == command["count"]:
@@ -169,12 +180,12 @@ def warm(training, command):
 def step(training, command):
     """One iteration goes before the others untimed: the other process had the GPU until now."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    training.iterate()
+    iterate(training)
     synchronize()
     host = time.perf_counter()
     begin.record()
     for _ in range(command["count"]):
-        training.iterate()
+        iterate(training)
     end.record()
     synchronize()
     return training, {"ms": begin.elapsed_time(end) / command["count"],

@@ -48,6 +48,8 @@ def memory_statistics(batch, what=None):
                         "planned_leaves": state["operations"] if BUDGET < peak(batch) else 0,
                         "planned_returns": 0, "demand_leaves": 0, "period_operations": 100,
                         "host_waits": 0, "host_wait_ms": 0.0, "demand_returns": 0,
+                        "host_library_ms": 0.02 * state["operations"], "host_copies_ms": 0.1 * state["operations"],
+                        "host_mapping_ms": 0.0, "returned_late": state["operations"] // 2, "returned_unknown": 0, "in_bytes": 0, "mapped_chunks": 0,
                         "convolution": os.environ.get("MICRODNN_CONVOLUTION_POLICY"),
                         "limit": os.environ.get("MICRODNN_CONVOLUTION_WORKSPACE_LIMIT"),
                         "safety": os.environ.get("MICRODNN_MEMORY_SAFETY", "fast"),
