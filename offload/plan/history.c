@@ -3,7 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_OPERATIONS = 1 << 16, USES_PER_OPERATION = 8, SEARCH_AT_LEAST = 32 };
+enum {
+    DEFAULT_OPERATIONS = 1 << 16,
+    USES_PER_OPERATION = 8,
+    SEARCH_AT_LEAST = 32,
+    SEARCHED_STEPS = 4
+};
 static const uint64_t never = UINT64_MAX;
 
 mdnn_history_t *mdnn_history_create(const mdnn_history_limits_t *limits)
@@ -302,6 +307,7 @@ static void go_on(mdnn_history_t *history)
             return;
         }
         history->followed = -1; /* lost_from says where from */
+        history->lost_at = history->recorded;
         history->familiar_for = 0;
     }
     find_way_back(history);
@@ -373,36 +379,53 @@ static void learn(mdnn_history_t *history, uint32_t lag)
     follow(history, entry, position, lag);
 }
 
-static bool search_is_due(const mdnn_history_t *history)
+/* The last 128 operations are searched after each 32, twice as many half as often, and so on: however much came before,
+ * an iteration is found soon after two of them. Each operation costs a few comparisons for each of these lengths. */
+static void note_due(mdnn_history_t *history)
 {
-    const uint64_t kept = history->recorded - history->first_kept;
-    const uint64_t step = kept / 4 > SEARCH_AT_LEAST ? kept / 4 : SEARCH_AT_LEAST;
-    if (history->learn_at > 0)
-        return history->recorded >= history->learn_at;
-    return history->recorded - history->searched_at >= step;
+    uint64_t step = SEARCH_AT_LEAST;
+    if (history->recorded % step != 0)
+        return;
+    while (history->recorded % (2 * step) == 0 && 2 * step < history->operation_capacity)
+        step *= 2;
+    const uint32_t count = (uint32_t)(step * SEARCHED_STEPS);
+    history->search_in = count > history->search_in ? count : history->search_in;
+}
+
+/* The program has just got lost: what looks like a loop then is mostly a stretch of what it was in. */
+static bool may_find_back(const mdnn_history_t *history)
+{
+    return history->followed < 0 && history->lost_at > 0 &&
+           history->recorded - history->lost_at < MDNN_HISTORY_FAMILIAR;
 }
 
 /* What is found is learned when least lives, within one iteration: what lives across the ends of the
  * window has to be matched with what lived an iteration before, and that is a guess. */
 static void search(mdnn_history_t *history)
 {
-    if (!search_is_due(history))
-        return;
+    const uint64_t kept = history->recorded - history->first_kept;
     const bool waited = history->learn_at > 0;
-    history->learn_at = 0;
-    if (!waited && is_settled(history)) /* meanwhile, a loop may have been */
+    note_due(history);
+    if (waited ? history->recorded < history->learn_at : history->search_in == 0)
         return;
-    history->searched_at = history->recorded;
-    const uint32_t lag = history_find_lag(history);
+    if (!waited && (is_settled(history) || may_find_back(history)))
+        return;
+    const uint64_t wanted = waited ? history->learn_in : history->search_in;
+    const uint32_t count = (uint32_t)(wanted < kept ? wanted : kept);
+    history->learn_at = 0;
+    history->search_in = 0;
+    const uint32_t lag = history_find_lag(history, count);
     /* What is short may be a loop within what is followed; not if it got lost in each iteration. */
     if (lag == 0 || (history->followed >= 0 && history->familiar_for >= lag &&
                      lag <= history->remembered[history->followed].period.operation_count))
         return;
     const uint32_t quiet_in = waited ? 0 : history_quiet_in(history, lag);
-    if (quiet_in > 0)
-        history->learn_at = history->recorded + quiet_in;
-    else
+    if (quiet_in == 0) {
         learn(history, lag);
+        return;
+    }
+    history->learn_at = history->recorded + quiet_in;
+    history->learn_in = count + quiet_in;
 }
 
 void mdnn_history_record(mdnn_history_t *history, const mdnn_history_operation_t *operation)

@@ -58,8 +58,10 @@ struct mdnn_history {
     uint32_t position;     /* of the last operation, or where it got lost */
     uint64_t travel;       /* positions passed in followed or lost_from */
     uint64_t familiar_for; /* operations without a deviation */
-    uint64_t searched_at;
+    uint64_t lost_at;      /* number of operations at the last deviation */
+    uint32_t search_in;    /* that many of the last operations are to be searched; 0: none */
     uint64_t learn_at; /* number of operations at which a period is looked for once more; 0: no */
+    uint64_t learn_in; /* among so many of the last ones */
     uint32_t *scratch; /* operation_capacity */
     /* While two lists of uses are matched. */
     uint64_t likenesses[2][HISTORY_MATCHED];
@@ -113,8 +115,8 @@ void history_match(const uint64_t *a, uint32_t a_count, const uint64_t *b, uint3
                    uint32_t *match);
 
 /* The lag with the longest run of equal operations that ends now, if the run is at least one period
- * long and two iterations are in the ring; 0 if there is none. O(operations kept). */
-uint32_t history_find_lag(mdnn_history_t *history);
+ * long and two iterations are among the last `count` operations, which are in the ring; 0 if there is none. O(count). */
+uint32_t history_find_lag(mdnn_history_t *history, uint32_t count);
 
 /* After how many operations, less than `lag`, the fewest bytes will be alive, judged by the last
  * `lag` operations. */

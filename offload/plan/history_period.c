@@ -32,10 +32,9 @@ static uint64_t symbol_before_last(const mdnn_history_t *history, uint64_t back)
 
 /* The Z algorithm on the sequence read backwards: z[lag] is the length of the run in which each
  * operation equals the one `lag` before it, up to now. */
-uint32_t history_find_lag(mdnn_history_t *history)
+uint32_t history_find_lag(mdnn_history_t *history, uint32_t count)
 {
     uint32_t *const z = history->scratch;
-    const uint32_t count = (uint32_t)(history->recorded - history->first_kept);
     uint32_t left = 0, right = 0, best = 0;
     for (uint32_t lag = 1; lag < count; lag++) {
         uint32_t run = 0;

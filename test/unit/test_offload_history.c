@@ -248,6 +248,47 @@ CASE(a_round_that_changed_in_one_place_is_learned)
     }
 }
 
+/* Operations of a round: `loops` loops of four operations, each `times` times, with others between them. */
+static uint64_t key_of_round(uint32_t position, uint32_t times)
+{
+    const uint32_t stretch = 10 + 4 * times, in_stretch = position % stretch;
+    return in_stretch < 10 ? 1000 + position : 1 + (in_stretch - 10) % 4;
+}
+
+static uint32_t period_now(const mdnn_history_t *history)
+{
+    const mdnn_period_t *const period =
+        mdnn_history_period(history, mdnn_history_place(history).period);
+    return period ? period->operation_count : 0;
+}
+
+static void check_round_after(uint32_t before, uint32_t loops, uint32_t times)
+{
+    const uint32_t round = loops * (10 + 4 * times);
+    mdnn_history_t *const history = mdnn_history_create(NULL);
+    for (uint32_t i = 0; i < before; i++)
+        record_key(history, UINT64_C(1) << 32 | i);
+    for (uint32_t i = 0; i < 4 * round; i++)
+        record_key(history, key_of_round(i % round, times));
+    for (uint32_t i = 0; i < round; i++) {
+        assert_int_equal(period_now(history), round);
+        record_key(history, key_of_round(i, times));
+    }
+    mdnn_history_destroy(history);
+}
+
+/* However long the program has done something else before, and though a round has loops in it, such as micro-batches. */
+CASE(a_round_is_followed_after_the_fourth_one)
+{
+    static const uint32_t before[] = {0, 777, 20000};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        check_round_after(before[i], 1, 4);
+        check_round_after(before[i], 3, 16);
+        check_round_after(before[i], 13, 33);
+        check_round_after(before[i], 40, 64);
+    }
+}
+
 /* Nothing repeats, rings are tiny, ranges end at any time, handles are wrong: nothing breaks. */
 enum { LAYERS = 20 };
 static uint64_t noise_state;
