@@ -183,6 +183,24 @@ bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uin
  * before, in whatever stream, may still use it. NOT_FOUND. */
 mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream);
 
+/* Addresses of the program's own, for allocations that it makes there: they outlive each of these. reserve: OVERFLOW,
+ * OUT_OF_MEMORY, or INVALID_ARGUMENT for a block of a slab. give: what lives there ends with its own free, and its
+ * addresses with it. */
+mdnn_status_t mdnn_memory_reserve_addresses(mdnn_memory_t *memory, uint64_t bytes,
+                                            uint64_t *address);
+void mdnn_memory_give_addresses(mdnn_memory_t *memory, uint64_t address);
+/* Waits on the host until what was freed at such addresses has ended, so that nothing is mapped there. BUSY: it is not
+ * freed, or pinned, or does not end. */
+mdnn_status_t mdnn_memory_await_addresses(mdnn_memory_t *memory, uint64_t address);
+/* A promise counts as an allocation of that size does. OUT_OF_DEVICE_MEMORY: it could never be kept; NOT_FOUND: an
+ * allocation would need memory from the beginning. */
+mdnn_status_t mdnn_memory_promise(mdnn_memory_t *memory, uint64_t bytes);
+void mdnn_memory_end_promise(mdnn_memory_t *memory, uint64_t bytes);
+/* Keeps a promise of that size: an allocation that takes memory when it is named, at all of the addresses. Waits like
+ * await_addresses for the one before it; if that is pinned, it lives again. BUSY: it would need memory now, or something
+ * lives there. mdnn_memory_free ends it. */
+mdnn_status_t mdnn_memory_allocate_at(mdnn_memory_t *memory, uint64_t address, uint64_t bytes);
+
 /* The live allocation around `address`. O(1). */
 bool mdnn_memory_find(const mdnn_memory_t *memory, uint64_t address, uint64_t *start,
                       uint64_t *bytes);

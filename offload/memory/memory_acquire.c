@@ -58,6 +58,12 @@ bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes)
            bytes > memory->config.ranges.small_bytes;
 }
 
+bool mdnn_memory_could_hold(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    return may_have(memory, mdnn_ranges_chunks_for(memory->ranges, bytes),
+                    mdnn_memory_has_tails(memory));
+}
+
 /* An allocation. */
 typedef struct request {
     uint64_t bytes, stream, chunks;

@@ -16,6 +16,8 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
  * Allocations that must not leave, or that may be used untracked, have memory from the
  * beginning. */
 bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes);
+/* Whether an allocation that may be bare can ever be used, beside all that lives. */
+bool mdnn_memory_could_hold(const mdnn_memory_t *memory, uint64_t bytes);
 /* Reserves addresses alone. NOT_FOUND: the allocation could never get chunks. */
 mdnn_status_t mdnn_memory_reserve(mdnn_memory_t *memory, uint64_t bytes,
                                   mdnn_acquired_t *allocation);

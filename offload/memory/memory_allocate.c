@@ -187,6 +187,17 @@ static mdnn_status_t allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t st
     return status;
 }
 
+mdnn_status_t mdnn_allocation_begin_at(mdnn_memory_t *memory, uint64_t address, uint64_t bytes)
+{
+    mdnn_allocation_t *const allocation = new_allocation();
+    if (!allocation)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    fill_allocation(memory, allocation, address, bytes);
+    allocation->keeps_addresses = true;
+    link_allocation(memory, allocation);
+    return MDNN_STATUS_OK;
+}
+
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address)
 {

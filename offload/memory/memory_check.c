@@ -208,8 +208,8 @@ static bool sums_hold(const mdnn_memory_t *memory, const sums_t *sums, const cha
 {
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
     const uint64_t there = mdnn_ranges_chunks_there(&counts);
-    MDNN_RULE(memory->report.live_bytes == sums->live_bytes);
-    MDNN_RULE(memory->live_room_bytes == sums->live_room_bytes);
+    MDNN_RULE(memory->report.live_bytes == sums->live_bytes + memory->promised_bytes);
+    MDNN_RULE(memory->live_room_bytes == sums->live_room_bytes + memory->promised_room_bytes);
     MDNN_RULE(memory->loose_bytes == sums->loose_bytes);
     MDNN_RULE(memory->stuck_bytes == sums->stuck_bytes);
     MDNN_RULE(memory->report.host_bytes == sums->host_bytes);

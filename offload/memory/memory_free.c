@@ -22,17 +22,29 @@ void mdnn_allocation_forget(mdnn_memory_t *memory, mdnn_allocation_t *allocation
     mdnn_allocation_end(memory, allocation);
 }
 
+/* Its chunks serve others, and nothing is mapped there. */
+static void end_range(mdnn_memory_t *memory, mdnn_allocation_t *allocation, bool keeps_addresses)
+{
+    if (!keeps_addresses) {
+        mdnn_range_drop(memory->ranges, allocation->range);
+        return;
+    }
+    mdnn_range_give(memory->ranges, allocation->range, 0);
+    mdnn_ranges_set_owner(memory->ranges, allocation->address, NULL);
+}
+
 /* What is whole and mapped is released with its uses, and nobody waits. In VERIFY nothing that is
  * freed stays mapped. */
 static bool release(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
+    const bool keeps = allocation->keeps_addresses && !MDNN_FAULT(ADDRESSES_END_WITH_CONTENT);
     if (allocation->range && (mdnn_range_chunks(allocation->range).mapped < allocation->count ||
-                              memory->config.safety == MDNN_SAFETY_VERIFY)) {
+                              memory->config.safety == MDNN_SAFETY_VERIFY || keeps)) {
         if (!mdnn_allocation_uses_over(memory, allocation) ||
             mdnn_range_hide(memory->ranges, allocation->range, 0) != MDNN_STATUS_OK ||
             mdnn_allocation_uncover(memory, allocation) != MDNN_STATUS_OK)
             return false;
-        mdnn_range_drop(memory->ranges, allocation->range);
+        end_range(memory, allocation, keeps);
         return true;
     }
     uint32_t kept = 0;

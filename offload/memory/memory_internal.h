@@ -13,6 +13,7 @@
  *   memory_turns.c  the line of demands
  *   memory_waits.c  waits of the host
  *   memory_quiet.c  safety = host
+ *   memory_promises.c memory and addresses of the program's own handles and reservations
  *   memory_names.c  begin and end of operations; the plan follower's advice
  *   memory_iterations.c how long an iteration of what repeats takes
  *   memory_untracked.c work whose memory nobody knows
@@ -62,12 +63,13 @@ typedef struct mdnn_allocation {
     mdnn_range_t *range; /* NULL: a block of a slab */
     mdnn_allocation_state_t state;
     bool freed;
-    bool stays;          /* a block, or too small to leave */
-    uint32_t held, pins; /* operations between begin and end; mdnn_memory_pin */
-    uint32_t live_pins;  /* how many of the pins end when it is freed */
-    uint64_t number;     /* no other one's, ever */
-    uint32_t idlers;     /* waiters, and lists that contain it; it may leave all the same */
-    uint64_t born, gone; /* operations that began in between can name it */
+    bool stays;           /* a block, or too small to leave */
+    bool keeps_addresses; /* they are the program's, and outlive it */
+    uint32_t held, pins;  /* operations between begin and end; mdnn_memory_pin */
+    uint32_t live_pins;   /* how many of the pins end when it is freed */
+    uint64_t number;      /* no other one's, ever */
+    uint32_t idlers;      /* waiters, and lists that contain it; it may leave all the same */
+    uint64_t born, gone;  /* operations that began in between can name it */
 
     /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to
      * `out_sent` are enqueued. */
@@ -167,7 +169,9 @@ struct mdnn_memory {
     uint64_t chunk_limit;     /* chunks that the budget allows, or the device has */
     uint64_t aside_bytes;     /* of the budget: for other memory than chunks; */
     uint64_t claimed_bytes;   /* and what such memory will have when there is room */
-    uint64_t live_room_bytes; /* what all that is not freed takes, wherever it is */
+    uint64_t live_room_bytes; /* what all that is not freed takes, wherever it is, */
+    uint64_t promised_bytes, promised_room_bytes; /* and of that what has no allocation yet */
+    uint64_t reserved_bytes;                      /* of addresses: the program's */
     uint64_t peak_resident_bytes;
     uint64_t
         movable_bytes; /* most that one operation named of what can leave, without workspaces */
@@ -262,6 +266,8 @@ void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* and of that a 
 /* ---- memory_allocate.c ---- */
 /* The allocation is alive from now on: it is counted, and the plan follower knows it. */
 void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+/* Makes one without memory, of all of the program's addresses there. OUT_OF_MEMORY. */
+mdnn_status_t mdnn_allocation_begin_at(mdnn_memory_t *memory, uint64_t address, uint64_t bytes);
 
 /* ---- memory_free.c ---- */
 /* The program has freed the allocation: it is not found any more, unless it is pinned. It ends now

@@ -2,8 +2,9 @@
 #include "config/devices.h"
 #include "config/log.h"
 #include "shim/interpose/driver.h"
-#include "shim/vmem/handle_memory.h"
+#include "shim/handles/handle_memory.h"
 #include "shim/vmem/other_memory.h"
+#include "shim/handles/program_handles.h"
 #include "shim/real/host_memory.h"
 #include "shim/real/pool_counters.h"
 #include "shim/vmem/reserved_memory.h"
@@ -97,6 +98,8 @@ CUresult mdnn_hook_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, 
     (void)own_stream;
     if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
         return CUDA_SUCCESS;
+    if (mdnn_virtual_owns(address) && mdnn_program_has_reserved(address))
+        return CUDA_ERROR_INVALID_VALUE;
     mdnn_other_memory_t *const other = mdnn_other_take(MDNN_OTHER_ADDRESS, address);
     mdnn_reserved_share_t *const share = mdnn_reserved_take(address);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
@@ -223,6 +226,7 @@ CUresult mdnn_hook_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
     mdnn_other_device_ends(device);
     mdnn_reserved_device_ends(device);
     mdnn_handles_device_ends(device);
+    mdnn_program_device_ends(device);
     mdnn_virtual_device_ends(device);
     mdnn_pools_device_ends(device);
     const CUresult result = real(device);
@@ -253,7 +257,10 @@ CUresult mdnn_hook_cuMemGetAddressRange_v2(CUresult (*real)(CUdeviceptr *, size_
     if (!mdnn_virtual_owns(address))
         return real(start, bytes, address);
     if (!mdnn_virtual_find(address, &first, &length, &device))
-        return CUDA_ERROR_NOT_FOUND; /* the driver knows what is mapped there, not what is alive */
+        return mdnn_program_has_reserved(address)
+                   ? real(start, bytes, address)
+                   : CUDA_ERROR_NOT_FOUND; /* the driver knows what is mapped there, not what is
+                                            * alive */
     if (start)
         *start = first;
     if (bytes)

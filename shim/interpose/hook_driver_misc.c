@@ -5,6 +5,7 @@
 #include "config/fault.h"
 #include "config/log.h"
 #include "shim/interpose/driver_names.h"
+#include "shim/handles/program_handles.h"
 #include "shim/vmem/registrations.h"
 #include "shim/vmem/reserved_memory.h"
 #include "shim/real/tensor_maps.h"
@@ -335,6 +336,7 @@ static void correct(CUpointer_attribute attribute, void *value, CUdeviceptr addr
     static const uint64_t ours = (uint64_t)1 << 62;
     uint64_t start, bytes;
     int device;
+    CUmemAllocationProp properties;
     if (!value || !mdnn_virtual_find(address, &start, &bytes, &device))
         return;
     if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
@@ -349,6 +351,9 @@ static void correct(CUpointer_attribute attribute, void *value, CUdeviceptr addr
         memcpy(value, &(uint64_t){ours + number}, sizeof number);
     else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
         correct_context(value, device);
+    else if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES &&
+             mdnn_program_properties_at(address, &properties))
+        memcpy(value, &(uint64_t){properties.requestedHandleTypes}, sizeof(uint64_t));
 }
 
 /* Others reach the memory with such tokens, so it stays from then on. */

@@ -6,6 +6,7 @@
 #include "shim/interpose/driver.h"
 #include "shim/vmem/graph_memory.h"
 #include "shim/vmem/other_memory.h"
+#include "shim/handles/program_handles.h"
 #include "shim/real/pool_counters.h"
 #include "shim/vmem/reserved_memory.h"
 
@@ -176,6 +177,8 @@ CUresult mdnn_hook_cuMemFreeAsync(CUresult (*real)(CUdeviceptr, CUstream), bool 
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
         return CUDA_SUCCESS;
+    if (mdnn_virtual_owns(address) && mdnn_program_has_reserved(address))
+        return CUDA_ERROR_INVALID_VALUE;
     mdnn_other_memory_t *const other = mdnn_other_take(MDNN_OTHER_ADDRESS, address);
     mdnn_reserved_share_t *const share = mdnn_reserved_take(address);
     if (mdnn_virtual_owns(address))

@@ -1,5 +1,5 @@
 /* The driver's own device memory, which the program got in a way that cannot be virtual or that we could not serve. It
- * counts in the budget as long as it exists. For the hooks. Memory of cuMemCreate is in shim/vmem/handle_memory.h, that
+ * counts in the budget as long as it exists. For the hooks. Memory of cuMemCreate is in shim/handles/handle_memory.h, that
  * of pools and graphs in shim/vmem/reserved_memory.h. Thread-safe. */
 #ifndef MDNN_OTHER_MEMORY_H
 #define MDNN_OTHER_MEMORY_H

@@ -77,6 +77,9 @@ void mdnn_virtual_await_ends(mdnn_virtual_device_t *device);
  * operations do not end, the next try does not wait for them. */
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried);
 
+/* The device is entered. Asks for host memory for what lives beyond the budget, and some more. */
+void mdnn_virtual_want_slots(mdnn_virtual_device_t *device);
+
 /* The safety that the option asks for, unless host memory cannot be mapped at the addresses of
  * ranges. */
 mdnn_safety_t mdnn_virtual_safety(const mdnn_virtual_device_t *device);

@@ -12,20 +12,7 @@
 #include "shim/vmem/virtual_workspaces.h"
 #include "shim/vmem/workspace_sizes.h"
 
-static const uint64_t mebibyte = (uint64_t)1 << 20;
-
 /* ---- allocations ---- */
-
-/* Entered. Host memory for what lives beyond the budget, and some more. */
-static void want_slots(mdnn_virtual_device_t *device)
-{
-    const uint64_t budget = device->budget_bytes;
-    const uint64_t live_bytes = mdnn_memory_report(device->memory).live_bytes;
-    const uint64_t ahead = budget / 2 < 1024 * mebibyte ? budget / 2 : 1024 * mebibyte;
-    if (live_bytes > budget / 2)
-        mdnn_pinned_pool_want(mdnn_device_memory_slots(device->device),
-                              (live_bytes > budget ? live_bytes - budget : 0) + ahead);
-}
 
 /* The number of the stream whose order an allocation follows. During a capture of that stream it is
  * none: the memory may be used at once, and belongs to the capture. */
@@ -65,7 +52,7 @@ static mdnn_status_t allocate_entered(mdnn_virtual_device_t *device, size_t byte
     if (status == MDNN_STATUS_OK && capture)
         mdnn_virtual_capture_allocates(device, capture, *start);
     if (status == MDNN_STATUS_OK)
-        want_slots(device);
+        mdnn_virtual_want_slots(device);
     return status;
 }
 

@@ -75,9 +75,9 @@ TESTS += test/refusals.sh test/tight_workspaces.sh
 $(C)/tight_workspaces: $(B)/obj/docs/examples/graph.o
 
 # Device memory that is not virtual.
-$(C)/other_memory: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
-TEST_DEPS += $(C)/other_memory
-TESTS += test/other_memory.sh
+$(C)/other_memory $(C)/program_handles: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
+TEST_DEPS += $(C)/other_memory $(C)/program_handles
+TESTS += test/other_memory.sh test/program_handles.sh
 
 # Pieces of shim/ tested alone, with a driver of the test's own.
 $(B)/test/shim/test_trial: test/shim/test_trial.c shim/convolution/trial.c shim/real/capture_mode.c $(B)/libmdnn_core.a
@@ -153,7 +153,7 @@ $(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_d
 	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/interpose/exports.map \
 	    -Wl,-z,now,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -Wl,--exclude-libs,ALL \
 	    -Wl,--as-needed $(SANITIZE) $(@D)/virtual_double.o \
-	    $(filter-out $(B)/obj/shim/vmem/virtual_%.o $(B)/obj/shim/vmem/pointer_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
+	    $(filter-out $(B)/obj/shim/vmem/virtual_%.o $(B)/obj/shim/vmem/pointer_%.o $(B)/obj/shim/handles/virtual_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 DRIVER_HOOKS_FLAGS = $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS)
 $(B)/test/shim/test_driver_hooks: test/shim/test_driver_hooks.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
 	@mkdir -p $(@D)

@@ -6,6 +6,7 @@
 
 #include "shim/real/process.h"
 #include "shim/real/real.h"
+#include "shim/handles/virtual_addresses.h"
 #include "shim/vmem/virtual_aside.h"
 #include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_untracked.h"
@@ -510,4 +511,59 @@ void mdnn_pointers_host_waits(void)
 void mdnn_transfers_free(mdnn_transfers_t *transfers)
 {
     (void)transfers;
+}
+
+/* ---- handles: none is virtual ---- */
+
+CUresult mdnn_virtual_reserve_addresses(uint64_t bytes, uint64_t alignment, CUdevice *device,
+                                        CUdeviceptr *address)
+{
+    (void)bytes, (void)alignment, (void)device, (void)address;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void mdnn_virtual_give_addresses(CUdeviceptr address)
+{
+    (void)address;
+}
+
+CUresult mdnn_virtual_promise(CUdevice device, uint64_t bytes)
+{
+    (void)device, (void)bytes;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void mdnn_virtual_end_promise(CUdevice device, uint64_t bytes)
+{
+    (void)device, (void)bytes;
+}
+
+CUresult mdnn_virtual_allocate_at(CUdeviceptr address, uint64_t bytes)
+{
+    (void)address, (void)bytes;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult mdnn_virtual_end_at(CUdeviceptr address)
+{
+    (void)address;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult mdnn_virtual_await_addresses(CUdeviceptr address)
+{
+    (void)address;
+    return CUDA_SUCCESS;
+}
+
+bool mdnn_virtual_is_held(CUdeviceptr address)
+{
+    (void)address;
+    return false;
+}
+
+CUresult mdnn_virtual_copy_out(CUdeviceptr address, CUdeviceptr to, uint64_t bytes)
+{
+    (void)address, (void)to, (void)bytes;
+    return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -1,4 +1,4 @@
-#include "shim/vmem/handle_memory.h"
+#include "shim/handles/handle_memory.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,0 +1,103 @@
+/* Handles of cuMemCreate, and reserved addresses, as the program has them: which handles are virtual, and what lies
+ * where (docs/design/handles.md).
+ *
+ * A handle of the program's is a number of ours, or the driver's own, which is not known here. A call that changes one
+ * claims it: from then until it is let go, no other call changes it or what it belongs to. Thread-safe. */
+#ifndef MDNN_PROGRAM_HANDLES_H
+#define MDNN_PROGRAM_HANDLES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+typedef struct mdnn_program_handle mdnn_program_handle_t;
+typedef struct mdnn_program_addresses mdnn_program_addresses_t;
+
+struct mdnn_program_handle {
+    CUmemGenericAllocationHandle value; /* the program's, */
+    CUmemGenericAllocationHandle real;  /* and the driver's; 0: there is none */
+    uint64_t bytes;
+    CUdevice device;
+    CUmemAllocationProp properties;
+    uint64_t releases; /* that are still to come */
+    /* Only while it is not real: */
+    mdnn_program_addresses_t *place; /* where it is mapped, or its content lies; NULL: a promise */
+    bool mapped, begun;              /* it is mapped there; its content lies there */
+    uint64_t access;                 /* devices that may use the mapping, a bit each */
+    bool lost;                       /* its device was reset */
+    bool gone, claimed;
+    mdnn_program_handle_t *next;
+};
+
+struct mdnn_program_addresses {
+    uint64_t start, bytes;
+    bool ours;           /* a part of our reservation; else one of the driver's */
+    CUdevice device;     /* if it is ours */
+    bool freed;          /* by the program; its guest's content is there still */
+    bool in_parts;       /* something else than one whole virtual handle was mapped there */
+    uint64_t real_bytes; /* mapped there by the driver */
+    mdnn_program_handle_t *guest; /* whose place it is */
+    bool gone, claimed;
+};
+
+/* What a call works on; each may be NULL. */
+typedef struct mdnn_program_claim {
+    mdnn_program_handle_t *handle;
+    mdnn_program_addresses_t *addresses; /* around its address */
+    mdnn_program_handle_t *guest;        /* what belonged to these when they were claimed */
+    mdnn_program_addresses_t *place;
+} mdnn_program_claim_t;
+
+/* Whether it is a number of ours, of which the driver knows nothing, though no handle may have it any more. */
+bool mdnn_program_is_ours(CUmemGenericAllocationHandle value);
+/* Claims the handle, unless it is 0 or the driver's, and the addresses around `address`, unless it is 0, with what
+ * belongs to them. Waits for other calls that have claimed one of these. */
+mdnn_program_claim_t mdnn_program_claim(CUmemGenericAllocationHandle value, uint64_t address);
+/* Lets go of them. What is gone is not there any more after that. */
+void mdnn_program_let_go(mdnn_program_claim_t claim);
+
+/* Whether the address lies in a reservation of the program's, of whatever kind. */
+bool mdnn_program_has_reserved(uint64_t address);
+/* The properties of the virtual handle that is mapped there. */
+bool mdnn_program_properties_at(uint64_t address, CUmemAllocationProp *properties);
+
+/* ---- without a claim ---- */
+/* A promise. CUDA_ERROR_NOT_SUPPORTED: the driver is to create it. */
+CUresult mdnn_program_create(CUmemGenericAllocationHandle *value, uint64_t bytes,
+                             const CUmemAllocationProp *properties);
+/* Addresses of ours, or CUDA_ERROR_NOT_SUPPORTED. */
+CUresult mdnn_program_reserve(CUdeviceptr *address, uint64_t bytes, uint64_t alignment);
+/* The driver has reserved addresses for the program. */
+void mdnn_program_reserved(uint64_t address, uint64_t bytes);
+/* The program's number for a handle that the driver just gave it; then it has that once more in its place. Else the
+ * driver's handle. */
+CUmemGenericAllocationHandle mdnn_program_value_of(CUmemGenericAllocationHandle real);
+/* Before the device is reset: what is virtual there is lost. */
+void mdnn_program_device_ends(CUdevice device);
+
+/* ---- what is claimed, and virtual ---- */
+/* Whether this call maps the whole handle at the whole reservation, so that it stays virtual; then it is mapped. */
+bool mdnn_program_map(mdnn_program_claim_t claim, uint64_t address, uint64_t bytes, uint64_t offset,
+                      unsigned long long flags);
+/* Whether the addresses have a virtual mapping. */
+bool mdnn_program_is_mapped(const mdnn_program_addresses_t *addresses);
+void mdnn_program_unmap(mdnn_program_addresses_t *addresses);
+/* CUDA_ERROR_NOT_SUPPORTED: such access needs a real handle. */
+CUresult mdnn_program_let(mdnn_program_addresses_t *addresses, const CUmemAccessDesc *access,
+                          size_t count);
+/* One release less to come. */
+void mdnn_program_release(mdnn_program_handle_t *handle);
+/* Frees addresses of ours. CUDA_ERROR_INVALID_VALUE: something is mapped there. */
+CUresult mdnn_program_free(mdnn_program_addresses_t *addresses);
+/* Waits until the driver can map something at addresses of ours that have no guest. CUDA_ERROR_NOT_SUPPORTED: a graph
+ * holds what was there. */
+CUresult mdnn_program_await(const mdnn_program_addresses_t *addresses);
+
+/* Makes the driver have it; NULL and what is real already are left as they are. After a failure it is as before, or its
+ * content is in a real handle that is not mapped. */
+CUresult mdnn_program_make_real(mdnn_program_handle_t *handle);
+/* The handle has no place any more, and this is the driver's. */
+void mdnn_program_set_real(mdnn_program_handle_t *handle, CUmemGenericAllocationHandle real);
+
+#endif

@@ -1,0 +1,33 @@
+/* Promises of memory, and addresses that the program reserves itself, on devices under a budget. An allocation at such
+ * addresses is found, named and moved like any other; mdnn_virtual_free ends it, and its addresses stay. Thread-safe;
+ * what waits says so. CUDA_ERROR_NOT_SUPPORTED: the library cannot do it now, so the driver is to. */
+#ifndef MDNN_VIRTUAL_ADDRESSES_H
+#define MDNN_VIRTUAL_ADDRESSES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+/* Addresses on the current device, without memory, whose start is a multiple of `alignment` (0: of anything). */
+CUresult mdnn_virtual_reserve_addresses(uint64_t bytes, uint64_t alignment, CUdevice *device,
+                                        CUdeviceptr *address);
+void mdnn_virtual_give_addresses(CUdeviceptr address);
+
+/* Memory that counts as allocated from now on. CUDA_ERROR_OUT_OF_MEMORY: the budget could never hold it, and the log
+ * says so. */
+CUresult mdnn_virtual_promise(CUdevice device, uint64_t bytes);
+void mdnn_virtual_end_promise(CUdevice device, uint64_t bytes);
+/* Makes an allocation of what was promised, at all of these addresses. Waits for the end of the one before it. */
+CUresult mdnn_virtual_allocate_at(CUdeviceptr address, uint64_t bytes);
+/* Ends the allocation as cuMemFree does. */
+CUresult mdnn_virtual_end_at(CUdeviceptr address);
+/* Waits until nothing is mapped at addresses where the allocation has ended. */
+CUresult mdnn_virtual_await_addresses(CUdeviceptr address);
+
+/* Whether a graph or a capture holds the allocation. */
+bool mdnn_virtual_is_held(CUdeviceptr address);
+/* Copies it to memory that is not virtual, and waits for that, and before it for all work on the allocation. */
+CUresult mdnn_virtual_copy_out(CUdeviceptr address, CUdeviceptr to, uint64_t bytes);
+
+#endif
