@@ -162,59 +162,76 @@ static mdnn_status_t make_streams(mdnn_device_memory_t *memory)
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t make_slots(mdnn_device_memory_t *memory, bool mappable)
+static mdnn_pinned_pool_config_t slots_config(const mdnn_device_memory_t *memory)
 {
     const mdnn_device_memory_config_t *const config = &memory->config;
-    const mdnn_pinned_pool_config_t slots = {.driver = config->driver,
-                                             .device = config->device,
-                                             .context = config->context,
-                                             .slot_bytes = config->chunk_bytes,
-                                             .account = config->host,
-                                             .background = !config->driver->is_simulated,
-                                             .mappable = mappable};
-    return mdnn_pinned_pool_create(&slots, &memory->slots);
+    return (mdnn_pinned_pool_config_t){.driver = config->driver,
+                                       .device = config->device,
+                                       .context = config->context,
+                                       .slot_bytes = config->chunk_bytes,
+                                       .account = config->host,
+                                       .background = !config->driver->is_simulated,
+                                       .mappable = memory->covers};
 }
 
-static mdnn_status_t await_slot(mdnn_device_memory_t *memory, uint64_t *slot)
+static mdnn_status_t await_slot(mdnn_pinned_pool_t *slots, uint64_t *slot)
 {
     mdnn_status_t status;
-    while ((status = take_slot(memory, slot)) == MDNN_STATUS_BUSY)
-        MDNN_TRY(mdnn_pinned_pool_wait(memory->slots)); /* at the beginning: there is no lock yet */
+    while ((status = mdnn_pinned_pool_take(slots, slot)) == MDNN_STATUS_BUSY)
+        MDNN_TRY(mdnn_pinned_pool_wait(slots)); /* at the beginning: there is no lock yet */
     return status;
 }
 
 /* One slot, at the first range's address. A call that fails is tried once more. */
-static CUresult try_cover(mdnn_device_memory_t *memory)
+static CUresult map_one(const mdnn_device_memory_t *memory, mdnn_pinned_pool_t *slots)
 {
     enum { ATTEMPTS = 2 };
     uint64_t slot;
-    if (await_slot(memory, &slot) != MDNN_STATUS_OK) {
-        const CUresult error = mdnn_pinned_pool_error(memory->slots);
-        return error == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : error; /* host_limit */
-    }
+    if (await_slot(slots, &slot) != MDNN_STATUS_OK)
+        return mdnn_pinned_pool_error(slots);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     for (int i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
-        result = mdnn_pinned_pool_map(memory->slots, slot, memory->addresses, memory->access, 1);
-    if (result == CUDA_SUCCESS && mdnn_pinned_pool_unmap(memory->slots, slot) != CUDA_SUCCESS)
-        result = mdnn_pinned_pool_unmap(memory->slots, slot);
-    give_slot(memory, slot);
+        result = mdnn_pinned_pool_map(slots, slot, memory->addresses, memory->access, 1);
+    if (result == CUDA_SUCCESS && mdnn_pinned_pool_unmap(slots, slot) != CUDA_SUCCESS)
+        result = mdnn_pinned_pool_unmap(slots, slot);
     return result;
 }
 
-static mdnn_status_t make_covering_slots(mdnn_device_memory_t *memory)
+/* Whether slots can be mapped at the program's addresses. The slot of the trial is beside the account, where others may
+ * hold everything just now. */
+static CUresult try_cover(const mdnn_device_memory_t *memory)
 {
-    const mdnn_status_t status = make_slots(memory, true);
-    const CUresult result = status == MDNN_STATUS_OK ? try_cover(memory) : CUDA_ERROR_NOT_SUPPORTED;
+    mdnn_host_account_t alone = {.limit_bytes = memory->config.chunk_bytes};
+    mdnn_pinned_pool_config_t config = slots_config(memory);
+    mdnn_pinned_pool_t *slots;
+    config.account = &alone;
+    config.background = false;
+    config.mappable = config.is_trial = true;
+    if (mdnn_pinned_pool_create(&config, &slots) != MDNN_STATUS_OK)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const CUresult result = map_one(memory, slots);
+    mdnn_pinned_pool_destroy(slots);
+    return result;
+}
+
+static void see_whether_it_covers(mdnn_device_memory_t *memory)
+{
+    const CUresult result = try_cover(memory);
     memory->covers = result == CUDA_SUCCESS;
-    if (memory->covers)
-        return MDNN_STATUS_OK;
-    MDNN_LOG(MDNN_LOG_WARN, "memory",
-             "device %d: host memory cannot be mapped at the program's addresses (CUDA error %d), "
-             "so operations above the budget are refused, and safety = host works like fast",
-             (int)memory->config.device, (int)result);
-    mdnn_pinned_pool_destroy(memory->slots);
-    memory->slots = NULL;
-    return make_slots(memory, false);
+    if (!memory->covers)
+        MDNN_LOG(MDNN_LOG_WARN, "memory",
+                 "device %d: host memory cannot be mapped at the program's addresses (CUDA error "
+                 "%d), so operations above the budget are refused, and safety = host works like "
+                 "fast",
+                 (int)memory->config.device, (int)result);
+}
+
+static mdnn_status_t make_slots(mdnn_device_memory_t *memory)
+{
+    if (memory->config.covers)
+        see_whether_it_covers(memory);
+    const mdnn_pinned_pool_config_t config = slots_config(memory);
+    return mdnn_pinned_pool_create(&config, &memory->slots);
 }
 
 static mdnn_status_t fill(mdnn_device_memory_t *memory)
@@ -223,7 +240,7 @@ static mdnn_status_t fill(mdnn_device_memory_t *memory)
         memory)); /* first: what follows takes the addresses that are left */
     MDNN_TRY(reserve_addresses(memory));
     MDNN_TRY(make_streams(memory));
-    return memory->config.covers ? make_covering_slots(memory) : make_slots(memory, false);
+    return make_slots(memory);
 }
 
 bool mdnn_device_memory_covers(const mdnn_device_memory_t *memory)
@@ -285,7 +302,7 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
 {
     uint64_t slot, chunk;
-    if (await_slot(memory, &slot) != MDNN_STATUS_OK)
+    if (await_slot(memory->slots, &slot) != MDNN_STATUS_OK)
         return;
     /* A chunk, since cuMemFree would wait for all that the device does. */
     if (mdnn_device_create_chunk(memory, &chunk) == MDNN_STATUS_OK) {

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "config/extremes.h"
 #include "config/lock.h"
 #include "config/log.h"
 
@@ -93,8 +94,7 @@ static void make_piece(mdnn_pinned_pool_t *slots)
     slots->exhausted = slots->failed;
     slots->failed = true;
     slots->error = result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
-    const bool first = slots->own && slots->made_bytes == 0; /* who tries says it */
-    if (slots->exhausted && !slots->stopping && !first)
+    if (slots->exhausted && !slots->stopping && !slots->config.is_trial)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "no more than %llu MiB of pinned host memory are available (CUDA error %d)",
                       (unsigned long long)(slots->made_bytes >> 20), (int)result);
@@ -199,7 +199,9 @@ mdnn_status_t mdnn_pinned_pool_create(const mdnn_pinned_pool_config_t *config,
     while (!config->mappable && made->piece_bytes < piece_bytes_wanted &&
            made->piece_bytes <= limit_bytes / 16)
         made->piece_bytes *= 2;
-    made->window_bytes = limit_bytes / made->piece_bytes * made->piece_bytes;
+    /* Whatever the limit is, slots are mappable: they are refused when they are asked for. */
+    const uint64_t pieces = limit_bytes / made->piece_bytes;
+    made->window_bytes = (config->mappable ? mdnn_max(pieces, 1) : pieces) * made->piece_bytes;
     mdnn_lock_init(&made->lock, MDNN_LOCK_PINNED_POOL);
     mdnn_condition_init(&made->wanted_more);
     mdnn_condition_init(&made->made_more);

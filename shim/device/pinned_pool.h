@@ -37,6 +37,7 @@ typedef struct mdnn_pinned_pool_config {
     mdnn_host_account_t *account; /* outlives it */
     bool background;              /* with the thread */
     bool mappable;                /* each slot can be mapped at another address, too */
+    bool is_trial;                /* who makes it says what fails */
 } mdnn_pinned_pool_config_t;
 
 /* OUT_OF_MEMORY, DEVICE. UNSUPPORTED: mappable, but the driver has no such handles. */

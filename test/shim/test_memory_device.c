@@ -589,6 +589,42 @@ static void where_slots_cannot_be_mapped_nothing_is_covered(void **state)
     assert_false(covers_though(f, "cuMemUnmap", 1, 2));
 }
 
+/* Other processes, say. When they have ended there are slots, and these must cover then. */
+static void it_covers_where_others_hold_all_slots(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_device_memory_config_t config = config_of(f, 3 * CHUNK, 8);
+    mdnn_device_memory_t *memory;
+    uint64_t slot, start, bytes;
+    config.covers = true;
+    atomic_store(&config.host->made_bytes, config.host->limit_bytes);
+    OK(mdnn_device_memory_create(&config, &memory));
+    assert_true(mdnn_device_memory_covers(memory));
+    assert_int_equal(device.take_slot(memory, &slot), MDNN_STATUS_OUT_OF_MEMORY);
+    atomic_store(&config.host->made_bytes, 0);
+    OK(device.take_slot(memory, &slot));
+    mdnn_device_memory_addresses(memory, &start, &bytes);
+    OK(device.cover(memory, start, slot));
+    OK(device.uncover(memory, start, slot));
+    device.give_slot(memory, slot);
+    mdnn_device_memory_destroy(memory);
+}
+
+static void a_host_limit_of_nothing_is_no_fault_of_the_driver(void **state)
+{
+    const fixture_t *const f = *state;
+    mdnn_device_memory_config_t config = config_of(f, 3 * CHUNK, 0);
+    mdnn_device_memory_t *memory;
+    uint64_t slot;
+    config.covers = true;
+    OK(mdnn_device_memory_create(&config, &memory));
+    assert_true(mdnn_device_memory_covers(memory));
+    assert_int_equal(mdnn_device_memory_functions().take_slot(memory, &slot),
+                     MDNN_STATUS_OUT_OF_MEMORY);
+    mdnn_device_memory_destroy(memory);
+}
+
 static void a_wait_that_takes_too_long_is_given_up(void **state)
 {
     const fixture_t *const f = *state;
@@ -712,6 +748,8 @@ int main(void)
         cmocka_unit_test(content_survives_the_way_out_and_back),
         cmocka_unit_test(a_slot_stands_for_a_chunk),
         cmocka_unit_test(where_slots_cannot_be_mapped_nothing_is_covered),
+        cmocka_unit_test(it_covers_where_others_hold_all_slots),
+        cmocka_unit_test(a_host_limit_of_nothing_is_no_fault_of_the_driver),
         cmocka_unit_test(a_wait_that_takes_too_long_is_given_up),
         cmocka_unit_test(times_are_of_what_lies_between),
         cmocka_unit_test(another_devices_stream_is_not_timed),
