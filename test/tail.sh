@@ -52,7 +52,16 @@ is_not_captured() {
     grep -q 'refused: nothing more can leave .* at least 40.0 MiB are needed for it' "$log" || { cat "$log"; return 1; }
 }
 
-plan 8
+# There is not so much host memory, and the capture needs more of the budget.
+each_refusal_has_its_reason() {
+    under $((24 * mebibyte)) "$tail" probed 1 || { cat "$log"; return 1; }
+    holds "$in_budget and memory['refused'] == 3 and memory['tail_operations'] == 1" &&
+        [ "$(grep -c 'host_limit' "$log")" = 1 ] &&
+        grep -q '40.0 MiB refused: nothing more can leave .* at least 40.0 MiB are needed for it' "$log" ||
+        { cat "$log"; return 1; }
+}
+
+plan 9
 check "an operation above the budget is right, and what it had on the host is counted" is_counted
 check "an allocation above the budget can be used" above one_allocation True
 check "operations in tails on two streams follow each other" above two_streams True host
@@ -61,4 +70,5 @@ check "where host memory ends, a line names its limit" host_limit_is_named
 check "with safety = host an allocation above the budget is refused" hosts_nothing_larger
 check "tail = no refuses what is above the budget" without
 check "a capture is refused what does not fit" is_not_captured
+check "who asked for more than the host has is told why something else is refused" each_refusal_has_its_reason
 finish

@@ -166,7 +166,7 @@ static mdnn_status_t allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t st
                                                may_have_tail, &turn, &got);
     if (status != MDNN_STATUS_OK) {
         mdnn_allocation_destroy(allocation);
-        if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+        if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || status == MDNN_STATUS_OVERFLOW)
             note_refusal(memory, bytes);
         return status;
     }

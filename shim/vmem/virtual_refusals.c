@@ -75,6 +75,14 @@ static bool is_news(const mdnn_virtual_device_t *device, uint64_t needed_bytes)
                          (needed_bytes > said + said / 16 || needed_bytes < said - said / 16));
 }
 
+/* Whether host memory was lacking since the last refusal, as far as anybody can tell for this one. */
+static bool is_short_of_host(mdnn_virtual_device_t *device, const mdnn_memory_report_t *report)
+{
+    const bool is_short = report->host_short != device->said_host_short && report->host_short > 0;
+    device->said_host_short = report->host_short;
+    return is_short;
+}
+
 /* What is needed for this, and for what the program has run so far: nobody knows whether it can do
  * without. */
 static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
@@ -84,7 +92,7 @@ static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], needed[MDNN_NUMBER_BYTES];
     char so_far[MDNN_NUMBER_BYTES];
     const bool has_tails = mdnn_process_options()->memory_tail; /* then the budget is enough */
-    if (report.host_short > 0 && (has_tails || needed_bytes <= device->budget_bytes)) {
+    if (is_short_of_host(device, &report) && (has_tails || needed_bytes <= device->budget_bytes)) {
         say_host_is_short(device, bytes);
         return;
     }

@@ -199,6 +199,13 @@ static void captured(void)
     check_and_free(&b);
 }
 
+/* How much there is, and then a capture: why that is refused is another matter. */
+static void probed(void)
+{
+    is_refused((size_t)1 << 42);
+    captured();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -210,6 +217,7 @@ static const struct {
     {"beyond_the_host", beyond_the_host},
     {"refused", refused},
     {"captured", captured},
+    {"probed", probed},
 };
 
 int main(int argc, char **argv)

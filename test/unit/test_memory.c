@@ -2588,6 +2588,7 @@ MEMORY_CASE(wrong_arguments_are_refused, small_memory(4))
     mdnn_memory_destroy(NULL);
     assert_int_equal(mdnn_memory_allocate(memory, 0, 0, &address), MDNN_STATUS_INVALID_ARGUMENT);
     assert_int_equal(mdnn_memory_allocate(memory, UINT64_MAX, 0, &address), MDNN_STATUS_OVERFLOW);
+    assert_int_equal(report().refused, 1);
     assert_int_equal(mdnn_memory_free(memory, MODEL_BASE, 0), MDNN_STATUS_NOT_FOUND);
     assert_int_equal(mdnn_memory_pin(memory, 5, &address), MDNN_STATUS_NOT_FOUND);
     assert_int_equal(mdnn_memory_wait_idle(memory, 5), MDNN_STATUS_NOT_FOUND);
