@@ -238,12 +238,6 @@ mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address)
 
 /* ---- report ---- */
 
-void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, double begin_us)
-{
-    mdnn_host_time_take(&memory->report.host_time, kind,
-                        memory->device.now_us(memory->context) - begin_us);
-}
-
 void mdnn_memory_note_host_time(mdnn_memory_t *memory, double inside_us, double lock_us)
 {
     memory->report.host_time.us[MDNN_HOST_TIME_library] += inside_us;

@@ -78,6 +78,13 @@ typedef struct mdnn_memory_device {
     void (*give_slot)(void *context, uint64_t slot);
     /* Waits (on the host) until take_slot would not answer BUSY. */
     mdnn_status_t (*wait_for_slot)(void *context);
+    /* Maps or unmaps chunks in the background, one after the other; at most MDNN_REMAP_CHUNKS of them. begin copies
+     * *remap. BUSY, UNSUPPORTED: it cannot, at least not now. done: how many have been mapped or unmapped; *over: no
+     * more will be. end: with `all` the calling thread sees to the rest; else what has not begun is not done. Until
+     * then the token is good. *done: as above; the result is why it is not all of them. begin NULL: it never can. */
+    mdnn_status_t (*remap_begin)(void *context, const mdnn_remap_t *remap, uint64_t *token);
+    uint64_t (*remap_done)(void *context, uint64_t token, bool *over);
+    mdnn_status_t (*remap_end)(void *context, uint64_t token, bool all, uint64_t *done);
     /* HOST and tails only: these map a slot for reading and writing at a step of a range where nothing is
      * mapped, and unmap it. */
     mdnn_status_t (*cover)(void *context, uint64_t address, uint64_t slot);
@@ -100,6 +107,8 @@ typedef struct mdnn_memory_device {
     /* Receives events for a trace; may be NULL. */
     void (*event)(void *context, const mdnn_memory_event_t *event);
 } mdnn_memory_device_t;
+
+enum { MDNN_REMAP_CHUNKS = 64 };
 
 typedef struct mdnn_memory_config {
     mdnn_ranges_config_t ranges;
@@ -336,7 +345,8 @@ typedef struct mdnn_memory_report {
     uint64_t whole_budget_bytes;   /* the same without tails */
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
     uint64_t wanting_bytes; /* the same of those that are not optional, until the program goes on */
-    uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */
+    uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start; */
+    uint64_t remapped;                             /* of the last two, in the background */
     double
         iteration_us; /* of one iteration of what repeats, as it ran, on the device; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to

@@ -96,3 +96,9 @@ void mdnn_allocation_destroy(mdnn_allocation_t *allocation)
     free(allocation->slots);
     free(allocation);
 }
+
+void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, double begin_us)
+{
+    mdnn_host_time_take(&memory->report.host_time, kind,
+                        memory->device.now_us(memory->context) - begin_us);
+}

@@ -9,7 +9,7 @@
 typedef struct sums {
     uint64_t live_bytes, live_room_bytes, loose_bytes, stuck_bytes, host_bytes, movable;
     uint64_t states[MDNN_ALLOCATION_ENDING + 1], in_flight[2];
-    uint64_t looks;
+    uint64_t remaps, looks;
 } sums_t;
 
 /* ---- one allocation ---- */
@@ -91,7 +91,22 @@ static bool state_holds(const mdnn_memory_t *memory, const mdnn_allocation_t *al
     if (state == MDNN_ALLOCATION_RETURNING)
         MDNN_RULE(allocation->target <= allocation->count);
     MDNN_RULE(!allocation->cut ||
-              (state == MDNN_ALLOCATION_LEAVING && chunks.mapped <= allocation->target));
+              (state == MDNN_ALLOCATION_LEAVING && chunks.mapped <= allocation->out_sent));
+    return true;
+}
+
+static bool remap_holds(const mdnn_allocation_t *allocation, const char **broken)
+{
+    const mdnn_range_chunks_t chunks = mdnn_range_chunks(allocation->range);
+    const mdnn_allocation_state_t state = allocation->state;
+    if (allocation->remap == 0)
+        return true;
+    MDNN_RULE(state == MDNN_ALLOCATION_LEAVING || state == MDNN_ALLOCATION_RETURNING);
+    if (state == MDNN_ALLOCATION_LEAVING)
+        MDNN_RULE(allocation->remap_upto < chunks.mapped);
+    else
+        MDNN_RULE(chunks.mapped < allocation->remap_upto &&
+                  allocation->remap_upto <= allocation->clean);
     return true;
 }
 
@@ -135,7 +150,7 @@ static bool allocation_holds(const mdnn_memory_t *memory, const mdnn_allocation_
     return life_holds(memory, allocation, broken) && uses_hold(allocation, broken) &&
            (!allocation->range ||
             (content_holds(allocation, broken) && covers_hold(memory, allocation, broken) &&
-             state_holds(memory, allocation, broken)));
+             state_holds(memory, allocation, broken) && remap_holds(allocation, broken)));
 }
 
 /* ---- all of them ---- */
@@ -148,6 +163,7 @@ static void add(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation
     sums->states[allocation->state]++;
     sums->in_flight[0] += allocation->in_flight[0];
     sums->in_flight[1] += allocation->in_flight[1];
+    sums->remaps += allocation->remap != 0;
     if (allocation->range)
         sums->host_bytes += (allocation->count - allocation->slots_from) * memory->chunk_bytes;
     if (allocation->range && is_stuck)
@@ -215,6 +231,7 @@ static bool sums_hold(const mdnn_memory_t *memory, const sums_t *sums, const cha
     MDNN_RULE(memory->report.host_bytes == sums->host_bytes);
     MDNN_RULE(memory->movable_range_bytes >= sums->movable || mdnn_memory_has_tails(memory));
     MDNN_RULE(memory->report.live_bytes <= memory->report.peak_live_bytes);
+    MDNN_RULE(memory->remaps == sums->remaps);
     MDNN_RULE(memory->report.created == counts.created &&
               memory->report.destroyed == counts.destroyed);
     MDNN_RULE(there * memory->chunk_bytes <= memory->peak_resident_bytes);

@@ -6,6 +6,7 @@
  *   memory_pins.c   what never leaves
  *   memory_moves.c  what is asked of a range: to leave, to come back,
  *   memory_steps.c  and its way, step by step; nothing in them waits
+ *   memory_remaps.c its mappings, as far as they change in the background
  *   memory_acquire.c chunks or addresses for an allocation
  *   memory_room.c   the demand path: chunks for what is named
  *   memory_victims.c what leaves for a demand
@@ -41,6 +42,7 @@
 enum {
     MDNN_FLIGHTS = 64,    /* the most copies that are enqueued at once in a direction, */
     MDNN_TIMINGS = 64,    /* and operations whose time is not known yet */
+    MDNN_UNDONE = 8,      /* streams whose unfinished points are known during a look at all moves */
     MDNN_INLINE_USES = 2, /* streams of an allocation that need no extra memory */
 };
 /* The most bytes that are enqueued at once in a direction, behind which a demand may have to wait.
@@ -81,9 +83,11 @@ typedef struct mdnn_allocation {
     bool cut;       /* LEAVING: nothing works on it, and it is unmapped from `target` on */
     uint64_t
         covered_from; /* at its steps from here on slots are mapped: AWAY with HOST, and SPLIT */
-    bool covers;      /* RETURNING: what lies behind `target` is to be covered: then it is SPLIT */
-    bool demanded;    /* the demand that has the turn names it, */
-    uint64_t whole;   /* and so many of its first chunks are to be device memory for it */
+    uint64_t remap;   /* its mappings change in the background (memory_remaps.c); 0: they do not */
+    uint64_t remap_upto, remapped; /* `mapped` will be that in the end; how many have been noted */
+    bool covers;    /* RETURNING: what lies behind `target` is to be covered: then it is SPLIT */
+    bool demanded;  /* the demand that has the turn names it, */
+    uint64_t whole; /* and so many of its first chunks are to be device memory for it */
     uint32_t in_flight[2]; /* copies under way; [true]: out */
     uint32_t discarded;    /* copies out with an earlier number do not count */
 
@@ -184,6 +188,7 @@ struct mdnn_memory {
     mdnn_allocation_t *allocations;                     /* all; newest first */
     mdnn_allocation_list_t leaving, returning, endings; /* in the order of the requests */
     mdnn_flights_t flights[2];                          /* [true]: out */
+    uint64_t remaps;                     /* allocations whose mappings change in the background */
     bool demanding;                      /* planned returns get no chunks meanwhile */
     bool stalled;                        /* that demand waited for a use in vain */
     bool closed;                         /* every wait ends at once */
@@ -192,8 +197,10 @@ struct mdnn_memory {
     uint64_t demands;                    /* numbers of demands, */
     uint64_t passes;                     /* of passes over the names of an operation, */
     uint64_t began;                      /* of operations begun */
-    uint64_t steps;                      /* grows whenever anything changes */
-    bool slot_busy;                      /* a host slot is being made */
+    mdnn_stream_point_t undone[MDNN_UNDONE]; /* see mdnn_allocation_uses_over; position 0: none */
+    bool looking;                            /* at all moves, during which nothing is waited for */
+    uint64_t steps;                          /* grows whenever anything changes */
+    bool slot_busy;                          /* a host slot is being made */
     double hasty_until_us;      /* a wait was too long: until then slow_down and join do nothing */
     mdnn_stream_point_t wanted; /* of released memory; position 0: none */
     mdnn_status_t trouble;      /* last failure of the device */
@@ -225,8 +232,6 @@ struct mdnn_memory {
 };
 
 /* ---- memory.c ---- */
-/* A part of the library's own work that has just ended is of that kind. */
-void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, double begin_us);
 /* The allocation around `address` that an operation can name which began as number `began`. */
 mdnn_allocation_t *mdnn_allocation_find(const mdnn_memory_t *memory, uint64_t address,
                                         uint64_t began);
@@ -244,6 +249,8 @@ mdnn_allocation_t *mdnn_allocation_find_kept(const mdnn_memory_t *memory, uint64
 mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                             double seconds);
 /* ---- memory_accounts.c ---- */
+/* A part of the library's own work that has just ended is of that kind. */
+void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, double begin_us);
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory); /* HOST */
 /* Whether another operation that has begun may be using its mappings. */
 bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);

@@ -2,6 +2,7 @@
  * waits. */
 #include "offload/memory/memory_moves.h"
 #include "config/fault.h"
+#include "offload/memory/memory_remaps.h"
 
 void mdnn_list_add(mdnn_allocation_list_t *list, mdnn_allocation_t *allocation)
 {
@@ -62,12 +63,32 @@ bool mdnn_allocation_can_leave(const mdnn_allocation_t *allocation)
     return !allocation->stays && !allocation->freed && !held && !pinned;
 }
 
+/* The earliest point of its stream that has not passed, as far as this look at all moves has found. */
+static mdnn_stream_point_t *undone_in(mdnn_memory_t *memory, uint64_t stream)
+{
+    mdnn_stream_point_t *const undone = &memory->undone[stream % MDNN_UNDONE];
+    return undone->stream == stream && undone->position != 0 ? undone : NULL;
+}
+
+/* Many ranges may be about to leave, and the driver is not asked about each of them. */
+static bool is_over(mdnn_memory_t *memory, mdnn_stream_point_t use)
+{
+    const mdnn_stream_point_t *const undone = undone_in(memory, use.stream);
+    if (undone && undone->position <= use.position)
+        return false;
+    if (memory->device.is_done(memory->context, use))
+        return true;
+    if (memory->looking)
+        memory->undone[use.stream % MDNN_UNDONE] = use;
+    return false;
+}
+
 bool mdnn_allocation_uses_over(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     for (uint32_t i = 0; i < allocation->use_count; i++) {
         if (allocation->uses[i].position == 0)
             continue;
-        if (!memory->device.is_done(memory->context, allocation->uses[i]))
+        if (!is_over(memory, allocation->uses[i]))
             return false;
         allocation->uses[i].position = 0;
         memory->steps++; /* who saw it unfinished a moment ago looks again */
@@ -103,16 +124,17 @@ static void discard_copies_out(mdnn_allocation_t *allocation)
 
 void mdnn_allocation_exposed(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    const uint64_t mapped = mdnn_range_chunks(allocation->range).mapped;
-    if (allocation->clean >= mapped || MDNN_FAULT(TRUSTS_IT_HALF_WAY_BACK))
+    const uint64_t shown = mdnn_allocation_shown(allocation);
+    if (allocation->clean >= shown || MDNN_FAULT(TRUSTS_IT_HALF_WAY_BACK))
         return;
-    allocation->clean = mapped;
+    allocation->clean = shown;
     discard_copies_out(allocation);
     mdnn_allocation_trim_slots(memory, allocation);
 }
 
 void mdnn_allocation_stop(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
+    (void)mdnn_allocation_end_remap(memory, allocation, false);
     if (allocation->state == MDNN_ALLOCATION_LEAVING) {
         mdnn_list_remove(&memory->leaving, allocation);
         discard_copies_out(allocation);
@@ -182,6 +204,8 @@ static void raise_target(mdnn_memory_t *memory, mdnn_allocation_t *allocation, u
     if (allocation->target >= upto)
         return;
     mdnn_allocation_end_covering(memory, allocation);
+    if (allocation->state == MDNN_ALLOCATION_LEAVING)
+        (void)mdnn_allocation_end_remap(memory, allocation, false);
     allocation->target = upto;
     memory->steps++;
 }
@@ -217,13 +241,17 @@ void mdnn_allocation_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation
 void mdnn_allocation_give_up(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     const uint64_t owned = mdnn_allocation_owned(allocation);
+    (void)mdnn_allocation_end_remap(memory, allocation, true);
     if (allocation->filled < owned || allocation->in_flight[false] > 0 ||
         (owned > 0 && mdnn_memory_serves_all(memory))) /* a part of it would be without memory */
         return;
     const bool covered =
         allocation->covered_from < allocation->count && !mdnn_memory_serves_all(memory);
-    if (covered && allocation->covered_from > owned &&
-        !MDNN_FAULT(SPLIT_THOUGH_HALF_COVERED)) /* a call failed: what is left is uncovered first */
+    const bool is_split =
+        allocation->covered_from <= owned &&
+        mdnn_allocation_mapped_enough(memory, allocation,
+                                      owned); /* else a call failed, and will be made again */
+    if (covered && !is_split && !MDNN_FAULT(SPLIT_THOUGH_HALF_COVERED))
         return;
     mdnn_allocation_end_covering(memory, allocation);
     mdnn_list_remove(&memory->returning, allocation);
@@ -235,6 +263,7 @@ void mdnn_allocation_split(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
     const uint64_t owned = mdnn_allocation_owned(allocation);
     const bool moves = allocation->state == MDNN_ALLOCATION_LEAVING ||
                        allocation->state == MDNN_ALLOCATION_RETURNING;
+    (void)mdnn_allocation_end_remap(memory, allocation, false);
     if (allocation->state == MDNN_ALLOCATION_LEAVING && allocation->target < whole)
         mdnn_allocation_return(memory, allocation, whole);
     else if (owned > whole &&

@@ -11,6 +11,7 @@
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_moves.h"
+#include "offload/memory/memory_remaps.h"
 #include "offload/memory/memory_waits.h"
 
 /* ---- quiet times ---- */
@@ -101,6 +102,8 @@ static void land_all(mdnn_memory_t *memory)
     while (memory->quiet && status == MDNN_STATUS_OK && !MDNN_FAULT(BEGINS_BEFORE_MOVES_END)) {
         const uint64_t before = memory->steps;
         mdnn_memory_progress(memory);
+        if (memory->steps == before && mdnn_memory_finish_a_remap(memory))
+            continue;
         if (memory->steps == before && (landing = next_landing(memory)) == NULL)
             break;
         if (memory->steps == before)

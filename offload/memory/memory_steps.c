@@ -3,8 +3,10 @@
 #include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_moves.h"
+#include "offload/memory/memory_remaps.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool may_send(const mdnn_memory_t *memory, bool out)
 {
@@ -104,25 +106,39 @@ static void send_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         allocation->out_sent--;
 }
 
+static uint64_t mapped_chunks(const mdnn_allocation_t *allocation)
+{
+    return mdnn_range_chunks(allocation->range).mapped;
+}
+
 /* All that leaves, and each chunk is copied while the next is unmapped: together that takes as long
  * as the slower of the two. */
 static mdnn_status_t unmap_and_send(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    uint64_t mapped;
-    allocation->cut = true;
-    mdnn_allocation_announce(memory, MDNN_MEMORY_LEAVE, allocation, allocation->target,
-                             mdnn_allocation_owned(allocation));
-    while ((mapped = mdnn_range_chunks(allocation->range).mapped) > allocation->target &&
-           !MDNN_FAULT(LEAVES_MAPPED)) {
-        MDNN_TRY(mdnn_range_hide(memory->ranges, allocation->range, mapped - 1));
+    MDNN_TRY(mdnn_allocation_note_remap(memory, allocation));
+    if (allocation->remap != 0 || mapped_chunks(allocation) <= allocation->target ||
+        mdnn_allocation_remap(memory, allocation, allocation->target))
+        return MDNN_STATUS_OK;
+    while (mapped_chunks(allocation) > allocation->target && !MDNN_FAULT(LEAVES_MAPPED)) {
+        MDNN_TRY(mdnn_range_hide(memory->ranges, allocation->range, mapped_chunks(allocation) - 1));
         send_out(memory, allocation);
     }
-    if (allocation->clean < mdnn_allocation_owned(allocation) && !allocation->blank)
-        memory->report.saved_bytes +=
-            mdnn_allocation_bytes_from(memory, allocation, allocation->clean) -
-            mdnn_allocation_bytes_from(memory, allocation, mdnn_allocation_owned(allocation));
     memory->steps++;
     return MDNN_STATUS_OK;
+}
+
+/* Nothing works on it any more. */
+static mdnn_status_t begin_to_unmap(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    const uint64_t owned = mdnn_allocation_owned(allocation);
+    allocation->cut = true;
+    memory->steps++;
+    mdnn_allocation_announce(memory, MDNN_MEMORY_LEAVE, allocation, allocation->target, owned);
+    if (allocation->clean < owned && !allocation->blank)
+        memory->report.saved_bytes +=
+            mdnn_allocation_bytes_from(memory, allocation, allocation->clean) -
+            mdnn_allocation_bytes_from(memory, allocation, owned);
+    return unmap_and_send(memory, allocation);
 }
 
 /* What it has stays there; with HOST all of it, or a part would be without memory. */
@@ -133,31 +149,23 @@ static void stay(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
                                                           : mdnn_allocation_owned(allocation));
 }
 
-/* Whether nothing works on it at its own address any more, and nothing can. */
-static bool cut_off(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+/* OK: it is unmapped from `target` on, or will be. BUSY: not yet. */
+static mdnn_status_t cut_off(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     if (allocation->cut)
-        return true;
+        return unmap_and_send(memory, allocation);
+    MDNN_TRY(mdnn_allocation_note_remap(memory, allocation));
     const bool in_use =
         (!mdnn_allocation_uses_over(memory, allocation) && !MDNN_FAULT(LEAVES_WHILE_IN_USE)) ||
         (allocation->demanded && mdnn_allocation_used_by_others(allocation));
-    if (in_use || allocation->in_flight[false] > 0 || allocation->in_flight[true] > 0)
-        return false;
-    mdnn_status_t status = mdnn_allocation_uncover(memory, allocation);
-    if (status == MDNN_STATUS_OK)
-        status = take_slots(memory, allocation);
-    if (status == MDNN_STATUS_BUSY) {
-        memory->slot_busy = true;
-        return false;
-    }
-    if (status == MDNN_STATUS_OK)
-        status = unmap_and_send(memory, allocation);
-    if (status != MDNN_STATUS_OK) {
-        if (status != MDNN_STATUS_OUT_OF_MEMORY)
-            memory->trouble = status;
-        stay(memory, allocation);
-    }
-    return status == MDNN_STATUS_OK;
+    if (in_use || allocation->in_flight[false] > 0 || allocation->in_flight[true] > 0 ||
+        allocation->remap != 0)
+        return MDNN_STATUS_BUSY;
+    MDNN_TRY(mdnn_allocation_uncover(memory, allocation));
+    const mdnn_status_t status = take_slots(memory, allocation);
+    memory->slot_busy = memory->slot_busy || status == MDNN_STATUS_BUSY;
+    MDNN_TRY(status);
+    return begin_to_unmap(memory, allocation);
 }
 
 /* Gives its chunks from `keep` on to others. */
@@ -173,14 +181,20 @@ static void give_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation, ui
 
 static void step_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    if (!cut_off(memory, allocation))
+    const mdnn_status_t status = cut_off(memory, allocation);
+    if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY) {
+        if (status != MDNN_STATUS_OUT_OF_MEMORY)
+            memory->trouble = status;
+        stay(memory, allocation);
+    }
+    if (status != MDNN_STATUS_OK)
         return;
     send_out(memory, allocation);
     const uint64_t stays = mdnn_min(allocation->target, allocation->filled);
     const uint64_t not_copied =
         MDNN_FAULT(GIVES_BEFORE_THE_COPY_ENDED) ? allocation->out_sent : allocation->clean;
     give_chunks(memory, allocation, not_copied > stays ? not_copied : stays);
-    if (allocation->clean <= stays) {
+    if (allocation->clean <= stays && allocation->remap == 0) {
         mdnn_allocation_stop(memory, allocation);
         allocation->state = MDNN_ALLOCATION_AWAY;
         mdnn_allocation_trim_slots(memory, allocation);
@@ -343,23 +357,44 @@ static bool bare(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     return status == MDNN_STATUS_OK;
 }
 
+/* Maps its first `upto` chunks, which have their content. */
+static mdnn_status_t map_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
+{
+    const uint64_t before = mapped_chunks(allocation);
+    if (memory->config.safety == MDNN_SAFETY_VERIFY || before >= upto)
+        return MDNN_STATUS_OK;
+    if (mdnn_allocation_remap(memory, allocation, upto)) {
+        mdnn_allocation_exposed(memory, allocation);
+        return MDNN_STATUS_OK;
+    }
+    const mdnn_status_t status = mdnn_range_show(memory->ranges, allocation->range, upto);
+    memory->steps += mapped_chunks(allocation) - before;
+    if (mapped_chunks(allocation) > before)
+        mdnn_allocation_exposed(memory, allocation);
+    return status;
+}
+
+/* The same; BUSY: it is done in the background. What is waited for is not left to that. */
+static mdnn_status_t go_on_mapping(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
+                                   uint64_t upto)
+{
+    const bool wanted = allocation->held + allocation->pins > 0;
+    MDNN_TRY(wanted ? mdnn_allocation_end_remap(memory, allocation, true)
+                    : mdnn_allocation_note_remap(memory, allocation));
+    return allocation->remap != 0 ? MDNN_STATUS_BUSY : map_chunks(memory, allocation, upto);
+}
+
 /* Copies to and maps the chunks that it has. */
 static void fill_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     const uint64_t upto = mdnn_min(mdnn_allocation_owned(allocation), allocation->target);
-    mdnn_status_t status = MDNN_STATUS_OK;
     if (!bare(memory, allocation))
         return;
     send_in(memory, allocation, upto);
-    const uint64_t before = mdnn_range_chunks(allocation->range).mapped;
     const uint64_t arrived =
         MDNN_FAULT(MAPS_BEFORE_THE_COPY_ENDED) ? allocation->in_sent : allocation->filled;
-    if (memory->config.safety != MDNN_SAFETY_VERIFY)
-        status = mdnn_range_show(memory->ranges, allocation->range, mdnn_min(arrived, upto));
-    memory->steps += mdnn_range_chunks(allocation->range).mapped - before;
-    if (mdnn_range_chunks(allocation->range).mapped > before)
-        mdnn_allocation_exposed(memory, allocation);
-    if (status != MDNN_STATUS_OK)
+    const mdnn_status_t status = go_on_mapping(memory, allocation, mdnn_min(arrived, upto));
+    if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
         memory->trouble = status;
     if (allocation->filled >= allocation->target &&
         mdnn_allocation_mapped_enough(memory, allocation, allocation->target) &&
@@ -411,6 +446,12 @@ static void read_timings(mdnn_memory_t *memory)
     }
 }
 
+static void end_look(mdnn_memory_t *memory)
+{
+    memset(memory->undone, 0, sizeof memory->undone);
+    memory->looking = false;
+}
+
 bool mdnn_memory_progress(mdnn_memory_t *memory)
 {
     mdnn_allocation_t *next;
@@ -423,6 +464,7 @@ bool mdnn_memory_progress(mdnn_memory_t *memory)
         return false;
     land(memory, true);
     land(memory, false);
+    memory->looking = true;
     for (mdnn_allocation_t *allocation = memory->endings.first; allocation; allocation = next) {
         next = allocation->next_move;
         mdnn_allocation_end(memory, allocation);
@@ -439,7 +481,8 @@ bool mdnn_memory_progress(mdnn_memory_t *memory)
     }
     if (may_move)
         step_all_back(memory);
+    end_look(memory);
     mdnn_memory_check(memory);
-    return waiting || memory->slot_busy || memory->steps != before ||
+    return waiting || memory->slot_busy || memory->steps != before || memory->remaps > 0 ||
            memory->flights[0].count + memory->flights[1].count > 0;
 }

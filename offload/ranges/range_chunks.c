@@ -35,6 +35,28 @@ mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64
     return MDNN_STATUS_OK;
 }
 
+mdnn_remap_t mdnn_range_remap(const mdnn_ranges_t *ranges, const mdnn_range_t *range, uint64_t upto,
+                              uint64_t most)
+{
+    const bool map = upto > range->mapped;
+    const uint64_t all = map ? upto - range->mapped : range->mapped - upto;
+    const uint64_t count = all < most ? all : most;
+    const uint64_t first = map ? range->mapped : range->mapped - count;
+    return (mdnn_remap_t){.map = map,
+                          .address = mdnn_ranges_address(ranges, range->first + first),
+                          .chunks = range->chunks + first,
+                          .count = count};
+}
+
+void mdnn_range_remapped(mdnn_ranges_t *ranges, mdnn_range_t *range, bool map, uint64_t count)
+{
+    range->mapped = map ? range->mapped + count : range->mapped - count;
+    *(map ? &ranges->counts.mapped : &ranges->counts.unmapped) += count;
+    ranges->counts.chunks_hidden =
+        map ? ranges->counts.chunks_hidden - count : ranges->counts.chunks_hidden + count;
+    mdnn_ranges_check(ranges);
+}
+
 void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep)
 {
     while (range->owned > keep) {

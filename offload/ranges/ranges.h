@@ -150,6 +150,19 @@ mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range);
 mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto);
 
+/* The same, done by somebody else (mdnn_memory_device_t): what there is to do, for at most `most` chunks, and how many
+ * of these have been mapped or unmapped meanwhile, in their order. Nothing else may happen to the range's mappings
+ * before all are, or no more will be. */
+typedef struct mdnn_remap {
+    bool map;
+    uint64_t address; /* of the first of the chunks */
+    const uint64_t *chunks;
+    uint64_t count; /* mapping begins with the first of them, unmapping with the last */
+} mdnn_remap_t;
+mdnn_remap_t mdnn_range_remap(const mdnn_ranges_t *ranges, const mdnn_range_t *range, uint64_t upto,
+                              uint64_t most);
+void mdnn_range_remapped(mdnn_ranges_t *ranges, mdnn_range_t *range, bool map, uint64_t count);
+
 /* Gives its chunks from `keep` (>= mapped) on to other ranges. */
 void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 

@@ -9,18 +9,10 @@ CUdeviceptr mdnn_device_chunk_alias(const mdnn_device_memory_t *memory, uint64_t
     return memory->aliases + (chunk - 1) * memory->config.chunk_bytes;
 }
 
-/* For the first `access_count` of those that may use ranges. */
-static mdnn_status_t map_handle(mdnn_device_memory_t *memory, CUdeviceptr address,
+static mdnn_status_t map_handle(const mdnn_device_memory_t *memory, CUdeviceptr address,
                                 CUmemGenericAllocationHandle handle, size_t access_count)
 {
-    const mdnn_driver_t *const driver = memory->config.driver;
-    const uint64_t bytes = memory->config.chunk_bytes;
-    MDNN_TRY(mdnn_failure_note(driver->cuMemMap(address, bytes, 0, handle, 0)));
-    const mdnn_status_t status =
-        mdnn_failure_note(driver->cuMemSetAccess(address, bytes, memory->access, access_count));
-    if (status != MDNN_STATUS_OK)
-        (void)driver->cuMemUnmap(address, bytes);
-    return status;
+    return mdnn_failure_note(mdnn_device_map_handle(memory, address, handle, access_count));
 }
 
 mdnn_status_t mdnn_device_have_alias(mdnn_device_memory_t *memory, uint64_t chunk)
@@ -125,6 +117,7 @@ mdnn_status_t mdnn_device_memory_let(mdnn_device_memory_t *memory, CUdevice peer
         return MDNN_STATUS_DEVICE;
     if (!can || memory->access_count > MDNN_MEMORY_PEERS)
         return MDNN_STATUS_OK;
+    mdnn_device_remaps_finish(memory->remaps);
     for (size_t i = 0; i < memory->chunk_count; i++)
         if (memory->mapped[i] &&
             driver->cuMemSetAccess(memory->mapped[i], bytes, &access, 1) != CUDA_SUCCESS)

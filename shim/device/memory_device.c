@@ -97,6 +97,9 @@ mdnn_memory_device_t mdnn_device_memory_functions(void)
                                   .destroy_chunk = mdnn_device_destroy_chunk,
                                   .map = mdnn_device_map_chunk,
                                   .unmap = mdnn_device_unmap_chunk,
+                                  .remap_begin = mdnn_device_remap_begin,
+                                  .remap_done = mdnn_device_remap_done,
+                                  .remap_end = mdnn_device_remap_end,
                                   .mark = mdnn_device_mark_point,
                                   .is_done = mdnn_device_is_done,
                                   .wait_on_host = mdnn_device_wait_on_host,
@@ -170,7 +173,7 @@ static mdnn_pinned_pool_config_t slots_config(const mdnn_device_memory_t *memory
                                        .context = config->context,
                                        .slot_bytes = config->chunk_bytes,
                                        .account = config->host,
-                                       .background = !config->driver->is_simulated,
+                                       .background = config->background,
                                        .mappable = memory->covers};
 }
 
@@ -240,6 +243,8 @@ static mdnn_status_t fill(mdnn_device_memory_t *memory)
         memory)); /* first: what follows takes the addresses that are left */
     MDNN_TRY(reserve_addresses(memory));
     MDNN_TRY(make_streams(memory));
+    if (memory->config.background)
+        MDNN_TRY(mdnn_device_remaps_create(memory, &memory->remaps));
     return make_slots(memory);
 }
 
@@ -277,6 +282,7 @@ void mdnn_device_memory_destroy(mdnn_device_memory_t *memory)
     if (!memory)
         return;
     const mdnn_driver_t *const driver = memory->config.driver;
+    mdnn_device_remaps_destroy(memory->remaps);
     mdnn_pinned_pool_destroy(memory->slots);
     for (int i = 0; i < 2; i++)
         destroy_stream(memory, memory->copies[i].stream);

@@ -36,8 +36,9 @@ typedef struct mdnn_device_memory_config {
     CUcontext context; /* current in the calling thread */
     uint64_t budget_bytes, chunk_bytes;
     mdnn_host_account_t *host; /* outlives it */
-    bool covers; /* requested, for MDNN_SAFETY_HOST; mdnn_device_memory_covers says whether it
+    bool covers;     /* requested, for MDNN_SAFETY_HOST; mdnn_device_memory_covers says whether it
                   * works */
+    bool background; /* threads of ours make host memory and change mappings */
     mdnn_trace_t *trace; /* may be NULL */
     mdnn_device_caller_t caller;
 } mdnn_device_memory_config_t;

@@ -1,6 +1,7 @@
 /* What the files of a device's memory share.
  *   memory_device.c  host memory, copies, and the table of functions; beginning and end
  *   device_chunks.c  chunks, their aliases and where they are mapped
+ *   device_remaps.c  mappings that change in the background
  *   device_waits.c   points of streams, and waits in which the caller's lock is let go
  *   device_timers.c  times of stretches of streams
  * Functions whose first parameter is `context` are of mdnn_memory_device_t (offload/memory/memory.h),
@@ -8,6 +9,7 @@
 #ifndef MDNN_MEMORY_DEVICE_INTERNAL_H
 #define MDNN_MEMORY_DEVICE_INTERNAL_H
 
+#include "shim/device/device_remaps.h"
 #include "shim/device/memory_device.h"
 
 enum { MDNN_DEVICE_TIMERS = 64 };
@@ -41,6 +43,7 @@ struct mdnn_device_memory {
         uint64_t number;
     } copies[2]; /* in, out */
     mdnn_pinned_pool_t *slots;
+    mdnn_device_remaps_t *remaps; /* NULL: nothing changes in the background */
     bool covers;
     mdnn_device_timer_t timers[MDNN_DEVICE_TIMERS]; /* a token is a place, from 1 on */
 };
@@ -58,6 +61,12 @@ mdnn_status_t mdnn_device_create_chunk(void *context, uint64_t *chunk);
 mdnn_status_t mdnn_device_destroy_chunk(void *context, uint64_t chunk);
 mdnn_status_t mdnn_device_map_chunk(void *context, uint64_t address, uint64_t chunk);
 mdnn_status_t mdnn_device_unmap_chunk(void *context, uint64_t address, uint64_t chunk);
+
+/* ---- device_remaps.c ---- */
+
+/* For the first `access_count` of those that may use ranges. */
+CUresult mdnn_device_map_handle(const mdnn_device_memory_t *memory, CUdeviceptr address,
+                                CUmemGenericAllocationHandle handle, size_t access_count);
 
 /* ---- device_waits.c ---- */
 

@@ -108,6 +108,7 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
                                                 .context = device->context,
                                                 .budget_bytes = device->budget_bytes,
                                                 .chunk_bytes = chunk_bytes,
+                                                .background = !driver->is_simulated,
                                                 .host = mdnn_virtual_host(),
                                                 .covers = must_cover(options),
                                                 .trace = mdnn_virtual_trace(),

@@ -7,6 +7,7 @@
 #include "config/lock.h"
 #include "config/log.h"
 #include "config/memory_statistics.h"
+#include "shim/device/device_remaps.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_memory.h"
 #include "shim/vmem/virtual_statistics.h"
@@ -36,6 +37,7 @@ static void at_exit(void)
     if (mdnn_process_is_child())
         return; /* the threads that it would wait for are its parent's */
     mdnn_pinned_pool_stop_all();
+    mdnn_device_remaps_stop_all();
     mdnn_trace_finish(trace);
 }
 

@@ -45,6 +45,7 @@ static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_stati
         .created_chunks = report->created,
         .mapped_chunks = report->mapped,
         .unmapped_chunks = report->unmapped,
+        .background_chunks = report->remapped,
         .round_ms = report->iteration_us / 1e3,
         .unnamed_accesses = report->unnamed_accesses};
     if (report->unnamed_accesses > 0)

@@ -216,7 +216,7 @@ BENCHES += $(B)/test/bench/bench_launches
 endif
 
 
-$(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(call shim_sources,memory_device device_chunks device_waits device_timers \
+$(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(call shim_sources,memory_device device_chunks device_remaps device_waits device_timers \
     failure pinned_pool pinned_pieces link_rates timelines timeline_events timeline_streams timeline_waits context_change real capture_mode) $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)

@@ -9,9 +9,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "shim/device/device_remaps.h"
 #include "shim/device/memory_device.h"
 #include "test/sim/sim.h"
 
@@ -712,6 +714,101 @@ static void a_peer_reaches_what_is_mapped_before_and_after(void **state)
     mdnn_device_memory_destroy(memory);
 }
 
+enum { REMAPPED = 3 };
+
+/* A device's memory with chunks for a range, none of which is mapped there. */
+static mdnn_device_memory_t *make_remapped(const fixture_t *f, mdnn_remap_t *remap,
+                                           uint64_t chunks[REMAPPED])
+{
+    mdnn_device_memory_config_t config = config_of(f, REMAPPED * CHUNK, 8);
+    mdnn_device_memory_t *memory;
+    uint64_t bytes;
+    config.background = true;
+    OK(mdnn_device_memory_create(&config, &memory));
+    *remap = (mdnn_remap_t){.map = true, .chunks = chunks, .count = REMAPPED};
+    mdnn_device_memory_addresses(memory, &remap->address, &bytes);
+    for (int i = 0; i < REMAPPED; i++)
+        OK(mdnn_device_memory_functions().create_chunk(memory, &chunks[i]));
+    return memory;
+}
+
+/* Until its thread has done all, or met a failure. */
+static uint64_t await_remap(mdnn_device_memory_t *memory, uint64_t token)
+{
+    const struct timespec pause = {0, 100000};
+    bool over = false;
+    uint64_t done = 0;
+    while (!over) {
+        const uint64_t now = mdnn_device_memory_functions().remap_done(memory, token, &over);
+        assert_true(now >= done && now <= REMAPPED);
+        done = now;
+        (void)nanosleep(&pause, NULL);
+    }
+    return done;
+}
+
+static void mappings_change_in_the_background(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    uint64_t chunks[REMAPPED], token, done;
+    mdnn_remap_t remap;
+    mdnn_device_memory_t *const memory = make_remapped(f, &remap, chunks);
+    OK(device.remap_begin(memory, &remap, &token));
+    assert_int_equal(await_remap(memory, token), REMAPPED);
+    OK(device.remap_end(memory, token, false, &done));
+    assert_int_equal(done, REMAPPED);
+    OK(cuMemsetD8(remap.address, 7, REMAPPED * CHUNK));
+    for (int round = 0; round < 100; round++) { /* some end before the thread begins */
+        remap.map = false;
+        OK(device.remap_begin(memory, &remap, &token));
+        OK(device.remap_end(memory, token, round % 2 == 0, &done));
+        assert_true(round % 2 != 0 || done == REMAPPED);
+        for (uint64_t i = REMAPPED - done; i < REMAPPED; i++)
+            OK(device.map(memory, remap.address + i * CHUNK, chunks[i]));
+        OK(cuMemsetD8(remap.address, 7, REMAPPED * CHUNK));
+    }
+    remap.map = false;
+    OK(device.remap_begin(memory, &remap, &token));
+    mdnn_device_memory_destroy(memory); /* in the midst of it */
+}
+
+static void a_failure_ends_what_changes_in_the_background(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    uint64_t chunks[REMAPPED], token, done;
+    mdnn_remap_t remap;
+    mdnn_device_memory_t *const memory = make_remapped(f, &remap, chunks);
+    simulator()->inject("cuMemMap", 2, CUDA_ERROR_OUT_OF_MEMORY);
+    OK(device.remap_begin(memory, &remap, &token));
+    assert_int_equal(await_remap(memory, token), 1);
+    assert_int_equal(device.remap_end(memory, token, true, &done),
+                     MDNN_STATUS_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(done, 1);
+    for (uint64_t i = 1; i < REMAPPED; i++)
+        OK(device.map(memory, remap.address + i * CHUNK, chunks[i]));
+    OK(cuMemsetD8(remap.address, 7, REMAPPED * CHUNK));
+    mdnn_device_memory_destroy(memory);
+}
+
+/* Last: no thread begins anything after it. */
+static void nothing_changes_in_the_background_at_the_end(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    uint64_t chunks[REMAPPED], token, begun, done;
+    mdnn_remap_t remap;
+    mdnn_device_memory_t *const memory = make_remapped(f, &remap, chunks);
+    OK(device.remap_begin(memory, &remap, &begun));
+    mdnn_device_remaps_stop_all();
+    assert_int_equal(device.remap_begin(memory, &remap, &token), MDNN_STATUS_UNSUPPORTED);
+    OK(device.remap_end(memory, begun, true, &done));
+    assert_int_equal(done, REMAPPED);
+    OK(cuMemsetD8(remap.address, 7, REMAPPED * CHUNK));
+    mdnn_device_memory_destroy(memory);
+}
+
 /* The figures of the profile, in bytes a microsecond. */
 static void the_link_is_measured(void **state)
 {
@@ -757,6 +854,9 @@ int main(void)
         cmocka_unit_test(the_link_is_measured),
         cmocka_unit_test(a_device_gives_all_back),
         cmocka_unit_test(a_failure_is_not_told_later),
+        cmocka_unit_test(mappings_change_in_the_background),
+        cmocka_unit_test(a_failure_ends_what_changes_in_the_background),
+        cmocka_unit_test(nothing_changes_in_the_background_at_the_end),
     };
     setenv("MICRODNN_SIM_DEVICES", "2", 1);
     setenv("MICRODNN_SIM_PEERS", "1", 1);

@@ -30,6 +30,7 @@ enum {
     MODEL_QUEUES = MODEL_MORE + 8,
     MODEL_QUEUE = 512,
     MODEL_TOUCHES = 8,
+    MODEL_REMAPS = 8,
     MODEL_ALLOCATION_WORDS = 6 * MODEL_WORDS,
 };
 #define MODEL_CHUNK ((uint64_t)MODEL_WORDS * 512)
@@ -57,6 +58,14 @@ typedef struct item {
     touch_t touches[MODEL_TOUCHES];
 } item_t;
 
+/* Mappings that change in the background. */
+typedef struct model_remap {
+    bool open, over;
+    mdnn_remap_t remap;
+    uint64_t chunks[MDNN_REMAP_CHUNKS], done;
+    mdnn_status_t status;
+} model_remap_t;
+
 typedef struct model {
     uint64_t random;
     uint64_t chunk_at[MODEL_STEPS];       /* 0: nothing is mapped there */
@@ -82,6 +91,9 @@ typedef struct model {
     unsigned maps_left;
     bool covers_end; /* likewise */
     unsigned covers_left;
+    bool remaps_late; /* mappings change in the background */
+    model_remap_t remaps[MODEL_REMAPS];
+    uint64_t remapped; /* chunks, in the background */
     bool copies_end;   /* each fails */
     unsigned hasty_in; /* 1 wait in so many is given up, where it can; 0: none */
     uint64_t values[MODEL_STREAMS];
@@ -174,6 +186,68 @@ static mdnn_status_t model_unmap(void *context, uint64_t address, uint64_t chunk
     model->chunk_at[step] = 0;
     model->mapped_at[chunk] = 0;
     return MDNN_STATUS_OK;
+}
+
+/* ---- in the background ---- */
+
+static void remap_one(model_t *model, model_remap_t *each)
+{
+    const uint64_t count = each->remap.count;
+    const uint64_t index = each->remap.map ? each->done : count - 1 - each->done;
+    const uint64_t address = each->remap.address + index * MODEL_CHUNK;
+    each->status = each->remap.map ? model_map(model, address, each->chunks[index])
+                                   : model_unmap(model, address, each->chunks[index]);
+    each->done += each->status == MDNN_STATUS_OK;
+    model->remapped += each->status == MDNN_STATUS_OK;
+    each->over = each->status != MDNN_STATUS_OK || each->done == count;
+}
+
+/* Some of what is under way, in any order. */
+static void remap_some(model_t *model)
+{
+    for (int i = 0; i < MODEL_REMAPS; i++)
+        while (model->remaps[i].open && !model->remaps[i].over && pick(model, 3) == 0)
+            remap_one(model, &model->remaps[i]);
+}
+
+static mdnn_status_t model_remap_begin(void *context, const mdnn_remap_t *remap, uint64_t *token)
+{
+    model_t *const model = context;
+    uint64_t place = 0;
+    assert_true(remap->count > 0 && remap->count <= MDNN_REMAP_CHUNKS);
+    if (!model->remaps_late)
+        return MDNN_STATUS_UNSUPPORTED;
+    while (place < MODEL_REMAPS && model->remaps[place].open)
+        place++;
+    if (place == MODEL_REMAPS || pick(model, 8) == 0)
+        return MDNN_STATUS_BUSY;
+    model_remap_t *const each = &model->remaps[place];
+    *each = (model_remap_t){.open = true, .remap = *remap};
+    memcpy(each->chunks, remap->chunks, remap->count * sizeof *remap->chunks);
+    *token = place + 1;
+    remap_some(model);
+    return MDNN_STATUS_OK;
+}
+
+static uint64_t model_remap_done(void *context, uint64_t token, bool *over)
+{
+    model_t *const model = context;
+    assert_true(model->remaps[token - 1].open);
+    remap_some(model);
+    *over = model->remaps[token - 1].over;
+    return model->remaps[token - 1].done;
+}
+
+static mdnn_status_t model_remap_end(void *context, uint64_t token, bool all, uint64_t *done)
+{
+    model_t *const model = context;
+    model_remap_t *const each = &model->remaps[token - 1];
+    assert_true(each->open);
+    while (!each->over && (all || pick(model, 2) == 0))
+        remap_one(model, each);
+    each->open = false;
+    *done = each->done;
+    return each->status;
 }
 
 static bool copy_pending(const model_t *model, uint64_t chunk, uint64_t slot)
@@ -475,6 +549,9 @@ static const mdnn_memory_device_t model_device = {
     .destroy_chunk = model_destroy,
     .map = model_map,
     .unmap = model_unmap,
+    .remap_begin = model_remap_begin,
+    .remap_done = model_remap_done,
+    .remap_end = model_remap_end,
     .mark = model_mark,
     .is_done = model_is_done,
     .wait_on_host = model_wait_on_host,

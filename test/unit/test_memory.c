@@ -633,6 +633,7 @@ static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
     model->slot_busy_in = (unsigned)pick(model, 6);
     model->runs_in = (unsigned)(pick(model, 2) * pick(model, 10));
     model->verify = verify;
+    model->remaps_late = pick(model, 2) == 0;
     program->exact = true;
     if (with_tails) /* operations name more than that */
         model->budget = 1 + pick(model, 10);

@@ -114,7 +114,13 @@ BREAKS(resident_but_unmapped, (void)mdnn_range_hide(memory->ranges, range_of(mem
 BREAKS(away_but_whole, find(memory, RESIDENT)->state = MDNN_ALLOCATION_AWAY)
 BREAKS(leaves_with_nothing, find(memory, LEAVING)->target = 3)
 BREAKS(returns_more_than_it_can, find(memory, RETURNING)->target = 3)
-BREAKS(cut_off_and_mapped, find(memory, LEAVING)->target = 0)
+BREAKS(copied_out_and_mapped, mdnn_allocation_t *const leaving = find(memory, LEAVING);
+       leaving->clean = leaving->out_sent = leaving->slots_from = 0)
+BREAKS(remapped_at_rest, find(memory, RESIDENT)->remap = 1)
+BREAKS(mapped_while_leaving, mdnn_allocation_t *const leaving = find(memory, LEAVING);
+       leaving->remap = 1; leaving->remap_upto = 3)
+BREAKS(unmapped_while_returning, find(memory, RETURNING)->remap = 1)
+BREAKS(remaps_miscounted, memory->remaps++)
 BREAKS(cut_off_and_away, find(memory, AWAY)->cut = true)
 BREAKS(uses_without_room, find(memory, RESIDENT)->use_count = 3)
 BREAKS(uses_elsewhere, find(memory, RESIDENT)->use_room = 4)
@@ -194,7 +200,11 @@ static const broken_rule_t rules[] = {
     {"chunks.owned < chunks.count", away_but_whole},
     {"allocation->target < allocation->count", leaves_with_nothing},
     {"allocation->target <= allocation->count", returns_more_than_it_can},
-    {"!allocation->cut", cut_off_and_mapped},
+    {"!allocation->cut", copied_out_and_mapped},
+    {"state == MDNN_ALLOCATION_LEAVING || state", remapped_at_rest},
+    {"allocation->remap_upto < chunks.mapped", mapped_while_leaving},
+    {"chunks.mapped < allocation->remap_upto", unmapped_while_returning},
+    {"memory->remaps ==", remaps_miscounted},
     {"!allocation->cut", cut_off_and_away},
     {"use_count <= allocation->use_room", uses_without_room},
     {"MDNN_INLINE_USES", uses_elsewhere},

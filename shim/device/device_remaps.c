@@ -1,0 +1,291 @@
+#include "shim/device/device_remaps.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/lock.h"
+#include "shim/device/memory_device_internal.h"
+
+enum { REMAPS = 32 }; /* under way at once; a token is a place, from 1 on */
+
+typedef struct change {
+    bool open, ending; /* ending: the thread leaves it alone from now on */
+    uint64_t number;   /* of its beginning */
+    bool map;
+    CUdeviceptr address;
+    uint64_t chunks[MDNN_REMAP_CHUNKS], count;
+    size_t access_count;
+    _Atomic uint64_t done;
+    _Atomic bool over; /* written last */
+    CUresult result;
+    uint64_t noted; /* in the device's table of mappings */
+} change_t;
+
+struct mdnn_device_remaps {
+    mdnn_device_memory_t *memory;
+    mdnn_lock_t lock;      /* the changes' beginnings and ends */
+    mdnn_lock_t at_work;   /* is held while a change goes on */
+    mdnn_condition_t more; /* to do */
+    change_t changes[REMAPS];
+    uint64_t begun;
+    bool started, stopping;
+    pthread_t thread;
+    mdnn_device_remaps_t *next; /* of all that have a thread */
+};
+
+static mdnn_device_remaps_t *_Atomic with_thread; /* only grows */
+
+/* ---- one chunk ---- */
+
+CUresult mdnn_device_map_handle(const mdnn_device_memory_t *memory, CUdeviceptr address,
+                                CUmemGenericAllocationHandle handle, size_t access_count)
+{
+    const mdnn_driver_t *const driver = memory->config.driver;
+    const uint64_t bytes = memory->config.chunk_bytes;
+    CUresult result = driver->cuMemMap(address, bytes, 0, handle, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->cuMemSetAccess(address, bytes, memory->access, access_count);
+    if (result != CUDA_SUCCESS)
+        (void)driver->cuMemUnmap(address, bytes);
+    return result;
+}
+
+static uint64_t index_of(const change_t *change, uint64_t done)
+{
+    return change->map ? done : change->count - 1 - done;
+}
+
+/* at_work is held. */
+static void change_one(const mdnn_device_memory_t *memory, change_t *change)
+{
+    const uint64_t done = atomic_load(&change->done), index = index_of(change, done);
+    const uint64_t bytes = memory->config.chunk_bytes;
+    const CUdeviceptr address = change->address + index * bytes;
+    change->result = change->map ? mdnn_device_map_handle(memory, address,
+                                                          memory->chunks[change->chunks[index] - 1],
+                                                          change->access_count)
+                                 : memory->config.driver->cuMemUnmap(address, bytes);
+    if (change->result == CUDA_SUCCESS)
+        atomic_store(&change->done, done + 1);
+    if (change->result != CUDA_SUCCESS || done + 1 == change->count)
+        atomic_store(&change->over, true);
+}
+
+/* ---- the thread ---- */
+
+static change_t *oldest(mdnn_device_remaps_t *remaps)
+{
+    change_t *found = NULL;
+    for (size_t i = 0; i < REMAPS; i++) {
+        change_t *const each = &remaps->changes[i];
+        if (each->open && !each->ending && !atomic_load(&each->over) &&
+            (!found || each->number < found->number))
+            found = each;
+    }
+    return found;
+}
+
+static void *run(void *context)
+{
+    mdnn_device_remaps_t *const remaps = context;
+    const mdnn_device_memory_config_t *const config = &remaps->memory->config;
+    (void)config->driver->cuCtxPushCurrent(config->context); /* the thread has no other */
+    mdnn_lock(&remaps->lock);
+    while (!remaps->stopping) {
+        change_t *const change = oldest(remaps);
+        if (!change) {
+            mdnn_condition_wait(&remaps->more, &remaps->lock);
+            continue;
+        }
+        mdnn_lock(&remaps->at_work);
+        mdnn_unlock(&remaps->lock);
+        change_one(remaps->memory, change);
+        mdnn_unlock(&remaps->at_work);
+        mdnn_lock(&remaps->lock);
+    }
+    mdnn_unlock(&remaps->lock);
+    return NULL;
+}
+
+static void remember(mdnn_device_remaps_t *remaps)
+{
+    mdnn_device_remaps_t *first = atomic_load(&with_thread);
+    do
+        remaps->next = first;
+    while (!atomic_compare_exchange_weak(&with_thread, &first, remaps));
+}
+
+/* Without signals: they are for the program's threads. */
+static bool start_thread(mdnn_device_remaps_t *remaps)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
+        return false;
+    const bool started = pthread_create(&remaps->thread, NULL, run, remaps) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (started) {
+        (void)pthread_setname_np(remaps->thread, "microdnn-map");
+        remember(remaps);
+    }
+    return started;
+}
+
+static void stop(mdnn_device_remaps_t *remaps)
+{
+    mdnn_lock(&remaps->lock);
+    const bool join = remaps->started && !remaps->stopping;
+    remaps->stopping = true;
+    mdnn_condition_broadcast(&remaps->more);
+    mdnn_unlock(&remaps->lock);
+    if (join)
+        (void)pthread_join(remaps->thread, NULL);
+}
+
+void mdnn_device_remaps_stop_all(void)
+{
+    for (mdnn_device_remaps_t *remaps = atomic_load(&with_thread); remaps; remaps = remaps->next)
+        stop(remaps);
+}
+
+/* ---- the outside ---- */
+
+/* What has been done since the last time. */
+static void note(mdnn_device_memory_t *memory, change_t *change)
+{
+    for (const uint64_t done = atomic_load(&change->done); change->noted < done; change->noted++) {
+        const uint64_t index = index_of(change, change->noted);
+        memory->mapped[change->chunks[index] - 1] =
+            change->map ? change->address + index * memory->config.chunk_bytes : 0;
+    }
+}
+
+/* Locked. */
+static change_t *find_place(mdnn_device_remaps_t *remaps)
+{
+    for (size_t i = 0; i < REMAPS; i++)
+        if (!remaps->changes[i].open)
+            return &remaps->changes[i];
+    return NULL;
+}
+
+static void fill(mdnn_device_remaps_t *remaps, change_t *change, const mdnn_remap_t *remap)
+{
+    change->map = remap->map;
+    change->address = remap->address;
+    change->count = remap->count;
+    memcpy(change->chunks, remap->chunks, remap->count * sizeof *remap->chunks);
+    change->access_count = remaps->memory->access_count;
+    change->noted = 0;
+    change->result = CUDA_SUCCESS;
+    atomic_store(&change->done, 0);
+    atomic_store(&change->over, false);
+    change->number = ++remaps->begun;
+    change->ending = false;
+    change->open = true;
+}
+
+static mdnn_status_t begin(mdnn_device_remaps_t *remaps, const mdnn_remap_t *remap, uint64_t *token)
+{
+    if (!remaps->started && !remaps->stopping)
+        remaps->started = start_thread(remaps);
+    remaps->stopping = remaps->stopping || !remaps->started; /* it will not be tried again */
+    if (remaps->stopping)
+        return MDNN_STATUS_UNSUPPORTED;
+    change_t *const change = find_place(remaps);
+    if (!change)
+        return MDNN_STATUS_BUSY;
+    fill(remaps, change, remap);
+    *token = (uint64_t)(change - remaps->changes) + 1;
+    mdnn_condition_signal(&remaps->more);
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_device_remap_begin(void *context, const mdnn_remap_t *remap, uint64_t *token)
+{
+    mdnn_device_remaps_t *const remaps = ((mdnn_device_memory_t *)context)->remaps;
+    if (!remaps)
+        return MDNN_STATUS_UNSUPPORTED;
+    mdnn_lock(&remaps->lock);
+    const mdnn_status_t status = begin(remaps, remap, token);
+    mdnn_unlock(&remaps->lock);
+    return status;
+}
+
+uint64_t mdnn_device_remap_done(void *context, uint64_t token, bool *over)
+{
+    mdnn_device_memory_t *const memory = context;
+    change_t *const change = &memory->remaps->changes[token - 1];
+    *over = atomic_load(&change->over);
+    note(memory, change);
+    return change->noted;
+}
+
+/* The thread leaves it alone from now on; the caller holds at_work. */
+static void seize(mdnn_device_remaps_t *remaps, change_t *change)
+{
+    mdnn_lock(&remaps->lock);
+    change->ending = true;
+    mdnn_lock(&remaps->at_work);
+    mdnn_unlock(&remaps->lock);
+}
+
+static void end(mdnn_device_remaps_t *remaps, change_t *change, bool all)
+{
+    seize(remaps, change);
+    while (all && !atomic_load(&change->over))
+        change_one(remaps->memory, change);
+    mdnn_unlock(&remaps->at_work);
+    note(remaps->memory, change);
+}
+
+mdnn_status_t mdnn_device_remap_end(void *context, uint64_t token, bool all, uint64_t *done)
+{
+    mdnn_device_memory_t *const memory = context;
+    mdnn_device_remaps_t *const remaps = memory->remaps;
+    change_t *const change = &remaps->changes[token - 1];
+    end(remaps, change, all);
+    *done = change->noted;
+    const CUresult result = change->result;
+    mdnn_lock(&remaps->lock);
+    change->open = false;
+    mdnn_unlock(&remaps->lock);
+    return mdnn_failure_note(result);
+}
+
+void mdnn_device_remaps_finish(mdnn_device_remaps_t *remaps)
+{
+    for (size_t i = 0; remaps && i < REMAPS; i++)
+        if (remaps->changes[i].open)
+            end(remaps, &remaps->changes[i], true);
+}
+
+mdnn_status_t mdnn_device_remaps_create(mdnn_device_memory_t *memory, mdnn_device_remaps_t **remaps)
+{
+    mdnn_device_remaps_t *const made = calloc(1, sizeof *made);
+    if (!made)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    made->memory = memory;
+    mdnn_lock_init(&made->lock, MDNN_LOCK_REMAPS);
+    mdnn_lock_init(&made->at_work, MDNN_LOCK_REMAPPING);
+    mdnn_condition_init(&made->more);
+    *remaps = made;
+    return MDNN_STATUS_OK;
+}
+
+/* It stays in the list of those with a thread. */
+void mdnn_device_remaps_destroy(mdnn_device_remaps_t *remaps)
+{
+    if (!remaps)
+        return;
+    stop(remaps);
+    for (size_t i = 0; i < REMAPS; i++)
+        if (remaps->changes[i].open)
+            note(remaps->memory, &remaps->changes[i]);
+    if (!remaps->started)
+        free(remaps);
+}
