@@ -323,13 +323,13 @@ static uint32_t plan_buffers(run_t *run)
 
 /* Like training: the same operations in rounds, which are planned for, in parts of buffers, too;
  * now and then something else. */
-static void rounds(uint64_t seed)
+static void go_round(uint64_t seed, int rounds, const struct timespec *pause)
 {
-    enum { ROUNDS = 16 };
     run_t run;
     begin(&run, seed, live_limit, 1 + (int)(seed % 2));
     const uint32_t count = plan_buffers(&run);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < rounds; i++) {
+        (void)nanosleep(pause, NULL);
         forward(&run, count);
         if (pick(&run, 4) == 0)
             check_all(&run, &run.buffers[pick(&run, count)]);
@@ -340,6 +340,17 @@ static void rounds(uint64_t seed)
     finish(&run);
     for (uint32_t i = 1; i < count; i += 2)
         free(run.buffers[i].model); /* what came and went */
+}
+
+static void rounds(uint64_t seed)
+{
+    go_round(seed, 16, &(struct timespec){0, 0});
+}
+
+/* So slowly that a plan is ready that a thread makes in the background. */
+static void slow_rounds(uint64_t seed)
+{
+    go_round(seed, 60, &(struct timespec){0, 20000000});
 }
 
 /* ---- memory that is allocated some operations before it is used ---- */
@@ -1069,6 +1080,7 @@ int main(int argc, char **argv)
     } programs[] = {{"one_stream", one_stream, false},
                     {"many_streams", many_streams, false},
                     {"rounds", rounds, false},
+                    {"slow_rounds", slow_rounds, false},
                     {"early", early, false},
                     {"default_stream", default_stream, false},
                     {"threads", threads, false},
