@@ -256,7 +256,7 @@ void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_stream_point_t end)
 mdnn_status_t mdnn_memory_wait_for_a_move(mdnn_memory_t *memory, double seconds)
 {
     const uint64_t before = memory->steps;
-    if (mdnn_memory_finish_a_remap(memory) && !MDNN_FAULT(REMAPS_NOT_WAITED_FOR))
+    if (!MDNN_FAULT(REMAPS_NOT_WAITED_FOR) && mdnn_memory_finish_a_remap(memory))
         return MDNN_STATUS_OK;
     const mdnn_stream_point_t *const landing = next_landing(memory);
     mdnn_stream_point_t use = find_use(&memory->leaving);
