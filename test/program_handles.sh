@@ -28,6 +28,16 @@ many() {
         memory['refused'] == 0"
 }
 
+# Between the driver's release and the library's there is time for another thread.
+retained() {
+    MICRODNN_SIM_LINGER=cuMemRelease right retained "$(few 1 '1 2 3')"
+}
+
+# After the statistics were written.
+ends_right() {
+    by_itself "$handles" at_exit 1 && MICRODNN_SIM_LIMIT=$most under $most "$handles" at_exit 1 && said_nothing
+}
+
 refused() {
     MICRODNN_MEMORY_TAIL=no MICRODNN_MEMORY_HOST_LIMIT=256MiB right refused 1 "memory['refused'] == 1" &&
         grep -q 'refused: nothing more can leave within the budget' "$log"
@@ -63,7 +73,7 @@ without_moves() {
     done
 }
 
-plan 14
+plan 16
 check "more memory of handles than the budget holds leaves and returns" many
 check "a handle above the budget has a tail" above
 check "content outlives its mapping, and addresses outlive their content" right again "$(few 1 '1 2 3')" \
@@ -75,6 +85,8 @@ check "what can never be held is refused when it is created" refused
 check "wrong calls fail as they do without the library" errors
 check "less access than reading and writing is the driver's" right access 1 "memory['peak_other_bytes'] > 0"
 check "threads change handles side by side" right threads "$(few '1 2' '1 2 3 4')"
+check "a handle is retained beside its last release" retained
+check "exit handlers go on with handles" ends_right
 check "a graph runs again after its memory was mapped anew" right graph 1
 check "handles can be released after a reset" right reset 1
 check "random programs with mappings that change are right" right random "$(few '1 2 3 4' '1 2 3 4 5 6 7 8 9 10 11 12')" \

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "config/lock.h"
 #include "config/log.h"
 #include "shim/real/process.h"
@@ -189,18 +190,28 @@ bool mdnn_program_properties_at(uint64_t address, CUmemAllocationProp *propertie
     return is_mapped;
 }
 
-CUmemGenericAllocationHandle mdnn_program_value_of(CUmemGenericAllocationHandle real)
+/* Locked. Of those that may still be released. */
+static mdnn_program_handle_t *find_real(CUmemGenericAllocationHandle real)
 {
-    CUmemGenericAllocationHandle value = real;
-    mdnn_lock(&lock);
     for (size_t i = 0; i < BUCKETS; i++)
         for (mdnn_program_handle_t *handle = handles[i]; handle; handle = handle->next)
-            if (handle->real == real && !handle->gone) {
-                handle->releases++;
-                value = handle->value;
-            }
+            if (handle->real == real && !handle->gone)
+                return handle;
+    return NULL;
+}
+
+CUmemGenericAllocationHandle mdnn_program_value_of(CUmemGenericAllocationHandle real)
+{
+    mdnn_program_handle_t *handle;
+    mdnn_lock(&lock);
+    /* Its last release may be under way in another thread. */
+    while ((handle = find_real(real)) && handle->claimed && !MDNN_FAULT(RETAINED_WHILE_RELEASED))
+        mdnn_condition_wait(&changed, &lock);
+    const CUmemGenericAllocationHandle value = handle ? handle->value : real;
+    if (handle)
+        handle->releases++;
     mdnn_unlock(&lock);
-    if (value != real) /* which stands for one handle of the driver's */
+    if (handle) /* which stands for one handle of the driver's */
         (void)mdnn_real_driver()->cuMemRelease(real);
     return value;
 }

@@ -223,8 +223,6 @@ CUresult mdnn_hook_cuMemMap(map_t *real, bool own_stream, CUdeviceptr address, s
                             unsigned long long flags)
 {
     (void)own_stream;
-    if (mdnn_driver_is_exiting())
-        return real(address, bytes, offset, handle, flags);
     const mdnn_program_claim_t claim = mdnn_program_claim(handle, address);
     const CUresult result = map_claimed(real, claim, address, bytes, offset, handle, flags);
     mdnn_program_let_go(claim);
@@ -251,19 +249,17 @@ static CUresult unmap_claimed(CUresult (*real)(CUdeviceptr, size_t), mdnn_progra
         return is_the_drivers(claim) ? unmap_real(real, claim, address, bytes)
                                      : CUDA_ERROR_INVALID_VALUE;
     }
-    if (is_whole(claim, address, bytes)) {
+    if (!is_whole(claim, address, bytes))
+        return CUDA_ERROR_INVALID_VALUE;                        /* a part of a mapping */
+    if (claim.guest->releases > 0 || !mdnn_driver_is_exiting()) /* nothing ends during exit */
         mdnn_program_unmap(claim.addresses);
-        return CUDA_SUCCESS;
-    }
-    return CUDA_ERROR_INVALID_VALUE; /* a part of a mapping */
+    return CUDA_SUCCESS;
 }
 
 CUresult mdnn_hook_cuMemUnmap(CUresult (*real)(CUdeviceptr, size_t), bool own_stream,
                               CUdeviceptr address, size_t bytes)
 {
     (void)own_stream;
-    if (mdnn_driver_is_exiting())
-        return mdnn_virtual_owns(address) ? CUDA_SUCCESS : real(address, bytes);
     const mdnn_program_claim_t claim = mdnn_program_claim(0, address);
     const CUresult result = unmap_claimed(real, claim, address, bytes);
     mdnn_program_let_go(claim);
@@ -294,8 +290,6 @@ CUresult mdnn_hook_cuMemSetAccess(set_access_t *real, bool own_stream, CUdevicep
                                   size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
     (void)own_stream;
-    if (mdnn_driver_is_exiting())
-        return real(address, bytes, access, count);
     const mdnn_program_claim_t claim = mdnn_program_claim(0, address);
     const CUresult result = let_claimed(real, claim, address, bytes, access, count);
     mdnn_program_let_go(claim);

@@ -378,6 +378,68 @@ static void threads(void)
     OK(cuMemAddressFree(shared.address, shared.bytes));
 }
 
+/* ---- what the driver has is retained beside its last release ---- */
+
+static void *retain(void *unused)
+{
+    static CUmemGenericAllocationHandle handle;
+    (void)unused;
+    CUDA(cudaSetDevice(0));
+    OK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)shared.address));
+    return &handle;
+}
+
+static void retained(void)
+{
+    CUmemAllocationProp properties;
+    CUdeviceptr second;
+    OK(cuMemAddressReserve(&second, UNIT, 0, 0, 0));
+    for (int round = 0; round < 20; round++) {
+        pthread_t other;
+        void *handle;
+        shared = make(UNIT, false);
+        fill(&shared, round);
+        map_at(second, shared.handle, UNIT);
+        CHECK(pthread_create(&other, NULL, retain, NULL) == 0);
+        OK(cuMemRelease(shared.handle));
+        CHECK(pthread_join(other, &handle) == 0);
+        shared.handle = *(CUmemGenericAllocationHandle *)handle;
+        OK(cuMemGetAllocationPropertiesFromHandle(&properties, shared.handle));
+        OK(cuMemUnmap(second, UNIT));
+        map_at(second, shared.handle, UNIT);
+        check_at(second, UNIT, round);
+        OK(cuMemUnmap(second, UNIT));
+        unmake(&shared, (unsigned)round % 3);
+    }
+    OK(cuMemAddressFree(second, UNIT));
+}
+
+/* ---- calls of exit handlers that run after the library's own ---- */
+
+static region_t last;
+
+static void go_on(void)
+{
+    region_t other = {.bytes = 4 * UNIT};
+    OK(cuMemUnmap(last.address, last.bytes));
+    map_at(last.address, last.handle, last.bytes);
+    check(&last);
+    OK(cuMemAddressReserve(&other.address, other.bytes, 0, 0, 0));
+    OK(cuMemCreate(&other.handle, other.bytes, &on_device, 0));
+    map_at(other.address, other.handle, other.bytes);
+    fill(&other, 3);
+    check(&other);
+    unmake(&other, 0);
+    unmake(&last, 1);
+}
+
+static void at_exit(void)
+{
+    last = make(4 * UNIT, false);
+    fill(&last, 9);
+    OK(cuCtxSynchronize());
+}
+
 /* A graph runs again after its memory was given up and mapped anew. */
 static void graph(void)
 {
@@ -613,13 +675,15 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } programs[] = {{"above", above},           {"access", access},   {"again", again},
-                    {"early", early},           {"errors", errors},   {"faulty", faulty},
-                    {"graph", graph},           {"many", many},       {"parts", parts},
-                    {"random", random_program}, {"refused", refused}, {"reset", reset},
-                    {"threads", threads}};
+    } programs[] = {{"above", above},     {"access", access},     {"again", again},
+                    {"at_exit", at_exit}, {"retained", retained}, {"early", early},
+                    {"errors", errors},   {"faulty", faulty},     {"graph", graph},
+                    {"many", many},       {"parts", parts},       {"random", random_program},
+                    {"refused", refused}, {"reset", reset},       {"threads", threads}};
     CHECK(argc == 3);
     random_state = strtoull(argv[2], NULL, 10);
+    if (strcmp(argv[1], "at_exit") == 0)
+        CHECK(atexit(go_on) == 0);
     CUDA(cudaFree(NULL));
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
         if (strcmp(programs[i].name, argv[1]) == 0) {

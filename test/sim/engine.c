@@ -15,6 +15,7 @@ static bool configured, profile_known;
 static _Thread_local CUcontext context_stack[MAX_CONTEXT_STACK];
 static _Thread_local unsigned context_depth;
 static _Thread_local sim_need_t entered_need;
+static _Thread_local const char *entered_name;
 
 static const sim_profile_t profiles[] = {
 #define PROFILE(name, ...) {#name, __VA_ARGS__},
@@ -172,6 +173,7 @@ CUresult sim_enter(const char *name, sim_need_t need)
     sim_work_forget_equal();
     CUresult result = admit(name, need);
     entered_need = need;
+    entered_name = name;
     if (result != CUDA_SUCCESS)
         pthread_mutex_unlock(&sim_engine.mutex);
     return result;
@@ -182,7 +184,10 @@ CUresult sim_leave(CUresult result)
     CUcontext context = entered_need == SIM_NEED_CONTEXT ? sim_current() : NULL;
     if (context && context->sticky != CUDA_SUCCESS)
         result = context->sticky;
+    const bool lingers = sim_lingers(entered_name);
     pthread_mutex_unlock(&sim_engine.mutex);
+    if (lingers)
+        usleep(500);
     return result;
 }
 

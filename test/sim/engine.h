@@ -223,6 +223,7 @@ uint64_t sim_random(void);
 void *sim_allocate(size_t bytes); /* zeroed; ends the process when there is none */
 void *sim_resize(void *old, size_t count, size_t each);
 void sim_inject(const char *name, uint64_t nth, CUresult code);
+bool sim_lingers(const char *name);   /* MICRODNN_SIM_LINGER: its calls return late */
 void sim_read_faults(void);           /* those of MICRODNN_SIM_FAULTS */
 CUresult sim_fault(const char *name); /* the error that this call of `name` is to have */
 uint64_t sim_faults_fired(void);

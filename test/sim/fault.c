@@ -19,6 +19,7 @@ typedef struct fault {
 static fault_t faults[MAX_FAULTS];
 static size_t fault_count;
 static uint64_t fired;
+static const char *slow; /* NULL: none */
 
 void sim_inject(const char *name, uint64_t nth, CUresult code)
 {
@@ -35,6 +36,7 @@ void sim_inject(const char *name, uint64_t nth, CUresult code)
 void sim_read_faults(void)
 {
     const char *text = getenv("MICRODNN_SIM_FAULTS");
+    slow = getenv("MICRODNN_SIM_LINGER");
     while (text && *text) {
         fault_t fault = {0};
         unsigned long long nth;
@@ -60,6 +62,11 @@ CUresult sim_fault(const char *name)
         sim_fault_fired(name, fault->nth, code);
     }
     return code;
+}
+
+bool sim_lingers(const char *name)
+{
+    return slow && strcmp(slow, name) == 0;
 }
 
 uint64_t sim_faults_fired(void)
