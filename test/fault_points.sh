@@ -61,12 +61,12 @@ unnamed() { # client, program
 }
 # Handles of the program: right within 32 MiB, as test/program_handles.sh says.
 program_handles() {
-    handles_tail=yes
-    [ "$1" != refused ] || handles_tail=no
+    handles_tail=yes handles_host=1TiB
+    [ "$1" != refused ] || handles_tail=no handles_host=256MiB
     for handles_seed in 1 2 3; do
-        limited 60 env MICRODNN_SIM_SEED="$handles_seed" MICRODNN_SIM_LINGER=cuMemRelease \
+        limited 60 env MICRODNN_SIM_PROFILE=toy MICRODNN_SIM_SEED="$handles_seed" MICRODNN_SIM_LINGER=cuMemRelease \
             MICRODNN_SIM_LIMIT=33554432 MICRODNN_MEMORY_BUDGET=32MiB \
-            MICRODNN_MEMORY_TAIL=$handles_tail MICRODNN_MEMORY_HOST_LIMIT=256MiB MICRODNN_CONVOLUTION_POLICY=off \
+            MICRODNN_MEMORY_TAIL=$handles_tail MICRODNN_MEMORY_HOST_LIMIT=$handles_host MICRODNN_CONVOLUTION_POLICY=off \
             MICRODNN_LOG_FILE="$TMPDIR/program_handles.log" LD_PRELOAD="$preload" \
             "$MDNN_BUILD/test/clients/program_handles" "$1" "$handles_seed" >"$TMPDIR/program_handles" || return 1
     done

@@ -28,6 +28,11 @@ many() {
         memory['refused'] == 0"
 }
 
+expandable() {
+    MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_HOST_LIMIT=1TiB right expandable "$(few '1 2' '1 2 3 4 5 6')" \
+        "memory['peak_other_bytes'] > 0 and memory['refused'] > 0"
+}
+
 # Between the driver's release and the library's there is time for another thread.
 retained() {
     MICRODNN_SIM_LINGER=cuMemRelease right retained "$(few 1 '1 2 3')"
@@ -73,7 +78,7 @@ without_moves() {
     done
 }
 
-plan 16
+plan 17
 check "more memory of handles than the budget holds leaves and returns" many
 check "a handle above the budget has a tail" above
 check "content outlives its mapping, and addresses outlive their content" right again "$(few 1 '1 2 3')" \
@@ -85,6 +90,8 @@ check "what can never be held is refused when it is created" refused
 check "wrong calls fail as they do without the library" errors
 check "less access than reading and writing is the driver's" right access 1 "memory['peak_other_bytes'] > 0"
 check "threads change handles side by side" right threads "$(few '1 2' '1 2 3 4')"
+check "parts of a reservation larger than the device are the driver's, and refused by cuMemCreate only" \
+    expandable
 check "a handle is retained beside its last release" retained
 check "exit handlers go on with handles" ends_right
 check "a graph runs again after its memory was mapped anew" right graph 1

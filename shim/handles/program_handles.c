@@ -218,15 +218,25 @@ CUmemGenericAllocationHandle mdnn_program_value_of(CUmemGenericAllocationHandle 
 
 /* ---- handles ---- */
 
-/* Whether the program seems to map its handles whole: nothing of it is in parts, and no addresses wait for a part. */
-static bool maps_whole(uint64_t bytes)
+/* 0: it is not known. */
+static uint64_t memory_of(CUdevice device)
 {
+    size_t bytes = 0;
+    (void)mdnn_real_driver()->cuDeviceTotalMem(&bytes, device);
+    return bytes;
+}
+
+/* Whether the program seems to map its handles whole: nothing of it is in parts, and no addresses wait for a part.
+ * What is larger than the device is for parts only. */
+static bool maps_whole(CUdevice device, uint64_t bytes)
+{
+    const uint64_t most = MDNN_FAULT(SEGMENTS_ARE_REGIONS) ? UINT64_MAX : memory_of(device);
     bool in_parts = false, larger = false, equal = false;
     mdnn_lock(&lock);
     for (size_t i = 0; i < place_count; i++) {
         const mdnn_program_addresses_t *const place = places[i];
         const bool waits = place->ours && !place->guest && !place->freed && place->real_bytes == 0;
-        in_parts = in_parts || place->in_parts || (!place->ours && place->bytes > bytes);
+        in_parts = in_parts || place->in_parts || place->bytes > (place->ours ? most : bytes);
         larger = larger || (waits && place->bytes > bytes);
         equal = equal || (waits && place->bytes == bytes);
     }
@@ -254,7 +264,7 @@ static bool is_plain(const CUmemAllocationProp *properties, uint64_t bytes)
 CUresult mdnn_program_create(CUmemGenericAllocationHandle *value, uint64_t bytes,
                              const CUmemAllocationProp *properties)
 {
-    if (!is_plain(properties, bytes) || !maps_whole(bytes))
+    if (!is_plain(properties, bytes) || !maps_whole(properties->location.id, bytes))
         return CUDA_ERROR_NOT_SUPPORTED;
     mdnn_program_handle_t *const handle = calloc(1, sizeof *handle);
     if (!handle)

@@ -378,6 +378,134 @@ static void threads(void)
     OK(cuMemAddressFree(shared.address, shared.bytes));
 }
 
+/* ---- as PyTorch's expandable segments (c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment) ---- */
+
+enum { SEGMENT_HANDLES = 24 };
+
+typedef struct segment {
+    CUdeviceptr start;
+    size_t bytes, each, count;
+    CUmemGenericAllocationHandle handles[SEGMENT_HANDLES]; /* 0: nothing is mapped there */
+    int values[SEGMENT_HANDLES];
+} segment_t;
+
+/* Addresses for 9/8 of the device. */
+static void reserve_segment(segment_t *segment, size_t each)
+{
+    size_t total;
+    OK(cuDeviceTotalMem(&total, 0));
+    *segment = (segment_t){.each = each, .count = (total + total / 8 + each - 1) / each};
+    segment->bytes = segment->count * each;
+    OK(cuMemAddressReserve(&segment->start, segment->bytes, 0, 0, 0));
+    if (segment->count > SEGMENT_HANDLES)
+        segment->count = SEGMENT_HANDLES;
+}
+
+static void unmap_handles(segment_t *segment, size_t from, size_t to)
+{
+    OK(cuStreamSynchronize(NULL));
+    for (size_t i = from; i < to; i++) {
+        OK(cuMemUnmap(segment->start + i * segment->each, segment->each));
+        OK(cuMemRelease(segment->handles[i]));
+        segment->handles[i] = 0;
+    }
+}
+
+/* false: there is no memory, which only cuMemCreate may say. */
+static bool create_handles(segment_t *segment, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        const CUresult result = cuMemCreate(&segment->handles[i], segment->each, &on_device, 0);
+        if (result == CUDA_SUCCESS)
+            continue;
+        CHECK(result == CUDA_ERROR_OUT_OF_MEMORY);
+        while (i-- > from) {
+            OK(cuMemRelease(segment->handles[i]));
+            segment->handles[i] = 0;
+        }
+        return false;
+    }
+    return true;
+}
+
+static bool map_handles(segment_t *segment, size_t from, size_t to)
+{
+    const size_t each = segment->each;
+    if (!create_handles(segment, from, to))
+        return false;
+    for (size_t i = from; i < to; i++)
+        OK(cuMemMap(segment->start + i * each, each, 0, segment->handles[i], 0));
+    OK(cuMemSetAccess(segment->start + from * each, (to - from) * each, &all_access, 1));
+    for (size_t i = from; i < to; i++) {
+        segment->values[i] = (int)pick(256);
+        OK(cuMemsetD8Async(segment->start + i * each, (unsigned char)segment->values[i], each,
+                           NULL));
+    }
+    return true;
+}
+
+static void check_segment(const segment_t *segment)
+{
+    for (size_t i = 0; i < segment->count; i++)
+        if (segment->handles[i])
+            check_at(segment->start + i * segment->each, segment->each, segment->values[i]);
+}
+
+/* What is mapped from there on, or is not. */
+static size_t alike(const segment_t *segment, size_t from)
+{
+    size_t to = from;
+    while (to < segment->count && !segment->handles[to] == !segment->handles[from])
+        to++;
+    return to;
+}
+
+static void end_segment(segment_t *segment)
+{
+    for (size_t i = 0, to; i < segment->count; i = to) {
+        to = alike(segment, i);
+        if (segment->handles[i])
+            unmap_handles(segment, i, to);
+    }
+    OK(cuMemAddressFree(segment->start, segment->bytes));
+}
+
+static void change_segment(segment_t *segment, unsigned *refusals)
+{
+    const size_t from = pick((uint32_t)segment->count), end = alike(segment, from);
+    const size_t to = from + 1 + pick((uint32_t)(end - from < 4 ? end - from : 4));
+    const size_t last = to < end ? to : end;
+    if (segment->handles[from])
+        unmap_handles(segment, from, last);
+    else
+        *refusals += !map_handles(segment, from, last);
+}
+
+/* Segments for small and large blocks, and a region that is mapped whole beside them, at once and later. */
+static void expandable(void)
+{
+    segment_t segments[2];
+    unsigned refusals = 0;
+    CUdeviceptr waiting; /* for a handle as large as those of a segment */
+    region_t region = make(4 * UNIT, false);
+    fill(&region, 4);
+    OK(cuMemAddressReserve(&waiting, 10 * UNIT, 0, 0, 0));
+    reserve_segment(&segments[0], UNIT);
+    reserve_segment(&segments[1], 10 * UNIT);
+    refusals += !map_handles(&segments[1], 0, 8);
+    for (int step = 0; step < 60; step++) {
+        change_segment(&segments[pick(3) == 0], &refusals);
+        check_segment(&segments[0]);
+        check_segment(&segments[1]);
+        check(&region);
+    }
+    CHECK(refusals < 60);
+    end_segment(&segments[0]);
+    end_segment(&segments[1]);
+    OK(cuMemAddressFree(waiting, 10 * UNIT));
+    unmake(&region, 0);
+}
+
 /* ---- what the driver has is retained beside its last release ---- */
 
 static void *retain(void *unused)
@@ -675,11 +803,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } programs[] = {{"above", above},     {"access", access},     {"again", again},
-                    {"at_exit", at_exit}, {"retained", retained}, {"early", early},
-                    {"errors", errors},   {"faulty", faulty},     {"graph", graph},
-                    {"many", many},       {"parts", parts},       {"random", random_program},
-                    {"refused", refused}, {"reset", reset},       {"threads", threads}};
+    } programs[] = {{"above", above},           {"access", access},     {"again", again},
+                    {"at_exit", at_exit},       {"retained", retained}, {"early", early},
+                    {"expandable", expandable}, {"errors", errors},     {"faulty", faulty},
+                    {"graph", graph},           {"many", many},         {"parts", parts},
+                    {"random", random_program}, {"refused", refused},   {"reset", reset},
+                    {"threads", threads}};
     CHECK(argc == 3);
     random_state = strtoull(argv[2], NULL, 10);
     if (strcmp(argv[1], "at_exit") == 0)
