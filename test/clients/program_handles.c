@@ -508,11 +508,14 @@ static void expandable(void)
 
 /* ---- what the driver has is retained beside its last release ---- */
 
+static pthread_barrier_t together;
+
 static void *retain(void *unused)
 {
     static CUmemGenericAllocationHandle handle;
     (void)unused;
     CUDA(cudaSetDevice(0));
+    (void)pthread_barrier_wait(&together);
     OK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)shared.address));
     return &handle;
 }
@@ -521,6 +524,7 @@ static void retained(void)
 {
     CUmemAllocationProp properties;
     CUdeviceptr second;
+    CHECK(pthread_barrier_init(&together, NULL, 2) == 0);
     OK(cuMemAddressReserve(&second, UNIT, 0, 0, 0));
     for (int round = 0; round < 20; round++) {
         pthread_t other;
@@ -529,6 +533,7 @@ static void retained(void)
         fill(&shared, round);
         map_at(second, shared.handle, UNIT);
         CHECK(pthread_create(&other, NULL, retain, NULL) == 0);
+        (void)pthread_barrier_wait(&together);
         OK(cuMemRelease(shared.handle));
         CHECK(pthread_join(other, &handle) == 0);
         shared.handle = *(CUmemGenericAllocationHandle *)handle;

@@ -28,6 +28,7 @@ enum {
     MOST_GRAPHS = 3,
     MOST_DEVICES = 2,
     MOST_OPERANDS = 4,
+    MOST_PIECES = 2,
     MOST_PHASES = 3,
     GATE_WORDS = 1024,
     TABLE_WORDS = 1024,
@@ -106,6 +107,12 @@ void scale_words(uint32_t *a, uint32_t n, uint32_t stride, uint32_t k);
 /* ---- thread.c ---- */
 typedef enum tensor_kind { PLAIN, ORDERED, POOLED, MAPPED, PITCHED, IN_GRAPH } tensor_kind_t;
 
+/* A reservation of addresses. */
+typedef struct addresses {
+    CUdeviceptr start; /* 0: none */
+    uint64_t bytes;
+} addresses_t;
+
 typedef struct tensor {
     CUdeviceptr address; /* 0: none */
     uint64_t bytes;      /* a multiple of 16 */
@@ -114,7 +121,11 @@ typedef struct tensor {
     bool gated;      /* work there waits for the host */
     uint32_t graphs; /* that name it, a bit each */
     uint32_t *model; /* what it must hold, if the budget is too small, else NULL */
-    CUmemGenericAllocationHandle handle;
+    /* MAPPED: */
+    unsigned pieces;                                   /* handles side by side */
+    CUmemGenericAllocationHandle handles[MOST_PIECES]; /* 0: released */
+    CUdeviceptr alias;                                 /* where they are mapped, too; or 0 */
+    addresses_t addresses, alias_addresses;
 } tensor_t;
 
 typedef struct graph {
@@ -133,6 +144,7 @@ typedef struct thread {
     int device;
     bool ended; /* by a refusal */
     tensor_t tensors[MOST_TENSORS];
+    tensor_t parked; /* mapped nowhere; of 0 bytes: none */
     uint64_t live_bytes, gated_bytes, graph_bytes, pool_bytes, small_bytes;
     CUstream streams[MOST_STREAMS];
     bool own_made[MOST_STREAMS]; /* created here, non-blocking or not */
@@ -186,6 +198,7 @@ void guard_capture_ends(void);
 /* ---- tensors.c ---- */
 uint64_t footprint(uint64_t bytes); /* in whole chunks; small ones count elsewhere */
 bool is_small(uint64_t bytes);
+uint64_t most_bytes(void);           /* of a tensor */
 tensor_t *tensor_any(thread_t *t);   /* live, or NULL */
 tensor_t *tensor_place(thread_t *t); /* free, or NULL */
 void tensor_allocate(thread_t *t);
@@ -232,9 +245,13 @@ void graph_drop(thread_t *t, graph_t *graph);
 
 /* ---- pools.c ---- */
 void pool_allocate(thread_t *t);
-void handle_allocate(thread_t *t);
-void handle_release(thread_t *t, tensor_t *tensor);
 void pool_end(thread_t *t);
+
+/* ---- mappings.c ---- */
+void mapping_allocate(thread_t *t);
+void mapping_change(thread_t *t);
+void mapping_unpark(thread_t *t); /* what is mapped nowhere is mapped again */
+void mapping_release(thread_t *t, tensor_t *tensor);
 
 /* ---- gifts.c ---- */
 void gift_give(thread_t *t);

@@ -40,14 +40,26 @@ static void draw_features(const int switches[FEATURES])
 /* A budget that is too small is for programs of one thread that can stop at any operation. */
 static void draw_tight(void)
 {
-    static const feature_t without[] = {
-        FEATURE_threads,     FEATURE_devices,          FEATURE_gifts,
-        FEATURE_value_gates, FEATURE_write_gates,      FEATURE_call_gates,
-        FEATURE_lock_gates,  FEATURE_local_captures,   FEATURE_global_captures,
-        FEATURE_pools,       FEATURE_relaxed_captures, FEATURE_graph_memory,
-        FEATURE_handles,     FEATURE_convolutions,     FEATURE_resets,
-        FEATURE_streams_end, FEATURE_host_short,       FEATURE_phases,
-        FEATURE_tables};
+    static const feature_t without[] = {FEATURE_threads,
+                                        FEATURE_devices,
+                                        FEATURE_gifts,
+                                        FEATURE_value_gates,
+                                        FEATURE_write_gates,
+                                        FEATURE_call_gates,
+                                        FEATURE_lock_gates,
+                                        FEATURE_local_captures,
+                                        FEATURE_global_captures,
+                                        FEATURE_pools,
+                                        FEATURE_relaxed_captures,
+                                        FEATURE_graph_memory,
+                                        FEATURE_handles,
+                                        FEATURE_convolutions,
+                                        FEATURE_resets,
+                                        FEATURE_mappings,
+                                        FEATURE_streams_end,
+                                        FEATURE_host_short,
+                                        FEATURE_phases,
+                                        FEATURE_tables};
     plan.tight = plan.has[FEATURE_below];
     for (size_t i = 0; plan.tight && i < sizeof without / sizeof *without; i++)
         plan.has[without[i]] = false;
@@ -84,12 +96,14 @@ static void draw_sizes(void)
 static void draw_caps(void)
 {
     draw_t d = draw_of(plan.seed, 3, 0, 0);
-    const uint64_t largest = plan.largest;
+    const uint64_t largest = most_bytes();
     plan.caps.operation = (2 + draw(&d, 3)) * largest;
     plan.caps.gated = any_gate() ? (1 + draw(&d, 2)) * largest : 0;
     plan.caps.graphs = any_capture() || plan.has[FEATURE_graph_memory] ? 2 * largest : 0;
     plan.caps.pool = plan.has[FEATURE_pools] ? largest : 0;
     plan.caps.handles = plan.has[FEATURE_handles] ? largest : 0;
+    if (plan.has[FEATURE_mappings])
+        plan.caps.handles = 8 * CHUNK;
     plan.caps.small = plan.has[FEATURE_small] ? 2 * CHUNK : 0;
 }
 
@@ -118,7 +132,7 @@ static void draw_budget(void)
         plan.budget = 0;
     const uint64_t most = plan.budget ? plan.budget : plan.floor;
     if (plan.has[FEATURE_tails]) /* less than many operations name */
-        plan.budget = (2 + draw(&d, 5)) * CHUNK;
+        plan.budget = (2 + draw(&d, 5)) * CHUNK + of_device * plan.caps.handles;
     plan.live = most / of_device * (80 + draw(&d, 180)) / 100;
     if (plan.live < plan.caps.operation + plan.largest)
         plan.live = plan.caps.operation + plan.largest;

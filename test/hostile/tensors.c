@@ -9,6 +9,12 @@ bool is_small(uint64_t bytes)
     return bytes <= CHUNK / 2;
 }
 
+uint64_t most_bytes(void)
+{
+    const uint64_t mapped = plan.has[FEATURE_mappings] ? 4 * CHUNK : 0;
+    return mapped > plan.largest ? mapped : plan.largest;
+}
+
 uint64_t footprint(uint64_t bytes)
 {
     return is_small(bytes) ? 0 : (bytes + CHUNK - 1) / CHUNK * CHUNK;
@@ -182,10 +188,9 @@ static bool has_room(const thread_t *t, uint64_t bytes)
 
 void tensor_allocated(thread_t *t, tensor_t *tensor, tensor_kind_t kind, uint64_t bytes, int stream)
 {
-    const CUdeviceptr address = tensor->address;
-    const CUmemGenericAllocationHandle handle = tensor->handle;
-    *tensor = (tensor_t){
-        .address = address, .bytes = bytes, .kind = kind, .stream = stream, .handle = handle};
+    tensor->bytes = bytes;
+    tensor->kind = kind;
+    tensor->stream = stream;
     if (is_small(bytes))
         t->small_bytes += bytes;
     else
@@ -286,7 +291,7 @@ void tensor_release(thread_t *t, tensor_t *tensor, bool in_flight)
     }
     if (tensor->kind == MAPPED) {
         if (t->gate == NO_GATE)
-            handle_release(t, tensor);
+            mapping_release(t, tensor);
         return;
     }
     if (tensor->kind == PLAIN || tensor->kind == PITCHED) {
@@ -319,7 +324,7 @@ void tensor_read(thread_t *t, tensor_t *tensor)
     if (t->gated[tensor->stream])
         return;
     unsigned char *const to =
-        plan.has[FEATURE_pageable] && draw(&t->draw, 2) ? t->back + plan.largest : t->back;
+        plan.has[FEATURE_pageable] && draw(&t->draw, 2) ? t->back + most_bytes() : t->back;
     if (!OK(t,
             api.cuMemcpyDtoHAsync(to, tensor->address, tensor->bytes, t->streams[tensor->stream])))
         return;

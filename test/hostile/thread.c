@@ -128,10 +128,12 @@ static const struct {
     {graph_launch, "launch graph", FEATURE_relaxed_captures, 6},
     {graph_allocating, "allocating graph", FEATURE_graph_memory, 4},
     {pool_allocate, "pool", FEATURE_pools, 6},
-    {handle_allocate, "handle", FEATURE_handles, 6},
+    {mapping_allocate, "handle", FEATURE_handles, 6},
     {process_module, "module", FEATURE_modules, 3},
     {process_child, "child", FEATURE_children, 2},
     {process_convolution, "convolution", FEATURE_convolutions, 2},
+    {mapping_allocate, "handle", FEATURE_mappings, 10},
+    {mapping_change, "mapping", FEATURE_mappings, 30},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
@@ -203,7 +205,7 @@ static void begin(thread_t *t)
     OK(t, api.cuMemHostAlloc((void **)&t->table_words, TABLE_WORDS * sizeof *t->table_words, 0));
     guard_leave(t);
     t->pageable = malloc(bytes);
-    t->back = malloc(2 * plan.largest + MEBIBYTE);
+    t->back = malloc(2 * most_bytes() + MEBIBYTE);
     MUST(t, t->pageable && t->back);
     memset(t->words, 0, GATE_WORDS * sizeof *t->words);
     fill_source(t->pinned, bytes, t->number);
@@ -212,9 +214,20 @@ static void begin(thread_t *t)
     streams_make(t);
 }
 
+/* There is a place for it when one is released. */
+static void unpark(thread_t *t)
+{
+    if (!tensor_place(t))
+        tensor_release(t, &t->tensors[0], false);
+    mapping_unpark(t);
+    MUST(t, t->parked.bytes == 0);
+}
+
 static void read_and_release_all(thread_t *t)
 {
     t->draw = draw_of(plan.seed, 9, t->phase, t->number);
+    if (t->parked.bytes > 0)
+        unpark(t);
     for (int i = 0; i < MOST_TENSORS; i++)
         if (t->tensors[i].address)
             tensor_read(t, &t->tensors[i]);

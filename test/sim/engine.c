@@ -187,7 +187,7 @@ CUresult sim_leave(CUresult result)
     const bool lingers = sim_lingers(entered_name);
     pthread_mutex_unlock(&sim_engine.mutex);
     if (lingers)
-        usleep(500);
+        usleep(2000);
     return result;
 }
 
