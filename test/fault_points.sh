@@ -71,6 +71,7 @@ program_handles() {
             "$MDNN_BUILD/test/clients/program_handles" "$1" "$handles_seed" >"$TMPDIR/program_handles" || return 1
     done
 }
+tails() { limited 120 test/tail.sh; }
 library_calls() { unnamed library_calls "$@"; }
 pointer_tables() { unnamed pointer_tables "$@"; }
 pointer_tables_above_the_budget() {

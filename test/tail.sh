@@ -34,6 +34,16 @@ host_limit_is_named() {
 }
 
 # Everything may be touched at any time, so no address is without memory.
+# The chunk is there, but the driver finds no room for what it needs itself, one time.
+short_once() {
+    for function in cuMemMap cuMemSetAccess; do
+        for nth in $(few '10 18 40' "$(seq 6 60)"); do
+            MICRODNN_SIM_FAULTS=$function:$nth:2 under $((24 * mebibyte)) "$tail" two_streams 1 &&
+                holds "$in_budget and memory['refused'] == 0" || { echo "$function, call $nth"; cat "$log"; return 1; }
+        done
+    done
+}
+
 hosts_nothing_larger() {
     MICRODNN_MEMORY_SAFETY=host under $((24 * mebibyte)) "$tail" one_allocation 1 >"$TMPDIR/said" && return 1
     holds "$in_budget and memory['refused'] == 1" && grep -q 'cudaMalloc.*out of memory' "$TMPDIR/said" || { cat "$log"; return 1; }
@@ -61,12 +71,13 @@ each_refusal_has_its_reason() {
         { cat "$log"; return 1; }
 }
 
-plan 9
+plan 10
 check "an operation above the budget is right, and what it had on the host is counted" is_counted
 check "an allocation above the budget can be used" above one_allocation True
 check "operations in tails on two streams follow each other" above two_streams True host
 check "two streams read one tail" above readers_beside_each_other True
 check "where host memory ends, a line names its limit" host_limit_is_named
+check "nothing is refused when the driver is short once" short_once
 check "with safety = host an allocation above the budget is refused" hosts_nothing_larger
 check "tail = no refuses what is above the budget" without
 check "a capture is refused what does not fit" is_not_captured

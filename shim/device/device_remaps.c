@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "config/lock.h"
 #include "shim/device/memory_device_internal.h"
 
@@ -40,8 +41,8 @@ static mdnn_device_remaps_t *_Atomic with_thread; /* only grows */
 
 /* ---- one chunk ---- */
 
-CUresult mdnn_device_map_handle(const mdnn_device_memory_t *memory, CUdeviceptr address,
-                                CUmemGenericAllocationHandle handle, size_t access_count)
+static CUresult try_mapping(const mdnn_device_memory_t *memory, CUdeviceptr address,
+                            CUmemGenericAllocationHandle handle, size_t access_count)
 {
     const mdnn_driver_t *const driver = memory->config.driver;
     const uint64_t bytes = memory->config.chunk_bytes;
@@ -51,6 +52,17 @@ CUresult mdnn_device_map_handle(const mdnn_device_memory_t *memory, CUdeviceptr 
     result = driver->cuMemSetAccess(address, bytes, memory->access, access_count);
     if (result != CUDA_SUCCESS)
         (void)driver->cuMemUnmap(address, bytes);
+    return result;
+}
+
+/* The chunk is there: what the driver lacks is something of its own, and may be there a moment later. Otherwise it would
+ * be the program that is refused memory. */
+CUresult mdnn_device_map_handle(const mdnn_device_memory_t *memory, CUdeviceptr address,
+                                CUmemGenericAllocationHandle handle, size_t access_count)
+{
+    CUresult result = try_mapping(memory, address, handle, access_count);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !MDNN_FAULT(SHORT_ONCE_IS_REFUSED))
+        result = try_mapping(memory, address, handle, access_count);
     return result;
 }
 

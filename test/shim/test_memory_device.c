@@ -781,6 +781,7 @@ static void a_failure_ends_what_changes_in_the_background(void **state)
     mdnn_remap_t remap;
     mdnn_device_memory_t *const memory = make_remapped(f, &remap, chunks);
     simulator()->inject("cuMemMap", 2, CUDA_ERROR_OUT_OF_MEMORY);
+    simulator()->inject("cuMemMap", 3, CUDA_ERROR_OUT_OF_MEMORY); /* when it is tried again */
     OK(device.remap_begin(memory, &remap, &token));
     assert_int_equal(await_remap(memory, token), 1);
     assert_int_equal(device.remap_end(memory, token, true, &done),
