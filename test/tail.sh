@@ -44,6 +44,24 @@ short_once() {
     done
 }
 
+beyond_all() {
+    MICRODNN_MEMORY_SAFETY=host under $((24 * mebibyte)) "$tail" beyond_all 1 &&
+        grep -q '8.00 TiB refused: .*; at least 8.00 TiB are needed for it' "$log" || { cat "$log"; return 1; }
+}
+
+# A program that gives the library what each line says is needed gets on, and has all in the end.
+host_limit_that_is_named_is_enough() {
+    enough=4MiB
+    for round in 1 2 3 4 5 6 7 8 9 10; do
+        MICRODNN_MEMORY_HOST_LIMIT=$enough under $((24 * mebibyte)) "$tail" on_the_host 1 && break
+        named=$(sed -n 's/.* at least \([0-9.]*\) MiB are needed, .*/\1/p' "$log")
+        [ -n "$named" ] && [ "${named}MiB" != "$enough" ] || { echo "round $round, $enough"; cat "$log"; return 1; }
+        enough=${named}MiB
+    done
+    holds "$in_budget and memory['refused'] == 0" && [ "${enough%%.*}" -le 60 ] ||
+        { echo "round $round, $enough"; cat "$log"; return 1; }
+}
+
 hosts_nothing_larger() {
     MICRODNN_MEMORY_SAFETY=host under $((24 * mebibyte)) "$tail" one_allocation 1 >"$TMPDIR/said" && return 1
     holds "$in_budget and memory['refused'] == 1" && grep -q 'cudaMalloc.*out of memory' "$TMPDIR/said" || { cat "$log"; return 1; }
@@ -71,13 +89,15 @@ each_refusal_has_its_reason() {
         { cat "$log"; return 1; }
 }
 
-plan 10
+plan 12
 check "an operation above the budget is right, and what it had on the host is counted" is_counted
 check "an allocation above the budget can be used" above one_allocation True
 check "operations in tails on two streams follow each other" above two_streams True host
 check "two streams read one tail" above readers_beside_each_other True
 check "where host memory ends, a line names its limit" host_limit_is_named
+check "the limit that it names is enough" host_limit_that_is_named_is_enough
 check "nothing is refused when the driver is short once" short_once
+check "a line about what no address space holds has a figure" beyond_all
 check "with safety = host an allocation above the budget is refused" hosts_nothing_larger
 check "tail = no refuses what is above the budget" without
 check "a capture is refused what does not fit" is_not_captured

@@ -257,6 +257,8 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
         report.average_resident_bytes =
             memory->resident_sum / report.operations * memory->chunk_bytes;
     report.pinned_live_bytes = mdnn_memory_stuck_bytes(memory);
+    report.is_host_short =
+        report.host_short != (MDNN_FAULT(HOST_BLAMED_FOR_EVER) ? 0 : memory->host_short_before);
     if (mdnn_memory_has_gone_on(memory))
         report.refused_optional += memory->wanting.count;
     else

@@ -331,7 +331,9 @@ typedef struct mdnn_memory_report {
     uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */
     uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied since it had not come back */
     uint64_t host_bytes;                       /* slots in use */
-    uint64_t host_short; /* times that a range could not leave for lack of a slot */
+    uint64_t host_short;        /* times that a range could not leave for lack of a slot */
+    bool is_host_short;         /* one of them was in the last call that moved something */
+    uint64_t host_needed_bytes; /* at least, for what was refused last beside all that lived then */
     uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;
     /* `refused_optional` counts those of the refusals that were of workspaces, of our own requests, or of memory
      * without which the program went on. */

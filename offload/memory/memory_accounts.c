@@ -1,6 +1,7 @@
 /* What every part of the mechanism asks and notes: how many chunks there are and may be, what was refused,
  * what happens. Moves nothing, and waits for nothing. */
 #include "config/fault.h"
+#include "config/extremes.h"
 #include "offload/memory/memory_internal.h"
 
 #include <stdlib.h>
@@ -74,10 +75,24 @@ void mdnn_memory_note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes)
     memory->wanting.since = memory->report.operations;
 }
 
+/* What is on the host already stays: something else was to follow it. */
+void mdnn_memory_note_host_needed(mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t wanted =
+        bytes > 0 && !MDNN_FAULT(HOST_NEEDED_WITHOUT_REQUEST)
+            ? mdnn_ranges_chunks_for(memory->ranges, bytes) * memory->chunk_bytes
+            : 0;
+    const uint64_t all = memory->live_room_bytes + wanted,
+                   device = mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes;
+    memory->report.host_needed_bytes =
+        mdnn_max(all - mdnn_min(all, device), memory->report.host_bytes + memory->chunk_bytes);
+}
+
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed)
 {
     needed_bytes += memory->aside_bytes + memory->claimed_bytes;
     memory->report.refused++;
+    mdnn_memory_note_host_needed(memory, 0);
     if (needed)
         mdnn_memory_note_wanting(memory, needed_bytes);
     if (memory->report.refused_budget_bytes < needed_bytes)

@@ -87,6 +87,7 @@ static void note_refusal(mdnn_memory_t *memory, uint64_t bytes)
 {
     const uint64_t room = mdnn_ranges_chunks_for(memory->ranges, bytes) * memory->chunk_bytes;
     mdnn_memory_refused(memory, room + mdnn_memory_stuck_bytes(memory), false);
+    mdnn_memory_note_host_needed(memory, bytes);
 }
 
 /* A plan has the memory from the first operation on that names it. */

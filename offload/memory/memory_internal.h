@@ -204,6 +204,7 @@ struct mdnn_memory {
     double hasty_until_us;      /* a wait was too long: until then slow_down and join do nothing */
     mdnn_stream_point_t wanted; /* of released memory; position 0: none */
     mdnn_status_t trouble;      /* last failure of the device */
+    uint64_t host_short_before; /* report.host_short when who has the turn took it */
 
     mdnn_allocation_t all; /* HOST, VERIFY: no allocation; its uses are all operations */
     uint32_t open;         /* operations between begin and end */
@@ -262,6 +263,8 @@ void mdnn_memory_note_resident(mdnn_memory_t *memory);
  * `needed`: the program may not be able to go on without it; otherwise mdnn_memory_judge_refusal
  * decides that. */
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed);
+/* After that: it was for these bytes more than what lives. */
+void mdnn_memory_note_host_needed(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
 /* Whether the program has gone on since the last refusal, so that it did not need what was refused; and the budget that
  * this would have needed. */

@@ -77,8 +77,11 @@ mdnn_status_t mdnn_memory_promise(mdnn_memory_t *memory, uint64_t bytes)
     if (!mdnn_memory_may_be_bare(memory, bytes))
         return MDNN_STATUS_NOT_FOUND;
     if (!mdnn_memory_could_hold(memory, bytes) && !MDNN_FAULT(PROMISES_WHAT_CANNOT_BE)) {
+        if (mdnn_memory_has_tails(memory)) /* else the budget may be too small */
+            memory->report.host_short++;
         mdnn_memory_refused(memory, room_of(memory, bytes) + mdnn_memory_stuck_bytes(memory),
                             false);
+        mdnn_memory_note_host_needed(memory, bytes);
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     }
     begin_promise(memory, bytes);

@@ -15,6 +15,7 @@ mdnn_status_t mdnn_memory_take_turn(mdnn_memory_t *memory, mdnn_turn_t *turn)
             return status;
         }
     }
+    memory->host_short_before = memory->report.host_short;
     return MDNN_STATUS_OK;
 }
 

@@ -30,7 +30,6 @@ typedef struct mdnn_virtual_device {
     uint64_t start, bytes; /* its addresses */
     uint64_t budget_bytes;
     uint64_t said_needed_bytes; /* in the last line about a refusal; 0: none yet */
-    uint64_t said_host_short;   /* mdnn_memory_report_t.host_short at the last refusal */
     mdnn_device_memory_t *device;
     mdnn_memory_t *memory;      /* NULL: it was reset, or will be now */
     uint64_t small_plain_bytes; /* of memory of the driver's that shares pages */

@@ -50,19 +50,24 @@ void mdnn_virtual_say_nowhere(void)
 static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
 {
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], pinned[MDNN_NUMBER_BYTES];
-    char all[MDNN_NUMBER_BYTES];
+    char all[MDNN_NUMBER_BYTES], enough[MDNN_NUMBER_BYTES];
     mdnn_node_registry_t *const registry = mdnn_virtual_host()->registry;
     const uint64_t own = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device));
+    const uint64_t sum = registry ? mdnn_node_registry_bytes(registry, 0) : own;
+    const uint64_t needed =
+        mdnn_memory_report(device->memory).host_needed_bytes + sum - mdnn_min(own, sum);
     mdnn_format_size_rounded(bytes, refused, sizeof refused);
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
     mdnn_format_size_rounded(own, pinned, sizeof pinned);
-    mdnn_format_size_rounded(registry ? mdnn_node_registry_bytes(registry, 0) : own, all,
-                             sizeof all);
-    MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
-                  "%s refused: the budget of %s would do, but there is no room in %s of pinned "
-                  "host memory for what should leave; [memory] host_limit sets the limit for all "
-                  "processes of the user on this machine together (%s now)",
-                  refused, budget, pinned, all);
+    mdnn_format_size_rounded(sum, all, sizeof all);
+    mdnn_format_size_rounded(needed, enough, sizeof enough);
+    MDNN_LOG_ONCE(
+        MDNN_LOG_WARN, "memory",
+        "%s refused: the budget of %s would do, but there is no room in %s of pinned "
+        "host memory for what should leave; at least %s are needed, and [memory] host_limit "
+        "sets the limit for all processes of the user on this machine together (they have "
+        "%s now)",
+        refused, budget, pinned, enough, all);
 }
 
 /* Whether a line about the present refusal says something new: clearly more is needed, or clearly less because the
@@ -75,24 +80,17 @@ static bool is_news(const mdnn_virtual_device_t *device, uint64_t needed_bytes)
                          (needed_bytes > said + said / 16 || needed_bytes < said - said / 16));
 }
 
-/* Whether host memory was lacking since the last refusal, as far as anybody can tell for this one. */
-static bool is_short_of_host(mdnn_virtual_device_t *device, const mdnn_memory_report_t *report)
-{
-    const bool is_short = report->host_short != device->said_host_short && report->host_short > 0;
-    device->said_host_short = report->host_short;
-    return is_short;
-}
-
 /* What is needed for this, and for what the program has run so far: nobody knows whether it can do
- * without. */
-static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes)
+ * without. `least_bytes`: what is more than all addresses, which nobody goes on to want. */
+static void say_refused(mdnn_virtual_device_t *device, uint64_t bytes, uint64_t least_bytes)
 {
     const mdnn_memory_report_t report = mdnn_memory_report(device->memory);
-    const uint64_t needed_bytes = mdnn_max(report.smallest_budget_bytes, report.wanting_bytes);
+    const uint64_t known_bytes = mdnn_max(report.smallest_budget_bytes, report.wanting_bytes);
+    const uint64_t needed_bytes = mdnn_max(known_bytes, least_bytes);
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], needed[MDNN_NUMBER_BYTES];
     char so_far[MDNN_NUMBER_BYTES];
     const bool has_tails = mdnn_process_options()->memory_tail; /* then the budget is enough */
-    if (is_short_of_host(device, &report) && (has_tails || needed_bytes <= device->budget_bytes)) {
+    if (report.is_host_short && (has_tails || needed_bytes <= device->budget_bytes)) {
         say_host_is_short(device, bytes);
         return;
     }
@@ -158,7 +156,7 @@ CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status
     case MDNN_STATUS_OUT_OF_DEVICE_MEMORY:
     case MDNN_STATUS_OVERFLOW:
         if (device->memory)
-            say_refused(device, bytes);
+            say_refused(device, bytes, status == MDNN_STATUS_OVERFLOW ? bytes : 0);
         return CUDA_ERROR_OUT_OF_MEMORY;
     case MDNN_STATUS_DEVICE: {
         const CUresult error = mdnn_failure_take();

@@ -206,6 +206,31 @@ static void probed(void)
     captured();
 }
 
+/* More lives than the budget and some host memory hold, and all of it is used; ends with status 3 where that is refused. */
+static void on_the_host(void)
+{
+    CUdeviceptr all[10];
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 10; i++) {
+            if (round == 0 && cudaMalloc((void **)&all[i], 6 << 20) != cudaSuccess)
+                exit(3);
+            if (cudaMemset((void *)all[i], i, 6 << 20) != cudaSuccess)
+                exit(3);
+        }
+    CUDA(cudaDeviceSynchronize());
+    for (int i = 0; i < 10; i++)
+        CUDA(cudaFree((void *)all[i]));
+}
+
+/* More than any address space has; then what fits. */
+static void beyond_all(void)
+{
+    buffer_t a = new_buffer(WORDS / 4);
+    is_refused((size_t)8 << 40);
+    mix_into(&a, &a, 0);
+    check_and_free(&a);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -218,6 +243,8 @@ static const struct {
     {"refused", refused},
     {"captured", captured},
     {"probed", probed},
+    {"on_the_host", on_the_host},
+    {"beyond_all", beyond_all},
 };
 
 int main(int argc, char **argv)
