@@ -33,6 +33,19 @@ expandable() {
         "memory['peak_other_bytes'] > 0 and memory['refused'] > 0"
 }
 
+# What is in an array counts for good, and the line says so.
+bound() {
+    MICRODNN_SIM_LIMIT=$most under $most "$handles" bound 1 &&
+        grep -q 'mapped into an array' "$log" && holds "$in_budget and memory['other_bytes'] > 0 and memory['live_bytes'] == 0" ||
+        { cat "$log"; return 1; }
+}
+
+peers() {
+    MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_PEERS=1 under $most "$handles" peers 1 && said_nothing &&
+        holds "memories[0]['peak_resident_bytes'] <= memories[0]['budget_bytes'] and memories[0]['out_bytes'] > 0" ||
+        { cat "$log"; return 1; }
+}
+
 # Between the driver's release and the library's there is time for another thread.
 retained() {
     MICRODNN_SIM_LINGER=cuMemRelease right retained "$(few 1 '1 2 3')"
@@ -78,7 +91,7 @@ without_moves() {
     done
 }
 
-plan 17
+plan 20
 check "more memory of handles than the budget holds leaves and returns" many
 check "a handle above the budget has a tail" above
 check "content outlives its mapping, and addresses outlive their content" right again "$(few 1 '1 2 3')" \
@@ -92,6 +105,10 @@ check "less access than reading and writing is the driver's" right access 1 "mem
 check "threads change handles side by side" right threads "$(few '1 2' '1 2 3 4')"
 check "parts of a reservation larger than the device are the driver's, and refused by cuMemCreate only" \
     expandable
+check "memory that is exported has its content, and counts" right exported "$(few 1 '1 2 3')" \
+    "memory['peak_other_bytes'] > 0"
+check "so does what is bound to multicast objects, and put into arrays" bound
+check "another device works on it" peers
 check "a handle is retained beside its last release" retained
 check "exit handlers go on with handles" ends_right
 check "a graph runs again after its memory was mapped anew" right graph 1

@@ -157,6 +157,18 @@ void mdnn_handle_made(mdnn_handle_t *made, CUmemGenericAllocationHandle value, b
     give_back(gone);
 }
 
+bool mdnn_handle_again(CUmemGenericAllocationHandle value)
+{
+    mdnn_lock(&lock);
+    mdnn_handle_t *const known = *find_handle(value);
+    if (known) {
+        known->releases++;
+        (void)hold(known->memory);
+    }
+    mdnn_unlock(&lock);
+    return known != NULL;
+}
+
 mdnn_handle_t *mdnn_handle_take(CUmemGenericAllocationHandle value)
 {
     mdnn_lock(&lock);

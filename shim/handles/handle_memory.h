@@ -19,6 +19,8 @@ typedef struct mdnn_mapping mdnn_mapping_t;
 /* cuMemCreate. As mdnn_other_begin. */
 CUresult mdnn_handle_begin(CUdevice device, uint64_t bytes, mdnn_handle_t **made);
 void mdnn_handle_made(mdnn_handle_t *made, CUmemGenericAllocationHandle handle, bool success);
+/* The driver has given it once more, if it is known. false: it is another process's. */
+bool mdnn_handle_again(CUmemGenericAllocationHandle handle);
 /* cuMemRelease */
 mdnn_handle_t *mdnn_handle_take(CUmemGenericAllocationHandle handle);
 void mdnn_handle_released(mdnn_handle_t *taken, bool success);

@@ -1,6 +1,7 @@
 /* The program's own use of the virtual memory API. What is mapped whole is virtual; the rest is the driver's, and counts
  * (docs/design/handles.md). */
 #include "config/devices.h"
+#include "config/fault.h"
 #include "config/log.h"
 #include "shim/interpose/driver.h"
 #include "shim/handles/handle_memory.h"
@@ -437,17 +438,31 @@ CUresult mdnn_hook_cuMemExportToShareableHandle(
     return result;
 }
 
+/* Whether the driver knew it already: who imports what it has exported itself may get the same handle again. */
+static bool is_this_processes(CUmemGenericAllocationHandle *handle)
+{
+    if (MDNN_FAULT(IMPORTED_IS_ANOTHERS))
+        return false;
+    const CUmemGenericAllocationHandle value = mdnn_program_value_of(*handle);
+    const bool is_ours = value != *handle;
+    *handle = value;
+    return is_ours || mdnn_handle_again(value);
+}
+
 CUresult mdnn_hook_cuMemImportFromShareableHandle(
     CUresult (*real)(CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType),
     bool own_stream, CUmemGenericAllocationHandle *handle, void *shared,
     CUmemAllocationHandleType type)
 {
     (void)own_stream;
+    const CUresult result = real(handle, shared, type);
+    if (result != CUDA_SUCCESS || is_this_processes(handle))
+        return result;
     MDNN_LOG_ONCE(
         MDNN_LOG_WARN, "memory",
         "memory of an imported handle (cuMemImportFromShareableHandle) does not count in the "
         "budget");
-    return real(handle, shared, type);
+    return result;
 }
 
 /* Arrays may keep the memory when its handle is released. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cuda.h>
 
@@ -324,7 +325,7 @@ static void errors(void)
 }
 
 /* Less access than reading and writing. */
-static void access(void)
+static void less_access(void)
 {
     region_t region = make(4 * UNIT, false);
     CUmemAccessDesc less = all_access;
@@ -376,6 +377,160 @@ static void threads(void)
     OK(cuCtxSynchronize());
     OK(cuMemUnmap(shared.address, shared.bytes));
     OK(cuMemAddressFree(shared.address, shared.bytes));
+}
+
+/* ---- what goes other ways than into addresses; others fill the budget meanwhile ---- */
+
+enum { BESIDE = 6 };
+
+static void begin_beside(region_t *others)
+{
+    for (int i = 0; i < BESIDE; i++) {
+        others[i] = make(4 * UNIT, i % 2);
+        fill(&others[i], 60 + i);
+    }
+}
+
+static void end_beside(region_t *others)
+{
+    for (int i = 0; i < BESIDE; i++) {
+        check(&others[i]);
+        unmake(&others[i], (unsigned)i % 3);
+    }
+}
+
+static const CUmemAllocationHandleType by_file = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/* A handle that may be exported; mapped, if there is an address. */
+static region_t make_shareable(bool is_mapped)
+{
+    region_t region = {.bytes = 4 * UNIT, .value = -1};
+    CUmemAllocationProp properties = on_device;
+    properties.requestedHandleTypes = by_file;
+    OK(cuMemAddressReserve(&region.address, region.bytes, 0, 0, 0));
+    OK(cuMemCreate(&region.handle, region.bytes, &properties, 0));
+    if (is_mapped)
+        map_at(region.address, region.handle, region.bytes);
+    return region;
+}
+
+/* What it stands for is the same memory, though mapped elsewhere. */
+static void check_imported(int file, int value)
+{
+    const size_t bytes = 4 * UNIT;
+    region_t other = {.bytes = bytes, .value = value};
+    OK(cuMemImportFromShareableHandle(&other.handle, (void *)(intptr_t)file, by_file));
+    CHECK(close(file) == 0);
+    OK(cuMemAddressReserve(&other.address, bytes, 0, 0, 0));
+    map_at(other.address, other.handle, bytes);
+    if (value >= 0)
+        check(&other);
+    fill(&other, value + 1);
+    check(&other);
+    unmake(&other, 0);
+}
+
+static int export(const region_t *region)
+{
+    int file = -1;
+    OK(cuMemExportToShareableHandle(&file, region->handle, by_file, 0));
+    return file;
+}
+
+/* With content that is mapped, that is not, and without any. */
+static void exported(void)
+{
+    region_t others[BESIDE], mapped = make_shareable(true), unmapped = make_shareable(true);
+    region_t promised = make_shareable(false), plain = make(4 * UNIT, true);
+    int file = -1;
+    fill(&mapped, 7);
+    fill(&unmapped, 17);
+    fill(&plain, 27);
+    OK(cuCtxSynchronize());
+    OK(cuMemUnmap(unmapped.address, unmapped.bytes));
+    begin_beside(others);
+    check_imported(export(&mapped), 7);
+    check_at(mapped.address, mapped.bytes, 8);
+    check_imported(export(&unmapped), 17);
+    map_at(unmapped.address, unmapped.handle, unmapped.bytes);
+    check_at(unmapped.address, unmapped.bytes, 18);
+    check_imported(export(&promised), -1);
+    map_at(promised.address, promised.handle, promised.bytes);
+    check_at(promised.address, promised.bytes, 0);
+    CHECK(cuMemExportToShareableHandle(&file, plain.handle, by_file, 0) ==
+          CUDA_ERROR_INVALID_VALUE);
+    check(&plain);
+    end_beside(others);
+    unmake(&mapped, 0);
+    unmake(&unmapped, 1);
+    unmake(&promised, 2);
+    unmake(&plain, 0);
+    CHECK(cuMemExportToShareableHandle(&file, mapped.handle, by_file, 0) ==
+          CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Multicast objects and arrays, of which the simulated GPU only looks at what they are given. */
+static void bound(void)
+{
+    region_t others[BESIDE], one = make(4 * UNIT, false), two = make(4 * UNIT, true);
+    CUarrayMapInfo maps[2] = {0};
+    fill(&one, 1);
+    fill(&two, 2);
+    begin_beside(others);
+    OK(cuMulticastBindMem(1, 0, one.handle, 0, one.bytes, 0));
+    OK(cuMulticastBindAddr(1, 0, two.address, two.bytes, 0));
+    check(&one);
+    check(&two);
+    for (int i = 0; i < 2; i++) {
+        maps[i].memOperationType = CU_MEM_OPERATION_TYPE_MAP;
+        maps[i].memHandleType = CU_MEM_HANDLE_TYPE_GENERIC;
+        maps[i].memHandle.memHandle = i == 0 ? one.handle : others[0].handle;
+        maps[i].deviceBitMask = 1;
+    }
+    OK(cuMemMapArrayAsync(maps, 2, NULL));
+    CHECK(maps[1].memHandle.memHandle == others[0].handle);
+    end_beside(others);
+    unmake(&one, 1);
+    CHECK(cuMulticastBindMem(1, 0, one.handle, 0, one.bytes, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemMapArrayAsync(maps, 2, NULL) == CUDA_ERROR_INVALID_VALUE);
+    unmake(&two, 2);
+}
+
+static void fill_on(int device, region_t *region, int value)
+{
+    CUDA(cudaSetDevice(device));
+    fill(region, value);
+    OK(cuCtxSynchronize());
+    CUDA(cudaSetDevice(0));
+}
+
+/* A second device works on it, while it is virtual and after that. */
+static void peers(void)
+{
+    region_t others[BESIDE], region = make(4 * UNIT, false);
+    CUmemAccessDesc both[2] = {all_access, all_access};
+    unsigned long long flags;
+    CUdeviceptr second;
+    both[1].location.id = 1;
+    CUDA(cudaSetDevice(1));
+    CUDA(cudaFree(NULL));
+    CUDA(cudaSetDevice(0));
+    OK(cuMemSetAccess(region.address, region.bytes, both, 2));
+    begin_beside(others);
+    fill_on(1, &region, 3);
+    check(&region);
+    OK(cuMemAddressReserve(&second, 2 * region.bytes, 0, 0, 0));
+    OK(cuMemMap(second, region.bytes, 0, region.handle, 0));
+    OK(cuMemSetAccess(second, region.bytes, &all_access, 1));
+    check_at(second, region.bytes, 3);
+    OK(cuMemGetAccess(&flags, &both[1].location, region.address));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    fill_on(1, &region, 4);
+    check_at(second, region.bytes, 4);
+    OK(cuMemUnmap(second, region.bytes));
+    OK(cuMemAddressFree(second, 2 * region.bytes));
+    end_beside(others);
+    unmake(&region, 1);
 }
 
 /* ---- as PyTorch's expandable segments (c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment) ---- */
@@ -808,11 +963,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } programs[] = {{"above", above},           {"access", access},     {"again", again},
-                    {"at_exit", at_exit},       {"retained", retained}, {"early", early},
-                    {"expandable", expandable}, {"errors", errors},     {"faulty", faulty},
-                    {"graph", graph},           {"many", many},         {"parts", parts},
-                    {"random", random_program}, {"refused", refused},   {"reset", reset},
+    } programs[] = {{"above", above},           {"access", less_access}, {"again", again},
+                    {"at_exit", at_exit},       {"retained", retained},  {"bound", bound},
+                    {"exported", exported},     {"peers", peers},        {"early", early},
+                    {"expandable", expandable}, {"errors", errors},      {"faulty", faulty},
+                    {"graph", graph},           {"many", many},          {"parts", parts},
+                    {"random", random_program}, {"refused", refused},    {"reset", reset},
                     {"threads", threads}};
     CHECK(argc == 3);
     random_state = strtoull(argv[2], NULL, 10);

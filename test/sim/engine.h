@@ -410,6 +410,10 @@ bool sim_value_is_there(const sim_work_t *wait);
 /* ---- vmm.c ---- */
 bool sim_vmm_reserved(uint64_t address); /* inside a reservation of the program's, mapped or not */
 bool sim_vmm_same(uint64_t a, uint64_t b); /* inside one and the same */
+/* What a handle stands for that was not released; NULL: nothing. */
+const sim_physical_t *sim_vmm_find(CUmemGenericAllocationHandle handle);
+/* One handle more of what is there, mapped at least. */
+bool sim_vmm_hold(CUmemGenericAllocationHandle handle);
 
 /* ---- module.c ---- */
 CUfunction sim_function(const sim_kernel_t *kernel);

@@ -452,6 +452,37 @@ CASE(host_memory_lies_at_two_addresses_or_is_not_to_be_had)
     expect_success(an_older_driver, "MICRODNN_SIM_HOST_HANDLES=0");
 }
 
+static void share(void)
+{
+    CUmemAllocationProp properties = device_memory(0);
+    const CUmemAllocationHandleType by_file = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    const CUdeviceptr base = new_addresses(2 * CHUNK);
+    CUmemGenericAllocationHandle handle, other;
+    int file;
+    handle = new_handle(properties, CHUNK);
+    CHECK(cuMemExportToShareableHandle(&file, handle, by_file, 0) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemRelease(handle));
+    properties.requestedHandleTypes = by_file;
+    handle = new_handle(properties, CHUNK);
+    OK(cuMemExportToShareableHandle(&file, handle, by_file, 0));
+    map_at(base, CHUNK, handle);
+    OK(cuMemImportFromShareableHandle(&other, (void *)(intptr_t)file, by_file));
+    map_at(base + CHUNK, CHUNK, other);
+    OK(cuMemsetD32(base, 0x40400000, 1));
+    CHECK(read_float(base + CHUNK) == 3);
+    OK(cuMemRelease(handle));
+    OK(cuMemRelease(other));
+    OK(cuMemUnmap(base, 2 * CHUNK));
+    CHECK(cuMemImportFromShareableHandle(&other, (void *)(intptr_t)file, by_file) ==
+          CUDA_ERROR_INVALID_VALUE);
+    CHECK(close(file) == 0);
+}
+
+CASE(memory_is_shared_by_file_descriptors)
+{
+    expect_success(share, "");
+}
+
 static void describe(void)
 {
     CUdeviceptr base = new_addresses(2 * CHUNK), start;

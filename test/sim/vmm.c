@@ -134,8 +134,9 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
 {
     if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return CUDA_ERROR_NOT_SUPPORTED; /* nothing is shared with other processes */
+    if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+        properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_NOT_SUPPORTED;
     const CUmemLocation *location = &properties->location;
     if (on_device(location))
         return sim_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
@@ -209,6 +210,20 @@ static sim_physical_t *find_handle(CUmemGenericAllocationHandle handle)
     size_t number = number_of(handle);
     sim_physical_t *physical = number == SIZE_MAX ? NULL : handles[number].physical;
     return physical && physical->references > 0 ? physical : NULL;
+}
+
+const sim_physical_t *sim_vmm_find(CUmemGenericAllocationHandle value)
+{
+    return find_handle(value);
+}
+
+bool sim_vmm_hold(CUmemGenericAllocationHandle value)
+{
+    const size_t number = number_of(value);
+    sim_physical_t *const physical = number == SIZE_MAX ? NULL : handles[number].physical;
+    if (physical)
+        physical->references++;
+    return physical != NULL;
 }
 
 /* Gives the memory back once nothing holds it. */
