@@ -9,6 +9,7 @@
 #include "shim/real/process.h"
 #include "shim/real/real.h"
 #include "shim/handles/virtual_addresses.h"
+#include "shim/vmem/virtual_aside.h"
 
 enum { BUCKETS = 1024 };
 static const uint64_t mark = UINT64_C(0x6d64) << 48; /* in each number of ours */
@@ -481,6 +482,45 @@ CUresult mdnn_program_let(mdnn_program_addresses_t *addresses, const CUmemAccess
 
 /* ---- resets ---- */
 
+/* The next virtual handle by number, with or without content; 0: there is none. */
+static CUmemGenericAllocationHandle next_virtual(CUdevice device, bool begun,
+                                                 CUmemGenericAllocationHandle after)
+{
+    CUmemGenericAllocationHandle next = 0;
+    mdnn_lock(&lock);
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const mdnn_program_handle_t *handle = handles[i]; handle; handle = handle->next)
+            if (handle->device == device && !handle->real && !handle->lost &&
+                handle->begun == begun && handle->value > after &&
+                (next == 0 || handle->value < next))
+                next = handle->value;
+    mdnn_unlock(&lock);
+    return next;
+}
+
+static void make_all_real(CUdevice device, bool begun)
+{
+    CUmemGenericAllocationHandle value = 0;
+    while ((value = next_virtual(device, begun, value)) != 0) {
+        const mdnn_program_claim_t claim = mdnn_program_claim(value, 0);
+        (void)mdnn_program_make_real(claim.handle);
+        mdnn_program_let_go(claim);
+    }
+}
+
+/* The driver's memory outlives a reset. What the budget has no room for does not; what has no content comes last. */
+static void save(CUdevice device)
+{
+    const bool any = next_virtual(device, true, 0) != 0 || next_virtual(device, false, 0) != 0;
+    const uint64_t kept_bytes =
+        any && !MDNN_FAULT(LOST_AT_RESETS) ? mdnn_virtual_keep_chunk(device) : 0;
+    if (kept_bytes == 0)
+        return;
+    make_all_real(device, true);
+    make_all_real(device, false);
+    mdnn_virtual_give_back(device, kept_bytes, MDNN_ASIDE_EXACT);
+}
+
 /* Locked. The first of the device that is claimed, or is to be looked at. */
 static bool lose_handles(CUdevice device, bool *any)
 {
@@ -517,6 +557,7 @@ static bool lose_places(CUdevice device)
 void mdnn_program_device_ends(CUdevice device)
 {
     bool any = false;
+    save(device);
     mdnn_lock(&lock);
     while (!lose_handles(device, &any) || !lose_places(device))
         mdnn_condition_wait(&changed, &lock);

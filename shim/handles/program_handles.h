@@ -73,7 +73,7 @@ void mdnn_program_reserved(uint64_t address, uint64_t bytes);
 /* The program's number for a handle that the driver just gave it; then it has that once more in its place. Else the
  * driver's handle. */
 CUmemGenericAllocationHandle mdnn_program_value_of(CUmemGenericAllocationHandle real);
-/* Before the device is reset: what is virtual there is lost. */
+/* Before the device is reset: what is virtual there becomes real, or is lost. */
 void mdnn_program_device_ends(CUdevice device);
 
 /* ---- what is claimed, and virtual ---- */

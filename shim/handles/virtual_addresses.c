@@ -1,7 +1,10 @@
 #include "shim/handles/virtual_addresses.h"
 
 #include "config/fault.h"
+#include "config/sizes.h"
 #include "shim/real/operation_key.h"
+#include "shim/real/process.h"
+#include "shim/vmem/virtual_aside.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_memory.h"
 #include "shim/vmem/virtual_refusals.h"
@@ -126,6 +129,17 @@ bool mdnn_virtual_is_held(CUdeviceptr address)
     const bool held = device->memory && mdnn_memory_is_held(device->memory, address);
     mdnn_virtual_leave(device, entry);
     return held;
+}
+
+uint64_t mdnn_virtual_keep_chunk(CUdevice ordinal)
+{
+    const mdnn_virtual_device_t *const device = mdnn_virtual_find_numbered(ordinal);
+    if (!device)
+        return 0;
+    const uint64_t bytes =
+        mdnn_chunk_bytes(device->budget_bytes, mdnn_process_options()->memory_chunk_size);
+    return mdnn_virtual_set_aside(ordinal, bytes, MDNN_ASIDE_EXACT, false) == CUDA_SUCCESS ? bytes
+                                                                                           : 0;
 }
 
 static CUresult await_work(mdnn_virtual_device_t *device, CUdeviceptr address)

@@ -25,6 +25,8 @@ CUresult mdnn_virtual_end_at(CUdeviceptr address);
 /* Waits until nothing is mapped at addresses where the allocation has ended. */
 CUresult mdnn_virtual_await_addresses(CUdeviceptr address);
 
+/* Sets a chunk aside, with which the device can begin again after a reset; 0 bytes: there is none. */
+uint64_t mdnn_virtual_keep_chunk(CUdevice device);
 /* Whether a graph or a capture holds the allocation. */
 bool mdnn_virtual_is_held(CUdeviceptr address);
 /* Copies it to memory that is not virtual, and waits for that, and before it for all work on the allocation. */

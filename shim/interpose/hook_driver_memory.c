@@ -222,11 +222,11 @@ CUresult mdnn_hook_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
     (void)own_stream;
     if (mdnn_driver_is_exiting() || device < 0 || device >= MDNN_DEVICES)
         return real(device);
+    mdnn_program_device_ends(device);
     mdnn_host_memory_device_ends(device);
     mdnn_other_device_ends(device);
     mdnn_reserved_device_ends(device);
     mdnn_handles_device_ends(device);
-    mdnn_program_device_ends(device);
     mdnn_virtual_device_ends(device);
     mdnn_pools_device_ends(device);
     const CUresult result = real(device);

@@ -757,23 +757,58 @@ static void graph(void)
     OK(cuStreamDestroy(stream));
 }
 
-/* What is released after a reset. */
+/* What was created before a reset is there after it, mapped elsewhere; then all begins anew. */
 static void reset(void)
 {
-    region_t region = make(4 * UNIT, false);
+    region_t unmapped = make(4 * UNIT, false), mapped = make(4 * UNIT, false), region;
     CUmemGenericAllocationHandle promised;
     OK(cuMemCreate(&promised, 4 * UNIT, &on_device, 0));
-    fill(&region, 2);
+    fill(&unmapped, 2);
+    fill(&mapped, 3);
     OK(cuCtxSynchronize());
-    OK(cuMemUnmap(region.address, region.bytes));
+    OK(cuMemUnmap(unmapped.address, unmapped.bytes));
     CUDA(cudaDeviceReset());
     CUDA(cudaFree(NULL));
-    OK(cuMemRelease(region.handle));
-    OK(cuMemRelease(promised));
+    OK(cuMemUnmap(mapped.address, mapped.bytes));
+    OK(cuMemAddressReserve(&unmapped.address, unmapped.bytes, 0, 0, 0));
+    OK(cuMemAddressReserve(&mapped.address, mapped.bytes, 0, 0, 0));
+    map_at(unmapped.address, unmapped.handle, unmapped.bytes);
+    map_at(mapped.address, mapped.handle, mapped.bytes);
+    check(&unmapped);
+    check(&mapped);
+    unmake(&mapped, 1);
+    OK(cuMemAddressReserve(&mapped.address, mapped.bytes, 0, 0, 0));
+    map_at(mapped.address, promised, mapped.bytes);
+    mapped.handle = promised;
+    fill(&mapped, 4);
+    check(&mapped);
+    unmake(&unmapped, 0);
+    unmake(&mapped, 1);
     region = make(4 * UNIT, false);
     fill(&region, 7);
     check(&region);
     unmake(&region, 1);
+}
+
+/* More than the budget has content: what it has no room for is lost, and can be released. */
+static void reset_all(void)
+{
+    region_t regions[MANY];
+    for (int i = 0; i < MANY; i++) {
+        regions[i] = make(4 * UNIT, false);
+        fill(&regions[i], i);
+    }
+    OK(cuCtxSynchronize());
+    CUDA(cudaDeviceReset());
+    CUDA(cudaFree(NULL));
+    for (int i = 0; i < MANY; i++) {
+        (void)cuMemUnmap(regions[i].address, regions[i].bytes);
+        OK(cuMemRelease(regions[i].handle));
+    }
+    regions[0] = make(12 * UNIT, false);
+    fill(&regions[0], 7);
+    check(&regions[0]);
+    unmake(&regions[0], 1);
 }
 
 /* ---- a call fails: made once more, it succeeds, and no content is lost ---- */
@@ -969,7 +1004,7 @@ int main(int argc, char **argv)
                     {"expandable", expandable}, {"errors", errors},      {"faulty", faulty},
                     {"graph", graph},           {"many", many},          {"parts", parts},
                     {"random", random_program}, {"refused", refused},    {"reset", reset},
-                    {"threads", threads}};
+                    {"reset_all", reset_all},   {"threads", threads}};
     CHECK(argc == 3);
     random_state = strtoull(argv[2], NULL, 10);
     if (strcmp(argv[1], "at_exit") == 0)

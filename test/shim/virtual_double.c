@@ -556,6 +556,12 @@ CUresult mdnn_virtual_await_addresses(CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
+uint64_t mdnn_virtual_keep_chunk(CUdevice device)
+{
+    (void)device;
+    return 0;
+}
+
 bool mdnn_virtual_is_held(CUdeviceptr address)
 {
     (void)address;
