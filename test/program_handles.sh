@@ -46,6 +46,11 @@ peers() {
         { cat "$log"; return 1; }
 }
 
+held() {
+    right held "$(few 1 '1 2 3')" && grep -q 'that a CUDA graph has captured cannot be mapped in another way' "$log" ||
+        { cat "$log"; return 1; }
+}
+
 loses() {
     right reset_all 1 && grep -q 'is reset: the content of .* is lost' "$log" || { cat "$log"; return 1; }
 }
@@ -95,7 +100,7 @@ without_moves() {
     done
 }
 
-plan 21
+plan 22
 check "more memory of handles than the budget holds leaves and returns" many
 check "a handle above the budget has a tail" above
 check "content outlives its mapping, and addresses outlive their content" right again "$(few 1 '1 2 3')" \
@@ -116,6 +121,7 @@ check "another device works on it" peers
 check "a handle is retained beside its last release" retained
 check "exit handlers go on with handles" ends_right
 check "a graph runs again after its memory was mapped anew" right graph 1
+check "what a graph names has no second mapping before the graph is gone" held
 check "memory outlives a reset" right reset 1
 check "what the budget has no room for is lost, and a line says so" loses
 check "random programs with mappings that change are right" right random "$(few '1 2 3 4' '1 2 3 4 5 6 7 8 9 10 11 12')" \

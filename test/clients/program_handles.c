@@ -757,6 +757,37 @@ static void graph(void)
     OK(cuStreamDestroy(stream));
 }
 
+/* While a graph names it, it may have no second mapping, and goes on; once the graph is gone, it may. */
+static void held(void)
+{
+    region_t region = make(4 * UNIT, false), others[BESIDE];
+    CUgraph graph;
+    CUgraphExec executable;
+    CUdeviceptr second;
+    OK(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemsetD8Async(region.address, 3, region.bytes, CU_STREAM_PER_THREAD));
+    OK(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    fill(&region, 9);
+    OK(cuMemAddressReserve(&second, region.bytes, 0, 0, 0));
+    begin_beside(others);
+    const CUresult result = cuMemMap(second, region.bytes, 0, region.handle, 0);
+    CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED);
+    check(&region);
+    OK(cuGraphLaunch(executable, NULL));
+    check_at(region.address, region.bytes, 3);
+    OK(cuGraphExecDestroy(executable));
+    OK(cuGraphDestroy(graph));
+    if (result != CUDA_SUCCESS)
+        OK(cuMemMap(second, region.bytes, 0, region.handle, 0));
+    OK(cuMemSetAccess(second, region.bytes, &all_access, 1));
+    check_at(second, region.bytes, 3);
+    OK(cuMemUnmap(second, region.bytes));
+    OK(cuMemAddressFree(second, region.bytes));
+    end_beside(others);
+    unmake(&region, 0);
+}
+
 /* What was created before a reset is there after it, mapped elsewhere; then all begins anew. */
 static void reset(void)
 {
@@ -998,13 +1029,17 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } programs[] = {{"above", above},           {"access", less_access}, {"again", again},
-                    {"at_exit", at_exit},       {"retained", retained},  {"bound", bound},
-                    {"exported", exported},     {"peers", peers},        {"early", early},
-                    {"expandable", expandable}, {"errors", errors},      {"faulty", faulty},
-                    {"graph", graph},           {"many", many},          {"parts", parts},
-                    {"random", random_program}, {"refused", refused},    {"reset", reset},
-                    {"reset_all", reset_all},   {"threads", threads}};
+    } programs[] = {{"above", above},       {"access", less_access},
+                    {"again", again},       {"at_exit", at_exit},
+                    {"retained", retained}, {"bound", bound},
+                    {"exported", exported}, {"peers", peers},
+                    {"early", early},       {"expandable", expandable},
+                    {"errors", errors},     {"faulty", faulty},
+                    {"graph", graph},       {"many", many},
+                    {"parts", parts},       {"random", random_program},
+                    {"refused", refused},   {"reset", reset},
+                    {"held", held},         {"reset_all", reset_all},
+                    {"threads", threads}};
     CHECK(argc == 3);
     random_state = strtoull(argv[2], NULL, 10);
     if (strcmp(argv[1], "at_exit") == 0)
