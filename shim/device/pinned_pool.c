@@ -248,12 +248,14 @@ void mdnn_pinned_pool_give(mdnn_pinned_pool_t *slots, uint64_t slot)
     mdnn_unlock(&slots->lock);
 }
 
+/* What was made when the caller asked, others may have taken since. */
 mdnn_status_t mdnn_pinned_pool_wait(mdnn_pinned_pool_t *slots)
 {
     mdnn_lock(&slots->lock);
     while (slots->free_count == 0 && will_have_more(slots) && slots->config.background) {
-        mdnn_condition_signal(&slots->wanted_more);
-        mdnn_condition_wait(&slots->made_more, &slots->lock);
+        have_made(slots, slots->made_bytes + slots->piece_bytes);
+        if (slots->config.background)
+            mdnn_condition_wait(&slots->made_more, &slots->lock);
     }
     mdnn_unlock(&slots->lock);
     return MDNN_STATUS_OK;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -288,6 +289,24 @@ static void slots_are_made_at_need(void **state)
 static void slots_are_made_in_the_background(void **state)
 {
     take_all(*state, true);
+}
+
+/* Between an answer and the wait others may take what was made for it, and then wait for who waits here. */
+static void who_waits_asks_for_more_than_others_took(void **state)
+{
+    enum { SLOTS = 4, PATIENCE_S = 20 };
+    mdnn_pinned_pool_t *const slots = make_slots(*state, (uint64_t)SLOTS * CHUNK, true);
+    uint64_t slot;
+    assert_int_equal(mdnn_pinned_pool_take(slots, &slot), MDNN_STATUS_BUSY);
+    alarm(PATIENCE_S);
+    for (int i = 0; i < SLOTS; i++) {
+        OK(mdnn_pinned_pool_wait(slots));
+        OK(mdnn_pinned_pool_take(slots, &slot));
+    }
+    alarm(0);
+    OK(mdnn_pinned_pool_wait(slots)); /* there are no more to come */
+    assert_int_equal(mdnn_pinned_pool_take(slots, &slot), MDNN_STATUS_OUT_OF_MEMORY);
+    mdnn_pinned_pool_destroy(slots);
 }
 
 static int take_more(mdnn_pinned_pool_t *slots)
@@ -841,6 +860,7 @@ int main(void)
         cmocka_unit_test(a_capture_is_left_alone),
         cmocka_unit_test(slots_are_made_at_need),
         cmocka_unit_test(slots_are_made_in_the_background),
+        cmocka_unit_test(who_waits_asks_for_more_than_others_took),
         cmocka_unit_test(slots_share_one_limit),
         cmocka_unit_test(a_stopped_thread_makes_no_more),
         cmocka_unit_test(content_survives_the_way_out_and_back),
