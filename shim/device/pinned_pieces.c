@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "config/extremes.h"
+
 /* ---- the window, and handles of slots ---- */
 
 static int attribute(const mdnn_pinned_pool_config_t *config, CUdevice_attribute which)
@@ -12,8 +14,10 @@ static int attribute(const mdnn_pinned_pool_config_t *config, CUdevice_attribute
                : 0;
 }
 
+/* Half as much after each call that failed. One piece is tried twice, as it may be all that is wanted. */
 void mdnn_pinned_reserve_window(mdnn_pinned_pool_t *slots)
 {
+    enum { ATTEMPTS = 2 };
     const mdnn_driver_t *const driver = slots->config.driver;
     if (!attribute(&slots->config,
                    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
@@ -23,9 +27,11 @@ void mdnn_pinned_reserve_window(mdnn_pinned_pool_t *slots)
     slots->place =
         (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = node < 0 ? 0 : node};
     uint64_t bytes = slots->window_bytes;
-    while (bytes >= slots->piece_bytes &&
+    int attempts = bytes >= slots->piece_bytes ? ATTEMPTS : 0;
+    while (attempts > 0 &&
            driver->cuMemAddressReserve(&slots->window, bytes, 0, 0, 0) != CUDA_SUCCESS) {
-        bytes = bytes / 2 / slots->piece_bytes * slots->piece_bytes;
+        attempts -= bytes == slots->piece_bytes;
+        bytes = mdnn_max(bytes / 2 / slots->piece_bytes, 1) * slots->piece_bytes;
         slots->window = 0;
     }
     if (slots->window)

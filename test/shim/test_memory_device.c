@@ -608,6 +608,9 @@ static void where_slots_cannot_be_mapped_nothing_is_covered(void **state)
     assert_false(covers_though(f, "cuMemSetAccess", 2, 3));
     assert_true(covers_though(f, "cuMemUnmap", 1, 1));
     assert_false(covers_though(f, "cuMemUnmap", 1, 2));
+    assert_true(covers_though(f, "cuMemAddressReserve", 3,
+                              3)); /* the trial's, after those of ranges and of views */
+    assert_false(covers_though(f, "cuMemAddressReserve", 3, 4));
 }
 
 /* Other processes, say. When they have ended there are slots, and these must cover then. */
