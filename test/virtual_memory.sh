@@ -109,13 +109,15 @@ unreadable_kernel() {
     [ "$(wc -l <"$log")" = 1 ] && grep -q "does not describe a kernel's parameters" "$log"
 }
 
-# Calls of ours that fail once are made again, or give up without the program's noticing.
+# Calls of ours that fail once are made again, or give up without the program's noticing. Where memory cannot leave any
+# more, an operation may get a tail, which is not the budget's fault.
+tail_of_failure='in host memory, which is slower: nothing more could leave'
 survives_failures() {
-    for seed in $(few 1 '1 2 3'); do
+    for seed in $(few 25 '1 2 3'); do
         MICRODNN_SIM_SEED=$seed under "$within" "$client" faulty "$seed" \
             "$held" || { echo "seed $seed"; cat "$log"; return 1; }
-        holds "$in_budget and memory['out_bytes'] > 0" && [ "$(wc -l <"$log")" -le 1 ] ||
-            { echo "seed $seed"; cat "$log"; return 1; }
+        holds "$in_budget and memory['out_bytes'] > 0" && [ "$(grep -cv "$tail_of_failure" "$log")" -le 1 ] &&
+            ! grep 'names more than the budget' "$log" || { echo "seed $seed"; cat "$log"; return 1; }
     done
 }
 

@@ -132,18 +132,25 @@ void mdnn_virtual_say_tail(mdnn_virtual_device_t *device)
 {
     const mdnn_memory_tails_t *const tails = mdnn_memory_tails(device->memory);
     const mdnn_memory_tail_t *const tail = &tails->largest[0];
+    const uint64_t whole_bytes = mdnn_memory_report(device->memory).whole_budget_bytes;
+    const char *const name = tail->name ? tail->name : "an operation";
     char host[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], whole[MDNN_NUMBER_BYTES];
     if (tails->operations == 0)
         return;
     device->said_tail = true;
     mdnn_format_size_rounded(tail->bytes, host, sizeof host);
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
-    mdnn_format_size_rounded(mdnn_memory_report(device->memory).whole_budget_bytes, whole,
-                             sizeof whole);
-    MDNN_LOG(MDNN_LOG_WARN, "memory",
-             "%s names more than the budget of %s holds, so it uses %s in host memory, which is "
-             "slower; a budget of %s would hold all ([memory] tail = no: refuse it)",
-             tail->name ? tail->name : "an operation", budget, host, whole);
+    mdnn_format_size_rounded(whole_bytes, whole, sizeof whole);
+    if (whole_bytes > device->budget_bytes)
+        MDNN_LOG(MDNN_LOG_WARN, "memory",
+                 "%s names more than the budget of %s holds, so it uses %s in host memory, which "
+                 "is slower; a budget of %s would hold all ([memory] tail = no: refuse it)",
+                 name, budget, host, whole);
+    else
+        MDNN_LOG(MDNN_LOG_WARN, "memory",
+                 "%s uses %s in host memory, which is slower: nothing more could leave, or the "
+                 "device has less than the budget of %s ([memory] tail = no: refuse it)",
+                 name, host, budget);
 }
 
 CUresult mdnn_virtual_result(mdnn_virtual_device_t *device, mdnn_status_t status, uint64_t bytes)
