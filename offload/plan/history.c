@@ -303,6 +303,7 @@ static void go_on(mdnn_history_t *history)
             history->travel++;
             history->familiar_for++;
             known->used_at = last;
+            known->followed_for++;
             label(history, last, next, history->travel);
             return;
         }
@@ -322,17 +323,26 @@ static bool is_settled(const mdnn_history_t *history)
                2 * (uint64_t)history->remembered[history->followed].period.operation_count;
 }
 
-/* The entry for a new period: empty, or the one that was of no use for longest. */
+/* Two equal operations are a period, too, and where nothing repeats itself such are found again and again. */
+static bool is_proven(const remembered_t *known)
+{
+    return known->followed_for >= known->period.operation_count + SEARCH_AT_LEAST;
+}
+
+/* The entry for a new period: empty, or the one that was of no use for longest, among those that are not proven if there
+ * are such. */
 static int choose_entry(const mdnn_history_t *history)
 {
-    int oldest = 0;
+    int chosen = 0;
     for (int i = 0; i < MDNN_HISTORY_PERIODS; i++) {
-        if (history->remembered[i].number == 0)
+        const remembered_t *const known = &history->remembered[i];
+        const remembered_t *const best = &history->remembered[chosen];
+        if (known->number == 0)
             return i;
-        if (history->remembered[i].used_at < history->remembered[oldest].used_at)
-            oldest = i;
+        if (is_proven(known) != is_proven(best) ? is_proven(best) : known->used_at < best->used_at)
+            chosen = i;
     }
-    return oldest;
+    return chosen;
 }
 
 /* Whether both are the same circle; made's beginning is at *turn in `known` then. */

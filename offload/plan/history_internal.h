@@ -33,6 +33,7 @@ typedef struct history_range {
 typedef struct remembered {
     uint64_t number; /* 0: none */
     uint64_t used_at;
+    uint64_t followed_for; /* operations that were as it says, in all */
     mdnn_period_t period;
     uint64_t *symbols;
     uint32_t *next;   /* of each use: operations until the range is used again, 0: never */

@@ -187,10 +187,11 @@ static void check_deviations(void)
         run_round(&program, program.step_count, 1, false);
     for (uint32_t i = 0; i < 4; i++) {
         deviate();
-        /* Two rounds to find back and to see every range once more; then all must be right, as long
-         * as what is foretold comes before the next deviation. */
-        for (uint32_t round = 0; round < 4; round++)
-            run_round(&program, program.step_count, 1, round == 2);
+        /* Two rounds to find back and to see every range once more, and one in which a longer period is left that parts
+         * of an evaluation looked like by chance; then all must be right, as long as what is foretold comes before the
+         * next deviation. */
+        for (uint32_t round = 0; round < 5; round++)
+            run_round(&program, program.step_count, 1, round == 3);
     }
     play(history, program.step_count, 8);
     mdnn_history_destroy(history);
@@ -287,6 +288,22 @@ CASE(a_round_is_followed_after_the_fourth_one)
         check_round_after(before[i], 13, 33);
         check_round_after(before[i], 40, 64);
     }
+}
+
+/* An evaluation, say, in which nothing repeats itself but neighbours that are alike by chance. */
+CASE(a_round_is_remembered_through_what_repeats_by_chance)
+{
+    enum { ROUND = 10, ROUNDS = 20, OTHERS = 640, FAMILIAR = 8 };
+    mdnn_history_t *const history = mdnn_history_create(NULL);
+    for (uint32_t i = 0; i < ROUND * ROUNDS; i++)
+        record_key(history, 1 + i % ROUND);
+    assert_int_equal(period_now(history), ROUND);
+    for (uint32_t i = 0; i < OTHERS; i++)
+        record_key(history, 1000 + i / 2);
+    for (uint32_t i = 0; i < FAMILIAR; i++)
+        record_key(history, 1 + i);
+    assert_int_equal(period_now(history), ROUND);
+    mdnn_history_destroy(history);
 }
 
 /* Nothing repeats, rings are tiny, ranges end at any time, handles are wrong: nothing breaks. */
