@@ -348,7 +348,8 @@ typedef struct mdnn_memory_report {
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
     uint64_t wanting_bytes; /* the same of those that are not optional, until the program goes on */
     uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start; */
-    uint64_t remapped;                             /* of the last two, in the background */
+    uint64_t remapped;                             /* of the last two, in the background; */
+    uint64_t mapped_returned, mapped_at_first_use; /* of those mapped: of what was away, or blank */
     double
         iteration_us; /* of one iteration of what repeats, as it ran, on the device; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to

@@ -117,3 +117,10 @@ void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, do
     mdnn_host_time_take(&memory->report.host_time, kind,
                         memory->device.now_us(memory->context) - begin_us);
 }
+
+void mdnn_memory_count_mapped(mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
+                              uint64_t chunks)
+{
+    *(allocation->blank ? &memory->report.mapped_at_first_use : &memory->report.mapped_returned) +=
+        chunks;
+}

@@ -253,6 +253,9 @@ mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocati
 /* A part of the library's own work that has just ended is of that kind. */
 void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, double begin_us);
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory); /* HOST */
+/* So many of its chunks, which it has taken, are mapped now. */
+void mdnn_memory_count_mapped(mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
+                              uint64_t chunks);
 /* Whether another operation that has begun may be using its mappings. */
 bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);
 /* The number of chunks, and how many there may be beside the memory that is set aside. */

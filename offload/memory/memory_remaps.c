@@ -37,8 +37,11 @@ static void note(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t 
     const uint64_t more = done - allocation->remapped;
     if (more == 0)
         return;
-    mdnn_range_remapped(memory->ranges, allocation->range, maps(allocation), more);
+    const bool was_map = maps(allocation);
+    mdnn_range_remapped(memory->ranges, allocation->range, was_map, more);
     memory->report.remapped += more;
+    if (was_map)
+        mdnn_memory_count_mapped(memory, allocation, more);
     allocation->remapped = done;
     memory->steps++;
 }

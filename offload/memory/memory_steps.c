@@ -369,6 +369,7 @@ static mdnn_status_t map_chunks(mdnn_memory_t *memory, mdnn_allocation_t *alloca
     }
     const mdnn_status_t status = mdnn_range_show(memory->ranges, allocation->range, upto);
     memory->steps += mapped_chunks(allocation) - before;
+    mdnn_memory_count_mapped(memory, allocation, mapped_chunks(allocation) - before);
     if (mapped_chunks(allocation) > before)
         mdnn_allocation_exposed(memory, allocation);
     return status;

@@ -91,8 +91,8 @@ bool mdnn_follower_knows(const mdnn_follower_t *follower, uint32_t range);
  * something. */
 typedef enum mdnn_first_use {
     MDNN_FIRST_USE_UNKNOWN, /* no such plan is followed */
-    MDNN_FIRST_USE_NEXT,
-    MDNN_FIRST_USE_LATER, /* not the next one */
+    MDNN_FIRST_USE_NEXT,    /* or the plan has room for it until then */
+    MDNN_FIRST_USE_LATER,   /* not the next one, and the plan has no such room */
 } mdnn_first_use_t;
 mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes);
 

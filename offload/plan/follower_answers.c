@@ -30,24 +30,53 @@ static const follower_plan_t *plan_of_place(const mdnn_follower_t *follower)
     return NULL;
 }
 
+/* Ranges of that size that begin with the operation. */
+static uint32_t births_at(const mdnn_period_t *period, uint32_t position, uint64_t bytes)
+{
+    const mdnn_operation_t *const operation = &period->operations[position];
+    uint32_t births = 0;
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const mdnn_period_range_t *const range =
+            &period->ranges[period->uses[operation->first_use + u].range];
+        births += range->birth == position && range->bytes == bytes;
+    }
+    return births;
+}
+
+/* Whether a new range of that size may have memory before the operation that names it, because the plan leaves so much
+ * alone until then. It comes behind those that have begun and are not used yet. */
+static bool has_room_until_used(const mdnn_follower_t *follower, const follower_plan_t *plan,
+                                uint32_t next, uint64_t bytes)
+{
+    enum { FAR = 64 };
+    const mdnn_period_t *const period = &plan->period;
+    const uint64_t early_bytes = follower_unused_bytes(follower) + bytes;
+    uint32_t unused = follower_unused_of(follower, bytes);
+    for (uint32_t ahead = 0; ahead < FAR && ahead < period->operation_count; ahead++) {
+        const uint32_t position = (next + ahead) % period->operation_count;
+        const uint32_t births = births_at(period, position, bytes);
+        if (births > unused)
+            return true;
+        unused -= births;
+        if (plan->resident_bytes[position] + early_bytes > plan->budget_bytes &&
+            !MDNN_FAULT(EARLY_MEMORY_NEEDS_NO_ROOM))
+            return false;
+    }
+    return false;
+}
+
 mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes)
 {
     const follower_plan_t *const plan = plan_of_place(follower);
     if (!plan || follower->flown == 0 || plan->plan.schedule.move_count == 0)
         return MDNN_FIRST_USE_UNKNOWN;
-    const mdnn_period_t *const period = &plan->period;
     const uint32_t ahead = MDNN_FAULT(NEXT_IS_WHERE_THE_PROGRAM_IS) ? 0 : 1;
-    const uint32_t next = (follower->place.position + ahead) % period->operation_count;
-    const mdnn_operation_t *const operation = &period->operations[next];
-    uint32_t births = 0;
-    for (uint32_t u = 0; u < operation->use_count; u++) {
-        const mdnn_period_range_t *const range =
-            &period->ranges[period->uses[operation->first_use + u].range];
-        births += range->birth == next && range->bytes == bytes;
-    }
+    const uint32_t next = (follower->place.position + ahead) % plan->period.operation_count;
+    const uint32_t births = births_at(&plan->period, next, bytes);
     const bool is_next = births > 0 && (births > follower_unused_of(follower, bytes) ||
                                         MDNN_FAULT(ALL_OF_A_SIZE_ARE_NEXT));
-    return is_next ? MDNN_FIRST_USE_NEXT : MDNN_FIRST_USE_LATER;
+    return is_next || has_room_until_used(follower, plan, next, bytes) ? MDNN_FIRST_USE_NEXT
+                                                                       : MDNN_FIRST_USE_LATER;
 }
 
 uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range)

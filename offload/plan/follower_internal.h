@@ -31,6 +31,8 @@ typedef struct follower_plan {
     bool *joins;               /* before each position */
     follower_unused_t *unused; /* sorted by bytes */
     size_t unused_count;
+    uint64_t *resident_bytes; /* that the plan holds at each position, */
+    uint64_t budget_bytes;    /* at most */
     double compute_us, planning_ms;
     uint64_t short_bytes; /* of the budget, left alone */
     uint64_t number;      /* of the plan follower's; from 1 */
@@ -148,6 +150,8 @@ void follower_learn_ranges(mdnn_follower_t *follower, const mdnn_history_operati
 bool follower_is_unused(const mdnn_follower_t *follower, uint32_t range);
 /* The recent ranges of that size that were not used yet. */
 uint32_t follower_unused_of(const mdnn_follower_t *follower, uint64_t bytes);
+/* What those of all sizes have. */
+uint64_t follower_unused_bytes(const mdnn_follower_t *follower);
 
 /* ---- follower_periods.c ---- */
 /* The entry of that period, or a free one for period 0. NULL: none. */

@@ -37,6 +37,7 @@ void follower_plan_destroy(follower_plan_t *plan)
     free_lists(&plan->leaves);
     free_lists(&plan->backs);
     free(plan->joins);
+    free(plan->resident_bytes);
     free(plan->unused);
     free(plan->handles);
     free(plan->passed);
@@ -182,12 +183,14 @@ static mdnn_status_t index_plan(follower_plan_t *made)
     const size_t moves = schedule->move_count, ranges = made->period.range_count;
     made->unused = calloc(moves + 1, sizeof *made->unused);
     made->joins = calloc((size_t)made->period.operation_count + 1, sizeof *made->joins);
+    made->resident_bytes =
+        calloc((size_t)made->period.operation_count + 1, sizeof *made->resident_bytes);
     made->handles = calloc(ranges + 1, sizeof *made->handles);
     made->passed = calloc(ranges + 1, sizeof *made->passed);
     made->leave = calloc(2 * moves + 1, sizeof *made->leave);
     made->back = calloc(ranges + moves + 1, sizeof *made->back);
-    if (!made->unused || !made->joins || !made->handles || !made->passed || !made->leave ||
-        !made->back)
+    if (!made->unused || !made->joins || !made->resident_bytes || !made->handles || !made->passed ||
+        !made->leave || !made->back)
         return MDNN_STATUS_OUT_OF_MEMORY;
     MDNN_TRY(fill_lists(made, false, &made->leaves));
     MDNN_TRY(fill_lists(made, true, &made->backs));
@@ -195,6 +198,8 @@ static mdnn_status_t index_plan(follower_plan_t *made)
         made->joins[schedule->joins[i]] = true;
     for (size_t r = 0; r < ranges; r++)
         made->handles[r] = MDNN_NO_POSITION;
+    if (made->plan.verdict == MDNN_VERDICT_FITS)
+        mdnn_schedule_resident_bytes(&made->parts.period, schedule, made->resident_bytes);
     fill_unused(made);
     return MDNN_STATUS_OK;
 }
@@ -283,6 +288,7 @@ static mdnn_status_t make_plan(const follower_job_t *job, follower_plan_t *made)
     made->compute_us = mdnn_period_compute_us(&made->period, NULL);
     MDNN_TRY(plan_parts(job, &made->period, UINT64_MAX, &made->parts, &made->plan));
     try_parts(job, made);
+    made->budget_bytes = job->config.budget_bytes;
     MDNN_TRY(index_plan(made));
     made->planning_ms = now_ms() - begin_ms;
     return MDNN_STATUS_OK;

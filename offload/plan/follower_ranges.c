@@ -112,18 +112,34 @@ bool follower_is_unused(const mdnn_follower_t *follower, uint32_t range)
            follower->sequence - follower->ranges[range].touched_at >= follower->iteration;
 }
 
+/* Whether a range among those that began last, at that place of the ring, is not used yet. */
+static bool is_begun_and_unused(const mdnn_follower_t *follower, uint32_t place)
+{
+    const uint32_t range = follower->begun[place];
+    for (uint32_t before = 0; before < place; before++)
+        if (follower->begun[before] == range) /* it ended, and another began */
+            return false;
+    return follower_lives(follower, range) && !follower->ranges[range].used;
+}
+
+static uint32_t begun_count(const mdnn_follower_t *follower)
+{
+    return follower->begun_count < FOLLOWER_BEGUN ? follower->begun_count : FOLLOWER_BEGUN;
+}
+
 uint32_t follower_unused_of(const mdnn_follower_t *follower, uint64_t bytes)
 {
-    const uint32_t count =
-        follower->begun_count < FOLLOWER_BEGUN ? follower->begun_count : FOLLOWER_BEGUN;
     uint32_t unused = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t range = follower->begun[i];
-        bool again = false; /* it ended, and another began */
-        for (uint32_t before = 0; before < i; before++)
-            again |= follower->begun[before] == range;
-        unused += !again && follower_lives(follower, range) && !follower->ranges[range].used &&
-                  follower->ranges[range].bytes == bytes;
-    }
+    for (uint32_t i = 0; i < begun_count(follower); i++)
+        unused +=
+            is_begun_and_unused(follower, i) && follower->ranges[follower->begun[i]].bytes == bytes;
     return unused;
+}
+
+uint64_t follower_unused_bytes(const mdnn_follower_t *follower)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < begun_count(follower); i++)
+        bytes += is_begun_and_unused(follower, i) ? follower->ranges[follower->begun[i]].bytes : 0;
+    return bytes;
 }

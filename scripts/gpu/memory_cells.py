@@ -411,7 +411,8 @@ def why_of(before, after, iterations):
     {} if not known."""
     if not before or not after or iterations <= 0:
         return {}
-    counts = ("out_bytes", "in_bytes", "operations", "mapped_chunks")
+    counts = ("out_bytes", "in_bytes", "operations", "mapped_chunks", "first_use_chunks", "unmapped_chunks",
+              "background_chunks")
     names = [name for name in after if name in counts or name.startswith("returned_") or host_kind(name)]
     return {name: (after[name] - before.get(name, 0)) / iterations for name in names}
 
@@ -430,7 +431,14 @@ def parts_of_host(why):
 
 def late_returns(why):
     return {name.removeprefix("returned_"): count for name, count in why.items()
-            if name.startswith("returned_") and count > 0}
+            if name.startswith("returned_") and name != "returned_chunks" and count > 0}
+
+
+def mapped(why):
+    """Chunks that were mapped in an iteration, by reason; in the background: of these and of unmapped ones."""
+    all_of = why.get("mapped_chunks", 0)
+    parts = {"returned": why.get("returned_chunks", 0), "first used": why.get("first_use_chunks", 0)}
+    return {**parts, "allocated": all_of - sum(parts.values()), "in the background": why.get("background_chunks", 0)}
 
 
 def plan_of(before, after):

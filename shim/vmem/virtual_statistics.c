@@ -44,6 +44,8 @@ static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_stati
         .refused_optional = report->refused_optional,
         .created_chunks = report->created,
         .mapped_chunks = report->mapped,
+        .returned_chunks = report->mapped_returned,
+        .first_use_chunks = report->mapped_at_first_use,
         .unmapped_chunks = report->unmapped,
         .background_chunks = report->remapped,
         .round_ms = report->iteration_us / 1e3,

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "offload/plan/follower.h"
+#include "offload/plan/follower_internal.h"
 #include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"
@@ -24,18 +24,22 @@ static struct {
     unsigned moved_rounds, sent_for_good, better_plans, given_up, demanded, planned_again,
         planned_back;
     uint64_t first_uses[2][2]; /* [it is the next operation's][the plan follower says so] */
-    uint64_t nexts[2];         /* said: [more often than the next operation has such] */
+    uint64_t nexts[2]; /* said: [more often than the next operation has such, or without room] */
+    uint64_t early[2]; /* said of later ones: [the plan has room until then] */
 } seen;
 
 static void check_seen(bool enough)
 {
     print_message(
         "rounds that move %u, away for good %u, better plans %u, given up %u, demanded %u, "
-        "planned again %u, taken back %u, first uses known: next %lu of %lu, later %lu of %lu\n",
+        "planned again %u, taken back %u, first uses known: next %lu of %lu, later %lu of %lu; "
+        "with "
+        "room %lu, without %lu; too often %lu of %lu\n",
         seen.moved_rounds, seen.sent_for_good, seen.better_plans, seen.given_up, seen.demanded,
         seen.planned_again, seen.planned_back, seen.first_uses[1][1],
         seen.first_uses[1][0] + seen.first_uses[1][1], seen.first_uses[0][0],
-        seen.first_uses[0][0] + seen.first_uses[0][1]);
+        seen.first_uses[0][0] + seen.first_uses[0][1], seen.early[true], seen.early[false],
+        seen.nexts[true], seen.nexts[false] + seen.nexts[true]);
     assert_true(enough || !is_thorough() || getenv("MDNN_TEST_SEED"));
 }
 
@@ -132,6 +136,28 @@ static bool has_one_more(const event_t *next, uint64_t bytes, uint32_t begun)
     return firsts > waiting;
 }
 
+/* Whether the plan leaves enough alone, for this and for all that has begun and was not used, until the operation that
+ * uses it. */
+static bool has_room_until_used(const event_t *event)
+{
+    const follower_plan_t *const plan = model.follower->active;
+    uint64_t bytes = event->bytes;
+    uint32_t position = model.follower->place.position;
+    for (uint32_t id = event->id > 64 ? event->id - 64 : 0; id < event->id; id++)
+        bytes += model.objects[id].alive && !model.objects[id].used ? model.objects[id].bytes : 0;
+    for (const event_t *each = event; each < events + event_count; each++) {
+        if (each->kind != OPERATION)
+            continue;
+        position = (position + 1) % plan->period.operation_count;
+        for (uint32_t u = 0; u < each->use_count; u++)
+            if (each->ids[u] == event->id)
+                return true;
+        if (plan->resident_bytes[position] + bytes > plan->budget_bytes)
+            return false;
+    }
+    return true;
+}
+
 static void ask_for_first_use(const event_t *event)
 {
     const mdnn_first_use_t said = mdnn_follower_first_use(model.follower, event->bytes);
@@ -144,8 +170,12 @@ static void ask_for_first_use(const event_t *event)
     for (uint32_t u = 0; u < next->use_count; u++)
         named |= next->ids[u] == event->id;
     seen.first_uses[named][said == MDNN_FIRST_USE_NEXT]++;
-    if (said == MDNN_FIRST_USE_NEXT)
-        seen.nexts[!has_one_more(next, event->bytes, event->id)]++;
+    if (said != MDNN_FIRST_USE_NEXT)
+        return;
+    const bool has_room = has_room_until_used(event);
+    seen.nexts[!has_room && !has_one_more(next, event->bytes, event->id)]++;
+    if (!named)
+        seen.early[has_room]++;
 }
 
 static unsigned small_beside; /* so many come and go at each beginning */
@@ -1027,7 +1057,7 @@ static bool knows_first_uses(void)
 {
     const uint64_t *const next = seen.first_uses[true], *const later = seen.first_uses[false];
     return next[true] > 5000 && next[true] > 9 * next[false] && later[false] > 5000 &&
-           later[false] > 9 * later[true];
+           later[true] > 5000 && seen.early[true] > 9 * seen.early[false];
 }
 
 SEEDED_CASE(a_first_use_is_known_when_memory_is_asked_for, 300, knows_first_uses())
