@@ -264,6 +264,8 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
     else
         report.wanting_bytes = memory->wanting.bytes;
     report.mapped = counts.mapped;
+    if (memory->device.background)
+        report.background = memory->device.background(memory->context);
     report.unmapped = counts.unmapped;
     if (memory->watch.iterations > 0)
         report.iteration_us = memory->watch.sum_us / (double)memory->watch.iterations;

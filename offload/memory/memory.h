@@ -38,6 +38,12 @@
 
 typedef struct mdnn_memory_event mdnn_memory_event_t;
 
+/* What threads of the library have done for a device. */
+typedef struct mdnn_background {
+    uint64_t chunks; /* mapped or unmapped */
+    double time_us;
+} mdnn_background_t;
+
 /* The functions of the device that the mechanism needs. `context` is passed on to them. A function
  * that fails has changed nothing. Chunks and host slots have config.chunk_bytes. */
 typedef struct mdnn_memory_device {
@@ -85,6 +91,8 @@ typedef struct mdnn_memory_device {
     mdnn_status_t (*remap_begin)(void *context, const mdnn_remap_t *remap, uint64_t *token);
     uint64_t (*remap_done)(void *context, uint64_t token, bool *over);
     mdnn_status_t (*remap_end)(void *context, uint64_t token, bool all, uint64_t *done);
+    /* How many chunks that were, and how long it took, without what the calling threads saw to. NULL with begin. */
+    mdnn_background_t (*background)(void *context);
     /* HOST and tails only: these map a slot for reading and writing at a step of a range where nothing is
      * mapped, and unmap it. */
     mdnn_status_t (*cover)(void *context, uint64_t address, uint64_t slot);
@@ -348,7 +356,7 @@ typedef struct mdnn_memory_report {
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
     uint64_t wanting_bytes; /* the same of those that are not optional, until the program goes on */
     uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start; */
-    uint64_t remapped;                             /* of the last two, in the background; */
+    mdnn_background_t background;                  /* of the last two; */
     uint64_t mapped_returned, mapped_at_first_use; /* of those mapped: of what was away, or blank */
     double
         iteration_us; /* of one iteration of what repeats, as it ran, on the device; 0: unknown */

@@ -2,12 +2,20 @@
 #include "config/extremes.h"
 #include "config/fault.h"
 
-/* A demand is served sooner by its own thread, and where addresses must never be without memory nothing may be late. */
+/* It was sent away for the demand that has the turn, and waits for it. */
+static bool is_waited_for(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
+{
+    const bool sent = memory->demanding && allocation->state == MDNN_ALLOCATION_LEAVING &&
+                      allocation->demand == memory->demands;
+    return sent || allocation->held + allocation->pins > 0;
+}
+
+/* What a thread waits for it maps sooner itself, and where addresses must never be without memory nothing may be late.
+ */
 static bool may_be_later(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
-    return memory->device.remap_begin && !memory->demanding && !memory->quiet &&
-           allocation->held + allocation->pins == 0 && !memory->closed &&
-           memory->config.safety == MDNN_SAFETY_FAST;
+    return memory->device.remap_begin && !is_waited_for(memory, allocation) && !memory->quiet &&
+           !memory->closed && memory->config.safety == MDNN_SAFETY_FAST;
 }
 
 bool mdnn_allocation_remap(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
@@ -39,7 +47,6 @@ static void note(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t 
         return;
     const bool was_map = maps(allocation);
     mdnn_range_remapped(memory->ranges, allocation->range, was_map, more);
-    memory->report.remapped += more;
     if (was_map)
         mdnn_memory_count_mapped(memory, allocation, more);
     allocation->remapped = done;

@@ -412,7 +412,7 @@ def why_of(before, after, iterations):
     if not before or not after or iterations <= 0:
         return {}
     counts = ("out_bytes", "in_bytes", "operations", "mapped_chunks", "first_use_chunks", "unmapped_chunks",
-              "background_chunks")
+              "background_chunks", "background_ms")
     names = [name for name in after if name in counts or name.startswith("returned_") or host_kind(name)]
     return {name: (after[name] - before.get(name, 0)) / iterations for name in names}
 

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "config/fault.h"
 #include "config/lock.h"
@@ -32,6 +33,7 @@ struct mdnn_device_remaps {
     mdnn_condition_t more; /* to do */
     change_t changes[REMAPS];
     uint64_t begun;
+    _Atomic uint64_t thread_chunks, thread_ns; /* changed by the thread, and how long that took */
     bool started, stopping;
     pthread_t thread;
     mdnn_device_remaps_t *next; /* of all that have a thread */
@@ -101,6 +103,21 @@ static change_t *oldest(mdnn_device_remaps_t *remaps)
     return found;
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void change_in_thread(mdnn_device_remaps_t *remaps, change_t *change)
+{
+    const uint64_t before = atomic_load(&change->done), begin_ns = now_ns();
+    change_one(remaps->memory, change);
+    atomic_fetch_add(&remaps->thread_ns, now_ns() - begin_ns);
+    atomic_fetch_add(&remaps->thread_chunks, atomic_load(&change->done) - before);
+}
+
 static void *run(void *context)
 {
     mdnn_device_remaps_t *const remaps = context;
@@ -115,7 +132,7 @@ static void *run(void *context)
         }
         mdnn_lock(&remaps->at_work);
         mdnn_unlock(&remaps->lock);
-        change_one(remaps->memory, change);
+        change_in_thread(remaps, change);
         mdnn_unlock(&remaps->at_work);
         mdnn_lock(&remaps->lock);
     }
@@ -267,6 +284,15 @@ mdnn_status_t mdnn_device_remap_end(void *context, uint64_t token, bool all, uin
     change->open = false;
     mdnn_unlock(&remaps->lock);
     return mdnn_failure_note(result);
+}
+
+mdnn_background_t mdnn_device_remap_background(void *context)
+{
+    const mdnn_device_remaps_t *const remaps = ((mdnn_device_memory_t *)context)->remaps;
+    if (!remaps)
+        return (mdnn_background_t){0};
+    return (mdnn_background_t){atomic_load(&remaps->thread_chunks),
+                               (double)atomic_load(&remaps->thread_ns) / 1e3};
 }
 
 void mdnn_device_remaps_finish(mdnn_device_remaps_t *remaps)

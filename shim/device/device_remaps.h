@@ -22,5 +22,6 @@ void mdnn_device_remaps_finish(mdnn_device_remaps_t *remaps);
 mdnn_status_t mdnn_device_remap_begin(void *context, const mdnn_remap_t *remap, uint64_t *token);
 uint64_t mdnn_device_remap_done(void *context, uint64_t token, bool *over);
 mdnn_status_t mdnn_device_remap_end(void *context, uint64_t token, bool all, uint64_t *done);
+mdnn_background_t mdnn_device_remap_background(void *context);
 
 #endif

@@ -100,6 +100,7 @@ mdnn_memory_device_t mdnn_device_memory_functions(void)
                                   .remap_begin = mdnn_device_remap_begin,
                                   .remap_done = mdnn_device_remap_done,
                                   .remap_end = mdnn_device_remap_end,
+                                  .background = mdnn_device_remap_background,
                                   .mark = mdnn_device_mark_point,
                                   .is_done = mdnn_device_is_done,
                                   .wait_on_host = mdnn_device_wait_on_host,

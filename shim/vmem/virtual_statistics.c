@@ -47,7 +47,8 @@ static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_stati
         .returned_chunks = report->mapped_returned,
         .first_use_chunks = report->mapped_at_first_use,
         .unmapped_chunks = report->unmapped,
-        .background_chunks = report->remapped,
+        .background_chunks = report->background.chunks,
+        .background_ms = report->background.time_us / 1e3,
         .round_ms = report->iteration_us / 1e3,
         .unnamed_accesses = report->unnamed_accesses};
     if (report->unnamed_accesses > 0)

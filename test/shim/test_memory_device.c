@@ -780,6 +780,8 @@ static void mappings_change_in_the_background(void **state)
     assert_int_equal(await_remap(memory, token), REMAPPED);
     OK(device.remap_end(memory, token, false, &done));
     assert_int_equal(done, REMAPPED);
+    assert_int_equal(device.background(memory).chunks, REMAPPED);
+    assert_true(device.background(memory).time_us > 0);
     OK(cuMemsetD8(remap.address, 7, REMAPPED * CHUNK));
     for (int round = 0; round < 100; round++) { /* some end before the thread begins */
         remap.map = false;
