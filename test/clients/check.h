@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #define CHECK(condition)                                                                           \
@@ -19,6 +20,14 @@
         const cudaError_t error_ = (call);                                                         \
         if (error_ != cudaSuccess) {                                                               \
             printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorString(error_));              \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define DRIVER(call)                                                                               \
+    do {                                                                                           \
+        const CUresult result_ = (call);                                                           \
+        if (result_ != CUDA_SUCCESS) {                                                             \
+            printf("line %d: %s: CUDA error %d\n", __LINE__, #call, (int)result_);                 \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)

@@ -15,14 +15,6 @@
 
 #include "test/clients/check.h"
 
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        const CUresult result_ = (call);                                                           \
-        if (result_ != CUDA_SUCCESS)                                                               \
-            printf("CUDA error %d\n", (int)result_);                                               \
-        CHECK(result_ == CUDA_SUCCESS && #call);                                                   \
-    } while (0)
-
 enum { BUFFERS = 12, OTHERS = 24, STEPS = 250, GRAIN = 2 << 20, PARTS = 3 };
 
 static uint64_t random_state;
@@ -38,7 +30,7 @@ static uint32_t pick(uint32_t below)
 static bool got(CUresult result)
 {
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
-        OK(result);
+        DRIVER(result);
     made += result == CUDA_SUCCESS;
     refused += result == CUDA_ERROR_OUT_OF_MEMORY;
     return result == CUDA_SUCCESS;
@@ -48,14 +40,14 @@ static bool got(CUresult result)
 
 static void fill(CUdeviceptr address, size_t bytes, int value)
 {
-    OK(cuMemsetD8(address, (unsigned char)value, bytes));
+    DRIVER(cuMemsetD8(address, (unsigned char)value, bytes));
 }
 
 static void check(CUdeviceptr address, size_t bytes, int value)
 {
     static unsigned char host[8 << 20];
     CHECK(bytes <= sizeof host);
-    OK(cuMemcpyDtoH(host, address, bytes));
+    DRIVER(cuMemcpyDtoH(host, address, bytes));
     CHECK(host[0] == (unsigned char)value && memcmp(host, host + 1, bytes - 1) == 0);
 }
 
@@ -71,7 +63,7 @@ static void use_buffer(buffer_t *buffer)
 {
     if (buffer->address && pick(4) == 0) {
         check(buffer->address, buffer->bytes, buffer->value);
-        OK(cuMemFree(buffer->address));
+        DRIVER(cuMemFree(buffer->address));
         buffer->address = 0;
     } else if (buffer->address) {
         check(buffer->address, buffer->bytes, buffer->value);
@@ -122,8 +114,8 @@ static const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE
 static void map_part(other_t *other)
 {
     const CUdeviceptr at = other->address + other->mappings * other->bytes;
-    OK(cuMemMap(at, other->bytes, 0, other->handle, 0));
-    OK(cuMemSetAccess(at, other->bytes, &access, 1));
+    DRIVER(cuMemMap(at, other->bytes, 0, other->handle, 0));
+    DRIVER(cuMemSetAccess(at, other->bytes, &access, 1));
     other->mappings++;
 }
 
@@ -135,7 +127,7 @@ static void make_handle(other_t *other)
     other->there = true;
     other->handles = 1;
     other->mappings = 0;
-    OK(cuMemAddressReserve(&other->address, PARTS * other->bytes, 0, 0, 0));
+    DRIVER(cuMemAddressReserve(&other->address, PARTS * other->bytes, 0, 0, 0));
     map_part(other);
     fill(other->address, other->bytes, other->value = (int)pick(256));
 }
@@ -149,27 +141,27 @@ static void use_handle(other_t *other)
     if (other->handles > 0 && other->mappings < PARTS && pick(3) == 0)
         map_part(other);
     if (pick(3) == 0) {
-        OK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(other->address + 100)));
+        DRIVER(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(other->address + 100)));
         other->handle = handle;
         other->handles++;
     }
     while (other->handles > 0 && pick(3) == 0) {
-        OK(cuMemRelease(other->handle));
+        DRIVER(cuMemRelease(other->handle));
         other->handles--;
     }
 }
 
 static void end_handle(other_t *other)
 {
-    OK(cuCtxSynchronize()); /* unmapping waits for nothing */
+    DRIVER(cuCtxSynchronize()); /* unmapping waits for nothing */
     CHECK(cuMemUnmap(other->address + 1, other->bytes) != CUDA_SUCCESS);
     if (pick(2) == 0)
         for (; other->handles > 0; other->handles--)
-            OK(cuMemRelease(other->handle));
-    OK(cuMemUnmap(other->address, other->mappings * other->bytes));
+            DRIVER(cuMemRelease(other->handle));
+    DRIVER(cuMemUnmap(other->address, other->mappings * other->bytes));
     for (; other->handles > 0; other->handles--)
-        OK(cuMemRelease(other->handle));
-    OK(cuMemAddressFree(other->address, PARTS * other->bytes));
+        DRIVER(cuMemRelease(other->handle));
+    DRIVER(cuMemAddressFree(other->address, PARTS * other->bytes));
 }
 
 /* ---- pools of the program's own ---- */
@@ -192,8 +184,8 @@ static bool have_pool(own_pool_t *own)
         return true;
     if (own->users > 0)
         return false;
-    OK(cuMemPoolCreate(&own->pool, &properties));
-    OK(cuMemPoolSetAttribute(own->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    DRIVER(cuMemPoolCreate(&own->pool, &properties));
+    DRIVER(cuMemPoolSetAttribute(own->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
     return true;
 }
 
@@ -214,21 +206,21 @@ static void use_pooled(other_t *other)
     own_pool_t *const own = &own_pools[other->number % POOLS];
     check(other->address, other->bytes, other->value);
     if (own->pool && pick(8) == 0)
-        OK(cuMemPoolTrimTo(own->pool, pick(8) * (size_t)GRAIN));
+        DRIVER(cuMemPoolTrimTo(own->pool, pick(8) * (size_t)GRAIN));
     if (own->pool && pick(16) == 0) { /* what is allocated stays */
-        OK(cuMemPoolDestroy(own->pool));
+        DRIVER(cuMemPoolDestroy(own->pool));
         own->pool = NULL;
     }
     if (pick(4) == 0)
-        OK(cuCtxSynchronize());
+        DRIVER(cuCtxSynchronize());
 }
 
 static void end_pooled(other_t *other)
 {
     if (pick(2) == 0)
-        OK(cuMemFreeAsync(other->address, NULL));
+        DRIVER(cuMemFreeAsync(other->address, NULL));
     else
-        OK(cuMemFree(other->address));
+        DRIVER(cuMemFree(other->address));
     own_pools[other->number % POOLS].users--;
 }
 
@@ -236,7 +228,7 @@ static void end_pools(void)
 {
     for (int i = 0; i < POOLS; i++)
         if (own_pools[i].pool)
-            OK(cuMemPoolDestroy(own_pools[i].pool));
+            DRIVER(cuMemPoolDestroy(own_pools[i].pool));
     CUDA(cudaDeviceSynchronize());
     CUDA(cudaStreamSynchronize(NULL));
 }
@@ -264,7 +256,8 @@ static void use_array(other_t *other)
 
 static void end_array(other_t *other)
 {
-    OK(other->shape < 2 ? cuArrayDestroy(other->array) : cuMipmappedArrayDestroy(other->mipmap));
+    DRIVER(other->shape < 2 ? cuArrayDestroy(other->array)
+                            : cuMipmappedArrayDestroy(other->mipmap));
 }
 
 /* ---- memory that graphs allocate ---- */
@@ -277,21 +270,21 @@ static void make_graph(other_t *other)
         .bytesize = (1 << 20) + pick(6 << 20)};
     CUgraphNode node;
     CUgraph whole;
-    OK(cuGraphCreate(&other->graph, 0));
-    OK(cuGraphAddMemAllocNode(&node, other->graph, NULL, 0, &how));
+    DRIVER(cuGraphCreate(&other->graph, 0));
+    DRIVER(cuGraphAddMemAllocNode(&node, other->graph, NULL, 0, &how));
     other->address = how.dptr;
     other->bytes = how.bytesize;
     other->launched = false;
     other->shape = pick(3);
     if (other->shape == 0)
-        OK(cuGraphAddMemFreeNode(&node, other->graph, &node, 1, how.dptr));
+        DRIVER(cuGraphAddMemFreeNode(&node, other->graph, &node, 1, how.dptr));
     if (other->shape == 2) { /* in a child */
-        OK(cuGraphCreate(&whole, 0));
-        OK(cuGraphAddChildGraphNode(&node, whole, NULL, 0, other->graph));
-        OK(cuGraphDestroy(other->graph));
+        DRIVER(cuGraphCreate(&whole, 0));
+        DRIVER(cuGraphAddChildGraphNode(&node, whole, NULL, 0, other->graph));
+        DRIVER(cuGraphDestroy(other->graph));
         other->graph = whole;
     }
-    OK(cuGraphInstantiate(&other->executable, other->graph, 0));
+    DRIVER(cuGraphInstantiate(&other->executable, other->graph, 0));
     other->there = true;
 }
 
@@ -311,12 +304,12 @@ static void end_graph(other_t *other)
 {
     if (other->launched && other->shape > 0) {
         check(other->address, other->bytes, other->value);
-        OK(cuMemFreeAsync(other->address, NULL));
+        DRIVER(cuMemFreeAsync(other->address, NULL));
     }
-    OK(cuCtxSynchronize());
-    OK(cuGraphExecDestroy(other->executable));
-    OK(cuGraphDestroy(other->graph));
-    OK(cuDeviceGraphMemTrim(0));
+    DRIVER(cuCtxSynchronize());
+    DRIVER(cuGraphExecDestroy(other->executable));
+    DRIVER(cuGraphDestroy(other->graph));
+    DRIVER(cuDeviceGraphMemTrim(0));
 }
 
 /* ---- */
@@ -358,7 +351,7 @@ static void run(const kind_t *kind)
     for (int i = 0; i < BUFFERS; i++)
         if (buffers[i].address) {
             check(buffers[i].address, buffers[i].bytes, buffers[i].value);
-            OK(cuMemFree(buffers[i].address));
+            DRIVER(cuMemFree(buffers[i].address));
         }
 }
 

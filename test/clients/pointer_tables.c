@@ -9,8 +9,6 @@
 
 #include "test/clients/many_buffers.h"
 
-#define DRIVER(call) CHECK((call) == CUDA_SUCCESS)
-
 enum { TABLE = 3, ROUNDS = 24, TABLE_BYTES = TABLE * 8 };
 
 /* ---- kernels: each word becomes three times itself and a number ---- */

@@ -7,8 +7,6 @@
 
 #include "test/clients/mix.h"
 
-#define DRIVER(call) CHECK((call) == CUDA_SUCCESS)
-
 enum { WORDS = 1 << 20, BYTES = WORDS * 4, VALUE = 7, ROUNDS = 4 };
 
 static cudaStream_t stream;

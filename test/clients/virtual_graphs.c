@@ -9,8 +9,6 @@
 
 #include "test/clients/mix.h"
 
-#define DRIVER(call) CHECK((call) == CUDA_SUCCESS)
-
 enum { WORDS = 1 << 19, BYTES = WORDS * 4, VALUE = 7 };
 
 static cudaStream_t stream;

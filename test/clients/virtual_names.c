@@ -9,8 +9,6 @@
 #include "test/clients/allocator.h"
 #include "test/clients/mix.h"
 
-#define DRIVER(call) CHECK((call) == CUDA_SUCCESS)
-
 enum {
     WORDS = 4 << 20,
     BYTES = WORDS * 4,

@@ -9,8 +9,6 @@
 
 #include "test/clients/mix.h"
 
-#define DRIVER(call) CHECK((call) == CUDA_SUCCESS)
-
 enum { WORDS = 7 << 20, BYTES = WORDS * 4, ROUNDS = 4 };
 
 static uint32_t *small[2]; /* an operation on these alone fits beside anything */
