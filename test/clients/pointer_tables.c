@@ -878,21 +878,25 @@ static void many(uint64_t seed, int count)
 /* A list whose nodes lie far apart in pinned memory. */
 static void pinned_chain(uint64_t seed, int count)
 {
-    enum { NODES = 1 << 16 };
-    const int chosen[] = {1, 0};
+    enum { NODES = 1 << 16, LENGTH = 2 };
+    int chosen[LENGTH];
     uint64_t head;
-    uint32_t length = 2;
+    uint32_t length = LENGTH;
     void *parameters[] = {&head, &length};
     node_t *nodes;
     begin_all(seed, count);
     CUDA(cudaHostAlloc((void **)&nodes, NODES * sizeof *nodes, cudaHostAllocDefault));
     memset(nodes, 0, NODES * sizeof *nodes);
-    nodes[0] = (node_t){(uintptr_t)&nodes[NODES - 1], (uintptr_t)buffers[1]};
-    nodes[NODES - 1].buffer = (uintptr_t)buffers[0];
     head = (uintptr_t)nodes;
-    use_others();
-    CHECK(launch_kernel(follow_list, (CUstream)stream, parameters) == 0);
-    table_model(chosen, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        choose(chosen, LENGTH);
+        nodes[0] = (node_t){(uintptr_t)&nodes[NODES - 1], (uintptr_t)buffers[chosen[0]]};
+        nodes[NODES - 1].buffer = (uintptr_t)buffers[chosen[1]];
+        use_others();
+        CHECK(launch_kernel(follow_list, (CUstream)stream, parameters) == 0);
+        table_model(chosen, LENGTH);
+        CUDA(cudaStreamSynchronize(stream));
+    }
     check_all();
 }
 
