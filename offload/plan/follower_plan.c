@@ -1,6 +1,5 @@
 /* From a period with measured times to a plan that is quick to follow. */
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/own_thread.h"
 #include "offload/plan/follower_internal.h"
 
 struct follower_job {
@@ -308,16 +308,10 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* The host's signals are for its own threads. */
 static bool start_thread(follower_job_t *job)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before))
-        return false;
     job->process = getpid();
-    job->threaded = pthread_create(&job->thread, NULL, run_thread, job) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    job->threaded = mdnn_thread_start(&job->thread, "microdnn-plan", run_thread, job);
     return job->threaded;
 }
 

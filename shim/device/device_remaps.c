@@ -1,7 +1,6 @@
 #include "shim/device/device_remaps.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "config/fault.h"
 #include "config/lock.h"
+#include "config/own_thread.h"
 #include "shim/device/memory_device_internal.h"
 
 enum { REMAPS = 32 }; /* under way at once; a token is a place, from 1 on */
@@ -148,19 +148,11 @@ static void remember(mdnn_device_remaps_t *remaps)
     while (!atomic_compare_exchange_weak(&with_thread, &first, remaps));
 }
 
-/* Without signals: they are for the program's threads. */
 static bool start_thread(mdnn_device_remaps_t *remaps)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
-        return false;
-    const bool started = pthread_create(&remaps->thread, NULL, run, remaps) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (started) {
-        (void)pthread_setname_np(remaps->thread, "microdnn-map");
+    const bool started = mdnn_thread_start(&remaps->thread, "microdnn-map", run, remaps);
+    if (started)
         remember(remaps);
-    }
     return started;
 }
 

@@ -1,13 +1,13 @@
 #include "shim/device/pinned_pool_internal.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "config/extremes.h"
 #include "config/lock.h"
 #include "config/log.h"
+#include "config/own_thread.h"
 
 static const uint64_t piece_bytes_wanted = (uint64_t)64 << 20;
 
@@ -141,16 +141,9 @@ static void remember(mdnn_pinned_pool_t *slots)
 
 static bool start_thread(mdnn_pinned_pool_t *slots)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
-        return false;
-    const bool started = pthread_create(&slots->thread, NULL, run, slots) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (started) {
-        (void)pthread_setname_np(slots->thread, "microdnn-host");
+    const bool started = mdnn_thread_start(&slots->thread, "microdnn-host", run, slots);
+    if (started)
         remember(slots);
-    }
     return started;
 }
 

@@ -7,6 +7,8 @@
  * these at their first use and returned, and those mapped or unmapped in the background; demands; GiB to the host. The
  * last iteration of the file is run again and again. The host takes 15 us to enqueue an operation, and maps and unmaps a
  * chunk in as long as an H200's driver; operations take as long as the bytes that they name. */
+#include <errno.h>
+
 #include "config/sizes.h"
 #include "test/unit/clocked_program.h"
 
@@ -99,14 +101,22 @@ static void read_line(char *line)
     }
 }
 
+static void give_up(const char *path, const char *why)
+{
+    fprintf(stderr, "bench_sequence: %s: %s\n", path, why);
+    exit(2);
+}
+
 static void read_sequence(const char *path)
 {
     static char line[1 << 16];
     FILE *const file = fopen(path, "r");
-    MUST(file);
+    if (!file)
+        give_up(path, strerror(errno));
     while (fgets(line, sizeof line, file))
         last_iteration += line[0] == 'I';
-    MUST(last_iteration >= 2);
+    if (last_iteration < 3)
+        give_up(path, "fewer than three iterations");
     last_iteration--;
     rewind(file);
     while (fgets(line, sizeof line, file))

@@ -262,43 +262,61 @@ static void show(const char *what, CUresult result)
 }
 
 /* Wrong calls, each with what it returned. */
-static void errors(void)
+static void errors_of_making(void)
 {
-    region_t region = make(4 * UNIT, false), next = make(4 * UNIT, true);
-    CUmemAccessDesc access = all_access;
-    CUmemAllocationProp properties;
+    CUmemAllocationProp properties = on_device;
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr address, start;
-    size_t bytes;
-    unsigned long long flags;
-    fill(&region, 1);
+    CUdeviceptr address;
     show("create nothing", cuMemCreate(&handle, 0, &on_device, 0));
     show("create a part of a unit", cuMemCreate(&handle, 2 * UNIT + 4096, &on_device, 0));
     show("create with flags", cuMemCreate(&handle, 2 * UNIT, &on_device, 1));
-    properties = on_device;
     properties.location.id = 99;
     show("create elsewhere", cuMemCreate(&handle, 2 * UNIT, &properties, 0));
     show("reserve a part of a unit", cuMemAddressReserve(&address, 2 * UNIT + 4096, 0, 0, 0));
     show("reserve aligned to 3", cuMemAddressReserve(&address, 2 * UNIT, 3, 0, 0));
     show("reserve with flags", cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 1));
-    show("map twice", cuMemMap(region.address, region.bytes, 0, region.handle, 0));
-    show("map over", cuMemMap(region.address, next.bytes, 0, next.handle, 0));
-    check(&region);
-    show("map nothing", cuMemMap(region.address, 0, 0, region.handle, 0));
-    show("unmap a part", cuMemUnmap(region.address, 2 * UNIT));
-    show("unmap a middle", cuMemUnmap(region.address + UNIT, UNIT));
-    show("unmap too much", cuMemUnmap(region.address, region.bytes + 8 * UNIT));
-    show("free a mapping", cuMemFree(region.address));
-    show("free it in a stream", cuMemFreeAsync(region.address, NULL));
-    show("free mapped addresses", cuMemAddressFree(region.address, region.bytes));
-    show("free a part of them", cuMemAddressFree(region.address, UNIT));
-    check(&region);
-    OK(cuMemGetAccess(&flags, &all_access.location, region.address + 5));
+}
+
+static void errors_of_mapping(const region_t *region, const region_t *next)
+{
+    show("map twice", cuMemMap(region->address, region->bytes, 0, region->handle, 0));
+    show("map over", cuMemMap(region->address, next->bytes, 0, next->handle, 0));
+    check(region);
+    show("map nothing", cuMemMap(region->address, 0, 0, region->handle, 0));
+    show("unmap a part", cuMemUnmap(region->address, 2 * UNIT));
+    show("unmap a middle", cuMemUnmap(region->address + UNIT, UNIT));
+    show("unmap too much", cuMemUnmap(region->address, region->bytes + 8 * UNIT));
+    show("free a mapping", cuMemFree(region->address));
+    show("free it in a stream", cuMemFreeAsync(region->address, NULL));
+    show("free mapped addresses", cuMemAddressFree(region->address, region->bytes));
+    show("free a part of them", cuMemAddressFree(region->address, UNIT));
+    check(region);
+}
+
+static void errors_of_access(const region_t *region)
+{
+    CUmemAccessDesc access = all_access;
+    unsigned long long flags;
+    OK(cuMemGetAccess(&flags, &all_access.location, region->address + 5));
     show("access", (CUresult)flags);
     access.location.id = 99;
-    show("access elsewhere", cuMemSetAccess(region.address, region.bytes, &access, 1));
-    show("access of none", cuMemSetAccess(region.address, region.bytes, &all_access, 0));
-    show("access of a part", cuMemSetAccess(region.address, UNIT, &all_access, 1));
+    show("access elsewhere", cuMemSetAccess(region->address, region->bytes, &access, 1));
+    show("access of none", cuMemSetAccess(region->address, region->bytes, &all_access, 0));
+    show("access of a part", cuMemSetAccess(region->address, UNIT, &all_access, 1));
+}
+
+static void errors(void)
+{
+    region_t region = make(4 * UNIT, false), next = make(4 * UNIT, true);
+    CUmemAllocationProp properties;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr start;
+    size_t bytes;
+    unsigned long long flags;
+    fill(&region, 1);
+    errors_of_making();
+    errors_of_mapping(&region, &next);
+    errors_of_access(&region);
     OK(cuMemGetAddressRange(&start, &bytes, region.address + 12345));
     CHECK(start == region.address && bytes == region.bytes);
     OK(cuMemGetAllocationPropertiesFromHandle(&properties, region.handle));

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "test/clients/mix.h"
 
@@ -323,13 +324,12 @@ static uint32_t plan_buffers(run_t *run)
 
 /* Like training: the same operations in rounds, which are planned for, in parts of buffers, too;
  * now and then something else. */
-static void go_round(uint64_t seed, int rounds, const struct timespec *pause)
+static void go_round(uint64_t seed, int rounds, const char *until)
 {
     run_t run;
     begin(&run, seed, live_limit, 1 + (int)(seed % 2));
     const uint32_t count = plan_buffers(&run);
-    for (int i = 0; i < rounds; i++) {
-        (void)nanosleep(pause, NULL);
+    for (int i = 0; until ? access(until, F_OK) != 0 : i < rounds; i++) {
         forward(&run, count);
         if (pick(&run, 4) == 0)
             check_all(&run, &run.buffers[pick(&run, count)]);
@@ -344,13 +344,14 @@ static void go_round(uint64_t seed, int rounds, const struct timespec *pause)
 
 static void rounds(uint64_t seed)
 {
-    go_round(seed, 16, &(struct timespec){0, 0});
+    go_round(seed, 16, NULL);
 }
 
-/* So slowly that a plan is ready that a thread makes in the background. */
-static void slow_rounds(uint64_t seed)
+/* Until somebody makes the file that MDNN_ROUNDS_UNTIL names. */
+static void rounds_until(uint64_t seed)
 {
-    go_round(seed, 60, &(struct timespec){0, 20000000});
+    const char *const until = getenv("MDNN_ROUNDS_UNTIL");
+    go_round(seed, 1, until);
 }
 
 /* ---- memory that is allocated some operations before it is used ---- */
@@ -1080,7 +1081,7 @@ int main(int argc, char **argv)
     } programs[] = {{"one_stream", one_stream, false},
                     {"many_streams", many_streams, false},
                     {"rounds", rounds, false},
-                    {"slow_rounds", slow_rounds, false},
+                    {"rounds_until", rounds_until, false},
                     {"early", early, false},
                     {"default_stream", default_stream, false},
                     {"threads", threads, false},
