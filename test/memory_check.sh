@@ -95,6 +95,34 @@ control_only_where_needed() {
     [ $? = 1 ] && says '[row["verdict"] for row in rows.values()] == ["agree", "FAILED"]'
 }
 
+# Stock with the same refusals is the one to compare with; where it differs, too, losses are compared.
+refused_alike() {
+    FAKE_WRONG='{"evaluation": "workspace"}' passes --part cells --only evaluation &&
+        says '[(row["verdict"], row["notes"][:1]) for row in rows.values()] ==
+              [("ran", []), ("identical", ["to stock that is refused the same 3 allocations"])]' &&
+        FAKE_WRONG='{"evaluation": "other workspace"}' passes --part cells --only evaluation &&
+        says '[(row["verdict"], row["notes"][:1]) for row in rows.values()] ==
+              [("agree", []), ("close", ["3 allocations refused, such as stock\u0027s workspace"])]'
+}
+
+# The calls that fail, by number and size, fail again where only the list says so.
+refusals_are_repeated() {
+    mkdir -p "$OUT/refusals" && cp test/fakes/refusing_*.c "$OUT/refusals" && cd "$OUT/refusals" &&
+        gcc -shared -fPIC refusing_cudart.c -o libcudart.so.13 &&
+        gcc refusing_program.c libcudart.so.13 -o program && cd - >/dev/null &&
+        gcc -std=c11 -O2 -Wall -Wextra -Werror -shared -fPIC scripts/gpu/refused_allocations.c \
+            -o "$OUT/refusals/recorder.so" -ldl || return 1
+    list="$OUT/refusals/list"
+    rm -f "$list"
+    [ "$(refusing MOST=500 RECORD_REFUSED="$list")" = 00002 ] && [ "$(cat "$list")" = '5 600' ] &&
+        printf '2 500\n4 499\n' >>"$list" && [ "$(refusing REPEAT_REFUSED="$list")" = 02002 ] &&
+        [ "$(refusing)" = 00000 ]
+}
+
+refusing() { # VARIABLE=VALUE...: the program below the recorder
+    env LD_PRELOAD="$OUT/refusals/recorder.so" LD_LIBRARY_PATH="$OUT/refusals" "$@" "$OUT/refusals/program"
+}
+
 # Every network, then every kind of program, before anything else.
 worth_first() {
     says '{row.program.net for row in cells.cell_rows()[:7]} == set(cells.NETS) and
@@ -378,7 +406,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 50
+plan 52
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -391,6 +419,8 @@ check 'two ranks are not run on one GPU' two_ranks_need_two_gpus
 check 'a byte above the budget is found' wrong plain above '1 bytes more than the budget'
 check 'where two stock runs differ, the row says so' control_differs
 check 'stock runs a second time only where a row differs' control_only_where_needed
+check 'a row that was refused memory is compared with stock that is refused the same' refused_alike
+check 'allocations that failed fail again in stock' refusals_are_repeated
 check 'what is worth most comes first' worth_first
 check 'budgets of small batches move something' quick_budgets_force_moves
 check 'a row waits while what it needs is taken' rows_wait_for_memory

@@ -210,10 +210,25 @@ def control_of(first, second, other):
             "algorithms_spread": loss_difference(first["losses"], other["losses"])}
 
 
-def needs_control(answer, stock):
+def differs(answer, stock):
+    """A program that ran, with other bits."""
+    return "refused" not in answer and None not in answer["losses"] and not same(answer, stock)
+
+
+def needs_refusals(answer, stock, refused):
+    """A program that was refused a workspace took another algorithm: stock's with the same refusals is the one to
+    compare with."""
+    return bool(refused) and differs(answer, stock)
+
+
+def as_refused(answer, refused_alike):
+    """Whether the bits are those of stock with the same refusals. `refused_alike`: its answer, None if it has none."""
+    return bool(refused_alike) and "losses" in refused_alike and same(answer, refused_alike)
+
+
+def needs_control(answer, stock, refused_alike=None):
     """A difference says nothing before stock was compared with itself."""
-    return ("refused" not in answer and None not in answer["losses"] and "agree" not in stock
-            and not same(answer, stock))
+    return "agree" not in stock and differs(answer, stock) and not as_refused(answer, refused_alike)
 
 
 def different(answer, stock):
@@ -223,12 +238,14 @@ def different(answer, stock):
         ["losses"] if answer["losses"] != stock["losses"] else [])
 
 
-def compare(row, answer, stock, memory):
+def compare(row, answer, stock, memory, refused_alike=None):
     """(verdict, notes, problems) of a program that ran."""
     if None in answer["losses"]:
         return "FAILED", [], ["a loss is no number"]
     if same(answer, stock):
         return "identical", [], []
+    if as_refused(answer, refused_alike):
+        return "identical", [f"to stock that is refused the same {memory['refused']} allocations"], []
     notes, parts, spread = [], ", ".join(different(answer, stock)), stock["spread"] or 0.0
     if not stock["agree"]:
         notes.append("two stock runs differ too")
@@ -290,9 +307,9 @@ def refusal_notes(refused):
     return [] if refused["type"] == "OutOfMemoryError" else [f"at a launch, as {refused['type']}"]
 
 
-def judge(row, run, stock, floor):
-    """run: answer, statistics, status, said, budget. floor: bytes or None. Returns the entry's
-    verdict, notes and problems."""
+def judge(row, run, stock, floor, refused_alike=None):
+    """run: answer, statistics, status, said, budget. floor: bytes or None. refused_alike: the answer of stock with
+    the same refusals. Returns the entry's verdict, notes and problems."""
     memory = memory_of(run["statistics"])
     problems = problems_of_library(memory, run["budget"]) + safety_problems(row, memory)
     if run["status"] != 0:
@@ -304,7 +321,7 @@ def judge(row, run, stock, floor):
             problems.append(f"refused {share:.2f} of the floor" if floor else "refused, and no floor is known")
         verdict, notes = "refused", refusal_notes(run["answer"]["refused"])
     else:
-        verdict, notes, more = compare(row, run["answer"], stock, memory)
+        verdict, notes, more = compare(row, run["answer"], stock, memory, refused_alike)
         problems += more
         if share < 1 and not memory.get("tail_operations"):
             problems.append(f"ran in {share:.2f} of the floor")

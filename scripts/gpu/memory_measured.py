@@ -13,7 +13,7 @@ import machine as machines
 import memory_cells as cells
 import memory_outside as outside
 from memory_cells import GIB
-from memory_place import ASYNC, DETERMINISTIC, HERE, alone, ask, close, label, load_statistics
+from memory_place import ASYNC, DETERMINISTIC, alone, ask, close, compile_here, label, load_statistics
 from processes import Failed
 
 SIDES = ("stock", "library")
@@ -360,15 +360,6 @@ class Steady:
 
     def __str__(self):
         return f"steady {self.net} b{self.batch} in {self.budget / GIB:.1f} GiB"
-
-
-def compile_here(source, place, *more):
-    """Something small in C, where it runs; returns its path."""
-    made = os.path.join(place.scratch, source.removesuffix(".c"))
-    if not os.path.exists(made):
-        subprocess.run(["gcc", "-std=c11", "-O2", *more, os.path.join(HERE, source), "-o", made, "-ldl"],
-                       check=True, timeout=60)
-    return made
 
 
 def counting(place):

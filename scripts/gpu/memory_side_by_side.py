@@ -10,7 +10,7 @@ import threading
 
 import memory_cells as cells
 from memory_cells import GIB
-from memory_place import ASYNC, DETERMINISTIC, Job, close, failed, label, say, take
+from memory_place import ASYNC, DETERMINISTIC, Job, close, compile_here, failed, label, say, take
 from processes import Failed
 
 # Device memory for rows side by side, and what a process takes beside its tensors.
@@ -193,6 +193,10 @@ def stock_name(program):
     return f"stock {program}"
 
 
+def refused_name(row):
+    return f"stock refused as {row}"
+
+
 def control_name(program):
     return f"control {program}"
 
@@ -230,6 +234,9 @@ def stock_need(program, report):
 
 
 # --- Cells ----------------------------------------------------------------------------------------
+REFUSALS = "refused_allocations.c"
+
+
 def run_program(child, program, place):
     """The answer of a program in a process of its own, and how that ended."""
     try:
@@ -244,19 +251,33 @@ def run_program(child, program, place):
     return {"answer": answer, "status": status, "statistics": found, "said": said}
 
 
+def refusals_file(row, place):
+    return os.path.join(place.scratch, f"refused-{label(row)}")
+
+
 def run_row(row, budget, host, place):
     """What it did, not judged yet."""
+    recorder = compile_here(REFUSALS, place, "-shared", "-fPIC")
     child = place.child(label(row), budget, row.policy,
                         {**dict(row.settings), **DETERMINISTIC, "MICRODNN_MEMORY_HOST_LIMIT": str(host),
-                         "MICRODNN_MEMORY_REGISTRY": ""})  # rows share the host's memory as planned here
+                         "MICRODNN_MEMORY_REGISTRY": "",  # rows share the host's memory as planned here
+                         "LD_PRELOAD": f"{recorder}:{place.preload}", "RECORD_REFUSED": refusals_file(row, place)})
     return {"verdict": "ran", "run": {**run_program(child, row.program, place), "budget": budget}}
 
 
-def judged(row, run, stock, floor):
+def run_refused(row, place):
+    """Stock in a process of its own, in which the calls fail that failed in the row's."""
+    settings = {**ASYNC, **DETERMINISTIC, "LD_PRELOAD": compile_here(REFUSALS, place, "-shared", "-fPIC"),
+                "REPEAT_REFUSED": refusals_file(row, place)}
+    ran = run_program(place.stock(f"refused {label(row)}", settings), row.program, place)
+    return {"verdict": "ran", "answer": ran["answer"]}
+
+
+def judged(row, run, stock, floor, refused_alike):
     memory = cells.memory_of(run["statistics"])
     own = cells.floor_of(memory)
     least = min((each for each in (floor, own) if each), default=None)
-    return {**cells.judge(row, run, stock, least), "budget": run["budget"], "floor": own,
+    return {**cells.judge(row, run, stock, least, refused_alike), "budget": run["budget"], "floor": own,
             "policy": row.policy, "peak": stock["peak"], "memory": memory, "said": run["said"][-600:],
             "refused": run["answer"].get("refused")}
 
@@ -267,7 +288,8 @@ def group_of(program):
 
 class Cells:
     """The jobs of cells. A row waits for its program's stock run; one whose budget is a part of the
-    floor, for a row that computed it; one that differs from stock, for the control."""
+    floor, for a row that computed it; one that differs from stock, for a stock run with the same
+    refusals if it had any, and where that differs, too, for the control."""
 
     def __init__(self, rows, every, place, report):
         self.place, self.report, self.pool = place, report, StockPool(place)
@@ -276,6 +298,7 @@ class Cells:
         self.programs = {name(row.program): row.program for row in rows
                          for name in (stock_name, control_name)}
         self.held = {}  # by row: what is different, and for how many seconds it ran
+        self.repeated = {}  # by row: the answer of stock with the same refusals, None if it has none
 
     def group(self, program):
         """Rows that compute its floor."""
@@ -303,6 +326,10 @@ class Cells:
         return Job(control_name(program), "stock", stock_need(program, self.report),
                    lambda: control_run(program, self.place, self.report, self.pool))
 
+    def refused_job(self, row, stock):
+        return Job(refused_name(row), "stock", stock_need(row.program, self.report),
+                   lambda: run_refused(row, self.place))
+
     def row_job(self, row, stock):
         """None: its budget is not known yet."""
         budget = row.budget({"peak": stock["peak"], "floor": self.floor(row.program)})
@@ -318,7 +345,9 @@ class Cells:
         stock = stock_of(row.program, self.report)
         if not stock:
             return self.stock_job(row)
-        return self.control_job(row) if row in self.held else self.row_job(row, stock)
+        if row not in self.held:
+            return self.row_job(row, stock)
+        return self.control_job(row) if row in self.repeated else self.refused_job(row, stock)
 
     def ready(self):
         jobs = {}
@@ -335,20 +364,29 @@ class Cells:
 
     def judge(self, row, run, seconds):
         stock = self.report.get(stock_name(row.program))
-        if cells.needs_control(run["answer"], stock) and stock["verdict"] != "FAILED":
+        refused = cells.memory_of(run["statistics"]).get("refused")
+        if cells.needs_refusals(run["answer"], stock, refused) and row not in self.repeated:
+            self.held[row] = (run, seconds)
+            say(f"{row}: differs from stock; a stock run with the same refusals comes next")
+        elif cells.needs_control(run["answer"], stock, self.repeated.get(row)) and stock["verdict"] != "FAILED":
+            self.repeated.setdefault(row)
             self.held[row] = (run, seconds)
             say(f"{row}: differs from stock; the control comes next")
         else:
             floor = self.floor(row.program)
-            entry = take(Job(str(row), row.part, 0, lambda: judged(row, run, stock, floor)))
+            answer = self.repeated.pop(row, None)
+            entry = take(Job(str(row), row.part, 0, lambda: judged(row, run, stock, floor, answer)))
             self.settle(row, {**entry, "seconds": seconds})
 
     def ended(self, job, entry):
         """What the end of the time cut off stays in `rows`, and is left out."""
         if entry["verdict"] == "FAILED" and self.place.clock.left() <= 0:
             return
-        row = next((row for row in self.rows if str(row) == job.name), None)
-        if row and "run" in entry:
+        row = next((row for row in self.rows if job.name in (str(row), refused_name(row))), None)
+        if row and job.name == refused_name(row):
+            self.repeated[row] = entry.get("answer")  # without one, as if there had been no refusals
+            self.judge(row, *self.held[row])
+        elif row and "run" in entry:
             self.judge(row, entry["run"], entry["seconds"])
         elif row:
             self.settle(row, entry)

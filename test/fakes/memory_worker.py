@@ -2,7 +2,9 @@
 arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a JSON object) says what
 goes wrong in programs whose text has a key: "bits", "unclear", "crash", "hang", "control",
 "nan", "above", "nvml", "slow", "still" (nothing leaves), "fault" (an unnamed access ends the
-operation), "below" (budgets below the floor are enough), "tail" (so they are, by tails). A program takes $FAKE_SECONDS. $FAKE_GPUS is how many there are."""
+operation), "below" (budgets below the floor are enough), "tail" (so they are, by tails), "workspace" (three
+allocations are refused, and the bits are those of other algorithms; so are stock's if it is refused the same), "other
+workspace" (stock's are not). A program takes $FAKE_SECONDS. $FAKE_GPUS is how many there are."""
 import json
 import os
 import sys
@@ -44,7 +46,7 @@ def memory_statistics(batch, what=None):
                         "operations": state["operations"], "floor_bytes": floor(batch),
                         "smallest_budget_bytes": floor(batch), "out_bytes": 0 if what == "still" else max(0, peak(batch) - BUDGET),
                         "tail_operations": 5 if what == "tail" else 0,
-                        "refused": 0, "created_chunks": 7, "predicted_ms": 9.0, "link_bound_ms": 8.0,
+                        "refused": 3 if what in ("workspace", "other workspace") else 0, "created_chunks": 7, "predicted_ms": 9.0, "link_bound_ms": 8.0,
                         "planned_leaves": state["operations"] if BUDGET < peak(batch) else 0,
                         "planned_returns": 0, "demand_leaves": 0, "period_operations": 100,
                         "host_waits": 0, "host_wait_ms": 0.0, "demand_returns": 0,
@@ -93,7 +95,8 @@ def program(command):
     losses = [7.0 - 0.1 * index + (1e-6 if control else 0.0) for index in range(command["count"])]
     if what == "nan":
         losses[1] = None
-    bits = "other" if what == "bits" else "same"
+    alike = "REPEAT_REFUSED" in os.environ and wrong(command) == "workspace"
+    bits = "other" if alike or what in ("bits", "workspace", "other workspace") else "same"
     return {"losses": losses, "hashes": {"weights": bits, "statistics": "same", "optimizer": "same"},
             "peak": peak(command["batch"]), "reserved": peak(command["batch"])}
 
