@@ -438,9 +438,9 @@ check 'verify that saw no operation is a failure' wrong plain nothing 'nothing w
     --part verify --only resnet50
 check 'an unnamed access is found' wrong plain unnamed '2 unnamed accesses' --part verify --only resnet50
 check 'the budget holds, seen from outside' passes --part budget --only resnet50
-check 'memory that is not virtual counts, and is refused clearly' passes --part others
+check 'memory that frameworks map counts, and is refused clearly' passes --part others
 check 'where it does not, that is seen from outside' wrong jax nvml 'MiB above a budget' --part others --only growing
-check 'and in the statistics' wrong pytorch uncounted 'no memory that is not virtual' --part others --only expandable
+check 'and in the statistics' wrong pytorch uncounted 'less than the framework held' --part others --only expandable
 check 'a refusal of it that nobody said is found' wrong jax unclear 'does not say that it refused' \
     --part others --only preallocating
 check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above a budget' \

@@ -114,7 +114,7 @@ def watch_all(row, place):
             "huge": huge, "runs": runs, "growth": outside.growth_of(huge)}
 
 
-# --- Memory that is not virtual -------------------------------------------------------------------
+# --- Memory that frameworks map ----------------------------------------------------------------------
 STEP = 256 << 20
 
 

@@ -102,14 +102,14 @@ def program(command):
 
 
 def take(command):
-    """Memory that is not virtual: counted, and refused beyond the budget."""
+    """Memory that a framework maps: counted, and refused beyond the budget."""
     what = wrong(state)
     held = min(command["most"], BUDGET * 9 // 10)
     state["operations"] += 1
     path = os.environ["MICRODNN_GENERAL_STATS_FILE"]
     memory = memory_statistics(1)["memory"][0]
-    memory.update(resident_bytes=held, peak_resident_bytes=held,
-                  peak_other_bytes=0 if what == "uncounted" else held, refused=int(held < command["most"]))
+    counted = 0 if what == "uncounted" else held
+    memory.update(resident_bytes=counted, peak_resident_bytes=counted, refused=int(held < command["most"]))
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"counters": {}, "memory": [memory]}, file)
     use(BEFORE + GROWTH + held + (1 << 30 if what == "nvml" and held < command["most"] else 0))
