@@ -72,6 +72,8 @@ allocators_under_a_budget() {
         {row["allocator"] for row in rows} == {"stock", "async", "native", "native, whole", "native, collected", "uncached"} and
         all(row["memory"]["budget_bytes"] == int(0.7 * row["peak"]) and row["ratio"] == 1 for row in rows if "budget" in row)' ||
         return 1
+    look --part allocators --allocator uncached --allocator 'native, collected' &&
+        says 'len(rows) == 18 and {row["allocator"] for row in rows} == {"stock", "native, collected", "uncached"}' || return 1
     FAKE_WRONG='{"vgg16": "bits"}' look --part allocators
     [ $? = 1 ] && says 'sum(not row["right"] for row in rows) == 5'
 }
