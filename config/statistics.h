@@ -59,8 +59,8 @@ typedef struct mdnn_statistics_execution {
     uint64_t x, w, y; /* addresses of the tensors */
 } mdnn_statistics_execution_t;
 
-/* Executions are recorded in their order until there is no room: the first ones show the network.
- * False once there is none, or while nothing is recorded. Lock-free, both. */
+/* Executions are recorded in their order until there is no room for more: the first ones show the network. The first
+ * function returns false once there is no room, or while nothing is recorded. Both functions are lock-free. */
 bool mdnn_statistics_wants_executions(void);
 void mdnn_statistics_execution(const mdnn_statistics_execution_t *execution);
 

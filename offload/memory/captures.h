@@ -86,9 +86,9 @@ void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t by
 /* ---- captures under way ---- */
 
 typedef struct mdnn_capture {
-    mdnn_stream_t stream;  /* where it began and has to end, */
-    bool of_thread;        /* which is the handle of each thread's own stream: */
-    pthread_t thread;      /* then this one's */
+    mdnn_stream_t stream;  /* where it began and has to end */
+    bool of_thread;        /* `stream` is the handle that means each thread's own stream: */
+    pthread_t thread;      /* it began in that of this thread */
     unsigned long long id; /* 0: the driver does not say */
     mdnn_graph_t graph;    /* that it makes; NULL: the driver does not say */
     bool given;            /* the graph is the program's and stays, whatever becomes of this */

@@ -12,8 +12,8 @@
  *     brought them back before the rest.
  *   - RETURNING: waits for chunks; copies to the chunks that it has run through their aliases, and each chunk is mapped
  *     when its copy has ended.
- *   - SPLIT: an operation that names more than the budget holds uses it so: its first chunks are mapped, and behind them
- *     its host copy is (offload/memory/memory_tail.c).
+ *   - SPLIT: its first chunks are mapped, and behind them its host copy is mapped at the range's own addresses.
+ *     Operations that name more than the budget holds use ranges in this state (offload/memory/memory_tail.c).
  * Blocks of slabs (small allocations) are always RESIDENT. No chunk is mapped at its range's own address while a copy
  * of it runs whose result will be used, so an operation that touches the chunk without naming it faults. A host copy is
  * valid only for chunks that are not mapped: anyone may write to a mapped chunk, so all of it is copied when it leaves
@@ -70,8 +70,8 @@ typedef struct mdnn_memory_device {
     /* A number that grows whenever the device has completed something since the last call. NULL:
      * unknown. */
     uint64_t (*completions)(void *context);
-    /* The number of operations that the calling thread has between begin and end, of any kind.
-     * NULL: all of them belong to it. */
+    /* The number of operations of any kind that the calling thread has between begin and end.
+     * NULL: all that are between begin and end are the calling thread's. */
     uint32_t (*opened_here)(void *context);
     /* Makes the point of a mark pass together with the work before it; otherwise it may seem not to
      * pass until later work has ended. NULL: that never happens. */
@@ -84,14 +84,17 @@ typedef struct mdnn_memory_device {
     void (*give_slot)(void *context, uint64_t slot);
     /* Waits (on the host) until take_slot would not answer BUSY. */
     mdnn_status_t (*wait_for_slot)(void *context);
-    /* Maps or unmaps chunks in the background, one after the other; at most MDNN_REMAP_CHUNKS of them. begin copies
-     * *remap. BUSY, UNSUPPORTED: it cannot, at least not now. done: how many have been mapped or unmapped; *over: no
-     * more will be. end: with `all` the calling thread sees to the rest; else what has not begun is not done. Until
-     * then the token is good. *done: as above; the result is why it is not all of them. begin NULL: it never can. */
+    /* Map or unmap chunks in the background, one after the other, at most MDNN_REMAP_CHUNKS of them per call of begin.
+     * begin copies *remap and returns a token, which is valid until end; BUSY or UNSUPPORTED: the device cannot do it,
+     * or not now. done returns how many chunks have been mapped or unmapped; *over: there will be no more. end ends the
+     * job: with `all` the calling thread does the rest of it, otherwise chunks whose turn has not come are left as they
+     * are. It sets *done as `done` does, and returns why not all chunks are done. If begin is NULL, the device never
+     * does this. */
     mdnn_status_t (*remap_begin)(void *context, const mdnn_remap_t *remap, uint64_t *token);
     uint64_t (*remap_done)(void *context, uint64_t token, bool *over);
     mdnn_status_t (*remap_end)(void *context, uint64_t token, bool all, uint64_t *done);
-    /* How many chunks that were, and how long it took, without what the calling threads saw to. NULL with begin. */
+    /* How many chunks the background has mapped or unmapped, and how long that took; what calling threads did in `end`
+     * does not count. NULL if begin is. */
     mdnn_background_t (*background)(void *context);
     /* HOST and tails only: these map a slot for reading and writing at a step of a range where nothing is
      * mapped, and unmap it. */
@@ -200,22 +203,24 @@ bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uin
  * before, in whatever stream, may still use it. NOT_FOUND. */
 mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream);
 
-/* Addresses of the program's own, for allocations that it makes there: they outlive each of these. reserve: OVERFLOW,
- * OUT_OF_MEMORY, or INVALID_ARGUMENT for a block of a slab. give: what lives there ends with its own free, and its
- * addresses with it. */
+/* Reserve addresses for allocations that the program will make there itself, and give them back. The addresses outlive
+ * the allocations. reserve returns OVERFLOW, OUT_OF_MEMORY, or INVALID_ARGUMENT for a size that would be a block of a
+ * slab or takes more than a quarter of all addresses. An allocation that lives there when the addresses are given back
+ * goes on until it is freed, and its addresses end with it. */
 mdnn_status_t mdnn_memory_reserve_addresses(mdnn_memory_t *memory, uint64_t bytes,
                                             uint64_t *address);
 void mdnn_memory_give_addresses(mdnn_memory_t *memory, uint64_t address);
-/* Waits on the host until what was freed at such addresses has ended, so that nothing is mapped there. BUSY: it is not
- * freed, or pinned, or does not end. */
+/* Waits on the host until the allocation that was freed at such addresses has ended, so that nothing is mapped there.
+ * BUSY: the allocation has not been freed, or is pinned, or does not end. */
 mdnn_status_t mdnn_memory_await_addresses(mdnn_memory_t *memory, uint64_t address);
-/* A promise counts as an allocation of that size does. OUT_OF_DEVICE_MEMORY: it could never be kept; NOT_FOUND: an
- * allocation would need memory from the beginning. */
+/* Promises the program memory that it will place at such addresses later. A promise counts as an allocation of that
+ * size does. OUT_OF_DEVICE_MEMORY: it could never be kept; NOT_FOUND: an allocation would need memory from the
+ * beginning. */
 mdnn_status_t mdnn_memory_promise(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_end_promise(mdnn_memory_t *memory, uint64_t bytes);
-/* Keeps a promise of that size: an allocation that takes memory when it is named, at all of the addresses. Waits like
- * await_addresses for the one before it; if that is pinned, it lives again. BUSY: it would need memory now, or something
- * lives there. mdnn_memory_free ends it. */
+/* Keeps a promise of that size: makes an allocation that occupies all of the addresses, and takes memory when it is
+ * first named. Waits, like await_addresses, for the allocation that was there before; if that one is pinned, it is
+ * revived instead. BUSY: the allocation would need memory now, or another one lives there. mdnn_memory_free ends it. */
 mdnn_status_t mdnn_memory_allocate_at(mdnn_memory_t *memory, uint64_t address, uint64_t bytes);
 
 /* The live allocation around `address`. O(1). */
@@ -236,7 +241,7 @@ typedef struct mdnn_memory_operation {
     const char *name; /* for people: of a kernel; may be NULL; valid until the process ends */
     uint64_t stream;
     mdnn_operation_kind_t kind;
-    uint64_t workspace_bytes; /* begin sets 0 if the workspace is named */
+    uint64_t workspace_bytes; /* begin sets it to 0 if the workspace is named */
     uint64_t workspace;       /* an address in it, 0: none; named, if it is ours */
     const mdnn_memory_operand_t
         *operands; /* borrowed until end; an allocation may be named several times */
@@ -324,7 +329,8 @@ bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address);
  * BUSY as in allocate. all_the_same: for memory that exists already; it counts even beyond the
  * budget. */
 mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes);
-/* The same, but refused also if operations like those so far would have tails then: there is another way. */
+/* The same, but also refused if operations like those so far would then need tails: for memory without which the
+ * program can go on. */
 mdnn_status_t mdnn_memory_set_aside_optional(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
@@ -349,15 +355,16 @@ typedef struct mdnn_memory_report {
     double host_wait_us;
     mdnn_host_time_t host_time, round_host_time; /* since the start; of one round, 0: unknown */
     uint64_t late_returns[MDNN_LATE_RETURN_COUNT];
-    /* The smallest budget that is known to be needed: the largest operation, without its workspace,
-     * since a smaller one may suffice, and memory that never leaves (Chen 2019, equation 6). */
+    /* The smallest budget that is known to be needed. With tails: memory that never leaves, and one chunk. Without them:
+     * memory that never leaves, and the largest operation without its workspace, since a smaller one may suffice (Chen
+     * 2019, equation 6). */
     uint64_t smallest_budget_bytes;
-    uint64_t whole_budget_bytes;   /* the same without tails */
+    uint64_t whole_budget_bytes;   /* the same, as if there were no tails */
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
     uint64_t wanting_bytes; /* the same of those that are not optional, until the program goes on */
-    uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start; */
-    mdnn_background_t background;                  /* of the last two; */
-    uint64_t mapped_returned, mapped_at_first_use; /* of those mapped: of what was away, or blank */
+    uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */
+    mdnn_background_t background; /* what threads of the library did of `mapped` and `unmapped` */
+    uint64_t mapped_returned, mapped_at_first_use; /* of `mapped`: ranges were away, or blank */
     double
         iteration_us; /* of one iteration of what repeats, as it ran, on the device; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to
@@ -366,7 +373,7 @@ typedef struct mdnn_memory_report {
     const char *unnamed_name; /* or NULL */
 } mdnn_memory_report_t;
 
-/* What was reached on the host since not all that an operation named had room. */
+/* The tails of operations: what they used in host memory because not everything that they named had room. */
 enum { MDNN_MEMORY_TAILS = 8 };
 typedef struct mdnn_memory_tail {
     uint64_t key, count, bytes; /* of the operation; bytes: most at once; count 0: none */

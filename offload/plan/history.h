@@ -63,7 +63,7 @@ const mdnn_period_t *mdnn_history_period(const mdnn_history_t *history, uint64_t
 
 typedef enum mdnn_expectation {
     MDNN_EXPECT_UNKNOWN,
-    MDNN_EXPECT_USE,  /* by the operation `operations` from now, after `time_us` */
+    MDNN_EXPECT_USE,  /* by the operation that is `operations` after the last, in `time_us` */
     MDNN_EXPECT_DEATH /* the range ends without being used again */
 } mdnn_expectation_t;
 

@@ -66,7 +66,7 @@ typedef struct mdnn_ranges_counts {
     uint64_t created, destroyed, mapped, unmapped; /* chunks */
     uint64_t live_bytes;                           /* as asked for */
     uint64_t chunks_live, chunks_free;   /* of ranges, slabs included, that are in use, released */
-    uint64_t chunks_spare;               /* of nobody, nowhere mapped */
+    uint64_t chunks_spare;               /* that belong to no range and are not mapped */
     uint64_t chunks_hidden, chunks_slab; /* of chunks_live: unmapped; of slabs */
     uint64_t steps_slab;                 /* of the reservation, its last: only slabs lie there */
 } mdnn_ranges_counts_t;
@@ -150,9 +150,10 @@ mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range);
 mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto);
 
-/* The same, done by somebody else (mdnn_memory_device_t): what there is to do, for at most `most` chunks, and how many
- * of these have been mapped or unmapped meanwhile, in their order. Nothing else may happen to the range's mappings
- * before all are, or no more will be. */
+/* The same, for a caller that has the mappings changed elsewhere (mdnn_memory_device_t). mdnn_range_remap says which
+ * mappings must change, for at most `most` chunks; mdnn_range_remapped reports that `count` more of them have changed,
+ * in their order. Until all of them have changed, or it is certain that no more will, the range's mappings may not
+ * change in any other way. */
 typedef struct mdnn_remap {
     bool map;
     uint64_t address; /* of the first of the chunks */

@@ -30,7 +30,7 @@ typedef struct mdnn_call {
      * workspace (workspace_bytes includes it) instead of writing to `w`. NULL otherwise. */
     const mdnn_accumulator_t *accumulator;
     mdnn_accumulate_mode_t accumulate_mode;
-    /* Set if an engine of the graph API runs the call, or the part; the tensors then go by `uids`. */
+    /* Set if an engine of the graph API runs the call, or the part; `uids` then identifies the tensors. */
     const mdnn_engine_plan_t *engine_plan;
     const mdnn_graph_uids_t *uids;
     /* A call of the graph API: its problem, and the caller's own plan and variant pack. The plan is
@@ -62,7 +62,7 @@ int mdnn_algo_count(mdnn_direction_t direction);
 /* Called before the convolution is enqueued, so that virtual memory knows the layers of the
  * network. Does nothing while no budget is on. */
 void mdnn_announce_convolution(const mdnn_call_t *call);
-/* After it was. */
+/* Called after it was enqueued. */
 void mdnn_announce_convolution_over(void);
 
 /* The output of a call. */

@@ -21,8 +21,7 @@
 
 typedef struct mdnn_pinned_pool mdnn_pinned_pool_t;
 
-/* What all slots of the process share: one limit, and the limits that it shares with other processes.
- */
+/* What all slots of the process share: its own limit, and the registry of the limits that processes share. */
 typedef struct mdnn_host_account {
     uint64_t limit_bytes;
     mdnn_node_registry_t *registry; /* NULL: it shares with nobody */
@@ -37,7 +36,7 @@ typedef struct mdnn_pinned_pool_config {
     mdnn_host_account_t *account; /* outlives it */
     bool background;              /* with the thread */
     bool mappable;                /* each slot can be mapped at another address, too */
-    bool is_trial;                /* who makes it says what fails */
+    bool is_trial;                /* failures are not logged: the caller reports them */
 } mdnn_pinned_pool_config_t;
 
 /* OUT_OF_MEMORY, DEVICE. UNSUPPORTED: mappable, but the driver has no such handles. */

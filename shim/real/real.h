@@ -43,10 +43,11 @@ typedef enum mdnn_hook_id {
     MDNN_HOOK_COUNT
 } mdnn_hook_id_t;
 
-/* Members have the names and types of the functions; a member is NULL where the library lacks it. */
 /* The three ...AlgoPerf_t of cuDNN have one layout; this is it under a common name. */
 typedef cudnnConvolutionFwdAlgoPerf_t mdnn_algo_perf_t;
 
+/* In this table and those below, members have the names and types of the functions; a member is NULL where the library
+ * lacks the function. */
 typedef struct mdnn_cudnn {
     mdnn_library_t library;
 #define CUDNN_HOOK(name, parameters, arguments) __typeof__(&name) name;

@@ -32,8 +32,8 @@ typedef struct mdnn_virtual_device {
     uint64_t said_needed_bytes; /* in the last line about a refusal; 0: none yet */
     mdnn_device_memory_t *device;
     mdnn_memory_t *memory;      /* NULL: it was reset, or will be now */
-    uint64_t small_plain_bytes; /* of memory of the driver's that shares pages */
-    _Atomic uint64_t met;       /* other devices, a bit each, that worked on its memory */
+    uint64_t small_plain_bytes; /* of small allocations of the driver's, which share pages */
+    _Atomic uint64_t met;       /* one bit for each other device that worked on its memory */
     uint64_t ended;             /* number of operations, to publish statistics now and then */
     uint32_t inside;            /* operations between begin and end, */
     uint32_t waiting;           /* and threads in a wait of the host, which have released the
@@ -66,7 +66,7 @@ void mdnn_virtual_close(mdnn_virtual_device_t *device); /* entered */
 
 /* The functions by which waits in lower layers release the device's lock. */
 mdnn_device_caller_t mdnn_virtual_caller(mdnn_virtual_device_t *device);
-/* The device is entered, and left for so long, or until an operation ends. */
+/* The device is entered. Leaves it for so many seconds, or until an operation ends, and enters it again. */
 void mdnn_virtual_pause(mdnn_virtual_device_t *device, double seconds);
 /* The device is entered, and no thread begins anything on it. Waits for operations of other threads
  * that are between begin and end, but no longer than a call takes, since a longer one may wait for

@@ -57,8 +57,8 @@ uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count);
  * copied. */
 typedef enum mdnn_virtual_reach {
     MDNN_REACH_NAMED,     /* it uses what it names */
-    MDNN_REACH_WHAT_FITS, /* it may use anything, perhaps: all is resident if that fits */
-    MDNN_REACH_ALL        /* else what is away is mapped to its host copy */
+    MDNN_REACH_WHAT_FITS, /* it might use anything: everything is made resident if it fits */
+    MDNN_REACH_ALL        /* the same; if it does not fit, what is away is covered for good */
 } mdnn_virtual_reach_t;
 enum { MDNN_VIRTUAL_NAMES = 512, MDNN_VIRTUAL_TABLES = 32 };
 typedef struct mdnn_virtual_operation {
@@ -76,7 +76,7 @@ typedef struct mdnn_virtual_operation {
     size_t name_count;
     mdnn_virtual_reach_t reach;
     const struct mdnn_kernel_layout
-        *layout;        /* of a kernel whose name speaks of tables; else NULL */
+        *layout;        /* of a kernel whose name shows that it takes tables; else NULL */
     size_t table_count; /* pinned memory of the host that it is given, where pointers may lie */
     uint64_t tables[MDNN_VIRTUAL_TABLES];  /* the first of them */
     mdnn_memory_operand_t *more;           /* names that do not fit in `names`; owned until end */
@@ -104,8 +104,8 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
 /* Ignores addresses that are not ours, and the one that was just named. Any number of names is
  * allowed. */
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role);
-/* The kernel is given an address of pinned memory of the host, perhaps: what pointers there lead to is named when it
- * begins, if it follows pointers. */
+/* Called for a parameter that may be an address in pinned host memory: what pointers there lead to is named when the
+ * operation begins, if it follows pointers. */
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address);
 /* Makes the end of all work that is enqueued in its stream so far known separately from the end of
  * the next work. */

@@ -15,7 +15,7 @@
 #include "optimizer/problem.h"
 #include "shim/real/real.h"
 
-enum { MDNN_WORKSPACE_OPERANDS = 3 }; /* x, w, y: a residual may be y itself */
+enum { MDNN_WORKSPACE_OPERANDS = 3 }; /* x, w and y; a residual does not count, as it may be y */
 
 /* The sizes of the convolution's operands. */
 void mdnn_workspace_operand_sizes(const mdnn_problem_t *problem,
@@ -24,7 +24,7 @@ void mdnn_workspace_operand_sizes(const mdnn_problem_t *problem,
 /* Notes an answer of ours or of cuDNN to the calling thread: the convolution needs this much; 0 is
  * ignored. `problem` NULL: its operands are not known. */
 void mdnn_workspace_note(uint64_t bytes, const mdnn_problem_t *problem);
-/* The same of each algorithm that can run. `returned` and `results` may be NULL. */
+/* Does the same for each algorithm that can run. `returned` and `results` may be NULL. */
 void mdnn_workspace_note_algorithms(const int *returned, const mdnn_algo_perf_t *results,
                                     const mdnn_problem_t *problem);
 /* Whether `bytes` is one of the sizes that were last reported to the calling thread, or such a size
