@@ -355,9 +355,9 @@ typedef struct mdnn_memory_report {
     double host_wait_us;
     mdnn_host_time_t host_time, round_host_time; /* since the start; of one round, 0: unknown */
     uint64_t late_returns[MDNN_LATE_RETURN_COUNT];
-    /* The smallest budget that is known to be needed. With tails: memory that never leaves, and one chunk. Without them:
-     * memory that never leaves, and the largest operation without its workspace, since a smaller one may suffice (Chen
-     * 2019, equation 6). */
+    /* The smallest budget that is known to be needed. With tails: memory that never leaves, and one chunk.
+     * Without them: memory that never leaves, and the largest operation without its workspace, since a
+     * smaller one may suffice (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
     uint64_t whole_budget_bytes;   /* the same, as if there were no tails */
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
