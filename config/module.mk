@@ -5,7 +5,7 @@ CORE_SOURCES += $(addprefix config/,status.c numbers.c options.c options_table.c
 TOOL_CORE_SOURCES += config/options_markdown.c
 CORE_LIBS += -l:libinih.a
 TESTS += $(addprefix $(B)/test/unit/,test_status test_options test_log test_statistics test_host_memory test_lock test_rule \
-    test_planted_files test_node_registry test_own_thread)
+    test_planted_files test_node_registry test_own_thread test_sizes)
 
 # The tests read JSON as others would.
 $(B)/test/unit/test_statistics: CORE_LIBS += -ljansson

@@ -37,6 +37,17 @@ short_is_refused() {
         grep -q "short: fewer than three iterations" "$TMPDIR/why"
 }
 
-plan 2
+# A page with a row for each budget and a column for each size, and which size is chosen.
+sizes_are_compared() {
+    sequence >"$TMPDIR/sequence" &&
+        scripts/chunk-sizes --bench "$MDNN_BUILD/test/bench/bench_sequence" --page "$TMPDIR/page" "layers=$TMPDIR/sequence" ||
+        return 1
+    cat "$TMPDIR/page"
+    [ "$(grep -c '^| layers | 0' "$TMPDIR/page")" = 3 ] && grep -q '^Simulated' "$TMPDIR/page" &&
+        grep -q '^| layers | 0.[0-9]* | 2 MiB | [1-9][0-9]* ([1-9][0-9]*), [1-9]' "$TMPDIR/page"
+}
+
+plan 3
 check "a recorded training is planned for, and runs as planned" replays
 check "a sequence without iterations is refused" short_is_refused
+check "sizes of chunks are compared" sizes_are_compared
