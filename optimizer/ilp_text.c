@@ -12,7 +12,10 @@ static const char problem_head[] = "microdnn-ilp problem 1";
 static const char solution_head[] = "microdnn-ilp solution 1";
 static const char *const states[MDNN_ILP_STATE_COUNT] = {"optimal", "feasible", "infeasible",
                                                          "failed"};
-enum { PARTS_DIGITS = 9 }; /* of a millisecond that are written */
+enum {
+    PARTS_DIGITS = 9, /* of a millisecond that are written */
+    MOST_GROUPS = 1 << 16
+};
 static const uint64_t parts_per_ms = 1000000000;
 static const double most_ms = 1e9;
 
@@ -41,6 +44,8 @@ mdnn_status_t mdnn_ilp_write_problem(mdnn_text_t *text, const mdnn_wd_problem_t 
         return MDNN_STATUS_INVALID_ARGUMENT;
     MDNN_TRY(mdnn_text_add(text, "%s\nmodel %s\n", problem_head,
                            mdnn_choices_convolution_wd_model[problem->model]));
+    if (problem->group_count > MOST_GROUPS)
+        return MDNN_STATUS_INVALID_ARGUMENT;
     MDNN_TRY(mdnn_text_add(text, "total %" PRIu64 "\ngroups %" PRIu32 "\nkernels %zu\n",
                            problem->total_bytes, problem->group_count, problem->kernel_count));
     for (size_t k = 0; k < problem->kernel_count; k++) {
@@ -213,9 +218,8 @@ static bool take_problem_head(mdnn_ilp_cursor_t *cursor, mdnn_wd_problem_t *prob
         !take_one_of(cursor, "model ", mdnn_choices_convolution_wd_model, MDNN_WD_MODEL_COUNT,
                      &model) ||
         !take_field(cursor, "total ", UINT64_MAX, &total) ||
-        !take_field(cursor, "groups ", bytes_left(cursor), &groups) ||
-        !take_field(cursor, "kernels ", bytes_left(cursor) / SHORTEST_KERNEL, &kernels) ||
-        groups > UINT32_MAX)
+        !take_field(cursor, "groups ", MOST_GROUPS, &groups) ||
+        !take_field(cursor, "kernels ", bytes_left(cursor) / SHORTEST_KERNEL, &kernels))
         return false;
     *problem = (mdnn_wd_problem_t){.model = (mdnn_wd_model_t)model,
                                    .kernel_count = (size_t)kernels,

@@ -29,8 +29,8 @@
 #include "config/text.h"
 #include "optimizer/wd.h"
 
-/* Appends to the text. OUT_OF_MEMORY; INVALID_ARGUMENT for times that are negative, not finite or
- * above 1e9 ms. On failure the text may have grown by a part of it. */
+/* Appends to the text. OUT_OF_MEMORY; INVALID_ARGUMENT for times that are negative, not finite or above 1e9 ms, and for
+ * more than 65,536 groups. On failure the text may have grown by a part of it. */
 mdnn_status_t mdnn_ilp_write_problem(mdnn_text_t *text, const mdnn_wd_problem_t *problem);
 
 typedef enum mdnn_ilp_state {

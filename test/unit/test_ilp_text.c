@@ -102,6 +102,22 @@ CASE(text_does_not_depend_on_the_locale)
     free(text.bytes);
 }
 
+/* However little text follows: a group may have no kernel. */
+CASE(a_problem_may_have_many_groups)
+{
+    const mdnn_wd_problem_t most = {.model = MDNN_WD_SHARED, .group_count = 1 << 16},
+                            too_many = {.model = MDNN_WD_SHARED, .group_count = (1 << 16) + 1};
+    mdnn_ilp_problem_t read;
+    mdnn_text_t text = {0};
+    assert_int_equal(mdnn_ilp_write_problem(&text, &most), MDNN_STATUS_OK);
+    mdnn_ilp_cursor_t cursor = cursor_over(text.bytes, text.used);
+    assert_int_equal(mdnn_ilp_read_problem(&cursor, &read), MDNN_STATUS_OK);
+    assert_int_equal(read.problem.group_count, most.group_count);
+    mdnn_ilp_problem_fini(&read);
+    assert_int_equal(mdnn_ilp_write_problem(&text, &too_many), MDNN_STATUS_INVALID_ARGUMENT);
+    free(text.bytes);
+}
+
 CASE(cut_text_is_refused)
 {
     for (size_t bytes = 1; bytes < sizeof page - 1; bytes++) {
