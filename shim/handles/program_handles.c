@@ -315,6 +315,20 @@ void mdnn_program_set_real(mdnn_program_handle_t *handle, CUmemGenericAllocation
     mdnn_unlock(&lock);
 }
 
+static void set_begun(mdnn_program_handle_t *handle, bool begun)
+{
+    mdnn_lock(&lock);
+    handle->begun = begun;
+    mdnn_unlock(&lock);
+}
+
+void mdnn_program_note_gone(mdnn_program_handle_t *handle)
+{
+    mdnn_lock(&lock);
+    handle->gone = true;
+    mdnn_unlock(&lock);
+}
+
 /* Nothing of the program's stands for its content any more. */
 static void end_content(mdnn_program_handle_t *handle)
 {
@@ -323,7 +337,7 @@ static void end_content(mdnn_program_handle_t *handle)
         (void)mdnn_virtual_end_at(place->start);
     else if (!handle->real && !handle->lost)
         mdnn_virtual_end_promise(handle->device, handle->bytes);
-    handle->begun = false;
+    set_begun(handle, false);
     if (!place)
         return;
     place->gone = place->freed;
@@ -346,7 +360,7 @@ static void end_if_over(mdnn_program_handle_t *handle, uint64_t less)
         return;
     if (!handle->real)
         end_content(handle);
-    handle->gone = true;
+    mdnn_program_note_gone(handle);
 }
 
 void mdnn_program_release(mdnn_program_handle_t *handle)
@@ -396,12 +410,24 @@ CUresult mdnn_program_free(mdnn_program_addresses_t *addresses)
 {
     if (addresses->real_bytes > 0 || mdnn_program_is_mapped(addresses))
         return CUDA_ERROR_INVALID_VALUE;
-    if (addresses->guest) {
-        addresses->freed = true;
-        return CUDA_SUCCESS;
-    }
-    addresses->gone = true;
+    mdnn_lock(&lock);
+    *(addresses->guest ? &addresses->freed : &addresses->gone) = true;
+    mdnn_unlock(&lock);
     return CUDA_SUCCESS;
+}
+
+void mdnn_program_note_parts(mdnn_program_addresses_t *addresses)
+{
+    mdnn_lock(&lock);
+    addresses->in_parts = true;
+    mdnn_unlock(&lock);
+}
+
+void mdnn_program_note_mapped(mdnn_program_addresses_t *addresses, int64_t bytes)
+{
+    mdnn_lock(&lock);
+    addresses->real_bytes += (uint64_t)bytes;
+    mdnn_unlock(&lock);
 }
 
 CUresult mdnn_program_await(const mdnn_program_addresses_t *addresses)
@@ -474,7 +500,7 @@ CUresult mdnn_program_let(mdnn_program_addresses_t *addresses, const CUmemAccess
         const CUresult result = mdnn_virtual_allocate_at(addresses->start, addresses->bytes);
         if (result != CUDA_SUCCESS)
             return result;
-        handle->begun = true;
+        set_begun(handle, true);
     }
     handle->access |= devices;
     return CUDA_SUCCESS;

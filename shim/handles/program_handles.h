@@ -14,6 +14,8 @@
 typedef struct mdnn_program_handle mdnn_program_handle_t;
 typedef struct mdnn_program_addresses mdnn_program_addresses_t;
 
+/* Who has claimed one of these reads it. Members that are asked about for all are changed under the lock of
+ * program_handles.c, too. */
 struct mdnn_program_handle {
     CUmemGenericAllocationHandle value; /* the program's, */
     CUmemGenericAllocationHandle real;  /* and the driver's; 0: there is none */
@@ -90,6 +92,10 @@ CUresult mdnn_program_let(mdnn_program_addresses_t *addresses, const CUmemAccess
 void mdnn_program_release(mdnn_program_handle_t *handle);
 /* Frees addresses of ours. CUDA_ERROR_INVALID_VALUE: something is mapped there. */
 CUresult mdnn_program_free(mdnn_program_addresses_t *addresses);
+/* Something else than one whole virtual handle is mapped there from now on. */
+void mdnn_program_note_parts(mdnn_program_addresses_t *addresses);
+/* The driver has mapped so many bytes more there, or fewer if that is negative. */
+void mdnn_program_note_mapped(mdnn_program_addresses_t *addresses, int64_t bytes);
 /* Waits until the driver can map something at addresses of ours that have no guest. CUDA_ERROR_NOT_SUPPORTED: a graph
  * holds what was there. */
 CUresult mdnn_program_await(const mdnn_program_addresses_t *addresses);
@@ -97,6 +103,8 @@ CUresult mdnn_program_await(const mdnn_program_addresses_t *addresses);
 /* Makes the driver have it; NULL and what is real already are left as they are. After a failure it is as before, or its
  * content is in a real handle that is not mapped. */
 CUresult mdnn_program_make_real(mdnn_program_handle_t *handle);
+/* Nothing holds it any more: it is not there once it is let go. */
+void mdnn_program_note_gone(mdnn_program_handle_t *handle);
 /* The handle has no place any more, and this is the driver's. */
 void mdnn_program_set_real(mdnn_program_handle_t *handle, CUmemGenericAllocationHandle real);
 

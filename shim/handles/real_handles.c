@@ -82,7 +82,7 @@ static CUresult map_once(const mdnn_program_handle_t *handle, mdnn_program_addre
     result = mdnn_real_driver()->cuMemMap(place->start, handle->bytes, 0, handle->real, 0);
     mdnn_mapping_made(made, place->start, handle->bytes, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS)
-        place->real_bytes += handle->bytes;
+        mdnn_program_note_mapped(place, (int64_t)handle->bytes);
     return result;
 }
 
@@ -118,7 +118,7 @@ static CUresult exchange(mdnn_program_handle_t *handle, CUmemGenericAllocationHa
         result = map_real(handle, place);
     if (handle->releases == 0) { /* the mapping has it */
         release_real(real);
-        handle->gone = true;
+        mdnn_program_note_gone(handle);
     }
     return result;
 }

@@ -206,7 +206,7 @@ static CUresult map_claimed(map_t *real, mdnn_program_claim_t claim, CUdeviceptr
     if (mdnn_program_map(claim, address, bytes, offset, flags))
         return CUDA_SUCCESS;
     if (around && (claim.handle || offset != 0 || !is_whole(claim, address, bytes)))
-        around->in_parts = true;
+        mdnn_program_note_parts(around);
     CUresult result = make_all_real(claim);
     if (result == CUDA_SUCCESS && around && around->ours)
         result = mdnn_program_await(around);
@@ -215,7 +215,7 @@ static CUresult map_claimed(map_t *real, mdnn_program_claim_t claim, CUdeviceptr
     result =
         map_real(real, address, bytes, offset, claim.handle ? claim.handle->real : handle, flags);
     if (result == CUDA_SUCCESS && around)
-        around->real_bytes += bytes;
+        mdnn_program_note_mapped(around, (int64_t)bytes);
     return result;
 }
 
@@ -237,7 +237,7 @@ static CUresult unmap_real(CUresult (*real)(CUdeviceptr, size_t), mdnn_program_c
     const CUresult result = real(address, bytes);
     mdnn_mapping_ended(taken, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS && claim.addresses)
-        claim.addresses->real_bytes -= bytes;
+        mdnn_program_note_mapped(claim.addresses, -(int64_t)bytes);
     return result;
 }
 
