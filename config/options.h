@@ -53,8 +53,8 @@ typedef struct mdnn_options {
 #undef OPTION_ENUM
 #undef OPTION_STRING
     char origin[MDNN_OPTION_COUNT][MDNN_ORIGIN_BYTES];
-    /* Where a memory.budget stands that could not be read and that no later one replaced; "":
-     * nowhere. */
+    /* The place of a memory.budget that could not be read and that no later one replaced; "" if
+     * there is none. */
     char unread_budget[MDNN_ORIGIN_BYTES];
 } mdnn_options_t;
 

@@ -15,8 +15,8 @@
  *     end
  *
  *     microdnn-ilp solution 1
- *     state optimal                 or feasible (not proven), infeasible, failed (no solution in
- * time) bound 0.4                     milliseconds; no solution is faster. Only with a choice
+ *     state optimal                 or feasible (not proven), infeasible, failed (no solution in time)
+ *     bound 0.4                     milliseconds; no solution is faster. Only if there are choices
  *     choices 2                     0 unless optimal or feasible
  *     2                             the item of each kernel, from 0
  *     0
@@ -64,8 +64,8 @@ typedef struct mdnn_ilp_problem {
     mdnn_knapsack_item_t *items;
 } mdnn_ilp_problem_t;
 
-/* Reads one item and moves the cursor behind it. NOT_FOUND at the end of the text; BAD_FORMAT;
- * OUT_OF_MEMORY. Never takes more memory than a small multiple of the text. */
+/* Reads one problem (or solution) and moves the cursor behind it. NOT_FOUND at the end of the text;
+ * BAD_FORMAT; OUT_OF_MEMORY. Never takes more memory than a small multiple of the text. */
 mdnn_status_t mdnn_ilp_read_problem(mdnn_ilp_cursor_t *cursor, mdnn_ilp_problem_t *problem);
 void mdnn_ilp_problem_fini(mdnn_ilp_problem_t *problem);
 mdnn_status_t mdnn_ilp_read_solution(mdnn_ilp_cursor_t *cursor, mdnn_ilp_solution_t *solution);

@@ -7,11 +7,12 @@
  *     min  sum_k T_k(c_k)    with   sum_g  max_{k in g} M_k(c_k)  <=  total
  *
  *   MDNN_WD_SUM      every kernel is an arena of its own: the paper's equations 1 to 4
- *   MDNN_WD_SHARED   the arenas are the groups (one for each stream that runs beside others). With
- * one group this is WR with the total as its limit.
+ *   MDNN_WD_SHARED   the arenas are the groups (one for each stream that runs beside others).
+ *                    With one group this is WR with the total as its limit.
  *
- * Choices are points of the desirable sets. With an adoption margin, run the configuration that
- * mdnn_front_best returns for the arena (with one group: for the total), as WR does. */
+ * Choices are points of the desirable sets. A caller that has an adoption margin does not run the choice itself,
+ * but the configuration that mdnn_front_best returns for the size of the arena (with one group: for
+ * the total), as WR does. */
 #ifndef MDNN_WD_H
 #define MDNN_WD_H
 

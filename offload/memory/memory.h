@@ -10,15 +10,15 @@
  *     range, it stops leaving, and chunks that are already gone come back.
  *   - AWAY: unmapped, with its content on the host. Its first chunks may be mapped, if the plan follower kept them or
  *     brought them back before the rest.
- *   - RETURNING: waits for chunks; copies to the chunks that it has run through their aliases, and each chunk is mapped
+ *   - RETURNING: it waits for chunks. Those that it has already are filled through their aliases, and each is mapped
  *     when its copy has ended.
  *   - SPLIT: its first chunks are mapped, and behind them its host copy is mapped at the range's own addresses.
  *     Operations that name more than the budget holds use ranges in this state (offload/memory/memory_tail.c).
- * Blocks of slabs (small allocations) are always RESIDENT. No chunk is mapped at its range's own address while a copy
- * of it runs whose result will be used, so an operation that touches the chunk without naming it faults. A host copy is
- * valid only for chunks that are not mapped: anyone may write to a mapped chunk, so all of it is copied when it leaves
- * again. With MDNN_SAFETY_HOST this is different (offload/memory/memory_quiet.c): no unnamed access faults, and none is
- * lost.
+ * Blocks of slabs (small allocations) are always RESIDENT. While a chunk is being copied, and the copy will be used,
+ * the chunk is not mapped at its range's own address, so an operation that touches it without naming it faults. A host
+ * copy is valid only for chunks that are not mapped: anyone may write to a mapped chunk, so all of it is copied when it
+ * leaves again. With MDNN_SAFETY_HOST this is different (offload/memory/memory_quiet.c): no unnamed access faults, and
+ * none is lost.
  *
  * Everything moves in mdnn_memory_progress, which never waits. begin and allocate call it, and wait on the host only if
  * there is nothing else to do; these waits are counted. A wait is always for a point of work that is already enqueued,
@@ -51,7 +51,7 @@ typedef struct mdnn_memory_device {
      * if the budget is used up: the device itself keeps to the budget. */
     mdnn_status_t (*create_chunk)(void *context, uint64_t *chunk);
     mdnn_status_t (*destroy_chunk)(void *context,
-                                   uint64_t chunk); /* nothing uses it, or is mapped */
+                                   uint64_t chunk); /* neither in use nor mapped by `map` */
     mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk); /* read and write */
     mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
 
@@ -278,8 +278,8 @@ mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory);
 
 /* Called around an operation that may use any allocation beside those that are named within; nobody
  * knows which. false: something is away, or memory is short, so the operation must be named. After
- * begin nothing is unmapped, and after end nothing is unmapped before all work is over that is
- * enqueued in `stream` at that time. */
+ * begin nothing is unmapped, and after end nothing is unmapped until all work that is enqueued in
+ * `stream` at that time is over. */
 bool mdnn_memory_untracked_begin(mdnn_memory_t *memory);
 void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);
 
@@ -343,17 +343,19 @@ typedef struct mdnn_memory_report {
     uint64_t live_bytes, peak_live_bytes; /* allocated and not freed, wherever they are */
     uint64_t pinned_live_bytes;           /* cannot leave */
     uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */
-    uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied since it had not come back */
+    uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied, as the host still had it */
     uint64_t host_bytes;                       /* slots in use */
-    uint64_t host_short;        /* times that a range could not leave for lack of a slot */
-    bool is_host_short;         /* one of them was in the last call that moved something */
-    uint64_t host_needed_bytes; /* at least, for what was refused last beside all that lived then */
+    uint64_t host_short; /* times that a range could not leave for lack of a slot */
+    bool is_host_short;  /* one of them was in the last call that moved something */
+    /* Host memory that would have been needed, at least, for the last refused request and all that was
+     * allocated then. */
+    uint64_t host_needed_bytes;
     uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;
     /* `refused_optional` counts those of the refusals that were of workspaces, of our own requests, or of memory
      * without which the program went on. */
     uint64_t host_waits, refused, refused_optional;
     double host_wait_us;
-    mdnn_host_time_t host_time, round_host_time; /* since the start; of one round, 0: unknown */
+    mdnn_host_time_t host_time, round_host_time; /* since the start; of one iteration, 0: unknown */
     uint64_t late_returns[MDNN_LATE_RETURN_COUNT];
     /* The smallest budget that is known to be needed. With tails: memory that never leaves, and one chunk.
      * Without them: memory that never leaves, and the largest operation without its workspace, since a
@@ -385,7 +387,8 @@ typedef struct mdnn_memory_tails {
 } mdnn_memory_tails_t;
 
 const mdnn_memory_tails_t *mdnn_memory_tails(const mdnn_memory_t *memory); /* changes with it */
-/* Adds the time that a thread has spent in the library under the caller's lock, and before it waiting for that lock. */
+/* Adds the time that a thread spent in the library holding the caller's lock, and the time that it had waited for
+ * that lock. */
 void mdnn_memory_note_host_time(mdnn_memory_t *memory, double inside_us, double lock_us);
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
 mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);

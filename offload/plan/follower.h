@@ -62,7 +62,8 @@ void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operatio
 void mdnn_follower_timed(mdnn_follower_t *follower, uint64_t sequence, double time_us);
 uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower); /* of the next record */
 
-/* Operations until the next use, for choosing what leaves on demand: larger leaves first.
+/* Operations until the next use, for choosing what leaves on demand: the range with the largest
+ * number leaves first.
  * UINT32_MAX: not used again before it dies, or not used at all in the iteration that the program is
  * in. 0: unknown (the caller takes the least recently used among those). O(1). */
 uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range);
@@ -84,11 +85,10 @@ void mdnn_follower_iteration_took(mdnn_follower_t *follower, uint64_t plan, doub
 /* The plan that the program has followed for at least the last whole iteration; 0: none. */
 uint64_t mdnn_follower_followed_plan(const mdnn_follower_t *follower);
 
-/* Whether the range is one of the period's whose plan is followed. */
+/* Whether the range belongs to the period whose plan is followed. */
 bool mdnn_follower_knows(const mdnn_follower_t *follower, uint32_t range);
 
-/* When the next operation comes that names a new range of `bytes`, in a plan that moves
- * something. */
+/* How soon an operation names a new range of `bytes`, according to a plan that moves something. */
 typedef enum mdnn_first_use {
     MDNN_FIRST_USE_UNKNOWN, /* no such plan is followed */
     MDNN_FIRST_USE_NEXT,    /* or the plan has room for it until then */
@@ -99,8 +99,8 @@ mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64
 typedef struct mdnn_follower_report {
     uint64_t operations;        /* recorded */
     uint32_t periods, followed; /* periods found; 1 if the program is being followed now */
-    /* Of the period with a plan in which most operations passed, since a short loop may have a
-     * plan, too. */
+    /* Of the period that has a plan and was followed for the most operations, since a short loop
+     * may have a plan, too. */
     uint32_t period_operations; /* 0: no plan yet */
     mdnn_verdict_t verdict;     /* of its plan */
     mdnn_policy_t policy;       /* that it uses */

@@ -68,7 +68,7 @@ typedef struct mdnn_ranges_counts {
     uint64_t chunks_live, chunks_free;   /* of ranges, slabs included, that are in use, released */
     uint64_t chunks_spare;               /* that belong to no range and are not mapped */
     uint64_t chunks_hidden, chunks_slab; /* of chunks_live: unmapped; of slabs */
-    uint64_t steps_slab;                 /* of the reservation, its last: only slabs lie there */
+    uint64_t steps_slab;                 /* at the end of the reservation, where only slabs lie */
 } mdnn_ranges_counts_t;
 
 typedef struct mdnn_ranges mdnn_ranges_t;
@@ -94,8 +94,8 @@ typedef struct mdnn_acquired {
 uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 
 /* Acquires `bytes` > 0 for use in `stream`, aligned to 512, and to the chunk if they are not small.
- * A block takes less than 512 bytes more than requested. No stream works on this memory, except for streams behind
- * which the program had put `stream` when it released the memory in the order of `stream`.
+ * A block takes less than 512 bytes more than requested. No other stream works on this memory, unless the program
+ * released it in the order of `stream`, and so had put `stream` behind that work.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
  *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.
@@ -164,7 +164,7 @@ mdnn_remap_t mdnn_range_remap(const mdnn_ranges_t *ranges, const mdnn_range_t *r
                               uint64_t most);
 void mdnn_range_remapped(mdnn_ranges_t *ranges, mdnn_range_t *range, bool map, uint64_t count);
 
-/* Gives its chunks from `keep` (>= mapped) on to other ranges. */
+/* Gives its chunks with indices >= `keep` (>= mapped) to other ranges. */
 void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 
 /* Makes it own its first `upto` chunks; the new ones are not mapped, and nothing runs in them. It

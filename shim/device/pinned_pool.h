@@ -9,7 +9,7 @@
  * Slots that can also be mapped elsewhere are one handle each, since only whole handles can be
  * mapped.
  *
- * Nothing is ever given back to the driver. The thread blocks all signals, starts at the first
+ * Nothing is given back to the driver before the pool ends. The thread blocks all signals, starts at the first
  * request for a slot and stops in an exit handler. Thread-safe: it has a lock of its own, which is
  * not held while the driver works. */
 #ifndef MDNN_PINNED_POOL_H
@@ -42,7 +42,7 @@ typedef struct mdnn_pinned_pool_config {
 /* OUT_OF_MEMORY, DEVICE. UNSUPPORTED: mappable, but the driver has no such handles. */
 mdnn_status_t mdnn_pinned_pool_create(const mdnn_pinned_pool_config_t *config,
                                       mdnn_pinned_pool_t **slots);
-/* Ends the thread; gives all memory back to the driver. For tests. Accepts NULL. */
+/* Ends the thread; gives all memory back to the driver. Accepts NULL. */
 void mdnn_pinned_pool_destroy(mdnn_pinned_pool_t *slots);
 
 /* Orders that at least this many bytes are made, within the limit; the order only grows. Memory
@@ -56,7 +56,7 @@ void mdnn_pinned_pool_give(mdnn_pinned_pool_t *slots, uint64_t slot);
 /* Waits until take would not answer BUSY. */
 mdnn_status_t mdnn_pinned_pool_wait(mdnn_pinned_pool_t *slots);
 
-/* Maps a mappable slot that is taken at `address` as well, for the devices that `access` names,
+/* Maps a slot (mappable, and taken) at `address` as well, for the devices that `access` names,
  * until unmap. A map that fails has changed nothing. One thread at a time. */
 CUresult mdnn_pinned_pool_map(mdnn_pinned_pool_t *slots, uint64_t slot, CUdeviceptr address,
                               const CUmemAccessDesc *access, size_t count);

@@ -14,8 +14,8 @@
 typedef struct mdnn_program_handle mdnn_program_handle_t;
 typedef struct mdnn_program_addresses mdnn_program_addresses_t;
 
-/* Who has claimed one of these reads it. Members that are asked about for all are changed under the lock of
- * program_handles.c, too. */
+/* Who has claimed one of these reads it. Members that functions read for all handles or addresses, without a claim, are
+ * changed only under the lock of program_handles.c as well. */
 struct mdnn_program_handle {
     CUmemGenericAllocationHandle value; /* the program's, */
     CUmemGenericAllocationHandle real;  /* and the driver's; 0: there is none */
@@ -37,7 +37,7 @@ struct mdnn_program_addresses {
     bool ours;           /* a part of our reservation; else one of the driver's */
     CUdevice device;     /* if it is ours */
     bool freed;          /* by the program; its guest's content is there still */
-    bool in_parts;       /* something else than one whole virtual handle was mapped there */
+    bool in_parts;       /* something other than one whole virtual handle was mapped there */
     uint64_t real_bytes; /* mapped there by the driver */
     mdnn_program_handle_t *guest; /* whose place it is */
     bool gone, claimed;
@@ -51,12 +51,12 @@ typedef struct mdnn_program_claim {
     mdnn_program_addresses_t *place;
 } mdnn_program_claim_t;
 
-/* Whether it is a number of ours, of which the driver knows nothing, though no handle may have it any more. */
+/* Whether it is a number of ours, which the driver does not know. True even if no handle has it any more. */
 bool mdnn_program_is_ours(CUmemGenericAllocationHandle value);
 /* Claims the handle, unless it is 0 or the driver's, and the addresses around `address`, unless it is 0, with what
  * belongs to them. Waits for other calls that have claimed one of these. */
 mdnn_program_claim_t mdnn_program_claim(CUmemGenericAllocationHandle value, uint64_t address);
-/* Lets go of them. What is gone is not there any more after that. */
+/* Lets go of them. What is marked `gone` is deleted, so it must not be used after that. */
 void mdnn_program_let_go(mdnn_program_claim_t claim);
 
 /* Whether the address lies in a reservation of the program's, of whatever kind. */
@@ -72,14 +72,15 @@ CUresult mdnn_program_create(CUmemGenericAllocationHandle *value, uint64_t bytes
 CUresult mdnn_program_reserve(CUdeviceptr *address, uint64_t bytes, uint64_t alignment);
 /* The driver has reserved addresses for the program. */
 void mdnn_program_reserved(uint64_t address, uint64_t bytes);
-/* The program's number for a handle that the driver just gave it; then it has that once more in its place. Else the
- * driver's handle. */
+/* For a handle that the driver has just returned: if it belongs to one of ours, the program's number, which is then to
+ * be released once more (the driver's own reference is released here). Otherwise the driver's handle. */
 CUmemGenericAllocationHandle mdnn_program_value_of(CUmemGenericAllocationHandle real);
 /* Before the device is reset: what is virtual there becomes real, or is lost. */
 void mdnn_program_device_ends(CUdevice device);
 
 /* ---- what is claimed, and virtual ---- */
-/* Whether this call maps the whole handle at the whole reservation, so that it stays virtual; then it is mapped. */
+/* Maps the handle virtually if this call maps the whole of it at the whole reservation. Otherwise returns false and
+ * changes nothing. */
 bool mdnn_program_map(mdnn_program_claim_t claim, uint64_t address, uint64_t bytes, uint64_t offset,
                       unsigned long long flags);
 /* Whether the addresses have a virtual mapping. */
@@ -92,7 +93,7 @@ CUresult mdnn_program_let(mdnn_program_addresses_t *addresses, const CUmemAccess
 void mdnn_program_release(mdnn_program_handle_t *handle);
 /* Frees addresses of ours. CUDA_ERROR_INVALID_VALUE: something is mapped there. */
 CUresult mdnn_program_free(mdnn_program_addresses_t *addresses);
-/* Something else than one whole virtual handle is mapped there from now on. */
+/* Something other than one whole virtual handle is mapped there from now on. */
 void mdnn_program_note_parts(mdnn_program_addresses_t *addresses);
 /* The driver has mapped so many bytes more there, or fewer if that is negative. */
 void mdnn_program_note_mapped(mdnn_program_addresses_t *addresses, int64_t bytes);
@@ -105,7 +106,7 @@ CUresult mdnn_program_await(const mdnn_program_addresses_t *addresses);
 CUresult mdnn_program_make_real(mdnn_program_handle_t *handle);
 /* Nothing holds it any more: it is not there once it is let go. */
 void mdnn_program_note_gone(mdnn_program_handle_t *handle);
-/* The handle has no place any more, and this is the driver's. */
+/* Sets the driver's handle that this one stands for from now on; it has no place any more. */
 void mdnn_program_set_real(mdnn_program_handle_t *handle, CUmemGenericAllocationHandle real);
 
 #endif

@@ -66,8 +66,8 @@ typedef struct mdnn_virtual_operation {
     bool per_thread;            /* the _ptsz family: stream 0 is the thread's own */
     unsigned long long capture; /* whose capture it goes into; 0: none */
     bool begun;                 /* end has something to do */
-    bool may_wait;              /* it may wait for the program, so the work before it gets an end of
-                                 * its own */
+    bool may_wait;              /* it may wait for the program, so an event is recorded behind the
+                                 * work before it */
     bool follows;               /* what it reaches through pointers in memory is named, too
                                  * (shim/vmem/virtual_pointers.h) */
     bool overflowed;            /* a name was lost for lack of memory: begin refuses */
@@ -107,8 +107,8 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
 /* Called for a parameter that may be an address in pinned host memory: what pointers there lead to is named when the
  * operation begins, if it follows pointers. */
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address);
-/* Makes the end of all work that is enqueued in its stream so far known separately from the end of
- * the next work. */
+/* Records an event behind all work that its stream has so far, so that its end can be seen before
+ * later work has ended. */
 void mdnn_virtual_fix(const mdnn_virtual_operation_t *operation);
 /* Names everything that the executable graph uses; for cuGraphLaunch. CUDA_SUCCESS, or the result to return instead, if
  * memory that an earlier launch made was not freed yet. */
@@ -171,7 +171,8 @@ typedef struct mdnn_node_owner {
 CUresult mdnn_virtual_node_operands(mdnn_node_owner_t owner, uint64_t address);
 /* The node will be a copy of the graph `child`. */
 void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child);
-/* Called after the real call, or instead of it; without a node nothing is held for it. */
+/* Called after the real call, or instead of it. If no node was made, what was held for it is
+ * released. */
 void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made);
 /* `part` lives in `whole` and ends with it: the body of a conditional node, a child that moved. */
 void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part);
@@ -189,8 +190,8 @@ uint64_t mdnn_virtual_executable_ends(CUgraphExec executable);
 /* `ended` false: the object still exists. */
 void mdnn_virtual_graph_ended(CUgraph graph, uint64_t number, bool ended);
 void mdnn_virtual_executable_ended(CUgraphExec executable, uint64_t number, bool ended);
-/* Called before the real call; pass the result on after its success. Captures end with the stream
- * in which they began. */
+/* Called before the real call; after its success pass the result to mdnn_virtual_capture_lost,
+ * since a capture ends with the stream in which it began. */
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream);
 void mdnn_virtual_capture_lost(unsigned long long capture);
 
