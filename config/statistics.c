@@ -17,6 +17,7 @@
 #include "config/safe_path.h"
 #include "config/standard_error.h"
 #include "config/statistics_file.h"
+#include "config/whole_file.h"
 
 static _Atomic uint64_t private_counters[MDNN_COUNTER_COUNT];
 _Atomic(_Atomic uint64_t *) mdnn_counters = private_counters;
@@ -178,14 +179,6 @@ static void fold_private_counters(mdnn_statistics_region_t *region)
     }
 }
 
-/* A device or a FIFO is written in place and has no live file beside it. A link is neither followed
- * nor replaced: it is opened in place, which fails. */
-static bool is_replaceable(const char *path)
-{
-    struct stat information;
-    return lstat(path, &information) != 0 || S_ISREG(information.st_mode);
-}
-
 static void set_target_path(const char *file)
 {
     target.path[0] = '\0';
@@ -204,7 +197,7 @@ mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options)
     target.process = getpid();
     set_target_path(options->general_stats_file);
     mdnn_status_t status = MDNN_STATUS_OK;
-    const bool live = target.path[0] != '\0' && is_replaceable(target.path);
+    const bool live = target.path[0] != '\0' && mdnn_is_replaceable(target.path);
     mdnn_statistics_region_t *region = live ? map_live_file() : map_memory();
     if (region == NULL && live) {
         MDNN_LOG(MDNN_LOG_WARN, "config",
@@ -219,29 +212,6 @@ mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options)
     atomic_store_explicit(&mdnn_counters, region->counters, memory_order_release);
     atomic_store_explicit(&recorded, region, memory_order_release);
     fold_private_counters(region);
-    return status;
-}
-
-/* Replaces `path` in one step, so that a reader sees the old or the new content. */
-static mdnn_status_t write_target(const char *path, const char *text, size_t bytes)
-{
-    const bool in_place = !is_replaceable(path);
-    char temporary[MDNN_OPTION_STRING_BYTES + 32];
-    snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
-    const char *const written = in_place ? path : temporary;
-    if (!in_place)
-        (void)unlink(temporary); /* of an earlier process with our number */
-    const int descriptor =
-        mdnn_safe_open(written, O_WRONLY | (in_place ? 0 : O_CREAT | O_EXCL), 0666);
-    if (descriptor < 0)
-        return MDNN_STATUS_IO;
-    mdnn_status_t status = mdnn_quiet_write_all(descriptor, text, bytes);
-    if (close(descriptor) != 0)
-        status = MDNN_STATUS_IO;
-    if (!in_place && (status != MDNN_STATUS_OK || rename(temporary, path) != 0)) {
-        unlink(temporary);
-        status = MDNN_STATUS_IO;
-    }
     return status;
 }
 
@@ -281,7 +251,7 @@ void mdnn_statistics_finish(void)
     }
     if (status == MDNN_STATUS_OK)
         status = target.path[0] == '\0' ? mdnn_standard_error_write(text, bytes, false)
-                                        : write_target(target.path, text, bytes);
+                                        : mdnn_write_whole_file(target.path, text, bytes);
     if (status == MDNN_STATUS_OK)
         remove_live_file();
     else

@@ -1,9 +1,10 @@
-# Virtual GPU memory: what needs no CUDA call is part of the core.
-OFFLOAD_ORACLES := offload/plan/exhaustive.c offload/plan/period_text.c
-TOOL_CORE_SOURCES += $(OFFLOAD_ORACLES)
-CORE_SOURCES += $(filter-out $(OFFLOAD_ORACLES),$(wildcard offload/plan/*.c offload/ranges/*.c offload/memory/*.c))
+# Virtual GPU memory: what needs no CUDA call is part of the core, and what only the tool and the tests need is not in the
+# library.
+OFFLOAD_OFFLINE := offload/plan/exhaustive.c offload/plan/period_read.c offload/plan/run_record_read.c
+TOOL_CORE_SOURCES += $(OFFLOAD_OFFLINE)
+CORE_SOURCES += $(filter-out $(OFFLOAD_OFFLINE),$(wildcard offload/plan/*.c offload/ranges/*.c offload/memory/*.c))
 TESTS += $(addprefix $(B)/test/unit/,test_offload_history test_offload_period test_offload_replay \
-    test_offload_planner test_memory test_pointer_tables test_memory_check test_memory_follower test_memory_iterations test_memory_threads test_parts test_follower test_follower_check test_ranges test_ranges_check test_slabs test_trace)
+    test_offload_planner test_run_record test_memory test_pointer_tables test_memory_check test_memory_follower test_memory_iterations test_memory_threads test_parts test_follower test_follower_check test_ranges test_ranges_check test_slabs test_trace)
 TEST_DEPS += $(B)/test/bench/bench_sequence
 TESTS += test/sequence.sh
 BENCHES += $(B)/test/bench/bench_pointers $(B)/test/bench/bench_memory $(B)/test/bench/bench_follower $(B)/test/bench/bench_ranges $(B)/test/bench/bench_budget

@@ -25,6 +25,7 @@ static const char usage[] =
     "auto\n"
     "  --allocator NAME           PyTorch's with a budget: async, native, uncached, expandable\n"
     "  --trace FILE               write a Chrome trace of what moved, for Perfetto\n"
+    "  --record FILE              write what repeats, for `microdnn advise` and `microdnn report`\n"
     "  --stats FORMAT             text or json: write counters when the program ends\n"
     "  --stats-file FILE          the file (default stderr); %p is the process id, %h the host\n"
     "  --log LEVEL                off, error, warn, info, debug or trace\n"
@@ -46,6 +47,7 @@ static const struct option long_options[] = {
     {"memory", required_argument, NULL, MDNN_OPTION_memory_budget},
     {"memory-policy", required_argument, NULL, MDNN_OPTION_memory_policy},
     {"trace", required_argument, NULL, MDNN_OPTION_memory_trace},
+    {"record", required_argument, NULL, MDNN_OPTION_memory_record},
     {"stats", required_argument, NULL, MDNN_OPTION_general_stats},
     {"stats-file", required_argument, NULL, MDNN_OPTION_general_stats_file},
     {"log", required_argument, NULL, MDNN_OPTION_general_log},
@@ -70,7 +72,7 @@ static bool is_file_pattern(mdnn_option_id_t id)
 {
     return id == MDNN_OPTION_general_log_file || id == MDNN_OPTION_general_stats_file ||
            id == MDNN_OPTION_cache_file || id == MDNN_OPTION_cache_import ||
-           id == MDNN_OPTION_memory_trace;
+           id == MDNN_OPTION_memory_trace || id == MDNN_OPTION_memory_record;
 }
 
 static bool is_plausible(const mdnn_options_t *options, mdnn_option_id_t id, const char *shown,

@@ -71,6 +71,24 @@ assert sum(event["name"] == "out" for event in moves.values()) >= m["demand_leav
 marks = [event for event in kinds["i"] if event["s"] == "t"]
 assert len(marks) == m["operations"], (len(marks), m["operations"])'
 }
+the_iteration_is_recorded() {
+    train record 8 --memory 20m --record "$work/run.%p.record" || return 1
+    head -n 1 "$work"/run.*.record | grep -qx 'microdnn-record 1' && python '
+import glob
+lines = open(glob.glob(base + "/run.*.record")[0]).read().splitlines()
+found = dict(line.split(" ", 1) for line in lines[:9])
+m = memory("record")
+assert found["program"] == "train_cnn" and found["simulated"] == "yes", found
+assert int(found["budget"]) == 20 << 20 >= int(found["ranges"]) > 0, found
+assert f"operations {m['"'period_operations'"']}" in lines
+times = [float(line.split()[1]) for line in lines if line.startswith("variant ")]
+assert abs(sum(times) / 1e3 - m["compute_ms"]) < 1e-3 * m["compute_ms"], (sum(times), m)
+assert lines[-1] == "end", lines[-1]'
+}
+a_record_that_cannot_be_written_is_no_reason_to_stop() {
+    train record 8 --memory 20m --record "$work/missing/run.record" || return 1
+    [ "$(grep -c 'cannot write the record .*/missing/run.record: No such file or directory' "$work/err")" = 1 ]
+}
 a_budget_below_the_floor_is_refused_with_a_better_one() {
     ! MICRODNN_MEMORY_TAIL=no train tiny 4 --memory 12m && grep -q 'refused: nothing more can leave within the budget of' "$work/err" &&
         grep -q 'at least .* are needed' "$work/err" && python '
@@ -175,10 +193,12 @@ verify_reads_all_statistics() {
     [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
 }
 
-plan 13
+plan 15
 check 'a budget changes no loss' a_budget_changes_no_loss
 check 'statistics tell what was held and moved' statistics_tell_what_moved
 check 'the trace tells it too' the_trace_tells_it_too
+check 'the iteration that repeats is recorded' the_iteration_is_recorded
+check 'a record that cannot be written is no reason to stop' a_record_that_cannot_be_written_is_no_reason_to_stop
 check 'a budget below the floor is refused and a better one named' a_budget_below_the_floor_is_refused_with_a_better_one
 check 'verify finds a training program clean' verify_is_clean
 check 'verify says whose statistics it cannot read' verify_reads_all_statistics

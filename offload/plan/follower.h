@@ -22,6 +22,10 @@ typedef struct mdnn_follower_config {
     mdnn_link_t link;
     uint32_t effort; /* see mdnn_move_plan_request_t; 0 in the background: what a second allows */
     bool background; /* plan on a thread; false: within record (simulated GPU, tests) */
+    /* Called with each period that is planned, with its measured times and the budget of the plan, on the thread that
+     * plans. May be NULL. */
+    void (*planned)(void *context, const mdnn_period_t *period, uint64_t budget_bytes);
+    void *planned_context;
 } mdnn_follower_config_t;
 
 /* NULL without memory. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "config/own_thread.h"
+#include "offload/plan/best_plan.h"
 #include "offload/plan/follower_internal.h"
 
 struct follower_job {
@@ -45,11 +46,6 @@ void follower_plan_destroy(follower_plan_t *plan)
     free(plan->back);
     free(plan);
 }
-
-/* Parts of ranges are a budget's share this large, or more, */
-enum { PARTS_OF_BUDGET = 64 };
-/* and a plan that moves them must be faster by this factor. */
-static const double WORTH_PARTS = 1.005;
 
 /* ---- times ---- */
 
@@ -213,82 +209,34 @@ static double now_ms(void)
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
 }
 
-/* Where nobody waits for the plan there is time for more replays: about a second of one core. */
-static uint32_t effort_of(const mdnn_follower_config_t *config, const mdnn_period_t *period)
-{
-    enum { REPLAYED_OPERATIONS = 4000000, LEAST = 200, MOST = 4000 };
-    if (config->effort > 0 || !config->background)
-        return config->effort;
-    const uint32_t work = period->operation_count + period->use_count / 8;
-    const uint32_t effort = REPLAYED_OPERATIONS / (work + 1);
-    return effort < LEAST ? LEAST : effort > MOST ? MOST : effort;
-}
-
-/* A plan for the period with ranges in parts of `part_bytes`. */
-static mdnn_status_t plan_parts(const follower_job_t *job, const mdnn_period_t *period,
-                                uint64_t part_bytes, mdnn_parts_t *parts, mdnn_move_plan_t *plan)
+/* Where nobody waits for the plan there is time for more replays. */
+static mdnn_status_t plan_moves(const follower_job_t *job, follower_plan_t *made)
 {
     const mdnn_follower_config_t *const config = &job->config;
-    MDNN_TRY(mdnn_parts_cut(period, config->chunk_bytes, part_bytes, parts));
-    const mdnn_move_plan_request_t request = {.period = &parts->period,
-                                              .policy = config->policy,
-                                              .variants = config->variants,
-                                              .link = config->link,
-                                              .budget_bytes = config->budget_bytes,
-                                              .host_limit_bytes = config->host_limit_bytes,
-                                              .effort = effort_of(config, &parts->period),
-                                              .unwanted = &job->unwanted};
-    const mdnn_status_t status = mdnn_move_plan(&request, plan);
-    if (status == MDNN_STATUS_OK)
-        mdnn_parts_order(parts, &plan->schedule);
-    else
-        mdnn_parts_fini(parts);
-    return status;
-}
-
-/* Whether parts might do better than whole ranges; the papers' policies move those. */
-static bool may_gain(const mdnn_follower_config_t *config, const mdnn_move_plan_t *whole)
-{
-    if (config->policy != MDNN_POLICY_AUTO || config->chunk_bytes == 0)
-        return false;
-    return whole->verdict == MDNN_VERDICT_HOST_LIMIT ||
-           (whole->verdict == MDNN_VERDICT_FITS &&
-            whole->predicted.time_us > whole->predicted.compute_us * WORTH_PARTS);
-}
-
-/* The plan is replaced if that is faster: each part costs the host a little. */
-static void try_parts(const follower_job_t *job, follower_plan_t *made)
-{
-    const uint64_t part_bytes = job->config.budget_bytes / PARTS_OF_BUDGET;
-    mdnn_parts_t parts = {0};
-    mdnn_move_plan_t plan = {0};
-    if (!may_gain(&job->config, &made->plan) ||
-        plan_parts(job, &made->period, part_bytes, &parts, &plan) != MDNN_STATUS_OK)
-        return;
-    const bool better = plan.verdict < made->plan.verdict ||
-                        (plan.verdict == made->plan.verdict &&
-                         plan.predicted.time_us * WORTH_PARTS < made->plan.predicted.time_us);
-    if (better) {
-        const mdnn_move_plan_t whole = made->plan;
-        const mdnn_parts_t wholes = made->parts;
-        made->plan = plan;
-        made->parts = parts;
-        plan = whole;
-        parts = wholes;
-    }
-    mdnn_move_plan_fini(&plan);
-    mdnn_parts_fini(&parts);
+    const mdnn_best_plan_request_t request = {.plan = {.period = &made->period,
+                                                       .policy = config->policy,
+                                                       .variants = config->variants,
+                                                       .link = config->link,
+                                                       .budget_bytes = config->budget_bytes,
+                                                       .host_limit_bytes = config->host_limit_bytes,
+                                                       .effort = config->effort,
+                                                       .unwanted = &job->unwanted},
+                                              .chunk_bytes = config->chunk_bytes,
+                                              .patient = config->background};
+    return mdnn_best_plan(&request, &made->parts, &made->plan);
 }
 
 static mdnn_status_t make_plan(const follower_job_t *job, follower_plan_t *made)
 {
+    const mdnn_follower_config_t *const config = &job->config;
     const double begin_ms = now_ms();
     if (job->times_us)
         MDNN_TRY(set_times(&made->period, job->times_us));
     made->compute_us = mdnn_period_compute_us(&made->period, NULL);
-    MDNN_TRY(plan_parts(job, &made->period, UINT64_MAX, &made->parts, &made->plan));
-    try_parts(job, made);
-    made->budget_bytes = job->config.budget_bytes;
+    if (config->planned)
+        config->planned(config->planned_context, &made->period, config->budget_bytes);
+    MDNN_TRY(plan_moves(job, made));
+    made->budget_bytes = config->budget_bytes;
     MDNN_TRY(index_plan(made));
     made->planning_ms = now_ms() - begin_ms;
     return MDNN_STATUS_OK;

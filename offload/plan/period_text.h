@@ -18,11 +18,12 @@
 #ifndef MDNN_PERIOD_TEXT_H
 #define MDNN_PERIOD_TEXT_H
 
+#include "config/text.h"
 #include "offload/plan/period.h"
 
-/* Text in memory of its own, ended by a NUL that does not count; the caller frees *text.
- * OUT_OF_MEMORY; INVALID_ARGUMENT for times above 1e12 us. */
-mdnn_status_t mdnn_period_write(const mdnn_period_t *period, char **text, size_t *bytes);
+/* Appends the period. OUT_OF_MEMORY; INVALID_ARGUMENT for times above 1e12 us. On failure a part of it may have been
+ * appended. */
+mdnn_status_t mdnn_period_write(const mdnn_period_t *period, mdnn_text_t *text);
 
 /* Reads the one period of a text that need not end with a NUL and checks it. BAD_FORMAT, and then
  * *line is the line at fault, from 1 (or the last, for a period that mdnn_period_check refuses);

@@ -14,6 +14,7 @@
 #include "shim/vmem/virtual_bound.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
+#include "shim/vmem/virtual_record.h"
 #include "shim/vmem/virtual_refusals.h"
 #include "shim/vmem/virtual_shared.h"
 #include "shim/vmem/virtual_statistics.h"
@@ -45,12 +46,13 @@ static mdnn_link_t link_of(mdnn_virtual_device_t *device)
     return link;
 }
 
-static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_bytes)
+static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t total_bytes,
+                                 uint64_t chunk_bytes)
 {
     const mdnn_options_t *const options = mdnn_process_options();
     const mdnn_memory_device_t functions = mdnn_device_memory_functions();
     const mdnn_safety_t safety = mdnn_virtual_safety(device);
-    const mdnn_memory_config_t config = {
+    mdnn_memory_config_t config = {
         .ranges = {.start = device->start,
                    .bytes = device->bytes,
                    .chunk_bytes = chunk_bytes,
@@ -71,6 +73,8 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t chunk_b
                      .host_limit_bytes = mdnn_virtual_host()->limit_bytes,
                      .link = link_of(device),
                      .background = !mdnn_real_driver()->is_simulated}};
+    mdnn_virtual_record_device(device->ordinal, total_bytes, device->budget_bytes,
+                               &config.follower);
     return mdnn_memory_create(&config, &functions, device->device, &device->memory);
 }
 
@@ -121,7 +125,7 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
     device->serves_all = device->can_serve_all && mdnn_virtual_serves_all();
     mdnn_device_memory_addresses(device->device, &device->start, &device->bytes);
     device->trouble[0] = '\0';
-    const mdnn_status_t status = make_memory(device, chunk_bytes);
+    const mdnn_status_t status = make_memory(device, total, chunk_bytes);
     if (status != MDNN_STATUS_OK)
         mdnn_device_memory_destroy(device->device);
     return status;

@@ -117,14 +117,16 @@ CASE(gaps_are_the_stretches_without_use)
 
 static void check_text(uint64_t seed)
 {
-    char *text, *again;
-    size_t bytes, again_bytes, line;
+    mdnn_text_t written = {0}, again = {0};
+    size_t line;
     mdnn_period_t read;
     fill(seed);
-    CHECK(mdnn_period_write(&instance.period, &text, &bytes) == MDNN_STATUS_OK);
+    CHECK(mdnn_period_write(&instance.period, &written) == MDNN_STATUS_OK);
+    char *const text = written.bytes;
+    const size_t bytes = written.used;
     CHECK(mdnn_period_read(text, bytes, &read, &line) == MDNN_STATUS_OK);
-    CHECK(mdnn_period_write(&read, &again, &again_bytes) == MDNN_STATUS_OK);
-    CHECK(bytes == again_bytes && memcmp(text, again, bytes) == 0);
+    CHECK(mdnn_period_write(&read, &again) == MDNN_STATUS_OK);
+    CHECK(bytes == again.used && memcmp(text, again.bytes, bytes) == 0);
     CHECK(read.range_count == instance.period.range_count);
     CHECK(memcmp(read.uses, instance.uses, read.use_count * sizeof *read.uses) == 0);
     mdnn_period_fini(&read);
@@ -138,7 +140,7 @@ static void check_text(uint64_t seed)
         text[at] = kept;
     }
     free(text);
-    free(again);
+    free(again.bytes);
 }
 
 CASE(text_comes_back_and_broken_text_does_not)

@@ -1,0 +1,81 @@
+#include "offload/plan/best_plan.h"
+
+#include "offload/plan/planner.h"
+
+/* Parts of ranges are a budget's share this large, or more, */
+enum { PARTS_OF_BUDGET = 64 };
+/* and a plan that moves them must be faster by this factor. */
+static const double WORTH_PARTS = 1.005;
+
+static uint32_t effort_of(const mdnn_best_plan_request_t *request, const mdnn_period_t *period)
+{
+    enum { REPLAYED_OPERATIONS = 4000000, LEAST = 200, MOST = 4000 };
+    if (request->plan.effort > 0 || !request->patient)
+        return request->plan.effort;
+    const uint32_t work = period->operation_count + period->use_count / 8;
+    const uint32_t effort = REPLAYED_OPERATIONS / (work + 1);
+    return effort < LEAST ? LEAST : effort > MOST ? MOST : effort;
+}
+
+/* A plan for the period with ranges in parts of `part_bytes`. */
+static mdnn_status_t plan_parts(const mdnn_best_plan_request_t *request, uint64_t part_bytes,
+                                mdnn_parts_t *parts, mdnn_move_plan_t *plan)
+{
+    mdnn_move_plan_request_t of_parts = request->plan;
+    MDNN_TRY(mdnn_parts_cut(request->plan.period, request->chunk_bytes, part_bytes, parts));
+    of_parts.period = &parts->period;
+    of_parts.effort = effort_of(request, &parts->period);
+    const mdnn_status_t status = mdnn_move_plan(&of_parts, plan);
+    if (status == MDNN_STATUS_OK)
+        mdnn_parts_order(parts, &plan->schedule);
+    else
+        mdnn_parts_fini(parts);
+    return status;
+}
+
+/* Whether parts might do better than whole ranges; the papers' policies move those. */
+static bool may_gain(const mdnn_best_plan_request_t *request, const mdnn_move_plan_t *whole)
+{
+    if (request->plan.policy != MDNN_POLICY_AUTO || request->chunk_bytes == 0)
+        return false;
+    return whole->verdict == MDNN_VERDICT_HOST_LIMIT ||
+           (whole->verdict == MDNN_VERDICT_FITS &&
+            whole->predicted.time_us > whole->predicted.compute_us * WORTH_PARTS);
+}
+
+/* The plan is replaced if that is faster: each part costs the host a little. */
+static void try_parts(const mdnn_best_plan_request_t *request, mdnn_parts_t *wholes,
+                      mdnn_move_plan_t *whole)
+{
+    mdnn_parts_t parts = {0};
+    mdnn_move_plan_t plan = {0};
+    if (!may_gain(request, whole) ||
+        plan_parts(request, request->plan.budget_bytes / PARTS_OF_BUDGET, &parts, &plan) !=
+            MDNN_STATUS_OK)
+        return;
+    const bool better = plan.verdict < whole->verdict ||
+                        (plan.verdict == whole->verdict &&
+                         plan.predicted.time_us * WORTH_PARTS < whole->predicted.time_us);
+    if (better) {
+        const mdnn_move_plan_t slower = *whole;
+        const mdnn_parts_t of_slower = *wholes;
+        *whole = plan;
+        *wholes = parts;
+        plan = slower;
+        parts = of_slower;
+    }
+    mdnn_move_plan_fini(&plan);
+    mdnn_parts_fini(&parts);
+}
+
+mdnn_status_t mdnn_best_plan(const mdnn_best_plan_request_t *request, mdnn_parts_t *parts,
+                             mdnn_move_plan_t *plan)
+{
+    mdnn_parts_t wholes = {0};
+    mdnn_move_plan_t whole = {0};
+    MDNN_TRY(plan_parts(request, UINT64_MAX, &wholes, &whole));
+    try_parts(request, &wholes, &whole);
+    *parts = wholes;
+    *plan = whole;
+    return MDNN_STATUS_OK;
+}
