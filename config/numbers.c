@@ -153,6 +153,40 @@ mdnn_status_t mdnn_parse_size(const char *text, uint64_t *bytes)
     return MDNN_STATUS_OK;
 }
 
+enum { SHARE_WHOLE = 1000000 };
+
+bool mdnn_size_is_share(uint64_t size)
+{
+    return size >= MDNN_SIZE_SHARE && size <= MDNN_SIZE_SHARE + SHARE_WHOLE;
+}
+
+mdnn_status_t mdnn_parse_share(const char *text, uint64_t *share)
+{
+    uint64_t percent = 0, millionths = 0;
+    const char *end = text;
+    const mdnn_status_t status = parse_fixed(text, &percent, &millionths, &end);
+    if (status == MDNN_STATUS_BAD_FORMAT)
+        return status;
+    end += strspn(end, " \t");
+    if (strcmp(end, "%") != 0)
+        return MDNN_STATUS_BAD_FORMAT;
+    if (status != MDNN_STATUS_OK || percent > 100)
+        return MDNN_STATUS_OVERFLOW;
+    const uint64_t parts = percent * (SHARE_WHOLE / 100) + millionths / 100;
+    if (parts < 1 || parts > SHARE_WHOLE)
+        return MDNN_STATUS_OVERFLOW;
+    *share = MDNN_SIZE_SHARE + parts;
+    return MDNN_STATUS_OK;
+}
+
+uint64_t mdnn_size_on_device(uint64_t size, uint64_t device_bytes)
+{
+    if (!mdnn_size_is_share(size))
+        return size;
+    const uint64_t parts = size - MDNN_SIZE_SHARE;
+    return device_bytes / SHARE_WHOLE * parts + device_bytes % SHARE_WHOLE * parts / SHARE_WHOLE;
+}
+
 static const char *const unit_names[] = {"", "KiB", "MiB", "GiB", "TiB"};
 enum { UNIT_COUNT = sizeof unit_names / sizeof *unit_names };
 
@@ -160,6 +194,13 @@ void mdnn_format_size(uint64_t size_bytes, char *buffer, size_t buffer_bytes)
 {
     if (size_bytes == MDNN_SIZE_NONE) {
         snprintf(buffer, buffer_bytes, "none");
+        return;
+    }
+    if (mdnn_size_is_share(size_bytes)) {
+        char percent[MDNN_NUMBER_BYTES];
+        mdnn_format_decimal((double)(size_bytes - MDNN_SIZE_SHARE) / (SHARE_WHOLE / 100.0),
+                            MDNN_FRACTION_DIGITS, true, percent, sizeof percent);
+        snprintf(buffer, buffer_bytes, "%s%%", percent);
         return;
     }
     unsigned unit = 0;

@@ -35,7 +35,17 @@ mdnn_status_t mdnn_parse_decimal(const char *text, double *value);
  * a byte are cut off. `none` is UINT64_MAX, which no number may be. No sign. */
 mdnn_status_t mdnn_parse_size(const char *text, uint64_t *bytes);
 
-/* The shortest exact form that mdnn_parse_size takes back: 64MiB, 1000, none. */
+/* A size can also be a share of a device's memory: MDNN_SIZE_SHARE plus millionths, 1 to 1000000. */
+#define MDNN_SIZE_SHARE (UINT64_C(1) << 63)
+bool mdnn_size_is_share(uint64_t size);
+
+/* "80%" or "12.5 %". OVERFLOW beyond 100 %, and for a share that is zero. */
+mdnn_status_t mdnn_parse_share(const char *text, uint64_t *share);
+
+/* The bytes of a size on a device with `device_bytes`; none stays none. */
+uint64_t mdnn_size_on_device(uint64_t size, uint64_t device_bytes);
+
+/* The shortest exact form that mdnn_parse_size takes back (64MiB, 1000, none), or mdnn_parse_share (80%). */
 void mdnn_format_size(uint64_t size_bytes, char *buffer, size_t buffer_bytes);
 
 /* For people: three significant digits, like 63.9 MiB. */

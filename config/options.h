@@ -23,6 +23,7 @@ typedef enum mdnn_option_id {
 #define OPTION_INT OPTION_BOOL
 #define OPTION_DOUBLE OPTION_BOOL
 #define OPTION_SIZE OPTION_BOOL
+#define OPTION_SPACE OPTION_BOOL
 #define OPTION_ENUM OPTION_BOOL
 #define OPTION_STRING OPTION_BOOL
 #include "config/options.def"
@@ -30,6 +31,7 @@ typedef enum mdnn_option_id {
 #undef OPTION_INT
 #undef OPTION_DOUBLE
 #undef OPTION_SIZE
+#undef OPTION_SPACE
 #undef OPTION_ENUM
 #undef OPTION_STRING
     MDNN_OPTION_COUNT
@@ -42,14 +44,16 @@ typedef struct mdnn_options {
 #define OPTION_BOOL(section, key, ...) bool section##_##key;
 #define OPTION_INT(section, key, ...) int64_t section##_##key;
 #define OPTION_DOUBLE(section, key, ...) double section##_##key;
-#define OPTION_SIZE(section, key, ...) uint64_t section##_##key; /* bytes */
-#define OPTION_ENUM(section, key, ...) int section##_##key;      /* of config/choices.h */
+#define OPTION_SIZE(section, key, ...) uint64_t section##_##key;  /* bytes */
+#define OPTION_SPACE(section, key, ...) uint64_t section##_##key; /* mdnn_size_on_device() */
+#define OPTION_ENUM(section, key, ...) int section##_##key;       /* of config/choices.h */
 #define OPTION_STRING(section, key, ...) char section##_##key[MDNN_OPTION_STRING_BYTES];
 #include "config/options.def"
 #undef OPTION_BOOL
 #undef OPTION_INT
 #undef OPTION_DOUBLE
 #undef OPTION_SIZE
+#undef OPTION_SPACE
 #undef OPTION_ENUM
 #undef OPTION_STRING
     char origin[MDNN_OPTION_COUNT][MDNN_ORIGIN_BYTES];

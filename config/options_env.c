@@ -15,9 +15,12 @@ static const struct {
     {"MICRODNN_LOG_FILE", MDNN_OPTION_general_log_file},
     {"MICRODNN_STATS", MDNN_OPTION_general_stats},
     {"MICRODNN_STATS_FILE", MDNN_OPTION_general_stats_file},
+    {"MICRODNN_POLICY", MDNN_OPTION_convolution_policy},
+    {"MICRODNN_MEMORY", MDNN_OPTION_memory_budget},
     {"MICRODNN_WORKSPACE_LIMIT", MDNN_OPTION_convolution_workspace_limit},
     {"MICRODNN_BATCH_SIZES", MDNN_OPTION_convolution_batch_sizes},
     {"MICRODNN_TRACE", MDNN_OPTION_memory_trace},
+    {"MICRODNN_RECORD", MDNN_OPTION_memory_record},
 };
 enum { ALIAS_COUNT = sizeof aliases / sizeof *aliases };
 
@@ -55,10 +58,15 @@ static void apply_variable(mdnn_options_reader_t *reader, mdnn_option_id_t id, c
     reader->place = NULL;
 }
 
-/* Names that other parts of the project read: the files' reader, the simulated GPU. */
+/* Names that other parts of the project read: the files' reader, `microdnn run`, the simulated GPU. */
 static bool is_foreign_name(const char *name)
 {
-    return strcmp(name, "MICRODNN_CONFIG") == 0 || strncmp(name, "MICRODNN_SIM_", 13) == 0;
+    static const char *const names[] = {"MICRODNN_CONFIG", "MICRODNN_ALLOCATOR",
+                                        "MICRODNN_LIBRARY"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return strncmp(name, "MICRODNN_SIM_", 13) == 0;
 }
 
 /* True if `name` is one of our variables; otherwise `best` becomes the one that is probably meant,
@@ -112,7 +120,8 @@ static void warn_unknown_names(mdnn_options_reader_t *reader)
                         "unknown variable%s%s%s; accepted: MICRODNN_<SECTION>_<KEY> as `microdnn "
                         "config --markdown` lists them; ignored",
                         *best != '\0' ? ", did you mean " : "", best, *best != '\0' ? "?" : "");
-        if (strcmp(best, "MICRODNN_MEMORY_BUDGET") == 0 && !is_from_environment(reader))
+        if ((strcmp(best, "MICRODNN_MEMORY_BUDGET") == 0 || strcmp(best, "MICRODNN_MEMORY") == 0) &&
+            !is_from_environment(reader))
             mdnn_reader_note_unread_budget(reader);
         reader->place = NULL;
     }

@@ -20,6 +20,9 @@ const mdnn_option_info_t mdnn_option_table[MDNN_OPTION_COUNT] = {
      .max.real = (high)},
 #define OPTION_SIZE(s, k, value, low, high, h)                                                     \
     {COMMON(SIZE, s, k, h), .initial.bytes = (value), .min.bytes = (low), .max.bytes = (high)},
+#define OPTION_SPACE(s, k, value, low, high, h)                                                    \
+    {COMMON(SIZE, s, k, h), .initial.bytes = (value), .min.bytes = (low), .max.bytes = (high),     \
+     .shares = true},
 #define OPTION_ENUM(s, k, value, h)                                                                \
     {COMMON(ENUM, s, k, h), .choices = mdnn_choices_##s##_##k, .initial.choice = (int)(value)},
 #define OPTION_STRING(s, k, value, h) {COMMON(STRING, s, k, h), .initial.text = (value)},
@@ -28,6 +31,7 @@ const mdnn_option_info_t mdnn_option_table[MDNN_OPTION_COUNT] = {
 #undef OPTION_INT
 #undef OPTION_DOUBLE
 #undef OPTION_SIZE
+#undef OPTION_SPACE
 #undef OPTION_ENUM
 #undef OPTION_STRING
 };
@@ -69,6 +73,18 @@ static mdnn_status_t in_range(bool inside)
     return inside ? MDNN_STATUS_OK : MDNN_STATUS_OVERFLOW;
 }
 
+static mdnn_status_t parse_size(const mdnn_option_info_t *info, const char *text, uint64_t *bytes)
+{
+    const size_t length = strlen(text);
+    if (info->shares && length > 0 && text[length - 1] == '%')
+        return mdnn_parse_share(text, bytes);
+    uint64_t value;
+    MDNN_TRY(mdnn_parse_size(text, &value));
+    MDNN_TRY(in_range(!mdnn_size_is_share(value)));
+    *bytes = value;
+    return in_range(value >= info->min.bytes && value <= info->max.bytes);
+}
+
 static mdnn_status_t parse_value(const mdnn_option_info_t *info, const char *text,
                                  mdnn_option_value_t *value)
 {
@@ -82,8 +98,7 @@ static mdnn_status_t parse_value(const mdnn_option_info_t *info, const char *tex
         MDNN_TRY(mdnn_parse_decimal(text, &value->real));
         return in_range(value->real >= info->min.real && value->real <= info->max.real);
     case MDNN_OPTION_SIZE:
-        MDNN_TRY(mdnn_parse_size(text, &value->bytes));
-        return in_range(value->bytes >= info->min.bytes && value->bytes <= info->max.bytes);
+        return parse_size(info, text, &value->bytes);
     case MDNN_OPTION_ENUM:
         return parse_choice(info->choices, text, &value->choice);
     case MDNN_OPTION_STRING:
@@ -173,7 +188,8 @@ static void describe_size(const mdnn_option_info_t *info, char *buffer, size_t b
     mdnn_format_size(info->max.bytes, high, sizeof high);
     const bool limited = info->max.bytes != MDNN_SIZE_NONE;
     snprintf(buffer, bytes,
-             "bytes, or a number with k, m, g, t (powers of 1024) like 64MiB%s%s%s%s",
+             "bytes, or a number with k, m, g, t (powers of 1024) like 64MiB%s%s%s%s%s",
+             info->shares ? ", a share of the device's memory like 80%" : "",
              limited ? ", up to " : ", or none", limited ? high : "",
              info->min.bytes > 0 ? ", at least " : "", info->min.bytes > 0 ? low : "");
 }

@@ -33,6 +33,7 @@ typedef struct mdnn_option_info {
     const char *key;
     const char *help;
     const char *unit;           /* INT and DOUBLE */
+    bool shares;                /* SIZE: a share of the device's memory is accepted, too */
     const char *const *choices; /* ENUM: the words, NULL at the end */
     size_t offset;              /* in mdnn_options_t */
     mdnn_option_value_t initial, min, max;

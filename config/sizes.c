@@ -45,14 +45,17 @@ static const char *unit_of_memory(uint64_t number)
     return number <= most_of_one ? "GiB" : number <= most_of_one << 10 ? "MiB" : "KiB";
 }
 
-bool mdnn_budget_can_be_kept(const mdnn_options_t *options, char *why, size_t bytes)
+bool mdnn_budget_can_be_kept(const mdnn_options_t *options, uint64_t device_bytes, char *why,
+                             size_t bytes)
 {
-    const uint64_t budget_bytes = options->memory_budget;
+    const uint64_t budget_bytes = mdnn_size_on_device(options->memory_budget, device_bytes);
     if (options->memory_strict && options->unread_budget[0] != '\0') {
         snprintf(why, bytes, "memory.budget cannot be read (%.160s); it should be like 12GiB",
                  options->unread_budget);
         return false;
     }
+    if (mdnn_size_is_share(options->memory_budget) && device_bytes == 0)
+        return true;
     const uint64_t chunk_bytes = mdnn_chunk_bytes(budget_bytes, options->memory_chunk_size);
     if (chunk_bytes <= budget_bytes)
         return true;

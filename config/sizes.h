@@ -18,9 +18,11 @@ enum { MDNN_TROUBLE_BYTES = 256 };
  * budget, rounded down, at most 8 MiB. Smaller chunks waste less, and larger ones change fewer mappings. */
 uint64_t mdnn_chunk_bytes(uint64_t budget_bytes, uint64_t option);
 
-/* Whether memory.budget, if there is one, was read and has room for a chunk. Otherwise `why` says
- * what is wrong and what may have been meant; `bytes` is at least MDNN_TROUBLE_BYTES. */
-bool mdnn_budget_can_be_kept(const mdnn_options_t *options, char *why, size_t bytes);
+/* Whether memory.budget, if there is one, was read and has room for a chunk on a device with `device_bytes` (0: not
+ * known, so a share of it is not judged). Otherwise `why` says what is wrong and what may have been meant; `bytes` is
+ * at least MDNN_TROUBLE_BYTES. */
+bool mdnn_budget_can_be_kept(const mdnn_options_t *options, uint64_t device_bytes, char *why,
+                             size_t bytes);
 
 /* Whether `size_bytes`, written as `text`, is plausible for that option. Otherwise `why` says what
  * is wrong; `bytes` is at least MDNN_TROUBLE_BYTES. True for options that are not sizes. */

@@ -18,19 +18,40 @@ static const char usage[] =
     "       microdnn cache list | export | import | merge | clear ...\n"
     "       microdnn tune --net NAME ... | --from-run -- program [arguments]\n"
     "       microdnn plan --net NAME --total SIZE ...\n"
-    "       microdnn --version | --help\n"
+    "       microdnn help [command] | --help | --version\n"
     "\n"
-    "  run      runs a program with libmicrodnn preloaded; `microdnn run --help` has the options\n"
+    "  run      runs a program with libmicrodnn preloaded; `microdnn help run` has the options\n"
     "  verify   runs a program so that any access to memory that no operation names faults\n"
     "  config   shows every option, its value and where that came from, as an INI file\n"
     "  stats    shows statistics of a finished, running or killed program (FILE or FILE.live)\n"
     "  doctor   looks for what would keep the library from working: exit 0 fine, 1 warnings, 2 "
     "broken\n"
-    "  cache    shows and moves the database of measured costs; `microdnn cache --help`\n"
-    "  tune     fills that database before it is needed; `microdnn tune --help`\n"
-    "  plan     divides one workspace among the convolutions of a network; `microdnn plan --help`\n"
+    "  cache    shows and moves the database of measured costs\n"
+    "  tune     fills that database before it is needed\n"
+    "  plan     divides one workspace among the convolutions of a network\n"
     "\n"
     "Example:  microdnn run --workspace-limit 64m --stats text -- python3 train.py\n";
+
+static const char config_usage[] =
+    "usage: microdnn config [--markdown]\n"
+    "\n"
+    "Shows every option with its value and where that came from, as an INI file. The files\n"
+    "/etc/microdnn.ini, $XDG_CONFIG_HOME/microdnn/microdnn.ini (~/.config without the variable)\n"
+    "and $MICRODNN_CONFIG are read in this order, then the environment.\n"
+    "\n"
+    "  --markdown   print the reference page of all options instead (docs/configuration.md)\n"
+    "\n"
+    "Exit status: 0 no mistakes, 1 mistakes, 2 wrong usage.\n";
+
+static const char stats_usage[] =
+    "usage: microdnn stats [--json] file...\n"
+    "\n"
+    "Shows statistics as text. A file is the one that --stats-file of `microdnn run` named or,\n"
+    "while the program runs or after it was killed, that name with .live added.\n"
+    "\n"
+    "  --json       JSON instead of text\n"
+    "\n"
+    "Exit status: 0 shown, 1 a file could not be shown, 2 wrong usage.\n";
 
 void tool_complain(const char *format, ...)
 {
@@ -86,7 +107,7 @@ static int show_config(int argc, char **argv)
         if (choice == '?')
             return wrong_usage();
         if (choice == 'h') {
-            fputs(usage, stdout);
+            fputs(config_usage, stdout);
             return tool_finish_output(TOOL_OK);
         }
         markdown = true;
@@ -115,7 +136,7 @@ static int show_statistics(int argc, char **argv)
         if (choice == '?')
             return wrong_usage();
         if (choice == 'h') {
-            fputs(usage, stdout);
+            fputs(stats_usage, stdout);
             return tool_finish_output(TOOL_OK);
         }
         format = MDNN_STATISTICS_JSON;
@@ -138,36 +159,64 @@ static int show_statistics(int argc, char **argv)
     return tool_finish_output(status);
 }
 
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} command_t;
+
+static const command_t commands[] = {
+    {"run", tool_run},          {"verify", tool_verify}, {"config", show_config},
+    {"stats", show_statistics}, {"doctor", tool_doctor}, {"cache", tool_cache},
+    {"tune", tool_tune},        {"plan", tool_plan},
+};
+
+/* NULL: there is none. */
+static const command_t *find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static bool is_one_of(const char *word, const char *const *words)
+{
+    while (*words != NULL && strcmp(*words, word) != 0)
+        words++;
+    return *words != NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    if (*name != '\0')
+        tool_complain("there is no command '%s'", name);
+    fputs(usage, stderr);
+    return TOOL_USAGE;
+}
+
+/* `microdnn help [command]`; `name` is NULL without a command. */
+static int show_help(const char *name)
+{
+    const command_t *const command = name != NULL ? find_command(name) : NULL;
+    if (command != NULL)
+        return command->run(2, (char *[]){(char *)(uintptr_t)name, (char[]){"--help"}, NULL});
+    if (name != NULL)
+        return unknown_command(name);
+    fputs(usage, stdout);
+    return tool_finish_output(TOOL_OK);
+}
+
 int main(int argc, char **argv)
 {
-    const char *const command = argc > 1 ? argv[1] : "";
-    if (strcmp(command, "run") == 0)
-        return tool_run(argc - 1, argv + 1);
-    if (strcmp(command, "verify") == 0)
-        return tool_verify(argc - 1, argv + 1);
-    if (strcmp(command, "config") == 0)
-        return show_config(argc - 1, argv + 1);
-    if (strcmp(command, "stats") == 0)
-        return show_statistics(argc - 1, argv + 1);
-    if (strcmp(command, "doctor") == 0)
-        return tool_doctor(argc - 1, argv + 1);
-    if (strcmp(command, "cache") == 0)
-        return tool_cache(argc - 1, argv + 1);
-    if (strcmp(command, "tune") == 0)
-        return tool_tune(argc - 1, argv + 1);
-    if (strcmp(command, "plan") == 0)
-        return tool_plan(argc - 1, argv + 1);
-    if (strcmp(command, "--version") == 0) {
+    const char *const name = argc > 1 ? argv[1] : "";
+    const command_t *const command = find_command(name);
+    if (command != NULL)
+        return command->run(argc - 1, argv + 1);
+    if (is_one_of(name, (const char *const[]){"--version", "-V", NULL})) {
         puts("microdnn " MDNN_VERSION);
         return tool_finish_output(TOOL_OK);
     }
-    if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
-        strcmp(command, "help") == 0) {
-        fputs(usage, stdout);
-        return tool_finish_output(TOOL_OK);
-    }
-    if (*command != '\0')
-        tool_complain("there is no command '%s'", command);
-    fputs(usage, stderr);
-    return TOOL_USAGE;
+    if (is_one_of(name, (const char *const[]){"--help", "-h", "help", NULL}))
+        return show_help(argc > 2 ? argv[2] : NULL);
+    return unknown_command(name);
 }

@@ -52,8 +52,9 @@ bool tool_export_preload(const char *given_library); /* or NULL */
 int tool_take_run_options(int argc, char **argv, bool *help);
 /* The options as the program will see them, without a word about their mistakes. */
 const mdnn_options_t *tool_exported_options(void);
-/* PyTorch's allocator under a budget: async, native, uncached or expandable. false after a complaint. */
-bool tool_choose_allocator(const char *name);
+/* PyTorch's allocator under a budget: async, native, uncached or expandable. false after a complaint, which begins with
+ * `shown`. */
+bool tool_choose_allocator(const char *shown, const char *name);
 /* Where a budget for memory is on: the variables by which PyTorch and JAX give back what they free,
  * unless the user has set one of their kind, which one line says then. If no allocator was chosen and the script among
  * the program's arguments uses what PyTorch's asynchronous one does not support, it is the native one. */

@@ -471,6 +471,16 @@ static void print_text(void)
     puts(verdicts[worst()]);
 }
 
+static const char usage[] =
+    "usage: microdnn doctor [--json] [--library FILE] [-- program]\n"
+    "\n"
+    "Looks for what would keep the library from working, here and in a program.\n"
+    "\n"
+    "  --json           JSON instead of text\n"
+    "  --library FILE   the libmicrodnn.so that would be preloaded (the installed one)\n"
+    "\n"
+    "Exit status: 0 fine, 1 warnings, 2 broken.\n";
+
 int tool_doctor(int argc, char **argv)
 {
     static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
@@ -485,8 +495,7 @@ int tool_doctor(int argc, char **argv)
         else if (choice == 'l')
             library = optarg;
         else {
-            fputs("usage: microdnn doctor [--json] [--library FILE] [-- program]\n",
-                  choice == 'h' ? stdout : stderr);
+            fputs(usage, choice == 'h' ? stdout : stderr);
             return choice == 'h' ? TOOL_OK : TOOL_USAGE;
         }
     }

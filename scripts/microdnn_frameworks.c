@@ -94,17 +94,16 @@ static const allocator_t allocators[] = {
 enum { ASYNC, NATIVE };
 static const allocator_t *chosen;
 
-bool tool_choose_allocator(const char *name)
+bool tool_choose_allocator(const char *shown, const char *name)
 {
     for (size_t i = 0; i < sizeof allocators / sizeof *allocators; i++)
         if (strcmp(allocators[i].name, name) == 0) {
             chosen = &allocators[i];
             return true;
         }
-    tool_complain(
-        "--allocator: '%s' is not an allocator of PyTorch; accepted: async, native, uncached, "
-        "expandable",
-        name);
+    tool_complain("%s: '%s' is not an allocator of PyTorch; accepted: async, native, uncached, "
+                  "expandable",
+                  shown, name);
     return false;
 }
 

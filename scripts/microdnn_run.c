@@ -12,53 +12,65 @@
 #include "config/paths.h"
 #include "config/sizes.h"
 
-static const char usage[] =
-    "usage: microdnn run [options] [--] program [arguments]\n"
-    "\n"
-    "Runs a program with libmicrodnn preloaded.\n"
-    "\n"
-    "  --workspace-limit SIZE     largest workspace of a convolution: 64m, 1.5GiB, none\n"
-    "  --batch-sizes WHICH        undivided, powerOfTwo or all\n"
-    "  --policy POLICY            off, wr or wd\n"
-    "  --memory SIZE              device memory of the program on each GPU: 12GiB\n"
-    "  --memory-policy POLICY     what leaves ahead of time: none, conv, all, dynamic, modnn, "
-    "auto\n"
-    "  --allocator NAME           PyTorch's with a budget: async, native, uncached, expandable\n"
-    "  --trace FILE               write a Chrome trace of what moved, for Perfetto\n"
-    "  --record FILE              write what repeats, for `microdnn advise` and `microdnn report`\n"
-    "  --stats FORMAT             text or json: write counters when the program ends\n"
-    "  --stats-file FILE          the file (default stderr); %p is the process id, %h the host\n"
-    "  --log LEVEL                off, error, warn, info, debug or trace\n"
-    "  --log-file FILE            the file (default stderr)\n"
-    "  --config FILE              read this INI file as well\n"
-    "  --set SECTION.KEY=VALUE    any other option; `microdnn config --markdown` lists them\n"
-    "  --library FILE             the libmicrodnn.so to preload\n"
-    "\n"
-    "Exit status: the program's; 127 it was not found, 126 it could not be run, 125 a mistake "
-    "above.\n";
-
 enum { OPTION_HELP = 1000, OPTION_CONFIG, OPTION_SET, OPTION_LIBRARY, OPTION_ALLOCATOR };
 
-/* Numbers below OPTION_HELP are mdnn_option_id_t. */
-static const struct option long_options[] = {
-    {"workspace-limit", required_argument, NULL, MDNN_OPTION_convolution_workspace_limit},
-    {"batch-sizes", required_argument, NULL, MDNN_OPTION_convolution_batch_sizes},
-    {"policy", required_argument, NULL, MDNN_OPTION_convolution_policy},
-    {"memory", required_argument, NULL, MDNN_OPTION_memory_budget},
-    {"memory-policy", required_argument, NULL, MDNN_OPTION_memory_policy},
-    {"trace", required_argument, NULL, MDNN_OPTION_memory_trace},
-    {"record", required_argument, NULL, MDNN_OPTION_memory_record},
-    {"stats", required_argument, NULL, MDNN_OPTION_general_stats},
-    {"stats-file", required_argument, NULL, MDNN_OPTION_general_stats_file},
-    {"log", required_argument, NULL, MDNN_OPTION_general_log},
-    {"log-file", required_argument, NULL, MDNN_OPTION_general_log_file},
-    {"config", required_argument, NULL, OPTION_CONFIG},
-    {"set", required_argument, NULL, OPTION_SET},
-    {"allocator", required_argument, NULL, OPTION_ALLOCATOR},
-    {"library", required_argument, NULL, OPTION_LIBRARY},
-    {"help", no_argument, NULL, OPTION_HELP},
-    {NULL, 0, NULL, 0},
+/* The options of `run`. Numbers below OPTION_HELP are mdnn_option_id_t. */
+static const struct {
+    const char *name, *argument, *help;
+    int id;
+} run_options[] = {
+    {"workspace-limit", "SIZE", "largest workspace of a convolution: 64m, 1.5GiB",
+     MDNN_OPTION_convolution_workspace_limit},
+    {"batch-sizes", "WHICH", "undivided, powerOfTwo or all", MDNN_OPTION_convolution_batch_sizes},
+    {"policy", "POLICY", "off, wr or wd", MDNN_OPTION_convolution_policy},
+    {"memory", "SIZE", "device memory of the program on each GPU: 12GiB or 80%",
+     MDNN_OPTION_memory_budget},
+    {"memory-policy", "POLICY", "what leaves early: none, conv, all, dynamic, modnn, auto",
+     MDNN_OPTION_memory_policy},
+    {"allocator", "NAME", "PyTorch's, with a budget: async, native, uncached, expandable (async)",
+     OPTION_ALLOCATOR},
+    {"trace", "FILE", "write a Chrome trace of what moved, for Perfetto", MDNN_OPTION_memory_trace},
+    {"record", "FILE", "write what repeats, for `microdnn advise` and `microdnn report`",
+     MDNN_OPTION_memory_record},
+    {"stats", "FORMAT", "text or json: write counters when the program ends",
+     MDNN_OPTION_general_stats},
+    {"stats-file", "FILE", "where; %p is the process id, %h the host",
+     MDNN_OPTION_general_stats_file},
+    {"log", "LEVEL", "off, error, warn, info, debug or trace", MDNN_OPTION_general_log},
+    {"log-file", "FILE", "where", MDNN_OPTION_general_log_file},
+    {"config", "FILE", "read this INI file as well", OPTION_CONFIG},
+    {"set", "SECTION.KEY=VALUE", "any other option; see `microdnn config`", OPTION_SET},
+    {"library", "FILE", "the libmicrodnn.so to preload (the installed one)", OPTION_LIBRARY},
 };
+enum { RUN_OPTION_COUNT = sizeof run_options / sizeof *run_options };
+
+/* An option of the library is followed by its default. */
+static void print_option(int index)
+{
+    static mdnn_options_t defaults;
+    char form[64], value[MDNN_OPTION_STRING_BYTES] = "";
+    snprintf(form, sizeof form, "--%s %s", run_options[index].name, run_options[index].argument);
+    if (run_options[index].id < OPTION_HELP) {
+        mdnn_options_set_defaults(&defaults);
+        mdnn_options_format(&defaults, (mdnn_option_id_t)run_options[index].id, value,
+                            sizeof value);
+    }
+    const bool shown = *value != '\0';
+    printf("  %-25s  %s%s%s%s\n", form, run_options[index].help, shown ? " (" : "", value,
+           shown ? ")" : "");
+}
+
+static void print_usage(void)
+{
+    puts("usage: microdnn run [options] [--] program [arguments]\n"
+         "\n"
+         "Runs a program with libmicrodnn preloaded. Defaults are in parentheses.\n");
+    for (int i = 0; i < RUN_OPTION_COUNT; i++)
+        print_option(i);
+    puts("\nEach option but --set can be given in the environment, too: MICRODNN_MEMORY=80%.\n"
+         "Exit status: the program's; 127 it was not found, 126 it could not be run, 125 a mistake "
+         "above.");
+}
 
 static bool export_variable(const char *name, const char *value)
 {
@@ -160,33 +172,52 @@ bool tool_export_config(const char *file)
     return status == MDNN_STATUS_OK && export_variable("MICRODNN_CONFIG", absolute);
 }
 
+/* `id` of run_options. */
+static bool take_option(int id, const char *shown, const char *value, const char **library)
+{
+    switch (id) {
+    case OPTION_LIBRARY:
+        *library = value;
+        return true;
+    case OPTION_ALLOCATOR:
+        return tool_choose_allocator(shown, value);
+    case OPTION_CONFIG:
+        return tool_export_config(value);
+    case OPTION_SET:
+        return tool_export_setting(value);
+    default:
+        return tool_export_option((mdnn_option_id_t)id, shown, value);
+    }
+}
+
+/* What only this tool reads of the environment. */
+static bool take_environment(const char **library)
+{
+    const char *const allocator = getenv("MICRODNN_ALLOCATOR"), *const file =
+                                                                    getenv("MICRODNN_LIBRARY");
+    if (file != NULL && *file != '\0')
+        *library = file;
+    return allocator == NULL || *allocator == '\0' ||
+           tool_choose_allocator("MICRODNN_ALLOCATOR", allocator);
+}
+
 static bool take_options(int argc, char **argv, const char **library, bool *help)
 {
+    struct option long_options[RUN_OPTION_COUNT + 2] = {{"help", no_argument, NULL, OPTION_HELP}};
+    for (int i = 0; i < RUN_OPTION_COUNT; i++)
+        long_options[i + 1] = (struct option){run_options[i].name, required_argument, NULL, i};
     int choice;
     /* "+": options end at the program's name. */
     while ((choice = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
-        bool good = true;
+        char shown[64];
         if (choice == '?')
-            good = false;
-        else if (choice == 'h' || choice == OPTION_HELP)
+            return false;
+        if (choice == 'h' || choice == OPTION_HELP) {
             *help = true;
-        else if (choice == OPTION_LIBRARY)
-            *library = optarg;
-        else if (choice == OPTION_ALLOCATOR)
-            good = tool_choose_allocator(optarg);
-        else if (choice == OPTION_CONFIG)
-            good = tool_export_config(optarg);
-        else if (choice == OPTION_SET)
-            good = tool_export_setting(optarg);
-        else {
-            char shown[64];
-            const struct option *option = long_options;
-            while (option->val != choice)
-                option++;
-            snprintf(shown, sizeof shown, "--%s", option->name);
-            good = tool_export_option((mdnn_option_id_t)choice, shown, optarg);
+            continue;
         }
-        if (!good)
+        snprintf(shown, sizeof shown, "--%s", run_options[choice].name);
+        if (!take_option(run_options[choice].id, shown, optarg, library))
             return false;
     }
     return true;
@@ -239,7 +270,7 @@ static bool budget_can_be_kept(void)
     const mdnn_options_t *const options = tool_exported_options();
     char why[MDNN_TROUBLE_BYTES];
     if (!options->memory_strict || options->general_disable ||
-        mdnn_budget_can_be_kept(options, why, sizeof why))
+        mdnn_budget_can_be_kept(options, 0, why, sizeof why))
         return true;
     tool_complain("%s", why);
     return false;
@@ -249,7 +280,7 @@ int tool_take_run_options(int argc, char **argv, bool *help)
 {
     const char *library = NULL;
     *help = false;
-    if (!take_options(argc, argv, &library, help)) {
+    if (!take_environment(&library) || !take_options(argc, argv, &library, help)) {
         fprintf(stderr, "Try `microdnn %s --help`.\n", argv[0]);
         return TOOL_RUN_FAILED;
     }
@@ -270,8 +301,8 @@ int tool_run(int argc, char **argv)
     if (status != TOOL_OK)
         return status;
     if (help) {
-        fputs(usage, stdout);
-        return TOOL_OK;
+        print_usage();
+        return tool_finish_output(TOOL_OK);
     }
     return tool_export_framework_variables(argv + optind) ? tool_become(argv + optind)
                                                           : TOOL_RUN_FAILED;

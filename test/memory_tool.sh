@@ -46,6 +46,12 @@ a_budget_changes_no_loss() {
 assert losses("stock") and losses("stock") == losses("small"), (losses("stock"), losses("small"))
 assert read("stock.stats")["memory"] == []'
 }
+a_budget_can_be_a_share_of_the_device() {
+    MICRODNN_SIM_MEMORY=80MiB train share 1 --memory 25% && python '
+m = memory("share")
+assert m["peak_live_bytes"] > m["budget_bytes"] == 20 << 20, m' || { cat "$work/err"; return 1; }
+    ! MICRODNN_SIM_MEMORY=80MiB train tiny 1 --memory 1% && grep -q 'is less than a chunk of memory, 2MiB' "$work/err"
+}
 statistics_tell_what_moved() {
     python '
 m = memory("small")
@@ -193,8 +199,9 @@ verify_reads_all_statistics() {
     [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
 }
 
-plan 15
+plan 16
 check 'a budget changes no loss' a_budget_changes_no_loss
+check 'a budget can be a share of the memory of the device' a_budget_can_be_a_share_of_the_device
 check 'statistics tell what was held and moved' statistics_tell_what_moved
 check 'the trace tells it too' the_trace_tells_it_too
 check 'the iteration that repeats is recorded' the_iteration_is_recorded

@@ -53,10 +53,19 @@ preload() { # existing LD_PRELOAD: what the program sees
 }
 
 help_is_short() {
-    exits 0 "$microdnn" --help && says "$work/out" 'usage: microdnn run' &&
+    exits 0 "$microdnn" --help && says "$work/out" 'usage: microdnn run' && exits 0 "$microdnn" -V &&
         [ "$(wc -l < "$work/out")" -lt 24 ] && [ "$(awk 'length > 100' "$work/out" | wc -l)" = 0 ] &&
         exits 0 "$microdnn" run --help && says "$work/out" --workspace-limit &&
         [ "$(wc -l < "$work/out")" -lt 24 ]
+}
+every_command_has_help_with_its_defaults() {
+    for command in run verify config stats doctor cache tune plan; do
+        exits 0 "$microdnn" help "$command" && says "$work/out" "usage: microdnn $command" || return 1
+        cp "$work/out" "$work/help"
+        exits 0 "$microdnn" "$command" --help && same "$(cat "$work/help")" "$(cat "$work/out")" || return 1
+    done
+    exits 0 "$microdnn" run --help && says "$work/out" '(powerOfTwo)' && says "$work/out" '(stderr)' &&
+        exits 2 "$microdnn" help fly && says "$work/err" "no command 'fly'"
 }
 wrong_usage() {
     exits 2 "$microdnn" && exits 2 "$microdnn" fly && says "$work/err" "no command 'fly'" &&
@@ -70,6 +79,25 @@ options_become_variables() {
     same "MICRODNN_CONVOLUTION_BATCH_SIZES=all MICRODNN_CONVOLUTION_MEASURE_REPEATS=5 \
 MICRODNN_CONVOLUTION_POLICY=wr MICRODNN_CONVOLUTION_WORKSPACE_LIMIT=64m MICRODNN_GENERAL_LOG=info \
 MICRODNN_GENERAL_LOG_FILE=/l MICRODNN_GENERAL_STATS=text MICRODNN_GENERAL_STATS_FILE=/s.%p " "$env"
+}
+# The same option by its short name: an option of run beats it, and it beats a file.
+short_names_are_options_of_run() {
+    for option in $("$tool" run --help | grep -o '^  --[a-z-]*' | grep -vx -e '  --set'); do
+        name=MICRODNN_$(echo "${option#--}" | tr a-z- A-Z_)
+        env "$name=/" "$microdnn" config 2>&1 | grep 'unknown variable' && return 1
+    done
+    printf '[memory]\nbudget = 1g\n[convolution]\npolicy = off\n' > "$work/short.ini"
+    same 'policy = wd ; environment MICRODNN_POLICY budget = 80% ; environment MICRODNN_MEMORY ' \
+        "$(MICRODNN_CONFIG=$work/short.ini MICRODNN_MEMORY=80% MICRODNN_POLICY=wd "$microdnn" config |
+            sed -n 's/^\(budget\|policy\) = \(80%\|wd\) *;/\1 = \2 ;/p' | tr '\n' ' ')" &&
+        same 'budget = 2GiB ; environment MICRODNN_MEMORY_BUDGET' "$(MICRODNN_MEMORY=80% \
+            "$microdnn" run --memory 2g "$microdnn" config | sed -n 's/^\(budget = 2GiB\) *;/\1 ;/p')" || return 1
+    cp "$library" "$work/named.so"
+    same "$(realpath "$work/named.so") PYTORCH_ALLOC_CONF=backend:native " "$(MICRODNN_LIBRARY=$work/named.so \
+        MICRODNN_ALLOCATOR=native MICRODNN_MEMORY=1g "$microdnn" run sh -c 'printf "%s " "$LD_PRELOAD"
+            env | grep ^PYTORCH_A' | tr '\n' ' ')" &&
+        same "PYTORCH_NO_CUDA_MEMORY_CACHING=1 " "$(MICRODNN_ALLOCATOR=native allocator_of --allocator uncached env)" &&
+        MICRODNN_ALLOCATOR=best refuses "MICRODNN_ALLOCATOR: 'best' is not an allocator of PyTorch" true
 }
 option_beats_short_name() {
     same "limit 64MiB ; environment MICRODNN_CONVOLUTION_WORKSPACE_LIMIT" "$(MICRODNN_WORKSPACE_LIMIT=1m \
@@ -392,11 +420,13 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 47
+plan 49
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
+check 'every command has help, with its defaults' every_command_has_help_with_its_defaults
 check 'wrong usage exits 2 with advice' wrong_usage
 check 'run: options become variables by their full names' options_become_variables
+check 'run: options have short names in the environment, of known precedence' short_names_are_options_of_run
 check 'run: an option beats a short name in the environment' option_beats_short_name
 check 'run: relative output files become absolute' relative_files_become_absolute
 check 'run: the configuration file is passed on by its absolute path' config_file_is_passed_on

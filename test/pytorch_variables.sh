@@ -36,11 +36,13 @@ uncached=PYTORCH_NO_CUDA_MEMORY_CACHING=1
 budget=MICRODNN_MEMORY_BUDGET=1GiB
 file=MICRODNN_CONFIG=$TMPDIR/budget.ini
 
-plan 12
+plan 14
 check 'no budget: nothing is set' silent '' '' cuda
 check 'a budget in the environment: the asynchronous allocator, from the start' silent "$budget" "$async"
 check 'a budget in the environment: nothing more at the first use of CUDA' silent "$budget" "$async" cuda
 check 'the budget none: nothing is set' silent MICRODNN_MEMORY_BUDGET=none '' cuda
+check 'a budget by its short name: the asynchronous allocator' silent MICRODNN_MEMORY=80% "$async" cuda
+check 'the full name of a budget wins' silent 'MICRODNN_MEMORY=1GiB MICRODNN_MEMORY_BUDGET=none' '' cuda
 check 'an empty budget: nothing is set' silent MICRODNN_MEMORY_BUDGET= '' cuda
 check 'MICRODNN_DISABLE: nothing is set' silent "$budget MICRODNN_DISABLE=1" '' cuda
 check 'a budget in a file: nothing before CUDA is used' silent "$file" ''

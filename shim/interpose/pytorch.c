@@ -31,7 +31,11 @@ static const char *first_set(void)
 __attribute__((constructor)) static void mdnn_set_pytorch_backend(void)
 {
     mdnn_standard_error_remember();
-    const char *const budget = getauxval(AT_SECURE) ? NULL : getenv("MICRODNN_MEMORY_BUDGET");
+    if (getauxval(AT_SECURE) != 0)
+        return;
+    const char *budget = getenv("MICRODNN_MEMORY_BUDGET");
+    if (!budget || !*budget) /* the full name wins */
+        budget = getenv("MICRODNN_MEMORY");
     if (!budget || !*budget || strcmp(budget, "none") == 0)
         return;
     const char *const disable = getenv("MICRODNN_DISABLE");

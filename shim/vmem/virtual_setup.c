@@ -7,6 +7,7 @@
 #include "config/devices.h"
 #include "config/log.h"
 #include "config/memory_statistics.h"
+#include "config/numbers.h"
 #include "config/sizes.h"
 #include "shim/real/kernel_layout.h"
 #include "shim/real/kernel_list.h"
@@ -101,10 +102,11 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
     const mdnn_driver_t *const driver = mdnn_real_driver();
     size_t total = 0;
     device->trouble[0] = '\0';
-    if (!mdnn_budget_can_be_kept(options, device->trouble, sizeof device->trouble))
-        return MDNN_STATUS_INVALID_ARGUMENT;
     MDNN_TRY(mdnn_failure_note(driver->cuDeviceTotalMem(&total, device->ordinal)));
-    device->budget_bytes = options->memory_budget < total ? options->memory_budget : total;
+    if (!mdnn_budget_can_be_kept(options, total, device->trouble, sizeof device->trouble))
+        return MDNN_STATUS_INVALID_ARGUMENT;
+    const uint64_t budget_bytes = mdnn_size_on_device(options->memory_budget, total);
+    device->budget_bytes = budget_bytes < total ? budget_bytes : total;
     const uint64_t chunk_bytes = mdnn_chunk_bytes(device->budget_bytes, options->memory_chunk_size);
     const mdnn_device_memory_config_t config = {.driver = driver,
                                                 .timelines = mdnn_virtual_timelines(),

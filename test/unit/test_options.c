@@ -145,6 +145,46 @@ static void a_formatted_size_is_read_back_exactly(void **state)
     assert_string_equal(text, "64MiB");
 }
 
+static void a_share_is_a_percentage_of_the_device(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        mdnn_status_t status;
+        uint64_t of_a_million; /* bytes on a device that has so many */
+        const char *shown;
+    } table[] = {
+        {"80%", MDNN_STATUS_OK, 800000, "80%"},
+        {"100 %", MDNN_STATUS_OK, 1000000, "100%"},
+        {"12.5%", MDNN_STATUS_OK, 125000, "12.5%"},
+        {"0.0001%", MDNN_STATUS_OK, 1, "0.0001%"},
+        {"0%", MDNN_STATUS_OVERFLOW, 0, NULL},
+        {"100.0001%", MDNN_STATUS_OVERFLOW, 0, NULL},
+        {"101%", MDNN_STATUS_OVERFLOW, 0, NULL},
+        {"99999999999999999999%", MDNN_STATUS_OVERFLOW, 0, NULL},
+        {"-1%", MDNN_STATUS_BAD_FORMAT, 0, NULL},
+        {"%", MDNN_STATUS_BAD_FORMAT, 0, NULL},
+        {"80%%", MDNN_STATUS_BAD_FORMAT, 0, NULL},
+        {"80", MDNN_STATUS_BAD_FORMAT, 0, NULL},
+        {"8g%", MDNN_STATUS_BAD_FORMAT, 0, NULL},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char shown[MDNN_NUMBER_BYTES];
+        uint64_t share = 4711;
+        assert_int_equal(mdnn_parse_share(table[i].text, &share), table[i].status);
+        if (table[i].status != MDNN_STATUS_OK) {
+            assert_int_equal(share, 4711);
+            continue;
+        }
+        assert_true(mdnn_size_is_share(share));
+        assert_int_equal(mdnn_size_on_device(share, 1000000), table[i].of_a_million);
+        mdnn_format_size(share, shown, sizeof shown);
+        assert_string_equal(shown, table[i].shown);
+    }
+    assert_int_equal(mdnn_size_on_device(UINT64_MAX, 1000), UINT64_MAX);
+    assert_int_equal(mdnn_size_on_device(4711, 1000), 4711);
+}
+
 static void sizes_for_people_have_three_digits(void **state)
 {
     (void)state;
@@ -209,6 +249,7 @@ static void defaults_are_those_of_the_list(void **state)
 #define OPTION_DOUBLE(s, k, value, low, high, u, h)                                                \
     assert_true(options.s##_##k >= (value) && options.s##_##k <= (value));
 #define OPTION_SIZE(s, k, value, low, high, h) assert_true(options.s##_##k == (value));
+#define OPTION_SPACE OPTION_SIZE
 #define OPTION_ENUM(s, k, value, h) assert_true(options.s##_##k == (int)(value));
 #define OPTION_STRING(s, k, value, h) assert_string_equal(options.s##_##k, value);
 #include "config/options.def"
@@ -272,6 +313,27 @@ static void a_budget_that_is_lost_is_remembered(void **state)
         load(cases[i].text);
         assert_string_equal(options.unread_budget, cases[i].place);
     }
+}
+
+static void a_budget_may_be_a_share_and_other_sizes_may_not(void **state)
+{
+    (void)state;
+    load("[memory]\nbudget = 80%\n");
+    assert_int_equal(message_count, 0);
+    assert_int_equal(mdnn_size_on_device(options.memory_budget, 1000), 800);
+    defaults(NULL);
+    load("[memory]\nhost_limit = 80%\n");
+    assert_int_equal(message_count, 1);
+    assert_non_null(strstr(messages[0], "'80%' is not a size"));
+    defaults(NULL);
+    load("[memory]\nbudget = 9223372036854775809\n");
+    assert_int_equal(message_count, 1);
+    assert_non_null(strstr(messages[0], "is out of range"));
+    expect_message(
+        "[memory]\nbudget = 101%\n",
+        "f.ini:2: memory.budget = '101%' is out of range; accepted: bytes, or a number with "
+        "k, m, g, t (powers of 1024) like 64MiB, a share of the device's memory like 80%, "
+        "or none; kept none (default)");
 }
 
 static void truth_values_have_four_words_each(void **state)
@@ -677,6 +739,25 @@ static void the_full_name_wins_over_the_short_one(void **state)
     assert_int_equal(message_count, 0);
 }
 
+/* Of the options of `microdnn run`, each by its name there. */
+static void short_names_are_those_of_run(void **state)
+{
+    (void)state;
+    setenv("MICRODNN_MEMORY", "12%", 1);
+    setenv("MICRODNN_POLICY", "wd", 1);
+    setenv("MICRODNN_MEMORY_POLICY", "conv", 1);
+    setenv("MICRODNN_ALLOCATOR", "native", 1);
+    setenv("MICRODNN_LIBRARY", "/x.so", 1);
+    load_all();
+    assert_int_equal(message_count, 0);
+    assert_int_equal(mdnn_size_on_device(options.memory_budget, 100), 12);
+    assert_int_equal(options.convolution_policy, MDNN_CONVOLUTION_WD);
+    assert_int_equal(options.memory_policy, MDNN_POLICY_CONV);
+    setenv("MICRODNN_MEMORY_BUDGET", "3m", 1);
+    load_all();
+    assert_int_equal(options.memory_budget, 3 << 20);
+}
+
 static void an_empty_variable_is_a_value_only_for_a_text(void **state)
 {
     (void)state;
@@ -828,6 +909,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         PLAIN(sizes_take_bytes_and_units_and_nothing_else),
         PLAIN(a_formatted_size_is_read_back_exactly),
+        PLAIN(a_share_is_a_percentage_of_the_device),
         PLAIN(sizes_for_people_have_three_digits),
         PLAIN(integers_and_decimals_know_their_limits),
         PLAIN(decimals_are_written_without_help_of_the_locale),
@@ -835,6 +917,7 @@ int main(void)
         PLAIN(every_section_of_the_list_is_known),
         PLAIN(a_good_file_sets_values_and_origins_without_a_word),
         PLAIN(a_budget_that_is_lost_is_remembered),
+        PLAIN(a_budget_may_be_a_share_and_other_sizes_may_not),
         PLAIN(truth_values_have_four_words_each),
         PLAIN(an_unknown_section_is_named_and_its_keys_are_ignored),
         PLAIN(an_unknown_key_is_named_with_the_nearest_one),
@@ -856,6 +939,7 @@ int main(void)
         SOURCES(without_an_absolute_xdg_directory_the_home_directory_counts),
         SOURCES(every_option_has_an_environment_name),
         SOURCES(the_full_name_wins_over_the_short_one),
+        SOURCES(short_names_are_those_of_run),
         SOURCES(an_empty_variable_is_a_value_only_for_a_text),
         SOURCES(a_bad_variable_is_named_and_the_value_so_far_kept),
         SOURCES(an_unknown_variable_gives_one_warning),
