@@ -14,7 +14,8 @@
 #   make coverage           how many lines of the library `make test` runs
 #   make test-faults        breaks one rule after the other and shows that a test notices each
 #   make check-format       names C files that `make format` would change
-#   make bench format install DESTDIR= PREFIX=      V=1 shows the commands
+#   make install            and install-strip, uninstall: DESTDIR= PREFIX= LIBDIR= (scripts/install.mk)
+#   make bench format       V=1 shows the commands
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -87,7 +88,7 @@ $(SHIM_OBJECTS): BASE_CFLAGS += $(CUDA_CFLAGS)
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(BASE_CFLAGS) $(PIC) $(EXTRA_CFLAGS) $(CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(BASE_CFLAGS) $(PIC) $(EXTRA_CFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 $(B)/obj/%.o: %.S
 	@mkdir -p $(@D)
@@ -115,7 +116,7 @@ $(B)/test/bench/%: test/bench/%.c $(B)/libmdnn_core.a
 check-layers: $(ALL)
 	$(Q)scripts/check-layers --build $(B)
 
-.PHONY: all test bench format check-format check-layers install check-exports asan ubsan tsan debug coverage clean
+.PHONY: all test bench format check-format check-layers check-exports asan ubsan tsan debug coverage clean
 
 # TSan runs the simulated GPU up to fifteen times slower.
 asan ubsan tsan debug:

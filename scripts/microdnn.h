@@ -108,6 +108,10 @@ bool tool_inspect(const char *path, tool_binary_t *binary);
 bool tool_find_library(const char *given, char *path, size_t path_bytes, char *why,
                        size_t why_bytes);
 
+/* A program of ours that is installed with the library and not meant for PATH. `path` has room for
+ * PATH_MAX. */
+bool tool_find_helper(const char *name, char *path);
+
 /* Version in the library's file, found without loading it; "" if there is none. */
 void tool_library_version(const char *path, char *version, size_t bytes);
 

@@ -13,6 +13,11 @@
 
 static const char library_name[] = "libmicrodnn.so";
 
+/* From the folder of the installed tool to that of the installed library (scripts/install.mk). */
+#ifndef MDNN_LIBRARY_FOLDER
+#define MDNN_LIBRARY_FOLDER "../lib"
+#endif
+
 #if defined __x86_64__
 enum { NATIVE_MACHINE = EM_X86_64 };
 #elif defined __aarch64__
@@ -99,8 +104,8 @@ static bool check_library(const char *path, char *why, size_t why_bytes)
 bool tool_find_library(const char *given, char *path, size_t path_bytes, char *why,
                        size_t why_bytes)
 {
-    /* The build tree, /usr/bin beside /usr/lib, and where distributions keep libraries. */
-    static const char *const places[] = {"", "../lib/", "../lib/microdnn/", "../lib64/"};
+    /* The build tree, what `make install` made, and where people move it to. */
+    static const char *const places[] = {"", MDNN_LIBRARY_FOLDER "/", "../lib/", "../lib64/"};
     char found[PATH_MAX], self[PATH_MAX];
     if (given != NULL) {
         if (realpath(given, found) == NULL) {
@@ -123,8 +128,24 @@ bool tool_find_library(const char *given, char *path, size_t path_bytes, char *w
         snprintf(path, path_bytes, "%s", found);
         return check_library(path, why, why_bytes);
     }
-    snprintf(why, why_bytes, "there is no %s in %s or %s/../lib; name it with --library",
+    snprintf(why, why_bytes,
+             "there is no %s in %s or %s/" MDNN_LIBRARY_FOLDER "; name it with --library",
              library_name, self, self);
+    return false;
+}
+
+bool tool_find_helper(const char *name, char *path)
+{
+    static const char *const folders[] = {"", "microdnn/"}; /* as mdnn_installation_find looks */
+    char library[PATH_MAX], why[2 * PATH_MAX + 128];
+    if (!tool_find_library(NULL, library, sizeof library, why, sizeof why))
+        return false;
+    *strrchr(library, '/') = '\0';
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const int length = snprintf(path, PATH_MAX, "%s/%s%s", library, folders[i], name);
+        if (length < PATH_MAX && access(path, X_OK) == 0)
+            return true;
+    }
     return false;
 }
 

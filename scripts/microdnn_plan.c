@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config/log.h"
 #include "config/numbers.h"
@@ -257,23 +257,15 @@ static bool make_set(const request_t *request, mdnn_desirable_sets_t *sets, tool
 
 /* ---- solving ---- */
 
-static bool find_ilp(char *path, size_t bytes)
-{
-    const ssize_t length = readlink("/proc/self/exe", path, bytes - sizeof "-ilp");
-    if (length <= 0)
-        return false;
-    strcpy(path + length, "-ilp");
-    return access(path, X_OK) == 0;
-}
-
 static bool divide(const request_t *request, const mdnn_wd_problem_t *problem, size_t *choices,
                    tool_plan_t *plan)
 {
-    char program[4096];
+    char program[PATH_MAX];
     const mdnn_knapsack_limits_t limits = {.time_ms = solver_time_ms};
-    const bool glpk = strcmp(request->solver, "internal") != 0 && find_ilp(program, sizeof program);
+    const bool glpk =
+        strcmp(request->solver, "internal") != 0 && tool_find_helper("microdnn-ilp", program);
     if (!glpk && strcmp(request->solver, "glpk") == 0) {
-        tool_complain("--solver glpk: there is no microdnn-ilp beside this tool");
+        tool_complain("--solver glpk: there is no microdnn-ilp with the library");
         return false;
     }
     plan->solver = glpk ? "GLPK" : "internal";

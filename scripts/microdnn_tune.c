@@ -165,45 +165,35 @@ static bool is_contradictory(const request_t *request, int rest)
 
 /* ---- train_cnn and its lines ---- */
 
-static bool find_beside_tool(const char *const *places, size_t count, const char *probe, char *path)
-{
-    char self[PATH_MAX], candidate[2 * PATH_MAX];
-    if (realpath("/proc/self/exe", self) == NULL)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        char again[PATH_MAX];
-        memcpy(again, self, sizeof again);
-        snprintf(candidate, sizeof candidate, "%s/%s%s", dirname(again), places[i], probe);
-        if (access(candidate, R_OK) != 0)
-            continue;
-        candidate[strlen(candidate) - strlen(probe)] = '\0';
-        return realpath(candidate, path) != NULL;
-    }
-    return false;
-}
-
-/* The build tree, and what `make install` makes of it. */
 static bool find_program(const request_t *request, char *path)
 {
-    static const char *const places[] = {"train_cnn", "../lib/microdnn/train_cnn"};
     const char *const given = request->program;
-    if (given != NULL ? realpath(given, path) != NULL
-                      : find_beside_tool(places, sizeof places / sizeof *places, "", path))
+    if (given != NULL ? realpath(given, path) != NULL : tool_find_helper("train_cnn", path))
         return true;
     if (given != NULL)
         tool_complain("--program: cannot find %s: %s", given, strerror(errno));
     else
-        tool_complain("there is no train_cnn beside this tool; name it with --program");
+        tool_complain("there is no train_cnn with the library; name it with --program");
     return false;
 }
 
-/* The digits that its small network learns. */
+/* The digits that its small network learns: in the build tree, and where they are installed. */
 static const char *find_data(char *path)
 {
     static const char *const places[] = {"../docs/examples/data",
-                                         "../share/doc/microdnn/examples/data"};
-    return find_beside_tool(places, sizeof places / sizeof *places, "/digits.txt", path) ? path
-                                                                                         : NULL;
+                                         "../share/doc/microdnn/docs/examples/data"};
+    char self[PATH_MAX], candidate[PATH_MAX + 64];
+    if (realpath("/proc/self/exe", self) == NULL)
+        return NULL;
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(candidate, sizeof candidate, "%s/%s/digits.txt", self, places[i]);
+        if (access(candidate, R_OK) == 0 && realpath(candidate, path) != NULL) {
+            *strrchr(path, '/') = '\0';
+            return path;
+        }
+    }
+    return NULL;
 }
 
 /* `limit` as both train_cnn and the library read it. */

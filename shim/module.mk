@@ -13,7 +13,7 @@ $(B)/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) shim/interpose/exports.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/interpose/exports.map \
 	    -Wl,-z,now,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -Wl,--exclude-libs,ALL -Wl,--as-needed \
-	    $(SANITIZE) $(SHIM_OBJECTS) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
+	    $(SANITIZE) $(LDFLAGS) $(SHIM_OBJECTS) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 
 comma := ,
 

@@ -177,18 +177,18 @@ alexnet_gains_as_foreseen() {
 }
 
 # asks_glpk HOST MILLISECONDS SCRIPT...: a model is switched while SCRIPT, if there is one, is what the library
-# finds in the place of microdnn-ilp. HOST "ignores" SIGCHLD, "reaps" all children, or is "plain".
+# finds in the place of microdnn-ilp: in $beside of the library's folder. HOST "ignores" SIGCHLD, "reaps" all children, or is "plain".
 asks_glpk() (
     host=$1
     MICRODNN_CONVOLUTION_SOLVER=glpk MICRODNN_CONVOLUTION_SOLVER_TIME=$2
     export MICRODNN_CONVOLUTION_SOLVER MICRODNN_CONVOLUTION_SOLVER_TIME
     shift 2
-    rm -rf "${TMPDIR:?}/lib" "$TMPDIR/asked" && mkdir "$TMPDIR/lib" && cp "$library" "$TMPDIR/lib/libmicrodnn.so" ||
+    rm -rf "${TMPDIR:?}/lib" "$TMPDIR/asked" && mkdir -p "$TMPDIR/lib/microdnn" && cp "$library" "$TMPDIR/lib/libmicrodnn.so" ||
         exit 1
     library=$TMPDIR/lib/libmicrodnn.so
     if [ $# -gt 0 ]; then
-        { echo '#!/bin/sh'; echo "echo >>'$TMPDIR/asked'"; printf '%s\n' "$@"; } >"$TMPDIR/lib/microdnn-ilp"
-        chmod +x "$TMPDIR/lib/microdnn-ilp"
+        { echo '#!/bin/sh'; echo "echo >>'$TMPDIR/asked'"; printf '%s\n' "$@"; } >"$TMPDIR/lib/${beside:-}microdnn-ilp"
+        chmod +x "$TMPDIR/lib/${beside:-}microdnn-ilp"
     fi
     [ "$host" = ignores ] && trap '' CHLD
     [ "$host" = reaps ] || host=
@@ -199,10 +199,12 @@ asks_glpk() (
 )
 
 glpk_divides() {
+    beside=microdnn/ # where `make install` has it
     for host in $(few ignores 'plain ignores reaps'); do
         asks_glpk $host 5000 "exec '$MDNN_BUILD/microdnn-ilp' \"\$@\"" && said_nothing ||
             { echo "$host"; return 1; }
     done
+    beside=
 }
 
 # without_glpk SCRIPT...: as if the library's own had been asked for; one line says so.

@@ -51,14 +51,10 @@ static bool is_usable(const char *path, uid_t library_owner)
     return installed && access(path, X_OK) == 0;
 }
 
-static bool ends_in(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), wanted = strlen(ending);
-    return length >= wanted && strcmp(path + length - wanted, ending) == 0;
-}
-
 bool mdnn_installation_find(const char *name, char *path, size_t bytes)
 {
+    /* The build tree has its programs beside the library, `make install` in a folder of theirs. */
+    static const char *const folders[] = {"", "microdnn/"};
     char library[PATH_MAX];
     struct stat found;
     if (!path_of_mapping((const void *)(uintptr_t)mdnn_installation_find, library,
@@ -66,12 +62,10 @@ bool mdnn_installation_find(const char *name, char *path, size_t bytes)
         stat(library, &found) != 0)
         return false;
     *strrchr(library, '/') = '\0';
-    int length = snprintf(path, bytes, "%s/%s", library, name);
-    if (length < (int)bytes && is_usable(path, found.st_uid))
-        return true;
-    if (!ends_in(library, "/lib") && !ends_in(library, "/lib64"))
-        return false;
-    *strrchr(library, '/') = '\0';
-    length = snprintf(path, bytes, "%s/bin/%s", library, name);
-    return length < (int)bytes && is_usable(path, found.st_uid);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const int length = snprintf(path, bytes, "%s/%s%s", library, folders[i], name);
+        if (length < (int)bytes && is_usable(path, found.st_uid))
+            return true;
+    }
+    return false;
 }
