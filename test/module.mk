@@ -1,10 +1,10 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
 TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install fault_list gpu_check \
-    memory_check mixed_look pytorch_bench each_convolution wd_check check_matrix papers)
+    memory_check mixed_look pytorch_bench each_convolution wd_check check_matrix check_ranks papers)
 
 # Sweeps over every call, matrices, the example's own training, and the scripts that measure: of no use twice an hour.
 LONG_TESTS := $(patsubst %,test/%.sh,every_fault train_cnn plan_tool gpu_check memory_check mixed_look \
-    pytorch_bench each_convolution wd_check check_matrix papers)
+    pytorch_bench each_convolution wd_check check_matrix check_ranks papers)
 QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
 # Compiled of several sources at once, these have no list of their headers.
