@@ -4,6 +4,7 @@ BINDIR ?= $(PREFIX)/bin
 LIBDIR ?= $(PREFIX)/lib
 LIBEXECDIR ?= $(LIBDIR)/microdnn
 MANDIR ?= $(PREFIX)/share/man
+COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 DOCDIR ?= $(PREFIX)/share/doc/microdnn
 
 # Where there was GLPK to build it with.
@@ -30,11 +31,13 @@ install install-strip: $(B)/libmicrodnn.so $(B)/microdnn $(B)/train_cnn $(INSTAL
 	$(call say,INST,$(DESTDIR)$(PREFIX))
 	$(Q)$(call each_row,$(INSTALL_PROGRAMS),install -D $(strip) -m $$mode "$$file" "$$folder/$${file##*/}")
 	$(Q)$(call each_row,$(INSTALL_FILES),install -D -m $$mode "$$file" "$$folder/$${file##*/}")
+	$(Q)install -D -m 644 scripts/completion.bash '$(DESTDIR)$(COMPLETIONDIR)/microdnn'
 
 # Folders go if nothing else is in them and they are of our name.
 uninstall:
 	$(call say,UNIN,$(DESTDIR)$(PREFIX))
 	$(Q)$(call each_row,$(INSTALL_PROGRAMS) $(INSTALL_FILES),rm -f "$$folder/$${file##*/}")
+	$(Q)rm -f '$(DESTDIR)$(COMPLETIONDIR)/microdnn'
 	$(Q)for folder in '$(DESTDIR)$(DOCDIR)' '$(DESTDIR)$(LIBEXECDIR)'; do \
 	    [ ! -d "$$folder" ] || find "$$folder" -depth -type d -empty -delete; done
 .PHONY: install install-strip uninstall

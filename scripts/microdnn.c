@@ -103,7 +103,7 @@ static int show_config(int argc, char **argv)
     static const struct option long_options[] = {
         {"markdown", no_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     bool markdown = false;
-    for (int choice; (choice = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+    for (int choice; (choice = tool_next_option(argc, argv, "h", long_options)) != -1;) {
         if (choice == '?')
             return wrong_usage();
         if (choice == 'h') {
@@ -132,7 +132,7 @@ static int show_statistics(int argc, char **argv)
     static const struct option long_options[] = {
         {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     mdnn_statistics_format_t format = MDNN_STATISTICS_TEXT;
-    for (int choice; (choice = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+    for (int choice; (choice = tool_next_option(argc, argv, "h", long_options)) != -1;) {
         if (choice == '?')
             return wrong_usage();
         if (choice == 'h') {
@@ -179,6 +179,13 @@ static const command_t *find_command(const char *name)
     return NULL;
 }
 
+static int list_commands(void)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        puts(commands[i].name);
+    return tool_finish_output(TOOL_OK);
+}
+
 static bool is_one_of(const char *word, const char *const *words)
 {
     while (*words != NULL && strcmp(*words, word) != 0)
@@ -218,5 +225,7 @@ int main(int argc, char **argv)
     }
     if (is_one_of(name, (const char *const[]){"--help", "-h", "help", NULL}))
         return show_help(argc > 2 ? argv[2] : NULL);
+    if (tool_wants_list(argc, argv))
+        return list_commands();
     return unknown_command(name);
 }

@@ -2,6 +2,7 @@
 #ifndef MICRODNN_H
 #define MICRODNN_H
 
+#include <getopt.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,13 @@ int tool_doctor(int argc, char **argv);
 int tool_cache(int argc, char **argv);
 int tool_tune(int argc, char **argv);
 int tool_plan(int argc, char **argv);
+
+/* getopt_long. If `--list-options` is all there is, prints the table for the completion of shells,
+ * and exits. */
+int tool_next_option(int argc, char **argv, const char *letters, const struct option *options);
+bool tool_wants_list(int argc, char **argv);
+/* One line of that list; `choices`, if not NULL, are the values, with NULL at the end. */
+void tool_list_option(const char *name, bool takes_value, const char *const *choices);
 
 /* "microdnn: ..." on stderr. */
 void tool_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -391,7 +391,7 @@ static bool take_options(int argc, char **argv, request_t *request, const char *
         {"file", required_argument, NULL, 'f'}, {"wait", required_argument, NULL, 'w'},
         {"json", no_argument, NULL, 'j'},       {"yes", no_argument, NULL, 'y'},
         {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
-    for (int choice; (choice = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+    for (int choice; (choice = tool_next_option(argc, argv, "h", long_options)) != -1;) {
         if (choice == 'f')
             *file = optarg;
         else if (choice == 'j')
@@ -442,6 +442,9 @@ int tool_cache(int argc, char **argv)
     static request_t request = {.wait_ms = 10000};
     const char *file = NULL;
     bool help = false;
+    if (tool_wants_list(argc, argv))
+        for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+            puts(actions[i].name);
     if (!take_options(argc, argv, &request, &file, &help))
         return wrong_usage();
     if (help) {

@@ -489,7 +489,7 @@ int tool_doctor(int argc, char **argv)
                                                  {NULL, 0, NULL, 0}};
     bool json = false;
     const char *library = NULL;
-    for (int choice; (choice = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;) {
+    for (int choice; (choice = tool_next_option(argc, argv, "+h", long_options)) != -1;) {
         if (choice == 'j')
             json = true;
         else if (choice == 'l')

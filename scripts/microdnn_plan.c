@@ -162,7 +162,7 @@ static bool read_arguments(int argc, char **argv, request_t *request)
                                             {"json", no_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    for (int choice; (choice = getopt_long(argc, argv, "h", options, NULL)) != -1;)
+    for (int choice; (choice = tool_next_option(argc, argv, "h", options)) != -1;)
         if (!take_option(request, choice))
             return false;
     if (optind < argc) {

@@ -201,14 +201,27 @@ static bool take_environment(const char **library)
            tool_choose_allocator("MICRODNN_ALLOCATOR", allocator);
 }
 
+/* With the words that each of them accepts. */
+static void list_options(void)
+{
+    for (int i = 0; i < RUN_OPTION_COUNT; i++)
+        tool_list_option(
+            run_options[i].name, true,
+            run_options[i].id < OPTION_HELP ? mdnn_option_table[run_options[i].id].choices : NULL);
+    tool_list_option("help", false, NULL);
+    exit(tool_finish_output(TOOL_OK));
+}
+
 static bool take_options(int argc, char **argv, const char **library, bool *help)
 {
     struct option long_options[RUN_OPTION_COUNT + 2] = {{"help", no_argument, NULL, OPTION_HELP}};
     for (int i = 0; i < RUN_OPTION_COUNT; i++)
         long_options[i + 1] = (struct option){run_options[i].name, required_argument, NULL, i};
+    if (tool_wants_list(argc, argv))
+        list_options();
     int choice;
     /* "+": options end at the program's name. */
-    while ((choice = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
+    while ((choice = tool_next_option(argc, argv, "+h", long_options)) != -1) {
         char shown[64];
         if (choice == '?')
             return false;

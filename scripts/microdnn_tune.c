@@ -418,7 +418,7 @@ int tool_tune(int argc, char **argv)
     static request_t request;
     static plan_t plan;
     bool good = true;
-    for (int choice; good && (choice = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;)
+    for (int choice; good && (choice = tool_next_option(argc, argv, "+h", long_options)) != -1;)
         good = take_option(&request, choice);
     if (good && request.help) {
         fputs(usage, stdout);

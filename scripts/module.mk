@@ -1,12 +1,10 @@
 # The tool `microdnn`, and the pages that are made with it.
-TOOL_SOURCES := $(addprefix scripts/,microdnn.c microdnn_run.c microdnn_frameworks.c microdnn_verify.c microdnn_library.c microdnn_doctor.c \
-    microdnn_cache.c microdnn_tune.c microdnn_jobs.c microdnn_devices.c microdnn_plan.c microdnn_plan_net.c \
-    microdnn_plan_print.c microdnn_plan_run.c microdnn_plan_trace.c)
+TOOL_SOURCES := $(wildcard scripts/microdnn*.c)
 # The networks of train_cnn, for `microdnn plan`; plain C but for the header that names `fail`.
 TOOL_OBJECTS := $(TOOL_SOURCES:%.c=$(B)/obj/%.o) $(B)/obj/docs/examples/nets.o
 
 ALL += $(B)/microdnn
-TESTS += test/microdnn_tool.sh test/memory_tool.sh test/cache_tool.sh test/plan_tool.sh
+TESTS += test/microdnn_tool.sh test/memory_tool.sh test/cache_tool.sh test/plan_tool.sh test/completion.sh
 
 $(B)/microdnn: $(TOOL_OBJECTS) $(B)/libmdnn_core.a
 	$(call say,LINK,$@)
