@@ -10,6 +10,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What an iteration would take with another budget. */
+enum { MDNN_MEMORY_FORECASTS = 6 };
+typedef struct mdnn_memory_forecast {
+    uint64_t budget_bytes;
+    double predicted_ms;  /* by the replay; 0: none */
+    uint64_t moved_bytes; /* out and in, planned */
+} mdnn_memory_forecast_t;
+
 typedef struct mdnn_memory_statistics {
 #define MEMORY_COUNT(name) uint64_t name;
 #define MEMORY_BYTES MEMORY_COUNT
@@ -18,6 +26,7 @@ typedef struct mdnn_memory_statistics {
 #undef MEMORY_COUNT
 #undef MEMORY_BYTES
 #undef MEMORY_MS
+    mdnn_memory_forecast_t forecast[MDNN_MEMORY_FORECASTS]; /* the largest budget first */
     char policy[16];         /* that the last plan uses; "": there was none */
     char safety[16];         /* as the option has it */
     char first_unnamed[192]; /* the first unnamed access, for people; "": none */

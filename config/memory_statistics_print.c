@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "config/numbers.h"
+#include "config/statistics_verdict.h"
 #include "config/text_output.h"
 
 typedef struct size_text {
@@ -216,6 +217,26 @@ static void print_json_count(const char *name, uint64_t value, FILE *out)
     fprintf(out, ", \"%s\": %" PRIu64, name, value);
 }
 
+/* `ms`: corrected by what was measured, as in the verdict. */
+static void print_json_forecasts(const mdnn_memory_statistics_t *n, FILE *out)
+{
+    const char *before = "";
+    mdnn_print_json_ms("without_moves_ms", mdnn_memory_without_moves_ms(n), out);
+    fputs(", \"forecast\": [", out);
+    for (int i = 0; i < MDNN_MEMORY_FORECASTS; i++) {
+        const mdnn_memory_forecast_t *const forecast = &n->forecast[i];
+        if (!(forecast->predicted_ms > 0))
+            continue;
+        fprintf(out, "%s{\"budget_bytes\": %" PRIu64, before, forecast->budget_bytes);
+        print_json_count("moved_bytes", forecast->moved_bytes, out);
+        mdnn_print_json_ms("predicted_ms", forecast->predicted_ms, out);
+        mdnn_print_json_ms("ms", mdnn_memory_forecast_ms(n, i), out);
+        fputc('}', out);
+        before = ", ";
+    }
+    fputc(']', out);
+}
+
 void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, int device,
                                        FILE *out)
 {
@@ -230,6 +251,7 @@ void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, 
 #undef MEMORY_COUNT
 #undef MEMORY_BYTES
 #undef MEMORY_MS
+    print_json_forecasts(&n, out);
     fputs(", \"policy\": ", out);
     mdnn_print_json_text(n.policy, out);
     fputs(", \"safety\": ", out);

@@ -15,6 +15,7 @@
 
 #include "config/memory_statistics_print.h"
 #include "config/numbers.h"
+#include "config/statistics_verdict.h"
 
 enum {
     RECORD_BYTES_MAX = 64 << 20,
@@ -24,6 +25,7 @@ enum {
 };
 
 static const char text_beginning[] = "microdnn statistics: ";
+static const char verdict_beginning[] = "microdnn verdict: ";
 static const char json_beginning[] = "{\"microdnn_statistics\": ";
 
 /* A checked view of a record. The header is a copy: the process that writes may still run. */
@@ -217,6 +219,45 @@ static void print_text_memory(const record_t *record, FILE *out)
     }
 }
 
+static void make_verdict(const record_t *record, mdnn_verdict_lines_t *verdict)
+{
+    *verdict = (mdnn_verdict_lines_t){.count = 0};
+    for (uint32_t device = 0; device < record->header.memory_count; device++) {
+        mdnn_memory_statistics_t numbers;
+        if (get_memory(record, device, &numbers) == MDNN_STATUS_OK)
+            mdnn_verdict_add_device(verdict, (int)device, &numbers);
+    }
+    for (uint32_t i = 0; i < record->rows; i++) {
+        mdnn_statistics_row_t row;
+        if (get_row(record, i, &row) == MDNN_STATUS_OK)
+            mdnn_verdict_add_convolution(verdict, &row);
+    }
+    mdnn_verdict_end(verdict);
+}
+
+static void print_verdict(const record_t *record, FILE *out)
+{
+    mdnn_verdict_lines_t verdict;
+    make_verdict(record, &verdict);
+    for (size_t i = 0; i < verdict.count; i++) {
+        fputs(verdict_beginning, out);
+        mdnn_print_plain(verdict.lines[i], out);
+        fputc('\n', out);
+    }
+}
+
+static void print_json_verdict(const record_t *record, FILE *out)
+{
+    mdnn_verdict_lines_t verdict;
+    make_verdict(record, &verdict);
+    fputs(" \"verdict\": [", out);
+    for (size_t i = 0; i < verdict.count; i++) {
+        fputs(i > 0 ? ",\n  " : "\n  ", out);
+        mdnn_print_json_text(verdict.lines[i], out);
+    }
+    fputs("\n ],\n", out);
+}
+
 static void print_text(const record_t *record, FILE *out)
 {
     const mdnn_statistics_header_t *const header = &record->header;
@@ -231,6 +272,7 @@ static void print_text(const record_t *record, FILE *out)
     print_text_memory(record, out);
     print_text_counters(record, out);
     print_text_rows(record, out);
+    print_verdict(record, out);
 }
 
 static void print_json_counters(const record_t *record, FILE *out)
@@ -380,6 +422,7 @@ static void print_json(const record_t *record, FILE *out)
     fprintf(out, ",\n \"process\": %" PRIu64 ",\n \"started\": ", header->process);
     mdnn_print_json_text(started, out);
     fprintf(out, ",\n \"finished\": %s,\n", atomic_load(&header->finished) ? "true" : "false");
+    print_json_verdict(record, out);
     print_json_counters(record, out);
     print_json_memory(record, out);
     print_json_rows(record, out);
@@ -394,6 +437,8 @@ mdnn_status_t mdnn_statistics_print_record(const void *data, size_t bytes,
     terminate_header_texts(&record.header);
     if (format == MDNN_STATISTICS_JSON)
         print_json(&record, out);
+    else if (format == MDNN_STATISTICS_BRIEF)
+        print_verdict(&record, out);
     else
         print_text(&record, out);
     return ferror(out) ? MDNN_STATUS_IO : MDNN_STATUS_OK;
@@ -403,10 +448,12 @@ mdnn_status_t mdnn_statistics_print_record(const void *data, size_t bytes,
  * finished table cannot become JSON again. */
 static bool is_finished(const char *data, size_t bytes, mdnn_statistics_format_t format)
 {
-    const size_t json = sizeof json_beginning - 1, text = sizeof text_beginning - 1;
+    const size_t json = sizeof json_beginning - 1, text = sizeof text_beginning - 1,
+                 verdict = sizeof verdict_beginning - 1;
     return (bytes >= json && memcmp(data, json_beginning, json) == 0) ||
-           (format == MDNN_STATISTICS_TEXT && bytes >= text &&
-            memcmp(data, text_beginning, text) == 0);
+           (format == MDNN_STATISTICS_TEXT &&
+            ((bytes >= text && memcmp(data, text_beginning, text) == 0) ||
+             (bytes >= verdict && memcmp(data, verdict_beginning, verdict) == 0)));
 }
 
 static mdnn_status_t read_file(const char *path, char **data, size_t *bytes)

@@ -32,7 +32,7 @@ static const struct {
     {"trace", "FILE", "write a Chrome trace of what moved, for Perfetto", MDNN_OPTION_memory_trace},
     {"record", "FILE", "write what repeats, for `microdnn advise` and `microdnn report`",
      MDNN_OPTION_memory_record},
-    {"stats", "FORMAT", "text or json: write counters when the program ends",
+    {"stats", "FORMAT", "text, brief or json: what was done, when the program ends",
      MDNN_OPTION_general_stats},
     {"stats-file", "FILE", "where; %p is the process id, %h the host",
      MDNN_OPTION_general_stats_file},

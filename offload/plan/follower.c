@@ -28,6 +28,7 @@ void mdnn_follower_destroy(mdnn_follower_t *follower)
         if (follower_job_finish(follower->job, &unwanted) == MDNN_STATUS_OK)
             follower_plan_destroy(unwanted);
     }
+    follower_forecast_end(follower);
     for (int i = 0; i < FOLLOWER_PERIODS; i++)
         follower_forget_entry(follower, &follower->entries[i]);
     mdnn_history_destroy(follower->history);
@@ -83,6 +84,7 @@ static void record(mdnn_follower_t *follower, const mdnn_history_operation_t *op
         }
     if (follower->job && follower_job_is_done(follower->job))
         follower_adopt_plan(follower);
+    follower_forecast_take(follower);
     follower_entry_t *const entry = find_place(follower);
     if (!entry)
         return;

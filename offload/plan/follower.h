@@ -22,6 +22,8 @@ typedef struct mdnn_follower_config {
     mdnn_link_t link;
     uint32_t effort; /* see mdnn_move_plan_request_t; 0 in the background: what a second allows */
     bool background; /* plan on a thread; false: within record (simulated GPU, tests) */
+    bool
+        forecast; /* plan for other budgets as well, so that the report says what they would cost */
     /* Called with each period that is planned, with its measured times and the budget of the plan, on the thread that
      * plans. May be NULL. */
     void (*planned)(void *context, const mdnn_period_t *period, uint64_t budget_bytes);
@@ -100,6 +102,14 @@ typedef enum mdnn_first_use {
 } mdnn_first_use_t;
 mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes);
 
+/* One iteration with another budget, by the replay. */
+enum { MDNN_FORECASTS = 6 };
+typedef struct mdnn_forecast {
+    uint64_t budget_bytes; /* as config.budget_bytes */
+    double predicted_us;
+    uint64_t moved_bytes; /* out and in */
+} mdnn_forecast_t;
+
 typedef struct mdnn_follower_report {
     uint64_t operations;        /* recorded */
     uint32_t periods, followed; /* periods found; 1 if the program is being followed now */
@@ -115,6 +125,9 @@ typedef struct mdnn_follower_report {
     double planning_ms;   /* host time of the plan */
     uint64_t short_bytes; /* of the budget that the plan does not use: mdnn_follower_short */
     uint64_t out_bytes, in_bytes; /* of one iteration, planned */
+    uint64_t need_bytes;     /* budget in which the period would run without moves; 0: unknown */
+    uint32_t forecast_count; /* of the period; the largest budget first */
+    mdnn_forecast_t forecast[MDNN_FORECASTS];
 } mdnn_follower_report_t;
 
 mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *follower);

@@ -165,6 +165,8 @@ void follower_follow(mdnn_follower_t *follower, follower_entry_t *entry,
     advice->leave = plan->leave;
     advice->back = plan->back;
     advice->join = plan->joins[(position + 1) % count];
-    if (++follower->flown % count == 0)
-        follower_plan_with_less(follower, entry);
+    if (++follower->flown % count != 0)
+        return;
+    follower_plan_with_less(follower, entry);
+    follower_forecast_go_on(follower, entry);
 }

@@ -117,6 +117,7 @@ mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *follower)
         most = entry->followed;
         report_plan(&report, entry->plan);
         report.short_bytes = entry->plan->short_bytes;
+        follower_forecast_report(follower, entry, &report);
     }
     return report;
 }

@@ -113,6 +113,15 @@ typedef struct follower_timed {
     uint32_t position;
 } follower_timed_t;
 
+/* What other budgets would cost. */
+typedef struct follower_forecast {
+    follower_job_t *job; /* for budgets[made]; NULL: none is under way */
+    uint64_t period;     /* its number; 0: none yet */
+    uint64_t need_bytes; /* budget in which nothing moves; 0: unknown */
+    uint32_t wanted, made;
+    mdnn_forecast_t budgets[MDNN_FORECASTS];
+} follower_forecast_t;
+
 struct mdnn_follower {
     mdnn_follower_config_t config;
     mdnn_history_t *history;
@@ -135,6 +144,7 @@ struct mdnn_follower {
     uint64_t aside_bytes;    /* of the budget */
     follower_timed_t *timed; /* ring of FOLLOWER_TIMED */
     uint32_t periods;
+    follower_forecast_t forecast;
 };
 
 /* ---- follower_ranges.c ---- */
@@ -171,6 +181,16 @@ void follower_judge_plan(mdnn_follower_t *follower, follower_entry_t *entry);
 /* Called after each iteration under the plan, which is made again if two of them had less memory
  * than it expects. */
 void follower_plan_with_less(mdnn_follower_t *follower, follower_entry_t *entry);
+
+/* ---- follower_forecast.c ---- */
+/* Called after each iteration under the entry's plan: begins to plan for the next budget. */
+void follower_forecast_go_on(mdnn_follower_t *follower, const follower_entry_t *entry);
+/* Takes what was planned, if it is done. Never waits. */
+void follower_forecast_take(mdnn_follower_t *follower);
+/* Waits for the thread, as follower_job_finish does. */
+void follower_forecast_end(mdnn_follower_t *follower);
+void follower_forecast_report(const mdnn_follower_t *follower, const follower_entry_t *entry,
+                              mdnn_follower_report_t *report);
 
 /* ---- follower_advice.c ---- */
 /* Called after an operation that has a place in the entry's period. */

@@ -38,22 +38,6 @@ mdnn_status_t mdnn_choose_variants(const mdnn_move_plan_request_t *request,
     return MDNN_STATUS_OK;
 }
 
-/* Most bytes held in program order. */
-static mdnn_status_t peak_of(const mdnn_period_t *period, const mdnn_schedule_t *schedule,
-                             uint64_t *peak_bytes)
-{
-    uint64_t *const resident = calloc((size_t)period->operation_count + 1, sizeof *resident);
-    uint64_t peak = 0;
-    if (!resident)
-        return MDNN_STATUS_OUT_OF_MEMORY;
-    mdnn_schedule_resident_bytes(period, schedule, resident);
-    for (uint32_t i = 0; i < period->operation_count; i++)
-        peak = resident[i] > peak ? resident[i] : peak;
-    free(resident);
-    *peak_bytes = peak;
-    return MDNN_STATUS_OK;
-}
-
 static bool is_better(const mdnn_move_plan_t *plan, mdnn_verdict_t verdict, uint64_t needed_bytes,
                       const mdnn_replay_result_t *result)
 {
@@ -79,7 +63,7 @@ static mdnn_status_t judge(const mdnn_move_plan_request_t *request, const mdnn_s
                                           .link = request->link,
                                           .budget_bytes = request->budget_bytes};
     MDNN_TRY(mdnn_move_plan_goes_on(request));
-    MDNN_TRY(peak_of(request->period, schedule, needed_bytes));
+    MDNN_TRY(mdnn_schedule_peak(request->period, schedule, needed_bytes));
     *verdict = MDNN_VERDICT_NEEDS_MORE;
     if (*needed_bytes > request->budget_bytes)
         return MDNN_STATUS_OK;

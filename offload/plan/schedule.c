@@ -129,6 +129,21 @@ void mdnn_schedule_resident_bytes(const mdnn_period_t *period, const mdnn_schedu
     }
 }
 
+mdnn_status_t mdnn_schedule_peak(const mdnn_period_t *period, const mdnn_schedule_t *schedule,
+                                 uint64_t *peak_bytes)
+{
+    uint64_t *const resident = calloc((size_t)period->operation_count + 1, sizeof *resident);
+    uint64_t peak = 0;
+    if (!resident)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    mdnn_schedule_resident_bytes(period, schedule, resident);
+    for (uint32_t i = 0; i < period->operation_count; i++)
+        peak = resident[i] > peak ? resident[i] : peak;
+    free(resident);
+    *peak_bytes = peak;
+    return MDNN_STATUS_OK;
+}
+
 /* ---- checking ---- */
 
 static bool lies_in(const mdnn_move_t *move, const mdnn_gap_t *gap)

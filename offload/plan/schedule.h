@@ -54,6 +54,10 @@ void mdnn_move_away(const mdnn_period_t *period, const mdnn_move_t *move, int32_
 void mdnn_schedule_resident_bytes(const mdnn_period_t *period, const mdnn_schedule_t *schedule,
                                   uint64_t *resident_bytes);
 
+/* The most of them. OUT_OF_MEMORY. */
+mdnn_status_t mdnn_schedule_peak(const mdnn_period_t *period, const mdnn_schedule_t *schedule,
+                                 uint64_t *peak_bytes);
+
 /* Whether each move lies within a gap of its range, no two moves of a range meet, and choices and
  * joins exist. INVALID_ARGUMENT if not; OUT_OF_MEMORY. */
 mdnn_status_t mdnn_schedule_check(const mdnn_period_t *period, const mdnn_schedule_t *schedule);

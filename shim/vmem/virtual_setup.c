@@ -73,7 +73,8 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t total_b
                      .chunk_bytes = chunk_bytes,
                      .host_limit_bytes = mdnn_virtual_host()->limit_bytes,
                      .link = link_of(device),
-                     .background = !mdnn_real_driver()->is_simulated}};
+                     .background = !mdnn_real_driver()->is_simulated,
+                     .forecast = options->general_stats != MDNN_STATISTICS_OFF}};
     mdnn_virtual_record_device(device->ordinal, total_bytes, device->budget_bytes,
                                &config.follower);
     return mdnn_memory_create(&config, &functions, device->device, &device->memory);

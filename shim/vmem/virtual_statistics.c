@@ -101,6 +101,12 @@ static void fill_of_plan(const mdnn_follower_report_t *follower, mdnn_memory_sta
     numbers->compute_ms = follower->compute_us / 1e3;
     numbers->link_bound_ms = follower->link_bound_us / 1e3;
     numbers->predicted_ms = follower->predicted_us / 1e3;
+    numbers->need_bytes = follower->need_bytes;
+    for (uint32_t i = 0; i < follower->forecast_count && i < MDNN_MEMORY_FORECASTS; i++)
+        numbers->forecast[i] =
+            (mdnn_memory_forecast_t){.budget_bytes = follower->forecast[i].budget_bytes,
+                                     .predicted_ms = follower->forecast[i].predicted_us / 1e3,
+                                     .moved_bytes = follower->forecast[i].moved_bytes};
     strncpy(numbers->policy, policy ? policy : "", sizeof numbers->policy - 1);
 }
 

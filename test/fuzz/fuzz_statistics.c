@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void print_both(const void *data, size_t bytes)
 {
-    for (int format = MDNN_STATISTICS_TEXT; format <= MDNN_STATISTICS_JSON; format++) {
+    for (int format = MDNN_STATISTICS_TEXT; format <= MDNN_STATISTICS_BRIEF; format++) {
         char *text = NULL;
         size_t text_bytes = 0;
         FILE *const out = open_memstream(&text, &text_bytes);

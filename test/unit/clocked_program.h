@@ -207,6 +207,8 @@ static mdnn_memory_t *memory;
 static uint32_t allocated_ahead;
 /* What dies is freed only after what follows was allocated. */
 static bool frees_late;
+/* Other budgets are planned for as well. */
+static bool forecasts;
 
 static inline void allocate_range(uint32_t range)
 {
@@ -300,6 +302,7 @@ static inline void start(uint64_t budget_bytes, uint64_t follower_bytes, uint64_
                      .budget_bytes = follower_bytes,
                      .chunk_bytes = chunk_bytes,
                      .host_limit_bytes = UINT64_MAX,
+                     .forecast = forecasts,
                      .link = device.link}};
     for (int i = 0; i < QUEUES; i++)
         if (!device.end_us[i])

@@ -236,6 +236,41 @@ static void what_is_allocated_early_and_freed_late_takes_no_memory(void **state)
         }
 }
 
+/* What other budgets would cost is known while the program runs with one of them: each takes about as long as was
+ * said when the program is then run with it. */
+static void other_budgets_cost_what_was_said(void **state)
+{
+    const uint64_t own = (uint64_t)11 << 30, slabs = (uint64_t)256 << 20;
+    unsigned cheaper = 0;
+    (void)state;
+    vgg16_fill(&network, 256, 55000, 122000);
+    forecasts = true;
+    start(own, own - slabs, 1024, MDNN_POLICY_AUTO);
+    settle(true);
+    for (int i = 0; i < 20; i++)
+        run_round(true);
+    const rounds_t said = watch(true);
+    forecasts = false;
+    mdnn_memory_destroy(memory);
+    assert_true(said.plan.forecast_count >= 3);
+    for (uint32_t i = 0; i < said.plan.forecast_count; i++) {
+        const mdnn_forecast_t *const forecast = &said.plan.forecast[i];
+        assert_true(i == 0 || forecast->budget_bytes < forecast[-1].budget_bytes);
+        assert_true(forecast->budget_bytes < said.plan.need_bytes);
+        start(forecast->budget_bytes + slabs, forecast->budget_bytes, 1024, MDNN_POLICY_AUTO);
+        settle(true);
+        const rounds_t rounds = watch(true);
+        print_message("%5.2f GiB: %.1f ms a round, %.1f said\n",
+                      (double)forecast->budget_bytes / (1 << 30), rounds.iteration_us / 1e3,
+                      forecast->predicted_us / 1e3);
+        assert_true(rounds.iteration_us <= 1.05 * forecast->predicted_us &&
+                    rounds.iteration_us >= 0.85 * forecast->predicted_us);
+        cheaper += forecast->predicted_us < said.plan.predicted_us;
+        mdnn_memory_destroy(memory);
+    }
+    assert_true(cheaper > 0 && cheaper < said.plan.forecast_count);
+}
+
 static unsigned moved;
 static double worst, sum;
 
@@ -298,6 +333,7 @@ int main(void)
         cmocka_unit_test(demand_alone_takes_longer),
         cmocka_unit_test(logging_costs_little),
         cmocka_unit_test(what_is_allocated_early_and_freed_late_takes_no_memory),
+        cmocka_unit_test(other_budgets_cost_what_was_said),
         cmocka_unit_test(any_budget_from_the_floor_on_needs_no_demand),
     };
     return cmocka_run_group_tests(tests, NULL, free_all);

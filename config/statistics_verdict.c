@@ -1,0 +1,224 @@
+#include "config/statistics_verdict.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/numbers.h"
+
+typedef struct number_text {
+    char text[MDNN_NUMBER_BYTES];
+} number_text_t;
+
+/* 6 GiB, 9.8 GiB, 7.25 GiB: as the option would be written. */
+static number_text_t size_of(uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    number_text_t size;
+    double amount = (double)bytes;
+    unsigned unit = 0;
+    for (; unit < 4 && amount >= 1023.5; unit++)
+        amount /= 1024;
+    mdnn_format_decimal(amount,
+                        amount < 9.995   ? 2
+                        : amount < 99.95 ? 1
+                                         : 0,
+                        true, size.text, sizeof size.text);
+    const size_t length = strlen(size.text);
+    snprintf(size.text + length, sizeof size.text - length, " %s", units[unit]);
+    return size;
+}
+
+static number_text_t ms_of(double ms)
+{
+    number_text_t text;
+    mdnn_format_decimal(ms, ms < 0.995 ? 3 : ms < 9.95 ? 1 : 0, true, text.text, sizeof text.text);
+    return text;
+}
+
+/* "+67 %" of `base_ms`. */
+static number_text_t more_of(double ms, double base_ms)
+{
+    number_text_t more;
+    more.text[0] = ms < base_ms ? '-' : '+';
+    mdnn_format_decimal(100 * (ms < base_ms ? base_ms - ms : ms - base_ms) / base_ms, 0, false,
+                        more.text + 1, sizeof more.text - 3);
+    strcat(more.text, " %");
+    return more;
+}
+
+/* A line of its own, or what follows on the one before. */
+__attribute__((format(printf, 3, 4))) static void put(mdnn_verdict_lines_t *verdict, bool new_line,
+                                                      const char *format, ...)
+{
+    if (new_line)
+        verdict->count++;
+    if (verdict->count > MDNN_VERDICT_LINES)
+        return;
+    char *const line = verdict->lines[verdict->count - 1];
+    const size_t length = new_line ? 0 : strlen(line);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + length, MDNN_VERDICT_BYTES - length, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- memory ---- */
+
+/* Without a plan that fits, what moves does so on demand. */
+static bool moves_in_iterations(const mdnn_memory_statistics_t *numbers)
+{
+    return numbers->period_out_bytes + numbers->period_in_bytes > 0 ||
+           (!(numbers->predicted_ms > 0) && numbers->out_bytes > 0);
+}
+
+double mdnn_memory_without_moves_ms(const mdnn_memory_statistics_t *numbers)
+{
+    return moves_in_iterations(numbers) || !(numbers->round_ms > 0) ? numbers->compute_ms
+                                                                    : numbers->round_ms;
+}
+
+/* What an iteration takes beyond its prediction is the cost of moving for the host, as far as something moves: it grows
+ * with the bytes that move. No budget makes an iteration faster than a larger one does. */
+double mdnn_memory_forecast_ms(const mdnn_memory_statistics_t *numbers, int index)
+{
+    const mdnn_memory_forecast_t *const forecast = &numbers->forecast[index];
+    const double moved = (double)(numbers->period_out_bytes + numbers->period_in_bytes);
+    if (!(forecast->predicted_ms > 0))
+        return 0;
+    if (!(numbers->round_ms > 0) || !(numbers->predicted_ms > 0))
+        return forecast->predicted_ms;
+    const double beyond_ms = numbers->round_ms - numbers->predicted_ms;
+    const double share = moved > 0 ? (double)forecast->moved_bytes / moved : 1;
+    double ms = forecast->predicted_ms + beyond_ms * share;
+    if (forecast->budget_bytes > numbers->budget_bytes ? ms > numbers->round_ms
+                                                       : ms < numbers->round_ms)
+        ms = numbers->round_ms;
+    const double without_ms = mdnn_memory_without_moves_ms(numbers);
+    return ms > without_ms ? ms : without_ms;
+}
+
+/* What it would hold if it were allowed to. */
+static uint64_t asked_bytes(const mdnn_memory_statistics_t *numbers)
+{
+    return numbers->need_bytes > 0 ? numbers->need_bytes : numbers->peak_live_bytes;
+}
+
+static void put_cost(mdnn_verdict_lines_t *verdict, const mdnn_memory_statistics_t *numbers)
+{
+    const double without_ms = mdnn_memory_without_moves_ms(numbers);
+    if (numbers->out_bytes + numbers->in_bytes == 0) {
+        put(verdict, false, "budget %s was enough for the %s that it asked for: nothing moved",
+            size_of(numbers->budget_bytes).text, size_of(asked_bytes(numbers)).text);
+        return;
+    }
+    put(verdict, false,
+        "budget %s of the %s that it asked for: ", size_of(numbers->budget_bytes).text,
+        size_of(asked_bytes(numbers)).text);
+    if (numbers->round_ms > 0 && without_ms > 0 && moves_in_iterations(numbers))
+        put(verdict, false, "%s ms per iteration, %s without moves (%s)",
+            ms_of(numbers->round_ms).text, ms_of(without_ms).text,
+            more_of(numbers->round_ms, without_ms).text);
+    else if (numbers->round_ms > 0)
+        put(verdict, false, "%s ms per iteration, in which nothing moves",
+            ms_of(numbers->round_ms).text);
+    else
+        put(verdict, false, "%s went to the host and %s came back; %s",
+            size_of(numbers->out_bytes).text, size_of(numbers->in_bytes).text,
+            numbers->period_operations > 0 ? "too few iterations ran to time them"
+                                           : "no iteration was found that repeats");
+}
+
+static void put_forecasts(mdnn_verdict_lines_t *verdict, const mdnn_memory_statistics_t *numbers)
+{
+    const double without_ms = mdnn_memory_without_moves_ms(numbers);
+    bool first = true;
+    for (int i = 0; i < MDNN_MEMORY_FORECASTS && without_ms > 0; i++) {
+        const double ms = mdnn_memory_forecast_ms(numbers, i);
+        if (!(ms > 0))
+            continue;
+        put(verdict, first, first ? "%s would cost about %s" : ", %s %s",
+            size_of(numbers->forecast[i].budget_bytes).text, more_of(ms, without_ms).text);
+        first = false;
+    }
+    if (!first)
+        put(verdict, false, "; from %s on nothing has to move", size_of(numbers->need_bytes).text);
+}
+
+/* What should be known, the worst first. */
+static void put_trouble(mdnn_verdict_lines_t *verdict, const mdnn_memory_statistics_t *numbers)
+{
+    if (numbers->unnamed_accesses > 0)
+        put(verdict, true, "an operation reached memory that it does not name: %s",
+            numbers->first_unnamed);
+    else if (numbers->refused > numbers->refused_optional)
+        put(verdict, true,
+            "%" PRIu64 " requests were refused; the largest would need a budget of %s",
+            numbers->refused - numbers->refused_optional,
+            size_of(numbers->refused_budget_bytes).text);
+    else if (numbers->tail_operations > 0)
+        put(verdict, true,
+            "%" PRIu64
+            " operations needed more than the budget and used host memory, which is slow; "
+            "%s would hold each of them",
+            numbers->tail_operations, size_of(numbers->whole_budget_bytes).text);
+}
+
+void mdnn_verdict_add_device(mdnn_verdict_lines_t *verdict, int device,
+                             const mdnn_memory_statistics_t *given)
+{
+    mdnn_memory_statistics_t numbers = *given;
+    numbers.first_unnamed[sizeof numbers.first_unnamed - 1] = '\0';
+    put(verdict, true, "%s", "");
+    if (device > 0 || verdict->devices > 0)
+        put(verdict, false, "device %d: ", device);
+    put_cost(verdict, &numbers);
+    if (verdict->devices++ == 0)
+        put_forecasts(verdict, &numbers);
+    put_trouble(verdict, &numbers);
+}
+
+/* ---- convolutions ---- */
+
+void mdnn_verdict_add_convolution(mdnn_verdict_lines_t *verdict, const mdnn_statistics_row_t *row)
+{
+    verdict->problems++;
+    if (!(row->configuration_ms >= 0)) {
+        verdict->unfit++;
+        return;
+    }
+    verdict->faster += !(row->undivided_ms >= 0) || row->configuration_ms < row->undivided_ms;
+    if (row->undivided_ms >= 0) {
+        verdict->chosen_ms += row->configuration_ms;
+        verdict->undivided_ms += row->undivided_ms;
+    }
+}
+
+static void put_convolutions(mdnn_verdict_lines_t *verdict)
+{
+    if (verdict->faster == 0) {
+        put(verdict, true, "convolutions: none of %" PRIu32 " gains anything from micro-batches",
+            verdict->problems);
+    } else {
+        put(verdict, true, "convolutions: %" PRIu32 " of %" PRIu32 " gain from micro-batches",
+            verdict->faster, verdict->problems);
+        if (verdict->chosen_ms > 0 && verdict->undivided_ms > verdict->chosen_ms)
+            put(verdict, false, "; all of them once take %s ms, undivided %s",
+                ms_of(verdict->chosen_ms).text, ms_of(verdict->undivided_ms).text);
+    }
+    if (verdict->unfit > 0)
+        put(verdict, false, "; no configuration fits %" PRIu32 " of them", verdict->unfit);
+}
+
+void mdnn_verdict_end(mdnn_verdict_lines_t *verdict)
+{
+    if (verdict->problems > 0)
+        put_convolutions(verdict);
+    if (verdict->count == 0)
+        put(verdict, true,
+            "nothing was to be done: no convolution ran, and no memory was under a budget");
+    if (verdict->count > MDNN_VERDICT_LINES)
+        verdict->count = MDNN_VERDICT_LINES;
+}
