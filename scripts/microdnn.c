@@ -18,6 +18,7 @@ static const char usage[] =
     "       microdnn cache list | export | import | merge | clear ...\n"
     "       microdnn tune --net NAME ... | --from-run -- program [arguments]\n"
     "       microdnn plan --net NAME --total SIZE ...\n"
+    "       microdnn advise RECORD ...\n"
     "       microdnn help [command] | --help | --version\n"
     "\n"
     "  run      runs a program with libmicrodnn preloaded; `microdnn help run` has the options\n"
@@ -29,6 +30,7 @@ static const char usage[] =
     "  cache    shows and moves the database of measured costs\n"
     "  tune     fills that database before it is needed\n"
     "  plan     divides one workspace among the convolutions of a network\n"
+    "  advise   predicts what other budgets and GPUs would cost\n"
     "\n"
     "Example:  microdnn run --workspace-limit 64m --stats text -- python3 train.py\n";
 
@@ -167,7 +169,7 @@ typedef struct command {
 static const command_t commands[] = {
     {"run", tool_run},          {"verify", tool_verify}, {"config", show_config},
     {"stats", show_statistics}, {"doctor", tool_doctor}, {"cache", tool_cache},
-    {"tune", tool_tune},        {"plan", tool_plan},
+    {"tune", tool_tune},        {"plan", tool_plan},     {"advise", tool_advise},
 };
 
 /* NULL: there is none. */

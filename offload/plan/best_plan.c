@@ -17,6 +17,19 @@ static uint32_t effort_of(const mdnn_best_plan_request_t *request, const mdnn_pe
     return effort < LEAST ? LEAST : effort > MOST ? MOST : effort;
 }
 
+/* Other parts leave and return than the planner had in mind, and that changes a little when copies begin and end. */
+static mdnn_status_t order_parts(const mdnn_move_plan_request_t *request, const mdnn_parts_t *parts,
+                                 mdnn_move_plan_t *plan)
+{
+    const mdnn_replay_request_t replay = {.period = &parts->period,
+                                          .schedule = &plan->schedule,
+                                          .link = request->link,
+                                          .budget_bytes = request->budget_bytes};
+    mdnn_parts_order(parts, &plan->schedule);
+    return plan->verdict == MDNN_VERDICT_FITS ? mdnn_replay(&replay, &plan->predicted)
+                                              : MDNN_STATUS_OK;
+}
+
 /* A plan for the period with ranges in parts of `part_bytes`. */
 static mdnn_status_t plan_parts(const mdnn_best_plan_request_t *request, uint64_t part_bytes,
                                 mdnn_parts_t *parts, mdnn_move_plan_t *plan)
@@ -25,10 +38,13 @@ static mdnn_status_t plan_parts(const mdnn_best_plan_request_t *request, uint64_
     MDNN_TRY(mdnn_parts_cut(request->plan.period, request->chunk_bytes, part_bytes, parts));
     of_parts.period = &parts->period;
     of_parts.effort = effort_of(request, &parts->period);
-    const mdnn_status_t status = mdnn_move_plan(&of_parts, plan);
-    if (status == MDNN_STATUS_OK)
-        mdnn_parts_order(parts, &plan->schedule);
-    else
+    mdnn_status_t status = mdnn_move_plan(&of_parts, plan);
+    if (status == MDNN_STATUS_OK) {
+        status = order_parts(&of_parts, parts, plan);
+        if (status != MDNN_STATUS_OK)
+            mdnn_move_plan_fini(plan);
+    }
+    if (status != MDNN_STATUS_OK)
         mdnn_parts_fini(parts);
     return status;
 }
