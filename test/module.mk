@@ -8,7 +8,7 @@ LONG_TESTS := $(patsubst %,test/%.sh,every_fault train_cnn plan_tool gpu_check m
 QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
 # Compiled of several sources at once, these have no list of their headers.
-$(filter $(B)/test/shim/%,$(TESTS) $(TEST_DEPS)): $(wildcard config/*.h config/*.def optimizer/*.h offload/*/*.h \
+$(filter $(B)/test/shim/%,$(TESTS) $(TEST_DEPS)): $(wildcard config/*.h config/*.def config/node/*.h optimizer/*.h offload/*/*.h \
     shim/*/*.h shim/*/*.def test/*/*.h test/*.h)
 
 # Every behaviour, with a few seeds and sizes.

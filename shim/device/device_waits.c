@@ -12,8 +12,11 @@ mdnn_stream_point_t mdnn_device_mark_point(void *context, uint64_t stream)
 
 bool mdnn_device_is_done(void *context, mdnn_stream_point_t point)
 {
-    const mdnn_device_memory_t *const memory = context;
-    return mdnn_timelines_is_done(memory->config.timelines, point);
+    mdnn_device_memory_t *const memory = context;
+    if (!mdnn_timelines_is_done(memory->config.timelines, point))
+        return false;
+    mdnn_device_point_passed(memory, point);
+    return true;
 }
 
 uint64_t mdnn_device_completions(void *context)

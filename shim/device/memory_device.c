@@ -54,6 +54,21 @@ static mdnn_status_t uncover(void *context, uint64_t address, uint64_t slot)
     return mdnn_failure_note(mdnn_pinned_pool_unmap(memory->slots, slot));
 }
 
+/* Others may want to know that it moves. */
+static void set_moves(mdnn_device_memory_t *memory, bool out, bool moves)
+{
+    memory->copies[out].moves = moves;
+    mdnn_device_links_moves(memory->links, memory->copies[1].moves, memory->copies[0].moves);
+}
+
+void mdnn_device_point_passed(mdnn_device_memory_t *memory, mdnn_stream_point_t point)
+{
+    for (int out = 0; out < 2; out++)
+        if (memory->copies[out].moves && point.stream == memory->copies[out].number &&
+            point.position >= memory->copies[out].last.position)
+            set_moves(memory, out, false);
+}
+
 static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
                           mdnn_stream_point_t *end)
 {
@@ -72,6 +87,8 @@ static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot
         mdnn_timelines_mark_event(memory->config.timelines, memory->copies[out].number, end);
     if (status != MDNN_STATUS_OK)
         (void)driver->cuStreamSynchronize(stream); /* a copy whose end nobody can know */
+    memory->copies[out].last = *end;
+    set_moves(memory, out, status == MDNN_STATUS_OK);
     return status;
 }
 
@@ -283,6 +300,7 @@ void mdnn_device_memory_destroy(mdnn_device_memory_t *memory)
     if (!memory)
         return;
     const mdnn_driver_t *const driver = memory->config.driver;
+    mdnn_device_links_destroy(memory->links);
     mdnn_device_remaps_destroy(memory->remaps);
     mdnn_pinned_pool_destroy(memory->slots);
     for (int i = 0; i < 2; i++)
@@ -320,6 +338,12 @@ void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
             memory->left_over = chunk;
     }
     give_slot(memory, slot);
+}
+
+void mdnn_device_memory_join(mdnn_device_memory_t *memory, const mdnn_link_t *alone)
+{
+    memory->links = mdnn_device_links_create(memory->config.driver, memory->config.device,
+                                             memory->config.host->registry, alone);
 }
 
 mdnn_pinned_pool_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory)

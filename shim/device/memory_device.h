@@ -59,6 +59,9 @@ mdnn_memory_device_t mdnn_device_memory_functions(void);
 /* Measures how fast it copies, which takes some tens of milliseconds (it makes and keeps a piece of
  * host memory). *link is untouched if that fails. */
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link);
+/* The device appears to other processes, which its link may be shared with, with these rates
+ * (shim/device/device_links.h). Called once. */
+void mdnn_device_memory_join(mdnn_device_memory_t *memory, const mdnn_link_t *alone);
 /* From now on `peer` may read and write memory that is mapped for ranges; nothing changes if it
  * cannot reach the device's memory. Makes one driver call per mapped chunk. At most
  * MDNN_MEMORY_PEERS different peers. DEVICE: the driver refused, and future mappings do not include

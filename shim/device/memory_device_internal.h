@@ -9,6 +9,7 @@
 #ifndef MDNN_MEMORY_DEVICE_INTERNAL_H
 #define MDNN_MEMORY_DEVICE_INTERNAL_H
 
+#include "shim/device/device_links.h"
 #include "shim/device/device_remaps.h"
 #include "shim/device/memory_device.h"
 
@@ -41,12 +42,20 @@ struct mdnn_device_memory {
     struct {
         CUstream stream;
         uint64_t number;
-    } copies[2]; /* in, out */
+        mdnn_stream_point_t last; /* the end of the last copy */
+        bool moves;               /* until then */
+    } copies[2];                  /* in, out */
+    mdnn_device_links_t *links;   /* NULL: it is alone */
     mdnn_pinned_pool_t *slots;
     mdnn_device_remaps_t *remaps; /* NULL: nothing changes in the background */
     bool covers;
     mdnn_device_timer_t timers[MDNN_DEVICE_TIMERS]; /* a token is a place, from 1 on */
 };
+
+/* ---- memory_device.c ---- */
+
+/* Whoever sees that a point has passed says so: it may be the end of the last copy. */
+void mdnn_device_point_passed(mdnn_device_memory_t *memory, mdnn_stream_point_t point);
 
 /* ---- device_chunks.c ---- */
 

@@ -15,7 +15,7 @@
 #ifndef MDNN_PINNED_POOL_H
 #define MDNN_PINNED_POOL_H
 
-#include "config/node_registry.h"
+#include "config/node/node_registry.h"
 #include "config/status.h"
 #include "shim/real/real.h"
 

@@ -44,6 +44,7 @@ static mdnn_link_t link_of(mdnn_virtual_device_t *device)
     MDNN_LOG(MDNN_LOG_INFO, "memory", "link: %.1f GB/s out, %.1f in; both at once %.1f, %.1f",
              link.out_bytes_per_us / 1e3, link.in_bytes_per_us / 1e3,
              link.out_duplex_bytes_per_us / 1e3, link.in_duplex_bytes_per_us / 1e3);
+    mdnn_device_memory_join(device->device, &link);
     return link;
 }
 

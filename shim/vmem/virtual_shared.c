@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "config/host_memory.h"
+#include "config/node/host_memory.h"
 #include "config/lock.h"
 #include "config/log.h"
 #include "config/memory_statistics.h"

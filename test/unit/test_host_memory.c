@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "config/host_memory.h"
+#include "config/node/host_memory.h"
 
 static char root[] = "/tmp/mdnn_host_memory_XXXXXX";
 static uint64_t machine;

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "config/node_registry.h"
+#include "config/node/node_registry.h"
 #include "test/unit/random.h"
 
 enum { NOBODY = 65534, PROCESSES = 8, TURNS = 4000, SCOPE = 77 };

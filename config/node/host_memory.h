@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "config/node_registry.h"
+#include "config/node/node_registry.h"
 
 /* The memory of the machine or, if that is less, the smallest limit among the process's control
  * groups (versions 1 and 2) and the groups around them, such as the limit of a container. `root` is

@@ -1,4 +1,4 @@
-#include "config/host_memory.h"
+#include "config/node/host_memory.h"
 
 #include <errno.h>
 #include <limits.h>

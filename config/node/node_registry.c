@@ -1,128 +1,17 @@
-#include "config/node_registry.h"
+#include "config/node/node_registry_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "config/lock.h"
 #include "config/quiet_write.h"
 #include "config/safe_path.h"
 
-/* ---- the layout: version 1 ---- */
-
-enum { VERSION = 1, HEADER_BYTES = 4096, ENTRIES = 512, SPARE = 9 };
 static const uint64_t magic = UINT64_C(0x45444f4e4e4e444d); /* "MDNNNODE" */
-
-typedef struct registry_header {
-    _Atomic uint64_t magic; /* written last; 0: the file is new */
-    _Atomic uint32_t version;
-    _Atomic uint32_t header_bytes;
-    _Atomic uint32_t entry_bytes;
-    _Atomic uint32_t entries;
-} registry_header_t;
-
-/* A process. Zeroed: free. */
-typedef struct registry_entry {
-    _Atomic uint64_t process; /* who it is (identity_of); 0: nobody */
-    _Atomic uint64_t pinned_bytes;
-    _Atomic uint64_t scopes[MDNN_NODE_LIMITS];
-    _Atomic uint64_t spare[SPARE]; /* zero: shares of links to come */
-    _Atomic uint64_t claimed;      /* 1: the rest of the entry is the process's own */
-} registry_entry_t;
-
-typedef struct registry_map {
-    registry_header_t header;
-    unsigned char spare[HEADER_BYTES - sizeof(registry_header_t)];
-    registry_entry_t entries[ENTRIES];
-} registry_map_t;
-
-_Static_assert(sizeof(registry_entry_t) == 128, "entries of version 1 have 128 bytes");
-
-struct mdnn_node_registry {
-    mdnn_lock_t lock;
-    char path[PATH_MAX];
-    mdnn_node_limits_t limits;
-    pid_t pid;
-    uint64_t process; /* who we are */
-    registry_map_t *map;
-    registry_entry_t *own;
-    dev_t device; /* of the file that is mapped */
-    ino_t inode;
-};
-
-/* ---- who a process is ---- */
-
-enum { PID_BITS = 22, START_BITS = 32, STACK_BITS = 10, STAT_BYTES = 2048 };
-
-typedef struct process_facts {
-    char state;
-    long threads;
-    unsigned long long start; /* clock ticks since the machine started */
-    unsigned long stack;      /* where its stack began, which exec chooses anew; 0: not told */
-} process_facts_t;
-
-/* /proc/PID/stat (proc(5)); the name in parentheses may hold anything. */
-static bool read_facts(pid_t pid, process_facts_t *facts)
-{
-    char path[64], text[STAT_BYTES];
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    const int descriptor = mdnn_above_standard(open(path, O_RDONLY | O_CLOEXEC));
-    const ssize_t bytes = descriptor >= 0 ? read(descriptor, text, sizeof text - 1) : -1;
-    if (descriptor >= 0)
-        close(descriptor);
-    if (bytes <= 0)
-        return false;
-    text[bytes] = '\0';
-    const char *const after_name = strrchr(text, ')');
-    return after_name &&
-           sscanf(after_name + 1,
-                  " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld %*s "
-                  "%llu %*s %*s %*s %*s %*s %lu",
-                  &facts->state, &facts->threads, &facts->start, &facts->stack) == 4;
-}
-
-static uint64_t bits(uint64_t value, int count)
-{
-    return value & ((UINT64_C(1) << count) - 1);
-}
-
-/* Pages, multiplied so that all their bits count. */
-static uint64_t stack_bits(unsigned long stack)
-{
-    return stack == 0 ? 0 : 1 + (stack / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 32) % 1023;
-}
-
-static uint64_t identity_of(pid_t pid, const process_facts_t *facts)
-{
-    return bits((uint64_t)pid, PID_BITS) | bits(facts->start, START_BITS) << PID_BITS |
-           stack_bits(facts->stack) << (PID_BITS + START_BITS);
-}
-
-/* If the system does not report where a stack began, the start time of the process must suffice. A
- * leader that ended before its threads is not dead. */
-static bool is_alive(uint64_t process)
-{
-    const pid_t pid = (pid_t)bits(process, PID_BITS);
-    const uint64_t without_stack = bits(process, PID_BITS + START_BITS);
-    process_facts_t facts;
-    if (pid <= 0)
-        return false;
-    if (!read_facts(pid, &facts)) /* without /proc only the number is known */
-        return access("/proc/self/stat", F_OK) != 0 && (kill(pid, 0) == 0 || errno == EPERM);
-    if ((facts.state == 'Z' || facts.state == 'X') && facts.threads <= 1)
-        return false;
-    const uint64_t now = identity_of(pid, &facts);
-    if (bits(now, PID_BITS + START_BITS) != without_stack)
-        return false;
-    return facts.stack == 0 || process == without_stack || process == now;
-}
 
 /* ---- adding up ---- */
 
@@ -138,12 +27,13 @@ static bool is_in_scope(const registry_entry_t *entry, uint64_t scope)
 static uint64_t add_up(const mdnn_node_registry_t *registry, uint64_t scope, bool living)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < ENTRIES; i++) {
+    for (size_t i = 0; i < NODE_ENTRIES; i++) {
         const registry_entry_t *const entry = &registry->map->entries[i];
         const uint64_t process = atomic_load(&entry->process);
         const uint64_t bytes = atomic_load(&entry->pinned_bytes);
         if (process == 0 || bytes == 0 || atomic_load(&entry->claimed) == 0 ||
-            !is_in_scope(entry, scope) || (living && entry != registry->own && !is_alive(process)))
+            !is_in_scope(entry, scope) ||
+            (living && entry != registry->own && !mdnn_node_is_alive(process)))
             continue;
         if (__builtin_add_overflow(sum, bytes, &sum))
             return UINT64_MAX;
@@ -165,34 +55,20 @@ static bool is_within(const mdnn_node_registry_t *registry, uint64_t more)
 
 /* ---- entries ---- */
 
-/* The entry is ours from the exchange on, with what its last owner left in it. */
-static bool claim(mdnn_node_registry_t *registry, registry_entry_t *entry, uint64_t before)
-{
-    if (!atomic_compare_exchange_strong(&entry->process, &before, registry->process))
-        return false;
-    atomic_store(&entry->claimed, 0);
-    atomic_store(&entry->pinned_bytes, 0);
-    for (size_t i = 0; i < SPARE; i++)
-        atomic_store(&entry->spare[i], 0);
-    for (size_t i = 0; i < MDNN_NODE_LIMITS; i++)
-        atomic_store(&entry->scopes[i],
-                     i < registry->limits.count ? registry->limits.limits[i].scope : 0);
-    return true;
-}
-
 /* Takes the entries of the dead over, keeps one and frees the others. */
 static bool find_entry(mdnn_node_registry_t *registry)
 {
     registry->own = NULL;
-    for (size_t i = 0; i < ENTRIES; i++) {
+    for (size_t i = 0; i < NODE_ENTRIES; i++) {
         registry_entry_t *const entry = &registry->map->entries[i];
         const uint64_t process = atomic_load(&entry->process);
-        const bool dead = process != 0 && process != registry->process && !is_alive(process);
+        const bool dead =
+            process != 0 && process != registry->process && !mdnn_node_is_alive(process);
         if ((process != 0 || registry->own) && !dead && process != registry->process)
             continue;
         if (process == 0 && registry->own)
             continue;
-        if (!claim(registry, entry, process))
+        if (!mdnn_node_claim(registry, entry, process))
             continue;
         if (registry->own)
             atomic_store(&entry->process, 0);
@@ -208,20 +84,20 @@ static bool find_entry(mdnn_node_registry_t *registry)
 
 static bool has_layout(const registry_header_t *header)
 {
-    return atomic_load(&header->magic) == magic && atomic_load(&header->version) == VERSION &&
-           atomic_load(&header->header_bytes) == HEADER_BYTES &&
+    return atomic_load(&header->magic) == magic && atomic_load(&header->version) == NODE_VERSION &&
+           atomic_load(&header->header_bytes) == NODE_HEADER_BYTES &&
            atomic_load(&header->entry_bytes) == sizeof(registry_entry_t) &&
-           atomic_load(&header->entries) == ENTRIES;
+           atomic_load(&header->entries) == NODE_ENTRIES;
 }
 
 /* Whoever comes at the same time writes the same. */
 static bool take_header(registry_header_t *header)
 {
     if (atomic_load(&header->magic) == 0) {
-        atomic_store(&header->version, VERSION);
-        atomic_store(&header->header_bytes, HEADER_BYTES);
+        atomic_store(&header->version, NODE_VERSION);
+        atomic_store(&header->header_bytes, NODE_HEADER_BYTES);
         atomic_store(&header->entry_bytes, sizeof(registry_entry_t));
-        atomic_store(&header->entries, ENTRIES);
+        atomic_store(&header->entries, NODE_ENTRIES);
         atomic_store(&header->magic, magic);
     }
     return has_layout(header);
@@ -293,7 +169,7 @@ static bool name_file(mdnn_node_registry_t *registry, const char *folder)
     const unsigned long long number =
         stat("/proc/self/ns/pid", &space) == 0 ? (unsigned long long)space.st_ino : 0;
     return snprintf(registry->path, sizeof registry->path, "%s/microdnn-%lu-%llx.%d", folder,
-                    (unsigned long)geteuid(), number, VERSION) < (int)sizeof registry->path;
+                    (unsigned long)geteuid(), number, NODE_VERSION) < (int)sizeof registry->path;
 }
 
 /* The file may be removed while processes work (a session that ends takes a user's shared memory with
@@ -317,6 +193,7 @@ static void move_to_new_file(mdnn_node_registry_t *registry)
     registry->own = fresh.own;
     registry->device = fresh.device;
     registry->inode = fresh.inode;
+    mdnn_node_devices_move(registry);
 }
 
 /* ---- the outside ---- */
@@ -324,8 +201,8 @@ static void move_to_new_file(mdnn_node_registry_t *registry)
 mdnn_status_t mdnn_node_registry_open(const char *folder, const mdnn_node_limits_t *limits,
                                       mdnn_node_registry_t **registry)
 {
-    process_facts_t facts;
-    if (!read_facts(getpid(), &facts))
+    const uint64_t process = mdnn_node_own_process();
+    if (process == 0)
         return MDNN_STATUS_IO;
     mdnn_node_registry_t *const made = calloc(1, sizeof *made);
     if (!made)
@@ -333,7 +210,7 @@ mdnn_status_t mdnn_node_registry_open(const char *folder, const mdnn_node_limits
     mdnn_lock_init(&made->lock, MDNN_LOCK_NODE_REGISTRY);
     made->limits = *limits;
     made->pid = getpid();
-    made->process = identity_of(made->pid, &facts);
+    made->process = process;
     mdnn_status_t status = name_file(made, folder) ? map_file(made) : MDNN_STATUS_OVERFLOW;
     if (status == MDNN_STATUS_OK && !find_entry(made)) {
         munmap(made->map, sizeof *made->map);
@@ -352,6 +229,7 @@ void mdnn_node_registry_close(mdnn_node_registry_t *registry)
 {
     if (!registry)
         return;
+    mdnn_node_devices_end(registry);
     if (registry->pid == getpid()) {
         atomic_store(&registry->own->pinned_bytes, 0);
         atomic_store(&registry->own->process, 0);

@@ -1,0 +1,96 @@
+/* The registry's layout and its lock-free rules, which its files share (config/node/node_registry.h, node_devices.h). */
+#ifndef MDNN_NODE_REGISTRY_INTERNAL_H
+#define MDNN_NODE_REGISTRY_INTERNAL_H
+
+#include "config/node/node_registry.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "config/lock.h"
+#include "config/node/node_devices.h"
+
+/* ---- the layout: version 1 ---- */
+
+enum { NODE_VERSION = 1, NODE_HEADER_BYTES = 4096, NODE_ENTRIES = 512 };
+
+typedef struct registry_header {
+    _Atomic uint64_t magic; /* written last; 0: the file is new */
+    _Atomic uint32_t version;
+    _Atomic uint32_t header_bytes;
+    _Atomic uint32_t entry_bytes;
+    _Atomic uint32_t entries;
+} registry_header_t;
+
+/* Of an entry that is a device's; 0 in an entry that is a process's. */
+enum {
+    WORD_DEVICE,   /* which GPU */
+    WORD_PLACE,    /* which switch it seems to be behind */
+    WORD_ALONE,    /* rates: mdnn_node_rates_t, out in the upper half */
+    WORD_TOGETHER, /* the same */
+    WORD_WORK,     /* what it repeats, and in how much memory */
+    WORD_JOINED,   /* when, which gives devices their order */
+    WORD_MOVES,    /* bit 0: out; bit 1: in */
+    WORD_SPARE,
+    WORD_SPARE_TOO,
+    WORDS
+};
+
+/* A process, or a device that one uses. Zeroed: free. */
+typedef struct registry_entry {
+    _Atomic uint64_t process; /* who it is; 0: nobody */
+    _Atomic uint64_t pinned_bytes;
+    _Atomic uint64_t scopes[MDNN_NODE_LIMITS];
+    _Atomic uint64_t words[WORDS];
+    _Atomic uint64_t claimed; /* 1: the rest of the entry is the process's own */
+} registry_entry_t;
+
+typedef struct registry_map {
+    registry_header_t header;
+    unsigned char spare[NODE_HEADER_BYTES - sizeof(registry_header_t)];
+    registry_entry_t entries[NODE_ENTRIES];
+} registry_map_t;
+
+_Static_assert(sizeof(registry_entry_t) == 128, "entries of version 1 have 128 bytes");
+
+struct mdnn_node_device {
+    mdnn_node_registry_t *registry;
+    registry_entry_t *entry; /* NULL: the registry has no room for it */
+    uint64_t words[WORDS];   /* what the entry says */
+    mdnn_node_device_t *next;
+};
+
+struct mdnn_node_registry {
+    mdnn_lock_t lock;
+    char path[PATH_MAX];
+    mdnn_node_limits_t limits;
+    pid_t pid;
+    uint64_t process; /* who we are */
+    registry_map_t *map;
+    registry_entry_t *own;
+    mdnn_node_device_t *devices;
+    dev_t device; /* of the file that is mapped */
+    ino_t inode;
+};
+
+/* ---- node_entries.c ---- */
+
+/* Who this process is: its number, when it started, and what changes with exec. 0: the system does not say. */
+uint64_t mdnn_node_own_process(void);
+/* Whether this is a process that lives and runs the program that it ran when it came. Reads /proc. */
+bool mdnn_node_is_alive(uint64_t process);
+
+/* Takes the entry over from `before`. It is ours from the exchange on, and its words are zero. False: somebody else was
+ * faster. It counts once `claimed` is 1. */
+bool mdnn_node_claim(mdnn_node_registry_t *registry, registry_entry_t *entry, uint64_t before);
+
+/* ---- node_devices.c ---- */
+
+/* After the registry moved to another file: takes an entry there for each device. Locked. */
+void mdnn_node_devices_move(mdnn_node_registry_t *registry);
+/* The entries are free. Locked, or nobody else knows the registry. */
+void mdnn_node_devices_end(mdnn_node_registry_t *registry);
+
+#endif

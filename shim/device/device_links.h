@@ -1,0 +1,24 @@
+/* A device's place among those of all processes that move memory over links to the host: it appears in the registry of
+ * the node (config/node/node_devices.h) and says there whether it moves (docs/design/ranks.md).
+ *
+ * The caller holds the device's lock around every call. */
+#ifndef MDNN_DEVICE_LINKS_H
+#define MDNN_DEVICE_LINKS_H
+
+#include "config/node/node_devices.h"
+#include "offload/plan/replay.h"
+#include "shim/real/real.h"
+
+typedef struct mdnn_device_links mdnn_device_links_t;
+
+/* Joins the registry with the rates of `alone`. NULL without a registry, or where it has no room: the device is then
+ * taken to be alone. */
+mdnn_device_links_t *mdnn_device_links_create(const mdnn_driver_t *driver, CUdevice device,
+                                              mdnn_node_registry_t *registry,
+                                              const mdnn_link_t *alone);
+void mdnn_device_links_destroy(mdnn_device_links_t *links); /* leaves; accepts NULL */
+
+/* Says whether copies are under way. Accepts NULL. */
+void mdnn_device_links_moves(mdnn_device_links_t *links, bool out, bool in);
+
+#endif
