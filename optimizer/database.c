@@ -11,6 +11,7 @@
 #include "config/paths.h"
 #include "optimizer/database_codec.h"
 #include "optimizer/database_file.h"
+#include "optimizer/database_place.h"
 #include "optimizer/database_rows.h"
 
 /* ---- paths ---- */
@@ -37,6 +38,36 @@ mdnn_status_t mdnn_database_init(mdnn_database_t *database, const char *path,
     if (made.path[0])
         MDNN_TRY(mdnn_database_local_path(made.path, sizeof made.path));
     *database = made;
+    return MDNN_STATUS_OK;
+}
+
+/* A pattern (see mdnn_expand_pattern) for exactly this path. False if it is too long. */
+static bool quote(const char *path, char *pattern, size_t bytes)
+{
+    size_t used = 0;
+    for (; *path != '\0' && used + 3 < bytes; path++) {
+        if (*path == '%')
+            pattern[used++] = '%';
+        pattern[used++] = *path;
+    }
+    pattern[used] = '\0';
+    return *path == '\0';
+}
+
+mdnn_status_t mdnn_database_init_place(mdnn_database_t *database, const char *file,
+                                       const char *import_path)
+{
+    char path[MDNN_DATABASE_PATH_BYTES], pattern[MDNN_DATABASE_PATH_BYTES];
+    const bool automatic = strcmp(file, "auto") == 0;
+    if (automatic)
+        file = mdnn_database_automatic_path(path, sizeof path) == MDNN_STATUS_OK &&
+                       quote(path, pattern, sizeof pattern)
+                   ? pattern
+                   : "";
+    else if (strcmp(file, "none") == 0)
+        file = "";
+    MDNN_TRY(mdnn_database_init(database, file, import_path));
+    database->automatic = automatic;
     return MDNN_STATUS_OK;
 }
 
@@ -243,6 +274,19 @@ static mdnn_status_t write_entry(const costs_visit_t *visit, sqlite3 *handle, in
                            &written);
 }
 
+static mdnn_status_t visit_to_write(const mdnn_database_t *database,
+                                    mdnn_status_t (*work)(void *context, sqlite3 *handle),
+                                    void *context)
+{
+    const mdnn_status_t status =
+        mdnn_database_visit(database->path, MDNN_VISIT_WRITE, database->budget_ms, work, context);
+    if (status != MDNN_STATUS_IO || !database->automatic ||
+        !mdnn_database_make_folders(database->path))
+        return status;
+    return mdnn_database_visit(database->path, MDNN_VISIT_WRITE, database->budget_ms, work,
+                               context);
+}
+
 static mdnn_status_t write_costs(void *context, sqlite3 *handle)
 {
     const costs_visit_t *const visit = context;
@@ -275,8 +319,7 @@ mdnn_status_t mdnn_database_store_costs(const mdnn_database_t *database,
     costs_visit_t visit = {.key = key, .memory = memory};
     if (!has_new(memory) || !database->path[0])
         return MDNN_STATUS_OK;
-    MDNN_TRY(mdnn_database_visit(database->path, MDNN_VISIT_WRITE, database->budget_ms, write_costs,
-                                 &visit));
+    MDNN_TRY(visit_to_write(database, write_costs, &visit));
     mark_written(memory);
     return MDNN_STATUS_OK;
 }
@@ -399,8 +442,7 @@ mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
     if (!database->path[0])
         return MDNN_STATUS_OK;
     MDNN_TRY(prepare_configuration(&visit, request, limit_bytes, configuration));
-    const mdnn_status_t status = mdnn_database_visit(
-        database->path, MDNN_VISIT_WRITE, database->budget_ms, write_configuration, &visit);
+    const mdnn_status_t status = visit_to_write(database, write_configuration, &visit);
     free((void *)(uintptr_t)visit.blob.bytes);
     return status;
 }
@@ -428,8 +470,7 @@ mdnn_status_t mdnn_database_store(const mdnn_database_t *database, const mdnn_da
         return MDNN_STATUS_OK;
     MDNN_TRY(prepare_configuration(&visit.configuration, request, request->workspace_limit_bytes,
                                    configuration));
-    const mdnn_status_t status = mdnn_database_visit(database->path, MDNN_VISIT_WRITE,
-                                                     database->budget_ms, write_both, &visit);
+    const mdnn_status_t status = visit_to_write(database, write_both, &visit);
     if (status == MDNN_STATUS_OK)
         mark_written(memory);
     free((void *)(uintptr_t)visit.configuration.blob.bytes);

@@ -30,6 +30,7 @@ typedef struct mdnn_database {
     char path[MDNN_DATABASE_PATH_BYTES];        /* "": nothing is kept */
     char import_path[MDNN_DATABASE_PATH_BYTES]; /* read only, asked second; "": none */
     unsigned budget_ms;
+    bool automatic; /* no user named the path: its folder is made where it is missing */
 } mdnn_database_t;
 
 /* Makes both paths absolute and fills %h and %p; on a network file system `path` gets `.<host>`,
@@ -37,6 +38,11 @@ typedef struct mdnn_database {
  * long. */
 mdnn_status_t mdnn_database_init(mdnn_database_t *database, const char *path,
                                  const char *import_path);
+
+/* The same for the values of the options cache.file and cache.import: the file `auto` is the user's own
+ * (optimizer/database_place.h), or nothing is kept if there is no place for it; `none` keeps nothing. */
+mdnn_status_t mdnn_database_init_place(mdnn_database_t *database, const char *file,
+                                       const char *import_path);
 
 /* What a cost depends on beside the problem. */
 typedef struct mdnn_database_environment {

@@ -513,6 +513,19 @@ static bool is_network_type(unsigned long type)
     return false;
 }
 
+/* Of the folder, or of the nearest one above that exists: it will be made there. */
+static bool find_file_system(char *directory, struct statfs *system)
+{
+    while (statfs(directory, system) != 0) {
+        directory[strlen(directory) - 1] = '\0';
+        char *const slash = strrchr(directory, '/');
+        if (errno != ENOENT || !slash)
+            return false;
+        slash[1] = '\0';
+    }
+    return true;
+}
+
 mdnn_status_t mdnn_database_local_path(char *path, size_t bytes)
 {
     char directory[MDNN_DATABASE_PATH_BYTES], host[256] = "localhost";
@@ -525,7 +538,7 @@ mdnn_status_t mdnn_database_local_path(char *path, size_t bytes)
         return MDNN_STATUS_OVERFLOW;
     memcpy(directory, path, length);
     snprintf(directory + length, sizeof directory - length, "%s", slash ? "/" : ".");
-    if (statfs(directory, &system) != 0 ||
+    if (!find_file_system(directory, &system) ||
         !is_network_type((unsigned long)system.f_type & 0xffffffff))
         return MDNN_STATUS_OK;
     (void)gethostname(host, sizeof host - 1);

@@ -1,9 +1,9 @@
 CORE_SOURCES += $(addprefix optimizer/,cost_memory.c costs.c database.c database_codec.c \
-    database_file.c database_rows.c database_system.c front.c ilp_child.c ilp_text.c knapsack.c \
+    database_file.c database_place.c database_rows.c database_system.c front.c ilp_child.c ilp_text.c knapsack.c \
     network.c problem.c search.c trial_times.c wd.c wd_policy.c wr.c)
 TOOL_CORE_SOURCES += optimizer/database_tool.c optimizer/desirable.c
 CORE_LIBS += -l:libsqlite3.a -lm
-TESTS += $(addprefix $(B)/test/unit/,test_wr test_problem test_database test_database_owners test_knapsack test_wd test_ilp_text \
+TESTS += $(addprefix $(B)/test/unit/,test_wr test_problem test_database test_database_owners test_database_place test_knapsack test_wd test_ilp_text \
     test_ilp_agreement test_ilp_child test_desirable test_network) test/ilp_tool.sh test/wd_paper.sh
 BENCHES += $(B)/test/bench/bench_wr $(B)/test/bench/bench_wd
 
@@ -24,7 +24,7 @@ bench-wd: $(ALL) $(B)/test/bench/bench_wd
 $(addprefix $(B)/test/unit/,test_wr test_knapsack test_desirable): private EXTRA_CFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=free
 # The tests meet file systems that are not mounted here.
-$(B)/test/unit/test_database: private EXTRA_CFLAGS += -Wl,--wrap=statfs
+$(addprefix $(B)/test/unit/,test_database test_database_place): private EXTRA_CFLAGS += -Wl,--wrap=statfs
 
 # As the other fuzzers (config/module.mk), with the optimizer linked in.
 .PHONY: fuzz-database fuzz-database_file fuzz-ilp_text

@@ -11,6 +11,7 @@
 
 #include "config/log.h"
 #include "optimizer/database.h"
+#include "optimizer/database_place.h"
 
 static const char usage[] =
     "usage: microdnn cache list [--json]          shows what is in the database\n"
@@ -19,7 +20,7 @@ static const char usage[] =
     "       microdnn cache merge INTO FROM...     does the same with any files\n"
     "       microdnn cache clear [--yes]          deletes everything\n"
     "\n"
-    "The option cache.file names the database, unless --file does:\n"
+    "The option cache.file names the database (~/.cache/microdnn/costs.db), unless --file does:\n"
     "  --file FILE      use this one\n"
     "  --wait SECONDS   how long to wait for programs that use it (10)\n"
     "\n"
@@ -55,22 +56,30 @@ const char *tool_database_trouble(mdnn_status_t status)
     }
 }
 
-bool tool_default_database(char *path)
+bool tool_default_database(char *path, bool make)
 {
     static mdnn_options_t options;
     unsigned messages = 0;
     mdnn_database_t database;
     mdnn_options_load(&options, tool_report, &messages);
-    const mdnn_status_t status = mdnn_database_init(&database, options.cache_file, NULL);
+    const mdnn_status_t status = mdnn_database_init_place(&database, options.cache_file, NULL);
     if (status != MDNN_STATUS_OK)
         tool_complain("cache.file (%s): %s", options.origin[MDNN_OPTION_cache_file],
                       mdnn_status_string(status));
     else if (*database.path == '\0')
-        tool_complain("no database is named: set the option cache.file (see microdnn.ini(5)), or "
-                      "give --file");
-    else
+        tool_complain(
+            database.automatic
+                ? "there is no place for the database: neither XDG_CACHE_HOME nor HOME "
+                  "names a folder of this user; give --file"
+                : "no database is named: set the option cache.file (see microdnn.ini(5)), "
+                  "or give --file");
+    else if (make && database.automatic && !mdnn_database_make_folders(database.path))
+        tool_complain("%s cannot be made: %s", database.path, strerror(errno));
+    else {
         memcpy(path, database.path, sizeof database.path);
-    return status == MDNN_STATUS_OK && *database.path != '\0';
+        return true;
+    }
+    return false;
 }
 
 static void add_size(void *context, const mdnn_database_row_t *row)
@@ -407,10 +416,10 @@ static bool take_options(int argc, char **argv, request_t *request, const char *
 }
 
 /* --file as it is given: what can be listed must be reachable by the name under which it lies. */
-static bool choose_database(const char *file, request_t *request)
+static bool choose_database(const char *file, bool make, request_t *request)
 {
     if (file == NULL)
-        return tool_default_database(request->path);
+        return tool_default_database(request->path, make);
     const int length = snprintf(request->path, sizeof request->path, "%s", file);
     if (length > 0 && (size_t)length < sizeof request->path)
         return true;
@@ -431,7 +440,7 @@ static int act(const struct action *action, const char *file, request_t *request
         tool_complain("%s does not take that option", action->name);
         return wrong_usage();
     }
-    if (action->needs_database && !choose_database(file, request))
+    if (action->needs_database && !choose_database(file, action->act == import_from, request))
         return TOOL_USAGE;
     mdnn_log_configure(MDNN_LOG_OFF, "stderr");
     return action->act(request);

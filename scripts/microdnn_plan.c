@@ -24,7 +24,8 @@ static const char usage[] =
     "time (WD). No GPU: the times come from a database (microdnn tune). FILE are statistics of a\n"
     "run (general.stats = json), in which one iteration is found.\n"
     "\n"
-    "  --device-db FILE     the database, instead of the option cache.file\n"
+    "  --device-db FILE     the database, instead of the option cache.file (by default\n"
+    "                       ~/.cache/microdnn/costs.db)\n"
     "  --batch IMAGES       with --net; the default is the network's own\n"
     "  --dtype TYPE         with --net: fp32, tf32 or fp16 (fp32)\n"
     "  --device NAME        with --net: one of several GPU models in the database\n"
@@ -109,7 +110,7 @@ static bool check_request(request_t *request)
     request->wd_model = (mdnn_wd_model_t)model;
     request->sizes = (mdnn_batch_sizes_t)sizes;
     if (request->database == NULL)
-        return tool_default_database(request->path);
+        return tool_default_database(request->path, false);
     snprintf(request->path, sizeof request->path, "%s", request->database);
     return true;
 }

@@ -87,6 +87,14 @@ static bool is_file_pattern(mdnn_option_id_t id)
            id == MDNN_OPTION_memory_trace || id == MDNN_OPTION_memory_record;
 }
 
+/* A word of the option, not a name of a file. */
+static bool is_word(mdnn_option_id_t id, const char *value)
+{
+    return *value == '\0' ||
+           (id == MDNN_OPTION_cache_file ? strcmp(value, "auto") == 0 || strcmp(value, "none") == 0
+                                         : strcmp(value, "stderr") == 0);
+}
+
 static bool is_plausible(const mdnn_options_t *options, mdnn_option_id_t id, const char *shown,
                          const char *value)
 {
@@ -120,7 +128,7 @@ bool tool_export_option(mdnn_option_id_t id, const char *shown, const char *valu
         return false;
     char name[MDNN_ENVIRONMENT_NAME_BYTES], absolute[MDNN_OPTION_STRING_BYTES];
     mdnn_option_environment_name(id, name, sizeof name);
-    if (is_file_pattern(id) && *value != '\0' && strcmp(value, "stderr") != 0) {
+    if (is_file_pattern(id) && !is_word(id, value)) {
         mdnn_absolute_pattern(value, absolute, sizeof absolute);
         value = absolute;
     }

@@ -28,7 +28,8 @@ static const char usage[] =
     "  --workspace-limit SIZE   for train_cnn and for the library\n"
     "  --devices LIST           0,1,... or all: GPUs of one model, which run combinations\n"
     "  --program FILE           this train_cnn instead of the installed one\n"
-    "  --file FILE              the database, instead of the option cache.file\n"
+    "  --file FILE              the database, instead of the option cache.file (by default\n"
+    "                           ~/.cache/microdnn/costs.db)\n"
     "  --config FILE            read this INI file as well\n"
     "  --set SECTION.KEY=VALUE  any other option of the library; general.stats=json keeps the\n"
     "                           statistics of --from-run for `microdnn plan --from-run`\n"
@@ -101,6 +102,10 @@ static bool export_file(const char *file)
 {
     char pattern[MDNN_OPTION_STRING_BYTES];
     size_t used = 0;
+    if (*file != '/' && *file != '\0') { /* a word is a file here, too */
+        memcpy(pattern, "./", 2);
+        used = 2;
+    }
     for (; *file != '\0' && used + 3 < sizeof pattern; file++) {
         if (*file == '%')
             pattern[used++] = '%';
@@ -340,7 +345,7 @@ static int check_options(char *path, tool_database_size_t *before)
                       options.cache_file, options.origin[MDNN_OPTION_cache_file]);
         return TOOL_USAGE;
     }
-    if (!tool_default_database(path))
+    if (!tool_default_database(path, true))
         return TOOL_USAGE;
     if (options.general_disable || options.convolution_policy == MDNN_CONVOLUTION_OFF) {
         const mdnn_option_id_t id =

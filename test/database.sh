@@ -58,6 +58,24 @@ a_file_that_cannot_be_made_is_said_once() {
         [ "$(grep -c 'cache' "$TMPDIR/nowhere.err")" -eq 1 ]
 }
 
+# By default: in the user's cache folder, which is made when there is something to keep.
+it_is_kept_where_the_user_keeps_caches() {
+    mkdir "$TMPDIR/home" || return 1
+    unset MICRODNN_CACHE_FILE
+    HOME=$TMPDIR/home XDG_CACHE_HOME='' one cold && HOME=$TMPDIR/home XDG_CACHE_HOME='' one warm || return 1
+    [ "$(timed cold)" -gt 0 ] && [ -z "$(timed warm)" ] && [ "$(choices cold)" = "$(choices warm)" ] &&
+        [ "$(cd "$TMPDIR/home" && find . -type f)" = ./.cache/microdnn/costs.db ] || return 1
+    HOME=$TMPDIR/home "$MDNN_BUILD/microdnn" cache list >"$TMPDIR/list" && grep -q 'toy (simulated)' "$TMPDIR/list"
+}
+nothing_is_kept_if_nobody_wants_it() {
+    rm -rf "$TMPDIR/home" && mkdir "$TMPDIR/home" || return 1
+    unset MICRODNN_CACHE_FILE XDG_CACHE_HOME
+    HOME=$TMPDIR/home MICRODNN_CACHE_FILE=none one forgets && HOME=$TMPDIR/home MICRODNN_DISABLE=1 one disabled &&
+        HOME=$TMPDIR/home MICRODNN_CONVOLUTION_POLICY=off one off && [ -z "$(ls -A "$TMPDIR/home")" ] || return 1
+    HOME=$TMPDIR/none one homeless && HOME='' one nameless && [ "$(timed nameless)" -gt 0 ] &&
+        [ ! -e "$TMPDIR/none" ] && ! grep -q cache "$TMPDIR/homeless.err" "$TMPDIR/nameless.err"
+}
+
 # With right checksums: what a file says of workspace is not so, and is found out; the right results come all the same.
 a_file_that_lies_admits_nothing() {
     for lie in flags workspace; do
@@ -90,12 +108,14 @@ what_cannot_be_made_is_skipped() {
 CONV_MATRIX=$(few few all)
 export CONV_MATRIX MICRODNN_CACHE_FILE="$cache"
 "$matrix" record "$record" || exit 1
-plan 8
+plan 10
 check 'a cold run measures and keeps costs and choices' cold_run_measures
 check 'later runs time nothing and choose the same' later_runs_repeat
 check 'processes that measure at the same time do not disturb each other' several_at_once
 check 'an import serves and stays untouched' an_import_serves_and_stays_untouched
 check 'a damaged file is set aside, said, and made anew' a_damaged_file_is_set_aside
+check "by default it is kept in the user's cache folder" it_is_kept_where_the_user_keeps_caches
+check 'nothing is kept if nobody wants it' nothing_is_kept_if_nobody_wants_it
 check 'a file that lies about what it measured admits nothing' a_file_that_lies_admits_nothing
 check 'a file that cannot be made is said once' a_file_that_cannot_be_made_is_said_once
 check 'where the best cannot be made the next best runs' what_cannot_be_made_is_skipped

@@ -5,7 +5,7 @@
 build=${MDNN_BUILD:-build}
 tool=$build/microdnn
 work=$(mktemp -d) || exit 1
-unset MICRODNN_MEMORY_REGISTRY # what the tool sets is looked at
+unset MICRODNN_MEMORY_REGISTRY MICRODNN_CACHE_FILE # what the tool sets is looked at
 trap 'rm -rf "$work"' EXIT
 
 # A library that only says that it is loaded, where the tool looks for ours.

@@ -51,7 +51,7 @@ while read -r now rest </proc/uptime && [ "${now%.*}" -lt "$end" ]; do :; done
 echo "ok 1 - a"'
 program skips 'echo 1..2; echo "ok 1 - a"; echo "not ok 2 # SKIP no GPU"'
 program none 'echo "1..0 # SKIP no GPU at all"'
-program clean 'env | grep "^MICRODNN_" | grep -vqx "MICRODNN_MEMORY_REGISTRY=$TMPDIR" && exit 1
+program clean 'env | grep "^MICRODNN_" | grep -vqx -e "MICRODNN_MEMORY_REGISTRY=$TMPDIR" -e MICRODNN_CACHE_FILE=none && exit 1
 [ -z "$(ls -A "$XDG_CONFIG_HOME")" ] && [ -d "$TMPDIR" ] && echo 1..1 && echo "ok 1 - $MDNN_BUILD"'
 
 limited() { # CPU seconds, idle seconds, outcome's arguments

@@ -5,14 +5,21 @@
 #include <string.h>
 
 #include "config/log.h"
+#include "optimizer/database.h"
 #include "shim/real/process.h"
 
 enum { NAME_BYTES = 128 };
 
-/* Statuses that mean no more than "nothing there". */
-static void report(mdnn_status_t status, const char *what)
+/* Statuses that mean no more than "nothing there". A place that no user named is no reason for a warning:
+ * `microdnn doctor` says what is wrong with it. */
+static void report(const mdnn_database_t *used, mdnn_status_t status, const char *what)
 {
-    if (status != MDNN_STATUS_OK && status != MDNN_STATUS_NOT_FOUND)
+    if (status == MDNN_STATUS_OK || status == MDNN_STATUS_NOT_FOUND)
+        return;
+    if (used->automatic)
+        MDNN_LOG_ONCE(MDNN_LOG_INFO, "cache", "%s %s: %s", what, used->path,
+                      mdnn_status_string(status));
+    else
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s %s: %s", what, mdnn_process_options()->cache_file,
                       mdnn_status_string(status));
 }
@@ -24,13 +31,10 @@ static const mdnn_database_t *database(void)
     static enum { UNKNOWN, NONE, NAMED } known;
     const mdnn_options_t *const options = mdnn_process_options();
     if (known == UNKNOWN) {
-        known = NONE;
-        if (*options->cache_file || *options->cache_import) {
-            const mdnn_status_t status =
-                mdnn_database_init(&value, options->cache_file, options->cache_import);
-            report(status, "cannot use the database");
-            known = status == MDNN_STATUS_OK ? NAMED : NONE;
-        }
+        const mdnn_status_t status =
+            mdnn_database_init_place(&value, options->cache_file, options->cache_import);
+        report(&value, status, "cannot use the database");
+        known = status == MDNN_STATUS_OK && (*value.path || *value.import_path) ? NAMED : NONE;
     }
     return known == NAMED ? &value : NULL;
 }
@@ -83,9 +87,10 @@ void mdnn_cost_cache_open(mdnn_cost_cache_t *cache, const mdnn_call_t *call,
     const mdnn_status_t status = make_key(call, problem, cache->key);
     cache->active = status == MDNN_STATUS_OK;
     if (cache->active)
-        report(mdnn_database_load_costs(database(), cache->key, &cache->memory), "cannot read");
+        report(database(), mdnn_database_load_costs(database(), cache->key, &cache->memory),
+               "cannot read");
     else
-        report(status, "no key for the database");
+        report(database(), status, "no key for the database");
 }
 
 void mdnn_cost_cache_store(mdnn_cost_cache_t *cache, const mdnn_wr_request_t *request,
@@ -94,7 +99,8 @@ void mdnn_cost_cache_store(mdnn_cost_cache_t *cache, const mdnn_wr_request_t *re
 {
     if (!cache->active)
         return;
-    report(configuration ? mdnn_database_store(database(), cache->key, &cache->memory, request,
+    report(database(),
+           configuration ? mdnn_database_store(database(), cache->key, &cache->memory, request,
                                                configuration, conflict)
                          : mdnn_database_store_costs(database(), cache->key, &cache->memory),
            "cannot write");

@@ -440,7 +440,7 @@ static void a_broken_section_line_takes_its_keys_with_it(void **state)
     expect_message("[general]\n[cache\nfile = x\nlog = trace\n",
                    "f.ini:2: broken section line '[cache': ']' is missing; accepted: [general] "
                    "[convolution] [cache] [memory]; its keys are ignored");
-    assert_string_equal(options.cache_file, "");
+    assert_string_equal(options.cache_file, "auto");
     assert_int_equal(options.general_log, 2);
     expect_message("[cache] x\n", "f.ini:1: broken section line '[cache] x': there is text after "
                                   "']'; accepted: [general] [convolution] [cache] [memory]; its "
@@ -486,7 +486,7 @@ static void a_line_up_to_the_limit_is_read_whole_and_a_longer_one_is_rejected(vo
     snprintf(text, sizeof text, "[cache]\nfile = %.*s\n[general]\nlog = info\n", 198 - key, value);
     expect_message(text, "f.ini:2: line of 198 bytes; accepted: up to 197 without comment; line "
                          "ignored");
-    assert_string_equal(options.cache_file, "");
+    assert_string_equal(options.cache_file, "auto");
     assert_int_equal(options.general_log, 3);
     snprintf(text, sizeof text, "[general]\n[%.*s]\nlog = info\n", 300, value);
     expect_message(text, "f.ini:2: line of 302 bytes; accepted: up to 197 without comment; line "
@@ -820,9 +820,9 @@ static void a_text_that_does_not_fit_is_out_of_range(void **state)
     setenv("MICRODNN_CACHE_FILE", value, 1);
     load_all();
     assert_int_equal(message_count, 1);
-    assert_string_equal(options.cache_file, "");
+    assert_string_equal(options.cache_file, "auto");
     assert_non_null(strstr(messages[0], "aaa...' is out of range; accepted: text of up to 1023 "
-                                        "bytes; kept the empty text (default)"));
+                                        "bytes; kept auto (default)"));
     value[MDNN_OPTION_STRING_BYTES - 1] = '\0';
     setenv("MICRODNN_CACHE_FILE", value, 1);
     load_all();
