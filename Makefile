@@ -15,6 +15,7 @@
 #   make test-faults        breaks one rule after the other and shows that a test notices each
 #   make check-format       names C files that `make format` would change
 #   make install            and install-strip, uninstall: DESTDIR= PREFIX= LIBDIR= (scripts/install.mk)
+#   make wheel deb          packages for pip and for Debian or Ubuntu, in build/packages
 #   make bench format       V=1 shows the commands
 
 .DEFAULT_GOAL := all
@@ -139,6 +140,7 @@ check-format:
 	$(Q)scripts/format --check
 
 clean:
-	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/debug build/cov build/aarch64 build/standin build/faults $(CLEAN)
+	rm -rf build/obj build/test build/sim build/asan build/ubsan build/tsan build/debug build/cov build/aarch64 build/standin build/faults build/deb build/packages \
+	    build/wheel-tools $(CLEAN)
 
 -include $(shell find $(B)/obj $(B)/test $(B)/sim -name '*.d' 2>/dev/null)

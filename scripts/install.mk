@@ -51,3 +51,10 @@ $(B)/obj/library_folder: $(if $(filter-out $(LIBRARY_FOLDER),$(file <$(B)/obj/li
 	$(Q)printf %s '$(LIBRARY_FOLDER)' >$@
 FORCE:
 .PHONY: FORCE
+
+# Packages in build/packages; scripts/setup --packages installs what making them needs.
+wheel: $(ALL)
+	scripts/packages/make-wheel
+deb:
+	scripts/packages/make-deb
+.PHONY: wheel deb

@@ -1,9 +1,9 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
-TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install fault_list gpu_check \
+TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install packages fault_list gpu_check \
     memory_check mixed_look pytorch_bench each_convolution wd_check check_matrix check_ranks papers)
 
 # Sweeps over every call, matrices, the example's own training, and the scripts that measure: of no use twice an hour.
-LONG_TESTS := $(patsubst %,test/%.sh,every_fault train_cnn plan_tool gpu_check memory_check mixed_look \
+LONG_TESTS := $(patsubst %,test/%.sh,every_fault packages train_cnn plan_tool gpu_check memory_check mixed_look \
     pytorch_bench each_convolution wd_check check_matrix check_ranks papers)
 QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
@@ -43,7 +43,7 @@ list-tests:
 .PHONY: list-tests
 
 # Without the tests of the simulated GPU, of the example and of scripts.
-LIBRARY_TESTS = $(filter-out $(B)/test/sim/% test/sim/% $(patsubst %,test/%.sh,runner exports innocent install \
+LIBRARY_TESTS = $(filter-out $(B)/test/sim/% test/sim/% $(patsubst %,test/%.sh,runner exports innocent install completion \
     gpu_check train_cnn),$(QUICK_TESTS))
 test-library: $(ALL) $(TEST_DEPS) $(TESTS)
 	@test/run --build $(B) $(TEST_OPTIONS) $(LIBRARY_TESTS)

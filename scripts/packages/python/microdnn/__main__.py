@@ -1,0 +1,4 @@
+"""python -m microdnn"""
+from microdnn import main
+
+main()
