@@ -87,19 +87,14 @@ static size_t finish_line(char *line, size_t length)
     return length + 1;
 }
 
-void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *format, ...)
+static void write_line(const char *subsystem, const char *format, va_list arguments)
 {
-    if ((int)level > atomic_load_explicit(&mdnn_log_threshold, memory_order_relaxed))
-        return;
     const int saved = errno;
     char line[LINE_BYTES];
     const int prefix = snprintf(line, sizeof line, "microdnn: %ld:%ld %.32s: ", (long)getpid(),
                                 (long)gettid(), subsystem);
-    va_list arguments;
-    va_start(arguments, format);
     errno = saved;
     const int text = vsnprintf(line + prefix, sizeof line - (size_t)prefix, format, arguments);
-    va_end(arguments);
     const size_t bytes = finish_line(line, (size_t)prefix + (size_t)(text > 0 ? text : 0));
     const int file = open_target();
     if (file >= 0) {
@@ -109,4 +104,24 @@ void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *f
         (void)mdnn_standard_error_write(line, bytes, true);
     }
     errno = saved;
+}
+
+void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *format, ...)
+{
+    if ((int)level > atomic_load_explicit(&mdnn_log_threshold, memory_order_relaxed))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(subsystem, format, arguments);
+    va_end(arguments);
+}
+
+void mdnn_log_say(const char *subsystem, const char *format, ...)
+{
+    if (atomic_load_explicit(&mdnn_log_threshold, memory_order_relaxed) == MDNN_LOG_OFF)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(subsystem, format, arguments);
+    va_end(arguments);
 }

@@ -18,6 +18,10 @@ void mdnn_log_configure(mdnn_log_level_t level, const char *file);
 void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Writes the line whatever the level is, unless that is off: for what the user asked to be told. */
+void mdnn_log_say(const char *subsystem, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* Fills %p and %h of `pattern` into `out` (always terminated, cut at `bytes`). */
 void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes);
 

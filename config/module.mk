@@ -1,5 +1,5 @@
 CORE_SOURCES += $(addprefix config/,status.c numbers.c options.c options_table.c choices.c options_reader.c \
-    options_ini.c options_env.c paths.c quiet_write.c log.c statistics.c \
+    options_ini.c options_env.c paths.c quiet_write.c log.c progress.c statistics.c \
     statistics_file.c statistics_print.c statistics_verdict.c memory_statistics.c memory_statistics_print.c text.c text_output.c whole_file.c lock.c rule.c safe_path.c \
     standard_error.c sizes.c own_thread.c fault.c)
 TOOL_CORE_SOURCES += config/options_markdown.c

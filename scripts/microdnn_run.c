@@ -315,6 +315,16 @@ int tool_take_run_options(int argc, char **argv, bool *help)
     return budget_can_be_kept() && tool_export_preload(library) ? TOOL_OK : TOOL_RUN_FAILED;
 }
 
+/* Somebody watches: the verdict is worth a few lines, unless statistics were asked for, or refused. */
+static bool export_terminal_defaults(void)
+{
+    const mdnn_options_t *const options = tool_exported_options();
+    const bool chosen = strcmp(options->origin[MDNN_OPTION_general_stats], "default") != 0 ||
+                        strcmp(options->origin[MDNN_OPTION_general_stats_file], "default") != 0;
+    return chosen || !isatty(STDERR_FILENO) ||
+           tool_export_option(MDNN_OPTION_general_stats, "stats", "brief");
+}
+
 int tool_run(int argc, char **argv)
 {
     bool help;
@@ -325,6 +335,7 @@ int tool_run(int argc, char **argv)
         print_usage();
         return tool_finish_output(TOOL_OK);
     }
-    return tool_export_framework_variables(argv + optind) ? tool_become(argv + optind)
-                                                          : TOOL_RUN_FAILED;
+    return export_terminal_defaults() && tool_export_framework_variables(argv + optind)
+               ? tool_become(argv + optind)
+               : TOOL_RUN_FAILED;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "config/own_thread.h"
+#include "config/progress.h"
 #include "offload/plan/best_plan.h"
 #include "offload/plan/follower_internal.h"
 
@@ -252,7 +253,10 @@ static void *run_thread(void *argument)
 {
     /* With Linux this is of the calling thread alone. Whether it worked does not matter. */
     (void)setpriority(PRIO_PROCESS, 0, 10);
+    mdnn_progress_show("plans what moves in an iteration of %u operations",
+                       ((const follower_job_t *)argument)->made->period.operation_count);
     run_job(argument);
+    mdnn_progress_end();
     return NULL;
 }
 

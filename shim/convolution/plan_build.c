@@ -3,12 +3,14 @@
 #include <stdlib.h>
 
 #include "config/log.h"
+#include "config/progress.h"
 #include "config/statistics.h"
 #include "shim/candidates/measure.h"
 #include "shim/convolution/front_set.h"
 #include "shim/convolution/plan_check.h"
 #include "shim/real/capture_mode.h"
 #include "shim/real/process.h"
+#include "shim/real/start_line.h"
 
 static double undivided_ms(const mdnn_front_set_t *set)
 {
@@ -83,6 +85,8 @@ static mdnn_status_t measure_fronts(mdnn_conv_plan_t *plan, const mdnn_call_t *c
                                     const mdnn_measure_request_t *request, mdnn_front_set_t *set)
 {
     mdnn_measurement_t *measurement = NULL;
+    mdnn_start_line(plan->key.problem.device);
+    mdnn_progress_show("measures the convolution %s", plan->title);
     mdnn_status_t status = mdnn_measurement_begin(call, &plan->key.problem, plan->slices,
                                                   plan->costs, request, &measurement);
     if (status != MDNN_STATUS_OK)
@@ -91,6 +95,7 @@ static mdnn_status_t measure_fronts(mdnn_conv_plan_t *plan, const mdnn_call_t *c
     for (unsigned flags = 0; status == MDNN_STATUS_OK && flags < MDNN_DEMAND_FLAGS; flags++)
         status = mdnn_front_set_fill(plan, call, &source, flags, set);
     mdnn_measurement_end(measurement);
+    mdnn_progress_end();
     return status;
 }
 

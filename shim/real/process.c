@@ -10,6 +10,7 @@
 
 #include "config/fault.h"
 #include "config/log.h"
+#include "config/progress.h"
 #include "config/statistics.h"
 
 static _Atomic int state = MDNN_PROCESS_NEW;
@@ -83,6 +84,7 @@ static void load_options(void)
     held_lines_t held = {.count = 0};
     mdnn_options_load(&options, hold_line, &held);
     mdnn_log_configure((mdnn_log_level_t)options.general_log, options.general_log_file);
+    mdnn_progress_configure(&options);
     for (size_t i = 0; i < held.count; i++) {
         MDNN_LOG(MDNN_LOG_WARN, "config", "%s", held.text[i]);
         free(held.text[i]);

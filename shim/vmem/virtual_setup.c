@@ -12,6 +12,7 @@
 #include "shim/real/kernel_layout.h"
 #include "shim/real/kernel_list.h"
 #include "shim/real/process.h"
+#include "shim/real/start_line.h"
 #include "shim/vmem/virtual_bound.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
@@ -142,6 +143,7 @@ static void publish(mdnn_virtual_device_t *device)
     (void)mdnn_real_driver()->cuDeviceGetName(name, (int)sizeof name - 1, device->ordinal);
     mdnn_trace_device(mdnn_virtual_trace(), device->ordinal, name, device->budget_bytes);
     mdnn_virtual_publish(device);
+    mdnn_start_line(device->ordinal);
 }
 
 static void init_locks(mdnn_virtual_device_t *device)
