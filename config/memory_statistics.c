@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <time.h>
 
 #include "config/devices.h"
 #include "config/statistics.h"
@@ -19,6 +20,7 @@ void mdnn_memory_statistics_publish(int device, const mdnn_memory_statistics_t *
     atomic_store_explicit(&slot->sequence, sequence + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     slot->numbers = *numbers;
+    atomic_store_explicit(&region->header.published, (int64_t)time(NULL), memory_order_relaxed);
     atomic_store_explicit(&slot->sequence, sequence + 2, memory_order_release);
 }
 

@@ -27,8 +27,10 @@ typedef struct mdnn_memory_statistics {
 #undef MEMORY_BYTES
 #undef MEMORY_MS
     mdnn_memory_forecast_t forecast[MDNN_MEMORY_FORECASTS]; /* the largest budget first */
-    char policy[16];         /* that the last plan uses; "": there was none */
-    char safety[16];         /* as the option has it */
+    char policy[16];     /* that the last plan uses; "": there was none */
+    char safety[16];     /* as the option has it */
+    char plan_state[24]; /* where the program and its plan are: "searching", "followed", ... */
+    char device_name[64];
     char first_unnamed[192]; /* the first unnamed access, for people; "": none */
     char tails[256];         /* operations with the largest tails, for people; "": none */
 } mdnn_memory_statistics_t;

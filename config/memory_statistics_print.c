@@ -242,6 +242,7 @@ void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, 
 {
     mdnn_memory_statistics_t n = *numbers;
     n.policy[sizeof n.policy - 1] = n.safety[sizeof n.safety - 1] = '\0';
+    n.plan_state[sizeof n.plan_state - 1] = n.device_name[sizeof n.device_name - 1] = '\0';
     n.first_unnamed[sizeof n.first_unnamed - 1] = n.tails[sizeof n.tails - 1] = '\0';
     fprintf(out, "{\"device\": %d", device);
 #define MEMORY_COUNT(name) print_json_count(#name, n.name, out);
@@ -256,6 +257,10 @@ void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, 
     mdnn_print_json_text(n.policy, out);
     fputs(", \"safety\": ", out);
     mdnn_print_json_text(n.safety, out);
+    fputs(", \"plan_state\": ", out);
+    mdnn_print_json_text(n.plan_state, out);
+    fputs(", \"device_name\": ", out);
+    mdnn_print_json_text(n.device_name, out);
     fputs(", \"first_unnamed\": ", out);
     mdnn_print_json_text(n.first_unnamed, out);
     fputs(", \"tails\": ", out);

@@ -8,12 +8,15 @@
 #ifndef MDNN_STATISTICS_FILE_H
 #define MDNN_STATISTICS_FILE_H
 
+#include <stddef.h>
+
 #include "config/devices.h"
 #include "config/memory_statistics.h"
 #include "config/statistics.h"
 
 enum {
-    MDNN_STATISTICS_VERSION = 3,
+    MDNN_STATISTICS_VERSION = 4,        /* of live files */
+    MDNN_STATISTICS_JSON_VERSION = 3,   /* fields may be added to JSON */
     MDNN_STATISTICS_ROWS = 1024,        /* 2.8 MB; a network has tens of different convolutions */
     MDNN_STATISTICS_EXECUTIONS = 16384, /* 0.7 MB; a hundred iterations of ResNet-50 */
     MDNN_STATISTICS_BYTE_ORDER = 0x01020304,
@@ -69,6 +72,8 @@ typedef struct mdnn_statistics_header {
     uint32_t execution_bytes;          /* of one cell */
     _Atomic uint32_t executions_taken; /* may pass execution_capacity a little */
     uint32_t reserved;
+    uint64_t process_start;    /* clock ticks since the machine was started; 0: not known */
+    _Atomic int64_t published; /* when memory was last published, in seconds since 1970; 0: never */
 } mdnn_statistics_header_t;
 
 typedef struct mdnn_statistics_region {
@@ -80,10 +85,18 @@ typedef struct mdnn_statistics_region {
     mdnn_statistics_cell_t executions[MDNN_STATISTICS_EXECUTIONS];
 } mdnn_statistics_region_t;
 
-/* Zeroed memory becomes an empty record of this process. */
-void mdnn_statistics_region_init(mdnn_statistics_region_t *region);
+/* The bytes of a record without room for rows and executions. */
+#define MDNN_STATISTICS_SMALL_BYTES offsetof(mdnn_statistics_region_t, rows)
 
-/* Where this process records; NULL: nothing is recorded. */
+/* Zeroed memory becomes an empty record of this process. `small`: it has MDNN_STATISTICS_SMALL_BYTES. */
+void mdnn_statistics_region_init(mdnn_statistics_region_t *region, bool small);
+
+/* What a live file has of the process and of its devices; `has` and `numbers` have room for MDNN_DEVICES. NOT_FOUND,
+ * IO, BAD_FORMAT, OUT_OF_MEMORY. */
+mdnn_status_t mdnn_statistics_read_memory(const char *path, mdnn_statistics_header_t *header,
+                                          mdnn_memory_statistics_t *numbers, bool *has);
+
+/* Where this process records; NULL: nothing is recorded. A small record takes no rows. */
 mdnn_statistics_region_t *mdnn_statistics_recorded(void);
 
 /* Prints a record of any origin and trusts nothing in it. BAD_FORMAT if it is not a record. `data`

@@ -413,7 +413,7 @@ static void print_json(const record_t *record, FILE *out)
     const mdnn_statistics_header_t *const header = &record->header;
     char started[32];
     format_time(header->started, started, sizeof started);
-    fprintf(out, "%s%d,\n \"version\": ", json_beginning, MDNN_STATISTICS_VERSION);
+    fprintf(out, "%s%d,\n \"version\": ", json_beginning, MDNN_STATISTICS_JSON_VERSION);
     mdnn_print_json_text(header->library_version, out);
     fputs(",\n \"program\": ", out);
     mdnn_print_json_text(header->program, out);
@@ -501,6 +501,27 @@ mdnn_status_t mdnn_statistics_print_file(const char *path, mdnn_statistics_forma
         status = fwrite(data, 1, bytes, out) == bytes ? MDNN_STATUS_OK : MDNN_STATUS_IO;
     else
         status = mdnn_statistics_print_record(data, bytes, format, out);
+    free(data);
+    return status;
+}
+
+mdnn_status_t mdnn_statistics_read_memory(const char *path, mdnn_statistics_header_t *header,
+                                          mdnn_memory_statistics_t *numbers, bool *has)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    record_t record;
+    MDNN_TRY(read_file(path, &data, &bytes));
+    const mdnn_status_t status = open_record(data, bytes, &record);
+    for (uint32_t device = 0; status == MDNN_STATUS_OK && device < MDNN_DEVICES; device++) {
+        has[device] = device < record.header.memory_count &&
+                      get_memory(&record, device, &numbers[device]) == MDNN_STATUS_OK;
+        numbers[device].plan_state[sizeof numbers->plan_state - 1] = '\0';
+    }
+    if (status == MDNN_STATUS_OK) {
+        terminate_header_texts(&record.header);
+        memcpy(header, &record.header, sizeof *header);
+    }
     free(data);
     return status;
 }

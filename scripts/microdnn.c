@@ -14,6 +14,7 @@ static const char usage[] =
     "       microdnn verify [options of run] [--] program [arguments]\n"
     "       microdnn config [--markdown]\n"
     "       microdnn stats [--json] file...\n"
+    "       microdnn top [--once] [--json]\n"
     "       microdnn doctor [--json] [--library FILE] [-- program]\n"
     "       microdnn cache list | export | import | merge | clear ...\n"
     "       microdnn tune --net NAME ... | --from-run -- program [arguments]\n"
@@ -25,6 +26,7 @@ static const char usage[] =
     "  verify   runs a program so that any access to memory that no operation names faults\n"
     "  config   shows every option, its value and where that came from, as an INI file\n"
     "  stats    shows statistics of a finished, running or killed program (FILE or FILE.live)\n"
+    "  top      shows the programs that run under the library, and what they hold and move\n"
     "  doctor   looks for what would keep the library from working: exit 0 fine, 1 warnings, 2 "
     "broken\n"
     "  cache    shows and moves the database of measured costs\n"
@@ -169,7 +171,8 @@ typedef struct command {
 static const command_t commands[] = {
     {"run", tool_run},          {"verify", tool_verify}, {"config", show_config},
     {"stats", show_statistics}, {"doctor", tool_doctor}, {"cache", tool_cache},
-    {"tune", tool_tune},        {"plan", tool_plan},     {"advise", tool_advise},
+    {"tune", tool_tune},        {"plan", tool_plan},     {"top", tool_top},
+    {"advise", tool_advise},
 };
 
 /* NULL: there is none. */

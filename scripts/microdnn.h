@@ -28,6 +28,7 @@ int tool_doctor(int argc, char **argv);
 int tool_cache(int argc, char **argv);
 int tool_tune(int argc, char **argv);
 int tool_plan(int argc, char **argv);
+int tool_top(int argc, char **argv);
 int tool_advise(int argc, char **argv);
 
 /* getopt_long. If `--list-options` is all there is, prints the table for the completion of shells,

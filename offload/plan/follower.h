@@ -110,7 +110,18 @@ typedef struct mdnn_forecast {
     uint64_t moved_bytes; /* out and in */
 } mdnn_forecast_t;
 
+/* Where the program is, and whether its plan is followed there. */
+typedef enum mdnn_plan_state {
+    MDNN_PLAN_SEARCHING, /* no period was found yet */
+    MDNN_PLAN_LOST,      /* the program does something else than its periods */
+    MDNN_PLAN_TIMING,    /* the period's operations are being timed, */
+    MDNN_PLAN_PLANNING,  /* or it is being planned */
+    MDNN_PLAN_FOLLOWED,
+    MDNN_PLAN_IMPOSSIBLE, /* no plan fits the budget */
+} mdnn_plan_state_t;
+
 typedef struct mdnn_follower_report {
+    mdnn_plan_state_t state;
     uint64_t operations;        /* recorded */
     uint32_t periods, followed; /* periods found; 1 if the program is being followed now */
     /* Of the period that has a plan and was followed for the most operations, since a short loop

@@ -103,9 +103,26 @@ static void report_plan(mdnn_follower_report_t *report, const follower_plan_t *m
     report->in_bytes = made->plan.predicted.in_bytes;
 }
 
+static mdnn_plan_state_t state_of(const mdnn_follower_t *follower)
+{
+    for (int i = 0; follower->place.period != 0 && i < FOLLOWER_PERIODS; i++) {
+        const follower_entry_t *const entry = &follower->entries[i];
+        if (entry->number != follower->place.period)
+            continue;
+        if (entry->plan)
+            return entry->plan->plan.verdict == MDNN_VERDICT_FITS ? MDNN_PLAN_FOLLOWED
+                                                                  : MDNN_PLAN_IMPOSSIBLE;
+        return entry->stage == FOLLOWER_STAGE_TIMING     ? MDNN_PLAN_TIMING
+               : entry->stage == FOLLOWER_STAGE_PLANNING ? MDNN_PLAN_PLANNING
+                                                         : MDNN_PLAN_IMPOSSIBLE;
+    }
+    return follower->periods > 0 ? MDNN_PLAN_LOST : MDNN_PLAN_SEARCHING;
+}
+
 mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *follower)
 {
-    mdnn_follower_report_t report = {.operations = follower->sequence,
+    mdnn_follower_report_t report = {.state = state_of(follower),
+                                     .operations = follower->sequence,
                                      .periods = follower->periods,
                                      .followed = follower->place.period != 0,
                                      .policy = follower->config.policy};

@@ -35,6 +35,8 @@ typedef struct mdnn_virtual_device {
     uint64_t small_plain_bytes; /* of small allocations of the driver's, which share pages */
     _Atomic uint64_t met;       /* one bit for each other device that worked on its memory */
     uint64_t ended;             /* number of operations, to publish statistics now and then */
+    double published_us;        /* when that was looked at last */
+    char name[64];              /* as the driver calls it */
     uint32_t inside;            /* operations between begin and end, */
     uint32_t waiting;           /* and threads in a wait of the host, which have released the
                                  * lock */

@@ -139,9 +139,12 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
 /* `making` is locked. */
 static void publish(mdnn_virtual_device_t *device)
 {
-    char name[128] = "";
-    (void)mdnn_real_driver()->cuDeviceGetName(name, (int)sizeof name - 1, device->ordinal);
-    mdnn_trace_device(mdnn_virtual_trace(), device->ordinal, name, device->budget_bytes);
+    mdnn_memory_statistics_t numbers;
+    (void)mdnn_real_driver()->cuDeviceGetName(device->name, (int)sizeof device->name - 1,
+                                              device->ordinal);
+    mdnn_trace_device(mdnn_virtual_trace(), device->ordinal, device->name, device->budget_bytes);
+    mdnn_virtual_fill_statistics(device, &numbers); /* nobody else knows the device yet */
+    mdnn_memory_statistics_publish(device->ordinal, &numbers);
     mdnn_virtual_publish(device);
     mdnn_start_line(device->ordinal);
 }

@@ -5,13 +5,30 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/clock.h"
 #include "config/extremes.h"
 #include "config/numbers.h"
 #include "shim/real/kernel_list.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_devices.h"
 
-enum { PUBLISH_OPERATIONS = 1024 };
+/* After so many operations; where they are slow, after so many that took that long. */
+enum { PUBLISH_OPERATIONS = 1024, LOOK_OPERATIONS = 32 };
+static const double publish_us = 2e5;
+
+static bool is_due(mdnn_virtual_device_t *device)
+{
+    const uint64_t ended = ++device->ended;
+    if (ended % PUBLISH_OPERATIONS == 0)
+        return true;
+    if (ended % LOOK_OPERATIONS != 0)
+        return false;
+    const double now_us = mdnn_now_us();
+    const bool due = now_us - device->published_us >= publish_us;
+    if (due)
+        device->published_us = now_us;
+    return due;
+}
 
 static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_statistics_t *numbers)
 {
@@ -89,6 +106,12 @@ static void fill_of_tails(const mdnn_memory_tails_t *tails, mdnn_memory_statisti
     }
 }
 
+static const char *const plan_states[] = {
+    [MDNN_PLAN_SEARCHING] = "searching", [MDNN_PLAN_LOST] = "lost",
+    [MDNN_PLAN_TIMING] = "timing",       [MDNN_PLAN_PLANNING] = "planning",
+    [MDNN_PLAN_FOLLOWED] = "followed",   [MDNN_PLAN_IMPOSSIBLE] = "no plan fits",
+};
+
 static void fill_of_plan(const mdnn_follower_report_t *follower, mdnn_memory_statistics_t *numbers)
 {
     const char *const policy =
@@ -102,6 +125,10 @@ static void fill_of_plan(const mdnn_follower_report_t *follower, mdnn_memory_sta
     numbers->link_bound_ms = follower->link_bound_us / 1e3;
     numbers->predicted_ms = follower->predicted_us / 1e3;
     numbers->need_bytes = follower->need_bytes;
+    snprintf(numbers->plan_state, sizeof numbers->plan_state, "%s",
+             mdnn_process_options()->memory_policy == MDNN_POLICY_NONE
+                 ? "on demand"
+                 : plan_states[follower->state]);
     for (uint32_t i = 0; i < follower->forecast_count && i < MDNN_MEMORY_FORECASTS; i++)
         numbers->forecast[i] =
             (mdnn_memory_forecast_t){.budget_bytes = follower->forecast[i].budget_bytes,
@@ -119,6 +146,7 @@ void mdnn_virtual_fill_statistics(mdnn_virtual_device_t *device, mdnn_memory_sta
     fill_of_plan(&follower, numbers);
     fill_of_tails(mdnn_memory_tails(device->memory), numbers);
     numbers->host_bytes = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device));
+    snprintf(numbers->device_name, sizeof numbers->device_name, "%s", device->name);
     strncpy(numbers->safety, mdnn_choices_memory_safety[mdnn_virtual_safety(device)],
             sizeof numbers->safety - 1);
 }
@@ -152,7 +180,8 @@ void mdnn_virtual_count(mdnn_virtual_device_t *device)
     mdnn_memory_statistics_t numbers;
     /* In verify the next operation may be the last: an unnamed access can end the process. */
     const bool proving = mdnn_process_options()->memory_safety == MDNN_SAFETY_VERIFY;
-    if ((++device->ended % PUBLISH_OPERATIONS != 0 && !proving) || !device->memory)
+    const bool due = is_due(device);
+    if ((!due && !proving) || !device->memory)
         return;
     mdnn_virtual_fill_statistics(device, &numbers);
     mdnn_memory_statistics_publish(device->ordinal, &numbers);

@@ -40,7 +40,7 @@ static const void *good_record(void)
 {
     static mdnn_statistics_region_t good;
     if (good.header.version == 0) {
-        mdnn_statistics_region_init(&good);
+        mdnn_statistics_region_init(&good, false);
         good.header.row_capacity = ROWS;
         good.header.total_bytes = GOOD_BYTES;
         good.header.rows_taken = 2;

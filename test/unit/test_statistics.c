@@ -375,7 +375,7 @@ static mdnn_statistics_region_t *good_record(void)
 {
     mdnn_statistics_region_t *const record = calloc(1, sizeof *record);
     assert_non_null(record);
-    mdnn_statistics_region_init(record);
+    mdnn_statistics_region_init(record, false);
     atomic_store(&record->header.rows_taken, 2);
     atomic_store(&record->rows[0].sequence, 2);
     atomic_store(&record->rows[1].sequence, 3);
