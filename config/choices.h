@@ -1,5 +1,5 @@
 /* Enumerations of the options that accept one of a few words, made from config/choices.def. The option holds the number
- * of the word, mdnn_choices_SECTION_KEY[number] is the word, and NULL ends the list. */
+ * of the word. mdnn_choices_SECTION_KEY[number] is the word, and NULL ends that list. */
 #ifndef MDNN_CHOICES_H
 #define MDNN_CHOICES_H
 

@@ -1,6 +1,6 @@
 /* Fault points: places where the build for tests of tests (FLAVOUR=faults) can break a rule of the library, so that
- * `make test-faults` shows that a test notices. config/fault.def lists them. In any other build a fault point is the
- * constant false and costs nothing:
+ * `make test-faults` can show that a test notices it. config/fault.def lists them. In any other build a fault point is
+ * the constant false and costs nothing:
  *
  *     if (index > 0 && !MDNN_FAULT(BETA_NOT_ONE))
  *

@@ -35,7 +35,7 @@ typedef struct mdnn_shared_lock {
 #endif
 } mdnn_shared_lock_t;
 
-/* Times are of CLOCK_MONOTONIC. */
+/* Limits of waits are times of CLOCK_MONOTONIC. */
 typedef struct mdnn_condition {
     pthread_cond_t condition;
 } mdnn_condition_t;
@@ -51,8 +51,8 @@ typedef struct mdnn_condition {
         PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, MDNN_LOCK_##rank_name, true                        \
     }
 
-/* Aborts if the thread may not take a lock of this rank now. `recursive`: it may if it holds this
- * very lock. */
+/* Aborts if the thread may not take a lock of this rank now. `recursive`: it may take the lock again if it already
+ * holds this very lock. */
 void mdnn_lock_check(const void *lock, mdnn_lock_rank_t rank, bool recursive);
 void mdnn_lock_note_taken(const void *lock, mdnn_lock_rank_t rank);
 void mdnn_lock_note_released(const void *lock, mdnn_lock_rank_t rank);
@@ -114,7 +114,7 @@ static inline void mdnn_unlock(mdnn_lock_t *lock)
     (void)pthread_mutex_unlock(&lock->mutex);
 }
 
-/* false: another thread has it. The order of locks does not matter here, since nobody waits. */
+/* false: another thread holds the lock. The order of locks does not matter here, since nobody waits. */
 static inline bool mdnn_trylock(mdnn_lock_t *lock)
 {
     const bool taken = pthread_mutex_trylock(&lock->mutex) == 0;
@@ -182,7 +182,7 @@ static inline void mdnn_condition_init(mdnn_condition_t *condition)
     (void)pthread_condattr_destroy(&attributes);
 }
 
-/* Releases `lock` during the wait, and no other lock. The wait may end for no reason. */
+/* Releases `lock` during the wait, and no other lock. The wait may end without a signal. */
 static inline void mdnn_condition_wait(mdnn_condition_t *condition, mdnn_lock_t *lock)
 {
     mdnn_lock_check_wait(lock);

@@ -31,8 +31,7 @@ void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes);
             mdnn_log_write((level), (subsystem), __VA_ARGS__);                                     \
     } while (0)
 
-/* Logs at most once per process and place in the source: for trouble in the library that may repeat
- * at every call. */
+/* Logs at most once per process and place in the source: for failures in the library that may repeat at every call. */
 #define MDNN_LOG_ONCE(level, subsystem, ...)                                                       \
     do {                                                                                           \
         static atomic_flag mdnn_log_said_ = ATOMIC_FLAG_INIT;                                      \

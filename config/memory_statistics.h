@@ -27,7 +27,7 @@ typedef struct mdnn_memory_statistics {
 #undef MEMORY_BYTES
 #undef MEMORY_MS
     mdnn_memory_forecast_t forecast[MDNN_MEMORY_FORECASTS]; /* the largest budget first */
-    char policy[16];     /* that the last plan uses; "": there was none */
+    char policy[16];     /* the policy of the last plan; "": there was no plan */
     char safety[16];     /* as the option has it */
     char plan_state[24]; /* where the program and its plan are: "searching", "followed", ... */
     char device_name[64];
@@ -35,10 +35,9 @@ typedef struct mdnn_memory_statistics {
     char tails[256];         /* operations with the largest tails, for people; "": none */
 } mdnn_memory_statistics_t;
 
-/* Fills *numbers, which are all zero, for the device; false: no device with that ordinal has a
- * budget. It is called in the exit handler, so it must make no CUDA call and must not wait for a
- * lock that a stopped thread may hold: it tries the lock and returns false, and the numbers that
- * were published last count. */
+/* Fills *numbers, which are all zero, for the device; false: no device with that ordinal has a budget. It is called in
+ * the exit handler, so it must make no CUDA call and must not wait for a lock that a stopped thread may hold: if the
+ * lock is not free, it returns false, and then the numbers that were published last count. */
 typedef bool (*mdnn_memory_statistics_source_t)(int device, mdnn_memory_statistics_t *numbers);
 
 /* Called once per process, at the first use of virtual memory. Thread-safe. */

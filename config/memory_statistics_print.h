@@ -6,7 +6,7 @@
 
 #include "config/memory_statistics.h"
 
-/* One device. `numbers` may come from a damaged file. Text: some lines; JSON: one object. */
+/* Print the numbers of one device, which may come from a damaged file: as some lines of text, or as one JSON object. */
 void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, int device,
                                        FILE *out);
 void mdnn_memory_statistics_print_json(const mdnn_memory_statistics_t *numbers, int device,

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* Starts a thread that no signal of the program's is delivered to: these are for the program's threads. `name` (at most 15
- * letters) is what people see in a debugger. false: none could be started. */
+/* Starts a thread that receives none of the program's signals, which are meant for the program's threads. `name` (at
+ * most 15 letters) is what people see in a debugger. false: none could be started. */
 bool mdnn_thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void *argument);
 
 #endif

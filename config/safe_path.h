@@ -1,11 +1,10 @@
 /* Opens files in folders in which other users may write.
  *
- * A user who may write in a folder may put a symbolic link, a hard link, a FIFO or a file of his
- * own where the library expects its file. So these functions follow a path one component at a time,
- * each from the descriptor of the folder before it, and examine the opened file once more. Folders
- * that only root and the user (the effective one) may write in are trusted: links there may lead
- * elsewhere. A folder is shared if its group or everybody may write in it, or if it belongs to
- * somebody else; no link is followed there.
+ * A user who may write in a folder may put a symbolic link, a hard link, a FIFO or a file of theirs where the library
+ * expects its file. So these functions follow a path one component at a time, each from the descriptor of the folder
+ * before it, and examine the opened file once more. Folders that only root and the user (the effective one) may write
+ * in are trusted: links there may lead elsewhere. A folder is shared if its group or everybody may write in it, or if
+ * it belongs to somebody else; no link is followed there.
  *
  * These functions never return one of the three standard descriptors, which a program may have
  * closed. All descriptors close on exec. Thread-safe. */
@@ -38,11 +37,12 @@ int mdnn_safe_file_open(const mdnn_safe_path_t *place, int flags, mode_t mode);
 /* Both functions together, for one visit of a file; `flags` may contain O_TRUNC. */
 int mdnn_safe_open(const char *path, int flags, mode_t mode);
 
-/* Whether only the user can have written the file: it is his own and, if its folder is shared, has no other name. */
+/* Whether only the user can have written the file: it belongs to the user and, if its folder is shared, has no other
+ * name. */
 bool mdnn_safe_is_own(const mdnn_safe_path_t *place, const struct stat *information);
 
-/* Whether only root and the user can have written the file. A group with the number of the user is
- * assumed to be his own. */
+/* Whether only root and the user can have written the file. A group with the user's number is assumed to have the user
+ * as its only member. */
 bool mdnn_safe_is_trusted(const struct stat *information);
 
 /* A descriptor above the standard three in place of `descriptor`, which may be -1. */

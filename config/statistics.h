@@ -1,10 +1,10 @@
 /* Counters and per-problem rows of one process.
  *
- * Until mdnn_statistics_open the counters are plain static memory; with statistics on and a file as
- * the target they move into a shared mapping of `<file>.live` (the descriptor is closed within the
- * call), so that os._exit and SIGKILL lose nothing: `microdnn stats <file>.live` reads it. A normal
- * end (mdnn_statistics_finish, from the exit handler) writes <file> and removes the live file.
- * Thread-safe. A forked child counts into private memory and writes nothing. */
+ * Until mdnn_statistics_open the counters are plain static memory; if statistics are on and go to a file, they move
+ * into a shared mapping of `<file>.live` (the descriptor is closed within the call), so that os._exit and SIGKILL lose
+ * nothing: `microdnn stats <file>.live` reads that file. A normal end (mdnn_statistics_finish, from the exit handler)
+ * writes <file> and removes the live file. Thread-safe. A forked child counts into private memory and writes
+ * nothing. */
 #ifndef MDNN_STATISTICS_H
 #define MDNN_STATISTICS_H
 
@@ -51,11 +51,11 @@ typedef struct mdnn_statistics_row {
  * capacity are dropped and counted. */
 void mdnn_statistics_row(int *index, const mdnn_statistics_row_t *row);
 
-/* What distinguishes the layers in one execution of a convolution. Addresses are compared but not
- * read; small numbers for them are written. */
+/* What distinguishes the layers in one execution of a convolution. Addresses are only compared; the statistics show
+ * small numbers instead of them. */
 typedef struct mdnn_statistics_execution {
     int row;          /* of its problem; without such a row it is not recorded */
-    uint64_t stream;  /* what runs in order */
+    uint64_t stream;  /* executions in one stream run in order */
     uint64_t x, w, y; /* addresses of the tensors */
 } mdnn_statistics_execution_t;
 

@@ -36,7 +36,7 @@ typedef struct mdnn_statistics_slot {
 
 /* The first executions. Each is written once. */
 typedef struct mdnn_statistics_cell {
-    _Atomic uint32_t row; /* and one, last to be written; 0: nothing is here (yet) */
+    _Atomic uint32_t row; /* number of the row plus one, written last; 0: nothing is here (yet) */
     uint32_t reserved;
     uint64_t stream, x, w, y;
 } mdnn_statistics_cell_t;
@@ -63,7 +63,7 @@ typedef struct mdnn_statistics_header {
     char host[64];
     char library_version[16];
     _Atomic uint32_t rows_taken; /* may pass row_capacity: the rest was dropped */
-    _Atomic uint32_t finished;   /* 1: the process came to its normal end */
+    _Atomic uint32_t finished;   /* 1: the process has ended normally */
     uint64_t memory_offset;
     uint32_t memory_count;
     uint32_t memory_bytes; /* of one device */

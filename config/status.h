@@ -1,5 +1,5 @@
-/* Outcomes of internal functions. 0 is success. Results come back through the last pointer
- * arguments, which stay untouched on failure. */
+/* Outcomes of internal functions. 0 is success. Results are stored through the last pointer arguments, which stay
+ * untouched on failure. */
 #ifndef MDNN_STATUS_H
 #define MDNN_STATUS_H
 

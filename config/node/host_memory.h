@@ -1,4 +1,5 @@
-/* How much memory of the host the process may use. Opens, reads and closes files; for set-up. */
+/* How much memory of the host the process may use. The functions open, read and close files, and are called at
+ * set-up. */
 #ifndef MDNN_HOST_MEMORY_H
 #define MDNN_HOST_MEMORY_H
 

@@ -1,6 +1,6 @@
 /* The bytes of pinned host memory that all processes of a user hold together on this machine.
  *
- * They are in a small file in shared memory that every process maps when it pins memory
+ * The registry is a small file in shared memory that every process maps when it pins memory
  * (docs/design/locks-and-files.md). Each process has an entry that only it changes, so there is no lock that a killed
  * process could hold. An entry counts as long as its process lives and runs the same program. The entry of a process
  * that was killed, or that has become another program by exec, does not count, and the next process takes it over.

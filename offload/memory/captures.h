@@ -35,20 +35,21 @@ typedef enum mdnn_holder_kind {
 
 typedef struct mdnn_held {
     uint64_t address; /* where the allocation starts */
-    bool by_hand; /* only nodes that the program makes name it: held at most until it is freed */
+    /* only nodes that the program makes name it: held until it is freed at the latest */
+    bool by_hand;
     bool made, ended; /* each launch allocates it, and each launch frees it */
     bool out;         /* made and not ended: a launch has allocated it, and nothing has freed it */
 } mdnn_held_t;
 
-/* Adds an allocation. OK: the holder did not have it, so pin it. BUSY: the holder has it already;
- * it counts as held by hand only if both calls say so. OUT_OF_MEMORY. */
+/* Adds an allocation. OK: the holder did not have it, so the caller pins it. BUSY: the holder has it already; it counts
+ * as held by hand only if both calls say so. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_captures_hold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                  mdnn_held_t what);
 /* Takes it back. false: the holder does not have it. */
 bool mdnn_captures_unhold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                           uint64_t address);
-/* The program frees it: holders that have it by hand lose it, unless a graph allocates it again.
- * Returns how many they were. */
+/* The program frees it: holders that have it by hand lose it, unless a graph allocates it again. Returns how many
+ * holders lost it. */
 size_t mdnn_captures_freed(mdnn_captures_t *captures, uint64_t address);
 /* The allocation that the holder has there; NULL: none. Valid until the next call. */
 mdnn_held_t *mdnn_captures_find(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
@@ -59,9 +60,9 @@ bool mdnn_captures_is_made(const mdnn_captures_t *captures, uint64_t address);
  * must hold something. */
 bool mdnn_captures_frees_on_launch(const mdnn_captures_t *captures, uint64_t executable);
 void mdnn_captures_set_frees_on_launch(mdnn_captures_t *captures, uint64_t executable, bool frees);
-/* `to`, which must hold nothing, gets all that `from` holds, and both are one holder for later
- * additions. Does nothing if there is no holder `from`, or if they are one already. BUSY: `to`
- * holds something else. OUT_OF_MEMORY: `from` keeps everything for good. */
+/* `to`, which must hold nothing, gets all that `from` holds, and from then on both count as one holder. Does nothing if
+ * there is no holder `from`, or if both are one already. BUSY: `to` holds something else. OUT_OF_MEMORY: `from` keeps
+ * everything for good. */
 mdnn_status_t mdnn_captures_share(mdnn_captures_t *captures, mdnn_holder_kind_t from_kind,
                                   uint64_t from, mdnn_holder_kind_t to_kind, uint64_t to);
 /* `from` keeps everything for good. */
@@ -70,8 +71,7 @@ void mdnn_captures_keep(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint
 const mdnn_held_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
                                       uint64_t id, size_t *count);
 
-/* From now on the holder, and the graph with its parts, is known as `to`, which must not exist
- * yet. */
+/* From now on the holder (if it is a graph, with its parts) is known as `to`, which must not exist yet. */
 void mdnn_captures_rename(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t from,
                           uint64_t to);
 
@@ -86,12 +86,12 @@ void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t by
 /* ---- captures under way ---- */
 
 typedef struct mdnn_capture {
-    mdnn_stream_t stream;  /* where it began and has to end */
-    bool of_thread;        /* `stream` is the handle that means each thread's own stream: */
-    pthread_t thread;      /* it began in that of this thread */
+    mdnn_stream_t stream;  /* where the capture began and has to end */
+    bool of_thread;        /* `stream` is the handle that means each thread's own stream; */
+    pthread_t thread;      /* the capture began in the one of this thread */
     unsigned long long id; /* 0: the driver does not say */
-    mdnn_graph_t graph;    /* that it makes; NULL: the driver does not say */
-    bool given;            /* the graph is the program's and stays, whatever becomes of this */
+    mdnn_graph_t graph;    /* that the capture makes; NULL: the driver does not say */
+    bool given;            /* the graph is the program's, and outlives the capture */
 } mdnn_capture_t;
 
 /* Remembers the capture. false: out of memory. */

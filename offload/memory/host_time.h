@@ -20,7 +20,7 @@ typedef struct mdnn_host_time {
     double us[MDNN_HOST_TIME_COUNT];
 } mdnn_host_time_t;
 
-/* What was measured within the library's own work counts as something else. */
+/* Counts `us` as `kind` instead of as the library's own work, within which it was measured. */
 static inline void mdnn_host_time_take(mdnn_host_time_t *time, mdnn_host_time_kind_t kind,
                                        double us)
 {

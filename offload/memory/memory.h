@@ -44,22 +44,22 @@ typedef struct mdnn_background {
     double time_us;
 } mdnn_background_t;
 
-/* The functions of the device that the mechanism needs. `context` is passed on to them. A function
- * that fails has changed nothing. Chunks and host slots have config.chunk_bytes. */
+/* The functions of the device that the mechanism needs. `context` is passed on to them. A function that fails has
+ * changed nothing. Chunks and host slots have the size config.ranges.chunk_bytes. */
 typedef struct mdnn_memory_device {
-    /* A chunk is mapped in a window of aliases for as long as it lives. OUT_OF_DEVICE_MEMORY also
-     * if the budget is used up: the device itself keeps to the budget. */
+    /* A chunk is mapped in a window of aliases for as long as it lives. OUT_OF_DEVICE_MEMORY also if the budget is used
+     * up: the device itself keeps to the budget, too. */
     mdnn_status_t (*create_chunk)(void *context, uint64_t *chunk);
     mdnn_status_t (*destroy_chunk)(void *context,
                                    uint64_t chunk); /* neither in use nor mapped by `map` */
     mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk); /* read and write */
     mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
 
-    /* The point behind everything enqueued in `stream` so far. Cheap: called for each operation.
+    /* The point after everything that is enqueued in `stream` so far. Cheap, because it is called for each operation.
      */
     mdnn_stream_point_t (*mark)(void *context, uint64_t stream);
-    /* Never waits; true once wait_on_host has returned OK. Never called with position 0, before
-     * which nothing was enqueued. */
+    /* Never waits; true once wait_on_host has returned OK. Never called with position 0, which means that nothing was
+     * enqueued. */
     bool (*is_done)(void *context, mdnn_stream_point_t point);
     mdnn_status_t (*wait_on_host)(void *context, mdnn_stream_point_t point); /* for copies */
     /* The same, but BUSY after that time: for the program's own work. */
@@ -73,37 +73,36 @@ typedef struct mdnn_memory_device {
     /* The number of operations of any kind that the calling thread has between begin and end.
      * NULL: all that are between begin and end are the calling thread's. */
     uint32_t (*opened_here)(void *context);
-    /* Makes the point of a mark pass together with the work before it; otherwise it may seem not to
-     * pass until later work has ended. NULL: that never happens. */
+    /* Makes the point of a mark pass together with the work before it; without this call the point may seem not to pass
+     * until later work has ended. NULL: not needed. */
     void (*fix)(void *context, mdnn_stream_point_t point);
     mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_stream_point_t point);
 
-    /* Takes pinned host memory. BUSY: it is being allocated, ask again; OUT_OF_MEMORY: there is no
-     * more. */
+    /* Takes pinned host memory. BUSY: it is being allocated, so ask again; OUT_OF_MEMORY: there is no more. */
     mdnn_status_t (*take_slot)(void *context, uint64_t *slot);
     void (*give_slot)(void *context, uint64_t slot);
     /* Waits (on the host) until take_slot would not answer BUSY. */
     mdnn_status_t (*wait_for_slot)(void *context);
     /* Map or unmap chunks in the background, one after the other, at most MDNN_REMAP_CHUNKS of them per call of begin.
      * begin copies *remap and returns a token, which is valid until end; BUSY or UNSUPPORTED: the device cannot do it,
-     * or not now. done returns how many chunks have been mapped or unmapped; *over: there will be no more. end ends the
-     * job: with `all` the calling thread does the rest of it, otherwise chunks whose turn has not come are left as they
-     * are. It sets *done as `done` does, and returns why not all chunks are done. If begin is NULL, the device never
-     * does this. */
+     * or not now. done returns how many chunks have been mapped or unmapped; *over says that there will be no more. end
+     * ends the job: with `all` the calling thread does the rest of it; otherwise chunks whose turn has not come are
+     * left as they are. It sets *done to what the function done returns, and its own result says why not all chunks are
+     * done. If begin is NULL, the device never does this. */
     mdnn_status_t (*remap_begin)(void *context, const mdnn_remap_t *remap, uint64_t *token);
     uint64_t (*remap_done)(void *context, uint64_t token, bool *over);
     mdnn_status_t (*remap_end)(void *context, uint64_t token, bool all, uint64_t *done);
-    /* How many chunks the background has mapped or unmapped, and how long that took; what calling threads did in `end`
-     * does not count. NULL if begin is. */
+    /* How many chunks the background has mapped or unmapped, and how long that took; what calling threads did in
+     * remap_end does not count. NULL if remap_begin is. */
     mdnn_background_t (*background)(void *context);
-    /* HOST and tails only: these map a slot for reading and writing at a step of a range where nothing is
-     * mapped, and unmap it. */
+    /* For HOST and tails only. cover maps a slot, for reading and writing, at a step of a range where nothing is
+     * mapped; uncover unmaps it. */
     mdnn_status_t (*cover)(void *context, uint64_t address, uint64_t slot);
     mdnn_status_t (*uncover)(void *context, uint64_t address, uint64_t slot);
 
     /* Enqueues a copy of `bytes` between a chunk's alias and a slot in the direction's own stream. The copy waits for
-     * no other stream, since the mechanism calls this only when the chunk is idle. *end: the point behind it. Copies in
-     * one direction end in the order of the calls. */
+     * no other stream, since the mechanism calls this only when the chunk is idle. *end: the point after the copy.
+     * Copies in one direction end in the order of the calls. */
     mdnn_status_t (*copy)(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
                           mdnn_stream_point_t *end);
 
@@ -126,10 +125,10 @@ typedef struct mdnn_memory_config {
     /* The limit on all chunks, which are those of ranges and of slabs; checked at every create. */
     uint64_t budget_bytes;
     uint64_t min_bytes; /* smaller ranges never leave */
-    /* VERIFY: before each operation all ranges that it does not name are unmapped, and the host
-     * waits for its end, so an unnamed access faults at once. Slabs stay mapped; with
-     * ranges.small_bytes 0 there are none. HOST: a range that is away is mapped to its host copy,
-     * and ranges move only while nothing runs (offload/memory/memory_quiet.c). */
+    /* VERIFY: before each operation all ranges that it does not name are unmapped, and the host waits for its end, so
+     * an unnamed access faults immediately. Slabs stay mapped; with ranges.small_bytes 0 there are none. HOST: a range
+     * that is away is mapped to its host copy, and ranges move only while nothing runs
+     * (offload/memory/memory_quiet.c). */
     mdnn_safety_t safety;
     /* What an operation names beyond the budget is mapped to its host copies while it runs. The device's `cover` must
      * work. Not with VERIFY. */
@@ -178,29 +177,28 @@ void mdnn_memory_close(mdnn_memory_t *memory);
  * and pin return the same four. */
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address);
-/* The same for a workspace: if it can never be device memory as a whole it is refused, since a smaller one will do. */
+/* The same for a workspace: if all of it can never be device memory at once, it is refused, since a smaller one is
+ * enough. */
 mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                              uint64_t *address);
-/* Called after an allocation of that size, or a pin of it, was refused. Says whether the program
- * can do without it because it is a workspace, so that the refusal says nothing about the smallest
- * budget. */
+/* Called after an allocation of that size, or a pin of it, was refused. `optional` says whether the program can do
+ * without it because it is a workspace; the refusal then says nothing about the smallest budget. */
 void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optional);
-/* Whether one operation can ever name the live allocations at these addresses together, beside what
- * never leaves. Unknown addresses are passed over. */
+/* Whether one operation can ever name the live allocations at these addresses together, beside what never leaves.
+ * Unknown addresses are ignored. */
 bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count);
-/* Whether an operation that names more than that, and is not captured, runs with a part of it on the host. */
+/* Whether an operation that names more than fits, and is not captured, runs with a part of its operands on the host. */
 bool mdnn_memory_has_tails(const mdnn_memory_t *memory);
-/* The most bytes that an allocation may have if an operation that names it beside operands of these
- * sizes is ever to run. Which allocations the operands are is guessed, so that the result is never
- * too small. */
+/* The most bytes that an allocation may have if an operation that names it beside operands of these sizes is ever to
+ * run. The function guesses which allocations are the operands, in such a way that the result is never too small. */
 uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *sizes, size_t count);
 /* Whether a workspace of `bytes` can ever be used beside operands of these sizes. If it cannot, and
  * no live allocation has the same size, it counts as refused, and mdnn_memory_judge_refusal must
  * follow. */
 bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uint64_t *sizes,
                                 size_t count);
-/* Gives back the allocation that starts at `address`, in the order of `stream`: work enqueued
- * before, in whatever stream, may still use it. NOT_FOUND. */
+/* Gives back the allocation that starts at `address`, in the order of `stream`: work that was enqueued before in any
+ * stream may still use it. NOT_FOUND. */
 mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream);
 
 /* Reserve addresses for allocations that the program will make there itself, and give them back. The addresses outlive
@@ -218,9 +216,10 @@ mdnn_status_t mdnn_memory_await_addresses(mdnn_memory_t *memory, uint64_t addres
  * beginning. */
 mdnn_status_t mdnn_memory_promise(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_end_promise(mdnn_memory_t *memory, uint64_t bytes);
-/* Keeps a promise of that size: makes an allocation that occupies all of the addresses, and takes memory when it is
- * first named. Waits, like await_addresses, for the allocation that was there before; if that one is pinned, it is
- * revived instead. BUSY: the allocation would need memory now, or another one lives there. mdnn_memory_free ends it. */
+/* Keeps a promise of that size: makes an allocation that occupies all of the addresses. The allocation takes memory
+ * when it is first named. Waits, like await_addresses, for the allocation that was there before; if that one is pinned,
+ * it is revived instead. BUSY: the allocation would need memory now, or another one lives there. mdnn_memory_free ends
+ * the allocation. */
 mdnn_status_t mdnn_memory_allocate_at(mdnn_memory_t *memory, uint64_t address, uint64_t bytes);
 
 /* The live allocation around `address`. O(1). */
@@ -232,7 +231,7 @@ uint64_t mdnn_memory_number(const mdnn_memory_t *memory, uint64_t address);
 mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address);
 
 typedef struct mdnn_memory_operand {
-    uint64_t address; /* anywhere in the allocation; unknown ones are passed over */
+    uint64_t address; /* anywhere in the allocation; unknown ones are ignored */
     mdnn_use_role_t role;
 } mdnn_memory_operand_t;
 
@@ -246,8 +245,8 @@ typedef struct mdnn_memory_operation {
     const mdnn_memory_operand_t
         *operands; /* borrowed until end; an allocation may be named several times */
     size_t operand_count;
-    /* The operation does not run now: each allocation that it names is made resident and pinned
-     * once, until mdnn_memory_unpin. It is not marked and not recorded. */
+    /* The operation does not run now: each allocation that it names is made resident and pinned once, until
+     * mdnn_memory_unpin. The operation gets no stream point and is not recorded. */
     bool capturing;
     uint64_t time_token, began; /* the mechanism's */
 } mdnn_memory_operation_t;
@@ -258,8 +257,8 @@ typedef struct mdnn_memory_operation {
  * operations of this thread hold between begin and end; memory that operations of other threads
  * hold is waited for. After any failure nothing is held, and the operation must not be enqueued. */
 mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation);
-/* Called after the operation was enqueued, or with `enqueued` false if it was not. Records it and
- * follows the plan follower's advice. */
+/* Called after the operation was enqueued, or with `enqueued` false if it was not. Records the operation and follows
+ * the plan follower's advice. */
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued);
 
 /* The start of the allocation in which the address of operand `i` lay when the operation began, or, for a
@@ -267,19 +266,19 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
 bool mdnn_memory_operand_start(const mdnn_memory_t *memory,
                                const mdnn_memory_operation_t *operation, size_t i, uint64_t *start);
 
-/* HOST: from now on nothing waits for operations between begin and end, so their unnamed accesses
- * may fault. This holds for good or until it is taken back. */
+/* HOST: from now on nothing waits for operations between begin and end, so their unnamed accesses may fault. This holds
+ * until a call with `hurried` false takes it back. */
 void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
 
-/* Changes the safety level to HOST for good: what is away is covered, so unnamed accesses are served. The device's
- * `cover` must work. BUSY: an operation is between begin and end, or a move has not ended; the level stays, unless what
- * was covered cannot be uncovered. */
+/* Changes the safety level to HOST for good: host memory is mapped (`cover`) where something is away, so unnamed
+ * accesses are served. The device's `cover` must work. BUSY: an operation is between begin and end, or a move has not
+ * ended; the level then stays as it is, unless host memory that was mapped cannot be unmapped. */
 mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory);
 
-/* Called around an operation that may use any allocation beside those that are named within; nobody
- * knows which. false: something is away, or memory is short, so the operation must be named. After
- * begin nothing is unmapped, and after end nothing is unmapped until all work that is enqueued in
- * `stream` at that time is over. */
+/* Called around an operation that may use any other allocation besides those that it names between begin and end;
+ * nobody knows which. false: something is away, or memory is short, so the operation must name what it uses. After
+ * begin nothing is unmapped, and after end nothing is unmapped until all work that is enqueued in `stream` at that time
+ * is over. */
 bool mdnn_memory_untracked_begin(mdnn_memory_t *memory);
 void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);
 
@@ -287,21 +286,20 @@ void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);
  * RESIDENT at once. */
 size_t mdnn_memory_live(const mdnn_memory_t *memory, uint64_t *starts, size_t capacity, bool *fits);
 
-/* Takes every move a step further if possible. Never waits. true: something is under way that
- * continues without the program. */
+/* Takes every move a step further if possible. Never waits. true: something is under way that will end without any call
+ * of the program. */
 bool mdnn_memory_progress(mdnn_memory_t *memory);
 
-/* Keeps the allocation around `address` resident, because a graph has captured it or another
- * process shares it. Pins are counted. If the allocation is away, it is made resident first. If it
- * is freed while it is pinned, it is not found any more, but it can be named, pinned again and
- * unpinned; it stays where it is, and its memory serves others only after the last unpin. *start:
- * where it starts. NOT_FOUND; OUT_OF_DEVICE_MEMORY. */
+/* Keeps the allocation around `address` resident, because a graph has captured it or another process shares it. Pins
+ * are counted. If the allocation is away, it is made resident first. If it is freed while it is pinned, it is not found
+ * any more, but it can be named, pinned again and unpinned; it stays where it is, and its memory serves others only
+ * after the last unpin. *start: where the allocation starts. NOT_FOUND; OUT_OF_DEVICE_MEMORY. */
 mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start);
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
 /* Revives an allocation that was freed while pinned, at its address and with its content. false:
  * there is none. */
 bool mdnn_memory_revive(mdnn_memory_t *memory, uint64_t address);
-/* Whether it has pins other than live pins. */
+/* Whether the allocation has pins other than live pins. */
 bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address);
 
 /* A live pin ends when its allocation is freed, if not earlier. It is for objects that refer to
@@ -322,12 +320,11 @@ bool mdnn_memory_has_live_pins(const mdnn_memory_t *memory, uint64_t address);
  * pinned. */
 bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address);
 
-/* Sets `bytes` of the budget aside, until they are given back, for device memory that is not
- * managed here and that the caller allocates afterwards. Ranges leave for it and chunks are
- * destroyed, so it waits on the host like allocate. OUT_OF_DEVICE_MEMORY: not enough can leave, or
- * not in such a way that each range, and operations like those so far, could come back. With HOST,
- * BUSY as in allocate. all_the_same: for memory that exists already; it counts even beyond the
- * budget. */
+/* Sets `bytes` of the budget aside, until they are given back, for device memory that is not managed here and that the
+ * caller allocates afterwards. Ranges leave for it and chunks are destroyed, so it waits on the host like allocate.
+ * OUT_OF_DEVICE_MEMORY: not enough can leave, or afterwards there would be too little room for each range to come back
+ * and for operations like those so far. With HOST, BUSY as in allocate. The function all_the_same is for memory that
+ * exists already; such memory counts even beyond the budget. */
 mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes);
 /* The same, but also refused if operations like those so far would then need tails: for memory without which the
  * program can go on. */
@@ -357,25 +354,29 @@ typedef struct mdnn_memory_report {
     double host_wait_us;
     mdnn_host_time_t host_time, round_host_time; /* since the start; of one iteration, 0: unknown */
     uint64_t late_returns[MDNN_LATE_RETURN_COUNT];
-    /* The smallest budget that is known to be needed. With tails: memory that never leaves, and one chunk.
-     * Without them: memory that never leaves, and the largest operation without its workspace, since a
-     * smaller one may suffice (Chen 2019, equation 6). */
+    /* The smallest budget that is known to be needed. With tails: memory that never leaves, and one chunk. Without
+     * tails: memory that never leaves, and the largest operation without its workspace, since a smaller workspace may
+     * be enough (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
     uint64_t whole_budget_bytes;   /* the same, as if there were no tails */
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
-    uint64_t wanting_bytes; /* the same of those that are not optional, until the program goes on */
+    /* as refused_budget_bytes, but only for refused requests that are not optional, and until the program goes on
+     * without them */
+    uint64_t wanting_bytes;
     uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */
-    mdnn_background_t background; /* what threads of the library did of `mapped` and `unmapped` */
-    uint64_t mapped_returned, mapped_at_first_use; /* of `mapped`: ranges were away, or blank */
-    double
-        iteration_us; /* of one iteration of what repeats, as it ran, on the device; 0: unknown */
+    /* the part of `mapped` and `unmapped` that threads of the library did */
+    mdnn_background_t background;
+    /* parts of `mapped`: for ranges that were away, and for ranges without content */
+    uint64_t mapped_returned, mapped_at_first_use;
+    double iteration_us; /* time of one iteration on the device, as measured; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to
      * unmapped memory destroys the context, so any further one has the same cause. */
     uint64_t unnamed_accesses, unnamed_key;
     const char *unnamed_name; /* or NULL */
 } mdnn_memory_report_t;
 
-/* The tails of operations: what they used in host memory because not everything that they named had room. */
+/* The tails of operations: the host memory that they used because not everything that they named had room on the
+ * device. */
 enum { MDNN_MEMORY_TAILS = 8 };
 typedef struct mdnn_memory_tail {
     uint64_t key, count, bytes; /* of the operation; bytes: most at once; count 0: none */
@@ -386,16 +387,17 @@ typedef struct mdnn_memory_tails {
     mdnn_memory_tail_t largest[MDNN_MEMORY_TAILS];
 } mdnn_memory_tails_t;
 
-const mdnn_memory_tails_t *mdnn_memory_tails(const mdnn_memory_t *memory); /* changes with it */
+/* the result changes as calls for `memory` go on */
+const mdnn_memory_tails_t *mdnn_memory_tails(const mdnn_memory_t *memory);
 /* Adds the time that a thread spent in the library holding the caller's lock, and the time that it had waited for
  * that lock. */
 void mdnn_memory_note_host_time(mdnn_memory_t *memory, double inside_us, double lock_us);
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
 mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 
-/* The bytes that an allocation could get now and use beside what is alive, which cuMemGetInfo
- * reports: the budget, less memory that cannot leave and less the largest operation so far (at most
- * what is alive). */
+/* What cuMemGetInfo reports as free: the bytes that an allocation could get now and use beside what is alive. That is
+ * the budget, less memory that cannot leave, and less the largest operation so far, which counts as no more than all
+ * that is alive. */
 uint64_t mdnn_memory_available(const mdnn_memory_t *memory);
 
 #endif

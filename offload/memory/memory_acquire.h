@@ -4,17 +4,15 @@
 
 #include "offload/memory/memory_internal.h"
 
-/* Like mdnn_ranges_acquire, but it does and waits for everything that is needed. If the plan knows
- * the first use, nothing is sent away and the allocation gets addresses alone, like
- * mdnn_ranges_reserve; the same holds if other streams work for long on the memory. If nothing else
- * is possible, it works like mdnn_ranges_acquire_behind. OK: the thread has the turn, and
- * mdnn_memory_end_quiet and end_turn follow. */
+/* Like mdnn_ranges_acquire, but this function also makes room and waits as needed. If the plan knows the first use,
+ * nothing is sent away, and the allocation gets addresses alone, like mdnn_ranges_reserve; the same holds if other
+ * streams go on working on the memory for long. If nothing else is possible, it works like mdnn_ranges_acquire_behind.
+ * OK: the thread has the turn, and mdnn_memory_end_quiet and end_turn follow. */
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                   mdnn_first_use_t first_use, bool may_have_tail, mdnn_turn_t *turn,
                                   mdnn_acquired_t *allocation);
-/* Whether an allocation of that size may have addresses alone. With HOST each address has memory.
- * Allocations that must not leave, or that may be used untracked, have memory from the
- * beginning. */
+/* Whether an allocation of that size may have addresses alone. It may not with HOST, where each address has memory, nor
+ * if the allocation must not leave or may be used untracked. */
 bool mdnn_memory_may_be_bare(const mdnn_memory_t *memory, uint64_t bytes);
 /* Whether an allocation that may be bare can ever be used, beside all that lives. */
 bool mdnn_memory_could_hold(const mdnn_memory_t *memory, uint64_t bytes);

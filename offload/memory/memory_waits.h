@@ -1,4 +1,4 @@
-/* Waits of the host. Each of them releases the caller's lock, so anything that is not held may have changed when it
+/* Waits of the host. Each wait releases the caller's lock, so anything that is not held may have changed when the wait
  * ends. NOT_FOUND: the memory was closed during the wait. */
 #ifndef MDNN_MEMORY_WAITS_H
 #define MDNN_MEMORY_WAITS_H
@@ -8,7 +8,7 @@
 /* A wait for the program is cut into stretches of this length. */
 static const double mdnn_stretch_s = 0.02;
 
-/* Waits on the host, counted. STUCK: the device completes nothing any more. */
+/* Waits on the host, and counts the time. STUCK: the device completes nothing any more. */
 mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_stream_point_t point);
 /* The same for one of the library's own copies, which ends by itself. */
 mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_stream_point_t point);
@@ -31,9 +31,9 @@ mdnn_status_t mdnn_memory_wait_and_move(mdnn_memory_t *memory, mdnn_stream_point
 /* Waits until nothing moves (a range that lacks memory does not move). A failure of the device ends
  * the wait, and so does one that takes too long. */
 void mdnn_memory_join(mdnn_memory_t *memory);
-/* Called after an operation that ends with `end`. Planned returns get only idle memory, and a host
- * that allocates far ahead of the device would take it from them. So the host waits until they have
- * what the plan gives them, as long as that operation keeps the device busy. */
+/* Called after an operation that ends with `end`. Planned returns get only idle memory, and a host that allocates far
+ * ahead of the device would take it from them. So the host waits until the returns have what the plan gives them, but
+ * only while that operation keeps the device busy. */
 void mdnn_memory_slow_down(mdnn_memory_t *memory, mdnn_stream_point_t end);
 
 #endif

@@ -3,16 +3,17 @@
  * caller reports the copies that bring words (shim/vmem/virtual_pointers.h).
  *
  * A word is known by its place and its value, both addresses. It counts from the call that enqueues its copy. When a
- * later copy or fill overwrites it, it stops counting for the stream of that call at once, and for other streams when
- * all work has ended that was enqueued before. What it points to is whatever lives at its value when somebody asks. A
- * word ends when the allocation that holds it ends.
+ * later copy or fill overwrites it, it stops counting for the stream of that call immediately, and for other streams
+ * when all work that was enqueued before has ended. It points to whatever lives at its value at the time of the
+ * question. A word is forgotten when the allocation that holds it ends.
  *
- * Of what a kernel writes nobody knows the place. Such a word is spread: it may lie anywhere in some bytes. Only what
- * overwrites all of these ends it, and a copy of any of them takes it along. What a graph writes comes again with each of
- * its launches, so nothing overwrites it: such a word is kept until its allocation ends.
+ * Nobody knows the place of a word that a kernel writes. Such a word is spread: it may lie anywhere in a stretch of
+ * bytes. Only a write that covers all of these bytes removes it, and a copy of any of them takes it along. A word that
+ * a graph writes comes again with each of its launches, so no overwriting removes it: such a word is kept until its
+ * allocation ends.
  *
  * Words that may change between the call and the copy are unread until they have been read back from the device. Until
- * then the words that the call knew count as well, but nobody knows whether they are all.
+ * then the words that were known at the call count as well, but nobody knows whether there are others.
  *
  * Not thread-safe: the caller holds a lock, under which the functions of mdnn_pointer_calls_t are called. If memory is
  * short, a function returns false, or sets `lost`, and some of the reported words may be missing. */
@@ -32,8 +33,7 @@ typedef struct mdnn_pointer_calls {
     bool (*find)(void *context, uint64_t address, uint64_t *start, uint64_t *end);
     /* Changes whenever an allocation begins or ends. */
     uint64_t (*generation)(void *context);
-    bool (*is_done)(void *context,
-                    mdnn_stream_point_t point); /* a false that is wrong does no harm */
+    bool (*is_done)(void *context, mdnn_stream_point_t point); /* a wrong `false` does no harm */
     /* The words of mdnn_pointer_tables_unread are not needed any more. */
     void (*give_back)(void *context, const void *words);
 } mdnn_pointer_calls_t;
@@ -53,28 +53,30 @@ void mdnn_pointer_tables_destroy(mdnn_pointer_tables_t *tables); /* accepts NULL
 
 /* Whether there is any word, known or unread. */
 bool mdnn_pointer_tables_any(const mdnn_pointer_tables_t *tables);
-/* Whether any word lies in the bytes, or is unread there. */
+/* Whether any word, known or unread, lies in the bytes. */
 bool mdnn_pointer_tables_has(const mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes);
 bool mdnn_pointer_tables_is_unread(const mdnn_pointer_tables_t *tables, uint64_t at,
                                    uint64_t bytes);
 
-/* Work up to `point` overwrites the bytes. Words that it overwrites in part stay, and those that are kept. */
+/* Called when work up to `point` overwrites the bytes. Words that it overwrites only in part stay, and so do words that
+ * are kept. */
 void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes,
                                    mdnn_stream_point_t point);
-/* Adds words at their places, beside those that are there; call mdnn_pointer_tables_overwrite first to end these. In the
- * order of their places, then of their values. `kept`: a graph brings them. */
+/* Adds words at their places, beside those that are there; call mdnn_pointer_tables_overwrite first to remove these.
+ * The words must be sorted by place, then by value. `kept`: a graph brings them. */
 bool mdnn_pointer_tables_add(mdnn_pointer_tables_t *tables, const mdnn_pointer_word_t *words,
                              size_t count, bool kept);
-/* Adds words that lie anywhere in the MDNN_POINTER_SPREAD_BYTES from `at` on, or before its allocation ends. `at` counts
- * as its multiple of MDNN_POINTER_STEP_BYTES. Of values in one allocation and in the same 2 MiB one is kept. */
+/* Adds words that lie anywhere in the MDNN_POINTER_SPREAD_BYTES from `at` on, or before its allocation ends. `at` is
+ * rounded down to a multiple of MDNN_POINTER_STEP_BYTES. Of several values in one allocation and in the same 2 MiB only
+ * one is kept. */
 bool mdnn_pointer_tables_spread(mdnn_pointer_tables_t *tables, uint64_t at, const uint64_t *values,
                                 size_t count, bool kept);
 /* Adds to the bytes at `to` the words that lie in the bytes at `from`, likewise beside those that are there. `kept`: a
  * graph copies them. */
 bool mdnn_pointer_tables_copy(mdnn_pointer_tables_t *tables, uint64_t to, uint64_t from,
                               uint64_t bytes, bool kept);
-/* What the bytes hold is known only from `words`, once `point` has passed; `words` belong to the tables until they are
- * given back. At most MDNN_POINTER_UNREAD_BYTES, from a multiple of 8 on. */
+/* What the bytes hold will be known only from `words`, once `point` has passed; `words` belongs to the tables until it
+ * is given back. At most MDNN_POINTER_UNREAD_BYTES, from a multiple of 8 on. */
 bool mdnn_pointer_tables_unread(mdnn_pointer_tables_t *tables, uint64_t at, uint64_t bytes,
                                 mdnn_stream_point_t point, const void *words);
 /* Forgets all words in the bytes, which are those of whole allocations that end. */
@@ -82,12 +84,12 @@ void mdnn_pointer_tables_forget(mdnn_pointer_tables_t *tables, uint64_t at, uint
 
 /* What work in a stream reaches through words. All zero at first; free `starts` afterwards. */
 typedef struct mdnn_pointers_followed {
-    uint64_t *
-        starts; /* of allocations, some perhaps twice; what a holder's latest words lead to comes first */
+    /* of allocations, some perhaps twice; those that a holder's latest words lead to come first */
+    uint64_t *starts;
     size_t current, count; /* those from `current` on are reached only by words being overwritten */
     size_t capacity;
     bool lost;   /* some are missing, because memory was short */
-    bool unread; /* it may be more: ask again when this point has passed */
+    bool unread; /* there may be more: ask again when `until` has passed */
     mdnn_stream_point_t until;
 } mdnn_pointers_followed_t;
 

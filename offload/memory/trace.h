@@ -10,9 +10,9 @@
  * descriptor stays open. The closing bracket comes with mdnn_trace_finish: without it (a killed
  * process) the file still opens, without the last batch. A child after fork writes nothing.
  *
- * Thread-safe: it has a lock of its own, which is never held while anything is waited for but the
- * write itself. Every function accepts a NULL trace and does nothing. Trouble with the file is
- * logged once, and nothing more is written. */
+ * Thread-safe: the trace has a lock of its own, and a thread that holds it waits for nothing but the write itself.
+ * Every function accepts a NULL trace and then does nothing. The first error of the file is logged, and nothing more is
+ * written. */
 #ifndef MDNN_TRACE_H
 #define MDNN_TRACE_H
 

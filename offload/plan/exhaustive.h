@@ -1,7 +1,6 @@
-/* Finds the best schedule of a small period by trying all: every set of gaps, every position at
- * which a copy may begin and a range may return, and every variant. It is the schedule bound of
- * small cases and the oracle of the tests. Copies that may begin at the same position go in the
- * order of their gaps. */
+/* Finds the best schedule of a small period by trying all of them: every set of gaps, every position at which a copy
+ * may begin and a range may return, and every variant. The result is the schedule bound of small cases, with which the
+ * tests compare plans. Copies that may begin at the same position run in the order of their gaps. */
 #ifndef MDNN_EXHAUSTIVE_H
 #define MDNN_EXHAUSTIVE_H
 

@@ -1,5 +1,5 @@
-/* The plan follower watches what the program does and advises what should move. It feeds the history, orders a plan for
- * each period that the history finds (made on a thread of its own, if it may use one), and says after each operation
+/* The plan follower watches what the program does and advises what should move. It feeds the history, has a plan made
+ * for each period that the history finds (on a thread of its own, if it may use one), and says after each operation
  * which ranges should begin to leave and which should begin to return. All of this is advice: the mechanism
  * (offload/memory/memory.h) is correct without it, and may ignore it.
  *
@@ -50,28 +50,28 @@ typedef struct mdnn_advised {
 } mdnn_advised_t;
 
 typedef struct mdnn_advice {
-    const mdnn_advised_t *leave; /* begin to leave, except for this many bytes, in this order */
+    /* These ranges begin to leave, in this order; this many bytes of each stay. */
+    const mdnn_advised_t *leave;
     size_t leave_count;
-    const mdnn_advised_t
-        *back;         /* at least this many bytes begin to return as soon as memory is free, in */
-    size_t back_count; /* this order */
-    bool join;         /* vDNN: wait for all copies under way before the next operation */
-    bool time; /* the next operation should be timed: its time is wanted with the next record */
+    /* At least this many bytes of each of these begin to return, in this order, as soon as memory is free. */
+    const mdnn_advised_t *back;
+    size_t back_count;
+    bool join; /* vDNN: wait for all copies under way before the next operation */
+    bool time; /* the next operation should be timed (mdnn_follower_timed) */
 } mdnn_advice_t;
 
-/* Records the operation, in the order in which the host enqueues them, and gives advice. `sequence`
- * numbers the records from 0 on. */
+/* Records the operation, and gives advice. Operations are recorded in the order in which the host enqueues them.
+ * `sequence` numbers them from 0 on. */
 void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operation_t *operation,
                           mdnn_advice_t *advice);
-/* Reports the device time of the operation with number `sequence`, which is known later than its
- * record; only for operations for which `time` was advised. Calls may come in any order. */
+/* Reports the device time of the operation with the number `sequence`, which becomes known after the operation was
+ * recorded. Called only for operations for which `time` was advised. Calls may come in any order. */
 void mdnn_follower_timed(mdnn_follower_t *follower, uint64_t sequence, double time_us);
 uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower); /* of the next record */
 
-/* Operations until the next use, for choosing what leaves on demand: the range with the largest
- * number leaves first.
- * UINT32_MAX: not used again before it dies, or not used at all in the iteration that the program is
- * in. 0: unknown (the caller takes the least recently used among those). O(1). */
+/* How many operations there are until the next use of the range, for choosing what leaves on demand: the range with the
+ * largest number leaves first. UINT32_MAX: the range is not used again before it dies, or not used at all in the
+ * current iteration. 0: unknown (among those the caller takes the least recently used). O(1). */
 uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range);
 
 /* Reports that `bytes` were missing and had to be found on demand. If that happens although the plan has been followed
@@ -97,8 +97,9 @@ bool mdnn_follower_knows(const mdnn_follower_t *follower, uint32_t range);
 /* How soon an operation names a new range of `bytes`, according to a plan that moves something. */
 typedef enum mdnn_first_use {
     MDNN_FIRST_USE_UNKNOWN, /* no such plan is followed */
-    MDNN_FIRST_USE_NEXT,    /* or the plan has room for it until then */
-    MDNN_FIRST_USE_LATER,   /* not the next one, and the plan has no such room */
+    /* The next operation names it; or a later one does, but the plan has room for the range until then. */
+    MDNN_FIRST_USE_NEXT,
+    MDNN_FIRST_USE_LATER, /* a later operation names it, and the plan has no such room */
 } mdnn_first_use_t;
 mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes);
 
@@ -124,17 +125,17 @@ typedef struct mdnn_follower_report {
     mdnn_plan_state_t state;
     uint64_t operations;        /* recorded */
     uint32_t periods, followed; /* periods found; 1 if the program is being followed now */
-    /* Of the period that has a plan and was followed for the most operations, since a short loop
-     * may have a plan, too. */
+    /* The fields below are about the period that has a plan and was followed for the most operations, since a short
+     * loop may have a plan, too. */
     uint32_t period_operations; /* 0: no plan yet */
     mdnn_verdict_t verdict;     /* of its plan */
-    mdnn_policy_t policy;       /* that it uses */
-    uint64_t floor_bytes;       /* smallest budget for it; 0 if unknown */
+    mdnn_policy_t policy;       /* that the plan uses */
+    uint64_t floor_bytes;       /* smallest budget for the period; 0 if unknown */
     double compute_us;          /* of one iteration, measured */
-    double predicted_us;        /* by the replay, with the plan: the schedule bound known so far */
+    double predicted_us; /* of one iteration with the plan, by the replay: the shortest known */
     double link_bound_us;
     double planning_ms;   /* host time of the plan */
-    uint64_t short_bytes; /* of the budget that the plan does not use: mdnn_follower_short */
+    uint64_t short_bytes; /* part of the budget that the plan does not use (mdnn_follower_short) */
     uint64_t out_bytes, in_bytes; /* of one iteration, planned */
     uint64_t need_bytes;     /* budget in which the period would run without moves; 0: unknown */
     uint32_t forecast_count; /* of the period; the largest budget first */

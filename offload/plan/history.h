@@ -1,13 +1,12 @@
-/* What the program did, and what it will probably do next. Training repeats itself: the history
- * records operations with the ranges that they name, finds the period, follows the program through
- * it and says when a range will be used again. Operations are recognised by their keys and by the
- * sizes and roles of their ranges, never by addresses.
+/* The history knows what the program did, and what it will probably do next. Training repeats itself: the history
+ * records operations with the ranges that they name, finds the period, follows the program through it and says when a
+ * range will be used again. Operations are recognised by their keys and by the sizes and roles of their ranges, never
+ * by addresses.
  *
- * The history copes with interruptions such as a short last batch, an evaluation or a line of
- * logging. While the program does something unfamiliar, the place is "unknown"; the history finds
- * it again when the next eight operations are familiar. Several periods are remembered (training,
- * evaluation). Memory is bounded: a ring of operations, a ring of uses, a few periods, and one
- * entry for each range that lives or is in the ring.
+ * The history copes with interruptions such as a short last batch, an evaluation, or logging. While the program does
+ * something unfamiliar, the place is "unknown"; the history finds it again when the next eight operations are familiar.
+ * Several periods are remembered (training, evaluation). Memory is bounded: a ring of operations, a ring of uses, a few
+ * periods, and one entry for each range that lives or is in the ring.
  *
  * Not thread-safe: the caller records operations in one order and holds a lock. */
 #ifndef MDNN_HISTORY_H
@@ -19,8 +18,8 @@ typedef struct mdnn_history mdnn_history_t;
 
 /* Zero means the default. A period is found if two iterations of it fit. */
 typedef struct mdnn_history_limits {
-    uint32_t operations; /* in the ring: 65536 */
-    uint32_t uses;       /* in the ring: eight per operation */
+    uint32_t operations; /* size of their ring: 65536 */
+    uint32_t uses;       /* size of their ring: eight per operation */
 } mdnn_history_limits_t;
 
 /* NULL if memory is short. */
@@ -37,7 +36,7 @@ typedef struct mdnn_history_operation {
     uint64_t key; /* identity, such as a hash of the function; contains no addresses */
     uint32_t stream;
     mdnn_operation_kind_t kind;
-    double time_us; /* estimated; negative: unknown */
+    double time_us; /* an estimate; negative: unknown */
     uint64_t workspace_bytes;
     const mdnn_use_t *uses; /* borrowed; `range` is from mdnn_history_begin_range. The order must
                              * repeat; a range that is named twice counts once */
@@ -63,14 +62,15 @@ const mdnn_period_t *mdnn_history_period(const mdnn_history_t *history, uint64_t
 
 typedef enum mdnn_expectation {
     MDNN_EXPECT_UNKNOWN,
-    MDNN_EXPECT_USE,  /* by the operation that is `operations` after the last, in `time_us` */
+    /* by the operation that comes `operations` after the last one, in `time_us` */
+    MDNN_EXPECT_USE,
     MDNN_EXPECT_DEATH /* the range ends without being used again */
 } mdnn_expectation_t;
 
 typedef struct mdnn_next_use {
     mdnn_expectation_t expectation;
     uint32_t operations; /* 1: the next operation uses it */
-    double time_us;      /* of the operations between */
+    double time_us;      /* sum over the operations between */
     uint32_t range; /* its index in the period of mdnn_history_place; MDNN_NO_POSITION if unknown */
 } mdnn_next_use_t;
 

@@ -9,8 +9,8 @@
 #include "config/choices.h"
 #include "offload/plan/replay.h"
 
-/* Which variants the policies none, conv and all run; dynamic and auto choose, and modnn does by
- * its equation 10. */
+/* Which variants the policies none, conv and all run. The policies dynamic and auto choose variants themselves, and so
+ * does modnn, by equation 10 of its paper. */
 typedef enum mdnn_variants {
     MDNN_VARIANTS_RECORDED,
     MDNN_VARIANTS_FASTEST,  /* the paper's (p) */
@@ -32,7 +32,7 @@ typedef struct mdnn_move_plan_request {
 
 typedef enum mdnn_verdict {
     MDNN_VERDICT_FITS,
-    MDNN_VERDICT_NEEDS_MORE,  /* the policy needs `needed_bytes`; another policy may need less */
+    MDNN_VERDICT_NEEDS_MORE,  /* the policy needs `needed_bytes`, but another may need less */
     MDNN_VERDICT_HOST_LIMIT,  /* fits, but needs more host memory than allowed */
     MDNN_VERDICT_BELOW_FLOOR, /* no policy can help: the budget is below `floor_bytes` */
     MDNN_VERDICT_COUNT

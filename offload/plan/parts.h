@@ -13,11 +13,11 @@
 typedef struct mdnn_parts {
     mdnn_period_t period; /* its ranges are parts; the parts of a range are neighbours, in order */
     uint32_t *whole;      /* of each part: the range that it is a part of */
-    uint64_t *begin;      /* of each part: its first byte in that */
+    uint64_t *begin;      /* of each part: its first byte in that range */
 } mdnn_parts_t;
 
-/* Ranges that may leave become parts of `part_bytes` or a little more, of whole chunks, 16 at most.
- * UINT64_MAX: all stay whole. OUT_OF_MEMORY; OVERFLOW if that is too much for a period. */
+/* Cuts each range that may leave into at most 16 parts of whole chunks, of `part_bytes` or a little more. UINT64_MAX:
+ * all stay whole. OUT_OF_MEMORY; OVERFLOW if the parts are too many for a period. */
 mdnn_status_t mdnn_parts_cut(const mdnn_period_t *period, uint64_t chunk_bytes, uint64_t part_bytes,
                              mdnn_parts_t *parts);
 void mdnn_parts_fini(mdnn_parts_t *parts);

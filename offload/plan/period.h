@@ -38,17 +38,17 @@ typedef enum mdnn_operation_kind {
     MDNN_OPERATION_KIND_COUNT
 } mdnn_operation_kind_t;
 
-/* A way to run an operation: a configuration of a convolution, or the only one. */
+/* A way to run an operation: for a convolution one of its configurations, otherwise the only way. */
 typedef struct mdnn_variant {
     double time_us;           /* finite, >= 0 */
     uint64_t workspace_bytes; /* held while the operation runs; belongs to no range */
 } mdnn_variant_t;
 
 typedef struct mdnn_operation {
-    uint64_t key; /* identity, independent of addresses; planners do not look at it */
+    uint64_t key; /* identity, independent of addresses; planners ignore it */
     uint32_t stream;
     mdnn_operation_kind_t kind;
-    uint32_t first_use, use_count;         /* into uses; a range at most once an operation */
+    uint32_t first_use, use_count;         /* into uses; each range at most once per operation */
     uint32_t first_variant, variant_count; /* into variants, >= 1; the first is what was recorded */
 } mdnn_operation_t;
 
@@ -58,7 +58,7 @@ typedef struct mdnn_period_range {
      * after operation `death`, which is past the end of the period if death < birth. Both
      * MDNN_NO_POSITION: lives always. */
     uint32_t birth, death;
-    bool stays; /* may not leave: captured, shared with another process, of unclear life */
+    bool stays; /* may not leave: captured, shared with another process, or its life is unclear */
 } mdnn_period_range_t;
 
 /* {0} is empty and valid. The arrays are owned if mdnn_period_fini is called, otherwise
@@ -76,10 +76,10 @@ void mdnn_period_fini(mdnn_period_t *period);
 /* OUT_OF_MEMORY; *copy untouched on failure. */
 mdnn_status_t mdnn_period_copy(const mdnn_period_t *period, mdnn_period_t *copy);
 
-/* INVALID_ARGUMENT for indices out of bounds, a range twice in an operation, outside its life or
- * not at its birth, times that are negative or not finite, one of birth and death without the
- * other; OVERFLOW if all bytes together pass 2^62. Every period from outside is checked once, here:
- * the other functions of offload/ rely on that. O(operations + uses + ranges). */
+/* INVALID_ARGUMENT for indices out of bounds, for a range that an operation names twice, that is named outside its life
+ * or that is not named at its birth, for times that are negative or not finite, and for a birth without a death or the
+ * reverse. OVERFLOW if all bytes together exceed 2^62. Every period from outside is checked once, here: the other
+ * functions of offload/ rely on that. O(operations + uses + ranges). */
 mdnn_status_t mdnn_period_check(const mdnn_period_t *period);
 
 bool mdnn_range_is_permanent(const mdnn_period_range_t *range);

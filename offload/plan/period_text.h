@@ -1,5 +1,5 @@
-/* Periods as text, so that schedules can be studied on another machine than the one that recorded
- * them. Words and numbers are separated by one space, and lines end with a newline:
+/* Periods as text, so that schedules can be studied on a machine other than the one that recorded them. Words and
+ * numbers are separated by one space, and lines end with a newline:
  *
  *     microdnn-period 1
  *     ranges 2
@@ -25,9 +25,9 @@
  * appended. */
 mdnn_status_t mdnn_period_write(const mdnn_period_t *period, mdnn_text_t *text);
 
-/* Reads the one period of a text that need not end with a NUL and checks it. BAD_FORMAT, and then
- * *line is the line at fault, from 1 (or the last, for a period that mdnn_period_check refuses);
- * OUT_OF_MEMORY. Never takes more memory than a small multiple of the text. `line` may be NULL. */
+/* Reads the one period of a text that need not end with a NUL and checks it. BAD_FORMAT, and then *line is the line at
+ * fault, from 1 (or the last, for a period that mdnn_period_check refuses); OUT_OF_MEMORY. Never takes more memory than
+ * a small multiple of the text's size. `line` may be NULL. */
 mdnn_status_t mdnn_period_read(const char *text, size_t bytes, mdnn_period_t *period, size_t *line);
 
 #endif

@@ -14,10 +14,10 @@
 
 #include "offload/plan/move_plan.h"
 
-/* Deterministic. INVALID_ARGUMENT for a link without rates, OUT_OF_MEMORY; BUSY: cancelled, which
- * takes no longer than a replay or the choice of one range; *plan is then untouched. Takes
- * milliseconds for a few thousand operations; auto takes `effort` replays, each with about three
- * times as many events as the period has operations. Thread-safe: keeps no state. */
+/* Deterministic. INVALID_ARGUMENT for a link without rates, OUT_OF_MEMORY; BUSY: the plan was cancelled, which takes
+ * effect within one replay or one choice of a range; *plan is then untouched. Takes milliseconds for a few thousand
+ * operations; auto takes `effort` replays, each with about three times as many events as the period has operations.
+ * Thread-safe: keeps no state. */
 mdnn_status_t mdnn_move_plan(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan);
 
 /* "none", "conv", ...; NULL out of bounds. */

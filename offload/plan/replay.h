@@ -50,8 +50,7 @@ typedef struct mdnn_replay_request {
     void *context;
 } mdnn_replay_request_t;
 
-/* Of one iteration, from the end of the previous iteration's last operation to the end of its own
- * last one. */
+/* Of one iteration, from the end of the previous iteration's last operation to the end of its own last operation. */
 typedef struct mdnn_replay_result {
     double time_us;
     double compute_us;     /* time = compute + the waits */

@@ -6,10 +6,10 @@
 
 #include "offload/plan/period.h"
 
-/* One leave and one return of a range within one of its gaps (mdnn_gap_t). Positions mean "after
- * operation" and "before operation"; returns may lie past the end of the period. In program order,
- * the range's memory is free for others after leave_after and taken again after return_after; in
- * time, an operation that takes memory waits until it is really free.
+/* One leave and one return of a range within one of its gaps (mdnn_gap_t). Positions mean "after operation" and "before
+ * operation"; returns may lie past the end of the period. In program order, the range's memory is free for others after
+ * leave_after and is taken again after return_after; in real time, an operation that takes memory waits until that
+ * memory is free.
  *   leave_after   it is unmapped, and its copy to the host may begin: nothing uses it until
  *                 return_before
  *   return_after  >= leave_after: memory is taken and the copy back is enqueued
@@ -43,9 +43,8 @@ mdnn_status_t mdnn_schedule_add_join(mdnn_schedule_t *schedule, uint32_t before)
  * possible. */
 mdnn_move_t mdnn_move_of_gap(const mdnn_gap_t *gap);
 
-/* The operations during which the move's range holds no memory: [*from, *to), counted on past the
- * end of the period. Empty if it comes back at once, and [0, operation_count) for a range that is
- * away for good. */
+/* The operations during which the move's range holds no memory: [*from, *to), counted on past the end of the period.
+ * Empty if the range comes back immediately, and [0, operation_count) if it is away for good. */
 void mdnn_move_away(const mdnn_period_t *period, const mdnn_move_t *move, int32_t *from,
                     int32_t *to);
 
@@ -54,12 +53,12 @@ void mdnn_move_away(const mdnn_period_t *period, const mdnn_move_t *move, int32_
 void mdnn_schedule_resident_bytes(const mdnn_period_t *period, const mdnn_schedule_t *schedule,
                                   uint64_t *resident_bytes);
 
-/* The most of them. OUT_OF_MEMORY. */
+/* The most memory that is held at any operation. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_schedule_peak(const mdnn_period_t *period, const mdnn_schedule_t *schedule,
                                  uint64_t *peak_bytes);
 
-/* Whether each move lies within a gap of its range, no two moves of a range meet, and choices and
- * joins exist. INVALID_ARGUMENT if not; OUT_OF_MEMORY. */
+/* Checks that each move lies within a gap of its range, that no two moves of a range meet, and that choices and joins
+ * refer to things that exist. INVALID_ARGUMENT if not; OUT_OF_MEMORY. */
 mdnn_status_t mdnn_schedule_check(const mdnn_period_t *period, const mdnn_schedule_t *schedule);
 
 #endif

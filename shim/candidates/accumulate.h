@@ -1,6 +1,6 @@
 /* Sums of bf16 weight gradients. Each part of a split writes its gradient, scaled with the caller's alpha, to bf16
- * scratch memory. A small kernel of ours adds it in fp32 and, with the last part, rounds the sum and the share that
- * beta keeps once. Scratch memory and accumulator lie at the head of the convolution's own workspace.
+ * scratch memory. A small kernel of ours adds the part to a sum in fp32. With the last part, the sum and the share that
+ * beta keeps are rounded once. Scratch memory and accumulator lie at the head of the convolution's own workspace.
  *
  * fp16 has no accumulator and is not split, since no scale keeps every part of a finite sum in its range. bf16 has the
  * range of fp32, in which cuDNN itself adds up. */
@@ -36,8 +36,8 @@ bool mdnn_accumulator_needed(const mdnn_problem_t *problem);
  * absurd sizes. Must not run during stream capture. Only the planner calls it (planning.h). */
 mdnn_status_t mdnn_accumulator_init(mdnn_accumulator_t *accumulator, const mdnn_problem_t *problem);
 
-/* Enqueues the kernel. The workspace holds the sums and, behind them, the part's gradient; `out` is
- * the caller's tensor. beta is read only at FINISH. */
+/* Enqueues the kernel. The workspace holds the sums and, after them, the part's gradient; `out` is the caller's tensor.
+ * beta is read only at FINISH. */
 cudnnStatus_t mdnn_accumulator_run(const mdnn_accumulator_t *accumulator, CUstream stream,
                                    mdnn_accumulate_mode_t mode, void *workspace, void *out,
                                    const void *beta);

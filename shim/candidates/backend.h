@@ -1,10 +1,11 @@
-/* Descriptors of cuDNN's backend API: made, asked, set and destroyed in one line each. Any thread. */
+/* Functions that create, read, set and destroy descriptors of cuDNN's backend API with one call each. Any thread may
+ * call them. */
 #ifndef MDNN_BACKEND_H
 #define MDNN_BACKEND_H
 
 #include "shim/real/real.h"
 
-/* NULL if it cannot be made. */
+/* NULL if the descriptor cannot be made. */
 cudnnBackendDescriptor_t mdnn_backend_create(const mdnn_cudnn_t *cudnn,
                                              cudnnBackendDescriptorType_t type);
 void mdnn_backend_destroy(const mdnn_cudnn_t *cudnn,
@@ -17,8 +18,7 @@ size_t mdnn_backend_create_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescripto
 void mdnn_backend_destroy_many(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t *descriptors,
                                size_t count);
 
-/* Reads exactly one element. False, with *value as cuDNN left it, if there is another number of
- * elements. */
+/* Reads exactly one element. False, with *value as cuDNN left it, if there is not exactly one. */
 bool mdnn_backend_get_one(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t from,
                           cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                           void *value);

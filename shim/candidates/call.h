@@ -33,16 +33,16 @@ typedef struct mdnn_call {
     /* Set if an engine of the graph API runs the call, or the part; `uids` then identifies the tensors. */
     const mdnn_engine_plan_t *engine_plan;
     const mdnn_graph_uids_t *uids;
-    /* A call of the graph API: its problem, and the caller's own plan and variant pack. The plan is
-     * NULL if it must not run, because the caller learnt of less workspace than the plan takes. Its
-     * tensor descriptors are NULL. `problem` is NULL for a legacy call. */
+    /* A call of the graph API: its problem, and the caller's own plan and variant pack. The plan is NULL if it must not
+     * run, because a smaller workspace size than the plan takes was reported to the caller. The tensor descriptors of
+     * such a call are NULL. `problem` is NULL for a legacy call. */
     const mdnn_problem_t *problem;
     cudnnBackendDescriptor_t caller_plan, caller_pack;
     bool pack_fits; /* the caller's ids of its tensors are those of the engines' plans */
     const mdnn_engine_offer_t *caller_engine; /* of the caller's plan; NULL: not known */
 } mdnn_call_t;
 
-/* Calls the real function with exactly these arguments, and adds up if there is an accumulator;
+/* Calls the real function with exactly these arguments and, if there is an accumulator, adds the part to its sum;
  * asynchronous on the handle's stream. */
 cudnnStatus_t mdnn_call_run(const mdnn_call_t *call);
 /* The real Get...WorkspaceSize for call->algo. */

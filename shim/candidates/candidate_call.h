@@ -1,5 +1,5 @@
-/* A candidate as a call that can be timed: its algorithm or engine, in its math type, with the scalars and descriptors
- * of a part. Only the planner uses it. */
+/* Turns a candidate into a call that can be timed: with its algorithm or engine, in its math type, with the scalars and
+ * descriptors of a part. Only the planner calls this. */
 #ifndef MDNN_CANDIDATE_CALL_H
 #define MDNN_CANDIDATE_CALL_H
 
@@ -10,9 +10,9 @@
 mdnn_status_t mdnn_candidate_call(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
                                   int index, const mdnn_slice_descriptors_t **descriptors,
                                   mdnn_call_t *whole);
-/* Its workspace, with the accumulator's. */
+/* The call's workspace, including the accumulator's. */
 mdnn_status_t mdnn_candidate_call_bytes(const mdnn_call_t *whole, uint64_t *bytes);
-/* The properties of its results. */
+/* The properties of the call's results, as a cost without a time. */
 mdnn_cost_t mdnn_candidate_cost(const mdnn_measurement_t *measurement, const mdnn_call_t *whole,
                                 int index);
 /* The factors with which the parts of a row are scaled. */

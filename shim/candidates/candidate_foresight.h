@@ -19,9 +19,8 @@
 bool mdnn_candidate_table_engine_is_dominated(const mdnn_candidate_table_t *table,
                                               const mdnn_engine_offer_t *offer, int64_t images);
 
-/* True if parts of this size cannot pay: nothing was left out for its workspace at the next larger
- * size, and, unless `brief`, halves ran no faster per image. Graph problems only, whose candidates are
- * many. */
+/* True if parts of this size cannot pay off: at the next larger size no candidate was left out for its workspace, and,
+ * unless `brief`, halves ran no faster per image. Only for graph problems, since these have many candidates. */
 bool mdnn_candidate_table_is_settled(const mdnn_candidate_table_t *table,
                                      const mdnn_cost_row_t *row, uint64_t limit_bytes, bool brief);
 
@@ -34,14 +33,13 @@ bool mdnn_candidate_table_engines_may_pay(const mdnn_candidate_table_t *table,
 bool mdnn_candidate_table_engine_may_pay(const mdnn_candidate_table_t *table,
                                          const mdnn_cost_row_t *row, int index,
                                          uint64_t limit_bytes);
-/* Offers `part` the engines to which cuDNN falls back for the whole batch: they hardly depend on the size, and cuDNN is
- * slow to name them. False if they are not known for that size. */
+/* Offers `part` cuDNN's fallback engines for the whole batch: they hardly depend on the size, and cuDNN takes long to
+ * list them. False if they are not known for that size. */
 bool mdnn_candidate_table_offer_fallback(const mdnn_candidate_table_t *table, int64_t images,
                                          mdnn_cost_row_t *part);
 
-/* Predicts a candidate from larger sizes before it runs. True, with *ms, if it is too slow to be
- * tried; otherwise *expected_ms > 0 if a near size was timed, so that a first look is
- * unnecessary. */
+/* Predicts a candidate from larger sizes before it runs. True, with *ms set, if it is too slow to be tried. Otherwise
+ * *expected_ms is > 0 if a near size was timed, so that a first look is unnecessary. */
 bool mdnn_candidate_table_foresee(const mdnn_candidate_table_t *table, const mdnn_cost_row_t *row,
                                   int index, double *expected_ms, double *ms);
 

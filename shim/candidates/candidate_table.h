@@ -1,6 +1,6 @@
 /* All known costs of one problem. There is a row for every part size and role, and in it a candidate for every
- * algorithm in every admissible math type and for every engine of the graph API. Measurements fill the table, and the
- * database exchanges with it. Not thread-safe: only the planner uses it (planning.h). */
+ * algorithm in every admissible math type and for every engine of the graph API. Measurements fill the table, and it is
+ * loaded from and stored in the database. Not thread-safe: only the planner uses it (planning.h). */
 #ifndef MDNN_CANDIDATE_TABLE_H
 #define MDNN_CANDIDATE_TABLE_H
 
@@ -35,12 +35,12 @@ typedef struct mdnn_cost_row {
     int64_t images;
     mdnn_part_role_t role;
     bool changed; /* since it was last remembered */
-    bool listed;  /* its engines are known from the heuristics or from a database ... */
+    bool listed;  /* its engines are known from the heuristics or from a database, ... */
     bool partly;  /* ... but perhaps not those that were deferred to a search anyway */
     bool offered[MDNN_CANDIDATE_ENGINES]; /* by the heuristics for this size */
-    int capacity;                         /* the ones behind it are unknown, since most rows need
-                                           * few */
-    mdnn_candidate_t *candidates;         /* owned by the table */
+    /* of `candidates`; those beyond it are unknown, since most rows need few */
+    int capacity;
+    mdnn_candidate_t *candidates; /* owned by the table */
     struct mdnn_cost_row *next;
 } mdnn_cost_row_t;
 
@@ -50,11 +50,10 @@ typedef struct mdnn_candidate_table mdnn_candidate_table_t;
 typedef struct mdnn_own_run {
     int64_t images;
     uint64_t workspace_bytes;
-    double most_ms; /* it takes no longer */
-    double
-        device_ms; /* nor less on account of the host, which may have been slow to make the call */
-    bool chosen;   /* a search preferred it to everything else that it tried */
-    double margin; /* like adoption_margin: a choice within it stands */
+    double most_ms;   /* the engine takes no longer than this */
+    double device_ms; /* it takes no less than this, even if the host was slow to make the call */
+    bool chosen;      /* a search preferred it to everything else that it tried */
+    double margin; /* like adoption_margin: a choice that is slower by no more than this stands */
 } mdnn_own_run_t;
 
 mdnn_status_t mdnn_candidate_table_create(mdnn_candidate_table_t **table);
@@ -63,8 +62,8 @@ void mdnn_candidate_table_destroy(mdnn_candidate_table_t *table);
  * A limit below it admits nothing new. */
 uint64_t mdnn_candidate_table_next_limit(const mdnn_candidate_table_t *table, uint64_t limit_bytes);
 
-/* Takes what a database remembers about `problem`: a size and role that it names is settled, except
- * for the untimed candidates. */
+/* Takes what a database remembers about `problem`. A size and role that is in the database is settled, except for
+ * candidates without a time. */
 mdnn_status_t mdnn_candidate_table_load(mdnn_candidate_table_t *table,
                                         const mdnn_problem_t *problem,
                                         const mdnn_cost_memory_t *memory);
@@ -85,7 +84,7 @@ mdnn_cost_row_t *mdnn_candidate_table_row(mdnn_candidate_table_t *table, int64_t
 mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
 /* The same for reading. */
 const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
-/* Whether an engine is known to run here, or was not tried. */
+/* Whether an engine is known to run here, or was not tried yet. */
 bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
 bool mdnn_cost_row_runs(const mdnn_cost_row_t *row); /* something was timed */
 bool mdnn_cost_row_has_deferred(
@@ -110,11 +109,11 @@ bool mdnn_candidate_table_take_run(mdnn_candidate_table_t *table, const mdnn_eng
  * is none. It stays in the database, since another version of the library may be able to use it. */
 bool mdnn_candidate_table_refuse(mdnn_candidate_table_t *table, int64_t images,
                                  const mdnn_cost_t *cost);
-/* Candidates are 0 .. this - 1. */
+/* The candidates are numbered from 0 to this number - 1. */
 int mdnn_candidate_table_candidates(const mdnn_candidate_table_t *table);
 
-/* Math type of candidate `index` (algorithm index % MDNN_CANDIDATE_ALGOS); -1 if it is none here.
- * FMA never rounds inputs, so it is admissible wherever the caller allows more. */
+/* Math type of candidate `index` (algorithm index % MDNN_CANDIDATE_ALGOS); -1 if there is no such candidate for the
+ * problem. FMA never rounds inputs, so it is admissible wherever the caller allows more. */
 int mdnn_candidate_math_type(const mdnn_problem_t *problem, int index);
 
 /* Whether candidate `index` computes with unrounded inputs: only fp32 data may be rounded. */

@@ -1,6 +1,6 @@
-/* The measurements of earlier runs, from the database. They are read once per problem and written
- * before the first use of the chosen configuration, so that runs repeat. Trouble with the file
- * never changes what runs; it is logged once. */
+/* The measurements of earlier runs, from the database. They are read once per problem and written before the first use
+ * of the chosen configuration, so that runs repeat. An error of the file never changes what runs; the first one is
+ * logged. */
 #ifndef MDNN_COST_CACHE_H
 #define MDNN_COST_CACHE_H
 
@@ -25,8 +25,8 @@ void mdnn_cost_cache_store(mdnn_cost_cache_t *cache, const mdnn_wr_request_t *re
                            mdnn_database_conflict_t conflict);
 void mdnn_cost_cache_fini(mdnn_cost_cache_t *cache);
 
-/* The problem's key, whether a database is kept or not; "" if it has none or is too long. Only
- * the planner calls it (planning.h). */
+/* The problem's key, whether there is a database or not; "" if the problem has no key or its key is too long. Only the
+ * planner calls it (planning.h). */
 void mdnn_cost_cache_key(const mdnn_cost_cache_t *cache, const mdnn_call_t *call,
                          const mdnn_problem_t *problem, char *text, size_t bytes);
 

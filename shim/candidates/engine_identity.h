@@ -13,7 +13,7 @@ typedef struct mdnn_engine_offer {
     bool deterministic, direct, strict; /* as in mdnn_cost_t */
     bool compiled; /* compiled when it is planned, for each shape; also false if a database names
                     * it */
-    bool fallback; /* cuDNN falls back to it; also false if a database names it */
+    bool fallback; /* one of cuDNN's fallback engines; also false if a database names it */
 } mdnn_engine_offer_t;
 
 typedef struct mdnn_engine_plan {
@@ -38,7 +38,8 @@ void mdnn_engine_judge(const mdnn_problem_t *problem, uint32_t notes, uint32_t b
 bool mdnn_engine_read_notes(const mdnn_cudnn_t *cudnn, cudnnBackendDescriptor_t engine,
                             uint32_t *notes, uint32_t *behaviour);
 
-/* Never weaker than the caller: rounded inputs and reduced precision only where it accepted them. */
+/* Whether the results are never weaker than the caller accepts: rounded inputs and reduced precision are admissible
+ * only where the caller accepted them. */
 bool mdnn_engine_is_admissible(const mdnn_problem_t *problem, uint32_t notes, uint32_t behaviour);
 
 /* Numerical notes, other than tensor cores, that say that results are weaker: mdnn_problem_t's

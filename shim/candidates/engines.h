@@ -2,8 +2,8 @@
  * (engine_list.h lists the engines). A part's graph is the problem's with fewer images and, for the later parts of
  * backward filter, another beta, which in this API belongs to the plan.
  *
- * Everything is made at the first request and kept as long as the mdnn_engines_t. Not thread-safe: only the planner
- * uses it (planning.h). Any thread may execute a plan that it got. */
+ * Everything is made at the first request, and kept as long as the mdnn_engines_t exists. Not thread-safe: only the
+ * planner uses it (planning.h). Any thread may execute a plan that it got. */
 #ifndef MDNN_ENGINES_H
 #define MDNN_ENGINES_H
 
@@ -32,13 +32,13 @@ void mdnn_engines_destroy(mdnn_engines_t *engines); /* NULL accepted */
 
 const mdnn_graph_uids_t *mdnn_engines_uids(const mdnn_engines_t *engines);
 
-/* Writes to *offer, except for the identity, what cuDNN says about engine `id` for a part of
- * `images` images; for an engine that comes from elsewhere. UNSUPPORTED if cuDNN does not know it
- * here, or if its numerics are weaker than the problem allows. */
+/* Fills *offer, except for the identity, with what cuDNN says about engine `id` for a part of `images` images; for an
+ * engine that did not come from a list. UNSUPPORTED if cuDNN does not know it here, or if its numerics are weaker than
+ * the problem allows. */
 mdnn_status_t mdnn_engines_judge(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
                                  int32_t id, mdnn_engine_offer_t *offer);
 
-/* UNSUPPORTED if the engine cannot run this part; that is remembered too. *plan stays valid. */
+/* UNSUPPORTED if the engine cannot run this part; that is remembered, too. *plan stays valid. */
 mdnn_status_t mdnn_engines_plan(mdnn_engines_t *engines, cudnnHandle_t handle, int64_t images,
                                 mdnn_graph_scaling_t scaling, const mdnn_engine_t *engine,
                                 const mdnn_engine_plan_t **plan);

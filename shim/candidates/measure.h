@@ -21,11 +21,11 @@ typedef struct mdnn_measure_request {
     uint64_t limit_bytes; /* candidates with more workspace are left out */
     int64_t repeats;      /* timed groups of each candidate; their median counts */
     bool dense;           /* nearly every size will be asked for */
-    /* Measures only what a first iteration has time for: the legacy algorithms that cuDNN itself
-     * expects to be fast, and parts only if the whole batch lacks a candidate for its workspace. */
+    /* Measures only what a first iteration has time for: the legacy algorithms that cuDNN itself expects to be fast,
+     * and parts only if a candidate for the whole batch was left out because of its workspace. */
     bool brief;
-    /* The caller runs its own plans. A few engines are measured to have something good at once, and the others are
-     * deferred to the caller, as are those that were deferred to an earlier search. */
+    /* The caller runs its own plans. A few engines are measured, so that something good is there immediately. The
+     * others are deferred to the caller, as are those that were deferred to an earlier search. */
     bool caller_searches;
     mdnn_engines_t *engines; /* NULL: no candidates from the graph API */
     /* The engine of the caller's own plan, a candidate for the whole batch also where no heuristics
@@ -35,7 +35,7 @@ typedef struct mdnn_measure_request {
 
 /* Begins a session for `call`, which asks for `problem`. The session allocates when it first needs memory, and then
  * waits until the caller's stream is idle; if that takes too long, requests for costs end with BUSY. Must not run
- * during stream capture. One at a time. Caller ends it. */
+ * during stream capture. There is one session at a time, and the caller ends it. */
 mdnn_status_t mdnn_measurement_begin(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                      mdnn_slices_t *slices, mdnn_candidate_table_t *table,
                                      const mdnn_measure_request_t *request,

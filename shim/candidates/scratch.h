@@ -21,11 +21,11 @@ enum { MDNN_SCRATCH_GROUPS = 8 }; /* timed groups that are enqueued together */
 typedef struct mdnn_scratch {
     const mdnn_driver_t *driver;
     mdnn_own_stream_t *own;
-    CUstream stream;                         /* its */
+    CUstream stream;                         /* the stream of `own` */
     CUevent events[MDNN_SCRATCH_GROUPS + 1]; /* between groups */
     CUdeviceptr blocks[MDNN_SCRATCH_COUNT];  /* 0: none */
     uint64_t bytes[MDNN_SCRATCH_COUNT];
-    double call_us; /* that the host took per call in the last timing */
+    double call_us; /* how long the host took per call in the last timing */
     bool cannot_hold;
 } mdnn_scratch_t;
 
@@ -36,16 +36,16 @@ mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *dr
 /* Waits only for our own work. */
 void mdnn_scratch_fini(mdnn_scratch_t *scratch);
 
-/* Makes `use` at least `bytes` large; its content is lost. OUT_OF_DEVICE_MEMORY if the device does
- * not have them with a reserve left for the host; the old block is then gone too. */
+/* Makes `use` at least `bytes` large; its content is lost. OUT_OF_DEVICE_MEMORY if the device does not have that much
+ * beside a reserve for the program; the old block is then gone, too. */
 mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t use, uint64_t bytes);
 /* Fills a block with random numbers of `type` between -1 and 1, never zero or denormal: zeros run
  * faster than real data (stream-ordered). */
 mdnn_status_t mdnn_scratch_randomize(mdnn_scratch_t *scratch, mdnn_scratch_use_t use, int32_t type);
 
 typedef struct mdnn_timed_runs {
-    size_t lead;   /* calls before them, untimed */
-    size_t count;  /* calls of a group */
+    size_t lead;   /* untimed calls before the groups */
+    size_t count;  /* calls per group */
     size_t groups; /* 1 to MDNN_SCRATCH_GROUPS */
     bool held;     /* the GPU begins when all is enqueued */
 } mdnn_timed_runs_t;

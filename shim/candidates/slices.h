@@ -16,8 +16,8 @@ typedef struct mdnn_slice_descriptors {
 
 typedef struct mdnn_slices mdnn_slices_t;
 
-/* *slices for calls that ask for `problem`; `call` lends the library and the convolution descriptor.
- * Caller frees. */
+/* Makes *slices for calls that ask for `problem`; `call` provides the library and the convolution descriptor. The
+ * caller destroys the slices. */
 mdnn_status_t mdnn_slices_create(const mdnn_call_t *call, const mdnn_problem_t *problem,
                                  mdnn_slices_t **slices);
 void mdnn_slices_destroy(mdnn_slices_t *slices); /* NULL accepted */
@@ -26,7 +26,8 @@ void mdnn_slices_destroy(mdnn_slices_t *slices); /* NULL accepted */
  * long as *slices. Not thread-safe: only the planner calls it (planning.h). */
 mdnn_status_t mdnn_slices_get(mdnn_slices_t *slices, int64_t images,
                               const mdnn_slice_descriptors_t **descriptors);
-/* Convolution descriptor with `math_type`, else as the caller's. Likewise. */
+/* A convolution descriptor with `math_type`, otherwise like the caller's. The same rules hold as for the function
+ * above. */
 mdnn_status_t mdnn_slices_convolution(mdnn_slices_t *slices, int math_type,
                                       cudnnConvolutionDescriptor_t *convolution);
 

@@ -1,11 +1,11 @@
-/* What captures have of an arena: each stream of each capture has memory of its own for good, since the graphs may run
- * at any time. */
+/* The parts of an arena that captures have: each stream of each capture has memory of its own for good, since the
+ * graphs may run at any time. */
 #ifndef MDNN_ARENA_CAPTURES_H
 #define MDNN_ARENA_CAPTURES_H
 
 #include "shim/convolution/arena_internal.h"
 
-/* -1: none. The arena is locked. */
+/* The index of the stream's part in that capture; -1: none. The arena is locked. */
 int mdnn_arena_find_capture(const mdnn_arena_t *arena, unsigned long long id, CUstream stream);
 
 /* Gives the stream's capture memory if it has none: half of the remaining memory, or `needed_bytes` if that is more.

@@ -11,8 +11,9 @@ int mdnn_arena_find_slot(const mdnn_arena_t *arena, CUstream stream);
 /* Gives every slot in use its region. Idle slots, except for `keep`, lose theirs. The arena is locked for writing. */
 void mdnn_arena_divide(mdnn_arena_t *arena, mdnn_arena_slot_t *keep);
 
-/* Locks the arena for reading and the stream's slot, which it makes if there is none, and notes the call; *segment is
- * its part. Returns -1 and locks nothing if the stream can have no slot; otherwise mdnn_arena_leave follows. */
+/* Locks the arena for reading, locks the stream's slot, which it makes if there is none, and notes the call. Returns
+ * the slot's index, and in *segment the part for the call. Returns -1 and locks nothing if the stream can have no slot;
+ * otherwise mdnn_arena_leave follows. */
 int mdnn_arena_enter(mdnn_arena_t *arena, CUstream stream, const mdnn_network_call_t *call,
                      mdnn_wd_segment_t *segment);
 void mdnn_arena_leave(mdnn_arena_t *arena, int slot);

@@ -19,12 +19,11 @@ void mdnn_convolution_fit(mdnn_call_t *call);
 /* Whether the workspace and the operands of `call` can be resident together. */
 bool mdnn_convolution_fits(const mdnn_call_t *call);
 
-/* A caller of the legacy API may have learnt of less workspace than its algorithm takes. If it brings only that much,
- * its own call cannot run, and another algorithm does. */
+/* Called when a smaller workspace size than an algorithm may take was reported to a caller of the legacy API. From then
+ * on, a call that brings too little workspace for its own algorithm runs with another algorithm. */
 void mdnn_convolution_reported_less(void);
 
-/* Records for the statistics that `call` runs; called before it is enqueued. `plan` NULL: does
- * nothing. */
+/* Records in the statistics that `call` runs. Called before it is enqueued. `plan` NULL: does nothing. */
 void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_conv_plan_t *plan);
 
 /* What the caller's choice of algorithm demands, for at most `workspace_bytes`. */

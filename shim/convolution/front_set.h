@@ -8,7 +8,8 @@
 
 #include "shim/convolution/plan_internal.h"
 
-/* Without the accumulator a split of a bf16 weight gradient would round after every part. */
+/* Whether the problem may be split. A bf16 weight gradient may not if it has no accumulator, since the sum would then
+ * be rounded after every part. */
 bool mdnn_conv_plan_may_be_split(const mdnn_conv_plan_t *plan);
 /* The optimizer's request for demands with these flags. */
 mdnn_wr_request_t mdnn_conv_plan_request(const mdnn_conv_plan_t *plan, uint64_t limit_bytes,

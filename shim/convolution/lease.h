@@ -13,12 +13,11 @@ typedef struct mdnn_lease {
     CUstream stream;
 } mdnn_lease_t;
 
-/* Gives `call` a workspace of the arena, and `demand` its size, if that allows a configuration that
- * does not fit the caller's workspace; otherwise, and under any other policy, both stay as they
- * are. `plan` may be NULL: nothing is leased. After this, the same thread must enqueue the call and
- * end the lease. Thread-safe. During the lease, other convolutions of this stream wait to be
- * enqueued. Allocates device memory at the first call of a context, never during a capture. Waits
- * on the host only in trouble, and for the memory of a capture that cannot run without it. */
+/* Gives `call` a workspace of the arena, and `demand` its size, if that allows a configuration that does not fit the
+ * caller's workspace; otherwise, and under any other policy, both stay as they are. `plan` may be NULL: nothing is
+ * leased. After this, the same thread must enqueue the call and end the lease. Thread-safe. During the lease, other
+ * convolutions of this stream wait to be enqueued. Allocates device memory at the first call of a context, never during
+ * a capture. Waits on the host only if an event fails, and for the memory of a capture that cannot run without it. */
 void mdnn_lease_begin(mdnn_lease_t *lease, mdnn_call_t *call, const mdnn_conv_plan_t *plan,
                       mdnn_demand_t *demand);
 void mdnn_lease_end(mdnn_lease_t *lease);

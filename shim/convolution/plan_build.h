@@ -6,8 +6,8 @@
 #include "optimizer/database.h"
 #include "shim/convolution/plan_internal.h"
 
-/* Makes the plan ready for `call` and workspaces up to `limit_bytes`; it never becomes less complete. BUSY: not
- * possible now. Any other failure gives the plan up. */
+/* Makes the plan ready for `call` and workspaces up to `limit_bytes`. A plan never becomes less complete. BUSY: this is
+ * not possible now. After any other failure the plan is given up. */
 mdnn_status_t mdnn_conv_plan_build(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                                    uint64_t limit_bytes);
 

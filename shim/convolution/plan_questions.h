@@ -42,7 +42,7 @@ typedef struct mdnn_demand {
 /* Fastest configuration that satisfies `demand`; NULL if none does. */
 const mdnn_ready_t *mdnn_conv_plan_best(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand);
 
-/* One line for people. */
+/* The problem in one line, for people. */
 const char *mdnn_conv_plan_title(const mdnn_conv_plan_t *plan);
 
 /* The configurations that satisfy `demand`, whatever their workspace, with the workspace ascending,
@@ -53,7 +53,7 @@ size_t mdnn_conv_plan_items(const mdnn_conv_plan_t *plan, const mdnn_demand_t *d
 /* The least workspace that a configuration for `demand` takes; UINT64_MAX if there is none. */
 uint64_t mdnn_conv_plan_least_bytes(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand);
 
-/* Whether the callers of the problem search. */
+/* The record of whether the callers of the problem search. */
 mdnn_search_t *mdnn_conv_plan_search(mdnn_conv_plan_t *plan);
 /* True if the program searches and may run each of its own plans, so that these are deferred to its
  * search. */
@@ -65,7 +65,8 @@ const mdnn_graph_uids_t *mdnn_conv_plan_uids(const mdnn_conv_plan_t *plan);
 
 const mdnn_problem_t *mdnn_conv_plan_problem(const mdnn_conv_plan_t *plan);
 
-/* The plan's row in the statistics. A number < 0 or beyond their capacity means that it has none. */
+/* The plan's row in the statistics. A number < 0 or beyond the capacity of the statistics means that the plan has no
+ * row. */
 int mdnn_conv_plan_statistics_row(const mdnn_conv_plan_t *plan);
 
 /* The accumulator of the parts of a split; NULL if they write to the output directly. */

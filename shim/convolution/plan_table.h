@@ -1,11 +1,12 @@
-/* The table of plans: which problem has which. A problem is compared by every field and by its library, never by a hash
- * alone. Plans stay until the process ends. Finding one takes one short lock; only the planner inserts. */
+/* The table of plans: finds the plan of a problem. Problems are compared by every field and by their library, never by
+ * a hash alone. Plans stay until the process ends. Finding a plan takes one short lock; only the planner inserts
+ * plans. */
 #ifndef MDNN_PLAN_TABLE_H
 #define MDNN_PLAN_TABLE_H
 
 #include "shim/convolution/plan_internal.h"
 
-/* Decides everything that comes before looking at a plan. UNSUPPORTED: the call is not ours. */
+/* Makes the key with which the plan of the call is found. UNSUPPORTED: the library does not serve the call. */
 mdnn_status_t mdnn_plan_key_make(const mdnn_call_t *call, mdnn_plan_key_t *key);
 uint32_t mdnn_plan_key_hash(const mdnn_plan_key_t *key);
 

@@ -1,6 +1,6 @@
 /* Decides whose turn it is to plan. One thread at a time, "the planner", makes plans or stores them, so that
  * measurements do not disturb each other. It holds no lock while it plans, since that takes seconds and waits for the
- * device; a flag says that it plans. In that time the measurements of every plan belong to it, and other threads do
+ * device; a flag says that it plans. Meanwhile the measurements of every plan belong to it, and other threads do
  * without them.
  *
  * The planning lock guards the flag and, while nobody plans, the measurements. It is held for moments, never while
@@ -13,9 +13,9 @@
 /* Makes this thread the planner; false if another thread is. mdnn_planning_end follows success.
  * Never waits. */
 bool mdnn_planning_begin(double *begin_us);
-/* The same, but waits behind another thread while that makes progress by itself, perhaps for seconds. False if that
- * thread waits for the program, or as soon as `is_needless(context)` is true, since others may plan one thing after the
- * other. */
+/* The same, but if another thread plans, waits for it as long as that makes progress by itself, perhaps for seconds.
+ * False if that thread waits for the program, or as soon as `is_needless(context)` is true, since other threads may
+ * plan one problem after the other. */
 bool mdnn_planning_begin_in_turn(bool (*is_needless)(const void *context), const void *context,
                                  double *begin_us);
 void mdnn_planning_end(double begin_us);

@@ -1,8 +1,8 @@
 /* A split must prove itself in the running program, since it was measured on scratch memory, perhaps beside other work.
  * So some of the first calls that a split serves go to the best undivided configuration within the same workspace, and
  * events time both without waiting: one pair if the split clearly wins, and up to five if it does not. If the split
- * loses, the rival runs from then on. The same holds if the device reports no times: a split that has not proved itself
- * does not stay. */
+ * loses, the rival runs from then on. The same happens if the device reports no times: a split that has not proved
+ * itself is dropped. */
 #ifndef MDNN_TRIAL_H
 #define MDNN_TRIAL_H
 
@@ -17,10 +17,9 @@ void mdnn_trial_destroy(mdnn_trial_t *trial); /* NULL accepted */
 
 typedef enum mdnn_contender { MDNN_CONTENDER_SPLIT, MDNN_CONTENDER_RIVAL } mdnn_contender_t;
 
-/* Chooses who serves this call on `stream`. *point >= 0 if the call is timed; pass it to
- * mdnn_trial_end right after the call was enqueued. Thread-safe; costs one atomic read once the
- * trial is decided. Never waits, allocates nothing, and does nothing to a stream that is being
- * captured. */
+/* Chooses who serves this call on `stream`. *point is >= 0 if the call is timed; pass *point to mdnn_trial_end right
+ * after the call was enqueued. Thread-safe; costs one atomic read once the trial is decided. Never waits, allocates
+ * nothing, and does nothing to a stream that is being captured. */
 mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *point);
 void mdnn_trial_end(mdnn_trial_t *trial, CUstream stream, int point);
 

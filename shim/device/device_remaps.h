@@ -1,6 +1,7 @@
 /* A thread that maps and unmaps chunks of a device's memory, so that a thread which enqueues work does not wait for the
- * driver. It starts with the first change that it gets, and takes the oldest first; the chunks of one change are done one
- * after the other. The caller holds the device's lock around every call but stop_all; the thread never takes it. */
+ * driver. It starts with the first change that it gets, and takes the oldest change first; the chunks of one change are
+ * done one after the other. The caller holds the device's lock around every call except stop_all; the thread never
+ * takes that lock. */
 #ifndef MDNN_DEVICE_REMAPS_H
 #define MDNN_DEVICE_REMAPS_H
 
@@ -8,17 +9,18 @@
 
 typedef struct mdnn_device_remaps mdnn_device_remaps_t;
 
-/* No thread yet. OUT_OF_MEMORY. */
+/* Starts no thread yet. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_device_remaps_create(mdnn_device_memory_t *memory,
                                         mdnn_device_remaps_t **remaps);
 /* Ends the thread. Accepts NULL. */
 void mdnn_device_remaps_destroy(mdnn_device_remaps_t *remaps);
-/* Ends all threads, as the process does; from then on nothing changes in the background. */
+/* Ends the threads of all devices when the process ends; from then on nothing changes in the background. */
 void mdnn_device_remaps_stop_all(void);
-/* Does what is under way, as far as the driver lets it, so that the device's table of mappings says everything. */
+/* Finishes the changes that are under way, as far as the driver allows, so that the device's table of mappings is
+ * complete. */
 void mdnn_device_remaps_finish(mdnn_device_remaps_t *remaps);
 
-/* Of mdnn_memory_device_t; `context` is the device's memory. */
+/* Functions for mdnn_memory_device_t; `context` is the device's memory. */
 mdnn_status_t mdnn_device_remap_begin(void *context, const mdnn_remap_t *remap, uint64_t *token);
 uint64_t mdnn_device_remap_done(void *context, uint64_t token, bool *over);
 mdnn_status_t mdnn_device_remap_end(void *context, uint64_t token, bool all, uint64_t *done);

@@ -2,7 +2,7 @@
  *
  *   chunks   handles of device memory; each is mapped in a window of aliases as long as it lives.
  *            A chunk's number is its place in that window, from 1 on.
- *   copies   from and to aliases, in two streams of ours, one a direction, of high priority
+ *   copies   from and to aliases, in two streams of ours, one for each direction, of high priority
  *   slots    host memory (shim/device/pinned_pool.h); under `covers` they can be mapped at ranges, too
  *   timelines  the points of streams (shim/device/timelines.h), which all devices share
  *
@@ -20,13 +20,14 @@
 
 typedef struct mdnn_device_memory mdnn_device_memory_t;
 
-/* The caller's lock and its threads. All NULL: it has no lock. */
+/* The caller's lock and its threads. All NULL: the caller has no lock. */
 typedef struct mdnn_device_caller {
     void *context;
-    void (*let_go)(void *context);                          /* before a wait of the host, */
-    void (*take_back)(void *context);                       /* and after it */
-    void (*wait_for_change)(void *context, double seconds); /* of what the lock protects */
-    uint32_t (*opened_here)(void *context);                 /* see mdnn_memory_device_t */
+    void (*let_go)(void *context);    /* called before a wait of the host, */
+    void (*take_back)(void *context); /* and after it */
+    /* waits until something that the lock protects changes */
+    void (*wait_for_change)(void *context, double seconds);
+    uint32_t (*opened_here)(void *context); /* see mdnn_memory_device_t */
 } mdnn_device_caller_t;
 
 typedef struct mdnn_device_memory_config {
@@ -43,7 +44,7 @@ typedef struct mdnn_device_memory_config {
     mdnn_device_caller_t caller;
 } mdnn_device_memory_config_t;
 
-/* Reserves addresses and makes the streams. OUT_OF_MEMORY, DEVICE; nothing is left then. */
+/* Reserves addresses and makes the streams. OUT_OF_MEMORY, DEVICE: nothing is left behind. */
 mdnn_status_t mdnn_device_memory_create(const mdnn_device_memory_config_t *config,
                                         mdnn_device_memory_t **memory);
 /* Called after all work on the device has ended: unmaps and releases everything. Accepts NULL. */
@@ -56,8 +57,8 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
 bool mdnn_device_memory_covers(const mdnn_device_memory_t *memory);
 /* Functions whose context is `memory`. */
 mdnn_memory_device_t mdnn_device_memory_functions(void);
-/* Measures how fast it copies, which takes some tens of milliseconds (it makes and keeps a piece of
- * host memory). *link is untouched if that fails. */
+/* Measures how fast the device copies, which takes some tens of milliseconds, since it also makes a piece of host
+ * memory, which is kept. *link is untouched if that fails. */
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link);
 /* The device appears to other processes, which its link may be shared with, with these rates
  * (shim/device/device_links.h). Called once. */

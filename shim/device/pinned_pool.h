@@ -1,10 +1,9 @@
 /* Pinned host memory in equal slots, made ahead of need.
  *
- * A thread of ours creates pieces of 64 MiB or more and cuts them into slots. The pieces are
- * handles of the driver's virtual memory API on the device's NUMA node: creating them disturbs
- * nobody, while cuMemHostAlloc stops every launch of the process
- * (docs/benchmarks/h200-virtual-memory.md). Without such handles the thread uses cuMemHostAlloc. On
- * the simulated GPU there is no thread: the request for a slot makes a piece, so that runs repeat.
+ * A thread of ours creates pieces of 64 MiB or more and cuts them into slots. The pieces are handles of the driver's
+ * virtual memory API on the device's NUMA node: creating them disturbs nobody, while cuMemHostAlloc stops every launch
+ * of the process (docs/benchmarks/h200-virtual-memory.md). Without such handles the thread uses cuMemHostAlloc. On the
+ * simulated GPU there is no thread: the request for a slot makes a piece, so that every run is the same.
  *
  * Slots that can also be mapped elsewhere are one handle each, since only whole handles can be
  * mapped.
@@ -24,7 +23,7 @@ typedef struct mdnn_pinned_pool mdnn_pinned_pool_t;
 /* What all slots of the process share: its own limit, and the registry of the limits that processes share. */
 typedef struct mdnn_host_account {
     uint64_t limit_bytes;
-    mdnn_node_registry_t *registry; /* NULL: it shares with nobody */
+    mdnn_node_registry_t *registry; /* NULL: the process shares no limit */
     _Atomic uint64_t made_bytes;
 } mdnn_host_account_t;
 
@@ -45,8 +44,8 @@ mdnn_status_t mdnn_pinned_pool_create(const mdnn_pinned_pool_config_t *config,
 /* Ends the thread; gives all memory back to the driver. Accepts NULL. */
 void mdnn_pinned_pool_destroy(mdnn_pinned_pool_t *slots);
 
-/* Orders that at least this many bytes are made, within the limit; the order only grows. Memory
- * that other slots of the account took is not available. */
+/* Orders that at least this many bytes be made, within the limit; a later call can only enlarge the order. Memory that
+ * other slots of the account took is not available. */
 void mdnn_pinned_pool_want(mdnn_pinned_pool_t *slots, uint64_t bytes);
 
 /* *slot: an address for copies to and from the device (cuMemcpy*Async). BUSY: none is free, and
@@ -64,11 +63,11 @@ CUresult mdnn_pinned_pool_unmap(mdnn_pinned_pool_t *slots, uint64_t slot);
 /* Gives further access to all slots that are mapped in this way. */
 CUresult mdnn_pinned_pool_let(mdnn_pinned_pool_t *slots, const CUmemAccessDesc *access);
 
-/* Why there are no more; CUDA_SUCCESS: there may be. */
+/* Why there are no more slots; CUDA_SUCCESS: there may be more. */
 CUresult mdnn_pinned_pool_error(mdnn_pinned_pool_t *slots);
 uint64_t mdnn_pinned_pool_bytes(mdnn_pinned_pool_t *slots); /* made so far */
 
-/* Stops the threads of all, and waits until none is in a call of the driver. */
+/* Stops the threads of all pools, and waits until none is in a call of the driver. */
 void mdnn_pinned_pool_stop_all(void);
 
 #endif

@@ -7,10 +7,10 @@
 #include "shim/graph/graph_chain.h"
 #include "shim/graph/graph_piece.h"
 
-/* The piece that a link means; NULL if no piece has that number now. */
+/* The piece to which a link leads; NULL if no piece has the link's number now. */
 typedef const mdnn_piece_t *mdnn_piece_finder_t(const mdnn_piece_link_t *link);
 
-/* *graph is untouched unless it is RECOGNISED. */
+/* *graph is untouched unless the result is RECOGNISED. */
 mdnn_graph_kind_t mdnn_graph_assemble(const mdnn_piece_t *operation_graph,
                                       mdnn_piece_finder_t *find, mdnn_graph_t *graph);
 

@@ -2,10 +2,10 @@
  * if it is one that we can run in another way. The readers (graph_json, graph_follow) fill
  * mdnn_chain_graph_t.
  *
- * Recognised: one convolution in any direction; or a forward convolution and behind it, in any
- * order and through virtual tensors, at most one bias, one residual and one activation. Everything
- * else passes. It is better not to touch a graph than to misread it, so anything that is not known
- * here, even a field of a tensor, makes the graph unknown. */
+ * These graphs are recognised: one convolution in any direction; or a forward convolution followed, in any order and
+ * through virtual tensors, by at most one bias, one residual and one activation. Every other graph passes. It is better
+ * not to touch a graph than to misread it, so anything that is not known here, even a field of a tensor, makes the
+ * graph unknown. */
 #ifndef MDNN_GRAPH_CHAIN_H
 #define MDNN_GRAPH_CHAIN_H
 
@@ -25,21 +25,20 @@ typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
                                MDNN_GRAPH_KIND_COUNT
 } mdnn_graph_kind_t;
 
-/* The problem as mdnn_problem_t says, and besides:
+/* The problem as mdnn_problem_t describes it, with these additions:
  * - x, w and y name the convolution's tensors in every direction; behind a chain, y is what the
  * last operation writes. z is the residual, bias has the dims 1 k 1 1 (1).
- * - strides are positive: that of one element, which may be anything, lies behind what the later
- *   dimensions reach, where it is not.
- * - w has its strides always, and a format if the legacy API can say it too, else -1. Where both
- *   formats fit (one input channel a group, or one element a plane), it is that of x.
+ * - strides are positive. If a dimension has one element and its stride is not positive, it gets a stride just beyond
+ *   what the later dimensions span.
+ * - w always has its strides. It has a format if the legacy API can express the layout, otherwise -1. Where both
+ *   formats fit (one input channel per group, or one element per plane), it has the format of x.
  * - spatial_dims is 1 for tensors of three dims.
  * - alignment_bytes is what the graph demands of each tensor's address.
- * - alpha1 of a pointwise operation scales what the operation before wrote, alpha2 the operand,
- * however the graph had named the inputs.
+ * - alpha1 of a pointwise operation scales the output of the operation before it, and alpha2 scales the other operand,
+ *   in whatever order the graph has the two inputs.
  * - activation parameters that the host does not set have cuDNN's defaults: clips 0 and the
  * largest double, slope 0; 1 for elu, softplus and swish. They are zero in operations without them.
- * - interfaces has LEGACY unless the padding is asymmetric, w has no format, there are three dims
- * or a chain.
+ * - interfaces has LEGACY unless the padding is asymmetric, w has no format, or there are three dims or a chain.
  * - device, math_type, in_place, reorder and weak_notes stay as mdnn_problem_init sets them: they
  * are not in the plan. */
 typedef struct mdnn_graph {
@@ -51,7 +50,7 @@ typedef struct mdnn_graph {
 
 /* A chain of one convolution and three pointwise operations names at most nine tensors. */
 enum { MDNN_CHAIN_TENSORS = 9 };
-enum { MDNN_CHAIN_NOT_SAID = INT32_MIN }; /* of groups: they follow from the dims */
+enum { MDNN_CHAIN_NOT_SAID = INT32_MIN }; /* for groups: their number follows from the dims */
 
 typedef struct mdnn_chain_tensor {
     int64_t uid;
@@ -84,7 +83,7 @@ typedef struct mdnn_chain_graph {
     mdnn_chain_tensor_t tensors[MDNN_CHAIN_TENSORS];
 } mdnn_chain_graph_t;
 
-/* The modes that we understand; a graph with another is one of many operations. */
+/* The modes that we understand; a graph with another mode counts as one of many operations. */
 #define MDNN_CHAIN_MODES(MODE)                                                                     \
     MODE(CUDNN_POINTWISE_ADD)                                                                      \
     MODE(CUDNN_POINTWISE_RELU_FWD)                                                                 \
@@ -98,22 +97,21 @@ typedef struct mdnn_chain_graph {
 
 /* ---- what it is ---- */
 
-/* Decides by the operations alone, before any field is looked at, since the fields of other
- * operations are not known here. `pointwise` counts those with the modes above, `others` all other
- * operations. */
+/* Decides by the operations alone, before any field is read, since the fields of other operations are not known here.
+ * `pointwise` counts those with the modes above, `others` all other operations. */
 mdnn_graph_kind_t mdnn_chain_survey(int convolutions, int pointwise, bool others);
 
-/* A pointwise operation with cuDNN's defaults, of no mode. */
+/* A pointwise operation without a mode, and with cuDNN's defaults. */
 mdnn_chain_pointwise_t mdnn_chain_pointwise(void);
 /* False if there is no such tensor, if one with that uid exists already, or if there are too
  * many. */
 bool mdnn_chain_add_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *tensor);
-/* The same, but the tensor may exist already. */
+/* The same, but the tensor may already exist. */
 bool mdnn_chain_use_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *tensor);
-/* NULL if there is none of that uid. */
+/* NULL if there is no tensor with that uid. */
 mdnn_chain_tensor_t *mdnn_chain_find(mdnn_chain_graph_t *said, int64_t uid);
 
-/* *graph is untouched unless it is RECOGNISED. Works in *said. */
+/* *graph is untouched unless the result is RECOGNISED. Changes *said while it works. */
 mdnn_graph_kind_t mdnn_chain_recognise(mdnn_chain_graph_t *said, mdnn_graph_t *graph);
 
 #endif

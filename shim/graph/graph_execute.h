@@ -1,6 +1,6 @@
 /* Executes a plan of the program: with a configuration of ours or with the plan itself, within the workspace that was
- * reported to the program (graph_reply.h). Any thread may call it; it never measures behind another thread, and never
- * waits for one. */
+ * reported to the program (graph_reply.h). Any thread may call it. While another thread measures, it neither measures
+ * nor waits. */
 #ifndef MDNN_GRAPH_EXECUTE_H
 #define MDNN_GRAPH_EXECUTE_H
 

@@ -1,9 +1,9 @@
-/* Follows what a program builds, from tensors to execution plans, for a cuDNN whose plans' JSON
- * cannot be read. Such a plan computes what the program has set, if every step from there to the
- * plan was seen. Any gap makes the plan unknown, and it passes.
+/* Follows what a program builds, from tensors to execution plans, for a cuDNN whose plans' JSON cannot be read. What
+ * such a plan computes is known from what the program has set, if every step from these settings to the plan was seen.
+ * Any gap makes the plan unknown, and the plan passes.
  *
- * This is off, and nothing is kept, until the first such plan. That plan passes, and so do plans
- * that are made from older descriptors. After that it is on for good. Any thread. */
+ * Following is off, and nothing is kept, until the first such plan. That plan passes, and so do plans that are made
+ * from older descriptors. From then on following stays on. Any thread may call these functions. */
 #ifndef MDNN_GRAPH_FOLLOW_H
 #define MDNN_GRAPH_FOLLOW_H
 
@@ -23,8 +23,7 @@ static inline bool mdnn_follow_is_on(void)
 }
 void mdnn_follow_begin(void);
 
-/* ---- what programs do; called after cuDNN has done it (for a destruction: before), and only while
- * on ---- */
+/* ---- what programs do; called after cuDNN has done it (a destruction: before), and only while following is on ---- */
 
 void mdnn_follow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
 void mdnn_follow_destroy(cudnnBackendDescriptor_t descriptor);
@@ -37,7 +36,8 @@ void mdnn_follow_finalize(cudnnBackendDescriptor_t descriptor);
 void mdnn_follow_fill(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name, int64_t room,
                       int64_t count, const cudnnBackendDescriptor_t *filled);
 
-/* What a finalized plan computes; UNKNOWN also while off. *graph is untouched unless RECOGNISED. */
+/* What a finalized plan computes; UNKNOWN also while following is off. *graph is untouched unless the result is
+ * RECOGNISED. */
 mdnn_graph_kind_t mdnn_follow_plan(cudnnBackendDescriptor_t plan, mdnn_graph_t *graph);
 
 #endif

@@ -1,7 +1,6 @@
-/* What the program has set on one descriptor of the backend API, by value. A link to another
- * descriptor is kept with the number that this had when the link was set. A descriptor that is
- * destroyed, initialized or filled again gets another number, so it is never mistaken for its
- * earlier state. One thread at a time. */
+/* What the program has set on one descriptor of the backend API, by value. A link to another descriptor is kept with
+ * the number that the other descriptor had when the link was set. A descriptor that is destroyed, initialized or filled
+ * again gets another number, so it is never mistaken for its earlier state. One thread at a time. */
 #ifndef MDNN_GRAPH_PIECE_H
 #define MDNN_GRAPH_PIECE_H
 
@@ -40,16 +39,16 @@ typedef struct mdnn_piece {
 /* Forgets the attributes. */
 void mdnn_piece_clear(mdnn_piece_t *piece);
 
-/* Whether an attribute affects what a graph computes; others are not kept. Unknown attributes
- * do. */
+/* Whether an attribute affects what a graph computes; others are not kept. An unknown attribute counts as one that
+ * does. */
 bool mdnn_piece_matters(cudnnBackendAttributeName_t name);
-/* A copy for mdnn_piece_add, whose links have no numbers. NULL if it is unknown, or if memory is
- * short. */
+/* A copy of the attribute for mdnn_piece_add; its links have no numbers. NULL if the attribute is unknown, or if memory
+ * is short. */
 mdnn_piece_attribute_t *mdnn_piece_copy(cudnnBackendAttributeName_t name,
                                         cudnnBackendAttributeType_t type, int64_t count,
                                         const void *elements);
 bool mdnn_piece_is_link(const mdnn_piece_attribute_t *attribute);
-/* Takes the attribute. NULL, or an attribute that was set to another value already, makes a gap. */
+/* Takes ownership of the attribute. NULL, or an attribute that was already set to another value, makes a gap. */
 void mdnn_piece_add(mdnn_piece_t *piece, mdnn_piece_attribute_t *attribute);
 
 /* NULL if it was not set. */

@@ -1,5 +1,5 @@
 /* Leads from an execution plan of the program to our plan: the record of what it computes, which is made once, and the
- * plan of that problem. Any thread; several may execute one plan. */
+ * plan of that problem. Any thread may call these functions; several threads may execute one plan. */
 #ifndef MDNN_GRAPH_PLAN_H
 #define MDNN_GRAPH_PLAN_H
 

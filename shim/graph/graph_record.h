@@ -1,5 +1,5 @@
-/* What we know about an execution plan of the program: the convolution that it computes, the engine
- * that it chose and thereby what it accepts, and how such a call is made. Made once per plan. */
+/* What we know about an execution plan of the program: the convolution that it computes, the engine that the program
+ * chose and what that says about the results that it accepts, and how such a call is made. Made once per plan. */
 #ifndef MDNN_GRAPH_RECORD_H
 #define MDNN_GRAPH_RECORD_H
 
@@ -15,13 +15,15 @@ typedef struct mdnn_graph_record {
     bool engine_known;          /* `engine` can be made again from its identity */
     uint64_t own_bytes;         /* workspace that the program's plan takes */
     uint64_t limit_bytes;       /* workspace up to which candidates are useful to the program */
-    _Atomic double own_ms;  /* measured time of the program's plan; 0: not known, < 0: cannot be */
+    /* measured time of the program's plan; 0: not known; < 0: cannot be measured */
+    _Atomic double own_ms;
     _Atomic int runs;       /* counted until a search must be over */
-    _Atomic bool probed;    /* it ran in the program's own search without being timed */
+    _Atomic bool probed;    /* the plan ran in the program's own search without being timed */
     mdnn_stopwatch_t watch; /* times such runs */
     /* The plan that counts the engine (mdnn_conv_plan_engine_ref); NULL: none. */
     _Atomic(mdnn_conv_plan_t *) counted_in;
-    _Atomic bool expendable; /* the program has, or can get, one as good with no more workspace */
+    /* the program has, or can get, a plan that is as good and takes no more workspace */
+    _Atomic bool expendable;
     _Atomic(mdnn_conv_plan_t *)
         planned; /* our plan for this convolution, once it was looked up; otherwise NULL */
     /* Scalars as a legacy call takes them. */
@@ -29,7 +31,7 @@ typedef struct mdnn_graph_record {
     double alpha_double, beta_double;
 } mdnn_graph_record_t;
 
-/* Reads a finalised plan. NULL if it must pass: the kind of graph is counted, or memory is short. */
+/* Reads a finalised plan. NULL if the plan must pass: the kind of its graph is then counted, or memory is short. */
 mdnn_graph_record_t *mdnn_graph_record_create(const mdnn_cudnn_t *cudnn,
                                               cudnnBackendDescriptor_t plan);
 void mdnn_graph_record_destroy(mdnn_graph_record_t *record); /* NULL accepted */
@@ -42,12 +44,11 @@ void mdnn_graph_record_settle(mdnn_graph_record_t *record, mdnn_conv_plan_t *pla
 /* The program runs this plan or gives it up, so the plan does not wait for its first use any
  * more. */
 void mdnn_graph_record_leave(mdnn_graph_record_t *record);
-/* Called before the program runs this plan: measures what was deferred to a search, if this is not
- * part of one. */
+/* Called before the program runs this plan: measures what was deferred to a search, if this run is not part of one. */
 void mdnn_graph_record_run(mdnn_graph_record_t *record, mdnn_conv_plan_t *planned,
                            const mdnn_call_t *call);
-/* Called next: times its engine if that was not done; in a search only if the plan outlives the
- * search and its own runs do not show whether anything is faster. */
+/* Called next: times the plan's engine if that was not done yet; in a search only if the plan outlives the search and
+ * its own runs do not show whether anything is faster. */
 void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *call);
 /* Runs the program's own plan, and times it if wanted. */
 cudnnStatus_t mdnn_graph_record_execute_own(mdnn_graph_record_t *record, const mdnn_cudnn_t *cudnn,

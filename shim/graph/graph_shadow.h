@@ -34,23 +34,25 @@ struct mdnn_graph_record;
 
 /* Atomic, since several threads may execute one plan. */
 typedef struct mdnn_plan_shadow {
-    cudnnHandle_t handle;           /* its own or its graph's; NULL: unknown */
-    bool deviceless;                /* made for a described device */
-    _Atomic uint64_t configuration; /* of which engine configuration; 0: none can be asked */
+    cudnnHandle_t handle; /* the plan's own or its graph's; NULL: unknown */
+    bool deviceless;      /* made for a described device */
+    /* number of its engine configuration; 0: none that can be asked */
+    _Atomic uint64_t configuration;
     _Atomic uint64_t
-        reported_bytes;    /* least workspace that any query returned; UINT64_MAX: none asked */
-    _Atomic bool generous; /* more was reported than it takes by itself, and it has not run yet */
+        reported_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
+    /* more was reported than the plan itself takes, and it has not run yet */
+    _Atomic bool generous;
     _Atomic bool finalized;
     _Atomic bool looked_at;           /* `record` is final */
     struct mdnn_graph_record *record; /* owned; NULL: passes */
 } mdnn_plan_shadow_t;
 
-/* Atomic as well: one thread may make a plan from it while another asks. */
+/* Atomic as well: one thread may make a plan from the configuration while another asks. */
 typedef struct mdnn_configuration_shadow {
     _Atomic uint64_t
         reported_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
-    _Atomic uint64_t
-        number; /* the same for descriptors of one plan's; 0: no plan was made from it */
+    /* the same number for all descriptors of one plan's configuration; 0: no plan was made from it */
+    _Atomic uint64_t number;
 } mdnn_configuration_shadow_t;
 
 typedef struct mdnn_shadow {
@@ -66,16 +68,16 @@ typedef struct mdnn_shadow {
 /* True for the types that are shadowed. */
 bool mdnn_shadow_wanted(cudnnBackendDescriptorType_t type);
 
-/* Makes a shadow for a descriptor that was just created, in place of an older one at that address.
- * If memory is short there is none, and the descriptor passes. */
+/* Makes a shadow for a descriptor that was just created, in place of an older one at that address. If memory is short
+ * there is no shadow, and calls with the descriptor pass. */
 void mdnn_shadow_create(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
 void mdnn_shadow_destroy(cudnnBackendDescriptor_t descriptor);
-/* The descriptor is as when it was created. */
+/* Called when the descriptor was initialized again: it is as when it was created. */
 void mdnn_shadow_renew(cudnnBackendDescriptor_t descriptor);
-/* cuDNN has accepted the descriptor. */
+/* Called when cuDNN has finalized the descriptor. */
 void mdnn_shadow_finalize(cudnnBackendDescriptor_t descriptor);
 
-/* NULL for a descriptor without a shadow or of another type. Valid until it is destroyed. */
+/* NULL for a descriptor without a shadow or of another type. Valid until the descriptor is destroyed. */
 mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
                                 cudnnBackendDescriptorType_t type);
 
@@ -92,7 +94,7 @@ void mdnn_shadow_report_configuration(mdnn_configuration_shadow_t *configuration
 
 /* Keeps `count` elements of eight bytes. */
 void mdnn_pack_keep(mdnn_pack_values_t *values, int64_t count, const void *elements);
-/* Whether there is a pointer for every uid, and nothing that plans here do not know. */
+/* Whether there is a pointer for every uid, and the pack overrides nothing in the plan. */
 bool mdnn_pack_is_plain(const mdnn_pack_shadow_t *pack);
 /* Data pointer of a tensor; NULL if the pack does not name it, or names it twice with two pointers.
  * The pack is plain. */

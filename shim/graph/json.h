@@ -3,8 +3,8 @@
  * or with the same field twice. Escapes in strings are not resolved, so a string with an escape
  * equals no name.
  *
- * A value is a number >= 0, good for its document; -1 is none. The text must outlive the document.
- * One thread at a time. */
+ * A value is a number >= 0 that is valid for its document; -1 means no value. The text must outlive the document. Only
+ * one thread at a time may use a document. */
 #ifndef MDNN_JSON_H
 #define MDNN_JSON_H
 
@@ -22,10 +22,10 @@ enum { MDNN_JSON_BYTES = 16 * 1024 * 1024, MDNN_JSON_ROOT = 0 };
 mdnn_status_t mdnn_json_open(const char *text, size_t bytes, mdnn_json_t **json);
 void mdnn_json_close(mdnn_json_t *json); /* may be NULL */
 
-/* The value of that field; -1 without one, or if `object` is none. */
+/* The value of that field; -1 if there is no such field, or if `object` is not an object. */
 int mdnn_json_member(const mdnn_json_t *json, int object, const char *key);
 
-/* The elements of an array: for (v = first(a); v >= 0; v = next(a, v)). None in anything else. */
+/* The elements of an array: for (v = first(a); v >= 0; v = next(a, v)). Any other value has no elements. */
 int mdnn_json_first(const mdnn_json_t *json, int array);
 int mdnn_json_next(const mdnn_json_t *json, int array, int element);
 bool mdnn_json_is_array(const mdnn_json_t *json, int value);
@@ -35,12 +35,12 @@ typedef struct mdnn_json_name {
     int32_t number;
 } mdnn_json_name_t;
 
-/* False, and *number untouched, if the value is no string of the list. The list ends with a NULL.
+/* False, with *number untouched, if the value is not a string of the list. The list ends with a NULL.
  */
 bool mdnn_json_named(const mdnn_json_t *json, int value, const mdnn_json_name_t *names,
                      int32_t *number);
 
-/* False, and *number untouched, if the value is no such number. */
+/* False, with *number untouched, if the value is not a number of that type. */
 bool mdnn_json_int(const mdnn_json_t *json, int value, int32_t *number);
 
 enum { MDNN_JSON_LIST = 5 };
@@ -50,7 +50,7 @@ typedef struct mdnn_json_list {
 } mdnn_json_list_t;
 
 typedef enum mdnn_json_kind {
-    MDNN_JSON_INT,     /* int32_t; a number with a point or an exponent is none */
+    MDNN_JSON_INT,     /* int32_t; numbers with a point or an exponent are refused */
     MDNN_JSON_DOUBLE,  /* double, finite, in whatever locale the process is */
     MDNN_JSON_BOOL,    /* bool */
     MDNN_JSON_INTS,    /* mdnn_json_list_t */
@@ -63,13 +63,13 @@ typedef struct mdnn_json_field {
     const char *key;
     mdnn_json_kind_t kind;
     bool required;
-    size_t offset; /* of the field in what `into` points to */
+    size_t offset; /* of the field in the struct that `into` points to */
     const mdnn_json_name_t *names;
 } mdnn_json_field_t;
 
-/* Fields that the object lacks keep their values. The list ends with a NULL key, at most 32 before
- * it. False if the object is none, has another field, one twice, lacks a required one, or if a
- * value is not of its kind; *into is then partly written. */
+/* Fields that the object lacks keep their values. The list ends with a NULL key and has at most 32 fields. False if
+ * `object` is not an object, has another field or the same field twice, or lacks a required field, or if a value is not
+ * of its kind; *into may then be partly written. */
 bool mdnn_json_fields(const mdnn_json_t *json, int object, const mdnn_json_field_t *fields,
                       void *into);
 

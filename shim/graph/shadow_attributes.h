@@ -11,7 +11,7 @@
 /* Whether an attribute belongs to a variant pack. */
 bool mdnn_shadow_is_of_pack(cudnnBackendAttributeName_t name);
 
-/* Attributes that are not needed here are left out. */
+/* Attributes that the library does not need are ignored. */
 void mdnn_shadow_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                      int64_t count, const void *elements);
 

@@ -13,12 +13,12 @@
 #include "config/devices.h"
 #include "shim/vmem/reserved_memory.h"
 
-/* From now on there may be graphs that allocate. */
+/* Notes that there may be graphs that allocate from now on. */
 void mdnn_graph_memory_seen(void);
 /* Called after the real call. False if host memory is short: the executable must be destroyed
  * again. */
 bool mdnn_graph_memory_instantiated(CUgraph graph, CUgraphExec executable);
-/* Called before the real call that destroys it, and forgets it. */
+/* Called before the real call that destroys the executable; forgets it. */
 void mdnn_graph_memory_executable_ends(CUgraphExec executable);
 
 /* Called around a launch or an upload. begin returns CUDA_SUCCESS, or the result to return instead

@@ -20,22 +20,22 @@ typedef struct mdnn_indirect_operands {
     struct mdnn_indirect_operands *outer; /* of the call around this one */
     mdnn_indirect_operand_t *names;
     size_t count, capacity;
-    size_t published; /* how many of the names are published: the first so many */
-    uint64_t call;    /* the number of the library's call, if any name is published */
+    size_t published; /* that many of the names, the first ones, are published */
+    uint64_t call;    /* the number of the library's call, if any of the names is published */
     bool lost;        /* a name was lost for lack of memory: launches are refused */
 } mdnn_indirect_operands_t;
 
-/* An empty list needs no end. Addresses that are not ours are ignored. */
+/* Adds a name; a list to which nothing was added need not be cleared. Addresses that are not ours are ignored. */
 void mdnn_indirect_add(mdnn_indirect_operands_t *operands, uint64_t address, mdnn_use_role_t role,
                        const void *owner);
-/* Empty again. */
+/* Frees what the list holds; it is empty again. */
 void mdnn_indirect_clear(mdnn_indirect_operands_t *operands);
 
 /* Called around the library's call, in the same thread. */
 void mdnn_indirect_enter(mdnn_indirect_operands_t *operands);
 void mdnn_indirect_leave(mdnn_indirect_operands_t *operands);
 
-/* For a launch whose `name` is set: names its indirect operands. */
+/* Called for a launch whose `name` is set: names its indirect operands. */
 void mdnn_indirect_name(mdnn_virtual_operation_t *operation);
 
 /* The library's own threads may launch the call's kernels, during the call or later (NCCL without
@@ -44,9 +44,11 @@ void mdnn_indirect_name(mdnn_virtual_operation_t *operation);
 void mdnn_indirect_publish(mdnn_indirect_operands_t *operands);
 typedef enum mdnn_indirect_outcome {
     MDNN_INDIRECT_LAUNCHED,
-    MDNN_INDIRECT_LATER,  /* earlier calls of its communicators are launched, because a communicator
-                           * takes one call at a time */
-    MDNN_INDIRECT_REFUSED /* earlier calls of its communicators may not be launched yet */
+    /* kernels are launched later, but those of the communicators' earlier calls are launched, because a communicator
+     * takes one call at a time */
+    MDNN_INDIRECT_LATER,
+    /* nothing is launched, and earlier calls of the communicators may not be launched yet either */
+    MDNN_INDIRECT_REFUSED
 } mdnn_indirect_outcome_t;
 /* Called once, after the call. Of the published operands only those of kernels that are not
  * launched yet remain. */

@@ -11,7 +11,8 @@
 /* Called after the real launch, with its parameters, before the operation ends. */
 void mdnn_kernel_tables_written(const mdnn_kernel_layout_t *layout, void **parameters, void **extra,
                                 bool captured);
-/* Before the launch: whether it reads a table of which no pointer is known, as far as its name says. */
+/* Called before the launch: whether the kernel, as far as its name says, reads a table in which no pointers are
+ * known. */
 bool mdnn_kernel_tables_unknown(const mdnn_kernel_layout_t *layout, void **parameters,
                                 void **extra);
 

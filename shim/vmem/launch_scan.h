@@ -6,7 +6,7 @@
 
 #include "shim/real/kernel_layout.h"
 
-/* What stands behind the key in a launch's last argument; NULL: it is not there. */
+/* What follows the key in a launch's last argument; NULL: the key is not there. */
 static inline void *mdnn_launch_extra(void **extra, const void *key)
 {
     while (extra && *extra != CU_LAUNCH_PARAM_END && *extra != key)

@@ -13,19 +13,18 @@
 /* Pins, of one allocation each. NULL: none. */
 typedef struct mdnn_pin mdnn_pin_t;
 
-/* Pins each of our allocations in the bytes. CUDA_ERROR_OUT_OF_MEMORY: they do not fit beside
- * memory that must stay, and none is pinned; the log says so. Other trouble leaves an allocation
- * unpinned. */
+/* Pins each of our allocations in the bytes. CUDA_ERROR_OUT_OF_MEMORY: they do not fit beside memory that must stay,
+ * and none is pinned; the log says so. Other failures leave an allocation unpinned. */
 CUresult mdnn_pins_take(const void *address, size_t bytes, mdnn_pin_t **pins);
 /* The same, but only if operations keep as much room as they have needed so far. */
 bool mdnn_pins_take_if_spare(const void *address, size_t bytes, mdnn_pin_t **pins);
 void mdnn_pins_drop(mdnn_pin_t *pins);
-/* They last until the memory is freed. */
+/* Leaves the pins in place until the memory is freed. */
 void mdnn_pins_leave(mdnn_pin_t *pins);
 
-/* Adds a registration: the pins last until the handle has ended as often as it was registered. NCCL
- * returns the same handle for a buffer, or a part of it, that is registered already, and counts the
- * calls. Handle 0: until the communicator ends. */
+/* Adds a registration: the pins last until the handle has ended as often as it was registered. If a buffer, or a part
+ * of it, is registered already, NCCL returns the same handle again and counts the calls. Handle 0: the pins last until
+ * the communicator ends. */
 void mdnn_registration_add(const void *comm, uint64_t handle, mdnn_pin_t *pins);
 /* The same for a handle without a count: earlier pins of the same handle, whose end was not seen,
  * are dropped. */

@@ -12,8 +12,7 @@
 
 typedef struct mdnn_reserved mdnn_reserved_t; /* lives as long as the process */
 
-/* Announces a pool with memory of that device. Anything known about an older pool with the same
- * handle is forgotten. */
+/* Announces a pool with memory of that device. Forgets all that is known about an older pool with the same handle. */
 void mdnn_reserved_pool_created(CUmemoryPool pool, CUdevice device);
 /* NULL: host memory is short, or the pool does not belong to the device. `device`: for pools whose
  * creation was not seen. */
@@ -21,10 +20,11 @@ mdnn_reserved_t *mdnn_reserved_of_pool(CUmemoryPool pool, CUdevice device);
 mdnn_reserved_t *mdnn_reserved_of_graphs(CUdevice device);
 
 /* Called around a real call that may take `bytes` more. begin returns CUDA_SUCCESS, or the result to return instead of
- * the call. end returns false if the call took more than there is room for; that memory counts all the same. */
+ * the call. end returns false if the call took more than there is room for; that memory counts even so. */
 CUresult mdnn_reserved_begin(mdnn_reserved_t *reserved, uint64_t bytes, uint64_t *growth);
 bool mdnn_reserved_end(mdnn_reserved_t *reserved, uint64_t growth);
-/* Asks the driver again. all: also after waits, when earlier frees have taken effect. */
+/* Asks the driver again. settle_all asks about all pools and graphs; it is also called after waits, when earlier frees
+ * have taken effect. */
 void mdnn_reserved_settle(mdnn_reserved_t *reserved);
 void mdnn_reserved_settle_all(void);
 

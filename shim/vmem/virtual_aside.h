@@ -9,8 +9,8 @@
 
 #include "shim/vmem/virtual_memory.h"
 
-/* How the driver takes memory for it: as much as it says; or, of a size that is rounded up, in pages
- * of 2 MiB, which small ones share. */
+/* How much the driver takes for the memory: exactly its size; or whole pages of 2 MiB, which small allocations
+ * share. */
 typedef enum mdnn_aside_kind { MDNN_ASIDE_EXACT, MDNN_ASIDE_IN_PAGES } mdnn_aside_kind_t;
 
 /* CUDA_ERROR_OUT_OF_MEMORY: not enough memory can leave, or that is not known, or the budget cannot be kept; the log

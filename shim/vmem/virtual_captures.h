@@ -1,4 +1,4 @@
-/* Captures under way; the others of their functions are for hooks (shim/vmem/virtual_memory.h). */
+/* Captures under way. The functions about captures that hooks call are in shim/vmem/virtual_memory.h. */
 #ifndef MDNN_VIRTUAL_CAPTURES_H
 #define MDNN_VIRTUAL_CAPTURES_H
 

@@ -29,35 +29,38 @@ typedef struct mdnn_virtual_device {
     CUcontext context;     /* the primary one, retained */
     uint64_t start, bytes; /* its addresses */
     uint64_t budget_bytes;
-    uint64_t said_needed_bytes; /* in the last line about a refusal; 0: none yet */
+    uint64_t said_needed_bytes; /* in the last log line about a refusal; 0: none yet */
     mdnn_device_memory_t *device;
-    mdnn_memory_t *memory;      /* NULL: it was reset, or will be now */
+    mdnn_memory_t *memory;      /* NULL: the device was reset, or is about to be */
     uint64_t small_plain_bytes; /* of small allocations of the driver's, which share pages */
-    _Atomic uint64_t met;       /* one bit for each other device that worked on its memory */
-    uint64_t ended;             /* number of operations, to publish statistics now and then */
-    double published_us;        /* when that was looked at last */
-    char name[64];              /* as the driver calls it */
-    uint32_t inside;            /* operations between begin and end, */
-    uint32_t waiting;           /* and threads in a wait of the host, which have released the
+    /* One bit for each other device that has worked on this device's memory. */
+    _Atomic uint64_t met;
+    uint64_t ended;           /* number of operations, to publish statistics now and then */
+    double published_us;      /* when the statistics were last considered for that */
+    char name[64];            /* as the driver calls it */
+    uint32_t inside;          /* operations between begin and end, */
+    uint32_t waiting;         /* and threads in a wait of the host, which have released the
                                  * lock */
-    bool can_serve_all;         /* host memory can be mapped at the addresses of ranges */
-    _Atomic bool serves_all;    /* as with safety = host */
-    bool hurried;               /* mdnn_memory_hurry is in force */
-    mdnn_condition_t changed;   /* an operation has ended, or anything else that was waited for */
-    mdnn_used_workspaces_t workspaces; /* since it was made */
-    uint32_t said_lines;               /* about refusals */
+    bool can_serve_all;       /* host memory can be mapped at the addresses of ranges */
+    _Atomic bool serves_all;  /* as with safety = host */
+    bool hurried;             /* mdnn_memory_hurry is in force */
+    mdnn_condition_t changed; /* an operation has ended, or anything else that was waited for */
+    mdnn_used_workspaces_t workspaces; /* since the device was set up */
+    uint32_t said_lines;               /* log lines about refusals */
     bool said_optional, said_tail;     /* one of those lines is enough */
-    char trouble[MDNN_TROUBLE_BYTES];  /* why it could not be set up; "": the failure says it */
+    /* why the device could not be set up; "": the failure says it */
+    char trouble[MDNN_TROUBLE_BYTES];
     struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;
 
 typedef struct mdnn_virtual_entry {
     mdnn_context_change_t change;
-    double since_us, lock_us; /* when the lock was taken, and after how long */
+    /* when the lock was taken, and how long the thread had waited for it */
+    double since_us, lock_us;
 } mdnn_virtual_entry_t;
 
 mdnn_virtual_entry_t mdnn_virtual_enter(mdnn_virtual_device_t *device);
-/* false: another thread is in there. */
+/* false: another thread holds the lock. */
 bool mdnn_virtual_try_enter(mdnn_virtual_device_t *device, mdnn_virtual_entry_t *entry);
 void mdnn_virtual_leave(mdnn_virtual_device_t *device, mdnn_virtual_entry_t entry);
 
@@ -70,16 +73,16 @@ void mdnn_virtual_close(mdnn_virtual_device_t *device); /* entered */
 mdnn_device_caller_t mdnn_virtual_caller(mdnn_virtual_device_t *device);
 /* The device is entered. Leaves it for so many seconds, or until an operation ends, and enters it again. */
 void mdnn_virtual_pause(mdnn_virtual_device_t *device, double seconds);
-/* The device is entered, and no thread begins anything on it. Waits for operations of other threads
- * that are between begin and end, but no longer than a call takes, since a longer one may wait for
- * what this thread will do. Threads that wait in one of our calls leave it. */
+/* The device is entered, and no thread begins anything on it. Waits for operations of other threads that are between
+ * begin and end, but no longer than a call normally takes, since a longer call may be waiting for what this thread will
+ * do. Threads that wait in one of our calls return from it. */
 void mdnn_virtual_await_ends(mdnn_virtual_device_t *device);
 /* The device is entered. Whether to try once more: once after a failure of the driver that may be
  * temporary, and when operations of other threads delayed moves (safety = host); if those
  * operations do not end, the next try does not wait for them. */
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried);
 
-/* The device is entered. Asks for host memory for what lives beyond the budget, and some more. */
+/* The device is entered. Asks for host memory for all live memory beyond the budget, and for some more. */
 void mdnn_virtual_want_slots(mdnn_virtual_device_t *device);
 
 /* The safety that the option asks for, unless host memory cannot be mapped at the addresses of

@@ -7,8 +7,7 @@
 #include "shim/vmem/virtual_device.h"
 #include "shim/vmem/virtual_memory.h"
 
-/* The device with that index; NULL behind the last one. A device that was reset has no addresses
- * and no memory. */
+/* The device with that index; NULL after the last one. A device that was reset has no addresses and no memory. */
 mdnn_virtual_device_t *mdnn_virtual_device(size_t index);
 /* The device in whose reservation the address lies; NULL: none. */
 mdnn_virtual_device_t *mdnn_virtual_device_of(uint64_t address);

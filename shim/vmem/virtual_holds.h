@@ -10,12 +10,11 @@
 void mdnn_virtual_capture_allocates(mdnn_virtual_device_t *device, unsigned long long capture,
                                     uint64_t address);
 /* Entered. The capture frees memory that it or another graph makes. CUDA_SUCCESS: each launch will free it; memory that
- * the capture itself made (*now) is free at once. Otherwise the result to return, which also covers memory of no
- * graph. */
+ * the capture itself made (*now is true) becomes free immediately. Otherwise returns the result to return to the
+ * program, also for memory of no graph. */
 CUresult mdnn_virtual_capture_frees(mdnn_virtual_device_t *device, unsigned long long capture,
                                     uint64_t address, bool *now);
-/* Entered. Makes the capture hold the allocation that starts at `start` and was pinned for this
- * already. */
+/* Entered. Makes the capture hold the allocation that starts at `start`, which is already pinned for this. */
 void mdnn_virtual_hold_pinned(mdnn_virtual_device_t *device, unsigned long long capture,
                               uint64_t start);
 /* Entered; the device has memory. Called before the program frees the allocation that starts at

@@ -1,6 +1,6 @@
-/* Virtual GPU memory in the process: one mdnn_memory_t per device under a budget, the lock around
- * it, and the functions that the driver hooks call. It is off (mdnn_virtual_on() is false) unless
- * `memory.budget` is set; while it is off, a hook costs only that question.
+/* Virtual GPU memory in the process: one mdnn_memory_t per device under a budget, the lock around it, and the functions
+ * that the driver hooks call. It is off (mdnn_virtual_on() is false) unless `memory.budget` is set; while it is off, a
+ * hook costs only that test.
  *
  * There is one lock per device, which these functions take and never hold while the program's own
  * call runs. */
@@ -18,14 +18,13 @@
 /* Whether a budget is on in this process; reads the options at the first call. */
 bool mdnn_virtual_on(void);
 
-/* For cuMemAlloc and similar calls. CUDA_ERROR_NOT_SUPPORTED: the library does not serve the call
- * (the device has no budget, or the library failed), so the caller asks the real driver.
- * `synchronous`: any stream may use the memory at once (cuMemAlloc), so the host waits where
- * otherwise a stream would. */
+/* For cuMemAlloc and similar calls. CUDA_ERROR_NOT_SUPPORTED: the library does not serve the call (the device has no
+ * budget, or the library failed), so the caller asks the real driver. `synchronous`: any stream may use the memory
+ * immediately (cuMemAlloc), so the host waits where otherwise a stream would. */
 CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread,
                                bool synchronous);
 /* The same on a device that need not be the stream's, in the order of the stream. mdnn_virtual_allocate uses the
- * stream's device, or the current device for a default stream and `synchronous`. */
+ * stream's device, or, for a default stream or if `synchronous`, the current device. */
 CUresult mdnn_virtual_allocate_on(CUdevice ordinal, CUdeviceptr *address, size_t bytes,
                                   CUstream stream, bool per_thread);
 /* CUDA_ERROR_NOT_SUPPORTED: the memory is not ours. `synchronous`: waits like cuMemFree. */
@@ -36,36 +35,38 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
 bool mdnn_virtual_owns(uint64_t address);
 bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *device);
 
-/* Asks the driver about the allocation at `address`, wherever it is. `ask` is called with that address, or with another
- * one of the same kind of memory that is resident, so that nothing has to move. It may call only the driver; the device
- * is locked. false: it was not called, since nothing of that kind is resident. *number is different for each allocation
- * of the process; 0: nothing lives at `address`. */
+/* Asks the driver about the allocation at `address`, wherever its content is. `ask` is called with that address, or
+ * with the address of other memory of the same kind that is resident, so that nothing has to move. `ask` may call only
+ * the driver; the device is locked. false: `ask` was not called, since no memory of that kind is resident. *number is
+ * different for each allocation of the process; 0: nothing lives at `address`. */
 bool mdnn_virtual_ask(CUdeviceptr address, void (*ask)(void *context, CUdeviceptr address),
                       void *context, uint64_t *number);
 
 /* Whether an operation that names the workspace and all operands can ever run in the budget on the workspace's device;
- * true for memory that is not ours. The calling convolution runs now, so the sizes that it uses are remembered
+ * true for memory that is not ours. The convolution is about to run, so the sizes that it uses are remembered
  * (shim/vmem/workspace_sizes.h). The order of the operands is x, w, y, others. */
 enum { MDNN_VIRTUAL_TOGETHER = 8 };
 bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, size_t count);
-/* The most bytes that an operation may use beside operands of these sizes, on the current device; UINT64_MAX without a
- * budget. */
+/* The most bytes of workspace that an operation may use beside operands of these sizes, on the current device;
+ * UINT64_MAX without a budget. */
 uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count);
 
 /* Surrounds each operation. A hook calls mdnn_virtual_operation, fills in names with
  * mdnn_virtual_name, and then calls begin, the real function and end. The struct must not be
  * copied. */
 typedef enum mdnn_virtual_reach {
-    MDNN_REACH_NAMED,     /* it uses what it names */
-    MDNN_REACH_WHAT_FITS, /* it might use anything: everything is made resident if it fits */
-    MDNN_REACH_ALL        /* the same; if it does not fit, what is away is covered for good */
+    MDNN_REACH_NAMED, /* it uses what it names */
+    /* it might use anything: everything is made resident, if all of it fits */
+    MDNN_REACH_WHAT_FITS,
+    /* the same; if not all fits, host memory is mapped where something is away, for good */
+    MDNN_REACH_ALL
 } mdnn_virtual_reach_t;
 enum { MDNN_VIRTUAL_NAMES = 512, MDNN_VIRTUAL_TABLES = 32 };
 typedef struct mdnn_virtual_operation {
     CUstream stream;
     bool per_thread;            /* the _ptsz family: stream 0 is the thread's own */
-    unsigned long long capture; /* whose capture it goes into; 0: none */
-    bool begun;                 /* end has something to do */
+    unsigned long long capture; /* id of the capture into which it goes; 0: none */
+    bool begun;                 /* mdnn_virtual_end has something to do */
     bool may_wait;              /* it may wait for the program, so an event is recorded behind the
                                  * work before it */
     bool follows;               /* what it reaches through pointers in memory is named, too
@@ -83,7 +84,7 @@ typedef struct mdnn_virtual_operation {
     struct mdnn_virtual_device *untracked; /* it may reach anything there, in that stream */
     uint64_t untracked_stream;
     struct mdnn_virtual_part *parts;                 /* from begin to end, one per named device */
-    mdnn_memory_operand_t names[MDNN_VIRTUAL_NAMES]; /* the first of name_count */
+    mdnn_memory_operand_t names[MDNN_VIRTUAL_NAMES]; /* the first ones of name_count */
 } mdnn_virtual_operation_t;
 
 static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, CUstream stream,
@@ -107,8 +108,8 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
 /* Called for a parameter that may be an address in pinned host memory: what pointers there lead to is named when the
  * operation begins, if it follows pointers. */
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address);
-/* Records an event behind all work that its stream has so far, so that its end can be seen before
- * later work has ended. */
+/* Records an event behind all work that the operation's stream has so far, so that the end of this work can be seen
+ * before later work has ended. */
 void mdnn_virtual_fix(const mdnn_virtual_operation_t *operation);
 /* Names everything that the executable graph uses; for cuGraphLaunch. CUDA_SUCCESS, or the result to return instead, if
  * memory that an earlier launch made was not freed yet. */
@@ -116,31 +117,29 @@ CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExe
 /* Called after success: memory that each launch makes is now alive, and memory that each launch
  * frees is not. */
 void mdnn_virtual_graph_launched(CUgraphExec executable, CUstream stream, bool per_thread);
-/* CUDA_SUCCESS, and end must follow; or the result to return instead of enqueuing, usually
- * CUDA_ERROR_OUT_OF_MEMORY, and end must not be called. An operation without names costs one
- * comparison, except for a kernel with `safety = verify`, which may access anything. `key`
- * identifies the operation. */
+/* Returns CUDA_SUCCESS, and end must follow; or the result to return instead of enqueuing, usually
+ * CUDA_ERROR_OUT_OF_MEMORY, and then end must not be called. An operation without names costs one comparison, except
+ * for a kernel with `safety = verify`, which may access anything. `key` identifies the operation. */
 CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key);
 void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued);
 
-/* Announces the convolution that the calling thread is about to enqueue. The thread's next
- * operations, until the call of over, belong to it; the first is recorded as `kind` with `x` first
- * (vDNN's layers). `workspace`, which may be 0, is memory that a smaller workspace could
- * replace. */
+/* Announces the convolution that the calling thread is about to enqueue. The thread's next operations, until
+ * mdnn_virtual_convolution_over is called, belong to it; the first is recorded as `kind` with `x` first (vDNN's
+ * layers). `workspace`, which may be 0, is memory that a smaller workspace could replace. */
 void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace,
                               uint64_t workspace_bytes);
 void mdnn_virtual_convolution_over(void);
 
-/* Called for a blocking wait of the program, during which moves go on. Returns when
- * `is_over(context)` is true or nothing is under way; the caller then makes its real call. */
+/* Called when the program waits in a blocking call, so that moves go on meanwhile. Returns when `is_over(context)` is
+ * true or nothing is under way; the caller then makes its real call. */
 void mdnn_virtual_progress_while_waiting(bool (*is_over)(void *context), void *context);
 
 /* Captures and graphs: memory that was named or allocated during a capture stays as long as its
  * graph or an executable of it exists. If the program frees it before that, it ends with them. */
 
-/* Before the real cuStreamBeginCapture. */
+/* Called before the real cuStreamBeginCapture. */
 void mdnn_virtual_capture_begins(void);
-/* After it. `graph`: the program's, which it captures into; NULL: none. */
+/* Called after it. `graph`: a graph of the program's, into which it captures; NULL: none. */
 void mdnn_virtual_capture_began(CUstream stream, bool per_thread, CUgraph graph, bool began);
 /* The capture in which the stream takes part; 0: none. Also called before the real
  * cuStreamEndCapture. Costs one comparison while nothing is captured. */
@@ -165,9 +164,9 @@ typedef struct mdnn_node_owner {
     mdnn_node_holds_t *holds;
 } mdnn_node_owner_t;
 
-/* A node that the program (or cuDNN) makes by hand uses `address`, so the allocation stays until
- * the node's owner ends or it is freed. CUDA_SUCCESS, even if nothing is there, or the result to
- * return instead of making the node. */
+/* A node that the program (or cuDNN) makes by hand uses `address`, so the allocation stays until the node's owner ends
+ * or the allocation is freed. Returns CUDA_SUCCESS, even if nothing is there, or the result to return instead of making
+ * the node. */
 CUresult mdnn_virtual_node_operands(mdnn_node_owner_t owner, uint64_t address);
 /* The node will be a copy of the graph `child`. */
 void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child);
@@ -180,8 +179,8 @@ void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part);
 void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable,
                                      unsigned long long flags);
 void mdnn_virtual_graph_cloned(CUgraph graph, CUgraph clone);
-/* Called after the real call. `whole`: all nodes are those of the graph now; otherwise some may
- * be. */
+/* Called after the real call. `whole`: all nodes of the executable are now those of the graph; otherwise some of them
+ * may be. */
 void mdnn_virtual_executable_updated(CUgraph graph, CUgraphExec executable, bool whole);
 /* Called before the real call, after which the driver may reuse the handle; pass the result to the
  * function that is called after it. */
@@ -195,15 +194,15 @@ void mdnn_virtual_executable_ended(CUgraphExec executable, uint64_t number, bool
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream);
 void mdnn_virtual_capture_lost(unsigned long long capture);
 
-/* Called before the device is reset: we give back everything that we have of it, and all
- * allocations there end. The second function is called after the real call, which may have failed:
- * the device gets a new budget with its next allocation. */
+/* Called before the device is reset: gives back everything that the library has of the device, and ends all allocations
+ * there. The second function is called after the real call, which may have failed: the device gets a new budget with
+ * its next allocation. */
 void mdnn_virtual_device_ends(CUdevice device);
 void mdnn_virtual_device_ended(CUdevice device);
 /* Called before one of the program's own contexts is destroyed. */
 void mdnn_virtual_context_ends(CUcontext context);
-/* Called after success of the real call. Memory of cuMemAlloc ends with its context, that of pools
- * does not. Each call returns another allocation that must be freed; false: there are no more. */
+/* Called after success of the real call. Memory of cuMemAlloc ends with its context, but memory of pools does not. Each
+ * call returns another allocation that must be freed; false: there are no more. */
 bool mdnn_virtual_take_bound(CUcontext context, CUdeviceptr *address);
 
 /* Free and total as the program should see them; false: not under a budget. */

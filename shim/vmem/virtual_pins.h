@@ -8,7 +8,7 @@
 /* Entered. Calls mdnn_memory_pin as often as necessary. */
 mdnn_status_t mdnn_virtual_pin_entered(mdnn_virtual_device_t *device, uint64_t address,
                                        uint64_t *start);
-/* Like mdnn_virtual_pin; `quiet`: for our own use, so a refusal is not reported. */
+/* Like mdnn_virtual_pin; `quiet`: a refusal is not logged, because the pin is for our own use. */
 CUresult mdnn_virtual_pin_for(CUdeviceptr address, bool quiet);
 
 #endif

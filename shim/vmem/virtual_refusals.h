@@ -1,5 +1,5 @@
-/* What the program and its user learn if a budget cannot be kept or has no room: the result of the
- * call, and lines in the log. */
+/* What the program and its user learn if a budget cannot be kept or has no room: the result of the call, and log
+ * lines. */
 #ifndef MDNN_VIRTUAL_REFUSALS_H
 #define MDNN_VIRTUAL_REFUSALS_H
 

@@ -9,12 +9,12 @@
 #include "shim/device/pinned_pool.h"
 #include "shim/device/timelines.h"
 
-/* false: there is no budget, no virtual memory in the driver, or no memory for it. */
+/* false: there is no budget, the driver has no virtual memory, or host memory is short. */
 bool mdnn_virtual_has_shared(void);
-/* NULL where that is false. */
+/* These are NULL where mdnn_virtual_has_shared is false. */
 mdnn_timelines_t *mdnn_virtual_timelines(void);
 mdnn_captures_t *mdnn_virtual_captures(void);
-/* The same without making anything; NULL: nothing was made yet. */
+/* The same, but makes nothing; NULL: nothing was made yet. */
 mdnn_timelines_t *mdnn_virtual_known_timelines(void);
 
 /* After mdnn_virtual_has_shared. The trace is NULL without the option. */

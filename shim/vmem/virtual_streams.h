@@ -9,7 +9,7 @@
 
 #include "config/status.h"
 
-/* Like mdnn_timelines_stream, but it tries twice; the caller takes the failure then. Called after
+/* Like mdnn_timelines_stream, but tries twice; if both tries fail, the caller takes the failure. Called after
  * mdnn_virtual_has_shared. */
 mdnn_status_t mdnn_virtual_stream(CUstream stream, bool per_thread, uint64_t *number);
 

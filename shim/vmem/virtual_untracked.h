@@ -9,8 +9,8 @@
 bool mdnn_virtual_any(void);
 
 /* Called when the thread is about to enqueue work in `stream` that may use any memory. Returns a device if everything
- * is resident and stays so until that work has ended; mdnn_virtual_untracked_end follows. NULL: the memory must be
- * named. *number: the stream's number. */
+ * is resident and stays so until that work has ended; mdnn_virtual_untracked_end follows. NULL: the caller must name
+ * the memory. *number: the stream's number. */
 struct mdnn_virtual_device;
 struct mdnn_virtual_device *mdnn_virtual_untracked_begin(CUstream stream, uint64_t *number);
 void mdnn_virtual_untracked_end(struct mdnn_virtual_device *device, uint64_t number);
@@ -24,9 +24,9 @@ uint64_t *mdnn_virtual_live(size_t *count, bool *fits);
 /* Lets unnamed accesses be served from now on, as with safety = host. MDNN_STATUS_BUSY: an operation of another thread does
  * not end; the first call waits 10 s for that, later ones do not. */
 mdnn_status_t mdnn_virtual_serve_all(void);
-/* Whether that has been done, or is so by the option, for devices that can. Costs one load. */
+/* Whether unnamed accesses are served, by that function or by the option, on devices that can do so. Costs one load. */
 bool mdnn_virtual_serves_all(void);
-/* Whether it is so for every device. */
+/* Whether they are served on every device. */
 bool mdnn_virtual_all_serve(void);
 
 /* Reads `words` of device memory as they are when all work that was enqueued in `stream` has

@@ -1,11 +1,11 @@
 /* Remembers the sizes of workspaces that were reported to a thread or that convolutions used. An allocation of such a
- * size is probably a workspace. If it is refused, the program can use a smaller one, since cuDNN has plans for a
+ * size is probably a workspace. If it is refused, the program can use a smaller one, since cuDNN also has plans for the
  * convolution that need less. So an allocation is also refused if it would fit, but not beside the operands of its
  * convolution: otherwise the launch would be refused, when the program cannot take a smaller plan any more.
  *
- * An ordinary allocation may have such a size by accident. Therefore only two kinds are refused: what a thread asks for
- * between an answer and its next convolution, and sizes that convolutions have used. A size that one of their operands
- * also has is never refused, and none is refused twice. */
+ * An ordinary allocation may have such a size by accident. Therefore only two kinds of requests are refused: those that
+ * a thread makes between an answer and its next convolution, and those for sizes that convolutions have used as
+ * workspaces. A size that one of the convolution's operands also has is never refused, and no size is refused twice. */
 #ifndef MDNN_WORKSPACE_SIZES_H
 #define MDNN_WORKSPACE_SIZES_H
 
