@@ -1,5 +1,5 @@
-/* The costs of one problem in memory, by part size and role. They come from the database or a
- * table, and from the measurements of this run. Not thread-safe; belongs to one optimization. */
+/* The costs of one problem in memory, by part size and role. They come from the database or a table, and from the
+ * measurements of this run. A cost memory belongs to one optimization and is not thread-safe. */
 #ifndef MDNN_COST_MEMORY_H
 #define MDNN_COST_MEMORY_H
 
@@ -9,7 +9,7 @@ typedef struct mdnn_cost_entry {
     int64_t images;
     mdnn_part_role_t role;
     bool is_new;        /* not in the database yet */
-    size_t count;       /* 0 is an answer too: this size cannot be run */
+    size_t count;       /* 0 is also an answer: this size cannot be run */
     mdnn_cost_t *costs; /* owned; NULL if count is 0 */
 } mdnn_cost_entry_t;
 

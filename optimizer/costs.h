@@ -22,9 +22,9 @@ typedef struct mdnn_costs_by_size {
     size_t count;
 } mdnn_costs_by_size_t;
 
-/* Asks the source, from the largest size down, for every size and role that occurs in at least one
- * split which obeys `request`; measuring others would be wasted. OUT_OF_MEMORY or the source's
- * error; *table is untouched on failure. Release with mdnn_costs_by_size_fini. */
+/* Asks the source, from the largest size down, for every size and role that occurs in at least one split that obeys
+ * `request`; measuring others would be a waste. OUT_OF_MEMORY or the source's error; *table is untouched on failure.
+ * Release with mdnn_costs_by_size_fini. */
 mdnn_status_t mdnn_costs_by_size_init(mdnn_costs_by_size_t *table, const mdnn_wr_request_t *request,
                                       const mdnn_cost_source_t *source);
 void mdnn_costs_by_size_fini(mdnn_costs_by_size_t *table);

@@ -5,11 +5,10 @@
  * ends with BUSY and changes nothing. Many processes and threads may visit at once. A process that
  * is killed at any moment leaves a readable file.
  *
- * Statuses of a visit: NOT_FOUND (nothing known, or no file), BUSY, OUT_OF_MEMORY, IO (no such
- * directory, read-only, disk full), UNSUPPORTED (written by a newer version: nothing is read or
- * written), BAD_FORMAT (the file is not a database of the library and is not changed; or it is
- * damaged, was moved to `<file>.damaged-<n>` with a line in the log, and the next store starts a
- * new file; a store does that at once and returns OK). */
+ * Statuses of a visit: NOT_FOUND (nothing known, or no file), BUSY, OUT_OF_MEMORY, IO (no such directory, read-only,
+ * disk full), UNSUPPORTED (written by a newer version: nothing is read or written), BAD_FORMAT (the file is not a
+ * database of the library and is not changed; or it is damaged, was moved to `<file>.damaged-<n>` with a log line, and
+ * the next store starts a new file; a store that finds the damage does both itself and returns OK). */
 #ifndef MDNN_DATABASE_H
 #define MDNN_DATABASE_H
 
@@ -64,14 +63,14 @@ mdnn_status_t mdnn_database_key(const mdnn_problem_t *problem,
                                 const mdnn_database_environment_t *environment,
                                 mdnn_database_key_t *key);
 
-/* Puts every known cost of the problem into `memory`, from the file first and then from the import,
- * as not new; costs that are in `memory` already stay. OK if anything was added. A whole problem
- * takes one visit, so a start with a filled database is fast. */
+/* Puts every known cost of the problem into `memory`, first from the file and then from the import, and marks them as
+ * not new; costs that are already in `memory` stay. OK if anything was added. A whole problem takes one visit, so a
+ * start with a filled database is fast. */
 mdnn_status_t mdnn_database_load_costs(const mdnn_database_t *database,
                                        const mdnn_database_key_t *key, mdnn_cost_memory_t *memory);
 
 /* Writes the new entries in one transaction and marks them as not new. An entry with candidates that were deferred to a
- * search keeps the times that the file has for them. OK without a visit if there are no new entries or nothing is
+ * search keeps the times that the file has for them. OK without a visit if there are no new entries or no database is
  * kept. */
 mdnn_status_t mdnn_database_store_costs(const mdnn_database_t *database,
                                         const mdnn_database_key_t *key, mdnn_cost_memory_t *memory);
@@ -90,8 +89,8 @@ typedef enum mdnn_database_conflict {
     MDNN_DATABASE_REPLACE
 } mdnn_database_conflict_t;
 
-/* Called before the first use of the configuration. OK even if an earlier record was kept; load it
- * to see which. */
+/* Called before the first use of the configuration. OK even if an earlier record was kept; load the configuration to
+ * see which one counts. */
 mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
                                                 const mdnn_database_key_t *key,
                                                 const mdnn_wr_request_t *request,

@@ -1,5 +1,5 @@
-/* Costs and configurations as bytes: fixed little-endian fields, so that a file can be carried
- * between machines. Decoding accepts nothing that encoding cannot have written. */
+/* Costs and configurations as bytes: fixed little-endian fields, so that a file can be carried between machines.
+ * Decoding accepts only what encoding can have written. */
 #ifndef MDNN_DATABASE_CODEC_H
 #define MDNN_DATABASE_CODEC_H
 
@@ -16,7 +16,7 @@ enum {
 /* Writes count * MDNN_COST_BYTES bytes; count <= MDNN_COSTS_PER_SIZE. */
 void mdnn_costs_encode(const mdnn_cost_t *costs, size_t count, unsigned char *bytes);
 
-/* Into `costs` (MDNN_COSTS_PER_SIZE). BAD_FORMAT. */
+/* Reads the costs into `costs`, which has room for MDNN_COSTS_PER_SIZE. BAD_FORMAT. */
 mdnn_status_t mdnn_costs_decode(const unsigned char *bytes, size_t size, mdnn_cost_t *costs,
                                 size_t *count);
 
@@ -24,8 +24,8 @@ mdnn_status_t mdnn_costs_decode(const unsigned char *bytes, size_t size, mdnn_co
 mdnn_status_t mdnn_parts_encode(const mdnn_configuration_t *configuration, unsigned char **bytes,
                                 size_t *size);
 
-/* Rebuilds the configuration; its parts are malloc'ed. BAD_FORMAT if it does not cover the
- * request's batch by its rules within `limit_bytes`. */
+/* Rebuilds the configuration; its parts are malloc'ed. BAD_FORMAT if it does not cover the request's batch by the
+ * request's rules within `limit_bytes`. */
 mdnn_status_t mdnn_parts_decode(const unsigned char *bytes, size_t size,
                                 const mdnn_wr_request_t *request, uint64_t limit_bytes,
                                 mdnn_configuration_t *configuration);

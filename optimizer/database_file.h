@@ -1,4 +1,4 @@
-/* The file below the database: how one visit goes, and what happens to a damaged file. */
+/* The file of the database: how one visit goes, and what happens to a damaged file. */
 #ifndef MDNN_DATABASE_FILE_H
 #define MDNN_DATABASE_FILE_H
 

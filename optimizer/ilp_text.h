@@ -64,8 +64,8 @@ typedef struct mdnn_ilp_problem {
     mdnn_knapsack_item_t *items;
 } mdnn_ilp_problem_t;
 
-/* Reads one problem (or solution) and moves the cursor behind it. NOT_FOUND at the end of the text;
- * BAD_FORMAT; OUT_OF_MEMORY. Never takes more memory than a small multiple of the text. */
+/* Reads one problem (or solution) and moves the cursor past it. NOT_FOUND at the end of the text; BAD_FORMAT;
+ * OUT_OF_MEMORY. Never takes more memory than a small multiple of the text's size. */
 mdnn_status_t mdnn_ilp_read_problem(mdnn_ilp_cursor_t *cursor, mdnn_ilp_problem_t *problem);
 void mdnn_ilp_problem_fini(mdnn_ilp_problem_t *problem);
 mdnn_status_t mdnn_ilp_read_solution(mdnn_ilp_cursor_t *cursor, mdnn_ilp_solution_t *solution);

@@ -1,5 +1,5 @@
-/* Multiple-choice knapsack, exact: one item of each class, least total time, total workspace within
- * a capacity. What Workspace Division comes down to (Oyama 2018, equations 1 to 4). */
+/* An exact solver of the multiple-choice knapsack: chooses one item of each class with the least total time, so that
+ * the total workspace is within a capacity. Workspace Division is this problem (Oyama 2018, equations 1 to 4). */
 #ifndef MDNN_KNAPSACK_H
 #define MDNN_KNAPSACK_H
 
@@ -29,7 +29,7 @@ typedef struct mdnn_knapsack_limits {
 typedef struct mdnn_knapsack_result {
     double time_ms;
     uint64_t workspace_bytes;
-    double bound_ms; /* no solution is faster; time_ms itself (but for rounding) if optimal */
+    double bound_ms; /* no solution is faster; equals time_ms, up to rounding, if optimal */
     bool optimal;    /* proven, to one part in 10^12 */
 } mdnn_knapsack_result_t;
 

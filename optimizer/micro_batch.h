@@ -68,11 +68,10 @@ typedef struct mdnn_configuration {
     mdnn_micro_config_t *parts; /* in execution order; owned by the front */
 } mdnn_configuration_t;
 
-/* Where costs come from: a table, a measurement, a database. `find` writes up to `capacity` costs
- * of running one part of `images` images in `role` and their number to *count (0: this size cannot
- * be run, which is no error). An error ends the optimization. `find` is called once per (images, role),
- * from the largest size down. In directions without accumulation it returns the same costs for role
- * REST as for FIRST. */
+/* Where costs come from: a table, a measurement, a database. `find` writes up to `capacity` costs of running one part
+ * of `images` images in `role`, and their number to *count (0: this size cannot be run, which is not an error). An
+ * error ends the optimization. `find` is called once per (images, role), from the largest size down. In directions
+ * without accumulation it returns the same costs for role REST as for FIRST. */
 typedef struct mdnn_cost_source {
     void *context;
     mdnn_status_t (*find)(void *context, int64_t images, mdnn_part_role_t role, mdnn_cost_t *costs,

@@ -63,10 +63,10 @@ typedef struct mdnn_network_place {
     size_t layer; /* < layer_count */
 } mdnn_network_place_t;
 
-/* Takes the next call. True if the sequence now follows another network than at the last call: one
- * that was just discovered, or a known one that it has followed for a whole iteration. That is the
- * moment for a new plan; calls out of order, evaluations of the same layers, or a few other calls
- * are not. Allocates only when a network is discovered. */
+/* Takes the next call. True if the sequence now follows a network other than at the last call: one that was just
+ * discovered, or a known one that it has followed for a whole iteration. That is the moment for a new plan. Calls out
+ * of order, evaluations of the same layers, or a few other calls are no reason for one. Allocates only when a network
+ * is discovered. */
 bool mdnn_watch_call(mdnn_watch_t *watch, const mdnn_network_call_t *call,
                      mdnn_network_place_t *place);
 

@@ -29,8 +29,8 @@ typedef struct mdnn_problem_tensor {
                                      * legacy call (16 if unknown) or the graph's demand */
 } mdnn_problem_tensor_t;
 
-/* One pointwise operation behind the convolution of a graph, in order; it reads the result of the
- * one in front of it. */
+/* One pointwise operation after the convolution of a graph; the operations are in order, and each reads the result of
+ * the one before it. */
 typedef struct mdnn_problem_pointwise {
     int32_t mode;                     /* cudnnPointwiseMode_t */
     int32_t operand;                  /* mdnn_operand_t: the second input */

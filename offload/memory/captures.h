@@ -35,7 +35,7 @@ typedef enum mdnn_holder_kind {
 
 typedef struct mdnn_held {
     uint64_t address; /* where the allocation starts */
-    /* only nodes that the program makes name it: held until it is freed at the latest */
+    /* Only nodes that the program makes name it: held until it is freed at the latest. */
     bool by_hand;
     bool made, ended; /* each launch allocates it, and each launch frees it */
     bool out;         /* made and not ended: a launch has allocated it, and nothing has freed it */

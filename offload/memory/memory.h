@@ -170,11 +170,10 @@ void mdnn_memory_destroy(mdnn_memory_t *memory);
  * object can be destroyed. */
 void mdnn_memory_close(mdnn_memory_t *memory);
 
-/* Allocates `bytes` > 0 for use in `stream`, whose order the memory follows. Waits on the host, if
- * needed, for memory that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. STUCK:
- * something could leave, but the device completes nothing. NOT_FOUND: the object was closed. With
- * HOST, BUSY while something would have to move and an operation is between begin and end. begin
- * and pin return the same four. */
+/* Allocates `bytes` > 0 for use in `stream`, whose order the memory follows. Waits on the host, if needed, for memory
+ * that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. STUCK: something could leave, but the device
+ * completes nothing. NOT_FOUND: the object was closed. With HOST, BUSY while something would have to move and an
+ * operation is between begin and end. mdnn_memory_begin and mdnn_memory_pin return the same four statuses. */
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address);
 /* The same for a workspace: if all of it can never be device memory at once, it is refused, since a smaller one is
@@ -192,9 +191,8 @@ bool mdnn_memory_has_tails(const mdnn_memory_t *memory);
 /* The most bytes that an allocation may have if an operation that names it beside operands of these sizes is ever to
  * run. The function guesses which allocations are the operands, in such a way that the result is never too small. */
 uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *sizes, size_t count);
-/* Whether a workspace of `bytes` can ever be used beside operands of these sizes. If it cannot, and
- * no live allocation has the same size, it counts as refused, and mdnn_memory_judge_refusal must
- * follow. */
+/* Whether a workspace of `bytes` can ever be used beside operands of these sizes. If it cannot, and no live allocation
+ * has the same size, the workspace counts as refused, and mdnn_memory_judge_refusal must follow. */
 bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uint64_t *sizes,
                                 size_t count);
 /* Gives back the allocation that starts at `address`, in the order of `stream`: work that was enqueued before in any
@@ -241,7 +239,7 @@ typedef struct mdnn_memory_operation {
     uint64_t stream;
     mdnn_operation_kind_t kind;
     uint64_t workspace_bytes; /* begin sets it to 0 if the workspace is named */
-    uint64_t workspace;       /* an address in it, 0: none; named, if it is ours */
+    uint64_t workspace;       /* an address in it; 0: none; it is named if it is ours */
     const mdnn_memory_operand_t
         *operands; /* borrowed until end; an allocation may be named several times */
     size_t operand_count;
@@ -252,10 +250,10 @@ typedef struct mdnn_memory_operation {
 } mdnn_memory_operation_t;
 
 /* Makes all allocations that the operation names resident, or splits them. The copies that it needs have ended on
- * return, so nothing is enqueued in `stream`. Until end, none of these allocations leaves.
- * OUT_OF_DEVICE_MEMORY: they do not fit together, beside memory that never leaves and memory that
- * operations of this thread hold between begin and end; memory that operations of other threads
- * hold is waited for. After any failure nothing is held, and the operation must not be enqueued. */
+ * return, so nothing is enqueued in `stream`. Until end, none of these allocations leaves. OUT_OF_DEVICE_MEMORY: they
+ * do not fit together, beside memory that never leaves and memory that operations of this thread hold between begin and
+ * end; for memory that operations of other threads hold, begin waits. After any failure nothing is held, and the
+ * operation must not be enqueued. */
 mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation);
 /* Called after the operation was enqueued, or with `enqueued` false if it was not. Records the operation and follows
  * the plan follower's advice. */
@@ -282,8 +280,8 @@ mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory);
 bool mdnn_memory_untracked_begin(mdnn_memory_t *memory);
 void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);
 
-/* Starts of all live allocations, `capacity` at most; returns how many there are. *fits: all can be
- * RESIDENT at once. */
+/* Starts of all live allocations, `capacity` at most; returns how many there are. *fits: all of them together can be
+ * RESIDENT. */
 size_t mdnn_memory_live(const mdnn_memory_t *memory, uint64_t *starts, size_t capacity, bool *fits);
 
 /* Takes every move a step further if possible. Never waits. true: something is under way that will end without any call
@@ -335,13 +333,14 @@ void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
 typedef struct mdnn_memory_report {
     uint64_t budget_bytes, resident_bytes,
         peak_resident_bytes;                /* existing chunks, and memory that is set aside */
-    uint64_t other_bytes, peak_other_bytes; /* the latter */
+    uint64_t other_bytes, peak_other_bytes; /* the memory that is set aside */
     uint64_t average_resident_bytes; /* chunks of live ranges and slabs: mean over operations */
     uint64_t live_bytes, peak_live_bytes; /* allocated and not freed, wherever they are */
     uint64_t pinned_live_bytes;           /* cannot leave */
     uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */
-    uint64_t out_bytes, in_bytes, saved_bytes; /* copied; not copied, as the host still had it */
-    uint64_t host_bytes;                       /* slots in use */
+    /* copied; not copied, because the host still had it */
+    uint64_t out_bytes, in_bytes, saved_bytes;
+    uint64_t host_bytes; /* slots in use */
     uint64_t host_short; /* times that a range could not leave for lack of a slot */
     bool is_host_short;  /* one of them was in the last call that moved something */
     /* Host memory that would have been needed, at least, for the last refused request and all that was
@@ -360,13 +359,13 @@ typedef struct mdnn_memory_report {
     uint64_t smallest_budget_bytes;
     uint64_t whole_budget_bytes;   /* the same, as if there were no tails */
     uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
-    /* as refused_budget_bytes, but only for refused requests that are not optional, and until the program goes on
-     * without them */
+    /* As refused_budget_bytes, but only for refused requests that are not optional, and until the program goes on
+     * without them. */
     uint64_t wanting_bytes;
     uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */
-    /* the part of `mapped` and `unmapped` that threads of the library did */
+    /* The part of `mapped` and `unmapped` that threads of the library did. */
     mdnn_background_t background;
-    /* parts of `mapped`: for ranges that were away, and for ranges without content */
+    /* Parts of `mapped`: for ranges that were away, and for ranges without content. */
     uint64_t mapped_returned, mapped_at_first_use;
     double iteration_us; /* time of one iteration on the device, as measured; 0: unknown */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to
@@ -387,7 +386,7 @@ typedef struct mdnn_memory_tails {
     mdnn_memory_tail_t largest[MDNN_MEMORY_TAILS];
 } mdnn_memory_tails_t;
 
-/* the result changes as calls for `memory` go on */
+/* The result changes as calls for `memory` go on. */
 const mdnn_memory_tails_t *mdnn_memory_tails(const mdnn_memory_t *memory);
 /* Adds the time that a thread spent in the library holding the caller's lock, and the time that it had waited for
  * that lock. */

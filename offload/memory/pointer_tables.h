@@ -84,7 +84,7 @@ void mdnn_pointer_tables_forget(mdnn_pointer_tables_t *tables, uint64_t at, uint
 
 /* What work in a stream reaches through words. All zero at first; free `starts` afterwards. */
 typedef struct mdnn_pointers_followed {
-    /* of allocations, some perhaps twice; those that a holder's latest words lead to come first */
+    /* Of allocations, some perhaps twice; those that a holder's latest words lead to come first. */
     uint64_t *starts;
     size_t current, count; /* those from `current` on are reached only by words being overwritten */
     size_t capacity;

@@ -38,7 +38,7 @@ typedef struct mdnn_cost_row {
     bool listed;  /* its engines are known from the heuristics or from a database, ... */
     bool partly;  /* ... but perhaps not those that were deferred to a search anyway */
     bool offered[MDNN_CANDIDATE_ENGINES]; /* by the heuristics for this size */
-    /* of `candidates`; those beyond it are unknown, since most rows need few */
+    /* Of `candidates`; those beyond it are unknown, since most rows need few. */
     int capacity;
     mdnn_candidate_t *candidates; /* owned by the table */
     struct mdnn_cost_row *next;

@@ -25,7 +25,7 @@ typedef struct mdnn_device_caller {
     void *context;
     void (*let_go)(void *context);    /* called before a wait of the host, */
     void (*take_back)(void *context); /* and after it */
-    /* waits until something that the lock protects changes */
+    /* Waits until something that the lock protects changes. */
     void (*wait_for_change)(void *context, double seconds);
     uint32_t (*opened_here)(void *context); /* see mdnn_memory_device_t */
 } mdnn_device_caller_t;

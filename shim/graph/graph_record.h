@@ -15,14 +15,14 @@ typedef struct mdnn_graph_record {
     bool engine_known;          /* `engine` can be made again from its identity */
     uint64_t own_bytes;         /* workspace that the program's plan takes */
     uint64_t limit_bytes;       /* workspace up to which candidates are useful to the program */
-    /* measured time of the program's plan; 0: not known; < 0: cannot be measured */
+    /* Measured time of the program's plan; 0: not known; < 0: cannot be measured. */
     _Atomic double own_ms;
     _Atomic int runs;       /* counted until a search must be over */
     _Atomic bool probed;    /* the plan ran in the program's own search without being timed */
     mdnn_stopwatch_t watch; /* times such runs */
     /* The plan that counts the engine (mdnn_conv_plan_engine_ref); NULL: none. */
     _Atomic(mdnn_conv_plan_t *) counted_in;
-    /* the program has, or can get, a plan that is as good and takes no more workspace */
+    /* The program has, or can get, a plan that is as good and takes no more workspace. */
     _Atomic bool expendable;
     _Atomic(mdnn_conv_plan_t *)
         planned; /* our plan for this convolution, once it was looked up; otherwise NULL */

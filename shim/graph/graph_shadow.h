@@ -36,11 +36,11 @@ struct mdnn_graph_record;
 typedef struct mdnn_plan_shadow {
     cudnnHandle_t handle; /* the plan's own or its graph's; NULL: unknown */
     bool deviceless;      /* made for a described device */
-    /* number of its engine configuration; 0: none that can be asked */
+    /* Number of its engine configuration; 0: none that can be asked. */
     _Atomic uint64_t configuration;
     _Atomic uint64_t
         reported_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
-    /* more was reported than the plan itself takes, and it has not run yet */
+    /* More was reported than the plan itself takes, and it has not run yet. */
     _Atomic bool generous;
     _Atomic bool finalized;
     _Atomic bool looked_at;           /* `record` is final */
@@ -51,7 +51,7 @@ typedef struct mdnn_plan_shadow {
 typedef struct mdnn_configuration_shadow {
     _Atomic uint64_t
         reported_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
-    /* the same number for all descriptors of one plan's configuration; 0: no plan was made from it */
+    /* The same number for all descriptors of one plan's configuration; 0: no plan was made from it. */
     _Atomic uint64_t number;
 } mdnn_configuration_shadow_t;
 

@@ -1,10 +1,9 @@
-/* Device memory of cuMemCreate counts in the budget from its creation until all handles are
- * released and all mappings are unmapped, in any order. Imported handles of other processes'
- * memory, and handles of host memory, are not known here and do not count.
+/* Device memory of cuMemCreate counts against the budget from its creation until all handles are released and all
+ * mappings are unmapped, in any order. Imported handles of other processes' memory, and handles of host memory, are not
+ * known here and do not count.
  *
- * Each real call is surrounded by these functions in this order: begin (or take), the call, end
- * with its success. What begin returns is for that end only; NULL: there is nothing to count.
- * Thread-safe. */
+ * Each real call is surrounded by these functions in this order: begin (or take), the call, end with its success. What
+ * begin returns is only for the end that belongs to it; NULL: there is nothing to count. Thread-safe. */
 #ifndef MDNN_HANDLE_MEMORY_H
 #define MDNN_HANDLE_MEMORY_H
 
@@ -16,15 +15,15 @@
 typedef struct mdnn_handle mdnn_handle_t;
 typedef struct mdnn_mapping mdnn_mapping_t;
 
-/* cuMemCreate. As mdnn_other_begin. */
+/* For cuMemCreate. Like mdnn_other_begin. */
 CUresult mdnn_handle_begin(CUdevice device, uint64_t bytes, mdnn_handle_t **made);
 void mdnn_handle_made(mdnn_handle_t *made, CUmemGenericAllocationHandle handle, bool success);
-/* The driver has given it once more, if it is known. false: it is another process's. */
+/* Notes that the driver has returned the handle once more, if the handle is known. false: it is another process's. */
 bool mdnn_handle_again(CUmemGenericAllocationHandle handle);
-/* cuMemRelease */
+/* For cuMemRelease. */
 mdnn_handle_t *mdnn_handle_take(CUmemGenericAllocationHandle handle);
 void mdnn_handle_released(mdnn_handle_t *taken, bool success);
-/* For cuMemMap. If host memory is short, *made is NULL and the result is that of the call. */
+/* For cuMemMap. If host memory is short, *made is NULL, and the result is the one to return to the program. */
 CUresult mdnn_mapping_begin(CUmemGenericAllocationHandle handle, mdnn_mapping_t **made);
 void mdnn_mapping_made(mdnn_mapping_t *made, CUdeviceptr address, uint64_t bytes, bool success);
 /* For cuMemUnmap: all mappings in the addresses. */

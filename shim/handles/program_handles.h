@@ -1,8 +1,9 @@
 /* Handles of cuMemCreate, and reserved addresses, as the program has them: which handles are virtual, and what lies
  * where (docs/design/handles.md).
  *
- * A handle of the program's is a number of ours, or the driver's own, which is not known here. A call that changes one
- * claims it: from then until it is let go, no other call changes it or what it belongs to. Thread-safe. */
+ * A handle of the program's is a number that we made up, or the driver's own handle, which is not known here. A call
+ * that changes a handle claims it: until the claim is let go, no other call changes the handle or the addresses to
+ * which it belongs. Thread-safe. */
 #ifndef MDNN_PROGRAM_HANDLES_H
 #define MDNN_PROGRAM_HANDLES_H
 
@@ -14,8 +15,8 @@
 typedef struct mdnn_program_handle mdnn_program_handle_t;
 typedef struct mdnn_program_addresses mdnn_program_addresses_t;
 
-/* Who has claimed one of these reads it. Members that functions read for all handles or addresses, without a claim, are
- * changed only under the lock of program_handles.c as well. */
+/* Only the call that has claimed one of these uses it. Some members are also read without a claim, for all handles or
+ * addresses; these are changed only under the lock of program_handles.c. */
 struct mdnn_program_handle {
     CUmemGenericAllocationHandle value; /* the program's, */
     CUmemGenericAllocationHandle real;  /* and the driver's; 0: there is none */
@@ -24,10 +25,11 @@ struct mdnn_program_handle {
     CUmemAllocationProp properties;
     uint64_t releases; /* that are still to come */
     /* Only while it is not real: */
-    mdnn_program_addresses_t *place; /* where it is mapped, or its content lies; NULL: a promise */
-    bool mapped, begun;              /* it is mapped there; its content lies there */
-    uint64_t access;                 /* devices that may use the mapping, a bit each */
-    bool lost;                       /* its device was reset */
+    /* where it is mapped, or where its content lies; NULL: a promise */
+    mdnn_program_addresses_t *place;
+    bool mapped, begun; /* it is mapped there; it has content there */
+    uint64_t access;    /* devices that may use the mapping, one bit each */
+    bool lost;          /* its device was reset */
     bool gone, claimed;
     mdnn_program_handle_t *next;
 };
@@ -36,7 +38,7 @@ struct mdnn_program_addresses {
     uint64_t start, bytes;
     bool ours;           /* a part of our reservation; else one of the driver's */
     CUdevice device;     /* if it is ours */
-    bool freed;          /* by the program; its guest's content is there still */
+    bool freed;          /* by the program, but its guest's content is still there */
     bool in_parts;       /* something other than one whole virtual handle was mapped there */
     uint64_t real_bytes; /* mapped there by the driver */
     mdnn_program_handle_t *guest; /* whose place it is */
@@ -47,16 +49,17 @@ struct mdnn_program_addresses {
 typedef struct mdnn_program_claim {
     mdnn_program_handle_t *handle;
     mdnn_program_addresses_t *addresses; /* around its address */
-    mdnn_program_handle_t *guest;        /* what belonged to these when they were claimed */
+    mdnn_program_handle_t *guest;        /* the handle that lay there when they were claimed */
     mdnn_program_addresses_t *place;
 } mdnn_program_claim_t;
 
-/* Whether it is a number of ours, which the driver does not know. True even if no handle has it any more. */
+/* Whether the value is a number of ours, which the driver does not know. True even if no handle has this number any
+ * more. */
 bool mdnn_program_is_ours(CUmemGenericAllocationHandle value);
-/* Claims the handle, unless it is 0 or the driver's, and the addresses around `address`, unless it is 0, with what
- * belongs to them. Waits for other calls that have claimed one of these. */
+/* Claims the handle (if it is not 0 and not the driver's) and the reserved addresses around `address` (if that is not
+ * 0), each with its counterpart. Waits for other calls that have claimed one of these. */
 mdnn_program_claim_t mdnn_program_claim(CUmemGenericAllocationHandle value, uint64_t address);
-/* Lets go of them. What is marked `gone` is deleted, so it must not be used after that. */
+/* Ends the claim. Handles and addresses that are marked `gone` are deleted, so they must not be used after that. */
 void mdnn_program_let_go(mdnn_program_claim_t claim);
 
 /* Whether the address lies in a reservation of the program's, of whatever kind. */
@@ -65,17 +68,17 @@ bool mdnn_program_has_reserved(uint64_t address);
 bool mdnn_program_properties_at(uint64_t address, CUmemAllocationProp *properties);
 
 /* ---- without a claim ---- */
-/* A promise. CUDA_ERROR_NOT_SUPPORTED: the driver is to create it. */
+/* Makes a promise. CUDA_ERROR_NOT_SUPPORTED: the driver is to create the handle. */
 CUresult mdnn_program_create(CUmemGenericAllocationHandle *value, uint64_t bytes,
                              const CUmemAllocationProp *properties);
-/* Addresses of ours, or CUDA_ERROR_NOT_SUPPORTED. */
+/* Reserves addresses of ours for the program, or returns CUDA_ERROR_NOT_SUPPORTED. */
 CUresult mdnn_program_reserve(CUdeviceptr *address, uint64_t bytes, uint64_t alignment);
-/* The driver has reserved addresses for the program. */
+/* Notes that the driver has reserved addresses for the program. */
 void mdnn_program_reserved(uint64_t address, uint64_t bytes);
 /* For a handle that the driver has just returned: if it belongs to one of ours, the program's number, which is then to
  * be released once more (the driver's own reference is released here). Otherwise the driver's handle. */
 CUmemGenericAllocationHandle mdnn_program_value_of(CUmemGenericAllocationHandle real);
-/* Before the device is reset: what is virtual there becomes real, or is lost. */
+/* Called before the device is reset: virtual handles there become real, or are lost. */
 void mdnn_program_device_ends(CUdevice device);
 
 /* ---- what is claimed, and virtual ---- */
@@ -89,24 +92,24 @@ void mdnn_program_unmap(mdnn_program_addresses_t *addresses);
 /* CUDA_ERROR_NOT_SUPPORTED: such access needs a real handle. */
 CUresult mdnn_program_let(mdnn_program_addresses_t *addresses, const CUmemAccessDesc *access,
                           size_t count);
-/* One release less to come. */
+/* Notes that the program has released the handle once. */
 void mdnn_program_release(mdnn_program_handle_t *handle);
 /* Frees addresses of ours. CUDA_ERROR_INVALID_VALUE: something is mapped there. */
 CUresult mdnn_program_free(mdnn_program_addresses_t *addresses);
-/* Something other than one whole virtual handle is mapped there from now on. */
+/* Notes that something other than one whole virtual handle is now mapped there. */
 void mdnn_program_note_parts(mdnn_program_addresses_t *addresses);
-/* The driver has mapped so many bytes more there, or fewer if that is negative. */
+/* Notes that the driver has mapped that many more bytes there, or unmapped them if the number is negative. */
 void mdnn_program_note_mapped(mdnn_program_addresses_t *addresses, int64_t bytes);
 /* Waits until the driver can map something at addresses of ours that have no guest. CUDA_ERROR_NOT_SUPPORTED: a graph
  * holds what was there. */
 CUresult mdnn_program_await(const mdnn_program_addresses_t *addresses);
 
-/* Makes the driver have it; NULL and what is real already are left as they are. After a failure it is as before, or its
- * content is in a real handle that is not mapped. */
+/* Makes the handle real, that is, the driver's; NULL and handles that are already real are left as they are. After a
+ * failure the handle is as before, or its content is in a real handle that is not mapped. */
 CUresult mdnn_program_make_real(mdnn_program_handle_t *handle);
-/* Nothing holds it any more: it is not there once it is let go. */
+/* Marks the handle as gone, since nothing holds it any more: it is deleted when the claim ends. */
 void mdnn_program_note_gone(mdnn_program_handle_t *handle);
-/* Sets the driver's handle that this one stands for from now on; it has no place any more. */
+/* Sets the driver's handle for which this one stands from now on; it has no place in our addresses any more. */
 void mdnn_program_set_real(mdnn_program_handle_t *handle, CUmemGenericAllocationHandle real);
 
 #endif

@@ -72,15 +72,15 @@ void mdnn_driver_leave(void);
 const void *mdnn_driver_caller(void);
 /* Called after an allocation that a library wanted to stay: logs one line if it does not. */
 void mdnn_driver_note_plain(mdnn_plain_memory_t wanted, CUresult result);
-/* Exit handlers run, so nothing has to be freed. */
+/* Whether exit handlers run, so that nothing has to be freed. */
 bool mdnn_driver_is_exiting(void);
 
 /* The entry that replaces `function`, which the driver gave for the API `name` in that version and
  * family (`own_stream`: the one where stream 0 is the thread's own); `function` itself if it is not hooked. */
 void *mdnn_driver_route(const char *name, void *function, int version, bool own_stream);
 
-/* For dlsym: whether a symbol of that name is hooked, and what replaces `found`, which is the
- * driver's. */
+/* For dlsym: whether a symbol of that name is hooked, and the entry that replaces `found`, which is the driver's
+ * function. */
 bool mdnn_driver_has_symbol(const char *symbol);
 void *mdnn_driver_entry_of_symbol(const char *symbol, void *found);
 

@@ -1,5 +1,5 @@
-/* The addresses that the driver's operations name, if they are more than an argument. Each function
- * passes addresses of ours on to mdnn_virtual_name. */
+/* Finds the addresses that the driver's operations name where these are more than plain arguments. Each function passes
+ * addresses of ours on to mdnn_virtual_name. */
 #ifndef MDNN_DRIVER_NAMES_H
 #define MDNN_DRIVER_NAMES_H
 
@@ -16,7 +16,8 @@ void mdnn_name_decompressed(mdnn_virtual_operation_t *operation, const CUmemDeco
 void mdnn_name_values(mdnn_virtual_operation_t *operation, const CUstreamBatchMemOpParams *list,
                       size_t count);
 
-/* What they write there (shim/vmem/virtual_pointers.h). `later`: the source may change until the copy runs. */
+/* These report what operations write (shim/vmem/virtual_pointers.h). `later`: the source may change until the copy
+ * runs. */
 void mdnn_copies(mdnn_transfers_t *transfers, uint64_t to, uint64_t from, uint64_t bytes,
                  bool later);
 void mdnn_sets_rows(mdnn_transfers_t *transfers, uint64_t to, uint64_t pitch, uint64_t width,
@@ -28,7 +29,7 @@ void mdnn_copies_boxes_3d(mdnn_transfers_t *transfers, const CUDA_MEMCPY3D_BATCH
 /* In which order a batch reads its sources. */
 typedef struct mdnn_orders {
     const CUmemcpyAttributes *attributes;
-    const size_t *starts; /* the copies from which on they hold */
+    const size_t *starts; /* the first copy to which each of them applies */
     size_t count;
 } mdnn_orders_t;
 

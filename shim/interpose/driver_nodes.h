@@ -1,4 +1,4 @@
-/* Holds the memory that nodes of graphs use which the program makes by hand, for the node's owner.
+/* Holds the memory that a node of a graph uses for the node's owner, if the program makes the node by hand. Returns
  * CUDA_SUCCESS, or the result to return instead of making the node. */
 #ifndef MDNN_DRIVER_NODES_H
 #define MDNN_DRIVER_NODES_H

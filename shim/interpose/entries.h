@@ -5,7 +5,7 @@
 
 #include "shim/real/real.h"
 
-/* False if `name` is not hooked. This scans the list, since each name is looked up once. */
+/* False if `name` is not hooked. This scans the list, which is fast enough because each name is looked up once. */
 bool mdnn_hook_of_name(const char *name, mdnn_hook_id_t *hook);
 const char *mdnn_hook_name(mdnn_hook_id_t hook);
 /* Address of the entry, NULL if `hook` has none for `library`. */

@@ -1,5 +1,5 @@
-/* Hooks of cuBLAS, cuSOLVER, cuFFT and NCCL (shim/interpose/library_hooks.def). Programs that do not use these libraries never
- * come here, and we load nothing. Without a budget a hook costs only that question. */
+/* Hooks of cuBLAS, cuSOLVER, cuFFT and NCCL (shim/interpose/library_hooks.def). Programs that do not use these
+ * libraries never come here, and we load nothing. Without a budget a hook costs only the test for one. */
 #ifndef MDNN_LIBRARY_HOOKS_H
 #define MDNN_LIBRARY_HOOKS_H
 
@@ -51,7 +51,7 @@ void mdnn_batch_end(mdnn_batch_t *batch);
 
 /* ---- cuFFT ---- */
 
-/* Around the real call of a transform. */
+/* Called around the real call of a transform. */
 void mdnn_transform_begin(mdnn_indirect_operands_t *operands, int plan, const void *in,
                           const void *out);
 void mdnn_transform_end(mdnn_indirect_operands_t *operands);

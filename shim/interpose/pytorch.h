@@ -1,7 +1,6 @@
-/* PyTorch keeps freed memory for itself, but under a budget each tensor should be an allocation of
- * its own. There are two ways, of which the first is better: its cudaMallocAsync backend, which
- * must be set before libtorch is loaded, or no cache, which must be set before the first
- * allocation. */
+/* PyTorch keeps freed memory for itself, but under a budget each tensor should be an allocation of its own. There are
+ * two ways to get that, of which the first is better: PyTorch's backend cudaMallocAsync, which must be chosen before
+ * libtorch is loaded; or no cache, which must be chosen before the first allocation. */
 #ifndef MDNN_PYTORCH_H
 #define MDNN_PYTORCH_H
 

@@ -1,4 +1,4 @@
-/* Addresses in a list that grows. Zeroed at first; free `values` afterwards. Not thread-safe. */
+/* A list of addresses that grows. It starts as zeros; free `values` in the end. Not thread-safe. */
 #ifndef MDNN_ADDRESS_LIST_H
 #define MDNN_ADDRESS_LIST_H
 

@@ -19,16 +19,16 @@ typedef enum mdnn_called_library {
 typedef void (*mdnn_function_t)(void);
 typedef int (*mdnn_get_stream_t)(void *handle, CUstream *stream);
 
-/* Its library is never unloaded. */
+/* A real function. Its library is never unloaded. */
 typedef struct mdnn_called {
     mdnn_function_t function;     /* NULL: there is no such function */
     mdnn_get_stream_t get_stream; /* of the same copy; NULL: none can be found */
 } mdnn_called_t;
 
-/* The function for which a call of `symbol` is meant that the linker bound to our entry. `caller`
- * is the address to which the call returns. `symbol` is a literal and is compared by address. */
+/* The real function for a call of `symbol` that the linker bound to our entry. `caller` is the address to which the
+ * call returns. `symbol` is a literal and is compared by address. */
 mdnn_called_t mdnn_called_by(mdnn_called_library_t library, const char *symbol, const void *caller);
-/* What a dlsym of the program found. */
+/* The same for a function that a dlsym of the program found. */
 mdnn_called_t mdnn_called_found(mdnn_called_library_t library, void *found);
 
 bool mdnn_called_is_library(mdnn_called_library_t library, const char *soname);

@@ -12,13 +12,13 @@
  * driver calls through this table take part in no capture. Called before the table is published. */
 void mdnn_capture_relax_calls(mdnn_driver_t *table);
 
-/* Between these two calls the thread's mode stays relaxed from the first such driver call on, which saves later ones
- * the change and the change back (0.15 us each on an H200). The program's own calls do not run in between. They
+/* Between these two calls the thread's mode stays relaxed from the first such driver call on, so that later calls need
+ * not change it and change it back (0.15 us each on an H200). The program's own calls do not run in between. Such pairs
  * nest. */
 void mdnn_capture_begin_own(void);
 void mdnn_capture_end_own(void);
 
-/* Relaxes the mode at once, for calls of libraries that call the driver themselves. */
+/* Relaxes the mode immediately, for calls of libraries that call the driver themselves. */
 void mdnn_capture_relax(void);
 void mdnn_capture_restore(void);
 

@@ -10,8 +10,8 @@
 
 typedef void (*mdnn_driver_function_t)(void);
 
-/* The driver's own exported function of that name, past every interposer; NULL: it has none, or is
- * not `loaded` yet. */
+/* The driver's own exported function of that name, whoever else interposes it; NULL: the driver has none, or is not
+ * loaded yet (*loaded is false). */
 mdnn_driver_function_t mdnn_driver_find(const char *symbol, bool *loaded);
 
 /* The functions that hooks call in addition. A member is NULL if the driver lacks it. */

@@ -19,7 +19,7 @@ typedef struct mdnn_kernel_layout {
     uint32_t count;     /* of parameters */
     const uint32_t *parameter_bytes, *parameter_offsets;
     uint32_t table_count;              /* of tables of pointers among the parameters, */
-    const mdnn_kernel_table_t *tables; /* which its name speaks of */
+    const mdnn_kernel_table_t *tables; /* as the kernel's name says */
     bool listed;                       /* in the list of kernels (shim/real/kernel_list.h) */
 } mdnn_kernel_layout_t;
 

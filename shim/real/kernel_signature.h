@@ -21,8 +21,8 @@ typedef struct mdnn_kernel_signature {
     mdnn_kernel_table_t tables[MDNN_KERNEL_SIGNATURE_PARAMETERS];
 } mdnn_kernel_signature_t;
 
-/* `parameters`: how many the kernel has. No tables if the name says nothing, or speaks of another number. A void * or
- * char * counts as a pointer to any type. */
+/* `parameters`: how many the kernel has. There are no tables if the name says nothing about parameters, or has another
+ * number of them. A void * or char * counts as a pointer to any type. */
 mdnn_kernel_signature_t mdnn_kernel_signature(const char *name, uint32_t parameters);
 
 #endif

@@ -8,12 +8,13 @@
 
 typedef struct mdnn_kernels {
     CUfunction accumulate_bfloat16; /* shim/candidates/accumulate.h */
-    CUfunction hold; /* (nanoseconds, uint64_t), one thread: does nothing for so long */
+    /* takes nanoseconds as a uint64_t; one thread that does nothing for that long */
+    CUfunction hold;
 } mdnn_kernels_t;
 
-/* The kernels of the current context, which are loaded once per context and live as long as it.
- * DEVICE if that fails, UNSUPPORTED for too many contexts. Must not run during stream capture. The
- * planner's alone (planning.h). */
+/* The kernels of the current context, which are loaded once per context and live as long as the context. DEVICE if that
+ * fails, UNSUPPORTED for too many contexts. Must not run during stream capture. Only the planner calls this
+ * (planning.h). */
 mdnn_status_t mdnn_kernels_get(const mdnn_kernels_t **kernels);
 
 #endif

@@ -9,14 +9,14 @@
  * library. */
 const char *mdnn_object_path(const void *address);
 
-/* "" if it has none. *ours: it is this very library. */
+/* The soname of the object; "" if it has none. *ours is true if the object is this very library. */
 const char *mdnn_object_soname(const void *address, bool *ours);
 
-/* The definition in the object's own scope: in itself, else in what it needs. NULL: there is none,
- * or it is ours. */
+/* The definition of the symbol in the object's own scope: in the object itself, or else in the objects that it needs.
+ * NULL: there is none, or it is ours. */
 void *mdnn_object_find(const void *address, const char *symbol);
 
-/* Prevents that the object is unloaded, since an address in it was kept. */
+/* Keeps the object from being unloaded, because we keep an address in it. */
 void mdnn_object_keep(const void *address);
 
 #endif

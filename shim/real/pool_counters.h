@@ -12,11 +12,11 @@
 
 #include <cuda.h>
 
-/* Notes that `bytes` at `address` are virtual memory of that device in the pool's place. If host
- * memory is short, the counters are too low. */
+/* Notes that `bytes` at `address` are virtual memory of that device that is used in place of the pool's. If host memory
+ * is short, the counters are too low. */
 void mdnn_pool_allocated(CUmemoryPool pool, CUdevice device, CUdeviceptr address, uint64_t bytes);
-/* Called before the memory at `address` is freed, so that later memory there is not meant: it stops
- * counting. If it is not freed after all, it is noted as allocated again. */
+/* Called before the memory at `address` is freed, so that later memory at that address is not affected: the memory
+ * stops counting. If it is not freed after all, the caller notes it as allocated again. */
 typedef struct mdnn_pool_share {
     CUmemoryPool pool; /* NULL: it belongs to no pool */
     CUdevice device;
@@ -30,10 +30,10 @@ void mdnn_pool_add_to(CUmemoryPool pool, CUmemPool_attribute attribute, void *va
 /* Resets one high-water mark to the present amount; the other one stays. */
 void mdnn_pool_attribute_set(CUmemoryPool pool, CUmemPool_attribute attribute);
 
-/* mdnn_virtual_free, and the counters with it. */
+/* Like mdnn_virtual_free, and keeps the counters up to date. */
 CUresult mdnn_free_counted(CUdeviceptr address, CUstream stream, bool own_stream, bool synchronous);
 
-/* Its handle may be another pool's next. */
+/* Forgets the pool, since another pool may get its handle. */
 void mdnn_pool_ended(CUmemoryPool pool);
 /* Notes that all memory there is gone. */
 void mdnn_pools_device_ends(CUdevice device);

@@ -22,8 +22,8 @@ typedef enum mdnn_process_state {
 
 /* Starts the library at the first call. */
 mdnn_process_state_t mdnn_process_state(void);
-/* Whether this is another process than the one that started us, even one that shares its memory
- * (vfork), of which the state does not tell. A system call. */
+/* Whether this is a process other than the one that started us, even one that shares its memory (vfork), which the
+ * state does not show. Costs a system call. */
 bool mdnn_process_is_child(void);
 /* True if MICRODNN_DISABLE is set in the environment; looks at nothing else. */
 bool mdnn_process_disabled_by_environment(void);
@@ -34,12 +34,12 @@ const mdnn_options_t *mdnn_process_options(void);
 /* A hook decides only at the outermost call of its thread. False: pass the call on, and do not
  * leave. Every true needs one mdnn_guard_leave. */
 bool mdnn_guard_enter(void);
-/* For work that must go on while exit handlers run: it returns true then as well. */
+/* The same for work that must go on while exit handlers run: returns true then as well. */
 bool mdnn_guard_enter_even_at_exit(void);
 void mdnn_guard_leave(void);
 
 /* Between these two calls the thread is not cancelled: a thread that ended while it waits or logs in our code would
- * leave locks taken, and memory in use, for ever. They nest. Calls that pass are not affected. */
+ * leave locks taken, and memory in use, for ever. Such pairs nest. Calls that pass are not affected. */
 void mdnn_cancel_hold(void);
 void mdnn_cancel_allow(void);
 

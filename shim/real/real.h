@@ -22,7 +22,7 @@ cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **fun
                                                   unsigned version, unsigned long long flags,
                                                   enum cudaDriverEntryPointQueryResult *status);
 
-/* A version node that hosts bind to, hence one set of real functions. */
+/* A version node to which hosts bind. Each has its own set of real functions. */
 typedef enum mdnn_library {
     MDNN_LIBRARY_CUDNN9,       /* libcudnn.so.9 */
     MDNN_LIBRARY_CUDNN9_CNN,   /* libcudnn_cnn.so.9, linked directly */
@@ -115,14 +115,14 @@ const mdnn_driver_t *mdnn_real_driver(void); /* NULL also if a function is missi
  * most. */
 void *mdnn_real_find(const char *const *sonames, const char *name);
 
-/* The real function `hook` of `library` as the host's own dlsym found it. */
+/* Remembers the real function of `hook` in `library`, as the host's own dlsym found it. */
 void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function);
 
 /* The library with this soname; MDNN_LIBRARY_COUNT if it is not one that we hook. */
 mdnn_library_t mdnn_library_of_soname(const char *soname);
 
 typedef void *(*mdnn_dlsym_function_t)(void *handle, const char *name);
-/* glibc's dlsym, past every interposer. Never NULL after the first call in a working process. */
+/* glibc's own dlsym, whoever else interposes it. Never NULL after the first call in a working process. */
 mdnn_dlsym_function_t mdnn_real_dlsym(void);
 /* The function that it found, for the assembly stub; NULL: nothing yet. */
 extern _Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;

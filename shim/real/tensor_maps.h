@@ -11,8 +11,7 @@
 /* Called after a map of `address` was encoded. False if memory is short; the map must not be used
  * then. */
 bool mdnn_tensor_map_remember(const CUtensorMap *map, uint64_t address);
-/* The hidden address of the map with these 128 bytes; 0: none is known. Costs one load while no
- * such map exists. */
+/* The hidden address in the map of 128 bytes at `map`; 0: none is known. Costs one load while no such map exists. */
 uint64_t mdnn_tensor_map_address(const void *map);
 
 #endif

@@ -48,14 +48,14 @@ typedef struct mdnn_virtual_device {
     mdnn_used_workspaces_t workspaces; /* since the device was set up */
     uint32_t said_lines;               /* log lines about refusals */
     bool said_optional, said_tail;     /* one of those lines is enough */
-    /* why the device could not be set up; "": the failure says it */
+    /* Why the device could not be set up; "": the failure says it. */
     char trouble[MDNN_TROUBLE_BYTES];
     struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;
 
 typedef struct mdnn_virtual_entry {
     mdnn_context_change_t change;
-    /* when the lock was taken, and how long the thread had waited for it */
+    /* When the lock was taken, and how long the thread had waited for it. */
     double since_us, lock_us;
 } mdnn_virtual_entry_t;
 

@@ -56,9 +56,9 @@ uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count);
  * copied. */
 typedef enum mdnn_virtual_reach {
     MDNN_REACH_NAMED, /* it uses what it names */
-    /* it might use anything: everything is made resident, if all of it fits */
+    /* It might use anything: everything is made resident, if all of it fits. */
     MDNN_REACH_WHAT_FITS,
-    /* the same; if not all fits, host memory is mapped where something is away, for good */
+    /* The same; if not all fits, host memory is mapped where something is away, for good. */
     MDNN_REACH_ALL
 } mdnn_virtual_reach_t;
 enum { MDNN_VIRTUAL_NAMES = 512, MDNN_VIRTUAL_TABLES = 32 };

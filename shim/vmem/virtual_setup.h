@@ -8,7 +8,7 @@
 /* The device of the calling thread's context, which the first call sets up; NULL: it has no
  * budget. */
 mdnn_virtual_device_t *mdnn_virtual_current(void);
-/* also sets *context to that context */
+/* Also sets *context to that context. */
 mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context);
 /* The device of that ordinal, which the first call sets up whatever context is current; NULL: it
  * has no budget. */
