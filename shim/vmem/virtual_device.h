@@ -36,7 +36,7 @@ typedef struct mdnn_virtual_device {
     /* One bit for each other device that has worked on this device's memory. */
     _Atomic uint64_t met;
     uint64_t ended;           /* number of operations, to publish statistics now and then */
-    double published_us;      /* when the statistics were last considered for that */
+    double published_us;      /* when they were last published */
     char name[64];            /* as the driver calls it */
     uint32_t inside;          /* operations between begin and end, */
     uint32_t waiting;         /* and threads in a wait of the host, which have released the

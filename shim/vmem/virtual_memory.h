@@ -67,24 +67,26 @@ typedef struct mdnn_virtual_operation {
     bool per_thread;            /* the _ptsz family: stream 0 is the thread's own */
     unsigned long long capture; /* id of the capture into which it goes; 0: none */
     bool begun;                 /* mdnn_virtual_end has something to do */
-    bool may_wait;              /* it may wait for the program, so an event is recorded behind the
-                                 * work before it */
-    bool follows;               /* what it reaches through pointers in memory is named, too
-                                 * (shim/vmem/virtual_pointers.h) */
-    bool overflowed;            /* a name was lost for lack of memory: begin refuses */
-    const char *name; /* for people; valid until the process ends. NULL: it runs no kernel, so it
-                       * touches only what it names */
+    /* The operation may wait for the program, so an event is recorded after the work before it. */
+    bool may_wait;
+    /* What the operation reaches through pointers in memory is named, too (shim/vmem/virtual_pointers.h). */
+    bool follows;
+    bool overflowed; /* a name was lost for lack of memory: begin refuses the operation */
+    /* For people; valid until the process ends. NULL: the operation runs no kernel, so it touches only what it names. */
+    const char *name;
     size_t name_count;
     mdnn_virtual_reach_t reach;
-    const struct mdnn_kernel_layout
-        *layout;        /* of a kernel whose name shows that it takes tables; else NULL */
-    size_t table_count; /* pinned memory of the host that it is given, where pointers may lie */
-    uint64_t tables[MDNN_VIRTUAL_TABLES];  /* the first of them */
-    mdnn_memory_operand_t *more;           /* names that do not fit in `names`; owned until end */
-    struct mdnn_virtual_device *untracked; /* it may reach anything there, in that stream */
+    /* Of a kernel whose name shows that it takes tables; else NULL. */
+    const struct mdnn_kernel_layout *layout;
+    /* How many addresses in pinned host memory it is given, where pointers may lie, and the first of them. */
+    size_t table_count;
+    uint64_t tables[MDNN_VIRTUAL_TABLES];
+    mdnn_memory_operand_t *more; /* all names, if `names` is too small; owned until end */
+    /* The device on which it may reach anything (NULL: none), and its stream there. */
+    struct mdnn_virtual_device *untracked;
     uint64_t untracked_stream;
     struct mdnn_virtual_part *parts;                 /* from begin to end, one per named device */
-    mdnn_memory_operand_t names[MDNN_VIRTUAL_NAMES]; /* the first ones of name_count */
+    mdnn_memory_operand_t names[MDNN_VIRTUAL_NAMES]; /* the names, unless `more` has them */
 } mdnn_virtual_operation_t;
 
 static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, CUstream stream,
