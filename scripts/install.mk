@@ -19,7 +19,8 @@ rows = $(foreach file,$(3),$(1):$(2):$(file))
 folder_of = $(patsubst %/,%,$(DOCDIR)/$(filter-out ./,$(dir $(1))))
 INSTALL_PROGRAMS = $(call rows,755,$(BINDIR),$(B)/microdnn) $(call rows,644,$(LIBDIR),$(B)/libmicrodnn.so) \
     $(call rows,755,$(LIBEXECDIR),$(B)/train_cnn $(INSTALL_ILP))
-INSTALL_FILES = $(foreach page,$(wildcard docs/man/*.[157]),$(call rows,644,$(MANDIR)/man$(patsubst .%,%,$(suffix $(page))),$(page))) \
+INSTALL_REPORT = $(filter $(B)/microdnn-report,$(ALL))
+INSTALL_FILES = $(call rows,755,$(LIBEXECDIR),$(INSTALL_REPORT)) $(foreach page,$(wildcard docs/man/*.[157]),$(call rows,644,$(MANDIR)/man$(patsubst .%,%,$(suffix $(page))),$(page))) \
     $(foreach file,$(INSTALL_DOCS),$(call rows,644,$(call folder_of,$(file)),$(file)))
 
 # For each row: $mode, $folder (below DESTDIR), $file
@@ -27,7 +28,7 @@ each_row = for row in $(1); do mode=$${row%%:*} rest=$${row\#*:} && folder='$(DE
 
 install: strip :=
 install-strip: strip := -s
-install install-strip: $(B)/libmicrodnn.so $(B)/microdnn $(B)/train_cnn $(INSTALL_ILP)
+install install-strip: $(B)/libmicrodnn.so $(B)/microdnn $(B)/train_cnn $(INSTALL_ILP) $(INSTALL_REPORT)
 	$(call say,INST,$(DESTDIR)$(PREFIX))
 	$(Q)$(call each_row,$(INSTALL_PROGRAMS),install -D $(strip) -m $$mode "$$file" "$$folder/$${file##*/}")
 	$(Q)$(call each_row,$(INSTALL_FILES),install -D -m $$mode "$$file" "$$folder/$${file##*/}")

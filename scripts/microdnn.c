@@ -20,6 +20,7 @@ static const char usage[] =
     "       microdnn tune --net NAME ... | --from-run -- program [arguments]\n"
     "       microdnn plan --net NAME --total SIZE ...\n"
     "       microdnn advise RECORD ...\n"
+    "       microdnn report STATISTICS... -o FILE ...\n"
     "       microdnn help [command] | --help | --version\n"
     "\n"
     "  run      runs a program with libmicrodnn preloaded; `microdnn help run` has the options\n"
@@ -33,6 +34,7 @@ static const char usage[] =
     "  tune     fills that database before it is needed\n"
     "  plan     divides one workspace among the convolutions of a network\n"
     "  advise   predicts what other budgets and GPUs would cost\n"
+    "  report   makes a page of what a run did\n"
     "\n"
     "Example:  microdnn run --workspace-limit 64m --stats text -- python3 train.py\n";
 
@@ -169,10 +171,10 @@ typedef struct command {
 } command_t;
 
 static const command_t commands[] = {
-    {"run", tool_run},          {"verify", tool_verify}, {"config", show_config},
-    {"stats", show_statistics}, {"doctor", tool_doctor}, {"cache", tool_cache},
-    {"tune", tool_tune},        {"plan", tool_plan},     {"top", tool_top},
-    {"advise", tool_advise},
+    {"run", tool_run},          {"verify", tool_verify},      {"config", show_config},
+    {"stats", show_statistics}, {"doctor", tool_doctor},      {"cache", tool_cache},
+    {"tune", tool_tune},        {"plan", tool_plan},          {"top", tool_top},
+    {"advise", tool_advise},    {"report", tool_make_report},
 };
 
 /* NULL: there is none. */

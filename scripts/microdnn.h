@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "config/options.h"
 #include "config/status.h"
@@ -30,6 +31,7 @@ int tool_tune(int argc, char **argv);
 int tool_plan(int argc, char **argv);
 int tool_top(int argc, char **argv);
 int tool_advise(int argc, char **argv);
+int tool_make_report(int argc, char **argv);
 
 /* getopt_long. If `--list-options` is all there is, prints the table for the completion of shells,
  * and exits. */
@@ -37,6 +39,11 @@ int tool_next_option(int argc, char **argv, const char *letters, const struct op
 bool tool_wants_list(int argc, char **argv);
 /* One line of that list; `choices`, if not NULL, are the values, with NULL at the end. */
 void tool_list_option(const char *name, bool takes_value, const char *const *choices);
+
+/* A stream to the script that draws the JSON of `microdnn advise` into that file; NULL after a complaint. `end` closes
+ * it and waits; false: nothing was drawn, and the script has complained. */
+FILE *tool_draw_advice(const char *file, pid_t *process);
+bool tool_end_drawing(FILE *to_script, pid_t process);
 
 /* "microdnn: ..." on stderr. */
 void tool_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -9,8 +9,8 @@
 enum { ITERATIONS = 3 };
 
 typedef enum kind {
-    KIND_WEIGHTS,   /* lives always */
-    KIND_KEPT,      /* lives where the most memory is live: what forward keeps for backward */
+    KIND_WEIGHTS, /* lives always */
+    KIND_KEPT, /* what forward keeps for backward: lives where the most memory is live, or is a convolution's X */
     KIND_TEMPORARY, /* the rest */
     KIND_WORKSPACE,
     KIND_COUNT
@@ -57,6 +57,16 @@ static mdnn_status_t find_kinds(const mdnn_period_t *period, kind_t *kinds)
     }
     free(live);
     return MDNN_STATUS_OK;
+}
+
+/* Programs that allocate everything once have activations that live always. */
+static void find_inputs(const mdnn_period_t *period, kind_t *kinds)
+{
+    for (uint32_t i = 0; i < period->operation_count; i++) {
+        const mdnn_operation_t *const operation = &period->operations[i];
+        if (operation->kind == MDNN_OPERATION_FORWARD && operation->use_count > 0)
+            kinds[period->uses[operation->first_use].range] = KIND_KEPT;
+    }
 }
 
 /* ---- events ---- */
@@ -210,6 +220,7 @@ static mdnn_status_t run(recorder_t *recorder, const mdnn_period_t *whole,
         !open_text(&recorder->operations))
         return MDNN_STATUS_OUT_OF_MEMORY;
     MDNN_TRY(find_kinds(whole, recorder->kinds));
+    find_inputs(whole, recorder->kinds);
     hold_at_first(recorder, &plan->schedule);
     const mdnn_replay_request_t request = {.period = &recorder->parts->period,
                                            .schedule = &plan->schedule,

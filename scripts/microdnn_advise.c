@@ -24,13 +24,16 @@ static const char usage[] =
     "  --batch IMAGES       the batch of the recorded run: also says which batches fit\n"
     "  --json               instead of a table\n"
     "  --iteration          with --json: memory and moves of one iteration in the run's budget\n"
+    "  --plot FILE          also draws time against budget, as .svg, .png or .pdf; needs Python "
+    "3.8 and\n"
+    "                       its package matplotlib 3.6, or newer ones\n"
     "\n"
-    "Exit status: 0 done, 1 the record cannot be read, 2 wrong usage.\n";
+    "Exit status: 0 done, 1 the record cannot be read or drawn, 2 wrong usage.\n";
 
 enum { BUDGETS_MAX = 64, GPUS_MAX = 64, RECORD_BYTES_MAX = 1 << 30 };
 
 typedef struct request {
-    const char *path;
+    const char *path, *plot;
     uint64_t budgets[BUDGETS_MAX];
     size_t budget_count;
     const tool_gpu_t *gpus[GPUS_MAX];
@@ -118,6 +121,9 @@ static bool take_option(request_t *request, int choice, const char *value)
     case 'i':
         request->iteration = true;
         return true;
+    case 'p':
+        request->plot = value;
+        return true;
     case 'h':
         request->help = true;
         return true;
@@ -134,6 +140,7 @@ static bool take_request(int argc, char **argv, request_t *request)
                                                  {"batch", required_argument, NULL, 'n'},
                                                  {"json", no_argument, NULL, 'j'},
                                                  {"iteration", no_argument, NULL, 'i'},
+                                                 {"plot", required_argument, NULL, 'p'},
                                                  {"help", no_argument, NULL, 'h'},
                                                  {NULL, 0, NULL, 0}};
     for (int choice; (choice = tool_next_option(argc, argv, "h", long_options)) != -1;)
@@ -222,6 +229,16 @@ static mdnn_status_t add_rows(const request_t *request, tool_advice_t *advice)
     return add_gpus(request, advice);
 }
 
+static bool plot(const tool_advice_t *advice, const char *file)
+{
+    pid_t process;
+    FILE *const to_script = tool_draw_advice(file, &process);
+    if (!to_script)
+        return false;
+    const mdnn_status_t status = tool_advice_print_json(advice, false, to_script);
+    return tool_end_drawing(to_script, process) && status == MDNN_STATUS_OK;
+}
+
 static int show(const request_t *request, const mdnn_run_record_t *record)
 {
     tool_advice_t advice;
@@ -234,8 +251,10 @@ static int show(const request_t *request, const mdnn_run_record_t *record)
         tool_advice_print_table(&advice, stdout);
     if (status != MDNN_STATUS_OK)
         tool_complain("advise: %s", mdnn_status_string(status));
+    const bool drawn =
+        status != MDNN_STATUS_OK || request->plot == NULL || plot(&advice, request->plot);
     tool_advice_fini(&advice);
-    return tool_finish_output(status == MDNN_STATUS_OK ? TOOL_OK : TOOL_TROUBLE);
+    return tool_finish_output(status == MDNN_STATUS_OK && drawn ? TOOL_OK : TOOL_TROUBLE);
 }
 
 int tool_advise(int argc, char **argv)

@@ -12,6 +12,17 @@ $(B)/microdnn: $(TOOL_OBJECTS) $(B)/libmdnn_core.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $^ $(CORE_LIBS) -lm -ldl -lpthread -o $@
 
+# The script of `microdnn report` and `microdnn advise --plot`, as one file. Building it needs Python, but not matplotlib.
+REPORT_SOURCES := $(wildcard scripts/report/*.py)
+ifneq ($(shell command -v python3),)
+ALL += $(B)/microdnn-report
+TESTS += test/report_tool.sh
+endif
+$(B)/microdnn-report: $(REPORT_SOURCES)
+	$(call say,ZIP,$@)
+	$(Q)rm -rf $(B)/obj/report && mkdir -p $(B)/obj/report && cp $(REPORT_SOURCES) $(B)/obj/report/
+	$(Q)python3 -m zipapp --python '/usr/bin/env python3' --output $@ $(B)/obj/report
+
 .PHONY: docs
 docs: $(B)/microdnn
 	$(call say,DOC,docs/configuration.md)
