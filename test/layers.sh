@@ -73,13 +73,14 @@ old_picture_is_found() {
         [ "$(grep -c 'out of date' "$TMPDIR/said")" = 2 ] && ! grep -q rooms "$TMPDIR/said"
 }
 
-plan 8
+plan 9
 check 'every room uses those before it only' scripts/check-layers --build "$MDNN_BUILD"
 check 'one that uses a later one is found' upward_is_found
 check 'two that need each other are found' cycle_is_found
 check 'every file that a page or a comment names is there' scripts/check-pages
 check 'a name of a file that is not there is found' missing_name_is_found "$PWD"
 check 'so are a page that is too long, one without its picture, and links that lead nowhere' breaches_are_found
+check 'the picture and the tables of the README show what was measured' scripts/readme-figures --check
 check 'each picture of the design shows what the sources say' pictures_are_those_of_the_tree
 check 'a picture that is out of date, or not there, is found' old_picture_is_found
 finish
