@@ -72,6 +72,7 @@ program_handles() {
     done
 }
 tails() { limited 120 test/tail.sh; }
+loans() { limited 120 test/loans.sh; }
 library_calls() { unnamed library_calls "$@"; }
 pointer_tables() { unnamed pointer_tables "$@"; }
 pointer_tables_above_the_budget() {

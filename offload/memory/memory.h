@@ -180,6 +180,10 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
  * enough. */
 mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                              uint64_t *address);
+/* The same for a workspace that the next operation names, which a plan knows only as that operation's: it has its
+ * memory at once, of the same size again if there was one. */
+mdnn_status_t mdnn_memory_lend(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                               uint64_t *address);
 /* Called after an allocation of that size, or a pin of it, was refused. `optional` says whether the program can do
  * without it because it is a workspace; the refusal then says nothing about the smallest budget. */
 void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optional);
@@ -246,8 +250,28 @@ typedef struct mdnn_memory_operation {
     /* The operation does not run now: each allocation that it names is made resident and pinned once, until
      * mdnn_memory_unpin. The operation gets no stream point and is not recorded. */
     bool capturing;
-    uint64_t time_token, began; /* the mechanism's */
+    struct mdnn_memory_call *call; /* of which it is a part; NULL: of none */
+    uint64_t time_token, began;    /* the mechanism's */
 } mdnn_memory_operation_t;
+
+/* Several operations that count as one: those of a convolution, which are others in each of its variants. The parts are
+ * made resident, held and marked like other operations, but the call is recorded and not they. Its workspace is memory
+ * that was lent for it, and none of the uses. */
+typedef struct mdnn_memory_call {
+    uint64_t key; /* what it is, whatever runs */
+    const char *name;
+    uint64_t stream;
+    mdnn_operation_kind_t kind;
+    const mdnn_memory_operand_t *operands; /* borrowed until the call's end */
+    size_t operand_count;
+    /* The ways to run it, the first as the program asks for it; borrowed. begin rounds workspaces up to the memory that
+     * they take. */
+    mdnn_variant_t *variants;
+    uint32_t variant_count;
+    uint64_t workspace_bytes;   /* that was lent; set between begin and end */
+    uint64_t time_token, began; /* the mechanism's */
+    bool enqueued;              /* a part of it was */
+} mdnn_memory_call_t;
 
 /* Makes all allocations that the operation names resident, or splits them. The copies that it needs have ended on
  * return, so nothing is enqueued in `stream`. Until end, none of these allocations leaves. OUT_OF_DEVICE_MEMORY: they
@@ -258,6 +282,11 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
 /* Called after the operation was enqueued, or with `enqueued` false if it was not. Records the operation and follows
  * the plan follower's advice. */
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued);
+
+/* Around the parts of a call. begin returns the most bytes of workspace that the plan lets it use; UINT64_MAX: as the
+ * program asks. end records the call, if a part was enqueued, and follows the plan follower's advice. */
+uint64_t mdnn_memory_call_begin(mdnn_memory_t *memory, mdnn_memory_call_t *call);
+void mdnn_memory_call_end(mdnn_memory_t *memory, mdnn_memory_call_t *call);
 
 /* The start of the allocation in which the address of operand `i` lay when the operation began, or, for a
  * captured operation, of the one that was pinned for it. false: there was none. */

@@ -155,7 +155,7 @@ static mdnn_status_t wait_for_users(mdnn_memory_t *memory, mdnn_allocation_t **a
 }
 
 static mdnn_status_t allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                              bool may_have_tail, uint64_t *address)
+                              mdnn_first_use_t first_use, bool may_have_tail, uint64_t *address)
 {
     mdnn_acquired_t got;
     mdnn_turn_t turn;
@@ -163,8 +163,8 @@ static mdnn_status_t allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t st
     mdnn_allocation_t *allocation = new_allocation();
     if (!allocation)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    mdnn_status_t status = mdnn_memory_acquire(memory, bytes, stream, first_use(memory, bytes),
-                                               may_have_tail, &turn, &got);
+    mdnn_status_t status =
+        mdnn_memory_acquire(memory, bytes, stream, first_use, may_have_tail, &turn, &got);
     if (status != MDNN_STATUS_OK) {
         mdnn_allocation_destroy(allocation);
         if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || status == MDNN_STATUS_OVERFLOW)
@@ -202,11 +202,20 @@ mdnn_status_t mdnn_allocation_begin_at(mdnn_memory_t *memory, uint64_t address, 
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address)
 {
-    return allocate(memory, bytes, stream, true, address);
+    return allocate(memory, bytes, stream, first_use(memory, bytes), true, address);
 }
 
 mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                              uint64_t *address)
 {
-    return allocate(memory, bytes, stream, MDNN_FAULT(WORKSPACE_GETS_A_TAIL), address);
+    return allocate(memory, bytes, stream, first_use(memory, bytes),
+                    MDNN_FAULT(WORKSPACE_GETS_A_TAIL), address);
+}
+
+mdnn_status_t mdnn_memory_lend(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
+                               uint64_t *address)
+{
+    const mdnn_first_use_t next =
+        mdnn_memory_may_be_bare(memory, bytes) ? MDNN_FIRST_USE_NEXT : MDNN_FIRST_USE_UNKNOWN;
+    return allocate(memory, bytes, stream, next, false, address);
 }

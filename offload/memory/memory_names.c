@@ -185,13 +185,19 @@ static void pin_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *oper
     }
 }
 
+/* A call is timed from its first part to its end. */
 static void begin_timing(mdnn_memory_t *memory, mdnn_memory_operation_t *operation)
 {
-    if (!memory->time_next || memory->timing_count + memory->timings_open == MDNN_TIMINGS)
+    mdnn_memory_call_t *const call = operation->call;
+    const bool again = call && call->began != 0;
+    if (call && !again)
+        call->began = operation->began;
+    if (again || !memory->time_next || memory->timing_count + memory->timings_open == MDNN_TIMINGS)
         return;
     memory->time_next = false;
-    operation->time_token = memory->device.time_begin(memory->context, operation->stream);
-    memory->timings_open += operation->time_token != 0;
+    uint64_t *const token = call ? &call->time_token : &operation->time_token;
+    *token = memory->device.time_begin(memory->context, operation->stream);
+    memory->timings_open += *token != 0;
 }
 
 /* What is held after OK is RESIDENT. BUSY: it stalled. */
@@ -346,22 +352,21 @@ static uint32_t mark_uses(mdnn_memory_t *memory, const mdnn_memory_operation_t *
     return known;
 }
 
-static void end_timing(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
+static void end_timing(mdnn_memory_t *memory, uint64_t stream, uint64_t token)
 {
-    if (operation->time_token != 0)
-        memory->device.time_end(memory->context, operation->stream, operation->time_token);
+    if (token != 0)
+        memory->device.time_end(memory->context, stream, token);
 }
 
 /* Its time is to be read, for the operation that is recorded next. */
-static void keep_timing(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
-                        bool recorded)
+static void keep_timing(mdnn_memory_t *memory, uint64_t token, bool recorded)
 {
-    if (operation->time_token == 0)
+    if (token == 0)
         return;
     memory->timings_open--;
     const size_t last = (memory->first_timing + memory->timing_count++) % MDNN_TIMINGS;
-    memory->timings[last] = (mdnn_timing_t){
-        operation->time_token, recorded ? mdnn_follower_sequence(memory->follower) : UINT64_MAX};
+    memory->timings[last] =
+        (mdnn_timing_t){token, recorded ? mdnn_follower_sequence(memory->follower) : UINT64_MAX};
 }
 
 /* Those that its first `bytes` need. */
@@ -445,23 +450,16 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
         bring_back(memory, advice->back, moves ? advice->back_count : 0);
 }
 
-static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
-                   uint32_t use_count, const mdnn_split_t *split)
+/* What `recorded` lacks is filled in: the stream's number, and what memory->uses lists. */
+static void record(mdnn_memory_t *memory, mdnn_history_operation_t recorded, const char *name,
+                   uint64_t stream)
 {
     mdnn_advice_t advice = {0};
-    const mdnn_history_operation_t recorded = {
-        .key = operation->key,
-        .stream = stream_index(memory, operation->stream),
-        .kind = operation->kind,
-        .time_us = -1,
-        .workspace_bytes = operation->workspace_bytes + split->device_bytes,
-        .uses = memory->uses,
-        .use_count = use_count,
-    };
-    const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_OPERATION,
-                                       .key = operation->key,
-                                       .name = operation->name,
-                                       .stream = operation->stream};
+    recorded.stream = stream_index(memory, stream);
+    recorded.time_us = -1;
+    recorded.uses = memory->uses;
+    const mdnn_memory_event_t event = {
+        .kind = MDNN_MEMORY_OPERATION, .key = recorded.key, .name = name, .stream = stream};
     mdnn_memory_announce(memory, &event);
     /* What slabs give back they will want again in the next iteration. */
     mdnn_recent_note(&memory->slab_chunks, memory->began,
@@ -474,8 +472,20 @@ static void record(mdnn_memory_t *memory, const mdnn_memory_operation_t *operati
     const double begin_us = memory->device.now_us(memory->context);
     mdnn_follower_record(memory->follower, &recorded, &advice);
     mdnn_memory_note_part(memory, MDNN_HOST_TIME_planning, begin_us);
-    mdnn_memory_watch_iteration(memory, operation->stream);
+    mdnn_memory_watch_iteration(memory, stream);
     follow_advice(memory, &advice);
+}
+
+static void record_operation(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                             uint32_t use_count, const mdnn_split_t *split)
+{
+    record(memory,
+           (mdnn_history_operation_t){.key = operation->key,
+                                      .kind = operation->kind,
+                                      .workspace_bytes =
+                                          operation->workspace_bytes + split->device_bytes,
+                                      .use_count = use_count},
+           operation->name, operation->stream);
 }
 
 /* VERIFY: all earlier operations have ended well, so a failure of the device is this one's. */
@@ -521,7 +531,7 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
     if (operation->capturing && !enqueued)
         pin_named(memory, operation, false);
     if (!operation->capturing)
-        end_timing(memory, operation);
+        end_timing(memory, operation->stream, operation->time_token);
     const bool runs = enqueued && !operation->capturing;
     if (runs) {
         end = mark_end(memory, operation);
@@ -532,10 +542,67 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
     memory->open--;
     let_go(memory, operation, operation->operand_count);
     if (!operation->capturing)
-        keep_timing(memory, operation, enqueued);
-    if (runs)
-        record(memory, operation, use_count, &split);
+        keep_timing(memory, operation->time_token, enqueued);
+    if (runs && operation->call)
+        operation->call->enqueued = true;
+    else if (runs)
+        record_operation(memory, operation, use_count, &split);
     mdnn_memory_progress(memory);
     mdnn_memory_slow_down(memory, end);
+    mdnn_memory_check(memory);
+}
+
+/* ---- calls ---- */
+
+uint64_t mdnn_memory_call_begin(mdnn_memory_t *memory, mdnn_memory_call_t *call)
+{
+    for (uint32_t v = 0; v < call->variant_count; v++)
+        call->variants[v].workspace_bytes =
+            mdnn_ranges_chunks_for(memory->ranges, call->variants[v].workspace_bytes) *
+            memory->chunk_bytes;
+    call->time_token = call->began = 0;
+    call->enqueued = false;
+    return mdnn_follower_workspace(memory->follower, call->key);
+}
+
+/* What the operands are in, for the history. */
+static uint32_t list_uses(mdnn_memory_t *memory, const mdnn_memory_call_t *call,
+                          mdnn_split_t *split)
+{
+    uint32_t count = 0;
+    memory->passes++;
+    for (size_t i = 0; i < call->operand_count; i++) {
+        mdnn_allocation_t *const allocation =
+            mdnn_allocation_find(memory, call->operands[i].address, call->began);
+        if (!allocation || allocation->pass == memory->passes)
+            continue;
+        allocation->pass = memory->passes;
+        const uint32_t range = follower_range_of(memory, allocation, split);
+        if (range != MDNN_NO_POSITION)
+            memory->uses[count++] = (mdnn_use_t){range, call->operands[i].role};
+    }
+    return count;
+}
+
+void mdnn_memory_call_end(mdnn_memory_t *memory, mdnn_memory_call_t *call)
+{
+    mdnn_split_t split = {0};
+    const bool recorded =
+        call->enqueued && reserve_follower_uses(memory, call->operand_count) == MDNN_STATUS_OK;
+    end_timing(memory, call->stream, call->time_token);
+    keep_timing(memory, call->time_token, recorded);
+    if (recorded) {
+        const uint32_t use_count = list_uses(memory, call, &split);
+        record(memory,
+               (mdnn_history_operation_t){.key = call->key,
+                                          .kind = call->kind,
+                                          .workspace_bytes =
+                                              call->workspace_bytes + split.device_bytes,
+                                          .variants = call->variants,
+                                          .variant_count = call->variant_count,
+                                          .use_count = use_count},
+               call->name, call->stream);
+    }
+    mdnn_memory_progress(memory);
     mdnn_memory_check(memory);
 }

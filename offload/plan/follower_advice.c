@@ -1,6 +1,7 @@
 /* A plan is taken up where the program is found, and followed: what leaves and comes back behind an operation. */
 #include "offload/plan/follower_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void *owner_of(const mdnn_follower_t *follower, uint32_t slot)
@@ -145,6 +146,16 @@ static void take_up(mdnn_follower_t *follower, follower_plan_t *plan, uint32_t p
     }
 }
 
+/* The next operation begins an iteration: from now on workspaces are those of the plan. */
+static void take_choices(follower_entry_t *entry)
+{
+    const follower_plan_t *const plan = entry->plan;
+    if (!entry->workspaces && plan->chooses)
+        entry->workspaces = calloc((size_t)entry->count + 1, sizeof *entry->workspaces);
+    if (entry->workspaces)
+        memcpy(entry->workspaces, plan->workspaces, entry->count * sizeof *entry->workspaces);
+}
+
 void follower_follow(mdnn_follower_t *follower, follower_entry_t *entry,
                      const mdnn_history_operation_t *operation, mdnn_advice_t *advice)
 {
@@ -162,6 +173,8 @@ void follower_follow(mdnn_follower_t *follower, follower_entry_t *entry,
         add_move(follower, plan->leaves.items[i], false, advice);
     for (uint32_t i = plan->backs.first[position]; i < plan->backs.first[position + 1]; i++)
         add_move(follower, plan->backs.items[i], true, advice);
+    if (position + 1 == count)
+        take_choices(entry);
     advice->leave = plan->leave;
     advice->back = plan->back;
     advice->join = plan->joins[(position + 1) % count];

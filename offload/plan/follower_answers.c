@@ -30,6 +30,19 @@ static const follower_plan_t *plan_of_place(const mdnn_follower_t *follower)
     return NULL;
 }
 
+uint64_t mdnn_follower_workspace(const mdnn_follower_t *follower, uint64_t key)
+{
+    const uint64_t number = follower->place.period;
+    const follower_entry_t *entry = follower->entries;
+    while (entry < follower->entries + FOLLOWER_PERIODS && entry->number != number)
+        entry++;
+    if (number == 0 || entry == follower->entries + FOLLOWER_PERIODS || !entry->plan ||
+        !entry->workspaces)
+        return UINT64_MAX;
+    const uint32_t next = (follower->place.position + 1) % entry->count;
+    return entry->plan->period.operations[next].key == key ? entry->workspaces[next] : UINT64_MAX;
+}
+
 /* Ranges of that size that begin with the operation. */
 static uint32_t births_at(const mdnn_period_t *period, uint32_t position, uint64_t bytes)
 {

@@ -31,6 +31,8 @@ typedef struct follower_plan {
     bool *joins;               /* before each position */
     follower_unused_t *unused; /* sorted by bytes */
     size_t unused_count;
+    uint64_t *workspaces;     /* of each operation: mdnn_follower_workspace */
+    bool chooses;             /* one of them is not UINT64_MAX */
     uint64_t *resident_bytes; /* that the plan holds at each position, */
     uint64_t budget_bytes;    /* at most */
     double compute_us, planning_ms;
@@ -93,6 +95,7 @@ typedef struct follower_entry {
     uint64_t short_bytes; /* of the budget, left alone by plans that are made now */
     unsigned replans;
     follower_plan_t *plan;
+    uint64_t *workspaces;    /* of each operation: mdnn_follower_workspace; NULL: as asked for */
     follower_plan_t *before; /* the earlier plan, with more memory, until `plan` has proved
                               * itself */
 } follower_entry_t;

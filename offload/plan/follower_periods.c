@@ -14,6 +14,7 @@ void follower_forget_entry(mdnn_follower_t *follower, follower_entry_t *entry)
     follower_plan_destroy(entry->plan);
     follower_plan_destroy(entry->before);
     free(entry->times_us);
+    free(entry->workspaces);
     *entry = (follower_entry_t){0};
 }
 

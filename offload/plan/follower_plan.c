@@ -40,6 +40,7 @@ void follower_plan_destroy(follower_plan_t *plan)
     free_lists(&plan->backs);
     free(plan->joins);
     free(plan->resident_bytes);
+    free(plan->workspaces);
     free(plan->unused);
     free(plan->handles);
     free(plan->passed);
@@ -78,11 +79,15 @@ static size_t merge_keys(timed_key_t *keys, size_t count)
     return kept;
 }
 
+/* What ran is measured. The others were timed on scratch memory, so the ratio to what ran counts. */
 static void set_time(mdnn_period_t *period, uint32_t position, double time_us)
 {
     const mdnn_operation_t *const operation = &period->operations[position];
-    for (uint32_t v = 0; v < operation->variant_count; v++)
-        period->variants[operation->first_variant + v].time_us = time_us;
+    mdnn_variant_t *const variants = &period->variants[operation->first_variant];
+    const double scale = variants[0].time_us > 0 ? time_us / variants[0].time_us : 0;
+    for (uint32_t v = 1; v < operation->variant_count; v++)
+        variants[v].time_us = scale > 0 ? scale * variants[v].time_us : time_us;
+    variants[0].time_us = time_us;
 }
 
 /* An operation that was not timed is assumed to take as long as others with its key, or else as
@@ -174,6 +179,20 @@ static void fill_unused(follower_plan_t *made)
     qsort(made->unused, made->unused_count, sizeof *made->unused, compare_unused);
 }
 
+/* The first variant is what the program asks for; it needs no limit. */
+static void fill_workspaces(follower_plan_t *made)
+{
+    const uint32_t *const choices = made->plan.schedule.choices;
+    for (uint32_t i = 0; i < made->period.operation_count; i++) {
+        const uint32_t choice = choices ? choices[i] : 0;
+        made->workspaces[i] =
+            choice > 0 ? made->period.variants[made->period.operations[i].first_variant + choice]
+                             .workspace_bytes
+                       : UINT64_MAX;
+        made->chooses = made->chooses || choice > 0;
+    }
+}
+
 static mdnn_status_t index_plan(follower_plan_t *made)
 {
     const mdnn_schedule_t *const schedule = &made->plan.schedule;
@@ -182,12 +201,13 @@ static mdnn_status_t index_plan(follower_plan_t *made)
     made->joins = calloc((size_t)made->period.operation_count + 1, sizeof *made->joins);
     made->resident_bytes =
         calloc((size_t)made->period.operation_count + 1, sizeof *made->resident_bytes);
+    made->workspaces = calloc((size_t)made->period.operation_count + 1, sizeof *made->workspaces);
     made->handles = calloc(ranges + 1, sizeof *made->handles);
     made->passed = calloc(ranges + 1, sizeof *made->passed);
     made->leave = calloc(2 * moves + 1, sizeof *made->leave);
     made->back = calloc(ranges + moves + 1, sizeof *made->back);
-    if (!made->unused || !made->joins || !made->resident_bytes || !made->handles || !made->passed ||
-        !made->leave || !made->back)
+    if (!made->unused || !made->joins || !made->resident_bytes || !made->workspaces ||
+        !made->handles || !made->passed || !made->leave || !made->back)
         return MDNN_STATUS_OUT_OF_MEMORY;
     MDNN_TRY(fill_lists(made, false, &made->leaves));
     MDNN_TRY(fill_lists(made, true, &made->backs));
@@ -198,6 +218,7 @@ static mdnn_status_t index_plan(follower_plan_t *made)
     if (made->plan.verdict == MDNN_VERDICT_FITS)
         mdnn_schedule_resident_bytes(&made->parts.period, schedule, made->resident_bytes);
     fill_unused(made);
+    fill_workspaces(made);
     return MDNN_STATUS_OK;
 }
 

@@ -43,6 +43,7 @@ void mdnn_history_destroy(mdnn_history_t *history)
     free(history->uses);
     free(history->scratch);
     free(history->ranges);
+    history_variants_fini(&history->variants);
     free(history);
 }
 
@@ -151,16 +152,30 @@ static uint64_t symbol_of(const history_operation_t *operation)
     return history_mix(history_mix(operation->key, operation->stream), (uint64_t)operation->kind);
 }
 
+/* Those of the operation that should be the next one, if it has that key. */
+static uint32_t likely_variants(const mdnn_history_t *history, uint64_t key)
+{
+    if (history->followed < 0)
+        return 0;
+    const remembered_t *const known = &history->remembered[history->followed];
+    const uint32_t next = (history->position + 1) % known->period.operation_count;
+    return known->period.operations[next].key == key ? known->variants[next] : 0;
+}
+
 static void append(mdnn_history_t *history, const mdnn_history_operation_t *operation,
                    uint32_t use_count)
 {
     history_operation_t *const kept = history_operation_at(history, history->recorded);
+    const uint32_t likely = likely_variants(history, operation->key);
     *kept = (history_operation_t){.key = operation->key,
                                   .stream = operation->stream,
                                   .kind = operation->kind,
                                   .workspace_bytes = operation->workspace_bytes,
                                   .time_us = operation->time_us,
-                                  .first_use = history->uses_recorded};
+                                  .first_use = history->uses_recorded,
+                                  .variants = history_variants_note(
+                                      &history->variants, operation->variants,
+                                      operation->variants ? operation->variant_count : 0, likely)};
     for (uint32_t u = 0; u < use_count; u++) {
         const mdnn_use_t *const use = &operation->uses[u];
         if (!is_living(history, use->range) || is_named(history, kept, use))

@@ -38,6 +38,10 @@ typedef struct mdnn_history_operation {
     mdnn_operation_kind_t kind;
     double time_us; /* an estimate; negative: unknown */
     uint64_t workspace_bytes;
+    /* The ways to run it, the first of which is what the program asked for, whatever runs now; copied. NULL: what runs
+     * now is the only one. */
+    const mdnn_variant_t *variants;
+    uint32_t variant_count;
     const mdnn_use_t *uses; /* borrowed; `range` is from mdnn_history_begin_range. The order must
                              * repeat; a range that is named twice counts once */
     uint32_t use_count;

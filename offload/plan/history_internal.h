@@ -17,7 +17,19 @@ typedef struct history_operation {
     mdnn_operation_kind_t kind;
     uint64_t key, workspace_bytes;
     double time_us;
+    uint32_t variants; /* a set of history->variants; 0: none */
 } history_operation_t;
+
+/* The different lists of variants that operations had. Lists are few: one for each convolution that the program asks
+ * for. */
+typedef struct history_variants {
+    struct history_variant_set {
+        mdnn_variant_t *variants;
+        uint32_t count;
+    } * sets; /* sets[0] is set 1 */
+    uint32_t count, capacity;
+} history_variants_t;
+enum { HISTORY_VARIANT_SETS = 1024, HISTORY_VARIANTS = 64 };
 
 /* A range that lives or is named in the ring. */
 typedef struct history_range {
@@ -36,8 +48,9 @@ typedef struct remembered {
     uint64_t followed_for; /* operations that were as it says, in all */
     mdnn_period_t period;
     uint64_t *symbols;
-    uint32_t *next;   /* of each use: operations until the range is used again, 0: never */
-    double *start_us; /* operation_count + 1 */
+    uint32_t *next;     /* of each use: operations until the range is used again, 0: never */
+    double *start_us;   /* operation_count + 1 */
+    uint32_t *variants; /* of each operation: set of history->variants */
     struct familiar {
         uint64_t hash; /* of the eight symbols that end at `position`, around the circle */
         uint32_t position;
@@ -64,6 +77,7 @@ struct mdnn_history {
     uint64_t learn_at; /* number of operations at which a period is looked for once more; 0: no */
     uint64_t learn_in; /* among so many of the last ones */
     uint32_t *scratch; /* operation_capacity */
+    history_variants_t variants;
     /* While two lists of uses are matched. */
     uint64_t likenesses[2][HISTORY_MATCHED];
     uint32_t match[HISTORY_MATCHED];
@@ -114,6 +128,15 @@ static inline uint32_t history_likenesses(const mdnn_history_t *history, uint64_
  * in b, or b_count if there is none. Long lists are matched from the front. */
 void history_match(const uint64_t *a, uint32_t a_count, const uint64_t *b, uint32_t b_count,
                    uint32_t *match);
+
+/* The number of that list of variants; 0 if there is none, if there are too many lists or variants, or if memory is
+ * short. O(lists) at the first time, and then if `likely`, the number for the last such operation, is another. */
+uint32_t history_variants_note(history_variants_t *all, const mdnn_variant_t *variants,
+                               uint32_t count, uint32_t likely);
+void history_variants_fini(history_variants_t *all);
+/* *count is 1 for set 0, and the result is then NULL. */
+const mdnn_variant_t *history_variants_of(const history_variants_t *all, uint32_t set,
+                                          uint32_t *count);
 
 /* The lag with the longest run of equal operations that ends now, if the run is at least one period
  * long and two iterations are among the last `count` operations, which are in the ring; 0 if there is none. O(count). */

@@ -11,6 +11,7 @@ void history_forget(remembered_t *remembered)
     free(remembered->next);
     free(remembered->start_us);
     free(remembered->familiar);
+    free(remembered->variants);
     *remembered = (remembered_t){0};
 }
 
@@ -145,6 +146,23 @@ static void copy_uses(build_t *build, uint32_t position, const history_operation
                      history_use_at(history, before->first_use + history->match[u])->range);
 }
 
+/* Every list has times of its own; what ran is measured, and stands first. */
+static void copy_variants(build_t *build, uint32_t position, const history_operation_t *kept,
+                          double time_us)
+{
+    mdnn_period_t *const period = &build->period;
+    mdnn_operation_t *const operation = &period->operations[position];
+    const mdnn_variant_t *const variants =
+        history_variants_of(&build->history->variants, kept->variants, &operation->variant_count);
+    operation->first_variant = period->variant_count;
+    period->variant_count += operation->variant_count;
+    mdnn_variant_t *const made = &period->variants[operation->first_variant];
+    if (variants)
+        memcpy(made, variants, operation->variant_count * sizeof *made);
+    else
+        *made = (mdnn_variant_t){time_us, kept->workspace_bytes};
+}
+
 static void copy_operations(build_t *build)
 {
     mdnn_period_t *const period = &build->period;
@@ -158,14 +176,12 @@ static void copy_operations(build_t *build)
         period->operations[i] = (mdnn_operation_t){.key = kept->key,
                                                    .stream = kept->stream,
                                                    .kind = kept->kind,
-                                                   .first_use = period->use_count,
-                                                   .first_variant = i,
-                                                   .variant_count = 1};
-        period->variants[i] = (mdnn_variant_t){time_us, kept->workspace_bytes};
+                                                   .first_use = period->use_count};
+        copy_variants(build, i, kept, time_us);
         copy_uses(build, i, kept, before);
         period->operations[i].use_count = period->use_count - period->operations[i].first_use;
     }
-    period->operation_count = period->variant_count = build->count;
+    period->operation_count = build->count;
 }
 
 static void make_permanent(mdnn_period_range_t *range, bool stays)
@@ -363,11 +379,14 @@ static bool index_symbols(remembered_t *made, const build_t *build, uint32_t beg
     made->familiar = calloc(count, sizeof *made->familiar);
     made->next = calloc((size_t)made->period.use_count + 1, sizeof *made->next);
     made->start_us = calloc((size_t)count + 1, sizeof *made->start_us);
+    made->variants = calloc(count, sizeof *made->variants);
     uint64_t *const seen = calloc((size_t)made->period.range_count + 1, sizeof *seen);
-    const bool ok = made->symbols && made->familiar && made->next && made->start_us && seen;
+    const bool ok =
+        made->symbols && made->familiar && made->next && made->start_us && made->variants && seen;
     for (uint32_t i = 0; ok && i < count; i++) {
         const uint64_t number = build->begin + (begin + i) % count;
         made->symbols[i] = history_operation_at(build->history, number)->symbol;
+        made->variants[i] = history_operation_at(build->history, number)->variants;
         made->start_us[i + 1] =
             made->start_us[i] +
             made->period.variants[made->period.operations[i].first_variant].time_us;
@@ -383,6 +402,19 @@ static bool index_symbols(remembered_t *made, const build_t *build, uint32_t beg
 }
 
 /* ---- all together ---- */
+
+static size_t count_variants(const build_t *build)
+{
+    size_t sum = 0;
+    for (uint32_t i = 0; i < build->count; i++) {
+        uint32_t count;
+        (void)history_variants_of(&build->history->variants,
+                                  history_operation_at(build->history, build->begin + i)->variants,
+                                  &count);
+        sum += count;
+    }
+    return sum;
+}
 
 static bool prepare(build_t *build)
 {
@@ -400,7 +432,7 @@ static bool prepare(build_t *build)
     build->itself = calloc(ranges, sizeof *build->itself);
     period->operations = calloc(count, sizeof *period->operations);
     period->uses = calloc(uses, sizeof *period->uses);
-    period->variants = calloc(count, sizeof *period->variants);
+    period->variants = calloc(count_variants(build) + 1, sizeof *period->variants);
     period->ranges = calloc(ranges, sizeof *period->ranges);
     if (!build->index || !build->first_use || !build->last_use || !build->operand ||
         !build->source || !build->itself || !period->operations || !period->uses ||

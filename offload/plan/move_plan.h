@@ -9,20 +9,13 @@
 #include "config/choices.h"
 #include "offload/plan/replay.h"
 
-/* Which variants the policies none, conv and all run. The policies dynamic and auto choose variants themselves, and so
- * does modnn, by equation 10 of its paper. */
-typedef enum mdnn_variants {
-    MDNN_VARIANTS_RECORDED,
-    MDNN_VARIANTS_FASTEST,  /* the paper's (p) */
-    MDNN_VARIANTS_SMALLEST, /* the paper's (m): least workspace */
-    MDNN_VARIANTS_FITTING,  /* the paper's greedy pass: at each operation the fastest that fits */
-    MDNN_VARIANTS_COUNT
-} mdnn_variants_t;
-
 typedef struct mdnn_move_plan_request {
     const mdnn_period_t *period; /* passes mdnn_period_check */
     mdnn_policy_t policy;
-    mdnn_variants_t variants;
+    mdnn_variants_t variants; /* that none, conv and all run; dynamic and auto choose themselves,
+                               * and modnn does by its equation 10. RECORDED: what is first;
+                               * FASTEST: the paper's (p); SMALLEST: its (m), least workspace;
+                               * FITTING: its greedy pass, the fastest that fits each time */
     mdnn_link_t link;
     uint64_t budget_bytes;
     uint64_t host_limit_bytes;   /* for host copies; UINT64_MAX: none */

@@ -9,6 +9,7 @@
 #include "config/log.h"
 #include "config/statistics.h"
 #include "shim/convolution/lease.h"
+#include "shim/convolution/loan.h"
 #include "shim/convolution/wd_settings.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_memory.h"
@@ -238,6 +239,17 @@ static cudnnStatus_t run_in_arena(const mdnn_call_t *call, mdnn_conv_plan_t *pla
     return status;
 }
 
+static cudnnStatus_t run_on_loan(const mdnn_call_t *call, mdnn_conv_plan_t *plan,
+                                 mdnn_demand_t *demand)
+{
+    mdnn_call_t lent = *call;
+    mdnn_loan_t loan;
+    mdnn_loan_begin(&loan, &lent, plan, demand, NULL);
+    const cudnnStatus_t status = mdnn_convolution_run_planned(&lent, plan, demand);
+    mdnn_loan_end(&loan);
+    return status;
+}
+
 cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
 {
     const uint64_t workspace_bytes = call->workspace ? call->workspace_bytes : 0;
@@ -245,8 +257,10 @@ cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call)
         call, mdnn_max(workspace_bytes, mdnn_wd_limit()), MDNN_CONV_PLAN_MAY_MEASURE);
     mdnn_demand_t demand = mdnn_demand_of(call->direction, call->algo, workspace_bytes);
     mdnn_convolution_record(call, plan);
-    return mdnn_wd_is_on() ? run_in_arena(call, plan, &demand)
-                           : mdnn_convolution_run_planned(call, plan, &demand);
+    if (mdnn_wd_is_on())
+        return run_in_arena(call, plan, &demand);
+    return mdnn_virtual_calls_on() ? run_on_loan(call, plan, &demand)
+                                   : mdnn_convolution_run_planned(call, plan, &demand);
 }
 
 /* The caller learnt that it needs no workspace, or less, and now nothing that satisfies it has enough. Either the arena

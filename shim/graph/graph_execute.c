@@ -7,6 +7,7 @@
 #include "config/statistics.h"
 #include "shim/convolution/execute.h"
 #include "shim/convolution/lease.h"
+#include "shim/convolution/loan.h"
 #include "shim/graph/graph_plan.h"
 #include "shim/real/process.h"
 #include "shim/vmem/workspace_sizes.h"
@@ -136,18 +137,50 @@ cudnnStatus_t mdnn_graph_refuse(const char *what, cudnnStatus_t status)
     return status;
 }
 
-static cudnnStatus_t run_best(const mdnn_cudnn_t *real, cudnnHandle_t handle,
-                              cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
-                              const execution_t *execution)
+/* Whether the host's own plan runs rather than ours. */
+static bool is_own_better(const execution_t *execution)
 {
     const mdnn_ready_t *const ready =
         execution->planned ? mdnn_conv_plan_best(execution->planned, &execution->demand) : NULL;
-    if (ready && execution->own_plan_may_run && mdnn_graph_own_fits(execution->record) &&
-        mdnn_graph_prefers_own(execution->record, ready)) {
+    return ready && execution->own_plan_may_run && mdnn_graph_own_fits(execution->record) &&
+           mdnn_graph_prefers_own(execution->record, ready);
+}
+
+/* The host's own plan in memory that was lent. */
+static cudnnStatus_t run_own_on_loan(const mdnn_cudnn_t *real, cudnnHandle_t handle,
+                                     cudnnBackendDescriptor_t plan, const execution_t *execution)
+{
+    const mdnn_call_t *const call = &execution->call;
+    const mdnn_engine_operands_t operands = {call->x, call->w,    call->y,
+                                             call->z, call->bias, call->workspace};
+    return mdnn_engine_execute(real, handle, plan, &execution->record->uids, &operands);
+}
+
+static cudnnStatus_t run_best(const mdnn_cudnn_t *real, cudnnHandle_t handle,
+                              cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
+                              execution_t *execution)
+{
+    mdnn_loan_t loan;
+    mdnn_graph_record_t *const record = execution->record;
+    const bool own = is_own_better(execution);
+    const double own_ms = atomic_load_explicit(&record->own_ms, memory_order_relaxed);
+    const mdnn_knapsack_item_t own_item = {own_ms, record->own_bytes};
+    loan.open = loan.own = false;
+    if (!own || own_ms > 0)
+        mdnn_loan_begin(&loan, &execution->call, execution->planned, &execution->demand,
+                        own ? &own_item : NULL);
+    cudnnStatus_t status;
+    if (own && (!loan.open || loan.own))
         mdnn_count(MDNN_COUNTER_executions_own, 1);
-        return mdnn_graph_record_execute_own(execution->record, real, handle, plan, pack);
-    }
-    return mdnn_convolution_run_planned(&execution->call, execution->planned, &execution->demand);
+    if (loan.own)
+        status = run_own_on_loan(real, handle, plan, execution);
+    else if (own && !loan.open)
+        status = mdnn_graph_record_execute_own(record, real, handle, plan, pack);
+    else
+        status =
+            mdnn_convolution_run_planned(&execution->call, execution->planned, &execution->demand);
+    mdnn_loan_end(&loan);
+    return status;
 }
 
 cudnnStatus_t mdnn_graph_execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,

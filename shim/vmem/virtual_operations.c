@@ -7,6 +7,7 @@
 #include "config/log.h"
 #include "shim/real/host_memory.h"
 #include "shim/real/process.h"
+#include "shim/vmem/virtual_workspaces.h"
 #include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_holds.h"
@@ -29,7 +30,8 @@ struct mdnn_virtual_part {
 static _Thread_local struct {
     mdnn_operation_kind_t kind; /* OTHER: its first operation is behind, or there is none */
     uint64_t x, workspace_bytes;
-    uint64_t workspace; /* of all its operations */
+    uint64_t workspace;        /* of all its operations */
+    mdnn_virtual_call_t *call; /* that they all are parts of; NULL: of none */
 } expected __attribute__((tls_model("initial-exec")));
 
 void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace,
@@ -39,6 +41,12 @@ void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t w
     expected.x = x;
     expected.workspace = workspace;
     expected.workspace_bytes = workspace_bytes;
+}
+
+void mdnn_virtual_expect_call(mdnn_virtual_call_t *call)
+{
+    expected.call = call;
+    expected.workspace = call ? call->lent : 0;
 }
 
 void mdnn_virtual_convolution_over(void)
@@ -148,6 +156,8 @@ static bool add_part(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t 
         (struct mdnn_virtual_part){.next = operation->parts, .device = device, .operation = *what};
     part->operation.operands = names;
     part->operation.operand_count = count;
+    if (what->call && expected.call->device != device)
+        part->operation.call = NULL;
     if (!all) {
         part->own = malloc((count + 1) * sizeof *part->own);
         part->operation.operands = part->own;
@@ -346,6 +356,7 @@ static void take_expected(mdnn_virtual_operation_t *operation, mdnn_memory_opera
     what->kind = expected.kind;
     what->workspace = expected.workspace;
     what->workspace_bytes = expected.workspace_bytes;
+    what->call = expected.call ? &expected.call->call : NULL;
     if (expected.kind != MDNN_OPERATION_OTHER)
         put_first(operation, expected.x);
     expected.kind = MDNN_OPERATION_OTHER;

@@ -70,7 +70,7 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t total_b
         .follower = {.policy = device->serves_all
                                    ? MDNN_POLICY_NONE /* nothing moves ahead of time */
                                    : (mdnn_policy_t)options->memory_policy,
-                     .variants = MDNN_VARIANTS_RECORDED,
+                     .variants = (mdnn_variants_t)options->memory_variants,
                      .budget_bytes = device->budget_bytes,
                      .chunk_bytes = chunk_bytes,
                      .host_limit_bytes = mdnn_virtual_host()->limit_bytes,

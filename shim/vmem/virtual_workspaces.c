@@ -1,8 +1,11 @@
 #include "shim/vmem/virtual_workspaces.h"
 
 #include "config/fault.h"
+#include "shim/real/process.h"
 #include "shim/vmem/virtual_devices.h"
+#include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_setup.h"
+#include "shim/vmem/virtual_streams.h"
 #include "shim/vmem/workspace_sizes.h"
 
 bool mdnn_virtual_workspace_is_useless(mdnn_virtual_device_t *device, size_t bytes)
@@ -72,4 +75,85 @@ uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count)
         bytes = mdnn_memory_room_beside(device->memory, sizes, count);
     mdnn_unlock(&device->lock);
     return bytes;
+}
+
+/* ---- lent ---- */
+
+bool mdnn_virtual_calls_on(void)
+{
+    return mdnn_process_options()->memory_variants != MDNN_VARIANTS_RECORDED && mdnn_virtual_on();
+}
+
+static bool is_of_one_device(const mdnn_virtual_call_t *call, uint64_t workspace,
+                             const mdnn_virtual_device_t *device)
+{
+    for (size_t i = 0; i < call->call.operand_count; i++)
+        if (mdnn_virtual_device_of(call->operands[i].address) != device)
+            return false;
+    return mdnn_virtual_device_of(workspace) == device;
+}
+
+bool mdnn_virtual_call_begin(mdnn_virtual_call_t *call, uint64_t workspace, uint64_t *limit_bytes)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_device_of(workspace);
+    call->device = NULL;
+    call->lent = 0;
+    call->call.operands = call->operands;
+    call->call.variants = call->variants;
+    if (!device || !is_of_one_device(call, workspace, device) ||
+        mdnn_virtual_capture(call->stream, false) != 0 ||
+        mdnn_virtual_stream(call->stream, false, &call->call.stream) != MDNN_STATUS_OK)
+        return false;
+    mdnn_lock(&device->lock);
+    if (device->memory) {
+        *limit_bytes = mdnn_memory_call_begin(device->memory, &call->call);
+        call->device = device;
+    }
+    mdnn_unlock(&device->lock);
+    return call->device != NULL;
+}
+
+static mdnn_status_t lend(mdnn_virtual_call_t *call, uint64_t bytes)
+{
+    mdnn_virtual_device_t *const device = call->device;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    mdnn_status_t status = MDNN_STATUS_NOT_FOUND;
+    bool retried = false;
+    do
+        status = device->memory
+                     ? mdnn_memory_lend(device->memory, bytes, call->call.stream, &call->lent)
+                     : MDNN_STATUS_NOT_FOUND;
+    while (mdnn_virtual_try_again(device, status, &retried));
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY && device->memory)
+        mdnn_memory_judge_refusal(device->memory, bytes, true);
+    mdnn_virtual_leave(device, entry);
+    mdnn_pointers_changed();
+    return status;
+}
+
+bool mdnn_virtual_call_lend(mdnn_virtual_call_t *call, uint64_t bytes)
+{
+    if (bytes > 0 && lend(call, bytes) != MDNN_STATUS_OK) {
+        call->lent = 0;
+        call->device = NULL;
+        return false;
+    }
+    call->call.workspace_bytes = bytes;
+    mdnn_virtual_expect_call(call);
+    return true;
+}
+
+void mdnn_virtual_call_end(mdnn_virtual_call_t *call)
+{
+    mdnn_virtual_device_t *const device = call->device;
+    mdnn_virtual_expect_call(NULL);
+    if (!device)
+        return;
+    if (call->lent != 0 && !MDNN_FAULT(LOAN_IS_NOT_GIVEN_BACK))
+        (void)mdnn_virtual_free(call->lent, call->stream, false, false);
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory)
+        mdnn_memory_call_end(device->memory, &call->call);
+    mdnn_virtual_leave(device, entry);
+    call->device = NULL;
 }

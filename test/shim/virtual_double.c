@@ -8,6 +8,7 @@
 #include "shim/real/real.h"
 #include "shim/handles/virtual_addresses.h"
 #include "shim/vmem/virtual_aside.h"
+#include "shim/vmem/virtual_workspaces.h"
 #include "shim/vmem/virtual_pointers.h"
 #include "shim/vmem/virtual_untracked.h"
 
@@ -183,6 +184,29 @@ void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
     free(operation->more);
     seen.ended++;
     seen.enqueued = enqueued;
+}
+
+/* It has no memory to lend. */
+bool mdnn_virtual_calls_on(void)
+{
+    return false;
+}
+
+bool mdnn_virtual_call_begin(mdnn_virtual_call_t *call, uint64_t workspace, uint64_t *limit_bytes)
+{
+    (void)call, (void)workspace, (void)limit_bytes;
+    return false;
+}
+
+bool mdnn_virtual_call_lend(mdnn_virtual_call_t *call, uint64_t bytes)
+{
+    (void)call, (void)bytes;
+    return false;
+}
+
+void mdnn_virtual_call_end(mdnn_virtual_call_t *call)
+{
+    (void)call;
 }
 
 void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace,

@@ -107,6 +107,13 @@ void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operatio
         advisor.leaving, leave, advisor.coming, back, one_in(advisor.join), one_in(advisor.time)};
 }
 
+/* Any choice, for any call. */
+uint64_t mdnn_follower_workspace(const mdnn_follower_t *follower, uint64_t key)
+{
+    (void)follower;
+    return one_in(2) ? UINT64_MAX : random_next(&advisor.random) % (key + 2);
+}
+
 void mdnn_follower_timed(mdnn_follower_t *follower, uint64_t sequence, double time_us)
 {
     (void)follower;

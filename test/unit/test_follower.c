@@ -1103,6 +1103,64 @@ SEEDED_CASE(a_failing_allocation_is_survived, 4, true)
     CHECK(live_allocations == before);
 }
 
+/* ---- workspaces ---- */
+
+enum { CHOSEN_STEPS = 10, CHOSEN_KEY = 700 };
+
+/* Steps 2 to 4 are convolutions: 10 us with 6 bytes, or 11 us with one. */
+static mdnn_history_operation_t chosen_step(uint32_t step, const mdnn_use_t *uses)
+{
+    static const mdnn_variant_t variants[2] = {{10, 6}, {11, 1}};
+    const bool convolution = step >= 2 && step <= 4;
+    return (mdnn_history_operation_t){.key = CHOSEN_KEY + step,
+                                      .time_us = 10,
+                                      .workspace_bytes = convolution ? 6 : 0,
+                                      .variants = convolution ? variants : NULL,
+                                      .variant_count = 2,
+                                      .uses = uses,
+                                      .use_count = step == 0 || step >= 8 ? 1 : 0};
+}
+
+/* A range of 5 bytes is used by the first and the last operations, so it leaves over a slow link, or convolutions
+ * between them run in one byte of the 8 that there are. The plan's choices begin with an iteration, and each iteration
+ * has the same. */
+CASE(workspaces_change_between_iterations_only)
+{
+    const mdnn_follower_config_t config = {.policy = MDNN_POLICY_AUTO,
+                                           .variants = MDNN_VARIANTS_FITTING,
+                                           .budget_bytes = 8,
+                                           .host_limit_bytes = UINT64_MAX,
+                                           .link = {0.01, 0.01, 0.01, 0.01, 0}};
+    mdnn_follower_t *const follower = mdnn_follower_create(&config);
+    int owner;
+    const mdnn_use_t kept = {mdnn_follower_begin_range(follower, 5, false, &owner), MDNN_USE_READ};
+    unsigned limited = 0, rounds = 0;
+    for (uint32_t i = 0; i < 20 * CHOSEN_STEPS; i++) {
+        const uint32_t step = i % CHOSEN_STEPS;
+        const mdnn_history_operation_t operation = chosen_step(step, &kept);
+        mdnn_advice_t advice;
+        const uint64_t bytes = mdnn_follower_workspace(follower, operation.key);
+        assert_int_equal(mdnn_follower_workspace(follower, CHOSEN_KEY + CHOSEN_STEPS), UINT64_MAX);
+        assert_true(bytes == UINT64_MAX || (bytes == 1 && operation.variants));
+        limited = step == 0 ? 0 : limited + (bytes == 1);
+        if (step == CHOSEN_STEPS - 1) {
+            assert_true(limited == 0 || limited == 3);
+            rounds += limited == 3;
+        }
+        mdnn_follower_record(follower, &operation, &advice);
+        mdnn_follower_timed(follower, i, 10);
+    }
+    assert_true(rounds > 5);
+    /* Lost: whatever comes next runs as the program asks. */
+    for (uint32_t i = 0; i < 5; i++) {
+        const mdnn_history_operation_t other = {.key = 9000 + i, .time_us = 1};
+        mdnn_advice_t advice;
+        mdnn_follower_record(follower, &other, &advice);
+        assert_int_equal(mdnn_follower_workspace(follower, CHOSEN_KEY + 2), UINT64_MAX);
+    }
+    mdnn_follower_destroy(follower);
+}
+
 int main(void)
 {
     /* A history is large and hardly used: fresh pages cost less than clearing those of the one before. */

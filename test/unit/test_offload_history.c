@@ -442,6 +442,58 @@ CASE(noise_breaks_nothing)
     each_seed(check_noise, few(50, 200));
 }
 
+/* Each third operation has ways to run, which are the same for operations with the same key. */
+CASE(variants_come_with_their_operations)
+{
+    enum { OPERATIONS = 12, ROUNDS = 8 };
+    mdnn_history_t *const history = mdnn_history_create(NULL);
+    for (uint32_t i = 0; i < ROUNDS * OPERATIONS; i++) {
+        const uint32_t step = i % OPERATIONS, count = 1 + step / 3;
+        mdnn_variant_t variants[OPERATIONS];
+        for (uint32_t v = 0; v < count; v++)
+            variants[v] = (mdnn_variant_t){step + v, 100 - v};
+        const mdnn_history_operation_t operation = {.key = 50 + step,
+                                                    .time_us = 7,
+                                                    .workspace_bytes = 9,
+                                                    .variants = step % 3 == 0 ? variants : NULL,
+                                                    .variant_count = count};
+        mdnn_history_record(history, &operation);
+    }
+    const mdnn_period_t *const period =
+        mdnn_history_period(history, mdnn_history_place(history).period);
+    assert_non_null(period);
+    assert_int_equal(period->operation_count, OPERATIONS);
+    for (uint32_t i = 0; i < OPERATIONS; i++) {
+        const mdnn_operation_t *const operation = &period->operations[i];
+        const mdnn_variant_t *const variants = &period->variants[operation->first_variant];
+        const uint32_t step = (uint32_t)operation->key - 50;
+        const bool any = step % 3 == 0;
+        assert_int_equal(operation->variant_count, any ? 1 + step / 3 : 1);
+        for (uint32_t v = 0; v < operation->variant_count; v++) {
+            assert_true(variants[v].time_us == (any ? step + v : 7));
+            assert_int_equal(variants[v].workspace_bytes, any ? 100 - v : 9);
+        }
+    }
+    mdnn_history_destroy(history);
+}
+
+/* More lists than are kept: the operations have none, and nothing else changes. */
+CASE(too_many_lists_of_variants_are_forgotten)
+{
+    mdnn_history_t *const history = mdnn_history_create(NULL);
+    for (uint32_t i = 0; i < 4000; i++) {
+        const mdnn_variant_t variants[2] = {{i, 1}, {i + 1, 0}};
+        const mdnn_history_operation_t operation = {
+            .key = i % 10, .time_us = 1, .variants = variants, .variant_count = i % 2 ? 2 : 1000};
+        mdnn_history_record(history, &operation);
+    }
+    const mdnn_period_t *const period =
+        mdnn_history_period(history, mdnn_history_place(history).period);
+    assert_non_null(period);
+    assert_int_equal(mdnn_period_check(period), MDNN_STATUS_OK);
+    mdnn_history_destroy(history);
+}
+
 int main(void)
 {
     return run_cases("offload_history");
