@@ -60,6 +60,20 @@ void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes)
     out[used] = '\0';
 }
 
+/* Once per process: the lines that a file should hold are on standard error. */
+static void say_unwritable(const char *path, int error)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    char line[MDNN_OPTION_STRING_BYTES + 128];
+    if (atomic_flag_test_and_set(&said))
+        return;
+    const int bytes = snprintf(line, sizeof line,
+                               "microdnn: %ld:%ld config: the log file %s cannot be opened (%s): "
+                               "the log goes to standard error\n",
+                               (long)getpid(), (long)gettid(), path, strerrordesc_np(error));
+    (void)mdnn_standard_error_write(line, (size_t)bytes, true);
+}
+
 /* -1 if the log is stderr or its file cannot be opened. */
 static int open_target(void)
 {
@@ -68,7 +82,10 @@ static int open_target(void)
         return -1;
     char path[MDNN_OPTION_STRING_BYTES];
     mdnn_expand_pattern(pattern, path, sizeof path);
-    return mdnn_safe_open(path, O_WRONLY | O_APPEND | O_CREAT, 0666);
+    const int file = mdnn_safe_open(path, O_WRONLY | O_APPEND | O_CREAT, 0666);
+    if (file < 0)
+        say_unwritable(path, errno);
+    return file;
 }
 
 /* Ends the line of `length` bytes, of which the buffer holds at most LINE_BYTES - 1. */

@@ -1,8 +1,7 @@
-CORE_SOURCES += $(addprefix config/,status.c numbers.c options.c options_table.c choices.c options_reader.c \
+CORE_SOURCES += $(addprefix config/,status.c numbers.c options.c option_checks.c options_table.c choices.c options_reader.c \
     options_ini.c options_env.c paths.c quiet_write.c log.c progress.c live_files.c statistics.c \
     statistics_file.c statistics_print.c statistics_verdict.c memory_statistics.c memory_statistics_print.c text.c text_output.c whole_file.c lock.c rule.c safe_path.c \
     standard_error.c sizes.c own_thread.c fault.c)
-TOOL_CORE_SOURCES += config/options_markdown.c
 CORE_LIBS += -l:libinih.a
 TESTS += $(addprefix $(B)/test/unit/,test_status test_options test_log test_statistics test_statistics_verdict test_live_files test_host_memory test_lock test_rule \
     test_planted_files test_node_registry test_own_thread test_sizes)

@@ -87,7 +87,4 @@ void mdnn_options_format(const mdnn_options_t *options, mdnn_option_id_t id, cha
 /* The whole set as an INI file, each line with its origin as a comment. */
 void mdnn_options_print(const mdnn_options_t *options, FILE *out);
 
-/* docs/configuration.md, generated. */
-void mdnn_options_print_markdown(FILE *out);
-
 #endif

@@ -123,7 +123,7 @@ static int show_config(int argc, char **argv)
         return wrong_usage();
     }
     if (markdown) {
-        mdnn_options_print_markdown(stdout);
+        tool_print_options_page(stdout);
         return tool_finish_output(TOOL_OK);
     }
     static mdnn_options_t options;

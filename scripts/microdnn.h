@@ -51,6 +51,9 @@ void tool_complain(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* For mdnn_options_load: complains about each line and counts it in *(unsigned *)context. */
 void tool_report(void *context, const char *line);
 
+/* docs/configuration.md, made from the list of options. */
+void tool_print_options_page(FILE *out);
+
 /* The text as a JSON string on stdout. */
 void tool_print_json_text(const char *text);
 
@@ -72,6 +75,8 @@ const mdnn_options_t *tool_exported_options(void);
 /* PyTorch's allocator under a budget: async, native, uncached or expandable. false after a complaint, which begins with
  * `shown`. */
 bool tool_choose_allocator(const char *shown, const char *name);
+/* What the script among the arguments uses that PyTorch's asynchronous allocator does not support, or NULL. */
+const char *tool_unsupported_feature(char **arguments);
 /* Where a budget for memory is on: the variables by which PyTorch and JAX give back what they free,
  * unless the user has set one of their kind, which one line says then. If no allocator was chosen and the script among
  * the program's arguments uses what PyTorch's asynchronous one does not support, it is the native one. */
@@ -110,15 +115,24 @@ mdnn_status_t tool_measure_database(const char *path, unsigned wait_ms, tool_dat
 /* What a file is to the dynamic loader. */
 typedef struct tool_binary {
     bool elf;
-    bool native; /* of this machine and word size */
-    bool shared; /* can be preloaded */
+    bool native;         /* of this machine and word size */
+    bool shared;         /* can be preloaded */
+    const char *machine; /* of an ELF file for another machine its name; "": not known */
     /* Of an ELF program its loader; of a script its program, maybe to be found in PATH; "": none.
      */
     char interpreter[256];
 } tool_binary_t;
 
+/* Why a file that an option names (a pattern, see mdnn_expand_pattern) cannot be written, in words; NULL: it can, or
+ * there is none. `path` gets its name. */
+const char *tool_file_trouble(const char *pattern, char *path, size_t bytes);
+
 /* false with errno set if the file cannot be read. */
 bool tool_inspect(const char *path, tool_binary_t *binary);
+
+/* Whether an ELF file defines the symbol: for others (a dynamic symbol), or at all. */
+bool tool_exports(const char *path, const char *name);
+bool tool_defines(const char *path, const char *name);
 
 /* The library: `given`, or if NULL the one beside the tool. `path` becomes absolute, without links.
  * false after a complaint in `why`. */

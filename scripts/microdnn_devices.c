@@ -58,6 +58,28 @@ static int tell_device(const driver_t *driver, int ordinal, FILE *out)
     return 0;
 }
 
+/* What users can do about it. */
+static const char *advice_for(int error)
+{
+    static const struct {
+        int error;
+        const char *advice;
+    } known[] = {
+        {34, ", a stub for linking is loaded in place of the driver"},
+        {100, ", there is no GPU: in a container, start it with its GPUs (docker run --gpus all)"},
+        {101, ", a GPU that CUDA_VISIBLE_DEVICES names is not there"},
+        {802, ", the GPUs are not ready: is the fabric manager running?"},
+        {803, ", libcuda.so and the kernel module are of different versions: restart after an "
+              "update"},
+        {804, ", the GPU does not support this libcuda.so (a package cuda-compat?)"},
+        {999, ", unknown: is the kernel module loaded (nvidia-smi)?"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].error == error)
+            return known[i].advice;
+    return "";
+}
+
 /* One device a line; or a line that begins with '!' and says what is wrong. */
 static void tell_devices(FILE *out)
 {
@@ -83,7 +105,7 @@ static void tell_devices(FILE *out)
     for (int i = 0; error == 0 && i < count; i++)
         error = tell_device(&driver, i, out);
     if (error != 0)
-        fprintf(out, "!the CUDA driver reports error %d\n", error);
+        fprintf(out, "!the CUDA driver reports error %d%s\n", error, advice_for(error));
 }
 
 /* ---- in the tool ---- */

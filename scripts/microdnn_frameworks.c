@@ -68,7 +68,7 @@ static bool is_script(const char *argument)
 }
 
 /* In the program's first script, which a launcher's arguments may name, or in the text behind -c. */
-static const char *feature_of(char **arguments)
+const char *tool_unsupported_feature(char **arguments)
 {
     for (size_t i = 0; arguments[i] != NULL; i++) {
         if (is_script(arguments[i]))
@@ -109,7 +109,7 @@ bool tool_choose_allocator(const char *shown, const char *name)
 
 static const allocator_t *allocator_for(char **arguments)
 {
-    const char *const feature = chosen != NULL ? NULL : feature_of(arguments);
+    const char *const feature = chosen != NULL ? NULL : tool_unsupported_feature(arguments);
     if (feature != NULL)
         tool_complain(
             "the program uses %s, which PyTorch's cudaMallocAsync does not support: running "

@@ -4,12 +4,15 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "config/log.h"
 
 static const char library_name[] = "libmicrodnn.so";
 
@@ -59,9 +62,27 @@ static void read_script_line(const char *line, tool_binary_t *binary)
     snprintf(binary->interpreter, sizeof binary->interpreter, "%.*s", (int)length, word);
 }
 
+static const char *machine_name(unsigned machine)
+{
+    switch (machine) {
+    case EM_X86_64:
+        return "x86-64";
+    case EM_AARCH64:
+        return "aarch64";
+    case EM_386:
+        return "i386";
+    case EM_PPC64:
+        return "ppc64";
+    case EM_RISCV:
+        return "riscv64";
+    default:
+        return "another machine";
+    }
+}
+
 bool tool_inspect(const char *path, tool_binary_t *binary)
 {
-    *binary = (tool_binary_t){0};
+    *binary = (tool_binary_t){.machine = ""};
     const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
         return false;
@@ -76,7 +97,9 @@ bool tool_inspect(const char *path, tool_binary_t *binary)
         binary->shared = start.header.e_type == ET_DYN;
         binary->native = start.header.e_machine == NATIVE_MACHINE &&
                          start.header.e_ident[EI_CLASS] == ELFCLASS64;
-        if (binary->native)
+        if (!binary->native)
+            binary->machine = machine_name(start.header.e_machine);
+        else
             read_interpreter(descriptor, &start.header, binary);
     } else if (got > 2 && memcmp(start.text, "#!", 2) == 0) {
         read_script_line(start.text + 2, binary);
@@ -92,7 +115,9 @@ static bool check_library(const char *path, char *why, size_t why_bytes)
     if (!tool_inspect(path, &binary))
         snprintf(why, why_bytes, "cannot read %s: %s", path, strerror(errno));
     else if (!binary.elf || !binary.native || !binary.shared)
-        snprintf(why, why_bytes, "%s is not a shared library for this machine", path);
+        snprintf(why, why_bytes, "%s is not a shared library for this machine%s%s%s", path,
+                 *binary.machine != '\0' ? " (it is for " : "", binary.machine,
+                 *binary.machine != '\0' ? ")" : "");
     else if (strpbrk(path, ": ") != NULL)
         snprintf(why, why_bytes, "LD_PRELOAD cannot hold the path %s: it has a colon or a space",
                  path);
@@ -210,4 +235,25 @@ char *tool_preload_with(const char *library, const char *existing, char *replace
     }
     free(entries);
     return result;
+}
+
+const char *tool_file_trouble(const char *pattern, char *path, size_t bytes)
+{
+    char folder[PATH_MAX];
+    struct stat found;
+    *path = '\0';
+    if (*pattern == '\0' || strcmp(pattern, "stderr") == 0)
+        return NULL;
+    mdnn_expand_pattern(pattern, path, bytes);
+    if (stat(path, &found) == 0)
+        return S_ISDIR(found.st_mode)    ? "it is a folder"
+               : access(path, W_OK) == 0 ? NULL
+                                         : strerror(errno);
+    snprintf(folder, sizeof folder, "%s", path);
+    const char *const name = dirname(folder);
+    if (stat(name, &found) != 0)
+        return strerror(errno);
+    if (!S_ISDIR(found.st_mode))
+        return strerror(ENOTDIR);
+    return access(name, W_OK | X_OK) == 0 ? NULL : strerror(errno);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/option_checks.h"
 #include "config/options_table.h"
 #include "config/paths.h"
 #include "config/sizes.h"
@@ -297,6 +298,44 @@ static bool budget_can_be_kept(void)
     return false;
 }
 
+/* The program would not say why a file of the user's choice stays away. */
+static bool files_can_be_written(void)
+{
+    static const mdnn_option_id_t ids[] = {MDNN_OPTION_general_log_file,
+                                           MDNN_OPTION_general_stats_file, MDNN_OPTION_memory_trace,
+                                           MDNN_OPTION_memory_record};
+    const mdnn_options_t *const options = tool_exported_options();
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        const mdnn_option_info_t *const info = &mdnn_option_table[ids[i]];
+        const char *const pattern = (const char *)options + info->offset;
+        char path[PATH_MAX];
+        const char *const why = tool_file_trouble(pattern, path, sizeof path);
+        if (why == NULL || !mdnn_option_is_from_environment(options, ids[i]))
+            continue;
+        tool_complain("%s.%s: %s cannot be written: %s", info->section, info->key, path, why);
+        return false;
+    }
+    return true;
+}
+
+/* An option without effect is said here, and not once more by the library. */
+static void say_what_is_idle(void)
+{
+    unsigned lines = 0;
+    const mdnn_options_t *const options = tool_exported_options();
+    mdnn_options_report_idle(options, true, tool_report, &lines);
+    for (int id = 0; id < MDNN_OPTION_COUNT; id++) {
+        char name[MDNN_ENVIRONMENT_NAME_BYTES];
+        if (!mdnn_option_is_from_environment(options, (mdnn_option_id_t)id) ||
+            mdnn_option_lacks(options, (mdnn_option_id_t)id) == MDNN_OPTION_COUNT)
+            continue;
+        mdnn_option_environment_name((mdnn_option_id_t)id, name, sizeof name);
+        unsetenv(name);
+        if (mdnn_option_alias((mdnn_option_id_t)id) != NULL)
+            unsetenv(mdnn_option_alias((mdnn_option_id_t)id));
+    }
+}
+
 int tool_take_run_options(int argc, char **argv, bool *help)
 {
     const char *library = NULL;
@@ -312,7 +351,9 @@ int tool_take_run_options(int argc, char **argv, bool *help)
         fprintf(stderr, "Try `microdnn %s --help`.\n", argv[0]);
         return TOOL_RUN_FAILED;
     }
-    return budget_can_be_kept() && tool_export_preload(library) ? TOOL_OK : TOOL_RUN_FAILED;
+    if (!budget_can_be_kept() || !files_can_be_written() || !tool_export_preload(library))
+        return TOOL_RUN_FAILED;
+    return TOOL_OK;
 }
 
 /* Somebody watches: the verdict is worth a few lines, unless statistics were asked for, or refused. */
@@ -335,6 +376,7 @@ int tool_run(int argc, char **argv)
         print_usage();
         return tool_finish_output(TOOL_OK);
     }
+    say_what_is_idle();
     return export_terminal_defaults() && tool_export_framework_variables(argv + optind)
                ? tool_become(argv + optind)
                : TOOL_RUN_FAILED;

@@ -6,7 +6,7 @@ TOOL_OBJECTS := $(TOOL_SOURCES:%.c=$(B)/obj/%.o) $(B)/obj/docs/examples/nets.o
 ALL += $(B)/microdnn
 TESTS += test/microdnn_tool.sh test/memory_tool.sh test/cache_tool.sh test/plan_tool.sh test/advise_tool.sh test/completion.sh
 TESTS += test/top.sh
-TESTS += test/terminal.sh
+TESTS += test/terminal.sh test/doctor.sh test/no_silence.sh
 
 $(B)/microdnn: $(TOOL_OBJECTS) $(B)/libmdnn_core.a
 	$(call say,LINK,$@)

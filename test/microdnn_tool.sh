@@ -106,7 +106,7 @@ option_beats_short_name() {
 }
 relative_files_become_absolute() {
     same "$(cd "$work" && pwd)/x.%p" \
-        "$(cd "$work" && "$microdnn" run --stats-file x.%p sh -c 'echo "$MICRODNN_GENERAL_STATS_FILE"')" &&
+        "$(cd "$work" && "$microdnn" run --stats text --stats-file x.%p sh -c 'echo "$MICRODNN_GENERAL_STATS_FILE"')" &&
         same stderr "$("$microdnn" run --log-file stderr sh -c 'echo "$MICRODNN_GENERAL_LOG_FILE"')"
 }
 config_file_is_passed_on() {

@@ -10,6 +10,7 @@
 
 #include "config/fault.h"
 #include "config/log.h"
+#include "config/option_checks.h"
 #include "config/progress.h"
 #include "config/statistics.h"
 
@@ -83,6 +84,7 @@ static void load_options(void)
 {
     held_lines_t held = {.count = 0};
     mdnn_options_load(&options, hold_line, &held);
+    mdnn_options_report_idle(&options, true, hold_line, &held);
     mdnn_log_configure((mdnn_log_level_t)options.general_log, options.general_log_file);
     mdnn_progress_configure(&options);
     for (size_t i = 0; i < held.count; i++) {

@@ -1,5 +1,5 @@
 /* docs/configuration.md, made from options.def. */
-#include "config/options.h"
+#include "scripts/microdnn.h"
 
 #include <string.h>
 
@@ -74,7 +74,7 @@ static void print_row(const mdnn_options_t *defaults, mdnn_option_id_t id, FILE 
             alias != NULL ? "`, " : "", name);
 }
 
-void mdnn_options_print_markdown(FILE *out)
+void tool_print_options_page(FILE *out)
 {
     mdnn_options_t defaults;
     mdnn_options_set_defaults(&defaults);
