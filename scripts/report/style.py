@@ -41,7 +41,8 @@ th, td { padding: .32rem .7rem .32rem 0; text-align: right; border-bottom: 1px s
 th:first-child, td:first-child { text-align: left; font-weight: 400; }
 thead th { font-weight: 650; border-bottom: 2px solid var(--soft); white-space: nowrap; }
 thead th:first-child { font-weight: 650; }
-td.text, th.text { text-align: left; }
+td { white-space: nowrap; }
+td.text, th.text { text-align: left; white-space: normal; }
 .faster { font-weight: 650; }
 details { margin: .75rem 0 0; }
 summary { cursor: pointer; color: var(--accent); }

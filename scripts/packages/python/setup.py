@@ -44,6 +44,7 @@ with open("README.md", encoding="utf-8") as readme:
         packages=["microdnn"],
         package_data={"microdnn": [os.path.relpath(file, "microdnn") for file in files_below("microdnn")]},
         data_files=by_folder(files_below("data")),
+        extras_require={"report": ["matplotlib>=3.6"]},
         entry_points={"console_scripts": ["microdnn = microdnn:main"]},
         distclass=MachineCode,
         cmdclass={"bdist_wheel": Wheel},
