@@ -1,4 +1,4 @@
-/* Files that are written at once, so that a reader sees the old or the new content. */
+/* Files that are written as a whole, so that a reader sees either the old or the new content. */
 #ifndef MDNN_WHOLE_FILE_H
 #define MDNN_WHOLE_FILE_H
 

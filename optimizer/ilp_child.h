@@ -1,12 +1,11 @@
 /* Runs microdnn-ilp from inside a program that must not notice it.
  *
- * microdnn-ilp runs as a grandchild whose parent ends at once without a signal. A program that
- * ignores SIGCHLD, handles it, or reaps every child therefore notices nothing and cannot take its
- * status away. (A program that is process 1 of its container, or a subreaper, becomes its parent,
- * as it does for any orphan.) microdnn-ilp gets no environment (so our library is not preloaded
- * into it), no descriptor of the program, default signals, and no terminal. Whatever it does, the
- * caller's process goes on: an answer counts only if it is complete and fits the problem. Needs
- * Linux 5.4. */
+ * microdnn-ilp runs as a grandchild whose parent ends immediately without a signal. A program that ignores SIGCHLD,
+ * handles it, or reaps every child therefore notices nothing and cannot take its status away. (A program that is
+ * process 1 of its container, or a subreaper, becomes its parent, as it does for any orphan.) microdnn-ilp gets no
+ * environment (so our library is not preloaded into it), no descriptor of the program, default signals, and no
+ * terminal. Whatever it does, the caller's process goes on: an answer counts only if it is complete and fits the
+ * problem. Needs Linux 5.4. */
 #ifndef MDNN_ILP_CHILD_H
 #define MDNN_ILP_CHILD_H
 

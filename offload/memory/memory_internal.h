@@ -191,7 +191,7 @@ struct mdnn_memory {
     uint64_t remaps;                     /* allocations whose mappings change in the background */
     bool demanding;                      /* planned returns get no chunks meanwhile */
     bool stalled;                        /* that demand waited for a use in vain */
-    bool closed;                         /* every wait ends at once */
+    bool closed;                         /* every wait ends immediately */
     uint64_t least_chunks;               /* that the demand needs if all else leaves */
     mdnn_turn_t *first_turn, *last_turn; /* the first has the turn */
     uint64_t demands;                    /* numbers of demands, */

@@ -47,7 +47,7 @@ typedef struct follower_plan {
     uint64_t iterations;                    /* of so many */
 } follower_plan_t;
 
-/* Makes one plan, on a thread or at once. */
+/* Makes one plan, on a thread or immediately. */
 typedef struct follower_job follower_job_t;
 
 /* `times_us` has the time of each operation of the period; negative: unknown, and guessed from
