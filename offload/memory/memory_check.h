@@ -2,34 +2,36 @@
  * caller's lock is released.
  *
  * Content
- *   mapped <= filled <= owned <= count, and clean <= filled. With VERIFY what is RESIDENT may be mapped or not.
- *   Copies in under way are of the chunks from `filled` to `in_sent`, within what it owns; copies out that count
- *   are of those from `out_sent` to `clean`.
- *   Host slots are there from `slots_from` on, which is `clean` at most. What is blank has none, unless it leaves.
- *   What is covered has a slot for each step, and nothing mapped there. That is so with HOST, in SPLIT, and until
+ *   mapped <= filled <= owned <= count, and clean <= filled. With VERIFY a RESIDENT allocation may be mapped or not.
+ *   Copies in that are under way are of the chunks from `filled` to `in_sent`, which the allocation owns; copies out
+ *   that count are of the chunks from `out_sent` to `clean`.
+ *   Host slots are there from `slots_from` on, which is `clean` at most. A blank allocation has none, unless it is
+ *   leaving.
+ *   Each covered step has a slot, and no chunk mapped there. Steps are covered with HOST, in the state SPLIT, and until
  *   earlier uses of a tail are over.
  * States
- *   RESIDENT: all of it is there and mapped, and the host's copy counts for nothing.
- *   AWAY: what it has is filled, nothing comes, and something is missing.
- *   LEAVING: something is to go; what is cut off is unmapped from `target` on. Nothing else is cut off.
- *   SPLIT: what it has is mapped, and all else is covered; nothing of it is under way.
- *   RETURNING: so much as it can have is to come.
- *   ENDING: freed.
- *   What stays, and what is pinned, is RESIDENT, until it ends.
- *   LEAVING, RETURNING and ENDING ones stand in the list of their state once, and nobody else does.
+ *   RESIDENT: all chunks are there and mapped, and the host's copy counts for nothing.
+ *   AWAY: the chunks that it has are filled, none is coming, and some are missing.
+ *   LEAVING: some chunks are to go; one that is cut off is unmapped from `target` on. No allocation in another state is
+ *   cut off.
+ *   SPLIT: the chunks that it has are mapped, and all other steps are covered; nothing is under way.
+ *   RETURNING: as many chunks as it can have are to come.
+ *   ENDING: it was freed.
+ *   An allocation that stays or is pinned is RESIDENT until it ends.
+ *   An allocation that is LEAVING, RETURNING or ENDING is in the list of its state once, and no other allocation is.
  * Life
- *   All are in one list, newest first, each with a number of its own; each owns its address.
+ *   All allocations are in one list, newest first; each has a number of its own and owns its address.
  *   A block of a slab stays, and has no chunks. A range takes its chunks, a block its granules.
- *   It was born before any operation that is to come; what lives can be named by each of those.
- *   What was freed is unknown to the plan follower, has no live pins, and ends unless somebody holds it.
- *   Of one stream it has one use; the first few lie in the allocation itself.
+ *   An allocation was born before any operation that is to come; one that lives can be named by each of those.
+ *   An allocation that was freed is unknown to the plan follower, has no live pins, and ends unless somebody holds it.
+ *   It has one use per stream; the first few uses lie in the allocation itself.
  * Sums
- *   What lives, what it takes, what it wastes, what cannot leave, and host slots in use, are sums over allocations;
- *   no range that can leave takes more than `movable_range_bytes`.
- *   Each copy under way is of an allocation that counts it; no more than there is room for.
+ *   These are sums over allocations: the bytes that live, that these take, that these waste, and that cannot leave, and
+ *   the host slots in use. No range that can leave takes more than `movable_range_bytes`.
+ *   Each copy under way is of an allocation that counts it, and there is room for all of them.
  *   Chunks are counted as the address space counts them, and there were never more than the peak.
- *   Somebody stalls only while a demand is under way; times of operations have their places; the line of turns
- *   ends with its last. Nothing is open that is not held. */
+ *   Somebody stalls only while a demand is under way; times of operations have their places; the queue of turns ends
+ *   with its last. Nothing is open that is not held. */
 #ifndef MDNN_MEMORY_CHECK_H
 #define MDNN_MEMORY_CHECK_H
 

@@ -4,22 +4,22 @@
  *   memory_allocate.c how an allocation begins,
  *   memory_free.c   and ends
  *   memory_pins.c   what never leaves
- *   memory_moves.c  what is asked of a range: to leave, to come back,
- *   memory_steps.c  and its way, step by step; nothing in them waits
+ *   memory_moves.c  requests to a range: to leave, to come back,
+ *   memory_steps.c  and how it does that, step by step; nothing in these two waits
  *   memory_remaps.c its mappings, as far as they change in the background
  *   memory_acquire.c chunks or addresses for an allocation
  *   memory_room.c   the demand path: chunks for what is named
  *   memory_victims.c what leaves for a demand
- *   memory_tail.c   what an operation reads and writes on the host, for want of chunks
- *   memory_turns.c  the line of demands
+ *   memory_tail.c   the part of an operation's memory that is on the host, where chunks are missing
+ *   memory_turns.c  the queue of demands
  *   memory_waits.c  waits of the host
  *   memory_quiet.c  safety = host
  *   memory_promises.c memory and addresses of the program's own handles and reservations
  *   memory_names.c  begin and end of operations; the plan follower's advice
  *   memory_iterations.c how long an iteration of what repeats takes
  *   memory_untracked.c work whose memory nobody knows
- *   memory_aside.c  what others have of the budget
- *   memory_stuck.c  how much may be such that it never leaves
+ *   memory_aside.c  the part of the budget that other memory has
+ *   memory_stuck.c  how much memory may be of a kind that never leaves
  *
  * Content of a range. Copies out begin with the last chunk; copies in and mapping begin with the first. So five numbers
  * say where everything is:
@@ -32,7 +32,7 @@
  * chunk is always in at least one place, even if a move is cancelled or fails half-way. Chunks from `clean` on may be
  * given away, and those below `filled` may be mapped. Debug builds check that (offload/memory/memory_check.h).
  *
- * If a plan says that no chunk is wanted yet, an allocation gets addresses alone: it is AWAY and blank. It takes chunks
+ * If a plan says that an allocation needs no chunk yet, it gets addresses alone: it is AWAY and blank. It takes chunks
  * when an operation names it. */
 #ifndef MDNN_MEMORY_INTERNAL_H
 #define MDNN_MEMORY_INTERNAL_H
@@ -40,13 +40,13 @@
 #include "offload/memory/memory.h"
 
 enum {
-    MDNN_FLIGHTS = 64,    /* the most copies that are enqueued at once in a direction, */
+    MDNN_FLIGHTS = 64,    /* the most copies that are enqueued at the same time in one direction, */
     MDNN_TIMINGS = 64,    /* and operations whose time is not known yet */
     MDNN_UNDONE = 8,      /* streams whose unfinished points are known during a look at all moves */
     MDNN_INLINE_USES = 2, /* streams of an allocation that need no extra memory */
 };
-/* The most bytes that are enqueued at once in a direction, behind which a demand may have to wait.
- * One chunk is always allowed. */
+/* The most bytes that are enqueued at the same time in one direction, since a demand may have to wait for them. One
+ * chunk is always allowed. */
 #define MDNN_FLIGHT_BYTES ((uint64_t)256 << 20)
 
 typedef enum mdnn_allocation_state {
@@ -61,23 +61,25 @@ typedef enum mdnn_allocation_state {
 /* An allocation. */
 typedef struct mdnn_allocation {
     uint64_t address, bytes;
-    uint64_t room;       /* what it takes: chunks, or granules */
+    uint64_t room;       /* memory that it takes, in chunks or granules */
     mdnn_range_t *range; /* NULL: a block of a slab */
     mdnn_allocation_state_t state;
     bool freed;
     bool stays;           /* a block, or too small to leave */
-    bool keeps_addresses; /* they are the program's, and outlive it */
+    bool keeps_addresses; /* its addresses are the program's, and outlive it */
     uint32_t held, pins;  /* operations between begin and end; mdnn_memory_pin */
     uint32_t live_pins;   /* how many of the pins end when it is freed */
-    uint64_t number;      /* no other one's, ever */
-    uint32_t idlers;      /* waiters, and lists that contain it; it may leave all the same */
-    uint64_t born, gone;  /* operations that began in between can name it */
+    uint64_t number;      /* which no other allocation ever has */
+    /* waiters, and lists that contain it; these do not keep it from leaving */
+    uint32_t idlers;
+    uint64_t born, gone; /* operations that began in between can name it */
 
     /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to
      * `out_sent` are enqueued. */
     uint64_t count, filled, clean, in_sent, out_sent;
     bool blank; /* nobody has named it yet, so from `clean` on there is no content, nor a slot */
-    uint64_t target; /* LEAVING, RETURNING: how many of its first chunks will be there in the end */
+    /* LEAVING, RETURNING: how many of its first chunks are to be there in the end */
+    uint64_t target;
     uint64_t *slots,
         slots_from; /* host slots are there from here on; <= clean, unless blank: none then */
     bool cut;       /* LEAVING: nothing works on it, and it is unmapped from `target` on */
@@ -85,9 +87,10 @@ typedef struct mdnn_allocation {
         covered_from; /* at its steps from here on slots are mapped: AWAY with HOST, and SPLIT */
     uint64_t remap;   /* its mappings change in the background (memory_remaps.c); 0: they do not */
     uint64_t remap_upto, remapped; /* `mapped` will be that in the end; how many have been noted */
-    bool covers;    /* RETURNING: what lies behind `target` is to be covered: then it is SPLIT */
+    /* RETURNING: its steps from `target` on are to be covered, which makes it SPLIT */
+    bool covers;
     bool demanded;  /* the demand that has the turn names it, */
-    uint64_t whole; /* and so many of its first chunks are to be device memory for it */
+    uint64_t whole; /* and that many of its first chunks are to be device memory for that demand */
     uint32_t in_flight[2]; /* copies under way; [true]: out */
     uint32_t discarded;    /* copies out with an earlier number do not count */
 
@@ -98,10 +101,10 @@ typedef struct mdnn_allocation {
 
     uint32_t follower_range;
     uint64_t last_use; /* number of the operation */
-    uint64_t demand;   /* that last sent it away */
+    uint64_t demand;   /* number of the demand that last sent it away */
     uint64_t keeps;    /* how many of its first chunks were to stay then */
     bool sent_away;    /* it left on demand the last time */
-    uint64_t pass;     /* that last saw it */
+    uint64_t pass;     /* number of the pass that last saw it */
     uint32_t use;      /* of that pass: index in memory->uses */
 
     struct mdnn_allocation *next, *previous;         /* all */
@@ -115,10 +118,10 @@ typedef struct mdnn_allocation_list {
 typedef struct mdnn_flight {
     mdnn_allocation_t *allocation;
     mdnn_stream_point_t end;
-    uint32_t discarded; /* the allocation's, when it was enqueued */
+    uint32_t discarded; /* the allocation's `discarded` at the time when the copy was enqueued */
 } mdnn_flight_t;
 
-typedef struct mdnn_flights { /* copies of a direction, in order */
+typedef struct mdnn_flights { /* copies in one direction, in order */
     mdnn_flight_t ring[MDNN_FLIGHTS];
     size_t first, count;
 } mdnn_flights_t;
@@ -127,7 +130,7 @@ typedef struct mdnn_timing {
     uint64_t token, sequence; /* sequence UINT64_MAX: nobody wants it */
 } mdnn_timing_t;
 
-/* A demand in line; on the stack of its thread. */
+/* A demand in the queue; on the stack of its thread. */
 typedef struct mdnn_turn {
     struct mdnn_turn *next;
 } mdnn_turn_t;
@@ -136,15 +139,15 @@ typedef struct mdnn_turn {
 typedef struct mdnn_patience {
     double since_us;
     uint64_t completions;
-    bool stalled; /* so the demand takes what is idle from now on */
+    bool stalled; /* so from now on the demand also takes what is idle */
 } mdnn_patience_t;
 
 /* A stretch of a stream as long as an iteration, on the device's clock. */
 typedef struct mdnn_iteration_watch {
     uint64_t token, stream; /* token 0: none */
-    uint64_t next;          /* operation at which there is something to do */
+    uint64_t next;          /* number of the operation at which there is something to do next */
     uint32_t operations;    /* of the iteration that is timed */
-    uint64_t read_token;    /* ended, to be read; 0: none */
+    uint64_t read_token;    /* of a stretch that has ended and is to be read; 0: none */
     bool read_counts;       /* it was a whole iteration */
     uint64_t plan;          /* that was followed all along, of the iteration that is timed, */
     uint64_t read_plan;     /* and of the one to be read; 0: none */
@@ -156,10 +159,10 @@ typedef struct mdnn_iteration_watch {
     mdnn_host_time_t host_sum;
 } mdnn_iteration_watch_t;
 
-/* The largest value over one iteration, if its length is known to be a few thousand operations at
- * most; otherwise over at most twice that many operations. */
+/* The largest value over one iteration, if an iteration is known to be at most a few thousand operations long;
+ * otherwise over at most twice that many operations. */
 typedef struct mdnn_recent {
-    uint64_t most, before; /* since that operation; in the stretch before it */
+    uint64_t most, before; /* most since operation `since`; most in the stretch before it */
     uint64_t since;
 } mdnn_recent_t;
 
@@ -171,11 +174,12 @@ struct mdnn_memory {
     mdnn_follower_t *follower;
     uint64_t chunk_bytes;
     uint64_t chunk_limit;     /* chunks that the budget allows, or the device has */
-    uint64_t aside_bytes;     /* of the budget: for other memory than chunks; */
-    uint64_t claimed_bytes;   /* and what such memory will have when there is room */
-    uint64_t live_room_bytes; /* what all that is not freed takes, wherever it is, */
-    uint64_t promised_bytes, promised_room_bytes; /* and of that what has no allocation yet */
-    uint64_t reserved_bytes;                      /* of addresses: the program's */
+    uint64_t aside_bytes;     /* part of the budget that is for memory other than chunks; */
+    uint64_t claimed_bytes;   /* and the part that such memory will have once there is room */
+    uint64_t live_room_bytes; /* what all that is not freed takes, wherever its content is, */
+    /* and of that the part that has no allocation yet */
+    uint64_t promised_bytes, promised_room_bytes;
+    uint64_t reserved_bytes; /* addresses that the program has reserved */
     uint64_t peak_resident_bytes;
     uint64_t
         movable_bytes; /* most that one operation named of what can leave, without workspaces */
@@ -233,30 +237,30 @@ struct mdnn_memory {
 };
 
 /* ---- memory.c ---- */
-/* The allocation around `address` that an operation can name which began as number `began`. */
+/* The allocation around `address` that an operation can name if it began with the number `began`. */
 mdnn_allocation_t *mdnn_allocation_find(const mdnn_memory_t *memory, uint64_t address,
                                         uint64_t began);
 /* Room for one more stream in `uses`. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_allocation_reserve_use(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                           uint64_t stream);
-/* The point becomes the last use in its stream, for which there is room. */
+/* The point becomes the last use in its stream. There must be room for it. */
 void mdnn_allocation_note_use(mdnn_allocation_t *allocation, mdnn_stream_point_t point);
-/* Not freed. */
+/* The allocation around `address` that is not freed. */
 mdnn_allocation_t *mdnn_allocation_find_live(const mdnn_memory_t *memory, uint64_t address);
-/* Not freed, or still pinned: no other allocation can have its addresses. */
+/* The same, but also one that was freed and is still pinned: no other allocation can have its addresses. */
 mdnn_allocation_t *mdnn_allocation_find_kept(const mdnn_memory_t *memory, uint64_t address);
 /* The allocation is held. Waits on the host until no known work uses it. BUSY: not within
  * `seconds`; 0: wait as long as the device makes progress. */
 mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                             double seconds);
 /* ---- memory_accounts.c ---- */
-/* A part of the library's own work that has just ended is of that kind. */
+/* Counts a part of the library's own work, which has just ended, as of that kind. */
 void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, double begin_us);
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory); /* HOST */
-/* So many of its chunks, which it has taken, are mapped now. */
+/* Counts that many of the chunks that the allocation has taken as mapped now. */
 void mdnn_memory_count_mapped(mdnn_memory_t *memory, const mdnn_allocation_t *allocation,
                               uint64_t chunks);
-/* Whether another operation that has begun may be using its mappings. */
+/* Whether another operation that has begun may be using the allocation's mappings. */
 bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);
 /* The number of chunks, and how many there may be beside the memory that is set aside. */
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
@@ -266,11 +270,11 @@ void mdnn_memory_note_resident(mdnn_memory_t *memory);
  * `needed`: the program may not be able to go on without it; otherwise mdnn_memory_judge_refusal
  * decides that. */
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed);
-/* After that: it was for these bytes more than what lives. */
+/* Called after that: the request was for this many bytes in addition to all that is alive. */
 void mdnn_memory_note_host_needed(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
 /* Whether the program has gone on since the last refusal, so that it did not need what was refused; and the budget that
- * this would have needed. */
+ * the refused request would have needed. */
 bool mdnn_memory_has_gone_on(const mdnn_memory_t *memory);
 void mdnn_memory_note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes);
 void mdnn_allocation_destroy(mdnn_allocation_t *allocation);   /* the bookkeeping only, */
@@ -279,7 +283,7 @@ void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* and of that a 
 /* ---- memory_allocate.c ---- */
 /* The allocation is alive from now on: it is counted, and the plan follower knows it. */
 void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* Makes one without memory, of all of the program's addresses there. OUT_OF_MEMORY. */
+/* Makes an allocation without memory, at all of the program's addresses there. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_allocation_begin_at(mdnn_memory_t *memory, uint64_t address, uint64_t bytes);
 
 /* ---- memory_free.c ---- */
@@ -301,20 +305,20 @@ uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
 bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes);
 /* and so must an operation that names as much as the largest recent one. */
 bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes);
-/* Bytes that one demand could have as chunks, whatever leaves: more than that has a tail. */
+/* Bytes that one demand could have as chunks, whatever leaves: a demand for more has a tail. */
 uint64_t mdnn_memory_bytes_for_demands(const mdnn_memory_t *memory);
-/* Whether that keeps room for what comes again: what has a tail anyhow is no reason to keep anything out. */
+/* Whether room must be kept for an operation or a range of that size: not if it has a tail in any case. */
 bool mdnn_memory_counts(const mdnn_memory_t *memory, uint64_t bytes);
-/* With tails nothing needs more than what never leaves, and a chunk. */
+/* The least budget. With tails nothing needs more than what never leaves and one chunk. */
 uint64_t mdnn_memory_least_budget(const mdnn_memory_t *memory);
 /* Whether this many more chunks may be slabs in use. */
 bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks);
-/* The range can leave from now on. */
+/* Notes that the range can leave from now on. */
 void mdnn_allocation_note_movable(mdnn_memory_t *memory, const mdnn_allocation_t *allocation);
-/* What a range of its own wastes on a small allocation; 0 of others. */
+/* What a small allocation wastes by having a range of its own; 0 for other allocations. */
 uint64_t mdnn_allocation_loose_bytes(const mdnn_memory_t *memory,
                                      const mdnn_allocation_t *allocation);
-/* It is so much now. */
+/* Notes the present value. */
 void mdnn_recent_note(mdnn_recent_t *recent, uint64_t operation, uint64_t value);
 static inline uint64_t mdnn_recent_most(const mdnn_recent_t *recent)
 {
@@ -329,14 +333,14 @@ void mdnn_allocation_leave(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
 /* Called in any state: at least its first `upto` chunks are there, or come as soon as there are
  * chunks. If that is all of them, it becomes RESIDENT. */
 void mdnn_allocation_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto);
-/* Takes it out of the list of moves; the caller sets its next state. */
+/* Takes the allocation out of the list of moves; the caller sets its next state. */
 void mdnn_allocation_stop(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* A RETURNING range that lacks chunks becomes AWAY, if nothing of it is under way. */
 void mdnn_allocation_give_up(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* Anyone may write to its mapped chunks from now on, so the host's copies of these are not
+/* Notes that anyone may write to the allocation's mapped chunks from now on, so that the host's copies of these are not
  * valid. */
 void mdnn_allocation_exposed(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* VERIFY: maps it whole, or unmaps it. */
+/* VERIFY: maps all of the allocation, or unmaps it. */
 mdnn_status_t mdnn_allocation_show(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                    bool shown);
 void mdnn_list_add(mdnn_allocation_list_t *list, mdnn_allocation_t *allocation);
@@ -347,7 +351,7 @@ static inline uint64_t mdnn_allocation_owned(const mdnn_allocation_t *allocation
 }
 
 /* ---- memory_untracked.c ---- */
-/* Nothing may be using memory untracked any more. */
+/* Whether nothing can be using memory untracked any more. */
 bool mdnn_memory_untracked_over(mdnn_memory_t *memory);
 /* The next operation to end among those whose end is enqueued; NULL: none. */
 mdnn_stream_point_t *mdnn_memory_untracked_use(mdnn_memory_t *memory);
@@ -359,27 +363,27 @@ mdnn_status_t mdnn_memory_wait_untracked(mdnn_memory_t *memory);
 void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream);
 
 /* ---- memory_tail.c ---- */
-/* The operation has named SPLIT ranges, of which `bytes` were on the host. */
+/* Counts an operation that has named SPLIT ranges, of which `bytes` were on the host. */
 void mdnn_memory_count_tail(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
                             uint64_t bytes);
 
-/* ---- memory_quiet.c, which explains them; without HOST they do nothing ---- */
+/* ---- memory_quiet.c, which explains these functions; without HOST they do nothing ---- */
 /* Waits until the enqueued work has ended, but only once per operation, and not too long. */
 mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory);
-/* VERIFY: waits until all operations have ended if the wait at the end of one has failed (it may
- * touch anything), or if another thread has begun one. */
+/* VERIFY: waits until all operations have ended, if the wait at the end of one has failed (that one may touch
+ * anything), or if another thread has begun one. */
 mdnn_status_t mdnn_memory_wait_for_earlier(mdnn_memory_t *memory);
 /* BUSY: an operation is between begin and end. OK: mdnn_memory_end_quiet follows. */
 mdnn_status_t mdnn_memory_quieten(mdnn_memory_t *memory);
 void mdnn_memory_end_quiet(mdnn_memory_t *memory);
-/* Waits until another thread's quiet time is over, in which nothing may begin. */
+/* Waits until another thread's quiet time, in which nothing may begin, is over. */
 mdnn_status_t mdnn_memory_wait_for_noise(mdnn_memory_t *memory);
-/* What became AWAY. */
+/* Covers an allocation that has become AWAY. */
 void mdnn_allocation_cover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* Maps the slots of all its steps from `from` on: HOST or not. */
+/* Maps the slots of all its steps from `from` on, with HOST or without. */
 mdnn_status_t mdnn_allocation_cover_from(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                          uint64_t from);
-/* Called before anything else is mapped there: HOST or not. */
+/* Called before anything else is mapped there, with HOST or without. */
 mdnn_status_t mdnn_allocation_uncover(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 
 #endif

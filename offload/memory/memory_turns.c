@@ -1,4 +1,4 @@
-/* The line of demands. */
+/* The queue of demands. */
 #include "offload/memory/memory_turns.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_waits.h"

@@ -1,5 +1,5 @@
 /* What the files about pointer tables share: pointer_words.c keeps the words of each allocation and what they lead to,
- * pointer_tables.c says which come and go, and follows them. */
+ * pointer_tables.c says which words come and go, and follows them. */
 #ifndef MDNN_POINTER_TABLES_INTERNAL_H
 #define MDNN_POINTER_TABLES_INTERNAL_H
 
@@ -7,14 +7,15 @@
 
 typedef struct mdnn_held_word {
     uint64_t place, value;
-    uint64_t end;   /* of the bytes where it may lie; it lies at its place if they are 8 */
+    /* end of the bytes where it may lie; if these are 8 bytes, it lies at its place */
+    uint64_t end;
     uint64_t stamp; /* later words have higher ones */
     mdnn_stream_point_t
-        over; /* it counts until this has passed; position 0: it is not overwritten */
+        over; /* the word counts until this has passed; position 0: nothing overwrites it */
     bool kept;
 } mdnn_held_word_t;
 
-/* An allocation that words lead to, none of which is being overwritten. */
+/* An allocation to which words lead that are not being overwritten. */
 typedef struct mdnn_pointer_target {
     uint64_t start, end;
     uint64_t stamp; /* of the latest word that led there */
@@ -31,13 +32,14 @@ typedef struct mdnn_pointer_holder {
     uint64_t *latest;                     /* their starts, the latest first */
     size_t target_count, target_capacity; /* `latest` has that room, too */
     bool in_order;                        /* `latest` is as the targets are */
-    uint64_t generation;                  /* as it was then; 0: the targets are not known */
-    bool leads_on;                        /* some of them held words themselves */
-    uint64_t shape;                       /* when these allocations held words */
-    uint64_t pass;                        /* last one in which it was looked at */
+    /* the generation for which the targets are right; 0: the targets are not known */
+    uint64_t generation;
+    bool leads_on;  /* some of them held words themselves */
+    uint64_t shape; /* the tables' shape when that was found out */
+    uint64_t pass;  /* the last pass that looked at it */
 } mdnn_pointer_holder_t;
 
-/* Where they lie, side by side, as each operand of a launch is looked up. */
+/* Where the holders lie. The places are side by side in memory, because each operand of a launch is looked up. */
 typedef struct mdnn_pointer_place {
     uint64_t start, end;
     mdnn_pointer_holder_t *holder;
@@ -50,7 +52,7 @@ typedef struct mdnn_pointer_unread {
     mdnn_stream_point_t point;
     bool given_up;
     mdnn_stream_point_t
-        over[]; /* of each word: what has overwritten it since; position 0: nothing */
+        over[]; /* for each word, what has overwritten it since; position 0: nothing */
 } mdnn_pointer_unread_t;
 
 struct mdnn_pointer_tables {
@@ -69,28 +71,28 @@ static inline bool mdnn_pointer_is_within(uint64_t place, uint64_t at, uint64_t 
 }
 
 void mdnn_pointer_holder_free(mdnn_pointer_holder_t *holder);
-/* The first holder that ends behind the address. */
+/* The first holder that ends after the address. */
 size_t mdnn_pointer_place(const mdnn_pointer_tables_t *tables, uint64_t address);
 /* NULL: no words are known in the allocation around the address. */
 mdnn_pointer_holder_t *mdnn_pointer_holder(const mdnn_pointer_tables_t *tables, uint64_t address);
-/* The allocations there have ended. */
+/* Called when the allocations there have ended. */
 void mdnn_pointer_holders_end(mdnn_pointer_tables_t *tables, uint64_t start, uint64_t end);
-/* Ends holders without words. */
+/* Frees holders without words. */
 void mdnn_pointer_holders_sweep(mdnn_pointer_tables_t *tables);
-/* Ends words whose overwriting is over. */
+/* Removes words whose overwriting has ended. */
 void mdnn_pointer_holder_settle(mdnn_pointer_tables_t *tables, mdnn_pointer_holder_t *holder);
 /* The first word of the holder that does not lie before the place. */
 size_t mdnn_pointer_first_word(const mdnn_pointer_holder_t *holder, uint64_t place);
 /* The first word that may lie in bytes from the place on. */
 size_t mdnn_pointer_first_reaching(const mdnn_pointer_holder_t *holder, uint64_t place);
-/* Whether nothing overwrites it. */
+/* Whether nothing ever overwrites the word. */
 bool mdnn_pointer_is_kept(const mdnn_held_word_t *word);
 /* By place, then by value. */
 int mdnn_pointer_compare(const mdnn_held_word_t *left, const mdnn_held_word_t *right);
-/* Adds words, which are in order, beside those that are there. Changes the array. false: some are missing, for want of
- * memory. */
+/* Adds words, which are in order, beside those that are there. Changes the array. false: some are missing, because
+ * memory was short. */
 bool mdnn_pointer_words_put(mdnn_pointer_tables_t *tables, mdnn_held_word_t *words, size_t count);
-/* The word, which counted, does not count from now on. */
+/* Notes that the word, which counted, does not count any more. */
 void mdnn_pointer_uncount(mdnn_pointer_holder_t *holder, const mdnn_held_word_t *word);
 /* Brings the targets up to date, and the list of the latest. false without memory: then nothing is known. */
 bool mdnn_pointer_find_targets(mdnn_pointer_tables_t *tables, mdnn_pointer_holder_t *holder);

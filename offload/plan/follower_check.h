@@ -1,17 +1,17 @@
 /* Invariants of the plan follower (offload/plan/follower_internal.h) between two calls, which debug builds check.
  *
  * Ranges
- *   One that is not alive has no slot; one that lives was touched at a sequence that is over.
- *   Of the plan that is followed each slot has one range at most, and slot and range know each other.
+ *   A range that is not alive has no slot; one that is alive was last touched at an earlier sequence.
+ *   Each slot of the plan that is followed has at most one range, and slot and range refer to each other.
  * Periods
- *   Each number stands in one entry at most; numbers are those of periods that were found. A free entry has nothing.
- *   Until a plan was made, or will not be, the times are there, and so many are missing as `untimed` says.
+ *   Each number is in at most one entry; numbers are those of periods that were found. A free entry has nothing.
+ *   Until a plan was made, or will never be, the times are there, and as many are missing as `untimed` says.
  *   While an entry waits for its plan, a job for it is under way.
- *   Plans that are tried again, and what they leave alone, have their limits.
+ *   The number of plans that are made again, and the bytes that these do not use, have limits.
  * Plans
- *   The plan that is followed is that of an entry, and the one before it is not.
- *   A plan has a number that was given, and as many operations as its entry. Its lists have a stretch for each
- *   position and name its moves; what is unused is sorted by bytes. */
+ *   The plan that is followed is the current plan of an entry, not an earlier one.
+ *   A plan has a number that was given out, and as many operations as its entry. Its lists have a stretch for each
+ *   position and name its moves; its unused ranges are sorted by bytes. */
 #ifndef MDNN_FOLLOWER_CHECK_H
 #define MDNN_FOLLOWER_CHECK_H
 

@@ -14,11 +14,12 @@ typedef struct follower_lists {
 /* This many iterations show how fast a plan is. */
 enum { FOLLOWER_ITERATIONS = 4 };
 
-/* A range that should be away for good: one of its size that nothing uses. */
+/* A range that nothing uses and that should be away for good. */
 typedef struct follower_unused {
     uint64_t bytes;
     uint32_t range;
-    uint32_t taken; /* at the first entry of a size: how many of that size were looked at */
+    /* at the first entry of each size: how many ranges of that size were looked at */
+    uint32_t taken;
 } follower_unused_t;
 
 /* Immutable once made, except for the members marked "state". */
@@ -26,8 +27,8 @@ typedef struct follower_plan {
     mdnn_period_t period; /* owned, with measured times */
     mdnn_parts_t parts;   /* of the period: what moves in the plan */
     mdnn_move_plan_t plan;
-    follower_lists_t leaves;   /* moves that leave behind a position, in the schedule's order */
-    follower_lists_t backs;    /* moves that return behind it */
+    follower_lists_t leaves;   /* moves that leave after a position, in the schedule's order */
+    follower_lists_t backs;    /* moves that return after it */
     bool *joins;               /* before each position */
     follower_unused_t *unused; /* sorted by bytes */
     size_t unused_count;
@@ -36,10 +37,11 @@ typedef struct follower_plan {
     uint64_t *resident_bytes; /* that the plan holds at each position, */
     uint64_t budget_bytes;    /* at most */
     double compute_us, planning_ms;
-    uint64_t short_bytes; /* of the budget, left alone */
+    uint64_t short_bytes; /* part of the budget that the plan does not use */
     uint64_t number;      /* of the plan follower's; from 1 */
     /* State, of the period that is followed: */
-    uint32_t *handles;            /* the history's, of each range of the period; MDNN_NO_POSITION */
+    /* for each range of the period, the history's range; or MDNN_NO_POSITION */
+    uint32_t *handles;
     bool *passed;                 /* of each range: away, or advised already; scratch */
     mdnn_advised_t *leave, *back; /* the advice: moves, ranges + moves */
     double
@@ -70,7 +72,7 @@ void follower_plan_destroy(follower_plan_t *plan); /* accepts NULL */
 enum {
     FOLLOWER_PERIODS = 4,     /* as many as the history remembers */
     FOLLOWER_TIMED = 1 << 13, /* records whose times may still come */
-    FOLLOWER_REPLANS = 8,     /* for want of memory */
+    FOLLOWER_REPLANS = 8,     /* most plans that are made again because memory was missing */
     FOLLOWER_BEGUN = 16, /* ranges that began last and may leave; some of them are not used yet */
     FOLLOWER_TRIES = 3,  /* plans of a period that may fail for lack of host memory */
 };
@@ -92,7 +94,7 @@ typedef struct follower_entry {
     uint64_t plan_from; /* not planned before this many have passed */
     unsigned tries;
     uint64_t followed;    /* operations */
-    uint64_t short_bytes; /* of the budget, left alone by plans that are made now */
+    uint64_t short_bytes; /* part of the budget that plans made now do not use */
     unsigned replans;
     follower_plan_t *plan;
     uint64_t *workspaces;    /* of each operation: mdnn_follower_workspace; NULL: as asked for */
@@ -100,7 +102,7 @@ typedef struct follower_entry {
                               * itself */
 } follower_entry_t;
 
-/* One of the history's ranges; the same index. */
+/* One of the history's ranges, at the same index. */
 typedef struct follower_range {
     void *owner;
     uint64_t bytes;
@@ -131,17 +133,18 @@ struct mdnn_follower {
     uint64_t sequence; /* of the next record */
     follower_range_t *ranges;
     uint32_t range_capacity;
-    uint32_t begun[FOLLOWER_BEGUN]; /* a ring of those that began last */
+    uint32_t begun[FOLLOWER_BEGUN]; /* a ring of the ranges that began last */
     uint32_t begun_count;
     follower_entry_t entries[FOLLOWER_PERIODS];
     mdnn_history_place_t place; /* of the last record */
-    uint64_t followed_for;      /* records in a row that stood one behind the other there */
-    uint32_t iteration;         /* operations of its period */
-    follower_plan_t *active;    /* whose ranges are known; of an entry */
-    uint64_t flown;             /* records in a row in which it was followed */
-    uint64_t short_bytes;       /* most that was missing in the last iteration of these, */
-    uint64_t short_before;      /* and in the one before */
-    follower_job_t *job;        /* NULL: none is under way */
+    /* records in a row, each of which came right after the one before it in that period */
+    uint64_t followed_for;
+    uint32_t iteration;      /* operations of its period */
+    follower_plan_t *active; /* the plan of an entry whose ranges are known */
+    uint64_t flown;          /* records in a row in which the active plan was followed */
+    uint64_t short_bytes;    /* most that was missing in the last iteration of these, */
+    uint64_t short_before;   /* and in the one before */
+    follower_job_t *job;     /* NULL: none is under way */
     uint64_t job_period;
     uint64_t plans;          /* made */
     uint64_t aside_bytes;    /* of the budget */
@@ -157,13 +160,13 @@ void follower_assign(mdnn_follower_t *follower, uint32_t range, uint32_t slot);
 /* Finds which range of the period each live range is. If two claim the same one, the range that was
  * used last gets it. */
 void follower_find_ranges(mdnn_follower_t *follower);
-/* Those that the operation uses. */
+/* The same for the ranges that the operation uses. */
 void follower_learn_ranges(mdnn_follower_t *follower, const mdnn_history_operation_t *operation);
 /* Whether the program was followed for a whole iteration in which nothing used the range. */
 bool follower_is_unused(const mdnn_follower_t *follower, uint32_t range);
-/* The recent ranges of that size that were not used yet. */
+/* How many recent ranges of that size were not used yet. */
 uint32_t follower_unused_of(const mdnn_follower_t *follower, uint64_t bytes);
-/* What those of all sizes have. */
+/* The bytes of such ranges of all sizes. */
 uint64_t follower_unused_bytes(const mdnn_follower_t *follower);
 
 /* ---- follower_periods.c ---- */
@@ -177,12 +180,12 @@ void follower_forget_entry(mdnn_follower_t *follower, follower_entry_t *entry);
 void follower_set_time(follower_entry_t *entry, uint32_t position, double time_us);
 /* Called once all operations were timed, or two iterations are over. */
 void follower_start_planning(mdnn_follower_t *follower, follower_entry_t *entry);
-/* Called when a plan is ready. Its period may be forgotten by then. */
+/* Called when a plan is ready. Its period may already be forgotten. */
 void follower_adopt_plan(mdnn_follower_t *follower);
 /* Decides whether the plan with less memory stays or the earlier one does. */
 void follower_judge_plan(mdnn_follower_t *follower, follower_entry_t *entry);
-/* Called after each iteration under the plan, which is made again if two of them had less memory
- * than it expects. */
+/* Called after each iteration under the plan. Makes the plan again if two iterations had less memory than it
+ * expects. */
 void follower_plan_with_less(mdnn_follower_t *follower, follower_entry_t *entry);
 
 /* ---- follower_forecast.c ---- */

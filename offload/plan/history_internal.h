@@ -11,7 +11,7 @@ enum { MDNN_HISTORY_PERIODS = 4, MDNN_HISTORY_FAMILIAR = 8 };
 enum { HISTORY_MATCHED = 1024 };
 
 typedef struct history_operation {
-    uint64_t symbol; /* hash of all by which it is recognised */
+    uint64_t symbol; /* hash of everything by which the operation is recognised */
     uint64_t first_use;
     uint32_t use_count, stream;
     mdnn_operation_kind_t kind;
@@ -33,11 +33,11 @@ enum { HISTORY_VARIANT_SETS = 1024, HISTORY_VARIANTS = 64 };
 
 /* A range that lives or is named in the ring. */
 typedef struct history_range {
-    uint64_t bytes, born_at, died_at; /* numbers of the next operation then */
+    uint64_t bytes, born_at, died_at; /* number of the next operation at that time */
     uint64_t first_used_at;
     uint32_t references; /* uses in the ring */
     bool lives, stays;
-    /* Its last use, if the program was followed then. */
+    /* Its last use, if the program was being followed at that time. */
     uint64_t used_at, label_period, label_travel;
     uint32_t used_operand, label_use;
 } history_range_t;
@@ -45,12 +45,12 @@ typedef struct history_range {
 typedef struct remembered {
     uint64_t number; /* 0: none */
     uint64_t used_at;
-    uint64_t followed_for; /* operations that were as it says, in all */
+    uint64_t followed_for; /* how many operations in all were as the period says */
     mdnn_period_t period;
     uint64_t *symbols;
-    uint32_t *next;     /* of each use: operations until the range is used again, 0: never */
+    uint32_t *next;     /* for each use, the operations until the range is used again; 0: never */
     double *start_us;   /* operation_count + 1 */
-    uint32_t *variants; /* of each operation: set of history->variants */
+    uint32_t *variants; /* for each operation, its set of history->variants */
     struct familiar {
         uint64_t hash; /* of the eight symbols that end at `position`, around the circle */
         uint32_t position;
@@ -69,16 +69,17 @@ struct mdnn_history {
     uint64_t periods_made;
     /* Following: remembered[followed], or lost if it is negative. */
     int followed, lost_from;
-    uint32_t position;     /* of the last operation, or where it got lost */
+    uint32_t position;     /* of the last operation, or where the program got lost */
     uint64_t travel;       /* positions passed in followed or lost_from */
     uint64_t familiar_for; /* operations without a deviation */
     uint64_t lost_at;      /* number of operations at the last deviation */
-    uint32_t search_in;    /* that many of the last operations are to be searched; 0: none */
-    uint64_t learn_at; /* number of operations at which a period is looked for once more; 0: no */
-    uint64_t learn_in; /* among so many of the last ones */
+    uint32_t search_in;    /* how many of the last operations are to be searched; 0: none */
+    /* number of the operation at which a period is searched for once more; 0: none */
+    uint64_t learn_at;
+    uint64_t learn_in; /* among that many of the last operations */
     uint32_t *scratch; /* operation_capacity */
     history_variants_t variants;
-    /* While two lists of uses are matched. */
+    /* Scratch memory for matching two lists of uses. */
     uint64_t likenesses[2][HISTORY_MATCHED];
     uint32_t match[HISTORY_MATCHED];
 };
@@ -103,8 +104,8 @@ static inline uint64_t history_mix(uint64_t hash, uint64_t value)
     return z ^ (z >> 31);
 }
 
-/* Uses of two iterations are matched by size, and by whether it is the range's first use. At a
- * first use no stray word can look like the address, since nobody has had it yet. */
+/* Uses of two iterations are matched by size, and by whether it is the range's first use. At a first use no stray word
+ * can look like the address, since nobody has had the address yet. */
 static inline uint64_t history_likeness(uint64_t bytes, bool is_first)
 {
     return bytes << 1 | is_first;

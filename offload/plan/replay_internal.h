@@ -6,7 +6,7 @@
 
 enum { NONE = -1, DIRECTIONS = 2, OUT = 0, IN = 1 };
 
-/* A requested copy. The copies of a direction are in one array, in their order. */
+/* A requested copy. The copies in one direction are in one array, in their order. */
 typedef struct replay_copy {
     uint32_t range;
     int32_t move;    /* IN */
@@ -27,8 +27,8 @@ typedef struct replay_lists {
 } replay_lists_t;
 
 typedef struct replay_move {
-    bool left;  /* behind leave_after and not back yet */
-    bool freed; /* its memory went to others */
+    bool left;  /* it is after leave_after, and the range is not back yet */
+    bool freed; /* the range's memory went to others */
 } replay_move_t;
 
 typedef struct replay {

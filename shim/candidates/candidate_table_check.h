@@ -1,15 +1,15 @@
 /* Invariants of a table of candidates (shim/candidates/candidate_table.h) between two calls, which debug builds check.
  *
  * Engines
- *   There are as many as there is room for at most, and no two are the same.
+ *   There are at most as many as there is room for, and no two are the same.
  * Rows
- *   A size and role has one row. It has images, a role that there is, and room for whole groups of candidates.
- *   A row offers engines of the table only.
- * Candidates, of which more is known than that they do not run
- *   One of the legacy API has the number of its algorithm.
- *   One of an engine is of the engine at its place in the table, which the row offers.
- *   That it was deferred is what its state says, never its cost.
- *   One that was timed has a time, none below 0, and its cost says so. */
+ *   Each size and role has one row. A row has images, an existing role, and room for whole groups of candidates.
+ *   A row offers only engines of the table.
+ * Candidates about which more is known than that they do not run
+ *   A candidate of the legacy API has the number of its algorithm.
+ *   A candidate of an engine belongs to the engine at its place in the table, which the row offers.
+ *   Its state says whether it was deferred; its cost never does.
+ *   A candidate that was timed has a time, which is not below 0, and its cost says so. */
 #ifndef MDNN_CANDIDATE_TABLE_CHECK_H
 #define MDNN_CANDIDATE_TABLE_CHECK_H
 

@@ -20,7 +20,7 @@ typedef struct mdnn_sized_graph {
     struct mdnn_sized_graph *next;
 } mdnn_sized_graph_t;
 
-/* Notes belong to the engine, whatever its knobs and the size. */
+/* cuDNN's notes about an engine, which are the same for all of its knobs and for all sizes. */
 typedef struct mdnn_judged_engine {
     int32_t id;
     bool admissible;

@@ -17,17 +17,18 @@ typedef struct mdnn_arena_slot {
     bool taken;
     CUstream stream;
     const void *thread; /* of the per-thread default stream; else NULL */
-    CUevent event;      /* NULL: none could be made, and uses end with a wait */
-    _Atomic bool used;  /* the event is behind the last use; other threads read it as well */
-    uint32_t waits;     /* slots whose events the next use waits for */
-    uint64_t network;   /* number of the network that `segments` are for; 0: none */
+    CUevent event;      /* NULL: none could be made, so each use ends with a wait of the host */
+    /* the event marks the end of the last use; other threads read this flag, too */
+    _Atomic bool used;
+    uint32_t waits;   /* slots for whose events the next use waits, one bit each */
+    uint64_t network; /* number of the network that `segments` are for; 0: none */
     mdnn_wd_group_t group;
     mdnn_watch_t *watch;
     _Atomic uint64_t last_call; /* value of the arena's `calls` */
 } mdnn_arena_slot_t;
 
-/* Memory that the convolutions of one stream in one capture have for good. Written under the
- * arena's lock for writing. */
+/* Memory that belongs for good to the convolutions of one stream in one capture. Written under the arena's lock for
+ * writing. */
 typedef struct mdnn_arena_capture {
     mdnn_lock_t lock;
     unsigned long long id;
@@ -38,14 +39,13 @@ typedef struct mdnn_arena_capture {
 struct mdnn_arena {
     CUcontext context;
     mdnn_shared_lock_t lock; /* reading: while a convolution is enqueued; writing: regions change */
-    _Atomic bool
-        tried; /* allocated, or cannot be: the members above `slots` may be read without the lock */
+    /* the arena is allocated, or cannot be; the members above `slots` may then be read without the lock */
+    _Atomic bool tried;
     CUdeviceptr base;
     uint64_t bytes;
     _Atomic uint64_t divisible_bytes; /* the rest belongs to captures; this never grows */
-    _Atomic uint64_t
-        promised_bytes; /* most that a convolution needs whose caller learnt that it needs none;
-                         * never shrinks */
+    /* the most that a convolution needs to whose caller 0 bytes were reported; never shrinks */
+    _Atomic uint64_t promised_bytes;
     mdnn_arena_slot_t slots[MDNN_ARENA_SLOTS];
     mdnn_arena_capture_t captures[MDNN_ARENA_CAPTURES];
     int capture_count;

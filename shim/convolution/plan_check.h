@@ -2,22 +2,22 @@
  *
  * Fronts of a set, for each combination of demands
  *   A front's workspaces increase from configuration to configuration, and their times decrease.
- *   A configuration covers the batch: its parts have images, all but the last as many as keep the slices aligned, and
- *   they sum to the batch. Its workspace is the largest of a part, within the set's limit; its time is the sum.
- *   Its parts satisfy the demands.
+ *   A configuration covers the batch: each part has images, each part but the last has a number of images that keeps
+ *   the slices aligned, and the parts add up to the batch. Its workspace is the largest of its parts', within the set's
+ *   limit; its time is the sum of theirs. Its parts satisfy the demands.
  * What is ready to run
- *   As many configurations as are counted, each of the front and in its order.
- *   A part begins where the one before it ends, and has the descriptors of its size. It has an engine's plan exactly
- *   where an engine computes it; that is kept, and takes no more workspace than was measured.
+ *   There are as many configurations as are counted; they are those of the front, in its order.
+ *   A part begins where the one before it ends, and has the descriptors of its size. It has an engine's plan exactly if
+ *   an engine computes it; that plan is kept, and takes no more workspace than was measured.
  *   A configuration is deterministic if all of its parts are.
- *   Only a split has a rival, which is undivided and takes no more workspace; only one with a rival has a trial.
+ *   Only a split has a rival, which is undivided and takes no more workspace; only a split with a rival has a trial.
  * A plan
- *   Its sets can be reached from the newest, and none was replaced by one for smaller workspaces.
- *   A larger workspace pays only above the limit of the newest.
- *   Of the engines that callers made plans with each is counted once, and never given back more often than
- *   counted.
+ *   All of its sets can be reached from the newest, and no set was replaced by one for smaller workspaces.
+ *   A larger workspace can help only above the limit of the newest set.
+ *   Each engine with which callers made plans has one entry, and its plans are never given back more often than they
+ *   were counted.
  * The table
- *   A plan is found under its own key, and as many as are counted. */
+ *   Each plan is found under its own key, and there are as many plans as are counted. */
 #ifndef MDNN_PLAN_CHECK_H
 #define MDNN_PLAN_CHECK_H
 

@@ -1,10 +1,10 @@
 /* The structures of a plan, for the files of plans only. Who may write what:
  *
- * key, title, slices, engines           the planner, before the plan is in the table; what the last two hold, any time
+ * key, title, slices, engines           the planner, before the plan is in the table; the contents of the last two at any time
  * cache                                 the planner
  * costs, believes_file                  the planner; read under the planning lock while nobody plans (planning.h)
  * accumulator, statistics_row           the planner, before the first set of fronts is published
- * set                                   the planner; what it points at is never changed nor freed
+ * set                                   the planner; the set to which it points is never changed or freed
  * met                                   anybody, under the planning lock
  * the rest                              anybody: atomic, or a search's own */
 #ifndef MDNN_PLAN_INTERNAL_H
@@ -41,7 +41,7 @@ typedef struct mdnn_front_set {
     struct mdnn_front_set *replaced; /* kept, since a thread may still read it */
 } mdnn_front_set_t;
 
-/* Two libraries of different major versions share nothing, so the key holds the library too. */
+/* Two libraries of different major versions share nothing, so the key also holds the library. */
 typedef struct plan_key {
     mdnn_problem_t problem;
     int64_t library; /* mdnn_library_t; wide, so that the key has no padding */
@@ -63,7 +63,7 @@ struct mdnn_conv_plan {
     mdnn_search_t search;
     struct {
         mdnn_engine_t engine;
-        int plans;           /* of callers with it that wait for their first use */
+        int plans;           /* callers' plans with this engine that wait for their first use */
     } met[MDNN_MET_ENGINES]; /* under the planning lock */
     int met_count;
     char title[160];

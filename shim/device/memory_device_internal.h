@@ -4,7 +4,7 @@
  *   device_remaps.c  mappings that change in the background
  *   device_waits.c   points of streams, and waits in which the caller's lock is let go
  *   device_timers.c  times of stretches of streams
- * Functions whose first parameter is `context` are of mdnn_memory_device_t (offload/memory/memory.h),
+ * Functions whose first parameter is `context` belong to mdnn_memory_device_t (offload/memory/memory.h),
  * which says what they promise. */
 #ifndef MDNN_MEMORY_DEVICE_INTERNAL_H
 #define MDNN_MEMORY_DEVICE_INTERNAL_H
@@ -33,11 +33,14 @@ struct mdnn_device_memory {
     CUdeviceptr addresses, aliases; /* reservations */
     uint64_t address_bytes, alias_bytes;
     CUmemGenericAllocationHandle *chunks;
-    CUdeviceptr *mapped; /* by chunk: its range's address; 0: it is mapped for none */
+    /* for each chunk, the address in its range; 0: it is mapped for no range */
+    CUdeviceptr *mapped;
     mdnn_chunk_state_t *states;
-    size_t chunk_count, chunk_capacity; /* places that were ever taken, and all */
+    /* how many places were ever taken, and how many there are */
+    size_t chunk_count, chunk_capacity;
     uint64_t left_over; /* a chunk that measuring could not destroy, which is used next; or 0 */
-    CUmemAccessDesc access[1 + MDNN_MEMORY_PEERS]; /* who may use ranges; the device itself first */
+    /* the devices that may use ranges; the device itself comes first */
+    CUmemAccessDesc access[1 + MDNN_MEMORY_PEERS];
     size_t access_count;
     struct {
         CUstream stream;
@@ -45,26 +48,27 @@ struct mdnn_device_memory {
         mdnn_stream_point_t last; /* the end of the last copy */
         bool moves;               /* until then */
     } copies[2];                  /* in, out */
-    mdnn_device_links_t *links;   /* NULL: it is alone */
+    mdnn_device_links_t *links;   /* NULL: the device is taken to be alone */
     mdnn_pinned_pool_t *slots;
     mdnn_device_remaps_t *remaps; /* NULL: nothing changes in the background */
     bool covers;
-    mdnn_device_timer_t timers[MDNN_DEVICE_TIMERS]; /* a token is a place, from 1 on */
+    /* a token is a place in this array, from 1 on */
+    mdnn_device_timer_t timers[MDNN_DEVICE_TIMERS];
 };
 
 /* ---- memory_device.c ---- */
 
-/* Whoever sees that a point has passed says so: it may be the end of the last copy. */
+/* Called by every function that sees that a point has passed: it may be the end of the last copy. */
 void mdnn_device_point_passed(mdnn_device_memory_t *memory, mdnn_stream_point_t point);
 
 /* ---- device_chunks.c ---- */
 
 /* Reserves the window of aliases. */
 mdnn_status_t mdnn_device_make_chunks(mdnn_device_memory_t *memory);
-/* Unmaps and releases all. */
+/* Unmaps and releases all chunks. */
 void mdnn_device_release_chunks(mdnn_device_memory_t *memory);
 CUdeviceptr mdnn_device_chunk_alias(const mdnn_device_memory_t *memory, uint64_t chunk);
-/* Maps its alias if that is missing because destroying the chunk failed. */
+/* Maps the chunk's alias if that is missing because destroying the chunk failed. */
 mdnn_status_t mdnn_device_have_alias(mdnn_device_memory_t *memory, uint64_t chunk);
 mdnn_status_t mdnn_device_create_chunk(void *context, uint64_t *chunk);
 mdnn_status_t mdnn_device_destroy_chunk(void *context, uint64_t chunk);
@@ -73,7 +77,7 @@ mdnn_status_t mdnn_device_unmap_chunk(void *context, uint64_t address, uint64_t 
 
 /* ---- device_remaps.c ---- */
 
-/* For the first `access_count` of those that may use ranges. */
+/* Maps the handle for the first `access_count` of the devices that may use ranges. */
 CUresult mdnn_device_map_handle(const mdnn_device_memory_t *memory, CUdeviceptr address,
                                 CUmemGenericAllocationHandle handle, size_t access_count);
 

@@ -27,7 +27,7 @@ mdnn_holder_t mdnn_holder_of_graph(CUgraph graph);
 /* Adds the allocation around what->address, even if it was freed and only other holders keep it.
  * what->address becomes its start if the holder did not have it, otherwise 0. */
 CUresult mdnn_virtual_hold(mdnn_holder_t holder, mdnn_held_t *what);
-/* `to` holds what `from` does now, and what it held before. */
+/* From now on `to` holds what `from` holds now, in addition to what it held before. */
 void mdnn_virtual_copy_holds(mdnn_holder_t from, mdnn_holder_t to);
 /* The same, but `to` may also share what `from` gets later. */
 void mdnn_virtual_pass_holds_on(mdnn_holder_t from, mdnn_holder_t to);
