@@ -49,16 +49,6 @@ static const char config_usage[] =
     "\n"
     "Exit status: 0 no mistakes, 1 mistakes, 2 wrong usage.\n";
 
-static const char stats_usage[] =
-    "usage: microdnn stats [--json] file...\n"
-    "\n"
-    "Shows statistics as text. A file is the one that --stats-file of `microdnn run` named or,\n"
-    "while the program runs or after it was killed, that name with .live added.\n"
-    "\n"
-    "  --json       JSON instead of text\n"
-    "\n"
-    "Exit status: 0 shown, 1 a file could not be shown, 2 wrong usage.\n";
-
 void tool_complain(const char *format, ...)
 {
     va_list arguments;
@@ -133,48 +123,16 @@ static int show_config(int argc, char **argv)
     return tool_finish_output(messages == 0 ? TOOL_OK : TOOL_TROUBLE);
 }
 
-static int show_statistics(int argc, char **argv)
-{
-    static const struct option long_options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    mdnn_statistics_format_t format = MDNN_STATISTICS_TEXT;
-    for (int choice; (choice = tool_next_option(argc, argv, "h", long_options)) != -1;) {
-        if (choice == '?')
-            return wrong_usage();
-        if (choice == 'h') {
-            fputs(stats_usage, stdout);
-            return tool_finish_output(TOOL_OK);
-        }
-        format = MDNN_STATISTICS_JSON;
-    }
-    if (optind == argc) {
-        tool_complain("stats: which file?");
-        return wrong_usage();
-    }
-    int status = TOOL_OK;
-    for (int i = optind; i < argc; i++) {
-        const mdnn_status_t outcome = mdnn_statistics_print_file(argv[i], format, stdout);
-        if (outcome == MDNN_STATUS_OK)
-            continue;
-        tool_complain("%s: %s", argv[i],
-                      outcome != MDNN_STATUS_BAD_FORMAT ? mdnn_status_string(outcome)
-                      : format == MDNN_STATISTICS_JSON  ? "not a live file, nor statistics as JSON"
-                                                        : "not a statistics file");
-        status = TOOL_TROUBLE;
-    }
-    return tool_finish_output(status);
-}
-
 typedef struct command {
     const char *name;
     int (*run)(int argc, char **argv);
 } command_t;
 
 static const command_t commands[] = {
-    {"run", tool_run},          {"verify", tool_verify},      {"config", show_config},
-    {"stats", show_statistics}, {"doctor", tool_doctor},      {"cache", tool_cache},
-    {"tune", tool_tune},        {"plan", tool_plan},          {"top", tool_top},
-    {"advise", tool_advise},    {"report", tool_make_report},
+    {"run", tool_run},       {"verify", tool_verify},      {"config", show_config},
+    {"stats", tool_stats},   {"doctor", tool_doctor},      {"cache", tool_cache},
+    {"tune", tool_tune},     {"plan", tool_plan},          {"top", tool_top},
+    {"advise", tool_advise}, {"report", tool_make_report},
 };
 
 /* NULL: there is none. */

@@ -25,6 +25,7 @@ enum {
 /* Each takes its own name as argv[0] and returns the exit status. */
 int tool_run(int argc, char **argv);
 int tool_verify(int argc, char **argv);
+int tool_stats(int argc, char **argv);
 int tool_doctor(int argc, char **argv);
 int tool_cache(int argc, char **argv);
 int tool_tune(int argc, char **argv);

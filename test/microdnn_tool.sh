@@ -349,6 +349,33 @@ stats_need_a_statistics_file() {
     exits 1 "$microdnn" stats /etc/passwd && says "$work/err" '/etc/passwd: not a statistics file' &&
         exits 1 "$microdnn" stats /nonexistent && says "$work/err" 'not found'
 }
+statistics() { # file, version of the format
+    printf '{"microdnn_statistics": %s,\n "version": "9", "program": "p \\"q", "host": "h", "process": 7, "started": "now",
+ "counters": {"calls_forward": 12, "something_new": 3, "parts": 0},
+ "memory": [{"device": 1, "budget_bytes": 12884901888, "copies": [1, {"a": 2}], "operations": 371, "other": 0}],
+ "convolutions": [{"problem": "forward 1x2", "configuration": "1 @ 0", "configuration_ms": 0.5, "undivided_ms": 1.5},
+  {"problem": "forward 3x4", "configuration": "", "configuration_ms": null, "undivided_ms": null}], "executions": []\n}\n' \
+        "$2" > "$1"
+}
+stats_of_json_are_text() {
+    version=$(sed -n 's/.*MDNN_STATISTICS_JSON_VERSION = \([0-9]*\).*/\1/p' config/statistics_file.h)
+    statistics "$work/1.json" "$version" && statistics "$work/2.json" "$version" && statistics "$work/3.json" 99
+    exits 0 "$microdnn" stats "$work/1.json" && says "$work/out" 'microdnn statistics: p \"q, process 7 on h, started now' &&
+        says "$work/out" '12  cudnnConvolutionForward calls' && says "$work/out" '3  something_new' &&
+        says "$work/out" 'virtual memory of device 1:' && grep -q '^  budget_bytes  *12.0 GiB$' "$work/out" &&
+        grep -q '^  operations  *371$' "$work/out" && says "$work/out" 'forward 1x2: 1 @ 0, 0.5 ms; undivided 1.5 ms' &&
+        grep -qx '  forward 3x4: runs as the caller asked' "$work/out" && ! grep -q parts "$work/out" || { cat "$work/out"; return 1; }
+    exits 0 "$microdnn" stats --json "$work/1.json" && cmp "$work/1.json" "$work/out" &&
+        exits 0 "$microdnn" stats --json "$work/1.json" "$work/2.json" &&
+        same 2 "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' "$work/out")" || return 1
+    for json in '' --json; do
+        exits 1 "$microdnn" stats $json "$work/3.json" && says "$work/err" "version 99 of statistics; this microdnn reads version $version" &&
+            [ ! -s "$work/out" ] || return 1
+    done
+    exits 1 "$microdnn" stats --json "$work/1.json" "$work/3.json" "$work/2.json" &&
+        same 2 "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' "$work/out")" &&
+        head -c 200 "$work/1.json" > "$work/cut.json" && exits 1 "$microdnn" stats "$work/cut.json" && says "$work/err" 'damaged: not JSON'
+}
 doctor_speaks_json() {
     "$microdnn" doctor --json -- sh > "$work/doctor.json"
     [ $? -le 1 ] && python3 - "$work/doctor.json" <<'P'
@@ -420,7 +447,7 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 49
+plan 50
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
 check 'every command has help, with its defaults' every_command_has_help_with_its_defaults
@@ -462,6 +489,7 @@ check 'config: prints an INI file with origins that reads back the same' config_
 check 'config: exits 1 when there are mistakes' config_fails_on_mistakes
 check 'a full disk is an error' output_error_is_an_error
 check 'stats: other files are refused' stats_need_a_statistics_file
+check 'stats: JSON becomes text, several files are one document, other versions are refused' stats_of_json_are_text
 check 'doctor: --json is JSON' doctor_speaks_json
 check 'doctor: a library of another version is a warning' doctor_sees_versions
 check 'doctor: what cannot be preloaded is broken' doctor_sees_what_cannot_be_preloaded
