@@ -104,8 +104,9 @@ bool tool_devices_ask(tool_device_list_t *list, char *why, size_t why_bytes);
 const char *tool_database_trouble(mdnn_status_t status);
 
 /* The database that the option cache.file names, for this process; `path` has room for
- * MDNN_DATABASE_PATH_BYTES. `make`: the folder of the automatic one is made. false after a complaint. */
-bool tool_default_database(char *path, bool make);
+ * MDNN_DATABASE_PATH_BYTES. `make`: the folder of the automatic one is made. false after a complaint, which names the
+ * command's `option` for another one. */
+bool tool_default_database(const char *option, char *path, bool make);
 
 /* What a database holds. */
 typedef struct tool_database_size {

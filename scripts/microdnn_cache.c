@@ -56,7 +56,7 @@ const char *tool_database_trouble(mdnn_status_t status)
     }
 }
 
-bool tool_default_database(char *path, bool make)
+bool tool_default_database(const char *option, char *path, bool make)
 {
     static mdnn_options_t options;
     unsigned messages = 0;
@@ -67,12 +67,12 @@ bool tool_default_database(char *path, bool make)
         tool_complain("cache.file (%s): %s", options.origin[MDNN_OPTION_cache_file],
                       mdnn_status_string(status));
     else if (*database.path == '\0')
-        tool_complain(
-            database.automatic
-                ? "there is no place for the database: neither XDG_CACHE_HOME nor HOME "
-                  "names a folder of this user; give --file"
-                : "no database is named: set the option cache.file (see microdnn.ini(5)), "
-                  "or give --file");
+        tool_complain("%s; give %s",
+                      database.automatic
+                          ? "there is no place for the database: neither XDG_CACHE_HOME nor HOME "
+                            "names a folder of this user"
+                          : "no database is named: set the option cache.file (see microdnn.ini(5))",
+                      option);
     else if (make && database.automatic && !mdnn_database_make_folders(database.path))
         tool_complain("%s cannot be made: %s", database.path, strerror(errno));
     else {
@@ -419,7 +419,7 @@ static bool take_options(int argc, char **argv, request_t *request, const char *
 static bool choose_database(const char *file, bool make, request_t *request)
 {
     if (file == NULL)
-        return tool_default_database(request->path, make);
+        return tool_default_database("--file", request->path, make);
     const int length = snprintf(request->path, sizeof request->path, "%s", file);
     if (length > 0 && (size_t)length < sizeof request->path)
         return true;

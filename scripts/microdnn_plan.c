@@ -110,7 +110,7 @@ static bool check_request(request_t *request)
     request->wd_model = (mdnn_wd_model_t)model;
     request->sizes = (mdnn_batch_sizes_t)sizes;
     if (request->database == NULL)
-        return tool_default_database(request->path, false);
+        return tool_default_database("--device-db", request->path, false);
     snprintf(request->path, sizeof request->path, "%s", request->database);
     return true;
 }

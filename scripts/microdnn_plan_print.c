@@ -85,7 +85,8 @@ void tool_plan_print_json(const tool_plan_t *plan)
 
 /* ---- drawings ---- */
 
-enum { LEFT = 70, TOP = 50, PLOT_WIDTH = 720, PLOT_HEIGHT = 360, BOTTOM = 90, TICKS = 5 };
+enum { LEFT = 70, TOP = 50, PLOT_WIDTH = 720, PLOT_HEIGHT = 360, BOTTOM = 40, TICKS = 5 };
+enum { LABEL_POINTS = 11 }; /* of a letter's width sixty percent, at most */
 static const char *const colours[] = {"#4477aa", "#ee6677", "#228833"}; /* of directions */
 
 static void draw_text(FILE *out, double x, double y, const char *anchor, const char *text)
@@ -99,13 +100,14 @@ static void draw_text(FILE *out, double x, double y, const char *anchor, const c
     fputs("</text>\n", out);
 }
 
-static void begin_drawing(FILE *out, const char *title)
+/* `below`: what labels under the plot need. */
+static void begin_drawing(FILE *out, const char *title, double below)
 {
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
             "font-family=\"sans-serif\" font-size=\"12\">\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-            LEFT + PLOT_WIDTH + 30, TOP + PLOT_HEIGHT + BOTTOM);
+            LEFT + PLOT_WIDTH + 30 + below / 2, TOP + PLOT_HEIGHT + BOTTOM + below);
     draw_text(out, LEFT + PLOT_WIDTH / 2.0, 22, "middle", title);
 }
 
@@ -136,6 +138,44 @@ static int layer_length(const char *name)
     return direction != NULL ? (int)(direction - name) : (int)strlen(name);
 }
 
+/* Height of the longest label of a layer, which is turned by 60 degrees. */
+static double label_height(const tool_kernels_t *kernels)
+{
+    int letters = 0;
+    for (size_t k = 0; k < kernels->count; k++)
+        letters = letters > layer_length(kernels->at[k].name) ? letters
+                                                              : layer_length(kernels->at[k].name);
+    return 0.87 * 0.6 * LABEL_POINTS * letters;
+}
+
+static void draw_kernel(FILE *out, const tool_plan_t *plan, size_t k, double most, double step)
+{
+    const tool_kernel_t *const kernel = &plan->kernels->at[k];
+    const uint64_t bytes = chosen(plan, k)->workspace_bytes;
+    const double y = y_of((double)bytes, most);
+    fprintf(out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"><title>",
+            LEFT + step * (double)k, y, 0.85 * step, TOP + PLOT_HEIGHT - y,
+            colours[kernel->direction % 3]);
+    fprintf(out, "%s: %" PRIu64 " bytes</title></rect>\n", kernel->name, bytes);
+}
+
+/* A layer's name at its first kernel, unless it would touch the label before it. */
+static void draw_layers(FILE *out, const tool_kernels_t *kernels, double step)
+{
+    const double room = LABEL_POINTS / 0.87 + 1;
+    double free_from = 0;
+    for (size_t k = 0; k < kernels->count; k++) {
+        const double x = LEFT + step * (double)k;
+        if (x < free_from || (k > 0 && kernels->at[k - 1].layer == kernels->at[k].layer))
+            continue;
+        fprintf(out,
+                "<text transform=\"translate(%.1f %d) rotate(60)\" font-size=\"%d\">%.*s</text>\n",
+                x, TOP + PLOT_HEIGHT + 12, LABEL_POINTS, layer_length(kernels->at[k].name),
+                kernels->at[k].name);
+        free_from = x + room;
+    }
+}
+
 void tool_plan_draw_division(const tool_plan_t *plan, FILE *out)
 {
     const tool_kernels_t *const kernels = plan->kernels;
@@ -143,29 +183,15 @@ void tool_plan_draw_division(const tool_plan_t *plan, FILE *out)
     double most = 1;
     for (size_t k = 0; k < kernels->count; k++)
         most = fmax(most, (double)chosen(plan, k)->workspace_bytes);
-    snprintf(title, sizeof title, "%s, %s: workspace of each kernel, %.4g MiB in total (%s)",
+    snprintf(title, sizeof title, "%.60s, %.40s: workspace of each kernel, %.4g MiB in total (%s)",
              plan->title, plan->device, (double)plan->total_bytes / (1 << 20),
              mdnn_choices_convolution_wd_model[plan->model]);
-    begin_drawing(out, title);
+    begin_drawing(out, title, label_height(kernels));
     draw_scale(out, most / (1 << 20), "MiB");
     const double step = (double)PLOT_WIDTH / (double)(kernels->count ? kernels->count : 1);
-    for (size_t k = 0; k < kernels->count; k++) {
-        const tool_kernel_t *const kernel = &kernels->at[k];
-        const double y = y_of((double)chosen(plan, k)->workspace_bytes, most);
-        const double x = LEFT + step * (double)k;
-        fprintf(out,
-                "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"><title>", x,
-                y, 0.85 * step, TOP + PLOT_HEIGHT - y, colours[kernel->direction % 3]);
-        fprintf(out, "%s: %" PRIu64 " bytes</title></rect>\n", kernel->name,
-                chosen(plan, k)->workspace_bytes);
-        if (k > 0 && kernels->at[k - 1].layer == kernel->layer)
-            continue;
-        fprintf(
-            out,
-            "<text transform=\"translate(%.1f %d) rotate(60)\" font-size=\"%.0f\">%.*s</text>\n", x,
-            TOP + PLOT_HEIGHT + 12, fmin(12, fmax(4, 2.5 * step)), layer_length(kernel->name),
-            kernel->name);
-    }
+    for (size_t k = 0; k < kernels->count; k++)
+        draw_kernel(out, plan, k, most, step);
+    draw_layers(out, kernels, step);
     for (int d = 0; d < 3; d++) {
         fprintf(out, "<rect x=\"%d\" y=\"30\" width=\"10\" height=\"10\" fill=\"%s\"/>\n",
                 LEFT + 40 + 140 * d, colours[d]);
@@ -180,9 +206,9 @@ void tool_plan_draw_set(const tool_plan_t *plan, size_t k, FILE *out)
     char text[256];
     const double slowest = 1.05 * set->items[0].time_ms;
     const double most = fmax(1, 1.05 * (double)set->items[set->count - 1].workspace_bytes);
-    snprintf(text, sizeof text, "%s, %s: desirable configurations of %s", plan->title, plan->device,
-             plan->kernels->at[k].name);
-    begin_drawing(out, text);
+    snprintf(text, sizeof text, "%.60s, %.40s: desirable configurations of %s", plan->title,
+             plan->device, plan->kernels->at[k].name);
+    begin_drawing(out, text, 0);
     draw_scale(out, slowest, "ms");
     for (int i = 0; i <= TICKS; i++) {
         snprintf(text, sizeof text, "%.3g%s", most / (1 << 20) * i / TICKS,

@@ -345,7 +345,7 @@ static int check_options(char *path, tool_database_size_t *before)
                       options.cache_file, options.origin[MDNN_OPTION_cache_file]);
         return TOOL_USAGE;
     }
-    if (!tool_default_database(path, true))
+    if (!tool_default_database("--file", path, true))
         return TOOL_USAGE;
     if (options.general_disable || options.convolution_policy == MDNN_CONVOLUTION_OFF) {
         const mdnn_option_id_t id =

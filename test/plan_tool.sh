@@ -97,6 +97,36 @@ assert len(division.getElementsByTagName("title")) == 14
 assert len(desirable.getElementsByTagName("circle")) > 5
 '
 }
+# As wide as letters can be: turned labels side by side, others in boxes, and all within the drawing.
+labels_do_not_overlap() {
+    LD_LIBRARY_PATH='' "$tool" plan --net resnet50 --batch 32 --device-db resnet50.db --total 2544MiB --policy all --model sum \
+        --svg deep.svg >table || return 1
+    python3 -c '
+import itertools, math, re
+import xml.dom.minidom as xml
+for name in ("division", "set", "deep"):
+    root = xml.parse(f"{name}.svg").documentElement
+    width, height = (float(root.getAttribute(each)) for each in ("width", "height"))
+    turned, boxes = [], []
+    for text in root.getElementsByTagName("text"):
+        size = float(text.getAttribute("font-size") or 12)
+        length = 0.6 * size * len(text.firstChild.data)
+        place = re.match(r"translate\(([\d.]+) ([\d.]+)\) rotate\(60\)", text.getAttribute("transform"))
+        if place:
+            x, y = float(place[1]), float(place[2])
+            turned.append((x, size))
+            assert x + length / 2 <= width and y + length * math.sin(math.pi / 3) <= height, (name, text.toxml())
+            continue
+        x, y = float(text.getAttribute("x")), float(text.getAttribute("y"))
+        x -= {"start": 0, "middle": length / 2, "end": length}[text.getAttribute("text-anchor")]
+        boxes.append((x, y - 0.8 * size, x + length, y + 0.2 * size, text.toxml()))
+        assert x >= 0 and x + length <= width, (name, text.toxml())
+    for (a, size), (b, _) in itertools.pairwise(sorted(turned)):
+        assert (b - a) * math.sin(math.pi / 3) >= size, (name, a, b)
+    for a, b in itertools.combinations(boxes, 2):
+        assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1], (name, a, b)
+'
+}
 refused() { # STATUS TEXT OPTION...
     wanted=$1 text=$2
     shift 2
@@ -107,6 +137,7 @@ refused() { # STATUS TEXT OPTION...
 }
 trouble_is_named() {
     refused 2 'are needed' --net alexnet && refused 2 'not a size' --net alexnet --total much &&
+        refused 2 'give --device-db$' --net alexnet --total 1m &&
         refused 2 "no 'both'" --net alexnet --total 1m --model both --device-db alexnet.db &&
         refused 2 'number of images' --net alexnet --total 1m --batch 0 &&
         refused 1 "no network 'lexnet'" --net lexnet --total 1m --device-db alexnet.db &&
@@ -314,7 +345,7 @@ bad_runs_are_named() {
         refused 2 'are for --net' --from-run legacy.json --batch 3 --total 1m
 }
 
-plan 16
+plan 17
 check 'databases are made on the simulated GPU' databases_are_made
 check 'a division keeps its total, and shared beats sum beats equal shares' a_division_keeps_its_total
 if [ -x "$MDNN_BUILD/microdnn-ilp" ]; then
@@ -326,6 +357,7 @@ else
 fi
 check 'figure 13 has its shape (simulated)' figure_13_has_its_shape
 check 'drawings are XML with every kernel' drawings_are_xml
+check 'labels of drawings do not overlap' labels_do_not_overlap
 check 'trouble is named' trouble_is_named
 check 'what ran has the plan of its network, by both APIs' a_run_has_the_plan_of_its_network
 check 'identical layers are several kernels' identical_layers_are_several_kernels
