@@ -14,7 +14,7 @@
 enum { FINDINGS_MAX = 128, FINDING_BYTES = 1024 };
 
 static const char usage[] =
-    "usage: microdnn doctor [--json] [--library FILE] [-- program]\n"
+    "usage: microdnn doctor [--json] [--library FILE] [--run] [-- program [arguments]]\n"
     "\n"
     "Looks for what would keep the library from working, here and in a program. Of a Python "
     "program\n"
@@ -22,6 +22,7 @@ static const char usage[] =
     "\n"
     "  --json           JSON instead of text\n"
     "  --library FILE   the libmicrodnn.so that would be preloaded (the installed one)\n"
+    "  --run            run the program with the library, and say which hooks it used\n"
     "\n"
     "Exit status: 0 fine, 1 warnings, 2 broken.\n";
 
@@ -182,13 +183,16 @@ int tool_doctor(int argc, char **argv)
 {
     static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
                                                  {"library", required_argument, NULL, 'l'},
+                                                 {"run", no_argument, NULL, 'r'},
                                                  {"help", no_argument, NULL, 'h'},
                                                  {NULL, 0, NULL, 0}};
     static doctor_t doctor;
-    bool json = false;
+    bool json = false, run = false;
     for (int choice; (choice = tool_next_option(argc, argv, "+h", long_options)) != -1;) {
         if (choice == 'j')
             json = true;
+        else if (choice == 'r')
+            run = true;
         else if (choice == 'l')
             doctor.given_library = optarg;
         else {
@@ -197,7 +201,13 @@ int tool_doctor(int argc, char **argv)
         }
     }
     doctor.arguments = optind < argc ? argv + optind : NULL;
+    if (run && doctor.arguments == NULL) {
+        tool_complain("doctor: --run: which program?");
+        return TOOL_USAGE;
+    }
     look(&doctor);
+    if (run)
+        doctor_run(&doctor);
     if (json)
         print_json();
     else

@@ -47,6 +47,9 @@ void doctor_look_at_variables(const doctor_t *doctor);
 void doctor_look_at_program(doctor_t *doctor);
 void doctor_look_at_python(const doctor_t *doctor);
 
+/* Runs it. */
+void doctor_run(const doctor_t *doctor);
+
 /* ---- copies of cuDNN ---- */
 void doctor_look_at_cudnn(void);
 /* Counts the file among the copies, without links. */

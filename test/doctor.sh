@@ -294,7 +294,33 @@ python_that_says_nothing() {
         finds WARN 'does not say which packages it has' "PATH=$work/mute:$PATH" -- python3
 }
 
-plan 65
+# ---- --run ----
+
+run_sees_convolutions() {
+    (
+        export MICRODNN_SIM_MEMORY=2g MICRODNN_MEMORY=1g MICRODNN_SIM_PROFILE=toy MICRODNN_CACHE_FILE=none
+        doctor --run -- "$MDNN_BUILD/train_cnn" --net lenet --batch 8 --iterations 1
+        [ $status -le 1 ] && says 'ok ' 'the program exited with 0' && says 'ok ' "loaded $sim/libcudnn.so.9" &&
+            says 'ok ' '1 process called the library: convolutions forward ' && says 'ok ' 'operations on the GPU were followed' &&
+            [ -z "$(find "$work" -name 'microdnn-doctor*')" ]
+    )
+}
+run_sees_nothing() { doctor --run -- /bin/sh -c 'echo not in the findings' && [ $status = 1 ] && says WARN 'no CUDA call was made' && ! grep -q 'not in' "$work/out"; }
+run_without_the_library() {
+    compile "$work/dropped" 'int main(void) { return 0; }' -static 2>/dev/null || return 0 # no static libc here
+    doctor --run -- "$work/dropped"
+    says FAIL 'the loader did not load the library' && [ $status = 2 ]
+}
+run_that_fails() {
+    doctor --json --run -- /bin/sh -c 'kill -SEGV $$'
+    [ $status = 1 ] && python3 -c 'import json, sys
+texts = [each["text"] for each in json.load(open(sys.argv[1]))["findings"] if each["subject"] == "run"]
+assert texts[0] == "the program was ended by signal 11 (Segmentation fault)", texts' "$work/out" || return 1
+    doctor --run -- /bin/sh -c 'exit 3' && says WARN 'the program exited with 3'
+}
+run_without_a_program() { doctor --run; [ $status = 2 ] && grep -q 'which program?' "$work/err"; }
+
+plan 70
 check 'a sound machine and program are fine' a_sound_machine_is_fine
 for fault in no_driver driver_without_gpu driver_mismatch driver_is_a_stub no_virtual_memory all_gpus_hidden \
     runtime_too_new address_space_limited shared_memory_too_small shared_memory_full registry_missing little_host_memory \
@@ -310,5 +336,10 @@ for fault in no_driver driver_without_gpu driver_mismatch driver_is_a_stub no_vi
     python_that_says_nothing; do
     check "fault: $(echo $fault | tr _ ' ')" $fault
 done
+check 'run: a program with convolutions is seen' run_sees_convolutions
+check 'run: no CUDA call was made' run_sees_nothing
+check 'run: a library that is not loaded' run_without_the_library
+check 'run: a program that fails, and JSON' run_that_fails
+check 'run: which program?' run_without_a_program
 check "a program's own torch and cuDNN are found" torch_is_found
 finish
