@@ -50,11 +50,35 @@ run_refuses_files_that_cannot_be() {
     said 'it is a folder'
 }
 
-plan 7
+a_library_that_came_too_late() {
+    [ -z "$MDNN_PRELOAD_FIRST" ] && [ -e "$MDNN_BUILD/sim/libcuda.so.1" ] || return 0
+    late='import ctypes, sys
+objects = [ctypes.CDLL(each) for each in sys.argv[1:]]
+for each in objects:
+    if "libmicrodnn" in each._name: each.cuMemGetInfo_v2(ctypes.byref(ctypes.c_size_t()), ctypes.byref(ctypes.c_size_t()))'
+    python3 -c "$late" "$MDNN_BUILD/sim/libcuda.so.1" "$library" 2>"$work/said" && said 'loaded after' &&
+        grep -q 'sim/libcuda.so.1, whose calls do not reach it' "$work/said" &&
+        MICRODNN_DISABLE=1 python3 -c "$late" "$MDNN_BUILD/sim/libcuda.so.1" "$library" 2>"$work/said" && silent &&
+        python3 -c "$late" "$library" "$MDNN_BUILD/sim/libcuda.so.1" 2>"$work/said" && silent &&
+        LD_PRELOAD=$library python3 -c "$late" "$MDNN_BUILD/sim/libcuda.so.1" 2>"$work/said" && silent
+}
+# Each would split the workspace, count and move.
+a_second_copy() {
+    mkdir -p "$work/copy" && cp "$library" "$work/copy/libmicrodnn.so" && [ -e "$MDNN_BUILD/sim/libcuda.so.1" ] || return 0
+    env LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library:$work/copy/libmicrodnn.so" LD_LIBRARY_PATH="$MDNN_BUILD/sim" \
+        MICRODNN_STATS=json MICRODNN_STATS_FILE="$work/stats.%p" MICRODNN_SIM_PROFILE=toy \
+        "$MDNN_BUILD/train_cnn" --net lenet --batch 8 --iterations 1 2>"$work/said" >"$work/out" &&
+        said "another copy of the library is loaded, too, and is not used: $work/copy/libmicrodnn.so" &&
+        [ "$(find "$work" -name 'stats.*' | wc -l)" = 1 ]
+}
+
+plan 9
 check 'a trace without a budget' a_trace_without_a_budget
 check 'a policy of memory without a budget' a_policy_without_a_budget
 check 'a file for statistics without statistics' a_statistics_file_without_statistics
 check 'options of Workspace Division without it' wd_without_wd
+check 'a library that is loaded after CUDA' a_library_that_came_too_late
+check 'a second copy of the library' a_second_copy
 check 'microdnn run says it once' run_says_it_once
 check 'a log file that cannot be opened' an_unwritable_log
 check 'microdnn run refuses files that cannot be written' run_refuses_files_that_cannot_be

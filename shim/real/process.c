@@ -13,6 +13,7 @@
 #include "config/option_checks.h"
 #include "config/progress.h"
 #include "config/statistics.h"
+#include "shim/real/load_order.h"
 
 static _Atomic int state = MDNN_PROCESS_NEW;
 static mdnn_options_t options;
@@ -93,12 +94,29 @@ static void load_options(void)
     }
 }
 
+/* Two copies would count and move everything twice. The one that the loader met first is called first, and works.
+ * Says what else is wrong with the order. */
+static bool is_second_copy(void)
+{
+    mdnn_load_order_t order;
+    mdnn_load_order_look(&order);
+    if (order.cuda[0])
+        MDNN_LOG(MDNN_LOG_WARN, "config",
+                 "the library was loaded after %s, whose calls do not reach it: start the program "
+                 "with `microdnn run` or LD_PRELOAD",
+                 order.cuda);
+    if (order.copy[0] && !order.copy_is_first)
+        MDNN_LOG(MDNN_LOG_WARN, "config",
+                 "another copy of the library is loaded, too, and is not used: %s", order.copy);
+    return order.copy[0] && order.copy_is_first;
+}
+
 static int start(void)
 {
     depth++;
     load_options();
     int next = MDNN_PROCESS_DISABLED;
-    if (!options.general_disable || MDNN_FAULT(DISABLE_IGNORED)) {
+    if ((!options.general_disable || MDNN_FAULT(DISABLE_IGNORED)) && !is_second_copy()) {
         next = MDNN_PROCESS_ACTIVE;
         const mdnn_status_t status = mdnn_statistics_open(&options);
         if (status != MDNN_STATUS_OK)
