@@ -1,5 +1,5 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
-TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install packages demo page_commands fault_list gpu_check \
+TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install packages demo page_commands page_marks fault_list gpu_check \
     memory_check mixed_look pytorch_bench each_convolution wd_check check_matrix check_ranks papers)
 
 # Sweeps over every call, matrices, the example's own training, and the scripts that measure: of no use twice an hour.

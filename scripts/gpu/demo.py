@@ -2,7 +2,9 @@
 """The second half of scripts/demo: trains with and without the library, side by side, first within a limit for workspace,
 then in less GPU memory than the training asks for."""
 import dataclasses
+import json
 import os
+import subprocess
 import sys
 
 import machine as machines
@@ -186,20 +188,38 @@ def memory_problems(machine, budget, stock, library):
     return problems
 
 
+def write_report(build, folder, library):
+    """A line that names the page of `microdnn report`, or says what it lacks and how to make it later."""
+    statistics = os.path.join(folder, "statistics.json")
+    with open(statistics, "w", encoding="utf-8") as file:
+        json.dump(library.statistics, file)
+    page = os.path.join(folder, "report.html")
+    command = [os.path.join(build, "microdnn"), "report", statistics, "--record", os.path.join(folder, "record"), "-o", page]
+    shown = " ".join(os.path.relpath(word, machines.ROOT) if word.startswith("/") else word for word in command)
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    if done.returncode == 0:
+        return f"{shown}\n  made a page of the training in less memory: {os.path.relpath(page, machines.ROOT)}"
+    return f"{done.stderr.strip()}\n  then this makes a page of the training in less memory: {shown}"
+
+
 def play_memory(build, stage):
-    """Trains in less memory than the training asks for; returns what is wrong, and a line for the end."""
+    """Trains in less memory than the training asks for; returns what is wrong, and lines for the end."""
+    folder = os.path.join(build, "demo")
+    os.makedirs(folder, exist_ok=True)
     print(f"\ndemo: training {stage.memory_task.net} with a batch of {stage.memory_task.batch} in all the memory that it "
           "asks for ...", flush=True)
     stock = training.run(build, stage.machine, stage.memory_task, False)
     budget = int(stock.training["peak_bytes"] * BUDGET_SHARE)
     print(f"demo: it took {size(stock.training['peak_bytes'])}; training again within {size(budget)} ...", flush=True)
     library = training.run(build, stage.machine, stage.memory_task, True,
-                           {"MICRODNN_MEMORY_BUDGET": str(budget), "MICRODNN_CONVOLUTION_POLICY": "off"})
+                           {"MICRODNN_MEMORY_BUDGET": str(budget), "MICRODNN_CONVOLUTION_POLICY": "off",
+                            "MICRODNN_MEMORY_RECORD": os.path.join(folder, "record")})
     print_memory(stock, library)
     return memory_problems(stage.machine, budget, stock, library), (
         f"trained in {size(gpu_memory(library))} instead of {size(gpu_memory(stock))}, in "
         f"{library.iteration_ms / stock.iteration_ms:.2f} times the time, with "
-        f"{'the same bits' if stock.losses == library.losses else 'losses that agree'}")
+        f"{'the same bits' if stock.losses == library.losses else 'losses that agree'}\n  "
+        f"{write_report(build, folder, library)}")
 
 
 def main():
