@@ -7,8 +7,8 @@ LONG_TESTS := $(patsubst %,test/%.sh,every_fault packages demo page_commands tra
     pytorch_bench each_convolution wd_check check_matrix check_ranks papers)
 QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
-TESTS += test/packing_look.sh
-LONG_TESTS += test/packing_look.sh
+TESTS += test/packing_look.sh test/remake_look.sh
+LONG_TESTS += test/packing_look.sh test/remake_look.sh
 
 # Compiled of several sources at once, these have no list of their headers.
 $(filter $(B)/test/shim/%,$(TESTS) $(TEST_DEPS)): $(wildcard config/*.h config/*.def config/node/*.h optimizer/*.h offload/*/*.h \

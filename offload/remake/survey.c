@@ -147,7 +147,8 @@ static mdnn_value_operation_t operation_at(walk_t *walk, uint32_t position)
         mdnn_value_role_t role = MDNN_VALUE_UPDATE;
         if (use->role == MDNN_USE_READ)
             role = MDNN_VALUE_READ;
-        else if (makes(period, position, use))
+        else if (makes(period, position, use) ||
+                 (use->role == MDNN_USE_WRITE && walk->roles == MDNN_SURVEY_GUESS))
             role = MDNN_VALUE_WRITE;
         else if (use->role == MDNN_USE_UNKNOWN && writes)
             role = MDNN_VALUE_READ;

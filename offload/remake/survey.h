@@ -3,9 +3,11 @@
  * alone, so that a record from any run says what remaking would be worth.
  *
  * A record says of few uses whether they read or write. What nobody knows is assumed, in one of two ways:
- *   - CAUTIOUS: it may be written, unless it is the first use of a range, which makes all of it.
- *   - GUESS: it is read, unless no use of the operation is known to write: then the first range that it names is written,
- *     since kernels commonly name their result first. So what really can be remade lies between the two.
+ *   - CAUTIOUS: it may be written, and what is written may be a part, unless it is the first use of a range, which makes
+ *     all of it.
+ *   - GUESS: it is read, unless no use of the operation is known to write: then the first range that it names is updated,
+ *     since kernels commonly name their result first. What is known to be written is written as a whole.
+ * So what really can be remade lies between the two.
  * In both, an operation that reads nothing on the device does not repeat: it may copy from the host, or draw random
  * numbers. Whether other operations give the same bytes again, only proofs on the device can say. */
 #ifndef MDNN_SURVEY_H
