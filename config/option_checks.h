@@ -4,7 +4,7 @@
 
 #include "config/options_table.h"
 
-/* The option without which option `id` has no effect now; MDNN_OPTION_COUNT if it has one, or was not set. */
+/* The option without which option `id` has no effect now; MDNN_OPTION_COUNT if `id` has an effect, or was not set. */
 mdnn_option_id_t mdnn_option_lacks(const mdnn_options_t *options, mdnn_option_id_t id);
 
 /* Whether the option was set for this run: in the environment, not in a file. */

@@ -13,7 +13,7 @@
 
 typedef struct mdnn_node_device mdnn_node_device_t;
 
-/* Of copies from and to the device, in MB/s. 0: not measured. */
+/* Rates of copies from and to the device, in MB/s. 0: not measured. */
 typedef struct mdnn_node_rates {
     uint32_t out, in;
 } mdnn_node_rates_t;
@@ -22,30 +22,32 @@ typedef struct mdnn_node_rates {
 typedef struct mdnn_node_peer {
     uint64_t process; /* equal for devices of one process */
     uint64_t device;  /* which GPU: equal in all processes, never 0 */
-    uint64_t place;   /* equal: behind one switch, as the system says; 0: it does not say */
-    mdnn_node_rates_t alone, together; /* copies of nobody else at the time; of others, too */
+    /* equal for devices behind one switch, as the system says; 0: it does not say */
+    uint64_t place;
+    /* alone: while nobody else copied; together: while others copied, too */
+    mdnn_node_rates_t alone, together;
     uint64_t work;   /* what it repeats, and its budget: mdnn_node_device_works; 0: not known */
-    uint64_t joined; /* when */
-    bool moves_out, moves_in; /* now */
+    uint64_t joined; /* when the device joined */
+    bool moves_out, moves_in; /* whether copies are under way now */
     bool is_own;              /* it is the device that was asked about */
 } mdnn_node_peer_t;
 
 enum { MDNN_NODE_PEERS = 64 };
 
-/* The device appears to others. OUT_OF_MEMORY: there are too many entries, or no memory. *device belongs to the
+/* Makes the device visible to others. OUT_OF_MEMORY: there are too many entries, or no memory. *device belongs to the
  * registry and lives until mdnn_node_device_leave or the registry's end. */
 mdnn_status_t mdnn_node_device_join(mdnn_node_registry_t *registry, uint64_t device, uint64_t place,
                                     mdnn_node_rates_t alone, mdnn_node_device_t **joined);
 void mdnn_node_device_leave(mdnn_node_device_t *device); /* accepts NULL */
 
-/* These change what others read of the device. They accept NULL. What does not change costs no lock. */
+/* These change what others read of the device. They accept NULL. A call that changes nothing takes no lock. */
 void mdnn_node_device_moves(mdnn_node_device_t *device, bool out, bool in);
 void mdnn_node_device_together(mdnn_node_device_t *device, mdnn_node_rates_t rates);
 void mdnn_node_device_works(mdnn_node_device_t *device, uint64_t work);
 
-/* The devices of living processes, this one among them, in an order that all processes see: by when they joined, and
- * those of one moment by their place in the file. Returns how many there are, of which at most `capacity` are listed.
- * Reads /proc once for each. */
+/* The devices of living processes, this one among them, in an order that is the same for all processes: by the time
+ * when they joined, and at equal times by their place in the file. Returns how many there are, of which at most
+ * `capacity` are listed. Reads /proc once for each. */
 size_t mdnn_node_device_list(mdnn_node_device_t *device, mdnn_node_peer_t *peers, size_t capacity);
 
 #endif

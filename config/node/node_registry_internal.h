@@ -1,4 +1,5 @@
-/* The registry's layout and its lock-free rules, which its files share (config/node/node_registry.h, node_devices.h). */
+/* The registry's layout and the rules for using it without locks, which its files share (config/node/node_registry.h,
+ * node_devices.h). */
 #ifndef MDNN_NODE_REGISTRY_INTERNAL_H
 #define MDNN_NODE_REGISTRY_INTERNAL_H
 
@@ -24,7 +25,7 @@ typedef struct registry_header {
     _Atomic uint32_t entries;
 } registry_header_t;
 
-/* Of an entry that is a device's; 0 in an entry that is a process's. */
+/* Words of a device's entry; 0 in the entry of a process. */
 enum {
     WORD_DEVICE,   /* which GPU */
     WORD_PLACE,    /* which switch it seems to be behind */
@@ -38,7 +39,7 @@ enum {
     WORDS
 };
 
-/* A process, or a device that one uses. Zeroed: free. */
+/* The entry of a process, or of a device that a process uses. All zero: free. */
 typedef struct registry_entry {
     _Atomic uint64_t process; /* who it is; 0: nobody */
     _Atomic uint64_t pinned_bytes;
@@ -79,7 +80,7 @@ struct mdnn_node_registry {
 
 /* Who this process is: its number, when it started, and what changes with exec. 0: the system does not say. */
 uint64_t mdnn_node_own_process(void);
-/* Whether this is a process that lives and runs the program that it ran when it came. Reads /proc. */
+/* Whether this process lives and still runs the program that it ran when it took the entry. Reads /proc. */
 bool mdnn_node_is_alive(uint64_t process);
 
 /* Takes the entry over from `before`. It is ours from the exchange on, and its words are zero. False: somebody else was
@@ -90,7 +91,7 @@ bool mdnn_node_claim(mdnn_node_registry_t *registry, registry_entry_t *entry, ui
 
 /* After the registry moved to another file: takes an entry there for each device. Locked. */
 void mdnn_node_devices_move(mdnn_node_registry_t *registry);
-/* The entries are free. Locked, or nobody else knows the registry. */
+/* Frees the entries. Locked, or nobody else knows the registry. */
 void mdnn_node_devices_end(mdnn_node_registry_t *registry);
 
 #endif

@@ -180,8 +180,8 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
  * enough. */
 mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                              uint64_t *address);
-/* The same for a workspace that the next operation names, which a plan knows only as that operation's: it has its
- * memory at once, of the same size again if there was one. */
+/* The same for a workspace that the next operation names and that a plan knows only as the workspace of that operation:
+ * it gets its memory immediately, if possible that of an earlier workspace of the same size. */
 mdnn_status_t mdnn_memory_lend(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                uint64_t *address);
 /* Called after an allocation of that size, or a pin of it, was refused. `optional` says whether the program can do
@@ -254,9 +254,9 @@ typedef struct mdnn_memory_operation {
     uint64_t time_token, began;    /* the mechanism's */
 } mdnn_memory_operation_t;
 
-/* Several operations that count as one: those of a convolution, which are others in each of its variants. The parts are
- * made resident, held and marked like other operations, but the call is recorded and not they. Its workspace is memory
- * that was lent for it, and none of the uses. */
+/* Several operations that count as one: those of a convolution, which are others in each of its variants. The operands
+ * of the parts are made resident, held and marked as for other operations, but only the call is recorded. Its workspace
+ * is memory that was lent for it, and is not one of its uses. */
 typedef struct mdnn_memory_call {
     uint64_t key; /* what it is, whatever runs */
     const char *name;
@@ -283,8 +283,9 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
  * the plan follower's advice. */
 void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, bool enqueued);
 
-/* Around the parts of a call. begin returns the most bytes of workspace that the plan lets it use; UINT64_MAX: as the
- * program asks. end records the call, if a part was enqueued, and follows the plan follower's advice. */
+/* Called around the parts of a call. begin returns the most bytes of workspace that the plan lets the call use;
+ * UINT64_MAX: as the program asks. end records the call, if a part was enqueued, and follows the plan follower's
+ * advice. */
 uint64_t mdnn_memory_call_begin(mdnn_memory_t *memory, mdnn_memory_call_t *call);
 void mdnn_memory_call_end(mdnn_memory_t *memory, mdnn_memory_call_t *call);
 

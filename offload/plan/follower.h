@@ -70,8 +70,8 @@ void mdnn_follower_timed(mdnn_follower_t *follower, uint64_t sequence, double ti
 uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower); /* of the next record */
 
 /* The most bytes of workspace that the operation with this key may use if it comes next, by the choices that are in
- * effect; UINT64_MAX: as the program asks for it, or nothing is known. Choices change between iterations only, when the
- * period begins anew under its plan. O(1). */
+ * effect; UINT64_MAX: as much as the program asks for, or nothing is known. Choices change between iterations only,
+ * when the period begins anew under its plan. O(1). */
 uint64_t mdnn_follower_workspace(const mdnn_follower_t *follower, uint64_t key);
 
 /* How many operations there are until the next use of the range, for choosing what leaves on demand: the range with the

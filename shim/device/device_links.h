@@ -1,5 +1,5 @@
 /* A device's place among those of all processes that move memory over links to the host: it appears in the registry of
- * the node (config/node/node_devices.h) and says there whether it moves (docs/design/ranks.md).
+ * the node (config/node/node_devices.h), which says whether copies of it are under way (docs/design/ranks.md).
  *
  * The caller holds the device's lock around every call. */
 #ifndef MDNN_DEVICE_LINKS_H
@@ -16,7 +16,7 @@ typedef struct mdnn_device_links mdnn_device_links_t;
 mdnn_device_links_t *mdnn_device_links_create(const mdnn_driver_t *driver, CUdevice device,
                                               mdnn_node_registry_t *registry,
                                               const mdnn_link_t *alone);
-void mdnn_device_links_destroy(mdnn_device_links_t *links); /* leaves; accepts NULL */
+void mdnn_device_links_destroy(mdnn_device_links_t *links); /* leaves the registry; accepts NULL */
 
 /* Says whether copies are under way. Accepts NULL. */
 void mdnn_device_links_moves(mdnn_device_links_t *links, bool out, bool in);

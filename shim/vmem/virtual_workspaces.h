@@ -1,9 +1,9 @@
-/* Workspaces under a budget. For which there is room beside the operands of their convolutions
- * (shim/vmem/workspace_sizes.h has the sizes that a device has learnt), and which the library lends.
+/* Workspaces under a budget: decides for which workspaces there is room beside the operands of their convolutions
+ * (shim/vmem/workspace_sizes.h keeps the sizes that are known for a device), and lends workspaces.
  *
- * All operations of a convolution that runs in lent memory count as one, so that a plan may change what runs without
- * losing the program, and the plan says how much workspace it may have (offload/plan/follower.h). The workspace that
- * the program passed is then never named, so it needs no memory. */
+ * All operations of a convolution that runs in lent memory count as one, so that a plan may change what runs and still
+ * be followed. The plan says how much workspace the call may have (offload/plan/follower.h). The workspace that the
+ * program passed is then never named, so it needs no memory. */
 #ifndef MDNN_VIRTUAL_WORKSPACES_H
 #define MDNN_VIRTUAL_WORKSPACES_H
 
@@ -33,14 +33,14 @@ typedef struct mdnn_virtual_call {
 
 /* Whether there is a budget and memory.variants allows it. */
 bool mdnn_virtual_calls_on(void);
-/* Whether all operands and `workspace`, where the program has its own, lie in memory that can move on one device, and
- * the stream is not being captured. Then *limit_bytes is what the plan lets the call use, UINT64_MAX if it says
- * nothing, and lend may follow. Thread-safe; waits for the lock of the device only. */
+/* Whether all operands, and `workspace` if the program has its own, lie in memory that can move on one device, and the
+ * stream is not being captured. Then *limit_bytes is what the plan lets the call use (UINT64_MAX: the plan says
+ * nothing), and lend may follow. Thread-safe; waits for the lock of the device only. */
 bool mdnn_virtual_call_begin(mdnn_virtual_call_t *call, uint64_t workspace, uint64_t *limit_bytes);
-/* Lends `bytes`, which may be 0; from now on this thread's operations are the call's. False: there is no such memory,
- * and the call counts as not begun. May wait as an allocation does. */
+/* Lends `bytes`, which may be 0; from now on this thread's operations are the call's. False: there is not that much
+ * memory, and the call counts as not begun. May wait as an allocation does. */
 bool mdnn_virtual_call_lend(mdnn_virtual_call_t *call, uint64_t bytes);
-/* Called after all was enqueued: takes the memory back in stream order, and records the call. */
+/* Called after the whole call was enqueued: takes the memory back in stream order, and records the call. */
 void mdnn_virtual_call_end(mdnn_virtual_call_t *call);
 
 /* In virtual_operations.c: the thread's operations are parts of `call`; NULL: of none, as before. */
