@@ -13,6 +13,7 @@ mdnn_status_t tool_advice_init(tool_advice_t *advice, const mdnn_run_record_t *r
     const mdnn_schedule_t still = {0};
     uint64_t *const resident = calloc((size_t)period->operation_count + 1, sizeof *resident);
     *advice = (tool_advice_t){.record = record,
+                              .scale = 1,
                               .own_bytes = record->budget_bytes - record->ranges_bytes,
                               .compute_ms = mdnn_period_compute_us(period, NULL) / 1e3};
     if (!resident)
@@ -132,16 +133,42 @@ mdnn_status_t tool_advice_add_budgets(tool_advice_t *advice)
     return least < most ? tool_advice_add_budget(advice, least) : MDNN_STATUS_OK;
 }
 
+static void scale_operation(mdnn_period_t *period, uint32_t position, double times)
+{
+    const mdnn_operation_t *const operation = &period->operations[position];
+    for (uint32_t v = 0; v < operation->variant_count; v++)
+        period->variants[operation->first_variant + v].time_us *= times;
+}
+
+mdnn_status_t tool_advice_fit(mdnn_run_record_t *record, double measured_ms, double *scale)
+{
+    const tool_advice_t advice = {.record = record,
+                                  .own_bytes = record->budget_bytes - record->ranges_bytes};
+    mdnn_parts_t parts;
+    mdnn_move_plan_t plan;
+    MDNN_TRY(tool_advice_plan(&advice, &record->period, &record->link, record->budget_bytes, &parts,
+                              &plan));
+    const mdnn_replay_result_t predicted = plan.predicted;
+    const bool fits = plan.verdict == MDNN_VERDICT_FITS && predicted.compute_us > 0;
+    mdnn_parts_fini(&parts);
+    mdnn_move_plan_fini(&plan);
+    *scale = fits ? (measured_ms * 1e3 - (predicted.time_us - predicted.compute_us)) /
+                        predicted.compute_us
+                  : 0;
+    if (!(*scale > 0))
+        return MDNN_STATUS_NOT_FOUND;
+    for (uint32_t i = 0; i < record->period.operation_count; i++)
+        scale_operation(&record->period, i, *scale);
+    return MDNN_STATUS_OK;
+}
+
 /* Convolutions take longer as the arithmetic is slower, and everything else as that or the memory is, whichever is
  * slower in proportion. */
 static void scale_times(mdnn_period_t *period, double arithmetic, double memory)
 {
     for (uint32_t i = 0; i < period->operation_count; i++) {
-        const mdnn_operation_t *const operation = &period->operations[i];
-        const bool convolution = operation->kind != MDNN_OPERATION_OTHER;
-        const double times = convolution || arithmetic > memory ? arithmetic : memory;
-        for (uint32_t v = 0; v < operation->variant_count; v++)
-            period->variants[operation->first_variant + v].time_us *= times;
+        const bool convolution = period->operations[i].kind != MDNN_OPERATION_OTHER;
+        scale_operation(period, i, convolution || arithmetic > memory ? arithmetic : memory);
     }
 }
 

@@ -54,13 +54,14 @@ typedef struct tool_advice {
     uint64_t peak_bytes; /* the smallest budget in which nothing moves */
     uint64_t floor_bytes;
     double compute_ms;
+    double scale;   /* of the recorded times: see tool_advice_fit */
     uint32_t batch; /* of the recorded run; 0: unknown */
     tool_arithmetic_t arithmetic;
     tool_advice_row_t *rows;
     size_t count, capacity;
 } tool_advice_t;
 
-/* Fills everything but `batch`, `arithmetic` and the rows. `record` outlives the advice. OUT_OF_MEMORY. */
+/* Fills everything but `scale`, `batch`, `arithmetic` and the rows. `record` outlives the advice. OUT_OF_MEMORY. */
 mdnn_status_t tool_advice_init(tool_advice_t *advice, const mdnn_run_record_t *record);
 void tool_advice_fini(tool_advice_t *advice);
 
@@ -71,6 +72,11 @@ mdnn_status_t tool_advice_add_budgets(tool_advice_t *advice);
 /* Adds a row for another GPU with all of its memory. `own` is the record's. OUT_OF_MEMORY. */
 mdnn_status_t tool_advice_add_gpu(tool_advice_t *advice, const tool_gpu_t *own,
                                   const tool_gpu_t *gpu);
+
+/* Scales the times of the record so that its run takes as long as was measured: what operations, and the gaps between
+ * them, take together is what the iteration took without the waits that the plan expects. *scale: by how much. NOT_FOUND:
+ * nothing fits into the budget of the run, or the waits alone take longer; OUT_OF_MEMORY. */
+mdnn_status_t tool_advice_fit(mdnn_run_record_t *record, double measured_ms, double *scale);
 
 /* The best plan of the period for a budget, of which own_bytes are not for ranges. As mdnn_best_plan. */
 mdnn_status_t tool_advice_plan(const tool_advice_t *advice, const mdnn_period_t *period,

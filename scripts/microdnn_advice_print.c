@@ -186,6 +186,7 @@ static void print_json_head(const tool_advice_t *advice, FILE *out)
     print_json_bytes("peak_bytes", advice->peak_bytes, out);
     print_json_bytes("floor_bytes", advice->floor_bytes, out);
     mdnn_print_json_ms("compute_ms", advice->compute_ms, out);
+    mdnn_print_json_ms("scale", advice->scale, out);
     fputs(",\n", out);
     print_json_link(&record->link, out);
     if (advice->batch > 0)

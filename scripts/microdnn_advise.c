@@ -22,6 +22,8 @@ static const char usage[] =
     "                       default if the record's own is known); none: no other GPU\n"
     "  --arithmetic KIND    what scales times between GPUs: fp32, tf32 or fp16 (fp32)\n"
     "  --batch IMAGES       the batch of the recorded run: also says which batches fit\n"
+    "  --measured MS        how long an iteration of the recorded run took; scales the recorded\n"
+    "                       times so that the prediction for the run's budget is about that\n"
     "  --json               instead of a table\n"
     "  --iteration          with --json: memory and moves of one iteration in the run's budget\n"
     "  --plot FILE          also draws time against budget, as .svg, .png or .pdf; needs Python "
@@ -41,6 +43,7 @@ typedef struct request {
     bool all_gpus, no_gpus, json, iteration, help;
     tool_arithmetic_t arithmetic;
     uint32_t batch;
+    double measured_ms; /* 0: not said */
 } request_t;
 
 /* ---- the command line ---- */
@@ -104,6 +107,15 @@ static bool take_batch(request_t *request, const char *text)
     return true;
 }
 
+static bool take_measured(request_t *request, const char *text)
+{
+    if (mdnn_parse_decimal(text, &request->measured_ms) == MDNN_STATUS_OK &&
+        request->measured_ms > 0)
+        return true;
+    tool_complain("--measured: '%s' is not a time in milliseconds", text);
+    return false;
+}
+
 static bool take_option(request_t *request, int choice, const char *value)
 {
     switch (choice) {
@@ -115,6 +127,8 @@ static bool take_option(request_t *request, int choice, const char *value)
         return take_arithmetic(request, value);
     case 'n':
         return take_batch(request, value);
+    case 'm':
+        return take_measured(request, value);
     case 'j':
         request->json = true;
         return true;
@@ -138,6 +152,7 @@ static bool take_request(int argc, char **argv, request_t *request)
                                                  {"gpu", required_argument, NULL, 'g'},
                                                  {"arithmetic", required_argument, NULL, 'a'},
                                                  {"batch", required_argument, NULL, 'n'},
+                                                 {"measured", required_argument, NULL, 'm'},
                                                  {"json", no_argument, NULL, 'j'},
                                                  {"iteration", no_argument, NULL, 'i'},
                                                  {"plot", required_argument, NULL, 'p'},
@@ -239,10 +254,28 @@ static bool plot(const tool_advice_t *advice, const char *file)
     return tool_end_drawing(to_script, process) && status == MDNN_STATUS_OK;
 }
 
-static int show(const request_t *request, const mdnn_run_record_t *record)
+/* Without a factor the recorded times stay. */
+static mdnn_status_t fit(const request_t *request, mdnn_run_record_t *record, double *scale)
 {
-    tool_advice_t advice;
-    mdnn_status_t status = tool_advice_init(&advice, record);
+    const mdnn_status_t status = request->measured_ms > 0
+                                     ? tool_advice_fit(record, request->measured_ms, scale)
+                                     : MDNN_STATUS_OK;
+    if (status != MDNN_STATUS_NOT_FOUND)
+        return status;
+    tool_complain("--measured: the run cannot have taken that long, as its record has it; the "
+                  "recorded times are used");
+    *scale = 1;
+    return MDNN_STATUS_OK;
+}
+
+static int show(const request_t *request, mdnn_run_record_t *record)
+{
+    tool_advice_t advice = {0};
+    double scale = 1;
+    mdnn_status_t status = fit(request, record, &scale);
+    if (status == MDNN_STATUS_OK)
+        status = tool_advice_init(&advice, record);
+    advice.scale = scale;
     if (status == MDNN_STATUS_OK)
         status = add_rows(request, &advice);
     if (status == MDNN_STATUS_OK && request->json)

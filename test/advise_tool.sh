@@ -141,6 +141,17 @@ a_program_that_shows_no_batch_gets_no_number() {
         grep -q '^ *100 bytes .* -  *-$' "$work/table" || { cat "$work/table"; return 1; }
 }
 
+times_are_fitted_to_what_was_measured() {
+    advise "$work/vgg16" --budget 12g --budget 15g --gpu none && cp "$work/json" "$work/before" &&
+        advise "$work/vgg16" --budget 12g --budget 15g --gpu none --measured 230 && python '
+before = json.load(open("'"$work"'/before"))
+scale = (230 - before["rows"][0]["wait_ms"]) / before["compute_ms"]
+assert before["scale"] == 1 < advice["scale"] and abs(advice["scale"] - scale) < 1e-5, (scale, advice["scale"])
+assert abs(advice["compute_ms"] - scale * before["compute_ms"]) < 1e-3 and own[1]["ms"] == advice["compute_ms"]
+assert 215 < own[0]["ms"] <= 231 # longer operations hide more of the moves' && advise "$work/vgg16" --gpu none \
+        --measured 1 && python 'assert advice["scale"] == 1' && grep -q 'cannot have taken that long' "$work/err"
+}
+
 refuses() { # status, pattern, arguments...
     wanted=$1 pattern=$2 status=0
     shift 2
@@ -160,6 +171,7 @@ mistakes_are_named() {
         refuses 2 "gpu: 'GTX 480' is not known; known are:" "$work/vgg16" --gpu 'GTX 480' &&
         refuses 2 "gpu: 'RTX' is not one of them only" "$work/vgg16" --gpu RTX &&
         refuses 2 "batch: '0' is not" "$work/vgg16" --batch 0 &&
+        refuses 2 "measured: 'long' is not" "$work/vgg16" --measured long &&
         refuses 2 "arithmetic: there is no 'fp8'" "$work/vgg16" --arithmetic fp8 &&
         refuses 2 'iteration goes with --json' "$work/vgg16" --iteration
 }
@@ -170,7 +182,7 @@ an_unknown_gpu_is_no_ground_for_comparing() {
         grep -q "nothing is known of 'Some other GPU'" "$work/err"
 }
 
-plan 12
+plan 13
 check 'more memory never costs time' more_memory_never_costs_time
 check 'a budget below the least is named so' a_budget_below_the_least_is_named_so
 check 'the table has the same numbers as the JSON' the_table_has_the_same_numbers
@@ -180,6 +192,7 @@ check 'memory and moves of an iteration add up' an_iteration_adds_up
 check 'the plan of the run is found again' the_plan_of_the_run_is_found_again
 check 'batches are those of equations 6 and 8' batches_are_those_of_the_equations
 check 'a program that shows no batch gets no number' a_program_that_shows_no_batch_gets_no_number
+check 'times are fitted to what was measured' times_are_fitted_to_what_was_measured
 check 'mistakes are named' mistakes_are_named
 check 'an unknown GPU is no ground for comparing' an_unknown_gpu_is_no_ground_for_comparing
 check 'the help names every option' sh -c "'$tool' advise --help | grep -q -- --arithmetic"
