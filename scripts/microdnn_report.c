@@ -21,6 +21,8 @@ static const char usage[] =
     "  -o, --output FILE    the page, such as run.html\n"
     "  --trace FILE         adds what --trace wrote; of several processes in their order\n"
     "  --record FILE        adds what --record wrote; of several processes in their order\n"
+    "  --costs FILE         adds the configurations of each convolution that are worth it, from\n"
+    "                       this database of measured costs (option cache.file of the run)\n"
     "  --figures FOLDER     also writes each figure as SVG and PNG there\n"
     "\n"
     "Needs Python 3.8 and its package matplotlib 3.6, or newer ones.\n"
@@ -101,10 +103,13 @@ static void add_option(arguments_t *arguments, const char *option, const char *v
 /* TOOL_OK, or the exit status after a complaint; with `help` wanted, neither. */
 static int take_options(int argc, char **argv, arguments_t *arguments, bool *help)
 {
-    static const struct option long_options[] = {
-        {"output", required_argument, NULL, 'o'}, {"trace", required_argument, NULL, 't'},
-        {"record", required_argument, NULL, 'r'}, {"figures", required_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {{"output", required_argument, NULL, 'o'},
+                                                 {"trace", required_argument, NULL, 't'},
+                                                 {"record", required_argument, NULL, 'r'},
+                                                 {"costs", required_argument, NULL, 'c'},
+                                                 {"figures", required_argument, NULL, 'f'},
+                                                 {"help", no_argument, NULL, 'h'},
+                                                 {NULL, 0, NULL, 0}};
     bool has_output = false;
     for (int choice; (choice = tool_next_option(argc, argv, "o:h", long_options)) != -1;) {
         if (choice == '?')
@@ -116,6 +121,7 @@ static int take_options(int argc, char **argv, arguments_t *arguments, bool *hel
                        choice == 'o'   ? "--output"
                        : choice == 't' ? "--trace"
                        : choice == 'r' ? "--record"
+                       : choice == 'c' ? "--costs"
                                        : "--figures",
                        optarg);
     }

@@ -81,6 +81,22 @@ for place, row in enumerate(rows):
 assert "2.00 ×" in page.text and "only divided" in page.text # 2.25 ms in 1.125
 assert "figure-convolutions" in page.ids'
 }
+fronts_are_shown_if_costs_are_given() {
+    LD_LIBRARY_PATH=$build/sim MICRODNN_SIM_MODE=timing "$tool" run --set cache.file="$work/costs" --workspace-limit 64m \
+        --stats json --stats-file "$work/third.json" -- "$build/train_cnn" --net alexnet --batch 64 --search heuristic \
+        --workspace-limit 64m --iterations 6 > "$work/out" 2> "$work/err" || { cat "$work/err"; return 1; }
+    report three.html "$work/third.json" --costs "$work/costs" && python "$work/three.html" '
+kernels = page.json["plans"][0]["kernels"]
+assert len(kernels) == len(page.json["statistics"][0]["convolutions"]) > 20
+paths = {path: value for value, path, _ in page.numbers}
+for place, kernel in enumerate(kernels):
+    for number, point in enumerate(kernel["desirable"]):
+        assert paths[f"plans.0.kernels.{place}.desirable.{number}.time_ms"] == repr(point["time_ms"])
+assert max(len(kernel["desirable"]) for kernel in kernels) > 3
+assert "figure-fronts" in page.ids and "figure-convolutions" in page.ids
+assert [table["caption"] for table in page.tables] == [
+    "Each convolution, undivided and as it runs", "What was counted, by process"] # there was no budget'
+}
 every_time_of_the_host_has_its_words() {
     python "$work/one.html" '
 sys.path.insert(0, "scripts/report")
@@ -199,10 +215,11 @@ advice_is_drawn() {
         2> "$work/err" && grep -q "can be .svg, .png or .pdf, not '.xyz'" "$work/err" && [ ! -e "$work/advice.xyz" ]
 }
 
-plan 15
+plan 16
 check 'a page is made of statistics, traces and records' a_page_is_made
 check 'its numbers are those of the JSON' its_numbers_are_those_of_the_json
 check 'convolutions are shown before and after' convolutions_are_shown_before_and_after
+check 'fronts are shown if costs are given' fronts_are_shown_if_costs_are_given
 check 'every time of the host has its words' every_time_of_the_host_has_its_words
 check 'every figure is there, as SVG and PNG too' every_figure_is_there
 check 'it refers to nothing else' it_refers_to_nothing_else

@@ -1,6 +1,6 @@
 """The pictures and the page of `microdnn report`, and the picture of `microdnn advise --plot`.
 
-    report -o FILE [--figures FOLDER] [--trace FILE]... [--record FILE]... STATISTICS...
+    report -o FILE [--figures FOLDER] [--trace FILE]... [--record FILE]... [--costs FILE] STATISTICS...
     advice FILE            draws the JSON of `microdnn advise` on standard input
 
 `microdnn` starts this with arguments that it has checked.
@@ -54,9 +54,10 @@ def report(arguments):
     parser.add_argument("--figures")
     parser.add_argument("--trace", action="append", default=[])
     parser.add_argument("--record", action="append", default=[])
+    parser.add_argument("--costs")
     parser.add_argument("statistics", nargs="+")
     asked = parser.parse_args(arguments)
-    ranks = data.read_all(asked.statistics, asked.trace, asked.record)
+    ranks = data.read_all(asked.statistics, asked.trace, asked.record, asked.costs)
     drawn = figures().all_of(ranks)
     import page
     write(asked.output, page.make(ranks, drawn).encode())

@@ -35,7 +35,7 @@ class Rank:
 
     def __init__(self, path, stats, memory):
         self.path, self.stats, self.memory = path, stats, memory
-        self.trace = self.advice = None
+        self.trace = self.advice = self.plan = None
         self.label = ""
 
     @property
@@ -60,6 +60,11 @@ def read_statistics(path):
 
 def read_record(path):
     return _tool_json("advise", "--json", "--iteration", "--gpu", "none", path)
+
+
+def read_plan(path, costs):
+    """The convolutions of a run with all configurations that are worth it, from a database of measured costs."""
+    return _tool_json("plan", "--from-run", path, "--device-db", costs, "--total", "1024GiB", "--json")
 
 
 # ---- traces ----
@@ -147,7 +152,7 @@ def _belongs(ranks, number, device):
     return None
 
 
-def read_all(statistics, traces, records):
+def read_all(statistics, traces, records, costs=None):
     """One Rank per device with a budget. Traces and records are given in the order of the statistics."""
     ranks = [rank for path in statistics for rank in read_statistics(path)]
     for number, path in enumerate(traces):
@@ -156,6 +161,8 @@ def read_all(statistics, traces, records):
             if rank is None:
                 raise Trouble(f"{path}: device {device} of this trace is in no statistics")
             rank.trace = trace
+    for rank in ranks if costs else ():
+        rank.plan = read_plan(rank.path, costs)
     for number, path in enumerate(records):
         advice = read_record(path)
         rank = _belongs(ranks, number, advice["device"])

@@ -352,6 +352,43 @@ def convolutions(ranks):
                    lambda narrow: 0.32 * len(rows) + 1.2)
 
 
+PANELS = 6
+
+
+def front_of(rank, row):
+    """The place of the convolution in the plan, and its configurations; (None, []) without a plan."""
+    for place, kernel in enumerate(rank.plan["kernels"] if rank.plan else ()):
+        if kernel["problem"] == row["problem"]:
+            return place, kernel["desirable"]
+    return None, []
+
+
+def fronts(ranks):
+    rank = ranks[0]
+    rows = [row for row in gains(rank.stats.get("convolutions", [])) if len(front_of(rank, row)[1]) > 1][:PANELS]
+    if not rows:
+        return None
+
+    def draw(figure, narrow):
+        columns = 2 if narrow else 3
+        lines = -(-len(rows) // columns)
+        axes = figure.subplots(lines, columns, squeeze=False).flat
+        for axis, row in zip(axes, rows):
+            front = front_of(rank, row)[1]
+            axis.step([point["workspace_bytes"] / (1 << 20) for point in front], [point["time_ms"] for point in front],
+                      where="post", color=LOOKS["in"][0], marker="o", markersize=4)
+            axis.plot(row["workspace_bytes"] / (1 << 20), row["configuration_ms"], "D", color=FOREWARNED, markersize=8,
+                      fillstyle="none")
+            axis.set_title(short_problem(row["problem"]), fontsize=6 if narrow else 7)
+            axis.set(ylim=(0, None), xlabel="MiB", ylabel="ms")
+        for axis in list(axes)[: lines * columns - len(rows)]:
+            axis.set_axis_off()
+
+    return Drawing("fronts", "Time against workspace",
+                   "Each dot is a configuration that no other one beats in both; the diamond is the one that ran.", draw,
+                   lambda narrow: 2.1 * -(-len(rows) // (2 if narrow else 3)))
+
+
 def processes(ranks):
     """One rank for each file: what is not of one device is there once."""
     return list({rank.path: rank for rank in ranks}.values())
@@ -359,7 +396,7 @@ def processes(ranks):
 
 def all_of(ranks):
     found = {}
-    for make in (memory_by_kind, planned_moves, memory_of_run, seen_moves, milliseconds, budgets, convolutions):
+    for make in (memory_by_kind, planned_moves, memory_of_run, seen_moves, milliseconds, budgets, convolutions, fronts):
         drawing = make(ranks)
         if drawing:
             found[drawing.name] = drawing

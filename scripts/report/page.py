@@ -19,18 +19,22 @@ class Numbers:
     """Makes <data> elements, and knows where each number stands."""
 
     def __init__(self, ranks):
-        self.statistics, self.advice = [], []
+        self.statistics, self.advice, self.plans = [], [], []
         self._place, self._advice_place = {}, {}
         for rank in ranks:
             if rank.path not in self._place:
                 self._place[rank.path] = len(self.statistics)
                 self.statistics.append(rank.stats)
+                self.plans.append(rank.plan)
             if rank.advice:
                 self._advice_place[id(rank)] = len(self.advice)
                 self.advice.append(rank.advice)
 
+    def found(self):
+        return {"statistics": self.statistics, "advice": self.advice, "plans": self.plans}
+
     def element(self, path, shown):
-        value = {"statistics": self.statistics, "advice": self.advice}
+        value = self.found()
         for step in path:
             value = value[step]
         if value is None:
@@ -47,8 +51,11 @@ class Numbers:
     def advised(self, rank, *path, shown=plain):
         return self.element(("advice", self._advice_place[id(rank)]) + path, shown)
 
+    def planned(self, rank, *path, shown=plain):
+        return self.element(("plans", self._place[rank.path]) + path, shown)
+
     def json(self):
-        text = json.dumps({"statistics": self.statistics, "advice": self.advice})
+        text = json.dumps(self.found())
         return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
@@ -95,6 +102,8 @@ def beside(ranks, *tables):
 
 def side_by_side(caption, ranks, rows):
     """A column for each rank; a row is (words, rank -> HTML)."""
+    if not ranks:
+        return ""
     head = [""] + [rank.label or "this run" for rank in ranks]
     return table(caption, head, [[escape(words)] + [cell(rank) for rank in ranks] for words, cell in rows])
 
@@ -222,8 +231,21 @@ def forecasts(ranks, numbers):
     return table("Predicted for other budgets", ["budget", "iteration", "moves, out and back"], rows)
 
 
+def front(rank, row, numbers):
+    """All configurations of a convolution that are worth it, folded."""
+    place, found = figures.front_of(rank, row)
+    if not found:
+        return "–"
+    items = "".join(
+        f"<li>{numbers.planned(rank, 'kernels', place, 'desirable', number, 'time_ms', shown=ms)} in "
+        f"{numbers.planned(rank, 'kernels', place, 'desirable', number, 'workspace_bytes', shown=size)}: "
+        f"<code>{escape(point['configuration'])}</code></li>" for number, point in enumerate(found))
+    return f"<details><summary>{len(found)}</summary><ul>{items}</ul></details>"
+
+
 def convolutions_table(ranks, numbers):
     several = len(figures.processes(ranks)) > 1
+    planned = any(rank.plan for rank in ranks)
     rows = []
     for rank in figures.processes(ranks):
         for place, row in enumerate(rank.stats.get("convolutions", [])):
@@ -236,9 +258,10 @@ def convolutions_table(ranks, numbers):
                 gain = f'<span class="faster">{gain}</span>'
             name = f"{escape(rank.label)} " if several else ""
             rows.append([f"{name}<code>{escape(row['problem'])}</code>", cell("undivided_ms", ms), cell("configuration_ms", ms),
-                         gain, f"<code>{escape(row['configuration'] or '–')}</code>", cell("workspace_bytes", size)])
-    return table("Each convolution, undivided and as it runs",
-                 ["convolution", "undivided", "as it runs", "gain", "micro-batches x images @ algorithm", "workspace"], rows, (4,))
+                         gain, f"<code>{escape(row['configuration'] or '–')}</code>", cell("workspace_bytes", size)]
+                        + ([front(rank, row, numbers)] if planned else []))
+    head = ["convolution", "undivided", "as it runs", "gain", "micro-batches x images @ algorithm", "workspace"]
+    return table("Each convolution, undivided and as it runs", head + (["front"] if planned else []), rows, (4, 6))
 
 
 def counters(ranks, numbers):
@@ -281,7 +304,7 @@ def make(ranks, drawn):
         ("time", "Where each millisecond went", draw("milliseconds")
          + beside(ranks, time_table(ranks, numbers), host_table(ranks, numbers))),
         ("budgets", "Other budgets", draw("budgets") + budgets_table(ranks, numbers)),
-        ("convolutions", "Convolutions", draw("convolutions") + convolutions_table(ranks, numbers)),
+        ("convolutions", "Convolutions", draw("convolutions") + draw("fronts") + convolutions_table(ranks, numbers)),
         ("counters", "Counters", counters(ranks, numbers)),
     ]
     there = [(name, title, content) for name, title, content in sections if content.strip()]

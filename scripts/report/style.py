@@ -47,7 +47,8 @@ td.text, th.text { text-align: left; white-space: normal; }
 details { margin: .75rem 0 0; }
 summary { cursor: pointer; color: var(--accent); }
 code { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: .88em; overflow-wrap: anywhere; }
-.front { width: 7rem; height: 1.6rem; display: block; margin-left: auto; }
+td details { margin: 0; }
+td ul { margin: .2rem 0; padding-left: 1.1rem; white-space: nowrap; }
 footer { color: var(--soft); font-size: .85rem; padding-bottom: 2rem; }
 @media (max-width: 40rem) {
   header, main, footer { padding-left: .75rem; padding-right: .75rem; }
