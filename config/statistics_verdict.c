@@ -74,10 +74,11 @@ static bool moves_in_iterations(const mdnn_memory_statistics_t *numbers)
            (!(numbers->predicted_ms > 0) && numbers->out_bytes > 0);
 }
 
+/* Operations that are timed one by one may seem to take longer than when they follow one another. */
 double mdnn_memory_without_moves_ms(const mdnn_memory_statistics_t *numbers)
 {
-    return moves_in_iterations(numbers) || !(numbers->round_ms > 0) ? numbers->compute_ms
-                                                                    : numbers->round_ms;
+    const bool alone = !moves_in_iterations(numbers) || numbers->compute_ms > numbers->round_ms;
+    return alone && numbers->round_ms > 0 ? numbers->round_ms : numbers->compute_ms;
 }
 
 /* What an iteration takes beyond its prediction is the cost of moving for the host, as far as something moves: it grows

@@ -75,7 +75,25 @@ assert resident and set(budget) == {20 << 20} and max(resident) <= 20 << 20, bud
 m = memory("small")
 assert sum(event["name"] == "out" for event in moves.values()) >= m["demand_leaves"] > 0
 marks = [event for event in kinds["i"] if event["s"] == "t"]
-assert len(marks) == m["operations"], (len(marks), m["operations"])'
+assert len(marks) == m["operations"], (len(marks), m["operations"])
+assert all(event["args"]["why"] for event in moves.values())
+ran = [event for event in kinds["X"] if event["tid"] >= 100]
+assert len(ran) > len(marks) / 2 and sum(event["dur"] for event in ran) > 0, (len(ran), len(marks))
+assert {"cudnn_sim_conv_forward", "copy or fill"} <= {event["name"] for event in ran}
+assert len({event["pid"] for event in events}) == 1
+now = __import__("time").time()
+assert all(abs(event["ts"] / 1e6 - now) < 86400 for event in marks)'
+}
+# The command of libmicrodnn(7), with a trace as PyTorch's profiler writes it.
+traces_can_be_shown_together() {
+    sed -n '/^jq -s/,/all.json$/p' docs/man/libmicrodnn.7 | sed 's/\\e$/\\/' >"$work/merge" && [ -s "$work/merge" ] || return 1
+    echo '{"baseTimeNanoseconds": 1700000000000000000, "traceEvents": [{"ph": "X", "name": "aten::add", "ts": 250.5, "dur": 3},
+        {"ph": "M", "name": "process_name"}]}' >"$work/profile.json"
+    cp "$work/trace.json" "$work/trace.1.json"
+    (cd "$work" && sh ./merge) && python '
+events, merged = read("trace.json"), read("all.json")
+assert len(merged) == len(events) + 2
+assert [event["ts"] for event in merged if event["name"] == "aten::add"] == [1700000000000250.5]'
 }
 the_iteration_is_recorded() {
     train record 8 --memory 20m --record "$work/run.%p.record" || return 1
@@ -199,11 +217,16 @@ verify_reads_all_statistics() {
     [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
 }
 
-plan 16
+plan 17
 check 'a budget changes no loss' a_budget_changes_no_loss
 check 'a budget can be a share of the memory of the device' a_budget_can_be_a_share_of_the_device
 check 'statistics tell what was held and moved' statistics_tell_what_moved
 check 'the trace tells it too' the_trace_tells_it_too
+if command -v jq >/dev/null; then
+    check 'traces of several ranks and tools can be shown together' traces_can_be_shown_together
+else
+    skip 'traces of several ranks and tools can be shown together' 'there is no jq'
+fi
 check 'the iteration that repeats is recorded' the_iteration_is_recorded
 check 'a record that cannot be written is no reason to stop' a_record_that_cannot_be_written_is_no_reason_to_stop
 check 'a budget below the floor is refused and a better one named' a_budget_below_the_floor_is_refused_with_a_better_one

@@ -136,6 +136,7 @@ typedef struct mdnn_memory_config {
     /* A wait for the program's work fails after the device has completed nothing for this time; 0:
      * never. */
     double patience_s;
+    bool traces; /* each operation is timed, as far as there are timers, and said to have RAN */
     mdnn_follower_config_t follower;
 } mdnn_memory_config_t;
 
@@ -146,6 +147,8 @@ typedef enum mdnn_memory_event_kind {
     MDNN_MEMORY_RETURN,
     MDNN_MEMORY_RETURNED,
     MDNN_MEMORY_STALL, /* the host waited: time_us long */
+    MDNN_MEMORY_RAN, /* an operation has ended that was timed, in the order in which they were enqueued */
+    MDNN_MEMORY_ITERATION, /* what repeats begins anew */
     MDNN_MEMORY_EVENT_COUNT
 } mdnn_memory_event_kind_t;
 
@@ -154,8 +157,13 @@ struct mdnn_memory_event {
     uint64_t address, bytes; /* of the range */
     uint64_t key, stream;    /* of the operation, */
     const char *name;        /* and what people call it; STALL: what was waited for; may be NULL */
+    const char *why;         /* LEAVE, RETURN: what decided it; may be NULL */
+    const char *whose; /* LEAVE, RETURN, STALL: the name of what needed it; NULL: nothing did */
     uint64_t resident_bytes; /* chunks of live ranges and slabs, after the event */
-    double time_us;          /* STALL: how long; else 0 */
+    uint64_t planned_bytes;  /* OPERATION: what they would be by the plan; 0: none is followed */
+    double time_us;          /* STALL: how long; RAN: on the device; ITERATION: one, 0: unknown */
+    double planned_us;       /* ITERATION: by the plan; 0: unknown */
+    double enqueued_us;      /* RAN: on the clock of the events */
 };
 
 typedef struct mdnn_memory mdnn_memory_t;
@@ -252,6 +260,7 @@ typedef struct mdnn_memory_operation {
     bool capturing;
     struct mdnn_memory_call *call; /* of which it is a part; NULL: of none */
     uint64_t time_token, began;    /* the mechanism's */
+    bool time_wanted;              /* by the plan follower */
 } mdnn_memory_operation_t;
 
 /* Several operations that count as one: those of a convolution, which are others in each of its variants. The operands

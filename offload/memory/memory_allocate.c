@@ -163,6 +163,7 @@ static mdnn_status_t allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t st
     mdnn_allocation_t *allocation = new_allocation();
     if (!allocation)
         return MDNN_STATUS_OUT_OF_MEMORY;
+    memory->serving = "an allocation";
     mdnn_status_t status =
         mdnn_memory_acquire(memory, bytes, stream, first_use, may_have_tail, &turn, &got);
     if (status != MDNN_STATUS_OK) {

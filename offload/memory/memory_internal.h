@@ -41,7 +41,7 @@
 
 enum {
     MDNN_FLIGHTS = 64,    /* the most copies that are enqueued at the same time in one direction, */
-    MDNN_TIMINGS = 64,    /* and operations whose time is not known yet */
+    MDNN_TIMINGS = 256,   /* and operations whose time is not known yet */
     MDNN_UNDONE = 8,      /* streams whose unfinished points are known during a look at all moves */
     MDNN_INLINE_USES = 2, /* streams of an allocation that need no extra memory */
 };
@@ -99,6 +99,7 @@ typedef struct mdnn_allocation {
     uint32_t use_count, use_room;
     mdnn_stream_point_t first_uses[MDNN_INLINE_USES];
 
+    const char *why, *whose; /* of its last move, for a trace: memory_event's */
     uint32_t follower_range;
     uint64_t last_use; /* number of the operation */
     uint64_t demand;   /* number of the demand that last sent it away */
@@ -127,7 +128,11 @@ typedef struct mdnn_flights { /* copies in one direction, in order */
 } mdnn_flights_t;
 
 typedef struct mdnn_timing {
-    uint64_t token, sequence; /* sequence UINT64_MAX: nobody wants it */
+    uint64_t token, sequence; /* sequence UINT64_MAX: the plan follower does not want it */
+    bool traced;              /* it is to be announced, too, with the operation's */
+    uint64_t key, stream;
+    const char *name;
+    double enqueued_us;
 } mdnn_timing_t;
 
 /* A demand in the queue; on the stack of its thread. */
@@ -218,7 +223,9 @@ struct mdnn_memory {
     size_t use_room;
     uint64_t *streams; /* index: the number that the history knows it by */
     uint32_t stream_count, stream_room, last_stream;
-    bool time_next; /* the next operation */
+    const char *serving; /* whose demand that is, for a trace; NULL: nobody's */
+    uint64_t rounds;     /* how often a period has begun */
+    bool time_next;      /* the next operation */
     mdnn_timing_t timings[MDNN_TIMINGS];
     size_t first_timing, timing_count, timings_open;
 

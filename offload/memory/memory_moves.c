@@ -40,6 +40,8 @@ void mdnn_allocation_announce(const mdnn_memory_t *memory, mdnn_memory_event_kin
 {
     const mdnn_memory_event_t event = {.kind = kind,
                                        .address = allocation->address,
+                                       .why = allocation->why,
+                                       .whose = allocation->whose,
                                        .bytes =
                                            mdnn_allocation_bytes_from(memory, allocation, from) -
                                            mdnn_allocation_bytes_from(memory, allocation, to)};

@@ -185,19 +185,33 @@ static void pin_named(mdnn_memory_t *memory, const mdnn_memory_operation_t *oper
     }
 }
 
-/* A call is timed from its first part to its end. */
+/* That are under way for the plan follower; a trace may have more of them. */
+enum { PLAN_TIMINGS = 64 };
+
+static void start_timer(mdnn_memory_t *memory, uint64_t stream, uint64_t *token)
+{
+    if (memory->timing_count + memory->timings_open == MDNN_TIMINGS)
+        return;
+    *token = memory->device.time_begin(memory->context, stream);
+    memory->timings_open += *token != 0;
+}
+
+/* For the plan follower a call is timed from its first part to its end, for a trace each part. */
 static void begin_timing(mdnn_memory_t *memory, mdnn_memory_operation_t *operation)
 {
     mdnn_memory_call_t *const call = operation->call;
     const bool again = call && call->began != 0;
     if (call && !again)
         call->began = operation->began;
-    if (again || !memory->time_next || memory->timing_count + memory->timings_open == MDNN_TIMINGS)
-        return;
-    memory->time_next = false;
-    uint64_t *const token = call ? &call->time_token : &operation->time_token;
-    *token = memory->device.time_begin(memory->context, operation->stream);
-    memory->timings_open += *token != 0;
+    const bool wanted = !again && memory->time_next &&
+                        memory->timing_count + memory->timings_open < PLAN_TIMINGS;
+    if (wanted)
+        memory->time_next = false;
+    operation->time_wanted = wanted && !call;
+    if (wanted && call)
+        start_timer(memory, operation->stream, &call->time_token);
+    if (operation->time_wanted || memory->config.traces)
+        start_timer(memory, operation->stream, &operation->time_token);
 }
 
 /* What is held after OK is RESIDENT. BUSY: it stalled. */
@@ -248,6 +262,7 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
 {
     mdnn_sum_t sum = {0};
     operation->time_token = 0;
+    memory->serving = operation->name ? operation->name : "an operation";
     MDNN_TRY(mdnn_memory_wait_for_noise(memory));
     operation->began = ++memory->began;
     MDNN_TRY(reserve_follower_uses(memory, operation->operand_count));
@@ -352,21 +367,41 @@ static uint32_t mark_uses(mdnn_memory_t *memory, const mdnn_memory_operation_t *
     return known;
 }
 
+/* The number of the next record, if that is of what was timed. */
+static uint64_t sequence_if(const mdnn_memory_t *memory, bool recorded)
+{
+    return recorded ? mdnn_follower_sequence(memory->follower) : UINT64_MAX;
+}
+
 static void end_timing(mdnn_memory_t *memory, uint64_t stream, uint64_t token)
 {
     if (token != 0)
         memory->device.time_end(memory->context, stream, token);
 }
 
-/* Its time is to be read, for the operation that is recorded next. */
-static void keep_timing(mdnn_memory_t *memory, uint64_t token, bool recorded)
+/* Its time is to be read. */
+static void keep_timing(mdnn_memory_t *memory, mdnn_timing_t timing)
 {
-    if (token == 0)
+    if (timing.token == 0)
         return;
     memory->timings_open--;
     const size_t last = (memory->first_timing + memory->timing_count++) % MDNN_TIMINGS;
-    memory->timings[last] =
-        (mdnn_timing_t){token, recorded ? mdnn_follower_sequence(memory->follower) : UINT64_MAX};
+    memory->timings[last] = timing;
+}
+
+static mdnn_timing_t timing_of(const mdnn_memory_t *memory,
+                               const mdnn_memory_operation_t *operation, bool enqueued)
+{
+    mdnn_timing_t timing = {.token = operation->time_token,
+                            .sequence = sequence_if(memory, enqueued && operation->time_wanted)};
+    if (!memory->config.traces || operation->time_token == 0)
+        return timing;
+    timing.traced = enqueued;
+    timing.key = operation->key;
+    timing.stream = operation->stream;
+    timing.name = operation->name;
+    timing.enqueued_us = memory->device.now_us(memory->context);
+    return timing;
 }
 
 /* Those that its first `bytes` need. */
@@ -400,9 +435,13 @@ static void bring_back(mdnn_memory_t *memory, const mdnn_advised_t *back, size_t
         /* Nor is a tail that another operation uses between its begin and end. */
         const bool used = allocation->state == MDNN_ALLOCATION_SPLIT &&
                           mdnn_allocation_used_by_others(allocation);
-        if (!allocation->freed && !sent && !used)
-            mdnn_allocation_return(memory, allocation,
-                                   chunks_in(memory, allocation, back[i].bytes));
+        if (allocation->freed || sent || used)
+            continue;
+        if (allocation->state != MDNN_ALLOCATION_RETURNING) {
+            allocation->why = "the plan";
+            allocation->whose = NULL;
+        }
+        mdnn_allocation_return(memory, allocation, chunks_in(memory, allocation, back[i].bytes));
     }
 }
 
@@ -440,6 +479,8 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
             mdnn_allocation_can_leave(allocation) && keep < allocation->count) {
             memory->report.planned_leaves++;
             allocation->sent_away = false;
+            allocation->why = "the plan";
+            allocation->whose = NULL;
             mdnn_allocation_leave(memory, allocation, keep);
         }
     }
@@ -450,6 +491,35 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
         bring_back(memory, advice->back, moves ? advice->back_count : 0);
 }
 
+/* A period begins: how long it takes, and should. */
+static void announce_iteration(mdnn_memory_t *memory)
+{
+    const mdnn_iteration_watch_t *const watch = &memory->watch;
+    const mdnn_follower_report_t report = mdnn_follower_report(memory->follower);
+    const mdnn_memory_event_t event = {
+        .kind = MDNN_MEMORY_ITERATION,
+        .key = ++memory->rounds,
+        .time_us = watch->iterations > 0 ? watch->sum_us / (double)watch->iterations : 0,
+        .planned_us = report.predicted_us};
+    mdnn_memory_announce(memory, &event);
+}
+
+static void announce_operation(mdnn_memory_t *memory, uint64_t key, const char *name,
+                               uint64_t stream, uint64_t slab_chunks)
+{
+    const uint64_t planned_bytes =
+        memory->config.traces ? mdnn_follower_planned_bytes(memory->follower) : 0;
+    const mdnn_memory_event_t event = {
+        .kind = MDNN_MEMORY_OPERATION,
+        .key = key,
+        .name = name,
+        .stream = stream,
+        .planned_bytes = planned_bytes > 0 ? planned_bytes + slab_chunks * memory->chunk_bytes : 0};
+    if (memory->config.traces && mdnn_follower_begins_period(memory->follower))
+        announce_iteration(memory);
+    mdnn_memory_announce(memory, &event);
+}
+
 /* What `recorded` lacks is filled in: the stream's number, and what memory->uses lists. */
 static void record(mdnn_memory_t *memory, mdnn_history_operation_t recorded, const char *name,
                    uint64_t stream)
@@ -458,9 +528,6 @@ static void record(mdnn_memory_t *memory, mdnn_history_operation_t recorded, con
     recorded.stream = stream_index(memory, stream);
     recorded.time_us = -1;
     recorded.uses = memory->uses;
-    const mdnn_memory_event_t event = {
-        .kind = MDNN_MEMORY_OPERATION, .key = recorded.key, .name = name, .stream = stream};
-    mdnn_memory_announce(memory, &event);
     /* What slabs give back they will want again in the next iteration. */
     mdnn_recent_note(&memory->slab_chunks, memory->began,
                      mdnn_ranges_counts(memory->ranges).chunks_slab);
@@ -472,6 +539,7 @@ static void record(mdnn_memory_t *memory, mdnn_history_operation_t recorded, con
     const double begin_us = memory->device.now_us(memory->context);
     mdnn_follower_record(memory->follower, &recorded, &advice);
     mdnn_memory_note_part(memory, MDNN_HOST_TIME_planning, begin_us);
+    announce_operation(memory, recorded.key, name, stream, slab_chunks);
     mdnn_memory_watch_iteration(memory, stream);
     follow_advice(memory, &advice);
 }
@@ -542,7 +610,7 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
     memory->open--;
     let_go(memory, operation, operation->operand_count);
     if (!operation->capturing)
-        keep_timing(memory, operation->time_token, enqueued);
+        keep_timing(memory, timing_of(memory, operation, enqueued));
     if (runs && operation->call)
         operation->call->enqueued = true;
     else if (runs)
@@ -590,7 +658,8 @@ void mdnn_memory_call_end(mdnn_memory_t *memory, mdnn_memory_call_t *call)
     const bool recorded =
         call->enqueued && reserve_follower_uses(memory, call->operand_count) == MDNN_STATUS_OK;
     end_timing(memory, call->stream, call->time_token);
-    keep_timing(memory, call->time_token, recorded);
+    keep_timing(memory, (mdnn_timing_t){.token = call->time_token,
+                                        .sequence = sequence_if(memory, recorded)});
     if (recorded) {
         const uint32_t use_count = list_uses(memory, call, &split);
         record(memory,

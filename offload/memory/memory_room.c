@@ -190,16 +190,24 @@ static mdnn_late_return_t why_late(const mdnn_memory_t *memory, const mdnn_alloc
     return allocation->sent_away ? MDNN_LATE_RETURN_sent_away : MDNN_LATE_RETURN_late;
 }
 
-static void count_demand_return(mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
+static void count_demand_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
+    static const char *const reasons[] = {
+        [MDNN_LATE_RETURN_unplanned] = "demand: no plan is followed",
+        [MDNN_LATE_RETURN_unknown] = "demand: the plan does not know it",
+        [MDNN_LATE_RETURN_sent_away] = "demand: it had left on demand",
+        [MDNN_LATE_RETURN_late] = "demand: the plan began too late"};
+    const mdnn_late_return_t reason = why_late(memory, allocation);
     memory->report.demand_returns++;
-    memory->report.late_returns[why_late(memory, allocation)]++;
+    memory->report.late_returns[reason]++;
+    allocation->why = reasons[reason];
+    allocation->whose = memory->serving;
 }
 
 static void count_returns(mdnn_memory_t *memory, const mdnn_demand_t *demand)
 {
     for (size_t i = 0; i < demand->count; i++) {
-        const mdnn_allocation_t *const allocation = demand->allocations[i];
+        mdnn_allocation_t *const allocation = demand->allocations[i];
         if (!allocation || mdnn_allocation_owned(allocation) >= allocation->whole)
             continue;
         if (allocation->blank && allocation->filled == 0 && !MDNN_FAULT(BLANK_RETURNS_ON_DEMAND))

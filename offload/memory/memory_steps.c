@@ -431,6 +431,17 @@ static void step_all_back(mdnn_memory_t *memory)
     }
 }
 
+static void announce_ran(const mdnn_memory_t *memory, const mdnn_timing_t *timing, double time_us)
+{
+    const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_RAN,
+                                       .key = timing->key,
+                                       .name = timing->name,
+                                       .stream = timing->stream,
+                                       .time_us = time_us,
+                                       .enqueued_us = timing->enqueued_us};
+    mdnn_memory_announce(memory, &event);
+}
+
 static void read_timings(mdnn_memory_t *memory)
 {
     while (memory->timing_count > 0) {
@@ -442,6 +453,8 @@ static void read_timings(mdnn_memory_t *memory)
             return;
         if (status == MDNN_STATUS_OK && timing.sequence != UINT64_MAX)
             mdnn_follower_timed(memory->follower, timing.sequence, time_us);
+        if (status == MDNN_STATUS_OK && timing.traced)
+            announce_ran(memory, &timing, time_us);
         memory->first_timing = (memory->first_timing + 1) % MDNN_TIMINGS;
         memory->timing_count--;
     }

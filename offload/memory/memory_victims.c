@@ -149,6 +149,8 @@ mdnn_status_t mdnn_memory_send_away(mdnn_memory_t *memory, uint64_t wanted)
         in_sight += kept_by(victim) - keep;
         victim->demand = memory->demands;
         victim->sent_away = true;
+        victim->why = "memory is needed";
+        victim->whose = memory->serving;
         victim->keeps = keep;
         memory->report.demand_leaves++;
         mdnn_allocation_leave(memory, victim, keep);

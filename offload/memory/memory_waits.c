@@ -16,6 +16,7 @@ static void count_wait(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, uint64
     const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_STALL,
                                        .stream = stream,
                                        .name = reasons[kind],
+                                       .whose = memory->serving,
                                        .time_us =
                                            memory->device.now_us(memory->context) - begin_us};
     memory->report.host_waits++;

@@ -43,6 +43,23 @@ uint64_t mdnn_follower_workspace(const mdnn_follower_t *follower, uint64_t key)
     return entry->plan->period.operations[next].key == key ? entry->workspaces[next] : UINT64_MAX;
 }
 
+uint64_t mdnn_follower_planned_bytes(const mdnn_follower_t *follower)
+{
+    const follower_plan_t *const plan = plan_of_place(follower);
+    return plan && follower->flown > 0 ? plan->resident_bytes[follower->place.position] : 0;
+}
+
+bool mdnn_follower_begins_period(const mdnn_follower_t *follower)
+{
+    const follower_entry_t *longest = NULL;
+    for (int i = 0; i < FOLLOWER_PERIODS; i++) {
+        const follower_entry_t *const entry = &follower->entries[i];
+        if (entry->plan && (!longest || entry->followed > longest->followed))
+            longest = entry;
+    }
+    return longest && longest->number == follower->place.period && follower->place.position == 0;
+}
+
 /* Ranges of that size that begin with the operation. */
 static uint32_t births_at(const mdnn_period_t *period, uint32_t position, uint64_t bytes)
 {

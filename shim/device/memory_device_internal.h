@@ -13,7 +13,7 @@
 #include "shim/device/device_remaps.h"
 #include "shim/device/memory_device.h"
 
-enum { MDNN_DEVICE_TIMERS = 64 };
+enum { MDNN_DEVICE_TIMERS = 256 + 64 };
 
 /* A stretch of a stream that is timed. */
 typedef struct mdnn_device_timer {

@@ -67,6 +67,7 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t total_b
         .safety = safety,
         .tail = options->memory_tail && device->can_serve_all,
         .patience_s = (double)options->memory_patience,
+        .traces = mdnn_virtual_trace() != NULL,
         .follower = {.policy = device->serves_all
                                    ? MDNN_POLICY_NONE /* nothing moves ahead of time */
                                    : (mdnn_policy_t)options->memory_policy,

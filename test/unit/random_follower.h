@@ -173,6 +173,18 @@ uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range)
     return any % 3 == 0 ? 0 : any % 3 == 1 ? UINT32_MAX : (uint32_t)(any >> 8) % 100;
 }
 
+uint64_t mdnn_follower_planned_bytes(const mdnn_follower_t *follower)
+{
+    (void)follower;
+    return 0;
+}
+
+bool mdnn_follower_begins_period(const mdnn_follower_t *follower)
+{
+    (void)follower;
+    return false;
+}
+
 mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *follower)
 {
     (void)follower;

@@ -51,6 +51,16 @@ static void a_budget_has_its_price_and_that_of_others(void **state)
                                           "from 9.8 GiB on nothing has to move");
 }
 
+/* Nothing is faster than the computation, however that was timed. */
+static void moves_save_no_time(void **state)
+{
+    (void)state;
+    mdnn_memory_statistics_t numbers = under_budget();
+    numbers.compute_ms = 130;
+    const mdnn_verdict_lines_t verdict = verdict_of(&numbers);
+    assert_non_null(strstr(verdict.lines[0], ": 123 ms per iteration, 123 without moves (+0 %)"));
+}
+
 /* A plan that was made in a hurry does not make more memory look slower, nor less of it faster. */
 static void more_memory_costs_no_more(void **state)
 {
@@ -141,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_has_its_price_and_that_of_others),
+        cmocka_unit_test(moves_save_no_time),
         cmocka_unit_test(more_memory_costs_no_more),
         cmocka_unit_test(what_is_not_known_is_not_said),
         cmocka_unit_test(trouble_has_a_line),
