@@ -80,7 +80,7 @@ the_killed_leave_it_to_others() {
 
 # The name is the one that the library has chosen before.
 a_planted_registry_is_not_used() {
-    registry=$(find "$TMPDIR" -maxdepth 1 -name 'microdnn-*')
+    registry=$(find "$TMPDIR" -maxdepth 1 -name 'microdnn-*' ! -name '*.live')
     [ -f "$registry" ] || { echo "there is none: $registry"; return 1; }
     echo precious >"$TMPDIR/victim"
     rm "$registry" && ln -s "$TMPDIR/victim" "$registry" || return 1

@@ -26,7 +26,7 @@ def start(seed):
 def processes():
     """Of the entries, whether they live or not."""
     found = []
-    for name in os.listdir(folder):
+    for name in (name for name in os.listdir(folder) if not name.endswith(".live")):
         with open(os.path.join(folder, name), "rb") as file:
             data = file.read()
         _, _, header, size, entries = struct.unpack_from("=QIIII", data)
