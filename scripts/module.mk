@@ -7,6 +7,7 @@ ALL += $(B)/microdnn
 TESTS += test/microdnn_tool.sh test/memory_tool.sh test/cache_tool.sh test/plan_tool.sh test/advise_tool.sh test/completion.sh
 TESTS += test/top.sh
 TESTS += test/terminal.sh test/doctor.sh test/no_silence.sh
+TESTS += test/verdict_check.sh
 
 $(B)/microdnn: $(TOOL_OBJECTS) $(B)/libmdnn_core.a
 	$(call say,LINK,$@)
