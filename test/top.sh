@@ -18,7 +18,7 @@ started() {
     rm -f "$TMPDIR/lines"
     mkfifo "$TMPDIR/lines" && : >"$TMPDIR/times" || return 1
     (
-        export MICRODNN_MEMORY_BUDGET=16m "$@"
+        export MICRODNN_MEMORY_BUDGET=16m "${@?}"
         preload_library
         exec "$train_cnn" --data "$data" --quiet --find-repeats 1 --search heuristic --batch 32 --deterministic \
             --workspace-limit 1MiB --iterations 100 --step
@@ -27,14 +27,14 @@ started() {
     exec 7>"$TMPDIR/lines"
     yes '' | head -40 >&7
     while [ "$(wc -l <"$TMPDIR/times")" -lt 40 ]; do
-        kill -0 $process 2>/dev/null || { cat "$log"; return 1; }
+        kill -0 "$process" 2>/dev/null || { cat "$log"; return 1; }
         sleep 0.1
     done
 }
 
 ended() {
     exec 7>&-
-    wait $process 2>/dev/null
+    wait "$process" 2>/dev/null
     :
 }
 
@@ -60,11 +60,11 @@ runs_with_its_numbers() {
     status=$?
     cat "$TMPDIR/top"
     ended
-    return $status
+    return "$status"
 }
 
 leaves_nothing() {
-    shown "all == []" && [ -z "$(ls "$MICRODNN_MEMORY_REGISTRY" | grep live)" ]
+    shown "all == []" && [ -z "$(find "$MICRODNN_MEMORY_REGISTRY" -name "*.live")" ]
 }
 
 is_found_beside_its_file() {
@@ -72,12 +72,12 @@ is_found_beside_its_file() {
     shown "it['process'] == $process and it['file'].endswith('/run.json.live')"
     status=$?
     ended
-    [ $status = 0 ] && [ -s "$TMPDIR/run.json" ] && leaves_nothing
+    [ "$status" = 0 ] && [ -s "$TMPDIR/run.json" ] && leaves_nothing
 }
 
 killed_is_shown_as_ended() {
     started A=b || return 1
-    kill -9 $process
+    kill -9 "$process"
     ended
     shown "it['process'] == $process and not it['runs']" && "$microdnn" top >"$TMPDIR/top" || return 1
     file=$(sed -n 's/^ *microdnn stats //p' "$TMPDIR/top")
