@@ -203,8 +203,8 @@ static void begin_timing(mdnn_memory_t *memory, mdnn_memory_operation_t *operati
     const bool again = call && call->began != 0;
     if (call && !again)
         call->began = operation->began;
-    const bool wanted = !again && memory->time_next &&
-                        memory->timing_count + memory->timings_open < PLAN_TIMINGS;
+    const bool wanted =
+        !again && memory->time_next && memory->timing_count + memory->timings_open < PLAN_TIMINGS;
     if (wanted)
         memory->time_next = false;
     operation->time_wanted = wanted && !call;

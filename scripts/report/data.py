@@ -92,8 +92,8 @@ def _counter(event):
     return values[0] if values else 0
 
 
-def _take_event(trace, event, open_moves):
-    kind, name, ms = event.get("ph"), event.get("name"), event.get("ts", 0) / 1e3
+def _take_event(trace, event, begin, open_moves):
+    kind, name, ms = event.get("ph"), event.get("name"), (event.get("ts", begin) - begin) / 1e3
     if kind == "C" and name == "resident":
         trace.resident.append((ms, _counter(event)))
     elif kind == "C" and name == "budget":
@@ -101,8 +101,8 @@ def _take_event(trace, event, open_moves):
     elif kind == "b" and name in ("out", "in"):
         open_moves[event.get("id")] = (ms, event.get("args", {}).get("bytes", 0))
     elif kind == "e" and event.get("id") in open_moves:
-        begin, size = open_moves.pop(event["id"])
-        trace.moves.append(Move(name == "out", begin, ms, size))
+        begun, size = open_moves.pop(event["id"])
+        trace.moves.append(Move(name == "out", begun, ms, size))
     elif kind == "X" and name == "wait":
         trace.waits.append(Wait(ms, ms + event.get("dur", 0) / 1e3, event.get("args", {}).get("for", "")))
     elif kind == "X":
@@ -116,14 +116,16 @@ def _take_event(trace, event, open_moves):
 def read_trace(path):
     """A trace for each device in the file, by its number."""
     traces, names, open_moves = {}, {}, {}
-    for event in _events(path):
+    events = _events(path)
+    begin = min((event["ts"] for event in events if "ts" in event), default=0)  # the wall clock's
+    for event in events:
         process = event.get("pid", 0)
         if event.get("ph") == "M":
             if event.get("name") == "process_name":
                 names[process] = str(event.get("args", {}).get("name", ""))
             continue
         trace = traces.setdefault(process, Trace(path))
-        _take_event(trace, event, open_moves.setdefault(process, {}))
+        _take_event(trace, event, begin, open_moves.setdefault(process, {}))
     found = {}
     for process, trace in traces.items():
         number = re.search(r"device (\d+)", names.get(process, ""))
