@@ -1,4 +1,4 @@
-#include "offload/plan/link_bound.h"
+#include "offload/plan/certificate.h"
 #include "offload/plan/exhaustive.h"
 
 #include <stdlib.h>
@@ -95,8 +95,8 @@ mdnn_status_t mdnn_move_plan_exhaustive(const mdnn_move_plan_request_t *request,
                              .variants = request->variants};
     search_t search = {.request = request, .period = request->period, .plan = &made};
     MDNN_TRY(mdnn_period_floor(request->period, &made.floor_bytes));
-    MDNN_TRY(mdnn_link_bound(request->period, &request->link, request->budget_bytes,
-                             &made.link_bound_us));
+    MDNN_TRY(mdnn_certificate(request->period, &request->link, request->budget_bytes,
+                              &made.link_bound_us));
     MDNN_TRY(mdnn_period_gaps(search.period, &search.gaps, &search.gap_count));
     mdnn_status_t status = MDNN_STATUS_UNSUPPORTED;
     if (count_schedules(&search) <= most_schedules) {

@@ -37,7 +37,7 @@ typedef struct mdnn_move_plan {
     mdnn_replay_result_t predicted; /* zero unless FITS or HOST_LIMIT */
     uint64_t needed_bytes;          /* most memory that the schedule holds in program order */
     uint64_t floor_bytes;           /* mdnn_period_floor */
-    double link_bound_us;           /* mdnn_link_bound; meaningless below the floor */
+    double link_bound_us;           /* mdnn_certificate; meaningless below the floor */
     mdnn_policy_t policy;           /* what was chosen: differs for dynamic, and for auto where a */
     mdnn_variants_t variants;       /* policy of the papers was best */
 } mdnn_move_plan_t;

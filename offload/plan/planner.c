@@ -1,4 +1,4 @@
-#include "offload/plan/link_bound.h"
+#include "offload/plan/certificate.h"
 #include "offload/plan/planner.h"
 
 #include <stdlib.h>
@@ -34,8 +34,8 @@ mdnn_status_t mdnn_move_plan(const mdnn_move_plan_request_t *request, mdnn_move_
         *plan = made;
         return MDNN_STATUS_OK;
     }
-    MDNN_TRY(mdnn_link_bound(request->period, &request->link, request->budget_bytes,
-                             &made.link_bound_us));
+    MDNN_TRY(mdnn_certificate(request->period, &request->link, request->budget_bytes,
+                              &made.link_bound_us));
     const mdnn_status_t status = policies[request->policy](request, &made);
     if (status != MDNN_STATUS_OK || made.verdict != MDNN_VERDICT_FITS)
         mdnn_schedule_fini(&made.schedule);

@@ -1,0 +1,261 @@
+#include "offload/plan/certificate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLACES = 64, CUTS = 128 };
+
+typedef struct certificate {
+    const mdnn_period_t *period;
+    uint64_t budget_bytes;
+    double out_rate, in_rate;
+    mdnn_gap_t *gaps;
+    size_t gap_count;
+    uint64_t *live_bytes;
+    double *start_us; /* of each operation, by the fastest variants; operation_count + 1 */
+    /* At the place that is looked at. begins[k], ends[k]: cuts; bytes[x][y]: of gaps that begin behind begins[x], not
+     * behind the next, and end before ends[y], not before the one before it; row and column 0: any time. */
+    int32_t begins[CUTS], ends[CUTS];
+    uint32_t begin_count, end_count;
+    double bytes[CUTS + 1][CUTS + 1];
+    double always_bytes; /* of gaps without a use */
+    int32_t *positions;  /* scratch: of gap_count */
+} certificate_t;
+
+static const mdnn_variant_t *variants_of(const certificate_t *certificate, uint32_t position)
+{
+    const mdnn_period_t *const period = certificate->period;
+    return &period->variants[period->operations[position].first_variant];
+}
+
+static double fastest_us(const certificate_t *certificate, uint32_t position)
+{
+    return variants_of(certificate,
+                       position)[mdnn_operation_fastest(certificate->period, position, UINT64_MAX)]
+        .time_us;
+}
+
+/* Bytes that must be away while the operation runs in that variant. */
+static double missing_bytes(const certificate_t *certificate, uint32_t position, uint32_t variant)
+{
+    const uint64_t held = certificate->live_bytes[position] +
+                          variants_of(certificate, position)[variant].workspace_bytes;
+    return held > certificate->budget_bytes ? (double)(held - certificate->budget_bytes) : 0;
+}
+
+/* ---- the gaps around a place ---- */
+
+/* Where the gap begins and ends as seen from `place`: in this iteration, or -1 and the number of operations if its copy
+ * may cross the link in another one. False: the gap is not around the place. */
+static bool is_around(const certificate_t *certificate, const mdnn_gap_t *gap, int32_t place,
+                      int32_t *begin, int32_t *end)
+{
+    const int32_t count = (int32_t)certificate->period->operation_count;
+    const bool later = gap->from >= place;
+    const int32_t at = later ? place + count : place;
+    if (gap->from == MDNN_GAP_ALWAYS || gap->from >= at || gap->to <= at)
+        return false;
+    *begin = later ? -1 : gap->from;
+    *end = gap->one_way ? count : gap->to - (later ? count : 0);
+    *end = *end < count ? *end : count;
+    return true;
+}
+
+static int compare_positions(const void *left, const void *right)
+{
+    const int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* Sorts `positions` and keeps at most CUTS different ones, evenly spread. Returns how many. */
+static uint32_t spread(int32_t *positions, size_t count, int32_t *cuts)
+{
+    size_t different = 0;
+    uint32_t kept = 0;
+    qsort(positions, count, sizeof *positions, compare_positions);
+    for (size_t i = 0; i < count; i++)
+        if (different == 0 || positions[different - 1] != positions[i])
+            positions[different++] = positions[i];
+    const size_t most = different < CUTS ? different : CUTS;
+    for (size_t k = 0; k < most; k++)
+        cuts[kept++] = positions[k * different / most];
+    return kept;
+}
+
+/* How many of the cuts are at or before `position`. */
+static uint32_t cuts_until(const int32_t *cuts, uint32_t count, int32_t position)
+{
+    uint32_t low = 0, high = count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (cuts[middle] <= position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void choose_cuts(certificate_t *certificate, int32_t place)
+{
+    const int32_t count = (int32_t)certificate->period->operation_count;
+    int32_t begin, end;
+    size_t begins = 0, ends = 0;
+    for (size_t g = 0; g < certificate->gap_count; g++)
+        if (is_around(certificate, &certificate->gaps[g], place, &begin, &end) && begin >= 0)
+            certificate->positions[begins++] = begin;
+    certificate->begin_count = spread(certificate->positions, begins, certificate->begins);
+    for (size_t g = 0; g < certificate->gap_count; g++)
+        if (is_around(certificate, &certificate->gaps[g], place, &begin, &end) && end < count)
+            certificate->positions[ends++] = end;
+    certificate->end_count = spread(certificate->positions, ends, certificate->ends);
+}
+
+/* bytes[x][y]: x cuts are at or before the gap's beginning; y cuts are before its end. */
+static void sort_gaps(certificate_t *certificate, int32_t place)
+{
+    int32_t begin, end;
+    memset(certificate->bytes, 0, sizeof certificate->bytes);
+    certificate->always_bytes = 0;
+    for (size_t g = 0; g < certificate->gap_count; g++) {
+        const mdnn_gap_t *const gap = &certificate->gaps[g];
+        const double bytes = (double)certificate->period->ranges[gap->range].bytes;
+        if (gap->from == MDNN_GAP_ALWAYS)
+            certificate->always_bytes += bytes;
+        if (!is_around(certificate, gap, place, &begin, &end))
+            continue;
+        const uint32_t x = cuts_until(certificate->begins, certificate->begin_count, begin);
+        const uint32_t y = cuts_until(certificate->ends, certificate->end_count, end - 1);
+        certificate->bytes[x][y] += bytes;
+    }
+}
+
+/* ---- cuts ---- */
+
+/* What the link can carry out from behind cut x (from 1) until `place`, without waits. */
+static double out_bytes(const certificate_t *certificate, uint32_t x, uint32_t place)
+{
+    const double begin_us = certificate->start_us[certificate->begins[x - 1] + 1];
+    return certificate->out_rate * (certificate->start_us[place] - begin_us);
+}
+
+/* And back from behind `place` until cut y (from 1). */
+static double in_bytes(const certificate_t *certificate, uint32_t y, uint32_t place)
+{
+    const double end_us = certificate->start_us[certificate->ends[y - 1]];
+    return certificate->in_rate * (end_us - certificate->start_us[place + 1]);
+}
+
+/* The least Wb + Wa with which `missing` bytes can be away at the place, which takes `own_us`. A cut counts the link out
+ * behind x (the last x: not), the link in before y (0: not), and the gaps that neither counts: those that begin before x
+ * and end behind y. */
+static double least_wait(const certificate_t *certificate, uint32_t place, double missing,
+                         double own_us)
+{
+    /* What is away when the operation begins may come back while it runs, and others leave meanwhile. */
+    const double meanwhile = own_us * fmin(certificate->out_rate, certificate->in_rate);
+    const uint32_t xs = certificate->begin_count, ys = certificate->end_count;
+    double below[CUTS + 1] = {0}; /* by column: of rows before x */
+    double out_alone = 0, in_alone = 0, both = 0;
+    for (uint32_t x = 1; x <= xs + 1; x++) {
+        for (uint32_t y = 0; y <= ys; y++)
+            below[y] += certificate->bytes[x - 1][y];
+        const bool last = x > xs; /* no cut out: every row counts */
+        const double out = last ? 0 : out_bytes(certificate, x, place);
+        double rest = certificate->always_bytes; /* and of columns from y on */
+        for (uint32_t y = ys + 1; y-- > 0;) {
+            rest += below[y];
+            /* Columns y to ys end at cut y or behind it; before cut y + 1 lies what ends earlier. */
+            const double in = y == 0 ? 0 : in_bytes(certificate, y, place);
+            const double lacking = missing - rest - out - in;
+            if (last && y > 0)
+                in_alone = fmax(in_alone, lacking / certificate->in_rate);
+            else if (!last && y == 0)
+                out_alone = fmax(out_alone, lacking / certificate->out_rate);
+            else if (!last)
+                both = fmax(both, (lacking - meanwhile) /
+                                      fmax(certificate->out_rate, certificate->in_rate));
+        }
+    }
+    return fmax(out_alone + in_alone, both);
+}
+
+/* ---- places ---- */
+
+static double place_us(certificate_t *certificate, uint32_t place)
+{
+    const uint32_t variants = certificate->period->operations[place].variant_count;
+    double least_us = INFINITY;
+    choose_cuts(certificate, (int32_t)place);
+    sort_gaps(certificate, (int32_t)place);
+    for (uint32_t v = 0; v < variants; v++) {
+        const double own_us = variants_of(certificate, place)[v].time_us;
+        const double missing = missing_bytes(certificate, place, v);
+        const double wait_us = missing > 0 ? least_wait(certificate, place, missing, own_us) : 0;
+        least_us = fmin(least_us, own_us - fastest_us(certificate, place) + wait_us);
+    }
+    return least_us;
+}
+
+/* Of each 64th of the period the operation at which most is missing. */
+static double best_place_us(certificate_t *certificate)
+{
+    const uint32_t count = certificate->period->operation_count;
+    double most_us = 0;
+    for (uint32_t part = 0; part < PLACES; part++) {
+        const uint32_t begin = (uint32_t)((uint64_t)part * count / PLACES);
+        const uint32_t end = (uint32_t)((uint64_t)(part + 1) * count / PLACES);
+        uint32_t place = begin;
+        double most = 0;
+        for (uint32_t i = begin; i < end; i++) {
+            const double missing =
+                missing_bytes(certificate, i, mdnn_operation_smallest(certificate->period, i));
+            if (missing > most) {
+                most = missing;
+                place = i;
+            }
+        }
+        if (end > begin)
+            most_us = fmax(most_us, place_us(certificate, place));
+    }
+    return most_us;
+}
+
+static mdnn_status_t prepare(certificate_t *certificate)
+{
+    const uint32_t count = certificate->period->operation_count;
+    MDNN_TRY(mdnn_period_gaps(certificate->period, &certificate->gaps, &certificate->gap_count));
+    certificate->live_bytes = calloc((size_t)count + 1, sizeof *certificate->live_bytes);
+    certificate->start_us = calloc((size_t)count + 1, sizeof *certificate->start_us);
+    certificate->positions = calloc(certificate->gap_count + 1, sizeof *certificate->positions);
+    if (!certificate->live_bytes || !certificate->start_us || !certificate->positions)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    mdnn_period_live_bytes(certificate->period, certificate->live_bytes);
+    for (uint32_t i = 0; i < count; i++)
+        certificate->start_us[i + 1] = certificate->start_us[i] + fastest_us(certificate, i);
+    return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *link,
+                               uint64_t budget_bytes, double *least_us)
+{
+    if (!(link->out_bytes_per_us > 0 && link->in_bytes_per_us > 0))
+        return MDNN_STATUS_INVALID_ARGUMENT;
+    certificate_t *const certificate = calloc(1, sizeof *certificate);
+    if (!certificate)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    certificate->period = period;
+    certificate->budget_bytes = budget_bytes;
+    certificate->out_rate = fmax(link->out_bytes_per_us, link->out_duplex_bytes_per_us);
+    certificate->in_rate = fmax(link->in_bytes_per_us, link->in_duplex_bytes_per_us);
+    const mdnn_status_t status = prepare(certificate);
+    if (status == MDNN_STATUS_OK)
+        *least_us = certificate->start_us[period->operation_count] + best_place_us(certificate);
+    free(certificate->gaps);
+    free(certificate->live_bytes);
+    free(certificate->start_us);
+    free(certificate->positions);
+    free(certificate);
+    return status;
+}

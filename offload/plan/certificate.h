@@ -1,0 +1,28 @@
+/* A certificate of a plan: a time that no schedule of the period can beat within the budget (the link bound). */
+#ifndef MDNN_CERTIFICATE_H
+#define MDNN_CERTIFICATE_H
+
+#include "offload/plan/replay.h"
+
+/* While operation i runs, the bytes beyond the budget are away. Each of them lies in a gap around i (mdnn_gap_t): it
+ * crosses the link behind the last use before i, and again before the next use behind i. Ranges may be cut at will here;
+ * x(g) are the bytes of gap g. Within one iteration that waits Wb before i and Wa behind it,
+ *
+ *     sum over gaps that begin behind a of x(g)  <=  out rate * (time from a to i + Wb)    for each a before i
+ *     sum over gaps that end before b of x(g)    <=  in rate * (time from i to b + Wa)     for each b behind i
+ *
+ * at the moment when i begins and at the one when it ends, between which what is away may change. This is a flow from
+ * operations before i through gaps to operations behind it, so it can carry what is needed if and only if each cut can,
+ * and a cut has one a and one b. That gives a least Wb + Wa without solving anything, and
+ *
+ *     T  >=  time of the fastest variants + (time of i's variant - that of its fastest) + Wb + Wa
+ *
+ * for the variant of i that makes this least. The largest such T over up to 64 operations, at which most is missing, is
+ * the certificate. Copies out and in of one range never overlap here, but those of different operations i are not added
+ * up, so where memory is short at several places of an iteration the certificate may be far below the optimum.
+ *
+ * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. O(operations + 64 gaps) besides the gaps themselves. */
+mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *link,
+                               uint64_t budget_bytes, double *least_us);
+
+#endif
