@@ -21,6 +21,11 @@ typedef struct certificate {
     double bytes[CUTS + 1][CUTS + 1];
     double always_bytes; /* of gaps without a use */
     int32_t *positions;  /* scratch: of gap_count */
+    struct window {
+        uint32_t first, last; /* the waits before these operations, and those between, */
+        double wait_us;       /* are at least so long together */
+    } * windows;              /* two for each cut of each place */
+    size_t window_count;
 } certificate_t;
 
 static const mdnn_variant_t *variants_of(const certificate_t *certificate, uint32_t position)
@@ -181,6 +186,61 @@ static double least_wait(const certificate_t *certificate, uint32_t place, doubl
     return fmax(out_alone + in_alone, both);
 }
 
+/* ---- windows ---- */
+
+static void add_window(certificate_t *certificate, uint32_t first, uint32_t last, double wait_us)
+{
+    if (wait_us > 0)
+        certificate->windows[certificate->window_count++] = (struct window){first, last, wait_us};
+}
+
+/* The waits on either side of the place, whatever the other side does, for each cut. */
+static void add_windows(certificate_t *certificate, uint32_t place, double missing)
+{
+    const uint32_t xs = certificate->begin_count, ys = certificate->end_count;
+    double rest = certificate->always_bytes;
+    for (uint32_t x = 1; x <= xs; x++) { /* rows before x begin earlier */
+        for (uint32_t y = 0; y <= ys; y++)
+            rest += certificate->bytes[x - 1][y];
+        add_window(certificate, (uint32_t)certificate->begins[x - 1] + 1, place,
+                   (missing - rest - out_bytes(certificate, x, place)) / certificate->out_rate);
+    }
+    rest = certificate->always_bytes;
+    for (uint32_t y = ys; y > 0; y--) { /* columns from y on end later */
+        for (uint32_t x = 0; x <= xs; x++)
+            rest += certificate->bytes[x][y];
+        add_window(certificate, place + 1, (uint32_t)certificate->ends[y - 1],
+                   (missing - rest - in_bytes(certificate, y, place)) / certificate->in_rate);
+    }
+}
+
+static int compare_windows(const void *left, const void *right)
+{
+    const struct window *const a = left, *const b = right;
+    return a->last != b->last     ? (a->last < b->last ? -1 : 1)
+           : a->first != b->first ? (a->first < b->first ? -1 : 1)
+                                  : 0;
+}
+
+/* The longest waits of windows that have none in common. most_us[i]: of those that end before i; operation_count + 2,
+ * zeros. */
+static double sum_of_windows(certificate_t *certificate, double *most_us)
+{
+    const uint32_t count = certificate->period->operation_count;
+    size_t next = 0;
+    if (certificate->window_count > 0)
+        qsort(certificate->windows, certificate->window_count, sizeof *certificate->windows,
+              compare_windows);
+    for (uint32_t i = 0; i <= count; i++) {
+        most_us[i + 1] = most_us[i];
+        for (; next < certificate->window_count && certificate->windows[next].last == i; next++) {
+            const struct window *const window = &certificate->windows[next];
+            most_us[i + 1] = fmax(most_us[i + 1], most_us[window->first] + window->wait_us);
+        }
+    }
+    return most_us[count + 1];
+}
+
 /* ---- places ---- */
 
 static double place_us(certificate_t *certificate, uint32_t place)
@@ -189,6 +249,9 @@ static double place_us(certificate_t *certificate, uint32_t place)
     double least_us = INFINITY;
     choose_cuts(certificate, (int32_t)place);
     sort_gaps(certificate, (int32_t)place);
+    add_windows(
+        certificate, place,
+        missing_bytes(certificate, place, mdnn_operation_smallest(certificate->period, place)));
     for (uint32_t v = 0; v < variants; v++) {
         const double own_us = variants_of(certificate, place)[v].time_us;
         const double missing = missing_bytes(certificate, place, v);
@@ -229,7 +292,9 @@ static mdnn_status_t prepare(certificate_t *certificate)
     certificate->live_bytes = calloc((size_t)count + 1, sizeof *certificate->live_bytes);
     certificate->start_us = calloc((size_t)count + 1, sizeof *certificate->start_us);
     certificate->positions = calloc(certificate->gap_count + 1, sizeof *certificate->positions);
-    if (!certificate->live_bytes || !certificate->start_us || !certificate->positions)
+    certificate->windows = calloc((size_t)2 * PLACES * CUTS, sizeof *certificate->windows);
+    if (!certificate->live_bytes || !certificate->start_us || !certificate->positions ||
+        !certificate->windows)
         return MDNN_STATUS_OUT_OF_MEMORY;
     mdnn_period_live_bytes(certificate->period, certificate->live_bytes);
     for (uint32_t i = 0; i < count; i++)
@@ -249,9 +314,15 @@ mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *l
     certificate->budget_bytes = budget_bytes;
     certificate->out_rate = fmax(link->out_bytes_per_us, link->out_duplex_bytes_per_us);
     certificate->in_rate = fmax(link->in_bytes_per_us, link->in_duplex_bytes_per_us);
-    const mdnn_status_t status = prepare(certificate);
-    if (status == MDNN_STATUS_OK)
-        *least_us = certificate->start_us[period->operation_count] + best_place_us(certificate);
+    double *const most_us = calloc((size_t)period->operation_count + 2, sizeof *most_us);
+    const mdnn_status_t status = most_us ? prepare(certificate) : MDNN_STATUS_OUT_OF_MEMORY;
+    if (status == MDNN_STATUS_OK) {
+        const double place_us = best_place_us(certificate);
+        *least_us = certificate->start_us[period->operation_count] +
+                    fmax(place_us, sum_of_windows(certificate, most_us));
+    }
+    free(most_us);
+    free(certificate->windows);
     free(certificate->gaps);
     free(certificate->live_bytes);
     free(certificate->start_us);

@@ -17,9 +17,10 @@
  *
  *     T  >=  time of the fastest variants + (time of i's variant - that of its fastest) + Wb + Wa
  *
- * for the variant of i that makes this least. The largest such T over up to 64 operations, at which most is missing, is
- * the certificate. Copies out and in of one range never overlap here, but those of different operations i are not added
- * up, so where memory is short at several places of an iteration the certificate may be far below the optimum.
+ * for the variant of i that makes this least. A single cut out or in says how long the waits between two operations are
+ * together. Waits of such windows that do not overlap add up, so the certificate also looks for the windows, of all
+ * operations i, that have the longest waits. It looks at up to 64 operations i, where most is missing. What it leaves out:
+ * ranges are whole, and copies out of some ranges slow down copies in of others.
  *
  * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. O(operations + 64 gaps) besides the gaps themselves. */
 mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *link,
