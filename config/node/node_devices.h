@@ -22,8 +22,7 @@ typedef struct mdnn_node_rates {
 typedef struct mdnn_node_peer {
     uint64_t process; /* equal for devices of one process */
     uint64_t device;  /* which GPU: equal in all processes, never 0 */
-    /* equal for devices behind one switch, as the system says; 0: it does not say */
-    uint64_t place;
+    uint64_t place;   /* equal for devices on one link to the host; 0: not known */
     /* alone: while nobody else copied; together: while others copied, too */
     mdnn_node_rates_t alone, together;
     uint64_t work;   /* what it repeats, and its budget: mdnn_node_device_works; 0: not known */

@@ -1,6 +1,6 @@
 #include "offload/plan/best_plan.h"
 
-#include "offload/plan/planner.h"
+#include "offload/plan/ranks_plan.h"
 
 /* Parts of ranges are a budget's share this large, or more, */
 enum { PARTS_OF_BUDGET = 64 };
@@ -38,7 +38,7 @@ static mdnn_status_t plan_parts(const mdnn_best_plan_request_t *request, uint64_
     MDNN_TRY(mdnn_parts_cut(request->plan.period, request->chunk_bytes, part_bytes, parts));
     of_parts.period = &parts->period;
     of_parts.effort = effort_of(request, &parts->period);
-    mdnn_status_t status = mdnn_move_plan(&of_parts, plan);
+    mdnn_status_t status = mdnn_rank_plan(&of_parts, plan);
     if (status == MDNN_STATUS_OK) {
         status = order_parts(&of_parts, parts, plan);
         if (status != MDNN_STATUS_OK)

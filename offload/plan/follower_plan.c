@@ -231,6 +231,11 @@ static double now_ms(void)
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
 }
 
+static mdnn_plan_ranks_t ranks_of(const mdnn_follower_config_t *config, const mdnn_period_t *period)
+{
+    return config->ranks ? config->ranks(config->ranks_context, period) : (mdnn_plan_ranks_t){0};
+}
+
 /* Where nobody waits for the plan there is time for more replays. */
 static mdnn_status_t plan_moves(const follower_job_t *job, follower_plan_t *made)
 {
@@ -242,7 +247,8 @@ static mdnn_status_t plan_moves(const follower_job_t *job, follower_plan_t *made
                                                        .budget_bytes = config->budget_bytes,
                                                        .host_limit_bytes = config->host_limit_bytes,
                                                        .effort = config->effort,
-                                                       .unwanted = &job->unwanted},
+                                                       .unwanted = &job->unwanted,
+                                                       .ranks = ranks_of(config, &made->period)},
                                               .chunk_bytes = config->chunk_bytes,
                                               .patient = config->background};
     return mdnn_best_plan(&request, &made->parts, &made->plan);

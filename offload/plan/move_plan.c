@@ -54,20 +54,39 @@ static bool is_better(const mdnn_move_plan_t *plan, mdnn_verdict_t verdict, uint
     return result->average_bytes < plan->predicted.average_bytes;
 }
 
+/* The proposal, by itself or among the schedules of others. */
+static mdnn_status_t replay_proposal(const mdnn_move_plan_request_t *request,
+                                     const mdnn_schedule_t *proposal, mdnn_replay_result_t *result)
+{
+    const mdnn_plan_beside_t *const beside = request->beside;
+    mdnn_replay_request_t replays[MDNN_RANKS];
+    mdnn_replay_result_t results[MDNN_RANKS];
+    const mdnn_replay_request_t alone = {.period = request->period,
+                                         .schedule = proposal,
+                                         .link = beside ? beside->link : request->link,
+                                         .budget_bytes = request->budget_bytes};
+    if (!beside)
+        return mdnn_replay(&alone, result);
+    for (uint32_t i = 0; i < beside->count; i++) {
+        replays[i] = alone;
+        if (i != beside->own && beside->schedules[i])
+            replays[i].schedule = beside->schedules[i];
+    }
+    MDNN_TRY(mdnn_ranks_replay(replays, beside->count, results));
+    *result = results[beside->own];
+    return MDNN_STATUS_OK;
+}
+
 static mdnn_status_t judge(const mdnn_move_plan_request_t *request, const mdnn_schedule_t *schedule,
                            mdnn_verdict_t *verdict, uint64_t *needed_bytes,
                            mdnn_replay_result_t *result)
 {
-    const mdnn_replay_request_t replay = {.period = request->period,
-                                          .schedule = schedule,
-                                          .link = request->link,
-                                          .budget_bytes = request->budget_bytes};
     MDNN_TRY(mdnn_move_plan_goes_on(request));
     MDNN_TRY(mdnn_schedule_peak(request->period, schedule, needed_bytes));
     *verdict = MDNN_VERDICT_NEEDS_MORE;
     if (*needed_bytes > request->budget_bytes)
         return MDNN_STATUS_OK;
-    const mdnn_status_t status = mdnn_replay(&replay, result);
+    const mdnn_status_t status = replay_proposal(request, schedule, result);
     if (status == MDNN_STATUS_NOT_FOUND)
         return MDNN_STATUS_OK;
     if (status == MDNN_STATUS_OK)

@@ -9,6 +9,21 @@
 #include "config/choices.h"
 #include "offload/plan/replay.h"
 
+/* The ranks whose devices share a link with this one's, itself among them, if all repeat the same period in the same
+ * budget. {0}: nobody shares it. */
+typedef struct mdnn_plan_ranks {
+    mdnn_sharing_t sharing;
+    uint32_t count, own; /* own < count, as all ranks number themselves */
+    uint32_t others;     /* that share it and do other work: each gets an equal part of the link */
+} mdnn_plan_ranks_t;
+
+/* What a proposal is replayed beside: schedules[own] is the proposal, and so are those that are NULL. */
+typedef struct mdnn_plan_beside {
+    const mdnn_schedule_t *const *schedules;
+    uint32_t count, own;
+    mdnn_link_t link; /* that they share; the request's link is what policies reckon with */
+} mdnn_plan_beside_t;
+
 typedef struct mdnn_move_plan_request {
     const mdnn_period_t *period; /* passes mdnn_period_check */
     mdnn_policy_t policy;
@@ -21,6 +36,8 @@ typedef struct mdnn_move_plan_request {
     uint64_t host_limit_bytes;   /* for host copies; UINT64_MAX: none */
     uint32_t effort;             /* auto: how many replays it may use; 0: 200 */
     const atomic_bool *unwanted; /* another thread sets it to cancel; may be NULL */
+    mdnn_plan_ranks_t ranks;
+    const mdnn_plan_beside_t *beside; /* set by mdnn_ranks_plan; NULL: nothing else runs */
 } mdnn_move_plan_request_t;
 
 typedef enum mdnn_verdict {

@@ -349,3 +349,26 @@ mdnn_status_t mdnn_period_gaps(const mdnn_period_t *period, mdnn_gap_t **gaps, s
     *count = made;
     return MDNN_STATUS_OK;
 }
+
+/* FNV-1a, by words. */
+static void add_word(uint64_t *hash, uint64_t word)
+{
+    *hash = (*hash ^ word) * UINT64_C(0x100000001b3);
+}
+
+uint64_t mdnn_period_shape(const mdnn_period_t *period)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t i = 0; i < period->operation_count; i++) {
+        const mdnn_operation_t *const operation = &period->operations[i];
+        add_word(&hash, (uint64_t)operation->kind << 32 | operation->use_count);
+        for (uint32_t u = 0; u < operation->use_count; u++)
+            add_word(&hash, period->uses[operation->first_use + u].range);
+    }
+    for (uint32_t r = 0; r < period->range_count; r++) {
+        const mdnn_period_range_t *const range = &period->ranges[r];
+        add_word(&hash, range->bytes);
+        add_word(&hash, (uint64_t)range->birth << 32 | range->death);
+    }
+    return hash ? hash : 1;
+}

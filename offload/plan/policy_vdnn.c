@@ -219,6 +219,11 @@ static mdnn_status_t consider(const mdnn_move_plan_request_t *request, mdnn_poli
     return status;
 }
 
+mdnn_status_t mdnn_policy_none(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan)
+{
+    return consider(request, MDNN_POLICY_NONE, request->variants, plan);
+}
+
 mdnn_status_t mdnn_policy_conv(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan)
 {
     return consider(request, MDNN_POLICY_CONV, request->variants, plan);

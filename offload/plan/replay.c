@@ -65,9 +65,10 @@ static double rate_of(const replay_t *replay, int direction)
 {
     const mdnn_link_t *const link = &replay->request->link;
     const bool both = replay->engines[OUT].running && replay->engines[IN].running;
-    if (direction == OUT)
-        return both ? link->out_duplex_bytes_per_us : link->out_bytes_per_us;
-    return both ? link->in_duplex_bytes_per_us : link->in_bytes_per_us;
+    const double own = direction == OUT
+                           ? (both ? link->out_duplex_bytes_per_us : link->out_bytes_per_us)
+                           : (both ? link->in_duplex_bytes_per_us : link->in_bytes_per_us);
+    return fmin(own, replay->most_bytes_per_us[direction]);
 }
 
 static void start_copy(replay_t *replay, int direction, uint32_t range)
@@ -286,30 +287,51 @@ static double end_of_copy(const replay_t *replay, int direction)
                : INFINITY;
 }
 
-/* To the next event; `wait` collects the time if no operation runs. False if there is none. */
-static bool advance(replay_t *replay, double *wait, mdnn_status_t *status)
+/* Starts what can start now. `active`: the next operation may; else it waits for other ranks. Returns what collects the
+ * time of the wait; NULL while an operation runs. */
+static double *begin_step(replay_t *replay, bool active)
+{
+    double *wait = NULL;
+    skip_called_off(&replay->engines[OUT]);
+    if (!replay->running && !active) {
+        (void)grant(replay);
+        wait = &replay->result.wait_ranks_us;
+    } else if (!replay->running) {
+        wait = wait_of(replay);
+        if (!wait)
+            start_operation(replay);
+    }
+    start_copies(replay);
+    return wait;
+}
+
+/* When something happens next; INFINITY: never. */
+static double next_us_of(const replay_t *replay)
+{
+    const double finish = replay->running ? replay->finish_us : INFINITY;
+    return fmin(finish, fmin(end_of_copy(replay, OUT), end_of_copy(replay, IN)));
+}
+
+static mdnn_status_t pass_time(replay_t *replay, double next_us, double *wait)
 {
     const double ends[DIRECTIONS] = {end_of_copy(replay, OUT), end_of_copy(replay, IN)};
-    const double finish = replay->running ? replay->finish_us : INFINITY;
-    const double next = fmin(finish, fmin(ends[OUT], ends[IN]));
-    if (!isfinite(next))
-        return false;
-    const double passed = next - replay->now_us;
     const double rates[DIRECTIONS] = {rate_of(replay, OUT), rate_of(replay, IN)};
+    const double finish = replay->running ? replay->finish_us : INFINITY;
+    const double passed = next_us - replay->now_us;
     for (int d = 0; d < DIRECTIONS; d++)
         if (replay->engines[d].running)
             replay->engines[d].left_bytes -= passed * rates[d];
     replay->byte_us += passed * (double)replay->held_bytes;
     if (wait)
         *wait += passed;
-    replay->now_us = next;
-    if (ends[OUT] <= next)
+    replay->now_us = next_us;
+    if (ends[OUT] <= next_us)
         finish_out(replay);
-    if (ends[IN] <= next)
+    if (ends[IN] <= next_us)
         finish_in(replay);
-    if (finish <= next && !finish_operation(replay))
-        *status = MDNN_STATUS_OUT_OF_MEMORY;
-    return true;
+    if (finish <= next_us && !finish_operation(replay))
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    return MDNN_STATUS_OK;
 }
 
 static void begin_iteration(replay_t *replay)
@@ -320,27 +342,11 @@ static void begin_iteration(replay_t *replay)
     replay->byte_us = 0;
 }
 
-static mdnn_status_t run(replay_t *replay, uint32_t iterations)
+static void end_iteration(replay_t *replay, double begin_us)
 {
-    mdnn_status_t status = MDNN_STATUS_OK;
-    double begin_us = 0;
-    for (uint32_t i = 0; i < iterations; i++) {
-        begin_iteration(replay);
-        begin_us = replay->now_us;
-        while (status == MDNN_STATUS_OK && replay->iteration == i) {
-            skip_called_off(&replay->engines[OUT]);
-            double *const wait = replay->running ? NULL : wait_of(replay);
-            if (!replay->running && !wait)
-                start_operation(replay);
-            start_copies(replay);
-            if (!advance(replay, replay->running ? NULL : wait, &status))
-                return MDNN_STATUS_NOT_FOUND;
-        }
-    }
     replay->result.time_us = replay->now_us - begin_us;
     if (replay->result.time_us > 0)
         replay->result.average_bytes = replay->byte_us / replay->result.time_us;
-    return status;
 }
 
 static bool is_within_budget(const mdnn_replay_request_t *request, uint64_t *resident)
@@ -355,7 +361,7 @@ static bool is_within_budget(const mdnn_replay_request_t *request, uint64_t *res
 /* The first iteration begins with no copy under way, unlike the others, and the second may feel it. */
 enum { STEADY_ITERATIONS = 3 };
 
-mdnn_status_t mdnn_replay(const mdnn_replay_request_t *request, mdnn_replay_result_t *result)
+static mdnn_status_t check(const mdnn_replay_request_t *request)
 {
     const mdnn_link_t *const link = &request->link;
     const uint32_t count = request->period->operation_count;
@@ -363,29 +369,115 @@ mdnn_status_t mdnn_replay(const mdnn_replay_request_t *request, mdnn_replay_resu
           link->out_duplex_bytes_per_us > 0 && link->in_duplex_bytes_per_us > 0 &&
           link->latency_us >= 0))
         return MDNN_STATUS_INVALID_ARGUMENT;
-    if (count == 0) {
-        *result = (mdnn_replay_result_t){0};
-        return MDNN_STATUS_OK;
-    }
-    uint64_t *const resident = calloc(count, sizeof *resident);
+    uint64_t *const resident = calloc((size_t)count + 1, sizeof *resident);
     if (!resident)
         return MDNN_STATUS_OUT_OF_MEMORY;
     const bool possible = is_within_budget(request, resident);
     free(resident);
-    if (!possible)
-        return MDNN_STATUS_NOT_FOUND;
-    replay_t replay = {.request = request,
-                       .period = request->period,
-                       .moves = request->schedule->moves,
-                       .count = (int32_t)count};
+    return possible ? MDNN_STATUS_OK : MDNN_STATUS_NOT_FOUND;
+}
+
+static uint32_t iterations_of(const mdnn_replay_request_t *request)
+{
     const uint32_t least = request->schedule->move_count > 0 ? STEADY_ITERATIONS : 1;
-    mdnn_status_t status = mdnn_replay_prepare(&replay);
-    if (status == MDNN_STATUS_OK)
-        status = run(&replay, request->iterations ? request->iterations : least);
-    if (status == MDNN_STATUS_OK)
-        *result = replay.result;
-    mdnn_replay_fini(&replay);
+    return request->iterations ? request->iterations : least;
+}
+
+/* ---- ranks ---- */
+
+/* Each rank's most, in each direction, from how many copy now. */
+static void share_link(replay_t *ranks, size_t count)
+{
+    const mdnn_link_t *const link = &ranks[0].request->link;
+    size_t copies[DIRECTIONS] = {0};
+    for (size_t i = 0; i < count; i++)
+        for (int d = 0; d < DIRECTIONS; d++)
+            copies[d] += ranks[i].engines[d].running;
+    const bool both = copies[OUT] > 0 && copies[IN] > 0;
+    const double rates[DIRECTIONS] = {
+        [OUT] = both ? link->out_duplex_bytes_per_us : link->out_bytes_per_us,
+        [IN] = both ? link->in_duplex_bytes_per_us : link->in_bytes_per_us};
+    for (size_t i = 0; i < count; i++)
+        for (int d = 0; d < DIRECTIONS; d++)
+            ranks[i].most_bytes_per_us[d] = copies[d] > 1 ? rates[d] / (double)copies[d] : INFINITY;
+}
+
+/* To the next event of any rank. NOT_FOUND: there is none. */
+static mdnn_status_t step(replay_t *ranks, size_t count, uint32_t iteration)
+{
+    double *waits[MDNN_RANKS];
+    double next_us = INFINITY;
+    mdnn_status_t status = MDNN_STATUS_OK;
+    for (size_t i = 0; i < count; i++)
+        waits[i] = begin_step(&ranks[i], ranks[i].iteration == iteration);
+    share_link(ranks, count);
+    for (size_t i = 0; i < count; i++)
+        next_us = fmin(next_us, next_us_of(&ranks[i]));
+    if (!isfinite(next_us))
+        return MDNN_STATUS_NOT_FOUND;
+    for (size_t i = 0; status == MDNN_STATUS_OK && i < count; i++)
+        status = pass_time(&ranks[i], next_us, waits[i]);
     return status;
 }
 
-/* ---- bound ---- */
+static bool all_ended(const replay_t *ranks, size_t count, uint32_t iteration)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ranks[i].iteration == iteration)
+            return false;
+    return true;
+}
+
+static mdnn_status_t run(replay_t *ranks, size_t count, uint32_t iterations)
+{
+    mdnn_status_t status = MDNN_STATUS_OK;
+    double begin_us = 0;
+    for (uint32_t k = 0; status == MDNN_STATUS_OK && k < iterations; k++) {
+        begin_us = ranks[0].now_us;
+        for (size_t i = 0; i < count; i++)
+            begin_iteration(&ranks[i]);
+        while (status == MDNN_STATUS_OK && !all_ended(ranks, count, k))
+            status = step(ranks, count, k);
+    }
+    for (size_t i = 0; i < count; i++)
+        end_iteration(&ranks[i], begin_us);
+    return status;
+}
+
+mdnn_status_t mdnn_ranks_replay(const mdnn_replay_request_t *ranks, size_t count,
+                                mdnn_replay_result_t *results)
+{
+    mdnn_status_t status = MDNN_STATUS_OK;
+    uint32_t iterations = 1;
+    if (count == 0 || count > MDNN_RANKS)
+        return MDNN_STATUS_INVALID_ARGUMENT;
+    replay_t *const replays = calloc(count, sizeof *replays);
+    if (!replays)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    for (size_t i = 0; status == MDNN_STATUS_OK && i < count; i++) {
+        status =
+            ranks[i].period->operation_count > 0 ? check(&ranks[i]) : MDNN_STATUS_INVALID_ARGUMENT;
+        if (status == MDNN_STATUS_OK)
+            status = mdnn_replay_open(&replays[i], &ranks[i]);
+        if (iterations_of(&ranks[i]) > iterations)
+            iterations = iterations_of(&ranks[i]);
+    }
+    if (status == MDNN_STATUS_OK)
+        status = run(replays, count, iterations);
+    for (size_t i = 0; i < count; i++) {
+        if (status == MDNN_STATUS_OK)
+            results[i] = replays[i].result;
+        mdnn_replay_fini(&replays[i]);
+    }
+    free(replays);
+    return status;
+}
+
+mdnn_status_t mdnn_replay(const mdnn_replay_request_t *request, mdnn_replay_result_t *result)
+{
+    if (request->period->operation_count > 0)
+        return mdnn_ranks_replay(request, 1, result);
+    MDNN_TRY(check(request));
+    *result = (mdnn_replay_result_t){0};
+    return MDNN_STATUS_OK;
+}

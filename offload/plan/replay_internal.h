@@ -43,7 +43,8 @@ typedef struct replay {
     int64_t *copying; /* of each range: index of its copy in the OUT engine; NONE */
     replay_move_t *states;
     replay_engine_t engines[DIRECTIONS];
-    size_t join_out, join_in; /* copies that must be done before the next operation */
+    double most_bytes_per_us[DIRECTIONS]; /* that others leave of a link; INFINITY: all */
+    size_t join_out, join_in;             /* copies that must be done before the next operation */
     uint64_t held_bytes, host_bytes;
     double now_us, finish_us; /* finish_us: of the running operation */
     bool running, granted;    /* granted: the next operation has its memory */
@@ -71,9 +72,8 @@ static inline void mdnn_replay_take_host(replay_t *replay, uint32_t range)
         replay->result.host_peak_bytes = replay->host_bytes;
 }
 
-/* The period, the schedule and the request are set; everything else is made here. OUT_OF_MEMORY. mdnn_replay_fini
- * follows in any case. */
-mdnn_status_t mdnn_replay_prepare(replay_t *replay);
+/* The state in which the first iteration begins. OUT_OF_MEMORY. mdnn_replay_fini follows in any case. */
+mdnn_status_t mdnn_replay_open(replay_t *replay, const mdnn_replay_request_t *request);
 void mdnn_replay_fini(replay_t *replay);
 
 #endif

@@ -1,6 +1,7 @@
 /* What a replay runs through: the schedule by positions, and where everything is when it begins. */
 #include "offload/plan/replay_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef int32_t position_of_t(const replay_t *replay, uint32_t item);
@@ -91,9 +92,14 @@ static void begin_state(replay_t *replay)
     replay->result.peak_bytes = replay->held_bytes;
 }
 
-mdnn_status_t mdnn_replay_prepare(replay_t *replay)
+mdnn_status_t mdnn_replay_open(replay_t *replay, const mdnn_replay_request_t *request)
 {
-    const mdnn_schedule_t *const schedule = replay->request->schedule;
+    const mdnn_schedule_t *const schedule = request->schedule;
+    *replay = (replay_t){.request = request,
+                         .period = request->period,
+                         .moves = schedule->moves,
+                         .count = (int32_t)request->period->operation_count,
+                         .most_bytes_per_us = {INFINITY, INFINITY}};
     const uint32_t count = replay->period->operation_count, ranges = replay->period->range_count;
     const uint32_t moves = (uint32_t)schedule->move_count;
     replay->joins = calloc((size_t)count + 1, sizeof *replay->joins);

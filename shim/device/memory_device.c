@@ -340,10 +340,16 @@ void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
     give_slot(memory, slot);
 }
 
-void mdnn_device_memory_join(mdnn_device_memory_t *memory, const mdnn_link_t *alone)
+void mdnn_device_memory_join(mdnn_device_memory_t *memory, const char *link,
+                             const mdnn_link_t *alone)
 {
     memory->links = mdnn_device_links_create(memory->config.driver, memory->config.device,
-                                             memory->config.host->registry, alone);
+                                             memory->config.host->registry, link, alone);
+}
+
+mdnn_device_links_t *mdnn_device_memory_links(const mdnn_device_memory_t *memory)
+{
+    return memory->links;
 }
 
 mdnn_pinned_pool_t *mdnn_device_memory_slots(mdnn_device_memory_t *memory)

@@ -14,6 +14,7 @@
 
 #include "offload/memory/memory.h"
 #include "offload/memory/trace.h"
+#include "shim/device/device_links.h"
 #include "shim/real/failure.h"
 #include "shim/device/pinned_pool.h"
 #include "shim/device/timelines.h"
@@ -61,8 +62,10 @@ mdnn_memory_device_t mdnn_device_memory_functions(void);
  * memory, which is kept. *link is untouched if that fails. */
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link);
 /* The device appears to other processes, which its link may be shared with, with these rates
- * (shim/device/device_links.h). Called once. */
-void mdnn_device_memory_join(mdnn_device_memory_t *memory, const mdnn_link_t *alone);
+ * (shim/device/device_links.h). `link`: the name of its link, or "". Called once. */
+void mdnn_device_memory_join(mdnn_device_memory_t *memory, const char *link,
+                             const mdnn_link_t *alone);
+mdnn_device_links_t *mdnn_device_memory_links(const mdnn_device_memory_t *memory);
 /* From now on `peer` may read and write memory that is mapped for ranges; nothing changes if it
  * cannot reach the device's memory. Makes one driver call per mapped chunk. At most
  * MDNN_MEMORY_PEERS different peers. DEVICE: the driver refused, and future mappings do not include

@@ -45,8 +45,15 @@ static mdnn_link_t link_of(mdnn_virtual_device_t *device)
     MDNN_LOG(MDNN_LOG_INFO, "memory", "link: %.1f GB/s out, %.1f in; both at once %.1f, %.1f",
              link.out_bytes_per_us / 1e3, link.in_bytes_per_us / 1e3,
              link.out_duplex_bytes_per_us / 1e3, link.in_duplex_bytes_per_us / 1e3);
-    mdnn_device_memory_join(device->device, &link);
+    mdnn_device_memory_join(device->device, mdnn_process_options()->memory_link, &link);
     return link;
+}
+
+static mdnn_plan_ranks_t ranks_of(void *context, const mdnn_period_t *period)
+{
+    const mdnn_options_t *const options = mdnn_process_options();
+    return mdnn_device_links_ranks(context, options->memory_sharing, period, options->memory_budget,
+                                   !mdnn_real_driver()->is_simulated);
 }
 
 static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t total_bytes,
@@ -55,6 +62,7 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t total_b
     const mdnn_options_t *const options = mdnn_process_options();
     const mdnn_memory_device_t functions = mdnn_device_memory_functions();
     const mdnn_safety_t safety = mdnn_virtual_safety(device);
+    const mdnn_link_t link = link_of(device);
     mdnn_memory_config_t config = {
         .ranges = {.start = device->start,
                    .bytes = device->bytes,
@@ -75,8 +83,10 @@ static mdnn_status_t make_memory(mdnn_virtual_device_t *device, uint64_t total_b
                      .budget_bytes = device->budget_bytes,
                      .chunk_bytes = chunk_bytes,
                      .host_limit_bytes = mdnn_virtual_host()->limit_bytes,
-                     .link = link_of(device),
+                     .link = link,
                      .background = !mdnn_real_driver()->is_simulated,
+                     .ranks = ranks_of,
+                     .ranks_context = mdnn_device_memory_links(device->device),
                      .forecast = options->general_stats != MDNN_STATISTICS_OFF}};
     mdnn_virtual_record_device(device->ordinal, total_bytes, device->budget_bytes,
                                &config.follower);
