@@ -1,10 +1,10 @@
 # The last fragment: ALL, TESTS and TEST_DEPS are complete here.
 TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks innocent install packages demo page_commands page_marks fault_list gpu_check \
-    memory_check mixed_look pytorch_bench each_convolution wd_check check_matrix check_ranks papers)
+    memory_check mixed_look pytorch_bench each_convolution wd_check check_matrix check_ranks bench_ranks papers)
 
 # Sweeps over every call, matrices, the example's own training, and the scripts that measure: of no use twice an hour.
 LONG_TESTS := $(patsubst %,test/%.sh,every_fault packages demo page_commands train_cnn plan_tool gpu_check memory_check mixed_look \
-    pytorch_bench each_convolution wd_check check_matrix check_ranks papers)
+    pytorch_bench each_convolution wd_check check_matrix check_ranks bench_ranks papers)
 QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
 TESTS += test/packing_look.sh test/remake_look.sh
@@ -70,3 +70,4 @@ fuzz: $(addprefix fuzz-,options environment statistics database database_file il
 .PHONY: bench-papers
 bench-papers: $(ALL) $(TEST_DEPS) $(B)/test/sim/test_calibration
 	scripts/bench-papers --build $(B)
+	scripts/bench-ranks --build $(B)

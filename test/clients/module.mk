@@ -98,11 +98,11 @@ $(B)/test/shim/test_wd_policy: test/shim/test_wd_policy.c shim/convolution/wd_se
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -o $@
-$(addprefix $(B)/test/tools/,design_data forge_costs sample_record remake_survey): $(B)/test/tools/%: test/tools/%.c $(B)/libmdnn_core.a
+$(addprefix $(B)/test/tools/,design_data forge_costs ranks_table sample_record remake_survey): $(B)/test/tools/%: test/tools/%.c $(B)/libmdnn_core.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lm -o $@
-TEST_DEPS += $(addprefix $(B)/test/tools/,design_data forge_costs sample_record remake_survey) $(C)/kept_chain
+TEST_DEPS += $(addprefix $(B)/test/tools/,design_data forge_costs ranks_table sample_record remake_survey) $(C)/kept_chain
 $(B)/test/shim/test_cost_cache_check: test/shim/test_cost_cache_check.c shim/candidates/cost_cache_check.c
 $(B)/test/shim/test_candidate_table: test/shim/test_candidate_table.c
 $(addprefix $(B)/test/shim/test_,candidate_table cost_cache_check plan_check): $(call shim_sources,candidate_table_check)
