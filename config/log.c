@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,6 +36,21 @@ void mdnn_log_configure(mdnn_log_level_t level, const char *file)
     atomic_store_explicit(&mdnn_log_threshold, (int)level, memory_order_relaxed);
 }
 
+/* The process's rank in its job, as its launcher says; without one, its number, which no other process's file has. */
+static long rank_of_process(void)
+{
+    static const char *const variables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                            "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *const text = secure_getenv(variables[i]);
+        char *end = NULL;
+        const long rank = text ? strtol(text, &end, 10) : -1;
+        if (rank >= 0 && end != text && *end == '\0')
+            return rank;
+    }
+    return (long)getpid();
+}
+
 void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes)
 {
     unsigned long used = 0;
@@ -43,6 +59,8 @@ void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes)
         int written = 0;
         if (pattern[0] == '%' && pattern[1] == 'p') {
             written = snprintf(out + used, bytes - used, "%ld", (long)getpid());
+        } else if (pattern[0] == '%' && pattern[1] == 'r') {
+            written = snprintf(out + used, bytes - used, "%ld", rank_of_process());
         } else if (pattern[0] == '%' && pattern[1] == 'h') {
             (void)gethostname(host, sizeof host - 1);
             written = snprintf(out + used, bytes - used, "%s", host);

@@ -12,7 +12,7 @@
 
 extern _Atomic int mdnn_log_threshold;
 
-/* `file`: "stderr" or a path with %p (process id) and %h (host name) filled in at each write. */
+/* `file`: "stderr" or a path with %p (process id), %h (host name) and %r (rank) filled in at each write. */
 void mdnn_log_configure(mdnn_log_level_t level, const char *file);
 
 void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *format, ...)
@@ -22,7 +22,8 @@ void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *f
 void mdnn_log_say(const char *subsystem, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Fills %p and %h of `pattern` into `out` (always terminated, cut at `bytes`). */
+/* Fills %p, %h and %r (the rank of the process in its job, or its number without one) of `pattern` into `out` (always
+ * terminated, cut at `bytes`). */
 void mdnn_expand_pattern(const char *pattern, char *out, unsigned long bytes);
 
 #define MDNN_LOG(level, subsystem, ...)                                                            \

@@ -35,7 +35,7 @@ static const struct {
      MDNN_OPTION_memory_record},
     {"stats", "FORMAT", "text, brief or json: what was done, when the program ends",
      MDNN_OPTION_general_stats},
-    {"stats-file", "FILE", "where; %p is the process id, %h the host",
+    {"stats-file", "FILE", "where; %p is the process id, %h the host, %r the rank",
      MDNN_OPTION_general_stats_file},
     {"log", "LEVEL", "off, error, warn, info, debug or trace", MDNN_OPTION_general_log},
     {"log-file", "FILE", "where", MDNN_OPTION_general_log_file},

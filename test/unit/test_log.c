@@ -111,6 +111,21 @@ static void patterns_take_process_host_and_percent(void **state)
     mdnn_expand_pattern("/a/%p.%h.%%p.%q%", out, sizeof out);
     snprintf(expected, sizeof expected, "/a/%d.%s.%%p.%%q%%", (int)getpid(), host);
     assert_string_equal(out, expected);
+    static const char *const ranks[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < 4; i++)
+        unsetenv(ranks[i]);
+    mdnn_expand_pattern("%r", out, sizeof out);
+    snprintf(expected, sizeof expected, "%d", (int)getpid());
+    assert_string_equal(out, expected);
+    for (size_t i = 4; i-- > 0;) { /* the first one counts, if it is a number */
+        snprintf(expected, sizeof expected, "%zu", 40 + i);
+        setenv(ranks[i], expected, 1);
+        mdnn_expand_pattern("%r", out, sizeof out);
+        assert_string_equal(out, expected);
+    }
+    setenv("RANK", "1x", 1);
+    mdnn_expand_pattern("a%rb", out, sizeof out);
+    assert_string_equal(out, "a41b");
     char small[5];
     mdnn_expand_pattern("abcdefgh", small, sizeof small);
     assert_string_equal(small, "abcd");
