@@ -230,8 +230,8 @@ static mdnn_status_t policy_staggered(const mdnn_move_plan_request_t *request,
 
 /* How often each rank is planned anew beside the others. */
 enum { TURNS = 2 };
-/* Enough for what a turn can find; more makes the others wait for it. */
-enum { SHARE_OF_EFFORT = 4, LEAST_EFFORT = 50 };
+/* A replay of all ranks takes as many times as long as one of a single rank, and there are as many turns. */
+enum { DEFAULT_EFFORT = 200, LEAST_EFFORT = 12 };
 
 typedef struct mdnn_plans {
     uint32_t count;
@@ -340,6 +340,13 @@ static void keep_faster(mdnn_plans_t *best, mdnn_plans_t *other)
     other->count = 0;
 }
 
+static uint32_t part_of_effort(const mdnn_move_plan_request_t *request, uint32_t parts)
+{
+    const uint32_t effort =
+        (request->effort ? request->effort : DEFAULT_EFFORT) / parts / request->ranks.count;
+    return effort < LEAST_EFFORT ? LEAST_EFFORT : effort;
+}
+
 /* One plan for all that is judged beside copies of itself. */
 static mdnn_status_t plan_beside_itself(const mdnn_move_plan_request_t *request, mdnn_link_t link,
                                         mdnn_plans_t *best)
@@ -351,15 +358,10 @@ static mdnn_status_t plan_beside_itself(const mdnn_move_plan_request_t *request,
     mdnn_plans_t all;
     planned.link = link;
     planned.beside = &beside;
+    planned.effort = part_of_effort(request, 2);
     MDNN_TRY(plan_alike(request, &planned, &all));
     keep_faster(best, &all);
     return MDNN_STATUS_OK;
-}
-
-static uint32_t effort_of_turn(const mdnn_move_plan_request_t *request)
-{
-    const uint32_t effort = request->effort / SHARE_OF_EFFORT;
-    return effort < LEAST_EFFORT ? LEAST_EFFORT : effort;
 }
 
 /* The rank's plan beside the present ones of the others, if that is faster. */
@@ -375,7 +377,7 @@ static mdnn_status_t take_turn(const mdnn_move_plan_request_t *request, uint32_t
     mdnn_move_plan_request_t planned = by_itself(request);
     mdnn_move_plan_t plan;
     planned.beside = &beside;
-    planned.effort = effort_of_turn(request);
+    planned.effort = part_of_effort(request, 2 * TURNS);
     *better = false;
     MDNN_TRY(mdnn_move_plan(&planned, &plan));
     if (plan.verdict != MDNN_VERDICT_FITS || plan.predicted.time_us >= before_us) {
