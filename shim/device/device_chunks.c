@@ -84,7 +84,11 @@ mdnn_status_t mdnn_device_destroy_chunk(void *context, uint64_t chunk)
 mdnn_status_t mdnn_device_map_chunk(void *context, uint64_t address, uint64_t chunk)
 {
     mdnn_device_memory_t *const memory = context;
-    MDNN_TRY(map_handle(memory, address, memory->chunks[chunk - 1], memory->access_count));
+    mdnn_device_turn_begin(memory->remaps);
+    const mdnn_status_t status =
+        map_handle(memory, address, memory->chunks[chunk - 1], memory->access_count);
+    mdnn_device_turn_end(memory->remaps);
+    MDNN_TRY(status);
     memory->mapped[chunk - 1] = address;
     return MDNN_STATUS_OK;
 }
@@ -92,8 +96,10 @@ mdnn_status_t mdnn_device_map_chunk(void *context, uint64_t address, uint64_t ch
 mdnn_status_t mdnn_device_unmap_chunk(void *context, uint64_t address, uint64_t chunk)
 {
     mdnn_device_memory_t *const memory = context;
-    MDNN_TRY(
-        mdnn_failure_note(memory->config.driver->cuMemUnmap(address, memory->config.chunk_bytes)));
+    mdnn_device_turn_begin(memory->remaps);
+    const CUresult result = memory->config.driver->cuMemUnmap(address, memory->config.chunk_bytes);
+    mdnn_device_turn_end(memory->remaps);
+    MDNN_TRY(mdnn_failure_note(result));
     memory->mapped[chunk - 1] = 0;
     return MDNN_STATUS_OK;
 }

@@ -28,9 +28,10 @@ typedef struct change {
 
 struct mdnn_device_remaps {
     mdnn_device_memory_t *memory;
-    mdnn_lock_t lock;      /* the changes' beginnings and ends */
-    mdnn_lock_t at_work;   /* is held while a change goes on */
-    mdnn_condition_t more; /* to do */
+    mdnn_lock_t lock;         /* the changes' beginnings and ends */
+    mdnn_lock_t at_work;      /* is held while a mapping is changed, by whichever thread */
+    _Atomic unsigned callers; /* that change mappings themselves; the thread lets them go first */
+    mdnn_condition_t more;    /* to do */
     change_t changes[REMAPS];
     uint64_t begun;
     _Atomic uint64_t thread_chunks, thread_ns; /* changed by the thread, and how long that took */
@@ -89,7 +90,38 @@ static void change_one(const mdnn_device_memory_t *memory, change_t *change)
         atomic_store(&change->over, true);
 }
 
+/* ---- turns ---- */
+
+/* The driver changes one mapping at a time, and threads that ask at once cost each other more than a wait for a turn. A
+ * turn takes tens of microseconds, so the wait for one is worth a little spinning. */
+void mdnn_device_turn_begin(mdnn_device_remaps_t *remaps)
+{
+    enum { SPINS = 2000 };
+    if (!remaps)
+        return;
+    atomic_fetch_add(&remaps->callers, 1);
+    for (int i = 0; i < SPINS; i++)
+        if (mdnn_trylock(&remaps->at_work))
+            return;
+    mdnn_lock(&remaps->at_work);
+}
+
+void mdnn_device_turn_end(mdnn_device_remaps_t *remaps)
+{
+    if (!remaps)
+        return;
+    mdnn_unlock(&remaps->at_work);
+    atomic_fetch_sub(&remaps->callers, 1);
+}
+
 /* ---- the thread ---- */
+
+static void let_callers_go_first(const mdnn_device_remaps_t *remaps)
+{
+    const struct timespec pause = {0, 10000};
+    while (atomic_load(&remaps->callers) > 0)
+        (void)nanosleep(&pause, NULL);
+}
 
 static change_t *oldest(mdnn_device_remaps_t *remaps)
 {
@@ -134,6 +166,7 @@ static void *run(void *context)
         mdnn_unlock(&remaps->lock);
         change_in_thread(remaps, change);
         mdnn_unlock(&remaps->at_work);
+        let_callers_go_first(remaps);
         mdnn_lock(&remaps->lock);
     }
     mdnn_unlock(&remaps->lock);

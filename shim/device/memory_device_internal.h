@@ -81,6 +81,10 @@ mdnn_status_t mdnn_device_unmap_chunk(void *context, uint64_t address, uint64_t 
 CUresult mdnn_device_map_handle(const mdnn_device_memory_t *memory, CUdeviceptr address,
                                 CUmemGenericAllocationHandle handle, size_t access_count);
 
+/* Around each change of a mapping by a thread of the program; NULL: nothing else changes any. */
+void mdnn_device_turn_begin(mdnn_device_remaps_t *remaps);
+void mdnn_device_turn_end(mdnn_device_remaps_t *remaps);
+
 /* ---- device_waits.c ---- */
 
 mdnn_stream_point_t mdnn_device_mark_point(void *context, uint64_t stream);
