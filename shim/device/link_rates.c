@@ -6,6 +6,7 @@ enum { FEWEST_COPIES = 4 };
 static const uint64_t measured_bytes = (uint64_t)64 << 20;
 
 typedef struct link_test {
+    const mdnn_copy_ways_t *ways;
     const mdnn_driver_t *driver;
     CUstream streams[DIRECTIONS];
     CUevent begins[DIRECTIONS], ends[DIRECTIONS];
@@ -16,12 +17,8 @@ typedef struct link_test {
 
 static CUresult copy(const link_test_t *test, int direction)
 {
-    const CUstream stream = test->streams[direction];
-    return direction == IN
-               ? test->driver->cuMemcpyHtoDAsync(test->device, (const void *)(uintptr_t)test->host,
-                                                 test->bytes, stream)
-               : test->driver->cuMemcpyDtoHAsync((void *)(uintptr_t)test->host, test->device,
-                                                 test->bytes, stream);
+    return mdnn_copy_enqueue(test->ways, direction == OUT, test->device, test->host, test->bytes,
+                             test->streams[direction]);
 }
 
 static bool record(const link_test_t *test, const CUevent *events, int direction)
@@ -89,12 +86,17 @@ static bool create_events(link_test_t *test)
     return true;
 }
 
-mdnn_status_t mdnn_link_measure(const mdnn_driver_t *driver, CUstream in, CUstream out,
+mdnn_status_t mdnn_link_measure(const mdnn_copy_ways_t *ways, CUstream in, CUstream out,
                                 CUdeviceptr device, uint64_t host, uint64_t bytes,
                                 mdnn_link_t *link)
 {
-    link_test_t test = {
-        .driver = driver, .streams = {in, out}, .device = device, .host = host, .bytes = bytes};
+    const mdnn_driver_t *const driver = ways->driver;
+    link_test_t test = {.ways = ways,
+                        .driver = driver,
+                        .streams = {in, out},
+                        .device = device,
+                        .host = host,
+                        .bytes = bytes};
     test.copies = measured_bytes / bytes > FEWEST_COPIES ? measured_bytes / bytes : FEWEST_COPIES;
     if (!create_events(&test))
         return MDNN_STATUS_DEVICE;

@@ -73,20 +73,17 @@ static mdnn_status_t copy(void *context, bool out, uint64_t chunk, uint64_t slot
                           mdnn_stream_point_t *end)
 {
     mdnn_device_memory_t *const memory = context;
-    const mdnn_driver_t *const driver = memory->config.driver;
     CUstream const stream = memory->copies[out].stream;
-    const CUdeviceptr alias = mdnn_device_chunk_alias(memory, chunk);
-    void *const host = (void *)(uintptr_t)slot;
     MDNN_TRY(mdnn_device_have_alias(memory, chunk));
-    const mdnn_status_t begun =
-        mdnn_failure_note(out ? driver->cuMemcpyDtoHAsync(host, alias, bytes, stream)
-                              : driver->cuMemcpyHtoDAsync(alias, host, bytes, stream));
+    const mdnn_status_t begun = mdnn_failure_note(mdnn_copy_enqueue(
+        &memory->ways, out, mdnn_device_chunk_alias(memory, chunk), slot, bytes, stream));
     if (begun != MDNN_STATUS_OK && !MDNN_FAULT(COPY_FAILURE_HIDDEN))
         return begun;
     const mdnn_status_t status =
         mdnn_timelines_mark_event(memory->config.timelines, memory->copies[out].number, end);
     if (status != MDNN_STATUS_OK)
-        (void)driver->cuStreamSynchronize(stream); /* a copy whose end nobody can know */
+        (void)memory->config.driver->cuStreamSynchronize(
+            stream); /* a copy whose end nobody can know */
     memory->copies[out].last = *end;
     set_moves(memory, out, status == MDNN_STATUS_OK);
     return status;
@@ -261,6 +258,7 @@ static mdnn_status_t fill(mdnn_device_memory_t *memory)
         memory)); /* first: what follows takes the addresses that are left */
     MDNN_TRY(reserve_addresses(memory));
     MDNN_TRY(make_streams(memory));
+    mdnn_copy_ways_init(memory->config.driver, memory->config.copies, &memory->ways);
     if (memory->config.background)
         MDNN_TRY(mdnn_device_remaps_create(memory, &memory->remaps));
     return make_slots(memory);
@@ -324,6 +322,50 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
     *bytes = memory->address_bytes;
 }
 
+typedef struct change_trial {
+    mdnn_device_memory_t *memory;
+    uint64_t chunk;
+} change_trial_t;
+
+/* Where the first range will be. */
+static double change_us(void *context)
+{
+    const change_trial_t *const trial = context;
+    mdnn_device_memory_t *const memory = trial->memory;
+    const double begin_us = now_us(memory);
+    if (mdnn_device_map_chunk(memory, memory->addresses, trial->chunk) != MDNN_STATUS_OK)
+        return -1;
+    const double end_us = now_us(memory);
+    return mdnn_device_unmap_chunk(memory, memory->addresses, trial->chunk) == MDNN_STATUS_OK
+               ? end_us - begin_us
+               : -1;
+}
+
+static void destroy_or_keep(mdnn_device_memory_t *memory, uint64_t chunk)
+{
+    if (mdnn_device_destroy_chunk(memory, chunk) != MDNN_STATUS_OK)
+        memory->left_over = chunk;
+}
+
+/* With a second chunk, whose mapping changes meanwhile. The simulated GPU has no page tables. */
+static void choose_ways(mdnn_device_memory_t *memory, uint64_t chunk, uint64_t slot)
+{
+    change_trial_t change = {.memory = memory};
+    const mdnn_copy_trial_t trial = {
+        .streams = {memory->copies[0].stream, memory->copies[1].stream},
+        .device = mdnn_device_chunk_alias(memory, chunk),
+        .host = slot,
+        .bytes = memory->config.chunk_bytes,
+        .change_us = change_us,
+        .now_us = now_us,
+        .context = &change};
+    if (memory->config.copies != MDNN_COPIES_AUTO || memory->config.driver->is_simulated ||
+        memory->left_over != 0 || mdnn_device_create_chunk(memory, &change.chunk) != MDNN_STATUS_OK)
+        return;
+    mdnn_copy_ways_choose(&trial, &memory->ways);
+    destroy_or_keep(memory, change.chunk);
+}
+
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
 {
     uint64_t slot, chunk;
@@ -331,11 +373,11 @@ void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
         return;
     /* A chunk, since cuMemFree would wait for all that the device does. */
     if (mdnn_device_create_chunk(memory, &chunk) == MDNN_STATUS_OK) {
-        (void)mdnn_link_measure(memory->config.driver, memory->copies[0].stream,
-                                memory->copies[1].stream, mdnn_device_chunk_alias(memory, chunk),
-                                slot, memory->config.chunk_bytes, link);
-        if (mdnn_device_destroy_chunk(memory, chunk) != MDNN_STATUS_OK)
-            memory->left_over = chunk;
+        choose_ways(memory, chunk, slot);
+        (void)mdnn_link_measure(&memory->ways, memory->copies[0].stream, memory->copies[1].stream,
+                                mdnn_device_chunk_alias(memory, chunk), slot,
+                                memory->config.chunk_bytes, link);
+        destroy_or_keep(memory, chunk);
     }
     give_slot(memory, slot);
 }

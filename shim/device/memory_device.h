@@ -38,9 +38,10 @@ typedef struct mdnn_device_memory_config {
     CUcontext context; /* current in the calling thread */
     uint64_t budget_bytes, chunk_bytes;
     mdnn_host_account_t *host; /* outlives it */
-    bool covers;     /* requested, for MDNN_SAFETY_HOST; mdnn_device_memory_covers says whether it
+    bool covers; /* requested, for MDNN_SAFETY_HOST; mdnn_device_memory_covers says whether it
                   * works */
-    bool background; /* threads of ours make host memory and change mappings */
+    mdnn_copies_t copies;
+    bool background;     /* threads of ours make host memory and change mappings */
     mdnn_trace_t *trace; /* may be NULL */
     mdnn_device_caller_t caller;
 } mdnn_device_memory_config_t;
@@ -58,8 +59,8 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
 bool mdnn_device_memory_covers(const mdnn_device_memory_t *memory);
 /* Functions whose context is `memory`. */
 mdnn_memory_device_t mdnn_device_memory_functions(void);
-/* Measures how fast the device copies, which takes some tens of milliseconds, since it also makes a piece of host
- * memory, which is kept. *link is untouched if that fails. */
+/* Chooses what copies, if the configuration leaves it open, and measures how fast it does, which takes some tens of
+ * milliseconds (it makes and keeps a piece of host memory). *link is untouched if that fails. */
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link);
 /* The device appears to other processes, which its link may be shared with, with these rates
  * (shim/device/device_links.h). `link`: the name of its link, or "". Called once. */

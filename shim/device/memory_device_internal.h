@@ -1,5 +1,6 @@
 /* What the files of a device's memory share.
  *   memory_device.c  host memory, copies, and the table of functions; beginning and end
+ *   copy_ways.c      what copies
  *   device_chunks.c  chunks, their aliases and where they are mapped
  *   device_remaps.c  mappings that change in the background
  *   device_waits.c   points of streams, and waits in which the caller's lock is let go
@@ -9,6 +10,7 @@
 #ifndef MDNN_MEMORY_DEVICE_INTERNAL_H
 #define MDNN_MEMORY_DEVICE_INTERNAL_H
 
+#include "shim/device/copy_ways.h"
 #include "shim/device/device_links.h"
 #include "shim/device/device_remaps.h"
 #include "shim/device/memory_device.h"
@@ -49,6 +51,7 @@ struct mdnn_device_memory {
         bool moves;               /* until then */
     } copies[2];                  /* in, out */
     mdnn_device_links_t *links;   /* NULL: the device is taken to be alone */
+    mdnn_copy_ways_t ways;
     mdnn_pinned_pool_t *slots;
     mdnn_device_remaps_t *remaps; /* NULL: nothing changes in the background */
     bool covers;

@@ -1,5 +1,7 @@
 #include "shim/real/kernels.h"
 
+#include "config/lock.h"
+
 enum { CONTEXTS = 16 };
 
 extern const char mdnn_kernels_ptx[];
@@ -12,6 +14,7 @@ static struct loaded {
     CUmodule module;
     mdnn_kernels_t kernels;
 } loaded[CONTEXTS];
+static mdnn_lock_t lock = MDNN_LOCK_INIT(KERNELS);
 
 static mdnn_status_t find_kernels(const mdnn_driver_t *driver, CUmodule module,
                                   mdnn_kernels_t *kernels)
@@ -20,7 +23,8 @@ static mdnn_status_t find_kernels(const mdnn_driver_t *driver, CUmodule module,
         CUfunction *function;
         const char *name;
     } wanted[] = {{&kernels->accumulate_bfloat16, "mdnn_accumulate_bfloat16"},
-                  {&kernels->hold, "mdnn_hold"}};
+                  {&kernels->hold, "mdnn_hold"},
+                  {&kernels->copy, "mdnn_copy"}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (driver->cuModuleGetFunction(wanted[i].function, module, wanted[i].name) != CUDA_SUCCESS)
             return MDNN_STATUS_DEVICE;
@@ -50,14 +54,10 @@ static struct loaded *place_for(CUcontext context)
     return unused;
 }
 
-mdnn_status_t mdnn_kernels_get(const mdnn_kernels_t **kernels)
+/* Locked. */
+static mdnn_status_t get(const mdnn_driver_t *driver, CUcontext context, unsigned long long id,
+                         const mdnn_kernels_t **kernels)
 {
-    const mdnn_driver_t *const driver = mdnn_real_driver();
-    CUcontext context;
-    unsigned long long id = 0;
-    if (!driver || driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context ||
-        (driver->cuCtxGetId && driver->cuCtxGetId(context, &id) != CUDA_SUCCESS))
-        return MDNN_STATUS_DEVICE;
     struct loaded *const place = place_for(context);
     if (!place)
         return MDNN_STATUS_UNSUPPORTED;
@@ -69,4 +69,18 @@ mdnn_status_t mdnn_kernels_get(const mdnn_kernels_t **kernels)
     }
     *kernels = &place->kernels;
     return MDNN_STATUS_OK;
+}
+
+mdnn_status_t mdnn_kernels_get(const mdnn_kernels_t **kernels)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    CUcontext context;
+    unsigned long long id = 0;
+    if (!driver || driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context ||
+        (driver->cuCtxGetId && driver->cuCtxGetId(context, &id) != CUDA_SUCCESS))
+        return MDNN_STATUS_DEVICE;
+    mdnn_lock(&lock);
+    const mdnn_status_t status = get(driver, context, id, kernels);
+    mdnn_unlock(&lock);
+    return status;
 }

@@ -10,11 +10,12 @@ typedef struct mdnn_kernels {
     CUfunction accumulate_bfloat16; /* shim/candidates/accumulate.h */
     /* takes nanoseconds as a uint64_t; one thread that does nothing for that long */
     CUfunction hold;
+    /* takes the destination, the source, and a number of 16 bytes as a uint64_t; both are aligned to 16 bytes */
+    CUfunction copy;
 } mdnn_kernels_t;
 
 /* The kernels of the current context, which are loaded once per context and live as long as the context. DEVICE if that
- * fails, UNSUPPORTED for too many contexts. Must not run during stream capture. Only the planner calls this
- * (planning.h). */
+ * fails, UNSUPPORTED for too many contexts. Must not run during stream capture. Any thread may call it. */
 mdnn_status_t mdnn_kernels_get(const mdnn_kernels_t **kernels);
 
 #endif

@@ -131,6 +131,7 @@ static mdnn_status_t fill_device(mdnn_virtual_device_t *device)
                                                 .background = !driver->is_simulated,
                                                 .host = mdnn_virtual_host(),
                                                 .covers = must_cover(options),
+                                                .copies = (mdnn_copies_t)options->memory_copies,
                                                 .trace = mdnn_virtual_trace(),
                                                 .caller = mdnn_virtual_caller(device)};
     snprintf(device->trouble, sizeof device->trouble,

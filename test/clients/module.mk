@@ -216,10 +216,16 @@ BENCHES += $(B)/test/bench/bench_launches
 endif
 
 
-$(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(call shim_sources,memory_device device_links device_chunks device_remaps device_waits device_timers \
-    failure pinned_pool pinned_pieces link_rates timelines timeline_events timeline_streams timeline_waits context_change real capture_mode) $(B)/libmdnn_core.a | $(CLIENT_SIM)
+$(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(call shim_sources,memory_device copy_ways device_links device_chunks device_remaps device_waits device_timers \
+    failure pinned_pool pinned_pieces link_rates timelines timeline_events timeline_streams timeline_waits context_change real capture_mode kernels) $(B)/obj/shim/real/kernels_ptx.o $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c %.o,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
 	    -L$(B)/sim -l:libcuda.so.1 -lcmocka -lm -ldl -lpthread -o $@
 TESTS += $(B)/test/shim/test_memory_device
+
+$(B)/test/shim/test_copy_ways: test/shim/test_copy_ways.c shim/device/copy_ways.c $(B)/libmdnn_core.a
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c,$^) $(B)/libmdnn_core.a $(CORE_LIBS) -lcmocka -lm -lpthread -o $@
+TESTS += $(B)/test/shim/test_copy_ways

@@ -533,6 +533,46 @@ static void content_survives_the_way_out_and_back(void **state)
     mdnn_device_memory_destroy(memory);
 }
 
+/* The same by the library's kernel: no copy engine is asked, except for bytes that are no multiple of its unit. */
+static void content_survives_the_kernel(void **state)
+{
+    const fixture_t *const f = *state;
+    mdnn_device_memory_config_t config = config_of(f, 2 * CHUNK, 64);
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_device_memory_t *memory;
+    uint64_t chunks[2], slot, start, bytes;
+    mdnn_stream_point_t end;
+    static uint32_t words[CHUNK / 4], back[CHUNK / 4];
+    config.copies = MDNN_COPIES_KERNEL;
+    OK(mdnn_device_memory_create(&config, &memory));
+    mdnn_device_memory_addresses(memory, &start, &bytes);
+    for (int i = 0; i < 2; i++)
+        OK(device.create_chunk(memory, &chunks[i]));
+    for (uint32_t i = 0; i < CHUNK / 4; i++)
+        words[i] = i * 2654435761U;
+    OK(device.map(memory, start, chunks[0]));
+    OK(cuMemcpyHtoD(start, words, CHUNK));
+    OK(cuCtxSynchronize());
+    OK(device.unmap(memory, start, chunks[0]));
+    OK(device.take_slot(memory, &slot));
+    simulator()->inject("cuMemcpyDtoHAsync_v2", 1, CUDA_ERROR_UNKNOWN);
+    simulator()->inject("cuMemcpyHtoDAsync_v2", 1, CUDA_ERROR_UNKNOWN);
+    OK(device.copy(memory, true, chunks[0], slot, CHUNK, &end));
+    OK(device.wait_on_host(memory, end));
+    OK(device.copy(memory, false, chunks[1], slot, CHUNK, &end));
+    OK(device.wait_on_host(memory, end));
+    assert_int_equal(device.copy(memory, true, chunks[0], slot, CHUNK - 7, &end),
+                     MDNN_STATUS_DEVICE);
+    assert_int_equal(device.copy(memory, false, chunks[0], slot, CHUNK - 7, &end),
+                     MDNN_STATUS_DEVICE);
+    OK(device.map(memory, start, chunks[1]));
+    OK(cuMemcpyDtoH(back, start, CHUNK));
+    assert_memory_equal(words, back, CHUNK);
+    OK(device.unmap(memory, start, chunks[1]));
+    device.give_slot(memory, slot);
+    mdnn_device_memory_destroy(memory);
+}
+
 static mdnn_device_memory_t *make_covering(const fixture_t *f)
 {
     mdnn_device_memory_config_t config = config_of(f, 3 * CHUNK, 8);
@@ -861,6 +901,7 @@ static void the_link_is_measured(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(content_survives_the_kernel),
         cmocka_unit_test(a_moment_is_over_when_the_work_before_it_is),
         cmocka_unit_test(many_moments_of_one_stream_stay_in_order),
         cmocka_unit_test(one_stream_waits_for_a_moment_of_another),

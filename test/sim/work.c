@@ -285,11 +285,13 @@ CUresult sim_work_kernel(sim_work_t *out, const sim_kernel_t *kernel, void *cons
         free(parameters);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *out = (sim_work_t){.kind = SIM_KERNEL,
-                        .unit = SIM_UNIT_COMPUTE,
-                        .amount = fmax(cost_us, sim_hold_us(kernel, parameters)),
-                        .kernel = kernel,
-                        .parameters = parameters};
+    *out = (sim_work_t){
+        .kind = SIM_KERNEL,
+        .unit = SIM_UNIT_COMPUTE,
+        .amount = fmax(cost_us, fmax(sim_hold_us(kernel, parameters),
+                                     sim_copy_kernel_us(kernel, parameters, profile->link_gbps))),
+        .kernel = kernel,
+        .parameters = parameters};
     return CUDA_SUCCESS;
 }
 

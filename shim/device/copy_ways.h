@@ -1,0 +1,48 @@
+/* How content gets from a chunk to pinned memory of the host and back: by the device's copy engine for that direction,
+ * or by a kernel of ours, a few blocks of which keep the link busy.
+ *
+ * The driver writes its page tables by a copy engine. Where that is also the engine of one direction, a call that gives
+ * access to a mapping waits until the engine turns from our copies to other work: for several hundred microseconds
+ * instead of thirty, and for each chunk. Which direction that is differs from machine to machine
+ * (docs/benchmarks/mappings.md), so it is measured. The kernel takes some of the device's time, and is a little slower
+ * than the engine: it copies only where mappings would wait.
+ *
+ * No lock: the caller lets one thread in at a time, with the device's context current. */
+#ifndef MDNN_COPY_WAYS_H
+#define MDNN_COPY_WAYS_H
+
+#include "config/choices.h"
+#include "shim/real/real.h"
+
+typedef struct mdnn_copy_ways {
+    const mdnn_driver_t *driver;
+    CUfunction kernel; /* NULL: engines copy */
+    bool by_kernel[2]; /* in, out */
+} mdnn_copy_ways_t;
+
+/* `choice`: AUTO begins with engines. Loads our kernels unless it is ENGINE; where that fails, engines copy. */
+void mdnn_copy_ways_init(const mdnn_driver_t *driver, mdnn_copies_t choice, mdnn_copy_ways_t *ways);
+
+/* Enqueues a copy of `bytes` between a chunk's address and a slot of the host. What the kernel cannot copy (other than a
+ * multiple of 16 bytes), or cannot be launched for, the engine copies. */
+CUresult mdnn_copy_enqueue(const mdnn_copy_ways_t *ways, bool out, CUdeviceptr device,
+                           uint64_t host, uint64_t bytes, CUstream stream);
+
+/* With what the ways are tried. */
+typedef struct mdnn_copy_trial {
+    CUstream streams[2]; /* in, out; idle */
+    CUdeviceptr
+        device; /* memory of `bytes`, a multiple of 16, owned by the caller, as is the host's */
+    uint64_t host, bytes;
+    /* Maps something for reading and writing, and unmaps it again. Returns how long the mapping took; negative: it
+     * failed. */
+    double (*change_us)(void *context);
+    double (*now_us)(void *context);
+    void *context;
+} mdnn_copy_trial_t;
+
+/* Chooses for each direction what lets mappings change sooner, if it copies about as fast. Takes some milliseconds, in
+ * which it waits for these copies only. Without our kernel, or if something fails, engines copy. */
+void mdnn_copy_ways_choose(const mdnn_copy_trial_t *trial, mdnn_copy_ways_t *ways);
+
+#endif
