@@ -514,5 +514,5 @@ else
     skip 'the man pages are clean' 'no mandoc here'
 fi
 check 'microdnn.ini(5) lists exactly the options' man_page_has_every_option
-check 'microdnn(1) lists every option of run, cache and tune' man_page_has_every_option_of run cache tune
+check 'microdnn(1) lists every option of run, cache, tune and report' man_page_has_every_option_of run cache tune report
 finish
