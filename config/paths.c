@@ -1,5 +1,6 @@
 #include "config/paths.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,4 +23,16 @@ void mdnn_absolute_pattern(const char *pattern, char *out, size_t bytes)
         }
     }
     snprintf(out, bytes, "%s", pattern);
+}
+
+const char *mdnn_folder_trouble(const char *file)
+{
+    char folder[PATH_MAX];
+    const char *const slash = strrchr(file, '/');
+    const int length = slash ? (int)(slash - file) : 0;
+    const int saved = errno;
+    snprintf(folder, sizeof folder, "%.*s/", slash ? length : 1, slash ? file : ".");
+    const char *const words = access(folder, W_OK | X_OK) == 0 ? NULL : strerrordesc_np(errno);
+    errno = saved;
+    return words;
 }

@@ -38,6 +38,7 @@ static struct {
     dev_t live_device;
     ino_t live_inode;
     pid_t process;
+    bool hopeless; /* there is no folder for the file, which was said */
 } target;
 
 void mdnn_count_peak(mdnn_counter_t counter, uint64_t value)
@@ -216,10 +217,15 @@ static mdnn_status_t map_beside_target(mdnn_statistics_region_t **region)
         }
         return MDNN_STATUS_OK;
     }
-    MDNN_LOG(MDNN_LOG_WARN, "config",
-             "cannot make %s: %s; statistics are lost if the process "
-             "is killed",
-             target.live_path, strerrordesc_np(errno));
+    const char *const trouble = mdnn_folder_trouble(target.path);
+    target.hopeless = trouble != NULL;
+    if (trouble != NULL)
+        MDNN_LOG(MDNN_LOG_WARN, "config", "statistics cannot be written to %s: %s", target.path,
+                 trouble);
+    else
+        MDNN_LOG(MDNN_LOG_WARN, "config",
+                 "cannot make %s: %s; statistics are lost if the process is killed",
+                 target.live_path, strerrordesc_np(errno));
     return MDNN_STATUS_IO;
 }
 
@@ -316,7 +322,7 @@ void mdnn_statistics_finish(void)
     const mdnn_status_t status = asked ? write_record(region) : MDNN_STATUS_OK;
     if (status == MDNN_STATUS_OK)
         remove_live_file();
-    else
+    else if (!target.hopeless)
         MDNN_LOG(MDNN_LOG_WARN, "config", "statistics were not written to %s: %s",
                  target.path[0] != '\0' ? target.path : "stderr", mdnn_status_string(status));
     errno = saved;

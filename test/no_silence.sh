@@ -50,6 +50,21 @@ run_refuses_files_that_cannot_be() {
     said 'it is a folder'
 }
 
+# Each fault in words, and in one line.
+files_of_a_program() { # what is said, NAME=VALUE...
+    text=$1
+    shift
+    env "$@" LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library" LD_LIBRARY_PATH="$MDNN_BUILD/sim" \
+        MICRODNN_SIM_PROFILE=toy "$MDNN_BUILD/train_cnn" --net lenet --batch 8 --iterations 1 2>"$work/all" >"$work/out" || return 1
+    grep nowhere "$work/all" >"$work/said"
+    said "$text"
+}
+files_that_cannot_be_written() {
+    [ -e "$MDNN_BUILD/sim/libcuda.so.1" ] || return 0
+    files_of_a_program 'statistics cannot be written to /nowhere/s: No such file or directory' MICRODNN_STATS=text MICRODNN_STATS_FILE=/nowhere/s &&
+        files_of_a_program 'cannot write /nowhere/c.db: No such file or directory' MICRODNN_CACHE_FILE=/nowhere/c.db &&
+        files_of_a_program 'in /nowhere (No such file or directory)' MICRODNN_MEMORY=20m MICRODNN_MEMORY_REGISTRY=/nowhere
+}
 a_library_that_came_too_late() {
     [ -z "$MDNN_PRELOAD_FIRST" ] && [ -e "$MDNN_BUILD/sim/libcuda.so.1" ] || return 0
     late='import ctypes, sys
@@ -72,11 +87,12 @@ a_second_copy() {
         [ "$(find "$work" -name 'stats.*' | wc -l)" = 1 ]
 }
 
-plan 9
+plan 10
 check 'a trace without a budget' a_trace_without_a_budget
 check 'a policy of memory without a budget' a_policy_without_a_budget
 check 'a file for statistics without statistics' a_statistics_file_without_statistics
 check 'options of Workspace Division without it' wd_without_wd
+check 'files that cannot be written, in words' files_that_cannot_be_written
 check 'a library that is loaded after CUDA' a_library_that_came_too_late
 check 'a second copy of the library' a_second_copy
 check 'microdnn run says it once' run_says_it_once

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/log.h"
+#include "config/paths.h"
 #include "optimizer/database.h"
 #include "shim/real/process.h"
 
@@ -19,9 +20,12 @@ static void report(const mdnn_database_t *used, mdnn_status_t status, const char
     if (used->automatic)
         MDNN_LOG_ONCE(MDNN_LOG_INFO, "cache", "%s %s: %s", what, used->path,
                       mdnn_status_string(status));
-    else
+    else {
+        const char *const trouble =
+            status == MDNN_STATUS_IO ? mdnn_folder_trouble(used->path) : NULL;
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "cache", "%s %s: %s", what, mdnn_process_options()->cache_file,
-                      mdnn_status_string(status));
+                      trouble ? trouble : mdnn_status_string(status));
+    }
 }
 
 /* The database that the options name, opened by nobody: NULL if none is kept. */

@@ -119,7 +119,7 @@ static int start(void)
     if ((!options.general_disable || MDNN_FAULT(DISABLE_IGNORED)) && !is_second_copy()) {
         next = MDNN_PROCESS_ACTIVE;
         const mdnn_status_t status = mdnn_statistics_open(&options);
-        if (status != MDNN_STATUS_OK)
+        if (status != MDNN_STATUS_OK && status != MDNN_STATUS_IO) /* which is said already */
             MDNN_LOG(MDNN_LOG_WARN, "config", "statistics: %s: %s", options.general_stats_file,
                      mdnn_status_string(status));
         set_mark();

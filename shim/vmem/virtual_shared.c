@@ -1,11 +1,14 @@
 #include "shim/vmem/virtual_shared.h"
 
 #include <stdatomic.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "config/node/host_memory.h"
 #include "config/lock.h"
 #include "config/log.h"
+#include "config/paths.h"
 #include "config/memory_statistics.h"
 #include "shim/device/device_remaps.h"
 #include "shim/real/process.h"
@@ -86,6 +89,9 @@ static void open_account(void)
     if (status == MDNN_STATUS_OK)
         return;
     const uint64_t processes = local_processes();
+    char file[PATH_MAX];
+    snprintf(file, sizeof file, "%s/registry", folder);
+    const char *const trouble = status == MDNN_STATUS_IO ? mdnn_folder_trouble(file) : NULL;
     host.limit_bytes /= processes;
     MDNN_LOG(
         MDNN_LOG_WARN, "memory",
@@ -93,6 +99,7 @@ static void open_account(void)
         "of [memory] host_limit",
         folder,
         status == MDNN_STATUS_UNSUPPORTED ? "the file belongs to somebody else"
+        : trouble != NULL                 ? trouble
                                           : mdnn_status_string(status),
         (unsigned long long)processes);
 }
