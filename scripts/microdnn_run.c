@@ -110,6 +110,17 @@ static bool is_plausible(const mdnn_options_t *options, mdnn_option_id_t id, con
     return false;
 }
 
+/* A file of the user's choice; the database and what is only read need none yet. */
+static bool can_be_written(mdnn_option_id_t id, const char *shown, const char *value)
+{
+    char path[PATH_MAX];
+    const bool output = id != MDNN_OPTION_cache_file && id != MDNN_OPTION_cache_import;
+    const char *const why = output ? tool_file_trouble(value, path, sizeof path) : NULL;
+    if (why != NULL)
+        tool_complain("%s: %s cannot be written: %s", shown, path, why);
+    return why == NULL;
+}
+
 /* Checks `value` as the library will, then hands it over by the full name, which beats any file and
  * any short name that is set already. */
 bool tool_export_option(mdnn_option_id_t id, const char *shown, const char *value)
@@ -130,6 +141,8 @@ bool tool_export_option(mdnn_option_id_t id, const char *shown, const char *valu
     char name[MDNN_ENVIRONMENT_NAME_BYTES], absolute[MDNN_OPTION_STRING_BYTES];
     mdnn_option_environment_name(id, name, sizeof name);
     if (is_file_pattern(id) && !is_word(id, value)) {
+        if (!can_be_written(id, shown, value))
+            return false;
         mdnn_absolute_pattern(value, absolute, sizeof absolute);
         value = absolute;
     }
@@ -298,26 +311,6 @@ static bool budget_can_be_kept(void)
     return false;
 }
 
-/* The program would not say why a file of the user's choice stays away. */
-static bool files_can_be_written(void)
-{
-    static const mdnn_option_id_t ids[] = {MDNN_OPTION_general_log_file,
-                                           MDNN_OPTION_general_stats_file, MDNN_OPTION_memory_trace,
-                                           MDNN_OPTION_memory_record};
-    const mdnn_options_t *const options = tool_exported_options();
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-        const mdnn_option_info_t *const info = &mdnn_option_table[ids[i]];
-        const char *const pattern = (const char *)options + info->offset;
-        char path[PATH_MAX];
-        const char *const why = tool_file_trouble(pattern, path, sizeof path);
-        if (why == NULL || !mdnn_option_is_from_environment(options, ids[i]))
-            continue;
-        tool_complain("%s.%s: %s cannot be written: %s", info->section, info->key, path, why);
-        return false;
-    }
-    return true;
-}
-
 /* An option without effect is said here, and not once more by the library. */
 static void say_what_is_idle(void)
 {
@@ -351,7 +344,7 @@ int tool_take_run_options(int argc, char **argv, bool *help)
         fprintf(stderr, "Try `microdnn %s --help`.\n", argv[0]);
         return TOOL_RUN_FAILED;
     }
-    if (!budget_can_be_kept() || !files_can_be_written() || !tool_export_preload(library))
+    if (!budget_can_be_kept() || !tool_export_preload(library))
         return TOOL_RUN_FAILED;
     return TOOL_OK;
 }
