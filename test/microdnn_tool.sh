@@ -423,6 +423,11 @@ doctor_names_the_simulated_gpu() {
 markdown_is_committed() {
     "$tool" config --markdown | diff -u docs/configuration.md -
 }
+versions_page_is_made_from_its_data() {
+    mkdir -p "$work/repository/scripts" "$work/repository/docs/benchmarks" && cp scripts/cudnn-versions "$work/repository/scripts/" &&
+        cp -r docs/benchmarks/data "$work/repository/docs/benchmarks/" && "$work/repository/scripts/cudnn-versions" --table &&
+        diff -u docs/benchmarks/cudnn-versions.md "$work/repository/docs/benchmarks/cudnn-versions.md"
+}
 man_pages_are_clean() {
     mandoc -Tlint -W warning docs/man/*.[157]
 }
@@ -447,7 +452,7 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 50
+plan 51
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
 check 'every command has help, with its defaults' every_command_has_help_with_its_defaults
@@ -507,6 +512,7 @@ else
     skip 'doctor: the simulated GPU is named as such' 'the simulated GPU is not built'
     skip 'doctor: looks at virtual memory and at PyTorch' 'the simulated GPU is not built'
 fi
+check 'docs/benchmarks/cudnn-versions.md is made from its data' versions_page_is_made_from_its_data
 check 'docs/configuration.md is what the tool prints' markdown_is_committed
 if command -v mandoc > /dev/null; then
     check 'the man pages are clean' man_pages_are_clean
