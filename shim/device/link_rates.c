@@ -50,15 +50,30 @@ static bool run(const link_test_t *test, unsigned mask, double *rates)
     return good;
 }
 
+/* The best of some rounds: what others do on the device meanwhile makes a round slower, never faster. */
+static bool best_of(const link_test_t *test, unsigned mask, double *rates)
+{
+    enum { ROUNDS = 3 };
+    bool good = true;
+    for (int round = 0; good && round < ROUNDS; round++) {
+        double now[DIRECTIONS] = {0};
+        good = run(test, mask, now);
+        for (int direction = 0; good && direction < DIRECTIONS; direction++)
+            if (round == 0 || now[direction] > rates[direction])
+                rates[direction] = now[direction];
+    }
+    return good;
+}
+
 static bool measure(const link_test_t *test, mdnn_link_t *link)
 {
-    double alone[DIRECTIONS], both[DIRECTIONS];
+    double in[DIRECTIONS], out[DIRECTIONS], both[DIRECTIONS];
     if (!run(test, 1U << IN | 1U << OUT, both) || /* the first copies are slower: only warms up */
-        !run(test, 1U << IN, alone) || !run(test, 1U << OUT, alone) ||
-        !run(test, 1U << IN | 1U << OUT, both))
+        !best_of(test, 1U << IN, in) || !best_of(test, 1U << OUT, out) ||
+        !best_of(test, 1U << IN | 1U << OUT, both))
         return false;
-    link->in_bytes_per_us = alone[IN];
-    link->out_bytes_per_us = alone[OUT];
+    link->in_bytes_per_us = in[IN];
+    link->out_bytes_per_us = out[OUT];
     link->in_duplex_bytes_per_us = both[IN];
     link->out_duplex_bytes_per_us = both[OUT];
     return true;
