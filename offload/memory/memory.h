@@ -136,7 +136,8 @@ typedef struct mdnn_memory_config {
     /* A wait for the program's work fails after the device has completed nothing for this time; 0:
      * never. */
     double patience_s;
-    bool traces; /* each operation is timed, as far as there are timers, and said to have RAN */
+    /* Each operation is timed, as far as there are timers, and reported by an event MDNN_MEMORY_RAN. */
+    bool traces;
     mdnn_follower_config_t follower;
 } mdnn_memory_config_t;
 
@@ -263,9 +264,9 @@ typedef struct mdnn_memory_operation {
     bool time_wanted;              /* by the plan follower */
 } mdnn_memory_operation_t;
 
-/* Several operations that count as one: those of a convolution, which are others in each of its variants. The operands
- * of the parts are made resident, held and marked as for other operations, but only the call is recorded. Its workspace
- * is memory that was lent for it, and is not one of its uses. */
+/* Several operations that count as one: those of a convolution, which differ from variant to variant. The operands of
+ * the parts are made resident, held and marked as for other operations, but only the call is recorded. Its workspace is
+ * memory that was lent for it, and is not one of its uses. */
 typedef struct mdnn_memory_call {
     uint64_t key; /* what it is, whatever runs */
     const char *name;
@@ -312,10 +313,9 @@ void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
  * ended; the level then stays as it is, unless host memory that was mapped cannot be unmapped. */
 mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory);
 
-/* Called around an operation that may use any other allocation besides those that it names between begin and end;
- * nobody knows which. false: something is away, or memory is short, so the operation must name what it uses. After
- * begin nothing is unmapped, and after end nothing is unmapped until all work that is enqueued in `stream` at that time
- * is over. */
+/* Called around the begin and end of an operation that may also use allocations that it does not name; nobody knows
+ * which. false: something is away, or memory is short, so the operation must name what it uses. After begin nothing is
+ * unmapped, and after end nothing is unmapped until all work that is enqueued in `stream` at that time is over. */
 bool mdnn_memory_untracked_begin(mdnn_memory_t *memory);
 void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);
 

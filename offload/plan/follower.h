@@ -28,7 +28,8 @@ typedef struct mdnn_follower_config {
      * plans. May be NULL. */
     void (*planned)(void *context, const mdnn_period_t *period, uint64_t budget_bytes);
     void *planned_context;
-    /* The ranks that a plan for the period takes account of; called before each plan, where `planned` is. May be NULL. */
+    /* The ranks that a plan for the period takes account of; called before each plan is made, on the same thread as
+     * `planned`. May be NULL. */
     mdnn_plan_ranks_t (*ranks)(void *context, const mdnn_period_t *period);
     void *ranks_context;
 } mdnn_follower_config_t;

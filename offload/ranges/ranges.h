@@ -65,7 +65,8 @@ typedef struct mdnn_ranges_config {
 typedef struct mdnn_ranges_counts {
     uint64_t created, destroyed, mapped, unmapped; /* chunks */
     uint64_t live_bytes;                           /* as asked for */
-    uint64_t chunks_live, chunks_free;   /* of ranges, slabs included, that are in use, released */
+    uint64_t chunks_live;                          /* of ranges (slabs included) that are in use */
+    uint64_t chunks_free;                /* of ranges (slabs included) that were released */
     uint64_t chunks_spare;               /* that belong to no range and are not mapped */
     uint64_t chunks_hidden, chunks_slab; /* of chunks_live: unmapped; of slabs */
     uint64_t steps_slab;                 /* at the end of the reservation, where only slabs lie */
@@ -118,12 +119,11 @@ mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
 /* No stream: memory is released in the order of no stream. */
 #define MDNN_NO_ORDER UINT64_MAX
 
-/* Releases the allocation that starts at `address`, in the order of `stream`, which the program has
- * put behind all streams that used it. Another stream that gets its memory next waits for `points`,
- * the points after the last work of each stream that used it. If none of them belongs to the stream
- * that acquired it and waited for earlier users, those users are waited for again. NOT_FOUND: no
- * allocation starts there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is
- * mapped. */
+/* Releases the allocation that starts at `address`, in the order of `stream`, which the program has put behind all
+ * streams that used it. Another stream that gets its memory next waits for `points`, the points after the last work of
+ * each stream that used it. The stream that acquired the memory has waited for its earlier users. If `points` has no
+ * point of that stream, the next owner waits for those users again. NOT_FOUND: no allocation starts there.
+ * OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is mapped. */
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                   const mdnn_stream_point_t *points, size_t point_count);
 

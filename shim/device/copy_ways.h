@@ -23,8 +23,8 @@ typedef struct mdnn_copy_ways {
 /* `choice`: AUTO begins with engines. Loads our kernels unless it is ENGINE; where that fails, engines copy. */
 void mdnn_copy_ways_init(const mdnn_driver_t *driver, mdnn_copies_t choice, mdnn_copy_ways_t *ways);
 
-/* Enqueues a copy of `bytes` between a chunk's address and a slot of the host. What the kernel cannot copy (other than a
- * multiple of 16 bytes), or cannot be launched for, the engine copies. */
+/* Enqueues a copy of `bytes` between a chunk's address and a slot of the host. The engine copies if it is the way
+ * in use, if `bytes` is not a multiple of 16, or if the kernel cannot be launched. */
 CUresult mdnn_copy_enqueue(const mdnn_copy_ways_t *ways, bool out, CUdeviceptr device,
                            uint64_t host, uint64_t bytes, CUstream stream);
 
