@@ -1153,9 +1153,9 @@ CASE(workspaces_change_between_iterations_only)
     assert_true(rounds > 5);
     /* Lost: whatever comes next runs as the program asks. */
     for (uint32_t i = 0; i < 5; i++) {
-        const mdnn_history_operation_t other = {.key = 9000 + i, .time_us = 1};
+        const mdnn_history_operation_t unknown = {.key = 9000 + i, .time_us = 1};
         mdnn_advice_t advice;
-        mdnn_follower_record(follower, &other, &advice);
+        mdnn_follower_record(follower, &unknown, &advice);
         assert_int_equal(mdnn_follower_workspace(follower, CHOSEN_KEY + 2), UINT64_MAX);
     }
     mdnn_follower_destroy(follower);
