@@ -56,7 +56,7 @@ static void fill_training(uint64_t seed)
         random_period_range(&instance, 1 + below(6), MDNN_NO_POSITION, MDNN_NO_POSITION);
     instance.ranges[weights].stays = true;
     /* Backward: of each layer its activation, the filter's gradient, and but for the first the data's. */
-    uint32_t act_at[MOST], filter_at[MOST], end = loss + 1;
+    uint32_t act_at[MOST] = {0}, filter_at[MOST] = {0}, end = loss + 1;
     for (uint32_t l = layers; l-- > 0;) {
         act_at[l] = end;
         end += acts;
