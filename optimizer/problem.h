@@ -23,7 +23,7 @@ typedef struct mdnn_problem_tensor {
     int32_t dim_count;               /* 0: no such tensor in this problem */
     int32_t dims[MDNN_PROBLEM_DIMS]; /* n c [d] h w, filters k c [d] h w */
     int32_t
-        strides[MDNN_PROBLEM_DIMS]; /* in elements; all zero for filters whose `format` says it */
+        strides[MDNN_PROBLEM_DIMS]; /* in elements; all zero for filters, if `format` says it all */
     int32_t format;                 /* cudnnTensorFormat_t of a filter, else 0 */
     int32_t alignment_bytes;        /* power of two that divides the address: at most 16, from the
                                      * legacy call (16 if unknown) or the graph's demand */

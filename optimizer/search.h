@@ -13,7 +13,7 @@ enum { MDNN_SEARCH_PROBES = 2 };
 typedef enum mdnn_search_verdict {
     MDNN_SEARCH_OPEN,
     MDNN_SEARCH_DONE, /* it ran several plans and chose one */
-    MDNN_SEARCH_NONE  /* it made several plans and chose one that way */
+    MDNN_SEARCH_NONE  /* it made several plans, and chose one without trying them */
 } mdnn_search_verdict_t;
 
 /* What a program does with one problem. Starts as zeros; any thread may use it. */

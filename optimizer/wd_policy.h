@@ -14,7 +14,7 @@ typedef struct mdnn_wd_segment {
     uint64_t offset, bytes;
 } mdnn_wd_segment_t;
 
-/* What runs one after another. */
+/* Convolutions that run one after another, in one stream. */
 typedef struct mdnn_wd_group {
     const mdnn_network_t *network; /* NULL: not known yet */
     mdnn_wd_segment_t region;

@@ -35,7 +35,7 @@ typedef enum mdnn_holder_kind {
 
 typedef struct mdnn_held {
     uint64_t address; /* where the allocation starts */
-    /* Only nodes that the program makes name it: held until it is freed at the latest. */
+    /* Only nodes that the program made itself name it, so it is held until it is freed, at the latest. */
     bool by_hand;
     bool made, ended; /* each launch allocates it, and each launch frees it */
     bool out;         /* made and not ended: a launch has allocated it, and nothing has freed it */
@@ -45,16 +45,16 @@ typedef struct mdnn_held {
  * as held by hand only if both calls say so. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_captures_hold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                  mdnn_held_t what);
-/* Takes it back. false: the holder does not have it. */
+/* Undoes mdnn_captures_hold. false: the holder does not have the allocation. */
 bool mdnn_captures_unhold(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                           uint64_t address);
-/* The program frees it: holders that have it by hand lose it, unless a graph allocates it again. Returns how many
- * holders lost it. */
+/* Called when the program frees the allocation: holders that have it by hand lose it, unless a graph allocates it
+ * again. Returns how many holders lost it. */
 size_t mdnn_captures_freed(mdnn_captures_t *captures, uint64_t address);
 /* The allocation that the holder has there; NULL: none. Valid until the next call. */
 mdnn_held_t *mdnn_captures_find(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id,
                                 uint64_t address);
-/* Whether a graph makes what is there. */
+/* Whether a graph makes the allocation that starts at `address`. */
 bool mdnn_captures_is_made(const mdnn_captures_t *captures, uint64_t address);
 /* Whether launches of the executable free what earlier launches allocated. For set the executable
  * must hold something. */
@@ -65,7 +65,7 @@ void mdnn_captures_set_frees_on_launch(mdnn_captures_t *captures, uint64_t execu
  * everything for good. */
 mdnn_status_t mdnn_captures_share(mdnn_captures_t *captures, mdnn_holder_kind_t from_kind,
                                   uint64_t from, mdnn_holder_kind_t to_kind, uint64_t to);
-/* `from` keeps everything for good. */
+/* The holder keeps everything for good. */
 void mdnn_captures_keep(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id);
 /* All allocations of the holder; valid until the next call. */
 const mdnn_held_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
@@ -87,8 +87,8 @@ void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t by
 
 typedef struct mdnn_capture {
     mdnn_stream_t stream;  /* where the capture began and has to end */
-    bool of_thread;        /* `stream` is the handle that means each thread's own stream; */
-    pthread_t thread;      /* the capture began in the one of this thread */
+    bool of_thread;        /* `stream` is the handle for each thread's own stream, */
+    pthread_t thread;      /* and the capture began in that of this thread */
     unsigned long long id; /* 0: the driver does not say */
     mdnn_graph_t graph;    /* that the capture makes; NULL: the driver does not say */
     bool given;            /* the graph is the program's, and outlives the capture */
@@ -96,8 +96,8 @@ typedef struct mdnn_capture {
 
 /* Remembers the capture. false: out of memory. */
 bool mdnn_captures_begin(mdnn_captures_t *captures, const mdnn_capture_t *capture);
-/* Finds the capture that began in the stream, in that thread or in any, or that makes the graph.
- * false: there is none. */
+/* Find the capture that began in the stream (if the handle is for each thread's own stream, in that of `thread`), and
+ * the capture that makes the graph. false: there is none. */
 bool mdnn_captures_in(const mdnn_captures_t *captures, mdnn_stream_t stream, pthread_t thread,
                       mdnn_capture_t *capture);
 bool mdnn_captures_making(const mdnn_captures_t *captures, mdnn_graph_t graph,

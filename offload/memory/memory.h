@@ -73,8 +73,8 @@ typedef struct mdnn_memory_device {
     /* The number of operations of any kind that the calling thread has between begin and end.
      * NULL: all that are between begin and end are the calling thread's. */
     uint32_t (*opened_here)(void *context);
-    /* Makes the point of a mark pass together with the work before it; without this call the point may seem not to pass
-     * until later work has ended. NULL: not needed. */
+    /* Makes sure that a point from `mark` passes as soon as the work before it has ended; without this call the point
+     * may seem not to pass until later work has ended, too. NULL: not needed. */
     void (*fix)(void *context, mdnn_stream_point_t point);
     mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_stream_point_t point);
 
@@ -147,9 +147,9 @@ typedef enum mdnn_memory_event_kind {
     MDNN_MEMORY_LEFT,
     MDNN_MEMORY_RETURN,
     MDNN_MEMORY_RETURNED,
-    MDNN_MEMORY_STALL, /* the host waited: time_us long */
-    MDNN_MEMORY_RAN, /* an operation has ended that was timed, in the order in which they were enqueued */
-    MDNN_MEMORY_ITERATION, /* what repeats begins anew */
+    MDNN_MEMORY_STALL,     /* the host waited: time_us long */
+    MDNN_MEMORY_RAN,       /* a timed operation has ended; reported in the order of enqueuing */
+    MDNN_MEMORY_ITERATION, /* another iteration begins */
     MDNN_MEMORY_EVENT_COUNT
 } mdnn_memory_event_kind_t;
 
@@ -360,8 +360,8 @@ bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address);
 /* Sets `bytes` of the budget aside, until they are given back, for device memory that is not managed here and that the
  * caller allocates afterwards. Ranges leave for it and chunks are destroyed, so it waits on the host like allocate.
  * OUT_OF_DEVICE_MEMORY: not enough can leave, or afterwards there would be too little room for each range to come back
- * and for operations like those so far. With HOST, BUSY as in allocate. The function all_the_same is for memory that
- * exists already; such memory counts even beyond the budget. */
+ * and for operations like those so far. With HOST, BUSY as in allocate. mdnn_memory_set_aside_all_the_same is for
+ * memory that exists already; such memory counts even beyond the budget. */
 mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes);
 /* The same, but also refused if operations like those so far would then need tails: for memory without which the
  * program can go on. */
@@ -377,7 +377,7 @@ typedef struct mdnn_memory_report {
     uint64_t live_bytes, peak_live_bytes; /* allocated and not freed, wherever they are */
     uint64_t pinned_live_bytes;           /* cannot leave */
     uint64_t largest_operation_bytes;     /* most that one operation named, rounded to chunks */
-    /* copied; not copied, because the host still had it */
+    /* copied out and in; not copied out, because the host still had the content */
     uint64_t out_bytes, in_bytes, saved_bytes;
     uint64_t host_bytes; /* slots in use */
     uint64_t host_short; /* times that a range could not leave for lack of a slot */
@@ -434,8 +434,8 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
 mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 
 /* What cuMemGetInfo reports as free: the bytes that an allocation could get now and use beside what is alive. That is
- * the budget, less memory that cannot leave, and less the largest operation so far, which counts as no more than all
- * that is alive. */
+ * the budget, less memory that cannot leave, and less the largest operation so far or all memory that is alive,
+ * whichever is smaller. */
 uint64_t mdnn_memory_available(const mdnn_memory_t *memory);
 
 #endif

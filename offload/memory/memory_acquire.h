@@ -7,7 +7,7 @@
 /* Like mdnn_ranges_acquire, but this function also makes room and waits as needed. If the plan knows the first use,
  * nothing is sent away, and the allocation gets addresses alone, like mdnn_ranges_reserve; the same holds if other
  * streams go on working on the memory for long. If nothing else is possible, it works like mdnn_ranges_acquire_behind.
- * OK: the thread has the turn, and mdnn_memory_end_quiet and end_turn follow. */
+ * OK: the thread has the turn; mdnn_memory_end_quiet and mdnn_memory_end_turn must follow. */
 mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                   mdnn_first_use_t first_use, bool may_have_tail, mdnn_turn_t *turn,
                                   mdnn_acquired_t *allocation);

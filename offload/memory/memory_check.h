@@ -3,8 +3,8 @@
  *
  * Content
  *   mapped <= filled <= owned <= count, and clean <= filled. With VERIFY a RESIDENT allocation may be mapped or not.
- *   Copies in that are under way are of the chunks from `filled` to `in_sent`, which the allocation owns; copies out
- *   that count are of the chunks from `out_sent` to `clean`.
+ *   Copies in that are under way fill the chunks from `filled` to `in_sent`, which the allocation owns; copies out
+ *   that are under way and will be used read the chunks from `out_sent` to `clean`.
  *   Host slots are there from `slots_from` on, which is `clean` at most. A blank allocation has none, unless it is
  *   leaving.
  *   Each covered step has a slot, and no chunk mapped there. Steps are covered with HOST, in the state SPLIT, and until
@@ -30,8 +30,9 @@
  *   the host slots in use. No range that can leave takes more than `movable_range_bytes`.
  *   Each copy under way is of an allocation that counts it, and there is room for all of them.
  *   Chunks are counted as the address space counts them, and there were never more than the peak.
- *   Somebody stalls only while a demand is under way; times of operations have their places; the queue of turns ends
- *   with its last. Nothing is open that is not held. */
+ *   A stall is noted only while a demand is under way. There is room for the times of all operations that are being
+ *   timed. The turn that is known as the last is the last of the queue. Each operation between begin and end is counted
+ *   as a hold. */
 #ifndef MDNN_MEMORY_CHECK_H
 #define MDNN_MEMORY_CHECK_H
 

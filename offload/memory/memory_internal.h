@@ -207,13 +207,13 @@ struct mdnn_memory {
     uint64_t passes;                     /* of passes over the names of an operation, */
     uint64_t began;                      /* of operations begun */
     mdnn_stream_point_t undone[MDNN_UNDONE]; /* see mdnn_allocation_uses_over; position 0: none */
-    bool looking;                            /* at all moves, during which nothing is waited for */
-    uint64_t steps;                          /* grows whenever anything changes */
-    bool slot_busy;                          /* a host slot is being made */
+    bool looking;               /* during a look at all moves, which waits for nothing */
+    uint64_t steps;             /* grows whenever anything changes */
+    bool slot_busy;             /* a host slot is being made */
     double hasty_until_us;      /* a wait was too long: until then slow_down and join do nothing */
     mdnn_stream_point_t wanted; /* of released memory; position 0: none */
     mdnn_status_t trouble;      /* last failure of the device */
-    uint64_t host_short_before; /* report.host_short when who has the turn took it */
+    uint64_t host_short_before; /* report.host_short when the turn was taken */
 
     mdnn_allocation_t all; /* HOST, VERIFY: no allocation; its uses are all operations */
     uint32_t open;         /* operations between begin and end */
@@ -223,9 +223,9 @@ struct mdnn_memory {
     size_t use_room;
     uint64_t *streams; /* index: the number that the history knows it by */
     uint32_t stream_count, stream_room, last_stream;
-    const char *serving; /* whose demand that is, for a trace; NULL: nobody's */
+    const char *serving; /* for a trace: the operation whose demand is served; or NULL */
     uint64_t rounds;     /* how often a period has begun */
-    bool time_next;      /* the next operation */
+    bool time_next;      /* the next operation is to be timed */
     mdnn_timing_t timings[MDNN_TIMINGS];
     size_t first_timing, timing_count, timings_open;
 
@@ -307,8 +307,8 @@ void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 /* ---- memory_stuck.c ---- */
 /* Bytes that no demand can get: slabs, and ranges that stay or are pinned. */
 uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
-/* Whether `bytes` more may never leave: beside all such memory, each live range must have room at
- * some time, */
+/* Whether there may be `bytes` more of memory that never leaves: beside all such memory, each live range must have room
+ * at some time, */
 bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes);
 /* and so must an operation that names as much as the largest recent one. */
 bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes);

@@ -21,7 +21,8 @@ mdnn_status_t mdnn_allocation_take_slots(mdnn_memory_t *memory, mdnn_allocation_
 void mdnn_allocation_trim_slots(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* An allocation that returns in order to be SPLIT is to become RESIDENT instead. */
 void mdnn_allocation_end_covering(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* The range is to be SPLIT behind its first `whole` chunks. Called in any state and again, until it is. */
+/* Takes the range a step towards the state SPLIT with its first `whole` chunks on the device. Called in any state, and
+ * again until the range is SPLIT in that way. */
 void mdnn_allocation_split(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t whole);
 /* Called when all of the allocation is there: it becomes RESIDENT. */
 void mdnn_allocation_settle_down(mdnn_memory_t *memory, mdnn_allocation_t *allocation);

@@ -8,7 +8,7 @@
 typedef struct mdnn_demand {
     mdnn_allocation_t *const *allocations; /* each held once by the demand; some may be NULL */
     size_t count;
-    /* The one that names them; NULL: there must be no tail. */
+    /* The operation that names them; NULL: there must be no tail. */
     const mdnn_memory_operation_t *operation;
 } mdnn_demand_t;
 

@@ -1,5 +1,5 @@
-/* Chooses which ranges leave for a demand, and counts the chunks that this gives. Nothing here
- * waits, except for HOST's quiet time. */
+/* Chooses which ranges leave for a demand, and counts the chunks that become free by that. Nothing here waits, except
+ * for HOST's quiet time. */
 #ifndef MDNN_MEMORY_VICTIMS_H
 #define MDNN_MEMORY_VICTIMS_H
 

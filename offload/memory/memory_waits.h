@@ -12,8 +12,9 @@ static const double mdnn_stretch_s = 0.02;
 mdnn_status_t mdnn_memory_wait(mdnn_memory_t *memory, mdnn_stream_point_t point);
 /* The same for one of the library's own copies, which ends by itself. */
 mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_stream_point_t point);
+/* Waits on the host for at most `seconds`, and counts the time. BUSY: the point has not passed by then. */
 mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_stream_point_t point,
-                                       double seconds); /* or BUSY */
+                                       double seconds);
 /* Waits until another thread has changed something, or for a moment. NOT_FOUND also if there is no
  * other thread. */
 mdnn_status_t mdnn_memory_wait_for_change(mdnn_memory_t *memory);

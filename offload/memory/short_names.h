@@ -1,6 +1,7 @@
-/* Names of kernels that people can read: of a mangled name (Itanium C++ ABI, 5.1) the scopes and the function, without
- * types and most template arguments: of those of the function, the first one that has a name. This passes over types and
- * arguments, where a demangler would take memory and a stack in proportion to names of thousands of characters. */
+/* Names of kernels that people can read. The short form of a mangled name (Itanium C++ ABI, 5.1) consists of the scopes
+ * and the function, without types. Of the template arguments it has only one: the first of the function's that has a
+ * name. The code that makes it skips types and arguments, while a demangler would need memory and a stack in proportion
+ * to names of thousands of characters. */
 #ifndef MDNN_SHORT_NAMES_H
 #define MDNN_SHORT_NAMES_H
 

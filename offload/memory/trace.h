@@ -1,14 +1,14 @@
 /* The trace of virtual memory: what moved when, as a file in Chrome's trace format (a JSON array),
  * which Perfetto and chrome://tracing open.
  *
- * Each device is a process of the trace: the first one has the number of the process, and its name says its rank. It
- * has a track for each stream, on which an operation is a mark at the moment when the host enqueued it; a track "on the
- * device" for each stream, with the operations that were timed (only their durations were measured: each is shown from
- * the moment when it was enqueued, or when the one before it ended); the tracks "out" and "in" (moves, from the moment
- * when the host began them to the moment when it saw their end, with the reason); and the track "host" (waits, and a
- * mark at each iteration). The counters are "resident" bytes, "planned" ones, which a plan that is followed would have
- * resident, and the "budget". Times are the host's clock, in microseconds since 1970, so that traces of several ranks
- * and of other tools can be shown together.
+ * Each device appears as a process of the trace: the first one under the number of the process, each with a name that
+ * says the rank, if the launcher gives one, and the device. It has a track for each stream, on which an operation is a
+ * mark at the moment when the host enqueued it; a track "on the device" for each stream, with the operations that were
+ * timed (only their durations were measured: each is shown from the moment when it was enqueued, or when the one before
+ * it ended); the tracks "out" and "in" (moves, from the moment when the host began them to the moment when it saw their
+ * end, with the reason); and the track "host" (waits, and a mark at each iteration). The counters are "resident" bytes,
+ * "planned" ones, which a plan that is followed would have resident, and the "budget". Times are the host's clock, in
+ * microseconds since 1970, so that traces of several ranks and of other tools can be shown together.
  *
  * The file is opened, appended to and closed again in batches, every 64 KiB or second; no
  * descriptor stays open. The closing bracket comes with mdnn_trace_finish: without it (a killed

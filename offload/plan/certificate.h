@@ -13,14 +13,14 @@
  *
  * at the moment when i begins and at the one when it ends, between which what is away may change. This is a flow from
  * operations before i through gaps to operations behind it, so it can carry what is needed if and only if each cut can,
- * and a cut has one a and one b. That gives a least Wb + Wa without solving anything, and
+ * and a cut is given by one a and one b. That gives a least Wb + Wa without solving anything, and
  *
  *     T  >=  time of the fastest variants + (time of i's variant - that of its fastest) + Wb + Wa
  *
- * for the variant of i that makes this least. A single cut out or in says how long the waits between two operations are
- * together. Waits of such windows that do not overlap add up, so the certificate also looks for the windows, of all
- * operations i, that have the longest waits. It looks at up to 64 operations i, where most is missing. What it leaves out:
- * ranges are whole, and copies out of some ranges slow down copies in of others.
+ * for the variant of i that makes this least. A cut through the copies in one direction says how long the waits between
+ * two operations are in total. Waits of such windows that do not overlap add up, so the certificate also looks for the
+ * windows, of all operations i, that have the longest waits. It looks at up to 64 operations i, where most is missing.
+ * It leaves two things out: ranges move as a whole, and copies out of some ranges slow down copies in of others.
  *
  * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. O(operations + 64 gaps) besides the gaps themselves. */
 mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *link,

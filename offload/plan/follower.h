@@ -146,7 +146,7 @@ typedef struct mdnn_follower_report {
     mdnn_policy_t policy;       /* that the plan uses */
     uint64_t floor_bytes;       /* smallest budget for the period; 0 if unknown */
     double compute_us;          /* of one iteration, measured */
-    double predicted_us; /* of one iteration with the plan, by the replay: the shortest known */
+    double predicted_us;        /* of one iteration with the plan, as the replay predicts */
     double link_bound_us;
     double planning_ms;   /* host time of the plan */
     uint64_t short_bytes; /* part of the budget that the plan does not use (mdnn_follower_short) */

@@ -139,7 +139,7 @@ struct mdnn_follower {
     mdnn_history_place_t place; /* of the last record */
     /* records in a row, each of which came right after the one before it in that period */
     uint64_t followed_for;
-    uint32_t iteration;      /* operations of its period */
+    uint32_t iteration;      /* how many operations its period has */
     follower_plan_t *active; /* the plan of an entry whose ranges are known */
     uint64_t flown;          /* records in a row in which the active plan was followed */
     uint64_t short_bytes;    /* most that was missing in the last iteration of these, */

@@ -66,7 +66,7 @@ const mdnn_period_t *mdnn_history_period(const mdnn_history_t *history, uint64_t
 
 typedef enum mdnn_expectation {
     MDNN_EXPECT_UNKNOWN,
-    /* By the operation that comes `operations` after the last one, in `time_us`. */
+    /* The operation that comes `operations` after the last one uses the range, in `time_us`. */
     MDNN_EXPECT_USE,
     MDNN_EXPECT_DEATH /* the range ends without being used again */
 } mdnn_expectation_t;

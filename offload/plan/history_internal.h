@@ -131,7 +131,8 @@ void history_match(const uint64_t *a, uint32_t a_count, const uint64_t *b, uint3
                    uint32_t *match);
 
 /* The number of that list of variants; 0 if there is none, if there are too many lists or variants, or if memory is
- * short. O(lists) at the first time, and then if `likely`, the number for the last such operation, is another. */
+ * short. `likely` is the number that the last such operation had; if it is not the right one, or if the list is new,
+ * this takes O(lists). */
 uint32_t history_variants_note(history_variants_t *all, const mdnn_variant_t *variants,
                                uint32_t count, uint32_t likely);
 void history_variants_fini(history_variants_t *all);

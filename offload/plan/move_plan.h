@@ -27,10 +27,10 @@ typedef struct mdnn_plan_beside {
 typedef struct mdnn_move_plan_request {
     const mdnn_period_t *period; /* passes mdnn_period_check */
     mdnn_policy_t policy;
-    mdnn_variants_t variants; /* that none, conv and all run; dynamic and auto choose themselves,
-                               * and modnn does by its equation 10. RECORDED: what is first;
-                               * FASTEST: the paper's (p); SMALLEST: its (m), least workspace;
-                               * FITTING: its greedy pass, the fastest that fits each time */
+    /* What none, conv and all run; dynamic and auto choose by themselves, and modnn by its equation 10. RECORDED: the
+     * first variant; FASTEST: vDNN's performance-optimal mode (p); SMALLEST: its memory-optimal mode (m), with the
+     * least workspace; FITTING: its greedy pass, which takes the fastest that fits each time. */
+    mdnn_variants_t variants;
     mdnn_link_t link;
     uint64_t budget_bytes;
     uint64_t host_limit_bytes;   /* for host copies; UINT64_MAX: none */
@@ -72,7 +72,7 @@ mdnn_status_t mdnn_move_plan_consider(const mdnn_move_plan_request_t *request, m
                                       mdnn_variants_t variants, mdnn_schedule_t *schedule,
                                       mdnn_move_plan_t *plan);
 
-/* Sets the schedule's choices by rule once its moves are decided. OUT_OF_MEMORY. */
+/* Sets the schedule's choices, by the rule that `variants` names, once its moves are decided. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_choose_variants(const mdnn_move_plan_request_t *request,
                                    mdnn_variants_t variants, mdnn_schedule_t *schedule);
 

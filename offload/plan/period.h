@@ -105,7 +105,7 @@ mdnn_status_t mdnn_period_floor(const mdnn_period_t *period, uint64_t *floor_byt
 /* Sum of the times of the recorded variants, or of `choices` (one for each position; may be NULL). */
 double mdnn_period_compute_us(const mdnn_period_t *period, const uint32_t *choices);
 
-/* What a period consists of, without its times: equal in processes that do the same. Never 0. */
+/* A hash of all that a period consists of, except for its times: equal in processes that do the same. Never 0. */
 uint64_t mdnn_period_shape(const mdnn_period_t *period);
 
 /* A stretch in which a range is not used: it may leave after `from` and must be back before `to`.

@@ -7,8 +7,8 @@
  *   all       vDNN all: the inputs of all operations of forward leave
  *   dynamic   vDNN's profiling passes, replayed; the first configuration that fits
  *   modnn     Chen 2019, Algorithm 1: leave when memory is short, return when it is time
- *   auto      ours: fewest bytes, longest reuse distance, leave as early and return as late as the
- *             link allows; the best of several such choices, improved step by step */
+ *   auto      ours: tries several rules for what leaves (such as: what moves the fewest bytes, or is not used for
+ *             longest), has ranges leave early and return late, and improves the best schedule step by step */
 #ifndef MDNN_PLANNER_H
 #define MDNN_PLANNER_H
 

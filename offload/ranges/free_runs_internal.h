@@ -4,7 +4,7 @@
 
 #include "offload/ranges/ranges_internal.h"
 
-/* Steps that must not be stripped. */
+/* Steps that must keep their chunks. */
 typedef struct mdnn_window {
     uint64_t first, end;
 } mdnn_window_t;

@@ -116,7 +116,7 @@ uint64_t mdnn_ranges_idle_chunks(mdnn_ranges_t *ranges);
  * mdnn_range_take. OVERFLOW: no addresses left. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t *address);
 
-/* No stream: memory is released in the order of no stream. */
+/* Passed to mdnn_ranges_release instead of a stream if the program releases memory in the order of no stream. */
 #define MDNN_NO_ORDER UINT64_MAX
 
 /* Releases the allocation that starts at `address`, in the order of `stream`, which the program has put behind all

@@ -15,7 +15,7 @@ typedef struct mdnn_user {
     uint64_t freed_in; /* the stream in whose order the memory was released, after that work */
 } mdnn_user_t;
 
-/* Streams that may still work on memory: if it is in use, those before `stream` acquired it. */
+/* Streams that may still work on memory. If it is in use, they worked on it before `stream` acquired it. */
 typedef struct mdnn_users {
     uint64_t stream; /* that acquired it last */
     mdnn_user_t *all;
@@ -73,9 +73,9 @@ struct mdnn_ranges {
     mdnn_ranges_device_t device;
     void *context;
     uint64_t steps;
-    uint64_t end;        /* no step from here on has a range, but those */
-    uint64_t top;        /* from here on: of slabs, so that they separate no runs; or bare */
-    uint64_t used;       /* steps with a range, but those */
+    uint64_t end;        /* no step from here on has a range, except slabs */
+    uint64_t top;        /* from here on steps are for slabs, which thus separate no runs */
+    uint64_t used;       /* steps with a range, except slabs */
     mdnn_range_t **at;   /* by step; NULL: no range */
     uint64_t *chunks;    /* by step, of its range */
     mdnn_range_t **runs; /* by steps: first ranges of runs */
@@ -105,7 +105,7 @@ bool mdnn_users_free_for(mdnn_ranges_t *ranges, const mdnn_users_t *users, uint6
 /* Adds users that are not done to ranges->waits, except those of *own_stream, if it is given. */
 mdnn_status_t mdnn_users_note(mdnn_ranges_t *ranges, const mdnn_users_t *users,
                               const uint64_t *own_stream);
-/* Adds the users for which it is not free. */
+/* Adds the users because of which the memory is not free for `stream`. */
 mdnn_status_t mdnn_users_note_others(mdnn_ranges_t *ranges, const mdnn_users_t *users,
                                      uint64_t stream);
 /* The memory goes to `stream`, which must wait for ranges->waits. */
@@ -122,7 +122,7 @@ mdnn_status_t mdnn_users_reserve(mdnn_users_t *users, size_t more);
 void mdnn_users_join(mdnn_ranges_t *ranges, mdnn_users_t *users, const mdnn_users_t *others);
 
 /* ---- free_runs.c ---- */
-/* From now on a range that was in use, or new steps with chunks, are kept. */
+/* Adds a range to the kept ones: one that was in use, or new steps with chunks. */
 void mdnn_free_runs_add(mdnn_ranges_t *ranges, mdnn_range_t *range);
 /* Gets neighbouring chunks with as few changes of mappings as possible, and notes the waits of
  * `stream`. Works like mdnn_ranges_acquire, or with `behind` like mdnn_ranges_acquire_behind. */

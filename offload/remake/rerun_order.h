@@ -1,9 +1,9 @@
 /* What reruns and the program's operations must wait for in other streams.
  *
- * A program orders its own operations, by the order in which it enqueues them and by events. It does not know reruns. So
- * a rerun waits for whatever wrote what it reads and for whatever used the places that it writes. An operation of the
- * program waits for reruns that wrote what it names and, if it writes, for reruns that read it: that a later writer in
- * another stream follows a rerun is a matter of which the program knows nothing.
+ * A program orders its own operations, by the order in which it enqueues them and by events. It knows nothing of
+ * reruns. So a rerun waits for whatever wrote what it reads and for whatever used the places that it writes. An
+ * operation of the program waits for reruns that wrote what it names and, if it writes, for reruns that read it,
+ * because the program does not make a later writer in another stream wait for a rerun.
  *
  * Places are numbers of the caller's, one for each stretch of addresses, whoever has it. Streams are numbers below a
  * limit. Not thread-safe. */

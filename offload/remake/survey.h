@@ -1,15 +1,14 @@
 /* What could be remade in an iteration that a program repeats: which bytes, and by how many milliseconds of its own
- * operations. Nothing is dropped: the iteration is gone through with the bookkeeping of values (offload/remake/values.h)
- * alone, so that a record from any run says what remaking would be worth.
+ * operations. Nothing is dropped: the survey goes through the iteration with nothing more than the bookkeeping of
+ * values (offload/remake/values.h), so that a record of any run says what remaking would be worth.
  *
- * A record says of few uses whether they read or write. What nobody knows is assumed, in one of two ways:
- *   - CAUTIOUS: it may be written, and what is written may be a part, unless it is the first use of a range, which makes
- *     all of it.
- *   - GUESS: it is read, unless no use of the operation is known to write: then the first range that it names is updated,
- *     since kernels commonly name their result first. What is known to be written is written as a whole.
- * So what really can be remade lies between the two.
- * In both, an operation that reads nothing on the device does not repeat: it may copy from the host, or draw random
- * numbers. Whether other operations give the same bytes again, only proofs on the device can say. */
+ * A record says only of few uses whether they read or write. For the others one of two assumptions is made:
+ *   - CAUTIOUS: the use may write, and perhaps only a part; but the first use of a range writes all of it.
+ *   - GUESS: the use reads. If no use of the operation is known to write, the first range that the operation names is
+ *     updated, since kernels commonly name their result first. What is known to be written is written as a whole.
+ * So what really can be remade lies between the two. In both, an operation that reads nothing on the device counts as
+ * one that does not repeat: it may copy from the host, or draw random numbers. Whether other operations give the same
+ * bytes again can only be tested on the device. */
 #ifndef MDNN_SURVEY_H
 #define MDNN_SURVEY_H
 
@@ -49,8 +48,8 @@ typedef struct mdnn_survey_run {
     double rerun_us;
 } mdnn_survey_run_t;
 
-/* What takes longer than `most_us_per_byte` to derive stays: to move it would be cheaper. `survey` is of the same period
- * and roles. OUT_OF_MEMORY. */
+/* What takes longer than `most_us_per_byte` to derive stays, because moving it would be cheaper. `survey` is of the
+ * same period and roles. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_survey_run(const mdnn_period_t *period, mdnn_survey_roles_t roles,
                               const mdnn_survey_t *survey, uint64_t budget_bytes,
                               double most_us_per_byte, mdnn_survey_run_t *run);

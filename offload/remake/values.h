@@ -1,15 +1,15 @@
 /* Values and pins: what may be dropped because it can be made again, and until when.
  *
  * A value is the content of a range after one write: (range, number of the write). An operation reads values and makes
- * new ones; the operation with its inputs is the recipe of what it makes. Bytes are lost where they are dropped, not where
- * they are wanted, so everything is decided here before it happens.
+ * new ones; the operation with its inputs is the recipe of what it makes. Bytes are lost when they are dropped, not
+ * when they are wanted, so everything is decided here before it happens.
  *
  * The content of a range may be dropped only while it can be derived. To derive a value, its recipe is run again, after
- * what makes those of its inputs that are not held; inputs are held in their range (on the device or, moved there, on the
- * host) or in a copy that was kept. All runs happen in the order of the original operations and at the original
- * addresses. So a value that is needed on the way must have its place free: no other value of that range is there. Since a
- * recipe's inputs are older than what it makes, derivations have no circle; and since the original operations had the same
- * order at the same addresses, one rerun can derive any set of dropped values together.
+ * what makes those of its inputs that are not held; inputs are held in their range (on the device or, moved there, on
+ * the host) or in a copy that was kept. All runs happen in the order of the original operations and at the original
+ * addresses. So a value that is needed on the way must have its place free: no other value of that range is there.
+ * Since a recipe's inputs are older than what it makes, derivations form no circle; and since the original operations
+ * had the same order at the same addresses, one rerun can derive any set of dropped values together.
  *
  * A derivation touches ranges: it finds a held input there, or makes a value there on the way. What it touches is
  * pinned. Before an operation writes a pinned range, before its content or its place is given up, and before a recipe
@@ -33,8 +33,8 @@ typedef struct mdnn_values mdnn_values_t;
 #define MDNN_NO_VALUE UINT32_MAX
 enum { MDNN_VALUE_USES = 256 }; /* of an operation; with more it has no recipe */
 
-/* NULL if memory is short. At most so many recipes are remembered (at least 1); the oldest that no dropped value needs are
- * forgotten first. */
+/* NULL if memory is short. At most this many recipes are remembered (at least 1); the oldest that no dropped value
+ * needs are forgotten first. */
 mdnn_values_t *mdnn_values_create(uint32_t most_recipes);
 void mdnn_values_destroy(mdnn_values_t *values); /* accepts NULL */
 
@@ -44,7 +44,7 @@ mdnn_status_t mdnn_values_add_range(mdnn_values_t *values, uint64_t bytes, uint3
 typedef enum mdnn_value_role {
     MDNN_VALUE_READ,
     MDNN_VALUE_WRITE, /* all of it, whatever was there */
-    MDNN_VALUE_UPDATE, /* reads it and writes it, or may, or writes a part: what was there is an input */
+    MDNN_VALUE_UPDATE, /* reads and writes it, may do so, or writes a part: the old content is an input */
 } mdnn_value_role_t;
 
 typedef struct mdnn_value_use {
@@ -57,7 +57,7 @@ typedef struct mdnn_value_operation {
     uint64_t module; /* what may be unloaded or destroyed; 0: nothing */
     double time_us;
     bool repeats; /* the same bytes again from the same inputs, and no other effect */
-    const mdnn_value_use_t *uses; /* a range once */
+    const mdnn_value_use_t *uses; /* each range at most once */
     uint32_t use_count;
 } mdnn_value_operation_t;
 
@@ -91,7 +91,7 @@ mdnn_status_t mdnn_values_free(mdnn_values_t *values, uint32_t range, mdnn_value
 
 /* What is held of a range: CONTENT while it lives. Of a freed one it becomes less as soon as nothing can need it. */
 mdnn_value_rest_t mdnn_values_rest(const mdnn_values_t *values, uint32_t range);
-/* The next range of which nothing is held any more, neither here nor for the program; its number may become another
+/* The next range of which nothing is needed any more, neither here nor by the program; its number may become another
  * range's. False: there is none. */
 bool mdnn_values_take_released(mdnn_values_t *values, uint32_t *range);
 

@@ -9,7 +9,7 @@
  * the call itself; no host synchronisation and no allocation once the problem is planned. */
 cudnnStatus_t mdnn_convolution_run(const mdnn_call_t *call);
 
-/* The same for a call whose plan (NULL: it passes) and demand are known. */
+/* The same for a call whose plan (NULL: the call passes) and demand (mdnn_demand_t) are known. */
 cudnnStatus_t mdnn_convolution_run_planned(const mdnn_call_t *call, mdnn_conv_plan_t *plan,
                                            const mdnn_demand_t *demand);
 
@@ -26,7 +26,8 @@ void mdnn_convolution_reported_less(void);
 /* Records in the statistics that `call` runs. Called before it is enqueued. `plan` NULL: does nothing. */
 void mdnn_convolution_record(const mdnn_call_t *call, const mdnn_conv_plan_t *plan);
 
-/* What the caller's choice of algorithm demands, for at most `workspace_bytes`. */
+/* What a configuration must promise (repeatable results, no transforms) if the caller named this algorithm, and that it
+ * takes at most `workspace_bytes`. */
 mdnn_demand_t mdnn_demand_of(mdnn_direction_t direction, int algo, uint64_t workspace_bytes);
 
 #endif

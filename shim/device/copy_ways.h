@@ -28,7 +28,7 @@ void mdnn_copy_ways_init(const mdnn_driver_t *driver, mdnn_copies_t choice, mdnn
 CUresult mdnn_copy_enqueue(const mdnn_copy_ways_t *ways, bool out, CUdeviceptr device,
                            uint64_t host, uint64_t bytes, CUstream stream);
 
-/* With what the ways are tried. */
+/* The streams, the memory and the functions with which mdnn_copy_ways_choose tries both ways. */
 typedef struct mdnn_copy_trial {
     CUstream streams[2]; /* in, out; idle */
     CUdeviceptr
@@ -41,8 +41,9 @@ typedef struct mdnn_copy_trial {
     void *context;
 } mdnn_copy_trial_t;
 
-/* Chooses for each direction what lets mappings change sooner, if it copies about as fast. Takes some milliseconds, in
- * which it waits for these copies only. Without our kernel, or if something fails, engines copy. */
+/* Chooses for each direction the way beside which mappings change sooner, if it copies about as fast as the other.
+ * Takes some milliseconds, in which it waits for these copies only. Without our kernel, or if something fails, engines
+ * copy. */
 void mdnn_copy_ways_choose(const mdnn_copy_trial_t *trial, mdnn_copy_ways_t *ways);
 
 #endif

@@ -59,11 +59,12 @@ void mdnn_device_memory_addresses(const mdnn_device_memory_t *memory, uint64_t *
 bool mdnn_device_memory_covers(const mdnn_device_memory_t *memory);
 /* Functions whose context is `memory`. */
 mdnn_memory_device_t mdnn_device_memory_functions(void);
-/* Chooses what copies, if the configuration leaves it open, and measures how fast it does, which takes some tens of
- * milliseconds (it makes and keeps a piece of host memory). *link is untouched if that fails. */
+/* Chooses whether an engine or a kernel copies, if the configuration leaves that open, and measures how fast the copies
+ * are, which takes some tens of milliseconds (it makes and keeps a piece of host memory). *link is untouched if that
+ * fails. */
 void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link);
-/* The device appears to other processes, which its link may be shared with, with these rates
- * (shim/device/device_links.h). `link`: the name of its link, or "". Called once. */
+/* Announces the device and these rates to other processes, which may share its link (shim/device/device_links.h).
+ * `link`: the name of its link, or "". Called once. */
 void mdnn_device_memory_join(mdnn_device_memory_t *memory, const char *link,
                              const mdnn_link_t *alone);
 mdnn_device_links_t *mdnn_device_memory_links(const mdnn_device_memory_t *memory);

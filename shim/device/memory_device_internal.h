@@ -1,6 +1,6 @@
 /* What the files of a device's memory share.
  *   memory_device.c  host memory, copies, and the table of functions; beginning and end
- *   copy_ways.c      what copies
+ *   copy_ways.c      copies, by an engine or by a kernel
  *   device_chunks.c  chunks, their aliases and where they are mapped
  *   device_remaps.c  mappings that change in the background
  *   device_waits.c   points of streams, and waits in which the caller's lock is let go

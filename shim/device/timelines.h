@@ -60,8 +60,9 @@ mdnn_status_t mdnn_timelines_wait_simulated(mdnn_timelines_t *timelines, mdnn_st
 /* The same, but by polling; BUSY also after `seconds`. */
 mdnn_status_t mdnn_timelines_wait_a_while(mdnn_timelines_t *timelines, mdnn_stream_point_t point,
                                           double seconds);
-/* Called before work is enqueued that may wait for the program: makes the points that are marked so far pass with their
- * own work, not with the next work. The first function takes the stream's number. Does nothing for unknown streams. */
+/* Called before work is enqueued that may wait for the program: makes sure that the points that are marked so far pass
+ * as soon as the work before them has ended, and not only with later work. The first function takes the stream's
+ * number. Does nothing for unknown streams. */
 void mdnn_timelines_fix(mdnn_timelines_t *timelines, uint64_t number);
 void mdnn_timelines_fix_stream(mdnn_timelines_t *timelines, CUstream stream, bool per_thread);
 /* A number that grows from one call to the next if work has ended in any stream between them. */

@@ -44,8 +44,8 @@ void mdnn_indirect_name(mdnn_virtual_operation_t *operation);
 void mdnn_indirect_publish(mdnn_indirect_operands_t *operands);
 typedef enum mdnn_indirect_outcome {
     MDNN_INDIRECT_LAUNCHED,
-    /* Kernels are launched later, but those of the communicators' earlier calls are launched, because a communicator
-     * takes one call at a time. */
+    /* Kernels are launched later, but those of the communicators' earlier calls have been launched, because a
+     * communicator takes one call at a time. */
     MDNN_INDIRECT_LATER,
     /* Nothing is launched, and earlier calls of the communicators may not be launched yet either. */
     MDNN_INDIRECT_REFUSED

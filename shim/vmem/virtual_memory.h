@@ -78,7 +78,8 @@ typedef struct mdnn_virtual_operation {
     mdnn_virtual_reach_t reach;
     /* Of a kernel whose name shows that it takes tables; else NULL. */
     const struct mdnn_kernel_layout *layout;
-    /* How many addresses in pinned host memory it is given, where pointers may lie, and the first of them. */
+    /* The number of its parameters that may be addresses in pinned host memory, where pointers may lie, and these
+     * addresses. */
     size_t table_count;
     uint64_t tables[MDNN_VIRTUAL_TABLES];
     mdnn_memory_operand_t *more; /* all names, if `names` is too small; owned until end */

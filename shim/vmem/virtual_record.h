@@ -1,7 +1,7 @@
 /* Writes the recorded iteration of each device into the file that the option memory.record names
  * (offload/plan/run_record.h), whenever it is planned. The file of the first device that has something to write has
- * that name; those of others end in "." and their ordinal. Of several periods the longest one stays. Trouble is logged
- * once. A forked child writes nothing. */
+ * that name; those of others end in "." and their ordinal. Of several periods the file keeps the longest. Trouble is
+ * logged once. A forked child writes nothing. */
 #ifndef MDNN_VIRTUAL_RECORD_H
 #define MDNN_VIRTUAL_RECORD_H
 
