@@ -63,7 +63,7 @@ typedef struct mdnn_problem {
     mdnn_problem_tensor_t z, bias; /* MDNN_BIAS_ACTIVATION_FORWARD only: z has a batch, bias none */
     int32_t spatial_dims;          /* 2 or 3 */
     int32_t pad[MDNN_PROBLEM_SPATIAL_DIMS];       /* before the first element */
-    int32_t pad_after[MDNN_PROBLEM_SPATIAL_DIMS]; /* behind the last element; equals `pad` in the
+    int32_t pad_after[MDNN_PROBLEM_SPATIAL_DIMS]; /* after the last element; equals `pad` in the
                                                    * legacy API */
     int32_t stride[MDNN_PROBLEM_SPATIAL_DIMS];
     int32_t dilation[MDNN_PROBLEM_SPATIAL_DIMS];

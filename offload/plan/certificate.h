@@ -5,14 +5,14 @@
 #include "offload/plan/replay.h"
 
 /* While operation i runs, the bytes beyond the budget are away. Each of them lies in a gap around i (mdnn_gap_t): it
- * crosses the link behind the last use before i, and again before the next use behind i. Ranges may be cut at will here;
- * x(g) are the bytes of gap g. Within one iteration that waits Wb before i and Wa behind it,
+ * crosses the link after the last use before i, and again before the next use after i. Ranges may be cut at will here;
+ * x(g) are the bytes of gap g. Within one iteration that waits Wb before i and Wa after it,
  *
- *     sum over gaps that begin behind a of x(g)  <=  out rate * (time from a to i + Wb)    for each a before i
- *     sum over gaps that end before b of x(g)    <=  in rate * (time from i to b + Wa)     for each b behind i
+ *     sum over gaps that begin after a of x(g)   <=  out rate * (time from a to i + Wb)    for each a before i
+ *     sum over gaps that end before b of x(g)    <=  in rate * (time from i to b + Wa)     for each b after i
  *
  * at the moment when i begins and at the one when it ends, between which what is away may change. This is a flow from
- * operations before i through gaps to operations behind it, so it can carry what is needed if and only if each cut can,
+ * operations before i through gaps to operations after it, so it can carry what is needed if and only if each cut can,
  * and a cut is given by one a and one b. That gives a least Wb + Wa without solving anything, and
  *
  *     T  >=  time of the fastest variants + (time of i's variant - that of its fastest) + Wb + Wa

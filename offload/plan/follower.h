@@ -100,7 +100,7 @@ void mdnn_follower_iteration_took(mdnn_follower_t *follower, uint64_t plan, doub
 /* The plan that the program has followed for at least the last whole iteration; 0: none. */
 uint64_t mdnn_follower_followed_plan(const mdnn_follower_t *follower);
 
-/* Memory of ranges that the plan has resident behind the last record; 0: none is followed there. */
+/* Memory of the ranges that the plan has resident after the last recorded operation; 0: no plan is followed there. */
 uint64_t mdnn_follower_planned_bytes(const mdnn_follower_t *follower);
 /* Whether the last record was the first of the period that the report is about. */
 bool mdnn_follower_begins_period(const mdnn_follower_t *follower);

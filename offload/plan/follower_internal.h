@@ -44,9 +44,9 @@ typedef struct follower_plan {
     uint32_t *handles;
     bool *passed;                 /* of each range: away, or advised already; scratch */
     mdnn_advised_t *leave, *back; /* the advice: moves, ranges + moves */
-    double
-        iterations_us[FOLLOWER_ITERATIONS]; /* those that took as long under it: the last ones, */
-    uint64_t iterations;                    /* of so many */
+    /* how long the last iterations under it took, in a ring; how many there were in all */
+    double iterations_us[FOLLOWER_ITERATIONS];
+    uint64_t iterations;
 } follower_plan_t;
 
 /* Makes one plan, on a thread or immediately. */

@@ -140,8 +140,8 @@ void history_variants_fini(history_variants_t *all);
 const mdnn_variant_t *history_variants_of(const history_variants_t *all, uint32_t set,
                                           uint32_t *count);
 
-/* The lag with the longest run of equal operations that ends now, if the run is at least one period
- * long and two iterations are among the last `count` operations, which are in the ring; 0 if there is none. O(count). */
+/* The lag with the longest run of equal operations that ends now, if the run is at least one period long and two
+ * iterations are among the last `count` operations, which are in the ring; 0 if there is none. O(count). */
 uint32_t history_find_lag(mdnn_history_t *history, uint32_t count);
 
 /* After how many operations, less than `lag`, the fewest bytes will be alive, judged by the last

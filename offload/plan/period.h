@@ -114,7 +114,7 @@ typedef struct mdnn_gap {
     uint32_t range;
     int32_t
         from;   /* last use, 0 to count - 1; MDNN_GAP_ALWAYS for a permanent range without a use */
-    int32_t to; /* next use, > from + 1; one_way: the position behind the death */
+    int32_t to; /* next use, > from + 1; one_way: the position after the death */
     bool one_way; /* not used again before it dies */
 } mdnn_gap_t;
 #define MDNN_GAP_ALWAYS INT32_MIN

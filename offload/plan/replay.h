@@ -71,13 +71,13 @@ typedef struct mdnn_replay_result {
 mdnn_status_t mdnn_replay(const mdnn_replay_request_t *request, mdnn_replay_result_t *result);
 
 /* For ranks that share a link: copies in one direction get equal shares of it (Kim 2018, III-A: N devices that copy at
- * once take N times as long). As in data-parallel training, all begin an iteration when the slowest one has ended the one
- * before. Whether two copies of one rank slow each other is a matter of its own rates; the link that ranks share has
- * those of the first rank. `iterations` is the most that one of them asks for.
+ * once take N times as long). As in data-parallel training, all begin an iteration when the slowest one has ended the
+ * one before. Whether two copies of one rank slow each other is a matter of its own rates; the link that ranks share
+ * has those of the first rank. `iterations` is the most that one of them asks for.
  *
- * results[i] is of rank i alone; its time ends with the slowest rank's last operation, and wait_ranks_us says how long it
- * waited for that. Fails as mdnn_replay does, for any of the ranks; INVALID_ARGUMENT for no rank, more than MDNN_RANKS,
- * or an empty period. */
+ * results[i] is of rank i alone; its time ends with the slowest rank's last operation, and wait_ranks_us says how long
+ * it waited for that. Fails as mdnn_replay does, for any of the ranks; INVALID_ARGUMENT for no rank, more than
+ * MDNN_RANKS, or an empty period. */
 enum { MDNN_RANKS = 16 };
 mdnn_status_t mdnn_ranks_replay(const mdnn_replay_request_t *ranks, size_t count,
                                 mdnn_replay_result_t *results);

@@ -27,7 +27,7 @@ static inline uint64_t mdnn_block_end(const mdnn_block_t *block)
  * one, with room for `more` users. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_block_cut(mdnn_ranges_t *ranges, mdnn_block_t *block, uint64_t address,
                              size_t more, mdnn_block_t **tail);
-/* Joins the block behind it to it. */
+/* Joins the block with the one after it. */
 void mdnn_block_swallow(mdnn_ranges_t *ranges, mdnn_block_t *block);
 /* Blocks take those bytes from now on, or no longer take them. A slab is kept while it is empty. */
 void mdnn_slab_count_used(mdnn_ranges_t *ranges, uint64_t start, uint64_t end, bool used);

@@ -31,7 +31,7 @@ typedef struct mdnn_rerun_user {
  * stream. */
 void mdnn_rerun_order_wait(const mdnn_rerun_order_t *order, uint32_t place, mdnn_rerun_user_t user,
                            bool writes, uint64_t *waits);
-/* The use is enqueued at that position, which is not 0 and grows within a stream. OUT_OF_MEMORY, and nothing is noted. */
+/* The use is enqueued at that position, which is not 0 and grows within a stream. OUT_OF_MEMORY: nothing is noted. */
 mdnn_status_t mdnn_rerun_order_note(mdnn_rerun_order_t *order, uint32_t place,
                                     mdnn_rerun_user_t user, bool writes, uint64_t position);
 

@@ -13,8 +13,8 @@
  *
  * A derivation touches ranges: it finds a held input there, or makes a value there on the way. What it touches is
  * pinned. Before an operation writes a pinned range, before its content or its place is given up, and before a recipe
- * of it is disabled, mdnn_values_needs_for_* names the dropped values that could not be derived afterwards; they are to be
- * remade first, or what they need is to be kept. The calls that change something refuse (BUSY) while something is
+ * of it is disabled, mdnn_values_needs_for_* names the dropped values that could not be derived afterwards; they are to
+ * be remade first, or what they need is to be kept. The calls that change something refuse (BUSY) while something is
  * missing.
  *
  * This is bookkeeping: no bytes, no streams (offload/remake/rerun_order.h) and no thread of its own; the caller holds a
@@ -68,8 +68,8 @@ typedef struct mdnn_value_set {
 } mdnn_value_set_t;
 void mdnn_value_set_fini(mdnn_value_set_t *set);
 
-/* What must be remade before the operation is enqueued: what it reads, and what could not be derived after what it writes.
- * Adds to the set. OUT_OF_MEMORY. */
+/* What must be remade before the operation is enqueued: what it reads, and what could not be derived after what it
+ * writes. Adds to the set. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_values_needs_for_operation(mdnn_values_t *values,
                                               const mdnn_value_operation_t *operation,
                                               mdnn_value_set_t *needs);
@@ -100,8 +100,8 @@ mdnn_status_t mdnn_values_needs_for_unload(mdnn_values_t *values, uint64_t modul
 /* No recipe of that module can run any more. BUSY. */
 mdnn_status_t mdnn_values_unload(mdnn_values_t *values, uint64_t module);
 
-/* Keeps a copy of what the range holds now, as a range of its own that the caller copies to: a pre-image of what the next
- * operation updates, or the old content of what it is about to write. *copy: the new range, which is released
+/* Keeps a copy of what the range holds now, as a range of its own that the caller copies to: a pre-image of what the
+ * next operation updates, or the old content of what it is about to write. *copy: the new range, which is released
  * (mdnn_values_rest) when nothing can need it. NOT_FOUND: the range does not live, or is dropped. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_values_keep(mdnn_values_t *values, uint32_t range, uint32_t *copy);
 
@@ -142,9 +142,9 @@ typedef struct mdnn_rerun {
 } mdnn_rerun_t;
 void mdnn_rerun_fini(mdnn_rerun_t *rerun);
 
-/* Remakes dropped ranges, and with them what could not be derived afterwards. Ranges that are not dropped are passed over.
- * The rerun is to be enqueued before anything else that names one of its ranges; from the caller's next call on all of it
- * counts as done. OUT_OF_MEMORY. */
+/* Remakes dropped ranges, and with them what could not be derived afterwards. Ranges that are not dropped are passed
+ * over. The rerun is to be enqueued before anything else that names one of its ranges; from the caller's next call on
+ * all of it counts as done. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_values_remake(mdnn_values_t *values, const mdnn_value_set_t *wanted,
                                  mdnn_rerun_t *rerun);
 

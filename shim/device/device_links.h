@@ -1,5 +1,5 @@
 /* A device's place among those of all processes that move memory over links to the host: it appears in the registry of
- * the node (config/node/node_devices.h), which says whether copies of it are under way (docs/design/ranks.md).
+ * the node (config/node/node_devices.h), which says whether its copies are under way (docs/design/ranks.md).
  *
  * The caller holds the device's lock around every call. */
 #ifndef MDNN_DEVICE_LINKS_H

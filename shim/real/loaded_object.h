@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 
-/* The path from which the object was loaded, valid for as long as it is loaded; "" for the program itself and where there
- * is no object. From glibc 2.35 on this takes no lock, so it is cheap and may be asked while another thread loads a
- * library. */
+/* The path from which the object was loaded, valid for as long as it is loaded; "" for the program itself and where
+ * there is no object. From glibc 2.35 on this takes no lock, so it is cheap and may be asked while another thread loads
+ * a library. */
 const char *mdnn_object_path(const void *address);
 
 /* The soname of the object; "" if it has none. *ours is true if the object is this very library. */

@@ -17,8 +17,8 @@ static inline void *mdnn_launch_extra(void **extra, const void *key)
 typedef void (*mdnn_launch_visit_t)(void *context, uint64_t address);
 
 /* Calls `visit` for each word at a multiple of four bytes that is one of our addresses or may be one of the program's
- * pinned memory (shim/real/host_memory.h), and for addresses that tensor maps hide. False if the kernel's parameters are
- * not known. */
+ * pinned memory (shim/real/host_memory.h), and for addresses that tensor maps hide. False if the kernel's parameters
+ * are not known. */
 bool mdnn_launch_scan(const mdnn_kernel_layout_t *layout, void **parameters, void **extra,
                       mdnn_launch_visit_t visit, void *context);
 

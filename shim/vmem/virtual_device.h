@@ -1,9 +1,8 @@
 /* A device under a budget: its state, the lock around it, and the waits that release the lock.
  *
- * Between enter and leave a device is locked, its context is current, and calls are allowed that
- * captures otherwise forbid to the thread. After entering, and after waiting inside for another
- * thread, the caller must check whether the device still has memory, since another thread may have
- * reset it.
+ * Between enter and leave a device is locked, its context is current, and the thread may make calls that captures
+ * otherwise forbid. After entering, and after waiting inside for another thread, the caller must check whether the
+ * device still has memory, since another thread may have reset it.
  *
  * Locks: a device's, then that of captures or that of contexts (config/lock_rank.def). None is held
  * while one of the program's own calls runs, nor while the host waits: after a call that may wait,

@@ -72,7 +72,7 @@ typedef struct mdnn_virtual_operation {
     /* What the operation reaches through pointers in memory is named, too (shim/vmem/virtual_pointers.h). */
     bool follows;
     bool overflowed; /* a name was lost for lack of memory: begin refuses the operation */
-    /* For people; valid until the process ends. NULL: the operation runs no kernel, so it touches only what it names. */
+    /* For people; valid until the process ends. NULL: the operation runs no kernel, so it touches only its names. */
     const char *name;
     size_t name_count;
     mdnn_virtual_reach_t reach;
@@ -111,7 +111,7 @@ void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, md
 /* Called for a parameter that may be an address in pinned host memory: what pointers there lead to is named when the
  * operation begins, if it follows pointers. */
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address);
-/* Records an event behind all work that the operation's stream has so far, so that the end of this work can be seen
+/* Records an event after all work that the operation's stream has so far, so that the end of this work can be seen
  * before later work has ended. */
 void mdnn_virtual_fix(const mdnn_virtual_operation_t *operation);
 /* Names everything that the executable graph uses; for cuGraphLaunch. CUDA_SUCCESS, or the result to return instead, if

@@ -21,8 +21,8 @@ uint32_t mdnn_virtual_untracked_open(void);
  * (*fits false) they do not fit in the budget together. */
 uint64_t *mdnn_virtual_live(size_t *count, bool *fits);
 
-/* Lets unnamed accesses be served from now on, as with safety = host. MDNN_STATUS_BUSY: an operation of another thread does
- * not end; the first call waits 10 s for that, later ones do not. */
+/* Lets unnamed accesses be served from now on, as with safety = host. MDNN_STATUS_BUSY: an operation of another thread
+ * does not end; the first call waits 10 s for that, later ones do not. */
 mdnn_status_t mdnn_virtual_serve_all(void);
 /* Whether unnamed accesses are served, by that function or by the option, on devices that can do so. Costs one load. */
 bool mdnn_virtual_serves_all(void);
