@@ -27,7 +27,7 @@ size_t mdnn_live_files_list(const char *folder, mdnn_live_file_t **files);
 
 /* When the process was started, in clock ticks since the machine was; 0: it does not run. */
 uint64_t mdnn_live_process_start(pid_t process);
-/* Whether the process that was started then runs. */
+/* Whether the process with this number and start still runs. */
 bool mdnn_live_process_runs(pid_t process, uint64_t start);
 
 /* Removes a name, and the statistics if they are in the folder. */

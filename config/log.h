@@ -18,7 +18,7 @@ void mdnn_log_configure(mdnn_log_level_t level, const char *file);
 void mdnn_log_write(mdnn_log_level_t level, const char *subsystem, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Writes the line whatever the level is, unless that is off: for what the user asked to be told. */
+/* Writes the line whatever the level is, unless that is off: for messages that the user asked for. */
 void mdnn_log_say(const char *subsystem, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

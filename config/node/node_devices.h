@@ -1,9 +1,9 @@
 /* The GPUs of all processes of a user on this machine, and what they do on their links to the host.
  *
- * Processes that train side by side move memory over links that some of their GPUs share. Each process puts an entry for
- * each device that it uses under a budget into the registry of the node (config/node/node_registry.h), and reads those of the
- * others. As there, only the owner changes an entry, so nobody waits for a process that is gone: the entry of a dead
- * process is not listed, and the next process that starts takes it over or frees it.
+ * Processes that train side by side move memory over links that some of their GPUs share. Each process puts an entry
+ * for each device that it uses under a budget into the registry of the node (config/node/node_registry.h), and reads
+ * those of the others. As for all entries there, only the owner changes an entry, so nobody waits for a process that is
+ * gone: the entry of a dead process is not listed, and the next process that starts takes it over or frees it.
  *
  * Thread-safe. In a forked child nothing is changed. */
 #ifndef MDNN_NODE_DEVICES_H

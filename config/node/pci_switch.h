@@ -1,5 +1,5 @@
-/* Finds behind which PCIe switch a device is, as sysfs says. The result is only a hint, since virtual machines often
- * hide their switches. */
+/* Finds the PCIe switch above a device, as sysfs shows it. The result is only a hint, since virtual machines often hide
+ * their switches. */
 #ifndef MDNN_PCI_SWITCH_H
 #define MDNN_PCI_SWITCH_H
 

@@ -2,8 +2,8 @@
  * the plan gives it. The plan chooses among the caller's own choice and those configurations of the problem's front
  * that promise as much as that choice and take no more workspace.
  *
- * While every convolution of the program gives the same bits in each run, nothing but the program's own choice is
- * offered, because a plan depends on measured times, and then the bits would depend on them, too. */
+ * While every convolution of the program gives the same bits in each run, only the program's own choice is offered,
+ * because a plan depends on measured times, and then the bits would depend on them, too. */
 #ifndef MDNN_LOAN_H
 #define MDNN_LOAN_H
 

@@ -1,4 +1,5 @@
-/* The engines of callers' own plans, as candidates of a plan, and whether such a plan is worth its run.
+/* The engines of callers' own plans, as candidates of a plan: how long they take, and whether the caller has a plan
+ * with a better one.
  *
  * Any thread may call these functions. All except mdnn_conv_plan_time_engine and mdnn_conv_plan_remember take the
  * planning lock for a moment; if another thread is planning, they return immediately, without waiting for it. */

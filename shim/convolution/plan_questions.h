@@ -53,7 +53,7 @@ size_t mdnn_conv_plan_items(const mdnn_conv_plan_t *plan, const mdnn_demand_t *d
 /* The least workspace that a configuration for `demand` takes; UINT64_MAX if there is none. */
 uint64_t mdnn_conv_plan_least_bytes(const mdnn_conv_plan_t *plan, const mdnn_demand_t *demand);
 
-/* The record of whether the callers of the problem search. */
+/* What is known about whether the callers of the problem search for plans themselves. */
 mdnn_search_t *mdnn_conv_plan_search(mdnn_conv_plan_t *plan);
 /* True if the program searches and may run each of its own plans, so that these are deferred to its
  * search. */

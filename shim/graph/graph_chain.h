@@ -26,8 +26,8 @@ typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
 } mdnn_graph_kind_t;
 
 /* The problem as mdnn_problem_t describes it, with these additions:
- * - x, w and y name the convolution's tensors in every direction; behind a chain, y is what the
- * last operation writes. z is the residual, bias has the dims 1 k 1 1 (1).
+ * - x, w and y name the convolution's tensors in every direction; after a chain, y is what the last operation writes. z
+ *   is the residual, and bias has the dims 1 k 1 1 (1).
  * - strides are positive. If a dimension has one element and its stride is not positive, it gets a stride just beyond
  *   what the later dimensions span.
  * - w always has its strides. It has a format if the legacy API can express the layout, otherwise -1. Where both
@@ -36,21 +36,21 @@ typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
  * - alignment_bytes is what the graph demands of each tensor's address.
  * - alpha1 of a pointwise operation scales the output of the operation before it, and alpha2 scales the other operand,
  *   in whatever order the graph has the two inputs.
- * - activation parameters that the host does not set have cuDNN's defaults: clips 0 and the
- * largest double, slope 0; 1 for elu, softplus and swish. They are zero in operations without them.
+ * - activation parameters that the host does not set have cuDNN's defaults: clips 0 and the largest double, slope 0; 1
+ *   for elu, softplus and swish. They are zero in operations without them.
  * - interfaces has LEGACY unless the padding is asymmetric, w has no format, or there are three dims or a chain.
- * - device, math_type, in_place, reorder and weak_notes stay as mdnn_problem_init sets them: they
- * are not in the plan. */
+ * - device, math_type, in_place, reorder and weak_notes stay as mdnn_problem_init sets them: they are not in the
+ *   plan. */
 typedef struct mdnn_graph {
     mdnn_problem_t problem;
     int64_t x_uid, w_uid, y_uid, z_uid, bias_uid; /* valid where problem has that tensor */
 } mdnn_graph_t;
 
-/* ---- what is said ---- */
+/* ---- a graph as a reader fills it in ---- */
 
 /* A chain of one convolution and three pointwise operations names at most nine tensors. */
 enum { MDNN_CHAIN_TENSORS = 9 };
-enum { MDNN_CHAIN_NOT_SAID = INT32_MIN }; /* for groups: their number follows from the dims */
+enum { MDNN_CHAIN_NOT_SAID = INT32_MIN }; /* `groups` is not given: it follows from the dims */
 
 typedef struct mdnn_chain_tensor {
     int64_t uid;
@@ -95,7 +95,7 @@ typedef struct mdnn_chain_graph {
     MODE(CUDNN_POINTWISE_SWISH_FWD)                                                                \
     MODE(CUDNN_POINTWISE_GELU_APPROX_TANH_FWD)
 
-/* ---- what it is ---- */
+/* ---- the problem that the graph is ---- */
 
 /* Decides by the operations alone, before any field is read, since the fields of other operations are not known here.
  * `pointwise` counts those with the modes above, `others` all other operations. */

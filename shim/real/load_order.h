@@ -1,6 +1,6 @@
 /* What the loader loaded before this library. Symbols are bound to the first object that defines them: where CUDA comes
- * first, its functions are called past the library, and where another copy of the library comes first, that one is
- * called. Reads the loader's list; opens nothing. Thread-safe. */
+ * first, its functions are called directly, without the library, and where another copy of the library comes first,
+ * that one is called. Reads the loader's list; opens nothing. Thread-safe. */
 #ifndef MDNN_LOAD_ORDER_H
 #define MDNN_LOAD_ORDER_H
 
