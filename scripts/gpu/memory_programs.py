@@ -95,11 +95,11 @@ class Training:
     PEAK_ITERATIONS = 1  # until the most memory has been in use
 
     def __init__(self, net, batch, mode="fp32", optimizer="sgd", deterministic=True, benchmark=False,
-                 size=None):
+                 size=None, seed=0):
         settings(mode, deterministic, benchmark, self.WARN_ONLY)
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         self.arguments = {"net": net, "batch": batch, "mode": mode, "optimizer": optimizer,
-                          "deterministic": deterministic, "benchmark": benchmark, "size": size}
+                          "deterministic": deterministic, "benchmark": benchmark, "size": size, "seed": seed}
         self.mode, self.batch = mode, batch
         with torch.device(DEVICE):
             self.model, self.data, self.labels = self.parts(net, size)

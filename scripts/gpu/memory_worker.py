@@ -4,7 +4,8 @@ plain PyTorch program: it knows nothing of microdnn.
 
     context ()        makes the GPU's context and the libraries' handles, but trains nothing yet
     program (net, batch, mode, optimizer, program, count)
-                      a deterministic training: losses, and hashes of all that it leaves behind.
+                      a deterministic training, perhaps with another seed than 0: losses, and hashes of all
+                      that it leaves behind.
                       A refused allocation is an answer: {"refused": {type, text}}; so is a
                       program that this machine cannot run: {"skipped": why}
     build (net, batch, mode)    for timing: with cudnn.benchmark, not deterministic; perhaps optimizer, size, and
@@ -118,7 +119,7 @@ def train(command):
     # Without cuDNN convolutions sum in another order: by so much may other algorithms differ.
     torch.backends.cudnn.enabled = not command.get("other_algorithms", False)
     training = families.training_of(command["net"], command["batch"], command["mode"],
-                                    command["optimizer"], size=command.get("size"))
+                                    command["optimizer"], size=command.get("size"), seed=command.get("seed", 0))
     losses = {**programs.PROGRAMS, **trainers.PROGRAMS}[command["program"]](training, command["count"])
     synchronize()
     return training, values_of(losses)

@@ -1,7 +1,8 @@
 """A rank of scripts/gpu/check-ranks: trains as told line by line (the protocol of memory_worker.py). Several of
 them make a team; each has the GPU that RANK says. A plain PyTorch program: it knows nothing of microdnn.
 
-    join (ranks, meeting)    a process group of so many ranks, which meet in a file; the one before ends
+    join (ranks, meeting)    a process group of so many ranks, which meet in a file; the one before ends. Until
+                             then no GPU is touched
     bits (net, batch, mode, optimizer, wrap, count)
                              a deterministic training: losses, hashes of what this rank has in the end, peak
     build (the same)         for timing, not deterministic
@@ -9,12 +10,15 @@ them make a team; each has the GPU that RANK says. A plain PyTorch program: it k
     peak, end                as in memory_worker.py; `end` leaves the process group, too
 
     ranks_worker.py --job FILE     one rank of torchrun: trains without end, and writes FILE.RANK after the
-                                   first iteration, with the number of its process
+                                   first iteration, with the number of its process. FILE.RANK.error says why it
+                                   ended, or what it was doing when it had not trained after a minute
 """
 import contextlib
+import faulthandler
 import os
 import sys
 import time
+import traceback
 
 import torch
 
@@ -25,6 +29,7 @@ import memory_worker as base
 
 RANK = int(os.environ.get("RANK", 0))
 JOB = {"net": "resnet50", "batch": 32, "mode": "tf32", "optimizer": "sgd", "wrap": "ddp"}
+HANGS_S = 60
 
 
 def ddp(training, _):
@@ -68,8 +73,14 @@ def leave():
         torch.distributed.destroy_process_group()
 
 
+def take_gpu():
+    if programs.DEVICE == "cuda":
+        torch.cuda.set_device(RANK)
+
+
 def join(_, command):
     leave()
+    take_gpu()
     torch.distributed.init_process_group("nccl" if programs.DEVICE == "cuda" else "gloo",
                                          init_method=f"file://{command['meeting']}", rank=RANK,
                                          world_size=command["ranks"])
@@ -112,26 +123,36 @@ def end(*_):
 
 def job(path):
     """Until somebody ends it."""
-    if programs.DEVICE == "cuda":
-        torch.cuda.set_device(RANK)
+    take_gpu()
     torch.distributed.init_process_group("nccl" if programs.DEVICE == "cuda" else "gloo")
     training = make({**JOB, **({"batch": 2, "size": 64} if programs.DEVICE == "cpu" else {})}, False)
     while True:
         training.iterate()
         base.synchronize()
         if not os.path.exists(f"{path}.{RANK}"):
+            faulthandler.cancel_dump_traceback_later()
             with open(f"{path}.{RANK}.new", "w", encoding="utf-8") as file:
                 file.write(str(os.getpid()))
             os.replace(f"{path}.{RANK}.new", f"{path}.{RANK}")
 
 
+def explained_job(path):
+    """What torchrun prints in the end hides what a rank printed before."""
+    with open(f"{path}.{RANK}.error", "w", encoding="utf-8") as errors:
+        faulthandler.enable(errors)
+        faulthandler.dump_traceback_later(HANGS_S, file=errors)
+        try:
+            job(path)
+        except Exception:
+            traceback.print_exc(file=errors)
+            raise
+
+
 def main():
     if sys.argv[1:2] == ["--job"]:
         with contextlib.suppress(KeyboardInterrupt):
-            job(sys.argv[2])
+            explained_job(sys.argv[2])
         return 1
-    if programs.DEVICE == "cuda":
-        torch.cuda.set_device(RANK)
     base.COMMANDS.update({each.__name__: each for each in (join, bits, build, steps, end)})
     return base.main()
 
