@@ -7,14 +7,15 @@
 client=$MDNN_BUILD/test/clients/library_calls
 LD_LIBRARY_PATH=$MDNN_BUILD/test/libraries:$LD_LIBRARY_PATH
 MICRODNN_SIM_UNNAMED=1
-export LD_LIBRARY_PATH MICRODNN_SIM_UNNAMED
-buffers=30 # of 3 MiB
+MDNN_CLIENT_ROUNDS=$(few 8 24)
+export LD_LIBRARY_PATH MICRODNN_SIM_UNNAMED MDNN_CLIENT_ROUNDS
+buffers=30 room=48MiB # buffers of 3 MiB, and the budget
 
 # program NAME EXPRESSION: right without the library, and with it
 program() {
     by_itself "$client" "$1" 1 "$buffers" || return 1
     for seed in $(few 1 '1 2 3'); do
-        MICRODNN_SIM_SEED=$seed under 48MiB "$client" "$1" "$seed" "$buffers" ||
+        MICRODNN_SIM_SEED=$seed under $room "$client" "$1" "$seed" "$buffers" ||
             { echo "seed $seed"; cat "$log"; return 1; }
         holds "$in_budget and $2" && said_nothing || { echo "seed $seed"; return 1; }
     done

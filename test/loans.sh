@@ -7,13 +7,14 @@
 . "$(dirname "$0")/budget.sh"
 MICRODNN_CONVOLUTION_POLICY=wr MICRODNN_SIM_PROFILE=h200 MICRODNN_SIM_MODE=timing
 export MICRODNN_CONVOLUTION_POLICY MICRODNN_SIM_PROFILE MICRODNN_SIM_MODE
+iterations=20
 
 # train BUDGET VARIANTS POLICY ARGUMENTS...
 train() {
     within=$1 variants=$2 policy=$3
     shift 3
     MICRODNN_MEMORY_VARIANTS=$variants MICRODNN_MEMORY_POLICY=$policy under "$within" "$train_cnn" --quiet \
-        --data "$data" --net alexnet --batch 256 --iterations 20 --workspace-limit 512m --find-repeats 1 "$@" ||
+        --data "$data" --net alexnet --batch 256 --iterations "$iterations" --workspace-limit 512m --find-repeats 1 "$@" ||
         { cat "$log"; return 1; }
 }
 lent="counters['loans'] > 100 and $in_budget and memory['live_bytes'] == 0 and memory['refused'] == 0"
@@ -26,7 +27,7 @@ chosen() {
 
 # vDNN's (m) and (p), in both APIs: what is lent before the first plan is what the program asks for.
 by_rule() {
-    for api in legacy graph; do
+    for api in $(few graph 'legacy graph'); do
         train 2600m smallest all --api $api && holds "$lent and 100 < counters['loans_smaller'] < counters['loans']
             and memory['period_operations'] == 99" || { echo "$api"; return 1; }
     done
@@ -35,13 +36,15 @@ by_rule() {
 
 # A program that takes only algorithms that give the same bits in each run keeps what it chose.
 repeats() {
-    for api in legacy graph; do
+    iterations=$(few 10 20)
+    for api in $(few legacy 'legacy graph'); do
         train 1900m fitting auto --deterministic --api "$api" &&
             holds "$lent and counters['loans_smaller'] == 0" || { echo "$api"; return 1; }
     done
 }
 
 as_recorded() {
+    iterations=$(few 10 20)
     train 1900m recorded auto && holds "counters['loans'] == 0 and $in_budget"
 }
 

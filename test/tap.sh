@@ -20,6 +20,7 @@ check() { # name, command...
     tap_name=$1
     shift
     tap_count=$((tap_count + 1))
+    tap_begins
     if tap_output=$("$@" 2>&1); then
         printf 'ok %d - %s\n' "$tap_count" "$tap_name"
     else
@@ -27,7 +28,24 @@ check() { # name, command...
         printf '%s\n' "$tap_output" | sed 's/^/# /'
         tap_failed=$((tap_failed + 1))
     fi
+    tap_ends
 }
+
+# With test/run --times: the CPU time of each check, in milliseconds.
+tap_begins() { :; }
+tap_ends() { :; }
+if [ -n "${MDNN_TIMES:-}" ]; then
+    tap_cpu() { # VARIABLE: of this shell's children; not for a subshell, which has none yet
+        times >"$TMPDIR/tap-times"
+        eval "$1=$(awk 'NR == 2 { split($1 "m" $2, part, /[ms]+/); printf "%d", 60000 * (part[1] + part[3]) + 1000 * (part[2] + part[4]) }' \
+            "$TMPDIR/tap-times")"
+    }
+    tap_begins() { tap_cpu tap_begun; }
+    tap_ends() {
+        tap_cpu tap_now
+        printf '# %d ms of CPU: %s\n' $((tap_now - tap_begun)) "$tap_name"
+    }
+fi
 
 # In the quick suite a test that is the same for many seeds or sizes takes a few of them, and what only
 # asks more of the same is left to `make test-all` (test/run --thorough).

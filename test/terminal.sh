@@ -7,6 +7,8 @@
 # shellcheck source=test/preloaded.sh
 . "$(dirname "$0")/preloaded.sh"
 unset MICRODNN_STATS MICRODNN_STATS_FILE
+MICRODNN_CONVOLUTION_MEASURE_REPEATS=1
+export MICRODNN_CONVOLUTION_MEASURE_REPEATS
 microdnn=$MDNN_BUILD/microdnn
 raw=$TMPDIR/raw screen=$TMPDIR/screen
 
@@ -16,7 +18,7 @@ watched() {
         "$microdnn" run --library "$library" "$@" </dev/null || { cat "$screen"; return 1; }
 }
 
-trains="$train_cnn --data $data --quiet --find-repeats 1 --search heuristic --batch 32 --deterministic --workspace-limit 1MiB --iterations"
+trains="$train_cnn --data $data --quiet --find-repeats 1 --search heuristic --batch 8 --deterministic --workspace-limit 1MiB --iterations"
 
 lines_are() { # FILE PATTERN...: one for each line, in this order
     tr -d '\r' <"$1" >"$TMPDIR/lines"
@@ -35,7 +37,7 @@ says_what_it_does() {
     watched --workspace-limit 16m -- $trains 2 || return 1
     lines_are "$screen" "$start.*: no memory budget; micro-batches within 16MiB of workspace" \
         '^microdnn verdict: convolutions: .* of 14' || return 1
-    grep -q 'microdnn: measures the convolution forward 32x1x8x8' "$raw"
+    grep -q 'microdnn: measures the convolution forward 8x1x8x8' "$raw"
 }
 
 says_what_it_plans() {

@@ -9,7 +9,7 @@
 
 #include "test/clients/many_buffers.h"
 
-enum { TABLE = 3, ROUNDS = 24, TABLE_BYTES = TABLE * 8 };
+enum { TABLE = 3, TABLE_BYTES = TABLE * 8 };
 
 /* ---- kernels: each word becomes three times itself and a number ---- */
 
@@ -227,14 +227,15 @@ static void copy_form(int form, void *table, const uint64_t *words)
 
 static void pageable(uint64_t seed, int count)
 {
+    enum { FORMS = 8 };
     int chosen[TABLE];
     uint64_t words[TABLE];
     begin_all(seed, count);
     void *const table = new_table();
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         choose(chosen, TABLE);
         pointers_to(chosen, words, TABLE);
-        copy_form(pick(8), table, words);
+        copy_form(round % FORMS, table, words);
         memset(words, 0, sizeof words);
         if (pick(2) == 0)
             work();
@@ -257,11 +258,11 @@ static void CUDART_CB change_words(void *context)
 
 static void pinned(uint64_t seed, int count)
 {
-    static change_t changes[ROUNDS];
+    static change_t changes[MOST_ROUNDS];
     int before[TABLE], chosen[TABLE];
     begin_all(seed, count);
     void *const table = new_table();
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         change_t *const change = &changes[round];
         CUDA(cudaHostAlloc((void **)&change->words, TABLE_BYTES, cudaHostAllocDefault));
         choose(before, TABLE);
@@ -288,7 +289,7 @@ static void swapped(uint64_t seed, int count)
     begin_all(seed, count > FEW ? FEW : count);
     char *const table = new_table(), *const source = new_table();
     CUDA(cudaHostAlloc((void **)&words, TABLES * TABLE_BYTES, cudaHostAllocDefault));
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         CUDA(cudaStreamSynchronize(stream));
         for (int i = 0; i < TABLES; i++) {
             choose(before, TABLE);
@@ -323,7 +324,7 @@ static void structures(uint64_t seed, int count)
     int chosen[TABLE], two[2];
     begin_all(seed, count);
     char *const table = new_table(), *const first = new_table(), *const second = new_table();
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         choose(chosen, TABLE);
         for (int i = 0; i < TABLE; i++) {
             memset(&records[i], 0x7f, sizeof records[i]);
@@ -354,7 +355,7 @@ static void chains(uint64_t seed, int count)
     begin_all(seed, count);
     for (int i = 0; i < NODES; i++)
         CUDA(cudaMalloc((void **)&cells[i], WORDS * sizeof(uint32_t)));
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         choose(chosen, NODES);
         for (int i = 0; i < NODES; i++) {
             const node_t node = {(uintptr_t)(cells[(i + 1) % NODES] + 1024),
@@ -387,7 +388,7 @@ static void overwritten(uint64_t seed, int count)
     CUDA(cudaMemset((void *)(uintptr_t)flag, 0, 256));
     CUDA(cudaDeviceSynchronize());
     CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
-    for (int round = 0; round < ROUNDS / 2; round++) {
+    for (int round = 0; round < rounds / 2; round++) {
         choose(chosen, TABLE);
         choose(next, TABLE);
         write_table(table, chosen);
@@ -419,7 +420,7 @@ static void streams(uint64_t seed, int count)
     CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     for (int i = 0; i < TABLES; i++)
         tables[i] = new_table();
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         void *const table = tables[round % TABLES];
         choose(chosen, TABLE);
         write_table(table, chosen);
@@ -459,7 +460,7 @@ static void captured(uint64_t seed, int count)
         CUDA(cudaGraphInstantiate(&executables[i], graphs[i], 0));
         CUDA(cudaGraphDestroy(graphs[i]));
     }
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         work();
         CUDA(cudaGraphLaunch(executables[0], stream));
         table_model(chosen, TABLE);
@@ -480,7 +481,7 @@ static void moved(uint64_t seed, int count)
     char *const table = new_table(), *const second = new_table();
     char *third;
     CUDA(cudaMalloc((void **)&third, WORDS * sizeof(uint32_t)));
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         choose(chosen, TABLE);
         write_table(table, chosen);
         CUDA(cudaMemcpyAsync(second + 512, table, 64, cudaMemcpyDeviceToDevice, stream));
@@ -500,7 +501,7 @@ static void freed(uint64_t seed, int count)
 {
     int chosen[TABLE];
     begin_all(seed, count);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         void *const table = new_table();
         choose(chosen, TABLE);
         write_table(table, chosen);
@@ -567,7 +568,7 @@ static void host(uint64_t seed, int count)
     begin_all(seed, count);
     CUDA(cudaHostAlloc((void **)&tables[0], sizeof own, cudaHostAllocDefault));
     CUDA(cudaHostRegister(own, sizeof own, cudaHostRegisterDefault));
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         uint64_t *const table = tables[pick(2)] + pick(32);
         choose(chosen, TABLE);
         CUDA(cudaStreamSynchronize(stream));
@@ -620,7 +621,7 @@ static void written(uint64_t seed, int count)
     int chosen[TABLE], others[TABLE];
     begin_all(seed, count);
     CUDA(cudaHostAlloc((void **)&own, TABLE_BYTES, cudaHostAllocDefault));
-    for (int round = 0; round < ROUNDS / 2; round++) {
+    for (int round = 0; round < rounds / 2; round++) {
         void *const tables[3] = {new_table(), new_table(), new_table()};
         choose(chosen, TABLE);
         choose(others, TABLE);
@@ -650,7 +651,7 @@ static void packed(uint64_t seed, int count)
     begin_all(seed, count);
     CUDA(cudaHostAlloc((void **)&sources[1], BYTES_OF_COPY, cudaHostAllocDefault));
     memset(sources[1], 0, BYTES_OF_COPY);
-    for (int round = 0; round < ROUNDS / 2; round++) {
+    for (int round = 0; round < rounds / 2; round++) {
         char *const source = sources[pick(2)], *table;
         const size_t odd = (size_t)pick(3) * 4;
         CUDA(cudaMalloc((void **)&table, BYTES_OF_COPY + 8));
@@ -675,11 +676,11 @@ static void packed(uint64_t seed, int count)
  * what the first table leads to has left by then, as much other memory was in use since. */
 static void hidden(uint64_t seed, int count)
 {
-    enum { MUCH = 60 };
+    enum { MUCH = 12 };
     int chosen[TABLE];
     begin_all(seed, count);
     void *const table = new_table();
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         choose(chosen, TABLE);
         for (uint32_t i = 0; i < TABLE; i++)
             launch_written(hide_pointer, table, buffers[chosen[i]], i);
@@ -703,8 +704,8 @@ static void hidden_again(uint64_t seed, int count)
 /* All other memory is used, so that the first six buffers leave. */
 static void use_others(void)
 {
-    enum { FIRST = 6, TIMES = 3 };
-    for (int i = FIRST; i < FIRST + TIMES * (buffer_count - FIRST); i++) {
+    enum { FIRST = 6 };
+    for (int i = FIRST; i < buffer_count; i++) {
         const int from = FIRST + i % (buffer_count - FIRST);
         const int to = FIRST + (i + 1) % (buffer_count - FIRST);
         CUDA(cudaMemcpyAsync(buffers[to], buffers[from], WORDS * sizeof(uint32_t),
@@ -888,7 +889,7 @@ static void pinned_chain(uint64_t seed, int count)
     CUDA(cudaHostAlloc((void **)&nodes, NODES * sizeof *nodes, cudaHostAllocDefault));
     memset(nodes, 0, NODES * sizeof *nodes);
     head = (uintptr_t)nodes;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         choose(chosen, LENGTH);
         nodes[0] = (node_t){(uintptr_t)&nodes[NODES - 1], (uintptr_t)buffers[chosen[0]]};
         nodes[NODES - 1].buffer = (uintptr_t)buffers[chosen[1]];
@@ -931,7 +932,7 @@ static void labels(uint64_t seed, int count)
     CUDA(cudaHostAlloc((void **)&words, 4096, cudaHostAllocDefault));
     for (uint64_t i = 0; i < 512; i++)
         words[i] = i * 7;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         CUDA(cudaMemcpyAsync(small, words, 4096, cudaMemcpyHostToDevice, stream));
         work();
     }
