@@ -106,9 +106,9 @@ typedef struct mdnn_memory_device {
     mdnn_status_t (*copy)(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
                           mdnn_stream_point_t *end);
 
-    /* Measure the time of the work that is enqueued in `stream` between the two calls. Token 0: not
-     * timed. */
-    uint64_t (*time_begin)(void *context, uint64_t stream);
+    /* Measure the time of the work that is enqueued in `stream` between the two calls. `operation`: it is a single
+     * operation, of which the time does not count that a launch takes to reach an idle device. Token 0: not timed. */
+    uint64_t (*time_begin)(void *context, uint64_t stream, bool operation);
     void (*time_end)(void *context, uint64_t stream, uint64_t token);
     /* Called once per token. BUSY: not over yet. */
     mdnn_status_t (*time_read)(void *context, uint64_t token, double *time_us);

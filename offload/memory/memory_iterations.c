@@ -71,7 +71,7 @@ static void begin_iteration(mdnn_memory_t *memory, uint64_t stream,
         watch->host_sum = (mdnn_host_time_t){{0}};
         watch->iterations = 0;
     }
-    watch->token = memory->device.time_begin(memory->context, stream);
+    watch->token = memory->device.time_begin(memory->context, stream, false);
     watch->stream = stream;
     watch->host_began = memory->report.host_time;
     watch->plan = mdnn_follower_followed_plan(memory->follower);

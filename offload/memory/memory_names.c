@@ -192,7 +192,7 @@ static void start_timer(mdnn_memory_t *memory, uint64_t stream, uint64_t *token)
 {
     if (memory->timing_count + memory->timings_open == MDNN_TIMINGS)
         return;
-    *token = memory->device.time_begin(memory->context, stream);
+    *token = memory->device.time_begin(memory->context, stream, true);
     memory->timings_open += *token != 0;
 }
 

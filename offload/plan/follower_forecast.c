@@ -1,10 +1,9 @@
 /* What an iteration would take with other budgets: the period is planned again for each of them, one after the other,
- * once the program has followed its own plan for a while. Each is a job like that of a plan, with less effort, so the
- * program waits for none of them. */
+ * once the program has followed its own plan for a while. Each is a job like that of a plan, so the program waits for none
+ * of them. */
 #include "offload/plan/follower_internal.h"
 
 enum {
-    EFFORT = 100,     /* replays for one budget */
     STEPS = 32,       /* budgets are multiples of a power of two, at least so many of them */
     MOST_TENTHS = 9,  /* of the memory in which nothing moves: the largest budget, */
     LEAST_TENTHS = 4, /* and the smallest */
@@ -75,7 +74,6 @@ void follower_forecast_go_on(mdnn_follower_t *follower, const follower_entry_t *
         return;
     mdnn_follower_config_t config = follower->config;
     config.budget_bytes = forecast->budgets[forecast->made].budget_bytes - follower->aside_bytes;
-    config.effort = EFFORT;
     config.planned = NULL; /* nobody follows it */
     if (follower_job_start(&config, &entry->plan->period, NULL, &forecast->job) != MDNN_STATUS_OK)
         forecast->wanted = forecast->made; /* the others are not worth more trouble */

@@ -23,11 +23,13 @@ torch.backends.cudnn.benchmark = options.benchmark
 torch.backends.cudnn.deterministic = options.deterministic
 torch.backends.cudnn.allow_tf32 = options.tf32
 torch.backends.cuda.matmul.allow_tf32 = False
-model = torchvision.models.get_model(options.net, weights=None, num_classes=100).cuda().train()
+more = {"init_weights": False, "aux_logits": False} if options.net == "inception_v3" else {}
+model = torchvision.models.get_model(options.net, weights=None, num_classes=100, **more).cuda().train()
 for module in model.modules():
     if isinstance(module, torch.nn.Dropout):
         module.p = 0.0  # its masks depend on the launch order of other kernels
-data = torch.randn(options.batch, 3, 224, 224, device="cuda")
+side = 299 if options.net == "inception_v3" else 224
+data = torch.randn(options.batch, 3, side, side, device="cuda")
 labels = torch.randint(100, (options.batch,), device="cuda")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 losses, times = [], []

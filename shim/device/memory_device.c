@@ -377,6 +377,8 @@ void mdnn_device_memory_measure(mdnn_device_memory_t *memory, mdnn_link_t *link)
         (void)mdnn_link_measure(&memory->ways, memory->copies[0].stream, memory->copies[1].stream,
                                 mdnn_device_chunk_alias(memory, chunk), slot,
                                 memory->config.chunk_bytes, link);
+        mdnn_device_measure_launch(memory, mdnn_device_chunk_alias(memory, chunk), slot,
+                                   memory->config.chunk_bytes);
         destroy_or_keep(memory, chunk);
     }
     give_slot(memory, slot);

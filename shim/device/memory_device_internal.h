@@ -20,7 +20,8 @@ enum { MDNN_DEVICE_TIMERS = 256 + 64 };
 /* A stretch of a stream that is timed. */
 typedef struct mdnn_device_timer {
     CUevent begin, end;
-    bool taken, ended, failed;
+    bool operation, taken, ended, failed;
+    bool alone; /* the device reached `begin` before `end` was recorded */
 } mdnn_device_timer_t;
 
 /* A place for a chunk. */
@@ -57,6 +58,8 @@ struct mdnn_device_memory {
     bool covers;
     /* a token is a place in this array, from 1 on */
     mdnn_device_timer_t timers[MDNN_DEVICE_TIMERS];
+    double
+        launch_us; /* from when an idle device could begin until a launch reaches it; 0: not known */
 };
 
 /* ---- memory_device.c ---- */
@@ -105,7 +108,11 @@ uint32_t mdnn_device_opened_here(void *context);
 
 /* ---- device_timers.c ---- */
 
-uint64_t mdnn_device_time_begin(void *context, uint64_t stream);
+/* Measures launch_us by copies within memory at `device` and to `host`, both of `bytes` and the caller's. Waits for
+ * these copies only. */
+void mdnn_device_measure_launch(mdnn_device_memory_t *memory, CUdeviceptr device, uint64_t host,
+                                uint64_t bytes);
+uint64_t mdnn_device_time_begin(void *context, uint64_t stream, bool operation);
 void mdnn_device_time_end(void *context, uint64_t stream, uint64_t token);
 mdnn_status_t mdnn_device_time_read(void *context, uint64_t token, double *time_us);
 void mdnn_device_destroy_timers(mdnn_device_memory_t *memory);

@@ -57,9 +57,9 @@ static double now_us(void *context)
     return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
 }
 
-static uint64_t time_begin(void *context, uint64_t stream)
+static uint64_t time_begin(void *context, uint64_t stream, bool operation)
 {
-    (void)context, (void)stream;
+    (void)context, (void)stream, (void)operation;
     return 0;
 }
 

@@ -712,7 +712,7 @@ static void times_are_of_what_lies_between(void **state)
     double time_us = -1;
     OK(mdnn_device_memory_create(&config, &memory));
     const gate_t gate = close_gate(f->streams[0]);
-    const uint64_t token = device.time_begin(memory, f->numbers[0]);
+    const uint64_t token = device.time_begin(memory, f->numbers[0], false);
     assert_true(token > 0);
     device.time_end(memory, f->numbers[0], token);
     assert_int_equal(device.time_read(memory, token, &time_us), MDNN_STATUS_BUSY);
@@ -720,9 +720,63 @@ static void times_are_of_what_lies_between(void **state)
     OK(device.time_read(memory, token, &time_us));
     assert_true(time_us >= 0);
     mdnn_failure_forget(); /* a time that cannot be had is nobody's failure */
-    assert_int_equal(device.time_read(memory, device.time_begin(memory, f->numbers[0]), &time_us),
-                     MDNN_STATUS_DEVICE);
+    assert_int_equal(
+        device.time_read(memory, device.time_begin(memory, f->numbers[0], false), &time_us),
+        MDNN_STATUS_DEVICE);
     assert_int_equal(mdnn_failure_take(), CUDA_SUCCESS);
+    mdnn_device_memory_destroy(memory);
+}
+
+/* Microseconds of a small copy in the first stream. A busy device begins with it long after all is enqueued: a gate keeps
+ * it from running, and a long copy takes time of the simulated clock. */
+static double small_copy_us(const fixture_t *f, mdnn_device_memory_t *memory, bool operation,
+                            bool busy)
+{
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    CUdeviceptr address;
+    void *host;
+    double time_us = -1;
+    gate_t gate = {0};
+    OK(cuMemAlloc(&address, CHUNK));
+    OK(cuMemAllocHost(&host, CHUNK));
+    OK(cuStreamSynchronize(f->streams[0]));
+    if (busy) {
+        gate = close_gate(f->streams[0]);
+        OK(cuMemcpyDtoHAsync(host, address, CHUNK, f->streams[0]));
+    }
+    const uint64_t token = device.time_begin(memory, f->numbers[0], operation);
+    assert_true(token > 0);
+    if (!busy)
+        OK(cuStreamSynchronize(f->streams[0]));
+    OK(cuMemcpyDtoDAsync(address, address + CHUNK / 2, 4096, f->streams[0]));
+    device.time_end(memory, f->numbers[0], token);
+    if (busy)
+        open_gate(gate, f->streams[0]);
+    OK(cuStreamSynchronize(f->streams[0]));
+    OK(device.time_read(memory, token, &time_us));
+    OK(cuMemFreeHost(host));
+    OK(cuMemFree(address));
+    return time_us;
+}
+
+/* Time in which the device waits for the launch is the host's. */
+static void an_operation_takes_as_long_on_an_idle_device(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_device_memory_config_t config = config_of(f, CHUNK, 4);
+    mdnn_device_memory_t *memory;
+    mdnn_link_t link;
+    OK(mdnn_device_memory_create(&config, &memory));
+    const double before_us = small_copy_us(f, memory, true, false);
+    mdnn_device_memory_measure(memory, &link);
+    const double busy_us = small_copy_us(f, memory, true, true);
+    const double idle_us = small_copy_us(f, memory, true, false);
+    const double whole_us = small_copy_us(f, memory, false, false);
+    print_message("# %g us before, %g busy, %g idle, %g whole\n", before_us, busy_us, idle_us,
+                  whole_us);
+    assert_true(before_us > 1.5 * busy_us);
+    assert_true(fabs(idle_us - busy_us) < 0.1 * busy_us);
+    assert_true(fabs(whole_us - before_us) < 0.1 * before_us);
     mdnn_device_memory_destroy(memory);
 }
 
@@ -742,8 +796,8 @@ static void another_devices_stream_is_not_timed(void **state)
     OK(mdnn_timelines_stream(f->timelines, NULL, false, &other_number));
     OK(cuCtxPopCurrent(&popped));
     assert_true(own_number != other_number);
-    assert_true(device.time_begin(memory, own_number) > 0);
-    assert_true(device.time_begin(memory, other_number) == 0);
+    assert_true(device.time_begin(memory, own_number, false) > 0);
+    assert_true(device.time_begin(memory, other_number, false) == 0);
     mdnn_device_memory_destroy(memory);
 }
 
@@ -920,6 +974,7 @@ int main(void)
         cmocka_unit_test(a_host_limit_of_nothing_is_no_fault_of_the_driver),
         cmocka_unit_test(a_wait_that_takes_too_long_is_given_up),
         cmocka_unit_test(times_are_of_what_lies_between),
+        cmocka_unit_test(an_operation_takes_as_long_on_an_idle_device),
         cmocka_unit_test(another_devices_stream_is_not_timed),
         cmocka_unit_test(a_peer_reaches_what_is_mapped_before_and_after),
         cmocka_unit_test(the_link_is_measured),

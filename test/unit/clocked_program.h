@@ -141,9 +141,10 @@ static inline mdnn_status_t device_copy(void *context, bool out, uint64_t chunk,
     return MDNN_STATUS_OK;
 }
 
-static inline uint64_t device_time_begin(void *context, uint64_t stream)
+static inline uint64_t device_time_begin(void *context, uint64_t stream, bool operation)
 {
     device_t *const device = context;
+    (void)operation;
     const uint64_t token = ++device->tokens;
     const double end_us = end_of(device, stream);
     device->token_us[token % TOKENS] = end_us > device->now_us ? end_us : device->now_us;

@@ -502,10 +502,10 @@ static mdnn_status_t model_copy(void *context, bool out, uint64_t chunk, uint64_
 
 /* ---- times ---- */
 
-static uint64_t model_time_begin(void *context, uint64_t stream)
+static uint64_t model_time_begin(void *context, uint64_t stream, bool operation)
 {
     model_t *const model = context;
-    (void)stream;
+    (void)stream, (void)operation;
     if (call_fails(model) || model->tokens + 1 == sizeof model->token_state)
         return 0;
     model->token_state[++model->tokens] = 1;

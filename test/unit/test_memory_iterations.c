@@ -44,9 +44,10 @@ void mdnn_follower_iteration_took(mdnn_follower_t *unused, uint64_t plan, double
     told_us = time_us;
 }
 
-static uint64_t time_begin(void *context, uint64_t stream)
+static uint64_t time_begin(void *context, uint64_t stream, bool operation)
 {
     device_t *const device = context;
+    assert_false(operation);
     assert_int_equal(stream, 7);
     device->begun_us[++device->tokens] = device->now_us;
     device->states[device->tokens] = BEGUN;
