@@ -71,7 +71,7 @@ clear_refusal() {
 
 # The reason that a rank wrote, and what torchrun printed.
 reason_is_said() {
-    wrong dies 'job 1 ended with status 1 before it trained: \[rank 1\] RuntimeError: the reason \[all\] what torchrun says' kills
+    wrong dies 'job 1 ended with status 1 before it trained: \[rank 1\] RuntimeError: the reason \[library\] microdnn: the last word \[all\] ' kills
 }
 
 stock_job_that_ends() {

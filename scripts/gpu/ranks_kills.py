@@ -15,6 +15,7 @@ from ranks_place import RANKS, lives
 
 BUDGET = 2 * GIB
 LEAST_S = 40  # that a job needs
+SAID = 1500  # characters of each text
 
 
 class Job:
@@ -81,15 +82,21 @@ class Job:
             self.process.wait(timeout=5)
 
     def said(self):
-        """What each rank wrote of its error, and the end of what torchrun wrote."""
-        words = []
-        for path, name, length in ((f"{self.mark}.0.error", "rank 0", 1500), (f"{self.mark}.1.error", "rank 1", 1500),
-                                   (f"{self.mark}.err", "all", 1500)):
-            with contextlib.suppress(FileNotFoundError):
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    text = file.read().strip()
-                words += [f"[{name}] {text[-length:]}"] if text else []
+        """What each rank wrote of its error, the library's lines, and the end of what torchrun wrote."""
+        whole = read(self.mark + ".err")
+        parts = {f"rank {rank}": read(f"{self.mark}.{rank}.error") for rank in range(RANKS)}
+        parts["library"] = "\n".join(line for line in whole.splitlines() if line.startswith("microdnn"))
+        parts["all"] = whole
+        words = [f"[{name}] {text[-SAID:]}" for name, text in parts.items() if text]
         return "\n".join(words) or "nothing was said"
+
+
+def read(path):
+    """"" where nobody wrote."""
+    with contextlib.suppress(FileNotFoundError):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    return ""
 
 
 def run_jobs(place, budgets):

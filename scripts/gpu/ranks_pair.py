@@ -53,7 +53,7 @@ def problems_of(huge, both, budget):
 
 
 def pair(place):
-    stock = place.child("pair stock")
+    stock, children = place.child("pair stock"), []
 
     def train(seed):
         stock.ready(place.limit(120))
@@ -83,4 +83,5 @@ def pair(place):
                                              judging.refusals(both["memories"]), program(place)["mode"])
         return {**row, "verdict": verdict, "notes": notes + more, "problems": problems + wrong}
     finally:
-        stock.kill()
+        for child in (stock, *children):
+            child.kill()

@@ -120,7 +120,7 @@ def job(path):
     if WRONG == "dies" and RANK == 1:
         with open(f"{path}.{RANK}.error", "w", encoding="utf-8") as file:
             file.write("RuntimeError: the reason")
-        sys.exit("what torchrun says")
+        sys.exit("microdnn: the last word\nwhat torchrun says")
     with open(f"{path}.{RANK}.new", "w", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     os.replace(f"{path}.{RANK}.new", f"{path}.{RANK}")
