@@ -92,7 +92,7 @@ halves_what_is_not_there() {
 short_run() { # file, arguments...
     short_file=$1
     shift
-    "$train_cnn" --data "$data" --quiet --find-repeats 1 --batch "$(few 16 32)" --iterations 6 --json "$short_file" "$@"
+    "$train_cnn" --data "$data" --quiet --find-repeats 1 --batch "$(few 8 32)" --iterations 6 --json "$short_file" "$@"
 }
 
 # holds EXPRESSION: of a and b, the results of two runs
@@ -139,6 +139,7 @@ trains_alike() { # tolerance, models, arguments...: with the losses of a.json
 digits_train_alike() { # models, arguments...
     models=$1
     shift
+    thorough || set -- --search heuristic "$@"
     short_run "$TMPDIR/a.json" "$@" && trains_alike 1e-6 "$models" "$@"
 }
 

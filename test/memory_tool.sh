@@ -7,7 +7,7 @@ build=${MDNN_BUILD:-build}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 tool=$(realpath "$build/microdnn")
-program="$(realpath "$build/train_cnn") --net lenet --batch 256 --search heuristic --workspace-limit 64k"
+program="$(realpath "$build/train_cnn") --net lenet --batch 128 --search heuristic --workspace-limit 64k"
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
 export MICRODNN_MEMORY_KERNELS= # what the user has learned is no matter of tests
 export MICRODNN_CONVOLUTION_POLICY=off # the same algorithms with and without the library
@@ -38,7 +38,7 @@ P
 
 a_budget_changes_no_loss() {
     iterations=$(few 2 3)
-    if ! train stock "$iterations" || ! train small "$iterations" --memory 20m --trace "$work/trace.json"; then
+    if ! train stock "$iterations" || ! train small "$iterations" --memory 10m --trace "$work/trace.json"; then
         cat "$work/err"
         return 1
     fi
@@ -47,15 +47,15 @@ assert losses("stock") and losses("stock") == losses("small"), (losses("stock"),
 assert read("stock.stats")["memory"] == []'
 }
 a_budget_can_be_a_share_of_the_device() {
-    MICRODNN_SIM_MEMORY=80MiB train share 1 --memory 25% && python '
+    MICRODNN_SIM_MEMORY=40MiB train share 1 --memory 25% && python '
 m = memory("share")
-assert m["peak_live_bytes"] > m["budget_bytes"] == 20 << 20, m' || { cat "$work/err"; return 1; }
+assert m["peak_live_bytes"] > m["budget_bytes"] == 10 << 20, m' || { cat "$work/err"; return 1; }
     ! MICRODNN_SIM_MEMORY=80MiB train tiny 1 --memory 1% && grep -q 'is less than a chunk of memory, 2MiB' "$work/err"
 }
 statistics_tell_what_moved() {
     python '
 m = memory("small")
-assert m["peak_live_bytes"] > m["budget_bytes"] == 20 << 20, m
+assert m["peak_live_bytes"] > m["budget_bytes"] == 10 << 20, m
 assert 0 < m["peak_resident_bytes"] <= m["budget_bytes"], m
 assert min(m["out_bytes"], m["in_bytes"], m["operations"], m["host_bytes"]) > 0, m
 assert m["refused"] == 0 and m["smallest_budget_bytes"] <= m["budget_bytes"], m'
@@ -71,7 +71,7 @@ ends = [event["id"] for event in kinds["e"]]
 assert sorted(moves) == sorted(ends), (len(moves), len(ends))
 resident = [e["args"]["bytes"] for e in kinds["C"] if e["name"] == "resident"]
 budget = [e["args"]["bytes"] for e in kinds["C"] if e["name"] == "budget"]
-assert resident and set(budget) == {20 << 20} and max(resident) <= 20 << 20, budget
+assert resident and set(budget) == {10 << 20} and max(resident) <= 10 << 20, budget
 m = memory("small")
 assert sum(event["name"] == "out" for event in moves.values()) >= m["demand_leaves"] > 0
 marks = [event for event in kinds["i"] if event["s"] == "t"]
@@ -96,14 +96,14 @@ assert len(merged) == len(events) + 2
 assert [event["ts"] for event in merged if event["name"] == "aten::add"] == [1700000000000250.5]'
 }
 the_iteration_is_recorded() {
-    train record 8 --memory 20m --record "$work/run.%p.record" || return 1
+    train record 8 --memory 10m --record "$work/run.%p.record" || return 1
     head -n 1 "$work"/run.*.record | grep -qx 'microdnn-record 1' && python '
 import glob
 lines = open(glob.glob(base + "/run.*.record")[0]).read().splitlines()
 found = dict(line.split(" ", 1) for line in lines[:9])
 m = memory("record")
 assert found["program"] == "train_cnn" and found["simulated"] == "yes", found
-assert int(found["budget"]) == 20 << 20 >= int(found["ranges"]) > 0, found
+assert int(found["budget"]) == 10 << 20 >= int(found["ranges"]) > 0, found
 assert f"operations {m['"'period_operations'"']}" in lines
 times = [float(line.split()[1]) for line in lines if line.startswith("variant ")]
 assert abs(sum(times) / 1e3 - m["compute_ms"]) < 1e-3 * m["compute_ms"], (sum(times), m)
@@ -111,7 +111,7 @@ assert lines[-1] == "end", lines[-1]'
 }
 # `run` refuses such a name; the library, which sees it later, goes on.
 a_record_that_cannot_be_written_is_no_reason_to_stop() {
-    ! train record 8 --memory 20m --record "$work/missing/run.record" &&
+    ! train record 8 --memory 10m --record "$work/missing/run.record" &&
         grep -q 'missing/run.record cannot be written: No such file' "$work/err" || { cat "$work/err"; return 1; }
     # shellcheck disable=SC2086  # words
     (
@@ -122,7 +122,7 @@ a_record_that_cannot_be_written_is_no_reason_to_stop() {
     [ "$(grep -c 'cannot write the record .*/missing/run.record: No such file or directory' "$work/err")" = 1 ]
 }
 a_budget_below_the_floor_is_refused_with_a_better_one() {
-    ! MICRODNN_MEMORY_TAIL=no train tiny 4 --memory 12m && grep -q 'refused: nothing more can leave within the budget of' "$work/err" &&
+    ! MICRODNN_MEMORY_TAIL=no train tiny 2 --memory 8m && grep -q 'refused: nothing more can leave within the budget of' "$work/err" &&
         grep -q 'at least .* are needed' "$work/err" && python '
 m = memory("tiny")
 assert m["refused"] > 0 and m["refused_budget_bytes"] > m["budget_bytes"], m
@@ -130,7 +130,7 @@ assert m["peak_resident_bytes"] <= m["budget_bytes"], m'
 }
 verify_is_clean() {
     # shellcheck disable=SC2086  # words
-    simulated "$tool" verify --memory 18m -- $program --iterations 1 > "$work/out" 2> "$work/err" ||
+    simulated "$tool" verify --memory 10m -- $program --iterations 1 > "$work/out" 2> "$work/err" ||
         { cat "$work/err"; return 1; }
     tail -n 1 "$work/err" | grep -qx 'microdnn verify: clean, [1-9][0-9]* operations'
 }
@@ -220,7 +220,7 @@ without_host_handles_it_is_as_fast_and_says_so() {
 # Another process's statistics that say nothing are no reason to call it clean.
 verify_reads_all_statistics() {
     # shellcheck disable=SC2016 # the program's shell expands it
-    simulated "$tool" verify --memory 18m -- sh -c "$program"' --batch 16 --iterations 1 &&
+    simulated "$tool" verify --memory 10m -- sh -c "$program"' --batch 16 --iterations 1 &&
         echo rubbish >"${MICRODNN_GENERAL_STATS_FILE%/*}/1"' > "$work/out" 2> "$work/err"
     [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
 }

@@ -40,11 +40,10 @@ rounds() {
 # Until the library's thread has changed so many mappings, however long that takes.
 await_background() { # process
     while kill -0 "$1" 2>/dev/null; do
-        "$MDNN_BUILD/microdnn" stats --json "$stats.live" >"$TMPDIR/live.json" 2>/dev/null &&
-            python3 -c 'import json, sys
-memory = json.load(open(sys.argv[1]))["memory"]
-sys.exit(not memory or memory[0]["background_chunks"] <= 20)' "$TMPDIR/live.json" && return 0
-        sleep 0.2
+        changed=$("$MDNN_BUILD/microdnn" stats --json "$stats.live" 2>/dev/null |
+            sed -n '/"background_chunks"/{s/.*"background_chunks": *\([0-9]*\).*/\1/p;q;}')
+        [ "${changed:-0}" -le 20 ] || return 0
+        sleep 0.1
     done
     return 1
 }

@@ -25,7 +25,7 @@ typedef struct kernels {
     CUfunction mix, mix_hidden;
 } kernels_t;
 
-static int operations = 300; /* at random; more with all that there is to test (test/tap.sh) */
+static int operations = 150; /* at random; more with all that there is to test (test/tap.sh) */
 static size_t live_limit;
 static bool hidden;
 static kernels_t kernels[2]; /* of each device */
@@ -899,13 +899,14 @@ static void resets(uint64_t seed)
 /* Without kernels, whose code ends with each reset. */
 static void *reset_again_and_again(void *context)
 {
-    enum { ROUNDS = 8, STEPS = 60 };
+    enum { ROUNDS = 8 };
+    const int steps = operations / 12;
     const uint64_t seed = *(const uint64_t *)context;
     CUDA(cudaSetDevice(0));
     for (int round = 0; round < ROUNDS; round++) {
         run_t run;
         begin(&run, seed * ROUNDS + (uint64_t)round, live_limit, 2);
-        for (int i = 0; i < STEPS; i++) {
+        for (int i = 0; i < steps; i++) {
             copy(&run, some_buffer(&run), some_buffer(&run));
             upload(&run, some_buffer(&run));
             check_all(&run, some_buffer(&run));
@@ -1036,7 +1037,7 @@ static void *use_carelessly(void *context)
 static void reset_under(uint64_t seed)
 {
     enum { USERS = 2 };
-    const int resets = getenv("MDNN_THOROUGH") ? 40 : 16;
+    const int resets = getenv("MDNN_THOROUGH") ? 40 : 6;
     pthread_t users[USERS];
     for (int i = 0; i < USERS; i++)
         CHECK(pthread_create(&users[i], NULL, use_carelessly, NULL) == 0);
@@ -1078,32 +1079,35 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(uint64_t seed);
         bool own_context;
-    } programs[] = {{"one_stream", one_stream, false},
-                    {"many_streams", many_streams, false},
-                    {"rounds", rounds, false},
-                    {"rounds_until", rounds_until, false},
-                    {"early", early, false},
-                    {"default_stream", default_stream, false},
-                    {"threads", threads, false},
-                    {"graphs", graphs, false},
-                    {"contexts", contexts, false},
-                    {"faulty", faulty, false},
-                    {"unreadable", unreadable, false},
-                    {"resets", resets, false},
-                    {"reset_beside", reset_beside, false},
-                    {"reset_unused", reset_unused, false},
-                    {"reset_under", reset_under, false},
-                    {"own_context", own_context, true},
-                    {"refused", refused, false},
-                    {"wait_beside", wait_beside, false},
-                    {"devices", devices, false},
-                    {"peers", peers, false}};
-    if (getenv("MDNN_THOROUGH"))
-        operations = 700;
+        int operations; /* where few do not bring it about, else 0 */
+    } programs[] = {{"one_stream", one_stream, false, 0},
+                    {"many_streams", many_streams, false, 0},
+                    {"rounds", rounds, false, 0},
+                    {"rounds_until", rounds_until, false, 0},
+                    {"early", early, false, 0},
+                    {"default_stream", default_stream, false, 0},
+                    {"threads", threads, false, 0},
+                    {"graphs", graphs, false, 300},
+                    {"contexts", contexts, false, 300},
+                    {"faulty", faulty, false, 0},
+                    {"unreadable", unreadable, false, 0},
+                    {"resets", resets, false, 300},
+                    {"reset_beside", reset_beside, false, 0},
+                    {"reset_unused", reset_unused, false, 0},
+                    {"reset_under", reset_under, false, 0},
+                    {"own_context", own_context, true, 0},
+                    {"refused", refused, false, 0},
+                    {"wait_beside", wait_beside, false, 0},
+                    {"devices", devices, false, 0},
+                    {"peers", peers, false, 300}};
     hidden = argc == 5 && strcmp(argv[4], "hidden") == 0;
     for (size_t i = 0; (argc == 4 || hidden) && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
             live_limit = strtoull(argv[3], NULL, 10);
+            if (programs[i].operations > 0)
+                operations = programs[i].operations;
+            if (getenv("MDNN_THOROUGH"))
+                operations = 700;
             if (!programs[i].own_context)
                 load_mix();
             programs[i].run(strtoull(argv[2], NULL, 10));

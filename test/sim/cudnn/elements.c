@@ -224,6 +224,8 @@ double sim_scaling(const void *value, cudnnDataType_t type)
 void sim_activate(cudnnActivationMode_t mode, double coefficient, double swish_beta, size_t count,
                   double *values)
 {
+    if (mode == CUDNN_ACTIVATION_IDENTITY)
+        return;
     for (size_t i = 0; i < count; i++) {
         const double x = values[i];
         switch (mode) {
