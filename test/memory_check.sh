@@ -254,6 +254,20 @@ assert answer == (None, {"skipped": "two ranks need two GPUs, and there is one"}
 END
 }
 
+# Each type meets each budget.
+plans_come_true() {
+    passes --part plans --only 'resnet50 b256' &&
+        says '[(row["verdict"], row["plan_ms"], row["library_ms"], row["save_on_cpu"]["ms"]) for row in rows.values()] ==
+              [("held", 100.0, 100.0, 400.0)] * 2' &&
+        PYTHONPATH=scripts/gpu PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
+import collections
+import memory_plans as plans
+pairs = collections.Counter((row.mode, row.share) for row in plans.PLANS)
+assert len(plans.PLANS) == 18 and len(pairs) == 9 and min(pairs.values()) >= 1, pairs
+assert len({row.net for row in plans.PLANS}) == 10
+END
+}
+
 plan_is_said() {
     passes --part speed --only vgg16 &&
         says '[row["plan"]["active"] for row in rows.values()] == [True, False, True, True, True] and
@@ -406,7 +420,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 52
+plan 54
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -446,6 +460,8 @@ check 'a refusal of it that nobody said is found' wrong jax unclear 'does not sa
 check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above a budget' \
     --part budget --only resnet50
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
+check 'iterations are compared with plans made beforehand, and with save_on_cpu' plans_come_true
+check 'a plan that does not come true is found' wrong vgg16 slow '2.00 of the plan' --part plans --only 'vgg16 b256 tf32'
 check 'whether a plan was active is said' plan_is_said
 check 'however long the first iterations take, more are warm' first_iterations_may_search
 check 'first losses are those of a new training on both sides' losses_are_of_new_trainings

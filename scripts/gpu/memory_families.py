@@ -10,6 +10,7 @@ its field write it. A plain PyTorch program: it knows nothing of microdnn.
     gpt2              Hugging Face's, from a configuration
     gpt2_50k          the same with a vocabulary of 50,257 tokens, as GPT-2 has it
     bert              Hugging Face's BERT-base, from a configuration
+    deeplabv3_resnet50  torchvision's, with a class for each pixel
     lstm_lm           a language model of two LSTM layers
     random_shapes     ResNet-50 with another batch and resolution in every iteration
     registration      3-D convolutions without cuDNN, of the sizes of pytorch issue 166790
@@ -21,6 +22,7 @@ import os
 import random
 
 import torch
+import torchvision
 
 import memory_programs as programs
 from memory_programs import Skipped, Training
@@ -427,7 +429,24 @@ class VideoFrames(Registration):
             return self.loss(self.data, self.labels)
 
 
-FAMILIES = {"fno2d": Fno2d, "small_systems": SmallSystems, "large_systems": LargeSystems, "per_sample": PerSample,
+# --- Segmentation -----------------------------------------------------------------------------------
+class Segmentation(Training):
+    """torchvision's networks of this kind return a dictionary."""
+
+    CLASSES = 21
+
+    def parts(self, net, size):
+        layout, side = programs.layout_of(net, self.mode), size or 224
+        model = torchvision.models.get_model(net, weights=None, weights_backbone=None, num_classes=self.CLASSES, aux_loss=False)
+        data = torch.randn(self.batch, 3, side, side).to(memory_format=layout)
+        return model.train().to(memory_format=layout), data, torch.randint(self.CLASSES, (self.batch, side, side))
+
+    def loss(self, data, labels):
+        with self.casts():
+            return torch.nn.functional.cross_entropy(self.model(data)["out"], labels)
+
+
+FAMILIES = {"deeplabv3_resnet50": Segmentation, "fno2d": Fno2d, "small_systems": SmallSystems, "large_systems": LargeSystems, "per_sample": PerSample,
             "graph": Graph, "conformer": Conformer, "gpt2": Gpt2, "bert": Bert, "gpt2_50k": LargeGpt2, "lstm_lm": LstmModel,
             "random_shapes": RandomShapes, "registration": Registration, "video_frames": VideoFrames}
 
