@@ -71,6 +71,11 @@ program_handles() {
             "$MDNN_BUILD/test/clients/program_handles" "$1" "$handles_seed" >"$TMPDIR/program_handles" || return 1
     done
 }
+beside_others() { # the driver needs one of 32 MiB
+    limited 60 env MICRODNN_SIM_MEMORY=64MiB MICRODNN_SIM_OTHERS=32MiB MICRODNN_SIM_LIMIT=31MiB \
+        MICRODNN_MEMORY_BUDGET=64MiB MICRODNN_CONVOLUTION_POLICY=off LD_PRELOAD="$preload" \
+        "$MDNN_BUILD/test/clients/virtual_memory" many_streams 1 $((60 * 1048576))
+}
 tails() { limited 120 test/tail.sh; }
 loans() { limited 120 test/loans.sh; }
 library_calls() { unnamed library_calls "$@"; }

@@ -18,6 +18,15 @@ program() {
     done
 }
 
+# A budget of all of the device, of which another process holds half, and of which the driver needs a part.
+beside_others() {
+    for seed in $(few 1 '1 2 3 4'); do
+        MICRODNN_SIM_MEMORY=64MiB MICRODNN_SIM_OTHERS=32MiB MICRODNN_SIM_LIMIT=31MiB MICRODNN_SIM_SEED=$seed \
+            under $((64 * mebibyte)) "$client" many_streams "$seed" "$held" || { echo "seed $seed"; cat "$log"; return 1; }
+        holds "memory['peak_resident_bytes'] <= 31 * 2**20 and memory['out_bytes'] > 0" && said_nothing || return 1
+    done
+}
+
 # The waits of the host have kinds, and returns on demand have causes.
 host_time_adds_up="abs(sum(memory[f'host_{kind}_ms'] for kind in ('copies', 'work', 'pinning')) - memory['host_wait_ms']) < 0.01
     and sum(memory[f'returned_{why}'] for why in ('unplanned', 'unknown', 'sent_away', 'late')) == memory['demand_returns']
@@ -205,10 +214,11 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan $(few 37 43)
+plan $(few 38 44)
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
+check "what another process holds, and the driver needs, is left alone" beside_others
 check "rounds that are planned for are right, and within the budget" rounds
 check "mappings that change in the background are right" maps_in_background
 check "what is allocated early is right, and sends less away" early

@@ -14,6 +14,7 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
 {
     mdnn_memory_t *const memory = context;
     const uint64_t there = mdnn_memory_chunks_there(memory);
+    mdnn_memory_look_for_room(memory, there + 1);
     if ((there >= memory->chunk_limit ||
          (there + 1) * memory->chunk_bytes + memory->aside_bytes + memory->claimed_bytes >
              memory->config.budget_bytes) &&
@@ -22,8 +23,10 @@ static mdnn_status_t create_chunk(void *context, uint64_t *chunk)
     const double begin_us = memory->device.now_us(memory->context);
     const mdnn_status_t status = memory->device.create_chunk(memory->context, chunk);
     mdnn_memory_note_part(memory, MDNN_HOST_TIME_making, begin_us);
-    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
+    if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY) {
         memory->chunk_limit = there; /* until the next demand */
+        memory->chunks_known = 0;
+    }
     MDNN_TRY(status);
     memory->report.created++;
     memory->steps++;
@@ -280,7 +283,7 @@ mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory)
     return mdnn_follower_report(memory->follower);
 }
 
-uint64_t mdnn_memory_available(const mdnn_memory_t *memory)
+uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory)
 {
     const uint64_t largest = memory->report.largest_operation_bytes,
                    live = memory->live_room_bytes; /* no operation on what is alive takes more */
@@ -289,4 +292,10 @@ uint64_t mdnn_memory_available(const mdnn_memory_t *memory)
     const uint64_t taken = mdnn_memory_stuck_bytes(memory) + most;
     const uint64_t budget = memory->chunk_limit * memory->chunk_bytes;
     return budget > taken ? budget - taken : 0;
+}
+
+uint64_t mdnn_memory_available(mdnn_memory_t *memory)
+{
+    mdnn_memory_look_for_room(memory, memory->config.budget_bytes / memory->chunk_bytes);
+    return mdnn_memory_room_left(memory);
 }

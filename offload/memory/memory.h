@@ -77,6 +77,9 @@ typedef struct mdnn_memory_device {
      * may seem not to pass until later work has ended, too. NULL: not needed. */
     void (*fix)(void *context, mdnn_stream_point_t point);
     mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_stream_point_t point);
+    /* How much more memory chunks may take on the device now, whatever the budget is: others hold memory, too, and some is
+     * left for the driver. NULL: as much as the budget says. */
+    uint64_t (*room)(void *context);
 
     /* Takes pinned host memory. BUSY: it is being allocated, so ask again; OUT_OF_MEMORY: there is no more. */
     mdnn_status_t (*take_slot)(void *context, uint64_t *slot);
@@ -436,6 +439,6 @@ mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 /* What cuMemGetInfo reports as free: the bytes that an allocation could get now and use beside what is alive. That is
  * the budget, less memory that cannot leave, and less the largest operation so far or all memory that is alive,
  * whichever is smaller. */
-uint64_t mdnn_memory_available(const mdnn_memory_t *memory);
+uint64_t mdnn_memory_available(mdnn_memory_t *memory);
 
 #endif

@@ -30,9 +30,27 @@ uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
 
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory)
 {
-    const uint64_t others = memory->aside_bytes + memory->claimed_bytes,
+    const uint64_t others = memory->aside_bytes + memory->claimed_bytes + memory->foreign_bytes,
                    budget = memory->config.budget_bytes;
     return others < budget ? (budget - others) / memory->chunk_bytes : 0;
+}
+
+/* Another process may take what is free until the chunks are made; so they are asked for anew from time to time. */
+void mdnn_memory_look_for_room(mdnn_memory_t *memory, uint64_t chunks)
+{
+    enum { AHEAD = 16 };
+    const uint64_t there = mdnn_memory_chunks_there(memory), budget = memory->config.budget_bytes;
+    if (!memory->device.room || chunks <= mdnn_max(there, memory->chunks_known) ||
+        MDNN_FAULT(OTHER_PROCESSES_ARE_IGNORED))
+        return;
+    const uint64_t room = memory->device.room(memory->context);
+    const uint64_t possible = there * memory->chunk_bytes + memory->aside_bytes + room;
+    const uint64_t before = memory->foreign_bytes;
+    memory->foreign_bytes = budget > possible ? budget - possible : 0;
+    memory->chunks_known =
+        there + mdnn_min(room / memory->chunk_bytes, mdnn_max(AHEAD, chunks - there));
+    if (memory->foreign_bytes != before)
+        memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
 }
 
 /* What is being made room for is not there yet. */

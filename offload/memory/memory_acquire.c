@@ -164,6 +164,8 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
     mdnn_patience_t patience = mdnn_memory_patience(memory);
     mdnn_status_t status;
     MDNN_TRY(mdnn_memory_take_turn(memory, turn));
+    mdnn_memory_look_for_room(memory, request.chunks +
+                                          mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes);
     if (may_have_tail && needs_tail(memory, bytes, request.chunks)) {
         if (reserve(memory, bytes, request.chunks, true, allocation) == MDNN_STATUS_OK)
             return MDNN_STATUS_OK;

@@ -181,6 +181,8 @@ struct mdnn_memory {
     uint64_t chunk_limit;     /* chunks that the budget allows, or the device has */
     uint64_t aside_bytes;     /* part of the budget that is for memory other than chunks; */
     uint64_t claimed_bytes;   /* and the part that such memory will have once there is room */
+    uint64_t foreign_bytes;   /* and the part that the device cannot give, when last looked */
+    uint64_t chunks_known;    /* so many chunks it can give without another look */
     uint64_t live_room_bytes; /* what all that is not freed takes, wherever its content is, */
     /* and of that the part that has no allocation yet */
     uint64_t promised_bytes, promised_room_bytes;
@@ -272,6 +274,10 @@ bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);
 /* The number of chunks, and how many there may be beside the memory that is set aside. */
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
+/* As mdnn_memory_available, by what is known of the device. */
+uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory);
+/* Asks the device how much of the budget it can give, unless so many chunks are known to be possible. */
+void mdnn_memory_look_for_room(mdnn_memory_t *memory, uint64_t chunks);
 void mdnn_memory_note_resident(mdnn_memory_t *memory);
 /* Notes that an allocation or an operation failed for which this budget would have been enough.
  * `needed`: the program may not be able to go on without it; otherwise mdnn_memory_judge_refusal

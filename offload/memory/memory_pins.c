@@ -134,5 +134,5 @@ bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address)
 {
     const mdnn_allocation_t *const allocation = mdnn_allocation_find_kept(memory, address);
     return !allocation || !allocation->range || allocation->stays || allocation->pins > 0 ||
-           allocation->room <= mdnn_memory_available(memory);
+           allocation->room <= mdnn_memory_room_left(memory);
 }

@@ -44,6 +44,8 @@ void mdnn_memory_begin_demand(mdnn_memory_t *memory, const mdnn_patience_t *pati
     memory->least_chunks = least;
     memory->demands++;
     memory->trouble = MDNN_STATUS_OK;
+    if (memory->foreign_bytes > 0)
+        mdnn_memory_look_for_room(memory, mdnn_memory_chunks_there(memory) + 1);
     memory->chunk_limit = mdnn_memory_chunks_allowed(memory);
 }
 

@@ -99,6 +99,18 @@ static double now_us(void *context)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
+/* The driver takes memory, too, when it loads a kernel, for example. */
+static uint64_t room(void *context)
+{
+    enum { DRIVERS_SHARE = 64 };
+    const mdnn_device_memory_t *const memory = context;
+    size_t free_bytes = 0, total_bytes = 0;
+    if (memory->config.driver->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        return UINT64_MAX / 2; /* not known: the driver refuses what it does not have */
+    const size_t drivers = total_bytes / DRIVERS_SHARE;
+    return free_bytes > drivers ? free_bytes - drivers : 0;
+}
+
 static void event(void *context, const mdnn_memory_event_t *what)
 {
     const mdnn_device_memory_t *const memory = context;
@@ -124,6 +136,7 @@ mdnn_memory_device_t mdnn_device_memory_functions(void)
                                   .opened_here = mdnn_device_opened_here,
                                   .fix = mdnn_device_fix_point,
                                   .wait_in_stream = mdnn_device_wait_in_stream,
+                                  .room = room,
                                   .take_slot = take_slot,
                                   .give_slot = give_slot,
                                   .wait_for_slot = wait_for_slot,

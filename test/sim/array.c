@@ -60,7 +60,7 @@ static CUresult create(array_t **out, const CUDA_ARRAY3D_DESCRIPTOR *like, unsig
         bytes += level_bytes(like, level);
     bytes = (bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
     CUresult result = sim_capture_guard();
-    if (result == CUDA_SUCCESS && bytes > device->profile.memory_bytes - device->used_bytes)
+    if (result == CUDA_SUCCESS && bytes > sim_free_bytes(device))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS)
         return result;

@@ -118,6 +118,7 @@ static void configure_locked(void)
         device->profile = profile ? *profile : profiles[0];
         device->profile.memory_bytes =
             environment_number("MICRODNN_SIM_MEMORY", device->profile.memory_bytes);
+        device->others_bytes = environment_number("MICRODNN_SIM_OTHERS", 0);
     }
     sim_read_faults();
 }
@@ -220,6 +221,12 @@ bool sim_pop_current(void)
 sim_device_t *sim_device(int device)
 {
     return device >= 0 && device < sim_engine.device_count ? &sim_engine.devices[device] : NULL;
+}
+
+uint64_t sim_free_bytes(const sim_device_t *device)
+{
+    const uint64_t taken = device->used_bytes + device->others_bytes;
+    return taken < device->profile.memory_bytes ? device->profile.memory_bytes - taken : 0;
 }
 
 void sim_memory_taken(sim_device_t *device, uint64_t bytes)

@@ -156,6 +156,7 @@ typedef struct sim_device {
     struct CUctx_st context;
     bool context_exists;
     uint64_t used_bytes, most_used_bytes;
+    uint64_t others_bytes; /* that other processes hold */
     sim_op_t *busy[SIM_UNITS];
 } sim_device_t;
 
@@ -214,6 +215,7 @@ bool sim_push_current(CUcontext context);
 bool sim_pop_current(void);
 sim_device_t *sim_device(int device);
 /* Count memory of a device. */
+uint64_t sim_free_bytes(const sim_device_t *device);
 void sim_memory_taken(sim_device_t *device, uint64_t bytes);
 void sim_memory_given_back(sim_device_t *device, uint64_t bytes);
 bool sim_context_exists(CUcontext context);

@@ -56,7 +56,7 @@ bool sim_graph_memory_lose(sim_graph_memory_t *memory)
 static bool has_room(const sim_device_t *device, uint64_t bytes)
 {
     uint64_t pages = (bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
-    return pages >= bytes && pages <= device->profile.memory_bytes - device->used_bytes;
+    return pages >= bytes && pages <= sim_free_bytes(device);
 }
 
 CUresult sim_graph_memory_back(const sim_work_t *node)

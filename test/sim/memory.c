@@ -20,7 +20,7 @@ static double memory_cost_us(uint64_t bytes, double small_us, double large_us, d
 static bool fits(const sim_device_t *device, uint64_t bytes)
 {
     uint64_t pages = (bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
-    return pages >= bytes && pages <= device->profile.memory_bytes - device->used_bytes;
+    return pages >= bytes && pages <= sim_free_bytes(device);
 }
 
 static CUresult add_device_range(CUdeviceptr *out, int index, uint64_t bytes)
@@ -113,7 +113,7 @@ static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
     sim_clock_advance();
     const sim_device_t *device = sim_device(sim_current()->device);
     if (free_bytes)
-        *free_bytes = device->profile.memory_bytes - device->used_bytes;
+        *free_bytes = sim_free_bytes(device);
     if (total_bytes)
         *total_bytes = device->profile.memory_bytes;
     return CUDA_SUCCESS;

@@ -186,7 +186,7 @@ static uint64_t unused(CUmemoryPool pool)
 
 static uint64_t device_room(int device)
 {
-    return sim_device(device)->profile.memory_bytes - sim_device(device)->used_bytes;
+    return sim_free_bytes(sim_device(device));
 }
 
 /* Makes *search find `bytes`, growing the pool if it must. false: there is not so much. */

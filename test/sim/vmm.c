@@ -168,7 +168,7 @@ static bool has_room(const CUmemLocation *location, uint64_t bytes)
     if (!on_device(location))
         return true;
     const sim_device_t *device = sim_device(location->id);
-    return bytes <= device->profile.memory_bytes - device->used_bytes;
+    return bytes <= sim_free_bytes(device);
 }
 
 static CUresult create(CUmemGenericAllocationHandle *out, size_t bytes,
