@@ -49,7 +49,7 @@ for name in one_stream many_streams default_stream threads graphs own_context; d
 done
 check "and on two devices that work on each other's memory" hidden_peers
 for call in cuMemMap cuMemSetAccess cuMemUnmap cuMemCreate; do
-    positions=$(few '2 60' '2 60 61 150')
+    positions=$(few '2 30' '2 60 61 150')
     [ $call != cuMemCreate ] || positions=$(few '2 20' '2 10 20 21')
     check "and where $call fails they are right or get an error" hidden_faults $call "$positions"
 done

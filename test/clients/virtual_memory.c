@@ -1098,7 +1098,7 @@ int main(int argc, char **argv)
                     {"own_context", own_context, true, 0},
                     {"refused", refused, false, 0},
                     {"wait_beside", wait_beside, false, 0},
-                    {"devices", devices, false, 0},
+                    {"devices", devices, false, 300},
                     {"peers", peers, false, 300}};
     hidden = argc == 5 && strcmp(argv[4], "hidden") == 0;
     for (size_t i = 0; (argc == 4 || hidden) && i < sizeof programs / sizeof *programs; i++)
