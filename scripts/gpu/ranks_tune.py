@@ -7,9 +7,10 @@ import time
 import machine as machines
 from processes import Failed
 
-# Types and layouts have no convolution in common, so none is measured twice.
-NETWORK = ("--net", "resnet50", "--batch", "16", "--workspace-limit", "8MiB", "--dtype", "fp32", "--dtype", "tf32",
-           "--dtype", "fp16", "--dtype", "bf16", "--layout", "nchw", "--layout", "nhwc")
+# Types and layouts have no convolution in common, so none is measured twice. Not bf16: cuDNN 9.19 has no gradient of a bias
+# in it, so train_cnn stops there.
+NETWORK = ("--net", "resnet50", "--batch", "32", "--workspace-limit", "8MiB", "--dtype", "fp32", "--dtype", "tf32",
+           "--dtype", "fp16", "--layout", "nchw", "--layout", "nhwc")
 SMALL = ("--net", "lenet", "--batch", "4", "--workspace-limit", "16k", "--dtype", "fp32", "--dtype", "tf32")
 LEAST_S = 20  # on one GPU: else starting the programs is what is measured
 
