@@ -92,7 +92,7 @@ halves_what_is_not_there() {
 short_run() { # file, arguments...
     short_file=$1
     shift
-    "$train_cnn" --data "$data" --quiet --find-repeats 1 --batch "$(few 8 32)" --iterations 6 --json "$short_file" "$@"
+    "$train_cnn" --data "$data" --quiet --find-repeats 1 --batch "$(few 8 32)" --iterations "$(few 4 6)" --json "$short_file" "$@"
 }
 
 # holds EXPRESSION: of a and b, the results of two runs

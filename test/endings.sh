@@ -13,7 +13,7 @@ each=$(few 2 4) # MiB of each of 16 buffers, three quarters of which fit
 # ends STATUS HOW
 ends() {
     by_itself sh -c '"$0" "$1" >/dev/null 2>&1; [ $? -eq "$2" ]' "$client" "$2" "$1" || return 1
-    for threads in 0 1; do
+    for threads in $(few 1 '0 1'); do
         for seed in $(few 1 '1 2'); do
             rm -f "$stats"
             MICRODNN_SIM_THREADS=$threads MICRODNN_SIM_SEED=$seed \

@@ -47,7 +47,7 @@ starts_warm() {
     measure "$@" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" || return 1
     cold_us=$us
     [ "$measurements" -gt 0 ] || { echo 'the first run measured nothing'; return 1; }
-    for run in second third; do
+    for run in $(few second 'second third'); do
         measure "$@" MICRODNN_CACHE_FILE="$TMPDIR/cache.db" || return 1
         listed=$(grep -c 'listed [0-9]' "$log" || true)
         echo "cold $cold_us us, $run $us us with $measurements measurements, $listed lists of engines"

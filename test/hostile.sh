@@ -7,9 +7,9 @@ here=$(dirname "$0")/hostile
 [ -e "$MDNN_BUILD/test/hostile/hostile" ] || skip_all "there is no simulated GPU in this build"
 without=$(cat "$here/without" 2>/dev/null)
 
-# A few that together run what all sixty run of the library.
-few_programs=$(few '1004 1008 1012 1024 1028 1047 1058' "$(seq 1000 1059)")
-few_above=$(few '1002 1003 1008 1011' "$(seq 1000 1099)")
+# A few that are quick.
+few_programs=$(few '1004 1012 1024 1058' "$(seq 1000 1059)")
+few_above=$(few '1002 1003' "$(seq 1000 1099)")
 programs() { # features that they are without, seeds
     all_without=$1
     shift

@@ -50,7 +50,7 @@ engines_pass() {
 
 # The layers of a network, each in its own shape.
 layers_pass() {
-    for type in fp32 tf32 fp16; do
+    for type in $(few tf32 'fp32 tf32 fp16'); do
         "$errors" record tiny $type "$TMPDIR/layers" || return 1
         MICRODNN_SIM_PROFILE=toy MICRODNN_STATS=json MICRODNN_STATS_FILE=$stats \
             LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library \

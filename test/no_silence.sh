@@ -2,6 +2,7 @@
 # What the user asked for and cannot have is said, in words and in one line per fault.
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
+lenet='--net lenet --batch 8 --find-repeats 1 --search heuristic --workspace-limit 64k --iterations 1'
 library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
 client=$MDNN_BUILD/test/shim/print_environment # looks up a function of CUDA, as programs do
 tool=$MDNN_BUILD/microdnn
@@ -54,8 +55,9 @@ run_refuses_files_that_cannot_be() {
 files_of_a_program() { # what is said, NAME=VALUE...
     text=$1
     shift
+    # shellcheck disable=SC2086 # words
     env "$@" LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library" LD_LIBRARY_PATH="$MDNN_BUILD/sim" \
-        MICRODNN_SIM_PROFILE=toy "$MDNN_BUILD/train_cnn" --net lenet --batch 8 --iterations 1 2>"$work/all" >"$work/out" || return 1
+        MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1 MICRODNN_WORKSPACE_LIMIT=16k "$MDNN_BUILD/train_cnn" $lenet 2>"$work/all" >"$work/out" || return 1
     grep nowhere "$work/all" >"$work/said"
     said "$text"
 }
@@ -79,10 +81,11 @@ for each in objects:
 }
 # Each would split the workspace, count and move.
 a_second_copy() {
+    # shellcheck disable=SC2086 # words
     mkdir -p "$work/copy" && cp "$library" "$work/copy/libmicrodnn.so" && [ -e "$MDNN_BUILD/sim/libcuda.so.1" ] || return 0
     env LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$library:$work/copy/libmicrodnn.so" LD_LIBRARY_PATH="$MDNN_BUILD/sim" \
-        MICRODNN_STATS=json MICRODNN_STATS_FILE="$work/stats.%p" MICRODNN_SIM_PROFILE=toy \
-        "$MDNN_BUILD/train_cnn" --net lenet --batch 8 --iterations 1 2>"$work/said" >"$work/out" &&
+        MICRODNN_STATS=json MICRODNN_STATS_FILE="$work/stats.%p" MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_POLICY=off \
+        "$MDNN_BUILD/train_cnn" $lenet 2>"$work/said" >"$work/out" &&
         said "another copy of the library is loaded, too, and is not used: $work/copy/libmicrodnn.so" &&
         [ "$(find "$work" -name 'stats.*' | wc -l)" = 1 ]
 }

@@ -80,11 +80,13 @@ unread_budgets() {
 
 unread_lines() {
     refused_in_a_file 'cannot be read (.*budget.ini:2)' '[memory]' 'budget = 12 gigabytes' &&
-        refused_in_a_file 'budget.ini:2)' '[memory]' 'bugdet = 12GiB' &&
-        refused_in_a_file 'budget.ini:2)' '[memory]' 'budget 12GiB' &&
         refused_in_a_file 'budget.ini:2)' '[memroy]' 'budget = 12GiB' &&
-        refused_in_a_file 'budget.ini:1)' 'budget = 12GiB' &&
-        refused_in_a_file 'budget.ini:2)' '[general]' 'budget = 12GiB'
+        { ! thorough || {
+            refused_in_a_file 'budget.ini:2)' '[memory]' 'bugdet = 12GiB' &&
+                refused_in_a_file 'budget.ini:2)' '[memory]' 'budget 12GiB' &&
+                refused_in_a_file 'budget.ini:1)' 'budget = 12GiB' &&
+                refused_in_a_file 'budget.ini:2)' '[general]' 'budget = 12GiB'
+        }; }
 }
 
 # What is said later, and can be read, counts.

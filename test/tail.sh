@@ -37,7 +37,7 @@ host_limit_is_named() {
 # The chunk is there, but the driver finds no room for what it needs itself, one time.
 short_once() {
     for function in cuMemMap cuMemSetAccess; do
-        for nth in $(few '10 18 40' "$(seq 6 60)"); do
+        for nth in $(few 18 "$(seq 6 60)"); do
             MICRODNN_SIM_FAULTS=$function:$nth:2 under $((24 * mebibyte)) "$tail" two_streams 1 &&
                 holds "$in_budget and memory['refused'] == 0" || { echo "$function, call $nth"; cat "$log"; return 1; }
         done

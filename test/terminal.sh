@@ -34,8 +34,8 @@ start='^microdnn: [0-9:]* start: libmicrodnn [0-9.]* on .*simulated'
 
 says_what_it_does() {
     # shellcheck disable=SC2086 # words
-    watched --workspace-limit 16m -- $trains 2 || return 1
-    lines_are "$screen" "$start.*: no memory budget; micro-batches within 16MiB of workspace" \
+    watched --workspace-limit 1m -- $trains 2 || return 1
+    lines_are "$screen" "$start.*: no memory budget; micro-batches within 1MiB of workspace" \
         '^microdnn verdict: convolutions: .* of 14' || return 1
     grep -q 'microdnn: measures the convolution forward 8x1x8x8' "$raw"
 }
@@ -50,23 +50,23 @@ says_what_it_plans() {
 
 says_nothing_in_a_file() {
     # shellcheck disable=SC2086 # words
-    "$microdnn" run --library "$library" --workspace-limit 16m -- $trains 2 >"$TMPDIR/out" 2>&1 &&
+    "$microdnn" run --library "$library" --workspace-limit 1m -- $trains 2 >"$TMPDIR/out" 2>&1 &&
         lines_are "$TMPDIR/out"
 }
 
 shows_no_progress_beside_a_log_file() {
     # shellcheck disable=SC2086 # words
-    watched --stats brief --log-file "$TMPDIR/log" --workspace-limit 16m -- $trains 2 &&
+    watched --stats brief --log-file "$TMPDIR/log" --workspace-limit 1m -- $trains 2 &&
         lines_are "$raw" '^microdnn verdict: ' && lines_are "$TMPDIR/log" "$start"
 }
 
 does_not_speak_for_others() {
-    watched --workspace-limit 16m -- echo hello && lines_are "$raw" '^hello$'
+    watched --workspace-limit 1m -- echo hello && lines_are "$raw" '^hello$'
 }
 
 can_be_told_to_be_silent() {
     # shellcheck disable=SC2086 # words
-    watched --stats off --workspace-limit 16m -- $trains 2 && lines_are "$raw"
+    watched --stats off --workspace-limit 1m -- $trains 2 && lines_are "$raw"
 }
 
 plan 6

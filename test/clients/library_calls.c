@@ -19,7 +19,7 @@
 
 #include "test/clients/many_buffers.h"
 
-enum { SIDE = 512, BATCH = 3, ROUNDS = 24 };
+enum { SIDE = 512, BATCH = 3 };
 enum { NCCL_INVALID_ARGUMENT = 4, NCCL_IN_PROGRESS = 7 };
 
 typedef struct unique_id {
@@ -116,7 +116,7 @@ static void batches(uint64_t seed, int count)
     int chosen[3 * BATCH];
     begin(seed, count);
     begin_cublas();
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         choose(chosen, 3 * BATCH);
         write_arrays(chosen);
         work();
@@ -143,7 +143,7 @@ static void looked_up(uint64_t seed, int count)
     CHECK(getrf);
     begin(seed, count);
     begin_cublas();
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         choose(chosen, 3 * BATCH);
         write_arrays(chosen);
         work();
@@ -210,7 +210,7 @@ static void then_freed(uint64_t seed, int count)
     begin_cublas();
     CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    for (int round = 0; round < ROUNDS / 4; round++) {
+    for (int round = 0; round < 6; round++) {
         choose(chosen, 3 * BATCH);
         const int gone = chosen[0];
         write_arrays(chosen);
@@ -290,7 +290,7 @@ static void plans(uint64_t seed, int count)
     begin(seed, count);
     for (int i = 0; i < PLANS; i++)
         CHECK(cufftSetStream(made[i], stream) == 0);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         const int plan = pick(PLANS);
         work();
         add_tables(made[plan], pick(count));
@@ -334,7 +334,7 @@ static void transforms(uint64_t seed, int count)
         made[i] = new_plan(1 << 20);
         CHECK(cufftSetWorkArea(made[i], areas[i]) == 0);
     }
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         const int plan = pick(PLANS);
         if (pick(8) == 0) {
             CUDA(cudaStreamSynchronize(stream));
@@ -364,7 +364,7 @@ static void captured_transform(uint64_t seed, int count)
     CHECK(cufftExecC2C(plan, buffers[0], buffers[1], 1) == 0);
     CUDA(cudaStreamEndCapture(stream, &graph));
     CUDA(cudaGraphInstantiate(&executable, graph, 0));
-    for (int round = 0; round < ROUNDS / 4; round++) {
+    for (int round = 0; round < 6; round++) {
         work();
         CUDA(cudaGraphLaunch(executable, stream));
         for (uint32_t j = 0; j < MODEL_WORDS; j++)
@@ -443,7 +443,7 @@ static void collectives(uint64_t seed, int count)
 {
     begin(seed, count);
     begin_nccl(1);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         work();
         if (pick(2) == 0)
             one_collective();
@@ -459,7 +459,7 @@ static void simulated(uint64_t seed, int count)
 {
     begin(seed, count);
     begin_nccl(1);
-    for (int round = 0; round < ROUNDS / 2; round++) {
+    for (int round = 0; round < rounds / 2; round++) {
         int two[2];
         choose(two, 2);
         CHECK(ncclGroupStart() == 0);
@@ -477,7 +477,7 @@ static void launched_later(uint64_t seed, int count)
 {
     begin(seed, count);
     begin_nccl(0);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         work();
         if (pick(2) == 0)
             one_collective();
@@ -516,7 +516,7 @@ static void never_asked(uint64_t seed, int count)
     int two[2], before[2] = {0, 0};
     begin(seed, count);
     begin_nccl(0);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         choose(two, 2);
         if (pick(3) == 0)
             CHECK(ncclAllReduce(buffers[two[1]], buffers[two[0]], WORDS, -1, 0, comm, stream) ==
@@ -556,7 +556,7 @@ static void registered(uint64_t seed, int count)
     void *registration;
     begin(seed, count);
     begin_nccl(1);
-    for (int round = 0; round < ROUNDS / 10; round++) {
+    for (int round = 0; round < 2; round++) {
         const int one = pick(count);
         CHECK(ncclCommRegister(comm, buffers[one], WORDS * sizeof(uint32_t), &registration) == 0);
         use_and_deregister(registration, one);
@@ -571,7 +571,7 @@ static void registered_twice(uint64_t seed, int count)
     void *registration, *again;
     begin(seed, count);
     begin_nccl(1);
-    for (int round = 0; round < ROUNDS / 10; round++) {
+    for (int round = 0; round < 2; round++) {
         const int one = pick(count);
         CHECK(ncclCommRegister(comm, buffers[one], WORDS * sizeof(uint32_t), &registration) == 0);
         CHECK(ncclCommRegister(comm, buffers[one] + 1, sizeof(uint32_t), &again) == 0);
@@ -587,7 +587,7 @@ static void never_deregistered(uint64_t seed, int count)
 {
     void *registration;
     begin(seed, count);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         const int one = round % count;
         begin_nccl(1);
         if (pick(2) == 0)
@@ -613,7 +613,7 @@ static void all_registered(uint64_t seed, int count)
     work();
     for (int i = 0; i < count; i++)
         CHECK(ncclCommRegister(comm, buffers[i], WORDS * sizeof(uint32_t), &registrations[i]) == 0);
-    for (int round = 0; round < ROUNDS / 4; round++) {
+    for (int round = 0; round < 6; round++) {
         work();
         one_collective();
     }
@@ -653,7 +653,7 @@ static void many_comms(uint64_t seed, int count)
         comms[i] = comm;
     }
     begin(seed, count);
-    for (int round = 0; round < ROUNDS / 4; round++) {
+    for (int round = 0; round < 6; round++) {
         comm = comms[pick(COMMS)];
         work();
         one_group();
@@ -666,7 +666,7 @@ static void comms_gone(uint64_t seed, int count)
     many_comms(seed, count);
     for (int i = 0; i < COMMS; i++)
         CHECK(ncclCommDestroy(comms[i]) == 0);
-    for (int round = 0; round < ROUNDS / 4; round++)
+    for (int round = 0; round < 6; round++)
         work();
     check_all();
 }
@@ -685,7 +685,7 @@ static void check_pool(void)
 static void comms_late(uint64_t seed, int count)
 {
     begin(seed, count);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         begin_nccl(1);
         work();
         one_collective();
@@ -716,7 +716,7 @@ static void contexts_end(uint64_t seed, int count)
     end_contexts();
     begin(seed, count);
     end_contexts();
-    for (int round = 0; round < ROUNDS / 4; round++)
+    for (int round = 0; round < 6; round++)
         work();
     check_all();
 }

@@ -15,7 +15,7 @@
 
 #include "test/clients/check.h"
 
-enum { BUFFERS = 12, OTHERS = 24, STEPS = 250, GRAIN = 2 << 20, PARTS = 3 };
+enum { BUFFERS = 12, OTHERS = 24, STEPS = 120, GRAIN = 2 << 20, PARTS = 3 };
 
 static uint64_t random_state;
 static unsigned made, refused;
