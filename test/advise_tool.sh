@@ -1,6 +1,7 @@
 #!/bin/sh
 # `microdnn advise`: what a recorded iteration would cost with other budgets and on other GPUs.
 . test/tap.sh
+export MICRODNN_SIM_MODE=timing # what is computed does not matter here
 build=${MDNN_BUILD:-build}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

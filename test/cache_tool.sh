@@ -10,7 +10,7 @@ tool=$MDNN_BUILD/microdnn
 train=$MDNN_BUILD/train_cnn
 work=$TMPDIR
 good=$work/good.db
-export MICRODNN_SIM_PROFILE=toy MICRODNN_CONVOLUTION_MEASURE_REPEATS=1
+export MICRODNN_SIM_PROFILE=toy MICRODNN_SIM_MODE=timing MICRODNN_CONVOLUTION_MEASURE_REPEATS=1
 
 same() { # expected, actual
     [ "$1" = "$2" ] || { printf 'expected: %s\nactual:   %s\n' "$1" "$2"; return 1; }

@@ -15,10 +15,11 @@ export MICRODNN_CONVOLUTION_POLICY=off # the same algorithms with and without th
 simulated() { LD_LIBRARY_PATH=$build/sim "$@"; }
 
 train() { # name, iterations, options of run...: exit status of the program
-    name=$1 iterations=$2
+    name=$1 iterations=$2 mode=timing
     shift 2
+    case $name in stock | small) mode=compute ;; esac # whose losses are compared
     # shellcheck disable=SC2086  # words
-    simulated "$tool" run --stats json --stats-file "$work/$name.stats" "$@" -- $program \
+    MICRODNN_SIM_MODE=$mode simulated "$tool" run --stats json --stats-file "$work/$name.stats" "$@" -- $program \
         --iterations "$iterations" --json "$work/$name.json" > "$work/out" 2> "$work/err"
 }
 
@@ -116,6 +117,7 @@ a_record_that_cannot_be_written_is_no_reason_to_stop() {
     # shellcheck disable=SC2086  # words
     (
         export MICRODNN_MEMORY_BUDGET=20m MICRODNN_MEMORY_RECORD="$work/missing/run.record" LD_LIBRARY_PATH="$build/sim"
+        export MICRODNN_SIM_MODE=timing
         export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$build/libmicrodnn.so"
         exec $program --iterations 8
     ) >"$work/out" 2>"$work/err" || { cat "$work/err"; return 1; }

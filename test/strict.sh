@@ -8,7 +8,7 @@
 
 # Two kinds of programs under the library: VARIABLE=VALUE... decide.
 random_work() { run_with "$@" -- "$client" one_stream 1 $((16 * mebibyte)); }
-training() { (run_with "$@" -- "$train_cnn" --data "$data" --quiet --search heuristic --find-repeats 1 --batch 8 --iterations 1); }
+training() { (MICRODNN_SIM_MODE=timing run_with "$@" -- "$train_cnn" --data "$data" --quiet --search heuristic --find-repeats 1 --batch 8 --iterations 1); }
 run_with() {
     : >"$log"
     rm -f "$stats"
