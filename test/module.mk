@@ -4,7 +4,8 @@ TESTS += $(patsubst %,test/%.sh,runner exports layers prose interface locks inno
 
 # Sweeps over every call, matrices, the example's own training, and the scripts that measure: of no use twice an hour.
 LONG_TESTS := $(patsubst %,test/%.sh,every_fault packages demo page_commands train_cnn plan_tool gpu_check memory_check mixed_look \
-    pytorch_bench each_convolution wd_check check_matrix check_ranks bench_ranks papers)
+    pytorch_bench each_convolution wd_check check_matrix check_ranks bench_ranks papers matrix graph_matrix magnitudes wd_paper \
+    sim/test_backend_real shim/test_engines_real shim/test_graph_follow_real)
 QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
 TESTS += test/packing_look.sh test/remake_look.sh

@@ -551,8 +551,8 @@ static void check_training(uint64_t seed)
 CASE(a_steady_program_moves_what_the_plan_says)
 {
     memset(&seen, 0, sizeof seen);
-    each_seed(check_random, few(300, 1000));
-    each_seed(check_training, few(200, 600));
+    each_seed(check_random, few(150, 1000));
+    each_seed(check_training, few(100, 600));
     check_seen(seen.moved_rounds > 300 && seen.sent_for_good > 20);
 }
 

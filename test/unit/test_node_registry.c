@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "config/node/node_registry.h"
+#include "test/unit/few.h"
 #include "test/unit/random.h"
 
 enum { NOBODY = 65534, PROCESSES = 8, TURNS = 4000, SCOPE = 77 };
@@ -138,7 +139,7 @@ static void take_turns(int number)
     uint64_t seed = (uint64_t)number + 1, held = 0;
     if (open_with(0, 20 * piece) != MDNN_STATUS_OK)
         _exit(2);
-    for (int i = 0; i < TURNS; i++) {
+    for (uint64_t i = 0; i < few(TURNS / 4, TURNS); i++) {
         const uint64_t bytes = (1 + random_next(&seed) % 4) * piece;
         if (mdnn_node_registry_take(registry, bytes)) {
             const uint64_t now = atomic_fetch_add(&board->held, bytes) + bytes;
