@@ -23,8 +23,8 @@ is_found() { # cause, switch
         { printf '%s\n' "$said"; return 1; }
 }
 
-plan 5
-check "programs that once failed" "$here/run" --build "$MDNN_BUILD" --jobs 1 --seeds "$here/seeds"
+plan $(few 4 5)
+! thorough || check "programs that once failed" "$here/run" --build "$MDNN_BUILD" --jobs 1 --seeds "$here/seeds"
 # shellcheck disable=SC2086 # words
 check "random programs" programs "$without${without:+,}tails" $few_programs
 # shellcheck disable=SC2086
