@@ -353,9 +353,11 @@ time_is_explained() {
 }
 
 pages_are_of_the_rows() {
-        copy_of_docs && rm -f "$OUT"/docs/benchmarks/memory.md && "$OUT/scripts/memory-table" || return 1
-    for page in docs/benchmarks/*memory.md; do
-        cmp "$page" "$OUT/$page" || return 1
+    copy_of_docs && cp scripts/gpu-table "$OUT/scripts" && rm -f "$OUT"/docs/benchmarks/*.md && "$OUT/scripts/memory-table" &&
+        "$OUT/scripts/memory-table" --device h100 || return 1
+    for page in ranks verdict copies; do "$OUT/scripts/gpu-table" $page || return 1; done
+    for page in memory memory-h100 ranks-h100 verdict copies; do
+        cmp "docs/benchmarks/$page.md" "$OUT/docs/benchmarks/$page.md" || return 1
     done
 }
 

@@ -76,6 +76,16 @@ def budget_of(row, peak, place, record):
     return max(int(row.share * peak), int(LEAST_OF_FLOOR * floor)) >> 21 << 21
 
 
+def chunk_of(budget):
+    """The library's choice for that budget (config/sizes.c): what is recorded is rounded to chunks."""
+    if budget < 2 * GIB:
+        return 2 << 20 if budget < GIB else 4 << 20
+    chunk = 8 << 20
+    while chunk < min(budget / 1024, 32 << 20):
+        chunk *= 2
+    return chunk
+
+
 # --- A row ------------------------------------------------------------------------------------------
 def peer(row, place, stock, budget):
     """PyTorch's save_on_cpu in the stock process: its milliseconds, and whether it keeps within that memory."""
@@ -128,12 +138,14 @@ class PlanRows:
 
     def run(self, row, place):
         record = os.path.join(place.scratch, f"{label(row)}.record")
-        children = [place.child(f"{label(row)} recorded", cells.HUGE, settings={"MICRODNN_MEMORY_RECORD": record})]
+        children = []
         try:
             self.prepare()
             build(place, self.stock, row)
             ask(place, self.stock, "warm", 150, count=place.options.warm // 2)
             peak = ask(place, self.stock, "peak")["peak"]
+            settings = {"MICRODNN_MEMORY_RECORD": record, "MICRODNN_MEMORY_CHUNK_SIZE": str(chunk_of(row.share * peak))}
+            children.append(place.child(f"{label(row)} recorded", cells.HUGE, settings=settings))
             children[0].ready(place.limit(120))
             recorded(row, place, children[0])
             budget = budget_of(row, peak, place, record)
