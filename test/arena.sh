@@ -163,7 +163,7 @@ alexnet_gains_as_foreseen() {
     for policy in wr sum shared; do
         (
             export MICRODNN_SIM_MODE=timing MICRODNN_SIM_PROFILE=h200
-            set -- short_run "$TMPDIR/$policy.json" --net alexnet --batch 256 --iterations 5 \
+            set -- short_run "$TMPDIR/$policy.json" --net alexnet --batch "$(few 64 256)" --iterations "$(few 4 5)" \
                 --workspace-limit 8MiB --workspace-per-layer
             preload_library
             if [ "$policy" = wr ]; then "$@"; else wd 120MiB "$policy" "$@"; fi

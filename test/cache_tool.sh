@@ -36,7 +36,7 @@ cache() { # action, database, arguments...: exit 0
 }
 problems() { "$tool" cache list --file "$1" | sed -n 's/^\([0-9]*\) problems, .*/\1/p'; }
 sql() { # file, statement
-    python3 -c 'import sqlite3, sys
+    python3 -I -S -c 'import sqlite3, sys
 with sqlite3.connect(sys.argv[1]) as database: database.executescript(sys.argv[2])' "$@"
 }
 
@@ -56,7 +56,7 @@ list_tells_versions_apart() {
         says out 'cuDNN 9.19.0' && same "$(problems "$good")" "$(problems "$work/versions.db")"
 }
 list_speaks_json() {
-    cache list "$good" --json && python3 - "$work/out" "$(problems "$good")" <<'P'
+    cache list "$good" --json && python3 -I -S - "$work/out" "$(problems "$good")" <<'P'
 import json, sys
 listing = json.load(open(sys.argv[1]))
 assert len(listing["problems"]) == int(sys.argv[2])
@@ -70,7 +70,7 @@ list_prints_no_control_characters() {
     sql "$work/odd.db" "UPDATE microdnn_problem SET title=char(27)||'[2J'||title, key=char(27)||key"
     cache list "$work/odd.db" && ! grep -q "$(printf '\033')" "$work/out" && says out 'unknown device' &&
         cache list "$work/odd.db" --json && ! grep -q "$(printf '\033')" "$work/out" &&
-        python3 -m json.tool "$work/out" > /dev/null
+        python3 -I -S -m json.tool "$work/out" > /dev/null
 }
 export_makes_a_new_file() {
     cache export "$good" "$work/copy.db" && same "$(problems "$good")" "$(problems "$work/copy.db")" &&
@@ -124,7 +124,7 @@ newer_files_are_left_alone() {
         same "$before" "$(cksum "$work/newer.db")"
 }
 a_busy_database_is_said() {
-    python3 - "$good" "$tool" <<'P'
+    python3 -I -S - "$good" "$tool" <<'P'
 import sqlite3, subprocess, sys
 database = sqlite3.connect(sys.argv[1])
 database.execute("BEGIN EXCLUSIVE")

@@ -24,7 +24,7 @@ choices() { grep ' @ ' "$TMPDIR/$1" | sort; }
 cold_run_measures() {
     one first && [ "$(timed first)" -gt 0 ] && [ -s "$cache" ] || return 1
     "$MDNN_BUILD/microdnn" cache list --file "$cache" --json >"$TMPDIR/list"
-    python3 - "$TMPDIR/list" <<'PYTHON'
+    python3 -I -S - "$TMPDIR/list" <<'PYTHON'
 import json, sys
 text = json.dumps(json.load(open(sys.argv[1])))
 sys.exit(0 if '"configurations": 1' in text and '"configurations": 0' not in text else text[:500])

@@ -38,7 +38,7 @@ finds() {
         says "$severity" "$text" || exit 1
         if [ "$severity" = FAIL ]; then [ $status = 2 ]; else [ $status -ge 1 ]; fi || { echo "status $status"; exit 1; }
     ) || return 1
-    doctor
+    if thorough; then doctor; else cp "$work/sound" "$work/out"; fi # of the same machine
     says_not "$text"
 }
 compile() { # output, program text, options of the compiler...
@@ -49,7 +49,7 @@ compile() { # output, program text, options of the compiler...
 }
 
 a_sound_machine_is_fine() {
-    doctor && [ $status = 0 ] && [ "$(tail -n 1 "$work/out")" = 'Everything is in order.' ] &&
+    doctor && cp "$work/out" "$work/sound" && [ $status = 0 ] && [ "$(tail -n 1 "$work/out")" = 'Everything is in order.' ] &&
         MICRODNN_SIM_MEMORY=2g MICRODNN_MEMORY=1g doctor -- /bin/sh && [ $status = 0 ] || { cat "$work/out" "$work/err"; return 1; }
 }
 

@@ -74,7 +74,7 @@ glpsol_reads_it_too() {
 }
 # Every byte is worth nearly the same: hopeless to prove in a moment.
 hard_problem() {
-    python3 - <<'PYTHON'
+    python3 -I -S - <<'PYTHON'
 import random
 random.seed(4)
 print("microdnn-ilp problem 1\nmodel sum\ntotal 50000000000\ngroups 1\nkernels 60")
@@ -92,7 +92,7 @@ time_limits_hold() {
     "$ilp" --time-limit 0.5 hard >found || return 1
     [ $(($(date +%s) - begin)) -lt 30 ] || return 1
     grep -q '^state feasible$' found || { grep state found; return 1; }
-    python3 - hard found <<'PYTHON'
+    python3 -I -S - hard found <<'PYTHON'
 import sys
 problem = open(sys.argv[1]).read().split("kernel 0 12\n")[1:]
 lines = open(sys.argv[2]).read().split("\n")

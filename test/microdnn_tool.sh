@@ -367,18 +367,18 @@ stats_of_json_are_text() {
         grep -qx '  forward 3x4: runs as the caller asked' "$work/out" && ! grep -q parts "$work/out" || { cat "$work/out"; return 1; }
     exits 0 "$microdnn" stats --json "$work/1.json" && cmp "$work/1.json" "$work/out" &&
         exits 0 "$microdnn" stats --json "$work/1.json" "$work/2.json" &&
-        same 2 "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' "$work/out")" || return 1
+        same 2 "$(python3 -I -S -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' "$work/out")" || return 1
     for json in '' --json; do
         exits 1 "$microdnn" stats $json "$work/3.json" && says "$work/err" "version 99 of statistics; this microdnn reads version $version" &&
             [ ! -s "$work/out" ] || return 1
     done
     exits 1 "$microdnn" stats --json "$work/1.json" "$work/3.json" "$work/2.json" &&
-        same 2 "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' "$work/out")" &&
+        same 2 "$(python3 -I -S -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' "$work/out")" &&
         head -c 200 "$work/1.json" > "$work/cut.json" && exits 1 "$microdnn" stats "$work/cut.json" && says "$work/err" 'damaged: not JSON'
 }
 doctor_speaks_json() {
     "$microdnn" doctor --json -- sh > "$work/doctor.json"
-    [ $? -le 1 ] && python3 - "$work/doctor.json" <<'P'
+    [ $? -le 1 ] && python3 -I -S - "$work/doctor.json" <<'P'
 import json, sys
 report = json.load(open(sys.argv[1]))
 subjects = {finding["subject"] for finding in report["findings"]}

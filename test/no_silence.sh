@@ -74,11 +74,11 @@ a_library_that_came_too_late() {
 objects = [ctypes.CDLL(each) for each in sys.argv[1:]]
 for each in objects:
     if "libmicrodnn" in each._name: each.cuMemGetInfo_v2(ctypes.byref(ctypes.c_size_t()), ctypes.byref(ctypes.c_size_t()))'
-    python3 -c "$late" "$MDNN_BUILD/sim/libcuda.so.1" "$library" 2>"$work/said" && said 'loaded after' &&
+    python3 -I -S -c "$late" "$MDNN_BUILD/sim/libcuda.so.1" "$library" 2>"$work/said" && said 'loaded after' &&
         grep -q 'sim/libcuda.so.1, whose calls do not reach it' "$work/said" &&
-        MICRODNN_DISABLE=1 python3 -c "$late" "$MDNN_BUILD/sim/libcuda.so.1" "$library" 2>"$work/said" && silent &&
-        python3 -c "$late" "$library" "$MDNN_BUILD/sim/libcuda.so.1" 2>"$work/said" && silent &&
-        LD_PRELOAD=$library python3 -c "$late" "$MDNN_BUILD/sim/libcuda.so.1" 2>"$work/said" && silent
+        MICRODNN_DISABLE=1 python3 -I -S -c "$late" "$MDNN_BUILD/sim/libcuda.so.1" "$library" 2>"$work/said" && silent &&
+        python3 -I -S -c "$late" "$library" "$MDNN_BUILD/sim/libcuda.so.1" 2>"$work/said" && silent &&
+        LD_PRELOAD=$library python3 -I -S -c "$late" "$MDNN_BUILD/sim/libcuda.so.1" 2>"$work/said" && silent
 }
 # Each would split the workspace, count and move.
 a_second_copy() {

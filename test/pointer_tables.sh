@@ -6,7 +6,7 @@
 # shellcheck source=test/library_budget.sh
 . "$(dirname "$0")/library_budget.sh"
 client=$MDNN_BUILD/test/clients/pointer_tables
-buffers=$(few 20 30) room=$(few 32MiB 48MiB)
+buffers=$(few 16 30) room=$(few 26MiB 48MiB)
 
 # What cannot be there at once is left as it is, which is told.
 too_large() {

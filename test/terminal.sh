@@ -15,7 +15,7 @@ raw=$TMPDIR/raw screen=$TMPDIR/screen
 
 # watched OPTIONS-OF-RUN... -- COMMAND...
 watched() {
-    python3 -B "$(dirname "$0")/tools/on_terminal.py" "$raw" "$screen" \
+    python3 -I -S "$(dirname "$0")/tools/on_terminal.py" "$raw" "$screen" \
         "$microdnn" run --library "$library" "$@" </dev/null || { cat "$screen"; return 1; }
 }
 

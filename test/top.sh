@@ -14,7 +14,7 @@ export MICRODNN_CONVOLUTION_POLICY MICRODNN_MEMORY_REGISTRY
 mkdir -p "$MICRODNN_MEMORY_REGISTRY"
 microdnn=$MDNN_BUILD/microdnn
 
-# started VARIABLE=VALUE...: a training that has run 40 iterations and waits for a line; $process is its number
+# started VARIABLE=VALUE...: a training that has run 30 iterations and waits for a line; $process is its number
 started() {
     rm -f "$TMPDIR/lines"
     mkfifo "$TMPDIR/lines" && : >"$TMPDIR/times" || return 1
@@ -26,8 +26,8 @@ started() {
     ) <"$TMPDIR/lines" >"$TMPDIR/times" 2>"$log" &
     process=$!
     exec 7>"$TMPDIR/lines"
-    yes '' | head -40 >&7
-    while [ "$(wc -l <"$TMPDIR/times")" -lt 40 ]; do
+    yes '' | head -30 >&7
+    while [ "$(wc -l <"$TMPDIR/times")" -lt 30 ]; do
         kill -0 "$process" 2>/dev/null || { cat "$log"; return 1; }
         sleep 0.1
     done
@@ -42,7 +42,7 @@ ended() {
 # shown EXPRESSION: of `all`, the processes, and `it`, the only one
 shown() {
     "$microdnn" top --json >"$TMPDIR/top.json" || return 1
-    python3 - "$TMPDIR/top.json" "$1" <<'PYTHON'
+    python3 -I -S - "$TMPDIR/top.json" "$1" <<'PYTHON'
 import json, sys
 all = json.load(open(sys.argv[1]))["processes"]
 it = all[0] if len(all) == 1 else None

@@ -112,7 +112,7 @@ graph() {
 survives_unanswered() { # programs
     for program in "$@"; do
         nth=0
-        while [ $((nth += $(few 9 1))) -lt 100 ]; do
+        while [ $((nth += $(few 20 1))) -lt 100 ]; do
             rm -f "$TMPDIR/fired"
             MICRODNN_SIM_FAULTS=cuStreamGetCaptureInfo_v2:$nth:999 MICRODNN_SIM_FAULTS_FIRED=$TMPDIR/fired \
                 under $((24 * mebibyte)) "$graphs" "$program" || { echo "$program, question $nth"; return 1; }

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.." || exit 1
 figures_are_in_order() {
     scripts/wd-paper --build "$MDNN_BUILD" --problems "$TMPDIR" \
         --cases h200:alexnet:64:powerOfTwo:2,16 p100:resnet18:32:powerOfTwo:1,8 >"$TMPDIR/page" || return 1
-    python3 - "$TMPDIR/page" <<'PYTHON'
+    python3 -I -S - "$TMPDIR/page" <<'PYTHON'
 import sys
 rows = [line.strip("| \n").split(" | ") for line in open(sys.argv[1]) if line[2:3].isdigit()]
 rows = [row for row in rows if len(row) == 12]
@@ -29,7 +29,7 @@ library_agrees() {
         "$MDNN_BUILD/microdnn" run --workspace-limit 16m --set convolution.adoption_margin=0 -- \
         "$MDNN_BUILD/train_cnn" --net alexnet --batch 64 --workspace-limit 16MiB --iterations 18 --warmup 15 \
         --find-repeats 1 --quiet --json "$TMPDIR/report" || return 1
-    python3 - "$TMPDIR/page" "$TMPDIR/report" <<'PYTHON'
+    python3 -I -S - "$TMPDIR/page" "$TMPDIR/report" <<'PYTHON'
 import json, sys
 row = next(line.split(" | ") for line in open(sys.argv[1]) if line.startswith("| 16 | "))
 paper, ran = float(row[3]), sum(layer[direction]["ms"] for layer in json.load(open(sys.argv[2]))["layers"]

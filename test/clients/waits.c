@@ -487,7 +487,7 @@ static void launch_beside_copy(void)
 /* Each thread's stream waits for what the thread does after launches that need memory. */
 static void *work(void *context)
 {
-    enum { BUFFERS = 3, ROUNDS = 12 };
+    enum { BUFFERS = 3, ROUNDS = 5 };
     uint32_t random = (uint32_t)(uintptr_t)context * 2654435761u + 1;
     cudaStream_t const waiter = new_stream(), worker = new_stream();
     buffer_t small = new_buffer(MEBIBYTE, waiter), all[BUFFERS];
