@@ -69,18 +69,18 @@ names_bad_lines() {
 
 needs_no_list() {
     for path in '' "$TMPDIR/none" "$TMPDIR"; do
-        MICRODNN_MEMORY_KERNELS=$path under $room "$client" pageable 1 9 || { shows_log; return 1; }
+        MICRODNN_MEMORY_KERNELS=$path under $room "$client" nine 1 9 || { shows_log; return 1; }
     done
     grep -q "kernels: $TMPDIR: Is a directory" "$log" || shows_log
 }
 
 needs_no_home() {
     for home in relative ''; do
-        HOME=$home under $room "$client" pageable 1 9 && said_nothing || return 1
+        HOME=$home under $room "$client" nine 1 9 && said_nothing || return 1
     done
     long=$(printf '%01000d' 0)
     for path in "$HOME/$long" "$long/$long"; do
-        MICRODNN_MEMORY_KERNELS=$path under $room "$client" pageable 1 9 || { shows_log; return 1; }
+        MICRODNN_MEMORY_KERNELS=$path under $room "$client" nine 1 9 || { shows_log; return 1; }
     done
     printf 'one\r\nfollow_table\r\ntwo' >"$TMPDIR/list"
     MICRODNN_MEMORY_KERNELS=$TMPDIR/list hidden && ! grep -q ':[0-9]*: one' "$log" || shows_log

@@ -88,7 +88,7 @@ faulty() { # function...
                 { echo "$function, call $nth"; cat "$log"; return 1; }
             [ -s "$TMPDIR/fired" ] || break
             holds "$in_budget and memory['live_bytes'] == 0" || { echo "$function, call $nth"; return 1; }
-            nth=$((nth + $(few 7 1)))
+            nth=$((nth + $(few 12 1)))
         done
     done
 }
