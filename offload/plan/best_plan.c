@@ -9,12 +9,16 @@ static const double WORTH_PARTS = 1.005;
 
 static uint32_t effort_of(const mdnn_best_plan_request_t *request, const mdnn_period_t *period)
 {
-    enum { REPLAYED_OPERATIONS = 4000000, LEAST = 200, MOST = 4000 };
+    enum {
+        REPLAYED_OPERATIONS = 4000000,
+        LEAST = 200,
+        MOST = 4000
+    }; /* below: as the policy likes */
     if (request->plan.effort > 0 || !request->patient)
         return request->plan.effort;
     const uint32_t work = period->operation_count + period->use_count / 8;
     const uint32_t effort = REPLAYED_OPERATIONS / (work + 1);
-    return effort < LEAST ? LEAST : effort > MOST ? MOST : effort;
+    return effort < LEAST ? 0 : effort > MOST ? MOST : effort;
 }
 
 /* Other parts leave and return than the planner had in mind, and that changes a little when copies begin and end. */
@@ -25,17 +29,22 @@ static mdnn_status_t order_parts(const mdnn_move_plan_request_t *request, const 
                                           .schedule = &plan->schedule,
                                           .link = request->link,
                                           .budget_bytes = request->budget_bytes};
-    mdnn_parts_order(parts, &plan->schedule);
+    MDNN_TRY(mdnn_parts_order(parts, &plan->schedule));
     return plan->verdict == MDNN_VERDICT_FITS ? mdnn_replay(&replay, &plan->predicted)
                                               : MDNN_STATUS_OK;
 }
 
-/* A plan for the period with ranges in parts of `part_bytes`. */
-static mdnn_status_t plan_parts(const mdnn_best_plan_request_t *request, uint64_t part_bytes,
-                                mdnn_parts_t *parts, mdnn_move_plan_t *plan)
+static mdnn_status_t cut(const mdnn_best_plan_request_t *request, uint64_t part_bytes,
+                         mdnn_parts_t *parts)
+{
+    return mdnn_parts_cut(request->plan.period, request->chunk_bytes, part_bytes, parts);
+}
+
+/* A plan for the period with ranges in parts, which are freed where there is none. */
+static mdnn_status_t plan_parts(const mdnn_best_plan_request_t *request, mdnn_parts_t *parts,
+                                mdnn_move_plan_t *plan)
 {
     mdnn_move_plan_request_t of_parts = request->plan;
-    MDNN_TRY(mdnn_parts_cut(request->plan.period, request->chunk_bytes, part_bytes, parts));
     of_parts.period = &parts->period;
     of_parts.effort = effort_of(request, &parts->period);
     mdnn_status_t status = mdnn_rank_plan(&of_parts, plan);
@@ -66,8 +75,13 @@ static void try_parts(const mdnn_best_plan_request_t *request, mdnn_parts_t *who
     mdnn_parts_t parts = {0};
     mdnn_move_plan_t plan = {0};
     if (!may_gain(request, whole) ||
-        plan_parts(request, request->plan.budget_bytes / PARTS_OF_BUDGET, &parts, &plan) !=
-            MDNN_STATUS_OK)
+        cut(request, request->plan.budget_bytes / PARTS_OF_BUDGET, &parts) != MDNN_STATUS_OK)
+        return;
+    if (parts.period.range_count == request->plan.period->range_count) { /* all are small */
+        mdnn_parts_fini(&parts);
+        return;
+    }
+    if (plan_parts(request, &parts, &plan) != MDNN_STATUS_OK)
         return;
     const bool better = plan.verdict < whole->verdict ||
                         (plan.verdict == whole->verdict &&
@@ -89,7 +103,8 @@ mdnn_status_t mdnn_best_plan(const mdnn_best_plan_request_t *request, mdnn_parts
 {
     mdnn_parts_t wholes = {0};
     mdnn_move_plan_t whole = {0};
-    MDNN_TRY(plan_parts(request, UINT64_MAX, &wholes, &whole));
+    MDNN_TRY(cut(request, UINT64_MAX, &wholes));
+    MDNN_TRY(plan_parts(request, &wholes, &whole));
     try_parts(request, &wholes, &whole);
     *parts = wholes;
     *plan = whole;

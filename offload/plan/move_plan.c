@@ -110,6 +110,7 @@ mdnn_status_t mdnn_move_plan_consider(const mdnn_move_plan_request_t *request, m
     uint64_t needed_bytes;
     mdnn_replay_result_t result = {0};
     const mdnn_status_t status = judge(request, schedule, &verdict, &needed_bytes, &result);
+    plan->steps += result.steps;
     if (status == MDNN_STATUS_OK && is_better(plan, verdict, needed_bytes, &result)) {
         mdnn_schedule_fini(&plan->schedule);
         plan->schedule = *schedule;

@@ -57,6 +57,7 @@ typedef struct mdnn_move_plan {
     double link_bound_us;           /* mdnn_certificate; meaningless below the floor */
     mdnn_policy_t policy;           /* what was chosen: differs for dynamic, and for auto where a */
     mdnn_variants_t variants;       /* policy of the papers was best */
+    uint64_t steps; /* what it cost: of all replays, and of auto's choices of gaps */
 } mdnn_move_plan_t;
 
 void mdnn_move_plan_fini(mdnn_move_plan_t *plan);

@@ -137,48 +137,71 @@ mdnn_status_t mdnn_parts_cut(const mdnn_period_t *period, uint64_t chunk_bytes, 
 
 /* ---- order ---- */
 
-/* Moves of parts of one range in one gap. */
-static bool are_together(const mdnn_parts_t *parts, const mdnn_move_t *a, const mdnn_move_t *b)
+typedef struct grouped {
+    uint32_t whole;
+    int32_t leave_after, return_before;
+    int32_t return_after;
+    size_t move; /* its index */
+} grouped_t;
+
+/* Moves of parts of one range in one gap are a group. */
+static int compare_groups(const grouped_t *a, const grouped_t *b)
 {
-    return parts->whole[a->range] == parts->whole[b->range] &&
-           a->return_before == b->return_before && a->leave_after == b->leave_after;
+    if (a->whole != b->whole)
+        return a->whole < b->whole ? -1 : 1;
+    if (a->leave_after != b->leave_after)
+        return a->leave_after < b->leave_after ? -1 : 1;
+    return a->return_before < b->return_before ? -1 : a->return_before > b->return_before;
 }
 
-static uint32_t end_of_whole(const mdnn_parts_t *parts, uint32_t part)
+static int compare_moves(const void *left, const void *right)
 {
-    uint32_t end = part;
-    while (end < parts->period.range_count && parts->whole[end] == parts->whole[part])
+    const grouped_t *const a = left, *const b = right;
+    const int order = compare_groups(a, b);
+    return order != 0 ? order : a->move < b->move ? -1 : 1;
+}
+
+static int compare_returns(const void *left, const void *right)
+{
+    const int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static void order_group(const mdnn_parts_t *parts, mdnn_schedule_t *schedule,
+                        const grouped_t *group, size_t count, int32_t *returns)
+{
+    uint32_t end = schedule->moves[group->move].range;
+    while (end < parts->period.range_count && parts->whole[end] == group->whole)
         end++;
-    return end;
-}
-
-/* Among the moves from `move` on that are together with it, the last come back last. */
-static void order_group(const mdnn_parts_t *parts, mdnn_schedule_t *schedule, size_t move)
-{
-    mdnn_move_t *const moves = schedule->moves;
-    uint32_t part = end_of_whole(parts, moves[move].range);
-    for (size_t i = schedule->move_count; i-- > move;) {
-        if (!are_together(parts, &moves[i], &moves[move]))
-            continue;
-        for (size_t j = move; j < i; j++)
-            if (moves[j].return_after > moves[i].return_after &&
-                are_together(parts, &moves[j], &moves[i])) {
-                const int32_t later = moves[j].return_after;
-                moves[j].return_after = moves[i].return_after;
-                moves[i].return_after = later;
-            }
-        moves[i].range = --part;
+    for (size_t i = 0; i < count; i++)
+        returns[i] = group[i].return_after;
+    qsort(returns, count, sizeof *returns, compare_returns);
+    for (size_t i = 0; i < count; i++) {
+        mdnn_move_t *const move = &schedule->moves[group[i].move];
+        move->range = end - (uint32_t)(count - i);
+        move->return_after = returns[i];
     }
 }
 
-void mdnn_parts_order(const mdnn_parts_t *parts, mdnn_schedule_t *schedule)
+mdnn_status_t mdnn_parts_order(const mdnn_parts_t *parts, mdnn_schedule_t *schedule)
 {
-    for (size_t move = 0; move < schedule->move_count; move++) {
-        size_t before = 0;
-        while (before < move &&
-               !are_together(parts, &schedule->moves[before], &schedule->moves[move]))
-            before++;
-        if (before == move)
-            order_group(parts, schedule, move);
+    const size_t count = schedule->move_count;
+    grouped_t *const grouped = calloc(count + 1, sizeof *grouped);
+    int32_t *const returns = calloc(count + 1, sizeof *returns);
+    for (size_t m = 0; grouped && returns && m < count; m++) {
+        const mdnn_move_t *const move = &schedule->moves[m];
+        grouped[m] = (grouped_t){parts->whole[move->range], move->leave_after, move->return_before,
+                                 move->return_after, m};
     }
+    if (grouped && returns && count > 0)
+        qsort(grouped, count, sizeof *grouped, compare_moves);
+    for (size_t begin = 0, end; grouped && returns && begin < count; begin = end) {
+        for (end = begin + 1; end < count && compare_groups(&grouped[begin], &grouped[end]) == 0;)
+            end++;
+        order_group(parts, schedule, &grouped[begin], end - begin, returns);
+    }
+    const bool ok = grouped && returns;
+    free(grouped);
+    free(returns);
+    return ok ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
 }

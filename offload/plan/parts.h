@@ -23,7 +23,8 @@ mdnn_status_t mdnn_parts_cut(const mdnn_period_t *period, uint64_t chunk_bytes, 
 void mdnn_parts_fini(mdnn_parts_t *parts);
 
 /* Rearranges the parts that leave in a gap so that they are the last of their range, and so that
- * the very last one comes back last. This never holds more memory at any position. */
-void mdnn_parts_order(const mdnn_parts_t *parts, mdnn_schedule_t *schedule);
+ * the very last one comes back last. This never holds more memory at any position. OUT_OF_MEMORY; then nothing has
+ * changed. */
+mdnn_status_t mdnn_parts_order(const mdnn_parts_t *parts, mdnn_schedule_t *schedule);
 
 #endif

@@ -16,6 +16,14 @@ typedef struct modnn {
     const mdnn_period_t *period;
     mdnn_gap_t *gaps;
     size_t gap_count;
+    /* Gaps of what lives within the period: in the order in which they begin; how many of them have begun before the task;
+     * and those of these that are not over yet, or were not when they were looked at last. */
+    uint32_t *by_begin, *around;
+    uint32_t by_begin_count, begun, around_count;
+    uint32_t *deaths, death_count; /* ranges in the order in which they die; how many have */
+    size_t *last_move;             /* of each range; SIZE_MAX */
+    uint32_t away_count;           /* ranges that are not there */
+    uint64_t steps, steps_left;    /* of loops over more than what a task names */
     size_t *open;      /* of each range: the move that is away now, SIZE_MAX if it is there */
     bool *touched;     /* of each range: used since it was born or brought back (criterion 1) */
     bool *named;       /* of each range: by the task */
@@ -72,17 +80,40 @@ static double gone_us(const modnn_t *modnn, const mdnn_gap_t *gap)
            trans_us(modnn, bytes_of(modnn, gap->range), true);
 }
 
-/* The range that delays least, of equals the one that is wanted last. */
-static const mdnn_gap_t *best_to_go(const modnn_t *modnn, int32_t until, bool strict)
+/* Whether the work that was allowed for is done. */
+static bool is_exhausted(modnn_t *modnn, uint64_t steps)
 {
-    const mdnn_gap_t *best = NULL;
+    modnn->steps += steps;
+    modnn->steps_left -= steps < modnn->steps_left ? steps : modnn->steps_left;
+    return modnn->steps_left == 0;
+}
+
+/* The i-th gap around the task; those that are over fall out. NULL: there are no more. */
+static const mdnn_gap_t *gap_around(modnn_t *modnn, uint32_t i)
+{
+    while (i < modnn->around_count) {
+        const mdnn_gap_t *const gap = &modnn->gaps[modnn->around[i]];
+        if (gap->to > (int32_t)modnn->task)
+            return gap;
+        modnn->around[i] = modnn->around[--modnn->around_count];
+    }
+    return NULL;
+}
+
+/* The range that delays least, of equals the one that is wanted last. */
+static const mdnn_gap_t *best_to_go(modnn_t *modnn, int32_t until, bool strict)
+{
+    const mdnn_gap_t *best = NULL, *gap;
     double best_us = INFINITY;
-    for (size_t g = 0; g < modnn->gap_count; g++) {
-        if (!may_go(modnn, &modnn->gaps[g], until, strict))
+    if (is_exhausted(modnn, modnn->around_count))
+        return NULL;
+    for (uint32_t i = 0; (gap = gap_around(modnn, i)) != NULL; i++) {
+        if (!may_go(modnn, gap, until, strict))
             continue;
-        const double delay_us = fmax(0, gone_us(modnn, &modnn->gaps[g]) - modnn->now_us);
-        if (delay_us < best_us || (delay_us == best_us && modnn->gaps[g].to > best->to)) {
-            best = &modnn->gaps[g];
+        const double delay_us = fmax(0, gone_us(modnn, gap) - modnn->now_us);
+        const bool later = best && (gap->to > best->to || (gap->to == best->to && gap < best));
+        if (delay_us < best_us || (delay_us == best_us && later)) {
+            best = gap;
             best_us = delay_us;
         }
     }
@@ -93,10 +124,9 @@ static const mdnn_gap_t *best_to_go(const modnn_t *modnn, int32_t until, bool st
  * none. */
 static size_t earlier_move(const modnn_t *modnn, const mdnn_gap_t *gap)
 {
-    for (size_t m = modnn->schedule.move_count; m-- > 0;)
-        if (modnn->schedule.moves[m].range == gap->range)
-            return modnn->schedule.moves[m].leave_after == gap->from ? m : SIZE_MAX;
-    return SIZE_MAX;
+    const size_t last = modnn->last_move[gap->range];
+    return last != SIZE_MAX && modnn->schedule.moves[last].leave_after == gap->from ? last
+                                                                                    : SIZE_MAX;
 }
 
 static mdnn_status_t offload(modnn_t *modnn, const mdnn_gap_t *gap)
@@ -107,21 +137,25 @@ static mdnn_status_t offload(modnn_t *modnn, const mdnn_gap_t *gap)
         modnn->transfer_us = over_us;
     modnn->now_us = fmax(modnn->now_us, over_us); /* T_cost: the memory is wanted now */
     modnn->resident_bytes -= bytes_of(modnn, gap->range);
+    modnn->away_count++;
     if (earlier != SIZE_MAX) { /* as if it had never come back */
         modnn->open[gap->range] = earlier;
         return MDNN_STATUS_OK;
     }
-    modnn->open[gap->range] = modnn->schedule.move_count;
+    modnn->open[gap->range] = modnn->last_move[gap->range] = modnn->schedule.move_count;
     return mdnn_schedule_add_move(&modnn->schedule, mdnn_move_of_gap(gap));
 }
 
 /* Whether enough could go for `bytes` to have room, judged without letting go. */
-static bool can_make_room(const modnn_t *modnn, uint64_t bytes, int32_t until, bool strict)
+static bool can_make_room(modnn_t *modnn, uint64_t bytes, int32_t until, bool strict)
 {
     uint64_t free_bytes = 0;
-    for (size_t g = 0; g < modnn->gap_count; g++)
-        if (may_go(modnn, &modnn->gaps[g], until, strict))
-            free_bytes += bytes_of(modnn, modnn->gaps[g].range);
+    const mdnn_gap_t *gap;
+    if (is_exhausted(modnn, modnn->around_count))
+        return false;
+    for (uint32_t i = 0; (gap = gap_around(modnn, i)) != NULL; i++)
+        if (may_go(modnn, gap, until, strict))
+            free_bytes += bytes_of(modnn, gap->range);
     return modnn->resident_bytes - free_bytes + bytes <= modnn->request->budget_bytes;
 }
 
@@ -145,6 +179,7 @@ static void load(modnn_t *modnn, uint32_t range)
     mdnn_move_t *const move = &modnn->schedule.moves[modnn->open[range]];
     move->return_after = (int32_t)modnn->task - 1;
     modnn->open[range] = SIZE_MAX;
+    modnn->away_count--;
     modnn->touched[range] = false;
     modnn->early[range] = true;
     modnn->resident_bytes += bytes_of(modnn, range);
@@ -188,7 +223,9 @@ static double time_of(const modnn_t *modnn, uint32_t task, uint32_t choice)
 static mdnn_status_t prefetch(modnn_t *modnn, double task_us)
 {
     double start_us = modnn->now_us + task_us, missing_us;
-    for (uint32_t s = modnn->task + 1; s < modnn->period->operation_count; s++) {
+    for (uint32_t s = modnn->task + 1;
+         modnn->away_count > 0 && s < modnn->period->operation_count && !is_exhausted(modnn, 1);
+         s++) {
         const uint64_t bytes = missing_of(modnn, s, &missing_us);
         if (bytes > 0) {
             if (modnn->now_us + task_us + missing_us <= start_us) /* equation 9 */
@@ -197,7 +234,10 @@ static mdnn_status_t prefetch(modnn_t *modnn, double task_us)
                 return MDNN_STATUS_OK;
             while (!has_room(modnn, bytes)) {
                 const double now_us = modnn->now_us; /* the task does not wait for this */
-                MDNN_TRY(offload(modnn, best_to_go(modnn, (int32_t)s, true)));
+                const mdnn_gap_t *const gap = best_to_go(modnn, (int32_t)s, true);
+                if (!gap)
+                    return MDNN_STATUS_NOT_FOUND;
+                MDNN_TRY(offload(modnn, gap));
                 modnn->now_us = now_us;
             }
             load_missing(modnn, s);
@@ -211,7 +251,7 @@ static mdnn_status_t prefetch(modnn_t *modnn, double task_us)
 
 /* T_off: how long room for the workspace delays the task, letting go of nothing yet: what must go
  * passes over the transfer stream. */
-static double offload_us(const modnn_t *modnn, uint64_t workspace_bytes)
+static double offload_us(modnn_t *modnn, uint64_t workspace_bytes)
 {
     if (has_room(modnn, workspace_bytes))
         return 0;
@@ -222,9 +262,11 @@ static double offload_us(const modnn_t *modnn, uint64_t workspace_bytes)
 }
 
 /* T_pre: what the next task with something missing cannot prefetch beside the workspace. */
-static double delayed_us(const modnn_t *modnn, uint64_t workspace_bytes)
+static double delayed_us(modnn_t *modnn, uint64_t workspace_bytes)
 {
-    for (uint32_t s = modnn->task + 1; s < modnn->period->operation_count; s++) {
+    for (uint32_t s = modnn->task + 1;
+         modnn->away_count > 0 && s < modnn->period->operation_count && !is_exhausted(modnn, 1);
+         s++) {
         double missing_us;
         const uint64_t bytes = missing_of(modnn, s, &missing_us);
         if (bytes == 0)
@@ -234,7 +276,7 @@ static double delayed_us(const modnn_t *modnn, uint64_t workspace_bytes)
     return 0;
 }
 
-static uint32_t choose_variant(const modnn_t *modnn)
+static uint32_t choose_variant(modnn_t *modnn)
 {
     const mdnn_operation_t *const operation = &modnn->period->operations[modnn->task];
     const uint32_t base = mdnn_operation_smallest(modnn->period, modnn->task);
@@ -299,14 +341,29 @@ static void finish_task(modnn_t *modnn, double time_us, uint64_t workspace_bytes
         modnn->touched[use->range] |= modnn->period->ranges[use->range].birth != modnn->task;
         modnn->early[use->range] = false;
     }
-    for (uint32_t r = 0; r < modnn->period->range_count; r++)
-        if (modnn->period->ranges[r].death == modnn->task && modnn->open[r] == SIZE_MAX)
-            modnn->resident_bytes -= bytes_of(modnn, r);
+    for (; modnn->death_count < modnn->period->range_count &&
+           modnn->period->ranges[modnn->deaths[modnn->death_count]].death == modnn->task;
+         modnn->death_count++) {
+        const uint32_t range = modnn->deaths[modnn->death_count];
+        if (modnn->open[range] == SIZE_MAX)
+            modnn->resident_bytes -= bytes_of(modnn, range);
+        else
+            modnn->away_count--;
+    }
+}
+
+/* Which gaps are around the task. */
+static void look_around(modnn_t *modnn)
+{
+    while (modnn->begun < modnn->by_begin_count &&
+           modnn->gaps[modnn->by_begin[modnn->begun]].from < (int32_t)modnn->task)
+        modnn->around[modnn->around_count++] = modnn->by_begin[modnn->begun++];
 }
 
 static mdnn_status_t run_task(modnn_t *modnn)
 {
     MDNN_TRY(mdnn_move_plan_goes_on(modnn->request));
+    look_around(modnn);
     mark_named(modnn, true);
     MDNN_TRY(prepare_data(modnn));
     const uint32_t choice = choose_variant(modnn);
@@ -322,6 +379,46 @@ static mdnn_status_t run_task(modnn_t *modnn)
     return MDNN_STATUS_OK;
 }
 
+typedef struct ranked {
+    uint32_t position, item;
+} ranked_t;
+
+static int compare_ranks(const void *left, const void *right)
+{
+    const ranked_t *const a = left, *const b = right;
+    if (a->position != b->position)
+        return a->position < b->position ? -1 : 1;
+    return a->item < b->item ? -1 : a->item > b->item;
+}
+
+static mdnn_status_t sort_items(ranked_t *ranked, uint32_t count, uint32_t **sorted)
+{
+    *sorted = calloc((size_t)count + 1, sizeof **sorted);
+    if (!*sorted)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    if (count > 0)
+        qsort(ranked, count, sizeof *ranked, compare_ranks);
+    for (uint32_t i = 0; i < count; i++)
+        (*sorted)[i] = ranked[i].item;
+    return MDNN_STATUS_OK;
+}
+
+/* Gaps of what lives within the period by their beginnings, and ranges by their deaths. */
+static mdnn_status_t sort_by_positions(modnn_t *modnn, ranked_t *ranked)
+{
+    const mdnn_period_range_t *const ranges = modnn->period->ranges;
+    for (size_t g = 0; g < modnn->gap_count; g++) {
+        const mdnn_gap_t *const gap = &modnn->gaps[g];
+        if (!mdnn_range_is_permanent(&ranges[gap->range]) &&
+            ranges[gap->range].death >= ranges[gap->range].birth)
+            ranked[modnn->by_begin_count++] = (ranked_t){(uint32_t)gap->from, (uint32_t)g};
+    }
+    MDNN_TRY(sort_items(ranked, modnn->by_begin_count, &modnn->by_begin));
+    for (uint32_t r = 0; r < modnn->period->range_count; r++)
+        ranked[r] = (ranked_t){ranges[r].death, r};
+    return sort_items(ranked, modnn->period->range_count, &modnn->deaths);
+}
+
 static mdnn_status_t prepare(modnn_t *modnn)
 {
     const size_t ranges = (size_t)modnn->period->range_count + 1;
@@ -333,12 +430,20 @@ static mdnn_status_t prepare(modnn_t *modnn)
     modnn->early = calloc(ranges, sizeof *modnn->early);
     modnn->finish_us = calloc(tasks, sizeof *modnn->finish_us);
     modnn->schedule.choices = calloc(tasks, sizeof *modnn->schedule.choices);
+    modnn->around = calloc(modnn->gap_count + 1, sizeof *modnn->around);
+    modnn->last_move = calloc(ranges, sizeof *modnn->last_move);
+    ranked_t *const ranked = calloc(ranges + modnn->gap_count, sizeof *ranked);
     if (!modnn->open || !modnn->touched || !modnn->named || !modnn->early || !modnn->finish_us ||
-        !modnn->schedule.choices)
+        !modnn->schedule.choices || !modnn->around || !modnn->last_move || !ranked) {
+        free(ranked);
         return MDNN_STATUS_OUT_OF_MEMORY;
+    }
+    const mdnn_status_t status = sort_by_positions(modnn, ranked);
+    free(ranked);
+    MDNN_TRY(status);
     for (uint32_t r = 0; r < modnn->period->range_count; r++) {
         const mdnn_period_range_t *const range = &modnn->period->ranges[r];
-        modnn->open[r] = SIZE_MAX;
+        modnn->open[r] = modnn->last_move[r] = SIZE_MAX;
         if (mdnn_range_is_permanent(range) || range->death < range->birth)
             modnn->resident_bytes += range->bytes;
     }
@@ -347,7 +452,13 @@ static mdnn_status_t prepare(modnn_t *modnn)
 
 mdnn_status_t mdnn_policy_modnn(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan)
 {
-    modnn_t modnn = {.request = request, .period = request->period};
+    return mdnn_modnn_within(request, UINT64_MAX, plan);
+}
+
+mdnn_status_t mdnn_modnn_within(const mdnn_move_plan_request_t *request, uint64_t steps,
+                                mdnn_move_plan_t *plan)
+{
+    modnn_t modnn = {.request = request, .period = request->period, .steps_left = steps};
     mdnn_status_t status = prepare(&modnn);
     for (; status == MDNN_STATUS_OK && modnn.task < modnn.period->operation_count; modnn.task++)
         status = run_task(&modnn);
@@ -359,6 +470,7 @@ mdnn_status_t mdnn_policy_modnn(const mdnn_move_plan_request_t *request, mdnn_mo
     if (status == MDNN_STATUS_OK)
         status = mdnn_move_plan_consider(request, MDNN_POLICY_MODNN, MDNN_VARIANTS_FITTING,
                                          &modnn.schedule, plan);
+    plan->steps += modnn.steps;
     mdnn_schedule_fini(&modnn.schedule);
     free(modnn.gaps);
     free(modnn.open);
@@ -366,5 +478,9 @@ mdnn_status_t mdnn_policy_modnn(const mdnn_move_plan_request_t *request, mdnn_mo
     free(modnn.named);
     free(modnn.early);
     free(modnn.finish_us);
+    free(modnn.by_begin);
+    free(modnn.around);
+    free(modnn.deaths);
+    free(modnn.last_move);
     return status;
 }

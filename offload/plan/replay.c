@@ -108,18 +108,6 @@ static void start_copies(replay_t *replay)
     }
 }
 
-/* The memory of a range that left, once the host has its content. */
-static void free_left(replay_t *replay, uint32_t range)
-{
-    EACH(replay->of_range, range, m)
-    {
-        if (!replay->states[m].left || replay->states[m].freed)
-            continue;
-        replay->states[m].freed = true;
-        give(replay, mdnn_replay_bytes_of(replay, range), range);
-    }
-}
-
 static void finish_out(replay_t *replay)
 {
     replay_engine_t *const engine = &replay->engines[OUT];
@@ -133,7 +121,8 @@ static void finish_out(replay_t *replay)
         return;
     }
     replay->copying[copy->range] = NONE;
-    free_left(replay, copy->range);
+    replay->states[copy->move].freed = true; /* the host has its content */
+    give(replay, mdnn_replay_bytes_of(replay, copy->range), copy->range);
 }
 
 static void finish_in(replay_t *replay)
@@ -187,7 +176,7 @@ static bool leave(replay_t *replay, uint32_t move)
     const uint32_t range = replay->moves[move].range;
     replay->states[move].left = true;
     replay->copying[range] = (int64_t)replay->engines[OUT].asked;
-    return ask(&replay->engines[OUT], (replay_copy_t){.range = range, .move = NONE});
+    return ask(&replay->engines[OUT], (replay_copy_t){.range = range, .move = (int32_t)move});
 }
 
 static bool ask_in(replay_t *replay, uint32_t move)
@@ -318,6 +307,7 @@ static mdnn_status_t pass_time(replay_t *replay, double next_us, double *wait)
     const double rates[DIRECTIONS] = {rate_of(replay, OUT), rate_of(replay, IN)};
     const double finish = replay->running ? replay->finish_us : INFINITY;
     const double passed = next_us - replay->now_us;
+    replay->result.steps++;
     for (int d = 0; d < DIRECTIONS; d++)
         if (replay->engines[d].running)
             replay->engines[d].left_bytes -= passed * rates[d];
@@ -338,7 +328,8 @@ static void begin_iteration(replay_t *replay)
 {
     const mdnn_replay_result_t kept = replay->result;
     replay->result = (mdnn_replay_result_t){.peak_bytes = kept.peak_bytes,
-                                            .host_peak_bytes = kept.host_peak_bytes};
+                                            .host_peak_bytes = kept.host_peak_bytes,
+                                            .steps = kept.steps};
     replay->byte_us = 0;
 }
 

@@ -63,6 +63,7 @@ typedef struct mdnn_replay_result {
     uint64_t out_bytes, in_bytes;
     uint64_t host_peak_bytes; /* host copies, each from the beginning of its copy out until the
                                  range is back or dies */
+    uint64_t steps;           /* of the simulation, in all iterations: what the replay costs */
 } mdnn_replay_result_t;
 
 /* NOT_FOUND if the schedule needs more memory than the budget in program order, or gets stuck;

@@ -9,7 +9,7 @@ enum { NONE = -1, DIRECTIONS = 2, OUT = 0, IN = 1 };
 /* A requested copy. The copies in one direction are in one array, in their order. */
 typedef struct replay_copy {
     uint32_t range;
-    int32_t move;    /* IN */
+    int32_t move;
     bool called_off; /* OUT: must not start; discarded if it runs */
     bool orphaned;   /* OUT: the range died meanwhile */
 } replay_copy_t;

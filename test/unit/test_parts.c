@@ -145,7 +145,7 @@ static void check_moves(uint64_t seed)
     mdnn_move_plan_t plan;
     CHECK(mdnn_move_plan(&request, &plan) == MDNN_STATUS_OK);
     mdnn_schedule_resident_bytes(&parts.period, &plan.schedule, before);
-    mdnn_parts_order(&parts, &plan.schedule);
+    CHECK(mdnn_parts_order(&parts, &plan.schedule) == MDNN_STATUS_OK);
     CHECK(mdnn_schedule_check(&parts.period, &plan.schedule) == MDNN_STATUS_OK);
     mdnn_schedule_resident_bytes(&parts.period, &plan.schedule, after);
     for (uint32_t i = 0; i < parts.period.operation_count; i++)
