@@ -1,6 +1,6 @@
 CORE_SOURCES += $(addprefix optimizer/,cost_memory.c costs.c database.c database_codec.c \
     database_file.c database_place.c database_rows.c database_system.c front.c ilp_child.c ilp_text.c knapsack.c \
-    network.c problem.c search.c trial_times.c wd.c wd_policy.c wr.c)
+    network.c problem.c resident_tree.c search.c trial_times.c wd.c wd_policy.c wr.c)
 TOOL_CORE_SOURCES += optimizer/database_tool.c optimizer/desirable.c
 CORE_LIBS += -l:libsqlite3.a -lm
 TESTS += $(addprefix $(B)/test/unit/,test_wr test_problem test_database test_database_owners test_database_place test_knapsack test_wd test_ilp_text \

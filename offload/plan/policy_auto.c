@@ -11,7 +11,7 @@
 
 #include "offload/plan/gap_choice.h"
 #include "offload/plan/policy.h"
-#include "offload/plan/resident_tree.h"
+#include "optimizer/resident_tree.h"
 
 typedef struct recipe {
     mdnn_gap_rule_t rule;

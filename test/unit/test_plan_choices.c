@@ -13,7 +13,7 @@
 
 #include "offload/plan/gap_choice.h"
 #include "offload/plan/planner.h"
-#include "offload/plan/resident_tree.h"
+#include "optimizer/resident_tree.h"
 #include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/few.h"

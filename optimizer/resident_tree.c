@@ -1,4 +1,4 @@
-#include "offload/plan/resident_tree.h"
+#include "optimizer/resident_tree.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
